@@ -1,0 +1,128 @@
+// Package azure opens the clients of Service Bus and Blob storage, from one of two kinds of setting:
+//
+//   - a name (namespace, account URL): the identity of the workload signs in, by azidentity's
+//     DefaultAzureCredential. This is how it runs in Azure, and nothing secret is configured.
+//   - a connection string: for emulators and tests, which have no identities.
+//
+// Giving both or neither is a configuration error.
+package azure
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+)
+
+// ServiceBus says which namespace to use and how to sign in.
+type ServiceBus struct {
+	// Namespace is the fully qualified name, such as contoso.servicebus.windows.net.
+	Namespace string `envconfig:"SERVICE_BUS_NAMESPACE"`
+	// ConnectionString is a secret.
+	ConnectionString string `envconfig:"SERVICE_BUS_CONNECTION_STRING"`
+}
+
+// Validate reports every problem, joined.
+func (s ServiceBus) Validate() error {
+	if err := exactlyOne("SERVICE_BUS_NAMESPACE", s.Namespace, "SERVICE_BUS_CONNECTION_STRING", s.ConnectionString); err != nil {
+		return err
+	}
+	if s.Namespace != "" && (strings.ContainsAny(s.Namespace, ":/ ") || !strings.Contains(s.Namespace, ".")) {
+		return errors.New("SERVICE_BUS_NAMESPACE: must be a fully qualified name such as contoso.servicebus.windows.net, " +
+			"without a scheme or a port")
+	}
+	if s.ConnectionString != "" {
+		if _, err := azservicebus.NewClientFromConnectionString(s.ConnectionString, nil); err != nil {
+			// The parser's message may quote the string, which is a secret.
+			return errors.New("SERVICE_BUS_CONNECTION_STRING: is not a Service Bus connection string " +
+				"(Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…)")
+		}
+	}
+	return nil
+}
+
+// Client opens a client: one AMQP connection, made at first use. The credential is used only where a namespace is
+// configured; options may be nil.
+func (s ServiceBus) Client(credential azcore.TokenCredential, options *azservicebus.ClientOptions) (*azservicebus.Client, error) {
+	var client *azservicebus.Client
+	var err error
+	if s.ConnectionString != "" {
+		client, err = azservicebus.NewClientFromConnectionString(s.ConnectionString, options)
+	} else {
+		client, err = azservicebus.NewClient(s.Namespace, credential, options)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open Service Bus client: %w", err)
+	}
+	return client, nil
+}
+
+// Blob says which storage account to use and how to sign in.
+type Blob struct {
+	// AccountURL is such as https://contoso.blob.core.windows.net.
+	AccountURL string `envconfig:"BLOB_ACCOUNT_URL"`
+	// ConnectionString is a secret.
+	ConnectionString string `envconfig:"BLOB_CONNECTION_STRING"`
+}
+
+// Validate reports every problem, joined.
+func (b Blob) Validate() error {
+	if err := exactlyOne("BLOB_ACCOUNT_URL", b.AccountURL, "BLOB_CONNECTION_STRING", b.ConnectionString); err != nil {
+		return err
+	}
+	if b.AccountURL != "" {
+		u, err := url.Parse(b.AccountURL)
+		if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
+			return errors.New("BLOB_ACCOUNT_URL: must be an https URL such as https://contoso.blob.core.windows.net, " +
+				"without a query: access comes from the workload's identity")
+		}
+	}
+	if b.ConnectionString != "" {
+		if _, err := azblob.NewClientFromConnectionString(b.ConnectionString, nil); err != nil {
+			return errors.New("BLOB_CONNECTION_STRING: is not a storage connection string " +
+				"(DefaultEndpointsProtocol=…;AccountName=…;AccountKey=…;BlobEndpoint=…)")
+		}
+	}
+	return nil
+}
+
+// Client opens a client; nothing is sent before its first use. The credential is used only where an account URL is
+// configured; options may be nil.
+func (b Blob) Client(credential azcore.TokenCredential, options *azblob.ClientOptions) (*azblob.Client, error) {
+	var client *azblob.Client
+	var err error
+	if b.ConnectionString != "" {
+		client, err = azblob.NewClientFromConnectionString(b.ConnectionString, options)
+	} else {
+		client, err = azblob.NewClient(b.AccountURL, credential, options)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open Blob client: %w", err)
+	}
+	return client, nil
+}
+
+// Credential is the workload's identity: in Azure its managed identity (AZURE_CLIENT_ID names a user-assigned one), on
+// a developer's machine whoever is signed in there. No token is fetched before the first use.
+func Credential() (azcore.TokenCredential, error) {
+	credential, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		return nil, fmt.Errorf("find an Azure identity: %w", err)
+	}
+	return credential, nil
+}
+
+func exactlyOne(nameA, a, nameB, b string) error {
+	switch {
+	case a == "" && b == "":
+		return fmt.Errorf("%s: is required (or, for an emulator, %s)", nameA, nameB)
+	case a != "" && b != "":
+		return fmt.Errorf("%s: must not be set together with %s: they name two different ways to sign in", nameA, nameB)
+	}
+	return nil
+}

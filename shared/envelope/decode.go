@@ -1,0 +1,193 @@
+package envelope
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"mime"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Reason says in one word why a message cannot be read; it becomes the dead-letter reason.
+type Reason string
+
+// The reasons. None of them heals by waiting: the message itself is wrong.
+const (
+	ReasonMissingProperty    Reason = "MissingProperty"
+	ReasonInvalidProperty    Reason = "InvalidProperty"
+	ReasonUnknownContentType Reason = "UnknownContentType"
+	ReasonUndecodableBody    Reason = "UndecodableBody"
+)
+
+// Error is a message that cannot be read: a permanent failure of that message.
+type Error struct {
+	Reason      Reason
+	Description string // for people; never holds the body
+	Err         error  // the cause, where there is one
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("decode message: %s: %s", e.Reason, e.Description)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Decode reads a change from a message. The error is always an [*Error].
+func Decode(m *azservicebus.ReceivedMessage) (Change, error) {
+	p := properties(m.ApplicationProperties)
+	c := Change{
+		MessageID:   m.MessageID,
+		Stream:      strings.TrimPrefix(p.text(propSource), sourceURI),
+		Position:    p.text(propPosition),
+		Aggregate:   p.text(propSubject),
+		Operation:   Operation(p.text(propOperation)),
+		Type:        p.text(propType),
+		Epoch:       p.number(propEpoch),
+		Version:     p.number(propVersion),
+		TraceParent: p.text(propTraceParent),
+	}
+	if m.CorrelationID != nil {
+		c.CorrelationID = *m.CorrelationID
+	}
+	if m.MessageID == "" {
+		return Change{}, missing("MessageId")
+	}
+	for _, name := range []string{propSource, propPosition, propSubject, propOperation, propType, propEpoch} {
+		if _, ok := p[name]; !ok {
+			return Change{}, missing(name)
+		}
+	}
+	if name, ok := p.wrongType(); !ok {
+		return Change{}, invalid(name, fmt.Sprintf("has the unexpected type %T", p[name]), nil)
+	}
+	switch {
+	case c.Stream == "":
+		return Change{}, invalid(propSource, "is empty", nil)
+	case c.Position == "":
+		return Change{}, invalid(propPosition, "is empty", nil)
+	case c.Aggregate == "":
+		return Change{}, invalid(propSubject, "is empty", nil)
+	case c.Epoch < 1:
+		return Change{}, invalid(propEpoch, "is not a positive number", nil)
+	case !c.Operation.Known():
+		return Change{}, invalid(propOperation, fmt.Sprintf("is %q, which this version does not know", c.Operation), nil)
+	}
+	if text := p.text(propTime); text != "" {
+		t, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			return Change{}, invalid(propTime, "is not an RFC 3339 time", err)
+		}
+		c.Time = t
+	}
+	body, err := decodeBody(m)
+	if err != nil {
+		return Change{}, err
+	}
+	c.Body = body
+	return c, nil
+}
+
+func decodeBody(m *azservicebus.ReceivedMessage) (bson.Raw, error) {
+	if m.ContentType == nil {
+		return nil, missing("ContentType")
+	}
+	media, _, err := mime.ParseMediaType(*m.ContentType)
+	if err != nil {
+		return nil, &Error{ReasonUnknownContentType, fmt.Sprintf("content type %q is malformed", *m.ContentType), err}
+	}
+	switch Format(media) {
+	case BSON:
+		body := bson.Raw(m.Body)
+		if err := body.Validate(); err != nil {
+			return nil, undecodable("BSON", len(m.Body), err)
+		}
+		return body, nil
+	case JSON:
+		body, err := readExtJSON(m.Body)
+		if err != nil {
+			return nil, undecodable("Extended JSON", len(m.Body), err)
+		}
+		return body, nil
+	}
+	return nil, &Error{
+		ReasonUnknownContentType,
+		fmt.Sprintf("content type %q is neither %q nor %q", *m.ContentType, JSON, BSON), nil,
+	}
+}
+
+// readExtJSON reads one Extended JSON document and nothing behind it.
+func readExtJSON(text []byte) (bson.Raw, error) {
+	values, err := bson.NewExtJSONValueReader(bytes.NewReader(text), true)
+	if err != nil {
+		return nil, err
+	}
+	var body bson.Raw
+	decoder := bson.NewDecoder(values)
+	if err := decoder.Decode(&body); err != nil {
+		return nil, err
+	}
+	var more bson.Raw
+	if err := decoder.Decode(&more); err == nil {
+		return nil, fmt.Errorf("a second document follows the first")
+	} else if len(bytes.TrimSpace(text)) == 0 {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return body, nil
+}
+
+type properties map[string]any
+
+func (p properties) text(name string) string {
+	s, _ := p[name].(string)
+	return s
+}
+
+// number reads an integer of whatever width the sender's AMQP library chose.
+func (p properties) number(name string) int64 {
+	switch n := p[name].(type) {
+	case int64:
+		return n
+	case int32:
+		return int64(n)
+	case int:
+		return int64(n)
+	case uint32:
+		return int64(n)
+	}
+	return 0
+}
+
+// wrongType names the first known property whose value has a type it cannot have; ok when there is none.
+func (p properties) wrongType() (name string, ok bool) {
+	for _, name := range []string{propSource, propPosition, propSubject, propOperation, propType, propTime, propTraceParent} {
+		if v, present := p[name]; present {
+			if _, isText := v.(string); !isText {
+				return name, false
+			}
+		}
+	}
+	for _, name := range []string{propEpoch, propVersion} {
+		switch p[name].(type) {
+		case nil, int64, int32, int, uint32:
+		default:
+			return name, false
+		}
+	}
+	return "", true
+}
+
+func missing(name string) *Error {
+	return &Error{ReasonMissingProperty, fmt.Sprintf("the message has no %s", name), nil}
+}
+
+func invalid(name, why string, cause error) *Error {
+	return &Error{ReasonInvalidProperty, fmt.Sprintf("property %s %s", name, why), cause}
+}
+
+func undecodable(format string, size int, cause error) *Error {
+	return &Error{ReasonUndecodableBody, fmt.Sprintf("the body of %d bytes is not valid %s", size, format), cause}
+}

@@ -1,0 +1,106 @@
+package envelope
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// maxSessionID is Service Bus's limit of a SessionId and of a PartitionKey, in UTF-16 code units.
+const maxSessionID = 128
+
+// MessageID is the identity of a change: hex SHA-256 of the stream, a newline, and the resume token's text. 64
+// characters, of the 128 that Service Bus allows.
+func MessageID(stream, token string) string {
+	h := sha256.New()
+	h.Write([]byte(stream))
+	h.Write([]byte{'\n'})
+	h.Write([]byte(token))
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// SessionID is the session that carries an aggregate: the id itself, or "sha256:" and the hex hash of an id that
+// Service Bus would refuse as too long.
+func SessionID(aggregate string) string {
+	if len(aggregate) <= maxSessionID || utf16Len(aggregate) <= maxSessionID {
+		return aggregate
+	}
+	sum := sha256.Sum256([]byte(aggregate))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func utf16Len(s string) int {
+	n := 0
+	for _, r := range s {
+		n += utf16.RuneLen(r)
+	}
+	return n
+}
+
+// TokenText is a resume token as text: its _data string, which identifies the change alone (the _typeBits beside it
+// only tell number types apart that compare equal), or else the hex of the whole document.
+func TokenText(token bson.Raw) string {
+	if data, ok := token.Lookup("_data").StringValueOK(); ok {
+		return data
+	}
+	return hex.EncodeToString(token)
+}
+
+// Sortable says whether a token's text can serve as a position: MongoDB documents hex tokens as sortable, and those of
+// the servers that make them begin with the type byte of a timestamp, 0x82. Azure DocumentDB's are base64 and are not.
+func Sortable(token string) bool {
+	if len(token) < 2 || len(token)%2 != 0 || token[:2] != "82" {
+		return false
+	}
+	for i := range len(token) {
+		if c := token[i]; (c < '0' || c > '9') && (c < 'A' || c > 'F') {
+			return false
+		}
+	}
+	return true
+}
+
+// Text is a BSON value as the text of an aggregate id: strings as they are, ObjectIDs as 24 hex digits, UUIDs in
+// their canonical form, integers (and doubles without a fraction) in decimal, dates in RFC 3339, everything else in
+// canonical Extended JSON, which keeps different values different. ok is false for what cannot be an id: a missing value, null, an empty
+// string, a string that is not UTF-8.
+func Text(v bson.RawValue) (text string, ok bool) {
+	switch v.Type {
+	case 0, bson.TypeNull, bson.TypeUndefined:
+		return "", false
+	case bson.TypeString:
+		s, ok := v.StringValueOK()
+		return s, ok && s != "" && utf8.ValidString(s)
+	case bson.TypeObjectID:
+		id, ok := v.ObjectIDOK()
+		return id.Hex(), ok
+	case bson.TypeInt32:
+		n, ok := v.Int32OK()
+		return strconv.FormatInt(int64(n), 10), ok
+	case bson.TypeInt64:
+		n, ok := v.Int64OK()
+		return strconv.FormatInt(n, 10), ok
+	case bson.TypeDouble:
+		f, ok := v.DoubleOK()
+		if ok && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			return strconv.FormatInt(int64(f), 10), true
+		}
+	case bson.TypeDateTime:
+		ms, ok := v.DateTimeOK()
+		return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano), ok
+	case bson.TypeBinary:
+		subtype, data, ok := v.BinaryOK()
+		if ok && subtype == bson.TypeBinaryUUID && len(data) == 16 {
+			return fmt.Sprintf("%x-%x-%x-%x-%x", data[0:4], data[4:6], data[6:8], data[8:10], data[10:16]), true
+		}
+	}
+	s := v.String()
+	return s, s != "" && utf8.ValidString(s)
+}

@@ -1,0 +1,75 @@
+// Package health serves what the platform and people ask a service over HTTP: /livez, /readyz, /metrics, /status.
+package health
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// Probes are the questions a service answers. Every function is called from several goroutines at once and must not
+// block.
+type Probes struct {
+	// Live is nil while the process works; an error makes the platform restart it.
+	Live func() error
+	// Ready is nil while the service can do its part. A standby is ready: a rollout waits for it.
+	Ready func() error
+	// Status is what /status shows, as JSON, for people.
+	Status func() any
+	// Metrics serves /metrics.
+	Metrics http.Handler
+}
+
+// Serve answers on addr (host:port; port 0 takes a free one, which is logged) until ctx ends, then closes every
+// connection and returns nil. Any other end is an error.
+func Serve(ctx context.Context, addr string, p Probes, log *slog.Logger) error {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("listen for health checks on %s: %w", addr, err)
+	}
+	log.Info("serving health checks", telemetry.KeyAddr, listener.Addr().String())
+
+	server := &http.Server{Handler: Handler(p), ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) || ctx.Err() == nil {
+		return fmt.Errorf("serve health checks on %s: %w", addr, err)
+	}
+	return nil
+}
+
+// Handler routes the four paths.
+func Handler(p Probes) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /livez", probe(p.Live))
+	mux.Handle("GET /readyz", probe(p.Ready))
+	mux.Handle("GET /metrics", p.Metrics)
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		body, err := json.MarshalIndent(p.Status(), "", "  ")
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(append(body, '\n'))
+	})
+	return mux
+}
+
+func probe(check func() error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if err := check(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok\n"))
+	}
+}

@@ -1,0 +1,60 @@
+// Package retry waits between attempts: exponentially longer, spread at random so that replicas that failed together
+// do not try again together, and never past the end of the context.
+package retry
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff yields the waits of one run of failures. It is not safe for concurrent use; the zero value waits 100 ms
+// first and 5 s at most.
+type Backoff struct {
+	Initial time.Duration // the first wait, before spreading; 0 means 100 ms
+	Max     time.Duration // the longest wait, before spreading; 0 means 5 s
+
+	attempts int
+}
+
+// Next is the coming wait: Initial × 2ⁿ up to Max, times a random factor in [0.5, 1).
+func (b *Backoff) Next() time.Duration {
+	wait, longest := b.Initial, b.Max
+	if wait <= 0 {
+		wait = 100 * time.Millisecond
+	}
+	if longest <= 0 {
+		longest = 5 * time.Second
+	}
+	for range b.attempts {
+		if wait >= longest/2 {
+			wait = longest
+			break
+		}
+		wait *= 2
+	}
+	b.attempts++
+	wait = min(wait, longest)
+	return wait/2 + rand.N(wait/2+1)
+}
+
+// Attempts is the number of waits taken since the start or the last Reset.
+func (b *Backoff) Attempts() int { return b.attempts }
+
+// Reset starts over after a success.
+func (b *Backoff) Reset() { b.attempts = 0 }
+
+// Wait takes the coming wait. It returns early, with the context's cause, when ctx ends.
+func (b *Backoff) Wait(ctx context.Context) error { return Sleep(ctx, b.Next()) }
+
+// Sleep waits for d. It returns early, with the context's cause, when ctx ends.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,114 @@
+// Package settings reads a service's configuration from the environment through envconfig and reports every problem at
+// once, so that a wrong deployment is mended in one round.
+//
+// No message of this package holds a setting's value: some are secrets.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/kelseyhightower/envconfig"
+)
+
+// Problems is every problem found in the settings, in the order of the struct's fields.
+type Problems []error
+
+func (p Problems) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d setting(s) must be mended:", len(p))
+	for _, problem := range p {
+		b.WriteString("\n  - ")
+		b.WriteString(problem.Error())
+	}
+	return b.String()
+}
+
+// Unwrap gives the problems to errors.Is and errors.As.
+func (p Problems) Unwrap() []error { return p }
+
+// Validator is a struct that checks the relations between its fields. It returns every problem joined
+// ([errors.Join]), or nil.
+type Validator interface{ Validate() error }
+
+// Load fills the struct that spec points to from the environment, by its envconfig tags, and lets it validate itself
+// when every field could be read. The error is a [Problems].
+func Load(spec any) error {
+	var problems Problems
+	load(reflect.ValueOf(spec).Elem(), &problems)
+	if len(problems) > 0 {
+		return problems
+	}
+	if v, ok := spec.(Validator); ok {
+		if err := v.Validate(); err != nil {
+			return flatten(err)
+		}
+	}
+	return nil
+}
+
+// load reads each field by itself, because envconfig stops at the first problem of the struct it is given.
+func load(v reflect.Value, problems *Problems) {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		if field.Anonymous {
+			load(v.Field(i), problems)
+			continue
+		}
+		if field.Tag.Get("ignored") == "true" {
+			continue
+		}
+		single := reflect.New(reflect.StructOf([]reflect.StructField{field}))
+		if err := envconfig.Process("", single.Interface()); err != nil {
+			*problems = append(*problems, describe(field, err))
+			continue
+		}
+		v.Field(i).Set(single.Elem().Field(0))
+	}
+}
+
+func describe(field reflect.StructField, err error) error {
+	name := field.Tag.Get("envconfig")
+	if parse, ok := errors.AsType[*envconfig.ParseError](err); ok {
+		return fmt.Errorf("%s: its value cannot be read as %s", parse.KeyName, kind(field.Type))
+	}
+	if value, set := os.LookupEnv(name); !set || value == "" {
+		return fmt.Errorf("%s: is required and not set", name)
+	}
+	return fmt.Errorf("%s: cannot be read", name)
+}
+
+// kind says what a field takes, with an example where the form is not obvious.
+func kind(t reflect.Type) string {
+	switch t.String() {
+	case "time.Duration":
+		return "a duration (for example 500ms, 15s, 2m)"
+	case "bool":
+		return "true or false"
+	case "slog.Level":
+		return "a log level (debug, info, warn or error)"
+	case "time.Time", "*time.Time":
+		return "an RFC 3339 time (for example 2026-01-31T12:00:00Z)"
+	}
+	switch t.Kind() {
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "a whole number"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number of 0 or more"
+	}
+	return "a " + t.String()
+}
+
+func flatten(err error) Problems {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the top of the chain is meant, not what it wraps
+		var all Problems
+		for _, e := range joined.Unwrap() {
+			all = append(all, flatten(e)...)
+		}
+		return all
+	}
+	return Problems{err}
+}

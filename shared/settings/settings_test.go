@@ -1,0 +1,65 @@
+package settings_test
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/settings"
+)
+
+type part struct {
+	URI string `envconfig:"T_URI" required:"true"`
+}
+
+type spec struct {
+	part
+	Wait  time.Duration `envconfig:"T_WAIT" default:"2s"`
+	Lanes int           `envconfig:"T_LANES" default:"4"`
+	Level slog.Level    `envconfig:"T_LEVEL" default:"info"`
+	Names []string      `envconfig:"T_NAMES" default:"a,b"`
+}
+
+func (s *spec) Validate() error {
+	var problems []error
+	if s.Lanes < 1 {
+		problems = append(problems, errors.New("T_LANES: must be at least 1"))
+	}
+	if s.Wait > time.Minute {
+		problems = append(problems, errors.New("T_WAIT: must be at most 1m"))
+	}
+	return errors.Join(problems...)
+}
+
+func TestLoadFillsDefaults(t *testing.T) {
+	t.Setenv("T_URI", "secret")
+	var s spec
+	require.NoError(t, settings.Load(&s))
+	require.Equal(t, spec{part{"secret"}, 2 * time.Second, 4, slog.LevelInfo, []string{"a", "b"}}, s)
+}
+
+func TestLoadReportsEveryProblemAtOnceAndNoValue(t *testing.T) {
+	t.Setenv("T_WAIT", "hunter2")
+	t.Setenv("T_LANES", "hunter3")
+	t.Setenv("T_LEVEL", "hunter4")
+	var s spec
+	err := settings.Load(&s)
+	require.EqualError(t, err, `4 setting(s) must be mended:
+  - T_URI: is required and not set
+  - T_WAIT: its value cannot be read as a duration (for example 500ms, 15s, 2m)
+  - T_LANES: its value cannot be read as a whole number
+  - T_LEVEL: its value cannot be read as a log level (debug, info, warn or error)`)
+}
+
+func TestLoadReportsEveryBrokenRelation(t *testing.T) {
+	t.Setenv("T_URI", "secret")
+	t.Setenv("T_WAIT", "2m")
+	t.Setenv("T_LANES", "0")
+	var s spec
+	problems, ok := errors.AsType[settings.Problems](settings.Load(&s))
+	require.True(t, ok)
+	require.Len(t, problems, 2)
+}

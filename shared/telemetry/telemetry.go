@@ -1,0 +1,65 @@
+// Package telemetry is how the services speak: the logger, the names of its keys, the instance's own name, and the
+// registry of metrics.
+//
+// Message bodies, tokens and secrets are never logged.
+package telemetry
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// The keys of log records, in one place so that a query written for one service works for the other.
+const (
+	KeyAddr       = "addr"
+	KeyAggregate  = "aggregate"
+	KeyAttempt    = "attempt"
+	KeyBatch      = "batch_size"
+	KeyDelivery   = "delivery_count"
+	KeyDuration   = "duration_ms"
+	KeyEntity     = "entity"
+	KeyEpoch      = "epoch"
+	KeyError      = "error"
+	KeyInstance   = "instance"
+	KeyLane       = "lane"
+	KeyLeader     = "leader"
+	KeyMessageID  = "message_id"
+	KeyPosition   = "position"
+	KeyProjection = "projection"
+	KeyReason     = "reason"
+	KeyService    = "service"
+	KeySession    = "session"
+	KeyStream     = "stream"
+	KeyWait       = "wait_ms"
+)
+
+// Logger writes JSON lines at or above level to w, each with the service and the instance.
+func Logger(w io.Writer, level slog.Level, service, instance string) *slog.Logger {
+	handler := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})
+	return slog.New(handler).With(KeyService, service, KeyInstance, instance)
+}
+
+// Instance names this replica: what Container Apps calls it, else the host, else a random UUID.
+func Instance() string {
+	for _, name := range []string{"CONTAINER_APP_REPLICA_NAME", "HOSTNAME"} {
+		if v := os.Getenv(name); v != "" {
+			return v
+		}
+	}
+	return uuid.NewString()
+}
+
+// Registry is a registry of metrics that already holds those of the process and the Go runtime, and the handler that
+// serves it.
+func Registry() (*prometheus.Registry, http.Handler) {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r, promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+}
