@@ -1,0 +1,114 @@
+package projection
+
+import (
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+const mirrorName = "mirror"
+
+// Mirror keeps the current document per key: the watched collection again, by its documentKey._id. Inserts and
+// replacements put the document; updates put it too where the message carries the whole document, else they repeat the
+// changed fields on the document that is there; deletes remove it. The documents are as in the source, without a guard:
+// that is in mirror_positions.
+type Mirror struct{}
+
+var _ Projection = Mirror{}
+
+// Name implements [Projection].
+func (Mirror) Name() string { return mirrorName }
+
+// Project implements [Projection].
+func (Mirror) Project(e Event) ([]Write, error) {
+	id := e.Key().Lookup("_id")
+	if id.Type == 0 {
+		return nil, Permanent(errors.New("the change carries no documentKey._id"))
+	}
+	if e.Operation == envelope.Delete {
+		return []Write{Delete(mirrorName, id)}, nil
+	}
+	if document := e.Document(); document != nil {
+		return []Write{Replace(mirrorName, id, document)}, nil
+	}
+	if e.Operation != envelope.Update {
+		return nil, Permanent(errors.New("the change carries no document"))
+	}
+	description := e.UpdateDescription()
+	if description == nil {
+		if e.Body.Lookup("fullDocument").Type == bson.TypeNull {
+			return nil, nil // the document was gone when it was looked up: its delete follows
+		}
+		return nil, Permanent(errors.New("the update carries neither the document nor what changed"))
+	}
+	truncations, err := truncations(description)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := changes(description)
+	if err != nil {
+		return nil, err
+	}
+	// Two updates, because one cannot both cut an array and set an element of it.
+	var writes []Write
+	for _, ops := range [][]Op{truncations, changes} {
+		if len(ops) > 0 {
+			writes = append(writes, UpdateExisting(mirrorName, id, ops...))
+		}
+	}
+	return writes, nil
+}
+
+// truncations are the arrays that an update cut short.
+func truncations(description bson.Raw) ([]Op, error) {
+	truncated, ok := description.Lookup("truncatedArrays").ArrayOK()
+	if !ok {
+		return nil, nil
+	}
+	values, err := truncated.Values()
+	if err != nil {
+		return nil, Permanent(err)
+	}
+	var ops []Op
+	for _, v := range values {
+		array, _ := v.DocumentOK()
+		field, hasField := array.Lookup("field").StringValueOK()
+		size, hasSize := array.Lookup("newSize").AsInt64OK()
+		if !hasField || !hasSize {
+			return nil, Permanent(errors.New("truncatedArrays holds something other than {field, newSize}"))
+		}
+		ops = append(ops, Truncate(field, size))
+	}
+	return ops, nil
+}
+
+// changes are the fields that an update set and removed. The description's paths have dots between their steps; a
+// field whose own name holds a dot cannot be told from a path, as MongoDB documents.
+func changes(description bson.Raw) ([]Op, error) {
+	var ops []Op
+	if updated, ok := description.Lookup("updatedFields").DocumentOK(); ok {
+		fields, err := updated.Elements()
+		if err != nil {
+			return nil, Permanent(err)
+		}
+		for _, f := range fields {
+			ops = append(ops, Set(f.Key(), f.Value()))
+		}
+	}
+	if removed, ok := description.Lookup("removedFields").ArrayOK(); ok {
+		values, err := removed.Values()
+		if err != nil {
+			return nil, Permanent(err)
+		}
+		for _, v := range values {
+			field, ok := v.StringValueOK()
+			if !ok {
+				return nil, Permanent(errors.New("removedFields holds something that is not a name"))
+			}
+			ops = append(ops, Unset(field))
+		}
+	}
+	return ops, nil
+}

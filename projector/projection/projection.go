@@ -1,0 +1,82 @@
+// Package projection is what one writes against to make a read model of one's own: a name, and a function from an event
+// to the writes it causes.
+//
+// A projection is pure: it reads the event and nothing else, keeps no state, and gives the same writes for the same
+// event every time. The projector does the rest and guarantees, per aggregate:
+//   - events come in commit order;
+//   - the effect of each event is written once, though messages are delivered again after a crash, a lost lock or a
+//     change of leaders: a guard with the position of the last applied event is written together with the effects;
+//   - a message is completed only after its effect is committed with write concern majority.
+//
+// Not guaranteed: any order between different aggregates, and that each event is written by itself: the events of one
+// batch may be folded into one update, so readers may see several of them appear at once (never some of an event).
+//
+// Adding one's own takes one file and one line: implement [Projection], or [OneDocument] where it fits, and register
+// it.
+package projection
+
+import (
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// Event is one change of one document of the watched collection: the decoded message. Its methods Document, Before and
+// Key give the document after the change, before it, and its key, each nil where the server did not say.
+type Event struct {
+	envelope.Change
+}
+
+// UpdateDescription is what an update changed (updatedFields, removedFields, truncatedArrays), where the server said
+// so; else nil.
+func (e Event) UpdateDescription() bson.Raw {
+	doc, ok := e.Body.Lookup("updateDescription").DocumentOK()
+	if !ok {
+		return nil
+	}
+	return doc
+}
+
+// Projection turns events into writes. Its functions are called from many goroutines at once.
+type Projection interface {
+	// Name names the projection and its record of positions (collection <name>_positions). It never changes: under
+	// another name the projection would start without a memory of what it has applied.
+	Name() string
+	// Project gives the writes of one event, in order; none when the event does not concern the projection. An error
+	// made by [Permanent] (and a panic) dead-letters the event; any other is tried again until it goes away,
+	// and holds up its aggregate meanwhile.
+	Project(e Event) ([]Write, error)
+}
+
+// OneDocument is a projection that keeps one document per aggregate: every write is an update or a replacement of the
+// document of collection Collection() whose _id is the event's Aggregate, and nothing is ever deleted. The guard
+// then lives inside that document, in the field _sluice, and a batch costs one update instead of a transaction. A
+// write that breaks this promise is refused.
+type OneDocument interface {
+	Projection
+	// Collection names the collection of the documents. Like the name it never changes.
+	Collection() string
+}
+
+// GuardField is the field of a [OneDocument] projection's documents that holds the guard
+// {position, epoch, version}; a projection must not write to it.
+const GuardField = "_sluice"
+
+// ErrPermanent marks errors that trying again cannot heal.
+var ErrPermanent = errors.New("permanent")
+
+// Permanent says that an event can never be applied, whatever is tried. The event is dead-lettered with err's text as
+// description; the text must hold no secrets.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return permanent{err}
+}
+
+type permanent struct{ error }
+
+func (p permanent) Unwrap() error        { return p.error }
+func (p permanent) Is(target error) bool { return target == ErrPermanent }

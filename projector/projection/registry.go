@@ -1,0 +1,58 @@
+package projection
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Registry holds the projections a projector can run, by name. It is filled before the projector starts and only read
+// afterwards.
+type Registry struct {
+	byName map[string]Projection
+}
+
+// NewRegistry makes a registry of the given projections; the names must differ.
+func NewRegistry(projections ...Projection) (*Registry, error) {
+	r := &Registry{byName: make(map[string]Projection)}
+	for _, p := range projections {
+		if err := r.Register(p); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// Builtin is a fresh registry with the projections that come with the projector: [Timeline] and [Mirror].
+func Builtin() *Registry {
+	return &Registry{byName: map[string]Projection{
+		timelineName: Timeline{},
+		mirrorName:   Mirror{},
+	}}
+}
+
+// Register adds a projection. Its name must be new, and fit to be part of a collection's name.
+func (r *Registry) Register(p Projection) error {
+	name := p.Name()
+	if name == "" || strings.ContainsAny(name, "$\x00 ") || strings.HasPrefix(name, "system.") {
+		return fmt.Errorf("register projection %q: the name cannot be part of a collection's name", name)
+	}
+	if _, taken := r.byName[name]; taken {
+		return fmt.Errorf("register projection %q: the name is taken", name)
+	}
+	if r.byName == nil {
+		r.byName = make(map[string]Projection)
+	}
+	r.byName[name] = p
+	return nil
+}
+
+// Lookup finds a projection by name.
+func (r *Registry) Lookup(name string) (Projection, bool) {
+	p, ok := r.byName[name]
+	return p, ok
+}
+
+// Names are the registered names, sorted.
+func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.byName)) }
