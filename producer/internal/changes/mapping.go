@@ -1,0 +1,146 @@
+package changes
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// ErrUnknownOperation is a change of a kind that this version does not know. It stops the stream: passing over it would
+// lose it silently.
+var ErrUnknownOperation = errors.New("unknown kind of change")
+
+// Mapping says where in a document the parts of an event stand. Paths are dotted; an empty one means that the part is
+// not used.
+type Mapping struct {
+	Stream          string
+	AggregatePath   string
+	TypePath        string
+	VersionPath     string
+	CorrelationPath string
+	// Operations that become messages; the others that MongoDB documents are passed over.
+	Operations []envelope.Operation
+}
+
+// kind says what to do with an event of the change stream.
+type kind int
+
+const (
+	unknown    kind = iota
+	change          // becomes a message
+	passed          // moves the position and nothing else
+	collection      // says something about the whole collection; passed, and worth a warning
+	invalidate      // the stream ends here and goes on with startAfter
+)
+
+func (m Mapping) kind(operation string) kind {
+	switch operation {
+	case "drop", "rename", "dropDatabase":
+		return collection
+	case "invalidate":
+		return invalidate
+	}
+	o := envelope.Operation(operation)
+	switch {
+	case !o.Known():
+		return unknown
+	case slices.Contains(m.Operations, o):
+		return change
+	}
+	return passed
+}
+
+// change maps an event of the change stream. The body shares no memory with it.
+func (m Mapping) change(event bson.Raw, token bson.Raw) (envelope.Change, error) {
+	text := envelope.TokenText(token)
+	c := envelope.Change{
+		Stream: m.Stream, Token: text, Position: text,
+		Operation: envelope.Operation(event.Lookup("operationType").StringValue()),
+		Time:      eventTime(event),
+	}
+	body, err := without(event, "_id")
+	if err != nil {
+		return envelope.Change{}, fmt.Errorf("read change event: %w", err)
+	}
+	c.Body = body
+
+	// The document that says whose change it is: as it is now, else as it was.
+	document := c.Document()
+	if document == nil {
+		document = c.Before()
+	}
+	c.Type = string(c.Operation)
+	if text, ok := envelope.Text(at(document, m.TypePath)); ok {
+		c.Type = text
+	}
+	if n, ok := at(document, m.VersionPath).AsInt64OK(); ok {
+		c.Version = n
+	}
+	if text, ok := envelope.Text(at(document, m.CorrelationPath)); ok {
+		c.CorrelationID = text
+	}
+	var ok bool
+	if c.Aggregate, ok = envelope.Text(at(document, m.AggregatePath)); ok {
+		return c, nil
+	}
+	id := c.Key().Lookup("_id")
+	if c.Aggregate, ok = envelope.Text(id); !ok {
+		if id.Type == 0 {
+			return envelope.Change{}, fmt.Errorf("read change event at %s: it has neither %s nor documentKey._id",
+				text, m.AggregatePath)
+		}
+		// An empty string or null is a legal _id, and no legal session: its Extended JSON stands for it.
+		c.Aggregate = id.String()
+		if c.Aggregate == "" {
+			c.Aggregate = "null"
+		}
+	}
+	return c, nil
+}
+
+// at is the value at a dotted path, zero where there is none.
+func at(document bson.Raw, path string) bson.RawValue {
+	if document == nil || path == "" {
+		return bson.RawValue{}
+	}
+	return document.Lookup(strings.Split(path, ".")...)
+}
+
+func eventTime(event bson.Raw) time.Time {
+	if ms, ok := event.Lookup("wallTime").DateTimeOK(); ok {
+		return time.UnixMilli(ms).UTC()
+	}
+	if seconds, _, ok := event.Lookup("clusterTime").TimestampOK(); ok {
+		return time.Unix(int64(seconds), 0).UTC()
+	}
+	return time.Time{}
+}
+
+// without copies a document without one of its top-level fields.
+func without(document bson.Raw, field string) (bson.Raw, error) {
+	elements, err := document.Elements()
+	if err != nil {
+		return nil, err
+	}
+	size := 5 // the length before and the NUL behind the elements
+	for _, e := range elements {
+		if e.Key() != field {
+			size += len(e)
+		}
+	}
+	out := make(bson.Raw, 4, size)
+	for _, e := range elements {
+		if e.Key() != field {
+			out = append(out, e...)
+		}
+	}
+	out = append(out, 0)
+	out[0], out[1], out[2], out[3] = byte(size), byte(size>>8), byte(size>>16), byte(size>>24)
+	return out, nil
+}

@@ -1,0 +1,187 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+)
+
+// maxRecord bounds what Read takes into memory. A record is about 1 KB.
+const maxRecord = 1 << 20
+
+// Snapshot is the record as it was read, with what a conditional write needs.
+type Snapshot struct {
+	Record Record
+	ETag   azcore.ETag
+	// Leased says that somebody held the lease at that moment.
+	Leased bool
+}
+
+// Blob is the checkpoint of one stream in Blob storage. Its methods are safe for concurrent use. No request is repeated
+// by the SDK if the client was made with Retry.MaxRetries: -1, as it must be: the repeat of a conditional write
+// whose answer was lost would be refused.
+type Blob struct {
+	container *container.Client
+	blob      *blockblob.Client
+}
+
+// NewBlob is the checkpoint blob of a stream: STREAM.json in the container.
+func NewBlob(c *container.Client, stream string) *Blob {
+	return &Blob{container: c, blob: c.NewBlockBlobClient(stream + ".json")}
+}
+
+// Read needs no lease. Errors: [ErrNotFound], [ErrUnreadable], or the service's.
+func (b *Blob) Read(ctx context.Context) (Snapshot, error) {
+	response, err := b.blob.DownloadStream(ctx, nil)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("read checkpoint: %w", translate(err))
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxRecord+1))
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("read checkpoint: %w", err)
+	}
+	if len(text) > maxRecord {
+		return Snapshot{}, fmt.Errorf("read checkpoint: %w: it is larger than %d bytes", ErrUnreadable, maxRecord)
+	}
+	snapshot := Snapshot{ETag: *response.ETag}
+	if err := json.Unmarshal(text, &snapshot.Record); err != nil {
+		if !errors.Is(err, ErrUnreadable) {
+			err = fmt.Errorf("%w: %w", ErrUnreadable, err)
+		}
+		return Snapshot{}, fmt.Errorf("read checkpoint: %w", err)
+	}
+	if state := response.LeaseState; state != nil {
+		snapshot.Leased = *state == lease.StateTypeLeased || *state == lease.StateTypeBreaking
+	}
+	return snapshot, nil
+}
+
+// Create writes the first record of a stream, and the container where it is missing. Errors: [ErrChanged] when the blob
+// exists already, or the service's.
+func (b *Blob) Create(ctx context.Context, r Record) error {
+	conditions := &blob.AccessConditions{
+		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
+	}
+	_, err := b.put(ctx, r, conditions)
+	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
+		if _, err := b.container.Create(ctx, nil); err != nil && !bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
+			return fmt.Errorf("create checkpoint container: %w", err)
+		}
+		_, err = b.put(ctx, r, conditions)
+	}
+	if err != nil {
+		return fmt.Errorf("create checkpoint: %w", translate(err))
+	}
+	return nil
+}
+
+// Write replaces the record under the lease, if it is still the one with this ETag. Errors: [ErrChanged],
+// [ErrLeaseLost], [ErrNotFound], or the service's; after any other error it is unknown whether the record was written.
+func (b *Blob) Write(ctx context.Context, r Record, leaseID string, etag azcore.ETag) (azcore.ETag, error) {
+	written, err := b.put(ctx, r, &blob.AccessConditions{
+		LeaseAccessConditions:    &blob.LeaseAccessConditions{LeaseID: &leaseID},
+		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag},
+	})
+	if err != nil {
+		return "", fmt.Errorf("write checkpoint: %w", translate(err))
+	}
+	return written, nil
+}
+
+func (b *Blob) put(ctx context.Context, r Record, conditions *blob.AccessConditions) (azcore.ETag, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return "", err
+	}
+	response, err := b.blob.Upload(ctx, streaming.NopCloser(bytes.NewReader(text)), &blockblob.UploadOptions{
+		AccessConditions: conditions,
+		HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: to.Ptr("application/json")},
+	})
+	if err != nil {
+		return "", err
+	}
+	return *response.ETag, nil
+}
+
+// Acquire takes the free lease of a record that is still the one with this ETag, for d (15 to 60 s, whole seconds).
+// Errors: [ErrLeaseHeld], [ErrChanged], or the service's.
+func (b *Blob) Acquire(ctx context.Context, leaseID string, d time.Duration, etag azcore.ETag) error {
+	client, err := b.lease(leaseID)
+	if err != nil {
+		return err
+	}
+	_, err = client.AcquireLease(ctx, int32(d/time.Second), &lease.BlobAcquireOptions{
+		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag},
+	})
+	if err != nil {
+		return fmt.Errorf("acquire lease: %w", translate(err))
+	}
+	return nil
+}
+
+// Renew starts the lease's duration anew. Errors: [ErrLeaseLost], or the service's.
+func (b *Blob) Renew(ctx context.Context, leaseID string) error {
+	client, err := b.lease(leaseID)
+	if err != nil {
+		return err
+	}
+	if _, err := client.RenewLease(ctx, nil); err != nil {
+		return fmt.Errorf("renew lease: %w", translate(err))
+	}
+	return nil
+}
+
+// Release gives the lease up. Errors: [ErrLeaseLost], or the service's.
+func (b *Blob) Release(ctx context.Context, leaseID string) error {
+	client, err := b.lease(leaseID)
+	if err != nil {
+		return err
+	}
+	if _, err := client.ReleaseLease(ctx, nil); err != nil {
+		return fmt.Errorf("release lease: %w", translate(err))
+	}
+	return nil
+}
+
+// Break frees somebody else's lease at once, if the record is still the one with this ETag: a holder that wrote in the
+// meantime keeps it. Errors: [ErrChanged], or the service's; a lease that is free already is no error.
+func (b *Blob) Break(ctx context.Context, etag azcore.ETag) error {
+	client, err := b.lease("")
+	if err != nil {
+		return err
+	}
+	_, err = client.BreakLease(ctx, &lease.BlobBreakOptions{
+		BreakPeriod:              to.Ptr(int32(0)),
+		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag},
+	})
+	if err != nil && !bloberror.HasCode(err, bloberror.LeaseNotPresentWithLeaseOperation) {
+		return fmt.Errorf("break lease: %w", translate(err))
+	}
+	return nil
+}
+
+func (b *Blob) lease(id string) (*lease.BlobClient, error) {
+	options := &lease.BlobClientOptions{}
+	if id != "" {
+		options.LeaseID = &id
+	}
+	client, err := lease.NewBlobClient(b.blob, options)
+	if err != nil {
+		return nil, fmt.Errorf("open lease client: %w", err)
+	}
+	return client, nil
+}

@@ -1,0 +1,87 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+)
+
+// What a request to the blob can meet. Everything else (throttling, time-outs, a network away) says nothing about who
+// leads, and is tried again.
+var (
+	// ErrNotFound: the blob or its container does not exist.
+	ErrNotFound = errors.New("checkpoint blob not found")
+	// ErrChanged: somebody replaced the record since it was read, or created it first.
+	ErrChanged = errors.New("checkpoint was changed by somebody else")
+	// ErrLeaseHeld: somebody else holds the lease.
+	ErrLeaseHeld = errors.New("lease is held by somebody else")
+	// ErrLeaseLost: the lease under which the request was made is not ours any more.
+	ErrLeaseLost = errors.New("lease is lost")
+)
+
+// meanings puts the service's error codes into the terms of this package. Source:
+// https://learn.microsoft.com/rest/api/storageservices/lease-blob and /blob-service-error-codes.
+var meanings = map[bloberror.Code]error{
+	bloberror.BlobNotFound:      ErrNotFound,
+	bloberror.ContainerNotFound: ErrNotFound,
+
+	bloberror.LeaseAlreadyPresent:                ErrLeaseHeld,
+	bloberror.LeaseIDMissing:                     ErrLeaseHeld,
+	bloberror.LeaseIsBreakingAndCannotBeAcquired: ErrLeaseHeld,
+
+	bloberror.LeaseLost:                         ErrLeaseLost,
+	bloberror.LeaseIDMismatchWithBlobOperation:  ErrLeaseLost,
+	bloberror.LeaseIDMismatchWithLeaseOperation: ErrLeaseLost,
+	bloberror.LeaseNotPresentWithBlobOperation:  ErrLeaseLost,
+	bloberror.LeaseNotPresentWithLeaseOperation: ErrLeaseLost,
+	bloberror.LeaseIsBrokenAndCannotBeRenewed:   ErrLeaseLost,
+
+	bloberror.ConditionNotMet:   ErrChanged,
+	bloberror.BlobAlreadyExists: ErrChanged,
+}
+
+// answer is a refusal by the service. The SDK's own error prints the whole response over a dozen lines; this one prints
+// what a log line needs and keeps the rest for errors.As.
+type answer struct {
+	meaning error // one of the sentinels, or nil
+	cause   *azcore.ResponseError
+}
+
+func (a *answer) Error() string {
+	code := a.cause.ErrorCode
+	if code == "" {
+		code = http.StatusText(a.cause.StatusCode)
+	}
+	if a.meaning == nil {
+		return fmt.Sprintf("storage answered %d %s", a.cause.StatusCode, code)
+	}
+	return fmt.Sprintf("%v (%d %s)", a.meaning, a.cause.StatusCode, code)
+}
+
+func (a *answer) Unwrap() []error {
+	if a.meaning == nil {
+		return []error{a.cause}
+	}
+	return []error{a.meaning, a.cause}
+}
+
+func translate(err error) error {
+	response, ok := errors.AsType[*azcore.ResponseError](err)
+	if !ok {
+		return err
+	}
+	meaning := meanings[bloberror.Code(response.ErrorCode)]
+	if response.ErrorCode == "" {
+		// A proxy in between may answer without a code; the status still tells.
+		switch response.StatusCode {
+		case http.StatusNotFound:
+			meaning = ErrNotFound
+		case http.StatusPreconditionFailed:
+			meaning = ErrChanged
+		}
+	}
+	return &answer{meaning, response}
+}

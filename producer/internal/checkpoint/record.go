@@ -1,0 +1,117 @@
+// Package checkpoint is the blob that says how far a stream has been published and who leads it: one blob a stream,
+// one JSON record, leased by the leader.
+//
+// Guaranteed: a record is only ever replaced by the holder of the blob's lease, and only if nobody replaced it since
+// that holder last looked (lease id and If-Match on every write). Its epoch therefore never goes back.
+//
+// Not guaranteed: that the holder of the lease still runs. That is the business of package leader.
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Schema is the version of the record's form that this package writes, and the newest that it reads.
+const Schema = 1
+
+// ErrUnreadable is a blob that holds no record of a known schema. It is never overwritten.
+var ErrUnreadable = errors.New("not a checkpoint this version can read")
+
+// Progress is how far a stream has been published: everything up to and including ResumeToken is in Service Bus.
+type Progress struct {
+	// ResumeToken is the change stream's token as the server gave it; empty before the first one.
+	ResumeToken bson.Raw
+	// AfterInvalidate says that ResumeToken is an invalidate event's: reading goes on with startAfter.
+	AfterInvalidate bool
+	// Position is the token as comparable text.
+	Position string
+	// ClusterTime is that of the last event; zero when unknown.
+	ClusterTime bson.Timestamp
+	// Published counts the events acknowledged since the stream began.
+	Published int64
+}
+
+// Record is the content of the blob.
+type Record struct {
+	Stream string
+	// Epoch is the fencing token: one more at each acquisition of leadership, never less.
+	Epoch int64
+	// Leader is the instance that wrote the record last.
+	Leader   string
+	Progress Progress
+	// HeartbeatAt is the writer's wall clock, for people: it is never compared.
+	HeartbeatAt time.Time
+}
+
+type wireRecord struct {
+	Schema          int             `json:"schema"`
+	Stream          string          `json:"stream"`
+	Epoch           int64           `json:"epoch"`
+	Leader          string          `json:"leader"`
+	ResumeToken     json.RawMessage `json:"resumeToken"`
+	AfterInvalidate bool            `json:"afterInvalidate,omitempty"`
+	Position        string          `json:"position"`
+	ClusterTime     *wireTimestamp  `json:"clusterTime"`
+	Published       int64           `json:"published"`
+	HeartbeatAt     time.Time       `json:"heartbeatAt"`
+}
+
+type wireTimestamp struct {
+	T uint32 `json:"t"`
+	I uint32 `json:"i"`
+}
+
+// MarshalJSON writes the record in the form of [Schema]. The token is canonical Extended JSON.
+func (r Record) MarshalJSON() ([]byte, error) {
+	w := wireRecord{
+		Schema: Schema, Stream: r.Stream, Epoch: r.Epoch, Leader: r.Leader, AfterInvalidate: r.Progress.AfterInvalidate,
+		Position: r.Progress.Position, Published: r.Progress.Published, HeartbeatAt: r.HeartbeatAt.UTC(),
+	}
+	if len(r.Progress.ResumeToken) > 0 {
+		token, err := bson.MarshalExtJSON(r.Progress.ResumeToken, true, false)
+		if err != nil {
+			return nil, fmt.Errorf("write resume token: %w", err)
+		}
+		w.ResumeToken = token
+	}
+	if t := r.Progress.ClusterTime; !t.IsZero() {
+		w.ClusterTime = &wireTimestamp{t.T, t.I}
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON reads a record; the error wraps [ErrUnreadable] and says what is wrong.
+func (r *Record) UnmarshalJSON(text []byte) error {
+	var w wireRecord
+	if err := json.Unmarshal(text, &w); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	switch {
+	case w.Schema < 1:
+		return fmt.Errorf("%w: it names no schema", ErrUnreadable)
+	case w.Schema > Schema:
+		return fmt.Errorf("%w: it has schema %d, and the newest known here is %d: a newer version wrote it",
+			ErrUnreadable, w.Schema, Schema)
+	case w.Stream == "" || w.Epoch < 0:
+		return fmt.Errorf("%w: stream %q with epoch %d", ErrUnreadable, w.Stream, w.Epoch)
+	}
+	*r = Record{
+		Stream: w.Stream, Epoch: w.Epoch, Leader: w.Leader, HeartbeatAt: w.HeartbeatAt,
+		Progress: Progress{AfterInvalidate: w.AfterInvalidate, Position: w.Position, Published: w.Published},
+	}
+	if token := bytes.TrimSpace(w.ResumeToken); len(token) > 0 && !bytes.Equal(token, []byte("null")) {
+		if err := bson.UnmarshalExtJSON(token, true, &r.Progress.ResumeToken); err != nil {
+			return fmt.Errorf("%w: resume token: %w", ErrUnreadable, err)
+		}
+	}
+	if w.ClusterTime != nil {
+		r.Progress.ClusterTime = bson.Timestamp{T: w.ClusterTime.T, I: w.ClusterTime.I}
+	}
+	return nil
+}

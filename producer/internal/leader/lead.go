@@ -1,0 +1,167 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// lead runs the work of one term beside its heartbeat. It returns when the work has been joined: nil after a stop that
+// was asked for, [ErrLost] or [ErrFenced] when leadership went, else the work's own error.
+func (e *Election) lead(ctx context.Context, term *Term, work Work) error {
+	// The work outlives a request to stop: it first finishes what is under way.
+	working, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	finished := make(chan error, 1)
+	var joined sync.WaitGroup
+	defer joined.Wait()
+	joined.Go(func() { finished <- work(working, term) })
+
+	done, err := e.beat(ctx, term, finished, end)
+	if done {
+		e.handOver(ctx, term)
+		return err
+	}
+	end(err)
+	<-finished
+	if errors.Is(err, ErrFenced) {
+		e.giveBack(ctx, term.leaseID) // it may still be ours, and nobody is served by waiting until it runs out
+	}
+	return err
+}
+
+// beat writes the heartbeats of a term until the work has finished (done, with the work's error) or leadership is gone
+// (not done, with [ErrLost] or [ErrFenced]).
+func (e *Election) beat(
+	ctx context.Context, term *Term, finished <-chan error, end context.CancelCauseFunc,
+) (done bool, err error) {
+	heartbeat := time.NewTicker(e.config.HeartbeatInterval)
+	defer heartbeat.Stop()
+	renewal := time.NewTicker(e.config.RenewInterval)
+	defer renewal.Stop()
+	fence := time.NewTimer(time.Until(term.Deadline()))
+	defer fence.Stop()
+	stop, overtime := ctx.Done(), (<-chan time.Time)(nil)
+	background := context.WithoutCancel(ctx)
+
+	for {
+		var err error
+		select {
+		case err := <-finished:
+			if err == nil && ctx.Err() == nil {
+				err = errors.New("work ended without being asked to")
+			}
+			return true, err
+		case <-fence.C:
+			return false, ErrFenced
+		case <-stop:
+			stop = nil
+			close(term.stopping)
+			timer := time.NewTimer(e.config.StopTimeout)
+			defer timer.Stop()
+			overtime = timer.C
+		case <-overtime:
+			end(ErrStopTimeout)
+			overtime = nil // the work returns now; the watermark it leaves is still true
+		case <-heartbeat.C:
+			err = e.write(background, term)
+		case result := <-term.requests:
+			err = e.write(background, term)
+			result <- err
+		case <-renewal.C:
+			err = e.renew(background, term)
+		}
+		switch {
+		case errors.Is(err, ErrLost):
+			return false, err
+		case err != nil:
+			// It says nothing about who leads. The next heartbeat tries again, until the fence.
+			e.log.Warn("heartbeat failed", telemetry.KeyEpoch, term.Epoch, telemetry.KeyError, err,
+				telemetry.KeyWait, time.Until(term.Deadline()).Milliseconds())
+		}
+		fence.Reset(time.Until(term.Deadline()))
+	}
+}
+
+// write writes the checkpoint: the proof of leadership from the moment before the request until FenceAfter later.
+// Errors: [ErrLost], or one that says nothing about who leads.
+func (e *Election) write(ctx context.Context, term *Term) error {
+	start := time.Now()
+	ctx, cancel := e.bounded(ctx, term)
+	defer cancel()
+
+	record := checkpoint.Record{
+		Stream: e.config.Stream, Epoch: term.Epoch, Leader: e.config.Instance,
+		Progress: term.current(), HeartbeatAt: start,
+	}
+	etag, err := e.records.Write(ctx, record, term.leaseID, term.etag)
+	if errors.Is(err, checkpoint.ErrChanged) {
+		// Most likely by ourselves: an earlier write arrived and its answer did not.
+		if err = e.adopt(ctx, term); err == nil {
+			etag, err = e.records.Write(ctx, record, term.leaseID, term.etag)
+		}
+	}
+	switch {
+	case errors.Is(err, checkpoint.ErrLeaseLost), errors.Is(err, checkpoint.ErrLeaseHeld),
+		errors.Is(err, checkpoint.ErrChanged), errors.Is(err, checkpoint.ErrNotFound):
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	case err != nil:
+		return err
+	}
+	term.etag = etag
+	term.extend(start.Add(e.config.FenceAfter))
+	e.observe(State{
+		Epoch: term.Epoch, Leader: e.config.Instance, Position: record.Progress.Position, WrittenAt: start,
+	})
+	return nil
+}
+
+// adopt takes over the ETag of the record if this term wrote it: nobody else can have, with our epoch in it.
+func (e *Election) adopt(ctx context.Context, term *Term) error {
+	snapshot, err := e.records.Read(ctx)
+	if err != nil {
+		return err
+	}
+	if snapshot.Record.Epoch != term.Epoch || snapshot.Record.Leader != e.config.Instance {
+		return fmt.Errorf("%w by %s in epoch %d", checkpoint.ErrChanged, snapshot.Record.Leader, snapshot.Record.Epoch)
+	}
+	term.etag = snapshot.ETag
+	return nil
+}
+
+func (e *Election) renew(ctx context.Context, term *Term) error {
+	ctx, cancel := e.bounded(ctx, term)
+	defer cancel()
+	err := e.leases.Renew(ctx, term.leaseID)
+	if errors.Is(err, checkpoint.ErrLeaseLost) || errors.Is(err, checkpoint.ErrNotFound) {
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	return err
+}
+
+// bounded ends a request early enough for a second one before the fence. A term that has no deadline yet is being
+// acquired: its request has the poll's own bound.
+func (e *Election) bounded(ctx context.Context, term *Term) (context.Context, context.CancelFunc) {
+	deadline := time.Now().Add(e.config.FenceAfter / 2)
+	if fence := term.Deadline(); !fence.IsZero() && fence.Before(deadline) {
+		deadline = fence
+	}
+	return context.WithDeadline(ctx, deadline)
+}
+
+// handOver writes the last checkpoint of a term whose work has been joined, and releases the lease, so that a standby
+// leads at its next poll.
+func (e *Election) handOver(ctx context.Context, term *Term) {
+	ctx = context.WithoutCancel(ctx)
+	if err := e.write(ctx, term); err != nil {
+		// What has been published since the last checkpoint will be published again, under the same message ids.
+		e.log.Warn("cannot write the last checkpoint", telemetry.KeyEpoch, term.Epoch, telemetry.KeyError, err)
+	}
+	e.giveBack(ctx, term.leaseID)
+	e.log.Info("leadership released", telemetry.KeyEpoch, term.Epoch)
+}

@@ -1,0 +1,133 @@
+// Package leader elects the one producer of a stream that may publish, by the lease of the stream's checkpoint blob.
+//
+// Guaranteed:
+//   - Every term of leadership has an epoch of its own, larger than all before it.
+//   - The work of a term runs under a context that ends when leadership can no longer be proven, and is joined before
+//     the lease is given up or another term begins.
+//   - A checkpoint is written only while the lease is held and only over the record that this leader wrote last.
+//
+// Not guaranteed: that only one instance acts as a leader at any moment. A process that was frozen in the middle of a
+// send may finish it after its successor began. What makes that harmless is the position guard in the read model, not
+// this package.
+//
+// One conditional write each HeartbeatInterval does three jobs: it is the heartbeat that standbys watch, the
+// checkpoint, and the proof that the lease is still ours. A leader that has not had such a write succeed for
+// FenceAfter, counted on its own monotonic clock from before the request, stops. A standby that has seen no such write for
+// TakeoverAfter, counted on its own monotonic clock, takes over. The clocks of two machines are never compared.
+package leader
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// Records is the record half of a checkpoint: *checkpoint.Blob.
+type Records interface {
+	Read(ctx context.Context) (checkpoint.Snapshot, error)
+	Create(ctx context.Context, r checkpoint.Record) error
+	Write(ctx context.Context, r checkpoint.Record, leaseID string, etag azcore.ETag) (azcore.ETag, error)
+}
+
+// Leases is the lease half of a checkpoint: *checkpoint.Blob.
+type Leases interface {
+	Acquire(ctx context.Context, leaseID string, d time.Duration, etag azcore.ETag) error
+	Renew(ctx context.Context, leaseID string) error
+	Release(ctx context.Context, leaseID string) error
+	Break(ctx context.Context, etag azcore.ETag) error
+}
+
+var (
+	_ Records = (*checkpoint.Blob)(nil)
+	_ Leases  = (*checkpoint.Blob)(nil)
+)
+
+// The reasons for which a term's context ends; see [context.Cause].
+var (
+	// ErrFenced: no write succeeded for FenceAfter, so a standby may be about to take over.
+	ErrFenced = errors.New("leadership could not be proven in time")
+	// ErrLost: somebody else has the lease or wrote the record.
+	ErrLost = errors.New("leadership is lost")
+	// ErrStopTimeout: the work did not finish within StopTimeout of the request to stop.
+	ErrStopTimeout = errors.New("work did not finish in time for the stop")
+	// ErrVanished: the checkpoint that this instance has seen is not there any more. Starting a new one would begin again
+	// at epoch 1 and forget what has been published, so that is left to people.
+	ErrVanished = errors.New("the checkpoint blob has been deleted while in use; restore it, or restart every producer to begin anew")
+)
+
+// Config is how an election runs. The relations between the times are checked by the producer's configuration.
+type Config struct {
+	Stream            string
+	Instance          string
+	LeaseDuration     time.Duration // 15 s to 60 s, Azure's bounds
+	RenewInterval     time.Duration // of the lease itself
+	HeartbeatInterval time.Duration
+	FenceAfter        time.Duration
+	TakeoverAfter     time.Duration
+	TakeoverByExpiry  bool // never break a lease; wait until it runs out
+	StandbyPoll       time.Duration
+	StopTimeout       time.Duration // for the work to finish what is under way at a stop
+}
+
+// Work is what the leader does. It runs until it fails, until ctx ends (leadership is gone: stop at once; whatever is
+// sent afterwards is a stale leader's), or until term.Stopping() is closed (finish what is under way, then return nil).
+type Work func(ctx context.Context, term *Term) error
+
+// Election takes part in the election of one stream's leader.
+type Election struct {
+	config  Config
+	records Records
+	leases  Leases
+	log     *slog.Logger
+
+	state atomic.Pointer[State]
+	known bool // a checkpoint has been seen or made; only touched by Run
+}
+
+// State is what is known about the leadership, for status pages.
+type State struct {
+	// Epoch and Leader are those of the record as last seen.
+	Epoch  int64
+	Leader string
+	// Position and WrittenAt are those of the record as last seen or written; WrittenAt is a time of this machine.
+	Position  string
+	WrittenAt time.Time
+}
+
+// New prepares an election; nothing is requested before Run.
+func New(config Config, records Records, leases Leases, log *slog.Logger) *Election {
+	e := &Election{config: config, records: records, leases: leases, log: log.With(telemetry.KeyStream, config.Stream)}
+	e.state.Store(&State{})
+	return e
+}
+
+// State is the current state; safe for concurrent use.
+func (e *Election) State() State { return *e.state.Load() }
+
+// Run stands by, leads whenever it can, and stands by again when leadership is lost. When ctx ends it lets the work
+// finish, writes the last checkpoint, releases the lease and returns nil. It returns an error when the work fails by
+// itself, and when the checkpoint cannot be used (checkpoint.ErrUnreadable, [ErrVanished]).
+func (e *Election) Run(ctx context.Context, work Work) error {
+	for {
+		term, err := e.standBy(ctx)
+		if err != nil || term == nil {
+			return err
+		}
+		err = e.lead(ctx, term, work)
+		switch {
+		case errors.Is(err, ErrLost), errors.Is(err, ErrFenced):
+			e.log.Warn("leadership ended, standing by", telemetry.KeyEpoch, term.Epoch, telemetry.KeyError, err)
+		case err != nil || ctx.Err() != nil:
+			return err
+		}
+	}
+}
+
+func (e *Election) observe(s State) { e.state.Store(&s) }

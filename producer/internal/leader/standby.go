@@ -1,0 +1,140 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/google/uuid"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// requestTimeout bounds each request of a standby; a leader's requests are bounded by its fence.
+const requestTimeout = 5 * time.Second
+
+// standBy polls the checkpoint until this instance leads. It returns nil without a term when ctx ends first.
+func (e *Election) standBy(ctx context.Context) (*Term, error) {
+	var seen sighting
+	e.log.Info("standing by")
+	for failures := 0; ; {
+		term, err := e.poll(ctx, &seen)
+		switch {
+		case ctx.Err() != nil && term == nil:
+			return nil, nil
+		case term != nil:
+			return term, nil
+		case errors.Is(err, checkpoint.ErrUnreadable), errors.Is(err, ErrVanished):
+			return nil, err
+		case err != nil:
+			// One line when it begins to fail, not one a second for as long as storage is away.
+			if failures++; failures == 1 {
+				e.log.Warn("cannot take part in the election, trying on", telemetry.KeyError, err)
+			}
+		case failures > 0:
+			e.log.Info("takes part in the election again", telemetry.KeyAttempt, failures)
+			failures = 0
+		}
+		if retry.Sleep(ctx, e.config.StandbyPoll) != nil {
+			return nil, nil
+		}
+	}
+}
+
+// sighting is how long the record has been the same, by this machine's monotonic clock.
+type sighting struct {
+	etag  azcore.ETag
+	since time.Time
+}
+
+func (s *sighting) of(etag azcore.ETag, now time.Time) (unchanged time.Duration) {
+	if s.etag != etag {
+		s.etag, s.since = etag, now
+	}
+	return now.Sub(s.since)
+}
+
+// poll looks once, and leads if that is due. A nil term without an error means that somebody else leads.
+func (e *Election) poll(ctx context.Context, seen *sighting) (*Term, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+
+	snapshot, err := e.records.Read(ctx)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return nil, e.create(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.known = true
+	unchanged := seen.of(snapshot.ETag, time.Now())
+	e.observe(State{
+		Epoch: snapshot.Record.Epoch, Leader: snapshot.Record.Leader,
+		Position: snapshot.Record.Progress.Position, WrittenAt: seen.since,
+	})
+
+	if snapshot.Leased {
+		if e.config.TakeoverByExpiry || unchanged < e.config.TakeoverAfter {
+			return nil, nil
+		}
+		e.log.Warn("the leader is silent, breaking its lease", telemetry.KeyLeader, snapshot.Record.Leader,
+			telemetry.KeyEpoch, snapshot.Record.Epoch, telemetry.KeyWait, unchanged.Milliseconds())
+		if err := e.leases.Break(ctx, snapshot.ETag); err != nil {
+			return nil, ignore(err, checkpoint.ErrChanged) // it is not silent after all
+		}
+	}
+	return e.acquire(ctx, snapshot)
+}
+
+// create makes the record of a new stream; the next poll competes for it like everybody's.
+func (e *Election) create(ctx context.Context) error {
+	if e.known {
+		return ErrVanished
+	}
+	err := e.records.Create(ctx, checkpoint.Record{Stream: e.config.Stream, HeartbeatAt: time.Now()})
+	if err == nil {
+		e.known = true
+		e.log.Warn("no checkpoint found, made a new one: the stream begins where START_FROM says")
+	}
+	return ignore(err, checkpoint.ErrChanged) // another producer was first
+}
+
+// acquire takes the free lease and writes the next epoch: only then is this instance the leader.
+func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot) (*Term, error) {
+	leaseID := uuid.NewString()
+	if err := e.leases.Acquire(ctx, leaseID, e.config.LeaseDuration, snapshot.ETag); err != nil {
+		if errors.Is(err, checkpoint.ErrLeaseHeld) || errors.Is(err, checkpoint.ErrChanged) {
+			return nil, nil // another standby was faster
+		}
+		// The lease may have been granted although the answer was lost.
+		e.giveBack(ctx, leaseID)
+		return nil, err
+	}
+	term := newTerm(e.config, leaseID, snapshot)
+	if err := e.write(ctx, term); err != nil {
+		e.giveBack(ctx, leaseID)
+		return nil, ignore(err, ErrLost) // another standby broke the lease in the same moment
+	}
+	e.log.Info("leading", telemetry.KeyEpoch, term.Epoch, telemetry.KeyPosition, term.Start.Position)
+	return term, nil
+}
+
+// giveBack releases a lease that will not be used, so that nobody has to wait for it to run out.
+func (e *Election) giveBack(ctx context.Context, leaseID string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	err := e.leases.Release(ctx, leaseID)
+	if ignore(err, checkpoint.ErrLeaseLost) != nil {
+		e.log.Warn("cannot release the lease, it will run out", telemetry.KeyError, err)
+	}
+}
+
+func ignore(err, benign error) error {
+	if errors.Is(err, benign) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,53 @@
+package publish
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics counts what a process has published, over all its terms.
+type Metrics struct {
+	published prometheus.Counter
+	retries   prometheus.Counter
+	batches   prometheus.Histogram
+	latency   prometheus.Histogram
+	total     atomic.Int64
+}
+
+// NewMetrics registers the metrics of publishing.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		published: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_producer_published_total",
+			Help: "Events that Service Bus has acknowledged to this process.",
+		}),
+		retries: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_producer_send_retries_total",
+			Help: "Attempts to open a link or to send a batch that failed and were repeated.",
+		}),
+		batches: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "sluice_producer_batch_size", Help: "Events in a batch.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 12),
+		}),
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "sluice_producer_send_seconds", Help: "Time from the first attempt to send a batch to its acknowledgement.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+		}),
+	}
+	r.MustRegister(m.published, m.retries, m.batches, m.latency)
+	return m
+}
+
+// Published is the number of events acknowledged to this process.
+func (m *Metrics) Published() int64 { return m.total.Load() }
+
+func (m *Metrics) acknowledged(events int, latency time.Duration) {
+	m.total.Add(int64(events))
+	m.published.Add(float64(events))
+	m.batches.Observe(float64(events))
+	m.latency.Observe(latency.Seconds())
+}
+
+func (m *Metrics) retried() { m.retries.Inc() }

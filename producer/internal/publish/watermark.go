@@ -1,0 +1,102 @@
+package publish
+
+import (
+	"sync"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+)
+
+// Watermark knows up to where every event has been acknowledged, while acknowledgements come in any order. It is safe
+// for concurrent use.
+//
+// Memory: one entry for each event between the oldest unacknowledged one and the newest.
+type Watermark struct {
+	mu sync.Mutex
+	// entries is a ring: entries[head] is the oldest that is not yet part of the prefix, with sequence number first.
+	entries []entry
+	head    int
+	count   int
+	first   uint64
+	reached checkpoint.Progress
+}
+
+type entry struct {
+	after checkpoint.Progress
+	acked bool
+	event bool // counts as published, as opposed to progress without an event
+}
+
+// NewWatermark begins where a stream's earlier publishing ended.
+func NewWatermark(start checkpoint.Progress) *Watermark {
+	return &Watermark{reached: start, entries: make([]entry, 64)}
+}
+
+// Add registers the next event, in stream order, with the progress that it makes once it and all before it are
+// acknowledged. It returns the event's sequence number for [Watermark.Ack].
+func (w *Watermark) Add(after checkpoint.Progress) uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.push(entry{after: after, event: true})
+}
+
+// Pass registers progress that needs no acknowledgement of its own.
+func (w *Watermark) Pass(after checkpoint.Progress) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count > 0 {
+		// Consecutive passes are one: an idle hour must not grow the ring behind one stuck event.
+		if last := w.at(w.count - 1); last.acked && !last.event {
+			last.after = after
+			return
+		}
+	}
+	w.push(entry{after: after, acked: true})
+	w.advance()
+}
+
+// Ack marks events as acknowledged. Each sequence number is acknowledged once.
+func (w *Watermark) Ack(sequence ...uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range sequence {
+		w.at(int(s - w.first)).acked = true
+	}
+	w.advance()
+}
+
+// Progress is the end of the contiguous acknowledged prefix: what a checkpoint may say.
+func (w *Watermark) Progress() checkpoint.Progress {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reached
+}
+
+func (w *Watermark) push(e entry) uint64 {
+	if w.count == len(w.entries) {
+		grown := make([]entry, 2*len(w.entries))
+		n := copy(grown, w.entries[w.head:])
+		copy(grown[n:], w.entries[:w.head])
+		w.entries, w.head = grown, 0
+	}
+	w.count++
+	*w.at(w.count - 1) = e
+	return w.first + uint64(w.count-1)
+}
+
+func (w *Watermark) at(i int) *entry { return &w.entries[(w.head+i)%len(w.entries)] }
+
+func (w *Watermark) advance() {
+	for w.count > 0 && w.at(0).acked {
+		e := w.at(0)
+		published := w.reached.Published
+		if e.event {
+			published++
+		}
+		w.reached = e.after
+		w.reached.Published = published
+		*e = entry{}
+		w.head = (w.head + 1) % len(w.entries)
+		w.count--
+		w.first++
+	}
+}
