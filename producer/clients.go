@@ -110,7 +110,7 @@ func (c *Config) election(instance string) leader.Config {
 }
 
 func (c *Config) reading() changes.Config {
-	reading := changes.Config{
+	return changes.Config{
 		Mapping: changes.Mapping{
 			Stream:          c.Stream,
 			AggregatePath:   c.AggregateIDPath,
@@ -121,12 +121,9 @@ func (c *Config) reading() changes.Config {
 		},
 		FullDocument:             fullDocument(c.FullDocument),
 		FullDocumentBeforeChange: fullDocument(c.BeforeChange),
+		StartAt:                  c.StartAt,
 		RestartWhenLost:          c.OnHistoryLost == "latest",
 	}
-	if c.StartAt != nil {
-		reading.StartAt = *c.StartAt
-	}
-	return reading
 }
 
 func (c *Config) publishing() publish.Config {

@@ -33,8 +33,8 @@ type Config struct {
 	Container string `envconfig:"BLOB_CONTAINER" default:"sluice"`
 
 	// StartFrom is where a new stream begins: latest, or timestamp with StartAt.
-	StartFrom string     `envconfig:"START_FROM" default:"latest"`
-	StartAt   *time.Time `envconfig:"START_AT"`
+	StartFrom string    `envconfig:"START_FROM" default:"latest"`
+	StartAt   time.Time `envconfig:"START_AT"`
 	// OnHistoryLost is what happens when the server's oplog no longer reaches back to the checkpoint: fail, or latest (go
 	// on from now; what lies between is not published).
 	OnHistoryLost string `envconfig:"ON_HISTORY_LOST" default:"fail"`
@@ -106,8 +106,8 @@ func (c *Config) Validate() error {
 		"STREAM_NAME: must have at most 256 characters, and neither a newline nor a backslash")
 
 	p.choice("START_FROM", c.StartFrom, "latest", "timestamp")
-	p.require(c.StartFrom != "timestamp" || c.StartAt != nil, "START_AT: is required with START_FROM=timestamp")
-	p.require(c.StartFrom == "timestamp" || c.StartAt == nil, "START_AT: has no meaning without START_FROM=timestamp")
+	p.require(c.StartFrom != "timestamp" || !c.StartAt.IsZero(), "START_AT: is required with START_FROM=timestamp")
+	p.require(c.StartFrom == "timestamp" || c.StartAt.IsZero(), "START_AT: has no meaning without START_FROM=timestamp")
 	p.choice("ON_HISTORY_LOST", c.OnHistoryLost, "fail", "latest")
 	p.require(len(c.Operations) > 0, "OPERATIONS: must name at least one operation")
 	for _, o := range c.Operations {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/kelseyhightower/envconfig"
@@ -34,20 +35,32 @@ func (p Problems) Unwrap() []error { return p }
 // ([errors.Join]), or nil.
 type Validator interface{ Validate() error }
 
-// Load fills the struct that spec points to from the environment, by its envconfig tags, and lets it validate itself
-// when every field could be read. The error is a [Problems].
+// Load fills the struct that spec points to from the environment, by its envconfig tags, and lets it validate itself. A
+// field that cannot be read is validated with its default, so that one problem neither hides nor invents another. The
+// error is a [Problems].
 func Load(spec any) error {
 	var problems Problems
 	load(reflect.ValueOf(spec).Elem(), &problems)
+	unreadable := len(problems)
+	if v, ok := spec.(Validator); ok {
+		if err := v.Validate(); err != nil {
+			for _, problem := range flatten(err) {
+				if !slices.ContainsFunc(problems[:unreadable], func(p error) bool { return subject(p) == subject(problem) }) {
+					problems = append(problems, problem)
+				}
+			}
+		}
+	}
 	if len(problems) > 0 {
 		return problems
 	}
-	if v, ok := spec.(Validator); ok {
-		if err := v.Validate(); err != nil {
-			return flatten(err)
-		}
-	}
 	return nil
+}
+
+// subject is the name of the setting that a problem begins with.
+func subject(problem error) string {
+	name, _, _ := strings.Cut(problem.Error(), ":")
+	return name
 }
 
 // load reads each field by itself, because envconfig stops at the first problem of the struct it is given.
@@ -61,13 +74,21 @@ func load(v reflect.Value, problems *Problems) {
 		if field.Tag.Get("ignored") == "true" {
 			continue
 		}
-		single := reflect.New(reflect.StructOf([]reflect.StructField{field}))
-		if err := envconfig.Process("", single.Interface()); err != nil {
+		value, err := read(field)
+		if err != nil {
 			*problems = append(*problems, describe(field, err))
-			continue
+			field.Tag = reflect.StructTag(fmt.Sprintf("default:%q", field.Tag.Get("default")))
+			field.Name = "NotInTheEnvironment"
+			value, _ = read(field)
 		}
-		v.Field(i).Set(single.Elem().Field(0))
+		v.Field(i).Set(value)
 	}
+}
+
+func read(field reflect.StructField) (reflect.Value, error) {
+	single := reflect.New(reflect.StructOf([]reflect.StructField{field}))
+	err := envconfig.Process("", single.Interface())
+	return single.Elem().Field(0), err
 }
 
 func describe(field reflect.StructField, err error) error {

@@ -54,6 +54,16 @@ func TestLoadReportsEveryProblemAtOnceAndNoValue(t *testing.T) {
   - T_LEVEL: its value cannot be read as a log level (debug, info, warn or error)`)
 }
 
+func TestLoadReportsWhatCannotBeReadAndWhatIsWrongTogether(t *testing.T) {
+	t.Setenv("T_WAIT", "2m")
+	t.Setenv("T_LANES", "many") // its default is valid, so nothing more is said of it
+	var s spec
+	require.EqualError(t, settings.Load(&s), `3 setting(s) must be mended:
+  - T_URI: is required and not set
+  - T_LANES: its value cannot be read as a whole number
+  - T_WAIT: must be at most 1m`)
+}
+
 func TestLoadReportsEveryBrokenRelation(t *testing.T) {
 	t.Setenv("T_URI", "secret")
 	t.Setenv("T_WAIT", "2m")
