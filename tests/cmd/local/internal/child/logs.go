@@ -1,0 +1,88 @@
+package child
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+)
+
+// kept is how many lines at the end, and how many of the worst ones, are kept for a report of a failure.
+const kept = 8
+
+// logs takes what a process writes: all of it into a file, and what a run wants to know by heart.
+type logs struct {
+	file *os.File
+
+	mu      sync.Mutex // guards everything below
+	partial []byte
+	addr    string // the health address; empty until it is known
+	last    []string
+	errors  []string
+}
+
+func newLogs(path string) (*logs, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("create log file: %w", err)
+	}
+	return &logs{file: f}, nil
+}
+
+// Write never fails for the process's sake: one that cannot write its log would stop for a reason of ours.
+func (l *logs) Write(p []byte) (int, error) {
+	_, _ = l.file.Write(p)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.partial = append(l.partial, p...)
+	for {
+		line, rest, whole := bytes.Cut(l.partial, []byte{'\n'})
+		if !whole {
+			return len(p), nil
+		}
+		l.line(line)
+		l.partial = rest
+	}
+}
+
+func (l *logs) line(line []byte) {
+	var record struct {
+		Level string `json:"level"`
+		Msg   string `json:"msg"`
+		Addr  string `json:"addr"`
+	}
+	structured := json.Unmarshal(line, &record) == nil
+	if structured && record.Msg == "serving health checks" {
+		l.addr = record.Addr
+	}
+	l.last = push(l.last, string(line))
+	if record.Level == "ERROR" || record.Level == "WARN" || !structured {
+		l.errors = push(l.errors, string(line))
+	}
+}
+
+func push(lines []string, line string) []string {
+	if len(lines) == kept {
+		lines = lines[1:]
+	}
+	return append(lines, line)
+}
+
+// health is the address of the health server, once the process has said it.
+func (l *logs) health() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.addr
+}
+
+// worst are the last complaints; where there are none, the last lines of any kind.
+func (l *logs) worst() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := l.errors
+	if len(lines) == 0 {
+		lines = l.last
+	}
+	return append([]string(nil), lines...)
+}

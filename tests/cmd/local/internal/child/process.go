@@ -1,0 +1,98 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// process is one running service.
+type process struct {
+	instance string
+	cmd      *exec.Cmd
+	logs     *logs
+	ended    chan struct{} // closed when it has been waited for
+	waitErr  error         // read after ended is closed
+}
+
+// start starts a program in a process group of its own, so that a signal to our group (Ctrl-C) is not one to it: it is
+// stopped in order, by us.
+func start(program, instance, logDir string, env []string) (*process, error) {
+	l, err := newLogs(filepath.Join(logDir, instance+".log"))
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(clean(os.Environ()), env...)
+	cmd.Env = append(cmd.Env, "CONTAINER_APP_REPLICA_NAME="+instance)
+	cmd.Stdout, cmd.Stderr = l, l
+	cmd.SysProcAttr = attributes()
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", instance, err), l.file.Close())
+	}
+	return &process{instance: instance, cmd: cmd, logs: l, ended: make(chan struct{})}, nil
+}
+
+// wait reaps the process; it is called once.
+func (p *process) wait() {
+	p.waitErr = p.cmd.Wait()
+	_ = p.logs.file.Close() // a log of an ended process; nothing depends on it
+	close(p.ended)
+}
+
+// signal sends a signal to the whole group.
+func (p *process) signal(s syscall.Signal) error {
+	select {
+	case <-p.ended:
+		return os.ErrProcessDone
+	default:
+		return syscall.Kill(-p.cmd.Process.Pid, s)
+	}
+}
+
+// stop asks the process to end, insists after a while, and returns when it has.
+func (p *process) stop(patience time.Duration) {
+	_ = p.signal(syscall.SIGTERM) // an error means that it has ended
+	_ = p.signal(syscall.SIGCONT) // a frozen process hears nothing
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+		_ = p.signal(syscall.SIGKILL)
+		<-p.ended
+	}
+}
+
+// how says in words how the process ended.
+func (p *process) how() string {
+	exit, ok := errors.AsType[*exec.ExitError](p.waitErr)
+	switch {
+	case p.waitErr == nil:
+		return "ended by itself"
+	case !ok:
+		return p.waitErr.Error()
+	}
+	if status, isWait := exit.Sys().(syscall.WaitStatus); isWait && status.Signaled() {
+		return "was ended by signal " + status.Signal().String()
+	}
+	return fmt.Sprintf("ended with exit code %d", exit.ExitCode())
+}
+
+// clean takes away the settings of the services that the caller's environment may hold by chance.
+func clean(env []string) []string {
+	var kept []string
+	for _, kv := range env {
+		switch name, _, _ := strings.Cut(kv, "="); name {
+		case "PATH", "HOME", "TMPDIR", "LANG", "TZ", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK", "GODEBUG", "GORACE", "SSL_CERT_FILE", "SSL_CERT_DIR":
+			kept = append(kept, kv)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,130 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+)
+
+const (
+	// restartAfter is how long the place of an ended process stays empty.
+	restartAfter = time.Second
+	// stopPatience is above the services' own limit for a graceful stop (20 s), which should never be needed here.
+	stopPatience = 25 * time.Second
+	// configurationRefused is the services' exit code for settings that cannot work.
+	configurationRefused = 2
+)
+
+// ErrRefused is a service that did not accept its settings: starting it again is no use.
+var ErrRefused = errors.New("refused its settings")
+
+// Slot is the place of one replica: one process at a time, another one when it ends.
+type Slot struct {
+	Name    string // such as producer-1
+	Program string
+	LogDir  string
+	Env     []string // KEY=VALUE
+	// Told is called with what happens to it, for people.
+	Told func(event string)
+
+	mu       sync.Mutex // guards everything below
+	current  *process
+	starts   int
+	status   Status
+	statusAt time.Time // when the current process last answered; zero: it has not
+}
+
+// Run keeps the place filled until ctx ends, then stops the process in order and returns nil. An error means that the
+// place cannot be filled.
+func (s *Slot) Run(ctx context.Context) error {
+	for {
+		p, err := s.start()
+		if err != nil {
+			return err
+		}
+		var watchers sync.WaitGroup
+		watchers.Go(p.wait)
+		polling, stopPolling := context.WithCancel(ctx)
+		watchers.Go(func() { s.poll(polling, p) })
+
+		select {
+		case <-ctx.Done():
+			p.stop(stopPatience)
+		case <-p.ended:
+		}
+		stopPolling()
+		watchers.Wait()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if exit := p.cmd.ProcessState.ExitCode(); exit == configurationRefused && p.logs.health() == "" {
+			return fmt.Errorf("%s %w:\n%s", p.instance, ErrRefused, joinLines(p.logs.worst()))
+		}
+		s.Told(fmt.Sprintf("%s %s; another one starts in %s", p.instance, p.how(), restartAfter))
+		if retry.Sleep(ctx, restartAfter) != nil {
+			return nil
+		}
+	}
+}
+
+func (s *Slot) start() (*process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	instance := s.Name
+	if s.starts > 0 {
+		instance = fmt.Sprintf("%s-r%d", s.Name, s.starts)
+	}
+	p, err := start(s.Program, instance, s.LogDir, s.Env)
+	if err != nil {
+		return nil, err
+	}
+	s.starts++
+	s.current, s.status, s.statusAt = p, Status{}, time.Time{}
+	return p, nil
+}
+
+// Signal sends a signal to the process in the place. [os.ErrProcessDone] means that there is none just now.
+func (s *Slot) Signal(sig syscall.Signal) (instance string, err error) {
+	p := s.process()
+	if p == nil {
+		return "", os.ErrProcessDone
+	}
+	if err := p.signal(sig); err != nil {
+		return p.instance, fmt.Errorf("signal %s: %w", p.instance, err)
+	}
+	return p.instance, nil
+}
+
+// Worst are the last complaints of the process in the place, or its last lines.
+func (s *Slot) Worst() []string {
+	if p := s.process(); p != nil {
+		return p.logs.worst()
+	}
+	return nil
+}
+
+// PID is the process's id, and its instance's name; ok is false while there is none.
+func (s *Slot) PID() (pid int, ok bool) {
+	p := s.process()
+	if p == nil {
+		return 0, false
+	}
+	select {
+	case <-p.ended:
+		return 0, false
+	default:
+		return p.cmd.Process.Pid, true
+	}
+}
+
+func (s *Slot) process() *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
+}

@@ -1,0 +1,102 @@
+package child
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	// pollEvery is the grain of what is known of a service; what must be exact is measured at the broker.
+	pollEvery = 50 * time.Millisecond
+	// pollTimeout is how long a frozen process may keep a poll waiting.
+	pollTimeout = 400 * time.Millisecond
+	// fresh is how old a status may be to count: an older one is of a process that is frozen or gone.
+	fresh = time.Second
+)
+
+// Status is what a service says of itself under /status: the fields of both services.
+type Status struct {
+	Instance string `json:"instance"`
+
+	// Of a producer.
+	Role            string `json:"role"` // leader or standby
+	Epoch           int64  `json:"epoch"`
+	InFlight        int64  `json:"in_flight"`
+	CheckpointAgeMs int64  `json:"checkpoint_age_ms"`
+	ReadyToRead     bool   `json:"ready_to_read"`
+
+	// Of a projector.
+	SessionsHeld int64 `json:"sessions_held"`
+	Parked       int64 `json:"parked"`
+	DeadLettered int64 `json:"dead_lettered"`
+}
+
+// Leads says that the service leads and its change stream is open.
+func (s Status) Leads() bool { return s.Role == "leader" && s.ReadyToRead }
+
+// Status is the latest answer of the process in the place; ok is false when there is none that is fresh.
+func (s *Slot) Status() (status Status, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status, !s.statusAt.IsZero() && time.Since(s.statusAt) < fresh
+}
+
+// poll asks the process for its status until ctx or the process ends.
+func (s *Slot) poll(ctx context.Context, p *process) {
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: pollTimeout}
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.ended:
+			return
+		case <-ticker.C:
+		}
+		addr := p.logs.health()
+		if addr == "" {
+			continue
+		}
+		asked := time.Now() // an answer is as old as its question
+		status, err := ask(ctx, client, addr)
+		if err != nil {
+			continue // a process that does not answer has no fresh status: that is all there is to know
+		}
+		s.mu.Lock()
+		if s.current == p {
+			s.status, s.statusAt = status, asked
+		}
+		s.mu.Unlock()
+	}
+}
+
+func ask(ctx context.Context, client *http.Client, addr string) (Status, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/status", http.NoBody)
+	if err != nil {
+		return Status{}, fmt.Errorf("ask for status: %w", err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return Status{}, fmt.Errorf("ask for status: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+	if err != nil {
+		return Status{}, fmt.Errorf("read status: %w", err)
+	}
+	var status Status
+	if err := json.Unmarshal(body, &status); err != nil {
+		return Status{}, fmt.Errorf("decode status: %w", err)
+	}
+	return status, nil
+}
+
+func joinLines(lines []string) string { return "    " + strings.Join(lines, "\n    ") }

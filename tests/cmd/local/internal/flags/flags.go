@@ -1,0 +1,222 @@
+// Package flags is the command line of the local stack: what it means, and what is wrong with it.
+//
+// Whatever cannot work is refused before anything is started, with a sentence that says what to do instead.
+package flags
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/chaos"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/workload"
+)
+
+const (
+	// A newcomer's run lasts about 25 seconds: long enough to watch, and to kill a leader in.
+	generatedEvents = 2500
+	generatedRate   = 100
+)
+
+// The projections whose read model this command can check.
+const (
+	Timeline = "timeline"
+	Mirror   = "mirror"
+)
+
+// The settings that --external takes from the environment.
+const (
+	EnvMongo      = "MONGODB_URI"
+	EnvServiceBus = "SERVICE_BUS_CONNECTION_STRING"
+	EnvBlob       = "BLOB_CONNECTION_STRING"
+)
+
+// Options is a checked command line.
+type Options struct {
+	Producers  int
+	Projectors int
+	Projection string
+	Rate       float64 // events a second; 0: as fast as it goes
+	Once       bool
+	Chaos      chaos.Plan
+	Latency    time.Duration
+	StackOnly  bool
+	Azurite    bool
+	External   bool
+	Seed       uint64
+	Report     string // a path; empty: none
+	Quiet      bool
+
+	// Input holds the events of --input; nil: generate Generate events.
+	Input []workload.Event
+	// Generate is how many events to generate; 0: until the run is stopped.
+	Generate int
+	// Expected is the read model of --expect; nil: fold the source collection.
+	Expected *history.Model
+	// ServiceBusConfig is the text of --servicebus-config; nil: the default entities.
+	ServiceBusConfig []byte
+	// Endpoints are the settings of --external, by name.
+	Endpoints map[string]string
+}
+
+// UsageError is a command line that cannot work.
+type UsageError struct{ Problems []string }
+
+func (e *UsageError) Error() string { return strings.Join(e.Problems, "\n") }
+
+// Parse reads and checks the arguments, and the files they name. Every problem found is in the error, a [*UsageError];
+// it is [flag.ErrHelp] when help was asked for, which is then written to help.
+func Parse(args []string, getenv func(string) string, help io.Writer) (Options, error) {
+	var o Options
+	var input, expect, chaosText, serviceBusConfig string
+	fs := flag.NewFlagSet("local", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.IntVar(&o.Producers, "producers", 2, "producers to run; one leads, the others stand by")
+	fs.IntVar(&o.Projectors, "projectors", 1, "projectors to run; all are active")
+	fs.StringVar(&o.Projection, "projection", Timeline, "read model to build and check: timeline or mirror")
+	fs.StringVar(&input, "input", "", "`file` of events, one JSON object {aggregateId, version, type, occurredAt, data} a line;\nwithout it, generated orders")
+	fs.IntVar(&o.Generate, "events", generatedEvents, "events to generate without --input; 0: until stopped")
+	fs.Float64Var(&o.Rate, "rate", -1, "events a second; 0: as fast as it goes (default 0 with --input, 100 without)")
+	fs.BoolVar(&o.Once, "once", false, "stop when everything inserted is visible, or nothing moves for 30 s\n(a generated run of a given number of events always does)")
+	fs.StringVar(&expect, "expect", "", "`file` with the right timeline: JSON {aggregateId: {events, types, firstOccurredAt,\nlastOccurredAt, lastType}}; without it, a fold of the source collection")
+	fs.StringVar(&chaosText, "chaos", "", "`list` of harm, such as kill-leader@2s,term-leader@9s,stop-leader@5s:10s,kill-projector@3s,\ndrop-servicebus@4s,mongo-stepdown@6s,blob-503@7s:5s; times count from the first insert")
+	fs.DurationVar(&o.Latency, "latency", 0, "simulated round trip on all three services, such as 2ms")
+	fs.BoolVar(&o.StackOnly, "stack-only", false, "only the servers: prints KEY=VALUE settings and serves until a signal")
+	fs.BoolVar(&o.Azurite, "azurite", false, "Azurite (npm, tests/azurite) as the blob store")
+	fs.StringVar(&serviceBusConfig, "servicebus-config", "", "`file` of entities, in the schema of the official emulator's Config.json")
+	fs.BoolVar(&o.External, "external", false, "no servers: use "+EnvMongo+", "+EnvServiceBus+", "+EnvBlob)
+	fs.Uint64Var(&o.Seed, "seed", 0, "seed of the generated events (default: a new one, which is reported)")
+	fs.StringVar(&o.Report, "report", "", "`file` to write the report to, as JSON")
+	fs.BoolVar(&o.Quiet, "quiet", false, "no live view; the result only")
+	fs.Usage = func() {}
+	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
+		fs.SetOutput(help)
+		_, _ = fmt.Fprintln(help, "local runs the whole pipeline on this machine, checks what comes out, and reports.\nFlags:")
+		fs.PrintDefaults()
+		return o, err
+	} else if err != nil {
+		return o, &UsageError{[]string{err.Error() + ": --help lists the flags"}}
+	}
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+
+	var problems []string
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if fs.NArg() > 0 {
+		problem("%q is no flag: --help lists the flags, each is written --name=value or --name value", fs.Arg(0))
+	}
+	var err error
+	if o.Chaos, err = chaos.Parse(chaosText); err != nil {
+		problem("--chaos: %v", err)
+	}
+	problems = append(problems, o.contradictions(given)...)
+	if !given["rate"] {
+		o.Rate = 0
+		if input == "" {
+			o.Rate = generatedRate
+		}
+	}
+	if !given["seed"] {
+		o.Seed = rand.Uint64N(1_000_000)
+	}
+	if o.External {
+		o.Endpoints = map[string]string{}
+		for _, name := range []string{EnvMongo, EnvServiceBus, EnvBlob} {
+			if o.Endpoints[name] = getenv(name); o.Endpoints[name] == "" {
+				problem("--external needs the environment variable %s", name)
+			}
+		}
+	}
+	problems = append(problems, o.readFiles(input, expect, serviceBusConfig)...)
+	if len(problems) > 0 {
+		return o, &UsageError{problems}
+	}
+	return o, nil
+}
+
+// contradictions lists the flags that do not go together, or have no meaning.
+func (o Options) contradictions(given map[string]bool) []string {
+	var problems []string
+	problem := func(wrong bool, format string, args ...any) {
+		if wrong {
+			problems = append(problems, fmt.Sprintf(format, args...))
+		}
+	}
+	problem(o.Producers < 1 && !o.StackOnly, "--producers %d: at least one is needed; for none at all use --stack-only", o.Producers)
+	problem(o.Projectors < 1 && !o.StackOnly, "--projectors %d: at least one is needed; for none at all use --stack-only", o.Projectors)
+	problem(given["rate"] && o.Rate < 0, "--rate %v: must be 0 (as fast as it goes) or more events a second", o.Rate)
+	problem(o.Generate < 0, "--events %d: must be 0 (until stopped) or more", o.Generate)
+	problem(o.Latency < 0, "--latency %s: must not be negative", o.Latency)
+	problem(given["events"] && given["input"], "--events counts generated events and --input brings its own: give one of them")
+	problem(!slices.Contains([]string{Timeline, Mirror}, o.Projection),
+		"--projection %s: this command can check %s and %s", o.Projection, Timeline, Mirror)
+	problem(given["expect"] && o.Projection != Timeline,
+		"--expect describes the timeline read model: leave it out with --projection %s, which is compared with the source", o.Projection)
+	problem(given["expect"] && !given["input"], "--expect describes the outcome of a file of events: give that with --input")
+	problem(o.Once && o.Generate == 0 && !given["input"], "--once needs an end, and --events 0 has none: give a number of events, or --input")
+
+	if o.External {
+		for _, flag := range []string{"azurite", "latency", "servicebus-config", "stack-only"} {
+			problem(given[flag], "--%s is about the embedded servers, and --external starts none: leave one of them out", flag)
+		}
+		for _, kind := range []chaos.Kind{chaos.DropServiceBus, chaos.MongoStepDown, chaos.Blob503} {
+			problem(o.Chaos.Has(kind), "--chaos %s needs the embedded servers, and --external starts none: leave one of them out", kind)
+		}
+	}
+	problem(o.Azurite && o.Chaos.Has(chaos.Blob503), "--chaos %s is done by the in-process blob server: leave --azurite out", chaos.Blob503)
+	if o.StackOnly {
+		for _, flag := range []string{"input", "once", "expect", "chaos", "report", "rate", "events", "producers", "projectors", "projection"} {
+			problem(given[flag], "--%s is about the services, and --stack-only starts none: leave one of them out", flag)
+		}
+	}
+	return problems
+}
+
+// readFiles reads what the flags name, so that a broken file stops the run before it begins.
+func (o *Options) readFiles(input, expect, serviceBusConfig string) (problems []string) {
+	var err error
+	if input != "" {
+		if o.Input, err = workload.ReadFile(input); err != nil {
+			problems = append(problems, "--input: "+err.Error())
+		}
+	}
+	if expect != "" {
+		if o.Expected, err = readModel(expect); err != nil {
+			problems = append(problems, "--expect: "+err.Error())
+		}
+	}
+	if serviceBusConfig != "" {
+		if o.ServiceBusConfig, err = os.ReadFile(serviceBusConfig); err != nil {
+			problems = append(problems, "--servicebus-config: "+err.Error())
+		}
+	}
+	if o.Report != "" {
+		if info, err := os.Stat(filepath.Dir(o.Report)); err != nil || !info.IsDir() {
+			problems = append(problems, fmt.Sprintf("--report: there is no directory %s to write it to", filepath.Dir(o.Report)))
+		}
+	}
+	return problems
+}
+
+func readModel(path string) (m *history.Model, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if m, err = history.ReadModel(f); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// Ends says whether the run ends by itself.
+func (o Options) Ends() bool { return o.Once || (o.Input == nil && o.Generate > 0) }

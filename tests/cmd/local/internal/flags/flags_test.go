@@ -1,0 +1,102 @@
+package flags
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func noEnv(string) string { return "" }
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	o, err := Parse(nil, noEnv, &bytes.Buffer{})
+	require.NoError(t, err)
+	require.Equal(t, 2, o.Producers)
+	require.Equal(t, 1, o.Projectors)
+	require.Equal(t, Timeline, o.Projection)
+	require.InDelta(t, 100, o.Rate, 0)
+	require.Equal(t, 2500, o.Generate)
+	require.True(t, o.Ends(), "a newcomer's run comes to its end and reports")
+}
+
+func TestInputIsLoadedAtFullSpeedAndStaysUpWithoutOnce(t *testing.T) {
+	t.Parallel()
+	file := write(t, `{"aggregateId":"a","version":1,"type":"T","occurredAt":"2026-01-01T00:00:00Z"}`)
+	o, err := Parse([]string{"--input", file, "--seed=7", "--latency", "2ms", "--chaos", "kill-leader@1s"}, noEnv, &bytes.Buffer{})
+	require.NoError(t, err)
+	require.Len(t, o.Input, 1)
+	require.Zero(t, o.Rate)
+	require.EqualValues(t, 7, o.Seed)
+	require.Equal(t, 2*time.Millisecond, o.Latency)
+	require.Len(t, o.Chaos, 1)
+	require.False(t, o.Ends())
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	var help bytes.Buffer
+	_, err := Parse([]string{"--help"}, noEnv, &help)
+	require.ErrorIs(t, err, flag.ErrHelp)
+	require.Contains(t, help.String(), "-servicebus-config")
+}
+
+func TestWrongUsageSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	broken := write(t, "{}\n")
+	good := write(t, `{"aggregateId":"a","version":1,"type":"T","occurredAt":"2026-01-01T00:00:00Z"}`)
+	for name, test := range map[string]struct {
+		args []string
+		says string
+	}{
+		"unknown flag":          {[]string{"--speed=9"}, "--help lists the flags"},
+		"no value":              {[]string{"--input"}, "flag needs an argument"},
+		"not a number":          {[]string{"--producers=many"}, "invalid value"},
+		"left over":             {[]string{"events.ndjson"}, `"events.ndjson" is no flag`},
+		"missing file":          {[]string{"--input=/nowhere/events.ndjson"}, "no such file"},
+		"broken line":           {[]string{"--input", broken}, broken + `:1: "aggregateId" is missing or empty`},
+		"broken expectation":    {[]string{"--input", good, "--expect", good}, `read expectation of aggregate "aggregateId"`},
+		"expectation alone":     {[]string{"--expect", good}, "give that with --input"},
+		"chaos syntax":          {[]string{"--chaos=kill-leader"}, "NAME@TIME"},
+		"no producers":          {[]string{"--producers=0"}, "use --stack-only"},
+		"unknown projection":    {[]string{"--projection=orders"}, "timeline and mirror"},
+		"mirror and expect":     {[]string{"--projection=mirror", "--input", good, "--expect", good}, "compared with the source"},
+		"negative rate":         {[]string{"--rate=-5"}, "must be 0"},
+		"events and input":      {[]string{"--events=5", "--input", good}, "give one of them"},
+		"endless once":          {[]string{"--events=0", "--once"}, "has none"},
+		"external, no settings": {[]string{"--external"}, "MONGODB_URI"},
+		"external and chaos":    {[]string{"--external", "--chaos=drop-servicebus@4s"}, "needs the embedded servers"},
+		"external and azurite":  {[]string{"--external", "--azurite"}, "--azurite is about the embedded servers"},
+		"azurite and blob-503":  {[]string{"--azurite", "--chaos=blob-503@1s"}, "leave --azurite out"},
+		"stack-only and input":  {[]string{"--stack-only", "--input", good}, "--stack-only starts none"},
+		"report nowhere":        {[]string{"--report=/nowhere/at/all.json"}, "no directory /nowhere/at"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Parse(test.args, noEnv, &bytes.Buffer{})
+			var usage *UsageError
+			require.ErrorAs(t, err, &usage)
+			require.ErrorContains(t, err, test.says)
+		})
+	}
+}
+
+func TestEveryProblemIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := Parse([]string{"--external", "--chaos=mongo-stepdown@1s", "--producers=0"}, noEnv, &bytes.Buffer{})
+	var usage *UsageError
+	require.ErrorAs(t, err, &usage)
+	require.Len(t, usage.Problems, 5, "%v", usage.Problems) // no producers, the chaos, three settings
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}

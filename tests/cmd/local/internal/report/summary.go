@@ -1,0 +1,111 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// shown is how many differences are printed.
+const shown = 10
+
+// Outcome is what the summary says beside the report's numbers.
+type Outcome struct {
+	Report
+	// Right is how many of the Aggregates came out exactly right.
+	Right int
+	// Checked says what the read model was compared with.
+	Checked string
+	// Differences and Violations are printed, the first few of each.
+	Differences []string
+	Violations  []string
+	// Failure is why the run is no success although nothing differs; empty otherwise.
+	Failure string
+}
+
+// OK says whether everything came out exactly right.
+func (o Outcome) OK() bool {
+	return o.Failure == "" && o.Mismatches == 0 && o.Lost == 0 && o.DuplicateEffects == 0 && o.OutOfOrder == 0
+}
+
+// Summary writes the outcome for people.
+func (o Outcome) Summary(w io.Writer) {
+	var b strings.Builder
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-14s "+format+"\n", append([]any{name}, args...)...)
+	}
+
+	b.WriteString("\n")
+	if o.OK() {
+		fmt.Fprintf(&b, "  EXACTLY RIGHT: %d of %d aggregates (%s)\n\n", o.Right, o.Aggregates, o.Checked)
+	} else {
+		fmt.Fprintf(&b, "  NOT RIGHT: %d of %d aggregates are (%s)\n\n", o.Right, o.Aggregates, o.Checked)
+	}
+	row("aggregates", "%d of %d right", o.Right, o.Aggregates)
+	row("lost", "%d", o.Lost)
+	row("doubled", "%d", o.DuplicateEffects)
+	row("out of order", "%d", o.OutOfOrder)
+	row("events", "%d inserted, %s published, %d applied", o.EventsInserted, number(o.EventsPublished), o.EventsApplied)
+	if o.DuplicatesPublished != 0 {
+		row("republished", "%s, dropped by duplicate detection", number(o.DuplicatesPublished))
+	}
+	if o.DeadLettered != 0 || o.Parked != 0 {
+		row("set aside", "%s dead-lettered, %s parked", number(o.DeadLettered), number(o.Parked))
+	}
+	for i, f := range o.Failovers {
+		name := ""
+		if i == 0 {
+			name = fmt.Sprintf("failovers  %d", len(o.Failovers))
+		}
+		row(name, "%s", f.sentence())
+	}
+	row("throughput", "%.0f events/s", o.ThroughputEPS)
+	row("latency", "p50 %s, p99 %s, max %s (commit to visible)", ms(o.LatencyMs.P50), ms(o.LatencyMs.P99), ms(o.LatencyMs.Max))
+	row("memory", "leader %.0f MB, standby %.0f MB, projector %.0f MB (most seen)", o.RSSMb.Leader, o.RSSMb.Standby, o.RSSMb.Projector)
+	row("took", "%s, seed %d", (time.Duration(o.ElapsedMs) * time.Millisecond).Round(100*time.Millisecond), o.Seed)
+	if o.Failure != "" {
+		fmt.Fprintf(&b, "\n  %s\n", o.Failure)
+	}
+	list(&b, "What differs", o.Differences)
+	list(&b, "Promises broken on the way", o.Violations)
+	b.WriteString("\n")
+	_, _ = io.WriteString(w, b.String())
+}
+
+func (f Failover) sentence() string {
+	after := func(ms int64) string { return fmt.Sprintf("%.2f s", float64(ms)/1000) }
+	s := fmt.Sprintf("%s at %s: the next leader published %s after", f.Kind, after(f.AtMs), after(f.FirstPublishAfterMs))
+	if f.MeasuredBy == ByTakeover {
+		s = fmt.Sprintf("%s at %s: the next leader was ready %s after (nothing was left to publish)", f.Kind, after(f.AtMs), after(f.LeadsAfterMs))
+	}
+	return s
+}
+
+func list(b *strings.Builder, title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n  %s:\n", title)
+	for i, line := range lines {
+		if i == shown {
+			fmt.Fprintf(b, "    … and %d more\n", len(lines)-shown)
+			break
+		}
+		fmt.Fprintf(b, "    %s\n", line)
+	}
+}
+
+func number(n int64) string {
+	if n == Unknown {
+		return "an unknown number"
+	}
+	return fmt.Sprint(n)
+}
+
+func ms(v float64) string {
+	if v < 10_000 {
+		return fmt.Sprintf("%.1f ms", v)
+	}
+	return fmt.Sprintf("%.1f s", v/1000)
+}

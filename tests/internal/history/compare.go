@@ -1,0 +1,95 @@
+package history
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Comparison is the outcome of holding one read model against another.
+type Comparison struct {
+	Aggregates int   // expected
+	Right      int   // expected and equal in every field
+	Lost       int64 // events that are expected and missing
+	Doubled    int64 // events too many
+	// Mismatches counts the aggregates that differ in anything, those that should not be there among them.
+	Mismatches int
+	// Differences says plainly what differs, in the expectation's order, unexpected aggregates last.
+	Differences []string
+}
+
+// OK says that the read model is exactly right.
+func (c Comparison) OK() bool { return c.Mismatches == 0 }
+
+// Compare holds actual against expected, aggregate by aggregate.
+func Compare(expected, actual *Model) Comparison {
+	c := Comparison{Aggregates: expected.Len()}
+	for _, id := range expected.order {
+		want := expected.by[id].Summary
+		got, there := actual.Of(id)
+		if !there {
+			c.Lost += want.Events
+			c.Mismatches++
+			c.Differences = append(c.Differences, fmt.Sprintf("%s: missing, with all its %d events", id, want.Events))
+			continue
+		}
+		differences, lost, doubled := compareOne(want, got)
+		c.Lost += lost
+		c.Doubled += doubled
+		if len(differences) == 0 {
+			c.Right++
+			continue
+		}
+		c.Mismatches++
+		c.Differences = append(c.Differences, id+": "+strings.Join(differences, "; "))
+	}
+	for _, id := range actual.order {
+		if _, wanted := expected.by[id]; !wanted {
+			n := actual.by[id].Events
+			c.Doubled += n
+			c.Mismatches++
+			c.Differences = append(c.Differences, fmt.Sprintf("%s: should not be there, with %d events", id, n))
+		}
+	}
+	return c
+}
+
+// compareOne counts lost and doubled events by type, since one lost and another doubled leave the sum right.
+func compareOne(want, got Summary) (differences []string, lost, doubled int64) {
+	if got.Events != want.Events {
+		differences = append(differences, fmt.Sprintf("events is %d, expected %d", got.Events, want.Events))
+	}
+	types := maps.Clone(want.Types)
+	if types == nil {
+		types = map[string]int64{}
+	}
+	for kind := range got.Types {
+		if _, wanted := types[kind]; !wanted {
+			types[kind] = 0
+		}
+	}
+	// A map has no order of its own: sorted names make the sentence the same every time.
+	for _, kind := range slices.Sorted(maps.Keys(types)) {
+		w, g := types[kind], got.Types[kind]
+		if w == g {
+			continue
+		}
+		lost += max(0, w-g)
+		doubled += max(0, g-w)
+		differences = append(differences, fmt.Sprintf("types[%q] is %d, expected %d", kind, g, w))
+	}
+	// The sum may be wrong where the types are right: that is a loss or a repeat too.
+	lost = max(lost, want.Events-got.Events)
+	doubled = max(doubled, got.Events-want.Events)
+	for _, field := range []struct{ name, want, got string }{
+		{"firstOccurredAt", want.FirstOccurredAt, got.FirstOccurredAt},
+		{"lastOccurredAt", want.LastOccurredAt, got.LastOccurredAt},
+		{"lastType", want.LastType, got.LastType},
+	} {
+		if field.want != field.got {
+			differences = append(differences, fmt.Sprintf("%s is %q, expected %q", field.name, field.got, field.want))
+		}
+	}
+	return differences, lost, doubled
+}

@@ -1,0 +1,199 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// The promises of DESIGN §2, as what it is called when one is broken.
+var (
+	// ErrLost breaks G1: an event was committed and never arrived.
+	ErrLost = errors.New("event lost")
+	// ErrDoubled breaks G3: an event took effect more than once.
+	ErrDoubled = errors.New("effect doubled")
+	// ErrReordered breaks G2: events of one aggregate arrived in another order than they were committed in.
+	ErrReordered = errors.New("events reordered")
+	// ErrUncommitted is an effect of something that nobody committed.
+	ErrUncommitted = errors.New("effect without a committed event")
+)
+
+// Violation is one broken promise at one aggregate. errors.Is finds its sentinel.
+type Violation struct {
+	Promise   error // one of the sentinels
+	Aggregate string
+	Detail    string
+}
+
+func (v Violation) Error() string {
+	return fmt.Sprintf("%s: aggregate %s: %s", v.Promise, v.Aggregate, v.Detail)
+}
+
+func (v Violation) Unwrap() error { return v.Promise }
+
+// Count is how many violations break a promise.
+func Count(violations []Violation, promise error) int {
+	n := 0
+	for _, v := range violations {
+		if errors.Is(v, promise) {
+			n++
+		}
+	}
+	return n
+}
+
+// Judge names every broken promise: those seen at the broker first, then those seen in the read model, each in the
+// order they happened; what never happened (lost events) comes behind, in commit order. A nil result means that the
+// history keeps every promise.
+func Judge(h History) []Violation {
+	commits := newCommitted(h.Committed)
+	var found []Violation
+	if h.Accepted != nil {
+		found = append(found, judgeBroker(commits, h.Accepted)...)
+	}
+	if h.Observed != nil {
+		found = append(found, judgeView(commits, h.Observed)...)
+	}
+	return found
+}
+
+// committed is the commit order, by aggregate.
+type committed struct {
+	order     []string // aggregates by their first commit
+	versions  map[string][]int64
+	bySession map[string]string
+}
+
+func newCommitted(commits []Commit) committed {
+	c := committed{versions: map[string][]int64{}, bySession: map[string]string{}}
+	for _, commit := range commits {
+		if _, known := c.versions[commit.Aggregate]; !known {
+			c.order = append(c.order, commit.Aggregate)
+			c.bySession[envelope.SessionID(commit.Aggregate)] = commit.Aggregate
+		}
+		c.versions[commit.Aggregate] = append(c.versions[commit.Aggregate], commit.Version)
+	}
+	return c
+}
+
+// judgeBroker looks at the first acceptance of every message: a repeat changes nothing, whoever recognises it.
+func judgeBroker(c committed, accepted []Acceptance) []Violation {
+	type session struct {
+		firsts   int
+		position string
+	}
+	var found []Violation
+	sessions := map[string]*session{}
+	seen := make(map[string]struct{}, len(accepted))
+	for _, a := range accepted {
+		aggregate, known := c.bySession[a.Session]
+		if !known {
+			found = append(found, Violation{
+				ErrUncommitted, a.Session,
+				fmt.Sprintf("message %s was published for a session of no committed aggregate", a.MessageID),
+			})
+			continue
+		}
+		if _, repeat := seen[a.MessageID]; repeat {
+			continue
+		}
+		seen[a.MessageID] = struct{}{}
+		s := sessions[aggregate]
+		if s == nil {
+			s = &session{}
+			sessions[aggregate] = s
+		}
+		s.firsts++
+		if a.Position <= s.position {
+			found = append(found, Violation{
+				ErrReordered, aggregate,
+				fmt.Sprintf("the broker took position %s after %s (epoch %d)", a.Position, s.position, a.Epoch),
+			})
+		}
+		s.position = max(s.position, a.Position)
+
+		versions := c.versions[aggregate]
+		switch {
+		case s.firsts > len(versions):
+			found = append(found, Violation{
+				ErrUncommitted, aggregate,
+				fmt.Sprintf("the broker took %d different messages for %d committed events", s.firsts, len(versions)),
+			})
+		case a.Version != 0 && versions[s.firsts-1] != 0 && a.Version != versions[s.firsts-1]:
+			found = append(found, Violation{
+				ErrReordered, aggregate,
+				fmt.Sprintf("message %d carried version %d where version %d was committed", s.firsts, a.Version, versions[s.firsts-1]),
+			})
+		}
+	}
+	for _, aggregate := range c.order {
+		got := 0
+		if s := sessions[aggregate]; s != nil {
+			got = s.firsts
+		}
+		if want := len(c.versions[aggregate]); got < want {
+			found = append(found, Violation{
+				ErrLost, aggregate, fmt.Sprintf("the broker took %d of %d events", got, want),
+			})
+		}
+	}
+	return found
+}
+
+// judgeView follows every document of the read model through its changes.
+func judgeView(c committed, observed []Observation) []Violation {
+	type document struct {
+		events   int64
+		position string
+	}
+	var found []Violation
+	documents := map[string]*document{}
+	for _, o := range observed {
+		if _, known := c.versions[o.Aggregate]; !known {
+			found = append(found, Violation{ErrUncommitted, o.Aggregate, "the read model holds an aggregate that nobody committed"})
+			continue
+		}
+		d := documents[o.Aggregate]
+		if d == nil {
+			d = &document{}
+			documents[o.Aggregate] = d
+		}
+		switch {
+		case o.Position != "" && o.Position < d.position:
+			found = append(found, Violation{
+				ErrReordered, o.Aggregate,
+				fmt.Sprintf("the read model went back from position %s to %s", d.position, o.Position),
+			})
+		case o.Events >= 0 && o.Events < d.events:
+			found = append(found, Violation{
+				ErrReordered, o.Aggregate,
+				fmt.Sprintf("the read model went back from %d events to %d", d.events, o.Events),
+			})
+		case o.Events > d.events && d.position != "" && (o.Position == "" || o.Position == d.position):
+			found = append(found, Violation{
+				ErrDoubled, o.Aggregate,
+				fmt.Sprintf("the read model went from %d events to %d without leaving position %s", d.events, o.Events, d.position),
+			})
+		}
+		if o.Events >= 0 {
+			d.events = o.Events
+		}
+		if o.Position != "" {
+			d.position = o.Position
+		}
+	}
+	for _, aggregate := range c.order {
+		want, got := int64(len(c.versions[aggregate])), int64(0)
+		if d := documents[aggregate]; d != nil {
+			got = d.events
+		}
+		switch {
+		case got < want:
+			found = append(found, Violation{ErrLost, aggregate, fmt.Sprintf("the read model holds %d of %d events", got, want)})
+		case got > want:
+			found = append(found, Violation{ErrDoubled, aggregate, fmt.Sprintf("the read model holds %d events of %d", got, want)})
+		}
+	}
+	return found
+}

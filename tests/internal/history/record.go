@@ -1,0 +1,46 @@
+package history
+
+import "time"
+
+// Commit is an event that was written to the source collection.
+type Commit struct {
+	Aggregate string
+	// Version is the event's number within its aggregate, as the event says it.
+	Version int64
+	// At is taken just before the write was sent, so a latency counted from it never flatters.
+	At time.Time
+}
+
+// Acceptance is a message that the broker accepted from a sender.
+type Acceptance struct {
+	MessageID string
+	Session   string
+	// Position orders the events of a stream by plain string comparison.
+	Position string
+	// Epoch is the leader's that published it.
+	Epoch int64
+	// Version is the event's number within its aggregate; 0 where the message does not say.
+	Version int64
+	// Duplicate says that the broker recognised a repeat and dropped it.
+	Duplicate bool
+	At        time.Time
+}
+
+// Observation is one change of one read-model document.
+type Observation struct {
+	Aggregate string
+	// Events is how many events the document says it holds; -1 where the change did not touch the number.
+	Events int64
+	// Position is the guard's; empty where the change did not touch it.
+	Position string
+	At       time.Time
+}
+
+// History is everything recorded of one run, each list in its witness's order.
+type History struct {
+	Committed []Commit
+	// Accepted is nil where nobody watched the broker; then nothing is judged of it.
+	Accepted []Acceptance
+	// Observed is nil where nobody watched the read model.
+	Observed []Observation
+}

@@ -1,0 +1,166 @@
+package history
+
+import (
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Recorder takes the witnesses' records as they happen, from any goroutine, and counts along.
+type Recorder struct {
+	mu sync.Mutex // guards everything below
+
+	history    History
+	aggregates map[string]*progress
+	messages   map[string]struct{}
+	epochs     map[int64]time.Time
+
+	counts  Counts
+	latency *hdrhistogram.Histogram // microseconds
+}
+
+// progress is how far one aggregate has come.
+type progress struct {
+	committed []time.Time // by ordinal
+	visible   int64
+}
+
+// Counts are the numbers of a run so far.
+type Counts struct {
+	Committed  int64 // events written to the source
+	Published  int64 // different messages accepted by the broker
+	Duplicates int64 // messages that the broker's duplicate detection dropped
+	Visible    int64 // committed events whose effect can be read
+	Aggregates int   // with at least one committed event
+	LastEpoch  int64 // the highest epoch that the broker has seen
+	LastMove   time.Time
+}
+
+// Latency is the time from just before the write of an event to its effect being read, in milliseconds.
+type Latency struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// latencies above an hour are counted as an hour.
+const longest = int64(time.Hour / time.Microsecond)
+
+// NewRecorder is an empty recorder.
+func NewRecorder() *Recorder {
+	return &Recorder{
+		aggregates: map[string]*progress{},
+		messages:   map[string]struct{}{},
+		epochs:     map[int64]time.Time{},
+		counts:     Counts{LastMove: time.Now()},
+		latency:    hdrhistogram.New(1, longest, 3),
+	}
+}
+
+// Commit records events of the source, in commit order, just before they are written.
+func (r *Recorder) Commit(commits ...Commit) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range commits {
+		r.history.Committed = append(r.history.Committed, c)
+		p := r.aggregates[c.Aggregate]
+		if p == nil {
+			p = &progress{}
+			r.aggregates[c.Aggregate] = p
+			r.counts.Aggregates++
+		}
+		p.committed = append(p.committed, c.At)
+		r.counts.Committed++
+	}
+	r.counts.LastMove = time.Now()
+}
+
+// Accept records a message that the broker accepted.
+func (r *Recorder) Accept(a Acceptance) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.history.Accepted = append(r.history.Accepted, a)
+	if a.Duplicate {
+		r.counts.Duplicates++
+	}
+	if _, seen := r.messages[a.MessageID]; !seen {
+		r.messages[a.MessageID] = struct{}{}
+		r.counts.Published++
+	}
+	if _, seen := r.epochs[a.Epoch]; !seen {
+		r.epochs[a.Epoch] = a.At
+		r.counts.LastEpoch = max(r.counts.LastEpoch, a.Epoch)
+	}
+	r.counts.LastMove = time.Now()
+}
+
+// Observe records a change of a read-model document that counts its events.
+func (r *Recorder) Observe(o Observation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.history.Observed = append(r.history.Observed, o)
+	if p := r.aggregates[o.Aggregate]; p != nil {
+		r.advance(p, o.Events, o.At)
+	}
+}
+
+// See records that n more events of an aggregate can be read, for read models that keep no count of their own.
+func (r *Recorder) See(aggregate string, n int64, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.aggregates[aggregate]; p != nil {
+		r.advance(p, p.visible+n, at)
+	}
+}
+
+func (r *Recorder) advance(p *progress, events int64, at time.Time) {
+	events = min(events, int64(len(p.committed)))
+	for ; p.visible < events; p.visible++ {
+		us := at.Sub(p.committed[p.visible]).Microseconds()
+		_ = r.latency.RecordValue(min(max(us, 1), longest)) // within the histogram's range by construction
+		r.counts.Visible++
+	}
+	r.counts.LastMove = time.Now()
+}
+
+// Counts are the numbers so far.
+func (r *Recorder) Counts() Counts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counts
+}
+
+// FirstAfterEpoch is when the broker first accepted a message of a later epoch than the given one.
+func (r *Recorder) FirstAfterEpoch(epoch int64) (at time.Time, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for e, t := range r.epochs {
+		if e > epoch && (!ok || t.Before(at)) {
+			at, ok = t, true
+		}
+	}
+	return at, ok
+}
+
+// Latency is the distribution so far.
+func (r *Recorder) Latency() Latency {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ms := func(us int64) float64 { return float64(us) / 1000 }
+	if r.latency.TotalCount() == 0 {
+		return Latency{}
+	}
+	return Latency{
+		P50: ms(r.latency.ValueAtQuantile(50)),
+		P99: ms(r.latency.ValueAtQuantile(99)),
+		Max: ms(r.latency.Max()),
+	}
+}
+
+// History is what was recorded; the recorder must not be used any more while it is read.
+func (r *Recorder) History() History {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.history
+}

@@ -1,0 +1,136 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+)
+
+const (
+	// maxBatch is how many events one insertMany carries.
+	maxBatch = 500
+	// tick is how often a paced load looks what is due, and a held load looks whether it may go on.
+	tick = 10 * time.Millisecond
+	// patience is how long the database may refuse before a load gives up.
+	patience = 60 * time.Second
+
+	duplicateKey = 11000
+)
+
+// Loader inserts events into a collection, in order, one insertMany at a time.
+type Loader struct {
+	Collection *mongo.Collection
+	// Rate is events a second; 0 means as fast as it goes.
+	Rate float64
+	// Allowed is how many events may have been inserted by now, all in all; asked again every few milliseconds. Nil
+	// means any number.
+	Allowed func() int64
+	// Sending is called with every batch just before it is written, at most once for an event.
+	Sending func(batch []Event, at time.Time)
+}
+
+// Run inserts the events until they end or ctx does, and returns how many were inserted. Errors of the database are
+// retried for a minute; an event is never inserted twice, since a retry carries the same _id.
+func (l Loader) Run(ctx context.Context, events iter.Seq[Event]) (inserted int64, err error) {
+	next, stop := iter.Pull(events)
+	defer stop()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	start := time.Now()
+	for {
+		due := int64(maxBatch)
+		if l.Rate > 0 {
+			due = int64(time.Since(start).Seconds()*l.Rate) + 1 - inserted
+		}
+		if l.Allowed != nil {
+			due = min(due, l.Allowed()-inserted)
+		}
+		batch, more := take(next, min(due, maxBatch))
+		if len(batch) > 0 {
+			if err := l.insert(ctx, batch); err != nil {
+				return inserted, fmt.Errorf("insert events %d to %d: %w", inserted+1, inserted+int64(len(batch)), err)
+			}
+			inserted += int64(len(batch))
+		}
+		if !more {
+			return inserted, nil
+		}
+		if len(batch) == maxBatch && ctx.Err() == nil {
+			continue // behind, or unpaced: no reason to wait
+		}
+		select {
+		case <-ctx.Done():
+			return inserted, context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}
+
+// take pulls up to n events; more is false when there are none left.
+func take(next func() (Event, bool), n int64) (batch []Event, more bool) {
+	for range n {
+		e, ok := next()
+		if !ok {
+			return batch, false
+		}
+		batch = append(batch, e)
+	}
+	return batch, true
+}
+
+// insert writes a batch in order, and goes on from where it stood after an error.
+func (l Loader) insert(ctx context.Context, batch []Event) error {
+	documents := make([]bson.D, len(batch))
+	for i, e := range batch {
+		d, err := e.Document()
+		if err != nil {
+			return err
+		}
+		documents[i] = d
+	}
+	if l.Sending != nil {
+		l.Sending(batch, time.Now())
+	}
+	backoff := retry.Backoff{Initial: 50 * time.Millisecond, Max: time.Second}
+	deadline := time.Now().Add(patience)
+	for {
+		_, err := l.Collection.InsertMany(ctx, documents, options.InsertMany().SetOrdered(true))
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		// A document that is there already was written by the attempt whose answer was lost, as were those before it.
+		if at, ok := alreadyThere(err); ok {
+			documents = documents[at+1:]
+			if len(documents) == 0 {
+				return nil
+			}
+			continue
+		}
+		if time.Now().After(deadline) {
+			return err
+		}
+		if waitErr := backoff.Wait(ctx); waitErr != nil {
+			return errors.Join(waitErr, err)
+		}
+	}
+}
+
+// alreadyThere finds the document of an ordered insert that was refused as a duplicate; ordered, so there is only one.
+func alreadyThere(err error) (index int, ok bool) {
+	bulk, ok := errors.AsType[mongo.BulkWriteException](err)
+	if !ok || len(bulk.WriteErrors) != 1 || bulk.WriteErrors[0].Code != duplicateKey {
+		return 0, false
+	}
+	return bulk.WriteErrors[0].Index, true
+}

@@ -1,0 +1,135 @@
+package workload
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+	"unicode/utf8"
+)
+
+// maxLine is the longest line read, in bytes: MongoDB's limit of a document.
+const maxLine = 16 << 20
+
+// LineError is a line of an input file that cannot be an event.
+type LineError struct {
+	File    string
+	Line    int // from 1
+	Problem string
+}
+
+func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Problem) }
+
+// ReadFile reads a file of events, one JSON object a line; empty lines are skipped. See [Read].
+func ReadFile(path string) (events []Event, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open input: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return Read(f, path)
+}
+
+// Read reads events. The first line that is broken, or that contradicts the ones before it, ends it with a
+// [LineError]: an aggregate's versions must rise by one from 1, since they are what "nothing lost, nothing doubled, in
+// order" is checked by. name is the file's, for the error. A file without any event is an error too.
+func Read(r io.Reader, name string) ([]Event, error) {
+	var events []Event
+	next := map[string]int64{}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
+	n := 0
+	for lines.Scan() {
+		n++
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		e, problem := parseLine(line)
+		if problem == "" {
+			problem = follows(next, e)
+		}
+		if problem != "" {
+			return nil, &LineError{File: name, Line: n, Problem: problem}
+		}
+		events = append(events, e)
+	}
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, &LineError{File: name, Line: n + 1, Problem: fmt.Sprintf("the line is longer than %d bytes", maxLine)}
+	} else if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if len(events) == 0 {
+		return nil, fmt.Errorf("read %s: it holds no event", name)
+	}
+	return events, nil
+}
+
+func parseLine(line []byte) (e Event, problem string) {
+	if !utf8.Valid(line) {
+		return e, "is not UTF-8 text"
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&e); err != nil {
+		return e, jsonProblem(err)
+	}
+	if rest := bytes.TrimSpace(line[d.InputOffset():]); len(rest) > 0 {
+		return e, "something follows the JSON object: one event a line"
+	}
+	switch {
+	case e.AggregateID == "":
+		return e, `"aggregateId" is missing or empty`
+	case e.Type == "":
+		return e, `"type" is missing or empty`
+	case e.OccurredAt == "":
+		return e, `"occurredAt" is missing or empty`
+	case e.Version < 1:
+		return e, `"version" is missing or below 1`
+	}
+	if _, err := time.Parse(time.RFC3339Nano, e.OccurredAt); err != nil {
+		return e, fmt.Sprintf(`"occurredAt" is %q, not a time such as 2026-01-31T12:00:00Z`, e.OccurredAt)
+	}
+	return e, ""
+}
+
+// jsonProblem says in words what encoding/json says in Go's terms.
+func jsonProblem(err error) string {
+	var wrongType *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &wrongType) && wrongType.Field != "":
+		return fmt.Sprintf("%q is a JSON %s, expected %s", wrongType.Field, wrongType.Value, kindWord(wrongType.Type.Kind().String()))
+	case errors.As(err, &wrongType):
+		return fmt.Sprintf("is a JSON %s, expected an object {aggregateId, version, type, occurredAt, data}", wrongType.Value)
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("is not JSON: %v at byte %d", syntax, syntax.Offset)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "is not JSON: it ends too early"
+	}
+	return err.Error()
+}
+
+func kindWord(kind string) string {
+	if kind == "int64" {
+		return "a whole number"
+	}
+	return "a " + kind
+}
+
+// follows checks that an event is the next one of its aggregate, and notes that it was seen.
+func follows(next map[string]int64, e Event) (problem string) {
+	want := next[e.AggregateID]
+	if want == 0 {
+		want = 1
+	}
+	if e.Version != want {
+		return fmt.Sprintf("version %d of aggregate %q where version %d must follow", e.Version, e.AggregateID, want)
+	}
+	next[e.AggregateID] = want + 1
+	return ""
+}
