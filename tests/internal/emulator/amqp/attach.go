@@ -1,0 +1,153 @@
+package amqp
+
+// Settlement modes [AMQP-2.8.2], [AMQP-2.8.3].
+const (
+	SenderUnsettled uint8 = 0
+	SenderSettled   uint8 = 1
+	SenderMixed     uint8 = 2
+	ReceiverFirst   uint8 = 0
+	ReceiverSecond  uint8 = 1
+)
+
+// Terminus is a source or a target [AMQP-3.5.3], [AMQP-3.5.4]. Its fields are kept as they
+// came, so that a reply can echo what it does not change.
+type Terminus struct {
+	Descriptor uint64
+	Fields     []any
+}
+
+const filterField = 7 // of a source
+
+// Address returns the address, or "" when there is none or it is not a string.
+func (t *Terminus) Address() string {
+	if t == nil || len(t.Fields) == 0 {
+		return ""
+	}
+	s, _ := t.Fields[0].(string)
+	return s
+}
+
+// Filter returns the named filter's value, without its descriptor, and whether it is present.
+func (t *Terminus) Filter(name Symbol) (any, bool) {
+	if t == nil || len(t.Fields) <= filterField {
+		return nil, false
+	}
+	m, _ := t.Fields[filterField].(map[any]any)
+	v, ok := m[name]
+	if !ok {
+		v, ok = m[string(name)]
+	}
+	if d, described := v.(Described); described {
+		v = d.Value
+	}
+	return v, ok
+}
+
+// FilterNames returns the names of all filters asked for.
+func (t *Terminus) FilterNames() []string {
+	if t == nil || len(t.Fields) <= filterField {
+		return nil
+	}
+	var names []string
+	for k := range StringMap(t.Fields[filterField]) {
+		names = append(names, k)
+	}
+	return names
+}
+
+// WithFilter returns a copy whose only filter is the given one.
+func (t *Terminus) WithFilter(name Symbol, descriptor uint64, value any) *Terminus {
+	out := &Terminus{Descriptor: t.Descriptor, Fields: make([]any, max(len(t.Fields), filterField+1))}
+	copy(out.Fields, t.Fields)
+	out.Fields[filterField] = map[any]any{name: Described{Descriptor: descriptor, Value: value}}
+	return out
+}
+
+func (t *Terminus) append(b []byte) ([]byte, error) {
+	if t == nil {
+		return AppendNull(b), nil
+	}
+	return AppendAny(b, Described{Descriptor: t.Descriptor, Value: t.Fields})
+}
+
+func (f *fields) terminus(want uint64) *Terminus {
+	v := f.any()
+	if v == nil || f.err != nil {
+		return nil
+	}
+	d, ok := v.(Described)
+	if !ok {
+		f.err = malformed("terminus is %T", v)
+		return nil
+	}
+	code, _ := d.Descriptor.(uint64)
+	list, ok := d.Value.([]any)
+	if code != want || !ok {
+		f.err = malformed("terminus with descriptor %v is not supported", d.Descriptor)
+		return nil
+	}
+	return &Terminus{Descriptor: code, Fields: list}
+}
+
+// Attach opens a link [AMQP-2.7.3].
+type Attach struct {
+	Name                 string
+	Handle               uint32
+	Receiver             bool // the role of whoever sent this frame
+	SenderSettleMode     uint8
+	ReceiverSettleMode   uint8
+	Source               *Terminus
+	Target               *Terminus
+	InitialDeliveryCount uint32
+	MaxMessageSize       uint64 // bytes; 0 means no limit
+	Properties           map[Symbol]any
+}
+
+func (p *Attach) append(b []byte) ([]byte, error) {
+	b, at := beginComposite(b, descAttach)
+	b = AppendString(b, p.Name)
+	b = AppendUint(b, p.Handle)
+	b = AppendBool(b, p.Receiver)
+	b = AppendUbyte(b, p.SenderSettleMode)
+	b = AppendUbyte(b, p.ReceiverSettleMode)
+	b, err := p.Source.append(b)
+	if err != nil {
+		return nil, err
+	}
+	if b, err = p.Target.append(b); err != nil {
+		return nil, err
+	}
+	b = AppendNull(AppendNull(b)) // unsettled, incomplete-unsettled: no resumption here
+	if p.Receiver {
+		b = AppendNull(b)
+	} else {
+		b = AppendUint(b, p.InitialDeliveryCount) // mandatory for a sender
+	}
+	b = AppendUlong(b, p.MaxMessageSize)
+	b = AppendNull(AppendNull(b)) // capabilities
+	if b, err = AppendAny(b, p.Properties); err != nil {
+		return nil, err
+	}
+	return endCompound(b, at, 14), nil
+}
+
+func (p *Attach) decode(f *fields) error {
+	p.Name, _ = f.text()
+	p.Handle, _ = f.uint32()
+	p.Receiver = f.boolean()
+	var ok bool
+	if p.SenderSettleMode, ok = f.uint8(); !ok {
+		p.SenderSettleMode = SenderMixed
+	}
+	p.ReceiverSettleMode, _ = f.uint8()
+	p.Source = f.terminus(descSource)
+	p.Target = f.terminus(descTarget)
+	f.skip() // unsettled
+	f.skip() // incomplete-unsettled
+	p.InitialDeliveryCount, _ = f.uint32()
+	p.MaxMessageSize, _ = f.uint64()
+	f.skip()
+	f.skip()
+	p.Properties = f.symbolMap()
+	return f.err
+}

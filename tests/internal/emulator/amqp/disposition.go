@@ -1,0 +1,117 @@
+package amqp
+
+// Outcome is the kind of a delivery state [AMQP-3.4].
+type Outcome uint8
+
+// The delivery states, by descriptor.
+const (
+	NoState  Outcome = 0
+	Received Outcome = 0x23
+	Accepted Outcome = 0x24
+	Rejected Outcome = 0x25
+	Released Outcome = 0x26
+	Modified Outcome = 0x27
+)
+
+// State is a delivery state. Err belongs to Rejected, the last three to Modified.
+type State struct {
+	Outcome           Outcome
+	Err               *Error
+	DeliveryFailed    bool
+	UndeliverableHere bool
+	Annotations       map[string]any
+}
+
+func (s *State) append(b []byte) ([]byte, error) {
+	switch s.Outcome {
+	case NoState:
+		return AppendNull(b), nil
+	case Rejected:
+		if s.Err == nil {
+			break
+		}
+		b, at := beginComposite(b, byte(s.Outcome))
+		b, err := appendError(b, s.Err)
+		if err != nil {
+			return nil, err
+		}
+		return endCompound(b, at, 1), nil
+	case Modified:
+		b, at := beginComposite(b, byte(s.Outcome))
+		b = AppendBool(b, s.DeliveryFailed)
+		b = AppendBool(b, s.UndeliverableHere)
+		return endCompound(b, at, 2), nil
+	case Received, Accepted, Released:
+	}
+	return append(b, codeDescribed, codeSmallUlong, byte(s.Outcome), codeList0), nil
+}
+
+func (f *fields) state() State {
+	v := f.any()
+	if v == nil || f.err != nil {
+		return State{}
+	}
+	d, _ := v.(Described)
+	code, _ := d.Descriptor.(uint64)
+	list, ok := d.Value.([]any)
+	if !ok || code < uint64(Received) || code > uint64(Modified) {
+		f.err = malformed("delivery state %v is not supported", d.Descriptor)
+		return State{}
+	}
+	s := State{Outcome: Outcome(code)}
+	switch s.Outcome {
+	case Rejected:
+		if len(list) > 0 && list[0] != nil {
+			if s.Err, ok = errorFrom(list[0]); !ok {
+				f.err = malformed("rejected with an error of type %T", list[0])
+			}
+		}
+	case Modified:
+		if len(list) > 0 {
+			s.DeliveryFailed, _ = list[0].(bool)
+		}
+		if len(list) > 1 {
+			s.UndeliverableHere, _ = list[1].(bool)
+		}
+		if len(list) > 2 {
+			s.Annotations = StringMap(list[2])
+		}
+	case NoState, Received, Accepted, Released:
+	}
+	return s
+}
+
+// Disposition tells the state of deliveries First to Last [AMQP-2.7.6].
+type Disposition struct {
+	Receiver bool // the role of whoever sent this frame
+	First    uint32
+	Last     uint32
+	Settled  bool
+	State    State
+}
+
+func (p *Disposition) append(b []byte) ([]byte, error) {
+	b, at := beginComposite(b, descDisposition)
+	b = AppendBool(b, p.Receiver)
+	b = AppendUint(b, p.First)
+	b = AppendUint(b, p.Last)
+	b = AppendBool(b, p.Settled)
+	b, err := p.State.append(b)
+	if err != nil {
+		return nil, err
+	}
+	return endCompound(b, at, 5), nil
+}
+
+func (p *Disposition) decode(f *fields) error {
+	p.Receiver = f.boolean()
+	p.First, _ = f.uint32()
+	var ok bool
+	if p.Last, ok = f.uint32(); !ok {
+		p.Last = p.First
+	}
+	p.Settled = f.boolean()
+	p.State = f.state()
+	f.skip() // batchable
+	return f.err
+}

@@ -1,0 +1,58 @@
+package amqp
+
+// Flow updates session windows and link credit [AMQP-2.7.4].
+type Flow struct {
+	NextIncomingID    uint32
+	HasNextIncomingID bool
+	IncomingWindow    uint32
+	NextOutgoingID    uint32
+	OutgoingWindow    uint32
+	Handle            uint32
+	HasHandle         bool // without a handle the flow is about the session only
+	DeliveryCount     uint32
+	HasDeliveryCount  bool
+	LinkCredit        uint32
+	HasLinkCredit     bool
+	Drain             bool
+	Echo              bool
+}
+
+func (p *Flow) append(b []byte) []byte {
+	b, at := beginComposite(b, descFlow)
+	b = appendOptUint(b, p.NextIncomingID, p.HasNextIncomingID)
+	b = AppendUint(b, p.IncomingWindow)
+	b = AppendUint(b, p.NextOutgoingID)
+	b = AppendUint(b, p.OutgoingWindow)
+	if !p.HasHandle {
+		return endCompound(b, at, 4)
+	}
+	b = AppendUint(b, p.Handle)
+	b = appendOptUint(b, p.DeliveryCount, p.HasDeliveryCount)
+	b = appendOptUint(b, p.LinkCredit, p.HasLinkCredit)
+	b = AppendNull(b) // available
+	b = AppendBool(b, p.Drain)
+	b = AppendBool(b, p.Echo)
+	return endCompound(b, at, 10)
+}
+
+func (p *Flow) decode(f *fields) error {
+	p.NextIncomingID, p.HasNextIncomingID = f.uint32()
+	p.IncomingWindow, _ = f.uint32()
+	p.NextOutgoingID, _ = f.uint32()
+	p.OutgoingWindow, _ = f.uint32()
+	p.Handle, p.HasHandle = f.uint32()
+	p.DeliveryCount, p.HasDeliveryCount = f.uint32()
+	p.LinkCredit, p.HasLinkCredit = f.uint32()
+	f.skip() // available
+	p.Drain = f.boolean()
+	p.Echo = f.boolean()
+	f.skip() // properties
+	return f.err
+}
+
+func appendOptUint(b []byte, v uint32, ok bool) []byte {
+	if !ok {
+		return AppendNull(b)
+	}
+	return AppendUint(b, v)
+}

@@ -1,0 +1,363 @@
+package amqp
+
+import "time"
+
+// Section descriptors [AMQP-3.2].
+const (
+	sectionHeader              = 0x70
+	sectionDeliveryAnnotations = 0x71
+	sectionAnnotations         = 0x72
+	sectionProperties          = 0x73
+	sectionApplication         = 0x74
+	sectionData                = 0x75
+	sectionSequence            = 0x76
+	sectionValue               = 0x77
+	sectionFooter              = 0x78
+)
+
+// Message is an encoded message taken apart into its sections. The byte slices alias the
+// input; nothing of the bare message is decoded that a broker does not look at.
+type Message struct {
+	Durable  bool
+	Priority uint8
+	TTL      time.Duration // 0 means none
+
+	Annotations map[string]any
+	Properties  Properties
+
+	propertiesRaw  []byte // the whole section, descriptor included
+	applicationRaw []byte // the map, without descriptor
+	body           []byte // the body sections and the footer
+	bare           []byte // properties to footer, as sent
+	bodyKind       byte
+}
+
+// Properties are the fields of the properties section a broker looks at [AMQP-3.2.4].
+type Properties struct {
+	MessageID     any // nil, string, uint64, UUID or []byte
+	ReplyTo       string
+	CorrelationID any
+	Subject       string
+	ContentType   string
+	GroupID       string
+	HasGroupID    bool
+}
+
+// ParseMessage takes b apart. Sections must come in the standard's order, and the body must be
+// present [AMQP-3.2].
+func ParseMessage(b []byte) (*Message, error) {
+	m := &Message{Priority: 4}
+	r := NewReader(b)
+	last := byte(0)
+	for r.Len() > 0 {
+		start := r.buf
+		code, err := readSectionCode(r)
+		if err != nil {
+			return nil, err
+		}
+		if code < last || code == last && code != sectionData && code != sectionSequence {
+			return nil, malformed("message section %#x after %#x", code, last)
+		}
+		last = code
+		value := r.buf
+		if err := m.section(code, r); err != nil {
+			return nil, err
+		}
+		whole := start[:len(start)-r.Len()]
+		switch code {
+		case sectionProperties:
+			m.propertiesRaw = whole
+		case sectionApplication:
+			m.applicationRaw = value[:len(value)-r.Len()]
+		case sectionData, sectionSequence, sectionValue, sectionFooter:
+			if m.body == nil {
+				m.body, m.bodyKind = start, code
+			}
+		}
+		if code >= sectionProperties && m.bare == nil {
+			m.bare = start
+		}
+	}
+	return m, nil
+}
+
+func readSectionCode(r *Reader) (byte, error) {
+	code, err := r.code()
+	if err != nil {
+		return 0, err
+	}
+	if code != codeDescribed {
+		return 0, malformed("message section starts with %#02x", code)
+	}
+	d, err := readDescriptor(r)
+	if err != nil {
+		return 0, err
+	}
+	if d < sectionHeader || d > sectionFooter {
+		return 0, malformed("unknown message section %#x", d)
+	}
+	return byte(d), nil
+}
+
+func (m *Message) section(code byte, r *Reader) error {
+	switch code {
+	case sectionHeader:
+		f, err := openList(r)
+		if err != nil {
+			return err
+		}
+		m.Durable = f.boolean()
+		if p, ok := f.uint8(); ok {
+			m.Priority = p
+		}
+		ttl, _ := f.uint32()
+		m.TTL = time.Duration(ttl) * time.Millisecond
+		return f.err
+	case sectionAnnotations:
+		v, err := r.Any()
+		if err != nil {
+			return err
+		}
+		if v != nil {
+			if m.Annotations = StringMap(v); m.Annotations == nil {
+				return malformed("message annotations are %T", v)
+			}
+		}
+		return nil
+	case sectionProperties:
+		return m.Properties.decode(r)
+	case sectionData:
+		c, err := r.code()
+		if err != nil {
+			return err
+		}
+		if c != codeBin8 && c != codeBin32 {
+			return malformed("data section holds code %#02x", c)
+		}
+		_, err = r.body(c)
+		return err
+	default:
+		return r.Skip()
+	}
+}
+
+// openList opens a list whose descriptor has been read.
+func openList(r *Reader) (fields, error) {
+	code, err := r.code()
+	if err != nil {
+		return fields{}, err
+	}
+	switch code {
+	case codeList0, codeList8, codeList32:
+	default:
+		return fields{}, malformed("want a list, got code %#02x", code)
+	}
+	in, n, err := r.compound(code)
+	return fields{r: in, n: n}, err
+}
+
+func (p *Properties) decode(r *Reader) error {
+	f, err := openList(r)
+	if err != nil {
+		return err
+	}
+	p.MessageID = f.any()
+	f.skip() // user-id
+	f.skip() // to
+	p.Subject, _ = f.text()
+	p.ReplyTo, _ = f.text()
+	p.CorrelationID = f.any()
+	p.ContentType, _ = f.text()
+	f.skip() // content-encoding
+	f.skip() // absolute-expiry-time
+	f.skip() // creation-time
+	p.GroupID, p.HasGroupID = f.text()
+	return f.err
+}
+
+// Bare returns the immutable part, properties to footer, as it was sent [AMQP-3.2].
+func (m *Message) Bare() []byte { return m.bare }
+
+// HasBody reports whether the message has any body section.
+func (m *Message) HasBody() bool { return m.body != nil }
+
+// ApplicationProperties decodes the application properties; nil when there are none.
+func (m *Message) ApplicationProperties() (map[string]any, error) {
+	if m.applicationRaw == nil {
+		return nil, nil
+	}
+	v, err := NewReader(m.applicationRaw).Any()
+	if err != nil || v == nil {
+		return nil, err
+	}
+	out := StringMap(v)
+	if out == nil {
+		return nil, malformed("application properties are %T", v)
+	}
+	return out, nil
+}
+
+// Value decodes an amqp-value body; ok is false when the body is of another kind.
+func (m *Message) Value() (v any, ok bool, err error) {
+	if m.bodyKind != sectionValue {
+		return nil, false, nil
+	}
+	r := NewReader(m.body)
+	if _, err = readSectionCode(r); err != nil {
+		return nil, false, err
+	}
+	v, err = r.Any()
+	return v, err == nil, err
+}
+
+// EachData calls f with the content of every data section in order, until f returns an error.
+func (m *Message) EachData(f func([]byte) error) error {
+	r := NewReader(m.body)
+	for r.Len() > 0 {
+		code, err := readSectionCode(r)
+		if err != nil {
+			return err
+		}
+		if code != sectionData {
+			if code == sectionFooter {
+				return nil
+			}
+			return malformed("body section %#x where data was expected", code)
+		}
+		c, err := r.code()
+		if err != nil {
+			return err
+		}
+		data, err := r.body(c)
+		if err != nil {
+			return err
+		}
+		if err := f(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RewriteBare returns bare with set merged into its application properties. Everything else
+// stays byte for byte.
+func RewriteBare(bare []byte, set map[string]any) ([]byte, error) {
+	m, err := ParseMessage(bare)
+	if err != nil {
+		return nil, err
+	}
+	props, err := m.ApplicationProperties()
+	if err != nil {
+		return nil, err
+	}
+	if props == nil {
+		props = make(map[string]any, len(set))
+	}
+	for k, v := range set {
+		props[k] = v
+	}
+	out := append([]byte(nil), m.propertiesRaw...)
+	out = append(out, codeDescribed, codeSmallUlong, sectionApplication)
+	if out, err = AppendAny(out, props); err != nil {
+		return nil, err
+	}
+	return append(out, m.body...), nil
+}
+
+// AppendHeader appends a header section [AMQP-3.2.1].
+func AppendHeader(b []byte, durable bool, priority uint8, ttl time.Duration, deliveryCount uint32) []byte {
+	b, at := beginComposite(b, sectionHeader)
+	b = AppendBool(b, durable)
+	b = AppendUbyte(b, priority)
+	if ttl > 0 {
+		b = AppendUint(b, uint32(min(ttl.Milliseconds(), 1<<32-1)))
+	} else {
+		b = AppendNull(b)
+	}
+	b = AppendBool(b, false) // first-acquirer
+	b = AppendUint(b, deliveryCount)
+	return endCompound(b, at, 5)
+}
+
+// Annotator builds a message-annotations or delivery-annotations section in place.
+type Annotator struct {
+	b     []byte
+	at, n int
+}
+
+// BeginAnnotations starts the message annotations [AMQP-3.2.3].
+func BeginAnnotations(b []byte) Annotator { return beginSectionMap(b, sectionAnnotations) }
+
+// BeginDeliveryAnnotations starts the delivery annotations [AMQP-3.2.2].
+func BeginDeliveryAnnotations(b []byte) Annotator {
+	return beginSectionMap(b, sectionDeliveryAnnotations)
+}
+
+func beginSectionMap(b []byte, section byte) Annotator {
+	b, at := beginCompound(append(b, codeDescribed, codeSmallUlong, section), codeMap32)
+	return Annotator{b: b, at: at}
+}
+
+// Long adds a long.
+func (a *Annotator) Long(key Symbol, v int64) {
+	a.b = AppendLong(AppendSymbol(a.b, key), v)
+	a.n++
+}
+
+// Int adds an int.
+func (a *Annotator) Int(key Symbol, v int32) {
+	a.b = AppendInt(AppendSymbol(a.b, key), v)
+	a.n++
+}
+
+// Time adds a timestamp.
+func (a *Annotator) Time(key Symbol, t time.Time) {
+	a.b = AppendTimestamp(AppendSymbol(a.b, key), t)
+	a.n++
+}
+
+// String adds a string.
+func (a *Annotator) String(key Symbol, s string) {
+	a.b = AppendString(AppendSymbol(a.b, key), s)
+	a.n++
+}
+
+// UUID adds a uuid.
+func (a *Annotator) UUID(key Symbol, u UUID) {
+	a.b = AppendUUID(AppendSymbol(a.b, key), u)
+	a.n++
+}
+
+// Any adds a value of any type AppendAny knows.
+func (a *Annotator) Any(key Symbol, v any) error {
+	b, err := AppendAny(AppendSymbol(a.b, key), v)
+	if err != nil {
+		return err
+	}
+	a.b = b
+	a.n++
+	return nil
+}
+
+// End finishes the section and returns the slice.
+func (a *Annotator) End() []byte { return endCompound(a.b, a.at, 2*a.n) }
+
+// AppendReply appends a whole message: properties with a correlation id, application
+// properties and an amqp-value body. It is the shape of every request's answer.
+func AppendReply(b []byte, correlationID any, app map[string]any, value any) ([]byte, error) {
+	b, at := beginComposite(b, sectionProperties)
+	for range 5 {
+		b = AppendNull(b)
+	}
+	b, err := AppendAny(b, correlationID)
+	if err != nil {
+		return nil, err
+	}
+	b = endCompound(b, at, 6)
+	b = append(b, codeDescribed, codeSmallUlong, sectionApplication)
+	if b, err = AppendAny(b, app); err != nil {
+		return nil, err
+	}
+	b = append(b, codeDescribed, codeSmallUlong, sectionValue)
+	return AppendAny(b, value)
+}

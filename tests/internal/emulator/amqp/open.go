@@ -1,0 +1,105 @@
+package amqp
+
+import "time"
+
+// Descriptors of the performatives [AMQP-2.7].
+const (
+	descOpen        = 0x10
+	descBegin       = 0x11
+	descAttach      = 0x12
+	descFlow        = 0x13
+	descTransfer    = 0x14
+	descDisposition = 0x15
+	descDetach      = 0x16
+	descEnd         = 0x17
+	descClose       = 0x18
+	descError       = 0x1d
+	descSource      = 0x28
+	descTarget      = 0x29
+)
+
+// Open negotiates connection parameters [AMQP-2.7.1].
+type Open struct {
+	ContainerID  string
+	Hostname     string
+	MaxFrameSize uint32        // bytes; 0 means no limit
+	ChannelMax   uint16        // highest channel number
+	IdleTimeout  time.Duration // whole milliseconds; 0 means none
+	Properties   map[Symbol]any
+}
+
+func (o *Open) append(b []byte) ([]byte, error) {
+	b, at := beginComposite(b, descOpen)
+	b = AppendString(b, o.ContainerID)
+	b = appendOptString(b, o.Hostname)
+	b = AppendUint(b, o.MaxFrameSize)
+	b, _ = AppendAny(b, o.ChannelMax)
+	b = AppendUint(b, uint32(o.IdleTimeout.Milliseconds()))
+	b = AppendNull(AppendNull(b)) // locales
+	b = AppendNull(AppendNull(b)) // capabilities
+	b, err := AppendAny(b, o.Properties)
+	if err != nil {
+		return nil, err
+	}
+	return endCompound(b, at, 10), nil
+}
+
+func (o *Open) decode(f *fields) error {
+	o.ContainerID, _ = f.text()
+	o.Hostname, _ = f.text()
+	o.MaxFrameSize, _ = f.uint32()
+	var ok bool
+	if o.ChannelMax, ok = f.uint16(); !ok {
+		o.ChannelMax = 65535
+	}
+	ms, _ := f.uint32()
+	o.IdleTimeout = time.Duration(ms) * time.Millisecond
+	for range 4 {
+		f.skip()
+	}
+	o.Properties = f.symbolMap()
+	return f.err
+}
+
+func appendOptString(b []byte, s string) []byte {
+	if s == "" {
+		return AppendNull(b)
+	}
+	return AppendString(b, s)
+}
+
+// Begin starts a session [AMQP-2.7.2].
+type Begin struct {
+	RemoteChannel    uint16
+	HasRemoteChannel bool
+	NextOutgoingID   uint32
+	IncomingWindow   uint32 // transfer frames
+	OutgoingWindow   uint32 // transfer frames
+	HandleMax        uint32
+}
+
+func (p *Begin) append(b []byte) []byte {
+	b, at := beginComposite(b, descBegin)
+	if p.HasRemoteChannel {
+		b, _ = AppendAny(b, p.RemoteChannel)
+	} else {
+		b = AppendNull(b)
+	}
+	b = AppendUint(b, p.NextOutgoingID)
+	b = AppendUint(b, p.IncomingWindow)
+	b = AppendUint(b, p.OutgoingWindow)
+	b = AppendUint(b, p.HandleMax)
+	return endCompound(b, at, 5)
+}
+
+func (p *Begin) decode(f *fields) error {
+	p.RemoteChannel, p.HasRemoteChannel = f.uint16()
+	p.NextOutgoingID, _ = f.uint32()
+	p.IncomingWindow, _ = f.uint32()
+	p.OutgoingWindow, _ = f.uint32()
+	var ok bool
+	if p.HandleMax, ok = f.uint32(); !ok {
+		p.HandleMax = 1<<32 - 1
+	}
+	return f.err
+}

@@ -1,0 +1,49 @@
+package amqp
+
+// Transfer carries a message or a part of one [AMQP-2.7.5].
+type Transfer struct {
+	Handle           uint32
+	DeliveryID       uint32
+	HasDeliveryID    bool
+	Tag              []byte
+	MessageFormat    uint32
+	HasMessageFormat bool
+	Settled          bool
+	More             bool
+	Aborted          bool
+	Resume           bool
+}
+
+// transferOverhead is more than the frame header and a transfer performative with a tag of up
+// to 32 bytes take.
+const transferOverhead = 96
+
+func (p *Transfer) append(b []byte) []byte {
+	b, at := beginComposite(b, descTransfer)
+	b = AppendUint(b, p.Handle)
+	b = appendOptUint(b, p.DeliveryID, p.HasDeliveryID)
+	if p.HasDeliveryID {
+		b = AppendBinary(b, p.Tag)
+	} else {
+		b = AppendNull(b)
+	}
+	b = appendOptUint(b, p.MessageFormat, p.HasMessageFormat)
+	b = AppendBool(b, p.Settled)
+	b = AppendBool(b, p.More)
+	return endCompound(b, at, 6)
+}
+
+func (p *Transfer) decode(f *fields) error {
+	p.Handle, _ = f.uint32()
+	p.DeliveryID, p.HasDeliveryID = f.uint32()
+	p.Tag = f.binary()
+	p.MessageFormat, p.HasMessageFormat = f.uint32()
+	p.Settled = f.boolean()
+	p.More = f.boolean()
+	f.skip() // rcv-settle-mode: the link's applies
+	f.skip() // state: only of use on resumption
+	p.Resume = f.boolean()
+	p.Aborted = f.boolean()
+	f.skip() // batchable
+	return f.err
+}

@@ -1,0 +1,128 @@
+package broker
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Peek returns up to n messages from a sequence number on, in order, without locking them.
+// session limits it to one session.
+func (e *Entity) Peek(from int64, n int, session *string) []Delivery {
+	e.lock()
+	defer e.unlock()
+	var found []*message
+	note := func(m *message) {
+		if m.seq >= from {
+			found = append(found, m)
+		}
+	}
+	e.ready.each(note)
+	for _, m := range e.locked {
+		note(m)
+	}
+	for _, m := range e.deferred {
+		if session == nil || m.SessionID == *session {
+			note(m)
+		}
+	}
+	for id, s := range e.sessions {
+		if session != nil && id != *session {
+			continue
+		}
+		s.ready.each(note)
+		for _, m := range s.locked {
+			note(m)
+		}
+	}
+	slices.SortFunc(found, func(a, b *message) int { return int(a.seq - b.seq) })
+	out := make([]Delivery, 0, min(n, len(found)))
+	for _, m := range found[:min(n, len(found))] {
+		d := m.snapshot()
+		d.Token, d.LockedUntil = Token{}, time.Time{}
+		out = append(out, d)
+	}
+	return out
+}
+
+// Sessions lists, by name, sessions with messages or state; with since, those whose state
+// changed after it.
+func (e *Entity) Sessions(since *time.Time, skip, top int) []string {
+	e.lock()
+	defer e.unlock()
+	var ids []string
+	for id, s := range e.sessions {
+		if since == nil && (s.ready.len() > 0 || len(s.locked) > 0 || s.deferred > 0 || s.state != nil) ||
+			since != nil && s.updatedAt.After(*since) {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, strings.Compare)
+	ids = ids[min(max(skip, 0), len(ids)):]
+	return ids[:min(max(top, 0), len(ids))]
+}
+
+// HeldSession returns the session the named receiver holds, or nil.
+func (e *Entity) HeldSession(receiver string) *string {
+	e.lock()
+	defer e.unlock()
+	for id, s := range e.sessions {
+		if s.holder != nil && s.holder.Name == receiver {
+			return &id
+		}
+	}
+	return nil
+}
+
+// Stats are counts of one entity. Which are filled depends on its kind: Accepted and
+// Duplicates on a queue or topic, the others on a queue, subscription or dead-letter queue.
+type Stats struct {
+	Accepted   int // messages taken from senders, duplicates not counted
+	Duplicates int // dropped by duplicate detection
+	Scheduled  int // waiting for their time
+
+	Active        int // not completed, dead-lettered or expired; includes Locked and Deferred
+	Locked        int
+	Deferred      int
+	DeadLettered  int // now in the dead-letter queue
+	Completed     int
+	Expired       int
+	Redelivered   int // times a message went back: abandoned, released or lock lost
+	Sessions      int // with messages, state or a holder
+	HeldSessions  int
+	ReadySessions int // with messages and no holder
+	Waiters       int // receivers waiting for any session
+}
+
+// Stats returns the counts of the entity with the address; zero when there is none.
+func (b *Broker) Stats(address string) Stats {
+	var s Stats
+	key := strings.ToLower(address)
+	if in := b.inboxes[key]; in != nil {
+		in.lock()
+		s.Accepted, s.Duplicates, s.Scheduled = in.accepted, in.dropped, len(in.schedule)
+		in.unlock()
+	}
+	if e := b.entities[key]; e != nil {
+		e.fillStats(&s)
+	}
+	return s
+}
+
+func (e *Entity) fillStats(s *Stats) {
+	e.lock()
+	s.Active, s.Locked, s.Completed = e.stats.active, e.stats.locked, e.stats.completed
+	s.Expired, s.Redelivered, s.Deferred = e.stats.expired, e.stats.redelivered, len(e.deferred)
+	s.Sessions, s.ReadySessions, s.Waiters = len(e.sessions), e.readySessions.Len(), e.waiters.Len()
+	for _, x := range e.sessions {
+		if x.holder != nil {
+			s.HeldSessions++
+		}
+	}
+	e.unlock()
+	if q := e.deadQueue; q != nil {
+		q.lock()
+		s.DeadLettered = q.stats.active
+		q.unlock()
+	}
+}

@@ -1,0 +1,126 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Limits and defaults of the service.
+const (
+	DefaultLockDuration     = time.Minute
+	MaxLockDuration         = 5 * time.Minute
+	DefaultMaxDeliveryCount = 10
+	DefaultDedupWindow      = 10 * time.Minute
+	MaxIDLength             = 128 // characters of MessageId, SessionId and PartitionKey
+)
+
+// Config lists the entities of a namespace.
+type Config struct {
+	Queues []Queue
+	Topics []Topic
+}
+
+// Inbound are the properties of an entity that takes messages.
+type Inbound struct {
+	// RequiresDuplicateDetection drops a message whose MessageId was accepted within the window.
+	RequiresDuplicateDetection bool
+	// DuplicateDetectionWindow defaults to 10 min.
+	DuplicateDetectionWindow time.Duration
+	// DefaultMessageTimeToLive caps every message's time to live; 0 means no limit.
+	DefaultMessageTimeToLive time.Duration
+	// EnablePartitioning makes a batch with several session ids or partition keys an error and
+	// adds the partition key to the key of duplicate detection.
+	EnablePartitioning bool
+}
+
+// Outbound are the properties of an entity messages are received from.
+type Outbound struct {
+	RequiresSession bool
+	// LockDuration of messages and sessions; defaults to 1 min, at most 5 min.
+	LockDuration time.Duration
+	// MaxDeliveryCount after which a message is dead-lettered; defaults to 10.
+	MaxDeliveryCount int
+	// DeadLetteringOnMessageExpiration moves expired messages instead of dropping them.
+	DeadLetteringOnMessageExpiration bool
+}
+
+// Queue is a queue.
+type Queue struct {
+	Name string
+	Inbound
+	Outbound
+}
+
+// Topic is a topic and its subscriptions, each of which receives everything.
+type Topic struct {
+	Name string
+	Inbound
+	Subscriptions []Subscription
+}
+
+// Subscription is a subscription of a topic.
+type Subscription struct {
+	Name string
+	// DefaultMessageTimeToLive caps every message's time to live; 0 means no limit.
+	DefaultMessageTimeToLive time.Duration
+	Outbound
+}
+
+// Validate reports every problem at once.
+func (c Config) Validate() error {
+	var errs []error
+	seen := map[string]bool{}
+	name := func(kind, n string) {
+		switch {
+		case n == "":
+			errs = append(errs, fmt.Errorf("%s without a name", kind))
+		case strings.Contains(n, "$"):
+			errs = append(errs, fmt.Errorf("%s %q: a name must not contain $", kind, n))
+		case seen[strings.ToLower(n)]:
+			errs = append(errs, fmt.Errorf("%s %q is defined twice", kind, n))
+		}
+		seen[strings.ToLower(n)] = true
+	}
+	for _, q := range c.Queues {
+		name("queue", q.Name)
+		errs = append(errs, q.Inbound.validate("queue "+q.Name), q.Outbound.validate("queue "+q.Name))
+	}
+	for _, t := range c.Topics {
+		name("topic", t.Name)
+		errs = append(errs, t.Inbound.validate("topic "+t.Name))
+		for _, s := range t.Subscriptions {
+			where := t.Name + subscriptionsPart + s.Name
+			if s.Name == "" {
+				errs = append(errs, fmt.Errorf("topic %s: subscription without a name", t.Name))
+				continue
+			}
+			name("subscription", where)
+			errs = append(errs, s.Outbound.validate("subscription "+where))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (i Inbound) validate(where string) error {
+	var errs []error
+	if i.DuplicateDetectionWindow < 0 || i.DuplicateDetectionWindow > 7*24*time.Hour {
+		errs = append(errs, fmt.Errorf("%s: duplicate detection window %s is not within 7 days", where, i.DuplicateDetectionWindow))
+	}
+	if i.DefaultMessageTimeToLive < 0 {
+		errs = append(errs, fmt.Errorf("%s: negative time to live %s", where, i.DefaultMessageTimeToLive))
+	}
+	return errors.Join(errs...)
+}
+
+func (o Outbound) validate(where string) error {
+	var errs []error
+	if o.LockDuration < 0 || o.LockDuration > MaxLockDuration {
+		errs = append(errs, fmt.Errorf("%s: lock duration %s is not within %s", where, o.LockDuration, MaxLockDuration))
+	}
+	if o.MaxDeliveryCount < 0 {
+		errs = append(errs, fmt.Errorf("%s: negative max delivery count %d", where, o.MaxDeliveryCount))
+	}
+	return errors.Join(errs...)
+}

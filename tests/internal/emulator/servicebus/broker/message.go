@@ -1,0 +1,115 @@
+package broker
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"sync/atomic"
+	"time"
+)
+
+// Payload is a message as its sender sent it. It is shared by every subscription and must not
+// change once sent.
+type Payload struct {
+	MessageID       string
+	HasMessageID    bool
+	SessionID       string
+	HasSessionID    bool // an empty session id is a valid one
+	PartitionKey    string
+	HasPartitionKey bool
+	TimeToLive      time.Duration // 0 means none
+	ScheduledAt     time.Time     // zero means now
+	Durable         bool
+	Priority        uint8
+	// Annotations are those of the sender that have no meaning to the broker; may be nil.
+	Annotations map[string]any
+	// Body is the encoded immutable message, opaque here.
+	Body []byte
+	// Properties decodes the application properties; only observers call it. May be nil.
+	Properties func() map[string]any
+}
+
+// Token identifies a lock on a message, in RFC 4122 byte order.
+type Token [16]byte
+
+var (
+	tokenPrefix  = func() (p [8]byte) { _, _ = rand.Read(p[:]); return p }()
+	tokenCounter atomic.Uint64
+)
+
+// newToken is unique in this process and, by its random half, very likely across processes.
+func newToken() (t Token) {
+	copy(t[:], tokenPrefix[:])
+	binary.BigEndian.PutUint64(t[8:], tokenCounter.Add(1))
+	return t
+}
+
+// State of a message, with the service's numbers.
+type State int32
+
+// The states.
+const (
+	Active    State = 0
+	Deferred  State = 1
+	Scheduled State = 2
+)
+
+// DeadLetter says why a message is in a dead-letter queue.
+type DeadLetter struct {
+	Reason      string
+	Description string
+	Source      string // the entity it came from
+}
+
+// message is one entity's copy. Guarded by the entity's mutex.
+type message struct {
+	*Payload
+	seq         int64
+	enqueuedSeq int64
+	enqueuedAt  time.Time
+	expiresAt   time.Time // zero means never
+	deliveries  uint32    // failed ones
+	state       State
+	token       Token // of the current lock; zero when not locked
+	lockedUntil time.Time
+	sess        *session // nil where sessions are not required
+	dead        *DeadLetter
+	modified    map[string]any
+}
+
+// Delivery is a snapshot of a message handed to a receiver.
+type Delivery struct {
+	*Payload
+	SequenceNumber         int64
+	EnqueuedSequenceNumber int64
+	EnqueuedAt             time.Time
+	DeliveryCount          uint32 // earlier failed deliveries, so 0 at first
+	State                  State
+	Token                  Token     // zero when the message is not locked
+	LockedUntil            time.Time // zero when the message is not locked
+	DeadLetter             *DeadLetter
+	// Modified are properties set by abandon, defer or dead-letter; may be nil.
+	Modified map[string]any
+}
+
+func (m *message) snapshot() Delivery {
+	return Delivery{
+		Payload: m.Payload, SequenceNumber: m.seq, EnqueuedSequenceNumber: m.enqueuedSeq,
+		EnqueuedAt: m.enqueuedAt, DeliveryCount: m.deliveries, State: m.state, Token: m.token,
+		LockedUntil: m.lockedUntil, DeadLetter: m.dead, Modified: m.modified,
+	}
+}
+
+// modify merges properties; the map is replaced, never changed, because snapshots share it.
+func (m *message) modify(set map[string]any) {
+	if len(set) == 0 {
+		return
+	}
+	merged := make(map[string]any, len(m.modified)+len(set))
+	for k, v := range m.modified {
+		merged[k] = v
+	}
+	for k, v := range set {
+		merged[k] = v
+	}
+	m.modified = merged
+}

@@ -1,0 +1,103 @@
+package servicebus
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/amqp"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/broker"
+)
+
+const (
+	cbsAddress       = "$cbs"
+	managementSuffix = "/$management"
+)
+
+// client is the state of one connection. Only the connection's reader touches it.
+type client struct {
+	server  *Server
+	conn    net.Conn
+	claims  map[string]bool // by lower-case entity path
+	replies map[string]*replyLink
+}
+
+// attach routes a new link by its address and direction.
+func (c *client) attach(l *amqp.Link) amqp.LinkHandler {
+	h, err := c.open(l)
+	if err != nil {
+		l.Refuse(wireError(err))
+		return ignored{}
+	}
+	return h
+}
+
+func (c *client) open(l *amqp.Link) (amqp.LinkHandler, error) {
+	address := l.Address()
+	if l.PeerSends && l.Target == nil || !l.PeerSends && l.Source == nil {
+		return nil, refusal(amqp.CondInvalidField, "attach without a terminus")
+	}
+	entity, management := cutSuffixFold(address, managementSuffix)
+	switch {
+	case address == cbsAddress:
+		return c.openRPC(l, c.putToken), nil
+	case !c.authorized(entity):
+		return nil, refusal(amqp.CondUnauthorized, fmt.Sprintf("Unauthorized access. A claim is required to perform this operation on '%s'.", entity))
+	case management:
+		h, err := c.management(entity)
+		if err != nil {
+			return nil, err
+		}
+		return c.openRPC(l, h), nil
+	case l.PeerSends:
+		return c.openSender(l, entity)
+	default:
+		return c.openReceiver(l, entity)
+	}
+}
+
+// authorized reports whether a token was put for the entity or something above it.
+func (c *client) authorized(entity string) bool {
+	path := strings.ToLower(entity)
+	for {
+		if c.claims[path] {
+			return true
+		}
+		i := strings.LastIndexByte(path, '/')
+		if i < 0 {
+			return c.claims[""]
+		}
+		path = path[:i]
+	}
+}
+
+func cutSuffixFold(s, suffix string) (string, bool) {
+	if len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix) {
+		return s[:len(s)-len(suffix)], true
+	}
+	return s, false
+}
+
+func refusal(condition amqp.Symbol, description string) error {
+	return &amqp.Error{Condition: condition, Description: description}
+}
+
+// wireError gives every error a condition a client can act on.
+func wireError(err error) *amqp.Error {
+	switch e := err.(type) { //nolint:errorlint // both types are returned unwrapped here
+	case *amqp.Error:
+		return e
+	case *broker.Error:
+		return &amqp.Error{Condition: amqp.Symbol(e.Condition), Description: e.Description}
+	default:
+		return &amqp.Error{Condition: amqp.CondInternalError, Description: err.Error()}
+	}
+}
+
+// ignored is the handler of a link that was refused.
+type ignored struct{}
+
+func (ignored) Transfer(amqp.Delivery, []byte) {}
+func (ignored) Settle(amqp.Settlement)         {}
+func (ignored) Credit()                        {}
+func (ignored) Detached()                      {}

@@ -1,0 +1,11 @@
+// Package servicebus is an embedded Azure Service Bus: a namespace that the unmodified Azure
+// SDKs talk to over AMQP 1.0, on a TCP listener or on a bare connection.
+//
+// Guaranteed, and tested with the real SDK: what package broker guarantees; a send is answered
+// only after the broker has stored it; claims are needed before a link to an entity opens; an
+// operation that is not implemented is refused with an error that names it.
+//
+// Not provided: durability, the HTTP administration API, TLS, WebSockets, transactions,
+// auto-forwarding and subscription rules. A signed token is checked when it is put, and its
+// expiry does not close links that are open.
+package servicebus

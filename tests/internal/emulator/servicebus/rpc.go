@@ -1,0 +1,148 @@
+package servicebus
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/amqp"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/broker"
+)
+
+// request is a message to $cbs or to an entity's $management.
+type request struct {
+	Operation string
+	App       map[string]any
+	Value     any // the amqp-value body
+}
+
+// body returns the body as a map; nil when it is none.
+func (r *request) body() map[string]any { return amqp.StringMap(r.Value) }
+
+// response answers a request; Status is an HTTP one.
+type response struct {
+	Status      int
+	Description string
+	Value       any
+}
+
+type operation func(*request) response
+
+// openRPC opens one direction of a request-response pair.
+func (c *client) openRPC(l *amqp.Link, serve operation) amqp.LinkHandler {
+	if l.PeerSends {
+		l.Accept(amqp.Terms{MaxMessageSize: c.server.opts.MaxMessageBytes, Credit: senderCredit})
+		return &requestLink{client: c, link: l, serve: serve}
+	}
+	r := &replyLink{client: c, link: l, address: l.Target.Address()}
+	c.replies[r.address] = r
+	l.Accept(amqp.Terms{})
+	return r
+}
+
+// requestLink takes requests. It answers each in the reader's goroutine, in order.
+type requestLink struct {
+	ignored
+	client *client
+	link   *amqp.Link
+	serve  operation
+}
+
+// Transfer implements amqp.LinkHandler.
+func (r *requestLink) Transfer(d amqp.Delivery, data []byte) {
+	m, err := amqp.ParseMessage(data)
+	var req request
+	if err == nil {
+		if req.App, err = m.ApplicationProperties(); err == nil {
+			req.Value, _, err = m.Value()
+		}
+	}
+	if err != nil {
+		r.link.Detach(&amqp.Error{Condition: amqp.CondDecodeError, Description: err.Error()})
+		return
+	}
+	if !d.Settled {
+		r.link.Dispose(d.ID, amqp.State{Outcome: amqp.Accepted})
+	}
+	req.Operation, _ = req.App["operation"].(string)
+	reply := r.client.replies[m.Properties.ReplyTo]
+	if reply == nil {
+		r.client.server.log.Warn("request without a link to reply on", "operation", req.Operation)
+		return
+	}
+	id := m.Properties.MessageID
+	if m.Properties.CorrelationID != nil {
+		id = m.Properties.CorrelationID
+	}
+	reply.send(id, r.serve(&req))
+}
+
+// replyLink carries responses back. Its target address is what requests name as reply-to.
+type replyLink struct {
+	ignored
+	client  *client
+	link    *amqp.Link
+	address string
+	queue   [][]byte // waits for credit
+}
+
+func (r *replyLink) send(correlationID any, x response) {
+	b, err := amqp.AppendReply(nil, correlationID, map[string]any{
+		"status-code": int32(x.Status), "status-description": x.Description,
+		"statusCode": int32(x.Status), "statusDescription": x.Description,
+	}, x.Value)
+	if err != nil {
+		r.client.server.log.Error("response could not be encoded", "error", err)
+		r.link.Detach(&amqp.Error{Condition: amqp.CondInternalError, Description: err.Error()})
+		return
+	}
+	r.queue = append(r.queue, b)
+	r.Credit()
+}
+
+// Credit implements amqp.LinkHandler.
+func (r *replyLink) Credit() {
+	for len(r.queue) > 0 && r.link.Send(amqp.UUID{}, true, r.queue[0]) {
+		r.queue = r.queue[1:]
+	}
+}
+
+// Detached implements amqp.LinkHandler.
+func (r *replyLink) Detached() {
+	if r.client.replies[r.address] == r {
+		delete(r.client.replies, r.address)
+	}
+}
+
+func ok(value map[string]any) response {
+	r := response{Status: http.StatusOK, Description: "OK"}
+	if value != nil {
+		r.Value = value
+	}
+	return r
+}
+
+// failed gives a broker's refusal the status the service uses for it.
+func failed(err error) response {
+	status := http.StatusInternalServerError
+	if e, is := errors.AsType[*broker.Error](err); is {
+		switch e.Condition {
+		case broker.MessageLockLost, broker.SessionLockLost:
+			status = http.StatusGone
+		case broker.NotFound, broker.MessageNotFound:
+			status = http.StatusNotFound
+		case broker.ServerBusy:
+			status = http.StatusServiceUnavailable
+		case broker.Timeout:
+			status = http.StatusRequestTimeout
+		case broker.NotImplemented:
+			status = http.StatusNotImplemented
+		default:
+			status = http.StatusBadRequest
+		}
+	}
+	return response{Status: status, Description: err.Error()}
+}
+
+func badRequest(description string) response {
+	return response{Status: http.StatusBadRequest, Description: description}
+}

@@ -1,0 +1,216 @@
+package servicebus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/amqp"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/broker"
+)
+
+// The entities and their counts are the broker's.
+type (
+	// Config lists the entities of the namespace.
+	Config = broker.Config
+	// Queue is a queue.
+	Queue = broker.Queue
+	// Topic is a topic with its subscriptions.
+	Topic = broker.Topic
+	// Subscription is a subscription of a topic.
+	Subscription = broker.Subscription
+	// Inbound are the properties of an entity that takes messages.
+	Inbound = broker.Inbound
+	// Outbound are the properties of an entity messages are received from.
+	Outbound = broker.Outbound
+	// Accepted is what an observer sees of a message.
+	Accepted = broker.Accepted
+	// Stats are the counts of one entity.
+	Stats = broker.Stats
+)
+
+// DefaultMaxMessageBytes is the limit of a message or batch in the Standard tier.
+const DefaultMaxMessageBytes = 256 << 10
+
+// Options configure a Server. The zero value is usable.
+type Options struct {
+	// Logger may be nil.
+	Logger *slog.Logger
+	// Latency is added to every answer: the round trip a client sees.
+	Latency time.Duration
+	// MaxMessageBytes limits a message and a batch; default 256 KiB.
+	MaxMessageBytes uint64
+	// IdleTimeout is demanded of clients; default 60 s.
+	IdleTimeout time.Duration
+	// AcceptTimeout is how long a request for any session waits when the client does not say;
+	// default 65 s, as measured on the service.
+	AcceptTimeout time.Duration
+}
+
+// Server is a namespace.
+type Server struct {
+	broker *broker.Broker
+	opts   Options
+	log    *slog.Logger
+	clock  clock
+
+	loseAcks atomic.Int64
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+}
+
+// New builds the namespace. It starts nothing.
+func New(cfg Config, opts Options) (*Server, error) {
+	b, err := broker.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("new service bus: %w", err)
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.MaxMessageBytes == 0 {
+		opts.MaxMessageBytes = DefaultMaxMessageBytes
+	}
+	if opts.AcceptTimeout <= 0 {
+		opts.AcceptTimeout = 65 * time.Second
+	}
+	s := &Server{broker: b, opts: opts, log: opts.Logger, conns: make(map[net.Conn]struct{})}
+	s.clock.broker = b
+	return s, nil
+}
+
+// Run serves l until ctx ends or l fails. On return l and all connections are closed and every
+// goroutine is joined. It returns nil when ctx ended.
+func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	defer l.Close()
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("accept connection: %w", err)
+		}
+		wg.Go(func() {
+			if err := s.ServeConn(ctx, c); err != nil {
+				s.log.Debug("connection ended", "error", err)
+			}
+		})
+	}
+}
+
+// ServeConn serves one connection until it closes or ctx ends. It owns c.
+func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
+	s.mu.Lock()
+	s.conns[c] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	}()
+	defer s.clock.use()()
+	cl := &client{server: s, conn: c, claims: make(map[string]bool), replies: make(map[string]*replyLink)}
+	err := amqp.Serve(ctx, c, amqp.Options{
+		ContainerID: "sluice-service-bus", IdleTimeout: s.opts.IdleTimeout,
+		Latency: s.opts.Latency, Logger: s.log, OnAttach: cl.attach,
+	})
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("serve service bus: %w", err)
+	}
+	return nil
+}
+
+// DropConnections cuts every live connection at once, without a word.
+func (s *Server) DropConnections() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.Close()
+	}
+}
+
+// RefuseSends makes the next n sends to a queue or topic fail with server-busy.
+func (s *Server) RefuseSends(entity string, n int) error {
+	in, err := s.broker.Inbox(entity)
+	if err != nil {
+		return fmt.Errorf("refuse sends: %w", err)
+	}
+	in.RefuseSends(n)
+	return nil
+}
+
+// LoseAcknowledgements makes the next n sends, to any entity, be stored and then cut the
+// connection instead of being answered: the sender cannot know what happened.
+func (s *Server) LoseAcknowledgements(n int) { s.loseAcks.Store(int64(n)) }
+
+func (s *Server) loseAck() bool {
+	for {
+		n := s.loseAcks.Load()
+		if n <= 0 {
+			return false
+		}
+		if s.loseAcks.CompareAndSwap(n, n-1) {
+			return true
+		}
+	}
+}
+
+// Observe sets a function that is called once per message a send brings, in the order the
+// entity accepted them, duplicates included. It runs inside the send: it must be quick and must
+// not call the server. nil removes it.
+func (s *Server) Observe(f func(Accepted)) { s.broker.Observe(f) }
+
+// Stats returns the counts of a queue, a topic, "topic/Subscriptions/name" or one of their
+// "/$DeadLetterQueue"; zero for an unknown entity.
+func (s *Server) Stats(entity string) Stats { return s.broker.Stats(entity) }
+
+// Message is a dead-lettered message, for reports.
+type Message struct {
+	SequenceNumber int64
+	MessageID      string
+	SessionID      string
+	Reason         string
+	Description    string
+}
+
+// PeekDeadLetters returns up to limit messages of the entity's dead-letter queue in order; none
+// for an unknown entity.
+func (s *Server) PeekDeadLetters(entity string, limit int) []Message {
+	e, err := s.broker.Entity(entity + "/$DeadLetterQueue")
+	if err != nil {
+		return nil
+	}
+	var out []Message
+	for _, d := range e.Peek(0, limit, nil) {
+		out = append(out, Message{
+			SequenceNumber: d.SequenceNumber, MessageID: d.MessageID, SessionID: d.SessionID,
+			Reason: d.DeadLetter.Reason, Description: d.DeadLetter.Description,
+		})
+	}
+	return out
+}
+
+// The emulator's shared access key, the same as the official emulator's.
+const (
+	keyName  = "RootManageSharedAccessKey"
+	keyValue = "SAS_KEY_VALUE"
+)
+
+// ConnectionString is what an SDK needs to reach a server listening on addr (host:port).
+func ConnectionString(addr string) string {
+	return "Endpoint=sb://" + addr + ";SharedAccessKeyName=" + keyName +
+		";SharedAccessKey=" + keyValue + ";UseDevelopmentEmulator=true;"
+}
