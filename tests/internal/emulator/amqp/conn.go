@@ -30,8 +30,6 @@ type Options struct {
 	// IdleTimeout is what we demand of the peer: without a frame for twice this long the
 	// connection is closed [AMQP-2.4.5]. Default 60 s.
 	IdleTimeout time.Duration
-	// Latency delays everything written, which makes it the round trip a client sees.
-	Latency time.Duration
 	// Logger may be nil.
 	Logger *slog.Logger
 	// OnAttach is called in the reader's goroutine for every link the client opens. The
@@ -209,8 +207,6 @@ func (c *Conn) dispatch(fr frame) (done bool, err error) {
 // write is the writer's goroutine: it drains out, beats when idle, and closes nc at the end.
 func (c *Conn) write() {
 	defer c.nc.Close()
-	w, join := delayed(c.nc, c.opts.Latency)
-	defer join()
 	var beat <-chan time.Time
 	if c.peerIdle > 0 {
 		t := time.NewTicker(c.peerIdle / 2)
@@ -222,7 +218,7 @@ func (c *Conn) write() {
 		select {
 		case <-c.wake:
 		case <-beat:
-			if w(heartbeat) != nil {
+			if _, err := c.nc.Write(heartbeat); err != nil {
 				return
 			}
 			continue
@@ -232,7 +228,12 @@ func (c *Conn) write() {
 		c.out = spare[:0]
 		c.drained.Broadcast()
 		c.mu.Unlock()
-		if len(buf) > 0 && w(buf) != nil || closing {
+		if len(buf) > 0 {
+			if _, err := c.nc.Write(buf); err != nil {
+				return // the reader fails as well, and reports it
+			}
+		}
+		if closing {
 			return
 		}
 		if spare = buf; cap(spare) > outHighWater {
@@ -252,7 +253,7 @@ func (c *Conn) shut(reason *Error) {
 	c.closing = true
 	// A client that has stopped reading must not hold up the shutdown. When even this fails
 	// the connection is already closed.
-	_ = c.nc.SetWriteDeadline(time.Now().Add(closeTimeout + c.opts.Latency))
+	_ = c.nc.SetWriteDeadline(time.Now().Add(closeTimeout))
 	c.drained.Broadcast()
 	c.signal()
 }

@@ -221,7 +221,14 @@ func (s *session) detach(f *fields) error {
 	}
 	delete(s.links, p.Handle)
 	l.dropPendingLocked()
-	switch l.state {
+	was := l.state
+	l.state = linkGone
+	c.mu.Unlock()
+	// Before the answer, as in end.
+	notifyDetached([]*Link{l})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch was {
 	case linkPending:
 		l.refuseLocked(nil)
 	case linkAttached:
@@ -229,9 +236,6 @@ func (s *session) detach(f *fields) error {
 		c.append(s.channel, d.append)
 	case linkDetaching, linkGone:
 	}
-	l.state = linkGone
-	c.mu.Unlock()
-	notifyDetached([]*Link{l})
 	return nil
 }
 

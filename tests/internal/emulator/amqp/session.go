@@ -95,11 +95,14 @@ func (s *session) end(f *fields) error {
 	ended := s.ended
 	gone := s.endLocked()
 	delete(c.sessions, s.channel)
-	if !ended {
-		c.appendEnding(s.channel, descEnd, nil)
-	}
 	c.mu.Unlock()
+	// Before the answer: a client that has closed a link may count on what it held being free.
 	notifyDetached(gone)
+	if !ended {
+		c.mu.Lock()
+		c.appendEnding(s.channel, descEnd, nil)
+		c.mu.Unlock()
+	}
 	return nil
 }
 

@@ -148,9 +148,9 @@ func (m *manager) setSessionState(r *request) response {
 	if !is || !isBytes && r.body()["session-state"] != nil {
 		return badRequest("set-session-state needs session-id and a binary session-state")
 	}
-	if isBytes {
-		state = append([]byte{}, state...) // the request's buffer is not ours to keep small pieces of
-	}
+	// The Go SDK encodes "clear the state" as empty binary. append makes nil of that, and a
+	// copy of anything else, so that a small state does not keep a whole request alive.
+	state = append([]byte(nil), state...)
 	if len(state) > DefaultMaxMessageBytes {
 		return badRequest("session state exceeds 256 KB")
 	}

@@ -41,8 +41,6 @@ const DefaultMaxMessageBytes = 256 << 10
 type Options struct {
 	// Logger may be nil.
 	Logger *slog.Logger
-	// Latency is added to every answer: the round trip a client sees.
-	Latency time.Duration
 	// MaxMessageBytes limits a message and a batch; default 256 KiB.
 	MaxMessageBytes uint64
 	// IdleTimeout is demanded of clients; default 60 s.
@@ -125,7 +123,7 @@ func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
 	cl := &client{server: s, conn: c, claims: make(map[string]bool), replies: make(map[string]*replyLink)}
 	err := amqp.Serve(ctx, c, amqp.Options{
 		ContainerID: "sluice-service-bus", IdleTimeout: s.opts.IdleTimeout,
-		Latency: s.opts.Latency, Logger: s.log, OnAttach: cl.attach,
+		Logger: s.log, OnAttach: cl.attach,
 	})
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serve service bus: %w", err)

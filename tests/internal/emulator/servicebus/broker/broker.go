@@ -98,7 +98,8 @@ func (b *Broker) Entity(address string) (*Entity, error) {
 		return e, nil
 	}
 	if strings.HasSuffix(key, strings.ToLower(transferPart)) {
-		return nil, refuse(NotImplemented, fmt.Sprintf("'%s': transfer dead-letter queues are not supported by this emulator.", address))
+		// Not "not-implemented": the SDKs would reset the connection and try again.
+		return nil, refuse(NotAllowed, fmt.Sprintf("'%s': transfer dead-letter queues are not supported by this emulator.", address))
 	}
 	if in := b.inboxes[key]; in != nil {
 		return nil, refuse(NotAllowed, fmt.Sprintf("Messages cannot be received from topic '%s'.", address))

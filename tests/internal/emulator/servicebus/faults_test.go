@@ -1,0 +1,138 @@
+package servicebus_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+)
+
+func TestBusyServerIsRetried(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		require.NoError(t, w.server.RefuseSends(topic, 2))
+		start := time.Now()
+		w.send(topic, message("a", "1"))
+		require.Greater(t, time.Since(start), 2*time.Second, "the client backed off")
+		require.Equal(t, 1, w.server.Stats(topic).Accepted)
+		require.Error(t, w.server.RefuseSends("nothing", 1))
+	})
+}
+
+func TestLostAcknowledgementIsSentAgainAndDropped(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		w.server.LoseAcknowledgements(1)
+		w.send(topic, message("a", "1"), message("a", "2"))
+		s := w.server.Stats(topic)
+		require.Equal(t, 2, s.Accepted)
+		require.Equal(t, 2, s.Duplicates)
+		require.Equal(t, []string{"1", "2"}, ids(w.receive(w.accept("a"), 2)))
+	})
+}
+
+func TestClientsRecoverFromDroppedConnections(t *testing.T) {
+	s, c := onTCP(t, standard(), servicebus.Options{})
+	snd, err := c.NewSender(topic, nil)
+	require.NoError(t, err)
+	require.NoError(t, snd.SendMessage(t.Context(), message("a", "1"), nil))
+	r, err := c.AcceptSessionForSubscription(t.Context(), topic, subscription, "a", nil)
+	require.NoError(t, err)
+	ms, err := r.ReceiveMessages(t.Context(), 1, nil)
+	require.NoError(t, err)
+	s.DropConnections()
+	require.NoError(t, snd.SendMessage(t.Context(), message("a", "2"), nil))
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	require.Error(t, r.CompleteMessage(ctx, ms[0], nil), "the lock went with the connection")
+	var got []*azservicebus.ReceivedMessage
+	for len(got) < 2 {
+		more, err := r.ReceiveMessages(t.Context(), 2, nil)
+		require.NoError(t, err)
+		got = append(got, more...)
+	}
+	require.Equal(t, []string{"1", "2"}, ids(got))
+	require.Equal(t, []uint32{1, 1}, counts(got))
+	for _, m := range got {
+		require.NoError(t, r.CompleteMessage(t.Context(), m, nil))
+	}
+}
+
+func TestRunClosesEverything(t *testing.T) {
+	s, err := servicebus.New(standard(), servicebus.Options{})
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := s.Run(ctx, l); err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	silent, err := net.Dial("tcp", l.Addr().String()) // never says a word
+	require.NoError(t, err)
+	c, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString(l.Addr().String()), nil)
+	require.NoError(t, err)
+	r, err := c.AcceptSessionForSubscription(t.Context(), topic, subscription, "a", nil)
+	require.NoError(t, err)
+	cancel()
+	wg.Wait()
+	_, err = silent.Read(make([]byte, 1))
+	require.Error(t, err)
+	require.NoError(t, silent.Close())
+	_, err = net.Dial("tcp", l.Addr().String())
+	require.Error(t, err)
+	require.Zero(t, s.Stats(subPath).HeldSessions, "a connection's sessions are free once it is gone")
+	short, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer stop()
+	_ = r.Close(short)
+	_ = c.Close(short)
+}
+
+func TestRefusals(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		send := func(entity string) error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			return w.sender(entity).SendMessage(ctx, message("a", "1"), nil)
+		}
+		require.Equal(t, "amqp:not-found", condition(t, send("nothing")))
+		require.Equal(t, "amqp:not-allowed", condition(t, send(subPath)))
+
+		receive := func(q string) error {
+			_, err := w.queueReceiver(q, nil).ReceiveMessages(t.Context(), 1, nil)
+			return err
+		}
+		require.Equal(t, "amqp:not-allowed", condition(t, receive(sessionQueue)))
+		require.Equal(t, "amqp:not-allowed", condition(t, receive(topic)))
+		_, err := w.client.AcceptSessionForQueue(t.Context(), queue, "a", nil)
+		require.Equal(t, "amqp:not-allowed", condition(t, err))
+		require.Equal(t, "amqp:not-allowed", condition(t, receive(queue+"/$Transfer/$DeadLetterQueue")))
+	})
+}
+
+func TestWrongKeyIsUnauthorized(t *testing.T) {
+	s, err := servicebus.New(standard(), servicebus.Options{})
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.Run(ctx, l) })
+	defer wg.Wait()
+	defer cancel()
+	bad := strings.Replace(servicebus.ConnectionString(l.Addr().String()), "SAS_KEY_VALUE", "guess", 1)
+	wrong, err := azservicebus.NewClientFromConnectionString(bad, nil)
+	require.NoError(t, err)
+	defer wrong.Close(t.Context())
+	snd, err := wrong.NewSender(topic, nil)
+	require.NoError(t, err)
+	err = snd.SendMessage(t.Context(), message("a", "1"), nil)
+	require.Equal(t, azservicebus.CodeUnauthorizedAccess, code(t, err))
+}

@@ -1,0 +1,216 @@
+package servicebus_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+)
+
+func TestDuplicatesAreDroppedWithinTheWindow(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		var seen []servicebus.Accepted
+		w.server.Observe(func(a servicebus.Accepted) { seen = append(seen, a) })
+		w.send(topic, message("a", "1"))
+		time.Sleep(40 * time.Second)
+		w.send(topic, message("b", "1"), message("a", "2")) // the session makes no difference
+		time.Sleep(19 * time.Second)
+		w.send(topic, message("a", "1"))
+		time.Sleep(time.Second) // a duplicate does not extend the window
+		w.send(topic, message("a", "1"))
+		synctest.Wait()
+		s := w.server.Stats(topic)
+		require.Equal(t, 3, s.Accepted)
+		require.Equal(t, 2, s.Duplicates)
+		r := w.accept("a")
+		require.Equal(t, []string{"1", "2", "1"}, ids(w.receive(r, 3)))
+		var marks []bool
+		for _, a := range seen {
+			marks = append(marks, a.Duplicate)
+		}
+		require.Equal(t, []bool{false, true, false, true, false}, marks)
+	})
+}
+
+func TestQueueWithoutDetectionKeepsDuplicates(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		w.send(queue, message("", "1"), message("", "1"))
+		require.Equal(t, []string{"1", "1"}, ids(w.receive(w.queueReceiver(queue, nil), 2)))
+	})
+}
+
+func TestSessionAndPartitionKeyMustBeEqual(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		odd := message("a", "2")
+		odd.PartitionKey = to.Ptr("b")
+		err := sendBatch(t.Context(), w.sender(topic), message("a", "1"), odd)
+		require.Equal(t, "amqp:not-allowed", condition(t, err))
+		require.Zero(t, w.server.Stats(topic).Accepted, "a batch is all or nothing")
+		w.send(topic, message("a", "1")) // nor did it leave an id behind for duplicate detection
+		require.Equal(t, 1, w.server.Stats(topic).Accepted)
+	})
+}
+
+func TestMessageWithoutSession(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		err := sendBatch(t.Context(), w.sender(sessionQueue), message("", "1"))
+		require.Equal(t, "amqp:not-allowed", condition(t, err), "a queue refuses it")
+		w.send(topic, message("", "1"))
+		dead := w.server.PeekDeadLetters(subPath, 10)
+		require.Len(t, dead, 1, "a topic takes it and the subscription dead-letters it")
+		require.Equal(t, "Session id is null.", dead[0].Reason)
+		require.Zero(t, w.server.Stats(subPath).Active)
+	})
+}
+
+func TestSizeLimits(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		s := w.sender(topic)
+		b, err := s.NewMessageBatch(t.Context(), nil)
+		require.NoError(t, err)
+		m := message("a", "1")
+		m.Body = make([]byte, 256<<10)
+		require.ErrorIs(t, b.AddMessage(m, nil), azservicebus.ErrMessageTooLarge)
+		require.ErrorIs(t, s.SendMessage(t.Context(), m, nil), azservicebus.ErrMessageTooLarge)
+		m = message("a", strings.Repeat("é", 128))
+		require.NoError(t, s.SendMessage(t.Context(), m, nil))
+		m = message(strings.Repeat("s", 129), "2")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, s.SendMessage(ctx, m, nil))
+		require.Equal(t, 1, w.server.Stats(topic).Accepted)
+	})
+}
+
+func TestLargeMessageCrossesManyFrames(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		m := message("a", "big")
+		m.Body = nil
+		for i := range 200 << 10 {
+			m.Body = append(m.Body, byte(i*7))
+		}
+		w.send(topic, m)
+		require.NoError(t, w.sender(topic).SendMessage(t.Context(), message("a", "small"), nil))
+		r := w.accept("a")
+		got := w.receive(r, 2)
+		require.True(t, bytes.Equal(m.Body, got[0].Body))
+		require.Equal(t, []string{"big", "small"}, ids(got))
+		w.complete(r, got...)
+	})
+}
+
+func TestEverythingOfAMessageArrives(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		sent := &azservicebus.Message{
+			Body: []byte("body"), MessageID: to.Ptr("id"), SessionID: to.Ptr("s"), PartitionKey: to.Ptr("s"),
+			Subject: to.Ptr("subject"), ContentType: to.Ptr("application/json"), CorrelationID: to.Ptr("corr"),
+			To: to.Ptr("to"), ReplyTo: to.Ptr("reply"), ReplyToSessionID: to.Ptr("rs"), TimeToLive: to.Ptr(time.Hour),
+			ApplicationProperties: map[string]any{
+				"string": "x", "int": int32(-5), "long": int64(1) << 40, "bool": true, "float": 1.5,
+				"time": time.UnixMilli(1700000000123), "bytes": []byte{1, 2},
+			},
+		}
+		w.send(topic, sent)
+		got := w.receive(w.accept("s"), 1)[0]
+		back := got.Message()
+		back.ScheduledEnqueueTime = nil
+		require.Equal(t, sent, back)
+		require.WithinDuration(t, time.Now(), *got.EnqueuedTime, time.Second)
+		require.Equal(t, int64(1), *got.SequenceNumber)
+		require.Equal(t, int64(1), *got.EnqueuedSequenceNumber)
+		require.NotZero(t, got.LockToken)
+		require.NotNil(t, got.LockedUntil)
+	})
+}
+
+func TestExpiredMessageIsGone(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		short := message("", "1")
+		short.TimeToLive = to.Ptr(time.Second)
+		w.send(queue, short, message("", "2"))
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"2"}, ids(w.receive(w.queueReceiver(queue, nil), 1)))
+		require.Equal(t, 1, w.server.Stats(queue).Expired)
+	})
+}
+
+func TestScheduledMessagesAppearInTimeAndCanBeCancelled(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		s := w.sender(queue)
+		at := time.Now().Add(time.Minute)
+		seqs, err := s.ScheduleMessages(t.Context(), []*azservicebus.Message{message("", "1"), message("", "2")}, at, nil)
+		require.NoError(t, err)
+		require.Len(t, seqs, 2)
+		require.NoError(t, s.CancelScheduledMessages(t.Context(), seqs[:1], nil))
+		r := w.queueReceiver(queue, nil)
+		w.nothing(r)
+		require.Equal(t, []string{"2"}, ids(w.receive(r, 1)))
+		require.False(t, time.Now().Before(at))
+	})
+}
+
+func TestPartitionedEntityRefusesMixedBatches(t *testing.T) {
+	cfg := standard()
+	cfg.Topics[0].EnablePartitioning = true
+	inBubble(t, cfg, servicebus.Options{}, func(t *testing.T, w *world) {
+		err := sendBatch(t.Context(), w.sender(topic), message("a", "1"), message("b", "2"))
+		require.Equal(t, "amqp:not-allowed", condition(t, err))
+		w.send(topic, message("a", "1"), message("a", "2"))
+		w.send(topic, message("b", "1")) // another partition: no duplicate
+		require.Equal(t, 3, w.server.Stats(topic).Accepted)
+	})
+}
+
+func TestObserverSeesBrokerOrderAndProperties(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		var seen []servicebus.Accepted
+		w.server.Observe(func(a servicebus.Accepted) { seen = append(seen, a) })
+		m := message("a", "1")
+		m.ApplicationProperties = map[string]any{"epoch": int64(3), "position": "82"}
+		w.send(topic, m, message("b", "2"))
+		synctest.Wait()
+		require.Len(t, seen, 2)
+		require.Equal(t, servicebus.Accepted{
+			Entity: topic, MessageID: "1", SessionID: "a", EnqueuedAt: seen[0].EnqueuedAt, Properties: m.ApplicationProperties,
+		}, seen[0])
+		require.Equal(t, "2", seen[1].MessageID)
+		w.server.Observe(nil)
+		w.send(topic, message("a", "3"))
+		require.Len(t, seen, 2)
+	})
+}
+
+func TestManySessionsManyMessages(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		const sessions, each = 40, 25
+		for i := range each {
+			var ms []*azservicebus.Message
+			for s := range sessions {
+				ms = append(ms, message(fmt.Sprint("s", s), fmt.Sprintf("s%d-%d", s, i)))
+			}
+			w.send(topic, ms...)
+		}
+		for s := range sessions {
+			r := w.acceptNext()
+			require.Equal(t, fmt.Sprint("s", s), r.SessionID())
+			got := w.receive(r, each)
+			var want []string
+			for i := range each {
+				want = append(want, fmt.Sprintf("s%d-%d", s, i))
+			}
+			require.Equal(t, want, ids(got))
+			w.complete(r, got...)
+			w.close(r)
+		}
+		require.Zero(t, w.server.Stats(subPath).Sessions)
+	})
+}
