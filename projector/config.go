@@ -1,0 +1,145 @@
+package projector
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/shared/settings"
+)
+
+// Config is the projector's settings, each from the environment variable in its tag. Durations are Go's: 500ms, 15s, 2m.
+type Config struct {
+	// ServiceBus says where the messages are and how to sign in.
+	azure.ServiceBus
+	// Topic and Subscription, or Queue, name what to receive from. It must require sessions.
+	Topic        string `envconfig:"SERVICE_BUS_TOPIC"`
+	Subscription string `envconfig:"SERVICE_BUS_SUBSCRIPTION"`
+	Queue        string `envconfig:"SERVICE_BUS_QUEUE"`
+	// Connections is the number of AMQP connections of this replica. Sessions are accepted one at a time on each.
+	Connections int `envconfig:"SERVICE_BUS_CONNECTIONS" default:"4"`
+
+	// MongoURI is the deployment of the read models: a secret. A projection with more than one document per aggregate
+	// needs a replica set.
+	MongoURI string `envconfig:"MONGODB_URI" required:"true"`
+	// Database is the database of the read models.
+	Database string `envconfig:"READ_MODEL_DATABASE" required:"true"`
+	// Projection is the name of the projection to run.
+	Projection string `envconfig:"PROJECTION" default:"timeline"`
+
+	// MaxSessions is how many sessions this replica holds at once. Memory is bounded by it times ReceiveBatch.
+	MaxSessions int `envconfig:"MAX_SESSIONS" default:"64"`
+	// ReceiveBatch is how many messages of a session are received and applied at once, 1 to 1000.
+	ReceiveBatch int `envconfig:"RECEIVE_BATCH" default:"100"`
+	// SessionIdle is how long a session without messages is kept while other workers of this replica are free. While none
+	// is, it is given back at once.
+	SessionIdle time.Duration `envconfig:"SESSION_IDLE" default:"2s"`
+	// SessionMaxHold is how long a session with messages is kept while no other worker is free.
+	SessionMaxHold time.Duration `envconfig:"SESSION_MAX_HOLD" default:"30s"`
+	// AcceptTimeout is how long one accept waits for a session. An accept costs a dozen round trips, so it is long.
+	AcceptTimeout time.Duration `envconfig:"ACCEPT_TIMEOUT" default:"60s"`
+	// ApplyTimeout bounds one attempt to write a batch. Attempts that fail are repeated for as long as it takes.
+	ApplyTimeout time.Duration `envconfig:"APPLY_TIMEOUT" default:"10s"`
+	// SettleTimeout bounds the settlement of one message.
+	SettleTimeout time.Duration `envconfig:"SETTLE_TIMEOUT" default:"5s"`
+	// ShutdownTimeout is how long a stop may take: finish the batches in hand, give the sessions back, disconnect. It must
+	// be shorter than the platform's grace period.
+	ShutdownTimeout time.Duration `envconfig:"SHUTDOWN_TIMEOUT" default:"20s"`
+
+	// HTTPAddr is where health, metrics and status are served (host:port); empty serves nothing.
+	HTTPAddr string `envconfig:"HTTP_ADDR" default:":8080"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel slog.Level `envconfig:"LOG_LEVEL" default:"info"`
+}
+
+// LoadConfig reads the settings from the environment. The error is a [settings.Problems] with every problem found, without any
+// setting's value.
+func LoadConfig() (Config, error) {
+	var c Config
+	if err := settings.Load(&c); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// Validate reports every problem, joined. Whether the projection exists is known to [Run] alone.
+func (c *Config) Validate() error {
+	problems := []error{c.ServiceBus.Validate(), c.validateEntity()}
+	if c.MongoURI == "" {
+		problems = append(problems, errors.New("MONGODB_URI: is required and not set"))
+	} else if err := options.Client().ApplyURI(c.MongoURI).Validate(); err != nil {
+		// The parser's message may quote the string, which is a secret.
+		problems = append(problems, errors.New("MONGODB_URI: is not a MongoDB connection string (mongodb://… or mongodb+srv://…)"))
+	}
+	switch {
+	case c.Database == "":
+		problems = append(problems, errors.New("READ_MODEL_DATABASE: is required and not set"))
+	case len(c.Database) > 63 || strings.ContainsAny(c.Database, "/\\. \"$*<>:|?\x00"):
+		problems = append(problems, errors.New("READ_MODEL_DATABASE: is not a name for a database"))
+	}
+	const maxReceive = 1000
+	problems = append(problems,
+		between("MAX_SESSIONS", c.MaxSessions, 1, 5000),
+		between("SERVICE_BUS_CONNECTIONS", c.Connections, 1, 100),
+		between("RECEIVE_BATCH", c.ReceiveBatch, 1, maxReceive),
+		atLeast("SESSION_IDLE", c.SessionIdle, time.Millisecond),
+		atLeast("SESSION_MAX_HOLD", c.SessionMaxHold, time.Millisecond),
+		atLeast("ACCEPT_TIMEOUT", c.AcceptTimeout, time.Second),
+		atLeast("APPLY_TIMEOUT", c.ApplyTimeout, 100*time.Millisecond),
+		atLeast("SETTLE_TIMEOUT", c.SettleTimeout, 100*time.Millisecond),
+		atLeast("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second),
+	)
+	if c.Connections > c.MaxSessions && c.MaxSessions >= 1 {
+		problems = append(problems, errors.New("SERVICE_BUS_CONNECTIONS: must not exceed MAX_SESSIONS: the rest would have nothing to do"))
+	}
+	if c.SessionIdle > c.SessionMaxHold {
+		problems = append(problems, errors.New("SESSION_IDLE: must not exceed SESSION_MAX_HOLD"))
+	}
+	if c.SettleTimeout >= c.ShutdownTimeout {
+		problems = append(problems, errors.New("SETTLE_TIMEOUT: must be shorter than SHUTDOWN_TIMEOUT, which it has to fit in"))
+	}
+	return errors.Join(problems...)
+}
+
+// validateEntity wants exactly one kind of entity.
+func (c *Config) validateEntity() error {
+	subscribed := c.Topic != "" || c.Subscription != ""
+	switch {
+	case subscribed && c.Queue != "":
+		return errors.New("SERVICE_BUS_QUEUE: must not be set together with SERVICE_BUS_TOPIC and SERVICE_BUS_SUBSCRIPTION")
+	case !subscribed && c.Queue == "":
+		return errors.New("SERVICE_BUS_TOPIC: is required, with SERVICE_BUS_SUBSCRIPTION (or SERVICE_BUS_QUEUE instead of both)")
+	case subscribed && c.Topic == "":
+		return errors.New("SERVICE_BUS_TOPIC: is required with SERVICE_BUS_SUBSCRIPTION")
+	case subscribed && c.Subscription == "":
+		return errors.New("SERVICE_BUS_SUBSCRIPTION: is required with SERVICE_BUS_TOPIC")
+	}
+	return nil
+}
+
+func between(name string, value, low, high int) error {
+	if value < low || value > high {
+		return fmt.Errorf("%s: must be from %d to %d", name, low, high)
+	}
+	return nil
+}
+
+func atLeast(name string, value, low time.Duration) error {
+	if value < low {
+		return fmt.Errorf("%s: must be at least %s", name, low)
+	}
+	return nil
+}
+
+// entity is the path of what is received from.
+func (c *Config) entity() string {
+	if c.Queue != "" {
+		return c.Queue
+	}
+	return c.Topic + "/" + c.Subscription
+}

@@ -1,0 +1,80 @@
+package projector
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+
+	"github.com/sluice-cdc/sluice/projector/internal/outage"
+	"github.com/sluice-cdc/sluice/shared/retry"
+)
+
+// connectTimeout bounds one attempt to reach a dependency.
+const connectTimeout = 10 * time.Second
+
+// connect finds out, once, that both dependencies can be reached and let us in; until then the projector is not ready.
+// The workers do not wait for it.
+func (s *service) connect(ctx context.Context) {
+	var checks sync.WaitGroup
+	checks.Go(func() {
+		seen := outage.New(s.log, "cannot reach MongoDB; trying again", "MongoDB reached")
+		if until(ctx, seen, func(ctx context.Context) error { return s.mongo.Ping(ctx, readpref.Primary()) }) {
+			s.mongoReady.Store(true)
+		}
+	})
+	checks.Go(func() {
+		seen := outage.New(s.log, "cannot reach Service Bus; trying again", "Service Bus reached")
+		if until(ctx, seen, s.reachServiceBus) {
+			s.busReady.Store(true)
+		}
+	})
+	checks.Wait()
+}
+
+// until repeats check until it succeeds; false when ctx ends first.
+func until(ctx context.Context, seen *outage.Outage, check func(context.Context) error) bool {
+	var backoff retry.Backoff
+	for {
+		attempt, cancel := context.WithTimeout(ctx, connectTimeout)
+		err := check(attempt)
+		cancel()
+		if ctx.Err() != nil {
+			return false
+		}
+		seen.Report(err)
+		if err == nil {
+			return true
+		}
+		if backoff.Wait(ctx) != nil {
+			return false
+		}
+	}
+}
+
+// reachServiceBus looks into the dead-letter queue: unlike accepting a session that answers at once, and it needs the same
+// connection, the same right and the same entity.
+func (s *service) reachServiceBus(ctx context.Context) error {
+	options := &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}
+	var receiver *azservicebus.Receiver
+	var err error
+	if s.cfg.Queue != "" {
+		receiver, err = s.clients[0].NewReceiverForQueue(s.cfg.Queue, options)
+	} else {
+		receiver, err = s.clients[0].NewReceiverForSubscription(s.cfg.Topic, s.cfg.Subscription, options)
+	}
+	if err != nil {
+		return fmt.Errorf("open receiver of the dead-letter queue: %w", err)
+	}
+	_, err = receiver.PeekMessages(ctx, 1, nil)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+	defer cancel()
+	_ = receiver.Close(closing)
+	if err != nil {
+		return fmt.Errorf("peek at the dead-letter queue of %s: %w", s.cfg.entity(), err)
+	}
+	return nil
+}

@@ -1,0 +1,16 @@
+// Package apply turns a batch of changes into guarded writes of a read model.
+//
+// Guaranteed, per aggregate: the effect of every change is committed at most once and in the order given, whoever else
+// applies the same changes at the same time, because every effect is written together with a guard, the position of
+// the last change applied, and only where the guard is still below the first of the batch. A change at or below the
+// guard is recognised as a duplicate and skipped. A change reported as applied or as a duplicate is committed with write
+// concern majority.
+//
+// Where the guard lives is the projection's choice, made for good: inside the one document per aggregate
+// ([projection.OneDocument]: a whole batch is one conditional update), or in a record of its own, written in one
+// transaction with the effects.
+//
+// Not guaranteed: order between aggregates. Positions must come from one stream: those of two streams do not compare.
+//
+// Planning (plan.go, fold.go) and the judgement of errors (errors.go) are pure.
+package apply

@@ -1,0 +1,129 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+)
+
+const recordedGuard = "position"
+
+// positionsCollection holds the record of positions, one document per aggregate: {_id, position, epoch, version}.
+func positionsCollection(p projection.Projection) string { return p.Name() + "_positions" }
+
+// applyRecorded writes a group's effects and its record in one transaction; the record is written first, and only where
+// its position is below.
+func (a *Applier) applyRecorded(ctx context.Context, g *group, results []Result) error {
+	records := a.database.Collection(positionsCollection(a.projection))
+	for conflicts := 0; len(g.events) > 0; {
+		n := len(g.events)
+		if g.oneByOne {
+			n = 1
+		}
+		err := a.commit(ctx, records, g, n)
+		switch Classify(err) {
+		case None:
+			g.done(n, results)
+		case Permanent:
+			g.refused(n, ReasonRefused, err, results)
+		case Guarded:
+			progress, err := rebase(ctx, records, recordedGuard, []*group{g}, results)
+			if err != nil {
+				return err
+			}
+			if !progress {
+				if conflicts++; conflicts > maxConflicts {
+					return errContended
+				}
+			}
+		case Transient:
+			return err
+		}
+	}
+	return nil
+}
+
+// commit writes the first n events of a group.
+func (a *Applier) commit(ctx context.Context, records *mongo.Collection, g *group, n int) error {
+	var writes []projection.Write
+	for _, e := range g.events[:n] {
+		writes = append(writes, e.writes...)
+	}
+	writes, err := compact(writes)
+	if err != nil {
+		return err
+	}
+	record := func(ctx context.Context) error {
+		_, err := records.UpdateOne(ctx,
+			below(g.aggregate, recordedGuard, g.events[0].change, g.unguarded),
+			bson.D{{Key: "$set", Value: guardOf(g.events[n-1].change)}},
+			options.UpdateOne().SetUpsert(true))
+		if Classify(err) == Guarded {
+			return errGuard
+		}
+		if err != nil {
+			return fmt.Errorf("write %s: %w", records.Name(), err)
+		}
+		return nil
+	}
+	if len(writes) == 0 {
+		return record(ctx)
+	}
+	session, err := a.client.StartSession()
+	if err != nil {
+		return fmt.Errorf("start session: %w", err)
+	}
+	defer session.EndSession(ctx)
+	// The driver repeats the function and the commit as the server's labels ask for.
+	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
+		if err := record(ctx); err != nil {
+			return nil, err
+		}
+		return nil, a.write(ctx, writes)
+	})
+	return err
+}
+
+// write writes in order, each run of one collection as one ordered bulk write.
+func (a *Applier) write(ctx context.Context, writes []projection.Write) error {
+	for len(writes) > 0 {
+		name, _ := writes[0].Target()
+		var models []mongo.WriteModel
+		for len(writes) > 0 {
+			if collection, _ := writes[0].Target(); collection != name {
+				break
+			}
+			models = append(models, model(writes[0]))
+			writes = writes[1:]
+		}
+		_, err := a.database.Collection(name).BulkWrite(ctx, models, options.BulkWrite().SetOrdered(true))
+		if err == nil {
+			continue
+		}
+		if Classify(err) == Guarded {
+			// No guard is in these writes. Two transactions made the same document at once: one of them begins again.
+			err = errors.Join(errRaced, err)
+		}
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+// model says a write to the driver.
+func model(w projection.Write) mongo.WriteModel {
+	_, id := w.Target()
+	filter := bson.D{{Key: "_id", Value: id}}
+	switch w := w.(type) {
+	case projection.UpdateOne:
+		return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(updateOf(w.Ops)).SetUpsert(w.Upsert)
+	case projection.ReplaceOne:
+		return mongo.NewReplaceOneModel().SetFilter(filter).SetReplacement(w.Document).SetUpsert(true)
+	}
+	return mongo.NewDeleteOneModel().SetFilter(filter)
+}

@@ -1,0 +1,233 @@
+// Package sessions accepts sessions and holds them: a fixed number of workers, each with one session at a time.
+//
+// Guaranteed:
+//   - A session's messages reach the handler in order, also across redeliveries on the same link (see Session.Receive).
+//   - While the handler runs, the session's lock is renewed; when a renewal fails, the handler's context is cancelled
+//     with ErrLockLost as its cause.
+//   - A session is given back by closing its link, which unlocks its messages without raising any delivery count.
+//   - While every worker holds a session, so that others may be waiting, sessions without work are released at once and
+//     none is held longer than MaxHold. While a worker is free, a session is kept for Idle after its last message,
+//     because accepting it again would cost some fifteen round trips.
+//
+// Not guaranteed: that the lock is held. It may have expired, unnoticed, at any moment: correctness must not rest on it.
+package sessions
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/sluice-cdc/sluice/projector/internal/outage"
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// Options are a pool's settings.
+type Options struct {
+	// Topic and Subscription, or Queue, name the entity, which must require sessions.
+	Topic, Subscription, Queue string
+	Workers                    int           // sessions held at once
+	Batch                      int           // messages received at once
+	Idle                       time.Duration // how long to keep a session without messages
+	MaxHold                    time.Duration // how long to keep a session while others may be waiting
+	AcceptTimeout              time.Duration // how long one accept waits for a session; long, because each costs a dozen round trips
+	CloseTimeout               time.Duration // how long giving a session back may take
+	Logger                     *slog.Logger
+	// Held, if set, is told +1 and -1 as sessions come and go.
+	Held func(delta int)
+}
+
+// maxPeekFailures is how many peeks may fail, with none that ever worked, before we take it that the broker has none.
+const maxPeekFailures = 8
+
+// Pool accepts and holds sessions.
+type Pool struct {
+	opts    Options
+	clients []*azservicebus.Client
+	outage  *outage.Outage
+
+	peekWorked   atomic.Bool
+	peekFailures atomic.Int32
+	// blind says that peeks do not work here; messages are then received one by one.
+	blind atomic.Bool
+
+	mu        sync.Mutex
+	accepting int        // workers that wait for a session; guarded by mu
+	waiting   *list.List // of context.CancelFunc: the holders without work, the longest idle first; guarded by mu
+}
+
+// New makes a pool that spreads its workers over the given clients: the SDK accepts one session at a time on each.
+func New(clients []*azservicebus.Client, opts Options) *Pool {
+	return &Pool{
+		opts:    opts,
+		clients: clients,
+		outage:  outage.New(opts.Logger, "cannot accept sessions; trying again", "accepting sessions again"),
+		waiting: list.New(),
+	}
+}
+
+// Handler deals with one session until [Session.Receive] says [ErrRelease], or ctx ends. receiving ends when the pool is
+// to stop; applying may outlive it, so that what has been received can be finished. Both end when the session's lock
+// is lost, with [ErrLockLost] as the cause. Errors other than ErrRelease are logged, and the session is released as well.
+type Handler func(receiving, applying context.Context, s *Session) error
+
+// Run works until ctx ends and every session has been given back. The handlers' applying context derives from work,
+// which may end later than ctx.
+func (p *Pool) Run(ctx, work context.Context, handle Handler) {
+	var workers sync.WaitGroup
+	for i := range p.opts.Workers {
+		workers.Go(func() { p.worker(ctx, work, p.clients[i%len(p.clients)], handle) })
+	}
+	workers.Wait()
+}
+
+// Err is why sessions cannot be accepted at the moment, or nil.
+func (p *Pool) Err() error { return p.outage.Err() }
+
+func (p *Pool) worker(ctx, work context.Context, client *azservicebus.Client, handle Handler) {
+	var backoff retry.Backoff
+	for ctx.Err() == nil {
+		session, err := p.accept(ctx, client)
+		switch {
+		case err == nil:
+			backoff.Reset()
+			p.outage.Report(nil)
+			p.hold(ctx, work, session, handle)
+		case ctx.Err() != nil:
+		case noSession(err):
+			backoff.Reset()
+			p.outage.Report(nil)
+		default:
+			p.outage.Report(err)
+			_ = backoff.Wait(ctx) // its end is seen above
+		}
+	}
+}
+
+// noSession says whether an accept ended because none was there: the broker says so, or our own deadline came first.
+func noSession(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	e, ok := errors.AsType[*azservicebus.Error](err)
+	return ok && e.Code == azservicebus.CodeTimeout
+}
+
+func (p *Pool) accept(ctx context.Context, client *azservicebus.Client) (*Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.opts.AcceptTimeout)
+	defer cancel()
+	p.mu.Lock()
+	p.accepting++
+	p.mu.Unlock()
+
+	var receiver *azservicebus.SessionReceiver
+	var err error
+	if p.opts.Queue != "" {
+		receiver, err = client.AcceptNextSessionForQueue(ctx, p.opts.Queue, nil)
+	} else {
+		receiver, err = client.AcceptNextSessionForSubscription(ctx, p.opts.Topic, p.opts.Subscription, nil)
+	}
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.accepting--
+	if err != nil {
+		return nil, fmt.Errorf("accept next session: %w", err)
+	}
+	if p.accepting == 0 {
+		p.wakeOldest()
+	}
+	return &Session{pool: p, receiver: receiver, accepted: time.Now()}, nil
+}
+
+// hold runs the handler with the lock renewed beside it, then gives the session back.
+func (p *Pool) hold(ctx, work context.Context, s *Session, handle Handler) {
+	if p.opts.Held != nil {
+		p.opts.Held(+1)
+		defer p.opts.Held(-1)
+	}
+	log := p.opts.Logger.With(telemetry.KeySession, s.ID())
+	// Read before the renewer starts: the SDK does not guard it.
+	every := renewal(time.Until(s.receiver.LockedUntil()))
+
+	receiving, stopReceiving := context.WithCancelCause(ctx)
+	applying, stopApplying := context.WithCancelCause(work)
+	renewing, stopRenewing := context.WithCancel(applying)
+	var renewer sync.WaitGroup
+	renewer.Go(func() {
+		if err := s.renew(renewing, every); err != nil {
+			stopReceiving(err)
+			stopApplying(err)
+		}
+	})
+	err := handle(receiving, applying, s)
+	stopRenewing()
+	renewer.Wait()
+	lost := context.Cause(applying)
+	stopReceiving(nil)
+	stopApplying(nil)
+	switch {
+	case errors.Is(lost, ErrLockLost):
+		log.Warn("session lock lost; its messages will be delivered again", telemetry.KeyError, lost)
+	case err != nil && !errors.Is(err, ErrRelease) && ctx.Err() == nil:
+		log.Warn("session dropped; its messages will be delivered again", telemetry.KeyError, err)
+	}
+
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.opts.CloseTimeout)
+	defer cancel()
+	if err := s.receiver.Close(closing); err != nil {
+		log.Debug("session not closed cleanly; its lock will expire", telemetry.KeyError, err)
+	}
+}
+
+// contended says that no worker is free, so that sessions with messages may be waiting for one.
+func (p *Pool) contended() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.accepting == 0
+}
+
+// idle gives the context for waiting without work. It ends after Idle, or when the pool needs this worker for another
+// session. It is refused when the pool needs one now.
+func (p *Pool) idle(ctx context.Context) (idle context.Context, stop func(), ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.accepting == 0 {
+		return nil, nil, false
+	}
+	idle, cancel := context.WithTimeout(ctx, p.opts.Idle)
+	entry := p.waiting.PushBack(cancel)
+	return idle, func() {
+		cancel()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.waiting.Remove(entry)
+	}, true
+}
+
+// wakeOldest makes the holder that has been without work the longest give its session back. The caller holds mu.
+func (p *Pool) wakeOldest() {
+	if oldest := p.waiting.Front(); oldest != nil {
+		p.waiting.Remove(oldest).(context.CancelFunc)()
+	}
+}
+
+// peeked takes the outcome of a peek. A broker that has none makes every peek fail, and so does a broken connection, but
+// not always.
+func (p *Pool) peeked(err error) {
+	if err == nil {
+		p.peekWorked.Store(true)
+		return
+	}
+	if !p.peekWorked.Load() && p.peekFailures.Add(1) == maxPeekFailures {
+		p.blind.Store(true)
+		p.opts.Logger.Warn("peeking at sessions does not work here; receiving messages one by one", telemetry.KeyError, err)
+	}
+}

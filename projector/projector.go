@@ -1,0 +1,200 @@
+// Package projector brings changes from Service Bus sessions into read models: accept a session, receive a batch, decode,
+// plan, apply, complete.
+//
+// Guaranteed:
+//   - G1, nothing is lost: a message is completed only after its effect is committed with write concern majority, or was
+//     before.
+//   - G2, order: per aggregate, effects are committed in commit order. A session's messages are applied in the order
+//     the broker gives them, batch after batch.
+//   - G3, once: every effect happens once, however often its message is delivered and whoever else applies it at the
+//     same time. A guard in the read model decides, never the session's lock, which may be lost unnoticed.
+//   - G6, no silent skip: a message that can never be applied is dead-lettered with a reason and a description. A
+//     database that is away, however long, dead-letters nothing and raises no delivery count.
+//
+// Not guaranteed: order between aggregates; that a message is delivered once.
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/outage"
+	"github.com/sluice-cdc/sluice/projector/internal/sessions"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/shared/health"
+	"github.com/sluice-cdc/sluice/shared/settings"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// Options are what is not a setting.
+type Options struct {
+	// Logger takes the log; nil discards it.
+	Logger *slog.Logger
+	// Instance names this replica in /status; empty takes [telemetry.Instance].
+	Instance string
+	// Projections holds what PROJECTION can name; nil takes [projection.Builtin].
+	Projections *projection.Registry
+	// Credential signs in where a namespace is configured; nil takes [azure.Credential].
+	Credential azcore.TokenCredential
+	// ServiceBus and Mongo adjust the clients: other transports, for example. Both may be nil.
+	ServiceBus *azservicebus.ClientOptions
+	Mongo      func(*options.ClientOptions)
+}
+
+// Run projects until ctx ends, then stops within ShutdownTimeout: it accepts and receives no more, finishes the batches
+// in hand, or leaves them to be delivered again, and gives every session back, which raises no delivery count. It
+// returns nil after such a stop, a [settings.Problems] when the configuration is wrong, and else why it could not go
+// on. Whatever it started has ended when it returns.
+func Run(ctx context.Context, cfg Config, opts Options) error {
+	s, err := open(cfg, opts)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	s.log.Info("projector starting", telemetry.KeyProjection, cfg.Projection, telemetry.KeyEntity, cfg.entity())
+
+	// Three ends, one after the other: of ctx, when receiving ends; of work, when batches in hand are left; of serving,
+	// when all is done.
+	group, receiving := errgroup.WithContext(ctx)
+	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stopWork(nil)
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	defer context.AfterFunc(receiving, func() {
+		s.stopping.Store(true)
+		timer := time.AfterFunc(cfg.ShutdownTimeout*3/4, func() { stopWork(errShutdown) })
+		context.AfterFunc(serving, func() { timer.Stop() })
+	})()
+
+	if cfg.HTTPAddr != "" {
+		group.Go(func() error { return health.Serve(serving, cfg.HTTPAddr, s.probes(), s.log) })
+	}
+	group.Go(func() error { s.connect(receiving); return nil })
+	group.Go(func() error {
+		defer stopServing()
+		s.pool.Run(receiving, work, s.handle)
+		return nil
+	})
+	err = group.Wait()
+	if err == nil && errors.Is(context.Cause(work), errShutdown) {
+		err = fmt.Errorf("%w (SHUTDOWN_TIMEOUT is %s)", errShutdown, cfg.ShutdownTimeout)
+	}
+	s.log.Info("projector stopped")
+	return err
+}
+
+var errShutdown = errors.New("stop projector: batches in hand were not finished in time; they will be delivered again")
+
+// service is a running projector.
+type service struct {
+	cfg     Config
+	log     *slog.Logger
+	clients []*azservicebus.Client
+	mongo   *mongo.Client
+	applier *apply.Applier
+	pool    *sessions.Pool
+	store   *outage.Outage // of the read-model database
+	state
+}
+
+// open makes the clients; nothing is connected yet.
+func open(cfg Config, opts Options) (*service, error) {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Instance == "" {
+		opts.Instance = telemetry.Instance()
+	}
+	if opts.Projections == nil {
+		opts.Projections = projection.Builtin()
+	}
+	chosen, err := choose(cfg, opts.Projections)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Credential == nil && cfg.Namespace != "" {
+		if opts.Credential, err = azure.Credential(); err != nil {
+			return nil, err
+		}
+	}
+	s := &service{cfg: cfg, log: opts.Logger}
+	s.state.init(opts.Instance, chosen.Name())
+	s.store = outage.New(s.log, "cannot write to the read model; trying again", "writing to the read model again")
+
+	clientOptions := options.Client().ApplyURI(cfg.MongoURI).SetAppName("sluice-projector")
+	if opts.Mongo != nil {
+		opts.Mongo(clientOptions)
+	}
+	if s.mongo, err = mongo.Connect(clientOptions); err != nil {
+		return nil, fmt.Errorf("open MongoDB client: %w", err)
+	}
+	s.applier = apply.New(chosen, s.mongo, cfg.Database)
+
+	busOptions := azservicebus.ClientOptions{}
+	if opts.ServiceBus != nil {
+		busOptions = *opts.ServiceBus
+	}
+	if busOptions.RetryOptions == (azservicebus.RetryOptions{}) {
+		// What fails is tried again here, with a new session; the SDK's own retries would only hide it and take long.
+		busOptions.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: 200 * time.Millisecond}
+	}
+	for range cfg.Connections {
+		client, err := cfg.Client(opts.Credential, &busOptions)
+		if err != nil {
+			s.close()
+			return nil, err
+		}
+		s.clients = append(s.clients, client)
+	}
+	s.pool = sessions.New(s.clients, sessions.Options{
+		Topic: cfg.Topic, Subscription: cfg.Subscription, Queue: cfg.Queue,
+		Workers: cfg.MaxSessions, Batch: cfg.ReceiveBatch,
+		Idle: cfg.SessionIdle, MaxHold: cfg.SessionMaxHold,
+		AcceptTimeout: cfg.AcceptTimeout, CloseTimeout: cfg.ShutdownTimeout / 8,
+		Logger: s.log,
+		Held:   s.held,
+	})
+	return s, nil
+}
+
+// choose validates the configuration, including what only the registry knows.
+func choose(cfg Config, registry *projection.Registry) (projection.Projection, error) {
+	chosen, known := registry.Lookup(cfg.Projection)
+	var problems settings.Problems
+	if joined, ok := cfg.Validate().(interface{ Unwrap() []error }); ok { //nolint:errorlint // the top of the chain is meant, not what it wraps
+		problems = joined.Unwrap()
+	}
+	if !known {
+		problems = append(problems, fmt.Errorf("PROJECTION: is not one of %s", strings.Join(registry.Names(), ", ")))
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return chosen, nil
+}
+
+// close ends the clients; nothing uses them any more.
+func (s *service) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.ShutdownTimeout/8)
+	defer cancel()
+	for _, client := range s.clients {
+		if err := client.Close(ctx); err != nil {
+			s.log.Debug("Service Bus client not closed cleanly", telemetry.KeyError, err)
+		}
+	}
+	if err := s.mongo.Disconnect(ctx); err != nil {
+		s.log.Debug("MongoDB client not closed cleanly", telemetry.KeyError, err)
+	}
+}
