@@ -1,0 +1,155 @@
+package mongo
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/engine"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/mongoerr"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/value"
+)
+
+const version = "8.0.4"
+
+func runPing(context.Context, *request) (bson.D, error) { return bson.D{}, nil }
+
+func runHello(_ context.Context, r *request) (bson.D, error) {
+	if r.has("topologyVersion") {
+		return nil, mongoerr.Unsupported("the awaitable hello (topologyVersion)")
+	}
+	if client, err := r.doc("client"); err == nil {
+		if app, ok := field(client, "application").(bson.D); ok {
+			r.conn.app, _ = field(app, "name").(string)
+		}
+	}
+	return r.srv.helloReply(r.conn, r.name != "hello"), nil
+}
+
+func runBuildInfo(context.Context, *request) (bson.D, error) {
+	return bson.D{
+		{Key: "version", Value: version},
+		{Key: "gitVersion", Value: "embedded"},
+		{Key: "modules", Value: []string{}},
+		{Key: "versionArray", Value: bson.A{int32(8), int32(0), int32(4), int32(0)}},
+		{Key: "bits", Value: int32(64)},
+		{Key: "debug", Value: false},
+		{Key: "maxBsonObjectSize", Value: int32(value.MaxDocument)},
+	}, nil
+}
+
+func runServerStatus(_ context.Context, r *request) (bson.D, error) {
+	r.srv.mu.Lock()
+	conns := len(r.srv.conns)
+	r.srv.mu.Unlock()
+	up := time.Since(r.srv.started)
+	return bson.D{
+		{Key: "host", Value: r.srv.advertised()},
+		{Key: "version", Value: version},
+		{Key: "process", Value: "mongod"},
+		{Key: "uptime", Value: up.Seconds()},
+		{Key: "uptimeMillis", Value: up.Milliseconds()},
+		{Key: "localTime", Value: time.Now()},
+		{Key: "connections", Value: bson.D{{Key: "current", Value: int32(conns)}}},
+	}, nil
+}
+
+func runGetParameter(_ context.Context, r *request) (bson.D, error) {
+	known := bson.D{
+		{Key: "enableTestCommands", Value: true},
+		{Key: "authenticationMechanisms", Value: []string{}},
+		{Key: "requireApiVersion", Value: false},
+		{Key: "transactionLifetimeLimitSeconds", Value: int32(r.srv.opts.TransactionLifetime / time.Second)},
+	}
+	if r.body[0].Value == "*" {
+		return known, nil
+	}
+	var out bson.D
+	for _, e := range r.body[1:] {
+		if v, ok := value.Get(known, e.Key); ok {
+			out = append(out, bson.E{Key: e.Key, Value: v})
+		}
+	}
+	if len(out) == 0 {
+		return nil, mongoerr.New(mongoerr.InvalidOptions, "no option found to get")
+	}
+	return out, nil
+}
+
+func runConfigureFailPoint(_ context.Context, r *request) (bson.D, error) {
+	if r.db != "admin" {
+		return nil, mongoerr.New(mongoerr.Unauthorized, "configureFailPoint may only be run against the admin database.")
+	}
+	if r.body[0].Value != "failCommand" {
+		return nil, mongoerr.Unsupported("the fail point %v", r.body[0].Value)
+	}
+	times, skip := int64(-1), int64(0)
+	switch mode := r.get("mode").(type) {
+	case string:
+		switch mode {
+		case "off":
+			r.srv.fail.set(nil, 0, 0)
+			return bson.D{}, nil
+		case "alwaysOn":
+		default:
+			return nil, mongoerr.New(mongoerr.BadValue, "unknown mode: %s", mode)
+		}
+	case bson.D:
+		if len(mode) != 1 {
+			return nil, mongoerr.New(mongoerr.BadValue, "mode must have one field")
+		}
+		n, ok := value.AsInt(mode[0].Value)
+		switch {
+		case ok && mode[0].Key == "times":
+			times = n
+		case ok && mode[0].Key == "skip":
+			skip = n
+		default:
+			return nil, mongoerr.Unsupported("the fail point mode %v", mode)
+		}
+	default:
+		return nil, mongoerr.New(mongoerr.BadValue, "mode must be a string or an object")
+	}
+	data, err := r.doc("data")
+	if err != nil {
+		return nil, err
+	}
+	p, err := parseFailpoint(data)
+	if err != nil {
+		return nil, err
+	}
+	r.srv.fail.set(p, times, skip)
+	return bson.D{}, nil
+}
+
+func runEndSessions(_ context.Context, r *request) (bson.D, error) {
+	list, _ := value.RawField(r.raw, "endSessions")
+	if list.Type != bson.TypeArray {
+		return nil, mongoerr.New(mongoerr.TypeMismatch, "endSessions needs an array")
+	}
+	values, err := bson.RawArray(list.Value).Values()
+	if err != nil {
+		return nil, mongoerr.New(22, "Invalid BSON: %v", err)
+	}
+	for _, v := range values {
+		r.srv.sessions.drop(bson.Raw(v.Value))
+	}
+	return bson.D{}, nil
+}
+
+func runKillAllSessions(_ context.Context, r *request) (bson.D, error) {
+	r.srv.eng.AbortAll()
+	r.srv.cursors.killAll()
+	return bson.D{}, nil
+}
+
+// parseNS splits "db.coll" at the first dot.
+func parseNS(s string) (ns engine.NS, err error) {
+	db, coll, ok := strings.Cut(s, ".")
+	if !ok || db == "" || coll == "" {
+		return ns, mongoerr.New(mongoerr.InvalidNamespace, "Invalid namespace specified '%s'", s)
+	}
+	return engine.NS{DB: db, Coll: coll}, nil
+}

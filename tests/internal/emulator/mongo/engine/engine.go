@@ -1,0 +1,336 @@
+// Package engine is the state of the embedded MongoDB: collections of versioned
+// documents, indexes, transactions and the oplog. It knows no sockets, commands
+// or cursors.
+//
+// Guaranteed: single-document writes are atomic; a transaction reads one snapshot
+// and becomes visible at one instant or not at all; every committed write is one
+// oplog entry, in commit order, with cluster times that never go back; unique
+// indexes hold at every instant. Writers that meet a transaction's uncommitted
+// document wait for it; transactions that meet one fail with WriteConflict.
+//
+// Not provided: durability, collation, and the creation of a collection as part
+// of a transaction (it shows at once and survives an abort).
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/mongoerr"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/value"
+)
+
+// Options bound what the engine keeps.
+type Options struct {
+	OplogBytes    int           // bytes of oplog kept; default 256 MiB
+	OplogEntries  int           // entries of oplog kept; default without limit
+	HistoryBytes  int           // bytes of superseded versions kept for snapshot reads; default 64 MiB
+	HistoryWindow time.Duration // age of superseded versions kept; default 300 s
+}
+
+// NS names a collection.
+type NS struct{ DB, Coll string }
+
+// String is "db.coll".
+func (n NS) String() string { return n.DB + "." + n.Coll }
+
+// Engine is safe for concurrent use.
+type Engine struct {
+	opts Options
+
+	mu    sync.RWMutex // guards everything below
+	colls map[NS]*Collection
+	clock bson.Timestamp
+	txns  map[*Txn]struct{}
+	oplog oplog
+
+	history      []superseded // oldest first
+	historyBytes int
+	oldest       bson.Timestamp // snapshots before this are gone
+}
+
+// Collection is one collection's documents and indexes; guarded by Engine.mu.
+type Collection struct {
+	NS        NS
+	UUID      []byte
+	Options   bson.D // as given to create
+	PreImages bool
+
+	byID    map[string]*record
+	first   *record // natural order
+	last    *record
+	indexes []*Index
+	live    int // committed, not deleted
+}
+
+// New makes an empty engine.
+func New(opts Options) *Engine {
+	if opts.OplogBytes == 0 {
+		opts.OplogBytes = 256 << 20
+	}
+	if opts.HistoryBytes == 0 {
+		opts.HistoryBytes = 64 << 20
+	}
+	if opts.HistoryWindow == 0 {
+		opts.HistoryWindow = 300 * time.Second
+	}
+	e := &Engine{opts: opts, colls: map[NS]*Collection{}, txns: map[*Txn]struct{}{}}
+	e.oplog.changed = make(chan struct{})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.log(&Entry{Kind: Noop})
+	e.oldest = e.clock
+	return e
+}
+
+// tick gives the next cluster time: wall seconds, and a counter within them.
+func (e *Engine) tick() bson.Timestamp {
+	now := uint32(time.Now().Unix())
+	if now > e.clock.T {
+		e.clock = bson.Timestamp{T: now, I: 1}
+	} else {
+		e.clock.I++
+	}
+	return e.clock
+}
+
+// Now is the cluster time of the last committed operation.
+func (e *Engine) Now() bson.Timestamp {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.clock
+}
+
+// Heartbeat writes the no-op that a replica set's primary writes every ten
+// seconds, when one is due, so that an idle set's cluster time advances.
+func (e *Engine) Heartbeat() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if time.Now().Unix()-int64(e.clock.T) >= 10 {
+		e.log(&Entry{Kind: Noop})
+	}
+}
+
+// NewUUID makes a random version 4 UUID.
+func NewUUID() []byte {
+	b := make([]byte, 16)
+	rand.Read(b) //nolint:errcheck // never fails
+	b[6], b[8] = b[6]&0x0F|0x40, b[8]&0x3F|0x80
+	return b
+}
+
+// errWait asks the caller to let go of the lock and to try again after done.
+type errWait struct{ done <-chan struct{} }
+
+func (errWait) Error() string { return "waiting for a transaction" }
+
+// locked runs f under the write lock, again and again while it meets documents of
+// open transactions. Inside a transaction that is a WriteConflict instead.
+func (e *Engine) locked(ctx context.Context, txn *Txn, f func() error) error {
+	for {
+		e.mu.Lock()
+		err := f()
+		e.trim()
+		e.mu.Unlock()
+		w, waiting := err.(errWait) //nolint:errorlint // never wrapped
+		switch {
+		case !waiting:
+			return err
+		case txn != nil:
+			return conflict()
+		}
+		select {
+		case <-w.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func conflict() error {
+	return mongoerr.New(mongoerr.WriteConflict, "Caused by :: Write conflict during plan execution and yielding is disabled. :: Please retry your operation or multi-document transaction.")
+}
+
+// checkName refuses namespaces a server refuses.
+func checkName(ns NS) error {
+	if ns.DB == "" || strings.ContainsAny(ns.DB, "/\\. \"$\x00") || len(ns.DB) > 63 {
+		return mongoerr.New(mongoerr.InvalidNamespace, "Invalid database name: '%s'", ns.DB)
+	}
+	if ns.Coll == "" || strings.ContainsAny(ns.Coll, "$\x00") || strings.HasPrefix(ns.Coll, ".") || strings.HasPrefix(ns.Coll, "system.") {
+		return mongoerr.New(mongoerr.InvalidNamespace, "Invalid collection name: %s", ns.Coll)
+	}
+	return nil
+}
+
+// create adds a collection and its _id index; the caller holds the lock.
+func (e *Engine) create(ns NS, options bson.D) (*Collection, error) {
+	if err := checkName(ns); err != nil {
+		return nil, err
+	}
+	c := &Collection{NS: ns, UUID: NewUUID(), Options: options, byID: map[string]*record{}}
+	c.setOptions(options)
+	e.colls[ns] = c
+	e.log(&Entry{Kind: Create, NS: ns, UUID: c.UUID, Description: bson.D{{Key: "idIndex", Value: bson.D{{Key: "v", Value: int32(2)}, {Key: "key", Value: bson.D{{Key: "_id", Value: int32(1)}}}, {Key: "name", Value: "_id_"}}}}})
+	return c, nil
+}
+
+func (c *Collection) setOptions(options bson.D) {
+	if v, ok := value.Get(options, "changeStreamPreAndPostImages"); ok {
+		d, _ := v.(bson.D)
+		on, _ := value.Get(d, "enabled")
+		c.PreImages = on == true
+	}
+}
+
+// ensure finds or creates a collection for a write.
+func (e *Engine) ensure(ns NS) (*Collection, error) {
+	if c := e.colls[ns]; c != nil {
+		return c, nil
+	}
+	return e.create(ns, nil)
+}
+
+// Create makes a collection. Creating it again with the same options is no error.
+func (e *Engine) Create(ctx context.Context, ns NS, options bson.D) error {
+	return e.locked(ctx, nil, func() error {
+		if c := e.colls[ns]; c != nil {
+			if value.Equal(append(bson.D{}, c.Options...), append(bson.D{}, options...)) {
+				return nil
+			}
+			return mongoerr.New(mongoerr.NamespaceExists, "Collection %s already exists.", ns)
+		}
+		_, err := e.create(ns, options)
+		return err
+	})
+}
+
+// SetPreImages is collMod's changeStreamPreAndPostImages.
+func (e *Engine) SetPreImages(ctx context.Context, ns NS, on bool) error {
+	return e.locked(ctx, nil, func() error {
+		c := e.colls[ns]
+		if c == nil {
+			return mongoerr.New(mongoerr.NamespaceNotFound, "ns does not exist: %s", ns)
+		}
+		c.PreImages = on
+		c.Options = value.Set(c.Options, "changeStreamPreAndPostImages", bson.D{{Key: "enabled", Value: on}})
+		e.log(&Entry{Kind: Modify, NS: ns, UUID: c.UUID})
+		return nil
+	})
+}
+
+// Drop removes a collection; false when there was none. It waits for
+// transactions that have written to it.
+func (e *Engine) Drop(ctx context.Context, ns NS) (bool, error) {
+	found := false
+	err := e.locked(ctx, nil, func() error {
+		c := e.colls[ns]
+		if c == nil {
+			return nil
+		}
+		if err := e.untouched(c); err != nil {
+			return err
+		}
+		found = true
+		delete(e.colls, ns)
+		e.log(&Entry{Kind: Drop, NS: ns, UUID: c.UUID})
+		return nil
+	})
+	return found, err
+}
+
+func (e *Engine) untouched(c *Collection) error {
+	for t := range e.txns {
+		if t.touched[c] {
+			return errWait{t.done}
+		}
+	}
+	return nil
+}
+
+// DropDatabase drops every collection of a database, then the database.
+func (e *Engine) DropDatabase(ctx context.Context, db string) error {
+	for _, c := range e.Collections(db) {
+		if _, err := e.Drop(ctx, c.NS); err != nil {
+			return err
+		}
+	}
+	return e.locked(ctx, nil, func() error {
+		e.log(&Entry{Kind: DropDatabase, NS: NS{DB: db}})
+		return nil
+	})
+}
+
+// Rename moves a collection, over an existing one if dropTarget.
+func (e *Engine) Rename(ctx context.Context, from, to NS, dropTarget bool) error {
+	return e.locked(ctx, nil, func() error {
+		c, target := e.colls[from], e.colls[to]
+		switch {
+		case c == nil:
+			return mongoerr.New(mongoerr.NamespaceNotFound, "Source collection %s does not exist", from)
+		case target != nil && !dropTarget:
+			return mongoerr.New(mongoerr.NamespaceExists, "target namespace exists")
+		case from == to:
+			return mongoerr.New(mongoerr.IllegalOperation, "Can't rename a collection to itself")
+		}
+		if err := checkName(to); err != nil {
+			return err
+		}
+		if err := e.untouched(c); err != nil {
+			return err
+		}
+		if target != nil {
+			if err := e.untouched(target); err != nil {
+				return err
+			}
+		}
+		delete(e.colls, from)
+		c.NS = to
+		e.colls[to] = c
+		e.log(&Entry{Kind: Rename, NS: from, To: to, UUID: c.UUID})
+		return nil
+	})
+}
+
+// Info describes a collection.
+type Info struct {
+	NS      NS
+	UUID    []byte
+	Options bson.D
+	Count   int
+	Indexes []*Index
+}
+
+// Collections lists a database's collections by name; all of them when db is "".
+func (e *Engine) Collections(db string) []Info {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	var out []Info
+	for ns, c := range e.colls {
+		if db == "" || ns.DB == db {
+			out = append(out, c.info())
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].NS.String() < out[j].NS.String() })
+	return out
+}
+
+func (c *Collection) info() Info {
+	return Info{c.NS, c.UUID, append(bson.D{}, c.Options...), c.live, append([]*Index{}, c.indexes...)}
+}
+
+// Lookup describes one collection; false when there is none.
+func (e *Engine) Lookup(ns NS) (Info, bool) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	c := e.colls[ns]
+	if c == nil {
+		return Info{}, false
+	}
+	return c.info(), true
+}

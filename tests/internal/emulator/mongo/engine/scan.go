@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/keystring"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/query"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/value"
+)
+
+// candidates calls yield for every record that may match: those an index on an
+// equality condition names, or all. It stops when yield returns false.
+func (c *Collection) candidates(filter bson.D, yield func(*record) bool) {
+	eqs := query.Equalities(filter)
+	for _, eq := range eqs {
+		if eq.Path == "_id" {
+			c.byIDs(eq.Values, yield)
+			return
+		}
+	}
+	for _, ix := range c.indexes {
+		if keys, ok := ix.lookup(eqs); ok {
+			seen := map[*record]bool{}
+			for _, k := range keys {
+				for r := range ix.entries[k] {
+					if seen[r] {
+						continue
+					}
+					seen[r] = true
+					if !yield(r) {
+						return
+					}
+				}
+			}
+			return
+		}
+	}
+	for r := c.first; r != nil; {
+		next := r.next // yield may move r to the end
+		if !yield(r) {
+			return
+		}
+		r = next
+	}
+}
+
+func (c *Collection) byIDs(values []any, yield func(*record) bool) {
+	seen := map[string]bool{}
+	for _, v := range values {
+		k := keystring.Of(v)
+		if r := c.byID[k]; r != nil && !seen[k] {
+			seen[k] = true
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// lookup gives the index keys to visit when every field of the index has an equality condition.
+func (ix *Index) lookup(eqs []query.Equality) ([]string, bool) {
+	if ix.filter != nil {
+		return nil, false
+	}
+	keys := []string{""}
+	for _, k := range ix.Key {
+		var values []any
+		found := false
+		for _, eq := range eqs {
+			if eq.Path == k.Key && !found {
+				values, found = eq.Values, true
+			}
+		}
+		if !found {
+			return nil, false
+		}
+		next := make([]string, 0, len(keys)*len(values))
+		for _, v := range values {
+			switch v.(type) {
+			case bson.A, nil, value.Missing: // keyed by element, or perhaps not at all
+				return nil, false
+			}
+			for _, prefix := range keys {
+				next = append(next, prefix+keystring.Of(v))
+			}
+		}
+		keys = next
+	}
+	return keys, true
+}
+
+// pick chooses the next record of a selection that is not in seen; nil when there
+// is none left. The caller holds the lock.
+func (e *Engine) pick(c *Collection, v View, s Selection, seen map[*record]bool) (*record, bson.Raw, bson.D, error) {
+	var best *record
+	var bestRaw bson.Raw
+	var bestDoc bson.D
+	var failed error
+	c.candidates(s.Filter, func(r *record) bool {
+		if seen[r] {
+			return true
+		}
+		raw := r.see(v)
+		if raw == nil {
+			return true
+		}
+		doc, err := value.Decode(raw)
+		if err == nil {
+			var ok bool
+			if ok, err = s.Matcher.Match(doc); !ok && err == nil {
+				return true
+			}
+		}
+		if err != nil {
+			failed = err
+			return false
+		}
+		if best == nil || (s.Sort != nil && s.Sort.Compare(doc, bestDoc) < 0) {
+			best, bestRaw, bestDoc = r, raw, doc
+		}
+		return s.Sort != nil
+	})
+	return best, bestRaw, bestDoc, failed
+}
+
+// Find calls yield with every matching document, in natural order unless an index
+// was used, under the read lock: yield must be quick and must not write. It stops
+// when yield returns false. doc is nil when filter is empty.
+func (e *Engine) Find(ns NS, v View, filter bson.D, m *query.Matcher, yield func(raw bson.Raw, doc bson.D) bool) error {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	c := e.colls[ns]
+	if c == nil {
+		return nil
+	}
+	var failed error
+	c.candidates(filter, func(r *record) bool {
+		raw := r.see(v)
+		if raw == nil {
+			return true
+		}
+		if len(filter) == 0 {
+			return yield(raw, nil)
+		}
+		doc, err := value.Decode(raw)
+		if err != nil {
+			failed = err
+			return false
+		}
+		ok, err := m.Match(doc)
+		if err != nil {
+			failed = err
+			return false
+		}
+		return !ok || yield(raw, doc)
+	})
+	return failed
+}
+
+// Get reads one document by _id; nil when there is none.
+func (e *Engine) Get(ns NS, v View, id any) bson.Raw {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	c := e.colls[ns]
+	if c == nil {
+		return nil
+	}
+	r := c.byID[keystring.Of(id)]
+	if r == nil {
+		return nil
+	}
+	return r.see(v)
+}
