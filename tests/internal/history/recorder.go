@@ -34,7 +34,10 @@ type Counts struct {
 	Visible    int64 // committed events whose effect can be read
 	Aggregates int   // with at least one committed event
 	LastEpoch  int64 // the highest epoch that the broker has seen
-	LastMove   time.Time
+
+	FirstCommit time.Time // zero before the first
+	LastVisible time.Time // zero before the first
+	LastMove    time.Time // when anything was recorded last
 }
 
 // Latency is the time from just before the write of an event to its effect being read, in milliseconds.
@@ -63,6 +66,9 @@ func (r *Recorder) Commit(commits ...Commit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range commits {
+		if r.counts.FirstCommit.IsZero() {
+			r.counts.FirstCommit = c.At
+		}
 		r.history.Committed = append(r.history.Committed, c)
 		p := r.aggregates[c.Aggregate]
 		if p == nil {
@@ -120,6 +126,7 @@ func (r *Recorder) advance(p *progress, events int64, at time.Time) {
 		us := at.Sub(p.committed[p.visible]).Microseconds()
 		_ = r.latency.RecordValue(min(max(us, 1), longest)) // within the histogram's range by construction
 		r.counts.Visible++
+		r.counts.LastVisible = at
 	}
 	r.counts.LastMove = time.Now()
 }

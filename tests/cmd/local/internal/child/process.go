@@ -33,6 +33,7 @@ func start(program, instance, logDir string, env []string) (*process, error) {
 	cmd.Env = append(cmd.Env, "CONTAINER_APP_REPLICA_NAME="+instance)
 	cmd.Stdout, cmd.Stderr = l, l
 	cmd.SysProcAttr = attributes()
+	cmd.WaitDelay = time.Second // should a process leave one behind that holds its output
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", instance, err), l.file.Close())
 	}

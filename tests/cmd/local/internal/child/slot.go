@@ -15,8 +15,8 @@ import (
 const (
 	// restartAfter is how long the place of an ended process stays empty.
 	restartAfter = time.Second
-	// stopPatience is above the services' own limit for a graceful stop (20 s), which should never be needed here.
-	stopPatience = 25 * time.Second
+	// stopPatience is how long a process may take to stop in order; on loopback it takes a fraction of it.
+	stopPatience = 10 * time.Second
 	// configurationRefused is the services' exit code for settings that cannot work.
 	configurationRefused = 2
 )
@@ -109,7 +109,7 @@ func (s *Slot) Worst() []string {
 	return nil
 }
 
-// PID is the process's id, and its instance's name; ok is false while there is none.
+// PID is the process's id; ok is false while there is none.
 func (s *Slot) PID() (pid int, ok bool) {
 	p := s.process()
 	if p == nil {

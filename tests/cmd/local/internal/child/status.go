@@ -46,6 +46,13 @@ func (s *Slot) Status() (status Status, ok bool) {
 	return s.status, !s.statusAt.IsZero() && time.Since(s.statusAt) < fresh
 }
 
+// LastStatus is the latest answer of the process in the place, however old; zero when there was none.
+func (s *Slot) LastStatus() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
 // poll asks the process for its status until ctx or the process ends.
 func (s *Slot) poll(ctx context.Context, p *process) {
 	transport := &http.Transport{}

@@ -22,11 +22,13 @@ type Outcome struct {
 	Violations  []string
 	// Failure is why the run is no success although nothing differs; empty otherwise.
 	Failure string
+	// Logs says where the services' logs are and what they complained of, after a failure.
+	Logs string
 }
 
 // OK says whether everything came out exactly right.
 func (o Outcome) OK() bool {
-	return o.Failure == "" && o.Mismatches == 0 && o.Lost == 0 && o.DuplicateEffects == 0 && o.OutOfOrder == 0
+	return o.Failure == "" && len(o.Violations) == 0 && o.Mismatches == 0 && o.Lost == 0 && o.DuplicateEffects == 0 && o.OutOfOrder == 0
 }
 
 // Summary writes the outcome for people.
@@ -69,6 +71,9 @@ func (o Outcome) Summary(w io.Writer) {
 	}
 	list(&b, "What differs", o.Differences)
 	list(&b, "Promises broken on the way", o.Violations)
+	if o.Logs != "" {
+		fmt.Fprintf(&b, "\n%s\n", o.Logs)
+	}
 	b.WriteString("\n")
 	_, _ = io.WriteString(w, b.String())
 }

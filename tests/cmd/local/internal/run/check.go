@@ -1,0 +1,188 @@
+package run
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/report"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/workload"
+)
+
+// check compares what is there, after the services have ended, and puts the report together. problem is why the run
+// came to its end too early; nil when it did not.
+func (r *runner) check(ctx context.Context, data *data, problem error) (report.Outcome, error) {
+	compared, applied, checked, err := r.compare(ctx, data)
+	if err != nil {
+		return report.Outcome{}, err
+	}
+	violations := history.Judge(r.witnessed())
+	counts, latency := r.rec.Counts(), r.rec.Latency()
+	outcome := report.Outcome{
+		Report: report.Report{
+			EventsInserted:      counts.Committed,
+			EventsPublished:     report.Unknown,
+			EventsApplied:       applied,
+			Aggregates:          compared.Aggregates,
+			Lost:                compared.Lost,
+			DuplicateEffects:    compared.Doubled,
+			OutOfOrder:          history.Count(violations, history.ErrReordered),
+			Mismatches:          compared.Mismatches,
+			DuplicatesPublished: report.Unknown,
+			Parked:              r.parked(),
+			DeadLettered:        report.Unknown,
+			Failovers:           r.failovers.measured(),
+			LatencyMs:           latency,
+			RSSMb:               r.memory.get(),
+			ElapsedMs:           r.elapsed().Milliseconds(),
+			Seed:                r.options.Seed,
+		},
+		Right:       compared.Right,
+		Checked:     checked,
+		Differences: compared.Differences,
+	}
+	if took := counts.LastVisible.Sub(counts.FirstCommit).Seconds(); took > 0 {
+		outcome.ThroughputEPS = float64(counts.Visible) / took
+	}
+	for _, v := range violations {
+		outcome.Violations = append(outcome.Violations, v.Error())
+	}
+	if r.stack != nil {
+		outcome.EventsPublished = counts.Published
+		outcome.DuplicatesPublished = counts.Duplicates
+		outcome.DeadLettered = int64(r.stack.ServiceBus.Stats(r.places.route.Out()).DeadLettered)
+		for _, m := range r.stack.ServiceBus.PeekDeadLetters(r.places.route.Out(), 10) {
+			outcome.Differences = append(outcome.Differences,
+				fmt.Sprintf("dead-lettered: message %s of session %s: %s: %s", m.MessageID, m.SessionID, m.Reason, m.Description))
+		}
+	}
+	if problem != nil {
+		outcome.Failure = "The run was given up: " + problem.Error() + "."
+	}
+	if !outcome.OK() {
+		outcome.Logs = r.complaints()
+	}
+	return outcome, nil
+}
+
+// witnessed is the history without the witnesses that there were not.
+func (r *runner) witnessed() history.History {
+	h := r.rec.History()
+	if r.stack == nil {
+		h.Accepted = nil
+	}
+	if r.options.Projection != flags.Timeline {
+		h.Observed = nil
+	}
+	return h
+}
+
+func (r *runner) parked() int64 {
+	var n int64
+	for _, s := range r.projectors {
+		n += s.LastStatus().Parked
+	}
+	return n
+}
+
+func (r *runner) compare(ctx context.Context, data *data) (c history.Comparison, applied int64, checked string, err error) {
+	if r.options.Projection == flags.Mirror {
+		c, applied, err = compareMirror(ctx, data)
+		return c, applied, "every document of the mirror against its source, byte by byte", err
+	}
+	actual, err := readTimeline(ctx, data.readModel.Collection(flags.Timeline))
+	if err != nil {
+		return c, 0, "", err
+	}
+	if r.options.Expected != nil {
+		return history.Compare(r.options.Expected, actual), actual.Events(), "the timeline against --expect", nil
+	}
+	expected := &history.Model{}
+	err = workload.Scan(ctx, data.source, func(s workload.Stored) {
+		expected.Fold(s.AggregateID, s.Version, s.Type, s.OccurredAt)
+	})
+	if err != nil {
+		return c, 0, "", err
+	}
+	return history.Compare(expected, actual), actual.Events(), "the timeline against a fold of the source collection", nil
+}
+
+func readTimeline(ctx context.Context, c *mongo.Collection) (*history.Model, error) {
+	m := &history.Model{}
+	err := each(ctx, c, func(document bson.Raw) error {
+		id, ok := envelope.Text(document.Lookup("_id"))
+		if !ok {
+			return fmt.Errorf("a timeline has the _id %s", document.Lookup("_id"))
+		}
+		s := history.Summary{Types: map[string]int64{}}
+		s.Events, _ = document.Lookup("events").AsInt64OK()
+		s.FirstOccurredAt, _ = document.Lookup("firstOccurredAt").StringValueOK()
+		s.LastOccurredAt, _ = document.Lookup("lastOccurredAt").StringValueOK()
+		s.LastType, _ = document.Lookup("lastType").StringValueOK()
+		types, _ := document.Lookup("types").DocumentOK()
+		fields, err := types.Elements()
+		if err != nil && types != nil {
+			return fmt.Errorf("read types of timeline %s: %w", id, err)
+		}
+		for _, field := range fields {
+			s.Types[projection.UnescapeKey(field.Key())], _ = field.Value().AsInt64OK()
+		}
+		m.Put(id, s) // an _id is unique
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read timeline: %w", err)
+	}
+	return m, nil
+}
+
+// compareMirror holds every document of the mirror against its source.
+func compareMirror(ctx context.Context, data *data) (c history.Comparison, applied int64, err error) {
+	read := func(collection *mongo.Collection) (*history.Documents, error) {
+		documents := &history.Documents{}
+		err := each(ctx, collection, func(document bson.Raw) error {
+			id, _ := envelope.Text(document.Lookup("_id"))
+			aggregate, ok := envelope.Text(document.Lookup("aggregateId"))
+			if !ok {
+				aggregate = id
+			}
+			documents.Add(aggregate, id, sha256.Sum256(document))
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", collection.Name(), err)
+		}
+		return documents, nil
+	}
+	expected, err := read(data.source)
+	if err != nil {
+		return c, 0, err
+	}
+	actual, err := read(data.readModel.Collection(flags.Mirror))
+	if err != nil {
+		return c, 0, err
+	}
+	return history.CompareDocuments(expected, actual), int64(actual.Len()), nil
+}
+
+func each(ctx context.Context, c *mongo.Collection, fn func(bson.Raw) error) (err error) {
+	cursor, err := c.Find(ctx, bson.D{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cursor.Close(context.WithoutCancel(ctx))) }()
+	for cursor.Next(ctx) {
+		if err := fn(cursor.Current); err != nil {
+			return err
+		}
+	}
+	return cursor.Err()
+}

@@ -1,0 +1,161 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/chaos"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/workload"
+)
+
+// stuckAfter is how long nothing may move before a run is given up.
+const stuckAfter = 30 * time.Second
+
+// errStuck is a run that is given up; what there is of it is still checked and reported.
+var errStuck = errors.New("nothing moved")
+
+// load inserts the events. Being stopped is a good end here: what was inserted is what is checked.
+func (r *runner) load(ctx context.Context, data *data) error {
+	events, total := r.events()
+	loader := workload.Loader{
+		Collection: data.source,
+		Rate:       r.options.Rate,
+		Allowed:    func() int64 { return r.allowed(total) },
+		Sending: func(batch []workload.Event, at time.Time) {
+			r.firstSent.CompareAndSwap(0, at.UnixNano())
+			commits := make([]history.Commit, len(batch))
+			for i, e := range batch {
+				commits[i] = history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at}
+			}
+			r.rec.Commit(commits...)
+		},
+	}
+	inserted, err := loader.Run(ctx, events)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.event(fmt.Sprintf("all %d events are inserted", inserted))
+	return nil
+}
+
+// events are what is inserted, and how many; 0: without end.
+func (r *runner) events() (iter.Seq[workload.Event], int64) {
+	if r.options.Input != nil {
+		return slices.Values(r.options.Input), int64(len(r.options.Input))
+	}
+	total := int64(r.options.Generate)
+	return func(yield func(workload.Event) bool) {
+		n := int64(0)
+		for e := range workload.Orders(r.options.Seed) {
+			if (total > 0 && n == total) || !yield(e) {
+				return
+			}
+			n++
+		}
+	}, total
+}
+
+// reserve is the most events kept back for one failover.
+const reserve = 20
+
+// allowed is how many events may have been inserted by now: a few are kept back for each failover that is still to
+// come, since a new leader shows itself by publishing, and for that there must be something to publish. During a failover
+// they are given out one by one, the next one only when the broker has the one before.
+func (r *runner) allowed(total int64) int64 {
+	if total == 0 {
+		return math.MaxInt64
+	}
+	planned := int64(r.options.Chaos.Failovers())
+	remaining := planned - r.failovers.finished()
+	if remaining <= 0 {
+		return total
+	}
+	base := total - remaining*min(reserve, max(1, total/(10*planned)))
+	counts := r.rec.Counts()
+	if r.failovers.underWay() && counts.Published == counts.Committed {
+		return min(total, max(base, counts.Committed+1))
+	}
+	return base
+}
+
+// awaitDone returns nil when all is inserted and seen and all harm is done and mended; or, in a run without an end of
+// its own, when stop was closed and what was inserted is seen.
+func (r *runner) awaitDone(ctx context.Context, stop <-chan struct{}, stopLoading func()) error {
+	patience := stuckAfter
+	if r.options.Chaos.Has(chaos.KillProjector) || r.options.Chaos.Has(chaos.DropServiceBus) {
+		patience += r.places.route.LockDuration // nothing can move while a lost session lock runs out
+	}
+	stopping := r.options.Ends()
+	told := false
+	for {
+		if !stopping {
+			select {
+			case <-stop:
+				stopping = true
+				r.event("stopping: waiting until everything inserted is to be seen")
+				stopLoading()
+			default:
+			}
+		}
+		done := r.loaded.Load() && r.failovers.done() && r.allSeen() && r.healthy() && r.drained()
+		if done && stopping {
+			return nil
+		}
+		if done && !told {
+			told = true
+			r.event("everything inserted is to be seen; the stack stays up until Ctrl-C, then it is checked")
+		}
+		if quiet := r.unmoved(); stopping && quiet > patience && r.failovers.done() {
+			return fmt.Errorf("%w for %s: %s", errStuck, quiet.Round(time.Second), r.missing())
+		}
+		if err := retry.Sleep(ctx, grain); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *runner) allSeen() bool {
+	counts := r.rec.Counts()
+	return counts.Visible == counts.Committed
+}
+
+// drained says that the broker holds nothing any more: no repeat can come behind.
+func (r *runner) drained() bool {
+	return r.stack == nil || r.stack.ServiceBus.Stats(r.places.route.Out()).Active == 0
+}
+
+// unmoved is how long nothing has happened.
+func (r *runner) unmoved() time.Duration {
+	last := r.rec.Counts().LastMove
+	if event := time.Unix(0, r.moved.Load()); event.After(last) {
+		last = event
+	}
+	return time.Since(last)
+}
+
+// missing says what the run still waits for.
+func (r *runner) missing() string {
+	counts := r.rec.Counts()
+	text := fmt.Sprintf("%d inserted, %d published, %d to be seen", counts.Committed, counts.Published, counts.Visible)
+	if !r.loaded.Load() {
+		text += "; not all events are inserted"
+	}
+	if r.stack != nil {
+		stats := r.stack.ServiceBus.Stats(r.places.route.Out())
+		text += fmt.Sprintf("; the broker holds %d messages, %d dead-lettered", stats.Active, stats.DeadLettered)
+	}
+	if !r.healthy() {
+		text += "; not all services answer"
+	}
+	return text
+}

@@ -1,0 +1,288 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/chaos"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/child"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/report"
+)
+
+const (
+	// failoverPatience bounds the wait for the next leader: the longest takeover is a lease's 60 s.
+	failoverPatience = 75 * time.Second
+	// idleTakeover is how long a new leader may have nothing to publish before the takeover itself is taken as measure.
+	idleTakeover = time.Second
+	// cameBack is how long a leader that was stopped and continued must still lead to count as never replaced.
+	cameBack = 3 * time.Second
+)
+
+var errNoFailover = errors.New("nobody took over")
+
+// failovers are the leaders taken away; safe for concurrent use.
+type failovers struct {
+	mu      sync.Mutex // guards everything below
+	current bool       // between a signal and the next leader's first publish
+	over    int64      // leader actions that are done
+	allDone bool       // every planned action, of every kind, is done and mended
+	list    []report.Failover
+}
+
+func (f *failovers) begin() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.current = true
+}
+
+// end ends one; a nil failover is one that did not come about.
+func (f *failovers) end(measured *report.Failover) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.current = false
+	f.over++
+	if measured != nil {
+		f.list = append(f.list, *measured)
+	}
+}
+
+func (f *failovers) underWay() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.current
+}
+
+func (f *failovers) finished() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.over
+}
+
+func (f *failovers) setDone() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.allDone = true
+}
+
+func (f *failovers) done() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.allDone
+}
+
+func (f *failovers) measured() []report.Failover {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]report.Failover{}, f.list...)
+}
+
+// harm does what was asked for, each at its time; the leaders one after the other, since a leader can only be taken away
+// when there is one. It returns when all of it is done and mended. That ctx ended is no error.
+func (r *runner) harm(ctx context.Context) error {
+	var group errgroup.Group
+	group.Go(func() error {
+		for _, a := range r.options.Chaos {
+			if !a.Kind.OnLeader() {
+				continue
+			}
+			if err := r.due(ctx, a); err != nil {
+				return err
+			}
+			if err := r.takeLeader(ctx, a, &group); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, a := range r.options.Chaos {
+		if !a.Kind.OnLeader() {
+			group.Go(func() error {
+				if err := r.due(ctx, a); err != nil {
+					return err
+				}
+				return r.disturb(ctx, a)
+			})
+		}
+	}
+	err := group.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	r.failovers.setDone()
+	return err
+}
+
+// due waits for an action's time, which counts from the first insert.
+func (r *runner) due(ctx context.Context, a chaos.Action) error {
+	for r.firstSent.Load() == 0 {
+		if err := retry.Sleep(ctx, grain); err != nil {
+			return err
+		}
+	}
+	return retry.Sleep(ctx, a.At-r.elapsed())
+}
+
+// takeLeader signals the leader and measures until its successor publishes.
+func (r *runner) takeLeader(ctx context.Context, a chaos.Action, later *errgroup.Group) error {
+	slot, before, err := r.someLeader(ctx, a)
+	if err != nil {
+		return err
+	}
+	r.failovers.begin()
+	at, atElapsed := time.Now(), r.elapsed()
+	signal := map[chaos.Kind]syscall.Signal{
+		chaos.KillLeader: syscall.SIGKILL, chaos.TermLeader: syscall.SIGTERM, chaos.StopLeader: syscall.SIGSTOP,
+	}[a.Kind]
+	if _, err := slot.Signal(signal); err != nil {
+		r.failovers.end(nil)
+		return fmt.Errorf("%s: %w", a, err)
+	}
+	r.event(fmt.Sprintf("%s: %s (epoch %d) got %s", a.Kind, before.Instance, before.Epoch, signalName(signal)))
+	var continued time.Time // zero: not stopped, or not continued yet
+	if a.Kind == chaos.StopLeader {
+		continued = at.Add(a.For)
+		later.Go(func() error { return r.continueLater(ctx, slot, before.Instance, a.For) })
+	}
+	f, err := r.awaitSuccessor(ctx, before, at, continued)
+	if f != nil {
+		f.Kind, f.AtMs = string(a.Kind), atElapsed.Milliseconds()
+	}
+	r.failovers.end(f)
+	return err
+}
+
+func signalName(s syscall.Signal) string {
+	return map[syscall.Signal]string{
+		syscall.SIGKILL: "SIGKILL", syscall.SIGTERM: "SIGTERM", syscall.SIGSTOP: "SIGSTOP", syscall.SIGCONT: "SIGCONT",
+	}[s]
+}
+
+// someLeader is whoever leads; when nobody does, it waits for the next one and says so.
+func (r *runner) someLeader(ctx context.Context, a chaos.Action) (*child.Slot, child.Status, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, failoverPatience, fmt.Errorf("%s: %w to be taken away", a, errNoLeader))
+	defer cancel()
+	for told := false; ; {
+		if slot, status, ok := r.leader(); ok {
+			return slot, status, nil
+		}
+		if !told {
+			told = true
+			r.event(fmt.Sprintf("%s is due and nobody leads: waiting for the next leader", a.Kind))
+		}
+		if err := retry.Sleep(ctx, grain); err != nil {
+			return nil, child.Status{}, err
+		}
+	}
+}
+
+func (r *runner) continueLater(ctx context.Context, slot *child.Slot, instance string, after time.Duration) error {
+	_ = retry.Sleep(ctx, after) // when the run ends earlier, the process must not stay frozen
+	if _, err := slot.Signal(syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	r.event(fmt.Sprintf("stop-leader: %s goes on after %s", instance, after))
+	return nil
+}
+
+// awaitSuccessor waits until another leader has published, or has nothing to publish. It is nil when a leader that was
+// only stopped came back before anybody noticed.
+func (r *runner) awaitSuccessor(ctx context.Context, before child.Status, at, continued time.Time) (*report.Failover, error) {
+	deadline := time.Now().Add(failoverPatience)
+	if !continued.IsZero() {
+		deadline = deadline.Add(continued.Sub(at))
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	var leads time.Time
+	f := &report.Failover{}
+	for {
+		_, status, ok := r.leader()
+		if ok && status.Epoch > before.Epoch && leads.IsZero() {
+			leads = time.Now()
+			f.LeadsAfterMs = leads.Sub(at).Milliseconds()
+			r.event(fmt.Sprintf("%s leads, epoch %d, %.2f s after", status.Instance, status.Epoch, leads.Sub(at).Seconds()))
+		}
+		if first, published := r.rec.FirstAfterEpoch(before.Epoch); published && !leads.IsZero() {
+			f.FirstPublishAfterMs, f.MeasuredBy = first.Sub(at).Milliseconds(), report.ByPublish
+			return f, nil
+		}
+		counts := r.rec.Counts()
+		nothing := r.stack == nil || counts.Published == counts.Committed
+		if !leads.IsZero() && nothing && time.Since(leads) > idleTakeover {
+			f.FirstPublishAfterMs, f.MeasuredBy = f.LeadsAfterMs, report.ByTakeover
+			return f, nil
+		}
+		if ok && status.Epoch == before.Epoch && !continued.IsZero() && time.Since(continued) > cameBack {
+			r.event(fmt.Sprintf("stop-leader: %s was back before anybody took over: no failover", status.Instance))
+			return nil, nil //nolint:nilnil // no failover and no error is what happened
+		}
+		if err := retry.Sleep(ctx, grain); err != nil {
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = fmt.Errorf("%s lost its leadership %s ago: %w", before.Instance, time.Since(at).Round(time.Second), errNoFailover)
+			}
+			return nil, err
+		}
+	}
+}
+
+// disturb does the harm that is not done to a leader.
+func (r *runner) disturb(ctx context.Context, a chaos.Action) error {
+	switch a.Kind {
+	case chaos.KillProjector:
+		return r.killProjector(ctx)
+	case chaos.DropServiceBus:
+		r.event("drop-servicebus: every connection to Service Bus is cut")
+		r.stack.ServiceBus.DropConnections()
+	case chaos.MongoStepDown:
+		r.event(fmt.Sprintf("mongo-stepdown: the primary steps down for %s", a.For))
+		r.stack.Mongo.StepDown(a.For)
+		return r.after(ctx, a)
+	case chaos.Blob503:
+		r.event(fmt.Sprintf("blob-503: Blob storage is busy for %s", a.For))
+		r.stack.Blob.Fail(http.StatusServiceUnavailable, a.For)
+		return r.after(ctx, a)
+	default:
+		return fmt.Errorf("do %s: this command does not know how", a.Kind)
+	}
+	return nil
+}
+
+// after waits until an action that lasts is over, and somebody leads again: one may have cost the leader its lease.
+func (r *runner) after(ctx context.Context, a chaos.Action) error {
+	if err := retry.Sleep(ctx, a.For); err != nil {
+		return err
+	}
+	r.event(fmt.Sprintf("%s is over", a.Kind))
+	_, _, err := r.someLeader(ctx, a)
+	return err
+}
+
+func (r *runner) killProjector(ctx context.Context) error {
+	for {
+		for _, s := range r.projectors {
+			if _, fresh := s.Status(); !fresh {
+				continue
+			}
+			instance, err := s.Signal(syscall.SIGKILL)
+			if errors.Is(err, os.ErrProcessDone) {
+				continue
+			}
+			if err == nil {
+				r.event(fmt.Sprintf("kill-projector: %s got SIGKILL", instance))
+			}
+			return err
+		}
+		if err := retry.Sleep(ctx, grain); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package run
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/child"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/report"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/view"
+)
+
+// sampleEvery is how often the services' memory is looked at.
+const sampleEvery = 250 * time.Millisecond
+
+// memory is the most resident memory seen of each role; safe for concurrent use.
+type memory struct {
+	mu   sync.Mutex // guards most
+	most report.RSS
+}
+
+func (m *memory) get() report.RSS {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.most
+}
+
+// sample looks at the services' memory until ctx ends.
+func (r *runner) sample(ctx context.Context) error {
+	ticker := time.NewTicker(sampleEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		r.memory.mu.Lock()
+		for _, s := range r.producers {
+			status, fresh := s.Status()
+			switch {
+			case fresh && status.Leads():
+				raise(&r.memory.most.Leader, s)
+			case fresh && status.Role == "standby":
+				raise(&r.memory.most.Standby, s)
+			}
+		}
+		for _, s := range r.projectors {
+			raise(&r.memory.most.Projector, s)
+		}
+		r.memory.mu.Unlock()
+	}
+}
+
+func raise(most *float64, s *child.Slot) {
+	if pid, ok := s.PID(); ok {
+		*most = max(*most, residentMB(pid))
+	}
+}
+
+// residentMB is a process's resident memory in MiB; 0 where the system does not say (it is Linux that does).
+func residentMB(pid int) float64 {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
+			kb, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
+			if err != nil {
+				return 0
+			}
+			return kb / 1024
+		}
+	}
+	return 0
+}
+
+// show keeps the live view up to date until ctx ends.
+func (r *runner) show(ctx context.Context) error {
+	every := r.live.Every()
+	if every == 0 {
+		return nil
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	speed := speedometer{}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if r.firstSent.Load() != 0 {
+			s := r.snapshot()
+			s.Rate = speed.of(s.Applied)
+			r.live.Show(s)
+		}
+	}
+}
+
+func (r *runner) snapshot() view.Snapshot {
+	counts := r.rec.Counts()
+	s := view.Snapshot{
+		Elapsed:   r.elapsed(),
+		Inserted:  counts.Committed,
+		Published: counts.Published,
+		Applied:   counts.Visible,
+		Dead:      report.Unknown,
+	}
+	_, s.Total = r.events()
+	if r.stack != nil {
+		s.Dead = int64(r.stack.ServiceBus.Stats(r.places.route.Out()).DeadLettered)
+	} else {
+		s.Published = report.Unknown
+	}
+	if _, status, ok := r.leader(); ok {
+		s.Leader, s.Epoch = status.Instance, status.Epoch
+	}
+	for _, slot := range r.producers {
+		if status, fresh := slot.Status(); fresh && status.Role == "standby" {
+			s.Standbys = append(s.Standbys, status.Instance)
+		}
+	}
+	for _, slot := range r.projectors {
+		if status, fresh := slot.Status(); fresh {
+			s.Projector++
+			s.Sessions += status.SessionsHeld
+			s.Parked += status.Parked
+		}
+	}
+	return s
+}
+
+// speedometer is the speed over the last two seconds or so.
+type speedometer struct {
+	points []point
+}
+
+type point struct {
+	at time.Time
+	n  int64
+}
+
+func (s *speedometer) of(n int64) float64 {
+	now := time.Now()
+	s.points = append(s.points, point{now, n})
+	for len(s.points) > 2 && now.Sub(s.points[1].at) > 2*time.Second {
+		s.points = s.points[1:]
+	}
+	first := s.points[0]
+	if now.Equal(first.at) {
+		return 0
+	}
+	return float64(n-first.n) / now.Sub(first.at).Seconds()
+}

@@ -1,0 +1,91 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
+)
+
+// places says where the data is.
+type places struct {
+	endpoints map[string]string
+	source    string // database of the events
+	readModel string // database of the read models
+	container string // of the checkpoint blobs
+	route     stack.Route
+}
+
+// events is the source collection's name.
+const events = "events"
+
+func embeddedPlaces(s *stack.Stack) places {
+	endpoints := map[string]string{}
+	for _, name := range []string{stack.EnvMongo, stack.EnvServiceBus, stack.EnvBlob} {
+		endpoints[name] = s.Endpoint(name)
+	}
+	return places{endpoints: endpoints, source: "shop", readModel: "readmodel", container: "sluice", route: s.Route}
+}
+
+// externalPlaces keeps away from what is there: databases and a container of their own for every run. The topic and the
+// subscription must exist, with sessions, and should be empty.
+func externalPlaces(now time.Time, endpoints map[string]string) places {
+	id := now.UTC().Format("20060102t150405")
+	return places{
+		endpoints: endpoints,
+		source:    "sluice_local_" + id + "_shop",
+		readModel: "sluice_local_" + id + "_readmodel",
+		container: "sluice-local-" + id,
+		route:     stack.Route{Topic: stack.Topic, Subscription: stack.Subscription, LockDuration: time.Minute},
+	}
+}
+
+// Open takes the ports of the stack that the flags ask for.
+func Open(ctx context.Context, o flags.Options) (*stack.Stack, error) {
+	so := stack.Options{Latency: o.Latency, Azurite: o.Azurite}
+	if o.ServiceBusConfig != nil {
+		entities, err := servicebus.ParseConfig(o.ServiceBusConfig)
+		if err != nil {
+			return nil, &flags.UsageError{Problems: []string{"--servicebus-config: " + err.Error()}}
+		}
+		if _, err := stack.FindRoute(entities); err != nil {
+			return nil, &flags.UsageError{Problems: []string{"--servicebus-config: " + err.Error() + ": set RequiresSession on one"}}
+		}
+		so.ServiceBus = &entities
+	}
+	return stack.New(ctx, so)
+}
+
+// data is our own way to the databases.
+type data struct {
+	client    *mongo.Client
+	source    *mongo.Collection
+	readModel *mongo.Database
+}
+
+func (r *runner) connect() (*data, error) {
+	client, err := mongo.Connect(options.Client().ApplyURI(r.places.endpoints[stack.EnvMongo]).SetAppName("sluice-local"))
+	if err != nil {
+		return nil, fmt.Errorf("connect to MongoDB: %w", err)
+	}
+	return &data{
+		client:    client,
+		source:    client.Database(r.places.source).Collection(events),
+		readModel: client.Database(r.places.readModel),
+	}, nil
+}
+
+func (d *data) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := d.client.Disconnect(ctx); err != nil {
+		return fmt.Errorf("disconnect from MongoDB: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+// Package run is one run of the local command: the embedded stack, the services as processes, the events, the harm, and
+// the check of what came out.
+//
+// What is measured is measured outside the services: at the broker, in the change stream of the read model, and at the
+// end by comparing the whole read model. Of the services' own word only what nobody else knows is used: who leads.
+//
+// Guaranteed: when [Run] returns, no process and no goroutine of it is left.
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/child"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/report"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/view"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
+)
+
+// ErrInterrupted is a run that was stopped before it was done.
+var ErrInterrupted = errors.New("interrupted before the run was done")
+
+// runner is the state of one run.
+type runner struct {
+	options flags.Options
+	live    *view.Live
+	rec     *history.Recorder
+	stack   *stack.Stack // nil with --external
+	places  places       // of the data
+	logs    string       // directory
+
+	producers  []*child.Slot
+	projectors []*child.Slot
+
+	started   time.Time
+	watched   chan struct{} // closed when our own change stream is open
+	watching  sync.Once     // closes it
+	firstSent atomic.Int64  // unix nanoseconds of the first insert; 0 before
+	loaded    atomic.Bool
+	failovers failovers
+	memory    memory
+	moved     atomic.Int64 // unix nanoseconds of the last event that is not in the recorder
+}
+
+// Run runs once and returns what came out. stop, when closed, ends a run that has no end of its own: what was inserted
+// is still checked. ctx ends any run at once. The outcome is complete only when the error is nil; the directory of the
+// services' logs is kept unless everything came out right.
+func Run(ctx context.Context, stop <-chan struct{}, o flags.Options, live *view.Live) (outcome report.Outcome, err error) {
+	dir, err := os.MkdirTemp("", "sluice-local-")
+	if err != nil {
+		return outcome, fmt.Errorf("make a directory for programs and logs: %w", err)
+	}
+	r := &runner{options: o, live: live, rec: history.NewRecorder(), logs: filepath.Join(dir, "logs"), started: time.Now(), watched: make(chan struct{})}
+	defer func() { err = errors.Join(err, r.tidy(dir, err == nil && outcome.OK())) }()
+	if err := os.Mkdir(r.logs, 0o755); err != nil {
+		return outcome, fmt.Errorf("make a directory for logs: %w", err)
+	}
+	r.event("building the services")
+	producer, projector, err := child.Build(ctx, dir)
+	if err != nil {
+		return outcome, err
+	}
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx)) // the services need the stack for their stop
+	defer stopServing()
+	servers, stopped := errgroup.WithContext(serving)
+	if err := r.openStack(ctx, stopped, servers); err != nil {
+		return outcome, err
+	}
+	body, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	context.AfterFunc(stopped, func() { cancel(errors.New("the embedded stack stopped")) })
+	outcome, err = r.pipeline(body, stop, producer, projector)
+	stopServing()
+	return outcome, errors.Join(err, servers.Wait())
+}
+
+// openStack starts the servers, unless they are somewhere else.
+func (r *runner) openStack(ctx, serving context.Context, servers *errgroup.Group) error {
+	if r.options.External {
+		r.places = externalPlaces(r.started, r.options.Endpoints)
+		r.event("using external servers; the broker is not watched: no count of what was published")
+		return nil
+	}
+	s, err := Open(ctx, r.options)
+	if err != nil {
+		return err
+	}
+	servers.Go(func() error { return s.Run(serving) })
+	r.stack, r.places = s, embeddedPlaces(s)
+	s.ServiceBus.Observe(r.accepted)
+	r.event("the embedded stack serves MongoDB, Service Bus and Blob storage")
+	return nil
+}
+
+// pipeline is the run itself: services up, events in, harm done, everything seen, services down, check.
+func (r *runner) pipeline(ctx context.Context, stop <-chan struct{}, producer, projector string) (outcome report.Outcome, err error) {
+	data, err := r.connect()
+	if err != nil {
+		return outcome, err
+	}
+	defer func() { err = errors.Join(err, data.close(context.WithoutCancel(ctx))) }()
+
+	background, stopBackground := context.WithCancel(ctx)
+	defer stopBackground()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watchers := r.spawn(background, cancel, r.watch(data), r.sample, r.show)
+
+	services, stopServices := context.WithCancel(ctx)
+	defer stopServices()
+	r.fill(producer, projector)
+	running := r.spawn(services, cancel, r.slotRuns()...)
+
+	workErr := r.work(ctx, stop, data)
+
+	stopServices()
+	workErr = errors.Join(workErr, running())
+	stopBackground()
+	workErr = errors.Join(workErr, watchers())
+	r.live.Clear()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(workErr, errStuck) {
+		if errors.Is(cause, context.Canceled) {
+			cause = ErrInterrupted
+		}
+		return outcome, r.withLogs(cause)
+	}
+	if workErr != nil && !errors.Is(workErr, errStuck) && !errors.Is(workErr, errNoFailover) {
+		return outcome, r.withLogs(workErr)
+	}
+	return r.check(ctx, data, workErr)
+}
+
+// work feeds the pipeline and returns when everything that was asked for has happened and is to be seen.
+func (r *runner) work(ctx context.Context, stop <-chan struct{}, data *data) error {
+	if err := r.awaitLeader(ctx, stop); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	loading, stopLoading := context.WithCancel(ctx)
+	defer stopLoading()
+	group.Go(func() error {
+		defer r.loaded.Store(true)
+		return r.load(loading, data)
+	})
+	group.Go(func() error { return r.harm(loading) })
+	group.Go(func() error {
+		defer stopLoading()
+		return r.awaitDone(ctx, stop, stopLoading)
+	})
+	return group.Wait()
+}
+
+// spawn runs functions until ctx ends; the first error ends everything. The result joins them.
+func (r *runner) spawn(ctx context.Context, fail context.CancelCauseFunc, fns ...func(context.Context) error) (join func() error) {
+	var group errgroup.Group
+	for _, fn := range fns {
+		group.Go(func() error {
+			err := fn(ctx)
+			if err != nil {
+				fail(err)
+			}
+			return err
+		})
+	}
+	return group.Wait
+}
+
+// event tells people, and counts as movement.
+func (r *runner) event(text string) {
+	r.moved.Store(time.Now().UnixNano())
+	r.live.Event(r.elapsed(), text)
+}
+
+// elapsed counts from the first insert; before it, from the start.
+func (r *runner) elapsed() time.Duration {
+	if first := r.firstSent.Load(); first != 0 {
+		return time.Since(time.Unix(0, first))
+	}
+	return time.Since(r.started)
+}
+
+// tidy removes the programs, and the logs unless somebody will want to read them.
+func (r *runner) tidy(dir string, right bool) error {
+	if right {
+		return os.RemoveAll(dir)
+	}
+	var errs []error
+	for _, program := range []string{"producer", "projector"} {
+		errs = append(errs, os.RemoveAll(filepath.Join(dir, program)))
+	}
+	return errors.Join(errs...)
+}

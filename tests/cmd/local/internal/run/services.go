@@ -1,0 +1,150 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/child"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
+)
+
+const (
+	// leaderPatience bounds the wait for somebody to lead: far above any takeover.
+	leaderPatience = 60 * time.Second
+	// grain is how often a condition is looked at that nobody announces.
+	grain = 20 * time.Millisecond
+)
+
+// fill makes the places of the services; nothing is started yet.
+func (r *runner) fill(producer, projector string) {
+	common := []string{"HTTP_ADDR=127.0.0.1:0", "LOG_LEVEL=info"}
+	for _, name := range []string{stack.EnvMongo, stack.EnvServiceBus} {
+		common = append(common, name+"="+r.places.endpoints[name])
+	}
+	route := r.places.route
+	if route.Queue != "" {
+		common = append(common, "SERVICE_BUS_QUEUE="+route.Queue)
+	} else {
+		common = append(common, "SERVICE_BUS_TOPIC="+route.Topic)
+	}
+	for i := range r.options.Producers {
+		r.producers = append(r.producers, r.slot(producer, "producer", i, common,
+			"MONGODB_DATABASE="+r.places.source, "MONGODB_COLLECTION="+events, "START_FROM=latest",
+			stack.EnvBlob+"="+r.places.endpoints[stack.EnvBlob], "BLOB_CONTAINER="+r.places.container))
+	}
+	for i := range r.options.Projectors {
+		own := []string{"READ_MODEL_DATABASE=" + r.places.readModel, "PROJECTION=" + r.options.Projection}
+		if route.Queue == "" {
+			own = append(own, "SERVICE_BUS_SUBSCRIPTION="+route.Subscription)
+		}
+		r.projectors = append(r.projectors, r.slot(projector, "projector", i, common, own...))
+	}
+}
+
+func (r *runner) slot(program, service string, i int, common []string, own ...string) *child.Slot {
+	return &child.Slot{
+		Name:    fmt.Sprintf("%s-%d", service, i+1),
+		Program: program,
+		LogDir:  r.logs,
+		Env:     append(append([]string(nil), common...), own...),
+		Told:    r.event,
+	}
+}
+
+func (r *runner) slots() []*child.Slot {
+	return append(append([]*child.Slot(nil), r.producers...), r.projectors...)
+}
+
+func (r *runner) slotRuns() []func(context.Context) error {
+	var runs []func(context.Context) error
+	for _, s := range r.slots() {
+		runs = append(runs, s.Run)
+	}
+	return runs
+}
+
+// leader is the producer that leads and reads, by its own fresh word. Of two that say so the later epoch is right.
+func (r *runner) leader() (slot *child.Slot, status child.Status, ok bool) {
+	for _, s := range r.producers {
+		if st, fresh := s.Status(); fresh && st.Leads() && st.Epoch > status.Epoch {
+			slot, status, ok = s, st, true
+		}
+	}
+	return slot, status, ok
+}
+
+// healthy says whether every service answers.
+func (r *runner) healthy() bool {
+	for _, s := range r.slots() {
+		if _, fresh := s.Status(); !fresh {
+			return false
+		}
+	}
+	return true
+}
+
+var errNoLeader = errors.New("no producer became leader with an open change stream")
+
+// awaitLeader waits until events that are inserted will be seen, and a projector is there to apply them.
+func (r *runner) awaitLeader(ctx context.Context, stop <-chan struct{}) error {
+	r.event(fmt.Sprintf("starting %d producers and %d projectors", len(r.producers), len(r.projectors)))
+	waiting, cancel := context.WithTimeout(ctx, leaderPatience)
+	defer cancel()
+	for {
+		if _, status, ok := r.leader(); ok && r.healthy() && r.isWatched() {
+			r.event(fmt.Sprintf("%s leads, epoch %d", status.Instance, status.Epoch))
+			return nil
+		}
+		select {
+		case <-stop:
+			return ErrInterrupted
+		default:
+		}
+		if retry.Sleep(waiting, grain) != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if _, _, ok := r.leader(); ok {
+				return fmt.Errorf("wait for the services: not all of them answer after %s", leaderPatience)
+			}
+			return fmt.Errorf("wait for a leader: %w after %s", errNoLeader, leaderPatience)
+		}
+	}
+}
+
+func (r *runner) isWatched() bool {
+	select {
+	case <-r.watched:
+		return true
+	default:
+		return false
+	}
+}
+
+// withLogs adds to an error where the services' logs are, and the last complaints in them.
+func (r *runner) withLogs(err error) error {
+	if errors.Is(err, ErrInterrupted) {
+		return err
+	}
+	return fmt.Errorf("%w\n%s", err, r.complaints())
+}
+
+func (r *runner) complaints() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "The services' logs are in %s. Their last complaints:", r.logs)
+	said := false
+	for _, s := range r.slots() {
+		for _, line := range s.Worst() {
+			fmt.Fprintf(&b, "\n    %s: %s", s.Name, line)
+			said = true
+		}
+	}
+	if !said {
+		b.WriteString(" none")
+	}
+	return b.String()
+}

@@ -1,0 +1,178 @@
+// Package view shows a run while it goes: on a terminal one block that is refreshed in place, with events as lines
+// above it; elsewhere a plain line every two seconds; or nothing.
+package view
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Snapshot is what there is to see at one moment.
+type Snapshot struct {
+	Elapsed   time.Duration // since the first insert
+	Leader    string        // empty: nobody leads
+	Epoch     int64
+	Standbys  []string
+	Inserted  int64
+	Total     int64 // 0: no end is planned
+	Published int64 // below 0: nobody watches the broker
+	Applied   int64
+	Rate      float64 // applied a second, of late
+	Sessions  int64   // held by the projectors
+	Projector int     // projectors that answer
+	Parked    int64
+	Dead      int64 // dead-lettered; below 0: unknown
+}
+
+// Lag is how many events are inserted and not to be seen yet.
+func (s Snapshot) Lag() int64 { return s.Inserted - s.Applied }
+
+// The times between two refreshments.
+const (
+	terminalEvery = 200 * time.Millisecond
+	plainEvery    = 2 * time.Second
+)
+
+// width is what a line is cut to, so that it never wraps and the block stays in place.
+const width = 78
+
+// Live shows events and snapshots; it is safe for use by several goroutines.
+type Live struct {
+	w        io.Writer
+	terminal bool
+	quiet    bool
+
+	mu    sync.Mutex // guards what follows, and the order on w
+	lines int        // of the block that is on the screen
+}
+
+// New shows on w: in place when w is a terminal, nothing at all when quiet.
+func New(w io.Writer, quiet bool) *Live {
+	f, isFile := w.(*os.File)
+	return &Live{w: w, quiet: quiet, terminal: isFile && isTerminal(f)}
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Name() != os.DevNull && os.Getenv("TERM") != "dumb"
+}
+
+// Every is the time between two snapshots worth showing; 0: none is.
+func (l *Live) Every() time.Duration {
+	switch {
+	case l.quiet:
+		return 0
+	case l.terminal:
+		return terminalEvery
+	}
+	return plainEvery
+}
+
+// Event shows a line that stays.
+func (l *Live) Event(at time.Duration, text string) {
+	if l.quiet {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.erase()
+	_, _ = fmt.Fprintf(l.w, "%s  %s\n", clock(at), text)
+}
+
+// Show shows a snapshot, in the place of the one before.
+func (l *Live) Show(s Snapshot) {
+	if l.quiet {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.terminal {
+		_, _ = fmt.Fprintln(l.w, Line(s))
+		return
+	}
+	l.erase()
+	block := Block(s)
+	_, _ = io.WriteString(l.w, strings.Join(block, "\n")+"\n")
+	l.lines = len(block)
+}
+
+// Clear takes the block away, for what is written next.
+func (l *Live) Clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.erase()
+}
+
+// erase moves up over the block and clears to the end of the screen. [ECMA-48 8.3.22 CUU, 8.3.39 ED]
+func (l *Live) erase() {
+	if l.lines > 0 {
+		_, _ = fmt.Fprintf(l.w, "\x1b[%dA\x1b[J", l.lines)
+		l.lines = 0
+	}
+}
+
+// Block is a snapshot as the lines of a terminal.
+func Block(s Snapshot) []string {
+	leader := "nobody: waiting for the next one"
+	if s.Leader != "" {
+		leader = fmt.Sprintf("%s, epoch %d", s.Leader, s.Epoch)
+	}
+	standbys := "none"
+	if len(s.Standbys) > 0 {
+		standbys = strings.Join(s.Standbys, ", ")
+	}
+	lines := []string{
+		"",
+		fmt.Sprintf("  %-10s %s", "leader", leader),
+		fmt.Sprintf("  %-10s %s", "standby", standbys),
+		fmt.Sprintf("  %-10s %-8d %s", "inserted", s.Inserted, bar(s.Inserted, s.Total)),
+		fmt.Sprintf("  %-10s %-8s %s", "published", known(s.Published), bar(s.Published, s.Total)),
+		fmt.Sprintf("  %-10s %-8d %s %.0f/s", "applied", s.Applied, bar(s.Applied, s.Total), s.Rate),
+		fmt.Sprintf("  %-10s %-8d sessions %d on %d projectors, parked %d, dead-lettered %s",
+			"lag", s.Lag(), s.Sessions, s.Projector, s.Parked, known(s.Dead)),
+		fmt.Sprintf("  %-10s %s", "time", clock(s.Elapsed)),
+	}
+	for i, line := range lines {
+		lines[i] = cut(line)
+	}
+	return lines
+}
+
+// Line is a snapshot as one plain line.
+func Line(s Snapshot) string {
+	leader := "nobody leads"
+	if s.Leader != "" {
+		leader = fmt.Sprintf("%s leads (epoch %d)", s.Leader, s.Epoch)
+	}
+	return fmt.Sprintf("%s  %s, %d standing by; inserted %d, published %s, applied %d, lag %d; sessions %d, parked %d, dead-lettered %s",
+		clock(s.Elapsed), leader, len(s.Standbys), s.Inserted, known(s.Published), s.Applied, s.Lag(), s.Sessions, s.Parked, known(s.Dead))
+}
+
+func clock(d time.Duration) string { return fmt.Sprintf("%7.1fs", d.Seconds()) }
+
+func known(n int64) string {
+	if n < 0 {
+		return "unknown"
+	}
+	return fmt.Sprint(n)
+}
+
+func bar(n, total int64) string {
+	const cells = 30
+	if total <= 0 || n < 0 {
+		return ""
+	}
+	full := int(min(n, total) * cells / total)
+	return "[" + strings.Repeat("=", full) + strings.Repeat(" ", cells-full) + "]"
+}
+
+func cut(line string) string {
+	if runes := []rune(line); len(runes) > width {
+		return string(runes[:width-1]) + "…"
+	}
+	return line
+}

@@ -1,0 +1,67 @@
+package history
+
+import "fmt"
+
+// Documents are the documents of a collection by their _id, each as a hash of its bytes. The zero value is empty and
+// ready to use.
+type Documents struct {
+	order []document
+	by    map[string][32]byte
+}
+
+type document struct{ aggregate, id string }
+
+// Add adds a document.
+func (d *Documents) Add(aggregate, id string, hash [32]byte) {
+	if d.by == nil {
+		d.by = map[string][32]byte{}
+	}
+	d.order = append(d.order, document{aggregate, id})
+	d.by[id] = hash
+}
+
+// Len is the number of documents.
+func (d *Documents) Len() int { return len(d.order) }
+
+// CompareDocuments holds a copy of a collection against it, document by document. Lost are the documents that the copy
+// lacks, Doubled those it should not have; an aggregate is right when all its documents are.
+func CompareDocuments(expected, actual *Documents) Comparison {
+	c := Comparison{}
+	wrong := map[string]bool{} // by aggregate; every aggregate has an entry
+	differ := func(d document, format string) {
+		wrong[d.aggregate] = true
+		c.Differences = append(c.Differences, fmt.Sprintf("%s: document %s "+format, d.aggregate, d.id))
+	}
+	for _, d := range expected.order {
+		if _, known := wrong[d.aggregate]; !known {
+			wrong[d.aggregate] = false
+			c.Aggregates++
+		}
+		switch hash, there := actual.by[d.id]; {
+		case !there:
+			c.Lost++
+			differ(d, "is missing")
+		case hash != expected.by[d.id]:
+			differ(d, "differs from its source")
+		}
+	}
+	for _, d := range actual.order {
+		if _, wanted := expected.by[d.id]; !wanted {
+			c.Doubled++
+			differ(d, "should not be there")
+		}
+	}
+	expectedOnes := map[string]bool{}
+	for _, d := range expected.order {
+		expectedOnes[d.aggregate] = true
+	}
+	for aggregate, isWrong := range wrong {
+		switch {
+		case isWrong:
+			c.Mismatches++
+		case expectedOnes[aggregate]:
+			c.Right++
+		}
+	}
+	return c
+}

@@ -1,0 +1,87 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/sluice-cdc/sluice/tests/internal/azurite"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
+)
+
+// errAzuriteEnded is Azurite's process ending before it was told to.
+var errAzuriteEnded = errors.New("azurite ended by itself")
+
+// startAzurite starts Azurite and, where latency is wanted, listens for it: Azurite cannot be slow by itself.
+func (s *Stack) startAzurite(ctx context.Context) (err error) {
+	if s.azurite, err = azurite.Start(ctx, azurite.Options{}); err != nil {
+		return fmt.Errorf("start Azurite: %w", err)
+	}
+	if s.latency <= 0 {
+		s.endpoints[EnvBlob] = s.azurite.ConnectionString()
+		return nil
+	}
+	if s.blob, err = s.listen(ctx); err != nil {
+		return err
+	}
+	// A signature covers the path, not the host: another address in front of it is as good.
+	s.endpoints[EnvBlob] = blob.ConnectionString(s.blob.Addr().String())
+	return nil
+}
+
+// runAzurite serves until ctx ends, then stops the process.
+func (s *Stack) runAzurite(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var proxy sync.WaitGroup
+	if s.blob != nil {
+		proxy.Go(func() { forward(ctx, s.blob, s.azurite.Addr()) })
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case <-s.azurite.Done():
+		err = errAzuriteEnded
+	}
+	cancel()
+	proxy.Wait()
+	return errors.Join(err, s.azurite.Stop())
+}
+
+// forward hands every connection of l on to addr until ctx ends. On return l and all connections are closed.
+func forward(ctx context.Context, l net.Listener, addr string) {
+	var connections sync.WaitGroup
+	defer connections.Wait()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	for {
+		in, err := l.Accept()
+		if err != nil {
+			return // closed: ctx has ended
+		}
+		connections.Go(func() { splice(ctx, in, addr) })
+	}
+}
+
+// splice copies both ways until either side is closed or ctx ends.
+func splice(ctx context.Context, in net.Conn, addr string) {
+	defer func() { _ = in.Close() }()
+	var dialer net.Dialer
+	out, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return // the client sees a closed connection
+	}
+	stop := context.AfterFunc(ctx, func() { _, _ = in.Close(), out.Close() })
+	defer stop()
+	var ways sync.WaitGroup
+	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+		ways.Go(func() {
+			_, _ = io.Copy(way[1], way[0]) // an end of either kind is the end of both
+			_, _ = in.Close(), out.Close()
+		})
+	}
+	ways.Wait()
+}

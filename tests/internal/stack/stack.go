@@ -1,0 +1,151 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-cdc/sluice/tests/internal/azurite"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
+)
+
+// The settings of the services that say where the servers are.
+const (
+	EnvMongo      = "MONGODB_URI"
+	EnvServiceBus = "SERVICE_BUS_CONNECTION_STRING"
+	EnvBlob       = "BLOB_CONNECTION_STRING"
+)
+
+// Options say what to start. The zero value starts all three servers in this process, with the default entities.
+type Options struct {
+	// Logger of the servers; nil: they are silent.
+	Logger *slog.Logger
+	// ServiceBus are the entities; nil: [Entities].
+	ServiceBus *servicebus.Config
+	// Latency is the round trip to every server.
+	Latency time.Duration
+	// Azurite takes the place of the in-process blob server.
+	Azurite bool
+}
+
+// Stack is the set of servers.
+type Stack struct {
+	Mongo      *mongo.Server
+	ServiceBus *servicebus.Server
+	Blob       *blob.Server // nil with Azurite
+	Route      Route
+
+	latency   time.Duration
+	mongo     net.Listener
+	bus       net.Listener
+	blob      net.Listener // with Azurite: of the proxy that adds the latency; nil without latency
+	azurite   *azurite.Process
+	endpoints map[string]string
+}
+
+// New takes the ports. Nothing is served before [Stack.Run], which must be called: it gives them back. With Azurite its
+// process is started here, since only then is its address known; ctx bounds the start.
+func New(ctx context.Context, o Options) (_ *Stack, err error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	entities := Entities()
+	if o.ServiceBus != nil {
+		entities = *o.ServiceBus
+	}
+	s := &Stack{latency: o.Latency, endpoints: map[string]string{}}
+	if s.Route, err = FindRoute(entities); err != nil {
+		return nil, err
+	}
+	if s.ServiceBus, err = servicebus.New(entities, servicebus.Options{Logger: o.Logger}); err != nil {
+		return nil, err
+	}
+	s.Mongo = mongo.New(mongo.Options{Logger: o.Logger})
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.release())
+		}
+	}()
+	if s.mongo, err = s.listen(ctx); err != nil {
+		return nil, err
+	}
+	s.endpoints[EnvMongo] = mongo.URI(s.mongo.Addr().String())
+	if s.bus, err = s.listen(ctx); err != nil {
+		return nil, err
+	}
+	s.endpoints[EnvServiceBus] = servicebus.ConnectionString(s.bus.Addr().String())
+	if o.Azurite {
+		err = s.startAzurite(ctx)
+		return s, err
+	}
+	if s.blob, err = s.listen(ctx); err != nil {
+		return nil, err
+	}
+	s.Blob = blob.New(blob.Options{Logger: o.Logger})
+	s.endpoints[EnvBlob] = blob.ConnectionString(s.blob.Addr().String())
+	return s, nil
+}
+
+func (s *Stack) listen(ctx context.Context) (net.Listener, error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen on a free port: %w", err)
+	}
+	return netpipe.Delay(l, s.latency), nil
+}
+
+func (s *Stack) release() error {
+	var errs []error
+	for _, l := range []net.Listener{s.mongo, s.bus, s.blob} {
+		if l != nil {
+			errs = append(errs, l.Close())
+		}
+	}
+	if s.azurite != nil {
+		errs = append(errs, s.azurite.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// Endpoint is one of the settings, by its name: [EnvMongo], [EnvServiceBus] or [EnvBlob].
+func (s *Stack) Endpoint(name string) string { return s.endpoints[name] }
+
+// Env are the settings as KEY=VALUE.
+func (s *Stack) Env() []string {
+	var env []string
+	for _, name := range []string{EnvMongo, EnvServiceBus, EnvBlob} {
+		env = append(env, name+"="+s.endpoints[name])
+	}
+	return env
+}
+
+// Run serves until ctx ends, then returns nil; an error means that a server failed.
+func (s *Stack) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.Mongo.Run(ctx, s.mongo) })
+	group.Go(func() error { return s.ServiceBus.Run(ctx, s.bus) })
+	if s.azurite != nil {
+		group.Go(func() error { return s.runAzurite(ctx) })
+	} else {
+		group.Go(func() error { return s.Blob.Run(ctx, s.blob) })
+	}
+	err := group.Wait()
+	for _, l := range []net.Listener{s.mongo, s.bus, s.blob} {
+		if delayed, ok := l.(*netpipe.DelayListener); ok {
+			delayed.Wait()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("serve the embedded stack: %w", err)
+	}
+	return nil
+}
