@@ -91,7 +91,9 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 	if err == nil && errors.Is(context.Cause(work), errShutdown) {
 		err = fmt.Errorf("%w (SHUTDOWN_TIMEOUT is %s)", errShutdown, cfg.ShutdownTimeout)
 	}
-	s.log.Info("projector stopped")
+	end := s.Status()
+	s.log.Info("projector stopped", "applied", end.Applied, "duplicates", end.Duplicates,
+		"dead_lettered", end.DeadLettered, "redelivered", end.Redelivered)
 	return err
 }
 

@@ -1,0 +1,320 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
+)
+
+const (
+	topic        = "changes"
+	subscription = "projector"
+	subPath      = topic + "/Subscriptions/" + subscription
+	readModel    = "readmodel"
+	lockDuration = 30 * time.Second
+)
+
+// projectorWorld is an embedded Service Bus and MongoDB, in memory and in virtual time, with projectors to run on them.
+type projectorWorld struct {
+	*testing.T
+	bus      *servicebus.Server
+	mongo    *mongo.Server
+	busNet   *netpipe.Listener
+	mongoNet *netpipe.Listener
+	sender   *azservicebus.Sender
+	client   *driver.Client // the test's own
+}
+
+// inWorld runs f in a bubble of virtual time. roundTrip is that of Service Bus.
+func inWorld(t *testing.T, roundTrip time.Duration, f func(w *projectorWorld)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		bus, err := servicebus.New(servicebus.Config{Topics: []servicebus.Topic{{
+			Name:    topic,
+			Inbound: servicebus.Inbound{RequiresDuplicateDetection: true, DuplicateDetectionWindow: 20 * time.Second},
+			Subscriptions: []servicebus.Subscription{{Name: subscription, Outbound: servicebus.Outbound{
+				RequiresSession: true, LockDuration: lockDuration, MaxDeliveryCount: 3,
+			}}},
+		}}}, servicebus.Options{})
+		require.NoError(t, err)
+		w := &projectorWorld{
+			T: t, bus: bus, mongo: mongo.New(mongo.Options{}),
+			busNet: netpipe.Listen("bus:5672"), mongoNet: netpipe.Listen("mongo:27017"),
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var servers sync.WaitGroup
+		servers.Go(func() {
+			var l net.Listener = w.busNet
+			if roundTrip > 0 {
+				delayed := netpipe.Delay(w.busNet, roundTrip)
+				defer delayed.(*netpipe.DelayListener).Wait()
+				l = delayed
+			}
+			if err := w.bus.Run(ctx, l); err != nil {
+				t.Errorf("run Service Bus: %v", err)
+			}
+		})
+		servers.Go(func() {
+			if err := w.mongo.Run(ctx, w.mongoNet); err != nil {
+				t.Errorf("run MongoDB: %v", err)
+			}
+		})
+		busClient, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString("bus:5672"),
+			&azservicebus.ClientOptions{NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+				return w.busNet.DialContext(ctx, "", "")
+			}})
+		require.NoError(t, err)
+		w.sender, err = busClient.NewSender(topic, nil)
+		require.NoError(t, err)
+		w.client, err = driver.Connect(options.Client().ApplyURI(mongo.URI("mongo:27017")).SetDialer(w.mongoNet))
+		require.NoError(t, err)
+		defer func() {
+			_ = busClient.Close(context.WithoutCancel(t.Context()))
+			_ = w.client.Disconnect(context.WithoutCancel(t.Context()))
+			cancel()
+			servers.Wait()
+		}()
+		f(w)
+	})
+}
+
+// event is the change that inserts one event of an event store.
+func event(aggregate string, n int, eventType string) envelope.Change {
+	body, err := bson.Marshal(bson.D{
+		{Key: "operationType", Value: "insert"},
+		{Key: "documentKey", Value: bson.D{{Key: "_id", Value: fmt.Sprintf("%s/%d", aggregate, n)}}},
+		{Key: "fullDocument", Value: bson.D{
+			{Key: "_id", Value: fmt.Sprintf("%s/%d", aggregate, n)},
+			{Key: "aggregateId", Value: aggregate},
+			{Key: "version", Value: n},
+			{Key: "type", Value: eventType},
+			{Key: "occurredAt", Value: fmt.Sprintf("2026-01-01T00:00:%02dZ", n%60)},
+		}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	position := fmt.Sprintf("82%022X", n)
+	return envelope.Change{
+		Stream: "shop.events", Token: position + aggregate, Position: position, Epoch: 1,
+		Aggregate: aggregate, Operation: envelope.Insert, Type: eventType, Version: int64(n), Body: body,
+	}
+}
+
+// publish sends changes in order, as one batch.
+func (w *projectorWorld) publish(changes ...envelope.Change) {
+	w.Helper()
+	batch, err := w.sender.NewMessageBatch(w.Context(), nil)
+	require.NoError(w, err)
+	for _, c := range changes {
+		m, err := envelope.Encode(c, envelope.JSON)
+		require.NoError(w, err)
+		require.NoError(w, batch.AddMessage(m, nil))
+	}
+	require.NoError(w, w.sender.SendMessageBatch(w.Context(), batch, nil))
+}
+
+// runningProjector is a projector in this process, on connections of its own.
+type runningProjector struct {
+	w    *projectorWorld
+	stop context.CancelFunc
+	done chan error
+	log  *recorder
+	plug *plug
+}
+
+func (w *projectorWorld) config() projector.Config {
+	return projector.Config{
+		ServiceBus: azure.ServiceBus{ConnectionString: servicebus.ConnectionString("bus:5672")},
+		Topic:      topic, Subscription: subscription, Connections: 2,
+		MongoURI: mongo.URI("mongo:27017"), Database: readModel, Projection: "timeline",
+		MaxSessions: 8, ReceiveBatch: 100,
+		SessionIdle: 2 * time.Second, SessionMaxHold: 30 * time.Second,
+		AcceptTimeout: time.Minute, ApplyTimeout: 10 * time.Second, SettleTimeout: 5 * time.Second,
+		ShutdownTimeout: 20 * time.Second,
+	}
+}
+
+// start runs a projector; change adjusts its settings.
+func (w *projectorWorld) start(change func(*projector.Config, *projector.Options)) *runningProjector {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &runningProjector{w: w, stop: cancel, done: make(chan error, 1), log: &recorder{}, plug: &plug{}}
+	cfg := w.config()
+	opts := projector.Options{
+		Logger:   slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Instance: "projector",
+		ServiceBus: &azservicebus.ClientOptions{
+			NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+				return p.plug.dial(ctx, w.busNet)
+			},
+		},
+		Mongo: func(o *options.ClientOptions) { o.SetDialer(dialer{p.plug, w.mongoNet}) },
+	}
+	if change != nil {
+		change(&cfg, &opts)
+	}
+	go func() { p.done <- projector.Run(ctx, cfg, opts) }()
+	return p
+}
+
+// end asks the projector to stop, waits for it, and gives its error and its last words.
+func (p *runningProjector) end() (counters, error) {
+	p.stop()
+	err := <-p.done
+	return p.log.last(p.w), err
+}
+
+// kill makes the projector vanish from the network at once, as a process that is killed, and then ends it.
+func (p *runningProjector) kill() counters {
+	p.plug.pull()
+	last, _ := p.end()
+	return last
+}
+
+// eventually waits, in virtual time, for something that no event announces.
+func (w *projectorWorld) eventually(what string, ok func() bool) {
+	w.Helper()
+	deadline := time.After(10 * time.Minute)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			w.Fatalf("not in ten minutes of virtual time: %s; subscription: %+v", what, w.bus.Stats(subPath))
+		}
+	}
+}
+
+// completed waits until n messages are completed.
+func (w *projectorWorld) completed(n int) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("%d messages completed", n), func() bool { return w.bus.Stats(subPath).Completed >= n })
+}
+
+// timeline is the read model's document; events is 0 when there is none.
+type timeline struct {
+	Events int64            `bson:"events"`
+	Types  map[string]int64 `bson:"types"`
+	First  string           `bson:"firstOccurredAt"`
+	Last   string           `bson:"lastOccurredAt"`
+	Type   string           `bson:"lastType"`
+	Guard  struct {
+		Position string `bson:"position"`
+		Version  int64  `bson:"version"`
+	} `bson:"_sluice"`
+}
+
+func (w *projectorWorld) timeline(aggregate string) timeline {
+	w.Helper()
+	var doc timeline
+	err := w.client.Database(readModel).Collection("timeline").FindOne(w.Context(), bson.D{{Key: "_id", Value: aggregate}}).Decode(&doc)
+	if err != nil {
+		require.ErrorIs(w, err, driver.ErrNoDocuments)
+	}
+	return doc
+}
+
+// plug is what connects a projector to the network.
+type plug struct {
+	mu     sync.Mutex
+	conns  []net.Conn
+	pulled bool
+}
+
+func (p *plug) dial(ctx context.Context, l *netpipe.Listener) (net.Conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pulled {
+		return nil, net.ErrClosed
+	}
+	c, err := l.DialContext(ctx, "", "")
+	if err == nil {
+		p.conns = append(p.conns, c)
+	}
+	return c, err
+}
+
+// pull cuts every connection and lets no new one be made.
+func (p *plug) pull() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pulled = true
+	for _, c := range p.conns {
+		c.Close()
+	}
+}
+
+// plugIn lets connections be made again.
+func (p *plug) plugIn() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pulled = false
+}
+
+type dialer struct {
+	plug *plug
+	l    *netpipe.Listener
+}
+
+func (d dialer) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	return d.plug.dial(ctx, d.l)
+}
+
+// counters are what a projector says when it stops.
+type counters struct {
+	Msg          string `json:"msg"`
+	Applied      int    `json:"applied"`
+	Duplicates   int    `json:"duplicates"`
+	DeadLettered int    `json:"dead_lettered"`
+	Redelivered  int    `json:"redelivered"`
+}
+
+// recorder keeps a log.
+type recorder struct {
+	mu    sync.Mutex
+	lines bytes.Buffer
+}
+
+func (r *recorder) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lines.Write(line)
+}
+
+func (r *recorder) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lines.String()
+}
+
+func (r *recorder) last(w *projectorWorld) counters {
+	lines := bytes.Split(bytes.TrimSpace([]byte(r.text())), []byte("\n"))
+	var c counters
+	require.NoError(w, json.Unmarshal(lines[len(lines)-1], &c))
+	require.Equal(w, "projector stopped", c.Msg)
+	if w.Failed() {
+		w.Log(r.text())
+	}
+	return c
+}
