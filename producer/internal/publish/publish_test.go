@@ -1,0 +1,330 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// memoryBroker takes batches of at most capacity messages. before is asked at each send what becomes of it.
+type memoryBroker struct {
+	capacity int
+	before   func(ctx context.Context, messages []string) outcome
+
+	mu      sync.Mutex
+	arrived [][]string // the stored batches, in order of arrival, each "session/number"
+}
+
+type outcome int
+
+const (
+	stored  outcome = iota
+	refused         // not stored, and the sender is told so
+	unknown         // stored, and the acknowledgement is lost
+)
+
+var errSend = errors.New("connection lost")
+
+type memoryBatch struct {
+	capacity int
+	messages []string
+}
+
+func (b *memoryBatch) Add(m *azservicebus.Message) error {
+	if len(m.Body) > 1000 {
+		return ErrOversized
+	}
+	if len(b.messages) == b.capacity {
+		return errFull
+	}
+	b.messages = append(b.messages, fmt.Sprintf("%s/%d", *m.SessionID, m.ApplicationProperties["version"]))
+	return nil
+}
+
+func (m *memoryBroker) NewBatch(context.Context) (Batch, error) {
+	return &memoryBatch{capacity: m.capacity}, nil
+}
+
+func (m *memoryBroker) Send(ctx context.Context, b Batch) error {
+	messages := b.(*memoryBatch).messages
+	o := stored
+	if m.before != nil {
+		o = m.before(ctx, messages)
+	}
+	if o == refused {
+		return errSend
+	}
+	m.mu.Lock()
+	m.arrived = append(m.arrived, messages)
+	m.mu.Unlock()
+	if o == unknown {
+		return errSend
+	}
+	return nil
+}
+
+type openFence struct{}
+
+func (openFence) Deadline() time.Time { return time.Now().Add(time.Minute) }
+
+func testConfig() Config {
+	return Config{
+		Lanes: 4, Scope: ScopeSession, Format: envelope.BSON, BatchMessages: 100, MaxEvents: 1000, MaxBytes: 1 << 20,
+	}
+}
+
+func start(config Config, b Broker, f Fence) *Publisher {
+	return New(config, b, f, checkpoint.Progress{}, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+}
+
+// run starts a publisher; the channel gives its end.
+func run(ctx context.Context, p *Publisher) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	return done
+}
+
+func event(aggregate string, version, sequence int) (envelope.Change, checkpoint.Progress) {
+	body, err := bson.Marshal(bson.D{{Key: "operationType", Value: "insert"}})
+	if err != nil {
+		panic(err)
+	}
+	position := fmt.Sprintf("82%06X", sequence)
+	return envelope.Change{
+		Stream: "s", Token: position, Position: position, Epoch: 1, Aggregate: aggregate, Operation: envelope.Insert,
+		Type: "t", Version: int64(version), Body: body,
+	}, checkpoint.Progress{Position: position}
+}
+
+// G2: whatever sends fail, and whether or not the broker stored what failed, a session's batches arrive in order: each
+// either repeats the one before it, unchanged, or goes on exactly where that one ended.
+func TestG2SessionsArriveInOrderWhateverIsSentAgain(t *testing.T) {
+	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
+		for seed := range uint64(50) {
+			synctest.Test(t, func(t *testing.T) {
+				random, faults := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
+				var mu sync.Mutex
+				broker := &memoryBroker{capacity: 7, before: func(context.Context, []string) outcome {
+					mu.Lock()
+					o, delay := outcome(faults.IntN(3)), time.Duration(faults.IntN(50))*time.Millisecond
+					mu.Unlock()
+					time.Sleep(delay) // the network's time, virtual
+					return o
+				}}
+				config := testConfig()
+				config.Scope = scope
+				p := start(config, broker, openFence{})
+				done := run(t.Context(), p)
+
+				versions := map[string]int{}
+				for n := range 400 {
+					aggregate := fmt.Sprintf("a%d", random.IntN(9))
+					versions[aggregate]++
+					c, progress := event(aggregate, versions[aggregate], n)
+					require.NoError(t, p.Publish(t.Context(), c, progress))
+				}
+				p.Close()
+				require.NoError(t, <-done)
+				require.Equal(t, int64(400), p.Progress().Published)
+				require.Zero(t, p.InFlight())
+				judgeOrder(t, broker.arrived, versions)
+			})
+		}
+	}
+}
+
+func judgeOrder(t *testing.T, arrived [][]string, versions map[string]int) {
+	t.Helper()
+	previous, reached := map[string]string{}, map[string]int{}
+	for _, batch := range arrived {
+		bySession := map[string][]string{}
+		for _, m := range batch {
+			session := m[:2]
+			bySession[session] = append(bySession[session], m)
+		}
+		for session, messages := range bySession {
+			text := fmt.Sprint(messages)
+			if previous[session] == text {
+				continue // sent again, unchanged
+			}
+			previous[session] = text
+			for _, m := range messages {
+				reached[session]++
+				require.Equal(t, fmt.Sprintf("%s/%d", session, reached[session]), m)
+			}
+		}
+	}
+	require.Equal(t, versions, reached)
+}
+
+// G1: an event whose acknowledgement has not come holds the checkpoint, however much arrives behind it.
+func TestG1NothingUnacknowledgedIsInTheCheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		broker := &memoryBroker{capacity: 10, before: func(_ context.Context, messages []string) outcome {
+			if messages[0] == "a0/1" {
+				<-release
+			}
+			return stored
+		}}
+		p := start(testConfig(), broker, openFence{})
+		done := run(t.Context(), p)
+		for n := range 100 {
+			c, progress := event(fmt.Sprintf("a%d", n), 1, n)
+			require.NoError(t, p.Publish(t.Context(), c, progress))
+		}
+		synctest.Wait()
+		require.Empty(t, p.Progress().Position)
+		close(release)
+		p.Close()
+		require.NoError(t, <-done)
+		require.Equal(t, int64(100), p.Progress().Published)
+	})
+}
+
+// G4: a leader that cannot prove its leadership sends nothing, not even what is queued.
+func TestG4NothingIsSentPastTheFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
+			t.Error("sent past the fence")
+			return stored
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		p := start(testConfig(), broker, passedFence{})
+		done := run(ctx, p)
+		c, progress := event("a0", 1, 1)
+		require.NoError(t, p.Publish(ctx, c, progress))
+		require.ErrorIs(t, <-done, context.DeadlineExceeded)
+	})
+}
+
+type passedFence struct{}
+
+func (passedFence) Deadline() time.Time { return time.Now() }
+
+func TestG4ASendDoesNotOutliveTheFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fence := fixedFence(time.Now().Add(4 * time.Second))
+		var lasted time.Duration
+		broker := &memoryBroker{capacity: 10}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		broker.before = func(ctx context.Context, _ []string) outcome {
+			begun := time.Now()
+			<-ctx.Done() // the acknowledgement never comes
+			lasted = time.Since(begun)
+			cancel()
+			return unknown
+		}
+		p := start(testConfig(), broker, fence)
+		done := run(ctx, p)
+		c, progress := event("a0", 1, 1)
+		require.NoError(t, p.Publish(ctx, c, progress))
+		require.ErrorIs(t, <-done, context.Canceled)
+		require.Equal(t, 4*time.Second, lasted)
+	})
+}
+
+type fixedFence time.Time
+
+func (f fixedFence) Deadline() time.Time { return time.Time(f) }
+
+func TestPublishBlocksAtTheBounds(t *testing.T) {
+	for name, bound := range map[string]func(*Config, int64){
+		"events": func(c *Config, _ int64) { c.MaxEvents = 3 },
+		"bytes":  func(c *Config, size int64) { c.MaxBytes = 3*size + 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				broker := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
+					<-release
+					return stored
+				}}
+				config := testConfig()
+				c, _ := event("a0", 1, 1)
+				bound(&config, int64(len(c.Body)))
+				p := start(config, broker, openFence{})
+				done := run(t.Context(), p)
+				var published atomic.Int64
+				var publishing sync.WaitGroup
+				publishing.Go(func() {
+					defer p.Close()
+					for n := range 10 {
+						c, progress := event("a0", n+1, n)
+						if p.Publish(t.Context(), c, progress) != nil {
+							return
+						}
+						published.Add(1)
+					}
+				})
+				synctest.Wait()
+				require.Equal(t, int64(3), published.Load())
+				close(release)
+				publishing.Wait()
+				require.NoError(t, <-done)
+				require.Equal(t, int64(10), published.Load())
+			})
+		})
+	}
+}
+
+// G6: what Service Bus can never take ends the stream with an error that names the event.
+func TestG6AnOversizedEventIsAnError(t *testing.T) {
+	broker := &memoryBroker{capacity: 10}
+	p := start(testConfig(), broker, openFence{})
+	c, progress := event("big-one", 1, 1)
+	body, err := bson.Marshal(bson.D{{Key: "pad", Value: make([]byte, 2000)}})
+	require.NoError(t, err)
+	c.Body = body
+	require.NoError(t, p.Publish(t.Context(), c, progress))
+	err = p.Run(t.Context())
+	require.ErrorIs(t, err, ErrOversized)
+	require.ErrorContains(t, err, "big-one")
+	require.Empty(t, broker.arrived)
+}
+
+func TestOneOutstandingBatchALane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		outstanding, most := 0, 0
+		broker := &memoryBroker{capacity: 2, before: func(context.Context, []string) outcome {
+			mu.Lock()
+			outstanding++
+			most = max(most, outstanding)
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			mu.Lock()
+			outstanding--
+			mu.Unlock()
+			return stored
+		}}
+		config := testConfig()
+		config.Lanes = 1
+		p := start(config, broker, openFence{})
+		for n := range 50 {
+			c, progress := event("a0", n+1, n)
+			require.NoError(t, p.Publish(t.Context(), c, progress))
+		}
+		p.Close()
+		require.NoError(t, p.Run(t.Context()))
+		require.Equal(t, 1, most)
+		require.Len(t, broker.arrived, 25)
+	})
+}
