@@ -40,8 +40,10 @@ type Loader struct {
 // Run inserts the events until they end or ctx does, and returns how many were inserted. Errors of the database are
 // retried for a minute; an event is never inserted twice, since a retry carries the same _id.
 func (l Loader) Run(ctx context.Context, events iter.Seq[Event]) (inserted int64, err error) {
-	next, stop := iter.Pull(events)
+	pull, stop := iter.Pull(events)
 	defer stop()
+	source := &ahead{pull: pull}
+	source.fetch()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	start := time.Now()
@@ -53,14 +55,14 @@ func (l Loader) Run(ctx context.Context, events iter.Seq[Event]) (inserted int64
 		if l.Allowed != nil {
 			due = min(due, l.Allowed()-inserted)
 		}
-		batch, more := take(next, min(due, maxBatch))
+		batch := source.take(min(due, maxBatch))
 		if len(batch) > 0 {
 			if err := l.insert(ctx, batch); err != nil {
 				return inserted, fmt.Errorf("insert events %d to %d: %w", inserted+1, inserted+int64(len(batch)), err)
 			}
 			inserted += int64(len(batch))
 		}
-		if !more {
+		if !source.more {
 			return inserted, nil
 		}
 		if len(batch) == maxBatch && ctx.Err() == nil {
@@ -74,16 +76,21 @@ func (l Loader) Run(ctx context.Context, events iter.Seq[Event]) (inserted int64
 	}
 }
 
-// take pulls up to n events; more is false when there are none left.
-func take(next func() (Event, bool), n int64) (batch []Event, more bool) {
-	for range n {
-		e, ok := next()
-		if !ok {
-			return batch, false
-		}
-		batch = append(batch, e)
+// ahead knows the next event before it is taken, so that the end is known even while nothing may be taken.
+type ahead struct {
+	pull func() (Event, bool)
+	next Event
+	more bool
+}
+
+func (a *ahead) fetch() { a.next, a.more = a.pull() }
+
+func (a *ahead) take(n int64) (batch []Event) {
+	for ; n > 0 && a.more; n-- {
+		batch = append(batch, a.next)
+		a.fetch()
 	}
-	return batch, true
+	return batch
 }
 
 // insert writes a batch in order, and goes on from where it stood after an error.

@@ -60,6 +60,7 @@ func (s *Slot) Run(ctx context.Context) error {
 		}
 		stopPolling()
 		watchers.Wait()
+		s.forget()
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -87,6 +88,13 @@ func (s *Slot) start() (*process, error) {
 	s.starts++
 	s.current, s.status, s.statusAt = p, Status{}, time.Time{}
 	return p, nil
+}
+
+// forget makes the last answer of an ended process count as old, whatever its age.
+func (s *Slot) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.statusAt = time.Time{}
 }
 
 // Signal sends a signal to the process in the place. [os.ErrProcessDone] means that there is none just now.

@@ -104,14 +104,18 @@ func (r *runner) harm(ctx context.Context) error {
 		return nil
 	})
 	for _, a := range r.options.Chaos {
-		if !a.Kind.OnLeader() {
-			group.Go(func() error {
-				if err := r.due(ctx, a); err != nil {
-					return err
-				}
+		group.Go(func() error {
+			if err := r.due(ctx, a); err != nil {
+				return err
+			}
+			if !a.Kind.OnLeader() {
 				return r.disturb(ctx, a)
-			})
-		}
+			}
+			if _, _, ok := r.leader(); !ok {
+				r.event(fmt.Sprintf("%s is due and nobody leads: it waits for the next leader", a.Kind))
+			}
+			return nil
+		})
 	}
 	err := group.Wait()
 	if ctx.Err() != nil {
@@ -137,16 +141,17 @@ func (r *runner) takeLeader(ctx context.Context, a chaos.Action, later *errgroup
 	if err != nil {
 		return err
 	}
-	r.failovers.begin()
-	at, atElapsed := time.Now(), r.elapsed()
 	signal := map[chaos.Kind]syscall.Signal{
 		chaos.KillLeader: syscall.SIGKILL, chaos.TermLeader: syscall.SIGTERM, chaos.StopLeader: syscall.SIGSTOP,
 	}[a.Kind]
-	if _, err := slot.Signal(signal); err != nil {
-		r.failovers.end(nil)
-		return fmt.Errorf("%s: %w", a, err)
+	r.event(fmt.Sprintf("%s: %s to %s, epoch %d", a.Kind, signalName(signal), before.Instance, before.Epoch))
+	r.failovers.begin()
+	at, atElapsed := time.Now(), r.elapsed()
+	if instance, err := slot.Signal(signal); errors.Is(err, os.ErrProcessDone) {
+		r.event(fmt.Sprintf("%s: %s has just ended by itself", a.Kind, before.Instance)) // the next leader is as good a measure
+	} else if err != nil {
+		return fmt.Errorf("do %s to %s: %w", a, instance, err)
 	}
-	r.event(fmt.Sprintf("%s: %s (epoch %d) got %s", a.Kind, before.Instance, before.Epoch, signalName(signal)))
 	var continued time.Time // zero: not stopped, or not continued yet
 	if a.Kind == chaos.StopLeader {
 		continued = at.Add(a.For)
@@ -166,17 +171,13 @@ func signalName(s syscall.Signal) string {
 	}[s]
 }
 
-// someLeader is whoever leads; when nobody does, it waits for the next one and says so.
+// someLeader is whoever leads; when nobody does, it waits for the next one.
 func (r *runner) someLeader(ctx context.Context, a chaos.Action) (*child.Slot, child.Status, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, failoverPatience, fmt.Errorf("%s: %w to be taken away", a, errNoLeader))
+	ctx, cancel := context.WithTimeoutCause(ctx, failoverPatience, fmt.Errorf("wait for a leader for %s: %w", a, errNoLeader))
 	defer cancel()
-	for told := false; ; {
+	for {
 		if slot, status, ok := r.leader(); ok {
 			return slot, status, nil
-		}
-		if !told {
-			told = true
-			r.event(fmt.Sprintf("%s is due and nobody leads: waiting for the next leader", a.Kind))
 		}
 		if err := retry.Sleep(ctx, grain); err != nil {
 			return nil, child.Status{}, err
