@@ -1,0 +1,94 @@
+package producer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+func set(t *testing.T, values map[string]string) {
+	t.Helper()
+	for k, v := range values {
+		t.Setenv(k, v)
+	}
+}
+
+func minimal(t *testing.T) {
+	t.Helper()
+	set(t, map[string]string{
+		"MONGODB_URI": "mongodb://user:hunter2@db.example/?replicaSet=rs0", "MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events",
+		"SERVICE_BUS_NAMESPACE": "contoso.servicebus.windows.net", "SERVICE_BUS_TOPIC": "changes",
+		"BLOB_ACCOUNT_URL": "https://contoso.blob.core.windows.net",
+	})
+}
+
+func TestTheLeastConfigurationIsEnough(t *testing.T) {
+	minimal(t)
+	c, err := LoadConfig()
+	require.NoError(t, err)
+	require.Equal(t, "shop.events", c.Stream)
+	require.Equal(t, "changes", c.entity())
+	require.Equal(t, envelope.JSON, c.format())
+	require.Equal(t, 4*time.Second, c.FenceAfter)
+	require.Equal(t, []envelope.Operation{"insert", "update", "replace", "delete"}, c.Operations)
+}
+
+func TestAllProblemsAreListedAtOnceAndNoSecretIsPrinted(t *testing.T) {
+	set(t, map[string]string{
+		"MONGODB_URI":                   "hunter2",
+		"SERVICE_BUS_CONNECTION_STRING": "hunter2",
+		"BLOB_CONNECTION_STRING":        "hunter2",
+		"BLOB_ACCOUNT_URL":              "https://contoso.blob.core.windows.net",
+		"SERVICE_BUS_TOPIC":             "changes",
+		"SERVICE_BUS_QUEUE":             "changes",
+		"START_FROM":                    "timestamp",
+		"OPERATIONS":                    "insert,upsert",
+		"LEASE_DURATION":                "5s",
+		"FENCE_AFTER":                   "7s",
+		"HEARTBEAT_INTERVAL":            "soon",
+		"PUBLISH_LANES":                 "0",
+	})
+	_, err := LoadConfig()
+	require.EqualError(t, err, `13 setting(s) must be mended:
+  - MONGODB_DATABASE: is required and not set
+  - MONGODB_COLLECTION: is required and not set
+  - HEARTBEAT_INTERVAL: its value cannot be read as a duration (for example 500ms, 15s, 2m)
+  - MONGODB_URI: is not a MongoDB connection string (mongodb://… or mongodb+srv://…)
+  - SERVICE_BUS_CONNECTION_STRING: is not a Service Bus connection string (Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…)
+  - SERVICE_BUS_TOPIC, SERVICE_BUS_QUEUE: set exactly one of them
+  - BLOB_ACCOUNT_URL: must not be set together with BLOB_CONNECTION_STRING: they name two different ways to sign in
+  - START_AT: is required with START_FROM=timestamp
+  - OPERATIONS: "upsert" is none of insert, update, replace, delete
+  - LEASE_DURATION: must be a whole number of seconds from 15s to 60s, Azure's bounds (it is 5s)
+  - TAKEOVER_AFTER: must exceed FENCE_AFTER (7s) by at least 500ms (it is 6s), or a standby would lead beside a leader that may still send
+  - TAKEOVER_AFTER: must not exceed LEASE_DURATION (5s) (it is 6s)
+  - PUBLISH_LANES: must be at least 1 (it is 0)`)
+}
+
+func TestTimesOfLeadershipMustKeepTheirDistance(t *testing.T) {
+	for name, values := range map[string]map[string]string{
+		"the fence at the heartbeat":         {"HEARTBEAT_INTERVAL": "4s"},
+		"takeover at the fence":              {"TAKEOVER_AFTER": "4s"},
+		"takeover after the lease's end":     {"TAKEOVER_AFTER": "16s"},
+		"a poll slower than the takeover":    {"STANDBY_POLL": "6s"},
+		"a lease of no whole seconds":        {"LEASE_DURATION": "15500ms"},
+		"a lease above Azure's bound":        {"LEASE_DURATION": "61s"},
+		"a takeover nobody knows":            {"LEASE_TAKEOVER": "never"},
+		"a start without its time":           {"START_FROM": "timestamp"},
+		"a time without its start":           {"START_AT": "2026-01-01T00:00:00Z"},
+		"a batch larger than Standard takes": {"BATCH_MESSAGES": "5000"},
+		"a namespace that is a URL":          {"SERVICE_BUS_NAMESPACE": "sb://contoso.servicebus.windows.net/"},
+		"a storage account without TLS":      {"BLOB_ACCOUNT_URL": "http://contoso.blob.core.windows.net"},
+		"no operations":                      {"OPERATIONS": ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			minimal(t)
+			set(t, values)
+			_, err := LoadConfig()
+			require.ErrorContains(t, err, "1 setting(s) must be mended")
+		})
+	}
+}

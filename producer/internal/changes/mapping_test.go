@@ -1,0 +1,147 @@
+package changes
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+const token = "8263A1B2C3000000012B042C0100296E5A1004"
+
+func raw(t *testing.T, v any) bson.Raw {
+	t.Helper()
+	b, err := bson.Marshal(v)
+	require.NoError(t, err)
+	return b
+}
+
+func mapping() Mapping {
+	return Mapping{
+		Stream: "shop.events", AggregatePath: "order.id", TypePath: "type", VersionPath: "version",
+		CorrelationPath: "meta.correlation",
+		Operations:      []envelope.Operation{envelope.Insert, envelope.Update, envelope.Replace, envelope.Delete},
+	}
+}
+
+func mapped(t *testing.T, m Mapping, event bson.D) envelope.Change {
+	t.Helper()
+	event = append(bson.D{{Key: "_id", Value: bson.D{{Key: "_data", Value: token}}}}, event...)
+	e := raw(t, event)
+	c, err := m.change(e, e.Lookup("_id").Document())
+	require.NoError(t, err)
+	return c
+}
+
+func TestAnEventsPartsAreFoundInItsDocument(t *testing.T) {
+	when := time.Date(2026, 3, 1, 12, 0, 0, 123e6, time.UTC)
+	c := mapped(t, mapping(), bson.D{
+		{Key: "operationType", Value: "insert"},
+		{Key: "clusterTime", Value: bson.Timestamp{T: 1700000000, I: 1}},
+		{Key: "wallTime", Value: when},
+		{Key: "fullDocument", Value: bson.D{
+			{Key: "_id", Value: 1},
+			{Key: "order", Value: bson.D{{Key: "id", Value: "o-1"}}},
+			{Key: "type", Value: "Order (placed)"},
+			{Key: "version", Value: int32(7)},
+			{Key: "meta", Value: bson.D{{Key: "correlation", Value: "c-9"}}},
+		}},
+		{Key: "documentKey", Value: bson.D{{Key: "_id", Value: 1}}},
+	})
+	require.Equal(t, "shop.events", c.Stream)
+	require.Equal(t, token, c.Token)
+	require.Equal(t, token, c.Position)
+	require.Equal(t, "o-1", c.Aggregate)
+	require.Equal(t, envelope.Insert, c.Operation)
+	require.Equal(t, "Order (placed)", c.Type)
+	require.Equal(t, int64(7), c.Version)
+	require.Equal(t, "c-9", c.CorrelationID)
+	require.Equal(t, when, c.Time)
+	require.NoError(t, c.Body.Validate())
+	_, err := c.Body.LookupErr("_id")
+	require.Error(t, err, "the token stays out of the message")
+	require.Equal(t, int32(1), c.Key().Lookup("_id").Int32())
+}
+
+func TestAnAggregateWithoutItsPathIsTheDocumentsKey(t *testing.T) {
+	id := bson.NewObjectID()
+	for name, test := range map[string]struct {
+		key  any
+		want string
+	}{
+		"ObjectID":     {id, id.Hex()},
+		"string":       {"k", "k"},
+		"integer":      {int64(42), "42"},
+		"UUID":         {bson.Binary{Subtype: 4, Data: []byte("0123456789abcdef")}, "30313233-3435-3637-3839-616263646566"},
+		"document":     {bson.D{{Key: "a", Value: int32(1)}}, `{"a": {"$numberInt":"1"}}`},
+		"empty string": {"", `""`},
+		"null":         {nil, "null"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := mapped(t, mapping(), bson.D{
+				{Key: "operationType", Value: "delete"},
+				{Key: "documentKey", Value: bson.D{{Key: "_id", Value: test.key}}},
+			})
+			require.Equal(t, test.want, c.Aggregate)
+			require.Equal(t, "delete", c.Type)
+		})
+	}
+}
+
+func TestADeleteFindsItsAggregateInThePreImage(t *testing.T) {
+	c := mapped(t, mapping(), bson.D{
+		{Key: "operationType", Value: "delete"},
+		{Key: "documentKey", Value: bson.D{{Key: "_id", Value: 1}}},
+		{Key: "fullDocumentBeforeChange", Value: bson.D{{Key: "order", Value: bson.D{{Key: "id", Value: "o-1"}}}}},
+	})
+	require.Equal(t, "o-1", c.Aggregate)
+}
+
+func TestAnUpdateWhoseDocumentIsGoneStillHasItsKey(t *testing.T) {
+	c := mapped(t, mapping(), bson.D{
+		{Key: "operationType", Value: "update"},
+		{Key: "fullDocument", Value: nil},
+		{Key: "documentKey", Value: bson.D{{Key: "_id", Value: "k"}}},
+	})
+	require.Equal(t, "k", c.Aggregate)
+	require.Nil(t, c.Document())
+}
+
+func TestTimeFallsBackToTheClusterTime(t *testing.T) {
+	c := mapped(t, mapping(), bson.D{
+		{Key: "operationType", Value: "insert"},
+		{Key: "clusterTime", Value: bson.Timestamp{T: 1700000000, I: 1}},
+		{Key: "documentKey", Value: bson.D{{Key: "_id", Value: "k"}}},
+	})
+	require.Equal(t, time.Unix(1700000000, 0).UTC(), c.Time)
+}
+
+// G6: what becomes of each kind of event is said, and a kind that nobody thought of is an error.
+func TestG6EveryKindOfEventHasItsPlace(t *testing.T) {
+	m := mapping()
+	m.Operations = []envelope.Operation{envelope.Insert}
+	for operation, want := range map[string]kind{
+		"insert": change, "update": passed, "replace": passed, "delete": passed,
+		"drop": collection, "rename": collection, "dropDatabase": collection, "invalidate": invalidate,
+		"refineCollectionShardKey": unknown, "": unknown,
+	} {
+		require.Equal(t, want, m.kind(operation), operation)
+	}
+}
+
+func TestErrorsAreClassifiedByCode(t *testing.T) {
+	for code, want := range map[int32]remedy{
+		286: historyLost, 280: historyLost, 260: historyLost, 136: historyLost,
+		13: fatal, 18: fatal, 40573: fatal, 40324: fatal,
+		43: reopen, 10107: reopen, 11600: reopen, 26: reopen, 6: reopen,
+	} {
+		require.Equal(t, want, classify(mongo.CommandError{Code: code}), code)
+	}
+	require.Equal(t, reopen, classify(errors.New("connection reset")))
+	require.Equal(t, reopen, classify(nil))
+}
