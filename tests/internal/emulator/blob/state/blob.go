@@ -104,7 +104,11 @@ func (a *Account) write(containerName, name string, cond Conditions, f func(*con
 	if err != nil {
 		return err
 	}
-	return guarded(c, c.find(name), cond, f)
+	b := c.find(name)
+	if b != nil && cond.IfNoneMatch == "*" {
+		return ErrBlobAlreadyExists // [put-blob]: not 412, as everywhere else
+	}
+	return guarded(c, b, cond, f)
 }
 
 // guarded runs f once the conditions and the lease of b, which may be nil,
@@ -113,13 +117,11 @@ func guarded(c *container, b *blob, cond Conditions, f func(*container, *blob, t
 	if err := cond.checkWrite(b); err != nil {
 		return err
 	}
-	lease := &Lease{}
-	if b != nil {
-		lease = &b.lease
-	}
 	now := time.Now()
-	if err := lease.CheckWrite(now, cond.LeaseID); err != nil {
-		return err
+	if b != nil { // a lease id does not keep a blob from being created
+		if err := b.lease.CheckWrite(now, cond.LeaseID); err != nil {
+			return err
+		}
 	}
 	return f(c, b, now)
 }

@@ -15,50 +15,60 @@ type Conditions struct {
 	LeaseID           string
 }
 
-// sameETag compares ETags strongly; the service takes them without quotes too.
-func sameETag(a, b string) bool {
-	return strings.Trim(a, `"`) == strings.Trim(b, `"`)
+// tagged says whether the ETag is in a comma-separated list. ETags compare
+// strongly; the service takes them without quotes too.
+func tagged(list, etag string) bool {
+	for one := range strings.SplitSeq(list, ",") {
+		if one = strings.TrimSpace(one); one == "*" || strings.Trim(one, `"`) == strings.Trim(etag, `"`) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkRead applies the conditions to an existing blob for a read: what the
-// client already has is 304, what it asked for in vain is 412.
+// client already has is 304, what it asked for in vain is 412. Any combination
+// is allowed and means If-Match && If-Unmodified-Since && (If-None-Match ||
+// If-Modified-Since) [conditional].
 func (c Conditions) checkRead(b *blob) error {
 	if c.IfNoneMatch == "*" {
 		return ErrUnsatisfiable
 	}
-	if c.IfMatch != "" && c.IfMatch != "*" && !sameETag(c.IfMatch, b.etag) {
+	if c.IfMatch != "" && !tagged(c.IfMatch, b.etag) {
 		return ErrConditionNotMet
 	}
 	if !c.IfUnmodifiedSince.IsZero() && b.lastModified.After(c.IfUnmodifiedSince) {
 		return ErrConditionNotMet
 	}
-	if c.IfNoneMatch != "" && sameETag(c.IfNoneMatch, b.etag) {
-		return ErrNotModified
+	byTag, byTime := c.IfNoneMatch != "", !c.IfModifiedSince.IsZero()
+	if !byTag && !byTime || byTag && !tagged(c.IfNoneMatch, b.etag) || byTime && b.lastModified.After(c.IfModifiedSince) {
+		return nil
 	}
-	if !c.IfModifiedSince.IsZero() && !b.lastModified.After(c.IfModifiedSince) {
-		return ErrNotModified
-	}
-	return nil
+	return ErrNotModified
 }
 
 // checkWrite applies the conditions to a blob that is about to be written; nil
-// for one that does not exist. Every refusal is 412, but creating what must not
-// exist and does is 409 BlobAlreadyExists.
+// for one that does not exist. Every refusal is 412; only that creating what
+// must not exist and does is 409 is left to the operations that create.
 func (c Conditions) checkWrite(b *blob) error {
+	byMatch, byNone := c.IfMatch != "", c.IfNoneMatch != ""
+	since, unmodified := !c.IfModifiedSince.IsZero(), !c.IfUnmodifiedSince.IsZero()
+	// Of the pairs, only these two are allowed, and the ETag decides.
+	since, unmodified = since && !byNone, unmodified && !byMatch
+	if (byMatch || unmodified) && (byNone || since) || since && unmodified {
+		return ErrMultipleConditions
+	}
 	if b == nil {
-		if c.IfMatch != "" {
+		if byMatch {
 			return ErrConditionNotMet
 		}
 		return nil
 	}
 	switch {
-	case c.IfMatch != "" && c.IfMatch != "*" && !sameETag(c.IfMatch, b.etag),
-		!c.IfUnmodifiedSince.IsZero() && b.lastModified.After(c.IfUnmodifiedSince),
-		!c.IfModifiedSince.IsZero() && !b.lastModified.After(c.IfModifiedSince):
-		return ErrConditionNotMet
-	case c.IfNoneMatch == "*":
-		return ErrBlobAlreadyExists
-	case c.IfNoneMatch != "" && sameETag(c.IfNoneMatch, b.etag):
+	case byMatch && !tagged(c.IfMatch, b.etag),
+		unmodified && b.lastModified.After(c.IfUnmodifiedSince),
+		since && !b.lastModified.After(c.IfModifiedSince),
+		byNone && tagged(c.IfNoneMatch, b.etag):
 		return ErrConditionNotMet
 	}
 	return nil

@@ -27,6 +27,7 @@ var (
 	ErrConditionNotMet        = NewError(http.StatusPreconditionFailed, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.")
 	ErrNotModified            = NewError(http.StatusNotModified, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.")
 	ErrUnsatisfiable          = NewError(http.StatusBadRequest, "UnsatisfiableCondition", "The request includes an unsatisfiable condition for this operation.")
+	ErrMultipleConditions     = NewError(http.StatusBadRequest, "MultipleConditionHeadersNotSupported", "Multiple condition headers are not supported.")
 	ErrInvalidRange           = NewError(http.StatusRequestedRangeNotSatisfiable, "InvalidRange", "The range specified is invalid for the current size of the resource.")
 	ErrInvalidBlockList       = NewError(http.StatusBadRequest, "InvalidBlockList", "The specified block list is invalid.")
 	ErrInvalidBlobOrBlock     = NewError(http.StatusBadRequest, "InvalidBlobOrBlock", "The specified blob or block content is invalid: block ids of one blob must have the same length.")
