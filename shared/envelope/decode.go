@@ -2,6 +2,8 @@ package envelope
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -101,11 +103,10 @@ func decodeBody(m *azservicebus.ReceivedMessage) (bson.Raw, error) {
 	}
 	switch Format(media) {
 	case BSON:
-		body := bson.Raw(m.Body)
-		if err := body.Validate(); err != nil {
+		if err := validate(m.Body); err != nil {
 			return nil, undecodable("BSON", len(m.Body), err)
 		}
-		return body, nil
+		return m.Body, nil
 	case JSON:
 		body, err := readExtJSON(m.Body)
 		if err != nil {
@@ -117,6 +118,17 @@ func decodeBody(m *azservicebus.ReceivedMessage) (bson.Raw, error) {
 		ReasonUnknownContentType,
 		fmt.Sprintf("content type %q is neither %q nor %q", *m.ContentType, JSON, BSON), nil,
 	}
+}
+
+// validate refuses bytes behind the document, which the driver's own validation passes over.
+func validate(body bson.Raw) error {
+	if err := body.Validate(); err != nil {
+		return err
+	}
+	if length := binary.LittleEndian.Uint32(body); int64(length) != int64(len(body)) {
+		return fmt.Errorf("%d bytes follow the document", int64(len(body))-int64(length))
+	}
+	return nil
 }
 
 // readExtJSON reads one Extended JSON document and nothing behind it.
@@ -133,8 +145,8 @@ func readExtJSON(text []byte) (bson.Raw, error) {
 	var more bson.Raw
 	if err := decoder.Decode(&more); err == nil {
 		return nil, fmt.Errorf("a second document follows the first")
-	} else if len(bytes.TrimSpace(text)) == 0 {
-		return nil, io.ErrUnexpectedEOF
+	} else if !errors.Is(err, io.EOF) {
+		return nil, err
 	}
 	return body, nil
 }

@@ -100,7 +100,7 @@ func Encode(c Change, format Format) (*azservicebus.Message, error) {
 }
 
 func encodeBody(body bson.Raw, format Format) ([]byte, error) {
-	if err := body.Validate(); err != nil {
+	if err := validate(body); err != nil {
 		return nil, fmt.Errorf("validate body: %w", err)
 	}
 	switch format {

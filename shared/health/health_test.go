@@ -1,0 +1,77 @@
+package health_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/health"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+func probes(ready error) health.Probes {
+	_, metrics := telemetry.Registry()
+	return health.Probes{
+		Live:    func() error { return nil },
+		Ready:   func() error { return ready },
+		Status:  func() any { return map[string]int{"epoch": 3} },
+		Metrics: metrics,
+	}
+}
+
+func TestHandlerAnswersTheFourPaths(t *testing.T) {
+	for path, want := range map[string]struct {
+		status int
+		holds  string
+	}{
+		"/livez":   {http.StatusOK, "ok"},
+		"/readyz":  {http.StatusServiceUnavailable, "database away"},
+		"/status":  {http.StatusOK, `"epoch": 3`},
+		"/metrics": {http.StatusOK, "go_goroutines"},
+		"/":        {http.StatusNotFound, "404"},
+	} {
+		t.Run(path, func(t *testing.T) {
+			answer := httptest.NewRecorder()
+			health.Handler(probes(errors.New("database away"))).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+			require.Equal(t, want.status, answer.Code)
+			require.Contains(t, answer.Body.String(), want.holds)
+		})
+	}
+}
+
+func TestServeLogsItsAddressAndEndsWithTheContext(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	reader, writer := io.Pipe()
+	log := slog.New(slog.NewJSONHandler(writer, nil))
+	var served error
+	var serving sync.WaitGroup
+	serving.Go(func() { served = health.Serve(ctx, "127.0.0.1:0", probes(nil), log) })
+
+	var line struct{ Msg, Addr string }
+	require.NoError(t, json.NewDecoder(reader).Decode(&line))
+	require.Equal(t, "serving health checks", line.Msg)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+line.Addr+"/readyz", nil)
+	require.NoError(t, err)
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	stop()
+	serving.Wait()
+	require.NoError(t, served)
+}
+
+func TestServeOnATakenAddressIsAnError(t *testing.T) {
+	taken := httptest.NewServer(http.NotFoundHandler())
+	defer taken.Close()
+	err := health.Serve(t.Context(), taken.Listener.Addr().String(), probes(nil), slog.New(slog.DiscardHandler))
+	require.ErrorContains(t, err, "listen for health checks on "+taken.Listener.Addr().String())
+}
