@@ -142,7 +142,7 @@ func streamStages(rest bson.A, env *query.Env) ([]query.Stage, error) {
 		case "$match", "$project", "$addFields", "$set", "$unset", "$replaceRoot", "$replaceWith":
 		case "$redact", "$changeStreamSplitLargeEvent":
 			return nil, mongoerr.Unsupported("%s", d[0].Key)
-		default:
+		case "$sort", "$limit", "$skip", "$group", "$unwind", "$count", "$out", "$merge", "$lookup", "$facet":
 			return nil, mongoerr.New(mongoerr.IllegalOperation, "%s is not permitted in a $changeStream pipeline", d[0].Key)
 		}
 	}
@@ -294,7 +294,7 @@ func (s *stream) fill(size int) ([]bson.Raw, error) {
 				out = append(out, raw)
 			}
 			s.at++
-			s.lastToken(t, raw, keep)
+			s.advance(t)
 			if s.invalidates(x) {
 				s.pending = x
 				break
@@ -303,9 +303,6 @@ func (s *stream) fill(size int) ([]bson.Raw, error) {
 	}
 	return out, nil
 }
-
-// lastToken notes the token of an event that was read, whether the pipeline kept it or not.
-func (s *stream) lastToken(t keystring.Token, _ bson.Raw, _ bool) { s.advance(t) }
 
 // moreStream is getMore: it waits for events, a kill, a step-down or the client's end.
 func (r *request) moreStream(ctx context.Context, c *cursor, size int) (reply bson.D, ended bool, err error) {

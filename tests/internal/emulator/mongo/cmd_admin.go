@@ -82,7 +82,9 @@ func runConfigureFailPoint(_ context.Context, r *request) (bson.D, error) {
 	if r.db != "admin" {
 		return nil, mongoerr.New(mongoerr.Unauthorized, "configureFailPoint may only be run against the admin database.")
 	}
-	if r.body[0].Value != "failCommand" {
+	switch r.body[0].Value {
+	case "failCommand", "failGetMoreAfterCursorCheckout":
+	default:
 		return nil, mongoerr.Unsupported("the fail point %v", r.body[0].Value)
 	}
 	times, skip := int64(-1), int64(0)
@@ -119,6 +121,9 @@ func runConfigureFailPoint(_ context.Context, r *request) (bson.D, error) {
 	p, err := parseFailpoint(data)
 	if err != nil {
 		return nil, err
+	}
+	if r.body[0].Value != "failCommand" {
+		p.commands, p.checkedOut = []string{"getMore"}, true
 	}
 	r.srv.fail.set(p, times, skip)
 	return bson.D{}, nil

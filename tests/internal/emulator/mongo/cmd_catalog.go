@@ -47,13 +47,15 @@ func runCollMod(ctx context.Context, r *request) (bson.D, error) {
 		return nil, err
 	}
 	images, err := r.doc("changeStreamPreAndPostImages")
-	if err != nil || len(images) == 0 {
-		return bson.D{}, err
-	}
-	if err := checkImages(images); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	return bson.D{}, r.srv.eng.SetPreImages(ctx, ns, field(images, "enabled") == true)
+	if len(images) > 0 {
+		if err := checkImages(images); err != nil {
+			return nil, err
+		}
+	}
+	return bson.D{}, r.srv.eng.Modify(ctx, ns, images)
 }
 
 func runDrop(ctx context.Context, r *request) (bson.D, error) {

@@ -139,13 +139,10 @@ func (s *Server) dispatch(ctx context.Context, c *conn, m *wire.Message) (bson.D
 	}
 	var reply bson.D
 	if point != nil && point.code != 0 {
-		r.stream = r.stream || s.isStream(r)
+		r.stream = (r.name == "aggregate" || point.checkedOut) && s.isStream(r)
 		failed := mongoerr.New(point.code, "Failing command via 'failCommand' failpoint")
 		if point.labels != nil {
 			failed.Labels = *point.labels
-			if len(point.extra) > 0 {
-				failed.Extra = point.extra
-			}
 			return s.finish(nil, nil, failed), nil
 		}
 		return s.finish(r, nil, failed), nil
@@ -231,7 +228,10 @@ func (s *Server) run(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.env = &query.Env{Now: time.Now(), ClusterTime: s.eng.Now(), Vars: vars}
+	r.env = &query.Env{Now: time.Now(), ClusterTime: s.eng.Now()}
+	if err := r.env.Let(vars); err != nil {
+		return nil, err
+	}
 	return s.sessions.around(ctx, r, func() (bson.D, error) { return r.cmd.run(ctx, r) })
 }
 

@@ -87,7 +87,7 @@ func (s *stream) event(x *engine.Entry, t keystring.Token) (bson.Raw, bool, erro
 		b = value.AppendElement(b, "operationDescription", x.Description)
 	}
 	if x.Kind == engine.Update {
-		b = value.AppendElement(b, "updateDescription", describe(x))
+		b = value.AppendElement(b, "updateDescription", s.describe(x))
 	}
 	if b, err = s.preImage(b, x); err != nil {
 		return nil, false, err
@@ -102,7 +102,7 @@ func (s *stream) event(x *engine.Entry, t keystring.Token) (bson.Raw, bool, erro
 	return s.pass(bytes.Clone(b))
 }
 
-func describe(x *engine.Entry) bson.D {
+func (s *stream) describe(x *engine.Entry) bson.D {
 	removed, truncated := x.Change.Removed, x.Change.Truncated
 	if removed == nil {
 		removed = []string{}
@@ -114,7 +114,47 @@ func describe(x *engine.Entry) bson.D {
 	if updated == nil {
 		updated = bson.D{}
 	}
-	return bson.D{{Key: "updatedFields", Value: updated}, {Key: "removedFields", Value: removed}, {Key: "truncatedArrays", Value: truncated}}
+	out := bson.D{{Key: "updatedFields", Value: updated}, {Key: "removedFields", Value: removed}, {Key: "truncatedArrays", Value: truncated}}
+	if s.expanded {
+		out = append(out, bson.E{Key: "disambiguatedPaths", Value: disambiguate(x.Full, updated, removed)})
+	}
+	return out
+}
+
+// disambiguate spells out the paths in which a number names a field, not an element.
+func disambiguate(full bson.Raw, updated bson.D, removed []string) bson.D {
+	out := bson.D{}
+	doc, err := value.Decode(full)
+	if err != nil {
+		return out
+	}
+	for _, e := range updated {
+		removed = append(removed[:len(removed):len(removed)], e.Key)
+	}
+	for _, path := range removed {
+		var at any = doc
+		parts, ambiguous := bson.A{}, false
+		for _, p := range value.Split(path) {
+			i, isNumber := value.Index(p)
+			switch t := at.(type) {
+			case bson.A:
+				parts = append(parts, int32(i))
+				at = nil
+				if i < len(t) {
+					at = t[i]
+				}
+				continue
+			case bson.D:
+				at, _ = value.Get(t, p)
+			}
+			ambiguous = ambiguous || isNumber
+			parts = append(parts, p)
+		}
+		if ambiguous {
+			out = append(out, bson.E{Key: path, Value: parts})
+		}
+	}
+	return out
 }
 
 func (s *stream) fullDocument(b []byte, x *engine.Entry) ([]byte, error) {

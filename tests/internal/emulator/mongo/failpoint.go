@@ -28,7 +28,7 @@ type failpoint struct {
 	concern         bson.D
 	block           time.Duration
 	app             string
-	extra           bson.D
+	checkedOut      bool // strikes when a getMore has its cursor, which is when a server knows that it is a change stream's
 }
 
 func (f *failpoints) lose(command string, n int) {

@@ -67,6 +67,7 @@ type Collection struct {
 	last    *record
 	indexes []*Index
 	live    int // committed, not deleted
+	seq     uint64
 }
 
 // New makes an empty engine.
@@ -210,15 +211,17 @@ func (e *Engine) Create(ctx context.Context, ns NS, options bson.D) error {
 	})
 }
 
-// SetPreImages is collMod's changeStreamPreAndPostImages.
-func (e *Engine) SetPreImages(ctx context.Context, ns NS, on bool) error {
+// Modify is collMod: images, when not empty, is the new changeStreamPreAndPostImages.
+func (e *Engine) Modify(ctx context.Context, ns NS, images bson.D) error {
 	return e.locked(ctx, nil, func() error {
 		c := e.colls[ns]
 		if c == nil {
 			return mongoerr.New(mongoerr.NamespaceNotFound, "ns does not exist: %s", ns)
 		}
-		c.PreImages = on
-		c.Options = value.Set(c.Options, "changeStreamPreAndPostImages", bson.D{{Key: "enabled", Value: on}})
+		if len(images) > 0 {
+			c.Options = value.Set(append(bson.D{}, c.Options...), "changeStreamPreAndPostImages", images)
+			c.setOptions(c.Options)
+		}
 		e.log(&Entry{Kind: Modify, NS: ns, UUID: c.UUID})
 		return nil
 	})
@@ -292,7 +295,11 @@ func (e *Engine) Rename(ctx context.Context, from, to NS, dropTarget bool) error
 		delete(e.colls, from)
 		c.NS = to
 		e.colls[to] = c
-		e.log(&Entry{Kind: Rename, NS: from, To: to, UUID: c.UUID})
+		description := bson.D{{Key: "to", Value: bson.D{{Key: "db", Value: to.DB}, {Key: "coll", Value: to.Coll}}}}
+		if target != nil {
+			description = append(description, bson.E{Key: "dropTarget", Value: bson.Binary{Subtype: 4, Data: target.UUID}})
+		}
+		e.log(&Entry{Kind: Rename, NS: from, To: to, UUID: c.UUID, Description: description})
 		return nil
 	})
 }

@@ -12,6 +12,7 @@ import (
 // record is every version of the document with one _id. Guarded by Engine.mu.
 type record struct {
 	key     string   // keystring of _id
+	seq     uint64   // place in natural order
 	head    *version // newest committed; nil before the first commit
 	pending *version // written by owner, not committed
 	owner   *Txn
@@ -52,7 +53,8 @@ func (r *record) see(v View) bson.Raw {
 }
 
 func (c *Collection) link(r *record) {
-	r.prev, r.next = c.last, nil
+	c.seq++
+	r.seq, r.prev, r.next = c.seq, c.last, nil
 	if c.last != nil {
 		c.last.next = r
 	} else {

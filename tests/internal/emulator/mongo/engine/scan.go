@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"cmp"
+	"slices"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/keystring"
@@ -20,16 +23,16 @@ func (c *Collection) candidates(filter bson.D, yield func(*record) bool) {
 	}
 	for _, ix := range c.indexes {
 		if keys, ok := ix.lookup(eqs); ok {
-			seen := map[*record]bool{}
+			var hits []*record
 			for _, k := range keys {
 				for r := range ix.entries[k] {
-					if seen[r] {
-						continue
-					}
-					seen[r] = true
-					if !yield(r) {
-						return
-					}
+					hits = append(hits, r)
+				}
+			}
+			slices.SortFunc(hits, func(a, b *record) int { return cmp.Compare(a.seq, b.seq) })
+			for _, r := range slices.Compact(hits) {
+				if !yield(r) {
+					return
 				}
 			}
 			return
@@ -89,17 +92,18 @@ func (ix *Index) lookup(eqs []query.Equality) ([]string, bool) {
 	return keys, true
 }
 
-// pick chooses the next record of a selection that is not in seen; nil when there
-// is none left. The caller holds the lock.
-func (e *Engine) pick(c *Collection, v View, s Selection, seen map[*record]bool) (*record, bson.Raw, bson.D, error) {
-	var best *record
-	var bestRaw bson.Raw
-	var bestDoc bson.D
+// each calls f with the first match of a selection, or with every match when
+// multi: those are all chosen before the first call, so f may write. The caller
+// holds the lock.
+func (e *Engine) each(c *Collection, v View, s Selection, multi bool, f func(*record, bson.Raw, bson.D) error) error {
+	type match struct {
+		r   *record
+		raw bson.Raw
+		doc bson.D
+	}
+	var found []match
 	var failed error
 	c.candidates(s.Filter, func(r *record) bool {
-		if seen[r] {
-			return true
-		}
 		raw := r.see(v)
 		if raw == nil {
 			return true
@@ -115,12 +119,24 @@ func (e *Engine) pick(c *Collection, v View, s Selection, seen map[*record]bool)
 			failed = err
 			return false
 		}
-		if best == nil || (s.Sort != nil && s.Sort.Compare(doc, bestDoc) < 0) {
-			best, bestRaw, bestDoc = r, raw, doc
+		m := match{r, raw, doc}
+		switch {
+		case multi || len(found) == 0:
+			found = append(found, m)
+		case s.Sort.Compare(doc, found[0].doc) < 0:
+			found[0] = m
 		}
-		return s.Sort != nil
+		return multi || s.Sort != nil
 	})
-	return best, bestRaw, bestDoc, failed
+	if failed != nil {
+		return failed
+	}
+	for _, m := range found {
+		if err := f(m.r, m.raw, m.doc); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Find calls yield with every matching document, in natural order unless an index

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -28,6 +29,13 @@ func idOf(raw bson.Raw) (bson.RawValue, string, error) {
 	v, _, err := value.DecodeValue(rv.Type, rv.Value)
 	if err != nil {
 		return rv, "", err
+	}
+	if d, ok := v.(bson.D); ok {
+		for _, e := range d {
+			if strings.HasPrefix(e.Key, "$") {
+				return rv, "", mongoerr.New(mongoerr.DollarPrefixedFieldName, "_id fields may not contain '$'-prefixed fields: %s is not valid for storage.", e.Key)
+			}
+		}
 	}
 	return rv, keystring.Of(v), nil
 }
@@ -180,25 +188,22 @@ type WriteResult struct {
 // Update runs one statement. In a transaction any error means the transaction must be aborted.
 func (e *Engine) Update(ctx context.Context, ns NS, txn *Txn, u UpdateSpec) (WriteResult, error) {
 	var res WriteResult
-	seen := map[*record]bool{} // a document that an update moved is not met again
+	seen := map[*record]bool{} // a document is updated once, even when the update waits half-way
 	err := e.locked(ctx, txn, func() error {
 		c := e.colls[ns]
 		if c != nil {
-			for {
-				r, raw, doc, err := e.pick(c, View{Txn: txn}, u.Selection, seen)
-				if err != nil {
-					return err
-				}
-				if r == nil {
-					break
+			err := e.each(c, View{Txn: txn}, u.Selection, u.Multi, func(r *record, raw bson.Raw, doc bson.D) error {
+				if seen[r] {
+					return nil
 				}
 				if err := e.modify(txn, c, r, raw, doc, u.Update, &res); err != nil {
 					return err
 				}
-				if !u.Multi {
-					return nil
-				}
 				seen[r] = true
+				return nil
+			})
+			if err != nil {
+				return err
 			}
 		}
 		if !u.Upsert || res.Matched > 0 {
@@ -274,14 +279,12 @@ func WithID(d bson.D) bson.D {
 // Delete removes the documents of a selection, one or all.
 func (e *Engine) Delete(ctx context.Context, ns NS, txn *Txn, s Selection, multi bool) (WriteResult, error) {
 	var res WriteResult
-	seen := map[*record]bool{}
 	err := e.locked(ctx, txn, func() error {
 		c := e.colls[ns]
-		for c != nil {
-			r, raw, _, err := e.pick(c, View{Txn: txn}, s, seen)
-			if r == nil || err != nil {
-				return err
-			}
+		if c == nil {
+			return nil
+		}
+		return e.each(c, View{Txn: txn}, s, multi, func(r *record, raw bson.Raw, _ bson.D) error {
 			id, _ := value.RawField(raw, "_id")
 			x := &Entry{Kind: Delete, ID: id}
 			if c.PreImages {
@@ -292,12 +295,8 @@ func (e *Engine) Delete(ctx context.Context, ns NS, txn *Txn, s Selection, multi
 			}
 			res.Matched++
 			res.Before = raw
-			if !multi {
-				return nil
-			}
-			seen[r] = true
-		}
-		return nil
+			return nil
+		})
 	})
 	return res, err
 }

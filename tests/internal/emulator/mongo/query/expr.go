@@ -17,6 +17,22 @@ type Env struct {
 	Vars        bson.D
 }
 
+// Let evaluates a command's `let`: its values are expressions without a document.
+func (e *Env) Let(vars bson.D) error {
+	for _, v := range vars {
+		x, err := CompileExpr(v.Value)
+		if err != nil {
+			return err
+		}
+		got, err := x.Eval(value.Missing{}, e)
+		if err != nil {
+			return err
+		}
+		e.Vars = append(e.Vars, bson.E{Key: v.Key, Value: got})
+	}
+	return nil
+}
+
 // Expr is a compiled aggregation expression.
 type Expr struct{ eval func(s *scope) (any, error) }
 
