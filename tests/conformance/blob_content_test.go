@@ -29,7 +29,7 @@ func conditionCases() []blobCase {
 	other := func(*blobEnv) *azcore.ETag { return otherETag }
 	wild := func(*blobEnv) *azcore.ETag { return any }
 	at := func(d time.Duration) func(*blobEnv) *time.Time {
-		return func(e *blobEnv) *time.Time { return to.Ptr(e.modified.Add(d)) }
+		return func(e *blobEnv) *time.Time { return new(e.modified.Add(d)) }
 	}
 	match := func(f func(*blobEnv) *azcore.ETag) func(*blobEnv) cond {
 		return func(e *blobEnv) cond { return cond{IfMatch: f(e)} }
@@ -117,7 +117,7 @@ func combinedConditionCases() []blobCase {
 	type cond = blob.ModifiedAccessConditions
 	multiple := blobResult{400, "MultipleConditionHeadersNotSupported"}
 	both := func(name string, c func(e *blobEnv, before *time.Time) cond, read, put blobResult) []blobCase {
-		ac := func(e *blobEnv) *blob.AccessConditions { return modified(c(e, to.Ptr(e.modified.Add(-time.Second)))) }
+		ac := func(e *blobEnv) *blob.AccessConditions { return modified(c(e, new(e.modified.Add(-time.Second)))) }
 		return []blobCase{
 			{"get " + name, available, []blobStep{{do: func(e *blobEnv) error { _, err := e.get(ac(e), blob.HTTPRange{}); return err }, want: read}}},
 			{"put " + name, available, []blobStep{{do: func(e *blobEnv) error { return e.put("v2", ac(e)) }, want: put}}},
@@ -162,9 +162,9 @@ func contentCases() []blobCase {
 			{do: func(e *blobEnv) error {
 				sum := md5.Sum([]byte("hello"))
 				require.NoError(e.t, upload(e, "hello", &blockblob.UploadOptions{
-					HTTPHeaders: &blob.HTTPHeaders{BlobContentType: to.Ptr("application/json"), BlobCacheControl: to.Ptr("no-store"), BlobContentLanguage: to.Ptr("nl"), BlobContentEncoding: to.Ptr("identity"), BlobContentDisposition: to.Ptr("inline")},
+					HTTPHeaders: &blob.HTTPHeaders{BlobContentType: new("application/json"), BlobCacheControl: new("no-store"), BlobContentLanguage: new("nl"), BlobContentEncoding: new("identity"), BlobContentDisposition: new("inline")},
 					// names that a byte order and the service's order sort differently
-					Metadata: map[string]*string{"epoch": to.Ptr("7"), "epoch_at": to.Ptr("x"), "epoch1": to.Ptr("y"), "epochs": to.Ptr("z")},
+					Metadata: map[string]*string{"epoch": new("7"), "epoch_at": new("x"), "epoch1": new("y"), "epochs": new("z")},
 				}))
 				p := e.props()
 				require.Equal(e.t, "application/json", *p.ContentType)
@@ -195,7 +195,10 @@ func contentCases() []blobCase {
 		}},
 		{"ranges", available, []blobStep{
 			{do: func(e *blobEnv) error { return e.put("0123456789", nil) }},
-			{do: rng(0, 4, "0123")}, {do: rng(4, 0, "456789")}, {do: rng(8, 100, "89")}, {do: rng(9, 1, "9")},
+			{do: rng(0, 4, "0123")},
+			{do: rng(4, 0, "456789")},
+			{do: rng(8, 100, "89")},
+			{do: rng(9, 1, "9")},
 			{do: rng(10, 1, ""), want: rangeNotSatisfied, azurite: lenientRange},
 		}},
 		{"a wrong Content-MD5 is refused", available, []blobStep{
@@ -259,7 +262,7 @@ func contentCases() []blobCase {
 		{"a container is made once", available, []blobStep{
 			{do: func(e *blobEnv) error { _, err := e.cc.Create(e.ctx, nil); return err }, want: containerExists},
 			{do: func(e *blobEnv) error {
-				_, err := e.cc.SetMetadata(e.ctx, &container.SetMetadataOptions{Metadata: map[string]*string{"k": to.Ptr("v")}})
+				_, err := e.cc.SetMetadata(e.ctx, &container.SetMetadataOptions{Metadata: map[string]*string{"k": new("v")}})
 				require.NoError(e.t, err)
 				p, err := e.cc.GetProperties(e.ctx, nil)
 				require.NoError(e.t, err)
@@ -276,7 +279,7 @@ func contentCases() []blobCase {
 				}
 				var names []string
 				pages := 0
-				for pager := e.cc.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{MaxResults: to.Ptr(int32(2))}); pager.More(); pages++ {
+				for pager := e.cc.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{MaxResults: new(int32(2))}); pager.More(); pages++ {
 					page, err := pager.NextPage(e.ctx)
 					if err != nil {
 						return err

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 )
@@ -28,22 +27,38 @@ func leaseTableCases() []blobCase {
 		// azurite's differences by state
 		azurite map[lease.StateType]*difference
 	}{
-		{name: "acquire A", do: func(e *blobEnv) error { return e.acquire(idA, 60) },
-			want: [5]blobResult{okay, okay, breakingNoAcquire, okay, okay}},
-		{name: "acquire B", do: func(e *blobEnv) error { return e.acquire(idB, 60) },
-			want: [5]blobResult{okay, leasePresent, leasePresent, okay, okay}},
-		{name: "acquire for 14 s", do: func(e *blobEnv) error { return e.acquire(idA, 14) },
-			want: [5]blobResult{badRequest, badRequest, breakingNoAcquire, badRequest, badRequest}},
-		{name: "acquire for 61 s", do: func(e *blobEnv) error { return e.acquire(idA, 61) },
-			want: [5]blobResult{badRequest, badRequest, breakingNoAcquire, badRequest, badRequest}},
-		{name: "acquire for ever", do: func(e *blobEnv) error { return e.acquire(idB, -1) },
-			want: [5]blobResult{okay, leasePresent, leasePresent, okay, okay}},
-		{name: "break after 0", do: func(e *blobEnv) error { return e.breaks(0) },
-			want: [5]blobResult{leaseNotPresent, okay, okay, okay, okay}},
-		{name: "break after 5", do: func(e *blobEnv) error { return e.breaks(5) },
-			want: [5]blobResult{leaseNotPresent, okay, okay, okay, okay}},
-		{name: "break", do: func(e *blobEnv) error { return e.breaks(-1) },
-			want: [5]blobResult{leaseNotPresent, okay, okay, okay, okay}},
+		{
+			name: "acquire A", do: func(e *blobEnv) error { return e.acquire(idA, 60) },
+			want: [5]blobResult{okay, okay, breakingNoAcquire, okay, okay},
+		},
+		{
+			name: "acquire B", do: func(e *blobEnv) error { return e.acquire(idB, 60) },
+			want: [5]blobResult{okay, leasePresent, leasePresent, okay, okay},
+		},
+		{
+			name: "acquire for 14 s", do: func(e *blobEnv) error { return e.acquire(idA, 14) },
+			want: [5]blobResult{badRequest, badRequest, breakingNoAcquire, badRequest, badRequest},
+		},
+		{
+			name: "acquire for 61 s", do: func(e *blobEnv) error { return e.acquire(idA, 61) },
+			want: [5]blobResult{badRequest, badRequest, breakingNoAcquire, badRequest, badRequest},
+		},
+		{
+			name: "acquire for ever", do: func(e *blobEnv) error { return e.acquire(idB, -1) },
+			want: [5]blobResult{okay, leasePresent, leasePresent, okay, okay},
+		},
+		{
+			name: "break after 0", do: func(e *blobEnv) error { return e.breaks(0) },
+			want: [5]blobResult{leaseNotPresent, okay, okay, okay, okay},
+		},
+		{
+			name: "break after 5", do: func(e *blobEnv) error { return e.breaks(5) },
+			want: [5]blobResult{leaseNotPresent, okay, okay, okay, okay},
+		},
+		{
+			name: "break", do: func(e *blobEnv) error { return e.breaks(-1) },
+			want: [5]blobResult{leaseNotPresent, okay, okay, okay, okay},
+		},
 		{
 			name: "break after 61", do: func(e *blobEnv) error { return e.breaks(61) },
 			want: [5]blobResult{badRequest, badRequest, badRequest, badRequest, badRequest},
@@ -52,49 +67,87 @@ func leaseTableCases() []blobCase {
 				leased:    unbounded, broken: unbounded, expired: unbounded,
 			},
 		},
-		{name: "change A to B", do: func(e *blobEnv) error { _, err := e.lease(idA).ChangeLease(e.ctx, idB, nil); return err },
-			want: [5]blobResult{leaseNotPresent, okay, breakingNoChange, leaseNotPresent, leaseNotPresent}},
-		{name: "change B to A", do: func(e *blobEnv) error { _, err := e.lease(idB).ChangeLease(e.ctx, idA, nil); return err },
-			want: [5]blobResult{leaseNotPresent, okay, leaseMismatch, leaseNotPresent, leaseNotPresent}},
-		{name: "change B to C", do: func(e *blobEnv) error { _, err := e.lease(idB).ChangeLease(e.ctx, idC, nil); return err },
-			want: [5]blobResult{leaseNotPresent, leaseMismatch, leaseMismatch, leaseNotPresent, leaseNotPresent}},
-		{name: "renew A", do: func(e *blobEnv) error { _, err := e.lease(idA).RenewLease(e.ctx, nil); return err },
-			want: [5]blobResult{leaseMismatch, okay, brokenNoRenew, brokenNoRenew, okay}},
-		{name: "renew B", do: func(e *blobEnv) error { _, err := e.lease(idB).RenewLease(e.ctx, nil); return err },
+		{
+			name: "change A to B", do: func(e *blobEnv) error { _, err := e.lease(idA).ChangeLease(e.ctx, idB, nil); return err },
+			want: [5]blobResult{leaseNotPresent, okay, breakingNoChange, leaseNotPresent, leaseNotPresent},
+		},
+		{
+			name: "change B to A", do: func(e *blobEnv) error { _, err := e.lease(idB).ChangeLease(e.ctx, idA, nil); return err },
+			want: [5]blobResult{leaseNotPresent, okay, leaseMismatch, leaseNotPresent, leaseNotPresent},
+		},
+		{
+			name: "change B to C", do: func(e *blobEnv) error { _, err := e.lease(idB).ChangeLease(e.ctx, idC, nil); return err },
+			want: [5]blobResult{leaseNotPresent, leaseMismatch, leaseMismatch, leaseNotPresent, leaseNotPresent},
+		},
+		{
+			name: "renew A", do: func(e *blobEnv) error { _, err := e.lease(idA).RenewLease(e.ctx, nil); return err },
+			want: [5]blobResult{leaseMismatch, okay, brokenNoRenew, brokenNoRenew, okay},
+		},
+		{
+			name: "renew B", do: func(e *blobEnv) error { _, err := e.lease(idB).RenewLease(e.ctx, nil); return err },
 			want:    [5]blobResult{leaseMismatch, leaseMismatch, leaseMismatch, leaseMismatch, leaseMismatch},
-			azurite: map[lease.StateType]*difference{expired: {okay, "documented to fail; Azurite renews an expired lease whatever id is given"}}},
-		{name: "release A", do: func(e *blobEnv) error { _, err := e.lease(idA).ReleaseLease(e.ctx, nil); return err },
-			want: [5]blobResult{leaseMismatch, okay, okay, okay, okay}},
-		{name: "release B", do: func(e *blobEnv) error { _, err := e.lease(idB).ReleaseLease(e.ctx, nil); return err },
-			want: [5]blobResult{leaseMismatch, leaseMismatch, leaseMismatch, leaseMismatch, leaseMismatch}},
-		{name: "put with A", do: func(e *blobEnv) error { return e.put("v2", withLease(idA)) },
+			azurite: map[lease.StateType]*difference{expired: {okay, "documented to fail; Azurite renews an expired lease whatever id is given"}},
+		},
+		{
+			name: "release A", do: func(e *blobEnv) error { _, err := e.lease(idA).ReleaseLease(e.ctx, nil); return err },
+			want: [5]blobResult{leaseMismatch, okay, okay, okay, okay},
+		},
+		{
+			name: "release B", do: func(e *blobEnv) error { _, err := e.lease(idB).ReleaseLease(e.ctx, nil); return err },
+			want: [5]blobResult{leaseMismatch, leaseMismatch, leaseMismatch, leaseMismatch, leaseMismatch},
+		},
+		{
+			name: "put with A", do: func(e *blobEnv) error { return e.put("v2", withLease(idA)) },
 			want:    [5]blobResult{blobLeaseNotThere, okay, okay, blobLeaseLost, blobLeaseLost},
-			azurite: map[lease.StateType]*difference{broken: lostIsNotPresent, expired: lostIsNotPresent}},
-		{name: "put with B", do: func(e *blobEnv) error { return e.put("v2", withLease(idB)) },
-			want: [5]blobResult{blobLeaseNotThere, blobLeaseMismatch, blobLeaseMismatch, blobLeaseNotThere, blobLeaseNotThere}},
-		{name: "put", do: func(e *blobEnv) error { return e.put("v2", nil) },
-			want: [5]blobResult{okay, leaseIDMissing, leaseIDMissing, okay, okay}},
-		{name: "set metadata with A", do: func(e *blobEnv) error { return e.setMetadata(withLease(idA)) },
+			azurite: map[lease.StateType]*difference{broken: lostIsNotPresent, expired: lostIsNotPresent},
+		},
+		{
+			name: "put with B", do: func(e *blobEnv) error { return e.put("v2", withLease(idB)) },
+			want: [5]blobResult{blobLeaseNotThere, blobLeaseMismatch, blobLeaseMismatch, blobLeaseNotThere, blobLeaseNotThere},
+		},
+		{
+			name: "put", do: func(e *blobEnv) error { return e.put("v2", nil) },
+			want: [5]blobResult{okay, leaseIDMissing, leaseIDMissing, okay, okay},
+		},
+		{
+			name: "set metadata with A", do: func(e *blobEnv) error { return e.setMetadata(withLease(idA)) },
 			want:    [5]blobResult{blobLeaseNotThere, okay, okay, blobLeaseLost, blobLeaseLost},
-			azurite: map[lease.StateType]*difference{broken: lostIsNotPresent, expired: lostIsNotPresent}},
-		{name: "set metadata", do: func(e *blobEnv) error { return e.setMetadata(nil) },
-			want: [5]blobResult{okay, leaseIDMissing, leaseIDMissing, okay, okay}},
-		{name: "stage a block", do: func(e *blobEnv) error { return e.stage("YQ==", "x", nil) },
-			want: [5]blobResult{okay, leaseIDMissing, leaseIDMissing, okay, okay}},
-		{name: "delete with B", do: func(e *blobEnv) error { return e.delete(withLease(idB)) },
-			want: [5]blobResult{blobLeaseNotThere, blobLeaseMismatch, blobLeaseMismatch, blobLeaseNotThere, blobLeaseNotThere}},
-		{name: "delete with A", do: func(e *blobEnv) error { return e.delete(withLease(idA)) },
+			azurite: map[lease.StateType]*difference{broken: lostIsNotPresent, expired: lostIsNotPresent},
+		},
+		{
+			name: "set metadata", do: func(e *blobEnv) error { return e.setMetadata(nil) },
+			want: [5]blobResult{okay, leaseIDMissing, leaseIDMissing, okay, okay},
+		},
+		{
+			name: "stage a block", do: func(e *blobEnv) error { return e.stage("YQ==", "x", nil) },
+			want: [5]blobResult{okay, leaseIDMissing, leaseIDMissing, okay, okay},
+		},
+		{
+			name: "delete with B", do: func(e *blobEnv) error { return e.delete(withLease(idB)) },
+			want: [5]blobResult{blobLeaseNotThere, blobLeaseMismatch, blobLeaseMismatch, blobLeaseNotThere, blobLeaseNotThere},
+		},
+		{
+			name: "delete with A", do: func(e *blobEnv) error { return e.delete(withLease(idA)) },
 			want:    [5]blobResult{blobLeaseNotThere, okay, okay, blobLeaseLost, blobLeaseLost},
-			azurite: map[lease.StateType]*difference{broken: lostIsNotPresent, expired: lostIsNotPresent}},
-		{name: "delete", do: func(e *blobEnv) error { return e.delete(nil) },
-			want: [5]blobResult{okay, leaseIDMissing, leaseIDMissing, okay, okay}},
-		{name: "get with A", do: func(e *blobEnv) error { _, err := e.get(withLease(idA), blob.HTTPRange{}); return err },
+			azurite: map[lease.StateType]*difference{broken: lostIsNotPresent, expired: lostIsNotPresent},
+		},
+		{
+			name: "delete", do: func(e *blobEnv) error { return e.delete(nil) },
+			want: [5]blobResult{okay, leaseIDMissing, leaseIDMissing, okay, okay},
+		},
+		{
+			name: "get with A", do: func(e *blobEnv) error { _, err := e.get(withLease(idA), blob.HTTPRange{}); return err },
 			want:    [5]blobResult{blobLeaseNotThere, okay, okay, blobLeaseLost, blobLeaseLost},
-			azurite: map[lease.StateType]*difference{broken: lostIsNotPresent, expired: lostIsNotPresent}},
-		{name: "get with B", do: func(e *blobEnv) error { _, err := e.get(withLease(idB), blob.HTTPRange{}); return err },
-			want: [5]blobResult{blobLeaseNotThere, blobLeaseMismatch, blobLeaseMismatch, blobLeaseNotThere, blobLeaseNotThere}},
-		{name: "get", do: func(e *blobEnv) error { return e.content("v1") },
-			want: [5]blobResult{okay, okay, okay, okay, okay}},
+			azurite: map[lease.StateType]*difference{broken: lostIsNotPresent, expired: lostIsNotPresent},
+		},
+		{
+			name: "get with B", do: func(e *blobEnv) error { _, err := e.get(withLease(idB), blob.HTTPRange{}); return err },
+			want: [5]blobResult{blobLeaseNotThere, blobLeaseMismatch, blobLeaseMismatch, blobLeaseNotThere, blobLeaseNotThere},
+		},
+		{
+			name: "get", do: func(e *blobEnv) error { return e.content("v1") },
+			want: [5]blobResult{okay, okay, okay, okay, okay},
+		},
 	}
 	var cases []blobCase
 	for _, row := range rows {
@@ -109,7 +162,7 @@ func leaseTableCases() []blobCase {
 }
 
 func (e *blobEnv) setMetadata(cond *blob.AccessConditions) error {
-	_, err := e.bc.SetMetadata(e.ctx, map[string]*string{"k": to.Ptr("v")}, &blob.SetMetadataOptions{AccessConditions: cond})
+	_, err := e.bc.SetMetadata(e.ctx, map[string]*string{"k": new("v")}, &blob.SetMetadataOptions{AccessConditions: cond})
 	return err
 }
 
@@ -126,7 +179,8 @@ func leaseSequenceCases() []blobCase {
 	return []blobCase{
 		{"an expired lease that was only read is renewed", expired, []blobStep{
 			{do: func(e *blobEnv) error { return e.content("v1") }},
-			{do: renewA}, {do: is(leased)},
+			{do: renewA},
+			{do: is(leased)},
 			{do: func(e *blobEnv) error { return e.put("v2", nil) }, want: leaseIDMissing},
 		}},
 		{"an expired lease whose blob was written is gone", expired, []blobStep{
@@ -172,7 +226,8 @@ func leaseSequenceCases() []blobCase {
 			{do: func(e *blobEnv) error { return e.put("v3", nil) }},
 		}},
 		{"lease operations leave the ETag alone", available, []blobStep{
-			{do: func(e *blobEnv) error { return e.acquire(idA, 60) }}, {do: renewA},
+			{do: func(e *blobEnv) error { return e.acquire(idA, 60) }},
+			{do: renewA},
 			{do: func(e *blobEnv) error { return e.breaks(0) }},
 			{do: func(e *blobEnv) error { return e.sameETag() }},
 		}},

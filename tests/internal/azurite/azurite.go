@@ -70,7 +70,7 @@ func Start(ctx context.Context, opts Options) (*Process, error) {
 	out := &output{next: opts.Output, listening: make(chan string, 1)}
 	p := &Process{kill: kill, done: make(chan struct{})}
 	p.stop = sync.OnceValue(p.end)
-	//nolint:gosec // the program is ours: node, with the script of the pinned package
+	// The program is ours: node, with the script of the pinned package
 	cmd := exec.CommandContext(life, node, script, "--silent", "--inMemoryPersistence", "--disableTelemetry",
 		"--skipApiVersionCheck", "--blobHost", "127.0.0.1", "--blobPort", "0")
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = os.TempDir(), out, out, time.Second

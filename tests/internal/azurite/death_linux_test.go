@@ -2,7 +2,6 @@ package azurite
 
 import (
 	"bufio"
-	"context"
 	"net"
 	"os"
 	"os/exec"
@@ -16,7 +15,7 @@ import (
 // starts Azurite and is killed with SIGKILL, which it cannot handle.
 func TestKilledParentTakesAzuriteWithIt(t *testing.T) {
 	if os.Getenv("AZURITE_PARENT") == "yes" {
-		p, err := Start(context.Background(), Options{})
+		p, err := Start(t.Context(), Options{})
 		require.NoError(t, err)
 		_, _ = os.Stdout.WriteString("addr " + p.Addr() + "\n")
 		<-p.Done()

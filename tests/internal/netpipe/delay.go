@@ -49,7 +49,7 @@ func (l *DelayListener) Wait() { l.pumps.Wait() }
 func (l *DelayListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // callers look for the inner listener's errors
+		return nil, err // callers look for the inner listener's errors
 	}
 	dc := &delayedConn{Conn: c, in: newQueue(delayLimit, l.delay/2), out: newQueue(delayLimit, l.delay-l.delay/2), closed: make(chan struct{})}
 	l.pumps.Go(dc.pumpIn)

@@ -91,7 +91,7 @@ func TestCloseSemantics(t *testing.T) {
 
 func TestCloseWakesBlockedReadAndWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := Pipe()
+		a, _ := Pipe()
 		var wg sync.WaitGroup
 		var readErr, writeErr, peerErr error
 		wg.Go(func() { _, readErr = a.Read(make([]byte, 1)) })
@@ -102,7 +102,7 @@ func TestCloseWakesBlockedReadAndWrite(t *testing.T) {
 		require.ErrorIs(t, readErr, net.ErrClosed)
 		require.ErrorIs(t, writeErr, net.ErrClosed)
 
-		a, b = Pipe()
+		a, b := Pipe()
 		wg.Go(func() { _, peerErr = a.Write(make([]byte, 2*pipeLimit)) })
 		synctest.Wait()
 		require.NoError(t, b.Close())

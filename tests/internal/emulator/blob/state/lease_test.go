@@ -42,46 +42,86 @@ func TestLeaseTable(t *testing.T) {
 		do   func(*Lease) error
 		want [5]outcome // in the order of states
 	}{
-		{"acquire A", func(l *Lease) error { return l.Acquire(time.Now(), 30, idA) },
-			[5]outcome{ok(Leased), ok(Leased), fails(ErrLeaseBreakingNoAcquire), ok(Leased), ok(Leased)}},
-		{"acquire B", func(l *Lease) error { return l.Acquire(time.Now(), 30, idB) },
-			[5]outcome{ok(Leased), fails(ErrLeaseAlreadyPresent), fails(ErrLeaseAlreadyPresent), ok(Leased), ok(Leased)}},
-		{"acquire too short", func(l *Lease) error { return l.Acquire(time.Now(), 14, idA) },
-			[5]outcome{fails(ErrInvalidLeaseDuration), fails(ErrInvalidLeaseDuration), fails(ErrLeaseBreakingNoAcquire), fails(ErrInvalidLeaseDuration), fails(ErrInvalidLeaseDuration)}},
-		{"break 0", breakFor(0),
-			[5]outcome{fails(ErrLeaseNotPresentLease), ok(Broken), ok(Broken), ok(Broken), ok(Broken)}},
-		{"break 5", breakFor(5),
-			[5]outcome{fails(ErrLeaseNotPresentLease), ok(Breaking), ok(Breaking), ok(Broken), ok(Broken)}},
-		{"break", breakFor(-1),
-			[5]outcome{fails(ErrLeaseNotPresentLease), ok(Breaking), ok(Breaking), ok(Broken), ok(Broken)}},
-		{"break 61", breakFor(61),
-			[5]outcome{fails(ErrInvalidBreakPeriod), fails(ErrInvalidBreakPeriod), fails(ErrInvalidBreakPeriod), fails(ErrInvalidBreakPeriod), fails(ErrInvalidBreakPeriod)}},
-		{"change A to B", func(l *Lease) error { return l.Change(time.Now(), idA, idB) },
-			[5]outcome{fails(ErrLeaseNotPresentLease), ok(Leased), fails(ErrLeaseBreakingNoChange), fails(ErrLeaseNotPresentLease), fails(ErrLeaseNotPresentLease)}},
-		{"change B to A", func(l *Lease) error { return l.Change(time.Now(), idB, idA) },
-			[5]outcome{fails(ErrLeaseNotPresentLease), ok(Leased), fails(ErrLeaseMismatchLease), fails(ErrLeaseNotPresentLease), fails(ErrLeaseNotPresentLease)}},
-		{"change B to C", func(l *Lease) error { return l.Change(time.Now(), idB, idC) },
-			[5]outcome{fails(ErrLeaseNotPresentLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseNotPresentLease), fails(ErrLeaseNotPresentLease)}},
-		{"renew A", func(l *Lease) error { return l.Renew(time.Now(), idA) },
-			[5]outcome{fails(ErrLeaseMismatchLease), ok(Leased), fails(ErrLeaseBrokenNoRenew), fails(ErrLeaseBrokenNoRenew), ok(Leased)}},
-		{"renew B", func(l *Lease) error { return l.Renew(time.Now(), idB) },
-			[5]outcome{fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease)}},
-		{"release A", func(l *Lease) error { return l.Release(time.Now(), idA) },
-			[5]outcome{fails(ErrLeaseMismatchLease), ok(Available), ok(Available), ok(Available), ok(Available)}},
-		{"release B", func(l *Lease) error { return l.Release(time.Now(), idB) },
-			[5]outcome{fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease)}},
-		{"write A", func(l *Lease) error { return write(l, idA) },
-			[5]outcome{fails(ErrLeaseNotPresentBlob), ok(Leased), ok(Breaking), fails(ErrLeaseLost), fails(ErrLeaseLost)}},
-		{"write B", func(l *Lease) error { return write(l, idB) },
-			[5]outcome{fails(ErrLeaseNotPresentBlob), fails(ErrLeaseMismatchBlob), fails(ErrLeaseMismatchBlob), fails(ErrLeaseNotPresentBlob), fails(ErrLeaseNotPresentBlob)}},
-		{"write", func(l *Lease) error { return write(l, "") },
-			[5]outcome{ok(Available), fails(ErrLeaseIDMissing), fails(ErrLeaseIDMissing), ok(Available), ok(Available)}},
-		{"read A", func(l *Lease) error { return l.CheckRead(time.Now(), idA) },
-			[5]outcome{fails(ErrLeaseNotPresentBlob), ok(Leased), ok(Breaking), fails(ErrLeaseLost), fails(ErrLeaseLost)}},
-		{"read B", func(l *Lease) error { return l.CheckRead(time.Now(), idB) },
-			[5]outcome{fails(ErrLeaseNotPresentBlob), fails(ErrLeaseMismatchBlob), fails(ErrLeaseMismatchBlob), fails(ErrLeaseNotPresentBlob), fails(ErrLeaseNotPresentBlob)}},
-		{"read", func(l *Lease) error { return l.CheckRead(time.Now(), "") },
-			[5]outcome{ok(Available), ok(Leased), ok(Breaking), ok(Broken), ok(Expired)}},
+		{
+			"acquire A", func(l *Lease) error { return l.Acquire(time.Now(), 30, idA) },
+			[5]outcome{ok(Leased), ok(Leased), fails(ErrLeaseBreakingNoAcquire), ok(Leased), ok(Leased)},
+		},
+		{
+			"acquire B", func(l *Lease) error { return l.Acquire(time.Now(), 30, idB) },
+			[5]outcome{ok(Leased), fails(ErrLeaseAlreadyPresent), fails(ErrLeaseAlreadyPresent), ok(Leased), ok(Leased)},
+		},
+		{
+			"acquire too short", func(l *Lease) error { return l.Acquire(time.Now(), 14, idA) },
+			[5]outcome{fails(ErrInvalidLeaseDuration), fails(ErrInvalidLeaseDuration), fails(ErrLeaseBreakingNoAcquire), fails(ErrInvalidLeaseDuration), fails(ErrInvalidLeaseDuration)},
+		},
+		{
+			"break 0", breakFor(0),
+			[5]outcome{fails(ErrLeaseNotPresentLease), ok(Broken), ok(Broken), ok(Broken), ok(Broken)},
+		},
+		{
+			"break 5", breakFor(5),
+			[5]outcome{fails(ErrLeaseNotPresentLease), ok(Breaking), ok(Breaking), ok(Broken), ok(Broken)},
+		},
+		{
+			"break", breakFor(-1),
+			[5]outcome{fails(ErrLeaseNotPresentLease), ok(Breaking), ok(Breaking), ok(Broken), ok(Broken)},
+		},
+		{
+			"break 61", breakFor(61),
+			[5]outcome{fails(ErrInvalidBreakPeriod), fails(ErrInvalidBreakPeriod), fails(ErrInvalidBreakPeriod), fails(ErrInvalidBreakPeriod), fails(ErrInvalidBreakPeriod)},
+		},
+		{
+			"change A to B", func(l *Lease) error { return l.Change(time.Now(), idA, idB) },
+			[5]outcome{fails(ErrLeaseNotPresentLease), ok(Leased), fails(ErrLeaseBreakingNoChange), fails(ErrLeaseNotPresentLease), fails(ErrLeaseNotPresentLease)},
+		},
+		{
+			"change B to A", func(l *Lease) error { return l.Change(time.Now(), idB, idA) },
+			[5]outcome{fails(ErrLeaseNotPresentLease), ok(Leased), fails(ErrLeaseMismatchLease), fails(ErrLeaseNotPresentLease), fails(ErrLeaseNotPresentLease)},
+		},
+		{
+			"change B to C", func(l *Lease) error { return l.Change(time.Now(), idB, idC) },
+			[5]outcome{fails(ErrLeaseNotPresentLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseNotPresentLease), fails(ErrLeaseNotPresentLease)},
+		},
+		{
+			"renew A", func(l *Lease) error { return l.Renew(time.Now(), idA) },
+			[5]outcome{fails(ErrLeaseMismatchLease), ok(Leased), fails(ErrLeaseBrokenNoRenew), fails(ErrLeaseBrokenNoRenew), ok(Leased)},
+		},
+		{
+			"renew B", func(l *Lease) error { return l.Renew(time.Now(), idB) },
+			[5]outcome{fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease)},
+		},
+		{
+			"release A", func(l *Lease) error { return l.Release(time.Now(), idA) },
+			[5]outcome{fails(ErrLeaseMismatchLease), ok(Available), ok(Available), ok(Available), ok(Available)},
+		},
+		{
+			"release B", func(l *Lease) error { return l.Release(time.Now(), idB) },
+			[5]outcome{fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease), fails(ErrLeaseMismatchLease)},
+		},
+		{
+			"write A", func(l *Lease) error { return write(l, idA) },
+			[5]outcome{fails(ErrLeaseNotPresentBlob), ok(Leased), ok(Breaking), fails(ErrLeaseLost), fails(ErrLeaseLost)},
+		},
+		{
+			"write B", func(l *Lease) error { return write(l, idB) },
+			[5]outcome{fails(ErrLeaseNotPresentBlob), fails(ErrLeaseMismatchBlob), fails(ErrLeaseMismatchBlob), fails(ErrLeaseNotPresentBlob), fails(ErrLeaseNotPresentBlob)},
+		},
+		{
+			"write", func(l *Lease) error { return write(l, "") },
+			[5]outcome{ok(Available), fails(ErrLeaseIDMissing), fails(ErrLeaseIDMissing), ok(Available), ok(Available)},
+		},
+		{
+			"read A", func(l *Lease) error { return l.CheckRead(time.Now(), idA) },
+			[5]outcome{fails(ErrLeaseNotPresentBlob), ok(Leased), ok(Breaking), fails(ErrLeaseLost), fails(ErrLeaseLost)},
+		},
+		{
+			"read B", func(l *Lease) error { return l.CheckRead(time.Now(), idB) },
+			[5]outcome{fails(ErrLeaseNotPresentBlob), fails(ErrLeaseMismatchBlob), fails(ErrLeaseMismatchBlob), fails(ErrLeaseNotPresentBlob), fails(ErrLeaseNotPresentBlob)},
+		},
+		{
+			"read", func(l *Lease) error { return l.CheckRead(time.Now(), "") },
+			[5]outcome{ok(Available), ok(Leased), ok(Breaking), ok(Broken), ok(Expired)},
+		},
 	}
 	for _, row := range table {
 		for i, from := range states {

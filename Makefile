@@ -1,0 +1,61 @@
+# The commands of this repository. "make help" lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# go.work's modules; "work" names all of their packages to the go command.
+MODULES := producer projector shared tests
+TOOLS := bin/golangci-lint
+
+# make run: variables become flags of the one command, when they are set.
+RUN_FLAGS = \
+	$(if $(INPUT),--input '$(INPUT)') \
+	$(if $(ONCE),--once) \
+	$(if $(EXPECT),--expect '$(EXPECT)') \
+	$(if $(CHAOS),--chaos '$(CHAOS)') \
+	$(if $(AZURITE),--azurite) \
+	$(if $(RATE),--rate '$(RATE)') \
+	$(if $(SEED),--seed '$(SEED)') \
+	$(if $(PRODUCERS),--producers '$(PRODUCERS)') \
+	$(if $(PROJECTORS),--projectors '$(PROJECTORS)') \
+	$(if $(PROJECTION),--projection '$(PROJECTION)') \
+	$(if $(LATENCY),--latency '$(LATENCY)') \
+	$(if $(REPORT),--report '$(REPORT)') \
+	$(if $(QUIET),--quiet) \
+	$(ARGS)
+
+.PHONY: help
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+.PHONY: run
+run: ## see it working: embedded stack, both services, events, check (INPUT= ONCE=1 EXPECT= CHAOS= RATE= AZURITE=1 … ARGS=)
+	@$(if $(AZURITE),scripts/azurite.sh)
+	@go run ./tests/cmd/local $(strip $(RUN_FLAGS))
+
+.PHONY: test
+test: ## every test of every module, with the race detector, and Azurite where npm is
+	@scripts/azurite.sh
+	go test -race -timeout 20m work
+
+.PHONY: build
+build: ## the services, as static programs in bin/
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./producer/cmd/... ./projector/cmd/...
+
+.PHONY: bench
+bench: ## the benchmarks, once each; RUNS=6 for benchstat
+	go test -run '^$$' -bench . -benchmem -count $(or $(RUNS),1) -timeout 60m work
+
+.PHONY: lint
+lint: ## format, vet, linters, modules and scripts
+	@scripts/lint.sh $(MODULES)
+
+.PHONY: fmt
+fmt: $(TOOLS) ## format and modernise the code
+	bin/gofumpt -w $(MODULES)
+	go fix work
+
+# One go command builds all the tools of scripts/tools/go.mod into bin/.
+$(TOOLS): scripts/tools/go.mod scripts/tools/go.sum
+	GOWORK=off go -C scripts/tools build -o ../../bin/ tool
+	@touch $@

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Checks everything that is not a test, for the modules named, and goes on after
+# a failure so that one run tells all. Exits 1 when anything was found.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+modules=("$@")
+
+failed=()
+check() { # check NAME COMMAND...: runs it and remembers a failure
+  local name=$1
+  shift
+  local begin=$SECONDS
+  if "$@"; then
+    printf 'lint: %-14s ok (%ds)\n' "$name" $((SECONDS - begin))
+  else
+    printf 'lint: %-14s FAILED (%ds)\n' "$name" $((SECONDS - begin))
+    failed+=("$name")
+  fi
+}
+
+tools() { GOWORK=off go -C scripts/tools build -o ../../bin/ tool; }
+
+formatted() {
+  local files
+  files=$(bin/gofumpt -l "${modules[@]}")
+  [[ -z $files ]] || {
+    printf 'not formatted by gofumpt (make fmt): %s\n' $files
+    return 1
+  }
+}
+
+linters() { bin/golangci-lint run "${modules[@]/%//...}"; }
+
+fixed() { # go fix -diff tells by its output, not by its exit code
+  local diff
+  diff=$(go fix -diff work)
+  [[ -z $diff ]] || {
+    printf '%s\n' "$diff" 'go fix would change this (make fmt)'
+    return 1
+  }
+}
+
+tidy() { GOWORK=off go -C "$1" mod tidy -diff; }
+
+alone() { GOWORK=off go -C "$1" build ./...; }
+
+scripts() {
+  local files=(.ci/run)
+  mapfile -t -O 1 files < <(find scripts -name '*.sh')
+  local f
+  for f in "${files[@]}"; do bash -n "$f"; done
+  if command -v shellcheck >/dev/null; then
+    shellcheck "${files[@]}"
+  else
+    echo 'lint: shellcheck is not here; scripts were only parsed'
+  fi
+}
+
+check tools tools
+check gofumpt formatted
+check vet go vet work
+check golangci-lint linters
+check fix fixed
+for module in "${modules[@]}"; do
+  check "tidy $module" tidy "$module"
+  check "alone $module" alone "$module"
+done
+check scripts scripts
+
+if ((${#failed[@]})); then
+  printf 'lint: FAILED: %s\n' "${failed[*]}"
+  exit 1
+fi
