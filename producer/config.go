@@ -79,7 +79,7 @@ type Config struct {
 
 	// ShutdownTimeout is how long a stop may take to send what is in flight.
 	ShutdownTimeout time.Duration `envconfig:"SHUTDOWN_TIMEOUT" default:"20s"`
-	// HTTPAddr serves /livez, /readyz, /metrics and /status.
+	// HTTPAddr serves /livez, /readyz, /metrics and /status; empty serves nothing.
 	HTTPAddr string     `envconfig:"HTTP_ADDR" default:":8080"`
 	LogLevel slog.Level `envconfig:"LOG_LEVEL" default:"info"`
 }

@@ -80,11 +80,10 @@ func Run(ctx context.Context, config Config, o Options) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	g, running := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		return health.Serve(serving, config.HTTPAddr, health.Probes{
-			Live: p.live, Ready: p.ready, Status: p.status, Metrics: metricsHandler,
-		}, log)
-	})
+	if config.HTTPAddr != "" {
+		probes := health.Probes{Live: p.live, Ready: p.ready, Status: p.status, Metrics: metricsHandler}
+		g.Go(func() error { return health.Serve(serving, config.HTTPAddr, probes, log) })
+	}
 	g.Go(func() error {
 		defer stopServing()
 		return p.election.Run(running, p.lead)
