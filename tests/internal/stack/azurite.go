@@ -16,8 +16,8 @@ import (
 var errAzuriteEnded = errors.New("azurite ended by itself")
 
 // startAzurite starts Azurite and, where latency is wanted, listens for it: Azurite cannot be slow by itself.
-func (s *Stack) startAzurite(ctx context.Context) (err error) {
-	if s.azurite, err = azurite.Start(ctx, azurite.Options{}); err != nil {
+func (s *Stack) startAzurite(ctx context.Context, dir string) (err error) {
+	if s.azurite, err = azurite.Start(ctx, azurite.Options{Dir: dir}); err != nil {
 		return fmt.Errorf("start Azurite: %w", err)
 	}
 	if s.latency <= 0 {

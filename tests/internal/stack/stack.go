@@ -34,6 +34,8 @@ type Options struct {
 	Latency time.Duration
 	// Azurite takes the place of the in-process blob server.
 	Azurite bool
+	// AzuriteDir is where it is installed; empty: tests/azurite above the working directory.
+	AzuriteDir string
 }
 
 // Stack is the set of servers.
@@ -83,7 +85,7 @@ func New(ctx context.Context, o Options) (_ *Stack, err error) {
 	}
 	s.endpoints[EnvServiceBus] = servicebus.ConnectionString(s.bus.Addr().String())
 	if o.Azurite {
-		err = s.startAzurite(ctx)
+		err = s.startAzurite(ctx, o.AzuriteDir)
 		return s, err
 	}
 	if s.blob, err = s.listen(ctx); err != nil {

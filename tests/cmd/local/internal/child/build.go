@@ -18,7 +18,7 @@ import (
 
 // Build builds the two services into dir and returns the paths of the programs.
 func Build(ctx context.Context, dir string) (producer, projector string, err error) {
-	root, err := workspace()
+	root, err := Checkout()
 	if err != nil {
 		return "", "", err
 	}
@@ -39,8 +39,8 @@ func build(ctx context.Context, root, service, dir string) (string, error) {
 	return program, nil
 }
 
-// workspace finds the checkout: above the working directory, or where this program's own source is.
-func workspace() (string, error) {
+// Checkout finds the root of the source: above the working directory, or where this program's own source is.
+func Checkout() (string, error) {
 	var starts []string
 	if wd, err := os.Getwd(); err == nil {
 		starts = append(starts, wd)

@@ -54,6 +54,7 @@ type Options struct {
 	Seed       uint64
 	Report     string // a path; empty: none
 	Quiet      bool
+	Logs       string // a directory for the services' logs; empty: a temporary one, kept after a failure
 
 	// Input holds the events of --input; nil: generate Generate events.
 	Input []workload.Event
@@ -95,6 +96,7 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.BoolVar(&o.External, "external", false, "no servers: use "+EnvMongo+", "+EnvServiceBus+", "+EnvBlob)
 	fs.Uint64Var(&o.Seed, "seed", 0, "seed of the generated events (default: a new one, which is reported)")
 	fs.StringVar(&o.Report, "report", "", "`file` to write the report to, as JSON")
+	fs.StringVar(&o.Logs, "logs", "", "`directory` to keep the services' logs in (default: kept only after a failure)")
 	fs.BoolVar(&o.Quiet, "quiet", false, "no live view; the result only")
 	fs.Usage = func() {}
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -173,7 +175,7 @@ func (o Options) contradictions(given map[string]bool) []string {
 	}
 	problem(o.Azurite && o.Chaos.Has(chaos.Blob503), "--chaos %s is done by the in-process blob server: leave --azurite out", chaos.Blob503)
 	if o.StackOnly {
-		for _, flag := range []string{"input", "once", "expect", "chaos", "report", "rate", "events", "producers", "projectors", "projection"} {
+		for _, flag := range []string{"input", "once", "expect", "chaos", "report", "logs", "rate", "events", "producers", "projectors", "projection"} {
 			problem(given[flag], "--%s is about the services, and --stack-only starts none: leave one of them out", flag)
 		}
 	}
@@ -201,6 +203,11 @@ func (o *Options) readFiles(input, expect, serviceBusConfig string) (problems []
 	if o.Report != "" {
 		if info, err := os.Stat(filepath.Dir(o.Report)); err != nil || !info.IsDir() {
 			problems = append(problems, fmt.Sprintf("--report: there is no directory %s to write it to", filepath.Dir(o.Report)))
+		}
+	}
+	if o.Logs != "" {
+		if err := os.MkdirAll(o.Logs, 0o755); err != nil {
+			problems = append(problems, "--logs: "+err.Error())
 		}
 	}
 	return problems

@@ -3,11 +3,13 @@ package run
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/child"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
@@ -49,6 +51,13 @@ func externalPlaces(now time.Time, endpoints map[string]string) places {
 // Open takes the ports of the stack that the flags ask for.
 func Open(ctx context.Context, o flags.Options) (*stack.Stack, error) {
 	so := stack.Options{Latency: o.Latency, Azurite: o.Azurite}
+	if o.Azurite {
+		root, err := child.Checkout()
+		if err != nil {
+			return nil, err
+		}
+		so.AzuriteDir = filepath.Join(root, "tests", "azurite")
+	}
 	if o.ServiceBusConfig != nil {
 		entities, err := servicebus.ParseConfig(o.ServiceBusConfig)
 		if err != nil {

@@ -61,8 +61,12 @@ func Run(ctx context.Context, stop <-chan struct{}, o flags.Options, live *view.
 		return outcome, fmt.Errorf("make a directory for programs and logs: %w", err)
 	}
 	r := &runner{options: o, live: live, rec: history.NewRecorder(), logs: filepath.Join(dir, "logs"), started: time.Now(), watched: make(chan struct{})}
-	defer func() { err = errors.Join(err, r.tidy(dir, err == nil && outcome.OK())) }()
-	if err := os.Mkdir(r.logs, 0o755); err != nil {
+	defer func() {
+		err = errors.Join(err, r.tidy(dir, errors.Is(err, ErrInterrupted) || (err == nil && outcome.OK())))
+	}()
+	if o.Logs != "" {
+		r.logs = o.Logs
+	} else if err := os.Mkdir(r.logs, 0o755); err != nil {
 		return outcome, fmt.Errorf("make a directory for logs: %w", err)
 	}
 	r.event("building the services")
@@ -190,8 +194,8 @@ func (r *runner) elapsed() time.Duration {
 }
 
 // tidy removes the programs, and the logs unless somebody will want to read them.
-func (r *runner) tidy(dir string, right bool) error {
-	if right {
+func (r *runner) tidy(dir string, whole bool) error {
+	if whole {
 		return os.RemoveAll(dir)
 	}
 	var errs []error

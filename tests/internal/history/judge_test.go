@@ -1,0 +1,151 @@
+package history_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+)
+
+// good is a history that keeps every promise: two aggregates, one of them republished by a second leader.
+func good() history.History {
+	return history.History{
+		Committed: []history.Commit{commit("a", 1), commit("b", 1), commit("a", 2), commit("a", 3)},
+		Accepted: []history.Acceptance{
+			accept("a", 1, 10, 1), accept("b", 1, 11, 1), accept("a", 2, 12, 1),
+			repeat("a", 2, 12, 2), accept("a", 3, 13, 2),
+		},
+		Observed: []history.Observation{observe("a", 1, 10), observe("b", 1, 11), observe("a", 3, 13)},
+	}
+}
+
+func commit(aggregate string, version int64) history.Commit {
+	return history.Commit{Aggregate: aggregate, Version: version, At: time.Unix(version, 0)}
+}
+
+func accept(aggregate string, version int64, position int, epoch int64) history.Acceptance {
+	return history.Acceptance{
+		MessageID: fmt.Sprint(aggregate, position), Session: aggregate, Version: version,
+		Position: fmt.Sprintf("82%04d", position), Epoch: epoch,
+	}
+}
+
+func repeat(aggregate string, version int64, position int, epoch int64) history.Acceptance {
+	a := accept(aggregate, version, position, epoch)
+	a.Duplicate = true
+	return a
+}
+
+func observe(aggregate string, events int64, position int) history.Observation {
+	return history.Observation{Aggregate: aggregate, Events: events, Position: fmt.Sprintf("82%04d", position)}
+}
+
+func TestJudgeAcceptsWhatIsRight(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, history.Judge(good()))
+	require.Empty(t, history.Judge(history.History{}))
+
+	unwatched := good()
+	unwatched.Accepted, unwatched.Observed = nil, nil
+	require.Empty(t, history.Judge(unwatched), "what nobody watched is not judged")
+}
+
+func TestJudgeNamesEveryBrokenPromise(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		breakIt func(*history.History)
+		promise error
+		says    string
+	}{
+		"G1: an event never reaches the broker": {
+			func(h *history.History) { h.Accepted = h.Accepted[:4] },
+			history.ErrLost, "the broker took 2 of 3 events",
+		},
+		"G1: an event never reaches the read model": {
+			func(h *history.History) { h.Observed[2] = observe("a", 2, 12) },
+			history.ErrLost, "the read model holds 2 of 3 events",
+		},
+		"G1: a whole aggregate is missing from the read model": {
+			func(h *history.History) { h.Observed = append(h.Observed[:1], h.Observed[2]) },
+			history.ErrLost, "aggregate b: the read model holds 0 of 1 events",
+		},
+		"G2: the broker gets an aggregate's events in the wrong order": {
+			func(h *history.History) {
+				h.Accepted[0], h.Accepted[2] = h.Accepted[2], h.Accepted[0]
+				for i := range h.Accepted {
+					h.Accepted[i].Version = 0 // a stream whose messages do not say
+				}
+			},
+			history.ErrReordered, "the broker took position 820010 after 820012",
+		},
+		"G2: positions rise and versions do not": {
+			func(h *history.History) { h.Accepted[0].Version, h.Accepted[2].Version = 2, 1 },
+			history.ErrReordered, "message 1 carried version 2 where version 1 was committed",
+		},
+		"G2: the read model's position goes back": {
+			func(h *history.History) { h.Observed = append(h.Observed, observe("a", 3, 12)) },
+			history.ErrReordered, "went back from position 820013 to 820012",
+		},
+		"G2: the read model's count goes back": {
+			func(h *history.History) {
+				h.Observed = append(h.Observed, observe("b", 0, 14), observe("b", 1, 15))
+			},
+			history.ErrReordered, "went back from 1 events to 0",
+		},
+		"G3: the read model counts an event twice": {
+			func(h *history.History) { h.Observed[2].Events = 4 },
+			history.ErrDoubled, "holds 4 events of 3",
+		},
+		"G3: the count grows at the same position": {
+			func(h *history.History) {
+				h.Observed = []history.Observation{observe("b", 1, 11), observe("a", 2, 13), observe("a", 3, 13)}
+			},
+			history.ErrDoubled, "from 2 events to 3 without leaving position 820013",
+		},
+		"a message for an aggregate that nobody committed": {
+			func(h *history.History) { h.Accepted = append(h.Accepted, accept("z", 1, 20, 2)) },
+			history.ErrUncommitted, "session of no committed aggregate",
+		},
+		"a message more than was committed": {
+			func(h *history.History) { h.Accepted = append(h.Accepted, accept("b", 2, 20, 2)) },
+			history.ErrUncommitted, "2 different messages for 1 committed events",
+		},
+		"a read model of an aggregate that nobody committed": {
+			func(h *history.History) { h.Observed = append(h.Observed, observe("z", 1, 20)) },
+			history.ErrUncommitted, "an aggregate that nobody committed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := good()
+			test.breakIt(&h)
+			violations := history.Judge(h)
+			require.NotEmpty(t, violations)
+			require.ErrorIs(t, violations[0], test.promise)
+			require.ErrorContains(t, violations[0], test.says)
+			require.Positive(t, history.Count(violations, test.promise))
+		})
+	}
+}
+
+func TestARepeatThatTheBrokerDidNotRecogniseIsNoViolationByItself(t *testing.T) {
+	t.Parallel()
+	h := good()
+	h.Accepted[3].Duplicate = false // its window forgot: the guard in the read model is there for that
+	require.Empty(t, history.Judge(h))
+}
+
+func TestALongAggregateIdIsFoundUnderItsSession(t *testing.T) {
+	t.Parallel()
+	long := fmt.Sprintf("%0200d", 7)
+	h := history.History{
+		Committed: []history.Commit{commit(long, 1)},
+		Accepted:  []history.Acceptance{accept("sha256:84a2cc8a", 1, 10, 1)},
+	}
+	require.ErrorIs(t, history.Judge(h)[0], history.ErrUncommitted)
+	h.Accepted[0].Session = sessionOf(long)
+	require.Empty(t, history.Judge(h))
+}
