@@ -21,24 +21,26 @@ check() { # check NAME COMMAND...: runs it and remembers a failure
 
 tools() { GOWORK=off go -C scripts/tools build -o ../../bin/ tool; }
 
+# Errexit is off in what "check" calls, so each failure is handed on by hand.
 formatted() {
   local files
-  files=$(bin/gofumpt -l "${modules[@]}")
+  files=$(bin/gofumpt -l "${modules[@]}") || return 1
   [[ -z $files ]] || {
-    printf 'not formatted by gofumpt (make fmt): %s\n' $files
+    printf 'not formatted by gofumpt (make fmt):\n%s\n' "$files"
     return 1
   }
 }
 
 linters() { bin/golangci-lint run "${modules[@]/%//...}"; }
 
-fixed() { # go fix -diff tells by its output, not by its exit code
-  local diff
-  diff=$(go fix -diff work)
+fixed() { # an empty diff is what counts, whatever the exit code for others is
+  local diff status=0
+  diff=$(go fix -diff work) || status=1
   [[ -z $diff ]] || {
     printf '%s\n' "$diff" 'go fix would change this (make fmt)'
-    return 1
+    status=1
   }
+  return "$status"
 }
 
 tidy() { GOWORK=off go -C "$1" mod tidy -diff; }
@@ -49,7 +51,7 @@ scripts() {
   local files=(.ci/run)
   mapfile -t -O 1 files < <(find scripts -name '*.sh')
   local f
-  for f in "${files[@]}"; do bash -n "$f"; done
+  for f in "${files[@]}"; do bash -n "$f" || return 1; done
   if command -v shellcheck >/dev/null; then
     shellcheck "${files[@]}"
   else
