@@ -1,0 +1,95 @@
+package stack_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.uber.org/goleak"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestTheThreeServersServeTheRealClientsWithTheLatencyAskedFor(t *testing.T) {
+	const latency = 20 * time.Millisecond
+	s, err := stack.New(t.Context(), stack.Options{Latency: latency})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- s.Run(ctx) }()
+	defer func() {
+		cancel()
+		require.NoError(t, <-served)
+	}()
+	require.Len(t, s.Env(), 3)
+
+	db, err := mongo.Connect(options.Client().ApplyURI(s.Endpoint(stack.EnvMongo)))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Disconnect(context.Background())) }()
+	require.NoError(t, db.Ping(t.Context(), nil)) // connects
+	start := time.Now()
+	_, err = db.Database("shop").Collection("events").InsertOne(t.Context(), bson.D{{Key: "a", Value: 1}})
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(start), latency)
+
+	blobs, err := azblob.NewClientFromConnectionString(s.Endpoint(stack.EnvBlob), nil)
+	require.NoError(t, err)
+	_, err = blobs.CreateContainer(t.Context(), "sluice", nil)
+	require.NoError(t, err)
+
+	bus, err := azservicebus.NewClientFromConnectionString(s.Endpoint(stack.EnvServiceBus), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, bus.Close(context.Background())) }()
+	sender, err := bus.NewSender(s.Route.In(), nil)
+	require.NoError(t, err)
+	id := "a"
+	require.NoError(t, sender.SendMessage(t.Context(), &azservicebus.Message{SessionID: &id, MessageID: &id, Body: []byte("x")}, nil))
+	require.Equal(t, 1, s.ServiceBus.Stats(s.Route.Out()).Active)
+}
+
+func TestFindRoute(t *testing.T) {
+	withSessions := servicebus.Outbound{RequiresSession: true, LockDuration: time.Minute}
+	for name, test := range map[string]struct {
+		entities servicebus.Config
+		want     stack.Route
+		in, out  string
+	}{
+		"the default": {
+			stack.Entities(),
+			stack.Route{Topic: "changes", Subscription: "projector", LockDuration: 30 * time.Second},
+			"changes", "changes/Subscriptions/projector",
+		},
+		"the first with sessions": {
+			servicebus.Config{Topics: []servicebus.Topic{
+				{Name: "t1", Subscriptions: []servicebus.Subscription{{Name: "audit"}}},
+				{Name: "t2", Subscriptions: []servicebus.Subscription{{Name: "audit"}, {Name: "views", Outbound: withSessions}}},
+			}},
+			stack.Route{Topic: "t2", Subscription: "views", LockDuration: time.Minute},
+			"t2", "t2/Subscriptions/views",
+		},
+		"a queue": {
+			servicebus.Config{Queues: []servicebus.Queue{{Name: "plain"}, {Name: "q", Outbound: withSessions}}},
+			stack.Route{Queue: "q", LockDuration: time.Minute},
+			"q", "q",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := stack.FindRoute(test.entities)
+			require.NoError(t, err)
+			require.Equal(t, test.want, got)
+			require.Equal(t, test.in, got.In())
+			require.Equal(t, test.out, got.Out())
+		})
+	}
+	_, err := stack.FindRoute(servicebus.Config{Queues: []servicebus.Queue{{Name: "plain"}}})
+	require.ErrorIs(t, err, stack.ErrNoRoute)
+}
