@@ -22,7 +22,6 @@ const closeTimeout = 2 * time.Second
 // clients are the connections of one replica.
 type clients struct {
 	collection *mongo.Collection
-	bus        *azservicebus.Client
 	broker     *publish.ServiceBus
 	blob       *azblob.Client
 }
@@ -41,14 +40,6 @@ func connect(config Config, o Options) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	bus, err := config.ServiceBus.Client(credential, busOptions(o.ServiceBus))
-	if err != nil {
-		return nil, err
-	}
-	sender, err := bus.NewSender(config.entity(), nil)
-	if err != nil {
-		return nil, fmt.Errorf("open sender to %s: %w", config.entity(), err)
-	}
 	mongoOptions := options.Client().ApplyURI(config.MongoURI).SetAppName("sluice-producer")
 	if o.Mongo != nil {
 		o.Mongo(mongoOptions)
@@ -59,9 +50,10 @@ func connect(config Config, o Options) (*clients, error) {
 	}
 	return &clients{
 		collection: db.Database(config.Database).Collection(config.Collection),
-		bus:        bus,
-		broker:     publish.NewServiceBus(sender),
-		blob:       blob,
+		broker: publish.NewServiceBus(config.entity(), func() (*azservicebus.Client, error) {
+			return config.ServiceBus.Client(credential, busOptions(o.ServiceBus))
+		}),
+		blob: blob,
 	}, nil
 }
 
@@ -76,21 +68,21 @@ func blobOptions(given *azblob.ClientOptions) *azblob.ClientOptions {
 	return &o
 }
 
-// busOptions keeps the SDK's retries short. It needs one to replace a broken link or connection; more than that, and
-// the time between, is the lane's business.
+// busOptions turns the SDK's own retries off: a lane repeats what it must, and [publish.ServiceBus] replaces what is
+// broken.
 func busOptions(given *azservicebus.ClientOptions) *azservicebus.ClientOptions {
 	var o azservicebus.ClientOptions
 	if given != nil {
 		o = *given
 	}
-	o.RetryOptions = azservicebus.RetryOptions{MaxRetries: 2, RetryDelay: 50 * time.Millisecond, MaxRetryDelay: 500 * time.Millisecond}
+	o.RetryOptions.MaxRetries = -1
 	return &o
 }
 
 func (c *clients) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	_ = c.bus.Close(ctx)
+	c.broker.Close(ctx)
 	_ = c.collection.Database().Client().Disconnect(ctx)
 }
 

@@ -252,7 +252,7 @@ func (w *producerWorld) start(instance string, change func(*producer.Config, *pr
 				return p.busPlug.dial(ctx, w.busNet)
 			},
 		},
-		Blob:  blobTransport(plugged{p.blobPlug, w.blob.Transport()}),
+		Blob:  blobTransport(blobThrough{p.blobPlug, w.blob.Transport()}),
 		Mongo: func(o *options.ClientOptions) { o.SetDialer(dialer{p.mongoPlug, w.mongoNet}) },
 	}
 	if change != nil {
@@ -291,13 +291,13 @@ func blobTransport(t interface {
 	return o
 }
 
-// plugged is a way to Blob storage that can be pulled: then requests hang until their context ends.
-type plugged struct {
+// blobThrough is a way to Blob storage that can be pulled: then requests hang until their context ends.
+type blobThrough struct {
 	plug *plug
 	to   *blob.Transport
 }
 
-func (p plugged) Do(r *http.Request) (*http.Response, error) {
+func (p blobThrough) Do(r *http.Request) (*http.Response, error) {
 	p.plug.mu.Lock()
 	pulled := p.plug.pulled
 	p.plug.mu.Unlock()

@@ -28,38 +28,3 @@ type Batch interface {
 	// Add appends a message: errFull when it does not fit behind the others, [ErrOversized] when it does not fit alone.
 	Add(m *azservicebus.Message) error
 }
-
-// ServiceBus sends to one topic or queue.
-type ServiceBus struct{ sender *azservicebus.Sender }
-
-var _ Broker = (*ServiceBus)(nil)
-
-// NewServiceBus sends through a sender.
-func NewServiceBus(sender *azservicebus.Sender) *ServiceBus { return &ServiceBus{sender} }
-
-// NewBatch opens the sender's link where it is not open yet: the link says how large a batch may be.
-func (s *ServiceBus) NewBatch(ctx context.Context) (Batch, error) {
-	batch, err := s.sender.NewMessageBatch(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	return serviceBusBatch{batch}, nil
-}
-
-// Send sends a batch that NewBatch made.
-func (s *ServiceBus) Send(ctx context.Context, b Batch) error {
-	return s.sender.SendMessageBatch(ctx, b.(serviceBusBatch).MessageBatch, nil)
-}
-
-type serviceBusBatch struct{ *azservicebus.MessageBatch }
-
-func (b serviceBusBatch) Add(m *azservicebus.Message) error {
-	err := b.AddMessage(m, nil)
-	if !errors.Is(err, azservicebus.ErrMessageTooLarge) {
-		return err
-	}
-	if b.NumMessages() == 0 {
-		return ErrOversized
-	}
-	return errFull
-}
