@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/chaos"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
@@ -34,9 +36,9 @@ const (
 
 // The settings that --external takes from the environment.
 const (
-	EnvMongo      = "MONGODB_URI"
-	EnvServiceBus = "SERVICE_BUS_CONNECTION_STRING"
-	EnvBlob       = "BLOB_CONNECTION_STRING"
+	EnvMongo      = stack.EnvMongo
+	EnvServiceBus = stack.EnvServiceBus
+	EnvBlob       = stack.EnvBlob
 )
 
 // Options is a checked command line.
@@ -62,8 +64,8 @@ type Options struct {
 	Generate int
 	// Expected is the read model of --expect; nil: fold the source collection.
 	Expected *history.Model
-	// ServiceBusConfig is the text of --servicebus-config; nil: the default entities.
-	ServiceBusConfig []byte
+	// Entities are those of --servicebus-config; nil: the default ones.
+	Entities *servicebus.Config
 	// Endpoints are the settings of --external, by name.
 	Endpoints map[string]string
 }
@@ -196,7 +198,7 @@ func (o *Options) readFiles(input, expect, serviceBusConfig string) (problems []
 		}
 	}
 	if serviceBusConfig != "" {
-		if o.ServiceBusConfig, err = os.ReadFile(serviceBusConfig); err != nil {
+		if o.Entities, err = readEntities(serviceBusConfig); err != nil {
 			problems = append(problems, "--servicebus-config: "+err.Error())
 		}
 	}
@@ -223,6 +225,21 @@ func readModel(path string) (m *history.Model, err error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return m, nil
+}
+
+func readEntities(path string) (*servicebus.Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	entities, err := servicebus.ParseConfig(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if _, err := stack.FindRoute(entities); err != nil {
+		return nil, fmt.Errorf("%s: %w: set RequiresSession on one", path, err)
+	}
+	return &entities, nil
 }
 
 // Ends says whether the run ends by itself.

@@ -50,6 +50,7 @@ func TestWrongUsageSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	broken := write(t, "{}\n")
 	good := write(t, `{"aggregateId":"a","version":1,"type":"T","occurredAt":"2026-01-01T00:00:00Z"}`)
+	sessionless := write(t, `{"UserConfig":{"Namespaces":[{"Name":"n","Queues":[{"Name":"q","Properties":{"RequiresSession":false}}],"Topics":[]}],"Logging":{"Type":"File"}}}`)
 	for name, test := range map[string]struct {
 		args []string
 		says string
@@ -62,6 +63,8 @@ func TestWrongUsageSaysWhatToDo(t *testing.T) {
 		"broken line":           {[]string{"--input", broken}, broken + `:1: "aggregateId" is missing or empty`},
 		"broken expectation":    {[]string{"--input", good, "--expect", good}, `read expectation of aggregate "aggregateId"`},
 		"expectation alone":     {[]string{"--expect", good}, "give that with --input"},
+		"broken entities":       {[]string{"--servicebus-config", good}, "--servicebus-config: " + good + ": parse service bus config"},
+		"no sessions":           {[]string{"--servicebus-config", sessionless}, "set RequiresSession on one"},
 		"chaos syntax":          {[]string{"--chaos=kill-leader"}, "NAME@TIME"},
 		"no producers":          {[]string{"--producers=0"}, "use --stack-only"},
 		"unknown projection":    {[]string{"--projection=orders"}, "timeline and mirror"},

@@ -37,6 +37,7 @@ func wrong() report.Outcome {
 		o.Differences = append(o.Differences, string(rune('a'+i))+": events is 2, expected 3")
 	}
 	o.Violations = []string{"events reordered: aggregate a: the read model went back"}
+	o.DeadLetters = []string{"message 1f of session a: UndecodableBody: not BSON"}
 	o.Failure = "The run was given up: nothing moved for 30s."
 	o.Logs = "The services' logs are in /somewhere/logs. Their last complaints: none"
 	return o
@@ -65,6 +66,16 @@ func TestSummaryOfFailure(t *testing.T) {
 	var b bytes.Buffer
 	wrong().Summary(&b)
 	golden(t, "wrong.txt", b.Bytes())
+}
+
+func TestARunThatFailedWithARightReadModelSaysBoth(t *testing.T) {
+	t.Parallel()
+	o := sample()
+	o.Failure = "The run was given up: nobody took over."
+	var b bytes.Buffer
+	o.Summary(&b)
+	require.Contains(t, b.String(), "FAILED, although 300 of 300 aggregates are right in the end")
+	require.Contains(t, b.String(), "nobody took over")
 }
 
 func TestEveryKindOfFailureCounts(t *testing.T) {

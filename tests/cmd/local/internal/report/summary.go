@@ -17,9 +17,10 @@ type Outcome struct {
 	Right int
 	// Checked says what the read model was compared with.
 	Checked string
-	// Differences and Violations are printed, the first few of each.
+	// Differences, Violations and DeadLetters are printed, the first few of each.
 	Differences []string
 	Violations  []string
+	DeadLetters []string
 	// Failure is why the run is no success although nothing differs; empty otherwise.
 	Failure string
 	// Logs says where the services' logs are and what they complained of, after a failure.
@@ -39,9 +40,12 @@ func (o Outcome) Summary(w io.Writer) {
 	}
 
 	b.WriteString("\n")
-	if o.OK() {
+	switch {
+	case o.OK():
 		fmt.Fprintf(&b, "  EXACTLY RIGHT: %d of %d aggregates (%s)\n\n", o.Right, o.Aggregates, o.Checked)
-	} else {
+	case o.Mismatches == 0:
+		fmt.Fprintf(&b, "  FAILED, although %d of %d aggregates are right in the end (%s)\n\n", o.Right, o.Aggregates, o.Checked)
+	default:
 		fmt.Fprintf(&b, "  NOT RIGHT: %d of %d aggregates are (%s)\n\n", o.Right, o.Aggregates, o.Checked)
 	}
 	row("aggregates", "%d of %d right", o.Right, o.Aggregates)
@@ -71,6 +75,7 @@ func (o Outcome) Summary(w io.Writer) {
 	}
 	list(&b, "What differs", o.Differences)
 	list(&b, "Promises broken on the way", o.Violations)
+	list(&b, "Dead-lettered", o.DeadLetters)
 	if o.Logs != "" {
 		fmt.Fprintf(&b, "\n%s\n", o.Logs)
 	}

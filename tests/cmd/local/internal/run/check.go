@@ -60,8 +60,8 @@ func (r *runner) check(ctx context.Context, data *data, problem error) (report.O
 		outcome.DuplicatesPublished = counts.Duplicates
 		outcome.DeadLettered = int64(r.stack.ServiceBus.Stats(r.places.route.Out()).DeadLettered)
 		for _, m := range r.stack.ServiceBus.PeekDeadLetters(r.places.route.Out(), 10) {
-			outcome.Differences = append(outcome.Differences,
-				fmt.Sprintf("dead-lettered: message %s of session %s: %s: %s", m.MessageID, m.SessionID, m.Reason, m.Description))
+			outcome.DeadLetters = append(outcome.DeadLetters,
+				fmt.Sprintf("message %s of session %s: %s: %s", m.MessageID, m.SessionID, m.Reason, m.Description))
 		}
 	}
 	if problem != nil {

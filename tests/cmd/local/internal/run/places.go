@@ -11,7 +11,6 @@ import (
 
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/child"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
@@ -50,23 +49,13 @@ func externalPlaces(now time.Time, endpoints map[string]string) places {
 
 // Open takes the ports of the stack that the flags ask for.
 func Open(ctx context.Context, o flags.Options) (*stack.Stack, error) {
-	so := stack.Options{Latency: o.Latency, Azurite: o.Azurite}
+	so := stack.Options{Latency: o.Latency, Azurite: o.Azurite, ServiceBus: o.Entities}
 	if o.Azurite {
 		root, err := child.Checkout()
 		if err != nil {
 			return nil, err
 		}
 		so.AzuriteDir = filepath.Join(root, "tests", "azurite")
-	}
-	if o.ServiceBusConfig != nil {
-		entities, err := servicebus.ParseConfig(o.ServiceBusConfig)
-		if err != nil {
-			return nil, &flags.UsageError{Problems: []string{"--servicebus-config: " + err.Error()}}
-		}
-		if _, err := stack.FindRoute(entities); err != nil {
-			return nil, &flags.UsageError{Problems: []string{"--servicebus-config: " + err.Error() + ": set RequiresSession on one"}}
-		}
-		so.ServiceBus = &entities
 	}
 	return stack.New(ctx, so)
 }

@@ -1,0 +1,305 @@
+//go:build unix
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLocal runs the local command as a user would: a program of its own, with services of its own.
+func TestLocal(t *testing.T) {
+	t.Parallel()
+	c := command{program: filepath.Join(t.TempDir(), "local")}
+	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", c.program, "github.com/sluice-cdc/sluice/tests/cmd/local").CombinedOutput()
+	require.NoError(t, err, string(output))
+	for name, test := range map[string]func(*testing.T, command){
+		"comes out exactly right through a killed and a terminated leader": exactlyRight,
+		"says what differs from a wrong expectation":                       wrongExpectation,
+		"mirrors the source byte by byte":                                  mirror,
+		"refuses wrong usage":                                              wrongUsage,
+		"leaves nothing behind when interrupted or killed":                 interrupted,
+		"serves the stack only, for a run with external servers":           stackOnly,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, c)
+		})
+	}
+}
+
+// command is the program under test.
+type command struct{ program string }
+
+// result is how a run of the command ended.
+type result struct {
+	code   int
+	out    string // both streams
+	report map[string]any
+}
+
+// run runs the command and makes sure that nothing of it is left when it has ended.
+func (c command) run(t *testing.T, args ...string) result {
+	t.Helper()
+	reportFile := filepath.Join(t.TempDir(), "report.json")
+	cmd := c.command(t, append(args, "--report", reportFile)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		require.NoError(t, err)
+	}
+	r := result{code: cmd.ProcessState.ExitCode(), out: out.String()}
+	if text, err := os.ReadFile(reportFile); err == nil {
+		require.NoError(t, json.Unmarshal(text, &r.report))
+	}
+	requireNothingLeft(t, cmd)
+	return r
+}
+
+// command prepares a run with a temporary directory of its own, by which its children can be told.
+func (c command) command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, c.program, args...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	return cmd
+}
+
+func tempDir(cmd *exec.Cmd) string {
+	for _, kv := range cmd.Env {
+		if dir, ok := strings.CutPrefix(kv, "TMPDIR="); ok && dir != os.Getenv("TMPDIR") {
+			return dir
+		}
+	}
+	return ""
+}
+
+// requireNothingLeft looks for processes whose program lies in the command's temporary directory: its children.
+func requireNothingLeft(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	require.Empty(t, children(t, cmd), "processes are left behind")
+}
+
+func children(t *testing.T, cmd *exec.Cmd) []string {
+	t.Helper()
+	dir := tempDir(cmd)
+	require.NotEmpty(t, dir)
+	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	require.NoError(t, err)
+	var found []string
+	for _, link := range links {
+		program, err := os.Readlink(link)
+		if err == nil && strings.HasPrefix(program, dir) {
+			found = append(found, link+" -> "+program)
+		}
+	}
+	return found
+}
+
+// input writes events with the traps of real data: types with dots, dollars and parentheses, equal times, events that
+// are equal but for their version, and one aggregate of 464 events.
+func input(t *testing.T) (file string, expected map[string]any) {
+	t.Helper()
+	types := []string{"SRM: In Transfer to Execution Syst.", "Transfer Failed (E.Sys.)", "$start", "100%", "a.b.c", "plain"}
+	sizes := []int{464, 1, 2, 7}
+	for range 60 {
+		sizes = append(sizes, 9)
+	}
+	var lines bytes.Buffer
+	expected = map[string]any{}
+	total := 0
+	// Round by round, so that the aggregates' events are mixed.
+	for version := 1; version <= 464; version++ {
+		for i, size := range sizes {
+			if version > size {
+				continue
+			}
+			id := fmt.Sprintf("case-%03d", i)
+			kind := types[(i+version)%len(types)]
+			at := fmt.Sprintf("2026-01-%02dT12:00:00Z", 1+version/24) // equal times
+			fmt.Fprintf(&lines, `{"aggregateId":%q,"version":%d,"type":%q,"occurredAt":%q,"data":{"same":true}}`+"\n", id, version, kind, at)
+			total++
+			if version == 1 {
+				expected[id] = map[string]any{"events": size, "types": map[string]int{}, "firstOccurredAt": at}
+			}
+			e := expected[id].(map[string]any)
+			e["types"].(map[string]int)[kind]++
+			e["lastOccurredAt"], e["lastType"] = at, kind
+		}
+	}
+	require.Equal(t, 464+1+2+7+60*9, total)
+	file = filepath.Join(t.TempDir(), "events.ndjson")
+	require.NoError(t, os.WriteFile(file, lines.Bytes(), 0o600))
+	return file, expected
+}
+
+func expectation(t *testing.T, expected map[string]any) string {
+	t.Helper()
+	text, err := json.Marshal(expected)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "expected.json")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	return file
+}
+
+func exactlyRight(t *testing.T, c command) {
+	file, expected := input(t)
+	r := c.run(t, "--input", file, "--expect", expectation(t, expected), "--once", "--rate=400",
+		"--chaos", "kill-leader@500ms,term-leader@1s,kill-projector@700ms", "--seed=1")
+	require.Zero(t, r.code, r.out)
+	require.Contains(t, r.out, "EXACTLY RIGHT: 64 of 64 aggregates")
+	for field, want := range map[string]float64{
+		"events_inserted": 1014, "events_published": 1014, "events_applied": 1014, "aggregates": 64, "lost": 0,
+		"duplicate_effects": 0, "out_of_order": 0, "mismatches": 0, "dead_lettered": 0, "seed": 1,
+	} {
+		require.InDelta(t, want, r.report[field], 0, field)
+	}
+	failovers, _ := r.report["failovers"].([]any)
+	require.Len(t, failovers, 2, r.out)
+	for i, kind := range []string{"kill-leader", "term-leader"} {
+		f, _ := failovers[i].(map[string]any)
+		require.Equal(t, kind, f["kind"])
+		require.Equal(t, "publish", f["measured_by"], "events were kept back so that the next leader had something to publish")
+		require.Greater(t, f["first_publish_after_ms"], 0.0)
+	}
+	require.Contains(t, r.out, "term-leader is due and nobody leads: it waits for the next leader")
+}
+
+func wrongExpectation(t *testing.T, c command) {
+	file, expected := input(t)
+	expected["case-000"].(map[string]any)["events"] = 465
+	delete(expected, "case-001")
+	r := c.run(t, "--input", file, "--expect", expectation(t, expected), "--once", "--quiet")
+	require.Equal(t, 1, r.code, r.out)
+	require.Contains(t, r.out, "NOT RIGHT: 62 of 63 aggregates")
+	require.Contains(t, r.out, "case-000: events is 464, expected 465")
+	require.Contains(t, r.out, "case-001: should not be there, with 1 events")
+	require.InDelta(t, 1, r.report["lost"], 0)
+	require.InDelta(t, 1, r.report["duplicate_effects"], 0)
+	require.InDelta(t, 2, r.report["mismatches"], 0)
+}
+
+func mirror(t *testing.T, c command) {
+	file, _ := input(t)
+	r := c.run(t, "--input", file, "--once", "--projection=mirror", "--projectors=2", "--latency=1ms", "--quiet")
+	require.Zero(t, r.code, r.out)
+	require.Contains(t, r.out, "EXACTLY RIGHT: 64 of 64 aggregates (every document of the mirror against its source")
+}
+
+func wrongUsage(t *testing.T, c command) {
+	broken := filepath.Join(t.TempDir(), "broken.ndjson")
+	good := `{"aggregateId":"a","version":1,"type":"T","occurredAt":"2026-01-01T00:00:00Z"}` + "\n"
+	require.NoError(t, os.WriteFile(broken, []byte(good+"{\n"), 0o600))
+	for name, test := range map[string]struct {
+		args []string
+		says string
+	}{
+		"unknown flag":          {[]string{"--fast"}, "--help lists the flags"},
+		"missing file":          {[]string{"--input", "/nowhere.ndjson"}, "no such file"},
+		"broken line":           {[]string{"--input", broken}, broken + ":2: is not JSON: it ends too early"},
+		"contradiction":         {[]string{"--azurite", "--chaos=blob-503@1s"}, "leave --azurite out"},
+		"chaos":                 {[]string{"--chaos=kill-leader"}, "NAME@TIME"},
+		"no Service Bus config": {[]string{"--servicebus-config", broken}, "--servicebus-config"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := c.run(t, test.args...)
+			require.Equal(t, 2, r.code, r.out)
+			require.Contains(t, r.out, test.says)
+		})
+	}
+}
+
+func interrupted(t *testing.T, c command) {
+	for name, test := range map[string]struct {
+		signal syscall.Signal
+		code   int
+	}{
+		"interrupted": {syscall.SIGINT, 130},
+		"terminated":  {syscall.SIGTERM, 130},
+		"killed":      {syscall.SIGKILL, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := c.command(t, "--quiet")
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			require.NoError(t, cmd.Start())
+			// Two producers and a projector.
+			require.Eventually(t, func() bool { return len(children(t, cmd)) == 3 }, 2*time.Minute, 20*time.Millisecond)
+			require.NoError(t, cmd.Process.Signal(test.signal))
+			_ = cmd.Wait() // the exit code says it
+			require.Equal(t, test.code, cmd.ProcessState.ExitCode(), out.String())
+			// After SIGKILL it is the kernel that ends the children, a moment later.
+			require.Eventually(t, func() bool { return len(children(t, cmd)) == 0 }, 20*time.Second, 20*time.Millisecond)
+		})
+	}
+}
+
+func stackOnly(t *testing.T, c command) {
+	cmd := c.command(t, "--stack-only")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	settings := map[string]string{}
+	decoder := newLines(out)
+	for range 5 {
+		name, value, ok := strings.Cut(decoder(t), "=")
+		require.True(t, ok)
+		settings[name] = value
+	}
+	require.Contains(t, settings, "MONGODB_URI")
+	require.Contains(t, settings, "SERVICE_BUS_CONNECTION_STRING")
+	require.Contains(t, settings, "BLOB_CONNECTION_STRING")
+	require.Equal(t, "changes", settings["SERVICE_BUS_TOPIC"])
+	require.Equal(t, "projector", settings["SERVICE_BUS_SUBSCRIPTION"])
+
+	external := c.command(t, "--external", "--input", firstLines(t, 200), "--once", "--quiet")
+	for name, value := range settings {
+		external.Env = append(external.Env, name+"="+value)
+	}
+	text, err := external.CombinedOutput()
+	require.NoError(t, err, string(text))
+	require.Contains(t, string(text), "EXACTLY RIGHT")
+	require.Contains(t, string(text), "an unknown number published")
+
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Wait(), "a signal is how it is meant to end")
+}
+
+// newLines reads a stream line by line.
+func newLines(r io.Reader) func(t *testing.T) string {
+	scanner := bufio.NewScanner(r)
+	return func(t *testing.T) string {
+		t.Helper()
+		require.True(t, scanner.Scan(), "the output ends too early: %v", scanner.Err())
+		return scanner.Text()
+	}
+}
+
+// firstLines is a file with the first n events of the input; every aggregate's versions still begin at 1.
+func firstLines(t *testing.T, n int) string {
+	t.Helper()
+	file, _ := input(t)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	lines := strings.SplitAfterN(string(text), "\n", n+1)
+	part := filepath.Join(t.TempDir(), "part.ndjson")
+	require.NoError(t, os.WriteFile(part, []byte(strings.Join(lines[:n], "")), 0o600))
+	return part
+}
