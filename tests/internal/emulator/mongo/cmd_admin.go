@@ -99,17 +99,16 @@ func runConfigureFailPoint(_ context.Context, r *request) (bson.D, error) {
 			return nil, mongoerr.New(mongoerr.BadValue, "unknown mode: %s", mode)
 		}
 	case bson.D:
-		if len(mode) != 1 {
-			return nil, mongoerr.New(mongoerr.BadValue, "mode must have one field")
-		}
-		n, ok := value.AsInt(mode[0].Value)
-		switch {
-		case ok && mode[0].Key == "times":
-			times = n
-		case ok && mode[0].Key == "skip":
-			skip = n
-		default:
-			return nil, mongoerr.Unsupported("the fail point mode %v", mode)
+		for _, e := range mode {
+			n, ok := value.AsInt(e.Value)
+			switch {
+			case ok && e.Key == "times":
+				times = n
+			case ok && e.Key == "skip":
+				skip = n
+			default:
+				return nil, mongoerr.Unsupported("the fail point mode %v", mode)
+			}
 		}
 	default:
 		return nil, mongoerr.New(mongoerr.BadValue, "mode must be a string or an object")

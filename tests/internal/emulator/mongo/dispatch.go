@@ -148,6 +148,9 @@ func (s *Server) dispatch(ctx context.Context, c *conn, m *wire.Message) (bson.D
 		return s.finish(r, nil, failed), nil
 	}
 	reply, err = s.run(ctx, r)
+	if unmet := r.concern(); unmet != nil && err == nil {
+		reply = append(slices.Clone(reply), bson.E{Key: "writeConcernError", Value: unmet})
+	}
 	if s.fail.lost(r.name) {
 		return nil, errCloseConnection
 	}
@@ -233,6 +236,24 @@ func (s *Server) run(ctx context.Context, r *request) (bson.D, error) {
 		return nil, err
 	}
 	return s.sessions.around(ctx, r, func() (bson.D, error) { return r.cmd.run(ctx, r) })
+}
+
+// concern gives the error of a write concern that one node cannot fulfil. As on a
+// server, the write has happened all the same.
+func (r *request) concern() bson.D {
+	if !r.cmd.write {
+		return nil
+	}
+	d, _ := r.get("writeConcern").(bson.D)
+	w, ok := value.Get(d, "w")
+	if n, isInt := value.AsInt(w); !ok || w == "majority" || (isInt && n <= 1) {
+		return nil
+	}
+	msg := "Not enough data-bearing nodes"
+	if mode, isString := w.(string); isString {
+		msg = "No write concern mode named '" + mode + "' found in replica set configuration"
+	}
+	return bson.D{{Key: "code", Value: int32(100)}, {Key: "codeName", Value: mongoerr.Name(100)}, {Key: "errmsg", Value: msg}}
 }
 
 func (r *request) secondaryOk() bool {

@@ -83,7 +83,7 @@ func (p *failpoint) concernLabels(r *request) []string {
 	}
 	code, _ := value.Get(p.concern, "code")
 	n, _ := value.AsInt(code)
-	if r.numbered && slices.Contains(retriable, int32(n)) {
+	if r.numbered && (!r.multi || r.cmd.finishes) && slices.Contains(retriable, int32(n)) {
 		return []string{"RetryableWriteError"}
 	}
 	return nil

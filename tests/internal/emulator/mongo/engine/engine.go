@@ -8,8 +8,7 @@
 // indexes hold at every instant. Writers that meet a transaction's uncommitted
 // document wait for it; transactions that meet one fail with WriteConflict.
 //
-// Not provided: durability, collation, and the creation of a collection as part
-// of a transaction (it shows at once and survives an abort).
+// Not provided: durability and collation.
 package engine
 
 import (
@@ -61,6 +60,8 @@ type Collection struct {
 	UUID      []byte
 	Options   bson.D // as given to create
 	PreImages bool
+
+	creator *Txn // the open transaction whose first write made the collection; others do not see it
 
 	byID    map[string]*record
 	first   *record // natural order
@@ -177,8 +178,13 @@ func (e *Engine) create(ns NS, options bson.D) (*Collection, error) {
 	c := &Collection{NS: ns, UUID: NewUUID(), Options: options, byID: map[string]*record{}}
 	c.setOptions(options)
 	e.colls[ns] = c
-	e.log(&Entry{Kind: Create, NS: ns, UUID: c.UUID, Description: bson.D{{Key: "idIndex", Value: bson.D{{Key: "v", Value: int32(2)}, {Key: "key", Value: bson.D{{Key: "_id", Value: int32(1)}}}, {Key: "name", Value: "_id_"}}}}})
+	e.created(c)
 	return c, nil
+}
+
+// created logs a new collection.
+func (e *Engine) created(c *Collection) {
+	e.log(&Entry{Kind: Create, NS: c.NS, UUID: c.UUID, Description: bson.D{{Key: "idIndex", Value: bson.D{{Key: "v", Value: int32(2)}, {Key: "key", Value: bson.D{{Key: "_id", Value: int32(1)}}}, {Key: "name", Value: "_id_"}}}}})
 }
 
 func (c *Collection) setOptions(options bson.D) {
@@ -190,17 +196,30 @@ func (c *Collection) setOptions(options bson.D) {
 }
 
 // ensure finds or creates a collection for a write.
-func (e *Engine) ensure(ns NS) (*Collection, error) {
-	if c := e.colls[ns]; c != nil {
-		return c, nil
+func (e *Engine) ensure(ns NS, txn *Txn) (*Collection, error) {
+	c := e.colls[ns]
+	switch {
+	case c == nil && txn == nil:
+		return e.create(ns, nil)
+	case c == nil:
+		if err := checkName(ns); err != nil {
+			return nil, err
+		}
+		c = &Collection{NS: ns, UUID: NewUUID(), byID: map[string]*record{}, creator: txn}
+		e.colls[ns], txn.touched[c] = c, true
+	case c.creator != nil && c.creator != txn:
+		return nil, errWait{c.creator.done}
 	}
-	return e.create(ns, nil)
+	return c, nil
 }
 
 // Create makes a collection. Creating it again with the same options is no error.
 func (e *Engine) Create(ctx context.Context, ns NS, options bson.D) error {
 	return e.locked(ctx, nil, func() error {
 		if c := e.colls[ns]; c != nil {
+			if c.creator != nil {
+				return errWait{c.creator.done}
+			}
 			if value.Equal(append(bson.D{}, c.Options...), append(bson.D{}, options...)) {
 				return nil
 			}
@@ -319,7 +338,7 @@ func (e *Engine) Collections(db string) []Info {
 	defer e.mu.RUnlock()
 	var out []Info
 	for ns, c := range e.colls {
-		if db == "" || ns.DB == db {
+		if c.creator == nil && (db == "" || ns.DB == db) {
 			out = append(out, c.info())
 		}
 	}
@@ -336,7 +355,7 @@ func (e *Engine) Lookup(ns NS) (Info, bool) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	c := e.colls[ns]
-	if c == nil {
+	if c == nil || c.creator != nil {
 		return Info{}, false
 	}
 	return c.info(), true

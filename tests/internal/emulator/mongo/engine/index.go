@@ -294,7 +294,7 @@ func shellValue(v any) string {
 func (e *Engine) CreateIndex(ctx context.Context, ns NS, ix *Index) (before, after int, created bool, err error) {
 	err = e.locked(ctx, nil, func() error {
 		_, existed := e.colls[ns]
-		c, err := e.ensure(ns)
+		c, err := e.ensure(ns, nil)
 		if err != nil {
 			return err
 		}

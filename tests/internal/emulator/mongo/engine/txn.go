@@ -49,6 +49,12 @@ func (e *Engine) Commit(t *Txn) bool {
 	if t.ended {
 		return false
 	}
+	for c := range t.touched {
+		if c.creator == t {
+			c.creator = nil
+			e.created(c)
+		}
+	}
 	if len(t.ops) > 0 {
 		at := e.tick()
 		for r, c := range t.records {
@@ -82,6 +88,11 @@ func (e *Engine) Abort(t *Txn) bool {
 			} else { // a tombstone whose turn to be dropped may have passed meanwhile
 				e.history = append(e.history, superseded{at: e.clock, coll: c, rec: r})
 			}
+		}
+	}
+	for c := range t.touched {
+		if c.creator == t {
+			delete(e.colls, c.NS)
 		}
 	}
 	e.end(t)

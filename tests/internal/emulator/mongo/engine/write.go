@@ -137,7 +137,7 @@ func (e *Engine) Insert(ctx context.Context, ns NS, txn *Txn, docs []bson.Raw, o
 	i := 0
 	var b batch
 	err = e.locked(ctx, txn, func() error {
-		c, err := e.ensure(ns)
+		c, err := e.ensure(ns, txn)
 		if err != nil {
 			return err
 		}
@@ -243,7 +243,7 @@ func (e *Engine) modify(txn *Txn, c *Collection, r *record, raw bson.Raw, doc bs
 }
 
 func (e *Engine) upsert(ns NS, txn *Txn, u UpdateSpec, res *WriteResult) error {
-	c, err := e.ensure(ns)
+	c, err := e.ensure(ns, txn)
 	if err != nil {
 		return err
 	}
