@@ -310,6 +310,47 @@ func TestWindowsHoldForMoreThanOneWindow(t *testing.T) {
 	require.Equal(t, n, h.got)
 }
 
+// TestClientWindowIsRespected: the client's window of 10 frames is smaller than its credit.
+func TestClientWindowIsRespected(t *testing.T) {
+	r, _ := newRaw(t, Options{OnAttach: func(l *Link) LinkHandler {
+		l.Accept(Terms{})
+		return &flood{echo: echo{link: l}, left: 25}
+	}})
+	a := Attach{
+		Name: "l", Receiver: true, Source: &Terminus{Descriptor: descSource, Fields: []any{"q"}},
+		Target: &Terminus{Descriptor: descTarget, Fields: []any{"q"}},
+	}
+	r.say(a.append)
+	desc, _ := r.next()
+	require.Equal(t, uint64(descAttach), desc)
+	for received := uint32(0); received < 25; {
+		flow := Flow{NextIncomingID: received, HasNextIncomingID: true, IncomingWindow: 10}
+		if received == 0 {
+			flow.HasHandle, flow.LinkCredit, flow.HasLinkCredit = true, 100, true
+		}
+		r.say(func(b []byte) ([]byte, error) { return flow.append(b), nil })
+		want := min(received+10, 25)
+		for ; received < want; received++ {
+			desc, f := r.next()
+			require.Equal(t, uint64(descTransfer), desc)
+			var p Transfer
+			require.NoError(t, p.decode(f))
+			require.Equal(t, received, p.DeliveryID)
+		}
+		// An echo is answered after everything that was sent before it.
+		probe := Flow{
+			NextIncomingID: received, HasNextIncomingID: true, HasHandle: true,
+			DeliveryCount: received, HasDeliveryCount: true, LinkCredit: 100, HasLinkCredit: true, Echo: true,
+		}
+		r.say(func(b []byte) ([]byte, error) { return probe.append(b), nil })
+		fr, err := readFrame(r.br, MaxFrameSize)
+		require.NoError(t, err)
+		desc, _, err := readComposite(NewReader(fr.body))
+		require.NoError(t, err)
+		require.Equal(t, uint64(descFlow), desc, "more frames than the window")
+	}
+}
+
 func TestDrainUsesUpTheCredit(t *testing.T) {
 	handlers := make(chan *flood, 1)
 	c, _ := serving(t, t.Context(), Options{OnAttach: func(l *Link) LinkHandler {

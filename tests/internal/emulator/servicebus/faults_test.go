@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
@@ -135,4 +136,46 @@ func TestWrongKeyIsUnauthorized(t *testing.T) {
 	require.NoError(t, err)
 	err = snd.SendMessage(t.Context(), message("a", "1"), nil)
 	require.Equal(t, azservicebus.CodeUnauthorizedAccess, code(t, err))
+}
+
+func TestLinkNeedsAClaim(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		c, err := w.dial(t.Context())
+		require.NoError(t, err)
+		client, err := amqp.NewConn(t.Context(), c, &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
+		require.NoError(t, err)
+		defer client.Close()
+		session, err := client.NewSession(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = session.NewSender(t.Context(), topic, nil)
+		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+		_, err = session.NewReceiver(t.Context(), subPath, nil)
+		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+	})
+}
+
+func TestUnsupportedRequestsAreNamed(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		c, err := w.dial(t.Context())
+		require.NoError(t, err)
+		client, err := amqp.NewConn(t.Context(), c, &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
+		require.NoError(t, err)
+		defer client.Close()
+		session, err := client.NewSession(t.Context(), nil)
+		require.NoError(t, err)
+		requests, err := session.NewSender(t.Context(), "$cbs", nil)
+		require.NoError(t, err)
+		replies, err := session.NewReceiver(t.Context(), "$cbs", &amqp.ReceiverOptions{TargetAddress: "me"})
+		require.NoError(t, err)
+		me := "me"
+		require.NoError(t, requests.Send(t.Context(), &amqp.Message{
+			Properties:            &amqp.MessageProperties{MessageID: "1", ReplyTo: &me},
+			ApplicationProperties: map[string]any{"operation": "drop-everything"}, Value: "x",
+		}, nil))
+		m, err := replies.Receive(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, "1", m.Properties.CorrelationID)
+		require.Equal(t, int32(501), m.ApplicationProperties["status-code"])
+		require.Contains(t, m.ApplicationProperties["status-description"], "drop-everything")
+	})
 }

@@ -53,6 +53,8 @@ type world struct {
 	t      *testing.T
 	server *servicebus.Server
 	client *azservicebus.Client
+	// dial makes a bare connection.
+	dial func(context.Context) (net.Conn, error)
 	// connect makes another client on a connection of its own.
 	connect func(*azservicebus.ClientOptions) *azservicebus.Client
 }
@@ -71,16 +73,16 @@ func inBubble(t *testing.T, cfg servicebus.Config, opts servicebus.Options, f fu
 				t.Errorf("run server: %v", err)
 			}
 		})
-		dial := func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
-			return l.DialContext(ctx, "", "")
-		}
 		var clients []*azservicebus.Client
 		w := &world{t: t, server: s}
+		w.dial = func(ctx context.Context) (net.Conn, error) { return l.DialContext(ctx, "", "") }
 		w.connect = func(o *azservicebus.ClientOptions) *azservicebus.Client {
 			if o == nil {
 				o = &azservicebus.ClientOptions{}
 			}
-			o.NewWebSocketConn = dial
+			o.NewWebSocketConn = func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+				return w.dial(ctx)
+			}
 			c, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString("emulator:5672"), o)
 			require.NoError(t, err)
 			clients = append(clients, c)
