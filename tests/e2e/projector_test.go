@@ -1,13 +1,23 @@
 package e2e
 
 import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"testing"
+	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 func TestProjectorMakesATimeline(t *testing.T) {
-	inWorld(t, 0, func(w *projectorWorld) {
+	inBubble(t, func(w *projectorWorld) {
 		p := w.start(nil)
 		w.publish(event("order-1", 1, "SRM: Created"), event("order-1", 2, "Execution Syst.(v1)"), event("order-1", 3, "SRM: Created"))
 		w.completed(3)
@@ -23,5 +33,366 @@ func TestProjectorMakesATimeline(t *testing.T) {
 		require.Equal(w, "2026-01-01T00:00:03Z", doc.Last)
 		require.Equal(w, "SRM: Created", doc.Type)
 		require.Equal(w, int64(3), doc.Guard.Version)
+	})
+}
+
+// G1: the effect is there before the message goes; G3: and the message that comes again for it has no second one.
+func TestProjectorKilledBetweenApplyAndComplete(t *testing.T) {
+	inBubble(t, func(w *projectorWorld) {
+		first := w.start(nil)
+		w.block("update", 1, time.Second)
+		w.publish(event("a", 1, "T"), event("a", 2, "T"), event("a", 3, "T"))
+		w.eventually("the batch is in hand", func() bool { return w.bus.Stats(subPath).Locked == 3 })
+		first.busPlug.stall()
+		w.eventually("the effect is committed", func() bool { return w.timeline("a").Events == 3 })
+		require.Zero(w, w.bus.Stats(subPath).Completed)
+		first.kill()
+		require.Zero(w, w.bus.Stats(subPath).Completed)
+
+		second := w.start(nil)
+		w.completed(3)
+		counted, err := second.end()
+		require.NoError(w, err)
+		require.Equal(w, 3, counted.Duplicates)
+		require.Zero(w, counted.Applied)
+		require.Equal(w, int64(3), w.timeline("a").Events)
+	})
+}
+
+// G1: a message whose effect is not committed is not completed, however the write ends.
+func TestProjectorCompletesNothingWithoutItsEffect(t *testing.T) {
+	inBubble(t, func(w *projectorWorld) {
+		p := w.start(nil)
+		w.completed(0)
+		p.mongoPlug.pull()
+		w.publish(event("a", 1, "T"))
+		w.pass(time.Minute)
+		require.Zero(w, w.bus.Stats(subPath).Completed)
+		p.kill()
+		require.Equal(w, 1, w.bus.Stats(subPath).Active)
+	})
+}
+
+// G2: effects come in order, though messages arrive one by one while others are being applied, connections break, and
+// what was in hand is delivered again.
+func TestProjectorKeepsOrderThroughRedelivery(t *testing.T) {
+	const events, aggregates = 150, 3
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			inBubble(t, func(w *projectorWorld) {
+				random := rand.New(rand.NewPCG(seed, 1))
+				positions := w.watch("timeline")
+				p := w.start(nil)
+				for n := 1; n <= events; n++ {
+					for a := range aggregates {
+						w.publish(event(fmt.Sprint("a", a), n, "T"))
+					}
+					w.pass(time.Duration(random.IntN(6)) * time.Millisecond)
+					switch random.IntN(40) {
+					case 0:
+						w.bus.DropConnections()
+					case 1:
+						w.mongo.DropConnections()
+					case 2:
+						p.kill()
+						p = w.start(nil)
+					}
+				}
+				w.completed(events * aggregates)
+				_, err := p.end()
+				require.NoError(w, err)
+				seen := positions()
+				for a := range aggregates {
+					id := fmt.Sprint("a", a)
+					doc := w.timeline(id)
+					require.Equal(w, int64(events), doc.Events, "aggregate %s", id)
+					last := ""
+					for _, position := range seen[id] {
+						require.Greater(w, position, last)
+						last = position
+					}
+					require.Equal(w, doc.Guard.Position, last)
+				}
+				require.Empty(w, w.bus.PeekDeadLetters(subPath, 10))
+			})
+		})
+	}
+}
+
+// G2: an event that arrives while the one before it is being worked on is not overtaken by the one after it. The SDK hands
+// back what arrives between two receives, and it comes again behind later ones.
+func TestProjectorIsNotOvertakenBetweenReceives(t *testing.T) {
+	inWorld(t, 10*time.Millisecond, func(w *projectorWorld) {
+		p := w.start(func(c *projector.Config, _ *projector.Options) { c.MaxSessions = 2 })
+		const events = 400
+		for n := 1; n <= events; n++ {
+			w.publish(event("hot", n, "T"))
+			w.pass(3 * time.Millisecond)
+		}
+		w.completed(events)
+		counted, err := p.end()
+		require.NoError(w, err)
+		require.Equal(w, int64(events), w.timeline("hot").Events)
+		require.Equal(w, events, counted.Applied)
+		require.Zero(w, counted.Duplicates)
+		require.Zero(w, w.bus.Stats(subPath).Redelivered, "the receiver handed messages back")
+	})
+}
+
+// G3: the broker forgets a message id after its window; the guard does not.
+func TestProjectorRecognisesDuplicatesTheBrokerForgot(t *testing.T) {
+	inBubble(t, func(w *projectorWorld) {
+		p := w.start(nil)
+		w.publish(event("a", 1, "T"), event("a", 2, "T"), event("a", 3, "T"))
+		w.completed(3)
+		w.pass(time.Minute)
+		// A new leader starts from an old checkpoint: two events again, then a new one; then a stale leader's late send.
+		w.publish(event("a", 2, "T"), event("a", 3, "T"), event("a", 4, "T"))
+		w.completed(6)
+		w.pass(time.Minute)
+		w.publish(event("a", 5, "T"), event("a", 1, "T"))
+		w.completed(8)
+		require.Zero(w, w.bus.Stats(topic).Duplicates, "the broker was to forget")
+		counted, err := p.end()
+		require.NoError(w, err)
+		require.Equal(w, int64(5), w.timeline("a").Events)
+		require.Equal(w, 5, counted.Applied)
+		require.Equal(w, 3, counted.Duplicates)
+	})
+}
+
+// G3: the reply to a write that took effect is lost; the write is repeated and has no second effect.
+func TestProjectorRepeatsAWriteOfUnknownOutcome(t *testing.T) {
+	for _, projectionName := range []string{"timeline", "mirror"} {
+		t.Run(projectionName, func(t *testing.T) {
+			inBubble(t, func(w *projectorWorld) {
+				command := "update"
+				if projectionName == "mirror" {
+					command = "commitTransaction"
+				}
+				p := w.start(func(c *projector.Config, o *projector.Options) { c.Projection = projectionName })
+				w.publish(event("a", 1, "T"))
+				w.completed(1)
+				w.mongo.LoseReplies(command, 3)
+				w.publish(event("a", 2, "T"), event("a", 3, "T"))
+				w.completed(3)
+				_, err := p.end()
+				require.NoError(w, err)
+				if projectionName == "timeline" {
+					require.Equal(w, int64(3), w.timeline("a").Events)
+				} else {
+					n, err := w.client.Database(readModel).Collection("mirror").CountDocuments(w.Context(), bson.D{})
+					require.NoError(w, err)
+					require.Equal(w, int64(3), n)
+				}
+			})
+		})
+	}
+}
+
+// G6: what cannot be read is set aside with a reason, and the session goes on.
+func TestProjectorDeadLettersWhatItCannotRead(t *testing.T) {
+	inBubble(t, func(w *projectorWorld) {
+		garbage := w.encode(event("a", 2, "T"))
+		garbage.Body = []byte(`{"operationType": "ins`)
+		bare := &azservicebus.Message{Body: []byte("hello"), SessionID: new("a")}
+		nameless := w.encode(event("a", 3, "T"))
+		delete(nameless.ApplicationProperties, envelope.PropPosition)
+		wrong := w.encode(event("a", 4, "T"))
+		wrong.ApplicationProperties[envelope.PropEpoch] = "seven"
+		text := w.encode(event("a", 5, "T"))
+		text.ContentType = new("text/plain")
+
+		p := w.start(nil)
+		w.send(w.encode(event("a", 1, "T")), garbage, bare, nameless, wrong, text, w.encode(event("a", 6, "T")))
+		w.completed(2)
+		w.eventually("five dead letters", func() bool { return w.bus.Stats(subPath).DeadLettered == 5 })
+		counted, err := p.end()
+		require.NoError(w, err)
+		require.Equal(w, 5, counted.DeadLettered)
+		require.Equal(w, int64(2), w.timeline("a").Events)
+
+		var reasons []string
+		for _, m := range w.bus.PeekDeadLetters(subPath, 10) {
+			reasons = append(reasons, m.Reason)
+			require.NotEmpty(w, m.Description)
+		}
+		require.ElementsMatch(w, []string{
+			"UndecodableBody", "MissingProperty", "MissingProperty", "InvalidProperty", "UnknownContentType",
+		}, reasons)
+	})
+}
+
+// picky is a projection that refuses events of type Bad and panics at Worse.
+type picky struct{ projection.Timeline }
+
+func (picky) Name() string { return "picky" }
+
+func (p picky) Project(e projection.Event) ([]projection.Write, error) {
+	switch e.Type {
+	case "Bad":
+		return nil, projection.Permanent(errors.New("bad events are not wanted"))
+	case "Worse":
+		panic("worse")
+	case "Wide":
+		// The server refuses it, and only it: _id is immutable inside a document that exists.
+		return []projection.Write{projection.Update("timeline", e.Aggregate, projection.Set("events.sub", 1))}, nil
+	}
+	return p.Timeline.Project(e)
+}
+
+// G6: an event that can never be applied is set aside, itself and no other.
+func TestProjectorDeadLettersPoison(t *testing.T) {
+	inBubble(t, func(w *projectorWorld) {
+		registry, err := projection.NewRegistry(picky{})
+		require.NoError(w, err)
+		p := w.start(func(c *projector.Config, o *projector.Options) { c.Projection, o.Projections = "picky", registry })
+		w.publish(event("a", 1, "T"), event("a", 2, "Bad"), event("a", 3, "T"), event("a", 4, "Worse"), event("a", 5, "T"),
+			event("a", 6, "Wide"), event("a", 7, "T"))
+		w.publish(event("b", 1, "T"))
+		w.completed(5)
+		w.eventually("three dead letters", func() bool { return w.bus.Stats(subPath).DeadLettered == 3 })
+		counted, err := p.end()
+		require.NoError(w, err)
+		require.Equal(w, 5, counted.Applied)
+		require.Equal(w, int64(4), w.timeline("a").Events)
+		require.Equal(w, int64(1), w.timeline("b").Events)
+		var reasons []string
+		for _, m := range w.bus.PeekDeadLetters(subPath, 10) {
+			reasons = append(reasons, m.Reason)
+		}
+		require.Equal(w, []string{"ProjectionFailed", "ProjectionFailed", "WriteRefused"}, reasons)
+	})
+}
+
+// The database is away for long, with a batch in hand: nothing is dead-lettered, no delivery count rises, nothing is lost.
+func TestProjectorWaitsForTheDatabase(t *testing.T) {
+	inBubble(t, func(w *projectorWorld) {
+		p := w.start(nil)
+		w.publish(event("a", 1, "T"))
+		w.completed(1)
+		p.mongoPlug.pull()
+		w.publish(event("a", 2, "T"), event("a", 3, "T"))
+		w.publish(event("b", 1, "T"))
+		w.pass(time.Hour)
+		require.Equal(w, 1, w.bus.Stats(subPath).Completed)
+		p.mongoPlug.plugIn()
+		w.completed(4)
+		counted, err := p.end()
+		require.NoError(w, err)
+		require.Zero(w, counted.Redelivered)
+		require.Zero(w, counted.Duplicates)
+		require.Zero(w, w.bus.Stats(subPath).Redelivered)
+		require.Zero(w, w.bus.Stats(subPath).DeadLettered)
+		require.Equal(w, int64(3), w.timeline("a").Events)
+		require.Equal(w, int64(1), w.timeline("b").Events)
+	})
+}
+
+func TestProjectorFollowsAStepDown(t *testing.T) {
+	inBubble(t, func(w *projectorWorld) {
+		p := w.start(nil)
+		for n := 1; n <= 20; n++ {
+			if n == 5 {
+				w.mongo.StepDown(15 * time.Second)
+			}
+			w.publish(event("a", n, "T"))
+			w.pass(500 * time.Millisecond)
+		}
+		w.completed(20)
+		counted, err := p.end()
+		require.NoError(w, err)
+		require.Zero(w, counted.Redelivered)
+		require.Equal(w, int64(20), w.timeline("a").Events)
+		require.Zero(w, w.bus.Stats(subPath).DeadLettered)
+	})
+}
+
+// A clean stop gives back what is in hand, and no delivery count rises: not even over many of them.
+func TestProjectorStopsCleanly(t *testing.T) {
+	inBubble(t, func(w *projectorWorld) {
+		w.publish(event("a", 1, "T"), event("a", 2, "T"))
+		for range 10 { // more often than MaxDeliveryCount
+			p := w.start(nil)
+			p.mongoPlug.pull()
+			w.eventually("the batch is in hand", func() bool { return w.bus.Stats(subPath).Locked == 2 })
+			start := time.Now()
+			_, err := p.end()
+			require.NoError(w, err)
+			require.Less(w, time.Since(start), 20*time.Second)
+			require.Zero(w, w.bus.Stats(subPath).HeldSessions, "the session was not given back")
+		}
+		p := w.start(nil)
+		w.completed(2)
+		counted, err := p.end()
+		require.NoError(w, err)
+		require.Zero(w, counted.Redelivered)
+		require.Equal(w, 2, counted.Applied)
+		require.Zero(w, w.bus.Stats(subPath).DeadLettered)
+		require.Equal(w, int64(2), w.timeline("a").Events)
+	})
+}
+
+// G4: a projector that lost its lock and does not know does no harm.
+func TestProjectorWithoutItsLockDoesNoHarm(t *testing.T) {
+	inBubble(t, func(w *projectorWorld) {
+		first := w.start(func(c *projector.Config, _ *projector.Options) { c.ApplyTimeout = 5 * time.Minute })
+		w.publish(event("a", 1, "T"))
+		w.completed(1)
+		// Its next write is held up beyond the lock, and the broker cannot be reached to renew it.
+		w.block("update", 1, 2*time.Minute)
+		w.publish(event("a", 2, "T"), event("a", 3, "T"))
+		w.eventually("the batch is in hand", func() bool { return w.bus.Stats(subPath).Locked > 0 })
+		w.pass(time.Second)
+		first.busPlug.pull()
+		second := w.start(nil)
+		w.completed(3)
+		w.pass(3 * time.Minute)
+		require.Equal(w, int64(3), w.timeline("a").Events)
+		first.kill()
+		counted, err := second.end()
+		require.NoError(w, err)
+		require.Equal(w, 2, counted.Applied+counted.Duplicates)
+	})
+}
+
+// More sessions than workers: none waits for one that has nothing to do.
+func TestProjectorSharesItsWorkers(t *testing.T) {
+	inWorld(t, time.Millisecond, func(w *projectorWorld) {
+		const aggregates, events = 40, 5
+		for a := range aggregates {
+			for n := 1; n <= events; n++ {
+				w.publish(event(fmt.Sprint("a", a), n, "T"))
+			}
+		}
+		start := time.Now()
+		p := w.start(func(c *projector.Config, _ *projector.Options) { c.MaxSessions, c.SessionIdle = 4, 20*time.Second })
+		w.completed(aggregates * events)
+		require.Less(w, time.Since(start), 5*time.Second, "sessions waited for idle ones")
+		counted, err := p.end()
+		require.NoError(w, err)
+		require.Equal(w, aggregates*events, counted.Applied)
+	})
+}
+
+// Two replicas share the sessions.
+func TestProjectorsSideBySide(t *testing.T) {
+	inWorld(t, time.Millisecond, func(w *projectorWorld) {
+		const aggregates, events = 20, 10
+		one, two := w.start(nil), w.start(nil)
+		for n := 1; n <= events; n++ {
+			for a := range aggregates {
+				w.publish(event(fmt.Sprint("a", a), n, "T"))
+			}
+		}
+		w.completed(aggregates * events)
+		a, err := one.end()
+		require.NoError(w, err)
+		b, err := two.end()
+		require.NoError(w, err)
+		require.Equal(w, aggregates*events, a.Applied+b.Applied)
+		for i := range aggregates {
+			require.Equal(w, int64(events), w.timeline(fmt.Sprint("a", i)).Events)
+		}
 	})
 }

@@ -43,59 +43,69 @@ type projectorWorld struct {
 	mongoNet *netpipe.Listener
 	sender   *azservicebus.Sender
 	client   *driver.Client // the test's own
+
+	projectors []*runningProjector
 }
 
-// inWorld runs f in a bubble of virtual time. roundTrip is that of Service Bus.
+// inBubble runs f in virtual time, without latency: the SDK holds mutexes while it waits for the network, and virtual time
+// does not pass while a goroutine waits for a mutex.
+func inBubble(t *testing.T, f func(w *projectorWorld)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { inWorld(t, 0, f) })
+}
+
+// inWorld runs f; roundTrip is that of Service Bus.
 func inWorld(t *testing.T, roundTrip time.Duration, f func(w *projectorWorld)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		bus, err := servicebus.New(servicebus.Config{Topics: []servicebus.Topic{{
-			Name:    topic,
-			Inbound: servicebus.Inbound{RequiresDuplicateDetection: true, DuplicateDetectionWindow: 20 * time.Second},
-			Subscriptions: []servicebus.Subscription{{Name: subscription, Outbound: servicebus.Outbound{
-				RequiresSession: true, LockDuration: lockDuration, MaxDeliveryCount: 3,
-			}}},
-		}}}, servicebus.Options{})
-		require.NoError(t, err)
-		w := &projectorWorld{
-			T: t, bus: bus, mongo: mongo.New(mongo.Options{}),
-			busNet: netpipe.Listen("bus:5672"), mongoNet: netpipe.Listen("mongo:27017"),
+	bus, err := servicebus.New(servicebus.Config{Topics: []servicebus.Topic{{
+		Name:    topic,
+		Inbound: servicebus.Inbound{RequiresDuplicateDetection: true, DuplicateDetectionWindow: 20 * time.Second},
+		Subscriptions: []servicebus.Subscription{{Name: subscription, Outbound: servicebus.Outbound{
+			RequiresSession: true, LockDuration: lockDuration, MaxDeliveryCount: 3,
+		}}},
+	}}}, servicebus.Options{})
+	require.NoError(t, err)
+	w := &projectorWorld{
+		T: t, bus: bus, mongo: mongo.New(mongo.Options{}),
+		busNet: netpipe.Listen("bus:5672"), mongoNet: netpipe.Listen("mongo:27017"),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var servers sync.WaitGroup
+	servers.Go(func() {
+		var l net.Listener = w.busNet
+		if roundTrip > 0 {
+			delayed := netpipe.Delay(w.busNet, roundTrip)
+			defer delayed.(*netpipe.DelayListener).Wait()
+			l = delayed
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		var servers sync.WaitGroup
-		servers.Go(func() {
-			var l net.Listener = w.busNet
-			if roundTrip > 0 {
-				delayed := netpipe.Delay(w.busNet, roundTrip)
-				defer delayed.(*netpipe.DelayListener).Wait()
-				l = delayed
-			}
-			if err := w.bus.Run(ctx, l); err != nil {
-				t.Errorf("run Service Bus: %v", err)
-			}
-		})
-		servers.Go(func() {
-			if err := w.mongo.Run(ctx, w.mongoNet); err != nil {
-				t.Errorf("run MongoDB: %v", err)
-			}
-		})
-		busClient, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString("bus:5672"),
-			&azservicebus.ClientOptions{NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
-				return w.busNet.DialContext(ctx, "", "")
-			}})
-		require.NoError(t, err)
-		w.sender, err = busClient.NewSender(topic, nil)
-		require.NoError(t, err)
-		w.client, err = driver.Connect(options.Client().ApplyURI(mongo.URI("mongo:27017")).SetDialer(w.mongoNet))
-		require.NoError(t, err)
-		defer func() {
-			_ = busClient.Close(context.WithoutCancel(t.Context()))
-			_ = w.client.Disconnect(context.WithoutCancel(t.Context()))
-			cancel()
-			servers.Wait()
-		}()
-		f(w)
+		if err := w.bus.Run(ctx, l); err != nil {
+			t.Errorf("run Service Bus: %v", err)
+		}
 	})
+	servers.Go(func() {
+		if err := w.mongo.Run(ctx, w.mongoNet); err != nil {
+			t.Errorf("run MongoDB: %v", err)
+		}
+	})
+	busClient, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString("bus:5672"),
+		&azservicebus.ClientOptions{NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+			return w.busNet.DialContext(ctx, "", "")
+		}})
+	require.NoError(t, err)
+	w.sender, err = busClient.NewSender(topic, nil)
+	require.NoError(t, err)
+	w.client, err = driver.Connect(options.Client().ApplyURI(mongo.URI("mongo:27017")).SetDialer(w.mongoNet))
+	require.NoError(t, err)
+	defer func() {
+		for _, p := range w.projectors {
+			p.kill()
+		}
+		_ = busClient.Close(context.WithoutCancel(t.Context()))
+		_ = w.client.Disconnect(context.WithoutCancel(t.Context()))
+		cancel()
+		servers.Wait()
+	}()
+	f(w)
 }
 
 // event is the change that inserts one event of an event store.
@@ -124,14 +134,78 @@ func event(aggregate string, n int, eventType string) envelope.Change {
 // publish sends changes in order, as one batch.
 func (w *projectorWorld) publish(changes ...envelope.Change) {
 	w.Helper()
+	var messages []*azservicebus.Message
+	for _, c := range changes {
+		messages = append(messages, w.encode(c))
+	}
+	w.send(messages...)
+}
+
+func (w *projectorWorld) encode(c envelope.Change) *azservicebus.Message {
+	w.Helper()
+	m, err := envelope.Encode(c, envelope.JSON)
+	require.NoError(w, err)
+	return m
+}
+
+func (w *projectorWorld) send(messages ...*azservicebus.Message) {
+	w.Helper()
 	batch, err := w.sender.NewMessageBatch(w.Context(), nil)
 	require.NoError(w, err)
-	for _, c := range changes {
-		m, err := envelope.Encode(c, envelope.JSON)
-		require.NoError(w, err)
+	for _, m := range messages {
 		require.NoError(w, batch.AddMessage(m, nil))
 	}
 	require.NoError(w, w.sender.SendMessageBatch(w.Context(), batch, nil))
+}
+
+// block makes MongoDB wait before it executes the next n commands of a name.
+func (w *projectorWorld) block(command string, n int, d time.Duration) {
+	w.Helper()
+	require.NoError(w, w.client.Database("admin").RunCommand(w.Context(), bson.D{
+		{Key: "configureFailPoint", Value: "failCommand"},
+		{Key: "mode", Value: bson.D{{Key: "times", Value: n}}},
+		{Key: "data", Value: bson.D{
+			{Key: "failCommands", Value: bson.A{command}},
+			{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: d.Milliseconds()},
+		}},
+	}).Err())
+}
+
+// pass lets virtual time pass: what is tested is that time alone does no harm.
+func (w *projectorWorld) pass(d time.Duration) {
+	w.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.Context().Done():
+		w.Fatal("the test ended")
+	}
+}
+
+// watch follows the guard of every document of a collection: position after position, per aggregate, in commit order.
+func (w *projectorWorld) watch(collection string) (positions func() map[string][]string) {
+	w.Helper()
+	stream, err := w.client.Database(readModel).Collection(collection).Watch(w.Context(), driver.Pipeline{},
+		options.ChangeStream().SetFullDocument(options.UpdateLookup))
+	require.NoError(w, err)
+	return func() map[string][]string {
+		seen := make(map[string][]string)
+		// What is committed is there at once; then nothing comes any more.
+		ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
+		defer cancel()
+		for stream.Next(ctx) {
+			id := stream.Current.Lookup("documentKey", "_id").StringValue()
+			guard := stream.Current.Lookup("updateDescription", "updatedFields", "_sluice")
+			if guard.Type == 0 {
+				guard = stream.Current.Lookup("fullDocument", "_sluice")
+			}
+			seen[id] = append(seen[id], guard.Document().Lookup("position").StringValue())
+		}
+		require.ErrorIs(w, stream.Err(), context.DeadlineExceeded)
+		require.NoError(w, stream.Close(w.Context()))
+		return seen
+	}
 }
 
 // runningProjector is a projector in this process, on connections of its own.
@@ -140,7 +214,10 @@ type runningProjector struct {
 	stop context.CancelFunc
 	done chan error
 	log  *recorder
-	plug *plug
+	last *counters // once it has ended
+	err  error
+	// busPlug and mongoPlug connect it to the network.
+	busPlug, mongoPlug *plug
 }
 
 func (w *projectorWorld) config() projector.Config {
@@ -158,50 +235,60 @@ func (w *projectorWorld) config() projector.Config {
 // start runs a projector; change adjusts its settings.
 func (w *projectorWorld) start(change func(*projector.Config, *projector.Options)) *runningProjector {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &runningProjector{w: w, stop: cancel, done: make(chan error, 1), log: &recorder{}, plug: &plug{}}
+	p := &runningProjector{w: w, stop: cancel, done: make(chan error, 1), log: &recorder{}, busPlug: &plug{}, mongoPlug: &plug{}}
 	cfg := w.config()
 	opts := projector.Options{
 		Logger:   slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Instance: "projector",
 		ServiceBus: &azservicebus.ClientOptions{
 			NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
-				return p.plug.dial(ctx, w.busNet)
+				return p.busPlug.dial(ctx, w.busNet)
 			},
 		},
-		Mongo: func(o *options.ClientOptions) { o.SetDialer(dialer{p.plug, w.mongoNet}) },
+		Mongo: func(o *options.ClientOptions) { o.SetDialer(dialer{p.mongoPlug, w.mongoNet}) },
 	}
 	if change != nil {
 		change(&cfg, &opts)
 	}
-	go func() { p.done <- projector.Run(ctx, cfg, opts) }()
+	go func() {
+		p.done <- projector.Run(ctx, cfg, opts)
+		close(p.done)
+	}()
+	w.projectors = append(w.projectors, p)
 	return p
 }
 
 // end asks the projector to stop, waits for it, and gives its error and its last words.
 func (p *runningProjector) end() (counters, error) {
-	p.stop()
-	err := <-p.done
-	return p.log.last(p.w), err
+	if p.last == nil {
+		p.stop()
+		p.err = <-p.done
+		if p.w.Failed() {
+			p.w.Log(p.log.text())
+		}
+		p.last = p.log.last(p.w)
+	}
+	return *p.last, p.err
 }
 
 // kill makes the projector vanish from the network at once, as a process that is killed, and then ends it.
-func (p *runningProjector) kill() counters {
-	p.plug.pull()
-	last, _ := p.end()
-	return last
+func (p *runningProjector) kill() {
+	p.busPlug.pull()
+	p.mongoPlug.pull()
+	_, _ = p.end()
 }
 
-// eventually waits, in virtual time, for something that no event announces.
+// eventually waits for something that no event announces.
 func (w *projectorWorld) eventually(what string, ok func() bool) {
 	w.Helper()
-	deadline := time.After(10 * time.Minute)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			w.Fatalf("not in ten minutes of virtual time: %s; subscription: %+v", what, w.bus.Stats(subPath))
+			w.Fatalf("not in a minute: %s; subscription: %+v", what, w.bus.Stats(subPath))
 		}
 	}
 }
@@ -237,9 +324,10 @@ func (w *projectorWorld) timeline(aggregate string) timeline {
 
 // plug is what connects a projector to the network.
 type plug struct {
-	mu     sync.Mutex
-	conns  []net.Conn
-	pulled bool
+	mu      sync.Mutex
+	conns   []net.Conn
+	pulled  bool
+	stalled chan struct{} // while not nil, what is written waits for it to be closed
 }
 
 func (p *plug) dial(ctx context.Context, l *netpipe.Listener) (net.Conn, error) {
@@ -250,9 +338,33 @@ func (p *plug) dial(ctx context.Context, l *netpipe.Listener) (net.Conn, error) 
 	}
 	c, err := l.DialContext(ctx, "", "")
 	if err == nil {
+		c = &pluggedConn{c, p}
 		p.conns = append(p.conns, c)
 	}
 	return c, err
+}
+
+// pluggedConn is a connection through a plug.
+type pluggedConn struct {
+	net.Conn
+	plug *plug
+}
+
+func (c *pluggedConn) Write(b []byte) (int, error) {
+	c.plug.mu.Lock()
+	stalled := c.plug.stalled
+	c.plug.mu.Unlock()
+	if stalled != nil {
+		<-stalled
+	}
+	return c.Conn.Write(b)
+}
+
+// stall holds back what is written from now on. What was held back is lost when the plug is pulled.
+func (p *plug) stall() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stalled = make(chan struct{})
 }
 
 // pull cuts every connection and lets no new one be made.
@@ -262,6 +374,10 @@ func (p *plug) pull() {
 	p.pulled = true
 	for _, c := range p.conns {
 		c.Close()
+	}
+	if p.stalled != nil {
+		close(p.stalled)
+		p.stalled = nil
 	}
 }
 
@@ -308,13 +424,10 @@ func (r *recorder) text() string {
 	return r.lines.String()
 }
 
-func (r *recorder) last(w *projectorWorld) counters {
+func (r *recorder) last(w *projectorWorld) *counters {
 	lines := bytes.Split(bytes.TrimSpace([]byte(r.text())), []byte("\n"))
 	var c counters
 	require.NoError(w, json.Unmarshal(lines[len(lines)-1], &c))
 	require.Equal(w, "projector stopped", c.Msg)
-	if w.Failed() {
-		w.Log(r.text())
-	}
-	return c
+	return &c
 }
