@@ -1,6 +1,7 @@
 package servicebus
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -84,14 +85,13 @@ func refusal(condition amqp.Symbol, description string) error {
 
 // wireError gives every error a condition a client can act on.
 func wireError(err error) *amqp.Error {
-	switch e := err.(type) { //nolint:errorlint // both types are returned unwrapped here
-	case *amqp.Error:
+	if e, is := errors.AsType[*amqp.Error](err); is {
 		return e
-	case *broker.Error:
-		return &amqp.Error{Condition: amqp.Symbol(e.Condition), Description: e.Description}
-	default:
-		return &amqp.Error{Condition: amqp.CondInternalError, Description: err.Error()}
 	}
+	if e, is := errors.AsType[*broker.Error](err); is {
+		return &amqp.Error{Condition: amqp.Symbol(e.Condition), Description: e.Description}
+	}
+	return &amqp.Error{Condition: amqp.CondInternalError, Description: err.Error()}
 }
 
 // ignored is the handler of a link that was refused.

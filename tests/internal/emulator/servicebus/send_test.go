@@ -143,6 +143,25 @@ func TestExpiredMessageIsGone(t *testing.T) {
 	})
 }
 
+func TestEntityCapsTimeToLive(t *testing.T) {
+	cfg := standard()
+	cfg.Queues[0].DefaultMessageTimeToLive = time.Minute
+	cfg.Queues[0].DeadLetteringOnMessageExpiration = true
+	inBubble(t, cfg, servicebus.Options{}, func(t *testing.T, w *world) {
+		long := message("", "1")
+		long.TimeToLive = to.Ptr(time.Hour)
+		w.send(queue, long, message("", "2"))
+		r := w.queueReceiver(queue, nil)
+		require.Equal(t, time.Minute, *w.receive(r, 1)[0].TimeToLive)
+		w.close(r)
+		time.Sleep(time.Minute)
+		w.nothing(w.queueReceiver(queue, nil))
+		dead := w.server.PeekDeadLetters(queue, 10)
+		require.Len(t, dead, 2)
+		require.Equal(t, "TTLExpiredException", dead[0].Reason)
+	})
+}
+
 func TestScheduledMessagesAppearInTimeAndCanBeCancelled(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		s := w.sender(queue)

@@ -121,12 +121,12 @@ func (e *Entity) enqueue(p *Payload, enqueuedSeq int64, now time.Time) {
 	if enqueuedSeq == 0 {
 		m.enqueuedSeq = m.seq
 	}
-	ttl := p.TimeToLive
-	if e.ttl > 0 && (ttl == 0 || ttl > e.ttl) {
-		ttl = e.ttl
+	m.ttl = p.TimeToLive
+	if e.ttl > 0 && (m.ttl == 0 || m.ttl > e.ttl) {
+		m.ttl = e.ttl
 	}
-	if ttl > 0 {
-		m.expiresAt = now.Add(ttl)
+	if m.ttl > 0 {
+		m.expiresAt = now.Add(m.ttl)
 	}
 	if e.cfg.RequiresSession && !p.HasSessionID {
 		e.deadLetter(m, ReasonNullSession, "Session enabled entity doesn't allow a message whose session identifier is null.", now)

@@ -66,8 +66,9 @@ type message struct {
 	seq         int64
 	enqueuedSeq int64
 	enqueuedAt  time.Time
-	expiresAt   time.Time // zero means never
-	deliveries  uint32    // failed ones
+	ttl         time.Duration // the sender's, capped by the entity's; 0 means none
+	expiresAt   time.Time     // zero means never
+	deliveries  uint32        // failed ones
 	state       State
 	token       Token // of the current lock; zero when not locked
 	lockedUntil time.Time
@@ -82,7 +83,8 @@ type Delivery struct {
 	SequenceNumber         int64
 	EnqueuedSequenceNumber int64
 	EnqueuedAt             time.Time
-	DeliveryCount          uint32 // earlier failed deliveries, so 0 at first
+	TimeToLive             time.Duration // in effect here: the entity caps the sender's
+	DeliveryCount          uint32        // earlier failed deliveries, so 0 at first
 	State                  State
 	Token                  Token     // zero when the message is not locked
 	LockedUntil            time.Time // zero when the message is not locked
@@ -94,7 +96,7 @@ type Delivery struct {
 func (m *message) snapshot() Delivery {
 	return Delivery{
 		Payload: m.Payload, SequenceNumber: m.seq, EnqueuedSequenceNumber: m.enqueuedSeq,
-		EnqueuedAt: m.enqueuedAt, DeliveryCount: m.deliveries, State: m.state, Token: m.token,
+		EnqueuedAt: m.enqueuedAt, TimeToLive: m.ttl, DeliveryCount: m.deliveries, State: m.state, Token: m.token,
 		LockedUntil: m.lockedUntil, DeadLetter: m.dead, Modified: m.modified,
 	}
 }
