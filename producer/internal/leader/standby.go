@@ -64,7 +64,10 @@ func (e *Election) poll(ctx context.Context, seen *sighting) (*Term, error) {
 
 	snapshot, err := e.records.Read(ctx)
 	if errors.Is(err, checkpoint.ErrNotFound) {
-		return nil, e.create(ctx)
+		if err := e.create(ctx); err != nil {
+			return nil, err
+		}
+		snapshot, err = e.records.Read(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -89,7 +92,7 @@ func (e *Election) poll(ctx context.Context, seen *sighting) (*Term, error) {
 	return e.acquire(ctx, snapshot)
 }
 
-// create makes the record of a new stream; the next poll competes for it like everybody's.
+// create makes the record of a new stream, unless another producer is first.
 func (e *Election) create(ctx context.Context) error {
 	if e.known {
 		return ErrVanished
@@ -99,7 +102,7 @@ func (e *Election) create(ctx context.Context) error {
 		e.known = true
 		e.log.Warn("no checkpoint found, made a new one: the stream begins where START_FROM says")
 	}
-	return ignore(err, checkpoint.ErrChanged) // another producer was first
+	return ignore(err, checkpoint.ErrChanged)
 }
 
 // acquire takes the free lease and writes the next epoch: only then is this instance the leader.

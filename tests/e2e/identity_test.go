@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
+)
+
+// identityEndpoint is what Container Apps offers a workload with a managed identity: tokens over HTTP.
+type identityEndpoint struct {
+	mu        sync.Mutex
+	resources map[string]int
+	problems  []string
+}
+
+func (e *identityEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r.Header.Get("X-Identity-Header") != "a-header" || r.URL.Query().Get("client_id") != "00000000-0000-0000-0000-000000000001" {
+		e.problems = append(e.problems, "a request without the header or for another identity: "+r.URL.RawQuery)
+	}
+	e.resources[r.URL.Query().Get("resource")]++
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]string{
+		"access_token": "a-token", "token_type": "Bearer", "resource": r.URL.Query().Get("resource"),
+		"expires_on": fmt.Sprint(time.Now().Add(time.Hour).Unix()),
+	})
+}
+
+// In Azure nothing secret is configured: the services sign in to Service Bus and Blob storage as their managed identity.
+func TestServicesSignInWithTheirManagedIdentity(t *testing.T) {
+	identity := &identityEndpoint{resources: map[string]int{}}
+	endpoint := httptest.NewServer(identity)
+	defer endpoint.Close()
+	s := newRealStack(t, false)
+	blobs := blob.New(blob.Options{Token: "a-token"})
+	for k, v := range map[string]string{
+		"IDENTITY_ENDPOINT": endpoint.URL, "IDENTITY_HEADER": "a-header", "AZURE_CLIENT_ID": "00000000-0000-0000-0000-000000000001",
+		stack.EnvMongo: s.stack.Endpoint(stack.EnvMongo), "HTTP_ADDR": "127.0.0.1:0",
+		"SERVICE_BUS_NAMESPACE": "contoso.servicebus.windows.net", "SERVICE_BUS_TOPIC": stack.Topic,
+		"BLOB_ACCOUNT_URL": "https://devstoreaccount1.blob.core.windows.net",
+		"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events",
+		"SERVICE_BUS_SUBSCRIPTION": stack.Subscription, "READ_MODEL_DATABASE": "readmodel",
+	} {
+		t.Setenv(k, v)
+	}
+	bus := &azservicebus.ClientOptions{NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", s.busAddr())
+	}}
+	producing, err := producer.LoadConfig()
+	require.NoError(t, err)
+	projecting, err := projector.LoadConfig()
+	require.NoError(t, err)
+
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 2)
+	log := &recorder{}
+	logger := slog.New(slog.NewJSONHandler(log, nil))
+	storage := &azblob.ClientOptions{}
+	storage.Transport = blobs.Transport()
+	go func() {
+		done <- producer.Run(ctx, producing, producer.Options{Logger: logger, Instance: "a", Blob: storage, ServiceBus: bus})
+	}()
+	go func() {
+		done <- projector.Run(ctx, projecting, projector.Options{Logger: logger, Instance: "p", ServiceBus: bus})
+	}()
+	defer func() {
+		if t.Failed() {
+			t.Log(log.text())
+		}
+	}()
+
+	checkpoints, err := azblob.NewClientFromConnectionString(blob.ConnectionString(blobHost), blobTransport(blobs.Transport()))
+	require.NoError(t, err)
+	s.blobs = checkpoints
+	s.leads("a")
+	s.insert(10)
+	reader, err := driver.Connect(options.Client().ApplyURI(s.stack.Endpoint(stack.EnvMongo)))
+	require.NoError(t, err)
+	defer func() { _ = reader.Disconnect(context.WithoutCancel(t.Context())) }()
+	s.until("ten events are visible", func() bool {
+		var doc timeline
+		err := reader.Database("readmodel").Collection("timeline").FindOne(t.Context(), bson.D{{Key: "_id", Value: "one"}}).Decode(&doc)
+		return err == nil && doc.Events == 10
+	})
+	stop()
+	require.NoError(t, <-done)
+	require.NoError(t, <-done)
+
+	require.Empty(t, identity.problems)
+	require.NotZero(t, identity.resources["https://servicebus.azure.net/"], "%v", identity.resources)
+	require.NotZero(t, identity.resources["https://storage.azure.com"], "%v", identity.resources)
+}
