@@ -1,0 +1,56 @@
+package mongo_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
+)
+
+// In a bubble, over in-memory connections, an idle stream's waits cost no real
+// time, and the set's clock moves by its ten-second no-op.
+func TestVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := mongo.New(mongo.Options{Host: "mongo.test:27017"})
+		ctx, cancel := context.WithCancel(context.Background())
+		dial := dialer(func(context.Context, string, string) (net.Conn, error) {
+			server, client := netpipe.Pipe()
+			go srv.ServeConn(ctx, server) //nolint:errcheck // joined by the bubble
+			return client, nil
+		})
+		client, err := driver.Connect(options.Client().ApplyURI(mongo.URI("mongo.test:27017")).SetDialer(dial))
+		require.NoError(t, err)
+		c := client.Database("db").Collection("c")
+		cs, err := c.Watch(ctx, driver.Pipeline{})
+		require.NoError(t, err)
+		first := cs.ResumeToken().Lookup("_data").StringValue()
+		start := time.Now()
+		for range 30 {
+			require.False(t, cs.TryNext(ctx))
+			require.NoError(t, cs.Err())
+		}
+		require.GreaterOrEqual(t, time.Since(start), 29*time.Second)
+		require.Less(t, first, cs.ResumeToken().Lookup("_data").StringValue())
+		_, err = c.InsertOne(ctx, d("_id", 1))
+		require.NoError(t, err)
+		require.Equal(t, d("_id", int32(1)), next(t, cs)["documentKey"])
+		require.NoError(t, cs.Close(ctx))
+		require.NoError(t, client.Disconnect(ctx))
+		cancel()
+		synctest.Wait()
+	})
+}
+
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+func (d dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	return d(ctx, network, addr)
+}
