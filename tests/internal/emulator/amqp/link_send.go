@@ -86,7 +86,7 @@ func (l *Link) Send(tag UUID, settled bool, payload []byte) bool {
 		if !first { // continuation: id, tag and format are the first frame's
 			p.HasDeliveryID, p.HasMessageFormat = false, false
 		}
-		if s.remoteWindow > 0 && len(s.pending) == 0 {
+		if s.remoteWindow > 0 { // so nothing is pending: flushPending stops only at 0
 			at := len(c.out)
 			c.out = endFrame(append(p.append(beginFrame(c.out, frameAMQP, s.channel)), part...), at)
 			s.nextOutgoingID++

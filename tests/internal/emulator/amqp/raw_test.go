@@ -53,6 +53,21 @@ func (r *raw) attachSender(handle uint32) {
 	r.say(a.append)
 }
 
+// attachReceiver attaches a receiving link, gives it credit for 100 and returns its handle.
+func (r *raw) attachReceiver() uint32 {
+	r.t.Helper()
+	a := Attach{
+		Name: "r", Handle: 7, Receiver: true, Source: &Terminus{Descriptor: descSource, Fields: []any{"q"}},
+		Target: &Terminus{Descriptor: descTarget, Fields: []any{"q"}},
+	}
+	r.say(a.append)
+	desc, _ := r.next()
+	require.Equal(r.t, uint64(descAttach), desc)
+	flow := Flow{HasNextIncomingID: true, IncomingWindow: 100, Handle: 7, HasHandle: true, LinkCredit: 100, HasLinkCredit: true}
+	r.say(func(b []byte) ([]byte, error) { return flow.append(b), nil })
+	return 7
+}
+
 func (r *raw) transfer(p Transfer, payload []byte) {
 	r.t.Helper()
 	r.say(func(b []byte) ([]byte, error) { return append(p.append(b), payload...), nil })

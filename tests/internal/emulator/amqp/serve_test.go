@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -131,6 +132,74 @@ func TestNothingFollowsAnEnd(t *testing.T) {
 	r.say((&ending{descriptor: descClose}).append)
 	desc, _ = r.next()
 	require.Equal(t, uint64(descClose), desc, "and not a frame on the ended channel")
+}
+
+func TestNothingIsSentOnALinkOfAnEndedSession(t *testing.T) {
+	for _, goodbye := range []uint64{descDetach, descEnd} {
+		handlers := make(chan *flood, 1)
+		r, _ := newRaw(t, Options{OnAttach: func(l *Link) LinkHandler {
+			l.Accept(Terms{})
+			h := &flood{echo: echo{link: l}, left: 1}
+			handlers <- h
+			return h
+		}})
+		l := r.attachReceiver()
+		desc, _ := r.next()
+		require.Equal(t, uint64(descTransfer), desc)
+		if goodbye == descDetach {
+			r.say((&Detach{Handle: l, Closed: true}).append)
+		} else {
+			r.say((&ending{descriptor: descEnd}).append)
+		}
+		desc, _ = r.next()
+		require.Equal(t, goodbye, desc)
+		link := (<-handlers).link
+		require.False(t, link.Send(UUID{}, true, []byte("x")))
+		link.ReplySettled(0, State{Outcome: Accepted})
+		r.say((&ending{descriptor: descClose}).append)
+		desc, _ = r.next()
+		require.Equal(t, uint64(descClose), desc)
+	}
+}
+
+// gate is a handler whose Detached waits.
+type gate struct {
+	echo
+	open chan struct{}
+}
+
+func (g *gate) Detached() { <-g.open }
+
+// TestAnswerToAnEndComesAfterTheRelease: once a client hears that its session has ended, what
+// its links held is free.
+func TestAnswerToAnEndComesAfterTheRelease(t *testing.T) {
+	for _, goodbye := range []uint64{descDetach, descEnd} {
+		synctest.Test(t, func(t *testing.T) {
+			g := &gate{open: make(chan struct{})}
+			r, _ := newRaw(t, Options{OnAttach: func(l *Link) LinkHandler {
+				l.Accept(Terms{})
+				g.link = l
+				return g
+			}})
+			h := r.attachReceiver()
+			desc, _ := r.next()
+			require.Equal(t, uint64(descTransfer), desc)
+			if goodbye == descDetach {
+				r.say((&Detach{Handle: h, Closed: true}).append)
+			} else {
+				r.say((&ending{descriptor: descEnd}).append)
+			}
+			synctest.Wait()
+			require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(time.Second)))
+			_, err := r.br.Peek(1)
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			require.NoError(t, r.conn.SetReadDeadline(time.Time{}))
+			close(g.open)
+			desc, _ = r.next()
+			require.Equal(t, goodbye, desc)
+			require.NoError(t, r.conn.Close())
+		})
+	}
 }
 
 func TestScriptedConversation(t *testing.T) {
