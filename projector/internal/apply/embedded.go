@@ -17,10 +17,14 @@ const embeddedGuard = projection.GuardField + ".position"
 // applyEmbedded writes each group as conditional updates of the aggregate's one document: one update in the usual case,
 // and one bulk write, unordered because aggregates do not depend on each other, for all groups.
 func (a *Applier) applyEmbedded(ctx context.Context, collection *mongo.Collection, groups []*group, results []Result) error {
+	separately := false
 	for conflicts := 0; ; {
 		chunks := chunksOf(groups, results)
 		if len(chunks) == 0 {
 			return nil
+		}
+		if separately {
+			chunks = chunks[:1]
 		}
 		models := make([]mongo.WriteModel, len(chunks))
 		for i, c := range chunks {
@@ -29,7 +33,15 @@ func (a *Applier) applyEmbedded(ctx context.Context, collection *mongo.Collectio
 		_, err := collection.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
 		failed, err := byModel(err)
 		if err != nil {
-			return fmt.Errorf("write %s: %w", collection.Name(), err)
+			err = fmt.Errorf("write %s: %w", collection.Name(), err)
+			if Classify(err) != Permanent {
+				return err
+			}
+			// Refused as a whole: too large, for example. Which update is meant shows when each goes alone.
+			if separately = true; len(chunks) == 1 {
+				chunks[0].group.refused(chunks[0].events, ReasonRefused, err, results)
+			}
+			continue
 		}
 		var collided []*group
 		for i, c := range chunks {

@@ -2,6 +2,7 @@ package settle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,23 +22,32 @@ var _ Receiver = (*azservicebus.SessionReceiver)(nil)
 // batch form.
 const inFlight = 32
 
-// Send tells the broker the choices, as many at once as inFlight, and waits for its answers. Each settlement gets timeout: the
-// SDK would try for 40 seconds by itself, on its own terms. The first failure is returned, after all have ended.
+// Send tells the broker the choices and waits for its answers: completions as many at once as inFlight, dead letters one
+// after the other, so that they lie in the dead-letter queue in their order. Each settlement gets timeout: the SDK would
+// try for 40 seconds by itself, on its own terms. The error joins a failure of either kind, after all have ended.
 //
 // It finishes what it began even when ctx ends meanwhile, so that what is applied is not delivered again for nothing.
 func Send(ctx context.Context, r Receiver, timeout time.Duration, messages []*azservicebus.ReceivedMessage, choices []Choice) error {
 	ctx = context.WithoutCancel(ctx)
-	if len(messages) == 1 {
-		return send(ctx, r, timeout, messages[0], choices[0])
-	}
 	var group errgroup.Group
 	group.SetLimit(inFlight)
+	var dead []int
 	for i, m := range messages {
-		if choices[i].Action != Leave {
+		switch choices[i].Action {
+		case Complete:
 			group.Go(func() error { return send(ctx, r, timeout, m, choices[i]) })
+		case DeadLetter:
+			dead = append(dead, i)
+		case Leave:
 		}
 	}
-	return group.Wait()
+	var first error
+	for _, i := range dead {
+		if first = send(ctx, r, timeout, messages[i], choices[i]); first != nil {
+			break // what follows would come out of order
+		}
+	}
+	return errors.Join(first, group.Wait())
 }
 
 func send(ctx context.Context, r Receiver, timeout time.Duration, m *azservicebus.ReceivedMessage, c Choice) error {
