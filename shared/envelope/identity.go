@@ -100,6 +100,7 @@ func Text(v bson.RawValue) (text string, ok bool) {
 		if ok && subtype == bson.TypeBinaryUUID && len(data) == 16 {
 			return fmt.Sprintf("%x-%x-%x-%x-%x", data[0:4], data[4:6], data[6:8], data[8:10], data[10:16]), true
 		}
+	default: // everything else, and the values above that did not return
 	}
 	s := v.String()
 	return s, s != "" && utf8.ValidString(s)

@@ -114,17 +114,17 @@ func kind(t reflect.Type) string {
 	case "time.Time", "*time.Time":
 		return "an RFC 3339 time (for example 2026-01-31T12:00:00Z)"
 	}
-	switch t.Kind() {
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+	switch {
+	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64:
 		return "a whole number"
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case t.Kind() >= reflect.Uint && t.Kind() <= reflect.Uint64:
 		return "a whole number of 0 or more"
 	}
 	return "a " + t.String()
 }
 
 func flatten(err error) Problems {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the top of the chain is meant, not what it wraps
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var all Problems
 		for _, e := range joined.Unwrap() {
 			all = append(all, flatten(e)...)

@@ -109,7 +109,7 @@ func (b *Blob) put(ctx context.Context, r Record, conditions *blob.AccessConditi
 	}
 	response, err := b.blob.Upload(ctx, streaming.NopCloser(bytes.NewReader(text)), &blockblob.UploadOptions{
 		AccessConditions: conditions,
-		HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: to.Ptr("application/json")},
+		HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: new("application/json")},
 	})
 	if err != nil {
 		return "", err
@@ -165,7 +165,7 @@ func (b *Blob) Break(ctx context.Context, etag azcore.ETag) error {
 		return err
 	}
 	_, err = client.BreakLease(ctx, &lease.BlobBreakOptions{
-		BreakPeriod:              to.Ptr(int32(0)),
+		BreakPeriod:              new(int32(0)),
 		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag},
 	})
 	if err != nil && !bloberror.HasCode(err, bloberror.LeaseNotPresentWithLeaseOperation) {

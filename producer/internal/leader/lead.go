@@ -28,7 +28,7 @@ func (e *Election) lead(ctx context.Context, term *Term, work Work) error {
 		return err
 	}
 	end(err)
-	<-finished
+	joined.Wait() // what the work says of its end adds nothing: leadership is gone
 	if errors.Is(err, ErrFenced) {
 		e.giveBack(ctx, term.leaseID) // it may still be ours, and nobody is served by waiting until it runs out
 	}

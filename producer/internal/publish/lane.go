@@ -130,7 +130,7 @@ func (l *lane) add(batch Batch, items []item) (n int, err error) {
 // newBatch begins a batch, which needs the link, which may need a connection: tried for as long as this process leads.
 func (l *lane) newBatch(ctx context.Context) (Batch, error) {
 	var batch Batch
-	err := l.persist(ctx, "cannot open the link to Service Bus, trying on", 0, func(ctx context.Context) (err error) {
+	err := l.persist(ctx, 0, func(ctx context.Context) (err error) {
 		batch, err = l.publisher.broker.NewBatch(ctx)
 		return err
 	})
@@ -142,7 +142,7 @@ func (l *lane) newBatch(ctx context.Context) (Batch, error) {
 func (l *lane) send(ctx context.Context, batch Batch, size int) error {
 	metrics := l.publisher.metrics
 	start := time.Now()
-	err := l.persist(ctx, "cannot send, sending the same batch again", size, func(ctx context.Context) error {
+	err := l.persist(ctx, size, func(ctx context.Context) error {
 		return l.publisher.broker.Send(ctx, batch)
 	})
 	if err != nil {
@@ -153,7 +153,7 @@ func (l *lane) send(ctx context.Context, batch Batch, size int) error {
 }
 
 // persist tries until it succeeds or ctx ends. No attempt begins or lasts beyond the fence.
-func (l *lane) persist(ctx context.Context, complaint string, size int, attempt func(context.Context) error) error {
+func (l *lane) persist(ctx context.Context, size int, attempt func(context.Context) error) error {
 	p := l.publisher
 	backoff := retry.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second}
 	for {
@@ -169,7 +169,7 @@ func (l *lane) persist(ctx context.Context, complaint string, size int, attempt 
 		}
 		p.metrics.retried()
 		if backoff.Attempts() == 0 && p.troubled.Add(1) == 1 { // one line when it begins; the metric counts the rest
-			p.log.Warn(complaint, telemetry.KeyLane, l.number, telemetry.KeyBatch, size, telemetry.KeyError, err)
+			p.log.Warn("Service Bus does not take what is sent, trying on", telemetry.KeyLane, l.number, telemetry.KeyBatch, size, telemetry.KeyError, err)
 		}
 		if err := backoff.Wait(ctx); err != nil {
 			return err
