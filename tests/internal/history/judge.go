@@ -17,6 +17,9 @@ var (
 	ErrReordered = errors.New("events reordered")
 	// ErrUncommitted is an effect of something that nobody committed.
 	ErrUncommitted = errors.New("effect without a committed event")
+	// ErrUnguarded is an effect whose document carries no position: nothing would stop a repeat (G3, G4), and nobody
+	// could see one.
+	ErrUnguarded = errors.New("effect without a position guard")
 )
 
 // Violation is one broken promise at one aggregate. errors.Is finds its sentinel.
@@ -170,6 +173,8 @@ func judgeView(c committed, observed []Observation) []Violation {
 				ErrReordered, o.Aggregate,
 				fmt.Sprintf("the read model went back from %d events to %d", d.events, o.Events),
 			})
+		case o.Events > d.events && d.position == "" && o.Position == "":
+			found = append(found, Violation{ErrUnguarded, o.Aggregate, fmt.Sprintf("the read model went to %d events without a position", o.Events)})
 		case o.Events > d.events && d.position != "" && (o.Position == "" || o.Position == d.position):
 			found = append(found, Violation{
 				ErrDoubled, o.Aggregate,

@@ -105,6 +105,10 @@ func TestJudgeNamesEveryBrokenPromise(t *testing.T) {
 			},
 			history.ErrDoubled, "from 2 events to 3 without leaving position 820013",
 		},
+		"G3: the read model keeps no position": {
+			func(h *history.History) { h.Observed[0].Position = "" },
+			history.ErrUnguarded, "went to 1 events without a position",
+		},
 		"a message for an aggregate that nobody committed": {
 			func(h *history.History) { h.Accepted = append(h.Accepted, accept("z", 1, 20, 2)) },
 			history.ErrUncommitted, "session of no committed aggregate",

@@ -15,6 +15,9 @@ type Outcome struct {
 	Report
 	// Right is how many of the Aggregates came out exactly right.
 	Right int
+	// Stale is how many messages came from a leader after its successor's first; the guard and the duplicate detection
+	// make them harmless.
+	Stale int64
 	// Checked says what the read model was compared with.
 	Checked string
 	// Differences, Violations and DeadLetters are printed, the first few of each.
@@ -55,6 +58,9 @@ func (o Outcome) Summary(w io.Writer) {
 	row("events", "%d inserted, %s published, %d applied", o.EventsInserted, number(o.EventsPublished), o.EventsApplied)
 	if o.DuplicatesPublished != 0 {
 		row("republished", "%s, dropped by duplicate detection", number(o.DuplicatesPublished))
+	}
+	if o.Stale != 0 {
+		row("stale leader", "%d messages after its successor's first", o.Stale)
 	}
 	if o.DeadLettered != 0 || o.Parked != 0 {
 		row("set aside", "%s dead-lettered, %s parked", number(o.DeadLettered), number(o.Parked))
