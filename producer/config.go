@@ -82,6 +82,8 @@ type Config struct {
 	// HTTPAddr serves /livez, /readyz, /metrics and /status; empty serves nothing.
 	HTTPAddr string     `envconfig:"HTTP_ADDR" default:":8080"`
 	LogLevel slog.Level `envconfig:"LOG_LEVEL" default:"info"`
+	// StatusInterval is the time between two log records of the status, which alerts are made of; 0 writes none.
+	StatusInterval time.Duration `envconfig:"STATUS_INTERVAL" default:"15s"`
 }
 
 // LoadConfig reads the settings from the environment. The error is a [settings.Problems] with every problem found.
@@ -128,6 +130,7 @@ func (c *Config) Validate() error {
 	p.atLeast("MAX_IN_FLIGHT_EVENTS", c.MaxInFlightEvents, 1)
 	p.atLeast("MAX_IN_FLIGHT_BYTES", c.MaxInFlightBytes, 1)
 	p.positive("SHUTDOWN_TIMEOUT", c.ShutdownTimeout)
+	p.require(c.StatusInterval >= 0, "STATUS_INTERVAL: must not be negative; 0 turns it off")
 	return p.joined()
 }
 

@@ -84,6 +84,7 @@ func Run(ctx context.Context, config Config, o Options) error {
 		probes := health.Probes{Live: p.live, Ready: p.ready, Status: p.status, Metrics: metricsHandler}
 		g.Go(func() error { return health.Serve(serving, config.HTTPAddr, probes, log) })
 	}
+	g.Go(func() error { telemetry.ReportStatus(serving, log, config.StatusInterval, p.status); return nil })
 	g.Go(func() error {
 		defer stopServing()
 		return p.election.Run(running, p.lead)

@@ -1,9 +1,12 @@
 package producer
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 // Status is what /status shows.
@@ -23,6 +26,9 @@ type Status struct {
 	// CheckpointAgeMS is the time since the checkpoint was last written (a standby: since it saw it change); -1 when it
 	// has seen none.
 	CheckpointAgeMS int64 `json:"checkpoint_age_ms"`
+	// BehindMS is how long before now, by this machine's clock, Position was made in the source: what the oplog must reach
+	// back to. -1 when there is no position yet.
+	BehindMS int64 `json:"behind_ms"`
 	// ReadyToRead: this replica leads, its change stream is open, and the stream's beginning is in the checkpoint.
 	ReadyToRead bool `json:"ready_to_read"`
 }
@@ -43,7 +49,21 @@ func (p *producer) status() any {
 		s.Position = a.publisher.Progress().Position
 		s.ReadyToRead = a.reader.Reading() && a.sink.begun.Load()
 	}
+	s.BehindMS = behind(s.Position, time.Now())
 	return s
+}
+
+// behind is the age of a position in milliseconds, at least 0; -1 of one that tells no time. A sortable position begins
+// with its cluster time: the byte 82 and the seconds, in hex [envelope.Sortable].
+func behind(position string, now time.Time) int64 {
+	if !envelope.Sortable(position) || len(position) < 10 {
+		return -1
+	}
+	seconds, err := strconv.ParseUint(position[2:10], 16, 32)
+	if err != nil {
+		return -1
+	}
+	return max(now.Sub(time.Unix(int64(seconds), 0)).Milliseconds(), 0)
 }
 
 // live has nothing to say against a process that can answer: a replica that cannot reach its services waits for them,

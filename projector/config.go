@@ -55,6 +55,8 @@ type Config struct {
 	HTTPAddr string `envconfig:"HTTP_ADDR" default:":8080"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel slog.Level `envconfig:"LOG_LEVEL" default:"info"`
+	// StatusInterval is the time between two log records of the status, which alerts are made of; 0 writes none.
+	StatusInterval time.Duration `envconfig:"STATUS_INTERVAL" default:"15s"`
 }
 
 // LoadConfig reads the settings from the environment. The error is a [settings.Problems] with every problem found, without any
@@ -93,6 +95,7 @@ func (c *Config) Validate() error {
 		atLeast("APPLY_TIMEOUT", c.ApplyTimeout, 100*time.Millisecond),
 		atLeast("SETTLE_TIMEOUT", c.SettleTimeout, 100*time.Millisecond),
 		atLeast("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second),
+		atLeast("STATUS_INTERVAL", c.StatusInterval, 0),
 	)
 	if c.Connections > c.MaxSessions && c.MaxSessions >= 1 {
 		problems = append(problems, errors.New("SERVICE_BUS_CONNECTIONS: must not exceed MAX_SESSIONS: the rest would have nothing to do"))

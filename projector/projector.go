@@ -81,6 +81,10 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 	if cfg.HTTPAddr != "" {
 		group.Go(func() error { return health.Serve(serving, cfg.HTTPAddr, s.probes(), s.log) })
 	}
+	group.Go(func() error {
+		telemetry.ReportStatus(serving, s.log, cfg.StatusInterval, func() any { return s.Status() })
+		return nil
+	})
 	group.Go(func() error { s.connect(receiving); return nil })
 	group.Go(func() error {
 		defer stopServing()

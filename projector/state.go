@@ -24,7 +24,10 @@ type Status struct {
 	Duplicates   int64  `json:"duplicates"`    // events it recognised as applied before
 	DeadLettered int64  `json:"dead_lettered"` // messages it moved to the dead-letter queue
 	Redelivered  int64  `json:"redelivered"`   // messages received with a delivery count above 1
-	Parked       int64  `json:"parked"`        // always 0: a poisoned event is dead-lettered and does not park its aggregate
+	// LagMS is the time from the newest applied change in the source to its effect, by the two machines' clocks; -1 before
+	// the first one.
+	LagMS  int64 `json:"lag_ms"`
+	Parked int64 `json:"parked"` // always 0: a poisoned event is dead-lettered and does not park its aggregate
 }
 
 // state is what the service tells about itself: counters, metrics, readiness. Everything in it may be used from any
@@ -35,6 +38,7 @@ type state struct {
 	stopping                                            atomic.Bool
 	mongoReady, busReady                                atomic.Bool
 	sessionsHeld, events, duplicates, dead, redelivered atomic.Int64
+	lag                                                 atomic.Int64 // in milliseconds
 
 	metricsHandler http.Handler
 	metrics        metrics
@@ -51,6 +55,7 @@ const namespace = "sluice_projector"
 
 func (s *state) init(instance, projection string) {
 	s.instance, s.projection = instance, projection
+	s.lag.Store(-1)
 	registry, handler := telemetry.Registry()
 	s.metricsHandler = handler
 
@@ -108,7 +113,9 @@ func (s *state) applied(b *batch, took time.Duration) {
 			s.events.Add(1)
 			s.metrics.applied.Inc()
 			if made := b.changes[i].Time; !made.IsZero() {
-				s.metrics.latency.Observe(max(now.Sub(made), 0).Seconds())
+				lag := max(now.Sub(made), 0)
+				s.metrics.latency.Observe(lag.Seconds())
+				s.lag.Store(lag.Milliseconds())
 			}
 		case apply.Duplicate:
 			s.duplicates.Add(1)
@@ -144,6 +151,7 @@ func (s *state) Status() Status {
 		Duplicates:   s.duplicates.Load(),
 		DeadLettered: s.dead.Load(),
 		Redelivered:  s.redelivered.Load(),
+		LagMS:        s.lag.Load(),
 	}
 }
 

@@ -27,6 +27,8 @@ func run() int {
 	instance := telemetry.Instance()
 	log := telemetry.Logger(os.Stdout, cfg.LogLevel, "projector", instance)
 	if err == nil {
+		version, goVersion := telemetry.Build()
+		log.Info(telemetry.StartingMessage, "version", version, "go", goVersion)
 		err = projector.Run(ctx, cfg, projector.Options{Logger: log, Instance: instance})
 	}
 	if problems, ok := errors.AsType[settings.Problems](err); ok {

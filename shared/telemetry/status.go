@@ -1,0 +1,31 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// StatusMessage is the message of the records that [ReportStatus] writes. Alerts and the workbook select by it.
+const StatusMessage = "status"
+
+// StartingMessage is a service's first record. Alerts count it by instance: a second one in a replica is a restart.
+const StartingMessage = "starting"
+
+// ReportStatus logs what status returns, as the attribute "status", at once and then each interval until ctx ends. It is
+// how alerts learn what only the service itself knows, where nothing scrapes metrics. An interval of 0 reports nothing.
+func ReportStatus(ctx context.Context, log *slog.Logger, interval time.Duration, status func() any) {
+	if interval <= 0 {
+		return
+	}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		log.Info(StatusMessage, "status", status())
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,25 @@
+package telemetry
+
+import (
+	"runtime"
+	"runtime/debug"
+)
+
+// Version is the version of this build. The image's build sets it (-ldflags "-X …/telemetry.Version=…"); without it, it
+// is the commit that the Go command recorded, else "unknown".
+var Version = ""
+
+// Build describes this build, for the first line of a service's log: its version and the Go that built it.
+func Build() (version, goVersion string) {
+	if Version != "" {
+		return Version, runtime.Version()
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			if setting.Key == "vcs.revision" {
+				return setting.Value, runtime.Version()
+			}
+		}
+	}
+	return "unknown", runtime.Version()
+}
