@@ -88,7 +88,6 @@ func (e *Error) Error() string { return string(e.Condition) + ": " + e.Descripti
 // Conditions used by this package [AMQP-2.8.15], [AMQP-2.8.16], [AMQP-2.8.17], [AMQP-2.8.18].
 const (
 	CondDecodeError         Symbol = "amqp:decode-error"
-	CondFrameSizeTooSmall   Symbol = "amqp:frame-size-too-small"
 	CondInternalError       Symbol = "amqp:internal-error"
 	CondInvalidField        Symbol = "amqp:invalid-field"
 	CondNotAllowed          Symbol = "amqp:not-allowed"
@@ -96,7 +95,6 @@ const (
 	CondNotImplemented      Symbol = "amqp:not-implemented"
 	CondUnauthorized        Symbol = "amqp:unauthorized-access"
 	CondConnectionForced    Symbol = "amqp:connection:forced"
-	CondFramingError        Symbol = "amqp:connection:framing-error"
 	CondWindowViolation     Symbol = "amqp:session:window-violation"
 	CondErrantLink          Symbol = "amqp:session:errant-link"
 	CondHandleInUse         Symbol = "amqp:session:handle-in-use"

@@ -37,13 +37,6 @@ func parsePayload(b []byte) (*broker.Payload, error) {
 	p := &broker.Payload{
 		SessionID: m.Properties.GroupID, HasSessionID: m.Properties.HasGroupID,
 		TimeToLive: m.TTL, Durable: m.Durable, Priority: m.Priority, Body: m.Bare(),
-		Properties: func() map[string]any {
-			props, err := m.ApplicationProperties()
-			if err != nil {
-				return nil
-			}
-			return props
-		},
 	}
 	switch id := m.Properties.MessageID.(type) {
 	case nil:

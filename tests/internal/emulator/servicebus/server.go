@@ -28,8 +28,6 @@ type (
 	Inbound = broker.Inbound
 	// Outbound are the properties of an entity messages are received from.
 	Outbound = broker.Outbound
-	// Accepted is what an observer sees of a message.
-	Accepted = broker.Accepted
 	// Stats are the counts of one entity.
 	Stats = broker.Stats
 )
@@ -165,11 +163,6 @@ func (s *Server) loseAck() bool {
 		}
 	}
 }
-
-// Observe sets a function that is called once per message a send brings, in the order the
-// entity accepted them, duplicates included. It runs inside the send: it must be quick and must
-// not call the server. nil removes it.
-func (s *Server) Observe(f func(Accepted)) { s.broker.Observe(f) }
 
 // Stats returns the counts of a queue, a topic, "topic/Subscriptions/name" or one of their
 // "/$DeadLetterQueue"; zero for an unknown entity.

@@ -8,7 +8,6 @@ const (
 	NotAllowed              Condition = "amqp:not-allowed"
 	NotFound                Condition = "amqp:not-found"
 	NotImplemented          Condition = "amqp:not-implemented"
-	MessageSizeExceeded     Condition = "amqp:link:message-size-exceeded"
 	ArgumentOutOfRange      Condition = "com.microsoft:argument-out-of-range"
 	ServerBusy              Condition = "com.microsoft:server-busy"
 	Timeout                 Condition = "com.microsoft:timeout"

@@ -37,7 +37,7 @@ type Accepted struct {
 	MessageID  string
 	SessionID  string
 	EnqueuedAt time.Time
-	Properties map[string]any
+	Body       []byte // the payload's; must not be changed
 	// Duplicate is true when duplicate detection dropped the message.
 	Duplicate bool
 }
@@ -144,11 +144,10 @@ func (in *Inbox) accept(p *Payload, now time.Time) int64 {
 		in.accepted++
 	}
 	if f := in.observer.Load(); f != nil {
-		a := Accepted{Entity: in.path, MessageID: p.MessageID, SessionID: p.SessionID, EnqueuedAt: now, Duplicate: duplicate}
-		if p.Properties != nil {
-			a.Properties = p.Properties()
-		}
-		(*f)(a)
+		(*f)(Accepted{
+			Entity: in.path, MessageID: p.MessageID, SessionID: p.SessionID, EnqueuedAt: now,
+			Body: p.Body, Duplicate: duplicate,
+		})
 	}
 	if duplicate {
 		return 0

@@ -24,8 +24,6 @@ type Payload struct {
 	Annotations map[string]any
 	// Body is the encoded immutable message, opaque here.
 	Body []byte
-	// Properties decodes the application properties; only observers call it. May be nil.
-	Properties func() map[string]any
 }
 
 // Token identifies a lock on a message, in RFC 4122 byte order.

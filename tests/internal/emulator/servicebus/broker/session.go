@@ -159,7 +159,7 @@ func (e *Entity) expireSession(s *session, now time.Time) {
 	e.after = append(e.after, func() { r.Lost(refuse(SessionLockLost, descSessionLockLost)) })
 }
 
-// holderOf finds the session that the named receiver holds.
+// held finds a session by id if the named receiver, or with no name anyone, holds it.
 func (e *Entity) held(id, receiver string) (*session, error) {
 	s := e.sessions[id]
 	if s == nil || s.holder == nil || receiver != "" && s.holder.Name != receiver {
