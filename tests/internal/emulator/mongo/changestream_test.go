@@ -3,6 +3,7 @@ package mongo_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,10 @@ func TestResumeRefusals(t *testing.T) {
 	other := f.client.Database("db").Collection("other")
 	_, err := other.Watch(ctx, driver.Pipeline{}, options.ChangeStream().SetResumeAfter(token))
 	require.EqualValues(t, 280, code(t, err), "the token belongs to another collection")
+	forged := strings.Replace(token.Lookup("_data").StringValue(), "5F6964002B02", "5F6964002900", 1)
+	require.NotEqual(t, token.Lookup("_data").StringValue(), forged)
+	_, err = c.Watch(ctx, driver.Pipeline{}, options.ChangeStream().SetResumeAfter(d("_data", forged)))
+	require.EqualValues(t, 280, code(t, err), "no event has just this token")
 	_, err = c.Watch(ctx, driver.Pipeline{}, options.ChangeStream().SetResumeAfter(d("_data", "xyz")))
 	require.EqualValues(t, 9, code(t, err))
 	_, err = c.Watch(ctx, driver.Pipeline{}, options.ChangeStream().SetResumeAfter(token).SetStartAfter(token))
