@@ -39,6 +39,7 @@ func consistent(t *testing.T, e *Engine) {
 	defer e.mu.Unlock()
 	for _, c := range e.colls {
 		live, listed := 0, 0
+		taken := map[string]*record{}
 		want := map[*Index]map[string]map[*record]int{}
 		for _, ix := range c.indexes {
 			want[ix] = map[string]map[*record]int{}
@@ -61,6 +62,16 @@ func consistent(t *testing.T, e *Engine) {
 			require.Equal(t, r.owner != nil, r.pending != nil)
 			if r.head != nil && r.head.raw != nil {
 				live++
+			}
+			for _, ix := range c.indexes {
+				if ix.Unique && r.head != nil {
+					keys, err := ix.keys(r.head.raw)
+					require.NoError(t, err)
+					for _, k := range keys {
+						require.Nil(t, taken[ix.Name+k], "two committed documents with one unique key")
+						taken[ix.Name+k] = r
+					}
+				}
 			}
 			for v := r.head; v != nil; v = v.prev {
 				note(r, v)
