@@ -1,5 +1,7 @@
 package amqp
 
+import "maps"
+
 import "time"
 
 // RewriteBare returns bare with set merged into its application properties. Everything else
@@ -16,9 +18,7 @@ func RewriteBare(bare []byte, set map[string]any) ([]byte, error) {
 	if props == nil {
 		props = make(map[string]any, len(set))
 	}
-	for k, v := range set {
-		props[k] = v
-	}
+	maps.Copy(props, set)
 	out := append([]byte(nil), m.propertiesRaw...)
 	out = append(out, codeDescribed, codeSmallUlong, sectionApplication)
 	if out, err = AppendAny(out, props); err != nil {

@@ -258,7 +258,7 @@ func TestWindowsHoldForMoreThanOneWindow(t *testing.T) {
 	}})
 	client, err := goamqp.NewConn(t.Context(), c, nil)
 	require.NoError(t, err)
-	defer client.Close()
+	defer func() { require.NoError(t, client.Close()) }()
 	session, err := client.NewSession(t.Context(), nil)
 	require.NoError(t, err)
 	r, err := session.NewReceiver(t.Context(), "q", &goamqp.ReceiverOptions{Credit: n})
@@ -335,7 +335,7 @@ func TestDrainUsesUpTheCredit(t *testing.T) {
 	}})
 	client, err := goamqp.NewConn(t.Context(), c, nil)
 	require.NoError(t, err)
-	defer client.Close()
+	defer func() { require.NoError(t, client.Close()) }()
 	session, err := client.NewSession(t.Context(), nil)
 	require.NoError(t, err)
 	r, err := session.NewReceiver(t.Context(), "q", &goamqp.ReceiverOptions{Credit: -1})
@@ -355,7 +355,7 @@ func TestSilentPeerIsCutAndBeatingPeerIsNot(t *testing.T) {
 		near, far := netpipe.Pipe()
 		done := make(chan error, 1)
 		var wg sync.WaitGroup
-		wg.Go(func() { done <- Serve(context.Background(), far, Options{IdleTimeout: time.Minute}) })
+		wg.Go(func() { done <- Serve(t.Context(), far, Options{IdleTimeout: time.Minute}) })
 		client, err := goamqp.NewConn(t.Context(), near, nil)
 		require.NoError(t, err)
 		time.Sleep(time.Hour) // both sides beat
@@ -367,7 +367,7 @@ func TestSilentPeerIsCutAndBeatingPeerIsNot(t *testing.T) {
 
 		near, far = netpipe.Pipe()
 		start := time.Now()
-		wg.Go(func() { done <- Serve(context.Background(), far, Options{IdleTimeout: time.Minute}) })
+		wg.Go(func() { done <- Serve(t.Context(), far, Options{IdleTimeout: time.Minute}) })
 		_, err = near.Write(clientOpening())
 		require.NoError(t, err)
 		wg.Wait()

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -26,9 +25,9 @@ func benchBatchOf(b *testing.B, s *azservicebus.Sender, first int) *azservicebus
 	require.NoError(b, err)
 	body := make([]byte, benchBody)
 	for i := range benchBatch {
-		session := to.Ptr(fmt.Sprint("s", (first+i)%benchSessions))
+		session := new(fmt.Sprint("s", (first+i)%benchSessions))
 		require.NoError(b, batch.AddMessage(&azservicebus.Message{
-			Body: body, MessageID: to.Ptr(fmt.Sprintf("%064d", first+i)), SessionID: session, PartitionKey: session,
+			Body: body, MessageID: new(fmt.Sprintf("%064d", first+i)), SessionID: session, PartitionKey: session,
 			ApplicationProperties: map[string]any{"position": fmt.Sprintf("82%062d", first+i), "epoch": int64(1), "operation": "insert"},
 		}, nil))
 	}

@@ -45,7 +45,7 @@ func checkSignature(token, audience string) string {
 		return "InvalidSignature: the token is not a shared access signature."
 	}
 	part := map[string]string{}
-	for _, kv := range strings.Split(rest, "&") {
+	for kv := range strings.SplitSeq(rest, "&") {
 		k, v, _ := strings.Cut(kv, "=")
 		part[k] = v
 	}

@@ -127,7 +127,7 @@ func receiveOnce(ctx context.Context, c *azservicebus.Client, apply func(*azserv
 	if err != nil {
 		return
 	}
-	defer r.Close(short)
+	defer func() { _ = r.Close(short) }() // the connection may just have been cut
 	ms, err := r.ReceiveMessages(short, 20, nil)
 	if err != nil {
 		return

@@ -2,6 +2,7 @@ package servicebus
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/amqp"
@@ -116,9 +117,7 @@ func appendDelivery(b []byte, d *broker.Delivery, withToken bool) ([]byte, error
 	bare := d.Body
 	if d.DeadLetter != nil || len(d.Modified) > 0 {
 		set := make(map[string]any, len(d.Modified)+2)
-		for k, v := range d.Modified {
-			set[k] = v
-		}
+		maps.Copy(set, d.Modified)
 		if d.DeadLetter != nil {
 			set[propReason], set[propDescription] = d.DeadLetter.Reason, d.DeadLetter.Description
 		}

@@ -65,7 +65,7 @@ func inBubble(t *testing.T, cfg servicebus.Config, opts servicebus.Options, f fu
 	synctest.Test(t, func(t *testing.T) {
 		s, err := servicebus.New(cfg, opts)
 		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		l := netpipe.Listen("emulator")
 		wg.Go(func() {
@@ -91,7 +91,7 @@ func inBubble(t *testing.T, cfg servicebus.Config, opts servicebus.Options, f fu
 		w.client = w.connect(nil)
 		defer func() {
 			for _, c := range clients {
-				_ = c.Close(context.WithoutCancel(t.Context()))
+				_ = c.Close(t.Context())
 			}
 			cancel()
 			wg.Wait()
@@ -107,7 +107,8 @@ func onTCP(tb testing.TB, cfg servicebus.Config, opts servicebus.Options) (*serv
 	require.NoError(tb, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(tb, err)
-	ctx, cancel := context.WithCancel(context.Background())
+	// The test's own context ends before the clean-up, in which the client still closes.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := s.Run(ctx, l); err != nil {
@@ -119,7 +120,7 @@ func onTCP(tb testing.TB, cfg servicebus.Config, opts servicebus.Options) (*serv
 	})
 	require.NoError(tb, err)
 	tb.Cleanup(func() {
-		_ = c.Close(context.Background())
+		_ = c.Close(ctx)
 		cancel()
 		wg.Wait()
 	})
@@ -148,7 +149,7 @@ func (w *world) send(entity string, ms ...*azservicebus.Message) {
 }
 
 func sendBatch(ctx context.Context, s *azservicebus.Sender, ms ...*azservicebus.Message) error {
-	defer s.Close(ctx)
+	defer func() { _ = s.Close(ctx) }() // what counts is the send
 	b, err := s.NewMessageBatch(ctx, nil)
 	if err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/stretchr/testify/require"
 
@@ -51,7 +50,7 @@ func TestQueueWithoutDetectionKeepsDuplicates(t *testing.T) {
 func TestSessionAndPartitionKeyMustBeEqual(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		odd := message("a", "2")
-		odd.PartitionKey = to.Ptr("b")
+		odd.PartitionKey = new("b")
 		err := sendBatch(t.Context(), w.sender(topic), message("a", "1"), odd)
 		require.Equal(t, "amqp:not-allowed", condition(t, err))
 		require.Zero(t, w.server.Stats(topic).Accepted, "a batch is all or nothing")
@@ -111,9 +110,9 @@ func TestLargeMessageCrossesManyFrames(t *testing.T) {
 func TestEverythingOfAMessageArrives(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		sent := &azservicebus.Message{
-			Body: []byte("body"), MessageID: to.Ptr("id"), SessionID: to.Ptr("s"), PartitionKey: to.Ptr("s"),
-			Subject: to.Ptr("subject"), ContentType: to.Ptr("application/json"), CorrelationID: to.Ptr("corr"),
-			To: to.Ptr("to"), ReplyTo: to.Ptr("reply"), ReplyToSessionID: to.Ptr("rs"), TimeToLive: to.Ptr(time.Hour),
+			Body: []byte("body"), MessageID: new("id"), SessionID: new("s"), PartitionKey: new("s"),
+			Subject: new("subject"), ContentType: new("application/json"), CorrelationID: new("corr"),
+			To: new("to"), ReplyTo: new("reply"), ReplyToSessionID: new("rs"), TimeToLive: new(time.Hour),
 			ApplicationProperties: map[string]any{
 				"string": "x", "int": int32(-5), "long": int64(1) << 40, "bool": true, "float": 1.5,
 				"time": time.UnixMilli(1700000000123), "bytes": []byte{1, 2},
@@ -135,7 +134,7 @@ func TestEverythingOfAMessageArrives(t *testing.T) {
 func TestExpiredMessageIsGone(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		short := message("", "1")
-		short.TimeToLive = to.Ptr(time.Second)
+		short.TimeToLive = new(time.Second)
 		w.send(queue, short, message("", "2"))
 		time.Sleep(time.Second)
 		require.Equal(t, []string{"2"}, ids(w.receive(w.queueReceiver(queue, nil), 1)))
@@ -149,7 +148,7 @@ func TestEntityCapsTimeToLive(t *testing.T) {
 	cfg.Queues[0].DeadLetteringOnMessageExpiration = true
 	inBubble(t, cfg, servicebus.Options{}, func(t *testing.T, w *world) {
 		long := message("", "1")
-		long.TimeToLive = to.Ptr(time.Hour)
+		long.TimeToLive = new(time.Hour)
 		w.send(queue, long, message("", "2"))
 		r := w.queueReceiver(queue, nil)
 		require.Equal(t, time.Minute, *w.receive(r, 1)[0].TimeToLive)

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/stretchr/testify/require"
 
@@ -79,7 +78,7 @@ func TestDeadLetteredMessagesAreReadInOrderWithAnOrdinaryReceiver(t *testing.T) 
 		r := w.accept("a")
 		for _, m := range w.receive(r, 3) {
 			require.NoError(t, r.DeadLetterMessage(t.Context(), m, &azservicebus.DeadLetterOptions{
-				Reason: to.Ptr("poison"), ErrorDescription: to.Ptr("about " + m.MessageID),
+				Reason: new("poison"), ErrorDescription: new("about " + m.MessageID),
 			}))
 		}
 		require.Equal(t, 3, w.server.Stats(subPath).DeadLettered)

@@ -35,7 +35,6 @@ type Entity struct {
 
 type counters struct {
 	active, locked, completed, expired, maxDelivered, redelivered int
-	sessions                                                      int
 }
 
 func newEntity(path string, cfg Outbound, ttl time.Duration) *Entity {

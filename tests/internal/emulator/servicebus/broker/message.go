@@ -3,6 +3,7 @@ package broker
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"maps"
 	"sync/atomic"
 	"time"
 )
@@ -105,11 +106,7 @@ func (m *message) modify(set map[string]any) {
 		return
 	}
 	merged := make(map[string]any, len(m.modified)+len(set))
-	for k, v := range m.modified {
-		merged[k] = v
-	}
-	for k, v := range set {
-		merged[k] = v
-	}
+	maps.Copy(merged, m.modified)
+	maps.Copy(merged, set)
 	m.modified = merged
 }
