@@ -1,0 +1,94 @@
+package projector_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/settings"
+)
+
+const bus = "Endpoint=sb://localhost;SharedAccessKeyName=k;SharedAccessKey=hunter2;UseDevelopmentEmulator=true;"
+
+// environment sets exactly the given settings.
+func environment(t *testing.T, set map[string]string) {
+	t.Helper()
+	for _, name := range []string{
+		"MONGODB_URI", "READ_MODEL_DATABASE", "SERVICE_BUS_NAMESPACE", "SERVICE_BUS_CONNECTION_STRING", "SERVICE_BUS_TOPIC",
+		"SERVICE_BUS_SUBSCRIPTION", "SERVICE_BUS_QUEUE",
+	} {
+		if _, ok := set[name]; !ok {
+			t.Setenv(name, "")
+		}
+	}
+	for name, value := range set {
+		t.Setenv(name, value)
+	}
+}
+
+func TestLoadConfig(t *testing.T) {
+	environment(t, map[string]string{
+		"MONGODB_URI": "mongodb://user:hunter2@localhost/?replicaSet=rs0", "READ_MODEL_DATABASE": "readmodel",
+		"SERVICE_BUS_CONNECTION_STRING": bus, "SERVICE_BUS_TOPIC": "changes", "SERVICE_BUS_SUBSCRIPTION": "projector",
+		"MAX_SESSIONS": "8",
+	})
+	c, err := projector.LoadConfig()
+	require.NoError(t, err)
+	require.Equal(t, "timeline", c.Projection)
+	require.Equal(t, 8, c.MaxSessions)
+	require.Equal(t, 100, c.ReceiveBatch)
+	require.Equal(t, 4, c.Connections)
+	require.Equal(t, 2*time.Second, c.SessionIdle)
+	require.Equal(t, 30*time.Second, c.SessionMaxHold)
+	require.Equal(t, time.Minute, c.AcceptTimeout)
+	require.Equal(t, 20*time.Second, c.ShutdownTimeout)
+	require.Equal(t, ":8080", c.HTTPAddr)
+}
+
+func TestLoadConfigReportsEveryProblemAndNoSecret(t *testing.T) {
+	environment(t, map[string]string{
+		"MONGODB_URI": "mysql://user:hunter2@localhost", "READ_MODEL_DATABASE": "read model",
+		"SERVICE_BUS_CONNECTION_STRING": "hunter2", "SERVICE_BUS_TOPIC": "changes", "SERVICE_BUS_QUEUE": "q",
+		"MAX_SESSIONS": "0", "RECEIVE_BATCH": "hunter2", "SESSION_IDLE": "1m", "SESSION_MAX_HOLD": "30s",
+		"ACCEPT_TIMEOUT": "1ms", "SHUTDOWN_TIMEOUT": "5s", "SETTLE_TIMEOUT": "5s", "LOG_LEVEL": "loud",
+	})
+	_, err := projector.LoadConfig()
+	require.EqualError(t, err, `10 setting(s) must be mended:
+  - RECEIVE_BATCH: its value cannot be read as a whole number
+  - LOG_LEVEL: its value cannot be read as a log level (debug, info, warn or error)
+  - SERVICE_BUS_CONNECTION_STRING: is not a Service Bus connection string (Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…)
+  - SERVICE_BUS_QUEUE: must not be set together with SERVICE_BUS_TOPIC and SERVICE_BUS_SUBSCRIPTION
+  - MONGODB_URI: is not a MongoDB connection string (mongodb://… or mongodb+srv://…)
+  - READ_MODEL_DATABASE: is not a name for a database
+  - MAX_SESSIONS: must be from 1 to 5000
+  - ACCEPT_TIMEOUT: must be at least 1s
+  - SESSION_IDLE: must not exceed SESSION_MAX_HOLD
+  - SETTLE_TIMEOUT: must be shorter than SHUTDOWN_TIMEOUT, which it has to fit in`)
+}
+
+func TestLoadConfigWithNothingSet(t *testing.T) {
+	environment(t, nil)
+	_, err := projector.LoadConfig()
+	require.EqualError(t, err, `4 setting(s) must be mended:
+  - SERVICE_BUS_NAMESPACE: is required (or, for an emulator, SERVICE_BUS_CONNECTION_STRING)
+  - SERVICE_BUS_TOPIC: is required, with SERVICE_BUS_SUBSCRIPTION (or SERVICE_BUS_QUEUE instead of both)
+  - MONGODB_URI: is required and not set
+  - READ_MODEL_DATABASE: is required and not set`)
+}
+
+func TestRunRefusesAnUnknownProjection(t *testing.T) {
+	environment(t, map[string]string{
+		"MONGODB_URI": "mongodb://localhost", "READ_MODEL_DATABASE": "readmodel", "PROJECTION": "orders?",
+		"SERVICE_BUS_CONNECTION_STRING": bus, "SERVICE_BUS_QUEUE": "q",
+	})
+	c, err := projector.LoadConfig()
+	require.NoError(t, err)
+	err = projector.Run(context.Background(), c, projector.Options{})
+	_, ok := errors.AsType[settings.Problems](err)
+	require.True(t, ok)
+	require.EqualError(t, err, "1 setting(s) must be mended:\n  - PROJECTION: is not one of mirror, timeline")
+}

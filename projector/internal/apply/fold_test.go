@@ -1,0 +1,211 @@
+package apply
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+)
+
+func upsert(ops ...projection.Op) []projection.Write {
+	return []projection.Write{projection.Update("c", "a", ops...)}
+}
+
+func existing(ops ...projection.Op) []projection.Write {
+	return []projection.Write{projection.UpdateExisting("c", "a", ops...)}
+}
+
+func TestFold(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	document, err := bson.Marshal(bson.D{{Key: "x", Value: 1}})
+	require.NoError(t, err)
+	for _, test := range []struct {
+		name   string
+		events [][]projection.Write
+		folded int // how many of the events fold into one update
+		want   []projection.Op
+	}{
+		{
+			"counters add up", [][]projection.Write{
+				upsert(projection.Inc("n", 1), projection.Inc("t.a", 1)), upsert(projection.Inc("n", 2), projection.Inc("t.b", 1)),
+				upsert(projection.Inc("n", -1), projection.Inc("t.a", 1)),
+			}, 3,
+			[]projection.Op{projection.Inc("n", 2), projection.Inc("t.a", 2), projection.Inc("t.b", 1)},
+		},
+		{
+			"the last value stays, the first of a new document too", [][]projection.Write{
+				upsert(projection.SetOnInsert("first", 1), projection.Set("last", 1)), upsert(projection.SetOnInsert("first", 2), projection.Set("last", 2)),
+			}, 2,
+			[]projection.Op{projection.SetOnInsert("first", 1), projection.Set("last", 2)},
+		},
+		{
+			"only the first event can make the document", [][]projection.Write{
+				upsert(projection.Set("x", 1)), upsert(projection.SetOnInsert("first", 2)),
+			}, 2,
+			[]projection.Op{projection.Set("x", 1)},
+		},
+		{
+			"also when events without effect come first", [][]projection.Write{
+				nil, upsert(projection.SetOnInsert("first", 1)), nil,
+			}, 3,
+			[]projection.Op{projection.SetOnInsert("first", 1)},
+		},
+		{
+			"set and add", [][]projection.Write{
+				upsert(projection.Set("n", int64(5))), upsert(projection.Inc("n", 2)), upsert(projection.Unset("n")),
+			}, 3,
+			[]projection.Op{projection.Unset("n")},
+		},
+		{
+			"smallest and largest", [][]projection.Write{
+				upsert(projection.Min("lo", int64(5)), projection.Max("hi", "a"), projection.Max("at", at)),
+				upsert(projection.Min("lo", int64(3)), projection.Max("hi", "c"), projection.Max("at", at.Add(time.Nanosecond))),
+				upsert(projection.Min("lo", int64(4)), projection.Max("hi", "b"), projection.Max("at", at.Add(-time.Hour))),
+			}, 3,
+			[]projection.Op{projection.Min("lo", int64(3)), projection.Max("hi", "c"), projection.Max("at", at)},
+		},
+		{"adding to text", [][]projection.Write{upsert(projection.Set("n", "x")), upsert(projection.Inc("n", 1))}, 1, []projection.Op{projection.Set("n", "x")}},
+		{
+			"a sum that overflows", [][]projection.Write{upsert(projection.Inc("n", math.MaxInt64)), upsert(projection.Inc("n", 1))}, 1,
+			[]projection.Op{projection.Inc("n", math.MaxInt64)},
+		},
+		{
+			"adding to a value that is set only in a new document", [][]projection.Write{upsert(projection.SetOnInsert("n", int64(1))), upsert(projection.Inc("n", 1))}, 1,
+			[]projection.Op{projection.SetOnInsert("n", int64(1))},
+		},
+		{"values of two kinds", [][]projection.Write{upsert(projection.Min("n", int64(1))), upsert(projection.Min("n", "x"))}, 1, []projection.Op{projection.Min("n", int64(1))}},
+		{"inside a field that is set", [][]projection.Write{upsert(projection.Set("a", bson.D{})), upsert(projection.Set("a.b", 1))}, 1, []projection.Op{projection.Set("a", bson.D{})}},
+		{"around a field that is set", [][]projection.Write{upsert(projection.Set("a.b.c", 1)), upsert(projection.Unset("a"))}, 1, []projection.Op{projection.Set("a.b.c", 1)}},
+		{"a name that begins alike", [][]projection.Write{upsert(projection.Set("a", 1)), upsert(projection.Set("ab.c", 1))}, 2, []projection.Op{projection.Set("a", 1), projection.Set("ab.c", 1)}},
+		{"an update that must not make the document, then one that may", [][]projection.Write{existing(projection.Inc("n", 1)), upsert(projection.Inc("n", 1))}, 1, []projection.Op{projection.Inc("n", 1)}},
+		{"the other way round", [][]projection.Write{upsert(projection.Inc("n", 1)), existing(projection.Inc("n", 1))}, 2, []projection.Op{projection.Inc("n", 2)}},
+		{
+			"a whole document wipes out what was before, and takes no update", [][]projection.Write{
+				upsert(projection.Inc("n", 1)), {projection.Replace("c", "a", document)}, upsert(projection.Inc("n", 1)),
+			}, 2, nil,
+		},
+		{"an array that is cut", [][]projection.Write{existing(projection.Truncate("l", 2)), existing(projection.Set("l", 1))}, 1, []projection.Op{projection.Truncate("l", 2)}},
+		{"an event that contradicts itself", [][]projection.Write{upsert(projection.Set("a", 1), projection.Set("a.b", 1))}, 0, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f, n := newFold(), 0
+			for _, writes := range test.events {
+				if !f.add(writes) {
+					break
+				}
+				n++
+			}
+			require.Equal(t, test.folded, n)
+			require.Equal(t, test.want, f.ops)
+		})
+	}
+}
+
+// Folding is right when it does what the updates do one by one: here against a small interpreter of the operators, on
+// documents that exist and that do not.
+func TestFoldDoesWhatTheUpdatesDoOneByOne(t *testing.T) {
+	for seed := range uint64(2000) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		var events [][]projection.Write
+		f := newFold()
+		for range 1 + random.IntN(6) {
+			var ops []projection.Op
+			for range random.IntN(4) {
+				field := []string{"a", "b", "c"}[random.IntN(3)]
+				value := int64(random.IntN(10))
+				ops = append(ops, []projection.Op{
+					projection.Set(field, value), projection.SetOnInsert(field, value), projection.Unset(field),
+					projection.Inc(field, value), projection.Min(field, value), projection.Max(field, value),
+				}[random.IntN(6)])
+			}
+			if !distinct(ops) {
+				continue
+			}
+			writes := upsert(ops...)
+			if random.IntN(4) == 0 {
+				writes = existing(ops...)
+			}
+			if !f.add(writes) {
+				break
+			}
+			events = append(events, writes)
+		}
+		for _, start := range []map[string]int64{nil, {}, {"a": 4}, {"b": 1, "c": 9}} {
+			want := clone(start)
+			for _, writes := range events {
+				w := writes[0].(projection.UpdateOne)
+				want = interpret(want, w.Ops, w.Upsert)
+			}
+			got := clone(start)
+			if !f.empty() {
+				got = interpret(got, f.ops, f.upsert)
+			}
+			require.Equal(t, want, got, "seed %d, from %v, events %v", seed, start, events)
+		}
+	}
+}
+
+// distinct says whether an update may hold the operators: MongoDB refuses two on one field.
+func distinct(ops []projection.Op) bool {
+	seen := make(map[string]bool)
+	for _, op := range ops {
+		if seen[op.Field] {
+			return false
+		}
+		seen[op.Field] = true
+	}
+	return true
+}
+
+func clone(doc map[string]int64) map[string]int64 {
+	if doc == nil {
+		return nil
+	}
+	out := make(map[string]int64, len(doc))
+	for k, v := range doc {
+		out[k] = v
+	}
+	return out
+}
+
+// interpret is what MongoDB does with an update of a document, or of none (nil).
+func interpret(doc map[string]int64, ops []projection.Op, upsert bool) map[string]int64 {
+	inserted := doc == nil
+	if inserted {
+		if !upsert {
+			return nil
+		}
+		doc = make(map[string]int64)
+	}
+	for _, op := range ops {
+		old, has := doc[op.Field]
+		value, _ := op.Value.(int64)
+		switch op.Kind {
+		case projection.OpSet:
+			doc[op.Field] = value
+		case projection.OpSetOnInsert:
+			if inserted {
+				doc[op.Field] = value
+			}
+		case projection.OpUnset:
+			delete(doc, op.Field)
+		case projection.OpInc:
+			doc[op.Field] = old + value
+		case projection.OpMin:
+			if !has || value < old {
+				doc[op.Field] = value
+			}
+		case projection.OpMax:
+			if !has || value > old {
+				doc[op.Field] = value
+			}
+		case projection.OpPush:
+		}
+	}
+	return doc
+}

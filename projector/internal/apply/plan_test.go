@@ -1,0 +1,208 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+var errAway = errors.New("something it needs is away")
+
+// counting keeps one document per aggregate; the event's type says how it misbehaves.
+type counting struct{}
+
+func (counting) Name() string       { return "counting" }
+func (counting) Collection() string { return "c" }
+func (counting) Project(e projection.Event) ([]projection.Write, error) {
+	switch e.Type {
+	case "ignored":
+		return nil, nil
+	case "poison":
+		return nil, projection.Permanent(errors.New("no good"))
+	case "panic":
+		panic("oh")
+	case "away":
+		return nil, errAway
+	case "elsewhere":
+		return []projection.Write{projection.Update("other", e.Aggregate, projection.Inc("n", 1))}, nil
+	case "other id":
+		return []projection.Write{projection.Update("c", "x", projection.Inc("n", 1))}, nil
+	case "delete":
+		return []projection.Write{projection.Delete("c", e.Aggregate)}, nil
+	case "guard":
+		return []projection.Write{projection.Update("c", e.Aggregate, projection.Set("_sluice.position", ""))}, nil
+	case "nil":
+		return []projection.Write{nil}, nil
+	}
+	return []projection.Write{projection.Update("c", e.Aggregate, projection.Inc("n", 1))}, nil
+}
+
+// batchOf reads "a1 a2:poison b1" as changes: aggregate, position, type.
+func batchOf(text string) ([]envelope.Change, []Result) {
+	var changes []envelope.Change
+	for _, word := range strings.Fields(strings.ReplaceAll(text, "other id", "other-id")) {
+		id, kind, _ := strings.Cut(word, ":")
+		changes = append(changes, envelope.Change{
+			Aggregate: id[:1], Position: "82" + id[1:], Epoch: 3, Type: strings.ReplaceAll(kind, "-", " "), Operation: envelope.Insert,
+		})
+	}
+	return changes, make([]Result, len(changes))
+}
+
+// said is results as text: one letter each, with the reason of a poison.
+func said(results []Result) string {
+	var words []string
+	for _, r := range results {
+		words = append(words, []string{"pending", "applied", "duplicate", "poison"}[r.Kind]+r.Reason)
+	}
+	return strings.Join(words, " ")
+}
+
+// grouped is groups as text.
+func grouped(groups []*group) string {
+	var words []string
+	for _, g := range groups {
+		word := g.aggregate
+		for _, e := range g.events {
+			word += fmt.Sprintf(" %d", e.index)
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, ", ")
+}
+
+func TestPlan(t *testing.T) {
+	for _, test := range []struct{ name, batch, groups, results string }{
+		{"by aggregate, in order", "a1 b1 a2 c1 b2", "a 0 2, b 1 4, c 3", "pending pending pending pending pending"},
+		{"no news is dropped", "a1 a1 a3 a2 a4", "a 0 2 4", "pending duplicate pending duplicate pending"},
+		{"positions of another aggregate do not matter", "a5 b1 a6", "a 0 2, b 1", "pending pending pending"},
+		{"events without effect are kept: they move the guard", "a1:ignored a2", "a 0 1", "pending pending"},
+		{"what follows a poison waits, in its aggregate", "a1 a2:poison a3 b1", "a 0, b 3", "pending poisonProjectionFailed pending pending"},
+		{"a panic is poison", "a1:panic a2", "", "poisonProjectionFailed pending"},
+		{"what may heal holds its aggregate up", "a1:away a2 b1", "b 2", "pending pending pending"},
+		{"another collection", "a1:elsewhere", "", "poisonProjectionInvalid"},
+		{"another document", "a1:other id", "", "poisonProjectionInvalid"},
+		{"a deletion", "a1:delete", "", "poisonProjectionInvalid"},
+		{"the guard's field", "a1:guard", "", "poisonProjectionInvalid"},
+		{"no write at all", "a1:nil", "", "poisonProjectionInvalid"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			changes, results := batchOf(test.batch)
+			groups, err := plan(counting{}, changes, results)
+			require.Equal(t, strings.Contains(test.batch, "away"), errors.Is(err, errAway))
+			require.Equal(t, test.groups, grouped(groups))
+			require.Equal(t, test.results, said(results))
+		})
+	}
+}
+
+func TestPlanGoesOnWhereItStopped(t *testing.T) {
+	changes, results := batchOf("a1 a2 a2 a3:poison a4 b1")
+	results[0].Kind, results[3].Kind = Applied, Poison
+	groups, err := plan(counting{}, changes, results)
+	require.NoError(t, err)
+	require.Equal(t, "a 1, b 5", grouped(groups))
+	require.Equal(t, "applied pending duplicate poison pending pending", said(results))
+}
+
+func TestChunksFoldWhatCanBeFolded(t *testing.T) {
+	changes, results := batchOf("a1 a2 b7:ignored")
+	changes[1].Version = 9
+	groups, err := plan(counting{}, changes, results)
+	require.NoError(t, err)
+	chunks := chunksOf(groups, results)
+	require.Len(t, chunks, 2)
+
+	a := chunks[0].model.(*mongo.UpdateOneModel)
+	require.Equal(t, 2, chunks[0].events)
+	require.Equal(t, bson.D{{Key: "_id", Value: "a"}, {Key: "_sluice.position", Value: bson.D{{Key: "$lt", Value: "821"}}}}, a.Filter)
+	require.Equal(t, bson.D{
+		{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(2)}}},
+		{Key: "$set", Value: bson.D{{Key: "_sluice", Value: bson.D{
+			{Key: "position", Value: "822"}, {Key: "epoch", Value: int64(3)}, {Key: "version", Value: int64(9)},
+		}}}},
+	}, a.Update)
+	require.True(t, *a.Upsert)
+
+	b := chunks[1].model.(*mongo.UpdateOneModel)
+	require.False(t, *b.Upsert, "an event without effect made a document")
+
+	groups[0].oneByOne = true
+	require.Equal(t, 1, chunksOf(groups, results)[0].events)
+	groups[0].unguarded = true
+	a = chunksOf(groups, results)[0].model.(*mongo.UpdateOneModel)
+	require.Equal(t, bson.D{{Key: "_id", Value: "a"}, {Key: "_sluice.position", Value: bson.D{{Key: "$exists", Value: false}}}}, a.Filter)
+}
+
+func TestAReplacementCarriesTheGuard(t *testing.T) {
+	document, err := bson.Marshal(bson.D{{Key: "_id", Value: "wrong"}, {Key: "x", Value: "y"}})
+	require.NoError(t, err)
+	changes, _ := batchOf("a1")
+	g := &group{aggregate: "a", events: []planned{{change: &changes[0]}}}
+	f := newFold()
+	require.True(t, f.add([]projection.Write{projection.Replace("c", "a", document)}))
+	model := modelOf(g, 1, f).(*mongo.ReplaceOneModel)
+	out, err := bson.MarshalExtJSON(model.Replacement, false, false)
+	require.NoError(t, err)
+	require.Equal(t, `{"_id":"a","x":"y","_sluice":{"position":"821","epoch":3}}`, string(out))
+}
+
+func TestDropTakesWhatIsAppliedOffTheFront(t *testing.T) {
+	changes, results := batchOf("a1 a2 a3")
+	groups, err := plan(counting{}, changes, results)
+	require.NoError(t, err)
+	require.Equal(t, 2, groups[0].drop("822", results))
+	require.Equal(t, "a 2", grouped(groups))
+	require.Equal(t, "duplicate duplicate pending", said(results))
+	require.Zero(t, groups[0].drop("", results))
+	groups[0].done(1, results)
+	require.Equal(t, "duplicate duplicate applied", said(results))
+}
+
+func TestRefusedLooksForTheOneThatIsMeant(t *testing.T) {
+	changes, results := batchOf("a1 a2")
+	groups, err := plan(counting{}, changes, results)
+	require.NoError(t, err)
+	g := groups[0]
+	g.refused(2, ReasonRefused, errors.New("no"), results)
+	require.True(t, g.oneByOne)
+	require.Equal(t, "pending pending", said(results))
+	g.refused(1, ReasonRefused, errors.New("no"), results)
+	require.Equal(t, "poisonWriteRefused pending", said(results))
+	require.Empty(t, g.events, "what follows the poison must wait")
+}
+
+func TestCompact(t *testing.T) {
+	set := func(id any) projection.Write { return projection.UpdateExisting("m", id, projection.Set("x", 1)) }
+	document, err := bson.Marshal(bson.D{})
+	require.NoError(t, err)
+	put := projection.Replace("m", 1, document)
+	gone := projection.Delete("m", 1)
+	for _, test := range []struct {
+		name string
+		in   []projection.Write
+		want []projection.Write
+	}{
+		{"updates stay", []projection.Write{set(1), set(1)}, []projection.Write{set(1), set(1)}},
+		{"before a deletion nothing matters", []projection.Write{put, set(1), gone}, []projection.Write{gone}},
+		{"after it things do", []projection.Write{gone, put, set(1)}, []projection.Write{put, set(1)}},
+		{"of that document only", []projection.Write{set(2), set("1"), set(int64(1)), gone}, []projection.Write{set(2), set("1"), set(int64(1)), gone}},
+		{"of that collection only", []projection.Write{projection.Delete("n", 1), gone}, []projection.Write{projection.Delete("n", 1), gone}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := compact(test.in)
+			require.NoError(t, err)
+			require.Equal(t, test.want, got)
+		})
+	}
+	_, err = compact([]projection.Write{projection.Delete("m", make(chan int))})
+	require.ErrorIs(t, err, projection.ErrPermanent)
+}

@@ -1,0 +1,95 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRenewal(t *testing.T) {
+	for remaining, every := range map[time.Duration]time.Duration{
+		time.Minute:      20 * time.Second, // at most, because two clocks are involved
+		30 * time.Second: 15 * time.Second,
+		5 * time.Second:  2500 * time.Millisecond,
+		0:                500 * time.Millisecond,
+		-time.Hour:       500 * time.Millisecond,
+	} {
+		require.Equal(t, every, renewal(remaining), "%s left", remaining)
+	}
+}
+
+func TestNoSession(t *testing.T) {
+	require.True(t, noSession(fmt.Errorf("accept: %w", context.DeadlineExceeded)))
+	require.True(t, noSession(&azservicebus.Error{Code: azservicebus.CodeTimeout}))
+	require.False(t, noSession(&azservicebus.Error{Code: azservicebus.CodeUnauthorizedAccess}))
+	require.False(t, noSession(context.Canceled))
+	require.False(t, noSession(errors.New("x")))
+}
+
+func pool(accepting int) *Pool {
+	p := New(nil, Options{Idle: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	p.accepting = accepting
+	return p
+}
+
+func TestAnIdleSessionIsKeptWhileAWorkerIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pool(1)
+		start := time.Now()
+		idle, stop, ok := p.idle(t.Context())
+		require.True(t, ok)
+		<-idle.Done()
+		require.Equal(t, 2*time.Second, time.Since(start))
+		stop()
+		require.Zero(t, p.waiting.Len())
+	})
+}
+
+func TestAnIdleSessionIsNotKeptWhileNoWorkerIsFree(t *testing.T) {
+	p := pool(0)
+	_, _, ok := p.idle(t.Context())
+	require.False(t, ok)
+	require.True(t, p.contended())
+}
+
+func TestTheLongestIdleIsWokenFirst(t *testing.T) {
+	p := pool(1)
+	first, stopFirst, _ := p.idle(t.Context())
+	second, stopSecond, _ := p.idle(t.Context())
+	defer stopSecond()
+	p.mu.Lock()
+	p.wakeOldest()
+	p.mu.Unlock()
+	require.Error(t, first.Err())
+	require.NoError(t, second.Err())
+	stopFirst()
+	stopFirst() // removing it twice harms nobody
+	p.mu.Lock()
+	p.wakeOldest()
+	p.wakeOldest()
+	p.mu.Unlock()
+	require.Error(t, second.Err())
+}
+
+func TestPeeksAreGivenUpOnlyWhenNoneEverWorked(t *testing.T) {
+	never := pool(1)
+	for range maxPeekFailures {
+		require.False(t, never.blind.Load())
+		never.peeked(errors.New("no such operation"))
+	}
+	require.True(t, never.blind.Load())
+
+	once := pool(1)
+	once.peeked(nil)
+	for range 10 * maxPeekFailures {
+		once.peeked(errors.New("connection lost"))
+	}
+	require.False(t, once.blind.Load())
+}

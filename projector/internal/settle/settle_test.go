@@ -1,0 +1,41 @@
+package settle
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+)
+
+func TestChoose(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		result apply.Result
+		want   Choice
+	}{
+		{"committed now", apply.Result{Kind: apply.Applied}, Choice{Action: Complete}},
+		{"committed before", apply.Result{Kind: apply.Duplicate}, Choice{Action: Complete}},
+		{"not decided", apply.Result{}, Choice{Action: Leave}},
+		{
+			"never to be applied", apply.Result{Kind: apply.Poison, Reason: "WriteRefused", Description: "why"},
+			Choice{Action: DeadLetter, Reason: "WriteRefused", Description: "why"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, Choose(test.result)) })
+	}
+}
+
+func TestChooseShortensDescriptions(t *testing.T) {
+	for _, long := range []string{strings.Repeat("x", 5000), strings.Repeat("ö", 5000), "x" + strings.Repeat("世", 5000)} {
+		got := Choose(apply.Result{Kind: apply.Poison, Description: long}).Description
+		require.LessOrEqual(t, len(got), maxDescription)
+		require.Greater(t, len(got), maxDescription-8)
+		require.True(t, utf8.ValidString(got))
+		require.True(t, strings.HasSuffix(got, "…"))
+	}
+	short := strings.Repeat("x", maxDescription)
+	require.Equal(t, short, Choose(apply.Result{Kind: apply.Poison, Description: short}).Description)
+}
