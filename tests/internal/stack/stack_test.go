@@ -23,7 +23,7 @@ func TestTheThreeServersServeTheRealClientsWithTheLatencyAskedFor(t *testing.T) 
 	const latency = 20 * time.Millisecond
 	s, err := stack.New(t.Context(), stack.Options{Latency: latency})
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)
 	go func() { served <- s.Run(ctx) }()
 	defer func() {
@@ -34,7 +34,7 @@ func TestTheThreeServersServeTheRealClientsWithTheLatencyAskedFor(t *testing.T) 
 
 	db, err := mongo.Connect(options.Client().ApplyURI(s.Endpoint(stack.EnvMongo)))
 	require.NoError(t, err)
-	defer func() { require.NoError(t, db.Disconnect(context.Background())) }()
+	defer func() { require.NoError(t, db.Disconnect(context.WithoutCancel(t.Context()))) }()
 	require.NoError(t, db.Ping(t.Context(), nil)) // connects
 	start := time.Now()
 	_, err = db.Database("shop").Collection("events").InsertOne(t.Context(), bson.D{{Key: "a", Value: 1}})
@@ -48,7 +48,7 @@ func TestTheThreeServersServeTheRealClientsWithTheLatencyAskedFor(t *testing.T) 
 
 	bus, err := azservicebus.NewClientFromConnectionString(s.Endpoint(stack.EnvServiceBus), nil)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, bus.Close(context.Background())) }()
+	defer func() { require.NoError(t, bus.Close(context.WithoutCancel(t.Context()))) }()
 	sender, err := bus.NewSender(s.Route.In(), nil)
 	require.NoError(t, err)
 	id := "a"

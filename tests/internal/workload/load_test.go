@@ -23,7 +23,7 @@ func source(t *testing.T, configure func(*options.ClientOptions)) (*mongo.Server
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	server := mongo.New(mongo.Options{})
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)
 	go func() { served <- server.Run(ctx, l) }()
 	t.Cleanup(func() {
@@ -34,7 +34,7 @@ func source(t *testing.T, configure func(*options.ClientOptions)) (*mongo.Server
 	configure(o)
 	client, err := driver.Connect(o)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.WithoutCancel(t.Context()))) })
 	return server, client.Database("shop").Collection("events")
 }
 

@@ -33,7 +33,7 @@ func run(t *testing.T, s *child.Slot) (told <-chan string) {
 	events := make(chan string, 16)
 	s.Told = func(event string) { events <- event }
 	s.LogDir = t.TempDir()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	t.Cleanup(func() {

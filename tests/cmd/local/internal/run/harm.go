@@ -224,7 +224,7 @@ func (r *runner) awaitSuccessor(ctx context.Context, before child.Status, at, co
 		}
 		if ok && status.Epoch == before.Epoch && !continued.IsZero() && time.Since(continued) > cameBack {
 			r.event(fmt.Sprintf("stop-leader: %s was back before anybody took over: no failover", status.Instance))
-			return nil, nil //nolint:nilnil // no failover and no error is what happened
+			return nil, nil
 		}
 		if err := retry.Sleep(ctx, grain); err != nil {
 			if errors.Is(err, context.DeadlineExceeded) {
