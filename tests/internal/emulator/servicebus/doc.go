@@ -5,6 +5,10 @@
 // only after the broker has stored it; claims are needed before a link to an entity opens; an
 // operation that is not implemented is refused with an error that names it.
 //
+// A connection that breaks frees the sessions it held at once, as a clean close does; the
+// service may take until the lock runs out to notice. What the reference leaves open is decided
+// so: released messages count no failed delivery, and an empty session state clears it.
+//
 // Not provided: durability, the HTTP administration API, TLS, WebSockets, transactions,
 // auto-forwarding and subscription rules. A signed token is checked when it is put, and its
 // expiry does not close links that are open.

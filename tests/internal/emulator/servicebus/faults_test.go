@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
@@ -177,5 +179,27 @@ func TestUnsupportedRequestsAreNamed(t *testing.T) {
 		require.Equal(t, "1", m.Properties.CorrelationID)
 		require.Equal(t, int32(501), m.ApplicationProperties["status-code"])
 		require.Contains(t, m.ApplicationProperties["status-description"], "drop-everything")
+	})
+}
+
+type identity struct{ asked chan []string }
+
+func (i identity) GetToken(_ context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	i.asked <- o.Scopes
+	return azcore.AccessToken{Token: "header.claims.signature", ExpiresOn: time.Now().Add(time.Hour)}, nil
+}
+
+func TestTokenCredentialWorksWithoutAConnectionString(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		cred := identity{asked: make(chan []string, 100)}
+		c, err := azservicebus.NewClient("namespace.servicebus.windows.net", cred, &azservicebus.ClientOptions{
+			NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) { return w.dial(ctx) },
+		})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close(t.Context())) }()
+		w.client = c
+		w.send(topic, message("a", "1"))
+		require.Equal(t, []string{"1"}, ids(w.receive(w.acceptNext(), 1)))
+		require.Equal(t, []string{"https://servicebus.azure.net//.default"}, <-cred.asked)
 	})
 }
