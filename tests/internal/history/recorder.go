@@ -31,6 +31,7 @@ type Counts struct {
 	Committed  int64 // events written to the source
 	Published  int64 // different messages accepted by the broker
 	Duplicates int64 // messages that the broker's duplicate detection dropped
+	Repeated   int64 // messages that the broker took again, its window having forgotten them
 	Stale      int64 // messages that came from an epoch below one the broker had seen already
 	Visible    int64 // committed events whose effect can be read
 	Aggregates int   // with at least one committed event
@@ -94,6 +95,8 @@ func (r *Recorder) Accept(a Acceptance) {
 	if _, seen := r.messages[a.MessageID]; !seen {
 		r.messages[a.MessageID] = struct{}{}
 		r.counts.Published++
+	} else if !a.Duplicate {
+		r.counts.Repeated++
 	}
 	if a.Epoch < r.counts.LastEpoch {
 		r.counts.Stale++

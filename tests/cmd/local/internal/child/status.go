@@ -14,9 +14,10 @@ const (
 	// pollEvery is the grain of what is known of a service; what must be exact is measured at the broker.
 	pollEvery = 50 * time.Millisecond
 	// pollTimeout is how long a frozen process may keep a poll waiting.
-	pollTimeout = 400 * time.Millisecond
-	// fresh is how old a status may be to count: an older one is of a process that is frozen or gone.
-	fresh = time.Second
+	pollTimeout = time.Second
+	// fresh is how old a status may be to count: an older one is of a process that is frozen, or of a
+	// machine that is overloaded.
+	fresh = 2 * time.Second
 )
 
 // Status is what a service says of itself under /status: the fields of both services.

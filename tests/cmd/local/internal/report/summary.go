@@ -15,6 +15,8 @@ type Outcome struct {
 	Report
 	// Right is how many of the Aggregates came out exactly right.
 	Right int
+	// Repeated is how many messages the broker took a second time; the guard in the read model drops their effect.
+	Repeated int64
 	// Stale is how many messages came from a leader after its successor's first; the guard and the duplicate detection
 	// make them harmless.
 	Stale int64
@@ -58,6 +60,9 @@ func (o Outcome) Summary(w io.Writer) {
 	row("events", "%d inserted, %s published, %d applied", o.EventsInserted, number(o.EventsPublished), o.EventsApplied)
 	if o.DuplicatesPublished != 0 {
 		row("republished", "%s, dropped by duplicate detection", number(o.DuplicatesPublished))
+	}
+	if o.Repeated != 0 {
+		row("repeated", "%d messages taken by the broker again, for the guard to drop", o.Repeated)
 	}
 	if o.Stale != 0 {
 		row("stale leader", "%d messages after its successor's first", o.Stale)

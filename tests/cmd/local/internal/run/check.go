@@ -57,7 +57,7 @@ func (r *runner) check(ctx context.Context, data *data, problem error) (report.O
 	}
 	if r.stack != nil {
 		outcome.EventsPublished = counts.Published
-		outcome.DuplicatesPublished, outcome.Stale = counts.Duplicates, counts.Stale
+		outcome.DuplicatesPublished, outcome.Repeated, outcome.Stale = counts.Duplicates, counts.Repeated, counts.Stale
 		outcome.DeadLettered = int64(r.stack.ServiceBus.Stats(r.places.route.Out()).DeadLettered)
 		for _, m := range r.stack.ServiceBus.PeekDeadLetters(r.places.route.Out(), 10) {
 			outcome.DeadLetters = append(outcome.DeadLetters,
