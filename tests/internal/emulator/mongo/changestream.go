@@ -85,7 +85,7 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 func (r *request) streamScope(s *stream, d bson.D) (ns string, err error) {
 	cluster := false
 	for _, e := range d {
-		ok := true
+		var ok bool
 		switch e.Key {
 		case "fullDocument":
 			s.full, ok = e.Value.(string)

@@ -2,7 +2,6 @@ package mongo_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
 )
@@ -21,7 +21,7 @@ func watch(t *testing.T, c *driver.Collection, o *options.ChangeStreamOptionsBui
 	t.Helper()
 	cs, err := c.Watch(t.Context(), append(driver.Pipeline{}, stages...), o.SetMaxAwaitTime(quick))
 	require.NoError(t, err)
-	t.Cleanup(func() { cs.Close(context.Background()) })
+	closing(t, cs)
 	return cs
 }
 
@@ -102,9 +102,9 @@ func TestResumeRefusals(t *testing.T) {
 
 func TestInvalidateAndStartAfter(t *testing.T) {
 	for name, end := range map[string]func(f *fixture) error{
-		"drop": func(f *fixture) error { return f.coll().Drop(context.Background()) },
+		"drop": func(f *fixture) error { return f.coll().Drop(t.Context()) },
 		"rename": func(f *fixture) error {
-			return f.client.Database("admin").RunCommand(context.Background(), d("renameCollection", "db.c", "to", "db.moved")).Err()
+			return f.client.Database("admin").RunCommand(t.Context(), d("renameCollection", "db.c", "to", "db.moved")).Err()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,10 +269,10 @@ func TestDatabaseAndClusterStreams(t *testing.T) {
 	ctx := t.Context()
 	db, err := f.client.Database("db").Watch(ctx, driver.Pipeline{})
 	require.NoError(t, err)
-	defer db.Close(ctx)
+	closing(t, db)
 	all, err := f.client.Watch(ctx, driver.Pipeline{})
 	require.NoError(t, err)
-	defer all.Close(ctx)
+	closing(t, all)
 	insert(t, f.client.Database("else").Collection("x"), 1)
 	insert(t, f.coll(), 2)
 	require.Equal(t, d("db", "db", "coll", "c"), next(t, db)["ns"])
@@ -291,10 +291,10 @@ func TestWaitingStreamHoldsNothing(t *testing.T) {
 	cs, err := c.Watch(ctx, driver.Pipeline{}, options.ChangeStream().SetMaxAwaitTime(5*time.Second))
 	require.NoError(t, err)
 	waiting, leave := context.WithCancel(ctx)
-	got := make(chan error, 1)
-	go func() { cs.Next(waiting); got <- cs.Err() }()
+	var reading errgroup.Group
+	reading.Go(func() error { cs.Next(waiting); return cs.Err() })
 	insert(t, f.client.Database("db").Collection("other"), 1, 2, 3)
 	leave()
-	require.True(t, errors.Is(<-got, context.Canceled))
+	require.ErrorIs(t, reading.Wait(), context.Canceled)
 	require.NoError(t, cs.Close(ctx))
 }

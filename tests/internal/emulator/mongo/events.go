@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"bytes"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -22,6 +23,7 @@ func (s *stream) covers(x *engine.Entry) bool {
 		}
 	case engine.DropDatabase:
 		return s.scope.Coll == "" && (s.scope.DB == "" || s.scope.DB == x.NS.DB)
+	default:
 	}
 	switch {
 	case s.scope.Coll != "":
@@ -40,8 +42,9 @@ func (s *stream) invalidates(x *engine.Entry) bool {
 		return s.scope.Coll != ""
 	case engine.DropDatabase:
 		return s.scope.Coll == "" && s.scope.DB == x.NS.DB
+	default:
+		return false
 	}
-	return false
 }
 
 // token identifies an entry's event.
@@ -129,7 +132,7 @@ func disambiguate(full bson.Raw, updated bson.D, removed []string) bson.D {
 		return out
 	}
 	for _, e := range updated {
-		removed = append(removed[:len(removed):len(removed)], e.Key)
+		removed = append(slices.Clip(removed), e.Key)
 	}
 	for _, path := range removed {
 		var at any = doc

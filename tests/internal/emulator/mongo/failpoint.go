@@ -93,7 +93,7 @@ func parseFailpoint(d bson.D) (*failpoint, error) {
 	p := &failpoint{}
 	for _, e := range d {
 		n, isInt := value.AsInt(e.Value)
-		ok := true
+		var ok bool
 		switch e.Key {
 		case "failCommands":
 			p.commands, ok = stringList(e.Value)

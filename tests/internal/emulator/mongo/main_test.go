@@ -11,6 +11,7 @@ import (
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
 )
@@ -29,12 +30,12 @@ func serve(t testing.TB, opts mongo.Options, more ...func(*options.ClientOptions
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	f := &fixture{srv: mongo.New(opts), addr: l.Addr().String()}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- f.srv.Run(ctx, l) }()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var serving errgroup.Group
+	serving.Go(func() error { return f.srv.Run(ctx, l) })
 	t.Cleanup(func() {
 		cancel()
-		require.NoError(t, <-done)
+		require.NoError(t, serving.Wait())
 	})
 	f.client = f.connect(t, more...)
 	return f
@@ -48,7 +49,7 @@ func (f *fixture) connect(t testing.TB, more ...func(*options.ClientOptions)) *d
 	}
 	c, err := driver.Connect(o)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Disconnect(context.Background())) })
+	t.Cleanup(func() { require.NoError(t, c.Disconnect(context.WithoutCancel(t.Context()))) })
 	return c
 }
 
@@ -81,4 +82,10 @@ func d(pairs ...any) bson.D {
 		out = append(out, bson.E{Key: pairs[i].(string), Value: pairs[i+1]})
 	}
 	return out
+}
+
+// closing ends a stream with the test; that it may have ended by itself is fine.
+func closing(t testing.TB, cs *driver.ChangeStream) {
+	t.Helper()
+	t.Cleanup(func() { _ = cs.Close(context.WithoutCancel(t.Context())) })
 }

@@ -136,6 +136,7 @@ func (t *sessions) statement(ctx context.Context, s *session, r *request, run fu
 		return nil, mongoerr.New(mongoerr.TransactionCommitted, "Transaction with { txnNumber: %d } has been committed.", r.number)
 	case aborted:
 		return nil, mongoerr.New(mongoerr.NoSuchTransaction, "Transaction with { txnNumber: %d } has been aborted.", r.number)
+	default:
 	}
 	if !r.cmd.inTxn {
 		return nil, mongoerr.New(mongoerr.OperationNotInTransaction, "Cannot run '%s' in a multi-document transaction.", r.name)
@@ -160,6 +161,7 @@ func (t *sessions) end(s *session, r *request) (bson.D, error) {
 			return nil, mongoerr.New(mongoerr.TransactionCommitted, "Transaction with { txnNumber: %d } has been committed.", r.number)
 		case aborted:
 			return nil, gone
+		default:
 		}
 		t.eng.Abort(s.txn)
 		s.state = aborted

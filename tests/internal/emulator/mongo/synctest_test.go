@@ -3,6 +3,7 @@ package mongo_test
 import (
 	"context"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,10 +21,11 @@ import (
 func TestVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := mongo.New(mongo.Options{Host: "mongo.test:27017"})
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(t.Context())
+		var conns sync.WaitGroup
 		dial := dialer(func(context.Context, string, string) (net.Conn, error) {
 			server, client := netpipe.Pipe()
-			go srv.ServeConn(ctx, server) //nolint:errcheck // joined by the bubble
+			conns.Go(func() { srv.ServeConn(ctx, server) }) //nolint:errcheck // how a connection ended does not matter
 			return client, nil
 		})
 		client, err := driver.Connect(options.Client().ApplyURI(mongo.URI("mongo.test:27017")).SetDialer(dial))
@@ -45,7 +47,7 @@ func TestVirtualTime(t *testing.T) {
 		require.NoError(t, cs.Close(ctx))
 		require.NoError(t, client.Disconnect(ctx))
 		cancel()
-		synctest.Wait()
+		conns.Wait()
 	})
 }
 

@@ -17,7 +17,7 @@ func TestDriverEndToEnd(t *testing.T) {
 	ctx, c := t.Context(), f.coll()
 	cs, err := c.Watch(ctx, driver.Pipeline{}, options.ChangeStream().SetFullDocument(options.UpdateLookup))
 	require.NoError(t, err)
-	defer cs.Close(ctx)
+	closing(t, cs)
 
 	_, err = c.InsertMany(ctx, []any{d("_id", 1, "v", "a"), d("_id", 2, "v", "b")})
 	require.NoError(t, err)
@@ -46,6 +46,6 @@ func TestDriverEndToEnd(t *testing.T) {
 
 	again, err := c.Watch(ctx, driver.Pipeline{}, options.ChangeStream().SetResumeAfter(token))
 	require.NoError(t, err)
-	defer again.Close(ctx)
+	closing(t, again)
 	require.Equal(t, bson.D{{Key: "_id", Value: int32(2)}}, next(t, again)["documentKey"])
 }

@@ -16,13 +16,13 @@ import (
 )
 
 // begin opens a session with a running transaction.
-func begin(t *testing.T, f *fixture) (context.Context, *driver.Session) {
+func begin(ctx context.Context, t *testing.T, f *fixture) (context.Context, *driver.Session) {
 	t.Helper()
 	s, err := f.client.StartSession()
 	require.NoError(t, err)
-	t.Cleanup(func() { s.EndSession(context.Background()) })
+	t.Cleanup(func() { s.EndSession(context.WithoutCancel(t.Context())) })
 	require.NoError(t, s.StartTransaction())
-	return driver.NewSessionContext(t.Context(), s), s
+	return driver.NewSessionContext(ctx, s), s
 }
 
 func TestTransactionReadsOneSnapshotAndCommitsAtOnce(t *testing.T) {
@@ -32,9 +32,9 @@ func TestTransactionReadsOneSnapshotAndCommitsAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	cs, err := c.Watch(ctx, driver.Pipeline{}, options.ChangeStream().SetMaxAwaitTime(20*time.Millisecond))
 	require.NoError(t, err)
-	defer cs.Close(ctx)
+	closing(t, cs)
 
-	sc, s := begin(t, f)
+	sc, s := begin(ctx, t, f)
 	_, err = c.UpdateOne(sc, d("_id", 1), d("$inc", d("n", 5)))
 	require.NoError(t, err)
 	_, err = c.InsertOne(sc, d("_id", 3))
@@ -76,10 +76,10 @@ func TestWriteConflicts(t *testing.T) {
 	require.NoError(t, err)
 
 	t.Run("with an open transaction", func(t *testing.T) {
-		one, s := begin(t, f)
+		one, s := begin(ctx, t, f)
 		_, err := c.UpdateOne(one, d("_id", 1), d("$set", d("by", "one")))
 		require.NoError(t, err)
-		two, _ := begin(t, f)
+		two, _ := begin(ctx, t, f)
 		_, err = c.UpdateOne(two, d("_id", 1), d("$set", d("by", "two")))
 		var se driver.ServerError
 		require.ErrorAs(t, err, &se)
@@ -87,7 +87,7 @@ func TestWriteConflicts(t *testing.T) {
 		require.NoError(t, s.CommitTransaction(ctx))
 	})
 	t.Run("with a commit after the snapshot", func(t *testing.T) {
-		sc, _ := begin(t, f)
+		sc, _ := begin(ctx, t, f)
 		require.NoError(t, c.FindOne(sc, d("_id", 2)).Err())
 		_, err := c.UpdateOne(ctx, d("_id", 2), d("$set", d("x", 1)))
 		require.NoError(t, err)
@@ -97,7 +97,7 @@ func TestWriteConflicts(t *testing.T) {
 		require.True(t, se.HasErrorCode(112), "%v", err)
 	})
 	t.Run("a write outside waits", func(t *testing.T) {
-		sc, s := begin(t, f)
+		sc, s := begin(ctx, t, f)
 		_, err := c.UpdateOne(sc, d("_id", 1), d("$set", d("by", "txn")))
 		require.NoError(t, err)
 		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -115,7 +115,7 @@ func TestDuplicateKeyAbortsTransaction(t *testing.T) {
 	ctx, c := t.Context(), f.coll()
 	_, err := c.InsertOne(ctx, d("_id", 1))
 	require.NoError(t, err)
-	sc, s := begin(t, f)
+	sc, s := begin(ctx, t, f)
 	_, err = c.InsertOne(sc, d("_id", 2))
 	require.NoError(t, err)
 	_, err = c.InsertOne(sc, d("_id", 1))
@@ -131,7 +131,7 @@ func TestDuplicateKeyAbortsTransaction(t *testing.T) {
 func TestAbortLeavesNothing(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	ctx, c := t.Context(), f.coll()
-	sc, s := begin(t, f)
+	sc, s := begin(ctx, t, f)
 	_, err := c.InsertOne(sc, d("_id", 1))
 	require.NoError(t, err)
 	names, err := f.client.Database("db").ListCollectionNames(ctx, bson.D{})
@@ -185,7 +185,7 @@ func TestConcurrentTransactionsKeepTheTotal(t *testing.T) {
 func TestCommitWhoseReplyWasLostIsRetried(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	ctx, c := t.Context(), f.coll()
-	sc, s := begin(t, f)
+	sc, s := begin(ctx, t, f)
 	_, err := c.InsertOne(sc, d("_id", 1))
 	require.NoError(t, err)
 	f.srv.LoseReplies("commitTransaction", 1)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -94,7 +95,7 @@ func TestRandomHistoryStaysConsistent(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		e := New(Options{HistoryBytes: int(seed) * 200})
-		ctx := context.Background()
+		ctx := t.Context()
 		for name, unique := range map[string]bool{"u": true, "k": false} {
 			ix, err := NewIndex(name+"_1", bson.D{{Key: name, Value: int32(1)}}, unique, true, nil, bson.D{})
 			require.NoError(t, err)
@@ -129,7 +130,7 @@ func TestRandomHistoryStaysConsistent(t *testing.T) {
 
 func step(t *testing.T, e *Engine, r *rand.Rand, txn *Txn) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // a write outside that meets a transaction gives up instead of waiting
 	id := r.IntN(8)
 	var err error
@@ -147,7 +148,7 @@ func step(t *testing.T, e *Engine, r *rand.Rand, txn *Txn) {
 	if err == nil {
 		return
 	}
-	require.True(t, mongoerr.Is(err, mongoerr.DuplicateKey) || mongoerr.Is(err, mongoerr.WriteConflict) || (txn == nil && err == context.Canceled), "%v", err)
+	require.True(t, mongoerr.Is(err, mongoerr.DuplicateKey) || mongoerr.Is(err, mongoerr.WriteConflict) || (txn == nil && errors.Is(err, context.Canceled)), "%v", err)
 	if txn != nil {
 		e.Abort(txn)
 	}
@@ -188,6 +189,7 @@ func replay(t *testing.T, e *Engine) map[string]string {
 		case Delete:
 			require.Contains(t, out, x.ID.String())
 			delete(out, x.ID.String())
+		default:
 		}
 	}
 	return out
@@ -195,7 +197,7 @@ func replay(t *testing.T, e *Engine) map[string]string {
 
 func TestOldVersionsAreForgotten(t *testing.T) {
 	e := New(Options{HistoryBytes: 1000})
-	ctx := context.Background()
+	ctx := t.Context()
 	_, err := e.Insert(ctx, ns, nil, []bson.Raw{value.Encode(bson.D{{Key: "_id", Value: int32(1)}})}, true, nil)
 	require.NoError(t, err)
 	start := e.Now()
@@ -224,7 +226,7 @@ func TestOldVersionsAreForgotten(t *testing.T) {
 func TestTransactionsEndByThemselves(t *testing.T) {
 	e := New(Options{})
 	txn := e.Begin(nil, 1, time.Millisecond)
-	_, err := e.Insert(context.Background(), ns, txn, []bson.Raw{value.Encode(bson.D{{Key: "_id", Value: int32(1)}})}, true, nil)
+	_, err := e.Insert(t.Context(), ns, txn, []bson.Raw{value.Encode(bson.D{{Key: "_id", Value: int32(1)}})}, true, nil)
 	require.NoError(t, err)
 	<-txn.done
 	require.False(t, e.Commit(txn))

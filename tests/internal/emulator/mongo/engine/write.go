@@ -25,6 +25,7 @@ func idOf(raw bson.Raw) (bson.RawValue, string, error) {
 	switch rv.Type {
 	case bson.TypeArray, bson.TypeRegex, bson.TypeUndefined:
 		return rv, "", mongoerr.New(53, "The '_id' value cannot be of type %s", rv.Type)
+	default:
 	}
 	v, _, err := value.DecodeValue(rv.Type, rv.Value)
 	if err != nil {

@@ -89,11 +89,27 @@ func TestTokensSortInStreamOrder(t *testing.T) {
 func TestKeyOrderIsValueOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	values := []any{
-		bson.MinKey{}, nil, math.NaN(), math.Inf(-1), math.Inf(1), 0.0, 1.5, 1.25, -1.5, -1.25, 0.25, -0.25, 2.0, int32(2), int64(2), math.MaxFloat64, 5e-324,
-		int64(math.MaxInt64), int64(math.MinInt64), float64(1 << 53), int64(1<<53 + 1), "", "a", "a\x00", "a\x00b", "ab", bson.D{}, bson.D{{Key: "a", Value: int32(1)}},
-		bson.D{{Key: "a", Value: "1"}}, bson.D{{Key: "b", Value: int32(0)}}, bson.A{}, bson.A{int32(1)}, bson.A{int32(1), "x"}, bson.Binary{Data: []byte{1}},
-		bson.Binary{Data: []byte{0, 1}}, bson.Binary{Subtype: 4, Data: []byte{0}}, bson.ObjectID{1}, bson.ObjectID{2}, false, true, bson.DateTime(-5), bson.DateTime(5),
-		bson.Timestamp{T: 1, I: 9}, bson.Timestamp{T: 2, I: 1}, bson.Regex{Pattern: "a"}, bson.Regex{Pattern: "b"}, bson.MaxKey{},
+		bson.MinKey{},
+		nil, math.NaN(), math.Inf(-1), math.Inf(1), 0.0, 1.5, 1.25, -1.5, -1.25, 0.25, -0.25, 2.0, int32(2), int64(2), math.MaxFloat64, 5e-324,
+		int64(math.MaxInt64), int64(math.MinInt64), float64(1 << 53), int64(1<<53 + 1), "", "a", "a\x00", "a\x00b", "ab",
+		bson.D{},
+		bson.D{{Key: "a", Value: int32(1)}},
+		bson.D{{Key: "a", Value: "1"}},
+		bson.D{{Key: "b", Value: int32(0)}},
+		bson.A{},
+		bson.A{int32(1)},
+		bson.A{int32(1), "x"},
+		bson.Binary{Data: []byte{1}},
+		bson.Binary{Data: []byte{0, 1}},
+		bson.Binary{Subtype: 4, Data: []byte{0}},
+		bson.ObjectID{1},
+		bson.ObjectID{2},
+		false, true, bson.DateTime(-5), bson.DateTime(5),
+		bson.Timestamp{T: 1, I: 9},
+		bson.Timestamp{T: 2, I: 1},
+		bson.Regex{Pattern: "a"},
+		bson.Regex{Pattern: "b"},
+		bson.MaxKey{},
 	}
 	for range 200 {
 		values = append(values, int64(r.Uint64()>>r.IntN(64)), -int64(r.Uint64()>>(1+r.IntN(63))), r.NormFloat64()*math.Pow(10, float64(r.IntN(20)-10)), int32(r.Uint32()))

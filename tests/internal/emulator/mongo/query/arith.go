@@ -3,6 +3,7 @@ package query
 import (
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -20,10 +21,8 @@ func fold(name string, f func(a, b any) (any, error)) func([]any) (any, error) {
 			}
 			return int32(0), nil
 		}
-		for _, v := range args {
-			if nullish(v) {
-				return nil, nil
-			}
+		if slices.ContainsFunc(args, nullish) {
+			return nil, nil
 		}
 		acc := args[0]
 		if len(args) == 1 && value.Class(acc) != 10 && value.Class(acc) != 45 {

@@ -252,18 +252,18 @@ func regexLeaf(r bson.Regex) ([]leaf, error) {
 }
 
 func compileRegex(pattern, options string) (*regexp.Regexp, error) {
-	flags := ""
+	var flags strings.Builder
 	for _, o := range options {
 		switch o {
 		case 'i', 'm', 's':
-			flags += string(o)
+			flags.WriteString(string(o))
 		case 'u':
 		default:
 			return nil, mongoerr.Unsupported("regular expression option %q", string(o))
 		}
 	}
-	if flags != "" {
-		pattern = "(?" + flags + ")" + pattern
+	if flags.String() != "" {
+		pattern = "(?" + flags.String() + ")" + pattern
 	}
 	re, err := regexp.Compile(pattern)
 	if err != nil {

@@ -2,6 +2,7 @@ package query
 
 import (
 	"math"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -271,10 +272,8 @@ func typeLeaf(arg any) ([]leaf, error) {
 	}
 	return []leaf{{elements: true, test: func(v any) (bool, error) {
 		got := TypeName(v)
-		for _, w := range want {
-			if w == got {
-				return true, nil
-			}
+		if slices.Contains(want, got) {
+			return true, nil
 		}
 		return false, nil
 	}}}, nil

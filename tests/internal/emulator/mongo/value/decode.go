@@ -183,6 +183,7 @@ func decodeFixed(t bson.Type, b []byte) (any, int, error) {
 	switch t {
 	case bson.TypeInt32, bson.TypeBoolean, bson.TypeObjectID, bson.TypeDecimal128:
 		need = fixedSize[t]
+	default:
 	}
 	if len(b) < need {
 		return nil, 0, errBSON
