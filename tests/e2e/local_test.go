@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/azurite"
 )
 
 // TestLocal runs the local command as a user would: a program of its own, with services of its own.
@@ -31,6 +33,7 @@ func TestLocal(t *testing.T) {
 		"comes out exactly right through a killed and a terminated leader": exactlyRight,
 		"says what differs from a wrong expectation":                       wrongExpectation,
 		"mirrors the source byte by byte":                                  mirror,
+		"fails over on Azurite":                                            azuriteFailover,
 		"refuses wrong usage":                                              wrongUsage,
 		"leaves nothing behind when interrupted or killed":                 interrupted,
 		"serves the stack only, for a run with external servers":           stackOnly,
@@ -202,6 +205,19 @@ func mirror(t *testing.T, c command) {
 	r := c.run(t, "--input", file, "--once", "--projection=mirror", "--projectors=2", "--latency=1ms", "--quiet")
 	require.Zero(t, r.code, r.out)
 	require.Contains(t, r.out, "EXACTLY RIGHT: 64 of 64 aggregates (every document of the mirror against its source")
+}
+
+func azuriteFailover(t *testing.T, c command) {
+	file, expected := input(t)
+	r := c.run(t, "--input", file, "--expect", expectation(t, expected), "--once", "--rate=400", "--azurite",
+		"--chaos", "term-leader@500ms,kill-leader@1500ms")
+	if strings.Contains(r.out, azurite.ErrNotInstalled.Error()) && os.Getenv("CI") != "true" {
+		t.Skip(azurite.ErrNotInstalled)
+	}
+	require.Zero(t, r.code, r.out)
+	require.Contains(t, r.out, "EXACTLY RIGHT: 64 of 64 aggregates")
+	failovers, _ := r.report["failovers"].([]any)
+	require.Len(t, failovers, 2, r.out)
 }
 
 func wrongUsage(t *testing.T, c command) {
