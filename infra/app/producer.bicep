@@ -1,0 +1,99 @@
+// The producer: what `azd deploy` deploys, once for each new image. Two replicas, of which one leads; no ingress, since
+// nobody calls it.
+//
+// A rollout (revision mode Single): the new revision's two replicas start, take part in the election as standbys and are
+// ready as such, beside the old two. Then the platform stops the old ones. Their leader gets SIGTERM, sends what is in
+// flight, writes its last checkpoint, releases the lease, and a new replica leads within a second. If readiness meant
+// leading, the new revision would never be ready and the rollout would hang.
+param name string
+param location string
+param environmentName string
+param containerEnvironmentName string
+param registry string
+param image string
+param identityId string
+param identityClientId string
+
+param mongoSecretUri string
+param mongoDatabase string
+param mongoCollection string
+param serviceBusNamespace string
+@description('Exactly one of topic and queue is not empty')
+param topic string
+param queue string
+param blobAccountUrl string
+param blobContainer string
+
+param startFrom string = 'latest'
+@description('RFC 3339; only with startFrom timestamp')
+param startAt string = ''
+param onHistoryLost string = 'fail'
+param aggregateIdPath string = 'aggregateId'
+param logLevel string = 'info'
+
+resource environment 'Microsoft.App/managedEnvironments@2025-07-01' existing = {
+  name: containerEnvironmentName
+}
+
+resource producer 'Microsoft.App/containerApps@2025-07-01' = {
+  name: name
+  location: location
+  tags: { 'azd-env-name': environmentName, 'azd-service-name': 'producer' }
+  identity: { type: 'UserAssigned', userAssignedIdentities: { '${identityId}': {} } }
+  properties: {
+    environmentId: environment.id
+    workloadProfileName: 'Consumption'
+    configuration: {
+      activeRevisionsMode: 'Single'
+      maxInactiveRevisions: 5 // to roll back to
+      registries: [{ server: registry, identity: identityId }]
+      secrets: [{ name: 'mongodb-uri', keyVaultUrl: mongoSecretUri, identity: identityId }]
+    }
+    template: {
+      // SHUTDOWN_TIMEOUT, 2 s to close connections, and room for a slow machine.
+      terminationGracePeriodSeconds: 45
+      containers: [
+        {
+          name: 'producer'
+          image: image
+          // Below 80 MB in memory by design, standby below 30; the processor is for bursts. json(): a fraction is no int.
+          resources: { cpu: json('0.5'), memory: '1Gi' }
+          env: concat(
+            [
+              { name: 'AZURE_CLIENT_ID', value: identityClientId }
+              { name: 'AZURE_TOKEN_CREDENTIALS', value: 'ManagedIdentityCredential' } // this one and no other
+              { name: 'GOMEMLIMIT', value: '800MiB' } // collect harder before the platform kills
+              { name: 'MONGODB_URI', secretRef: 'mongodb-uri' }
+              { name: 'MONGODB_DATABASE', value: mongoDatabase }
+              { name: 'MONGODB_COLLECTION', value: mongoCollection }
+              { name: 'SERVICE_BUS_NAMESPACE', value: serviceBusNamespace }
+              { name: 'SERVICE_BUS_TOPIC', value: topic }
+              { name: 'SERVICE_BUS_QUEUE', value: queue }
+              { name: 'BLOB_ACCOUNT_URL', value: blobAccountUrl }
+              { name: 'BLOB_CONTAINER', value: blobContainer }
+              { name: 'START_FROM', value: startFrom }
+              { name: 'ON_HISTORY_LOST', value: onHistoryLost }
+              { name: 'AGGREGATE_ID_PATH', value: aggregateIdPath }
+              { name: 'HTTP_ADDR', value: ':8080' }
+              { name: 'SHUTDOWN_TIMEOUT', value: '20s' }
+              { name: 'STATUS_INTERVAL', value: '15s' } // the alerts count on it
+              { name: 'LOG_LEVEL', value: logLevel }
+            ],
+            empty(startAt) ? [] : [{ name: 'START_AT', value: startAt }] // empty is no time
+          )
+          // Without ingress the platform adds none of its own. None of them asks for MongoDB, Service Bus or storage: a
+          // restart would not bring those back.
+          probes: [
+            { type: 'Startup', httpGet: { path: '/livez', port: 8080 }, periodSeconds: 3, failureThreshold: 10 }
+            { type: 'Liveness', httpGet: { path: '/livez', port: 8080 }, periodSeconds: 10, failureThreshold: 3 }
+            { type: 'Readiness', httpGet: { path: '/readyz', port: 8080 }, periodSeconds: 5, failureThreshold: 3 }
+          ]
+        }
+      ]
+      // One leads and one stands by. More would not send more; the third is room for the platform to move one.
+      scale: { minReplicas: 2, maxReplicas: 3 }
+    }
+  }
+}
+
+output SERVICE_PRODUCER_REVISION string = producer.properties.latestRevisionName

@@ -1,0 +1,114 @@
+// The projector: what `azd deploy` deploys, once for each new image. As many replicas as there is work, down to none; no
+// ingress, since nobody calls it.
+//
+// A rollout: both revisions receive for a while, which is safe, since a session has one holder and the guard in the read
+// model decides about order anyway. Messages and position records stay readable for the version before and after.
+param name string
+param location string
+param environmentName string
+param containerEnvironmentName string
+param registry string
+param image string
+param identityId string
+param identityClientId string
+param scalerIdentityId string
+
+param mongoSecretUri string
+param readModelDatabase string
+param projection string = 'timeline'
+param serviceBusNamespace string
+@description('The namespace without its domain: the scaler appends it')
+param serviceBusName string
+@description('Either topic and subscription are not empty, or queue is')
+param topic string
+param subscription string
+param queue string
+
+// azd fills in text, so numbers come as text.
+param maxSessions string = '64'
+@description('0 costs nothing while nothing happens, and a first message then waits for a start. 1 answers at once')
+param minReplicas string = '0'
+@description('At most the number of aggregates that change at the same time, divided by maxSessions')
+param maxReplicas string = '5'
+@description('Messages that wait for each replica that runs. See ../README.md, "Scaling", for why it is this')
+param messagesPerReplica string = '500'
+param logLevel string = 'info'
+
+resource environment 'Microsoft.App/managedEnvironments@2025-07-01' existing = {
+  name: containerEnvironmentName
+}
+
+var counted = empty(queue) ? { topicName: topic, subscriptionName: subscription } : { queueName: queue }
+
+resource projector 'Microsoft.App/containerApps@2025-07-01' = {
+  name: name
+  location: location
+  tags: { 'azd-env-name': environmentName, 'azd-service-name': 'projector' }
+  identity: { type: 'UserAssigned', userAssignedIdentities: { '${identityId}': {}, '${scalerIdentityId}': {} } }
+  properties: {
+    environmentId: environment.id
+    workloadProfileName: 'Consumption'
+    configuration: {
+      activeRevisionsMode: 'Single'
+      maxInactiveRevisions: 5 // to roll back to
+      registries: [{ server: registry, identity: identityId }]
+      secrets: [{ name: 'mongodb-uri', keyVaultUrl: mongoSecretUri, identity: identityId }]
+      // The scaler's identity owns the subscription. No container of this app can ask for its token.
+      identitySettings: [{ identity: scalerIdentityId, lifecycle: 'None' }]
+    }
+    template: {
+      // SHUTDOWN_TIMEOUT, the closing of connections, and room for a slow machine.
+      terminationGracePeriodSeconds: 45
+      containers: [
+        {
+          name: 'projector'
+          image: image
+          resources: { cpu: json('0.5'), memory: '1Gi' } // a fraction is no int
+          env: [
+            { name: 'AZURE_CLIENT_ID', value: identityClientId }
+            { name: 'AZURE_TOKEN_CREDENTIALS', value: 'ManagedIdentityCredential' } // this one and no other
+            { name: 'GOMEMLIMIT', value: '800MiB' } // collect harder before the platform kills
+            { name: 'MONGODB_URI', secretRef: 'mongodb-uri' }
+            { name: 'READ_MODEL_DATABASE', value: readModelDatabase }
+            { name: 'PROJECTION', value: projection }
+            { name: 'SERVICE_BUS_NAMESPACE', value: serviceBusNamespace }
+            { name: 'SERVICE_BUS_TOPIC', value: topic }
+            { name: 'SERVICE_BUS_SUBSCRIPTION', value: subscription }
+            { name: 'SERVICE_BUS_QUEUE', value: queue }
+            { name: 'MAX_SESSIONS', value: maxSessions }
+            { name: 'HTTP_ADDR', value: ':8080' }
+            { name: 'SHUTDOWN_TIMEOUT', value: '20s' }
+            { name: 'STATUS_INTERVAL', value: '15s' } // the alerts count on it
+            { name: 'LOG_LEVEL', value: logLevel }
+          ]
+          // Without ingress the platform adds none of its own. Liveness asks for nothing but the process; readiness waits
+          // for the first connection, so that a revision with a wrong secret does not replace one that works.
+          probes: [
+            { type: 'Startup', httpGet: { path: '/livez', port: 8080 }, periodSeconds: 3, failureThreshold: 10 }
+            { type: 'Liveness', httpGet: { path: '/livez', port: 8080 }, periodSeconds: 10, failureThreshold: 3 }
+            { type: 'Readiness', httpGet: { path: '/readyz', port: 8080 }, periodSeconds: 5, failureThreshold: 3 }
+          ]
+        }
+      ]
+      scale: {
+        minReplicas: int(minReplicas)
+        maxReplicas: int(maxReplicas)
+        pollingInterval: 15 // seconds; a poll costs 10 of the 1,000 credits a second that Standard has
+        cooldownPeriod: 300 // seconds without messages before the last replica stops
+        rules: [
+          {
+            name: 'messages'
+            custom: {
+              type: 'azure-servicebus'
+              identity: scalerIdentityId
+              // Any message wakes it up: without activationMessageCount, more than 0 is enough.
+              metadata: union(counted, { namespace: serviceBusName, messageCount: messagesPerReplica })
+            }
+          }
+        ]
+      }
+    }
+  }
+}
+
+output SERVICE_PROJECTOR_REVISION string = projector.properties.latestRevisionName

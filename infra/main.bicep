@@ -1,0 +1,139 @@
+// What `azd provision` creates: one resource group with everything but the two container apps, which `azd deploy` adds
+// (app/producer.bicep, app/projector.bicep) once their images exist. So an app's first revision runs its own image, and
+// roles have had time to take effect before anything needs them.
+targetScope = 'subscription'
+
+@minLength(1)
+@maxLength(40)
+@description('Name of the azd environment; part of names, and on everything as the tag azd-env-name')
+param environmentName string
+
+@minLength(1)
+@description('Region of every resource')
+param location string
+
+// --- the source and the read models
+
+@allowed(['external', 'documentdb'])
+@description('external: both MongoDB URIs are given. documentdb: an Azure DocumentDB cluster is created and takes the place of a URI that is empty')
+param mongoMode string = 'external'
+
+@secure()
+@description('Connection string of the source: a user with find and changeStream on the watched collection, nothing more')
+param sourceMongoUri string = ''
+
+@secure()
+@description('Connection string of the read models: a user with readWrite on the read-model database. Empty: the source\'s, with what its user may do')
+param readModelMongoUri string = ''
+
+@secure()
+@description('Password of the DocumentDB cluster\'s administrator; only with mongoMode documentdb')
+param documentDbPassword string = ''
+
+@description('Database that is watched')
+param mongoDatabase string
+
+@description('Collection that is watched')
+param mongoCollection string
+
+@description('Database of the read models')
+param readModelDatabase string = 'readmodel'
+
+// --- Service Bus
+
+@allowed(['Standard', 'Premium'])
+@description('Standard carries about 333 messages a second through a topic; Premium scales by messaging units')
+param serviceBusSku string = 'Standard'
+
+@allowed([1, 2, 4, 8, 16])
+@description('Messaging units; only with Premium')
+param messagingUnits int = 1
+
+@allowed(['topic', 'queue'])
+@description('topic: others can subscribe, too. queue: one consumer group only, and half as much again through Standard')
+param entityKind string = 'topic'
+
+@description('Spread the entity over partitions. Cannot be changed later')
+param partitioned bool = false
+
+// --- operation
+
+@description('Receives the alerts; empty: they are shown in the portal only')
+param alertEmail string = ''
+
+@minValue(1)
+@description('Hours that the source\'s oplog is certain to reach back (Atlas: "minimum oplog window")')
+param oplogHours int = 24
+
+@minValue(1)
+@description('Seconds from a change to its effect above which an alert fires')
+param lagAlertSeconds int = 30
+
+@minValue(30)
+@maxValue(730)
+@description('Days that logs are kept')
+param logRetentionDays int = 30
+
+@description('Bypass for throw-away environments: without purge protection, a deleted vault\'s name is free again after "azd down --purge"')
+param purgeProtection bool = true
+
+var tags = { 'azd-env-name': environmentName }
+var abbreviations = loadJsonContent('abbreviations.json')
+
+resource group 'Microsoft.Resources/resourceGroups@2024-11-01' = {
+  name: '${abbreviations.resourceGroup}${environmentName}'
+  location: location
+  tags: tags
+}
+
+module resources 'resources.bicep' = {
+  name: 'resources'
+  scope: group
+  params: {
+    location: location
+    tags: tags
+    mongoMode: mongoMode
+    sourceMongoUri: sourceMongoUri
+    readModelMongoUri: readModelMongoUri
+    documentDbPassword: documentDbPassword
+    serviceBusSku: serviceBusSku
+    messagingUnits: messagingUnits
+    entityKind: entityKind
+    partitioned: partitioned
+    alertEmail: alertEmail
+    oplogHours: oplogHours
+    lagAlertSeconds: lagAlertSeconds
+    logRetentionDays: logRetentionDays
+    purgeProtection: purgeProtection
+  }
+}
+
+// azd keeps every output as a variable of its environment; the parameter files of the apps read them there. No output is
+// a secret: identities take the place of keys, and the MongoDB URIs are named by where they lie in Key Vault.
+output AZURE_LOCATION string = location
+output AZURE_RESOURCE_GROUP string = group.name
+output AZURE_CONTAINER_ENVIRONMENT_NAME string = resources.outputs.containerEnvironmentName
+output AZURE_CONTAINER_REGISTRY_NAME string = resources.outputs.registryName
+output AZURE_CONTAINER_REGISTRY_ENDPOINT string = resources.outputs.registryEndpoint
+output AZURE_KEY_VAULT_NAME string = resources.outputs.vaultName
+output AZURE_LOG_ANALYTICS_NAME string = resources.outputs.workspaceName
+output BLOB_ACCOUNT_URL string = resources.outputs.blobUrl
+output BLOB_CONTAINER string = resources.outputs.checkpointContainer
+output CLAIM_CHECK_CONTAINER string = resources.outputs.claimCheckContainer
+output MONGODB_COLLECTION string = mongoCollection
+output MONGODB_DATABASE string = mongoDatabase
+output READ_MODEL_DATABASE string = readModelDatabase
+output READ_MODEL_SECRET_URI string = resources.outputs.readModelSecretUri
+output SCALER_IDENTITY_ID string = resources.outputs.scalerIdentityId
+output SERVICE_BUS_NAMESPACE string = resources.outputs.serviceBusEndpoint
+output SERVICE_BUS_NAMESPACE_NAME string = resources.outputs.serviceBusName
+output SERVICE_BUS_QUEUE string = resources.outputs.queueName
+output SERVICE_BUS_SUBSCRIPTION string = resources.outputs.subscriptionName
+output SERVICE_BUS_TOPIC string = resources.outputs.topicName
+output SERVICE_PRODUCER_IDENTITY_CLIENT_ID string = resources.outputs.producerClientId
+output SERVICE_PRODUCER_IDENTITY_ID string = resources.outputs.producerIdentityId
+output SERVICE_PRODUCER_NAME string = resources.outputs.producerName
+output SERVICE_PROJECTOR_IDENTITY_CLIENT_ID string = resources.outputs.projectorClientId
+output SERVICE_PROJECTOR_IDENTITY_ID string = resources.outputs.projectorIdentityId
+output SERVICE_PROJECTOR_NAME string = resources.outputs.projectorName
+output SOURCE_SECRET_URI string = resources.outputs.sourceSecretUri

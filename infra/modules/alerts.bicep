@@ -1,0 +1,227 @@
+// The alerts, each of which should fire before data is lost. What the platform counts itself comes from metrics; what only
+// the services know comes from the status records that they log every 15 seconds (../queries, one file each). What to do
+// about each of them: ../README.md, "Runbook".
+//
+// Log records take a minute or two to arrive, so a log alert fires that much later than its condition holds.
+param location string
+param tags object
+param workspaceId string
+param namespaceId string
+param entityName string
+param actionGroupName string
+@description('Empty: no action group; the alerts are in the portal')
+param email string
+param producerName string
+param projectorName string
+param oplogHours int
+param lagSeconds int
+
+@description('Messages waiting on average over 15 minutes above which the backlog alert fires')
+param backlogMessages int = 10000
+
+resource actionGroup 'Microsoft.Insights/actionGroups@2023-01-01' = if (!empty(email)) {
+  name: actionGroupName
+  location: 'global'
+  tags: tags
+  properties: {
+    groupShortName: 'sluice'
+    enabled: true
+    emailReceivers: [{ name: 'operators', emailAddress: email, useCommonAlertSchema: true }]
+  }
+}
+
+var actionGroups = empty(email) ? [] : [actionGroup.id]
+
+// --- from metrics of Service Bus
+
+var metrics = [
+  {
+    name: 'dead-letters'
+    description: 'Messages lie in the dead-letter queue: changes that are in no read model.'
+    metric: 'DeadletteredMessages'
+    aggregation: 'Maximum'
+    threshold: 0
+    window: 'PT5M'
+    severity: 1
+  }
+  {
+    name: 'backlog'
+    description: 'Messages pile up: the projector is away, too small, or its database is.'
+    metric: 'ActiveMessages'
+    aggregation: 'Average'
+    threshold: backlogMessages
+    window: 'PT15M'
+    severity: 2
+  }
+  {
+    name: 'throttled'
+    description: 'Service Bus turns requests away: the tier is too small for the load.'
+    metric: 'ThrottledRequests'
+    aggregation: 'Total'
+    threshold: 0
+    window: 'PT15M'
+    severity: 3
+  }
+]
+
+resource metricAlerts 'Microsoft.Insights/metricAlerts@2018-03-01' = [
+  for m in metrics: {
+    name: 'sluice-${m.name}'
+    location: 'global'
+    tags: tags
+    properties: {
+      description: m.description
+      severity: m.severity
+      enabled: true
+      scopes: [namespaceId]
+      evaluationFrequency: 'PT1M'
+      windowSize: m.window
+      autoMitigate: true
+      criteria: {
+        'odata.type': 'Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria'
+        allOf: [
+          {
+            criterionType: 'StaticThresholdCriterion'
+            name: m.name
+            metricNamespace: 'Microsoft.ServiceBus/namespaces'
+            metricName: m.metric
+            dimensions: [{ name: 'EntityName', operator: 'Include', values: [entityName] }]
+            timeAggregation: m.aggregation
+            operator: 'GreaterThan'
+            threshold: m.threshold
+          }
+        ]
+      }
+      actions: [for id in actionGroups: { actionGroupId: id }]
+    }
+  }
+]
+
+// --- from the services' own words
+
+var logs = [
+  {
+    name: 'no-leader'
+    description: 'Producers run and none has led for a minute: nothing is published.'
+    query: loadTextContent('../queries/no-leader.kql')
+    column: 'seconds_without_leader'
+    operator: 'GreaterThan'
+    threshold: 60
+    window: 'PT5M'
+    frequency: 'PT1M'
+    severity: 0
+  }
+  {
+    name: 'producer-silent'
+    description: 'No producer has said anything for five minutes: none runs, or no log arrives.'
+    query: loadTextContent('../queries/producer-silent.kql')
+    column: 'records'
+    operator: 'LessThan'
+    threshold: 1
+    window: 'PT5M'
+    frequency: 'PT5M'
+    severity: 0
+  }
+  {
+    name: 'checkpoint-old'
+    description: 'The checkpoint has not moved for a minute: after a failure, that much would be sent again.'
+    query: loadTextContent('../queries/checkpoint-old.kql')
+    column: 'checkpoint_age_seconds'
+    operator: 'GreaterThan'
+    threshold: 60
+    window: 'PT5M'
+    frequency: 'PT5M'
+    severity: 1
+  }
+  {
+    name: 'oplog-headroom'
+    description: 'Half of the oplog\'s certain reach is used up: when all is, changes are lost.'
+    query: loadTextContent('../queries/oplog-headroom.kql')
+    column: 'headroom_minutes'
+    operator: 'LessThan'
+    threshold: oplogHours * 30
+    window: 'PT5M'
+    frequency: 'PT5M'
+    severity: 0
+  }
+  {
+    name: 'lag'
+    description: 'Changes take too long to reach the read model.'
+    query: loadTextContent('../queries/lag.kql')
+    column: 'lag_seconds'
+    operator: 'GreaterThan'
+    threshold: lagSeconds
+    window: 'PT5M'
+    frequency: 'PT5M'
+    severity: 2
+  }
+  {
+    name: 'parked'
+    description: 'An aggregate is parked: its read model stands still until somebody decides.'
+    query: loadTextContent('../queries/parked.kql')
+    column: 'parked'
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'PT5M'
+    frequency: 'PT5M'
+    severity: 1
+  }
+  {
+    name: 'restarts'
+    description: 'A container was restarted: it crashed, or did not answer its liveness probe.'
+    query: loadTextContent('../queries/restarts.kql')
+    column: 'restarts'
+    operator: 'GreaterThan'
+    threshold: 2
+    window: 'PT15M'
+    frequency: 'PT5M'
+    severity: 2
+  }
+  {
+    name: 'errors'
+    description: 'A service logged an error: it stopped, or history is lost.'
+    query: loadTextContent('../queries/errors.kql')
+    column: 'errors'
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'PT5M'
+    frequency: 'PT5M'
+    severity: 1
+  }
+]
+
+resource logAlerts 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [
+  for l in logs: {
+    name: 'sluice-${l.name}'
+    location: location
+    tags: tags
+    kind: 'LogAlert'
+    properties: {
+      displayName: 'sluice-${l.name}'
+      description: l.description
+      severity: l.severity
+      enabled: true
+      scopes: [workspaceId]
+      evaluationFrequency: l.frequency
+      windowSize: l.window
+      autoMitigate: true
+      criteria: {
+        allOf: [
+          {
+            query: replace(
+              replace(replace(l.query, '{{producer}}', producerName), '{{projector}}', projectorName),
+              '{{oplogMinutes}}',
+              string(oplogHours * 60)
+            )
+            metricMeasureColumn: l.column
+            timeAggregation: 'Maximum'
+            operator: l.operator
+            threshold: l.threshold
+            failingPeriods: { numberOfEvaluationPeriods: 1, minFailingPeriodsToAlert: 1 }
+          }
+        ]
+      }
+      actions: { actionGroups: actionGroups }
+    }
+  }
+]

@@ -1,0 +1,67 @@
+// An Azure DocumentDB cluster, for whoever has no MongoDB. It serves as the read models' database. As the source it has
+// limits that MongoDB has not: 400 MB of change log, and resume tokens that cannot be compared; a producer that meets such
+// a token stops and says so. The README tells which of them this version copes with.
+param location string
+param tags object
+param name string
+
+@description('Of the administrator. The Service is reached with it: a cluster of one\'s own, in which there is nothing else')
+param administrator string = 'sluice'
+@secure()
+@description('8 to 128 characters; checked before provisioning (scripts/preflight.sh), since this is empty while there is no cluster')
+param password string
+
+param vaultName string
+@description('Put the URI into the source\'s secret')
+param writeSource bool
+@description('Put the URI into the read models\' secret')
+param writeReadModel bool
+
+@description('M30 is the smallest tier with a service level')
+param tier string = 'M30'
+param storageGb int = 128
+
+resource cluster 'Microsoft.DocumentDB/mongoClusters@2025-09-01' = {
+  name: name
+  location: location
+  tags: tags
+  properties: {
+    administrator: { userName: administrator, password: password }
+    serverVersion: '8.0'
+    sharding: { shardCount: 1 } // change streams need one shard
+    compute: { tier: tier }
+    storage: { sizeGb: storageGb }
+    highAvailability: { targetMode: 'SameZone' }
+    publicNetworkAccess: 'Enabled'
+  }
+}
+
+// Container Apps without a virtual network has no address of its own to allow, so Azure's are (0.0.0.0 means that, and
+// only that). The password is what keeps others out; a virtual network with a private endpoint would keep them away.
+resource fromAzure 'Microsoft.DocumentDB/mongoClusters/firewallRules@2025-09-01' = {
+  parent: cluster
+  name: 'AllowAzureServices'
+  properties: { startIpAddress: '0.0.0.0', endIpAddress: '0.0.0.0' }
+}
+
+var uri = 'mongodb+srv://${administrator}:${uriComponent(password)}@${cluster.name}.global.mongocluster.cosmos.azure.com/?tls=true&authMechanism=SCRAM-SHA-256&retryWrites=false&maxIdleTimeMS=120000'
+
+resource vault 'Microsoft.KeyVault/vaults@2025-05-01' existing = {
+  name: vaultName
+}
+
+resource source 'Microsoft.KeyVault/vaults/secrets@2025-05-01' = if (writeSource) {
+  parent: vault
+  name: 'source-mongodb-uri'
+  tags: tags
+  properties: { value: uri, contentType: 'Azure DocumentDB connection string' }
+}
+
+resource readModel 'Microsoft.KeyVault/vaults/secrets@2025-05-01' = if (writeReadModel) {
+  parent: vault
+  name: 'read-model-mongodb-uri'
+  tags: tags
+  properties: { value: uri, contentType: 'Azure DocumentDB connection string' }
+}
+
+output name string = cluster.name

@@ -1,0 +1,31 @@
+// Who may read which secret: each service its own, and nothing else in the vault.
+param vaultName string
+param producerPrincipalId string
+param projectorPrincipalId string
+
+var secretsUser = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '4633458b-17de-408a-b874-0445c86b69e6')
+
+resource vault 'Microsoft.KeyVault/vaults@2025-05-01' existing = {
+  name: vaultName
+
+  resource source 'secrets' existing = { name: 'source-mongodb-uri' }
+  resource readModel 'secrets' existing = { name: 'read-model-mongodb-uri' }
+}
+
+resource producerReads 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(vault::source.id, producerPrincipalId, secretsUser)
+  scope: vault::source
+  properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: secretsUser }
+}
+
+resource projectorReads 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(vault::readModel.id, projectorPrincipalId, secretsUser)
+  scope: vault::readModel
+  properties: { principalId: projectorPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: secretsUser }
+}
+
+// Addresses without a version: the platform takes a new version of the secret within half an hour.
+#disable-next-line outputs-should-not-contain-secrets // where a secret is, not what it is
+output sourceSecretUri string = vault::source.properties.secretUri
+#disable-next-line outputs-should-not-contain-secrets // where a secret is, not what it is
+output readModelSecretUri string = vault::readModel.properties.secretUri

@@ -1,0 +1,44 @@
+// The vault with the only two secrets there are: the MongoDB connection strings, one for each service, so that each can
+// have a database user of its own. The apps refer to them; the platform fetches them with the app's identity.
+param location string
+param tags object
+@maxLength(24)
+param name string
+param purgeProtection bool
+
+param fillSource bool
+param fillReadModel bool
+@secure()
+param sourceMongoUri string
+@secure()
+param readModelMongoUri string
+
+resource vault 'Microsoft.KeyVault/vaults@2025-05-01' = {
+  name: name
+  location: location
+  tags: tags
+  properties: {
+    tenantId: tenant().tenantId
+    sku: { family: 'A', name: 'standard' }
+    enableRbacAuthorization: true // roles, not access policies
+    enableSoftDelete: true
+    softDeleteRetentionInDays: 7
+    enablePurgeProtection: purgeProtection ? true : null // false is not accepted, and it cannot be taken back
+  }
+}
+
+resource source 'Microsoft.KeyVault/vaults/secrets@2025-05-01' = if (fillSource) {
+  parent: vault
+  name: 'source-mongodb-uri'
+  tags: tags
+  properties: { value: sourceMongoUri, contentType: 'MongoDB connection string: find and changeStream on the source' }
+}
+
+resource readModel 'Microsoft.KeyVault/vaults/secrets@2025-05-01' = if (fillReadModel) {
+  parent: vault
+  name: 'read-model-mongodb-uri'
+  tags: tags
+  properties: { value: readModelMongoUri, contentType: 'MongoDB connection string: readWrite on the read models' }
+}
+
+output name string = vault.name

@@ -1,0 +1,145 @@
+// The Service Bus namespace and the one entity the changes go through, with the roles on it. No keys: local
+// authentication is off, so a connection string for it cannot be made.
+//
+// Sessions, duplicate detection and partitioning are fixed when an entity is created: to change one of them, make another
+// entity and move the apps to it (README, "Changing what cannot be changed").
+param location string
+param tags object
+param name string
+
+@allowed(['Standard', 'Premium'])
+param sku string
+@allowed([1, 2, 4, 8, 16])
+param messagingUnits int
+@allowed(['topic', 'queue'])
+param entityKind string
+param partitioned bool
+
+param producerPrincipalId string
+param projectorPrincipalId string
+param scalerPrincipalId string
+
+@description('ISO 8601. How long the broker remembers message ids. It costs throughput, and only spares the projector duplicates, which its own guard would see')
+param duplicateDetectionWindow string = 'PT10M'
+
+@description('ISO 8601, at most PT5M. The sessions of a replica that was killed wait this long')
+param lockDuration string = 'PT1M'
+
+@minValue(1)
+@description('Deliveries after which the broker dead-letters by itself. The projector dead-letters what is poison at once, so this is for what makes it die')
+param maxDeliveryCount int = 10
+
+var premium = sku == 'Premium'
+var useTopic = entityKind == 'topic'
+var entity = 'changes'
+var subscription = 'projector'
+// Premium partitions a namespace, Standard an entity.
+var entityPartitioned = partitioned && !premium
+// The least a quota may be in Standard is 1 GB, the most 5 GB: room for a backlog while the projector is away.
+var megabytes = premium ? 81920 : 5120
+
+var dataOwner = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '090c5cfd-751d-490a-894a-3ce6f1109419')
+var dataReceiver = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0')
+var dataSender = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '69a216fc-b8fb-44d8-bc22-1f3c2cd27a39')
+
+resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
+  name: name
+  location: location
+  tags: tags
+  sku: premium ? { name: 'Premium', tier: 'Premium', capacity: messagingUnits } : { name: 'Standard', tier: 'Standard' }
+  properties: {
+    disableLocalAuth: true
+    minimumTlsVersion: '1.2'
+    premiumMessagingPartitions: premium ? (partitioned ? min(messagingUnits, 4) : 1) : null
+  }
+}
+
+// No default time to live here or below: a message that expires is a change that is lost.
+resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = if (useTopic) {
+  parent: namespace
+  name: entity
+  properties: {
+    requiresDuplicateDetection: true
+    duplicateDetectionHistoryTimeWindow: duplicateDetectionWindow
+    enablePartitioning: entityPartitioned
+    supportOrdering: !partitioned
+    maxSizeInMegabytes: megabytes
+  }
+}
+
+resource projection 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = if (useTopic) {
+  parent: topic
+  name: subscription
+  properties: {
+    requiresSession: true
+    lockDuration: lockDuration
+    maxDeliveryCount: maxDeliveryCount
+    deadLetteringOnMessageExpiration: true
+    deadLetteringOnFilterEvaluationExceptions: true
+  }
+}
+
+resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = if (!useTopic) {
+  parent: namespace
+  name: entity
+  properties: {
+    requiresSession: true
+    requiresDuplicateDetection: true
+    duplicateDetectionHistoryTimeWindow: duplicateDetectionWindow
+    lockDuration: lockDuration
+    maxDeliveryCount: maxDeliveryCount
+    deadLetteringOnMessageExpiration: true
+    enablePartitioning: entityPartitioned
+    maxSizeInMegabytes: megabytes
+  }
+}
+
+// The producer sends: to the topic or queue, and can receive nothing.
+resource producerTopic 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (useTopic) {
+  name: guid(topic.id, producerPrincipalId, dataSender)
+  scope: topic
+  properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataSender }
+}
+
+resource producerQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!useTopic) {
+  name: guid(queue.id, producerPrincipalId, dataSender)
+  scope: queue
+  properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataSender }
+}
+
+// The projector receives: from its own subscription, which includes its dead-letter queue, and can send nothing.
+resource projectorSubscription 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (useTopic) {
+  name: guid(projection.id, projectorPrincipalId, dataReceiver)
+  scope: projection
+  properties: { principalId: projectorPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataReceiver }
+}
+
+resource projectorQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!useTopic) {
+  name: guid(queue.id, projectorPrincipalId, dataReceiver)
+  scope: queue
+  properties: { principalId: projectorPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataReceiver }
+}
+
+// The scaler reads one number, the count of active messages, and no built-in role below Data Owner has that right for
+// certain (it is the Manage claim). So it is Owner of the one thing it counts, under an identity of its own that no
+// container can use. Where the projector does not wake up, see the runbook in ../README.md: this scope comes first.
+resource scalerSubscription 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (useTopic) {
+  name: guid(projection.id, scalerPrincipalId, dataOwner)
+  scope: projection
+  properties: { principalId: scalerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataOwner }
+}
+
+resource scalerQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!useTopic) {
+  name: guid(queue.id, scalerPrincipalId, dataOwner)
+  scope: queue
+  properties: { principalId: scalerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataOwner }
+}
+
+output id string = namespace.id
+output name string = namespace.name
+output endpoint string = '${namespace.name}.servicebus.windows.net'
+output entityName string = entity
+// Exactly one kind is not empty, which is what the services ask for.
+output topicName string = useTopic ? entity : ''
+output subscriptionName string = useTopic ? subscription : ''
+output queueName string = useTopic ? '' : entity

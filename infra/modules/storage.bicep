@@ -1,0 +1,104 @@
+// The storage account: the checkpoint blob, whose lease elects the leader, and the bodies of messages that are too large
+// for Service Bus. No shared keys and no public blobs: only the roles below open it.
+param location string
+param tags object
+param name string
+param producerPrincipalId string
+param projectorPrincipalId string
+
+@minValue(7)
+@description('Days after which the body of an oversized message is deleted. A message must be gone by then, also from the dead-letter queue')
+param claimCheckDays int = 60
+
+var dataContributor = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', 'ba92f5b4-2d11-453d-a403-e96b0029c9fe')
+var dataReader = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '2a2b9908-6ea1-4ae2-8e65-a410df84e7d1')
+
+resource account 'Microsoft.Storage/storageAccounts@2025-06-01' = {
+  name: name
+  location: location
+  tags: tags
+  kind: 'StorageV2'
+  // Zone-redundant: the lease is what decides who leads, so it must survive a zone. Geo-redundancy would not help: it
+  // replicates later, and a checkpoint from before is an epoch that came already.
+  sku: { name: 'Standard_ZRS' }
+  properties: {
+    accessTier: 'Hot'
+    allowBlobPublicAccess: false
+    allowSharedKeyAccess: false
+    allowCrossTenantReplication: false
+    defaultToOAuthAuthentication: true
+    minimumTlsVersion: 'TLS1_2'
+    supportsHttpsTrafficOnly: true
+  }
+}
+
+// No versioning and no soft delete of blobs: the checkpoint is overwritten once a second, and each of 86,400 old ones a
+// day would be kept, and paid for. Containers are kept for a week after deletion.
+resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2025-06-01' = {
+  parent: account
+  name: 'default'
+  properties: {
+    isVersioningEnabled: false
+    deleteRetentionPolicy: { enabled: false }
+    containerDeleteRetentionPolicy: { enabled: true, days: 7 }
+  }
+}
+
+resource checkpoints 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-06-01' = {
+  parent: blobs
+  name: 'sluice'
+  properties: { publicAccess: 'None' }
+}
+
+resource claimChecks 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-06-01' = {
+  parent: blobs
+  name: 'claim-checks'
+  properties: { publicAccess: 'None' }
+}
+
+resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-06-01' = {
+  parent: account
+  name: 'default'
+  properties: {
+    policy: {
+      rules: [
+        {
+          name: 'delete-claim-checks'
+          type: 'Lifecycle'
+          enabled: true
+          definition: {
+            // The checkpoint container is not named here and must never be: its blob holds the epoch.
+            filters: { blobTypes: ['blockBlob'], prefixMatch: ['${claimChecks.name}/'] }
+            actions: { baseBlob: { delete: { daysAfterCreationGreaterThan: claimCheckDays } } }
+          }
+        }
+      ]
+    }
+  }
+}
+
+// The producer leases, reads and writes its checkpoint, and writes large bodies. On the two containers, not the account.
+resource producerCheckpoints 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(checkpoints.id, producerPrincipalId, dataContributor)
+  scope: checkpoints
+  properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataContributor }
+}
+
+resource producerClaimChecks 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(claimChecks.id, producerPrincipalId, dataContributor)
+  scope: claimChecks
+  properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataContributor }
+}
+
+// The projector reads large bodies; the checkpoints are none of its business.
+resource projectorClaimChecks 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(claimChecks.id, projectorPrincipalId, dataReader)
+  scope: claimChecks
+  properties: { principalId: projectorPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataReader }
+}
+
+output name string = account.name
+// Without the final slash that Azure writes.
+output blobUrl string = substring(account.properties.primaryEndpoints.blob, 0, length(account.properties.primaryEndpoints.blob) - 1)
+output checkpointContainer string = checkpoints.name
+output claimCheckContainer string = claimChecks.name

@@ -1,0 +1,182 @@
+// The modules and how they hang together. Each module makes one thing together with the roles on it, so that who may do
+// what can be read in one place: where the thing is.
+param location string
+param tags object
+
+param mongoMode string
+@secure()
+param sourceMongoUri string
+@secure()
+param readModelMongoUri string
+@secure()
+param documentDbPassword string
+
+param serviceBusSku string
+param messagingUnits int
+param entityKind string
+param partitioned bool
+
+param alertEmail string
+param oplogHours int
+param lagAlertSeconds int
+param logRetentionDays int
+param purgeProtection bool
+
+var abbreviations = loadJsonContent('abbreviations.json')
+var token = toLower(uniqueString(subscription().id, resourceGroup().id, location))
+
+// Container app names have at most 32 characters; the apps are made by azd deploy, and alerts name them before.
+var producerName = '${abbreviations.containerApp}producer-${token}'
+var projectorName = '${abbreviations.containerApp}projector-${token}'
+
+module identities 'modules/identities.bicep' = {
+  name: 'identities'
+  params: { location: location, tags: tags, prefix: abbreviations.managedIdentity, suffix: token }
+}
+
+module monitoring 'modules/monitoring.bicep' = {
+  name: 'monitoring'
+  params: {
+    location: location
+    tags: tags
+    workspaceName: '${abbreviations.logAnalytics}${token}'
+    applicationInsightsName: '${abbreviations.applicationInsights}${token}'
+    retentionDays: logRetentionDays
+  }
+}
+
+module environment 'modules/environment.bicep' = {
+  name: 'environment'
+  params: {
+    location: location
+    tags: tags
+    name: '${abbreviations.containerAppsEnvironment}${token}'
+    workspaceId: monitoring.outputs.workspaceId
+  }
+}
+
+module registry 'modules/registry.bicep' = {
+  name: 'registry'
+  params: {
+    location: location
+    tags: tags
+    name: '${abbreviations.containerRegistry}${token}'
+    pullers: [identities.outputs.producerPrincipalId, identities.outputs.projectorPrincipalId]
+  }
+}
+
+module storage 'modules/storage.bicep' = {
+  name: 'storage'
+  params: {
+    location: location
+    tags: tags
+    name: '${abbreviations.storageAccount}${token}'
+    producerPrincipalId: identities.outputs.producerPrincipalId
+    projectorPrincipalId: identities.outputs.projectorPrincipalId
+  }
+}
+
+module serviceBus 'modules/servicebus.bicep' = {
+  name: 'servicebus'
+  params: {
+    location: location
+    tags: tags
+    name: '${abbreviations.serviceBusNamespace}${token}'
+    sku: serviceBusSku
+    messagingUnits: messagingUnits
+    entityKind: entityKind
+    partitioned: partitioned
+    producerPrincipalId: identities.outputs.producerPrincipalId
+    projectorPrincipalId: identities.outputs.projectorPrincipalId
+    scalerPrincipalId: identities.outputs.scalerPrincipalId
+  }
+}
+
+module documentDb 'modules/documentdb.bicep' = if (mongoMode == 'documentdb') {
+  name: 'documentdb'
+  params: {
+    location: location
+    tags: tags
+    name: '${abbreviations.documentDb}${token}'
+    password: documentDbPassword
+    vaultName: vault.outputs.name
+    writeSource: empty(sourceMongoUri)
+    writeReadModel: empty(readModelMongoUri)
+  }
+}
+
+module vault 'modules/keyvault.bicep' = {
+  name: 'keyvault'
+  params: {
+    location: location
+    tags: tags
+    name: '${abbreviations.keyVault}${token}'
+    purgeProtection: purgeProtection
+    fillSource: mongoMode == 'external' || !empty(sourceMongoUri)
+    fillReadModel: mongoMode == 'external' || !empty(readModelMongoUri)
+    sourceMongoUri: sourceMongoUri
+    readModelMongoUri: empty(readModelMongoUri) ? sourceMongoUri : readModelMongoUri
+  }
+}
+
+// After both ways to fill the secrets: a role on a secret needs the secret.
+module vaultAccess 'modules/keyvault-access.bicep' = {
+  name: 'keyvault-access'
+  dependsOn: [documentDb]
+  params: {
+    vaultName: vault.outputs.name
+    producerPrincipalId: identities.outputs.producerPrincipalId
+    projectorPrincipalId: identities.outputs.projectorPrincipalId
+  }
+}
+
+module alerts 'modules/alerts.bicep' = {
+  name: 'alerts'
+  params: {
+    location: location
+    tags: tags
+    workspaceId: monitoring.outputs.workspaceId
+    namespaceId: serviceBus.outputs.id
+    entityName: serviceBus.outputs.entityName
+    actionGroupName: '${abbreviations.actionGroup}${token}'
+    email: alertEmail
+    producerName: producerName
+    projectorName: projectorName
+    oplogHours: oplogHours
+    lagSeconds: lagAlertSeconds
+  }
+}
+
+module workbook 'modules/workbook.bicep' = {
+  name: 'workbook'
+  params: {
+    location: location
+    tags: tags
+    workspaceId: monitoring.outputs.workspaceId
+    producerName: producerName
+    projectorName: projectorName
+  }
+}
+
+output containerEnvironmentName string = environment.outputs.name
+output registryName string = registry.outputs.name
+output registryEndpoint string = registry.outputs.loginServer
+output vaultName string = vault.outputs.name
+output workspaceName string = monitoring.outputs.workspaceName
+output blobUrl string = storage.outputs.blobUrl
+output checkpointContainer string = storage.outputs.checkpointContainer
+output claimCheckContainer string = storage.outputs.claimCheckContainer
+output serviceBusEndpoint string = serviceBus.outputs.endpoint
+output serviceBusName string = serviceBus.outputs.name
+output topicName string = serviceBus.outputs.topicName
+output subscriptionName string = serviceBus.outputs.subscriptionName
+output queueName string = serviceBus.outputs.queueName
+output producerName string = producerName
+output producerIdentityId string = identities.outputs.producerId
+output producerClientId string = identities.outputs.producerClientId
+output projectorName string = projectorName
+output projectorIdentityId string = identities.outputs.projectorId
+output projectorClientId string = identities.outputs.projectorClientId
+output scalerIdentityId string = identities.outputs.scalerId
+output sourceSecretUri string = vaultAccess.outputs.sourceSecretUri
+output readModelSecretUri string = vaultAccess.outputs.readModelSecretUri

@@ -1,0 +1,22 @@
+# Run by azd on Windows before it provisions: says everything that is missing,
+# at once. The same checks as preflight.sh. Values are never printed.
+$problems = 0
+function Problem([string]$text) {
+    [Console]::Error.WriteLine("preflight: $text")
+    $script:problems++
+}
+function Required([string]$name, [string]$what) {
+    if (-not [Environment]::GetEnvironmentVariable($name)) { Problem "$name is not set: $what" }
+}
+
+Required 'MONGODB_DATABASE' 'the database to watch; azd env set MONGODB_DATABASE NAME'
+Required 'MONGODB_COLLECTION' 'the collection to watch; azd env set MONGODB_COLLECTION NAME'
+
+$mode = if ($env:MONGO_MODE) { $env:MONGO_MODE } else { 'external' }
+switch -CaseSensitive ($mode) {
+    'external' { Required 'SOURCE_MONGODB_URI' 'a connection string; azd env set-secret SOURCE_MONGODB_URI' }
+    'documentdb' { Required 'DOCUMENTDB_PASSWORD' 'of the new cluster, 8 characters or more; azd env set-secret DOCUMENTDB_PASSWORD' }
+    default { Problem 'MONGO_MODE is neither external nor documentdb' }
+}
+
+if ($problems -gt 0) { exit 1 }

@@ -1,0 +1,33 @@
+#!/bin/sh
+# Run by azd before it provisions: says everything that is missing, at once.
+# azd hands over the variables of its environment. Values are never printed.
+set -eu
+
+problems=0
+problem() {
+  echo "preflight: $1" >&2
+  problems=$((problems + 1))
+}
+required() { # required NAME WHAT: NAME must be set
+  eval "value=\${$1:-}"
+  [ -n "$value" ] || problem "$1 is not set: $2"
+}
+
+required MONGODB_DATABASE 'the database to watch; azd env set MONGODB_DATABASE NAME'
+required MONGODB_COLLECTION 'the collection to watch; azd env set MONGODB_COLLECTION NAME'
+
+case ${MONGO_MODE:-external} in
+external)
+  required SOURCE_MONGODB_URI 'a connection string; azd env set-secret SOURCE_MONGODB_URI'
+  ;;
+documentdb)
+  required DOCUMENTDB_PASSWORD 'of the new cluster, 8 characters or more; azd env set-secret DOCUMENTDB_PASSWORD'
+  ;;
+*)
+  problem 'MONGO_MODE is neither external nor documentdb'
+  ;;
+esac
+
+if [ "$problems" -gt 0 ]; then
+  exit 1
+fi
