@@ -1,7 +1,6 @@
 package projector_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -87,7 +86,7 @@ func TestRunRefusesAnUnknownProjection(t *testing.T) {
 	})
 	c, err := projector.LoadConfig()
 	require.NoError(t, err)
-	err = projector.Run(context.Background(), c, projector.Options{})
+	err = projector.Run(t.Context(), c, projector.Options{})
 	_, ok := errors.AsType[settings.Problems](err)
 	require.True(t, ok)
 	require.EqualError(t, err, "1 setting(s) must be mended:\n  - PROJECTION: is not one of mirror, timeline")

@@ -21,13 +21,13 @@ const connectTimeout = 10 * time.Second
 func (s *service) connect(ctx context.Context) {
 	var checks sync.WaitGroup
 	checks.Go(func() {
-		seen := outage.New(s.log, "cannot reach MongoDB; trying again", "MongoDB reached")
+		seen := outage.New(s.log, "connection to MongoDB")
 		if until(ctx, seen, func(ctx context.Context) error { return s.mongo.Ping(ctx, readpref.Primary()) }) {
 			s.mongoReady.Store(true)
 		}
 	})
 	checks.Go(func() {
-		seen := outage.New(s.log, "cannot reach Service Bus; trying again", "Service Bus reached")
+		seen := outage.New(s.log, "connection to Service Bus")
 		if until(ctx, seen, s.reachServiceBus) {
 			s.busReady.Store(true)
 		}

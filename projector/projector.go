@@ -58,11 +58,11 @@ type Options struct {
 // returns nil after such a stop, a [settings.Problems] when the configuration is wrong, and else why it could not go
 // on. Whatever it started has ended when it returns.
 func Run(ctx context.Context, cfg Config, opts Options) error {
-	s, err := open(cfg, opts)
+	s, err := open(ctx, cfg, opts)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.close(ctx)
 	s.log.Info("projector starting", telemetry.KeyProjection, cfg.Projection, telemetry.KeyEntity, cfg.entity())
 
 	// Three ends, one after the other: of ctx, when receiving ends; of work, when batches in hand are left; of serving,
@@ -116,7 +116,7 @@ type service struct {
 }
 
 // open makes the clients; nothing is connected yet.
-func open(cfg Config, opts Options) (*service, error) {
+func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -137,7 +137,7 @@ func open(cfg Config, opts Options) (*service, error) {
 	}
 	s := &service{cfg: cfg, log: opts.Logger}
 	s.state.init(opts.Instance, chosen.Name())
-	s.store = outage.New(s.log, "cannot write to the read model; trying again", "writing to the read model again")
+	s.store = outage.New(s.log, "read model")
 
 	clientOptions := options.Client().ApplyURI(cfg.MongoURI).SetAppName("sluice-projector")
 	if opts.Mongo != nil {
@@ -159,7 +159,7 @@ func open(cfg Config, opts Options) (*service, error) {
 	for range cfg.Connections {
 		client, err := cfg.Client(opts.Credential, &busOptions)
 		if err != nil {
-			s.close()
+			s.close(ctx)
 			return nil, err
 		}
 		s.clients = append(s.clients, client)
@@ -179,7 +179,7 @@ func open(cfg Config, opts Options) (*service, error) {
 func choose(cfg Config, registry *projection.Registry) (projection.Projection, error) {
 	chosen, known := registry.Lookup(cfg.Projection)
 	var problems settings.Problems
-	if joined, ok := cfg.Validate().(interface{ Unwrap() []error }); ok { //nolint:errorlint // the top of the chain is meant, not what it wraps
+	if joined, ok := cfg.Validate().(interface{ Unwrap() []error }); ok {
 		problems = joined.Unwrap()
 	}
 	if !known {
@@ -192,8 +192,8 @@ func choose(cfg Config, registry *projection.Registry) (projection.Projection, e
 }
 
 // close ends the clients; nothing uses them any more.
-func (s *service) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.ShutdownTimeout/8)
+func (s *service) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.ShutdownTimeout/8)
 	defer cancel()
 	for _, client := range s.clients {
 		if err := client.Close(ctx); err != nil {

@@ -69,7 +69,7 @@ func inWorld(t *testing.T, roundTrip time.Duration, f func(w *projectorWorld)) {
 		T: t, bus: bus, mongo: mongo.New(mongo.Options{}),
 		busNet: netpipe.Listen("bus:5672"), mongoNet: netpipe.Listen("mongo:27017"),
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	var servers sync.WaitGroup
 	servers.Go(func() {
 		var l net.Listener = w.busNet
@@ -166,7 +166,8 @@ func (w *projectorWorld) block(command string, n int, d time.Duration) {
 		{Key: "mode", Value: bson.D{{Key: "times", Value: n}}},
 		{Key: "data", Value: bson.D{
 			{Key: "failCommands", Value: bson.A{command}},
-			{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: d.Milliseconds()},
+			{Key: "blockConnection", Value: true},
+			{Key: "blockTimeMS", Value: d.Milliseconds()},
 		}},
 	}).Err())
 }

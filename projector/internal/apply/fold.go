@@ -1,7 +1,9 @@
 package apply
 
 import (
+	"iter"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,56 +23,63 @@ type fold struct {
 	at     map[string]int
 	below  map[string]int
 	writes int
+	// journal is what the event at hand changed, to be undone when not all of it can be folded in.
+	journal []step
+}
+
+// step is one change of the ops: a new one at the end, or one in the place of old.
+type step struct {
+	index int
+	added bool
+	old   projection.Op
 }
 
 func newFold() *fold { return &fold{at: make(map[string]int), below: make(map[string]int)} }
 
-// empty says that nothing has been folded but events without effect.
-func (f *fold) empty() bool { return f.writes == 0 }
-
 // add folds the writes of one more event in. It answers false, and changes nothing, when they and what is there cannot
 // be said as one update.
 func (f *fold) add(writes []projection.Write) bool {
-	if len(writes) == 0 {
-		return true
-	}
-	next := f.clone()
+	upsert, count := f.upsert, f.writes
+	var wiped *fold // what a whole document of this event wiped out
+	f.journal = f.journal[:0]
 	for _, w := range writes {
-		switch w := w.(type) {
-		case projection.ReplaceOne:
-			next = newFold()
-			next.replacement, next.upsert = w.Document, true
-		case projection.UpdateOne:
-			if next.replacement != nil || (w.Upsert && !next.upsert && next.writes > 0) {
-				return false
+		if replace, ok := w.(projection.ReplaceOne); ok {
+			if wiped == nil {
+				f.undo()
+				f.upsert, f.writes = upsert, count
+				before := *f
+				wiped = &before
 			}
-			for _, op := range w.Ops {
-				if !next.addOp(op, next.writes == 0) {
-					return false
-				}
-			}
-			next.upsert = next.upsert || w.Upsert
-		default:
-			return false
+			*f = *newFold()
+			f.replacement, f.upsert, f.writes = replace.Document, true, 1
+			continue
 		}
-		next.writes++
+		if update, ok := w.(projection.UpdateOne); ok && f.update(update) {
+			continue
+		}
+		if wiped != nil {
+			*f = *wiped
+		} else {
+			f.undo()
+			f.upsert, f.writes = upsert, count
+		}
+		return false
 	}
-	*f = *next
 	return true
 }
 
-// clone copies what add changes, so that an event is folded in whole or not at all.
-func (f *fold) clone() *fold {
-	next := *f
-	next.ops = append(make([]projection.Op, 0, len(f.ops)+8), f.ops...)
-	next.at, next.below = make(map[string]int, len(f.at)+8), make(map[string]int, len(f.below)+8)
-	for field, i := range f.at {
-		next.at[field] = i
+func (f *fold) update(w projection.UpdateOne) bool {
+	if f.replacement != nil || (w.Upsert && !f.upsert && f.writes > 0) {
+		return false
 	}
-	for field, n := range f.below {
-		next.below[field] = n
+	for _, op := range w.Ops {
+		if !f.addOp(op, f.writes == 0) {
+			return false
+		}
 	}
-	return &next
+	f.upsert = f.upsert || w.Upsert
+	f.writes++
+	return true
 }
 
 // addOp folds one operator in. first says that it belongs to the first write: only that one can be the one that makes
@@ -79,6 +88,7 @@ func (f *fold) addOp(op projection.Op, first bool) bool {
 	if i, ok := f.at[op.Field]; ok {
 		merged, ok := merge(f.ops[i], op)
 		if ok {
+			f.journal = append(f.journal, step{index: i, old: f.ops[i]})
 			f.ops[i] = merged
 		}
 		return ok
@@ -90,17 +100,46 @@ func (f *fold) addOp(op projection.Op, first bool) bool {
 	if f.below[op.Field] > 0 {
 		return false
 	}
-	for i := strings.LastIndexByte(op.Field, '.'); i >= 0; i = strings.LastIndexByte(op.Field[:i], '.') {
-		if _, taken := f.at[op.Field[:i]]; taken {
+	for path := range above(op.Field) {
+		if _, taken := f.at[path]; taken {
 			return false
 		}
 	}
-	for i := strings.LastIndexByte(op.Field, '.'); i >= 0; i = strings.LastIndexByte(op.Field[:i], '.') {
-		f.below[op.Field[:i]]++
+	for path := range above(op.Field) {
+		f.below[path]++
 	}
+	f.journal = append(f.journal, step{index: len(f.ops), added: true})
 	f.at[op.Field] = len(f.ops)
 	f.ops = append(f.ops, op)
 	return true
+}
+
+// undo takes the journal back.
+func (f *fold) undo() {
+	for _, s := range slices.Backward(f.journal) {
+		if !s.added {
+			f.ops[s.index] = s.old
+			continue
+		}
+		field := f.ops[s.index].Field
+		for path := range above(field) {
+			f.below[path]--
+		}
+		delete(f.at, field)
+		f.ops = f.ops[:s.index]
+	}
+	f.journal = f.journal[:0]
+}
+
+// above yields the paths that a path is inside of.
+func above(field string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := strings.LastIndexByte(field, '.'); i >= 0; i = strings.LastIndexByte(field[:i], '.') {
+			if !yield(field[:i]) {
+				return
+			}
+		}
+	}
 }
 
 // merge says two operators on one field, one after the other, as one.
@@ -109,8 +148,7 @@ func merge(a, b projection.Op) (projection.Op, bool) {
 		// The document is there by now: b does nothing.
 		return a, a.Kind != projection.OpPush
 	}
-	switch b.Kind {
-	case projection.OpSet, projection.OpUnset:
+	if b.Kind == projection.OpSet || b.Kind == projection.OpUnset {
 		return b, a.Kind != projection.OpPush
 	}
 	switch {

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -31,51 +32,67 @@ func TestFold(t *testing.T) {
 		want   []projection.Op
 	}{
 		{
-			"counters add up", [][]projection.Write{
+			"counters add up",
+			[][]projection.Write{
 				upsert(projection.Inc("n", 1), projection.Inc("t.a", 1)), upsert(projection.Inc("n", 2), projection.Inc("t.b", 1)),
 				upsert(projection.Inc("n", -1), projection.Inc("t.a", 1)),
-			}, 3,
+			},
+			3,
 			[]projection.Op{projection.Inc("n", 2), projection.Inc("t.a", 2), projection.Inc("t.b", 1)},
 		},
 		{
-			"the last value stays, the first of a new document too", [][]projection.Write{
+			"the last value stays, the first of a new document too",
+			[][]projection.Write{
 				upsert(projection.SetOnInsert("first", 1), projection.Set("last", 1)), upsert(projection.SetOnInsert("first", 2), projection.Set("last", 2)),
-			}, 2,
+			},
+			2,
 			[]projection.Op{projection.SetOnInsert("first", 1), projection.Set("last", 2)},
 		},
 		{
-			"only the first event can make the document", [][]projection.Write{
+			"only the first event can make the document",
+			[][]projection.Write{
 				upsert(projection.Set("x", 1)), upsert(projection.SetOnInsert("first", 2)),
-			}, 2,
+			},
+			2,
 			[]projection.Op{projection.Set("x", 1)},
 		},
 		{
-			"also when events without effect come first", [][]projection.Write{
+			"also when events without effect come first",
+			[][]projection.Write{
 				nil, upsert(projection.SetOnInsert("first", 1)), nil,
-			}, 3,
+			},
+			3,
 			[]projection.Op{projection.SetOnInsert("first", 1)},
 		},
 		{
-			"set and add", [][]projection.Write{
+			"set and add",
+			[][]projection.Write{
 				upsert(projection.Set("n", int64(5))), upsert(projection.Inc("n", 2)), upsert(projection.Unset("n")),
-			}, 3,
+			},
+			3,
 			[]projection.Op{projection.Unset("n")},
 		},
 		{
-			"smallest and largest", [][]projection.Write{
+			"smallest and largest",
+			[][]projection.Write{
 				upsert(projection.Min("lo", int64(5)), projection.Max("hi", "a"), projection.Max("at", at)),
 				upsert(projection.Min("lo", int64(3)), projection.Max("hi", "c"), projection.Max("at", at.Add(time.Nanosecond))),
 				upsert(projection.Min("lo", int64(4)), projection.Max("hi", "b"), projection.Max("at", at.Add(-time.Hour))),
-			}, 3,
+			},
+			3,
 			[]projection.Op{projection.Min("lo", int64(3)), projection.Max("hi", "c"), projection.Max("at", at)},
 		},
 		{"adding to text", [][]projection.Write{upsert(projection.Set("n", "x")), upsert(projection.Inc("n", 1))}, 1, []projection.Op{projection.Set("n", "x")}},
 		{
-			"a sum that overflows", [][]projection.Write{upsert(projection.Inc("n", math.MaxInt64)), upsert(projection.Inc("n", 1))}, 1,
+			"a sum that overflows",
+			[][]projection.Write{upsert(projection.Inc("n", math.MaxInt64)), upsert(projection.Inc("n", 1))},
+			1,
 			[]projection.Op{projection.Inc("n", math.MaxInt64)},
 		},
 		{
-			"adding to a value that is set only in a new document", [][]projection.Write{upsert(projection.SetOnInsert("n", int64(1))), upsert(projection.Inc("n", 1))}, 1,
+			"adding to a value that is set only in a new document",
+			[][]projection.Write{upsert(projection.SetOnInsert("n", int64(1))), upsert(projection.Inc("n", 1))},
+			1,
 			[]projection.Op{projection.SetOnInsert("n", int64(1))},
 		},
 		{"values of two kinds", [][]projection.Write{upsert(projection.Min("n", int64(1))), upsert(projection.Min("n", "x"))}, 1, []projection.Op{projection.Min("n", int64(1))}},
@@ -89,6 +106,18 @@ func TestFold(t *testing.T) {
 				upsert(projection.Inc("n", 1)), {projection.Replace("c", "a", document)}, upsert(projection.Inc("n", 1)),
 			}, 2, nil,
 		},
+		{
+			"an event is folded in whole or not at all",
+			[][]projection.Write{
+				upsert(projection.Inc("n", 1), projection.Set("x.y", 1)),
+				{
+					projection.Update("c", "a", projection.Inc("n", 1), projection.Set("z.z", 1), projection.Set("x.y", 2)),
+					projection.Replace("c", "a", document), projection.Update("c", "a", projection.Inc("n", 1)),
+				},
+			},
+			1,
+			[]projection.Op{projection.Inc("n", 1), projection.Set("x.y", 1)},
+		},
 		{"an array that is cut", [][]projection.Write{existing(projection.Truncate("l", 2)), existing(projection.Set("l", 1))}, 1, []projection.Op{projection.Truncate("l", 2)}},
 		{"an event that contradicts itself", [][]projection.Write{upsert(projection.Set("a", 1), projection.Set("a.b", 1))}, 0, nil},
 	} {
@@ -101,7 +130,10 @@ func TestFold(t *testing.T) {
 				n++
 			}
 			require.Equal(t, test.folded, n)
-			require.Equal(t, test.want, f.ops)
+			require.Len(t, f.ops, len(test.want))
+			if test.want != nil {
+				require.Equal(t, test.want, f.ops)
+			}
 		})
 	}
 }
@@ -130,8 +162,13 @@ func TestFoldDoesWhatTheUpdatesDoOneByOne(t *testing.T) {
 			if random.IntN(4) == 0 {
 				writes = existing(ops...)
 			}
+			if random.IntN(5) == 0 {
+				// The rest of this event cannot be folded in, so none of it may be.
+				require.False(t, f.add([]projection.Write{writes[0], projection.Delete("c", "a")}))
+				continue
+			}
 			if !f.add(writes) {
-				break
+				continue
 			}
 			events = append(events, writes)
 		}
@@ -142,7 +179,7 @@ func TestFoldDoesWhatTheUpdatesDoOneByOne(t *testing.T) {
 				want = interpret(want, w.Ops, w.Upsert)
 			}
 			got := clone(start)
-			if !f.empty() {
+			if f.writes > 0 {
 				got = interpret(got, f.ops, f.upsert)
 			}
 			require.Equal(t, want, got, "seed %d, from %v, events %v", seed, start, events)
@@ -167,9 +204,7 @@ func clone(doc map[string]int64) map[string]int64 {
 		return nil
 	}
 	out := make(map[string]int64, len(doc))
-	for k, v := range doc {
-		out[k] = v
-	}
+	maps.Copy(out, doc)
 	return out
 }
 

@@ -48,7 +48,7 @@ func (counting) Project(e projection.Event) ([]projection.Write, error) {
 // batchOf reads "a1 a2:poison b1" as changes: aggregate, position, type.
 func batchOf(text string) ([]envelope.Change, []Result) {
 	var changes []envelope.Change
-	for _, word := range strings.Fields(strings.ReplaceAll(text, "other id", "other-id")) {
+	for word := range strings.FieldsSeq(strings.ReplaceAll(text, "other id", "other-id")) {
 		id, kind, _ := strings.Cut(word, ":")
 		changes = append(changes, envelope.Change{
 			Aggregate: id[:1], Position: "82" + id[1:], Epoch: 3, Type: strings.ReplaceAll(kind, "-", " "), Operation: envelope.Insert,
@@ -70,11 +70,12 @@ func said(results []Result) string {
 func grouped(groups []*group) string {
 	var words []string
 	for _, g := range groups {
-		word := g.aggregate
+		var word strings.Builder
+		word.WriteString(g.aggregate)
 		for _, e := range g.events {
-			word += fmt.Sprintf(" %d", e.index)
+			fmt.Fprintf(&word, " %d", e.index)
 		}
-		words = append(words, word)
+		words = append(words, word.String())
 	}
 	return strings.Join(words, ", ")
 }

@@ -3,6 +3,7 @@ package apply
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -77,21 +78,19 @@ func documentKey(w projection.Write) (string, error) {
 func compact(writes []projection.Write) ([]projection.Write, error) {
 	wiped := make(map[string]bool)
 	kept := make([]projection.Write, 0, len(writes))
-	for i := len(writes) - 1; i >= 0; i-- {
-		key, err := documentKey(writes[i])
+	for _, w := range slices.Backward(writes) {
+		key, err := documentKey(w)
 		if err != nil {
 			return nil, err
 		}
 		if wiped[key] {
 			continue
 		}
-		if _, update := writes[i].(projection.UpdateOne); !update {
+		if _, update := w.(projection.UpdateOne); !update {
 			wiped[key] = true
 		}
-		kept = append(kept, writes[i])
+		kept = append(kept, w)
 	}
-	for i, j := 0, len(kept)-1; i < j; i, j = i+1, j-1 {
-		kept[i], kept[j] = kept[j], kept[i]
-	}
+	slices.Reverse(kept)
 	return kept, nil
 }

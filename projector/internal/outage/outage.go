@@ -10,17 +10,17 @@ import (
 
 // Outage follows one dependency. It is safe for concurrent use.
 type Outage struct {
-	log                *slog.Logger
-	failing, recovered string
+	log  *slog.Logger
+	what string
 
 	mu  sync.Mutex
 	err error // the failure it is in, nil when it works; guarded by mu
 }
 
-// New makes a follower that logs the given constant messages.
-func New(log *slog.Logger, failing, recovered string) *Outage {
-	return &Outage{log: log, failing: failing, recovered: recovered}
-}
+// New makes a follower; what names the dependency in the log.
+func New(log *slog.Logger, what string) *Outage { return &Outage{log: log, what: what} }
+
+const keyDependency = "dependency"
 
 // Report takes the outcome of one attempt.
 func (o *Outage) Report(err error) {
@@ -30,9 +30,9 @@ func (o *Outage) Report(err error) {
 	o.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		o.log.Warn(o.failing, telemetry.KeyError, err)
+		o.log.Warn("dependency fails; trying again", keyDependency, o.what, telemetry.KeyError, err)
 	case err == nil && before != nil:
-		o.log.Info(o.recovered)
+		o.log.Info("dependency works again", keyDependency, o.what)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 func TestAnOutageIsLoggedOnceAndSoIsItsEnd(t *testing.T) {
 	var out bytes.Buffer
-	o := outage.New(slog.New(slog.NewTextHandler(&out, nil)), "away", "back")
+	o := outage.New(slog.New(slog.NewTextHandler(&out, nil)), "database")
 	o.Report(nil)
 	require.Empty(t, out.String())
 	for range 5 {
@@ -25,6 +25,6 @@ func TestAnOutageIsLoggedOnceAndSoIsItsEnd(t *testing.T) {
 	o.Report(nil)
 	require.NoError(t, o.Err())
 	o.Report(errors.New("y"))
-	require.Equal(t, 2, strings.Count(out.String(), "msg=away"))
-	require.Equal(t, 1, strings.Count(out.String(), "msg=back"))
+	require.Equal(t, 2, strings.Count(out.String(), `msg="dependency fails; trying again" dependency=database error=`))
+	require.Equal(t, 1, strings.Count(out.String(), `msg="dependency works again" dependency=database`))
 }

@@ -68,7 +68,7 @@ func New(clients []*azservicebus.Client, opts Options) *Pool {
 	return &Pool{
 		opts:    opts,
 		clients: clients,
-		outage:  outage.New(opts.Logger, "cannot accept sessions; trying again", "accepting sessions again"),
+		outage:  outage.New(opts.Logger, "accepting sessions"),
 		waiting: list.New(),
 	}
 }

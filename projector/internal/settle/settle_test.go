@@ -20,7 +20,8 @@ func TestChoose(t *testing.T) {
 		{"committed before", apply.Result{Kind: apply.Duplicate}, Choice{Action: Complete}},
 		{"not decided", apply.Result{}, Choice{Action: Leave}},
 		{
-			"never to be applied", apply.Result{Kind: apply.Poison, Reason: "WriteRefused", Description: "why"},
+			"never to be applied",
+			apply.Result{Kind: apply.Poison, Reason: "WriteRefused", Description: "why"},
 			Choice{Action: DeadLetter, Reason: "WriteRefused", Description: "why"},
 		},
 	} {
