@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -358,6 +359,9 @@ func TestProjectorWithoutItsLockDoesNoHarm(t *testing.T) {
 		w.eventually("the batch is in hand", func() bool { return w.bus.Stats(subPath).Locked > 0 })
 		w.pass(time.Second)
 		first.busPlug.pull()
+		pulled := time.Now()
+		w.eventually("the handler is cancelled", func() bool { return strings.Contains(first.log.text(), "session lock lost") })
+		require.LessOrEqual(w, time.Since(pulled), lockDuration+time.Second)
 		second := w.start(nil)
 		w.completed(3)
 		w.pass(3 * time.Minute)
