@@ -53,8 +53,12 @@ func (p *process) signal(s syscall.Signal) error {
 	case <-p.ended:
 		return os.ErrProcessDone
 	default:
-		return syscall.Kill(-p.cmd.Process.Pid, s)
 	}
+	err := syscall.Kill(-p.cmd.Process.Pid, s)
+	if errors.Is(err, syscall.ESRCH) {
+		return os.ErrProcessDone // it has ended, and is just being waited for
+	}
+	return err
 }
 
 // stop asks the process to end, insists after a while, and returns when it has.

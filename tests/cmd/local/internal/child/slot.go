@@ -106,6 +106,9 @@ func (s *Slot) Signal(sig syscall.Signal) (instance string, err error) {
 	if err := p.signal(sig); err != nil {
 		return p.instance, fmt.Errorf("signal %s: %w", p.instance, err)
 	}
+	if sig == syscall.SIGKILL {
+		s.forget() // it is as good as gone, and must not be taken for anything else
+	}
 	return p.instance, nil
 }
 

@@ -82,7 +82,11 @@ func (r *runner) allowed(total int64) int64 {
 	}
 	base := total - remaining*min(reserve, max(1, total/(10*planned)))
 	counts := r.rec.Counts()
-	if r.failovers.underWay() && counts.Published == counts.Committed {
+	epoch, underWay := r.failovers.underWay()
+	if _, status, ok := r.leader(); ok && status.Epoch <= epoch {
+		underWay = false // the old one may come back, or has not gone yet: it would eat up what is kept for its successor
+	}
+	if underWay && counts.Published == counts.Committed {
 		return min(total, max(base, counts.Committed+1))
 	}
 	return base

@@ -39,7 +39,7 @@ func TestEventsAreKeptBackForEachFailoverToCome(t *testing.T) {
 
 	commit(r, 3)
 	accept(r, 2)
-	r.failovers.begin()
+	r.failovers.begin(1)
 	require.EqualValues(t, 1, r.allowed(3), "one is still on its way: no other is given out")
 	accept(r, 3)
 	require.EqualValues(t, 4, r.allowed(5), "the broker has all there is: one more")
@@ -47,7 +47,7 @@ func TestEventsAreKeptBackForEachFailoverToCome(t *testing.T) {
 
 	r.failovers.end(&report.Failover{Kind: "kill-leader"})
 	require.EqualValues(t, 980, r.allowed(1000))
-	r.failovers.begin()
+	r.failovers.begin(1)
 	r.failovers.end(nil)
 	require.EqualValues(t, 1000, r.allowed(1000), "all failovers are over")
 	require.Len(t, r.failovers.measured(), 1)

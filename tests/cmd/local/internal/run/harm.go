@@ -33,15 +33,16 @@ var errNoFailover = errors.New("nobody took over")
 type failovers struct {
 	mu      sync.Mutex // guards everything below
 	current bool       // between a signal and the next leader's first publish
+	epoch   int64      // of the leader that got the signal
 	over    int64      // leader actions that are done
 	allDone bool       // every planned action, of every kind, is done and mended
 	list    []report.Failover
 }
 
-func (f *failovers) begin() {
+func (f *failovers) begin(epoch int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.current = true
+	f.current, f.epoch = true, epoch
 }
 
 // end ends one; a nil failover is one that did not come about.
@@ -55,10 +56,11 @@ func (f *failovers) end(measured *report.Failover) {
 	}
 }
 
-func (f *failovers) underWay() bool {
+// underWay says whether a successor is awaited, and of which epoch the leader was that got the signal.
+func (f *failovers) underWay() (epoch int64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.current
+	return f.epoch, f.current
 }
 
 func (f *failovers) finished() int64 {
@@ -145,7 +147,7 @@ func (r *runner) takeLeader(ctx context.Context, a chaos.Action, later *errgroup
 		chaos.KillLeader: syscall.SIGKILL, chaos.TermLeader: syscall.SIGTERM, chaos.StopLeader: syscall.SIGSTOP,
 	}[a.Kind]
 	r.event(fmt.Sprintf("%s: %s to %s, epoch %d", a.Kind, signalName(signal), before.Instance, before.Epoch))
-	r.failovers.begin()
+	r.failovers.begin(before.Epoch)
 	at, atElapsed := time.Now(), r.elapsed()
 	if instance, err := slot.Signal(signal); errors.Is(err, os.ErrProcessDone) {
 		r.event(fmt.Sprintf("%s: %s has just ended by itself", a.Kind, before.Instance)) // the next leader is as good a measure
@@ -267,23 +269,35 @@ func (r *runner) after(ctx context.Context, a chaos.Action) error {
 	return err
 }
 
+// killProjector kills one that answers; two kills at the same time hit two of them, or the second waits.
 func (r *runner) killProjector(ctx context.Context) error {
 	for {
-		for _, s := range r.projectors {
-			if _, fresh := s.Status(); !fresh {
-				continue
-			}
-			instance, err := s.Signal(syscall.SIGKILL)
-			if errors.Is(err, os.ErrProcessDone) {
-				continue
-			}
-			if err == nil {
-				r.event(fmt.Sprintf("kill-projector: %s got SIGKILL", instance))
-			}
+		r.killing.Lock()
+		killed, err := r.killOne()
+		r.killing.Unlock()
+		if killed || err != nil {
 			return err
 		}
 		if err := retry.Sleep(ctx, grain); err != nil {
 			return err
 		}
 	}
+}
+
+func (r *runner) killOne() (killed bool, err error) {
+	for _, s := range r.projectors {
+		if _, fresh := s.Status(); !fresh {
+			continue
+		}
+		instance, err := s.Signal(syscall.SIGKILL)
+		if errors.Is(err, os.ErrProcessDone) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("kill a projector: %w", err)
+		}
+		r.event(fmt.Sprintf("kill-projector: SIGKILL to %s", instance))
+		return true, nil
+	}
+	return false, nil
 }

@@ -48,6 +48,7 @@ type runner struct {
 	firstSent atomic.Int64  // unix nanoseconds of the first insert; 0 before
 	loaded    atomic.Bool
 	failovers failovers
+	killing   sync.Mutex // one kill of a projector at a time
 	memory    memory
 	moved     atomic.Int64 // unix nanoseconds of the last event that is not in the recorder
 }
