@@ -1,0 +1,189 @@
+package deploy
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/bicep"
+)
+
+// deployed are the templates that azd deploys itself, each with its parameter file.
+var deployed = map[string]string{
+	"main.bicep":          "infra/main.parameters.json",
+	"app/producer.bicep":  "infra/app/producer.parameters.json",
+	"app/projector.bicep": "infra/app/projector.parameters.json",
+}
+
+// byAzd are the variables that azd sets by itself.
+var byAzd = []string{"AZURE_ENV_NAME", "AZURE_LOCATION", "SERVICE_PRODUCER_IMAGE_NAME", "SERVICE_PROJECTOR_IMAGE_NAME"}
+
+// A parameter file gives every parameter that its template has, so that everything can be set by azd env set, and no
+// other: azd would drop it silently.
+func TestParameterFilesFitTheirTemplates(t *testing.T) {
+	for path, parameters := range deployed {
+		declared := map[string]bool{}
+		for _, p := range template(t, path).All("param") {
+			declared[p.Name] = true
+		}
+		require.Equal(t, sorted(declared), sorted(parameterFile(t, parameters)), parameters)
+	}
+}
+
+// Every variable of a parameter file comes from azd, from an output of main.bicep, or from the user: then it is in the
+// README's table, and has a default or is checked before provisioning.
+func TestParameterFilesUseVariablesThatSomebodySets(t *testing.T) {
+	known := map[string]bool{}
+	for _, name := range byAzd {
+		known[name] = true
+	}
+	for _, output := range template(t, "main.bicep").All("output") {
+		known[output.Name] = true
+	}
+	readme := read(t, "infra/README.md")
+	for path, parameters := range deployed {
+		for name, value := range parameterFile(t, parameters) {
+			m := variable.FindStringSubmatch(value)
+			require.NotNil(t, m, "%s: %s is not a variable", path, name)
+			if known[m[1]] && path != "main.bicep" || m[1] == "AZURE_ENV_NAME" || m[1] == "AZURE_LOCATION" {
+				continue
+			}
+			require.Contains(t, readme, "| `"+m[1]+"` | `"+m[2]+"` |",
+				"%s: %s is the user's to set: infra/README.md needs a row of it with the default %q", parameters, m[1], m[2])
+		}
+	}
+}
+
+// The defaults of a parameter file are those of the template.
+func TestDefaultsAgree(t *testing.T) {
+	for path, parameters := range deployed {
+		for name, value := range parameterFile(t, parameters) {
+			m := variable.FindStringSubmatch(value)
+			p, _ := template(t, path).Find("param", name)
+			if p.HasValue {
+				require.Equal(t, p.Value.Text, m[2], "%s: %s", path, name)
+			}
+		}
+	}
+}
+
+// A module gets every parameter that has no default, and none that it does not have.
+func TestModulesGetTheirParameters(t *testing.T) {
+	for path, f := range templates(t) {
+		for _, m := range f.All("module") {
+			callee := template(t, strings.Trim(m.Type, "'"))
+			params, _ := m.Value.Field("params")
+			given := map[string]bool{}
+			for _, field := range params.Fields {
+				given[field.Name] = true
+				_, known := callee.Find("param", field.Name)
+				require.True(t, known, "%s: module %s has no parameter %s", path, m.Name, field.Name)
+			}
+			for _, p := range callee.All("param") {
+				require.True(t, p.HasValue || given[p.Name], "%s: module %s needs %s", path, m.Name, p.Name)
+			}
+		}
+	}
+}
+
+// No output holds a secret: azd writes outputs to a file, and deployments keep them for everybody who may read those.
+func TestOutputsAreNoSecrets(t *testing.T) {
+	for path, f := range templates(t) {
+		for _, output := range f.All("output") {
+			for _, p := range f.All("param") {
+				if p.Secure() {
+					require.NotContains(t, words(output.Value.Text), p.Name, "%s: output %s", path, output.Name)
+				}
+			}
+			for _, way := range []string{"listKeys", "listSecrets", "connectionString", "sharedKey", "password"} {
+				require.NotContains(t, output.Value.Text, way, "%s: output %s", path, output.Name)
+			}
+		}
+		for _, p := range f.All("param") {
+			secret := strings.HasSuffix(p.Name, "MongoUri") || strings.Contains(strings.ToLower(p.Name), "password")
+			require.Equal(t, secret, p.Secure(), "%s: parameter %s", path, p.Name)
+		}
+		require.NotContains(t, read(t, "infra/"+path), "listKeys", "%s: nothing here needs a key", path)
+	}
+}
+
+func words(text string) []string { return strings.Fields(text) }
+
+// What has tags carries the environment's, or azd down would leave it behind and costs could not be told.
+func TestEverythingIsTagged(t *testing.T) {
+	tagless := []string{ // children and extensions, which have none
+		"Microsoft.Authorization/roleAssignments", "Microsoft.Insights/diagnosticSettings",
+		"Microsoft.Storage/storageAccounts/blobServices", "Microsoft.Storage/storageAccounts/managementPolicies",
+		"Microsoft.Storage/storageAccounts/blobServices/containers",
+		"Microsoft.ServiceBus/namespaces/topics", "Microsoft.ServiceBus/namespaces/topics/subscriptions", "Microsoft.ServiceBus/namespaces/queues",
+		"Microsoft.DocumentDB/mongoClusters/firewallRules",
+	}
+	for path, f := range templates(t) {
+		for _, r := range f.All("resource") {
+			kind, _, _ := strings.Cut(strings.Trim(r.Type, "'"), "@")
+			if _, tagged := r.Value.Field("tags"); !tagged && !r.Existing {
+				require.Contains(t, tagless, kind, "%s: %s", path, r.Name)
+			}
+		}
+	}
+	for _, s := range services {
+		app, _ := template(t, "app/"+s.name+".bicep").Find("resource", s.name)
+		tags, _ := app.Value.Field("tags")
+		name, _ := tags.Field("azd-service-name")
+		require.Equal(t, s.name, name.Text, "azd finds the app by its tag")
+		_, tagged := tags.Field("azd-env-name")
+		require.True(t, tagged)
+	}
+}
+
+// Identities take the place of keys everywhere.
+func TestLocalAuthenticationIsOff(t *testing.T) {
+	for _, c := range []struct {
+		path, resource string
+		field          string // below properties
+		want           string
+	}{
+		{"modules/servicebus.bicep", "namespace", "disableLocalAuth", "true"},
+		{"modules/servicebus.bicep", "namespace", "minimumTlsVersion", "1.2"},
+		{"modules/storage.bicep", "account", "allowSharedKeyAccess", "false"},
+		{"modules/storage.bicep", "account", "allowBlobPublicAccess", "false"},
+		{"modules/storage.bicep", "account", "minimumTlsVersion", "TLS1_2"},
+		{"modules/registry.bicep", "registry", "adminUserEnabled", "false"},
+		{"modules/keyvault.bicep", "vault", "enableRbacAuthorization", "true"},
+		{"modules/monitoring.bicep", "applicationInsights", "DisableLocalAuth", "true"},
+	} {
+		r, found := template(t, c.path).Find("resource", c.resource)
+		require.True(t, found, "%s: %s", c.path, c.resource)
+		properties, _ := r.Value.Field("properties")
+		value, _ := properties.Field(c.field)
+		require.Equal(t, c.want, value.Text, "%s: %s", c.path, c.field)
+	}
+}
+
+// One API version for each type: two would differ in what they take.
+func TestOneVersionOfEachType(t *testing.T) {
+	versions := map[string]string{}
+	for path, f := range templates(t) {
+		for _, r := range f.All("resource") {
+			kind, version, ok := strings.Cut(strings.Trim(r.Type, "'"), "@")
+			require.True(t, ok, "%s: %s", path, r.Type)
+			if before, seen := versions[kind]; seen {
+				require.Equal(t, before, version, "%s: %s", path, kind)
+			}
+			versions[kind] = version
+		}
+	}
+}
+
+// resources calls visit with every resource that is made, of every file.
+func resources(t *testing.T, visit func(path string, r bicep.Declaration)) {
+	t.Helper()
+	for path, f := range templates(t) {
+		for _, r := range f.All("resource") {
+			if !r.Existing {
+				visit(path, r)
+			}
+		}
+	}
+}

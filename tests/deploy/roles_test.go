@@ -1,0 +1,88 @@
+package deploy
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/bicep"
+)
+
+// The built-in roles that may be used, by id.
+var roles = map[string]string{
+	"ba92f5b4-2d11-453d-a403-e96b0029c9fe": "Storage Blob Data Contributor",
+	"2a2b9908-6ea1-4ae2-8e65-a410df84e7d1": "Storage Blob Data Reader",
+	"69a216fc-b8fb-44d8-bc22-1f3c2cd27a39": "Azure Service Bus Data Sender",
+	"4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0": "Azure Service Bus Data Receiver",
+	"090c5cfd-751d-490a-894a-3ce6f1109419": "Azure Service Bus Data Owner",
+	"7f951dda-4ed3-4680-a7ca-43fe172d538d": "AcrPull",
+	"4633458b-17de-408a-b874-0445c86b69e6": "Key Vault Secrets User",
+}
+
+type grant struct{ who, role, on string }
+
+// allowed is who may do what, in whole. An assignment that is not here fails the test, and so does one that is missing:
+// this table, the threat model of infra/README.md and the templates say the same.
+var allowed = map[grant]bool{
+	{"producerPrincipalId", "Azure Service Bus Data Sender", "topic"}:         true,
+	{"producerPrincipalId", "Azure Service Bus Data Sender", "queue"}:         true,
+	{"producerPrincipalId", "Storage Blob Data Contributor", "checkpoints"}:   true,
+	{"producerPrincipalId", "Storage Blob Data Contributor", "claimChecks"}:   true,
+	{"producerPrincipalId", "Key Vault Secrets User", "vault::source"}:        true,
+	{"projectorPrincipalId", "Azure Service Bus Data Receiver", "projection"}: true, // the subscription
+	{"projectorPrincipalId", "Azure Service Bus Data Receiver", "queue"}:      true,
+	{"projectorPrincipalId", "Storage Blob Data Reader", "claimChecks"}:       true,
+	{"projectorPrincipalId", "Key Vault Secrets User", "vault::readModel"}:    true,
+	{"scalerPrincipalId", "Azure Service Bus Data Owner", "projection"}:       true,
+	{"scalerPrincipalId", "Azure Service Bus Data Owner", "queue"}:            true,
+	{"puller", "AcrPull", "registry"}:                                         true, // of both images: the narrowest there is
+}
+
+var guid = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+func TestRolesAreTheseAndNoOthers(t *testing.T) {
+	found := map[grant]bool{}
+	resources(t, func(path string, r bicep.Declaration) {
+		if r.Type != "'Microsoft.Authorization/roleAssignments@2022-04-01'" && r.Type != "Microsoft.Authorization/roleAssignments@2022-04-01" {
+			require.NotContains(t, r.Type, "Authorization/", "%s: %s", path, r.Name)
+			return
+		}
+		properties, _ := r.Value.Field("properties")
+		who, _ := properties.Field("principalId")
+		kind, _ := properties.Field("principalType")
+		require.Equal(t, "ServicePrincipal", kind.Text, "%s: %s: without it, a new identity is not found for minutes", path, r.Name)
+		definition, _ := properties.Field("roleDefinitionId")
+		role, ok := template(t, path).Find("var", definition.Text)
+		require.True(t, ok, "%s: %s", path, definition.Text)
+		on, ok := r.Value.Field("scope")
+		require.True(t, ok, "%s: %s: without a scope it is the whole resource group", path, r.Name)
+		g := grant{who.Text, roles[guid.FindString(role.Value.Text)], compact(on.Text)}
+		require.True(t, allowed[g], "%s: %s grants %v, which nobody asked for", path, r.Name, g)
+		require.False(t, found[g], "%s: %v is granted twice", path, g)
+		found[g] = true
+
+		name, _ := r.Value.Field("name")
+		require.Equal(t, "guid("+g.on+".id,"+g.who+","+definition.Text+")", compact(name.Text),
+			"%s: %s: the name must follow from what it grants, or a change of it is refused", path, r.Name)
+	})
+	require.Equal(t, allowed, found)
+}
+
+var spaces = regexp.MustCompile(`\s+`)
+
+func compact(expression string) string { return spaces.ReplaceAllString(expression, "") }
+
+// The scaler's identity owns the subscription, so no container may have its token.
+func TestNoContainerGetsTheScalersToken(t *testing.T) {
+	app, _ := template(t, "app/projector.bicep").Find("resource", "projector")
+	properties, _ := app.Value.Field("properties")
+	configuration, _ := properties.Field("configuration")
+	settings, _ := configuration.Field("identitySettings")
+	require.Len(t, settings.Items, 1)
+	identity, _ := settings.Items[0].Field("identity")
+	lifecycle, _ := settings.Items[0].Field("lifecycle")
+	require.Equal(t, "scalerIdentityId", identity.Text)
+	require.Equal(t, "None", lifecycle.Text)
+	require.Equal(t, "identityClientId", containerEnv(t, "projector")["AZURE_CLIENT_ID"].Text)
+}

@@ -1,0 +1,178 @@
+package deploy
+
+import (
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/tests/internal/bicep"
+)
+
+type service struct {
+	name   string
+	config reflect.Type
+	load   func() error
+}
+
+var services = []service{
+	{"producer", reflect.TypeFor[producer.Config](), func() error { _, err := producer.LoadConfig(); return err }},
+	{"projector", reflect.TypeFor[projector.Config](), func() error { _, err := projector.LoadConfig(); return err }},
+}
+
+// notOurs are variables of the containers that no Config reads.
+var notOurs = map[string]string{
+	"AZURE_CLIENT_ID":         "azidentity: which of the app's identities to use",
+	"AZURE_TOKEN_CREDENTIALS": "azidentity: no other way to sign in is tried",
+	"GOMEMLIMIT":              "the Go runtime",
+}
+
+// leftOut are settings with neither a default nor a value in Azure, each for a reason.
+var leftOut = map[string]string{
+	"SERVICE_BUS_CONNECTION_STRING": "a secret, for emulators; in Azure the identity signs in",
+	"BLOB_CONNECTION_STRING":        "a secret, for emulators; in Azure the identity signs in",
+	"STREAM_NAME":                   "empty means DATABASE.COLLECTION, which is right",
+	"CORRELATION_ID_PATH":           "empty means no correlation id",
+}
+
+type setting struct{ hasDefault, required bool }
+
+func settingsOf(config reflect.Type) map[string]setting {
+	found := map[string]setting{}
+	for field := range config.Fields() {
+		if field.Anonymous {
+			for name, s := range settingsOf(field.Type) {
+				found[name] = s
+			}
+			continue
+		}
+		_, hasDefault := field.Tag.Lookup("default")
+		found[field.Tag.Get("envconfig")] = setting{hasDefault, field.Tag.Get("required") == "true"}
+	}
+	return found
+}
+
+// containerEnv is the environment of the app's container as its template writes it: the value, or secretRef.
+func containerEnv(t *testing.T, service string) map[string]bicep.Value {
+	t.Helper()
+	app, found := template(t, "app/"+service+".bicep").Find("resource", service)
+	require.True(t, found, "app/%s.bicep has the resource %s", service, service)
+	env := map[string]bicep.Value{}
+	app.Value.Walk(func(path []string, v bicep.Value) {
+		if len(path) == 0 || path[len(path)-1] != "env" || v.Kind != bicep.Object {
+			return
+		}
+		name, ok := v.Field("name")
+		require.True(t, ok && name.Kind == bicep.String, "line %d: an entry of env needs a literal name", v.Line)
+		require.NotContains(t, env, name.Text, "line %d: set twice", v.Line)
+		value, isValue := v.Field("value")
+		if ref, ok := v.Field("secretRef"); ok {
+			require.False(t, isValue, "line %d: a value and a secretRef", v.Line)
+			value = bicep.Value{Kind: bicep.String, Text: "secretRef:" + ref.Text}
+		}
+		env[name.Text] = value
+	})
+	require.NotEmpty(t, env)
+	return env
+}
+
+// Every setting of the code is set by Bicep, or has a default, or is left out for a reason; and Bicep sets no setting that
+// the code does not know.
+func TestBicepSetsWhatTheServicesRead(t *testing.T) {
+	for _, s := range services {
+		t.Run(s.name, func(t *testing.T) {
+			known, env := settingsOf(s.config), containerEnv(t, s.name)
+			for name, setting := range known {
+				_, set := env[name]
+				_, excused := leftOut[name]
+				require.True(t, set || setting.hasDefault && !setting.required || excused,
+					"%s has no default and app/%s.bicep does not set it: set it there, or give the reason in leftOut", name, s.name)
+				require.False(t, set && excused, "%s is set, and leftOut says that it is not", name)
+			}
+			for name := range env {
+				_, isSetting := known[name]
+				_, excused := notOurs[name]
+				require.True(t, isSetting || excused, "app/%s.bicep sets %s, which the %s does not read", s.name, name, s.name)
+			}
+		})
+	}
+	for name := range leftOut {
+		require.True(t, slices.ContainsFunc(services, func(s service) bool { _, ok := settingsOf(s.config)[name]; return ok }),
+			"leftOut excuses %s, which is no setting", name)
+	}
+}
+
+// What azd would put into the containers is a configuration that the services accept: with a topic and with a queue.
+func TestTheServicesAcceptWhatBicepSets(t *testing.T) {
+	topic := map[string]string{"SERVICE_BUS_TOPIC": "changes", "SERVICE_BUS_SUBSCRIPTION": "projector", "SERVICE_BUS_QUEUE": ""}
+	queue := map[string]string{"SERVICE_BUS_TOPIC": "", "SERVICE_BUS_SUBSCRIPTION": "", "SERVICE_BUS_QUEUE": "changes"}
+	for kind, entity := range map[string]map[string]string{"topic": topic, "queue": queue} {
+		for _, s := range services {
+			t.Run(s.name+" with a "+kind, func(t *testing.T) {
+				clearSettings(t)
+				azd := map[string]string{
+					"SERVICE_BUS_NAMESPACE": "sb-x.servicebus.windows.net", "BLOB_ACCOUNT_URL": "https://stx.blob.core.windows.net",
+					"BLOB_CONTAINER": "sluice", "CLAIM_CHECK_CONTAINER": "claim-checks",
+					"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "READ_MODEL_DATABASE": "readmodel",
+				}
+				for name, value := range entity {
+					azd[name] = value
+				}
+				parameters := parameterFile(t, "infra/app/"+s.name+".parameters.json")
+				for name, value := range containerEnv(t, s.name) {
+					if name == "START_AT" {
+						continue // only there when it is not empty
+					}
+					t.Setenv(name, resolve(t, value, parameters, azd))
+				}
+				require.NoError(t, s.load())
+			})
+		}
+	}
+}
+
+func resolve(t *testing.T, v bicep.Value, parameters, azd map[string]string) string {
+	t.Helper()
+	if v.Text == "secretRef:mongodb-uri" {
+		return "mongodb://u:p@db.example/"
+	}
+	if v.Kind == bicep.String {
+		return v.Text
+	}
+	value, ok := parameters[v.Text]
+	require.True(t, ok, "%q is neither a literal nor a parameter: this test cannot tell what the container gets", v.Text)
+	return fill(value, azd)
+}
+
+// clearSettings keeps the developer's own settings out of the test.
+func clearSettings(t *testing.T) {
+	t.Helper()
+	for _, s := range services {
+		for name := range settingsOf(s.config) {
+			if _, set := os.LookupEnv(name); set {
+				t.Setenv(name, "") // restores it afterwards
+				require.NoError(t, os.Unsetenv(name))
+			}
+		}
+	}
+}
+
+// The grace period covers the drain: the platform kills what is not done by then.
+func TestGracePeriodCoversTheShutdown(t *testing.T) {
+	for _, s := range services {
+		app, _ := template(t, "app/"+s.name+".bicep").Find("resource", s.name)
+		grace := ""
+		app.Value.Walk(func(path []string, v bicep.Value) {
+			if strings.Join(path, ".") == "properties.template.terminationGracePeriodSeconds" {
+				grace = v.Text
+			}
+		})
+		require.Equal(t, "45", grace, s.name)
+		require.Equal(t, "20s", containerEnv(t, s.name)["SHUTDOWN_TIMEOUT"].Text, "%s: must end well before the grace period", s.name)
+	}
+}

@@ -1,0 +1,118 @@
+// Package bicep reads Bicep files as data, so that tests can hold what a template says against what the code expects.
+//
+// It reads the structure: declarations, objects, arrays, literals. It evaluates nothing and checks no types; an expression
+// is its text and the literals, arrays and objects within it. What it cannot read is an error with its line, never a
+// silent gap. Whether a template is right is for the compiler to say (bicep build, in CI).
+package bicep
+
+import (
+	"fmt"
+	"os"
+	"slices"
+)
+
+// Kind of a value.
+type Kind int
+
+// The kinds.
+const (
+	Expression Kind = iota // anything that is not a literal below
+	String                 // a literal without ${…}
+	Object
+	Array
+)
+
+// Value is what stands behind a name.
+type Value struct {
+	Kind Kind
+	Line int
+	// Text is a string's content, else the source with white space between tokens reduced to one space.
+	Text   string
+	Fields []Field // of an object
+	Nested []Declaration
+	Items  []Value // of an array
+	Parts  []Value // literals, objects and arrays within an expression
+}
+
+// Field of an object. Name is the key as written, without quotes.
+type Field struct {
+	Name  string
+	Value Value
+}
+
+// Declaration is one statement of a file.
+type Declaration struct {
+	Keyword    string // targetScope, param, var, resource, module, output
+	Name       string
+	Type       string // of a param or output; a resource's "type@version"; a module's path
+	Existing   bool
+	Decorators []string
+	// Condition of "= if (…)", and Value: of a loop, the body.
+	Condition string
+	Value     Value
+	HasValue  bool
+	Line      int
+}
+
+// File is a parsed file.
+type File struct {
+	Path         string
+	Declarations []Declaration
+}
+
+// ReadFile parses the file at path.
+func ReadFile(path string) (*File, error) {
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read template: %w", err)
+	}
+	return Parse(path, string(source))
+}
+
+// All are the declarations with the keyword, in the file's order.
+func (f *File) All(keyword string) []Declaration {
+	var found []Declaration
+	for _, d := range f.Declarations {
+		if d.Keyword == keyword {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// Find is the declaration of a name.
+func (f *File) Find(keyword, name string) (Declaration, bool) {
+	i := slices.IndexFunc(f.Declarations, func(d Declaration) bool { return d.Keyword == keyword && d.Name == name })
+	if i < 0 {
+		return Declaration{}, false
+	}
+	return f.Declarations[i], true
+}
+
+// Secure says whether @secure() is among the decorators.
+func (d Declaration) Secure() bool { return slices.Contains(d.Decorators, "secure ( )") }
+
+// Field is the value of an object's field.
+func (v Value) Field(name string) (Value, bool) {
+	i := slices.IndexFunc(v.Fields, func(f Field) bool { return f.Name == name })
+	if i < 0 {
+		return Value{}, false
+	}
+	return v.Fields[i].Value, true
+}
+
+// Walk calls visit with the value and everything within it, outermost first. The path is the names of the fields that
+// lead there.
+func (v Value) Walk(visit func(path []string, v Value)) { v.walk(nil, visit) }
+
+func (v Value) walk(path []string, visit func([]string, Value)) {
+	visit(path, v)
+	for _, f := range v.Fields {
+		f.Value.walk(append(slices.Clone(path), f.Name), visit)
+	}
+	for _, within := range [][]Value{v.Items, v.Parts} {
+		for _, w := range within {
+			w.walk(path, visit)
+		}
+	}
+}
