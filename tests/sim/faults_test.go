@@ -1,0 +1,241 @@
+package sim
+
+import (
+	"container/heap"
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
+)
+
+// step is something that happens at a moment of the run.
+type step struct {
+	at   time.Duration
+	nth  int // keeps steps of one moment in the order they were planned
+	what func()
+}
+
+// plan is what is still to happen, the next first.
+type plan struct {
+	steps []step
+	made  int
+}
+
+func (p *plan) Len() int { return len(p.steps) }
+func (p *plan) Less(i, j int) bool {
+	a, b := p.steps[i], p.steps[j]
+	return a.at < b.at || (a.at == b.at && a.nth < b.nth)
+}
+func (p *plan) Swap(i, j int) { p.steps[i], p.steps[j] = p.steps[j], p.steps[i] }
+func (p *plan) Push(x any)    { p.steps = append(p.steps, x.(step)) }
+func (p *plan) Pop() any {
+	last := p.steps[len(p.steps)-1]
+	p.steps = p.steps[:len(p.steps)-1]
+	return last
+}
+
+func (p *plan) add(at time.Duration, what func()) {
+	p.made++
+	heap.Push(p, step{at, p.made, what})
+}
+
+// trouble makes the faults of the seed happen, one after the other, and ends when the last is over.
+func (w *world) trouble(ctx context.Context) {
+	p := &plan{}
+	for range w.settings.Faults {
+		p.add(time.Duration(w.random.Int64N(int64(w.settings.Length))), func() { w.fault(p) })
+	}
+	for p.Len() > 0 {
+		next := heap.Pop(p).(step)
+		pause(ctx, next.at-time.Since(w.began))
+		next.what()
+	}
+}
+
+// later plans the end of a fault.
+func (w *world) later(p *plan, d time.Duration, what func()) { p.add(time.Since(w.began)+d, what) }
+
+// between is a random duration.
+func between(r *rand.Rand, low, high time.Duration) time.Duration {
+	return low + time.Duration(r.Int64N(int64(high-low)))
+}
+
+// fault makes one random fault and plans its end.
+func (w *world) fault(p *plan) {
+	r := w.random
+	// Every choice is drawn in any case, so that the seed's later choices do not hang on what runs at this moment.
+	slots := w.producers
+	if r.IntN(5) < 2 {
+		slots = w.projector
+	}
+	s := slots[r.IntN(len(slots))]
+	kind, short, long, few := r.IntN(24), between(r, 0, 3*time.Second), between(r, 0, 30*time.Second), 1+r.IntN(4)
+	way, which, coin := []network.Direction{network.Requests, network.Replies, network.Both}[r.IntN(3)], r.IntN(3), r.IntN(2) == 0
+	isProducer := &slots[0] == &w.producers[0]
+	i := s.now
+	restart := func() {
+		if s.now == nil {
+			s.start()
+		}
+	}
+	switch kind {
+	case 0, 1: // a process is killed, or its machine is gone, and another one starts
+		w.trace.add("kill %s (silent: %t), restart in %s", s.name, coin, short)
+		s.kill(coin)
+		w.later(p, short, restart)
+	case 2: // asked to stop
+		w.trace.add("stop %s, restart in %s", s.name, short)
+		s.end()
+		w.later(p, short, restart)
+	case 3, 4, 5: // killed while what it sent is still under way; it arrives late, or never
+		if i == nil {
+			return
+		}
+		w.trace.add("hold %s of %s's bus, kill it in %s, let go in %s: %t", dir(network.Requests), i.name, short, short+long, coin)
+		i.bus.Hold(network.Requests)
+		w.later(p, short, func() {
+			if s.now == i {
+				w.trace.add("kill %s", i.name)
+				s.kill(false)
+			}
+		})
+		w.later(p, short+long, func() {
+			if coin {
+				i.bus.Heal()
+			} else {
+				i.bus.Cut()
+			}
+		})
+		w.later(p, short+time.Second, restart)
+	case 6, 7, 8, 9: // a partition that hangs
+		if i == nil {
+			return
+		}
+		w.partition(p, i, isProducer, which, way, short+long/4, true)
+	case 10, 11: // a partition that refuses
+		if i == nil {
+			return
+		}
+		w.partition(p, i, isProducer, which, way, short+long/4, false)
+	case 12:
+		w.trace.add("cut every bus connection")
+		w.bus.DropConnections()
+	case 13:
+		w.trace.add("cut every MongoDB connection")
+		w.mongo.DropConnections()
+	case 14:
+		w.trace.add("kill every cursor")
+		w.mongo.KillCursors()
+	case 15:
+		w.trace.add("MongoDB steps down for %s", short)
+		w.mongo.StepDown(short)
+	case 16:
+		w.trace.add("storage answers 503 for %s", long)
+		w.blob.Fail(503, long)
+	case 17:
+		w.trace.add("lose the acknowledgement of %d sends", few)
+		w.bus.LoseAcknowledgements(few)
+	case 18:
+		w.trace.add("refuse %d sends", few)
+		require.NoError(w, w.bus.RefuseSends(topic, few))
+	case 19:
+		command := []string{"update", "insert", "getMore", "find", "aggregate"}[r.IntN(5)]
+		w.trace.add("lose the replies of %d %s", few, command)
+		w.mongo.LoseReplies(command, few)
+	case 20:
+		w.trace.add("MongoDB takes %s for %d updates", short, few)
+		w.slow("update", few, short)
+	case 21:
+		if i == nil {
+			return
+		}
+		w.trace.add("lose %d answers of storage to %s", few, i.name)
+		i.blob.LoseAnswers(few)
+	case 22, 23:
+		w.stranger(p, coin, long/2)
+	}
+}
+
+func dir(d network.Direction) string {
+	return map[network.Direction]string{network.Requests: "requests", network.Replies: "replies", network.Both: "both ways"}[d]
+}
+
+// partition separates an instance from one server.
+func (w *world) partition(p *plan, i *instance, isProducer bool, which int, way network.Direction, d time.Duration, hangs bool) {
+	type link interface {
+		Hold(d network.Direction)
+		Cut()
+		Heal()
+	}
+	name, l := "bus", link(i.bus)
+	switch {
+	case which == 1:
+		name, l = "MongoDB", i.mongo
+	case which == 2 && isProducer:
+		name, l = "storage", i.blob
+	}
+	if hangs {
+		w.trace.add("%s and %s: hold %s for %s", i.name, name, dir(way), d)
+		l.Hold(way)
+	} else {
+		w.trace.add("%s and %s: cut for %s", i.name, name, d)
+		l.Cut()
+	}
+	w.later(p, d, func() { l.Heal() })
+}
+
+// stranger is somebody who breaks the lease, and perhaps takes it.
+func (w *world) stranger(p *plan, takes bool, d time.Duration) {
+	client, err := lease.NewBlobClient(w.blobs.ServiceClient().NewContainerClient(container).NewBlobClient(stream+".json"), nil)
+	require.NoError(w, err)
+	w.trace.add("a stranger breaks the lease (and takes it for %s: %t)", d, takes)
+	_, err = client.BreakLease(w.Context(), &lease.BlobBreakOptions{BreakPeriod: to.Ptr(int32(0))})
+	if err == nil && takes {
+		_, err = client.AcquireLease(w.Context(), 60, nil)
+		if err == nil {
+			w.later(p, d, func() { _, _ = client.ReleaseLease(w.Context(), nil) })
+		}
+	}
+	if err != nil {
+		w.trace.add("the stranger could not: %.80v", err)
+	}
+}
+
+// slow makes MongoDB wait before it executes the next n commands of a name.
+func (w *world) slow(command string, n int, d time.Duration) {
+	err := w.client.Database("admin").RunCommand(w.Context(), bson.D{
+		{Key: "configureFailPoint", Value: "failCommand"},
+		{Key: "mode", Value: bson.D{{Key: "times", Value: n}}},
+		{Key: "data", Value: bson.D{
+			{Key: "failCommands", Value: bson.A{command}},
+			{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: d.Milliseconds()},
+		}},
+	}).Err()
+	if err != nil {
+		w.trace.add("MongoDB could not be slowed down: %v", err)
+	}
+}
+
+// heal ends every fault and starts whatever is missing.
+func (w *world) heal() {
+	w.trace.add("everything heals")
+	w.blob.Fail(503, 0)
+	w.bus.LoseAcknowledgements(0)
+	require.NoError(w, w.bus.RefuseSends(topic, 0))
+	for _, slots := range [][]*slot{w.producers, w.projector} {
+		for _, s := range slots {
+			if s.now == nil {
+				s.start()
+			}
+			s.now.bus.Heal()
+			s.now.mongo.Heal()
+			s.now.blob.Heal()
+		}
+	}
+}

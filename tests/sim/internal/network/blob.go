@@ -1,0 +1,156 @@
+package network
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"syscall"
+)
+
+// Doer answers requests: a transport of the Blob SDK.
+type Doer interface {
+	Do(r *http.Request) (*http.Response, error)
+}
+
+// BlobLink is one party's way to Blob storage. It is safe for concurrent use.
+type BlobLink struct {
+	to Doer
+
+	mu       sync.Mutex
+	held     Direction // guarded by mu
+	cut      bool      // guarded by mu
+	dead     bool      // guarded by mu
+	lose     int       // guarded by mu: answers to lose
+	waiting  []*held   // guarded by mu: requests on their way, in order
+	released chan struct{}
+}
+
+// held is a request that waits on its way to the server.
+type held struct {
+	request *http.Request
+	answer  chan answer // one
+}
+
+type answer struct {
+	response *http.Response
+	err      error
+}
+
+// NewBlobLink is a healthy link.
+func NewBlobLink(to Doer) *BlobLink { return &BlobLink{to: to, released: make(chan struct{})} }
+
+// Do carries a request over the link and its answer back, unless its context ends first. A held request that its
+// sender has given up on still arrives when the link heals.
+func (l *BlobLink) Do(r *http.Request) (*http.Response, error) {
+	l.mu.Lock()
+	switch {
+	case l.cut || l.dead:
+		l.mu.Unlock()
+		return nil, syscall.ECONNRESET
+	case l.held&Requests != 0:
+		copied, err := detached(r)
+		if err != nil {
+			l.mu.Unlock()
+			return nil, err
+		}
+		h := &held{request: copied, answer: make(chan answer, 1)}
+		l.waiting = append(l.waiting, h)
+		l.mu.Unlock()
+		select {
+		case a := <-h.answer:
+			return a.response, a.err
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	l.mu.Unlock()
+
+	response, err := l.to.Do(r)
+
+	l.mu.Lock()
+	lost := l.lose > 0 || l.dead
+	if lost && !l.dead {
+		l.lose--
+	}
+	waits, released := l.held&Replies != 0, l.released
+	l.mu.Unlock()
+	switch {
+	case lost:
+		return nil, io.ErrUnexpectedEOF
+	case waits:
+		select {
+		case <-released:
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	return response, err
+}
+
+// detached copies a request so that it can be carried out after its sender has gone.
+func detached(r *http.Request) (*http.Request, error) {
+	copied := r.Clone(context.WithoutCancel(r.Context()))
+	if r.Body != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		copied.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	return copied, nil
+}
+
+// Hold makes what is sent in a direction wait from now on.
+func (l *BlobLink) Hold(d Direction) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held |= d
+}
+
+// Cut makes every request fail from now on. Held ones are lost.
+func (l *BlobLink) Cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = true
+	l.drop()
+}
+
+// LoseAnswers lets the next n requests take effect without their sender hearing of it.
+func (l *BlobLink) LoseAnswers(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lose = n
+}
+
+// Heal makes the link whole: held requests arrive, in order, and held answers too.
+func (l *BlobLink) Heal() {
+	l.mu.Lock()
+	waiting := l.waiting
+	l.waiting, l.held, l.cut, l.lose = nil, 0, false, 0
+	close(l.released)
+	l.released = make(chan struct{})
+	l.mu.Unlock()
+	for _, h := range waiting {
+		response, err := l.to.Do(h.request)
+		h.answer <- answer{response, err}
+	}
+}
+
+// Kill ends the party for ever; see [Link.Kill].
+func (l *BlobLink) Kill(silent bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dead = true
+	if silent {
+		l.drop()
+	}
+}
+
+func (l *BlobLink) drop() {
+	for _, h := range l.waiting {
+		h.answer <- answer{err: syscall.ECONNRESET}
+	}
+	l.waiting = nil
+}

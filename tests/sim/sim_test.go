@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/sim/internal/checker"
+)
+
+var oneSeed = flag.Int64("seed", -1, "simulate this seed alone, and say everything that happens")
+
+// seeds is how many seeds are simulated by default; SIM_SEEDS overrides it.
+const seeds = 60
+
+// pinned are seeds that found something once, or that mutations are caught by.
+var pinned = []uint64{}
+
+// settled is how long a run may take to come to rest after everything has healed, in virtual time.
+const settled = 10 * time.Minute
+
+func TestSimulation(t *testing.T) {
+	if *oneSeed >= 0 {
+		simulate(t, uint64(*oneSeed))
+		return
+	}
+	n := seeds
+	if text := os.Getenv("SIM_SEEDS"); text != "" {
+		var err error
+		n, err = strconv.Atoi(text)
+		require.NoError(t, err, "SIM_SEEDS")
+	}
+	for _, seed := range pinned {
+		t.Run(fmt.Sprint("pinned/", seed), func(t *testing.T) { t.Parallel(); simulate(t, seed) })
+	}
+	for seed := range uint64(n) {
+		t.Run(fmt.Sprint("seed/", seed), func(t *testing.T) { t.Parallel(); simulate(t, seed) })
+	}
+}
+
+// stuck is how long a run may take in real time. Virtual time stands still while a goroutine waits for a mutex whose
+// holder waits for the network, which would otherwise hang the test without a word.
+const stuck = 60 * time.Second
+
+func simulate(t *testing.T, seed uint64) {
+	watchdog := time.AfterFunc(stuck, func() {
+		stacks := make([]byte, 4<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		panic(fmt.Sprintf("seed %d: virtual time stands still\n%s", seed, stacks))
+	})
+	defer watchdog.Stop()
+	loaded() // outside of the bubble: every seed shares it
+	synctest.Test(t, func(t *testing.T) {
+		inWorld(t, seed, func(w *world) { w.simulate(seed) })
+	})
+}
+
+func (w *world) simulate(seed uint64) {
+	defer func() {
+		if w.Failed() || *oneSeed >= 0 {
+			w.Logf("again: go test ./sim -run 'TestSimulation$' -seed %d\n%s", seed, w.trace)
+		}
+	}()
+	for n := range w.settings.Producers {
+		w.producers = append(w.producers, w.newProducer(n))
+	}
+	for n := range w.settings.Projectors {
+		w.projector = append(w.projector, w.newProjector(n))
+	}
+	for _, s := range append(w.producers[:len(w.producers):len(w.producers)], w.projector...) {
+		s.start()
+	}
+	// A stream begins when its first checkpoint has a position; what is committed before is not of it.
+	begun := w.eventually(settled, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.run.Writes) > 0 && w.run.Writes[len(w.run.Writes)-1].Position != ""
+	})
+	require.True(w, begun, "nobody leads")
+
+	workload := rand.New(rand.NewPCG(seed, 0x17))
+	var work sync.WaitGroup
+	work.Go(func() { w.write(w.Context(), workload) })
+	w.trouble(w.Context())
+	w.heal()
+	work.Wait()
+
+	rest := func() bool {
+		committed, visible := w.seen()
+		return visible >= committed && w.bus.Stats(subPath).Active == 0
+	}
+	if !w.eventually(settled, rest) {
+		committed, visible := w.seen()
+		w.run.Unrest = fmt.Sprintf("%d of %d events are visible; the broker says %+v", visible, committed, w.bus.Stats(subPath))
+	}
+	w.stopAll()
+	w.judge()
+}
+
+// stopAll stops every service cleanly and joins all there ever were.
+func (w *world) stopAll() {
+	for _, slots := range [][]*slot{w.projector, w.producers} {
+		for _, s := range slots {
+			s.end()
+		}
+	}
+	for _, slots := range [][]*slot{w.projector, w.producers} {
+		for _, s := range slots {
+			for _, i := range s.gone {
+				<-i.done
+				i.bus.Cut()
+				i.mongo.Cut()
+				i.blob.Cut()
+			}
+		}
+	}
+}
+
+func (w *world) judge() {
+	for _, m := range w.bus.PeekDeadLetters(subPath, 100) {
+		w.run.DeadLettered = append(w.run.DeadLettered, fmt.Sprintf("%s of %s: %s: %s", m.MessageID[:8], m.SessionID, m.Reason, m.Description))
+	}
+	w.run.Actual, w.run.Expected = w.readModel(), w.expected
+	pause(context.Background(), time.Second) // the witness of the read model has the last word
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := checker.Judge(w.run)
+	for n, violation := range found {
+		if n == 10 {
+			w.Errorf("and %d more", len(found)-n)
+			break
+		}
+		w.Errorf("%v", violation)
+	}
+}

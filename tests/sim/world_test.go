@@ -1,0 +1,282 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/stretchr/testify/require"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
+)
+
+const (
+	topic        = "changes"
+	subscription = "projector"
+	subPath      = topic + "/Subscriptions/" + subscription
+	blobHost     = "blob:10000"
+	stream       = "shop.events"
+	container    = "sluice"
+	// duplicateWindow is the shortest that Service Bus allows: repeats far outside it are part of the plan.
+	duplicateWindow = 20 * time.Second
+	fenceAfter      = 4 * time.Second
+)
+
+// world is the three servers, everything recorded of them, and the services that run.
+type world struct {
+	*testing.T
+	random *rand.Rand // of the driver's goroutine alone
+	began  time.Time
+	trace  *trace
+
+	bus      *servicebus.Server
+	mongo    *mongo.Server
+	blob     *blob.Server
+	busHub   *network.Hub
+	mongoHub *network.Hub
+	client   *driver.Client // the simulation's own, over a link without faults
+	blobs    *azblob.Client // likewise
+
+	settings  settings
+	producers []*slot
+	projector []*slot
+
+	mu       sync.Mutex
+	run      checker.Run              // guarded by mu while anything runs
+	expected *history.Model           // guarded by mu
+	busLinks map[string]*network.Link // by producer instance; guarded by mu
+	visible  map[string]int64         // events in the read model, by aggregate; guarded by mu
+}
+
+// trace is what the simulation did, in order, for whoever has to understand a failure.
+type trace struct {
+	began time.Time
+	mu    sync.Mutex
+	text  strings.Builder
+}
+
+func (t *trace) add(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprintf(&t.text, "%8.3fs  %s\n", time.Since(t.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (t *trace) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}
+
+func (t *trace) Write(line []byte) (int, error) {
+	t.add("%s", bytes.TrimSpace(line))
+	return len(line), nil
+}
+
+// inWorld runs f with the servers up; it is called in a bubble of virtual time.
+func inWorld(t *testing.T, seed uint64, f func(w *world)) {
+	random := rand.New(rand.NewPCG(seed, 0x51))
+	w := &world{
+		T: t, random: random, began: time.Now(), trace: &trace{began: time.Now()}, settings: newSettings(random),
+		busHub: network.Listen("bus:5672"), mongoHub: network.Listen("mongo:27017"),
+		mongo: mongo.New(mongo.Options{}), blob: blob.New(blob.Options{}),
+		run: checker.Run{FenceAfter: fenceAfter}, expected: &history.Model{},
+		busLinks: map[string]*network.Link{}, visible: map[string]int64{},
+	}
+	w.trace.add("seed %d: %+v", seed, w.settings)
+	w.run.Late = func(leader string, at time.Time) bool {
+		link := w.busLinks[leader]
+		return link != nil && link.Released(at)
+	}
+	var err error
+	w.bus, err = servicebus.New(servicebus.Config{Topics: []servicebus.Topic{{
+		Name:    topic,
+		Inbound: servicebus.Inbound{RequiresDuplicateDetection: true, DuplicateDetectionWindow: duplicateWindow},
+		Subscriptions: []servicebus.Subscription{{Name: subscription, Outbound: servicebus.Outbound{
+			RequiresSession: true, LockDuration: w.settings.LockDuration, MaxDeliveryCount: 10,
+		}}},
+	}}}, servicebus.Options{})
+	require.NoError(t, err)
+	w.bus.Observe(w.accepted)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := w.bus.Run(ctx, w.busHub); err != nil {
+			t.Errorf("run Service Bus: %v", err)
+		}
+	})
+	running.Go(func() {
+		if err := w.mongo.Run(ctx, w.mongoHub); err != nil {
+			t.Errorf("run MongoDB: %v", err)
+		}
+	})
+	w.client, err = driver.Connect(options.Client().ApplyURI(mongo.URI("mongo:27017")).SetDialer(network.NewLink(w.mongoHub)))
+	require.NoError(t, err)
+	w.blobs, err = azblob.NewClientFromConnectionString(blob.ConnectionString(blobHost), blobOptions(w.blob.Transport()))
+	require.NoError(t, err)
+	watching, stopWatching := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	running.Go(func() { w.watch(watching, watched) })
+	<-watched
+	defer func() {
+		stopWatching()
+		_ = w.client.Disconnect(context.WithoutCancel(ctx))
+		cancel()
+		running.Wait()
+	}()
+	f(w)
+}
+
+// accepted records what the broker takes.
+func (w *world) accepted(a servicebus.Accepted) {
+	position, _ := a.Properties[envelope.PropPosition].(string)
+	epoch, _ := a.Properties[envelope.PropEpoch].(int64)
+	version, _ := a.Properties["version"].(int64)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.run.Accepted = append(w.run.Accepted, history.Acceptance{
+		MessageID: a.MessageID, Session: a.SessionID, Position: position, Epoch: epoch, Version: version,
+		Duplicate: a.Duplicate, At: time.Now(),
+	})
+}
+
+func (w *world) acceptedCount() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.run.Accepted)
+}
+
+// checkpointWitness sits between a producer's link and the storage and records the writes of the checkpoint.
+type checkpointWitness struct {
+	w  *world
+	to network.Doer
+}
+
+// sentKey carries what was known when a request was sent.
+type sentKey struct{}
+
+type sent struct {
+	at       time.Time
+	accepted int
+	write    *checker.Write // set once the storage took it
+	index    int
+}
+
+// senderSide stamps requests before the link; it learns which writes were answered.
+type senderSide struct {
+	w    *world
+	link *network.BlobLink
+}
+
+func (s senderSide) Do(r *http.Request) (*http.Response, error) {
+	stamp := &sent{at: time.Now(), accepted: s.w.acceptedCount(), index: -1}
+	response, err := s.link.Do(r.WithContext(context.WithValue(r.Context(), sentKey{}, stamp)))
+	if err == nil {
+		s.w.mu.Lock()
+		if stamp.index >= 0 {
+			s.w.run.Writes[stamp.index].Answered = true
+		}
+		s.w.mu.Unlock()
+	}
+	return response, err
+}
+
+func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
+	isWrite := r.Method == http.MethodPut && r.URL.Query().Get("comp") == "" && strings.HasSuffix(r.URL.Path, stream+".json")
+	if !isWrite {
+		return c.to.Do(r)
+	}
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(text))
+	response, err := c.to.Do(r)
+	if err != nil || response.StatusCode != http.StatusCreated {
+		return response, err
+	}
+	var record struct {
+		Epoch     int64  `json:"epoch"`
+		Leader    string `json:"leader"`
+		Position  string `json:"position"`
+		Published int64  `json:"published"`
+	}
+	if err := json.Unmarshal(text, &record); err != nil {
+		c.w.Errorf("read what was written to the checkpoint: %v", err)
+	}
+	stamp, _ := r.Context().Value(sentKey{}).(*sent)
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	stamp.index = len(c.w.run.Writes)
+	c.w.run.Writes = append(c.w.run.Writes, checker.Write{
+		Epoch: record.Epoch, Leader: record.Leader, Position: record.Position, Published: record.Published,
+		LeaseID: r.Header.Get("x-ms-lease-id"), Began: stamp.at, Accepted: stamp.accepted,
+	})
+	return response, nil
+}
+
+func blobOptions(t network.Doer) *azblob.ClientOptions {
+	o := &azblob.ClientOptions{}
+	o.Transport = t
+	return o
+}
+
+// logger writes what an instance warns of into the trace.
+func (w *world) logger(instance string) *slog.Logger {
+	level := slog.LevelInfo
+	return slog.New(slog.NewTextHandler(w.trace, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+			return slog.Attr{}
+		}
+		return a
+	}})).With("instance", instance)
+}
+
+// pause lets virtual time pass.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// eventually polls in virtual time; it reports false when it is not so within d.
+func (w *world) eventually(d time.Duration, ok func() bool) bool {
+	for end := time.Now().Add(d); !ok(); {
+		if time.Now().After(end) {
+			return false
+		}
+		pause(w.Context(), 20*time.Millisecond)
+	}
+	return true
+}
+
+func (w *world) ended(instance string, err error) {
+	if err == nil {
+		err = errors.New("it ended without an error and without being asked to")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.run.Ended = append(w.run.Ended, checker.Ended{Instance: instance, Err: err})
+}
