@@ -126,5 +126,6 @@ func (c *Config) publishing() publish.Config {
 		BatchMessages: c.BatchMessages,
 		MaxEvents:     c.MaxInFlightEvents,
 		MaxBytes:      c.MaxInFlightBytes,
+		StallAfter:    c.StallAfter,
 	}
 }

@@ -77,6 +77,9 @@ type Config struct {
 	MaxInFlightEvents int64 `envconfig:"MAX_IN_FLIGHT_EVENTS" default:"10000"`
 	MaxInFlightBytes  int64 `envconfig:"MAX_IN_FLIGHT_BYTES" default:"16777216"`
 
+	// StallAfter without an acknowledgement while events wait, the leader steps down: another replica may fare better. 0
+	// means never.
+	StallAfter time.Duration `envconfig:"STALL_AFTER" default:"60s"`
 	// ShutdownTimeout is how long a stop may take to send what is in flight.
 	ShutdownTimeout time.Duration `envconfig:"SHUTDOWN_TIMEOUT" default:"20s"`
 	// HTTPAddr serves /livez, /readyz, /metrics and /status; empty serves nothing.
@@ -129,6 +132,7 @@ func (c *Config) Validate() error {
 	p.choice("MESSAGE_FORMAT", c.MessageFormat, "json", "bson")
 	p.atLeast("MAX_IN_FLIGHT_EVENTS", c.MaxInFlightEvents, 1)
 	p.atLeast("MAX_IN_FLIGHT_BYTES", c.MaxInFlightBytes, 1)
+	p.require(c.StallAfter >= 0, "STALL_AFTER: must not be negative; 0 means never (it is %v)", c.StallAfter)
 	p.positive("SHUTDOWN_TIMEOUT", c.ShutdownTimeout)
 	p.require(c.StatusInterval >= 0, "STATUS_INTERVAL: must not be negative; 0 turns it off")
 	return p.joined()

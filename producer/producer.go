@@ -15,6 +15,7 @@ package producer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -138,7 +139,13 @@ func (p *producer) lead(ctx context.Context, term *leader.Term) error {
 		defer publisher.Close()
 		return reader.Run(reading, term.Start, sink)
 	})
-	g.Go(func() error { return publisher.Run(ctx) })
+	g.Go(func() error {
+		err := publisher.Run(ctx)
+		if errors.Is(err, publish.ErrStalled) {
+			return fmt.Errorf("%w: %w", leader.ErrStepDown, err)
+		}
+		return err
+	})
 	return g.Wait()
 }
 

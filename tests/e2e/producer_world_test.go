@@ -230,7 +230,7 @@ func (w *producerWorld) config() producer.Config {
 		LeaseDuration: 15 * time.Second, HeartbeatInterval: time.Second, FenceAfter: 4 * time.Second,
 		TakeoverAfter: 6 * time.Second, StandbyPoll: time.Second, LeaseTakeover: "break",
 		PublishLanes: 4, BatchScope: "session", BatchMessages: 100, MessageFormat: "json",
-		MaxInFlightEvents: 1000, MaxInFlightBytes: 1 << 20, ShutdownTimeout: 20 * time.Second,
+		MaxInFlightEvents: 1000, MaxInFlightBytes: 1 << 20, StallAfter: time.Minute, ShutdownTimeout: 20 * time.Second,
 	}
 }
 

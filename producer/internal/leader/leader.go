@@ -26,6 +26,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
@@ -57,6 +58,8 @@ var (
 	ErrLost = errors.New("leadership is lost")
 	// ErrStopTimeout: the work did not finish within StopTimeout of the request to stop.
 	ErrStopTimeout = errors.New("work did not finish in time for the stop")
+	// ErrStepDown: the work asks for another leader. Work returns an error that wraps it; the election goes on.
+	ErrStepDown = errors.New("stepping down")
 	// ErrVanished: the checkpoint that this instance has seen is not there any more. Starting a new one would begin again
 	// at epoch 1 and forget what has been published, so that is left to people.
 	ErrVanished = errors.New("the checkpoint blob has been deleted while in use; restore it, or restart every producer to begin anew")
@@ -113,7 +116,7 @@ func (e *Election) State() State { return *e.state.Load() }
 
 // Run stands by, leads whenever it can, and stands by again when leadership is lost. When ctx ends it lets the work
 // finish, writes the last checkpoint, releases the lease and returns nil. It returns an error when the work fails by
-// itself, and when the checkpoint cannot be used (checkpoint.ErrUnreadable, [ErrVanished]).
+// itself (unless with [ErrStepDown]), and when the checkpoint cannot be used (checkpoint.ErrUnreadable, [ErrVanished]).
 func (e *Election) Run(ctx context.Context, work Work) error {
 	for {
 		term, err := e.standBy(ctx)
@@ -124,6 +127,12 @@ func (e *Election) Run(ctx context.Context, work Work) error {
 		switch {
 		case errors.Is(err, ErrLost), errors.Is(err, ErrFenced):
 			e.log.Warn("leadership ended, standing by", telemetry.KeyEpoch, term.Epoch, telemetry.KeyError, err)
+		case errors.Is(err, ErrStepDown):
+			e.log.Warn("stepped down for another leader", telemetry.KeyEpoch, term.Epoch, telemetry.KeyError, err)
+			// The others look once a poll: two polls are room for each of them.
+			if retry.Sleep(ctx, 2*e.config.StandbyPoll) != nil {
+				return nil
+			}
 		case err != nil || ctx.Err() != nil:
 			return err
 		}

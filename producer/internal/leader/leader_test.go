@@ -297,6 +297,31 @@ func TestTheWorksOwnErrorEndsTheRunAndFreesTheLease(t *testing.T) {
 	})
 }
 
+func TestALeaderThatStepsDownLeavesRoomForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, h := &memory{}, newHistory()
+		ctx, stop := context.WithCancel(t.Context())
+		v := m.view()
+		done := make(chan error, 1)
+		begun := make(chan struct{}, 10)
+		go func() {
+			done <- New(testConfig("a"), v, v, slog.New(slog.DiscardHandler)).Run(ctx, func(context.Context, *Term) error {
+				begun <- struct{}{}
+				time.Sleep(10 * time.Second) // virtual
+				return fmt.Errorf("%w: no progress", ErrStepDown)
+			})
+		}()
+		<-begun
+		b := join(t, m, h, testConfig("b"))
+		second := <-h.begun
+		require.Equal(t, "b", second.instance)
+		require.EqualValues(t, 2, second.epoch)
+		stop()
+		require.NoError(t, <-done)
+		b.leave(t)
+	})
+}
+
 // Many members, each hit by random faults of every kind: epochs grow by one, and whoever sends is alone: the time in
 // which a term may send never overlaps another's.
 func TestG4TermsNeverOverlapUnderRandomFaults(t *testing.T) {

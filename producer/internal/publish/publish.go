@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,7 +48,13 @@ type Config struct {
 	BatchMessages int   // messages in a batch, at most
 	MaxEvents     int64 // events between Publish and acknowledgement, at most
 	MaxBytes      int64 // bytes of their bodies, at most; one event may be larger
+	// StallAfter without a single acknowledgement while events wait, Run gives up with [ErrStalled]; 0 means
+	// never.
+	StallAfter time.Duration
 }
+
+// ErrStalled is a publisher that makes no progress although events wait. Another process may fare better.
+var ErrStalled = errors.New("no event was acknowledged for too long although some wait")
 
 // Fence tells until when this process may send: *leader.Term.
 type Fence interface{ Deadline() time.Time }
@@ -66,6 +73,7 @@ type Publisher struct {
 	events   *semaphore.Weighted
 	bytes    *semaphore.Weighted
 	inFlight atomic.Int64
+	progress atomic.Int64 // acknowledgements, to see whether there are any
 	troubled atomic.Int64 // lanes whose last attempt failed
 }
 
@@ -117,13 +125,48 @@ func (p *Publisher) Close() {
 }
 
 // Run sends until it is closed and everything has been acknowledged (then it returns nil), until ctx ends (its cause is
-// the error), or until an event can never be sent ([ErrOversized], or one that cannot be encoded).
+// the error), until it makes no progress ([ErrStalled]), or until an event can never be sent ([ErrOversized], or one
+// that cannot be encoded).
 func (p *Publisher) Run(ctx context.Context) error {
+	watched, done := context.WithCancel(ctx)
+	defer done()
 	g, ctx := errgroup.WithContext(ctx)
+	var lanes sync.WaitGroup
+	lanes.Add(len(p.lanes))
 	for _, l := range p.lanes {
-		g.Go(func() error { return l.run(ctx) })
+		g.Go(func() error {
+			defer lanes.Done()
+			return l.run(ctx)
+		})
 	}
+	if p.config.StallAfter > 0 {
+		g.Go(func() error { return p.watch(watched) })
+	}
+	lanes.Wait()
+	done()
 	return g.Wait()
+}
+
+// watch returns [ErrStalled] when events wait and none is acknowledged for StallAfter, and nil when ctx ends.
+func (p *Publisher) watch(ctx context.Context) error {
+	const looks = 4 // in StallAfter: how exactly it is kept
+	ticker := time.NewTicker(p.config.StallAfter / looks)
+	defer ticker.Stop()
+	last, still := p.progress.Load(), 0
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if now := p.progress.Load(); now != last || p.inFlight.Load() == 0 {
+			last, still = now, 0
+			continue
+		}
+		if still++; still >= looks {
+			return ErrStalled
+		}
+	}
 }
 
 // acknowledged gives back what a batch held.
@@ -138,6 +181,7 @@ func (p *Publisher) acknowledged(items []item) {
 	p.bytes.Release(bytes)
 	p.events.Release(int64(len(items)))
 	p.inFlight.Add(-int64(len(items)))
+	p.progress.Add(1)
 }
 
 // encode makes the message of an item, once.

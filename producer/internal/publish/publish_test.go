@@ -85,6 +85,7 @@ func (openFence) Deadline() time.Time { return time.Now().Add(time.Minute) }
 func testConfig() Config {
 	return Config{
 		Lanes: 4, Scope: ScopeSession, Format: envelope.BSON, BatchMessages: 100, MaxEvents: 1000, MaxBytes: 1 << 20,
+		StallAfter: time.Hour,
 	}
 }
 
@@ -298,6 +299,34 @@ func TestG6AnOversizedEventIsAnError(t *testing.T) {
 	require.ErrorIs(t, err, ErrOversized)
 	require.ErrorContains(t, err, "big-one")
 	require.Empty(t, broker.arrived)
+}
+
+func TestAPublisherWithoutProgressGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		broker := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
+			if broken.Load() {
+				return refused
+			}
+			return stored
+		}}
+		config := testConfig()
+		config.StallAfter = time.Minute
+		p := start(config, broker, openFence{})
+		done := run(t.Context(), p)
+		time.Sleep(10 * time.Minute) // virtual: an idle publisher is not a stalled one
+		c, progress := event("a0", 1, 1)
+		require.NoError(t, p.Publish(t.Context(), c, progress))
+		time.Sleep(10 * time.Minute)
+		broken.Store(true)
+		c, progress = event("a0", 2, 2)
+		require.NoError(t, p.Publish(t.Context(), c, progress))
+		begun := time.Now()
+		require.ErrorIs(t, <-done, ErrStalled)
+		require.GreaterOrEqual(t, time.Since(begun), time.Minute)
+		require.LessOrEqual(t, time.Since(begun), 75*time.Second)
+		require.Equal(t, int64(1), p.Progress().Published)
+	})
 }
 
 func TestOneOutstandingBatchALane(t *testing.T) {
