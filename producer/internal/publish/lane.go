@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -123,6 +124,7 @@ func (l *lane) add(batch Batch, items []item) (n int, err error) {
 		case err != nil:
 			return n, err
 		}
+		items[n].message, items[n].change = nil, envelope.Change{} // the batch holds all that is needed, once
 	}
 	return len(items), nil
 }

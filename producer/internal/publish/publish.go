@@ -163,7 +163,7 @@ func (p *Publisher) watch(ctx context.Context) error {
 			last, still = now, 0
 			continue
 		}
-		if still++; still >= looks {
+		if still++; still > looks { // the first look may come right after the event
 			return ErrStalled
 		}
 	}
