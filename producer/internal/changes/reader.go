@@ -29,6 +29,9 @@ import (
 // awaitTime is how long the server holds an empty answer back. It bounds how long an idle stream's token stays still.
 const awaitTime = time.Second
 
+// batchSize bounds the events in one answer. Left to itself the server fills 16 MB, all of it in memory at once.
+const batchSize = 1000
+
 // Sink takes what is read, in order. It may block to hold the cursor back. An error ends the reading.
 type Sink interface {
 	// Change takes one change and the progress that is made once it is published.
@@ -167,7 +170,7 @@ func (c *cursor) follow(ctx context.Context) (progressed bool, err error) {
 
 func (c *cursor) options() *options.ChangeStreamOptionsBuilder {
 	config := c.reader.config
-	o := options.ChangeStream().SetMaxAwaitTime(awaitTime)
+	o := options.ChangeStream().SetMaxAwaitTime(awaitTime).SetBatchSize(batchSize)
 	if config.FullDocument != "" {
 		o.SetFullDocument(config.FullDocument)
 	}
