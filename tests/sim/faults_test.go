@@ -94,7 +94,7 @@ func (w *world) fault(p *plan) {
 		s.end()
 		w.later(p, short, restart)
 	case 3, 4, 5: // killed while what it sent is still under way; it arrives late, or never
-		if i == nil {
+		if i == nil || !w.settings.Hangs {
 			return
 		}
 		w.trace.add("hold %s of %s's bus, kill it in %s, let go in %s: %t", dir(network.Requests), i.name, short, short+long, coin)
@@ -145,7 +145,7 @@ func (w *world) fault(p *plan) {
 		w.trace.add("refuse %d sends", few)
 		require.NoError(w, w.bus.RefuseSends(topic, few))
 	case 19:
-		command := []string{"update", "insert", "getMore", "find", "aggregate"}[r.IntN(5)]
+		command := commands[r.IntN(len(commands))]
 		w.trace.add("lose the replies of %d %s", few, command)
 		w.mongo.LoseReplies(command, few)
 	case 20:
@@ -180,7 +180,7 @@ func (w *world) partition(p *plan, i *instance, isProducer bool, which int, way 
 	case which == 2 && isProducer:
 		name, l = "storage", i.blob
 	}
-	if hangs {
+	if hangs && (name != "bus" || w.settings.Hangs) {
 		w.trace.add("%s and %s: hold %s for %s", i.name, name, dir(way), d)
 		l.Hold(way)
 	} else {
@@ -209,9 +209,13 @@ func (w *world) stranger(p *plan, takes bool, d time.Duration) {
 
 // slow makes MongoDB wait before it executes the next n commands of a name.
 func (w *world) slow(command string, n int, d time.Duration) {
+	var mode any = "off"
+	if n > 0 {
+		mode = bson.D{{Key: "times", Value: n}}
+	}
 	err := w.client.Database("admin").RunCommand(w.Context(), bson.D{
 		{Key: "configureFailPoint", Value: "failCommand"},
-		{Key: "mode", Value: bson.D{{Key: "times", Value: n}}},
+		{Key: "mode", Value: mode},
 		{Key: "data", Value: bson.D{
 			{Key: "failCommands", Value: bson.A{command}},
 			{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: d.Milliseconds()},
@@ -222,9 +226,16 @@ func (w *world) slow(command string, n int, d time.Duration) {
 	}
 }
 
+// commands are those whose replies get lost.
+var commands = []string{"update", "insert", "getMore", "find", "aggregate"}
+
 // heal ends every fault and starts whatever is missing.
 func (w *world) heal() {
 	w.trace.add("everything heals")
+	for _, command := range commands {
+		w.mongo.LoseReplies(command, 0)
+	}
+	w.slow("update", 0, 0)
 	w.blob.Fail(503, 0)
 	w.bus.LoseAcknowledgements(0)
 	require.NoError(w, w.bus.RefuseSends(topic, 0))

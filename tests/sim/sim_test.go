@@ -50,7 +50,7 @@ func TestSimulation(t *testing.T) {
 
 // stuck is how long a run may take in real time. Virtual time stands still while a goroutine waits for a mutex whose
 // holder waits for the network, which would otherwise hang the test without a word.
-const stuck = 60 * time.Second
+const stuck = 20 * time.Second
 
 func simulate(t *testing.T, seed uint64) {
 	watchdog := time.AfterFunc(stuck, func() {
