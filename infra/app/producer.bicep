@@ -31,6 +31,17 @@ param onHistoryLost string = 'fail'
 param aggregateIdPath string = 'aggregateId'
 param logLevel string = 'info'
 
+@allowed(['small', 'medium', 'large'])
+param size string = 'small'
+
+// Below 80 MB in memory by design, a standby below 30: what is bought here is processor. The Go runtime collects harder
+// as it nears its limit, before the platform kills at the memory's.
+var sizes = {
+  small: { cpu: '0.25', memory: '0.5Gi', limit: '400MiB' }
+  medium: { cpu: '0.5', memory: '1Gi', limit: '800MiB' }
+  large: { cpu: '1', memory: '2Gi', limit: '1700MiB' }
+}
+
 resource environment 'Microsoft.App/managedEnvironments@2025-07-01' existing = {
   name: containerEnvironmentName
 }
@@ -56,13 +67,12 @@ resource producer 'Microsoft.App/containerApps@2025-07-01' = {
         {
           name: 'producer'
           image: image
-          // Below 80 MB in memory by design, standby below 30; the processor is for bursts. json(): a fraction is no int.
-          resources: { cpu: json('0.5'), memory: '1Gi' }
+          resources: { cpu: json(sizes[size].cpu), memory: sizes[size].memory } // json: a fraction is no int
           env: concat(
             [
               { name: 'AZURE_CLIENT_ID', value: identityClientId }
               { name: 'AZURE_TOKEN_CREDENTIALS', value: 'ManagedIdentityCredential' } // this one and no other
-              { name: 'GOMEMLIMIT', value: '800MiB' } // collect harder before the platform kills
+              { name: 'GOMEMLIMIT', value: sizes[size].limit }
               { name: 'MONGODB_URI', secretRef: 'mongodb-uri' }
               { name: 'MONGODB_DATABASE', value: mongoDatabase }
               { name: 'MONGODB_COLLECTION', value: mongoCollection }

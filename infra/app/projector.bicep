@@ -31,8 +31,18 @@ param minReplicas string = '0'
 @description('At most the number of aggregates that change at the same time, divided by maxSessions')
 param maxReplicas string = '5'
 @description('Messages that wait for each replica that runs. See ../README.md, "Scaling", for why it is this')
-param messagesPerReplica string = '500'
+param messagesPerReplica string = '2000'
 param logLevel string = 'info'
+
+@allowed(['small', 'medium', 'large'])
+param size string = 'small'
+
+// The Go runtime collects harder as it nears its limit, before the platform kills at the memory's.
+var sizes = {
+  small: { cpu: '0.25', memory: '0.5Gi', limit: '400MiB' }
+  medium: { cpu: '0.5', memory: '1Gi', limit: '800MiB' }
+  large: { cpu: '1', memory: '2Gi', limit: '1700MiB' }
+}
 
 resource environment 'Microsoft.App/managedEnvironments@2025-07-01' existing = {
   name: containerEnvironmentName
@@ -63,11 +73,11 @@ resource projector 'Microsoft.App/containerApps@2025-07-01' = {
         {
           name: 'projector'
           image: image
-          resources: { cpu: json('0.5'), memory: '1Gi' } // a fraction is no int
+          resources: { cpu: json(sizes[size].cpu), memory: sizes[size].memory } // json: a fraction is no int
           env: [
             { name: 'AZURE_CLIENT_ID', value: identityClientId }
             { name: 'AZURE_TOKEN_CREDENTIALS', value: 'ManagedIdentityCredential' } // this one and no other
-            { name: 'GOMEMLIMIT', value: '800MiB' } // collect harder before the platform kills
+            { name: 'GOMEMLIMIT', value: sizes[size].limit }
             { name: 'MONGODB_URI', secretRef: 'mongodb-uri' }
             { name: 'READ_MODEL_DATABASE', value: readModelDatabase }
             { name: 'PROJECTION', value: projection }

@@ -1,0 +1,241 @@
+package deploy
+
+import (
+	"bufio"
+	"debug/buildinfo"
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const maxImageBytes = 25 << 20
+
+type instruction struct{ name, args string }
+
+// dockerfile reads the instructions of a Dockerfile: one a line, as ours are.
+func dockerfile(t *testing.T, service string) []instruction {
+	t.Helper()
+	var all []instruction
+	lines := bufio.NewScanner(strings.NewReader(read(t, service+"/Dockerfile")))
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		require.False(t, strings.HasSuffix(line, `\`), "this test reads one instruction a line: %s", line)
+		name, args, _ := strings.Cut(line, " ")
+		all = append(all, instruction{name, strings.TrimSpace(args)})
+	}
+	require.NoError(t, lines.Err())
+	return all
+}
+
+// build does what an engine would do with the first stage: it copies what COPY names, as far as .dockerignore lets it, and
+// runs what RUN says, word for word.
+func build(t *testing.T, service, version string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	ignore := ignoreFile(t)
+	args := []string{"VERSION=" + version}
+	for i, in := range dockerfile(t, service) {
+		switch in.name {
+		case "FROM":
+			if i > 0 {
+				return dir
+			}
+		case "WORKDIR":
+			require.Equal(t, "/src", in.args, "the one directory that this test stands in for")
+		case "ARG":
+		case "COPY":
+			fields := strings.Fields(in.args)
+			copyInto(t, dir, fields[:len(fields)-1], fields[len(fields)-1], ignore)
+		case "RUN":
+			cmd := exec.CommandContext(t.Context(), "sh", "-ec", in.args)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), args...)
+			cmd.Env = append(cmd.Env, "GOWORK=", "GOFLAGS=") // as in the image
+			output, err := cmd.CombinedOutput()
+			require.NoError(t, err, "RUN %s\n%s", in.args, output)
+		default:
+			require.Fail(t, "instruction that this test does not know", in.name)
+		}
+	}
+	return dir
+}
+
+func copyInto(t *testing.T, dir string, sources []string, target string, ignored func(string) bool) {
+	t.Helper()
+	copied := 0
+	for _, source := range sources {
+		matches, err := filepath.Glob(filepath.Join(root, source))
+		require.NoError(t, err)
+		for _, match := range matches {
+			info, err := os.Stat(match)
+			require.NoError(t, err)
+			base := filepath.Dir(match)
+			if info.IsDir() {
+				base = match // the content of a directory is copied
+			}
+			require.NoError(t, filepath.WalkDir(match, func(file string, entry os.DirEntry, err error) error {
+				if err != nil || entry.IsDir() {
+					return err
+				}
+				inContext, err := filepath.Rel(root, file)
+				if err != nil || ignored(filepath.ToSlash(inContext)) {
+					return err
+				}
+				within, err := filepath.Rel(base, file)
+				if err != nil {
+					return err
+				}
+				to := filepath.Join(dir, target, within)
+				if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+					return err
+				}
+				data, err := os.ReadFile(file)
+				if err != nil {
+					return err
+				}
+				copied++
+				return os.WriteFile(to, data, 0o600)
+			}))
+		}
+	}
+	require.Positive(t, copied, "COPY %v: nothing is there, or .dockerignore keeps it out", sources)
+}
+
+// ignoreFile reads .dockerignore: the last pattern that matches a path or a folder above it decides.
+func ignoreFile(t *testing.T) func(file string) bool {
+	t.Helper()
+	type rule struct {
+		pattern *regexp.Regexp
+		keep    bool
+	}
+	var rules []rule
+	for line := range strings.Lines(read(t, ".dockerignore")) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		pattern, keep := strings.CutPrefix(line, "!")
+		expression := regexp.QuoteMeta(pattern)
+		expression = strings.ReplaceAll(expression, `\*\*/`, `(.*/)?`)
+		expression = strings.ReplaceAll(expression, `\*`, `[^/]*`)
+		rules = append(rules, rule{regexp.MustCompile("^" + expression + "(/.*)?$"), keep})
+	}
+	return func(file string) bool {
+		ignored := false
+		for _, r := range rules {
+			if r.pattern.MatchString(path.Clean(file)) {
+				ignored = !r.keep
+			}
+		}
+		return ignored
+	}
+}
+
+// The images hold one static program each, stamped with its version, and are small.
+func TestImagesAreBuiltAsTheDockerfilesSay(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the commands build for Linux; what they make is looked at and run here")
+	}
+	for _, s := range services {
+		t.Run(s.name, func(t *testing.T) {
+			dir := build(t, s.name, "1.2.3-test")
+			program := filepath.Join(dir, copiedProgram(t, s.name))
+			info, err := os.Stat(program)
+			require.NoError(t, err)
+			t.Logf("%s: %.1f MB", s.name, float64(info.Size())/(1<<20))
+			// distroless/static itself has about 2 MB
+			require.Less(t, info.Size(), int64(maxImageBytes-3<<20))
+
+			binary, err := elf.Open(program)
+			require.NoError(t, err)
+			defer func() { _ = binary.Close() }()
+			for _, segment := range binary.Progs {
+				require.NotEqual(t, elf.PT_INTERP, segment.Type, "it needs a dynamic linker, which the image does not have")
+			}
+			require.Nil(t, binary.Section(".debug_info"), "-s -w leaves it out")
+			built, err := buildinfo.ReadFile(program)
+			require.NoError(t, err)
+			require.Contains(t, built.Settings, debug.BuildSetting{Key: "-trimpath", Value: "true"})
+			require.Contains(t, built.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "0"})
+
+			// It starts, and without settings it says which are missing, all at once.
+			cmd := exec.CommandContext(t.Context(), program)
+			cmd.Env = []string{}
+			output, err := cmd.CombinedOutput()
+			require.Equal(t, 2, cmd.ProcessState.ExitCode(), "%v\n%s", err, output)
+			require.Contains(t, string(output), "MONGODB_URI")
+			text, err := os.ReadFile(program)
+			require.NoError(t, err)
+			require.Contains(t, string(text), "1.2.3-test", "the version is stamped")
+		})
+	}
+}
+
+// copiedProgram is what the last stage takes from the first.
+func copiedProgram(t *testing.T, service string) string {
+	t.Helper()
+	for _, in := range dockerfile(t, service) {
+		if rest, ok := strings.CutPrefix(in.args, "--from=build /src/"); ok && in.name == "COPY" {
+			from, to, _ := strings.Cut(rest, " ")
+			require.Equal(t, "/"+service, to)
+			return from
+		}
+	}
+	require.Fail(t, "the last stage copies no program")
+	return ""
+}
+
+// Nothing that a builder without BuildKit cannot do, nothing that runs as root, no tag that means something else tomorrow.
+func TestDockerfilesKeepTheRules(t *testing.T) {
+	for _, s := range services {
+		text := read(t, s.name+"/Dockerfile")
+		for _, no := range []string{"--mount", "--link", "--chmod", "<<", "# syntax", ":latest", "--platform"} {
+			require.NotContains(t, text, no, s.name)
+		}
+		all := dockerfile(t, s.name)
+		require.Contains(t, all, instruction{"USER", "65532:65532"})
+		require.Contains(t, all, instruction{"ENTRYPOINT", fmt.Sprintf("[%q]", "/"+s.name)}, "in this form SIGTERM reaches the program")
+		var bases []string
+		for _, in := range all {
+			if in.name == "FROM" {
+				bases = append(bases, in.args)
+			}
+		}
+		require.Equal(t, []string{"golang:1.26.8-bookworm AS build", "gcr.io/distroless/static-debian12:nonroot"}, bases)
+	}
+}
+
+// What must not reach a registry's builder does not.
+func TestDockerignoreKeepsOutWhatIsNotNeeded(t *testing.T) {
+	ignored := ignoreFile(t)
+	for _, file := range []string{
+		".git/config", ".azure/dev/.env", ".env", "README.md", "infra/main.bicep", "bin/producer",
+		"tests/e2e/local_test.go", "tests/azurite/package.json", "producer/config_test.go", "shared/envelope/testdata/insert-json.json",
+	} {
+		require.True(t, ignored(file), file)
+	}
+	for _, file := range []string{"go.work", "producer/go.mod", "tests/go.sum", "shared/envelope/doc.go", "projector/cmd/projector/main.go"} {
+		require.False(t, ignored(file), file)
+	}
+	// every module that go.work names is there, or the Go command stops
+	for _, m := range regexp.MustCompile(`(?m)^\s+\./(\w+)`).FindAllStringSubmatch(read(t, "go.work"), -1) {
+		for _, s := range services {
+			require.True(t, slices.Contains(dockerfile(t, s.name), instruction{"COPY", m[1] + "/go.mod " + m[1] + "/go.sum " + m[1] + "/"}),
+				"%s/Dockerfile copies %s/go.mod", s.name, m[1])
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package deploy
+
+import (
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func preflight(t *testing.T, env ...string) (string, int) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("preflight.sh is for others; Windows has preflight.ps1")
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", root+"/scripts/preflight.sh")
+	cmd.Env = env
+	output, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		require.NoError(t, err)
+	}
+	return string(output), cmd.ProcessState.ExitCode()
+}
+
+// Everything that is missing is told at once, and no value is.
+func TestPreflightTellsWhatIsMissing(t *testing.T) {
+	output, code := preflight(t)
+	require.Equal(t, 1, code)
+	for _, name := range []string{"MONGODB_DATABASE", "MONGODB_COLLECTION", "SOURCE_MONGODB_URI"} {
+		require.Contains(t, output, "preflight: "+name+" is not set")
+	}
+	output, code = preflight(t, "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=documentdb")
+	require.Equal(t, 1, code)
+	require.Equal(t, 1, strings.Count(output, "preflight:"), output)
+	require.Contains(t, output, "DOCUMENTDB_PASSWORD")
+	output, code = preflight(t, "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=cosmos", "SOURCE_MONGODB_URI=hunter2")
+	require.Equal(t, 1, code)
+	require.Contains(t, output, "MONGO_MODE")
+	require.NotContains(t, output, "hunter2")
+}
+
+func TestPreflightLetsTheRightThrough(t *testing.T) {
+	for _, env := range [][]string{
+		{"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"},
+		{"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=documentdb", "DOCUMENTDB_PASSWORD=12345678"},
+	} {
+		output, code := preflight(t, env...)
+		require.Equal(t, 0, code, output)
+		require.Empty(t, output)
+	}
+}
+
+// The script for Windows asks for the same.
+func TestPreflightIsTheSameOnWindows(t *testing.T) {
+	asks := regexp.MustCompile(`(?i)\brequired '?([A-Z_]{5,})'? '([^']*)'`)
+	found := func(path string) [][]string {
+		var all [][]string
+		for _, m := range asks.FindAllStringSubmatch(read(t, path), -1) {
+			all = append(all, m[1:])
+		}
+		return all
+	}
+	require.Len(t, found("scripts/preflight.sh"), 4)
+	require.Equal(t, found("scripts/preflight.sh"), found("scripts/preflight.ps1"))
+}

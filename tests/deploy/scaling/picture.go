@@ -1,0 +1,89 @@
+package scaling
+
+import (
+	"fmt"
+	"strings"
+)
+
+const (
+	panelWidth, panelHeight = 300, 120
+	left, top, gap          = 56, 46, 44
+)
+
+// Picture draws the runs of every scenario under each rule as an SVG: messages that wait as a grey area, replicas paid
+// for as a line, useful ones as an area below it.
+func Picture(rules []Rule, replica Replica) string {
+	var b strings.Builder
+	width := left + len(Scenarios)*(panelWidth+gap)
+	height := top + len(rules)*(panelHeight+gap) + 26
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">`+"\n", width, height)
+	b.WriteString(`<rect width="100%" height="100%" fill="#ffffff"/>` + "\n")
+	for row, rule := range rules {
+		for column, scenario := range Scenarios {
+			x, y := left+column*(panelWidth+gap), top+row*(panelHeight+gap)
+			panel(&b, x, y, fmt.Sprintf("%s, %d messages per replica", scenario.Name, rule.MessagesPerReplica),
+				Run(rule, replica, scenario.Load, scenario.Seconds), rule.Max)
+		}
+	}
+	fmt.Fprintf(&b, `<text x="%d" y="%d" fill="#333333">blue line: replicas paid for (left scale); green: replicas with work; `+
+		`grey: messages waiting, to scale within each panel; time in minutes</text>`+"\n", left, height-8)
+	b.WriteString("</svg>\n")
+	return b.String()
+}
+
+func panel(b *strings.Builder, x, y int, title string, run []Second, most int) {
+	peak := 1
+	for _, s := range run {
+		peak = max(peak, s.Waiting)
+	}
+	fmt.Fprintf(b, `<g transform="translate(%d,%d)"><text x="0" y="-8" fill="#111111">%s (peak %d)</text>`+"\n", x, y, title, peak)
+	for n := range most + 1 {
+		at := panelHeight - panelHeight*n/most
+		fmt.Fprintf(b, `<line x1="0" y1="%d" x2="%d" y2="%d" stroke="#dddddd"/><text x="-12" y="%d" fill="#555555">%d</text>`+"\n", at, panelWidth, at, at+4, n)
+	}
+	for minute := 0; minute*60 <= len(run); minute += 5 {
+		fmt.Fprintf(b, `<text x="%d" y="%d" fill="#555555">%d</text>`+"\n", minute*60*panelWidth/len(run)-3, panelHeight+14, minute)
+	}
+	area(b, run, "#bbbbbb", func(s Second) float64 { return float64(s.Waiting) / float64(peak) })
+	area(b, run, "#8fce8f", func(s Second) float64 { return float64(s.Useful) / float64(most) })
+	fmt.Fprintf(b, `<polyline fill="none" stroke="#1f5fbf" stroke-width="1.5" points="%s"/></g>`+"\n",
+		points(run, func(s Second) float64 { return float64(s.Replicas) / float64(most) }))
+}
+
+func area(b *strings.Builder, run []Second, colour string, value func(Second) float64) {
+	fmt.Fprintf(b, `<polygon fill="%s" fill-opacity="0.8" points="0,%d %s %d,%d"/>`+"\n",
+		colour, panelHeight, points(run, value), panelWidth, panelHeight)
+}
+
+// points leaves out what lies on a line between its neighbours.
+func points(run []Second, value func(Second) float64) string {
+	var all []string
+	last := -1
+	for i, s := range run {
+		at := panelHeight - int(value(s)*panelHeight+0.5)
+		next := -1
+		if i+1 < len(run) {
+			next = panelHeight - int(value(run[i+1])*panelHeight+0.5)
+		}
+		if at != last || at != next {
+			all = append(all, fmt.Sprintf("%.1f,%d", float64(i*panelWidth)/float64(len(run)), at))
+		}
+		last = at
+	}
+	return strings.Join(all, " ")
+}
+
+// Table is the sums of every scenario under each rule, as Markdown.
+func Table(rules []Rule, replica Replica) string {
+	var b strings.Builder
+	b.WriteString("| load | messages per replica | replicas at most | caught up after | waiting at most | replica hours | idle |\n")
+	b.WriteString("| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	for _, scenario := range Scenarios {
+		for _, rule := range rules {
+			sum := Summarize(Run(rule, replica, scenario.Load, scenario.Seconds))
+			fmt.Fprintf(&b, "| %s | %d | %d | %d s | %d | %.2f | %.0f %% |\n", scenario.Name, rule.MessagesPerReplica,
+				sum.Peak, sum.EmptySecond, sum.MostWaiting, sum.ReplicaHours, 100*sum.IdleShare)
+		}
+	}
+	return b.String()
+}
