@@ -26,7 +26,7 @@ RUN_FLAGS = \
 
 .PHONY: help
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: run
 run: ## see it working: embedded stack, both services, events, check (INPUT= ONCE=1 EXPECT= CHAOS= RATE= AZURITE=1 … ARGS=)
@@ -59,3 +59,19 @@ fmt: $(TOOLS) ## format and modernise the code
 $(TOOLS): scripts/tools/go.mod scripts/tools/go.sum
 	GOWORK=off go -C scripts/tools build -o ../../bin/ tool
 	@touch $@
+
+.PHONY: lint-infra
+lint-infra: ## the deployment: parity with the code, and bicep build and lint where bicep is
+	@scripts/lint-infra.sh
+
+.PHONY: up
+up: ## with Docker: MongoDB, Azurite, the official Service Bus emulator, both services
+	@scripts/compose.sh up
+
+.PHONY: down
+down: ## stop and remove what "make up" started
+	@scripts/compose.sh down
+
+.PHONY: test-external
+test-external: ## with Docker: the end-to-end check against the real servers
+	@scripts/compose.sh test

@@ -6,8 +6,8 @@
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-command -v docker >/dev/null || {
-  echo 'compose: docker is not here; "make run" needs none' >&2
+docker compose version >/dev/null 2>&1 || {
+  echo 'compose: Docker with its compose command is not here; "make run" needs none' >&2
   exit 1
 }
 
