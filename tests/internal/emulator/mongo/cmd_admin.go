@@ -16,9 +16,11 @@ const version = "8.0.4"
 
 func runPing(context.Context, *request) (bson.D, error) { return bson.D{}, nil }
 
-func runHello(_ context.Context, r *request) (bson.D, error) {
+func runHello(ctx context.Context, r *request) (bson.D, error) {
 	if r.has("topologyVersion") {
-		return nil, mongoerr.Unsupported("the awaitable hello (topologyVersion)")
+		if err := r.srv.awaitHello(ctx, r); err != nil {
+			return nil, err
+		}
 	}
 	if client, err := r.doc("client"); err == nil {
 		if app, ok := field(client, "application").(bson.D); ok {

@@ -71,27 +71,46 @@ var errCloseConnection = errors.New("close the connection")
 
 func (c *conn) serve(ctx context.Context, requests <-chan *wire.Message) error {
 	for m := range requests {
-		reply, err := c.srv.dispatch(ctx, c, m)
-		if errors.Is(err, errCloseConnection) || ctx.Err() != nil {
-			return nil
-		}
-		if m.OpCode == wire.OpMsg && m.Flags&wire.MoreToCome != 0 {
-			continue
-		}
-		id := c.srv.requests.Add(1)
-		if m.OpCode == wire.OpQuery {
-			c.out = wire.AppendReply(c.out[:0], id, m.RequestID, value.Encode(reply))
-		} else {
-			c.out = wire.AppendMsg(c.out[:0], id, m.RequestID, 0, func(b []byte) []byte { return value.AppendDoc(b, reply) })
-		}
-		if _, err := c.net.Write(c.out); err != nil {
-			return nil // the client has gone
-		}
-		if cap(c.out) > 4<<20 {
-			c.out = nil
+		for m != nil {
+			reply, err := c.srv.dispatch(ctx, c, m)
+			if errors.Is(err, errCloseConnection) || ctx.Err() != nil {
+				return nil
+			}
+			if m.OpCode == wire.OpMsg && m.Flags&wire.MoreToCome != 0 {
+				break
+			}
+			if m, err = c.answer(m, reply); err != nil {
+				return nil // the client has gone
+			}
 		}
 	}
 	return nil
+}
+
+// answer writes a reply. It gives the request to serve next without being asked,
+// when the client streams hellos.
+func (c *conn) answer(m *wire.Message, reply bson.D) (*wire.Message, error) {
+	id := c.srv.requests.Add(1)
+	var next *wire.Message
+	if m.OpCode == wire.OpQuery {
+		c.out = wire.AppendReply(c.out[:0], id, m.RequestID, value.Encode(reply))
+	} else {
+		flags := uint32(0)
+		if m.Flags&wire.ExhaustAllowed != 0 {
+			if body, err := value.Decode(m.Body); err == nil {
+				if again, ok := exhaust(body, reply); ok {
+					flags = wire.MoreToCome
+					next = &wire.Message{OpCode: m.OpCode, RequestID: id, Flags: m.Flags, Body: again}
+				}
+			}
+		}
+		c.out = wire.AppendMsg(c.out[:0], id, m.RequestID, flags, func(b []byte) []byte { return value.AppendDoc(b, reply) })
+	}
+	_, err := c.net.Write(c.out)
+	if cap(c.out) > 4<<20 {
+		c.out = nil
+	}
+	return next, err
 }
 
 // buffered reads ahead without a goroutine, so that a message costs few calls.
@@ -136,6 +155,7 @@ func errorReply(e *mongoerr.Error) bson.D {
 func (s *Server) helloReply(c *conn, legacy bool) bson.D {
 	primary, _ := s.primary()
 	host := s.advertised()
+	version, _, _ := s.topologyVersion()
 	d := bson.D{{Key: "helloOk", Value: true}}
 	if legacy {
 		d = append(d, bson.E{Key: "ismaster", Value: primary})
@@ -146,6 +166,7 @@ func (s *Server) helloReply(c *conn, legacy bool) bson.D {
 		{Key: "setName", Value: s.opts.ReplicaSet},
 		{Key: "hosts", Value: []string{host}},
 		{Key: "me", Value: host},
+		{Key: "topologyVersion", Value: bson.D{{Key: "processId", Value: s.topology.process}, {Key: "counter", Value: version}}},
 	}...)
 	if primary {
 		d = append(d, bson.E{Key: "primary", Value: host})

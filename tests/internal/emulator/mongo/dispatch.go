@@ -139,6 +139,11 @@ func (s *Server) dispatch(ctx context.Context, c *conn, m *wire.Message) (bson.D
 	}
 	var reply bson.D
 	if point != nil && point.code != 0 {
+		if slices.Contains(stateChange, point.code) {
+			s.mu.Lock()
+			s.topology.bump() // a client that has marked this server unknown looks again at once
+			s.mu.Unlock()
+		}
 		r.stream = (r.name == "aggregate" || point.checkedOut) && s.isStream(r)
 		failed := mongoerr.New(point.code, "Failing command via 'failCommand' failpoint")
 		if point.labels != nil {

@@ -15,6 +15,9 @@ var transient = []int32{24, 112, 134, 239, 246, 251, 267}
 // resumable are the further codes after which a change stream may be reopened.
 var resumable = []int32{63, 133, 150, 234, 13388}
 
+// stateChange are the codes that tell a client to look anew who is primary.
+var stateChange = []int32{91, 189, 10107, 11600, 11602, 13435, 13436}
+
 // errSteppedDown ends what was waiting when the primary stepped down.
 var errSteppedDown = mongoerr.New(mongoerr.InterruptedDueToStateChange, "operation was interrupted")
 

@@ -22,6 +22,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/engine"
 )
 
@@ -55,6 +57,7 @@ type Server struct {
 	lastConn int32
 	down     time.Time     // not primary until then
 	stepped  chan struct{} // closed at the next step-down
+	topology topology
 }
 
 // New makes a server with an empty data set.
@@ -73,6 +76,8 @@ func New(opts Options) *Server {
 		eng:     engine.New(engine.Options{OplogBytes: opts.OplogBytes, OplogEntries: opts.OplogEntries}),
 		conns:   map[*conn]struct{}{},
 		stepped: make(chan struct{}),
+
+		topology: topology{process: bson.NewObjectID(), changed: make(chan struct{})},
 	}
 	s.sessions = newSessions(s.eng)
 	s.cursors = newCursors()
@@ -123,6 +128,8 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 func (s *Server) StepDown(d time.Duration) {
 	s.mu.Lock()
 	s.down = time.Now().Add(d)
+	s.topology.down = true
+	s.topology.bump()
 	close(s.stepped)
 	s.stepped = make(chan struct{})
 	s.mu.Unlock()
