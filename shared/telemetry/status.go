@@ -9,8 +9,12 @@ import (
 // StatusMessage is the message of the records that [ReportStatus] writes. Alerts and the workbook select by it.
 const StatusMessage = "status"
 
-// StartingMessage is a service's first record. Alerts count it by instance: a second one in a replica is a restart.
-const StartingMessage = "starting"
+// LogStart writes a service's first record, with the version of the build. Alerts count it by instance: a second one in a
+// replica is a restart.
+func LogStart(log *slog.Logger) {
+	version, goVersion := Build()
+	log.Info("starting", KeyVersion, version, KeyGo, goVersion)
+}
 
 // ReportStatus logs what status returns, as the attribute "status", at once and then each interval until ctx ends. It is
 // how alerts learn what only the service itself knows, where nothing scrapes metrics. An interval of 0 reports nothing.

@@ -26,6 +26,7 @@ const (
 	KeyDuration   = "duration_ms"
 	KeyEntity     = "entity"
 	KeyEpoch      = "epoch"
+	KeyGo         = "go"
 	KeyError      = "error"
 	KeyInstance   = "instance"
 	KeyLane       = "lane"
@@ -37,6 +38,7 @@ const (
 	KeyService    = "service"
 	KeySession    = "session"
 	KeyStream     = "stream"
+	KeyVersion    = "version"
 	KeyWait       = "wait_ms"
 )
 

@@ -55,7 +55,7 @@ func newRealStack(t *testing.T, withAzurite bool) *realStack {
 		t.Skipf("without Azurite: %v", err)
 	}
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // the servers outlive the test's own clients
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := s.Run(ctx); err != nil {
@@ -67,7 +67,7 @@ func newRealStack(t *testing.T, withAzurite bool) *realStack {
 	blobs, err := azblob.NewClientFromConnectionString(s.Endpoint(stack.EnvBlob), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		_ = client.Disconnect(context.Background())
+		_ = client.Disconnect(ctx)
 		cancel()
 		serving.Wait()
 	})

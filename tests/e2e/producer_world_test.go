@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -68,7 +69,7 @@ func inProducerWorld(t *testing.T, mongoOptions mongo.Options, f func(w *produce
 			defer w.mu.Unlock()
 			w.accepted = append(w.accepted, a)
 		})
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // the servers outlive the test's own clients
 		var servers sync.WaitGroup
 		servers.Go(func() {
 			if err := w.bus.Run(ctx, w.busNet); err != nil {
@@ -129,7 +130,7 @@ func (w *producerWorld) insertMany(n, aggregates int) {
 func (w *producerWorld) took() []servicebus.Accepted {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.accepted[:len(w.accepted):len(w.accepted)]
+	return slices.Clip(w.accepted)
 }
 
 // total is the number of events inserted.

@@ -27,8 +27,7 @@ func run() int {
 
 	instance := telemetry.Instance()
 	log := telemetry.Logger(os.Stdout, config.LogLevel, "producer", instance)
-	version, goVersion := telemetry.Build()
-	log.Info(telemetry.StartingMessage, "version", version, "go", goVersion)
+	telemetry.LogStart(log)
 	if err := producer.Run(ctx, config, producer.Options{Logger: log, Instance: instance}); err != nil {
 		log.Error("stopped by an error", telemetry.KeyError, err)
 		return 1

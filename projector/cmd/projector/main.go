@@ -27,12 +27,11 @@ func run() int {
 	instance := telemetry.Instance()
 	log := telemetry.Logger(os.Stdout, cfg.LogLevel, "projector", instance)
 	if err == nil {
-		version, goVersion := telemetry.Build()
-		log.Info(telemetry.StartingMessage, "version", version, "go", goVersion)
+		telemetry.LogStart(log)
 		err = projector.Run(ctx, cfg, projector.Options{Logger: log, Instance: instance})
 	}
 	if problems, ok := errors.AsType[settings.Problems](err); ok {
-		fmt.Fprintln(os.Stderr, problems)
+		fmt.Fprintln(os.Stderr, "projector:", problems)
 		return 2
 	}
 	if err != nil {
