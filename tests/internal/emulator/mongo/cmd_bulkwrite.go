@@ -102,7 +102,7 @@ func (r *request) bulkOp(ctx context.Context, raw bson.Raw, spaces []engine.NS, 
 		return r.bulkInsert(ctx, ns, raw, total)
 	case "update":
 		multi := field(d, "multi") == true
-		spec, err := r.updateSpec(field(d, "filter"), field(d, "updateMods"), field(d, "sort"), field(d, "upsert") == true, multi)
+		spec, err := r.updateSpec(field(d, "filter"), field(d, "updateMods"), field(d, "sort"), field(d, "arrayFilters"), field(d, "upsert") == true, multi)
 		if err != nil {
 			return nil, err
 		}

@@ -15,7 +15,7 @@ func runFindAndModify(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.refuse("collation", "arrayFilters"); err != nil {
+	if err := r.refuse("collation"); err != nil {
 		return nil, err
 	}
 	filter, err := r.doc("query")
@@ -48,7 +48,7 @@ func runFindAndModify(ctx context.Context, r *request) (bson.D, error) {
 		last = append(last, bson.E{Key: "n", Value: int32(res.Matched)})
 		result = res.Before
 	} else {
-		spec, err := r.updateSpec(filter, update, r.get("sort"), r.flag("upsert"), false)
+		spec, err := r.updateSpec(filter, update, r.get("sort"), r.get("arrayFilters"), r.flag("upsert"), false)
 		if err != nil {
 			return nil, err
 		}

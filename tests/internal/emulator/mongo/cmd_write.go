@@ -157,13 +157,8 @@ func statement(raw bson.Raw, name string, known ...string) (bson.D, error) {
 		if !slices.Contains(known, e.Key) {
 			return nil, mongoerr.New(mongoerr.UnknownField, "BSON field '%s.%s' is an unknown field (or not supported by the embedded MongoDB).", name, e.Key)
 		}
-		switch e.Key {
-		case "collation":
+		if e.Key == "collation" {
 			return nil, mongoerr.Unsupported("collation")
-		case "arrayFilters":
-			if list, _ := e.Value.(bson.A); len(list) > 0 {
-				return nil, mongoerr.Unsupported("arrayFilters")
-			}
 		}
 	}
 	return d, nil
@@ -174,13 +169,20 @@ func field(d bson.D, key string) any {
 	return v
 }
 
-func (r *request) updateSpec(filter, u any, sort any, upsert, multi bool) (engine.UpdateSpec, error) {
+func (r *request) updateSpec(filter, u, sort, arrayFilters any, upsert, multi bool) (engine.UpdateSpec, error) {
 	sel, err := r.selection(filter, sort)
 	if err != nil {
 		return engine.UpdateSpec{}, err
 	}
 	up, err := query.CompileUpdate(u, r.env)
 	if err != nil {
+		return engine.UpdateSpec{}, err
+	}
+	filters, ok := arrayFilters.(bson.A)
+	if arrayFilters != nil && !ok {
+		return engine.UpdateSpec{}, mongoerr.New(mongoerr.TypeMismatch, "arrayFilters must be an array")
+	}
+	if err := up.Positional(sel.Filter, filters); err != nil {
 		return engine.UpdateSpec{}, err
 	}
 	if multi && up.IsReplacement() {
@@ -237,7 +239,7 @@ func (r *request) updateOne(ctx context.Context, ns engine.NS, raw bson.Raw) (en
 	if err != nil {
 		return engine.WriteResult{}, err
 	}
-	spec, err := r.updateSpec(field(d, "q"), field(d, "u"), field(d, "sort"), field(d, "upsert") == true, field(d, "multi") == true)
+	spec, err := r.updateSpec(field(d, "q"), field(d, "u"), field(d, "sort"), field(d, "arrayFilters"), field(d, "upsert") == true, field(d, "multi") == true)
 	if err != nil {
 		return engine.WriteResult{}, err
 	}

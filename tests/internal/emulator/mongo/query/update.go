@@ -16,6 +16,7 @@ type Update struct {
 	replacement bson.D
 	pipeline    []Stage
 	mods        []modifier
+	positions   *positions // nil: no positional operators
 	env         *Env
 }
 
@@ -92,8 +93,8 @@ func (m *modifier) check() error {
 		if p == "" {
 			return mongoerr.New(56, "The update path '%s' contains an empty field name, which is not allowed.", m.path)
 		}
-		if p == "$" || strings.HasPrefix(p, "$[") {
-			return mongoerr.Unsupported("the positional operator %s in the update path %q", p, m.path)
+		if positional(p) && i > 0 && m.op != "$rename" {
+			continue
 		}
 		if strings.HasPrefix(p, "$") && i == 0 {
 			return mongoerr.New(mongoerr.DollarPrefixedFieldName, "The dollar ($) prefixed field '%s' in '%s' is not valid for storage.", p, m.path)
@@ -140,8 +141,16 @@ func (u *Update) Apply(old bson.D, inserting bool) (bson.D, Change, error) {
 	default:
 		e := &editor{doc: value.CloneDoc(old), inserting: inserting, env: u.env}
 		for _, m := range u.mods {
-			if err := modifiers[m.op](e, m); err != nil {
-				return nil, Change{}, err
+			concrete := []modifier{m}
+			if u.positions != nil {
+				if concrete, err = u.positions.expand(e.doc, m, inserting); err != nil {
+					return nil, Change{}, err
+				}
+			}
+			for _, m := range concrete {
+				if err := modifiers[m.op](e, m); err != nil {
+					return nil, Change{}, err
+				}
 			}
 		}
 		now, c = e.doc, e.change(old)
