@@ -2,7 +2,6 @@
 // have a database user of its own. The apps refer to them; the platform fetches them with the app's identity.
 param location string
 param tags object
-@maxLength(24)
 param name string
 param purgeProtection bool
 

@@ -53,7 +53,7 @@ func TestParameterFilesUseVariablesThatSomebodySets(t *testing.T) {
 			if m[2] == "" {
 				row = "\n| `" + m[1] + "` | | "
 			}
-			require.Contains(t, readme, row,
+			require.True(t, strings.Contains(readme, row),
 				"%s: %s is the user's to set: infra/README.md needs a row of it with the default %q", parameters, m[1], m[2])
 		}
 	}

@@ -49,7 +49,7 @@ func checkQuery(t *testing.T, name, query, sources string) {
 	}
 	for _, m := range message.FindAllStringSubmatch(query, -1) {
 		for _, text := range quoted.FindAllStringSubmatch(m[1], -1) {
-			require.Contains(t, sources, `"`+text[1]+`"`, "%s: no service logs this", name)
+			require.True(t, strings.Contains(sources, `"`+text[1]+`"`), "%s: no service logs %q", name, text[1])
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -46,9 +47,7 @@ func settingsOf(config reflect.Type) map[string]setting {
 	found := map[string]setting{}
 	for field := range config.Fields() {
 		if field.Anonymous {
-			for name, s := range settingsOf(field.Type) {
-				found[name] = s
-			}
+			maps.Copy(found, settingsOf(field.Type))
 			continue
 		}
 		_, hasDefault := field.Tag.Lookup("default")
@@ -120,9 +119,7 @@ func TestTheServicesAcceptWhatBicepSets(t *testing.T) {
 					"BLOB_CONTAINER": "sluice", "CLAIM_CHECK_CONTAINER": "claim-checks",
 					"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "READ_MODEL_DATABASE": "readmodel",
 				}
-				for name, value := range entity {
-					azd[name] = value
-				}
+				maps.Copy(azd, entity)
 				parameters := parameterFile(t, "infra/app/"+s.name+".parameters.json")
 				for name, value := range containerEnv(t, s.name) {
 					if _, foreign := notOurs[name]; foreign || name == "START_AT" { // which is only there when it is not empty
