@@ -75,7 +75,7 @@ func (w *world) fault(p *plan) {
 		slots = w.projector
 	}
 	s := slots[r.IntN(len(slots))]
-	kind, short, long, few := r.IntN(24), between(r, 0, 3*time.Second), between(r, 0, 30*time.Second), 1+r.IntN(4)
+	kind, short, long, few := r.IntN(26), between(r, 0, 3*time.Second), between(r, 0, 30*time.Second), 1+r.IntN(4)
 	way, which, coin := []network.Direction{network.Requests, network.Replies, network.Both}[r.IntN(3)], r.IntN(3), r.IntN(2) == 0
 	isProducer := &slots[0] == &w.producers[0]
 	i := s.now
@@ -159,6 +159,13 @@ func (w *world) fault(p *plan) {
 		i.blob.LoseAnswers(few)
 	case 22, 23:
 		w.stranger(p, coin, long/2)
+	case 24, 25: // given up by who sent them, overtaken by later ones, and executed in the end
+		if i == nil {
+			return
+		}
+		w.trace.add("%d requests of %s to storage take %s", few, i.name, short+long/4)
+		i.blob.Delay(few)
+		w.later(p, short+long/4, func() { i.blob.Heal() })
 	}
 }
 

@@ -31,7 +31,7 @@ const settled = 10 * time.Minute
 
 func TestSimulation(t *testing.T) {
 	if *oneSeed >= 0 {
-		simulate(t, uint64(*oneSeed))
+		simulate(t, uint64(*oneSeed), &coverage{})
 		return
 	}
 	n := seeds
@@ -41,10 +41,17 @@ func TestSimulation(t *testing.T) {
 		require.NoError(t, err, "SIM_SEEDS")
 	}
 	for _, seed := range pinned {
-		t.Run(fmt.Sprint("pinned/", seed), func(t *testing.T) { t.Parallel(); simulate(t, seed) })
+		t.Run(fmt.Sprint("pinned/", seed), func(t *testing.T) { t.Parallel(); simulate(t, seed, &coverage{}) })
 	}
+	seen := &coverage{}
+	t.Cleanup(func() {
+		t.Logf("in %d seeds: %v", n, seen)
+		if n >= seeds && !t.Failed() {
+			require.NotContains(t, seen.String()+" ", ":0 ", "the simulation does not reach what it is for")
+		}
+	})
 	for seed := range uint64(n) {
-		t.Run(fmt.Sprint("seed/", seed), func(t *testing.T) { t.Parallel(); simulate(t, seed) })
+		t.Run(fmt.Sprint("seed/", seed), func(t *testing.T) { t.Parallel(); simulate(t, seed, seen) })
 	}
 }
 
@@ -52,7 +59,7 @@ func TestSimulation(t *testing.T) {
 // holder waits for the network, which would otherwise hang the test without a word.
 const stuck = 20 * time.Second
 
-func simulate(t *testing.T, seed uint64) {
+func simulate(t *testing.T, seed uint64, seen *coverage) {
 	watchdog := time.AfterFunc(stuck, func() {
 		stacks := make([]byte, 4<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
@@ -61,7 +68,10 @@ func simulate(t *testing.T, seed uint64) {
 	defer watchdog.Stop()
 	loaded() // outside of the bubble: every seed shares it
 	synctest.Test(t, func(t *testing.T) {
-		inWorld(t, seed, func(w *world) { w.simulate(seed) })
+		inWorld(t, seed, func(w *world) {
+			w.simulate(seed)
+			seen.add(w)
+		})
 	})
 }
 
@@ -86,7 +96,12 @@ func (w *world) simulate(seed uint64) {
 		defer w.mu.Unlock()
 		return len(w.run.Writes) > 0 && w.run.Writes[len(w.run.Writes)-1].Position != ""
 	})
-	require.True(w, begun, "nobody leads")
+	if !begun {
+		w.run.Unrest = "nobody leads"
+		w.stopAll()
+		w.judge()
+		return
+	}
 
 	workload := rand.New(rand.NewPCG(seed, 0x17))
 	var work sync.WaitGroup
@@ -105,6 +120,48 @@ func (w *world) simulate(seed uint64) {
 	}
 	w.stopAll()
 	w.judge()
+}
+
+// coverage is what the seeds together have met: what a simulation must meet to say anything.
+type coverage struct {
+	mu sync.Mutex
+
+	Messages, Takeovers, Recognised, Forgotten, Late, Redelivered, Applied int
+}
+
+func (c *coverage) add(w *world) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := map[string]bool{}
+	for _, a := range w.run.Accepted {
+		switch {
+		case a.Duplicate:
+			c.Recognised++
+		case first[a.MessageID]:
+			c.Forgotten++ // a repeat that the broker's window had forgotten: the guard's work
+		default:
+			c.Messages++
+		}
+		first[a.MessageID] = true
+		for leader := range w.busLinks {
+			if w.run.Late(leader, a.At) {
+				c.Late++ // delivered when its leader had long sent it
+				break
+			}
+		}
+	}
+	for n, write := range w.run.Writes {
+		if n > 0 && write.Epoch > max(1, w.run.Writes[n-1].Epoch) {
+			c.Takeovers++
+		}
+	}
+	c.Redelivered += w.bus.Stats(subPath).Redelivered
+	c.Applied += len(w.run.Observed)
+}
+
+func (c *coverage) String() string {
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d redelivered:%d updates of the read model:%d",
+		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Redelivered, c.Applied)
 }
 
 // stopAll stops every service cleanly and joins all there ever were.

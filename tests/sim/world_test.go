@@ -60,6 +60,7 @@ type world struct {
 	producers []*slot
 	projector []*slot
 
+	writing  sync.Mutex // one write of the checkpoint at a time
 	mu       sync.Mutex
 	run      checker.Run              // guarded by mu while anything runs
 	expected *history.Model           // guarded by mu
@@ -210,6 +211,9 @@ func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r.Body = io.NopCloser(bytes.NewReader(text))
+	// The storage answers at once, on this goroutine: the record is in the order in which it took the writes.
+	c.w.writing.Lock()
+	defer c.w.writing.Unlock()
 	response, err := c.to.Do(r)
 	if err != nil || response.StatusCode != http.StatusCreated {
 		return response, err
@@ -229,9 +233,17 @@ func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
 	stamp.index = len(c.w.run.Writes)
 	c.w.run.Writes = append(c.w.run.Writes, checker.Write{
 		Epoch: record.Epoch, Leader: record.Leader, Position: record.Position, Published: record.Published,
-		LeaseID: r.Header.Get("x-ms-lease-id"), Began: stamp.at, Accepted: stamp.accepted,
+		LeaseID: header(r, "x-ms-lease-id"), Began: stamp.at, Accepted: stamp.accepted,
 	})
 	return response, nil
+}
+
+// header is a header as the SDK sets it: under its name in lower case, where Header.Get does not look.
+func header(r *http.Request, name string) string {
+	if values := r.Header[name]; len(values) > 0 {
+		return values[0]
+	}
+	return r.Header.Get(name)
 }
 
 func blobOptions(t network.Doer) *azblob.ClientOptions {

@@ -23,6 +23,7 @@ type BlobLink struct {
 	cut      bool      // guarded by mu
 	dead     bool      // guarded by mu
 	lose     int       // guarded by mu: answers to lose
+	delay    int       // guarded by mu: requests to hold one by one
 	waiting  []*held   // guarded by mu: requests on their way, in order
 	released chan struct{}
 }
@@ -49,7 +50,8 @@ func (l *BlobLink) Do(r *http.Request) (*http.Response, error) {
 	case l.cut || l.dead:
 		l.mu.Unlock()
 		return nil, syscall.ECONNRESET
-	case l.held&Requests != 0:
+	case l.held&Requests != 0 || l.delay > 0:
+		l.delay = max(0, l.delay-1)
 		copied, err := detached(r)
 		if err != nil {
 			l.mu.Unlock()
@@ -124,11 +126,18 @@ func (l *BlobLink) LoseAnswers(n int) {
 	l.lose = n
 }
 
+// Delay holds the next n requests, and lets later ones overtake them, until the link heals.
+func (l *BlobLink) Delay(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay = n
+}
+
 // Heal makes the link whole: held requests arrive, in order, and held answers too.
 func (l *BlobLink) Heal() {
 	l.mu.Lock()
 	waiting := l.waiting
-	l.waiting, l.held, l.cut, l.lose = nil, 0, false, 0
+	l.waiting, l.held, l.cut, l.lose, l.delay = nil, 0, false, 0, 0
 	close(l.released)
 	l.released = make(chan struct{})
 	l.mu.Unlock()
