@@ -21,18 +21,22 @@ type stream struct {
 	before   string    // fullDocumentBeforeChange
 	expanded bool
 	stages   []query.Stage
+	split    bool // $changeStreamSplitLargeEvent
 
-	at       uint64         // position of the next entry
-	from     bson.Timestamp // entries before this are not looked at
-	pending  *engine.Entry  // its invalidate event is next
-	ended    bool           // the invalidate was delivered
-	token    string         // of the last batch: never goes back
-	tokenDoc bson.Raw
-	buf      [256]*engine.Entry
-	scratch  []byte
+	at      uint64         // position of the next entry
+	from    bson.Timestamp // entries before this are not looked at
+	pending *engine.Entry  // its invalidate event is next
+	ended   bool           // the invalidate was delivered
+
+	fragments []fragment // of the event before at: what is left to deliver
+	token     string     // of the last batch: never goes back
+	tokenDoc  bson.Raw
+	buf       [256]*engine.Entry
+	scratch   []byte
 }
 
 const (
+	splitStage   = "$changeStreamSplitLargeEvent"
 	defaultAwait = time.Second
 	// A change event may be a little larger than a document.
 	maxEvent = value.MaxDocument + 16<<10
@@ -51,6 +55,15 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 	wire, err := r.streamScope(s, d)
 	if err != nil {
 		return nil, err
+	}
+	if n := len(rest); n > 0 {
+		last, _ := rest[n-1].(bson.D)
+		if s.split = len(last) == 1 && last[0].Key == splitStage; s.split {
+			if arg, ok := last[0].Value.(bson.D); !ok || len(arg) > 0 {
+				return nil, mongoerr.New(7182800, "%s requires an empty object", splitStage)
+			}
+			rest = rest[:n-1]
+		}
 	}
 	if s.stages, err = streamStages(rest, r.env); err != nil {
 		return nil, err
@@ -140,8 +153,10 @@ func streamStages(rest bson.A, env *query.Env) ([]query.Stage, error) {
 		}
 		switch d[0].Key {
 		case "$match", "$project", "$addFields", "$set", "$unset", "$replaceRoot", "$replaceWith":
-		case "$redact", "$changeStreamSplitLargeEvent":
+		case "$redact":
 			return nil, mongoerr.Unsupported("%s", d[0].Key)
+		case splitStage:
+			return nil, mongoerr.New(7182802, "%s must be the last stage in the pipeline", splitStage)
 		case "$sort", "$limit", "$skip", "$group", "$unwind", "$count", "$out", "$merge", "$lookup", "$facet":
 			return nil, mongoerr.New(mongoerr.IllegalOperation, "%s is not permitted in a $changeStream pipeline", d[0].Key)
 		}
@@ -227,6 +242,9 @@ func (s *stream) resume(d bson.D, startAfter bool) error {
 				s.advance(t)
 				return nil
 			}
+			if within, err := s.resumeWithin(x, t, p.Data); within || err != nil {
+				return err
+			}
 			t.Invalidate = true
 			if data, _ := t.Encode(); data == p.Data && s.invalidates(x) {
 				s.advance(t)
@@ -252,11 +270,21 @@ func (s *stream) fill(size int) ([]bson.Raw, error) {
 	var out []bson.Raw
 	bytes := 0
 	for len(out) < size && !s.ended {
+		if len(s.fragments) > 0 {
+			next := s.fragments[0]
+			if bytes += len(next.raw) + 12; bytes > maxBatchBytes && len(out) > 0 {
+				return out, nil
+			}
+			out = append(out, next.raw)
+			s.fragments = s.fragments[1:]
+			s.advance(next.token)
+			continue
+		}
 		if s.pending != nil {
 			x := s.pending
 			t := token(x)
 			t.Invalidate = true
-			raw, keep, err := s.pass(s.invalidateEvent(x, t))
+			raw, keep, err := s.pass(s.invalidateEvent(x, t), t)
 			if err != nil {
 				return nil, err
 			}
@@ -287,13 +315,16 @@ func (s *stream) fill(size int) ([]bson.Raw, error) {
 			if err != nil {
 				return nil, err
 			}
-			if keep {
+			if keep && raw != nil {
 				if bytes += len(raw) + 12; bytes > maxBatchBytes && len(out) > 0 {
 					return out, nil
 				}
 				out = append(out, raw)
 			}
 			s.at++
+			if len(s.fragments) > 0 {
+				break
+			}
 			s.advance(t)
 			if s.invalidates(x) {
 				s.pending = x

@@ -30,6 +30,11 @@ func runHello(ctx context.Context, r *request) (bson.D, error) {
 	return r.srv.helloReply(r.conn, r.name != "hello"), nil
 }
 
+// runExplain refuses by name: there are no query plans here to tell of.
+func runExplain(context.Context, *request) (bson.D, error) {
+	return nil, mongoerr.Unsupported("the command explain")
+}
+
 func runBuildInfo(context.Context, *request) (bson.D, error) {
 	return bson.D{
 		{Key: "version", Value: version},

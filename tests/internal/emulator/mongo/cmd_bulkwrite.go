@@ -97,6 +97,9 @@ func (r *request) bulkOp(ctx context.Context, raw bson.Raw, spaces []engine.NS, 
 		return nil, mongoerr.New(mongoerr.BadValue, "BulkWrite ops entry %v has an invalid nsInfo index.", d[0].Value)
 	}
 	ns := spaces[at]
+	if err := r.hint(ns, field(d, "hint")); err != nil {
+		return nil, err
+	}
 	switch d[0].Key {
 	case "insert":
 		return r.bulkInsert(ctx, ns, raw, total)

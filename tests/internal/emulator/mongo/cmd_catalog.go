@@ -31,7 +31,7 @@ func runCreate(ctx context.Context, r *request) (bson.D, error) {
 		}
 		options = append(options, bson.E{Key: "changeStreamPreAndPostImages", Value: images})
 	}
-	return bson.D{}, r.srv.eng.Create(ctx, ns, options)
+	return bson.D{}, r.srv.eng.Create(ctx, ns, r.txn, options)
 }
 
 func checkImages(d bson.D) error {
@@ -204,9 +204,9 @@ func runCreateIndexes(ctx context.Context, r *request) (bson.D, error) {
 		}
 	}
 	info, existed := r.srv.eng.Lookup(ns)
-	first, last, created := len(info.Indexes)+1, len(info.Indexes)+1, !existed
+	first, last, created := len(info.Indexes)+1, len(info.Indexes)+1, !existed && r.txn == nil
 	for _, ix := range built {
-		_, after, made, err := r.srv.eng.CreateIndex(ctx, ns, ix)
+		_, after, made, err := r.srv.eng.CreateIndex(ctx, ns, r.txn, ix)
 		if err != nil {
 			return nil, err
 		}

@@ -18,6 +18,9 @@ func runFindAndModify(ctx context.Context, r *request) (bson.D, error) {
 	if err := r.refuse("collation"); err != nil {
 		return nil, err
 	}
+	if err := r.hint(ns, r.get("hint")); err != nil {
+		return nil, err
+	}
 	filter, err := r.doc("query")
 	if err != nil {
 		return nil, err

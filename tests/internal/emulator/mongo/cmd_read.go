@@ -21,6 +21,9 @@ func runFind(_ context.Context, r *request) (bson.D, error) {
 	if err := r.refuse("collation", "tailable", "awaitData", "oplogReplay", "returnKey", "showRecordId", "max", "min"); err != nil {
 		return nil, err
 	}
+	if err := r.hint(ns, r.get("hint")); err != nil {
+		return nil, err
+	}
 	filter, err := r.doc("filter")
 	if err != nil {
 		return nil, err
@@ -124,6 +127,9 @@ func runCount(_ context.Context, r *request) (bson.D, error) {
 	if err := r.refuse("collation"); err != nil {
 		return nil, err
 	}
+	if err := r.hint(ns, r.get("hint")); err != nil {
+		return nil, err
+	}
 	filter, err := r.doc("query")
 	if err != nil {
 		return nil, err
@@ -159,6 +165,9 @@ func runDistinct(_ context.Context, r *request) (bson.D, error) {
 	key, ok := r.get("key").(string)
 	if !ok {
 		return nil, mongoerr.New(mongoerr.TypeMismatch, "BSON field 'distinct.key' must be a string")
+	}
+	if err := r.hint(ns, r.get("hint")); err != nil {
+		return nil, err
 	}
 	filter, err := r.doc("query")
 	if err != nil {
@@ -230,6 +239,9 @@ func runAggregate(ctx context.Context, r *request) (bson.D, error) {
 	}
 	pipeline, err := query.CompilePipeline(stages, r.env)
 	if err != nil {
+		return nil, err
+	}
+	if err := r.hint(ns, r.get("hint")); err != nil {
 		return nil, err
 	}
 	// A leading $match chooses by index like a find.

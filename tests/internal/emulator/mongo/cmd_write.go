@@ -239,6 +239,9 @@ func (r *request) updateOne(ctx context.Context, ns engine.NS, raw bson.Raw) (en
 	if err != nil {
 		return engine.WriteResult{}, err
 	}
+	if err := r.hint(ns, field(d, "hint")); err != nil {
+		return engine.WriteResult{}, err
+	}
 	spec, err := r.updateSpec(field(d, "q"), field(d, "u"), field(d, "sort"), field(d, "arrayFilters"), field(d, "upsert") == true, field(d, "multi") == true)
 	if err != nil {
 		return engine.WriteResult{}, err
@@ -280,6 +283,9 @@ func runDelete(ctx context.Context, r *request) (bson.D, error) {
 func (r *request) deleteOne(ctx context.Context, ns engine.NS, raw bson.Raw) (engine.WriteResult, error) {
 	d, err := statement(raw, "delete.deletes", "q", "limit", "collation", "hint")
 	if err != nil {
+		return engine.WriteResult{}, err
+	}
+	if err := r.hint(ns, field(d, "hint")); err != nil {
 		return engine.WriteResult{}, err
 	}
 	limit, ok := value.AsInt(field(d, "limit"))

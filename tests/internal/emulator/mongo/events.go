@@ -102,7 +102,7 @@ func (s *stream) event(x *engine.Entry, t keystring.Token) (bson.Raw, bool, erro
 	b = append(b, 0)
 	b[0], b[1], b[2], b[3] = byte(len(b)), byte(len(b)>>8), byte(len(b)>>16), byte(len(b)>>24)
 	s.scratch = b
-	return s.pass(bytes.Clone(b))
+	return s.pass(bytes.Clone(b), t)
 }
 
 func (s *stream) describe(x *engine.Entry) bson.D {
@@ -214,8 +214,8 @@ func (s *stream) invalidateEvent(x *engine.Entry, t keystring.Token) bson.Raw {
 	})
 }
 
-// pass sends an event through the user's stages.
-func (s *stream) pass(raw bson.Raw) (bson.Raw, bool, error) {
+// pass sends an event through the user's stages. One that was cut is nil, and in s.fragments.
+func (s *stream) pass(raw bson.Raw, t keystring.Token) (bson.Raw, bool, error) {
 	if len(s.stages) > 0 {
 		d, err := value.Decode(raw)
 		if err != nil {
@@ -233,8 +233,6 @@ func (s *stream) pass(raw bson.Raw) (bson.Raw, bool, error) {
 		}
 		raw = value.Encode(d)
 	}
-	if len(raw) > maxEvent {
-		return nil, false, mongoerr.New(mongoerr.BSONObjectTooLarge, "BSONObj size: %d is invalid. Size must be between 0 and %d", len(raw), maxEvent)
-	}
-	return raw, true, nil
+	raw, err := s.sized(raw, t)
+	return raw, err == nil, err
 }

@@ -117,9 +117,6 @@ func (t *sessions) statement(ctx context.Context, s *session, r *request, run fu
 		if r.number == s.number && s.state != aborted {
 			return nil, mongoerr.New(50911, "Cannot start a transaction at given transaction number %d as a transaction with the same number is in state %d", r.number, s.state)
 		}
-		if err := r.explicitCreate(); err != nil {
-			return nil, err
-		}
 		if !r.cmd.inTxn || r.cmd.finishes {
 			return nil, mongoerr.New(mongoerr.OperationNotInTransaction, "Cannot run '%s' in a multi-document transaction.", r.name)
 		}
@@ -141,9 +138,6 @@ func (t *sessions) statement(ctx context.Context, s *session, r *request, run fu
 		return nil, mongoerr.New(mongoerr.NoSuchTransaction, "Transaction with { txnNumber: %d } has been aborted.", r.number)
 	default:
 	}
-	if err := r.explicitCreate(); err != nil {
-		return nil, err
-	}
 	if !r.cmd.inTxn {
 		return nil, mongoerr.New(mongoerr.OperationNotInTransaction, "Cannot run '%s' in a multi-document transaction.", r.name)
 	}
@@ -154,14 +148,6 @@ func (t *sessions) statement(ctx context.Context, s *session, r *request, run fu
 		s.state = aborted
 	}
 	return reply, err
-}
-
-// explicitCreate refuses what a server can do in a transaction and this one cannot.
-func (r *request) explicitCreate() error {
-	if r.name == "create" || r.name == "createIndexes" {
-		return mongoerr.Unsupported("%s in a transaction; a first insert creates its collection there", r.name)
-	}
-	return nil
 }
 
 func (t *sessions) end(s *session, r *request) (bson.D, error) {

@@ -182,8 +182,13 @@ func (e *Engine) create(ns NS, options bson.D) (*Collection, error) {
 	return c, nil
 }
 
-// created logs a new collection.
+// created logs a new collection, with the indexes a transaction gave it.
 func (e *Engine) created(c *Collection) {
+	defer func() {
+		for _, ix := range c.indexes {
+			e.indexed(c, ix)
+		}
+	}()
 	e.log(&Entry{Kind: Create, NS: c.NS, UUID: c.UUID, Description: bson.D{{Key: "idIndex", Value: bson.D{{Key: "v", Value: int32(2)}, {Key: "key", Value: bson.D{{Key: "_id", Value: int32(1)}}}, {Key: "name", Value: "_id_"}}}}})
 }
 
@@ -202,30 +207,43 @@ func (e *Engine) ensure(ns NS, txn *Txn) (*Collection, error) {
 	case c == nil && txn == nil:
 		return e.create(ns, nil)
 	case c == nil:
-		if err := checkName(ns); err != nil {
-			return nil, err
-		}
-		c = &Collection{NS: ns, UUID: NewUUID(), byID: map[string]*record{}, creator: txn}
-		e.colls[ns], txn.touched[c] = c, true
+		return e.createIn(txn, ns, nil)
 	case c.creator != nil && c.creator != txn:
 		return nil, errWait{c.creator.done}
 	}
 	return c, nil
 }
 
-// Create makes a collection. Creating it again with the same options is no error.
-func (e *Engine) Create(ctx context.Context, ns NS, options bson.D) error {
-	return e.locked(ctx, nil, func() error {
+// createIn adds a collection that others see when the transaction commits; the caller holds the lock.
+func (e *Engine) createIn(txn *Txn, ns NS, options bson.D) (*Collection, error) {
+	if err := checkName(ns); err != nil {
+		return nil, err
+	}
+	c := &Collection{NS: ns, UUID: NewUUID(), Options: options, byID: map[string]*record{}, creator: txn}
+	c.setOptions(options)
+	e.colls[ns], txn.touched[c] = c, true
+	return c, nil
+}
+
+// Create makes a collection, in a transaction if txn is given. Creating it again
+// with the same options is no error outside one.
+func (e *Engine) Create(ctx context.Context, ns NS, txn *Txn, options bson.D) error {
+	return e.locked(ctx, txn, func() error {
 		if c := e.colls[ns]; c != nil {
-			if c.creator != nil {
+			if c.creator != nil && c.creator != txn {
 				return errWait{c.creator.done}
 			}
-			if value.Equal(append(bson.D{}, c.Options...), append(bson.D{}, options...)) {
+			if txn == nil && value.Equal(append(bson.D{}, c.Options...), append(bson.D{}, options...)) {
 				return nil
 			}
 			return mongoerr.New(mongoerr.NamespaceExists, "Collection %s already exists.", ns)
 		}
-		_, err := e.create(ns, options)
+		var err error
+		if txn != nil {
+			_, err = e.createIn(txn, ns, options)
+		} else {
+			_, err = e.create(ns, options)
+		}
 		return err
 	})
 }

@@ -99,7 +99,7 @@ func TestRandomHistoryStaysConsistent(t *testing.T) {
 		for name, unique := range map[string]bool{"u": true, "k": false} {
 			ix, err := NewIndex(name+"_1", bson.D{{Key: name, Value: int32(1)}}, unique, true, nil, bson.D{})
 			require.NoError(t, err)
-			_, _, _, err = e.CreateIndex(ctx, ns, ix)
+			_, _, _, err = e.CreateIndex(ctx, ns, nil, ix)
 			require.NoError(t, err)
 		}
 		open := make([]*Txn, 3)

@@ -290,15 +290,24 @@ func shellValue(v any) string {
 	}
 }
 
-// CreateIndex builds an index; created is false when an identical one exists.
-func (e *Engine) CreateIndex(ctx context.Context, ns NS, ix *Index) (before, after int, created bool, err error) {
-	err = e.locked(ctx, nil, func() error {
+// indexed logs a new index.
+func (e *Engine) indexed(c *Collection, ix *Index) {
+	e.log(&Entry{Kind: CreateIndexes, NS: c.NS, UUID: c.UUID, Description: bson.D{{Key: "indexes", Value: bson.A{ix.Spec}}}})
+}
+
+// CreateIndex builds an index; created tells whether it made the collection. In a
+// transaction the collection must be one that the transaction made and left empty.
+func (e *Engine) CreateIndex(ctx context.Context, ns NS, txn *Txn, ix *Index) (before, after int, created bool, err error) {
+	err = e.locked(ctx, txn, func() error {
 		_, existed := e.colls[ns]
-		c, err := e.ensure(ns, nil)
+		c, err := e.ensure(ns, txn)
 		if err != nil {
 			return err
 		}
-		if err := e.untouched(c); err != nil {
+		if txn == nil {
+			err = e.untouched(c)
+		}
+		if err != nil {
 			return err
 		}
 		created = !existed
@@ -316,12 +325,17 @@ func (e *Engine) CreateIndex(ctx context.Context, ns NS, ix *Index) (before, aft
 				return mongoerr.New(mongoerr.IndexOptionsConflict, "Index already exists with a different name or options: %s", have.Name)
 			}
 		}
+		if txn != nil && (c.creator != txn || c.first != nil) {
+			return mongoerr.New(mongoerr.OperationNotInTransaction, "Cannot create new indexes on existing collection %s in a multi-document transaction.", ns)
+		}
 		if err := c.build(ix); err != nil {
 			return err
 		}
 		c.indexes = append(c.indexes, ix)
 		after++
-		e.log(&Entry{Kind: CreateIndexes, NS: ns, UUID: c.UUID, Description: bson.D{{Key: "indexes", Value: bson.A{ix.Spec}}}})
+		if txn == nil {
+			e.indexed(c, ix)
+		}
 		return nil
 	})
 	return before, after, created, err
