@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks the deployment: the repository's own tests of it always, the Bicep
-# compiler and linter where they are. With REQUIRE_BICEP set they must be.
+# compiler and linter where they are (with REQUIRE_BICEP set they must be), and
+# the Kusto queries where npm is.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -31,6 +32,18 @@ elif [[ -n ${REQUIRE_BICEP:-} ]]; then
   status=1
 else
   echo 'lint-infra: bicep is not here; its build and lint run in CI only'
+fi
+
+if command -v npm >/dev/null; then
+  kusto=tests/deploy/kusto
+  # npm ci leaves a copy of the lock file there, written only when it succeeded
+  if ! cmp --silent "$kusto/package-lock.json" "$kusto/node_modules/.sluice-lock"; then
+    npm --prefix "$kusto" ci --ignore-scripts --loglevel=error &&
+      cp "$kusto/package-lock.json" "$kusto/node_modules/.sluice-lock"
+  fi
+  node "$kusto/check.js" || status=1
+else
+  echo 'lint-infra: npm is not here; the Kusto queries are not compiled'
 fi
 
 # count: the files that these read are in no module that the test cache watches
