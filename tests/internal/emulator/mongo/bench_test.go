@@ -1,6 +1,7 @@
 package mongo_test
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -78,6 +79,32 @@ func BenchmarkChangeEvents(b *testing.B) {
 				require.NoError(b, cs.Close(ctx))
 			}
 			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}
+
+// BenchmarkKeysetPage reads one page of 1000 by _id from collections of two
+// sizes: the page must cost the same.
+func BenchmarkKeysetPage(b *testing.B) {
+	for _, size := range []int{10_000, 200_000} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			f := serve(b, mongo.Options{OplogBytes: 32 << 20})
+			c := f.coll()
+			for i := range size / 1000 {
+				docs := make([]any, 1000)
+				for j := range docs {
+					docs[j] = d("_id", i*1000+j, "v", "some words of text")
+				}
+				_, err := c.InsertMany(b.Context(), docs)
+				require.NoError(b, err)
+			}
+			for b.Loop() {
+				var page []bson.Raw
+				cur, err := c.Find(b.Context(), d("_id", d("$gt", size/2)), options.Find().SetSort(d("_id", 1)).SetLimit(1000))
+				require.NoError(b, err)
+				require.NoError(b, cur.All(b.Context(), &page))
+				require.Len(b, page, 1000)
+			}
 		})
 	}
 }

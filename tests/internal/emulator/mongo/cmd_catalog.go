@@ -3,8 +3,10 @@ package mongo
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -211,6 +213,9 @@ func runCreateIndexes(ctx context.Context, r *request) (bson.D, error) {
 			return nil, err
 		}
 		last, created = after, created || made
+		if ix.TTL >= 0 {
+			r.srv.armTTL()
+		}
 	}
 	reply := bson.D{{Key: "numIndexesBefore", Value: int32(first)}, {Key: "numIndexesAfter", Value: int32(last)}, {Key: "createdCollectionAutomatically", Value: created}}
 	if first == last {
@@ -227,7 +232,7 @@ func parseIndex(raw bson.Raw) (*engine.Index, error) {
 	}
 	for _, e := range d {
 		switch e.Key {
-		case "key", "name", "unique", "sparse", "partialFilterExpression", "v", "background":
+		case "key", "name", "unique", "sparse", "partialFilterExpression", "expireAfterSeconds", "v", "background":
 		case "hidden":
 			if e.Value == true {
 				return nil, mongoerr.Unsupported("hidden indexes")
@@ -254,7 +259,21 @@ func parseIndex(raw bson.Raw) (*engine.Index, error) {
 			spec = append(spec, e)
 		}
 	}
-	return engine.NewIndex(name, key, field(d, "unique") == true, field(d, "sparse") == true, partial, spec)
+	ix, err := engine.NewIndex(name, key, field(d, "unique") == true, field(d, "sparse") == true, partial, spec)
+	if err != nil {
+		return nil, err
+	}
+	if v, ok := value.Get(d, "expireAfterSeconds"); ok {
+		seconds, isNumber := value.AsInt(v)
+		switch {
+		case !isNumber || seconds < 0 || seconds > math.MaxInt32:
+			return nil, mongoerr.New(mongoerr.CannotCreateIndex, "TTL index 'expireAfterSeconds' option must be within an acceptable range, not %v", v)
+		case len(key) > 1:
+			return nil, mongoerr.New(mongoerr.CannotCreateIndex, "TTL indexes are single-field indexes, compound indexes do not support TTL. Index spec: %s", name)
+		}
+		ix.TTL = time.Duration(seconds) * time.Second
+	}
+	return ix, nil
 }
 
 func runDropIndexes(ctx context.Context, r *request) (bson.D, error) {

@@ -80,26 +80,26 @@ func runFind(_ context.Context, r *request) (bson.D, error) {
 // collect gives the documents of a selection in order, after skip, at most limit (0: all).
 func (r *request) collect(ns engine.NS, sel engine.Selection, skip, limit int64) ([]bson.Raw, error) {
 	var docs []bson.Raw
-	if sel.Sort == nil {
-		err := r.srv.eng.Find(ns, r.view, sel.Filter, sel.Matcher, func(raw bson.Raw, _ bson.D) bool {
-			if skip > 0 {
-				skip--
-				return true
-			}
-			docs = append(docs, raw)
-			return limit == 0 || int64(len(docs)) < limit
-		})
-		return docs, err
-	}
 	type sorted struct {
 		raw bson.Raw
 		doc bson.D
 	}
-	var all []sorted
-	err := r.srv.eng.Find(ns, r.view, sel.Filter, sel.Matcher, func(raw bson.Raw, doc bson.D) bool {
-		all = append(all, sorted{raw, doc})
-		return true
+	var all []sorted // what still has to be sorted
+	passed := int64(0)
+	err := r.srv.eng.Find(ns, r.view, sel, func(raw bson.Raw, doc bson.D, ready bool) bool {
+		if sel.Sort != nil && !ready {
+			all = append(all, sorted{raw, doc})
+			return true
+		}
+		if passed++; passed <= skip {
+			return true
+		}
+		docs = append(docs, raw)
+		return limit == 0 || int64(len(docs)) < limit
 	})
+	if len(all) == 0 {
+		return docs, err
+	}
 	for i := range all {
 		if all[i].doc == nil && err == nil {
 			all[i].doc, err = value.Decode(all[i].raw)

@@ -10,7 +10,7 @@
 // file a family of commands) → engine (pure state) → query, value, keystring.
 //
 // Not provided: authentication, TLS, compression, durability, further nodes,
-// collation, views, capped and time-series collections, TTL.
+// collation, views, capped and time-series collections.
 package mongo
 
 import (
@@ -47,6 +47,7 @@ type Server struct {
 	sessions *sessions
 	cursors  *cursors
 	fail     failpoints
+	ttl      ttl
 	started  time.Time
 
 	requests atomic.Int32 // ids of replies
@@ -105,7 +106,9 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		stop()
 		l.Close()
 		s.eng.AbortAll()
+		s.stopTTL()
 	}()
+	s.startTTL()
 	for {
 		c, err := l.Accept()
 		if err != nil {

@@ -64,6 +64,7 @@ type Collection struct {
 	creator *Txn // the open transaction whose first write made the collection; others do not see it
 
 	byID    map[string]*record
+	ordered order
 	first   *record // natural order
 	last    *record
 	indexes []*Index

@@ -82,6 +82,16 @@ func consistent(t *testing.T, e *Engine) {
 			}
 		}
 		require.Equal(t, listed, len(c.byID))
+		inOrder, last := 0, ""
+		for _, chunk := range c.ordered.chunks {
+			require.NotEmpty(t, chunk)
+			for _, r := range chunk {
+				require.Less(t, last, r.key)
+				require.Same(t, r, c.byID[r.key])
+				inOrder, last = inOrder+1, r.key
+			}
+		}
+		require.Equal(t, listed, inOrder)
 		require.Equal(t, live, c.live)
 		for _, ix := range c.indexes {
 			require.Equal(t, want[ix], ix.entries, ix.Name)
@@ -160,7 +170,7 @@ func state(t *testing.T, e *Engine) map[string]string {
 	unique := map[any]bool{}
 	m, err := query.Compile(bson.D{}, &query.Env{})
 	require.NoError(t, err)
-	require.NoError(t, e.Find(ns, View{}, bson.D{}, m, func(raw bson.Raw, _ bson.D) bool {
+	require.NoError(t, e.Find(ns, View{}, Selection{Matcher: m}, func(raw bson.Raw, _ bson.D, _ bool) bool {
 		out[raw.Lookup("_id").String()] = raw.String()
 		if u, err := raw.LookupErr("u"); err == nil {
 			require.False(t, unique[u.Int32()], "two documents with u = %v", u)

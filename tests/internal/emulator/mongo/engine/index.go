@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -22,16 +23,17 @@ type Index struct {
 	Unique  bool
 	Sparse  bool
 	Partial bson.D
-	Spec    bson.D // as listIndexes shows it
+	TTL     time.Duration // age at which documents are deleted; negative: never
+	Spec    bson.D        // as listIndexes shows it
 
 	paths   [][]string
 	filter  *query.Matcher
 	entries map[string]map[*record]int // versions of the record that have the key
 }
 
-// NewIndex compiles a specification.
+// NewIndex compiles a specification. The caller sets TTL.
 func NewIndex(name string, key bson.D, unique, sparse bool, partial bson.D, spec bson.D) (*Index, error) {
-	ix := &Index{Name: name, Key: key, Unique: unique, Sparse: sparse, Partial: partial, Spec: spec, entries: map[string]map[*record]int{}}
+	ix := &Index{Name: name, Key: key, Unique: unique, Sparse: sparse, Partial: partial, TTL: -1, Spec: spec, entries: map[string]map[*record]int{}}
 	if len(key) == 0 {
 		return nil, mongoerr.New(mongoerr.CannotCreateIndex, "Index keys cannot be an empty object")
 	}
@@ -315,7 +317,7 @@ func (e *Engine) CreateIndex(ctx context.Context, ns NS, txn *Txn, ix *Index) (b
 		after = before
 		for _, have := range c.indexes {
 			sameKey := value.Equal(have.Key, ix.Key)
-			sameOptions := have.Unique == ix.Unique && have.Sparse == ix.Sparse && value.Equal(have.Partial, ix.Partial)
+			sameOptions := have.Unique == ix.Unique && have.Sparse == ix.Sparse && have.TTL == ix.TTL && value.Equal(have.Partial, ix.Partial)
 			switch {
 			case have.Name == ix.Name && sameKey && sameOptions:
 				return nil

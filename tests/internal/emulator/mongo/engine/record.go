@@ -63,6 +63,13 @@ func (c *Collection) link(r *record) {
 	c.last = r
 }
 
+// leave removes a record that no version is left of.
+func (c *Collection) leave(r *record) {
+	delete(c.byID, r.key)
+	c.ordered.remove(r)
+	c.unlink(r)
+}
+
 func (c *Collection) unlink(r *record) {
 	if r.prev != nil {
 		r.prev.next = r.next
@@ -151,8 +158,7 @@ func (e *Engine) forget(h *superseded) {
 	}
 	keep.prev = nil
 	if keep == h.rec.head && keep.raw == nil && h.rec.owner == nil && h.coll.byID[h.rec.key] == h.rec {
-		delete(h.coll.byID, h.rec.key)
-		h.coll.unlink(h.rec)
+		h.coll.leave(h.rec)
 	}
 }
 

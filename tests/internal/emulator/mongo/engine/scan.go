@@ -12,12 +12,15 @@ import (
 )
 
 // candidates calls yield for every record that may match: those an index on an
-// equality condition names, or all. It stops when yield returns false.
-func (c *Collection) candidates(filter bson.D, yield func(*record) bool) {
+// equality condition names, those in a range of _id, or all. sorted tells that
+// they come in the order of s. It stops when yield returns false, which must not
+// change what _ids there are.
+func (c *Collection) candidates(filter bson.D, s *query.Sort, yield func(r *record, sorted bool) bool) {
+	plain := func(r *record) bool { return yield(r, false) }
 	eqs := query.Equalities(filter)
 	for _, eq := range eqs {
 		if eq.Path == "_id" {
-			c.byIDs(eq.Values, yield)
+			c.byIDs(eq.Values, plain)
 			return
 		}
 	}
@@ -31,16 +34,21 @@ func (c *Collection) candidates(filter bson.D, yield func(*record) bool) {
 			}
 			slices.SortFunc(hits, func(a, b *record) int { return cmp.Compare(a.seq, b.seq) })
 			for _, r := range slices.Compact(hits) {
-				if !yield(r) {
+				if !plain(r) {
 					return
 				}
 			}
 			return
 		}
 	}
+	b, within := rangeOf(filter)
+	if descending, sorted := byOrder(s); sorted || within {
+		c.ordered.scan(b, descending, func(r *record) bool { return yield(r, sorted) })
+		return
+	}
 	for r := c.first; r != nil; {
 		next := r.next // yield may move r to the end
-		if !yield(r) {
+		if !plain(r) {
 			return
 		}
 		r = next
@@ -103,7 +111,7 @@ func (e *Engine) each(c *Collection, v View, s Selection, multi bool, f func(*re
 	}
 	var found []match
 	var failed error
-	c.candidates(s.Filter, func(r *record) bool {
+	c.candidates(s.Filter, s.Sort, func(r *record, sorted bool) bool {
 		raw := r.see(v)
 		if raw == nil {
 			return true
@@ -126,7 +134,7 @@ func (e *Engine) each(c *Collection, v View, s Selection, multi bool, f func(*re
 		case s.Sort.Compare(doc, found[0].doc) < 0:
 			found[0] = m
 		}
-		return multi || s.Sort != nil
+		return multi || (s.Sort != nil && !sorted)
 	})
 	if failed != nil {
 		return failed
@@ -139,10 +147,11 @@ func (e *Engine) each(c *Collection, v View, s Selection, multi bool, f func(*re
 	return nil
 }
 
-// Find calls yield with every matching document, in natural order unless an index
-// was used, under the read lock: yield must be quick and must not write. It stops
-// when yield returns false. doc is nil when filter is empty.
-func (e *Engine) Find(ns NS, v View, filter bson.D, m *query.Matcher, yield func(raw bson.Raw, doc bson.D) bool) error {
+// Find calls yield with every matching document under the read lock: yield must be
+// quick and must not write. They come in the selection's order when sorted says
+// so; else in natural order unless an index was used. It stops when yield returns
+// false. doc is nil when the filter is empty.
+func (e *Engine) Find(ns NS, v View, s Selection, yield func(raw bson.Raw, doc bson.D, sorted bool) bool) error {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	c := e.colls[ns]
@@ -150,25 +159,25 @@ func (e *Engine) Find(ns NS, v View, filter bson.D, m *query.Matcher, yield func
 		return nil
 	}
 	var failed error
-	c.candidates(filter, func(r *record) bool {
+	c.candidates(s.Filter, s.Sort, func(r *record, sorted bool) bool {
 		raw := r.see(v)
 		if raw == nil {
 			return true
 		}
-		if len(filter) == 0 {
-			return yield(raw, nil)
+		if len(s.Filter) == 0 {
+			return yield(raw, nil, sorted)
 		}
 		doc, err := value.Decode(raw)
 		if err != nil {
 			failed = err
 			return false
 		}
-		ok, err := m.Match(doc)
+		ok, err := s.Matcher.Match(doc)
 		if err != nil {
 			failed = err
 			return false
 		}
-		return !ok || yield(raw, doc)
+		return !ok || yield(raw, doc, sorted)
 	})
 	return failed
 }

@@ -83,8 +83,7 @@ func (e *Engine) Abort(t *Txn) bool {
 		r.pending, r.owner = nil, nil
 		if (r.head == nil || r.head.raw == nil) && c.byID[r.key] == r {
 			if r.head == nil {
-				delete(c.byID, r.key)
-				c.unlink(r)
+				c.leave(r)
 			} else { // a tombstone whose turn to be dropped may have passed meanwhile
 				e.history = append(e.history, superseded{at: e.clock, coll: c, rec: r})
 			}

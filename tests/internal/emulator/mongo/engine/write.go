@@ -67,6 +67,7 @@ func (e *Engine) write(txn *Txn, c *Collection, r *record, raw bson.Raw, x *Entr
 	x.NS, x.UUID, x.Images = c.NS, c.UUID, c.PreImages
 	if c.byID[r.key] != r {
 		c.byID[r.key] = r
+		c.ordered.add(r)
 		c.link(r)
 	} else if x.Kind == Insert && c.last != r {
 		c.unlink(r)

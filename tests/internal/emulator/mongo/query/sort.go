@@ -36,6 +36,15 @@ func CompileSort(d bson.D) (*Sort, error) {
 	return s, nil
 }
 
+// ByID tells whether _id decides the order, as it does in first place, and whether
+// the sort is descending.
+func (s *Sort) ByID() (descending, ok bool) {
+	if len(s.paths) == 0 || len(s.paths[0]) != 1 || s.paths[0][0] != "_id" {
+		return false, false
+	}
+	return s.signs[0] < 0, true
+}
+
 // Compare orders two documents; 0 when every key ties.
 func (s *Sort) Compare(a, b bson.D) int {
 	for i, p := range s.paths {
