@@ -20,6 +20,9 @@ param writeReadModel bool
 @description('M30 is the smallest tier with a service level')
 param tier string = 'M30'
 param storageGb int = 128
+@allowed(['Disabled', 'SameZone', 'ZoneRedundantPreferred'])
+@description('A second node that takes over, for twice the price')
+param highAvailability string = 'Disabled'
 
 resource cluster 'Microsoft.DocumentDB/mongoClusters@2025-09-01' = {
   name: name
@@ -31,7 +34,7 @@ resource cluster 'Microsoft.DocumentDB/mongoClusters@2025-09-01' = {
     sharding: { shardCount: 1 } // change streams need one shard
     compute: { tier: tier }
     storage: { sizeGb: storageGb }
-    highAvailability: { targetMode: 'SameZone' }
+    highAvailability: { targetMode: highAvailability }
     publicNetworkAccess: 'Enabled'
   }
 }
