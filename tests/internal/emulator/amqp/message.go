@@ -34,13 +34,15 @@ type Message struct {
 
 // Properties are the fields of the properties section a broker looks at [AMQP-3.2.4].
 type Properties struct {
-	MessageID     any // nil, string, uint64, UUID or []byte
-	ReplyTo       string
-	CorrelationID any
-	Subject       string
-	ContentType   string
-	GroupID       string
-	HasGroupID    bool
+	MessageID      any // nil, string, uint64, UUID or []byte
+	To             string
+	ReplyTo        string
+	CorrelationID  any
+	Subject        string
+	ContentType    string
+	GroupID        string
+	HasGroupID     bool
+	ReplyToGroupID string
 }
 
 // ParseMessage takes b apart. Sections must come in the standard's order, and the body must be
@@ -163,7 +165,7 @@ func (p *Properties) decode(r *Reader) error {
 	}
 	p.MessageID = f.any()
 	f.skip() // user-id
-	f.skip() // to
+	p.To, _ = f.text()
 	p.Subject, _ = f.text()
 	p.ReplyTo, _ = f.text()
 	p.CorrelationID = f.any()
@@ -172,6 +174,8 @@ func (p *Properties) decode(r *Reader) error {
 	f.skip() // absolute-expiry-time
 	f.skip() // creation-time
 	p.GroupID, p.HasGroupID = f.text()
+	f.skip() // group-sequence
+	p.ReplyToGroupID, _ = f.text()
 	return f.err
 }
 

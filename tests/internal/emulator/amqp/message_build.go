@@ -1,8 +1,9 @@
 package amqp
 
-import "maps"
-
 import "time"
+
+// Removed, as the value of a property in RewriteBare, takes the property away.
+type Removed struct{}
 
 // RewriteBare returns bare with set merged into its application properties. Everything else
 // stays byte for byte.
@@ -18,7 +19,13 @@ func RewriteBare(bare []byte, set map[string]any) ([]byte, error) {
 	if props == nil {
 		props = make(map[string]any, len(set))
 	}
-	maps.Copy(props, set)
+	for k, v := range set {
+		if _, removed := v.(Removed); removed {
+			delete(props, k)
+		} else {
+			props[k] = v
+		}
+	}
 	out := append([]byte(nil), m.propertiesRaw...)
 	out = append(out, codeDescribed, codeSmallUlong, sectionApplication)
 	if out, err = AppendAny(out, props); err != nil {

@@ -15,11 +15,12 @@ const (
 	managementSuffix = "/$management"
 )
 
-// client is the state of one connection. Only the connection's reader touches it.
+// client is the state of one connection. Only the connection's reader touches it, but for
+// claims.
 type client struct {
 	server  *Server
 	conn    net.Conn
-	claims  map[string]bool // by lower-case entity path
+	claims  *claims
 	replies map[string]*replyLink
 }
 
@@ -29,6 +30,10 @@ func (c *client) attach(l *amqp.Link) amqp.LinkHandler {
 	if err != nil {
 		l.Refuse(wireError(err))
 		return ignored{}
+	}
+	if address := l.Address(); address != cbsAddress {
+		entity, management := cutSuffixFold(address, managementSuffix)
+		return held{h, c.claims.hold(l, entity, rightsFor(l, management))}
 	}
 	return h
 }
@@ -42,8 +47,8 @@ func (c *client) open(l *amqp.Link) (amqp.LinkHandler, error) {
 	switch {
 	case address == cbsAddress:
 		return c.openRPC(l, c.putToken), nil
-	case !c.authorized(entity):
-		return nil, refusal(amqp.CondUnauthorized, fmt.Sprintf("Unauthorized access. A claim is required to perform this operation on '%s'.", entity))
+	case !c.claims.allow(entity, rightsFor(l, management)):
+		return nil, refusal(amqp.CondUnauthorized, fmt.Sprintf("Unauthorized access. '%s' claim(s) are required to perform this operation. Resource: '%s'.", rightsFor(l, management), entity))
 	case management:
 		h, err := c.management(entity)
 		if err != nil {
@@ -54,21 +59,6 @@ func (c *client) open(l *amqp.Link) (amqp.LinkHandler, error) {
 		return c.openSender(l, entity)
 	default:
 		return c.openReceiver(l, entity)
-	}
-}
-
-// authorized reports whether a token was put for the entity or something above it.
-func (c *client) authorized(entity string) bool {
-	path := strings.ToLower(entity)
-	for {
-		if c.claims[path] {
-			return true
-		}
-		i := strings.LastIndexByte(path, '/')
-		if i < 0 {
-			return c.claims[""]
-		}
-		path = path[:i]
 	}
 }
 

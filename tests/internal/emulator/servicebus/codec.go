@@ -2,11 +2,11 @@ package servicebus
 
 import (
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/amqp"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/broker"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/filter"
 )
 
 // Annotations of the service.
@@ -117,7 +117,12 @@ func appendDelivery(b []byte, d *broker.Delivery, withToken bool) ([]byte, error
 	bare := d.Body
 	if d.DeadLetter != nil || len(d.Modified) > 0 {
 		set := make(map[string]any, len(d.Modified)+2)
-		maps.Copy(set, d.Modified)
+		for k, v := range d.Modified {
+			if _, removed := v.(filter.Removed); removed {
+				v = amqp.Removed{}
+			}
+			set[k] = v
+		}
 		if d.DeadLetter != nil {
 			set[propReason], set[propDescription] = d.DeadLetter.Reason, d.DeadLetter.Description
 		}

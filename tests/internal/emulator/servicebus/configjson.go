@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
 	"time"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/isoduration"
 )
 
 // ParseConfig reads the official emulator's Config.json. A property this emulator cannot
@@ -35,11 +35,8 @@ func ParseConfig(data []byte) (Config, error) {
 		topic := Topic{Name: t.Name, Inbound: p.inbound("topic "+t.Name, t.Properties)}
 		for _, s := range t.Subscriptions {
 			where := "subscription " + t.Name + "/" + s.Name
-			if len(s.Rules) > 0 {
-				p.fail("%s: Rules are not supported", where)
-			}
 			topic.Subscriptions = append(topic.Subscriptions, Subscription{
-				Name: s.Name, Outbound: p.outbound(where, s.Properties),
+				Name: s.Name, Rules: p.rules(where, s.Rules), Outbound: p.outbound(where, s.Properties),
 				DefaultMessageTimeToLive: p.duration(where, "DefaultMessageTimeToLive", s.Properties.DefaultMessageTimeToLive),
 			})
 		}
@@ -65,7 +62,7 @@ type configFile struct {
 				Subscriptions []struct {
 					Name       string
 					Properties properties
-					Rules      []json.RawMessage
+					Rules      []ruleJSON
 				}
 			}
 		}
@@ -100,16 +97,12 @@ func (p *configParser) inbound(where string, x properties) Inbound {
 }
 
 func (p *configParser) outbound(where string, x properties) Outbound {
-	if x.ForwardTo != "" {
-		p.fail("%s: ForwardTo is not supported", where)
-	}
-	if x.ForwardDeadLetteredMessagesTo != "" {
-		p.fail("%s: ForwardDeadLetteredMessagesTo is not supported", where)
-	}
 	return Outbound{
 		RequiresSession:                  x.RequiresSession,
 		LockDuration:                     p.duration(where, "LockDuration", x.LockDuration),
 		MaxDeliveryCount:                 x.MaxDeliveryCount,
+		ForwardTo:                        x.ForwardTo,
+		ForwardDeadLetteredMessagesTo:    x.ForwardDeadLetteredMessagesTo,
 		DeadLetteringOnMessageExpiration: x.DeadLetteringOnMessageExpiration,
 	}
 }
@@ -118,35 +111,9 @@ func (p *configParser) duration(where, name, s string) time.Duration {
 	if s == "" {
 		return 0
 	}
-	d, err := parseISODuration(s)
+	d, err := isoduration.Parse(s)
 	if err != nil {
 		p.fail("%s: %s: %w", where, name, err)
 	}
 	return d
-}
-
-var isoDuration = regexp.MustCompile(`^P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?$`)
-
-// parseISODuration reads days to seconds; years and months have no fixed length.
-func parseISODuration(s string) (time.Duration, error) {
-	m := isoDuration.FindStringSubmatch(s)
-	if m == nil || m[1]+m[2]+m[3]+m[4] == "" {
-		return 0, fmt.Errorf("%q is not an ISO 8601 duration of days, hours, minutes and seconds", s)
-	}
-	var total float64
-	for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second} {
-		if m[i+1] == "" {
-			continue
-		}
-		n, err := strconv.ParseFloat(m[i+1], 64)
-		if err != nil {
-			return 0, fmt.Errorf("parse duration %q: %w", s, err)
-		}
-		total += n * float64(unit)
-	}
-	const year = 365 * 24 * float64(time.Hour)
-	if total > 250*year {
-		return 0, fmt.Errorf("duration %q is too long", s)
-	}
-	return time.Duration(total), nil
 }

@@ -46,12 +46,12 @@ func TestOfficialConfigIsUnderstood(t *testing.T) {
 
 func TestConfigProblemsAreAllNamed(t *testing.T) {
 	_, err := servicebus.ParseConfig([]byte(`{"UserConfig":{"Namespaces":[{"Name":"n",
-	 "Queues":[{"Name":"q","Properties":{"LockDuration":"1 minute","ForwardTo":"x"}},{"Name":"Q"}],
-	 "Topics":[{"Name":"t","Subscriptions":[{"Name":"s","Properties":{"LockDuration":"PT6M"},"Rules":[{}]}]}]}]}}`))
+	 "Queues":[{"Name":"q","Properties":{"LockDuration":"1 minute","ForwardTo":"x","RequiresSession":true}},{"Name":"Q"}],
+	 "Topics":[{"Name":"t","Subscriptions":[{"Name":"s","Properties":{"LockDuration":"PT6M"},"Rules":[{"Name":"r"}]}]}]}]}}`))
 	require.Error(t, err)
 	for _, want := range []string{
-		`queue q: LockDuration: "1 minute"`, "queue q: ForwardTo is not supported", `queue "Q" is defined twice`,
-		"Rules are not supported", "lock duration 6m0s is not within 5m0s",
+		`queue q: LockDuration: "1 minute"`, "queue q: an entity that requires sessions cannot forward", `queue "Q" is defined twice`,
+		`rule r: FilterType ""`, "lock duration 6m0s is not within 5m0s",
 	} {
 		require.ErrorContains(t, err, want)
 	}
@@ -60,7 +60,7 @@ func TestConfigProblemsAreAllNamed(t *testing.T) {
 		"unknown property": `{"UserConfig":{"Namespaces":[{"Name":"n","Queues":[{"Name":"q","Properties":{"Sessions":true}}]}]}}`,
 		"two namespaces":   `{"UserConfig":{"Namespaces":[{"Name":"a"},{"Name":"b"}]}}`,
 		"no namespace":     `{}`,
-		"endless duration": `{"UserConfig":{"Namespaces":[{"Name":"n","Queues":[{"Name":"q","Properties":{"LockDuration":"P99999999D"}}]}]}}`,
+		"bad expression":   `{"UserConfig":{"Namespaces":[{"Name":"n","Topics":[{"Name":"t","Subscriptions":[{"Name":"s","Rules":[{"Name":"r","Properties":{"FilterType":"Sql","SqlFilter":{"SqlExpression":"a ="}}}]}]}]}]}}`,
 	} {
 		_, err := servicebus.ParseConfig([]byte(text))
 		require.Error(t, err, name)

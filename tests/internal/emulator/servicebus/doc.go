@@ -9,7 +9,9 @@
 // service may take until the lock runs out to notice. What the reference leaves open is decided
 // so: released messages count no failed delivery, and an empty session state clears it.
 //
-// Not provided: durability, the HTTP administration API, TLS, WebSockets, transactions,
-// auto-forwarding and subscription rules. A signed token is checked when it is put, and its
-// expiry does not close links that are open.
+// Administration over HTTP, and AMQP and HTTP together behind TLS, are separate listeners.
+// A signed token is checked; a JWT is only taken at its word for how long it is valid. When
+// the claims of a link expire, the link is closed.
+//
+// Not provided: durability, WebSockets, transactions, AutoDeleteOnIdle and link resumption.
 package servicebus

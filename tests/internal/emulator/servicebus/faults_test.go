@@ -116,7 +116,7 @@ func TestRefusals(t *testing.T) {
 		require.Equal(t, "amqp:not-allowed", condition(t, receive(topic)))
 		_, err := w.client.AcceptSessionForQueue(t.Context(), queue, "a", nil)
 		require.Equal(t, "amqp:not-allowed", condition(t, err))
-		require.Equal(t, "amqp:not-allowed", condition(t, receive(queue+"/$Transfer/$DeadLetterQueue")))
+		require.Equal(t, "amqp:not-found", condition(t, receive("nothing/$Transfer/$DeadLetterQueue")))
 	})
 }
 

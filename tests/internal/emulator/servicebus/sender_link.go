@@ -25,6 +25,9 @@ func (c *client) openSender(l *amqp.Link, entity string) (amqp.LinkHandler, erro
 		return nil, err
 	}
 	limit := c.server.opts.MaxMessageBytes
+	if n := in.MaxMessageBytes(); n > 0 {
+		limit = n
+	}
 	l.Accept(amqp.Terms{
 		MaxMessageSize: limit, Credit: senderCredit,
 		Properties: map[amqp.Symbol]any{"com.microsoft:max-message-batch-size": limit},

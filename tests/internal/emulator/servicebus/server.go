@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/amqp"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/atomapi"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/broker"
 )
 
@@ -26,6 +27,8 @@ type (
 	Subscription = broker.Subscription
 	// Inbound are the properties of an entity that takes messages.
 	Inbound = broker.Inbound
+	// Rule selects messages for a subscription.
+	Rule = broker.Rule
 	// Outbound are the properties of an entity messages are received from.
 	Outbound = broker.Outbound
 	// Stats are the counts of one entity.
@@ -46,11 +49,16 @@ type Options struct {
 	// AcceptTimeout is how long a request for any session waits when the client does not say;
 	// default 65 s, as measured on the service.
 	AcceptTimeout time.Duration
+	// Keys of the namespace; default RootKey.
+	Keys []Key
+	// Premium makes the administration answer as a namespace of that tier does.
+	Premium bool
 }
 
 // Server is a namespace.
 type Server struct {
 	broker *broker.Broker
+	api    *atomapi.API
 	opts   Options
 	log    *slog.Logger
 	clock  clock
@@ -76,7 +84,11 @@ func New(cfg Config, opts Options) (*Server, error) {
 	if opts.AcceptTimeout <= 0 {
 		opts.AcceptTimeout = 65 * time.Second
 	}
-	s := &Server{broker: b, opts: opts, log: opts.Logger, conns: make(map[net.Conn]struct{})}
+	if len(opts.Keys) == 0 {
+		opts.Keys = []Key{RootKey()}
+	}
+	b.DecodeWith(newView)
+	s := &Server{broker: b, api: atomapi.New(b, cfg, "sluice-service-bus", opts.Premium), opts: opts, log: opts.Logger, conns: make(map[net.Conn]struct{})}
 	s.clock.broker = b
 	return s, nil
 }
@@ -118,7 +130,8 @@ func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
 		s.mu.Unlock()
 	}()
 	defer s.clock.use()()
-	cl := &client{server: s, conn: c, claims: make(map[string]bool), replies: make(map[string]*replyLink)}
+	cl := &client{server: s, conn: c, claims: newClaims(), replies: make(map[string]*replyLink)}
+	defer cl.claims.close()
 	err := amqp.Serve(ctx, c, amqp.Options{
 		ContainerID: "sluice-service-bus", IdleTimeout: s.opts.IdleTimeout,
 		Logger: s.log, OnAttach: cl.attach,
@@ -192,16 +205,4 @@ func (s *Server) PeekDeadLetters(entity string, limit int) []Message {
 		})
 	}
 	return out
-}
-
-// The emulator's shared access key, the same as the official emulator's.
-const (
-	keyName  = "RootManageSharedAccessKey"
-	keyValue = "SAS_KEY_VALUE"
-)
-
-// ConnectionString is what an SDK needs to reach a server listening on addr (host:port).
-func ConnectionString(addr string) string {
-	return "Endpoint=sb://" + addr + ";SharedAccessKeyName=" + keyName +
-		";SharedAccessKey=" + keyValue + ";UseDevelopmentEmulator=true;"
 }

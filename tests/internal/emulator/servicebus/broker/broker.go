@@ -3,8 +3,11 @@ package broker
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/filter"
 )
 
 const (
@@ -13,12 +16,20 @@ const (
 	transferPart      = "/$Transfer/$DeadLetterQueue"
 )
 
-// Broker is a namespace. The set of entities does not change after New.
+// Broker is a namespace.
 type Broker struct {
-	inboxes  map[string]*Inbox  // by lower-case path: the service ignores case
-	entities map[string]*Entity // by lower-case path, dead-letter queues included
+	// paths is replaced, never changed, so that finding an entity takes no lock.
+	paths    atomic.Pointer[paths]
+	change   sync.Mutex // serialises those who replace paths
 	observer atomic.Pointer[func(Accepted)]
+	decode   atomic.Pointer[func(*Payload) filter.Message]
 	earlier  atomic.Pointer[func()]
+}
+
+// paths finds everything with an address, by lower-case path: the service ignores case.
+type paths struct {
+	inboxes  map[string]*Inbox
+	entities map[string]*Entity // dead-letter queues included
 }
 
 // New builds the entities of a configuration.
@@ -26,39 +37,24 @@ func New(cfg Config) (*Broker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("check entities: %w", err)
 	}
-	b := &Broker{inboxes: make(map[string]*Inbox), entities: make(map[string]*Entity)}
+	b := &Broker{}
+	b.paths.Store(&paths{inboxes: make(map[string]*Inbox), entities: make(map[string]*Entity)})
 	for _, q := range cfg.Queues {
-		e := newEntity(q.Name, q.Outbound, q.DefaultMessageTimeToLive)
-		b.addEntity(e)
-		b.addInbox(newInbox(q.Name, q.Inbound, false, []*Entity{e}, &b.observer))
+		if err := b.CreateQueue(q); err != nil {
+			return nil, fmt.Errorf("create queue %s: %w", q.Name, err)
+		}
 	}
 	for _, t := range cfg.Topics {
-		outs := make([]*Entity, 0, len(t.Subscriptions))
-		for _, s := range t.Subscriptions {
-			ttl := s.DefaultMessageTimeToLive
-			if d := t.DefaultMessageTimeToLive; d > 0 && (ttl == 0 || ttl > d) {
-				ttl = d
-			}
-			e := newEntity(t.Name+subscriptionsPart+s.Name, s.Outbound, ttl)
-			b.addEntity(e)
-			outs = append(outs, e)
+		if err := b.CreateTopic(t); err != nil {
+			return nil, fmt.Errorf("create topic %s: %w", t.Name, err)
 		}
-		b.addInbox(newInbox(t.Name, t.Inbound, true, outs, &b.observer))
 	}
 	return b, nil
 }
 
-func (b *Broker) addEntity(e *Entity) {
-	for _, x := range []*Entity{e, e.deadQueue} {
-		x.deadlines.earlier = b.notifyEarlier
-		b.entities[strings.ToLower(x.path)] = x
-	}
-}
-
-func (b *Broker) addInbox(in *Inbox) {
-	in.deadlines.earlier = b.notifyEarlier
-	b.inboxes[strings.ToLower(in.path)] = in
-}
+// DecodeWith sets how the properties that filters look at are read from a payload. Without it,
+// a filter sees none.
+func (b *Broker) DecodeWith(f func(*Payload) filter.Message) { b.decode.Store(&f) }
 
 func (b *Broker) notifyEarlier() {
 	if f := b.earlier.Load(); f != nil {
@@ -82,10 +78,10 @@ func (b *Broker) Observe(f func(Accepted)) {
 
 // Inbox finds the queue or topic with the address.
 func (b *Broker) Inbox(address string) (*Inbox, error) {
-	if in := b.inboxes[strings.ToLower(address)]; in != nil {
+	if in := b.paths.Load().inboxes[strings.ToLower(address)]; in != nil {
 		return in, nil
 	}
-	if b.entities[strings.ToLower(address)] != nil {
+	if b.paths.Load().entities[strings.ToLower(address)] != nil {
 		return nil, refuse(NotAllowed, fmt.Sprintf("Messages cannot be sent to '%s'.", address))
 	}
 	return nil, b.unknown(address)
@@ -94,14 +90,10 @@ func (b *Broker) Inbox(address string) (*Inbox, error) {
 // Entity finds the queue, subscription or dead-letter queue with the address.
 func (b *Broker) Entity(address string) (*Entity, error) {
 	key := strings.ToLower(address)
-	if e := b.entities[key]; e != nil {
+	if e := b.paths.Load().entities[key]; e != nil {
 		return e, nil
 	}
-	if strings.HasSuffix(key, strings.ToLower(transferPart)) {
-		// Not "not-implemented": the SDKs would reset the connection and try again.
-		return nil, refuse(NotAllowed, fmt.Sprintf("'%s': transfer dead-letter queues are not supported by this emulator.", address))
-	}
-	if in := b.inboxes[key]; in != nil {
+	if in := b.paths.Load().inboxes[key]; in != nil {
 		return nil, refuse(NotAllowed, fmt.Sprintf("Messages cannot be received from topic '%s'.", address))
 	}
 	return nil, b.unknown(address)
@@ -119,12 +111,12 @@ func (b *Broker) NextDeadline() (time.Time, bool) {
 			first = t
 		}
 	}
-	for _, e := range b.entities {
+	for _, e := range b.paths.Load().entities {
 		e.mu.Lock()
 		note(e.deadlines.next())
 		e.mu.Unlock()
 	}
-	for _, in := range b.inboxes {
+	for _, in := range b.paths.Load().inboxes {
 		in.mu.Lock()
 		note(in.deadlines.next())
 		in.mu.Unlock()
@@ -135,11 +127,11 @@ func (b *Broker) NextDeadline() (time.Time, bool) {
 // Advance lets locks, waits and schedules that are due run out. Every other method does the
 // same for its entity, so this only decides how soon somebody hears of it.
 func (b *Broker) Advance() {
-	for _, in := range b.inboxes {
+	for _, in := range b.paths.Load().inboxes {
 		in.lock()
 		in.unlock()
 	}
-	for _, e := range b.entities {
+	for _, e := range b.paths.Load().entities {
 		e.lock()
 		e.unlock()
 	}

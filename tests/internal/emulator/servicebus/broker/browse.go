@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -8,10 +9,14 @@ import (
 
 // Peek returns up to n messages from a sequence number on, in order, without locking them.
 // session limits it to one session.
+// A queue shows its scheduled messages too.
 func (e *Entity) Peek(from int64, n int, session *string) []Delivery {
+	var found []*message
+	if e.inbox != nil {
+		found = e.inbox.scheduledFrom(from, session)
+	}
 	e.lock()
 	defer e.unlock()
-	var found []*message
 	note := func(m *message) {
 		if m.seq >= from {
 			found = append(found, m)
@@ -77,33 +82,37 @@ func (e *Entity) HeldSession(receiver string) *string {
 // Stats are counts of one entity. Which are filled depends on its kind: Accepted and
 // Duplicates on a queue or topic, the others on a queue, subscription or dead-letter queue.
 type Stats struct {
-	Accepted   int // messages taken from senders, duplicates not counted
-	Duplicates int // dropped by duplicate detection
-	Scheduled  int // waiting for their time
+	Accepted   int       // messages taken from senders, duplicates not counted
+	Duplicates int       // dropped by duplicate detection
+	Scheduled  int       // waiting for their time
+	AccessedAt time.Time // of the last send; zero when there was none
 
-	Active        int // not completed, dead-lettered or expired; includes Locked and Deferred
-	Locked        int
-	Deferred      int
-	DeadLettered  int // now in the dead-letter queue
-	Completed     int
-	Expired       int
-	Redelivered   int // times a message went back: abandoned, released or lock lost
-	Sessions      int // with messages, state or a holder
-	HeldSessions  int
-	ReadySessions int // with messages and no holder
-	Waiters       int // receivers waiting for any session
+	Active               int // not completed, dead-lettered or expired; includes Locked and Deferred
+	Locked               int
+	Deferred             int
+	DeadLettered         int // now in the dead-letter queue
+	Completed            int
+	Expired              int
+	Transferring         int // to be forwarded
+	TransferDeadLettered int // now in the transfer dead-letter queue
+	Redelivered          int // times a message went back: abandoned, released or lock lost
+	Sessions             int // with messages, state or a holder
+	HeldSessions         int
+	ReadySessions        int // with messages and no holder
+	Waiters              int // receivers waiting for any session
 }
 
 // Stats returns the counts of the entity with the address; zero when there is none.
 func (b *Broker) Stats(address string) Stats {
 	var s Stats
 	key := strings.ToLower(address)
-	if in := b.inboxes[key]; in != nil {
+	if in := b.paths.Load().inboxes[key]; in != nil {
 		in.lock()
 		s.Accepted, s.Duplicates, s.Scheduled = in.accepted, in.dropped, len(in.schedule)
+		s.AccessedAt = in.accessed
 		in.unlock()
 	}
-	if e := b.entities[key]; e != nil {
+	if e := b.paths.Load().entities[key]; e != nil {
 		e.fillStats(&s)
 	}
 	return s
@@ -125,4 +134,36 @@ func (e *Entity) fillStats(s *Stats) {
 		s.DeadLettered = q.stats.active
 		q.unlock()
 	}
+	if q := e.transferDead; q != nil {
+		q.lock()
+		s.TransferDeadLettered = q.stats.active
+		q.unlock()
+	}
+	s.Transferring = e.transfers.pending()
+}
+
+// Bytes are those of the immutable parts of an entity's messages, scheduled and dead-lettered
+// ones included. It looks at every message.
+func (b *Broker) Bytes(address string) int64 {
+	var n int64
+	p := b.paths.Load()
+	for _, a := range []string{address, address + deadLetterPart, address + transferPart} {
+		if e := p.entities[strings.ToLower(a)]; e != nil {
+			for _, d := range e.Peek(0, math.MaxInt, nil) {
+				n += int64(len(d.Body))
+			}
+		}
+	}
+	if in := p.inboxes[strings.ToLower(address)]; in != nil && in.isTopic {
+		for _, m := range in.scheduledFrom(0, nil) {
+			n += int64(len(m.Body))
+		}
+		in.lock()
+		outs := in.outs
+		in.unlock()
+		for _, e := range outs {
+			n += b.Bytes(e.path)
+		}
+	}
+	return n
 }

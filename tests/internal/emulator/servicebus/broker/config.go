@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/filter"
 )
 
 // Limits and defaults of the service.
@@ -33,6 +35,10 @@ type Inbound struct {
 	// EnablePartitioning makes a batch with several session ids or partition keys an error and
 	// adds the partition key to the key of duplicate detection.
 	EnablePartitioning bool
+	// SendDisabled refuses senders.
+	SendDisabled bool
+	// MaxMessageBytes of a message or batch; 0 means the namespace's limit.
+	MaxMessageBytes uint64
 }
 
 // Outbound are the properties of an entity messages are received from.
@@ -44,6 +50,12 @@ type Outbound struct {
 	MaxDeliveryCount int
 	// DeadLetteringOnMessageExpiration moves expired messages instead of dropping them.
 	DeadLetteringOnMessageExpiration bool
+	// ForwardTo names a queue or topic every message goes on to; not with sessions.
+	ForwardTo string
+	// ForwardDeadLetteredMessagesTo names the queue or topic that takes dead letters.
+	ForwardDeadLetteredMessagesTo string
+	// ReceiveDisabled refuses receivers.
+	ReceiveDisabled bool
 }
 
 // Queue is a queue.
@@ -53,16 +65,31 @@ type Queue struct {
 	Outbound
 }
 
-// Topic is a topic and its subscriptions, each of which receives everything.
+// Topic is a topic and its subscriptions.
 type Topic struct {
 	Name string
 	Inbound
 	Subscriptions []Subscription
 }
 
+// Rule selects messages for a subscription and may change its copies.
+type Rule struct {
+	Name string
+	// Filter nil selects everything.
+	Filter filter.Filter
+	// Action may be nil. A rule with one makes a copy of its own.
+	Action *filter.Action
+}
+
 // Subscription is a subscription of a topic.
 type Subscription struct {
 	Name string
+	// Rules: a message is taken if one of them selects it; nil takes everything, and an empty
+	// list that is not nil takes nothing.
+	Rules []Rule
+	// DeadLetteringOnFilterErrors dead-letters a message on which a filter or action failed.
+	// Without it that rule selects nothing.
+	DeadLetteringOnFilterErrors bool
 	// DefaultMessageTimeToLive caps every message's time to live; 0 means no limit.
 	DefaultMessageTimeToLive time.Duration
 	Outbound
@@ -121,6 +148,9 @@ func (o Outbound) validate(where string) error {
 	}
 	if o.MaxDeliveryCount < 0 {
 		errs = append(errs, fmt.Errorf("%s: negative max delivery count %d", where, o.MaxDeliveryCount))
+	}
+	if o.ForwardTo != "" && o.RequiresSession {
+		errs = append(errs, fmt.Errorf("%s: an entity that requires sessions cannot forward", where))
 	}
 	return errors.Join(errs...)
 }

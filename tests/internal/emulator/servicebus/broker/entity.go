@@ -11,16 +11,25 @@ import (
 // queue. Lock order: Inbox, Entity, its dead-letter Entity.
 type Entity struct {
 	path      string
-	cfg       Outbound
+	broker    *Broker
+	cfg       Outbound // RequiresSession never changes; the rest is guarded by mu
 	ttl       time.Duration
 	deadQueue *Entity // nil for a dead-letter queue
+	// transferDead takes what could not be forwarded; nil for a dead-letter queue.
+	transferDead *Entity
+	inbox        *Inbox // of a queue; nil for others
+	transfers    transfers
 
-	mu        sync.Mutex
-	after     []func() // to call once mu is released
-	deadlines deadlines
-	lastSeq   int64
-	stats     counters
-	deferred  map[int64]*message
+	mu         sync.Mutex
+	rules      []Rule // of a subscription; nil takes everything
+	ruleErrors bool   // dead-letter what a rule fails on
+	deleted    bool
+	receivers  map[*Receiver]struct{} // open ones
+	after      []func()               // to call once mu is released
+	deadlines  deadlines
+	lastSeq    int64
+	stats      counters
+	deferred   map[int64]*message
 
 	// Without sessions.
 	ready  fifo
@@ -47,6 +56,7 @@ func newEntity(path string, cfg Outbound, ttl time.Duration) *Entity {
 	e := newStore(path, cfg)
 	e.ttl = ttl
 	e.deadQueue = newStore(path+deadLetterPart, Outbound{LockDuration: cfg.LockDuration})
+	e.transferDead = newStore(path+transferPart, Outbound{LockDuration: cfg.LockDuration})
 	return e
 }
 
@@ -54,6 +64,7 @@ func newStore(path string, cfg Outbound) *Entity {
 	return &Entity{
 		path: path, cfg: cfg, locked: make(map[Token]*message),
 		deferred: make(map[int64]*message), sessions: make(map[string]*session),
+		receivers: make(map[*Receiver]struct{}),
 	}
 }
 
@@ -114,7 +125,7 @@ func (e *Entity) advance(now time.Time) {
 
 // enqueue stores a copy of a payload. A message without a session id cannot be in an entity
 // that requires one: a topic takes it, and the subscription dead-letters it.
-func (e *Entity) enqueue(p *Payload, enqueuedSeq int64, now time.Time) {
+func (e *Entity) enqueue(p *Payload, enqueuedSeq int64, modified map[string]any, now time.Time) {
 	e.lastSeq++
 	m := &message{Payload: p, seq: e.lastSeq, enqueuedSeq: enqueuedSeq, enqueuedAt: now}
 	if enqueuedSeq == 0 {
@@ -126,6 +137,14 @@ func (e *Entity) enqueue(p *Payload, enqueuedSeq int64, now time.Time) {
 	}
 	if m.ttl > 0 {
 		m.expiresAt = now.Add(m.ttl)
+	}
+	if c := p.carried; c != nil {
+		m.dead, m.modified = c.dead, c.modified
+	}
+	m.modify(modified)
+	if e.cfg.ForwardTo != "" {
+		e.transfer(m, e.cfg.ForwardTo)
+		return
 	}
 	if e.cfg.RequiresSession && !p.HasSessionID {
 		e.deadLetter(m, ReasonNullSession, "Session enabled entity doesn't allow a message whose session identifier is null.", now)
@@ -149,15 +168,23 @@ func (e *Entity) deadLetter(m *message, reason, description string, now time.Tim
 	m.sess, m.state, m.token, m.lockedUntil = nil, Active, Token{}, time.Time{}
 	m.deliveries = 0
 	m.expiresAt = time.Time{} // nothing expires in a dead-letter queue
-	q := e.deadQueue
-	q.mu.Lock()
-	q.advance(now)
-	q.lastSeq++
-	m.seq = q.lastSeq
-	q.stats.active++
-	q.ready.push(m)
-	q.wakeHungry()
-	e.after = append(e.after, q.release()...)
+	if to := e.cfg.ForwardDeadLetteredMessagesTo; to != "" {
+		e.transfer(m, to)
+		return
+	}
+	e.after = append(e.after, e.deadQueue.take(m, now)...)
+}
+
+// take stores a dead letter and returns what to call once no lock is held.
+func (e *Entity) take(m *message, now time.Time) []func() {
+	e.mu.Lock()
+	e.advance(now)
+	e.lastSeq++
+	m.seq = e.lastSeq
+	e.stats.active++
+	e.ready.push(m)
+	e.wakeHungry()
+	return e.release()
 }
 
 // failDelivery puts a message back after a failed delivery or, once it has had its chances,

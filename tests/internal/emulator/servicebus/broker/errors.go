@@ -15,6 +15,7 @@ const (
 	SessionLockLost         Condition = "com.microsoft:session-lock-lost"
 	SessionCannotBeLocked   Condition = "com.microsoft:session-cannot-be-locked"
 	MessageNotFound         Condition = "com.microsoft:message-not-found"
+	EntityDisabled          Condition = "com.microsoft:entity-disabled"
 	descMessageLockLost               = "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue."
 	descSessionLockLost               = "The session lock has expired on the MessageSession. Accept a new MessageSession."
 	descSessionNull                   = "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session support enabled can only receive messages that have the SessionId set to a valid value."
@@ -22,6 +23,7 @@ const (
 	descSessionNotRequired            = "A sessionful message receiver cannot be created on an entity that does not require sessions."
 	descSessionPartitionKey           = "The value of SessionId and PartitionKey must be the same when both are set."
 	descPartitionedBatch              = "Batching brokered messages with distinct SessionId, PartitionKey, or MessageId is not supported for an entity with partitioning and duplicate detection enabled."
+	descEntityDisabled                = "The messaging entity is currently disabled."
 	descServerBusy                    = "The request was terminated because the entity is being throttled. Error code : 50009. Please wait 2 seconds and try again."
 	descAcceptTimeout                 = "The operation did not complete within the allotted timeout."
 	descSubQueueSession               = "Cannot create a MessageSession for a sub-queue."
@@ -45,4 +47,7 @@ const (
 	ReasonMaxDelivery = "MaxDeliveryCountExceeded"
 	ReasonExpired     = "TTLExpiredException"
 	ReasonNullSession = "Session id is null."
+	ReasonFilterError = "FilterEvaluationException"
+	ReasonHops        = "MaxTransferHopCountExceeded"
+	ReasonTransfer    = "TransferFailed"
 )

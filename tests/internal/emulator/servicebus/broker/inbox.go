@@ -1,21 +1,25 @@
 package broker
 
 import (
+	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf16"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/filter"
 )
 
 // Inbox is something messages are sent to: a queue or a topic.
 type Inbox struct {
 	path     string
 	cfg      Inbound
-	outs     []*Entity // the queue itself, or the subscriptions
 	isTopic  bool
-	observer *atomic.Pointer[func(Accepted)]
+	sessions bool // a queue that requires them
+	broker   *Broker
 
 	mu        sync.Mutex
+	outs      []*Entity // the queue itself, or the subscriptions
+	deleted   bool
 	after     []func()
 	history   *history // nil without duplicate detection
 	lastSeq   int64
@@ -24,11 +28,13 @@ type Inbox struct {
 	busy      int // sends to refuse
 	accepted  int
 	dropped   int
+	accessed  time.Time // of the last send
 }
 
 type scheduled struct {
 	payload *Payload
 	seq     int64
+	at      time.Time // when it was sent
 }
 
 // Accepted is what an observer sees of a message.
@@ -42,11 +48,8 @@ type Accepted struct {
 	Duplicate bool
 }
 
-func newInbox(path string, cfg Inbound, topic bool, outs []*Entity, observer *atomic.Pointer[func(Accepted)]) *Inbox {
-	in := &Inbox{
-		path: path, cfg: cfg, isTopic: topic, outs: outs, observer: observer,
-		schedule: make(map[int64]*scheduled),
-	}
+func newInbox(b *Broker, path string, cfg Inbound) *Inbox {
+	in := &Inbox{path: path, cfg: cfg, broker: b, schedule: make(map[int64]*scheduled)}
 	if cfg.RequiresDuplicateDetection {
 		if in.cfg.DuplicateDetectionWindow == 0 {
 			in.cfg.DuplicateDetectionWindow = DefaultDedupWindow
@@ -55,6 +58,9 @@ func newInbox(path string, cfg Inbound, topic bool, outs []*Entity, observer *at
 	}
 	return in
 }
+
+// MaxMessageBytes is the limit of a message or batch; 0 means the namespace's.
+func (in *Inbox) MaxMessageBytes() uint64 { return in.cfg.MaxMessageBytes }
 
 // Path is the entity's address.
 func (in *Inbox) Path() string { return in.path }
@@ -95,12 +101,27 @@ func (in *Inbox) Send(batch []*Payload) error {
 	}
 	now := in.lock()
 	defer in.unlock()
-	if in.busy > 0 {
-		in.busy--
-		return refuse(ServerBusy, descServerBusy)
+	if err := in.refusal(len(batch) == 1 && batch[0].carried != nil); err != nil {
+		return err
 	}
+	in.accessed = now
 	for _, p := range batch {
 		in.accept(p, now)
+	}
+	return nil
+}
+
+// refusal says why the inbox takes nothing now, or nil. Throttling spares what the service
+// itself forwards.
+func (in *Inbox) refusal(forwarded bool) error {
+	switch {
+	case in.deleted:
+		return refuse(NotFound, fmt.Sprintf("The messaging entity '%s' could not be found.", in.path))
+	case in.cfg.SendDisabled:
+		return refuse(EntityDisabled, descEntityDisabled)
+	case in.busy > 0 && !forwarded:
+		in.busy--
+		return refuse(ServerBusy, descServerBusy)
 	}
 	return nil
 }
@@ -113,6 +134,10 @@ func (in *Inbox) Schedule(batch []*Payload) ([]int64, error) {
 	}
 	now := in.lock()
 	defer in.unlock()
+	if err := in.refusal(false); err != nil {
+		return nil, err
+	}
+	in.accessed = now
 	seqs := make([]int64, len(batch))
 	for i, p := range batch {
 		seqs[i] = in.accept(p, now)
@@ -143,7 +168,7 @@ func (in *Inbox) accept(p *Payload, now time.Time) int64 {
 	} else {
 		in.accepted++
 	}
-	if f := in.observer.Load(); f != nil {
+	if f := in.broker.observer.Load(); f != nil {
 		(*f)(Accepted{
 			Entity: in.path, MessageID: p.MessageID, SessionID: p.SessionID, EnqueuedAt: now,
 			Body: p.Body, Duplicate: duplicate,
@@ -154,7 +179,7 @@ func (in *Inbox) accept(p *Payload, now time.Time) int64 {
 	}
 	if p.ScheduledAt.After(now) {
 		in.lastSeq++
-		s := &scheduled{payload: p, seq: in.lastSeq}
+		s := &scheduled{payload: p, seq: in.lastSeq, at: now}
 		in.schedule[s.seq] = s
 		in.deadlines.add(deadline{at: p.ScheduledAt, schedule: s})
 		return s.seq
@@ -166,13 +191,45 @@ func (in *Inbox) accept(p *Payload, now time.Time) int64 {
 // even if it had one while it was scheduled.
 func (in *Inbox) fanOut(p *Payload, now time.Time) int64 {
 	in.lastSeq++
+	seq := in.lastSeq
+	if p.carried != nil {
+		seq = p.carried.seq
+	}
+	var view filter.Message
 	for _, e := range in.outs {
 		e.mu.Lock()
 		e.advance(now)
-		e.enqueue(p, in.lastSeq, now)
+		switch {
+		case e.rules != nil:
+			if view == nil {
+				view = in.broker.view(p)
+			}
+			e.applyRules(p, view, seq, now)
+		case !in.isTopic:
+			e.lastSeq = in.lastSeq - 1 // scheduled messages of a queue have numbers too
+			e.enqueue(p, seq, nil, now)
+		default:
+			e.enqueue(p, seq, nil, now)
+		}
 		in.after = append(in.after, e.release()...)
 	}
 	return in.lastSeq
+}
+
+// scheduledFrom returns scheduled messages as a browser sees them.
+func (in *Inbox) scheduledFrom(from int64, session *string) []*message {
+	in.lock()
+	defer in.unlock()
+	var out []*message
+	for _, s := range in.schedule {
+		if s.seq >= from && (session == nil || s.payload.HasSessionID && s.payload.SessionID == *session) {
+			out = append(out, &message{
+				Payload: s.payload, seq: s.seq, enqueuedSeq: s.seq, enqueuedAt: s.at,
+				ttl: s.payload.TimeToLive, state: Scheduled,
+			})
+		}
+	}
+	return out
 }
 
 // check applies the rules that refuse a whole send.
@@ -184,7 +241,7 @@ func (in *Inbox) check(batch []*Payload) error {
 		if p.HasSessionID && p.HasPartitionKey && p.SessionID != p.PartitionKey {
 			return refuse(NotAllowed, descSessionPartitionKey)
 		}
-		if !in.isTopic && in.outs[0].cfg.RequiresSession && !p.HasSessionID {
+		if in.sessions && !p.HasSessionID {
 			return refuse(NotAllowed, descSessionNull)
 		}
 		if in.cfg.EnablePartitioning && i > 0 && in.partition(p) != in.partition(batch[0]) {

@@ -25,6 +25,16 @@ type Payload struct {
 	Annotations map[string]any
 	// Body is the encoded immutable message, opaque here.
 	Body []byte
+
+	carried *carried // nil unless the message was forwarded
+}
+
+// carried is what a message keeps when it is forwarded.
+type carried struct {
+	hops     int
+	seq      int64 // of its first entity
+	dead     *DeadLetter
+	modified map[string]any
 }
 
 // Token identifies a lock on a message, in RFC 4122 byte order.

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"container/list"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -35,9 +36,26 @@ type SessionGrant struct {
 }
 
 // Open registers a receiver on an entity without sessions.
-func (e *Entity) Open(_ *Receiver) error {
+func (e *Entity) Open(r *Receiver) error {
+	e.lock()
+	defer e.unlock()
 	if e.cfg.RequiresSession {
 		return refuse(NotAllowed, descSessionRequired)
+	}
+	if err := e.refusal(); err != nil {
+		return err
+	}
+	e.receivers[r] = struct{}{}
+	return nil
+}
+
+// refusal says why the entity takes no receivers, or nil.
+func (e *Entity) refusal() error {
+	switch {
+	case e.deleted:
+		return refuse(NotFound, fmt.Sprintf("The messaging entity '%s' could not be found.", e.path))
+	case e.cfg.ReceiveDisabled:
+		return refuse(EntityDisabled, descEntityDisabled)
 	}
 	return nil
 }
@@ -52,6 +70,7 @@ func (e *Entity) Close(r *Receiver) {
 		return
 	}
 	r.closed = true
+	delete(e.receivers, r)
 	if r.waiting != nil {
 		// The element is in one of the two lists; Remove ignores one that is not the list's.
 		e.hungry.Remove(r.waiting)

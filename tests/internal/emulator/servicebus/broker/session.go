@@ -94,14 +94,19 @@ func (e *Entity) AcceptSession(r *Receiver, id *string, timeout time.Duration) e
 	}
 	now := e.lock()
 	defer e.unlock()
+	if err := e.refusal(); err != nil {
+		return err
+	}
 	if id != nil {
 		s := e.session(*id)
 		if s.holder != nil {
 			return refuse(SessionCannotBeLocked, "The requested session '"+*id+"' cannot be accepted. It may be locked by another receiver.")
 		}
+		e.receivers[r] = struct{}{}
 		e.grant(s, r, now)
 		return nil
 	}
+	e.receivers[r] = struct{}{}
 	if front := e.readySessions.Front(); front != nil {
 		e.grant(front.Value.(*session), r, now)
 		return nil
@@ -117,6 +122,7 @@ func (e *Entity) timeOutWaiter(r *Receiver) {
 	}
 	e.waiters.Remove(r.waiting)
 	r.waiting = nil
+	delete(e.receivers, r)
 	e.after = append(e.after, func() { r.Accepted(SessionGrant{}, refuse(Timeout, descAcceptTimeout)) })
 }
 

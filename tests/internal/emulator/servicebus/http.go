@@ -1,0 +1,158 @@
+package servicebus
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/atomapi"
+)
+
+const handshakeTimeout = 10 * time.Second
+
+// RunManagement serves the HTTP administration and GET /health on l until ctx ends or l fails,
+// without TLS. On return l and all connections are closed. It returns nil when ctx ended.
+//
+// The SDKs' administration clients insist on https: give them a transport that rewrites the
+// scheme, or use RunTLS.
+func (s *Server) RunManagement(ctx context.Context, l net.Listener) error {
+	return s.runHTTP(ctx, l)
+}
+
+// RunTLS serves AMQP and the administration behind TLS on one port: what a client says first
+// tells which it wants. On return l and all connections are closed and every goroutine is
+// joined. It returns nil when ctx ended.
+func (s *Server) RunTLS(ctx context.Context, l net.Listener, cfg *tls.Config) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	defer l.Close()
+	web := &handed{addr: l.Addr(), conns: make(chan net.Conn), done: ctx.Done()}
+	wg.Go(func() {
+		if err := s.runHTTP(ctx, web); err != nil {
+			s.log.Error("management ended", "error", err)
+		}
+	})
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("accept connection: %w", err)
+		}
+		wg.Go(func() { s.serveTLS(ctx, tls.Server(c, cfg), web) })
+	}
+}
+
+// serveTLS reads the first bytes, which are "AMQP" or an HTTP method.
+func (s *Server) serveTLS(ctx context.Context, c *tls.Conn, web *handed) {
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	_ = c.SetDeadline(time.Now().Add(handshakeTimeout))
+	first := make([]byte, 4)
+	for n := 0; n < len(first); {
+		m, err := c.Read(first[n:])
+		if err != nil {
+			s.log.Debug("TLS connection ended", "error", err)
+			c.Close()
+			return
+		}
+		n += m
+	}
+	_ = c.SetDeadline(time.Time{})
+	pc := &prefixed{Conn: c, prefix: first}
+	if string(first) != "AMQP" {
+		web.hand(pc)
+		return
+	}
+	if err := s.ServeConn(ctx, pc); err != nil {
+		s.log.Debug("connection ended", "error", err)
+	}
+}
+
+func (s *Server) runHTTP(ctx context.Context, l net.Listener) error {
+	h := &http.Server{
+		Handler:           s.api.Handler(s.authorizeHTTP),
+		ReadHeaderTimeout: handshakeTimeout,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	stop := context.AfterFunc(ctx, func() { h.Close() })
+	defer stop()
+	if err := h.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("serve management: %w", err)
+	}
+	return nil
+}
+
+// authorizeHTTP checks the Authorization header as $cbs checks tokens.
+func (s *Server) authorizeHTTP(r *http.Request) (manage bool, err error) {
+	token := r.Header.Get("Authorization")
+	if len(token) > 7 && token[:7] == "Bearer " {
+		return true, nil
+	}
+	for _, scheme := range []string{"https", "http", "sb"} {
+		g, problem := s.checkSignature(token, scheme+"://"+r.Host+r.URL.Path)
+		if problem == "" {
+			return g.rights&Manage != 0, nil
+		}
+		err = errors.New(problem)
+	}
+	return false, err
+}
+
+var _ atomapi.Authorize = (*Server)(nil).authorizeHTTP
+
+// prefixed is a connection of which some bytes were read already.
+type prefixed struct {
+	net.Conn
+	prefix []byte
+}
+
+func (p *prefixed) Read(b []byte) (int, error) {
+	if len(p.prefix) > 0 {
+		n := copy(b, p.prefix)
+		p.prefix = p.prefix[n:]
+		return n, nil
+	}
+	return p.Conn.Read(b)
+}
+
+// handed is a listener of connections that were accepted elsewhere.
+type handed struct {
+	addr  net.Addr
+	conns chan net.Conn
+	done  <-chan struct{}
+}
+
+func (h *handed) hand(c net.Conn) {
+	select {
+	case h.conns <- c:
+	case <-h.done:
+		c.Close()
+	}
+}
+
+func (h *handed) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (h *handed) Close() error   { return nil }
+func (h *handed) Addr() net.Addr { return h.addr }
