@@ -73,10 +73,13 @@ func points(run []Second, value func(Second) float64) string {
 	return strings.Join(all, " ")
 }
 
-// Table is the sums of every scenario under each rule, as Markdown.
+// Table is the sums of every scenario under each rule, as Markdown, below what the scenarios are.
 func Table(rules []Rule, replica Replica) string {
 	var b strings.Builder
-	b.WriteString("| load | messages per replica | replicas at most | caught up after | waiting at most | replica hours | idle |\n")
+	for _, scenario := range Scenarios {
+		fmt.Fprintf(&b, "- **%s**: %s\n", scenario.Name, scenario.What)
+	}
+	b.WriteString("\n| load | messages per replica | replicas at most | caught up after | waiting at most | replica hours | idle |\n")
 	b.WriteString("| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, scenario := range Scenarios {
 		for _, rule := range rules {
