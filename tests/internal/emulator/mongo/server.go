@@ -9,13 +9,16 @@
 // Layers: wire (bytes and messages) → this package (connections, dispatch, one
 // file a family of commands) → engine (pure state) → query, value, keystring.
 //
-// Not provided: authentication, TLS, compression, durability, further nodes,
+// The data lives in memory; Save and Restore carry it over a restart.
+//
+// Not provided: authentication, TLS, compression, a journal, further nodes,
 // collation, views, capped and time-series collections.
 package mongo
 
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -160,6 +163,22 @@ func (s *Server) DropConnections() {
 	for _, c := range all {
 		c.net.Close()
 	}
+}
+
+// Save writes the data and the oplog as of one moment, for Restore. Sessions,
+// cursors, fail points and open transactions are not part of it.
+func (s *Server) Save(w io.Writer) error { return s.eng.Save(w) }
+
+// Restore starts this server, before it serves anybody, with what another saved:
+// change streams resume by the tokens they had there, or are told that the oplog
+// has forgotten. A retryable write of before is not known any more and would be
+// applied again. engine.ErrSnapshot means that r is no whole snapshot.
+func (s *Server) Restore(r io.Reader) error {
+	if err := s.eng.Restore(r); err != nil {
+		return err
+	}
+	s.armTTL()
+	return nil
 }
 
 // KillCursors removes every open cursor: getMore answers CursorNotFound.
