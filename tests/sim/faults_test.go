@@ -75,7 +75,7 @@ func (w *world) fault(p *plan) {
 		slots = w.projector
 	}
 	s := slots[r.IntN(len(slots))]
-	kind, short, long, few := r.IntN(26), between(r, 0, 3*time.Second), between(r, 0, 30*time.Second), 1+r.IntN(4)
+	kind, short, long, few := r.IntN(31), between(r, 0, 3*time.Second), between(r, 0, 30*time.Second), 1+r.IntN(4)
 	way, which, coin := []network.Direction{network.Requests, network.Replies, network.Both}[r.IntN(3)], r.IntN(3), r.IntN(2) == 0
 	isProducer := &slots[0] == &w.producers[0]
 	i := s.now
@@ -94,7 +94,7 @@ func (w *world) fault(p *plan) {
 		s.end()
 		w.later(p, short, restart)
 	case 3, 4, 5: // killed while what it sent is still under way; it arrives late, or never
-		if i == nil || !w.settings.Hangs {
+		if i == nil || !w.mayHang(i, isProducer, short+long) {
 			return
 		}
 		w.trace.add("hold %s of %s's bus, kill it in %s, let go in %s: %t", dir(network.Requests), i.name, short, short+long, coin)
@@ -124,6 +124,9 @@ func (w *world) fault(p *plan) {
 		}
 		w.partition(p, i, isProducer, which, way, short+long/4, false)
 	case 12:
+		if !w.mayCut(0) {
+			return
+		}
 		w.trace.add("cut every bus connection")
 		w.bus.DropConnections()
 	case 13:
@@ -166,11 +169,80 @@ func (w *world) fault(p *plan) {
 		w.trace.add("%d requests of %s to storage take %s", few, i.name, short+long/4)
 		i.blob.Delay(few)
 		w.later(p, short+long/4, func() { i.blob.Heal() })
+	case 26, 27, 28, 29, 30:
+		w.midBatch(p, kind-26, w.projector[r.IntN(len(w.projector))], short, few)
 	}
+}
+
+// midBatch waits until a projector has messages in hand, and then makes trouble.
+func (w *world) midBatch(p *plan, kind int, s *slot, d time.Duration, few int) {
+	if w.settings.MongoTrip == 0 {
+		w.slow("update", few, d)
+	}
+	for end := time.Now().Add(4 * time.Second); w.bus.Stats(subPath).Locked == 0; pause(w.Context(), time.Millisecond) {
+		if time.Now().After(end) {
+			return // nobody had anything to do
+		}
+	}
+	pause(w.Context(), d/100) // up to 30 ms: somewhere in the batch
+	i := s.now
+	if kind >= 3 && !w.mayCut(d) {
+		kind = 0
+	}
+	switch kind {
+	case 0, 1:
+		w.trace.add("kill %s while messages are in hand (silent: %t)", s.name, kind == 1)
+		s.kill(kind == 1)
+	case 2:
+		w.trace.add("stop %s while messages are in hand", s.name)
+		s.end()
+	case 3:
+		w.trace.add("cut every bus connection while messages are in hand")
+		w.bus.DropConnections()
+	case 4:
+		if i != nil {
+			w.trace.add("%s and bus: cut for %s while messages are in hand", i.name, d)
+			i.bus.Cut()
+			w.later(p, d, i.bus.Heal)
+		}
+	}
+	w.later(p, d, func() {
+		if s.now == nil {
+			s.start()
+		}
+	})
 }
 
 func dir(d network.Direction) string {
 	return map[network.Direction]string{network.Requests: "requests", network.Replies: "replies", network.Both: "both ways"}[d]
+}
+
+// mayHang says whether an instance's way to Service Bus may hang for d: see settings.Hangs. A projector also uses one
+// connection from several goroutines when it has just started and while it recovers from a cut.
+func (w *world) mayHang(i *instance, isProducer bool, d time.Duration) bool {
+	now := time.Now()
+	if !w.settings.Hangs || now.Sub(i.began) < time.Second || (!isProducer && now.Before(w.cutUntil)) {
+		return false
+	}
+	if end := now.Add(d + recovery); !isProducer && end.After(w.hangUntil) {
+		w.hangUntil = end
+	}
+	return true
+}
+
+// recovery is how long a projector may take to recover from a cut.
+const recovery = 10 * time.Second
+
+// mayCut says whether projectors' ways to Service Bus may be cut, for d.
+func (w *world) mayCut(d time.Duration) bool {
+	now := time.Now()
+	if now.Before(w.hangUntil) {
+		return false
+	}
+	if end := now.Add(d + recovery); end.After(w.cutUntil) {
+		w.cutUntil = end
+	}
+	return true
 }
 
 // partition separates an instance from one server.
@@ -187,10 +259,13 @@ func (w *world) partition(p *plan, i *instance, isProducer bool, which int, way 
 	case which == 2 && isProducer:
 		name, l = "storage", i.blob
 	}
-	if hangs && (name != "bus" || w.settings.Hangs) {
+	switch {
+	case name == "bus" && hangs && !w.mayHang(i, isProducer, d), name == "bus" && !hangs && !isProducer && !w.mayCut(d):
+		return
+	case hangs:
 		w.trace.add("%s and %s: hold %s for %s", i.name, name, dir(way), d)
 		l.Hold(way)
-	} else {
+	default:
 		w.trace.add("%s and %s: cut for %s", i.name, name, d)
 		l.Cut()
 	}

@@ -35,7 +35,12 @@ type settings struct {
 	// Hangs says that ways to Service Bus may hang. The SDK holds mutexes while it waits for the network, and virtual time
 	// does not pass while a goroutine waits for a mutex; so in these seeds a connection has one user: one lane, one session.
 	Hangs bool
+	// Round trips. Without any, everything is done in no time and a fault never meets anything under way. Service Bus has
+	// none, for the same reason: a projector that starts uses one connection twice.
+	MongoTrip, BlobTrip time.Duration
 }
+
+var trips = []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond, 60 * time.Millisecond}
 
 func newSettings(r *rand.Rand) settings {
 	s := settings{
@@ -52,6 +57,7 @@ func newSettings(r *rand.Rand) settings {
 	if s.Hangs = r.IntN(2) == 0; s.Hangs {
 		s.Lanes, s.Connections = 1, s.Sessions
 	}
+	s.MongoTrip, s.BlobTrip = trips[r.IntN(len(trips))], trips[r.IntN(len(trips))]
 	s.Connections = min(s.Connections, s.Sessions)
 	return s
 }
@@ -69,6 +75,7 @@ type slot struct {
 // instance is one process of a service, with its links to the network.
 type instance struct {
 	name       string
+	began      time.Time
 	stop       context.CancelFunc
 	done       chan struct{} // closed when it has ended
 	asked      chan struct{} // closed when it was asked to end
@@ -81,7 +88,7 @@ func (s *slot) start() {
 	s.started++
 	ctx, cancel := context.WithCancel(context.Background())
 	i := &instance{
-		name: fmt.Sprintf("%s.%d", s.name, s.started), stop: cancel, done: make(chan struct{}), asked: make(chan struct{}),
+		name: fmt.Sprintf("%s.%d", s.name, s.started), began: time.Now(), stop: cancel, done: make(chan struct{}), asked: make(chan struct{}),
 		bus: network.NewLink(s.w.busHub), mongo: network.NewLink(s.w.mongoHub),
 		blob: network.NewBlobLink(checkpointWitness{s.w, s.w.blob.Transport()}),
 	}

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,15 +61,21 @@ func TestSimulation(t *testing.T) {
 const stuck = 20 * time.Second
 
 func simulate(t *testing.T, seed uint64, seen *coverage) {
+	var done atomic.Pointer[trace] // what the run has done
 	watchdog := time.AfterFunc(stuck, func() {
 		stacks := make([]byte, 4<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		panic(fmt.Sprintf("seed %d: virtual time stands still\n%s", seed, stacks))
+		said := ""
+		if t := done.Load(); t != nil {
+			said = t.text.String() // nobody writes any more
+		}
+		panic(fmt.Sprintf("seed %d: virtual time stands still\n%s\n%s", seed, said, stacks))
 	})
 	defer watchdog.Stop()
 	loaded() // outside of the bubble: every seed shares it
 	synctest.Test(t, func(t *testing.T) {
 		inWorld(t, seed, func(w *world) {
+			done.Store(w.trace)
 			w.simulate(seed)
 			seen.add(w)
 		})

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
 )
@@ -56,7 +58,11 @@ type world struct {
 	client   *driver.Client // the simulation's own, over a link without faults
 	blobs    *azblob.Client // likewise
 
-	settings  settings
+	settings settings
+	// hangUntil and cutUntil are until when a way of a projector to Service Bus hangs, or recovers from a cut: not both at
+	// once, see mayHang. The driver's goroutine alone.
+	hangUntil, cutUntil time.Time
+
 	producers []*slot
 	projector []*slot
 
@@ -126,7 +132,7 @@ func inWorld(t *testing.T, seed uint64, f func(w *world)) {
 		}
 	})
 	running.Go(func() {
-		if err := w.mongo.Run(ctx, w.mongoHub); err != nil {
+		if err := serve(ctx, w.mongo.Run, w.mongoHub, w.settings.MongoTrip); err != nil {
 			t.Errorf("run MongoDB: %v", err)
 		}
 	})
@@ -145,6 +151,15 @@ func inWorld(t *testing.T, seed uint64, f func(w *world)) {
 		running.Wait()
 	}()
 	f(w)
+}
+
+// serve runs a server with a round trip.
+func serve(ctx context.Context, run func(context.Context, net.Listener) error, l net.Listener, trip time.Duration) error {
+	slow := netpipe.Delay(l, trip)
+	if d, ok := slow.(*netpipe.DelayListener); ok {
+		defer d.Wait()
+	}
+	return run(ctx, slow)
 }
 
 // accepted records what the broker takes.
@@ -190,7 +205,13 @@ type senderSide struct {
 
 func (s senderSide) Do(r *http.Request) (*http.Response, error) {
 	stamp := &sent{at: time.Now(), accepted: s.w.acceptedCount(), index: -1}
+	if pause(r.Context(), s.w.settings.BlobTrip/2); r.Context().Err() != nil {
+		return nil, r.Context().Err()
+	}
 	response, err := s.link.Do(r.WithContext(context.WithValue(r.Context(), sentKey{}, stamp)))
+	if pause(r.Context(), s.w.settings.BlobTrip/2); r.Context().Err() != nil {
+		return nil, r.Context().Err()
+	}
 	if err == nil {
 		s.w.mu.Lock()
 		if stamp.index >= 0 {
