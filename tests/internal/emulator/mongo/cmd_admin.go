@@ -47,6 +47,25 @@ func runBuildInfo(context.Context, *request) (bson.D, error) {
 	}, nil
 }
 
+// runStepDown is replSetStepDown. Nobody can take over in a set of one, so it needs force.
+func runStepDown(_ context.Context, r *request) (bson.D, error) {
+	if r.db != "admin" {
+		return nil, mongoerr.New(mongoerr.Unauthorized, "replSetStepDown may only be run against the admin database.")
+	}
+	seconds, ok := value.AsInt(r.body[0].Value)
+	if !ok || seconds < 1 {
+		return nil, mongoerr.New(mongoerr.BadValue, "stepdown period must be a positive integer")
+	}
+	if primary, _ := r.srv.primary(); !primary {
+		return nil, mongoerr.New(mongoerr.NotWritablePrimary, "not primary so can't step down")
+	}
+	if !r.flag("force") {
+		return nil, mongoerr.New(262, "No electable secondaries caught up; please use the 'force' argument to force node to step down.")
+	}
+	r.srv.StepDown(time.Duration(seconds) * time.Second)
+	return bson.D{}, nil
+}
+
 func runServerStatus(_ context.Context, r *request) (bson.D, error) {
 	r.srv.mu.Lock()
 	conns := len(r.srv.conns)

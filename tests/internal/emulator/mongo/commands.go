@@ -62,6 +62,7 @@ func init() {
 		"listIndexes":        {run: runListIndexes, fields: fields("cursor")},
 		"ping":               {run: runPing, anywhere: true},
 		"renameCollection":   {run: runRename, fields: fields("to dropTarget"), write: true},
+		"replSetStepDown":    {run: runStepDown, fields: fields("secondaryCatchUpPeriodSecs force"), anywhere: true},
 		"serverStatus":       {run: runServerStatus, anywhere: true},
 		"update":             {run: runUpdate, fields: fields("updates ordered let bypassDocumentValidation"), write: true, retryable: true, inTxn: true},
 	}

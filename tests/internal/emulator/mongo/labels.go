@@ -7,10 +7,10 @@ import (
 )
 
 // retriable are the codes after which the same command may succeed elsewhere or later.
-var retriable = []int32{6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436}
+var retriable = []int32{6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436}
 
 // transient are the further codes after which a whole transaction may be tried again.
-var transient = []int32{24, 112, 134, 239, 246, 251, 267}
+var transient = []int32{24, 112, 239, 246, 251, 267}
 
 // resumable are the further codes after which a change stream may be reopened.
 var resumable = []int32{63, 133, 150, 234, 13388}
@@ -26,9 +26,7 @@ func withLabels(r *request, e *mongoerr.Error) *mongoerr.Error {
 	labels := slices.Clone(e.Labels)
 	finishing := r.name == "commitTransaction" || r.name == "abortTransaction"
 	switch {
-	case r.multi && !finishing && (slices.Contains(retriable, e.Code) || slices.Contains(transient, e.Code)):
-		labels = append(labels, "TransientTransactionError")
-	case r.multi && finishing && e.Code == mongoerr.NoSuchTransaction:
+	case r.multi && !finishing && slices.Contains(retriable, e.Code), r.multi && slices.Contains(transient, e.Code):
 		labels = append(labels, "TransientTransactionError")
 	case r.numbered && (!r.multi || finishing) && slices.Contains(retriable, e.Code):
 		labels = append(labels, "RetryableWriteError")

@@ -29,7 +29,7 @@ import (
 type Options struct {
 	OplogBytes    int           // bytes of oplog kept; default 256 MiB
 	OplogEntries  int           // entries of oplog kept; default without limit
-	HistoryBytes  int           // bytes of superseded versions kept for snapshot reads; default 64 MiB
+	HistoryBytes  int           // bytes of superseded versions kept for snapshot reads; default 64 MiB, no more than OplogBytes
 	HistoryWindow time.Duration // age of superseded versions kept; default 300 s
 }
 
@@ -78,7 +78,7 @@ func New(opts Options) *Engine {
 		opts.OplogBytes = 256 << 20
 	}
 	if opts.HistoryBytes == 0 {
-		opts.HistoryBytes = 64 << 20
+		opts.HistoryBytes = min(64<<20, opts.OplogBytes)
 	}
 	if opts.HistoryWindow == 0 {
 		opts.HistoryWindow = 300 * time.Second
