@@ -34,10 +34,9 @@ for name in "${names[@]}"; do
     >"$tree/out" 2>&1 || code=$?
   caught=$(grep -cE -- '^ *--- FAIL: TestSimulation/seed/' "$tree/out" || true)
   first=$(grep -oE -- '--- FAIL: TestSimulation/seed/[0-9]+' "$tree/out" | grep -oE '[0-9]+$' | sort -n | head -1 || true)
-  # The lines of the checker: what came first in each failing seed, counted.
-  by=$(awk '/--- FAIL: TestSimulation\/seed\//{fresh=1} /sim_test.go:[0-9]+: /&&fresh{sub(/^ *sim_test.go:[0-9]+: /,""); sub(/:.*/,""); print; fresh=0}' "$tree/out" |
+  by=$({ grep -oE 'promises broken: .*' "$tree/out" || true; } | sed 's/promises broken: //' | tr ';' '\n' | sed 's/^ //' |
     sort | uniq -c | sort -rn | awk '{n=$1; $1=""; printf "%s%s (%d)", sep, substr($0,2), n; sep=", "}')
-  if grep -qE '^panic:' "$tree/out"; then by="panic: $(grep -m1 -E '^panic:' "$tree/out" | cut -c8-80)"; caught="crash"; fi
+  if grep -qE '^panic:' "$tree/out"; then by+=" then panic: $(grep -m1 -E '^panic:' "$tree/out" | cut -c8-80)"; fi
   printf '%-32s %-12s %-10s %s\n' "$name" "$caught/$seeds" "${first:--}" "${by:-nothing}"
   if [ "$code" -eq 0 ] && ! grep -q '^Not caught:' "tests/sim/mutations/$name.patch"; then missed=1; fi
 done

@@ -75,7 +75,7 @@ func (w *world) fault(p *plan) {
 		slots = w.projector
 	}
 	s := slots[r.IntN(len(slots))]
-	kind, short, long, few := r.IntN(31), between(r, 0, 3*time.Second), between(r, 0, 30*time.Second), 1+r.IntN(4)
+	kind, short, long, few := r.IntN(35), between(r, 0, 3*time.Second), between(r, 0, 30*time.Second), 1+r.IntN(4)
 	way, which, coin := []network.Direction{network.Requests, network.Replies, network.Both}[r.IntN(3)], r.IntN(3), r.IntN(2) == 0
 	isProducer := &slots[0] == &w.producers[0]
 	i := s.now
@@ -170,16 +170,44 @@ func (w *world) fault(p *plan) {
 		i.blob.Delay(few)
 		w.later(p, short+long/4, func() { i.blob.Heal() })
 	case 26, 27, 28, 29, 30:
-		w.midBatch(p, kind-26, w.projector[r.IntN(len(w.projector))], short, few)
+		w.midBatch(p, kind-26, w.projector[r.IntN(len(w.projector))], short, few, coin)
+	case 31, 32: // nobody publishes for so long that the broker forgets what it has seen
+		w.trace.add("kill every producer, restart in %s", duplicateWindow+short)
+		for _, s := range w.producers {
+			s.kill(coin)
+			w.later(p, duplicateWindow+short, func() {
+				if s.now == nil {
+					s.start()
+				}
+			})
+		}
+	case 33, 34:
+		if i == nil || !w.mayHang(i, isProducer, short+long) {
+			return
+		}
+		w.trace.add("%s is cut off from everything, without a word, for %s", i.name, short+long)
+		i.bus.Hold(network.Both)
+		i.mongo.Hold(network.Both)
+		i.blob.Hold(network.Both)
+		w.later(p, short+long, func() {
+			i.bus.Heal()
+			i.mongo.Heal()
+			i.blob.Heal()
+		})
 	}
 }
 
-// midBatch waits until a projector has messages in hand, and then makes trouble.
-func (w *world) midBatch(p *plan, kind int, s *slot, d time.Duration, few int) {
-	if w.settings.MongoTrip == 0 {
+// midBatch waits until a projector has messages in hand, and then makes trouble. early waits only until the broker has
+// taken one, which does not depend on what the projector tells the broker, and when.
+func (w *world) midBatch(p *plan, kind int, s *slot, d time.Duration, few int, early bool) {
+	if early || w.settings.MongoTrip == 0 {
 		w.slow("update", few, d)
 	}
-	for end := time.Now().Add(4 * time.Second); w.bus.Stats(subPath).Locked == 0; pause(w.Context(), time.Millisecond) {
+	before := w.acceptedCount()
+	for end := time.Now().Add(4 * time.Second); ; pause(w.Context(), time.Millisecond) {
+		if (early && w.acceptedCount() > before) || (!early && w.bus.Stats(subPath).Locked > 0) {
+			break
+		}
 		if time.Now().After(end) {
 			return // nobody had anything to do
 		}
