@@ -35,6 +35,9 @@ func (e *Election) lead(ctx context.Context, term *Term, work Work) error {
 	return err
 }
 
+// hurry is how many times as often a heartbeat is tried while storage does not answer.
+const hurry = 5
+
 // beat writes the heartbeats of a term until the work has finished (done, with the work's error) or leadership is gone
 // (not done, with [ErrLost] or [ErrFenced]).
 func (e *Election) beat(
@@ -48,9 +51,11 @@ func (e *Election) beat(
 	defer fence.Stop()
 	stop, overtime := ctx.Done(), (<-chan time.Time)(nil)
 	background := context.WithoutCancel(ctx)
+	failures := 0 // requests in a row that failed without saying who leads
 
 	for {
 		var err error
+		wrote := false
 		select {
 		case err := <-finished:
 			if err == nil && ctx.Err() == nil {
@@ -69,9 +74,9 @@ func (e *Election) beat(
 			end(ErrStopTimeout)
 			overtime = nil // the work returns now; the watermark it leaves is still true
 		case <-heartbeat.C:
-			err = e.write(background, term)
+			err, wrote = e.write(background, term), true
 		case result := <-term.requests:
-			err = e.write(background, term)
+			err, wrote = e.write(background, term), true
 			result <- err
 		case <-renewal.C:
 			err = e.renew(background, term)
@@ -80,9 +85,16 @@ func (e *Election) beat(
 		case errors.Is(err, ErrLost):
 			return false, err
 		case err != nil:
-			// It says nothing about who leads. The next heartbeat tries again, until the fence.
-			e.log.Warn("heartbeat failed", telemetry.KeyEpoch, term.Epoch, telemetry.KeyError, err,
-				telemetry.KeyWait, time.Until(term.Deadline()).Milliseconds())
+			// Tried again until the fence, sooner than at the next heartbeat: storage may be back a moment before it.
+			if failures++; failures == 1 {
+				heartbeat.Reset(e.config.HeartbeatInterval / hurry)
+				e.log.Warn("heartbeat failed, trying on", telemetry.KeyEpoch, term.Epoch, telemetry.KeyError, err,
+					telemetry.KeyWait, time.Until(term.Deadline()).Milliseconds())
+			}
+		case failures > 0 && wrote:
+			heartbeat.Reset(e.config.HeartbeatInterval)
+			e.log.Info("heartbeat again", telemetry.KeyEpoch, term.Epoch, telemetry.KeyAttempt, failures+1)
+			failures = 0
 		}
 		fence.Reset(time.Until(term.Deadline()))
 	}

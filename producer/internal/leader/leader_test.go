@@ -219,6 +219,25 @@ func TestALeaderWhoseAnswersAreLostKeepsLeading(t *testing.T) {
 	})
 }
 
+// Storage may be away for nearly as long as the fence allows, whenever that begins between two heartbeats.
+func TestALeaderSurvivesAnOutageShorterThanItsFence(t *testing.T) {
+	for phase := range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			m, h := &memory{}, newHistory()
+			a := join(t, m, h, testConfig("a"))
+			<-h.begun
+			time.Sleep(5*time.Second + time.Duration(phase)*100*time.Millisecond) // virtual
+			a.view.set(func(context.Context, string) error { return errAway }, nil)
+			time.Sleep(2700 * time.Millisecond) // virtual: the fence less one heartbeat, less a try
+			a.view.set(nil, nil)
+			time.Sleep(10 * time.Second) // virtual
+			require.Empty(t, h.finished, "phase %d", phase)
+			a.leave(t)
+			require.EqualValues(t, 1, m.record.Epoch)
+		})
+	}
+}
+
 func TestG4ALeaderWhoseLeaseWasTakenStopsAtItsNextWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
