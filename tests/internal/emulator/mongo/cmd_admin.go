@@ -110,34 +110,18 @@ func runConfigureFailPoint(_ context.Context, r *request) (bson.D, error) {
 	}
 	switch r.body[0].Value {
 	case "failCommand", "failGetMoreAfterCursorCheckout":
+	case "onPrimaryTransactionalWrite":
+		return r.configureTransactional()
 	default:
 		return nil, mongoerr.Unsupported("the fail point %v", r.body[0].Value)
 	}
-	times, skip := int64(-1), int64(0)
-	switch mode := r.get("mode").(type) {
-	case string:
-		switch mode {
-		case "off":
-			r.srv.fail.set(nil, 0, 0)
-			return bson.D{}, nil
-		case "alwaysOn":
-		default:
-			return nil, mongoerr.New(mongoerr.BadValue, "unknown mode: %s", mode)
-		}
-	case bson.D:
-		for _, e := range mode {
-			n, ok := value.AsInt(e.Value)
-			switch {
-			case ok && e.Key == "times":
-				times = n
-			case ok && e.Key == "skip":
-				skip = n
-			default:
-				return nil, mongoerr.Unsupported("the fail point mode %v", mode)
-			}
-		}
-	default:
-		return nil, mongoerr.New(mongoerr.BadValue, "mode must be a string or an object")
+	times, skip, off, err := r.failMode()
+	if err != nil {
+		return nil, err
+	}
+	if off {
+		r.srv.fail.set(nil, 0, 0)
+		return bson.D{}, nil
 	}
 	data, err := r.doc("data")
 	if err != nil {
@@ -152,6 +136,36 @@ func runConfigureFailPoint(_ context.Context, r *request) (bson.D, error) {
 	}
 	r.srv.fail.set(p, times, skip)
 	return bson.D{}, nil
+}
+
+// failMode reads how often a fail point strikes; times is negative for always.
+func (r *request) failMode() (times, skip int64, off bool, err error) {
+	times = -1
+	switch mode := r.get("mode").(type) {
+	case string:
+		switch mode {
+		case "off":
+			return 0, 0, true, nil
+		case "alwaysOn":
+		default:
+			return 0, 0, false, mongoerr.New(mongoerr.BadValue, "unknown mode: %s", mode)
+		}
+	case bson.D:
+		for _, e := range mode {
+			n, ok := value.AsInt(e.Value)
+			switch {
+			case ok && e.Key == "times":
+				times = n
+			case ok && e.Key == "skip":
+				skip = n
+			default:
+				return 0, 0, false, mongoerr.Unsupported("the fail point mode %v", mode)
+			}
+		}
+	default:
+		return 0, 0, false, mongoerr.New(mongoerr.BadValue, "mode must be a string or an object")
+	}
+	return times, skip, false, nil
 }
 
 func runEndSessions(_ context.Context, r *request) (bson.D, error) {

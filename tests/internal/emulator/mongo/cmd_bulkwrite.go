@@ -30,7 +30,7 @@ func runBulkWrite(ctx context.Context, r *request) (bson.D, error) {
 	var total bulkTotals
 	var results []bson.Raw
 	for i, raw := range ops {
-		res, err := r.bulkOp(ctx, raw, spaces, &total)
+		res, err := r.bulkOnce(ctx, i, raw, spaces, &total)
 		if err != nil {
 			if fatal(ctx, r, err) {
 				return nil, err
@@ -61,6 +61,34 @@ func runBulkWrite(ctx context.Context, r *request) (bson.D, error) {
 		{Key: "nUpserted", Value: int32(total.upserted)},
 		{Key: "nDeleted", Value: int32(total.deleted)},
 	}...), err
+}
+
+// bulkDone is what a statement of a bulkWrite did.
+type bulkDone struct {
+	reply bson.D
+	total bulkTotals
+}
+
+func (r *request) bulkOnce(ctx context.Context, i int, raw bson.Raw, spaces []engine.NS, total *bulkTotals) (bson.D, error) {
+	var partly bulkTotals // of a statement that failed
+	done, err := once(r, i, func() (bulkDone, error) {
+		var d bulkDone
+		var err error
+		d.reply, err = r.bulkOp(ctx, raw, spaces, &d.total)
+		if err != nil {
+			partly = d.total
+		}
+		return d, err
+	})
+	if err != nil {
+		done.total = partly
+	}
+	total.inserted += done.total.inserted
+	total.matched += done.total.matched
+	total.modified += done.total.modified
+	total.upserted += done.total.upserted
+	total.deleted += done.total.deleted
+	return done.reply, err
 }
 
 func (r *request) bulkNamespaces() ([]engine.NS, error) {

@@ -5,6 +5,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/engine"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/mongoerr"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/query"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/value"
@@ -44,7 +45,7 @@ func runFindAndModify(ctx context.Context, r *request) (bson.D, error) {
 		if err != nil {
 			return nil, err
 		}
-		res, err := r.srv.eng.Delete(ctx, ns, r.txn, sel, false)
+		res, err := once(r, 0, func() (engine.WriteResult, error) { return r.srv.eng.Delete(ctx, ns, r.txn, sel, false) })
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +56,7 @@ func runFindAndModify(ctx context.Context, r *request) (bson.D, error) {
 		if err != nil {
 			return nil, err
 		}
-		res, err := r.srv.eng.Update(ctx, ns, r.txn, spec)
+		res, err := once(r, 0, func() (engine.WriteResult, error) { return r.srv.eng.Update(ctx, ns, r.txn, spec) })
 		if err != nil {
 			return nil, err
 		}

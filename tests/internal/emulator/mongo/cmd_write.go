@@ -95,7 +95,12 @@ func runInsert(ctx context.Context, r *request) (bson.D, error) {
 	var errs writeErrors
 	good := make([]bson.Raw, 0, len(docs))
 	index := make([]int, 0, len(docs))
+	before := 0 // inserted by an earlier attempt
 	for i, d := range docs {
+		if r.ran(i) {
+			before++
+			continue
+		}
 		raw, err := storable(d)
 		if err != nil {
 			errs.add(i, err)
@@ -107,7 +112,7 @@ func runInsert(ctx context.Context, r *request) (bson.D, error) {
 		good, index = append(good, raw), append(index, i)
 	}
 	stopped := false
-	n, err := r.srv.eng.Insert(ctx, ns, r.txn, good, r.ordered(), func(i int, err error) {
+	n, err := r.insertAll(ctx, ns, good, index, func(i int, err error) {
 		stopped = true
 		if r.ordered() {
 			errs = nil // what came before the batch's first failure never ran
@@ -121,6 +126,7 @@ func runInsert(ctx context.Context, r *request) (bson.D, error) {
 		errs = nil
 		errs.add(index[min(n, len(index)-1)], err)
 	}
+	n += before
 	if !stopped && r.ordered() && len(errs) > 1 {
 		errs = errs[:1]
 	}
@@ -210,7 +216,7 @@ func runUpdate(ctx context.Context, r *request) (bson.D, error) {
 	var upserted []bson.D
 	n, modified := 0, 0
 	for i, raw := range list {
-		res, err := r.updateOne(ctx, ns, raw)
+		res, err := once(r, i, func() (engine.WriteResult, error) { return r.updateOne(ctx, ns, raw) })
 		if err != nil {
 			if fatal(ctx, r, err) {
 				return nil, err
@@ -264,7 +270,7 @@ func runDelete(ctx context.Context, r *request) (bson.D, error) {
 	var errs writeErrors
 	n := 0
 	for i, raw := range list {
-		res, err := r.deleteOne(ctx, ns, raw)
+		res, err := once(r, i, func() (engine.WriteResult, error) { return r.deleteOne(ctx, ns, raw) })
 		n += res.Matched
 		if err == nil {
 			continue

@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,7 @@ type request struct {
 	numbered bool
 	multi    bool        // autocommit: false
 	txn      *engine.Txn // of a running transaction
+	session  *session    // of a retryable write
 	view     engine.View
 	stream   bool // the command opens or reads a change stream
 	env      *query.Env
@@ -152,7 +154,9 @@ func (s *Server) dispatch(ctx context.Context, c *conn, m *wire.Message) (bson.D
 		}
 		return s.finish(r, nil, failed), nil
 	}
-	reply, err = s.run(ctx, r)
+	if reply, err = s.run(ctx, r); errors.Is(err, errCloseConnection) {
+		return nil, errCloseConnection
+	}
 	if unmet := r.concern(); unmet != nil && err == nil {
 		reply = append(slices.Clone(reply), bson.E{Key: "writeConcernError", Value: unmet})
 	}

@@ -11,13 +11,15 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/value"
 )
 
-// failpoints hold the one failCommand point, as configureFailPoint sets it.
+// failpoints hold one point of each kind, as configureFailPoint sets them.
 type failpoints struct {
 	mu      sync.Mutex
 	current *failpoint
 	times   int64 // left; negative: without end
 	skip    int64 // left
 	losing  map[string]int
+
+	transactional transactional
 }
 
 type failpoint struct {

@@ -22,6 +22,7 @@ type session struct {
 	busy   chan struct{}
 	number int64
 	reply  bson.D // of the retryable write with this number; nil before it succeeded
+	done   []any  // results of its statements until then; nil for those that had no effect
 	write  string // its command
 	txn    *engine.Txn
 	state  txnState
@@ -97,9 +98,10 @@ func (t *sessions) around(ctx context.Context, r *request, run func() (bson.D, e
 		}
 		return s.reply, nil
 	}
+	r.session = s
 	reply, err := run()
 	if err == nil {
-		s.reply, s.write = reply, r.name
+		s.reply, s.done, s.write = reply, nil, r.name
 	}
 	return reply, err
 }
@@ -109,7 +111,7 @@ func (t *sessions) begin(s *session, number int64) {
 	if s.state == inProgress {
 		t.eng.Abort(s.txn)
 	}
-	s.number, s.reply, s.txn, s.state = number, nil, nil, noTxn
+	s.number, s.reply, s.done, s.txn, s.state = number, nil, nil, nil, noTxn
 }
 
 func (t *sessions) statement(ctx context.Context, s *session, r *request, run func() (bson.D, error)) (bson.D, error) {

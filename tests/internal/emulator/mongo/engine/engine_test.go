@@ -208,7 +208,7 @@ func replay(t *testing.T, e *Engine) map[string]string {
 func TestOldVersionsAreForgotten(t *testing.T) {
 	e := New(Options{HistoryBytes: 1000})
 	ctx := t.Context()
-	_, err := e.Insert(ctx, ns, nil, []bson.Raw{value.Encode(bson.D{{Key: "_id", Value: int32(1)}})}, true, nil)
+	_, err := e.Insert(ctx, ns, nil, []bson.Raw{value.Encode(bson.D{{Key: "_id", Value: int32(1)}})}, true, func(int, error) {})
 	require.NoError(t, err)
 	start := e.Now()
 	txn := e.Begin(nil, 1, time.Hour)
@@ -236,7 +236,7 @@ func TestOldVersionsAreForgotten(t *testing.T) {
 func TestTransactionsEndByThemselves(t *testing.T) {
 	e := New(Options{})
 	txn := e.Begin(nil, 1, time.Millisecond)
-	_, err := e.Insert(t.Context(), ns, txn, []bson.Raw{value.Encode(bson.D{{Key: "_id", Value: int32(1)}})}, true, nil)
+	_, err := e.Insert(t.Context(), ns, txn, []bson.Raw{value.Encode(bson.D{{Key: "_id", Value: int32(1)}})}, true, func(int, error) {})
 	require.NoError(t, err)
 	<-txn.done
 	require.False(t, e.Commit(txn))

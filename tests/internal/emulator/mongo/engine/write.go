@@ -132,10 +132,10 @@ func (e *Engine) insert(txn *Txn, c *Collection, raw bson.Raw, b *batch) error {
 	return e.write(txn, c, r, raw, &Entry{Kind: Insert, ID: id, Full: raw}, b)
 }
 
-// Insert adds documents, each with its _id in first place. It reports each
-// failure to failed with the document's index, and stops there when ordered. The
-// returned error is one that ends the whole command.
-func (e *Engine) Insert(ctx context.Context, ns NS, txn *Txn, docs []bson.Raw, ordered bool, failed func(i int, err error)) (n int, err error) {
+// Insert adds documents, each with its _id in first place. It reports what became
+// of each to outcome with the document's index, and stops at an error when
+// ordered. The returned error is one that ends the whole command.
+func (e *Engine) Insert(ctx context.Context, ns NS, txn *Txn, docs []bson.Raw, ordered bool, outcome func(i int, err error)) (n int, err error) {
 	i := 0
 	var b batch
 	err = e.locked(ctx, txn, func() error {
@@ -147,6 +147,7 @@ func (e *Engine) Insert(ctx context.Context, ns NS, txn *Txn, docs []bson.Raw, o
 			err := e.insert(txn, c, docs[i], &b)
 			if err == nil {
 				n++
+				outcome(i, nil)
 				continue
 			}
 			if _, wait := err.(errWait); wait { //nolint:errorlint // never wrapped
@@ -155,7 +156,7 @@ func (e *Engine) Insert(ctx context.Context, ns NS, txn *Txn, docs []bson.Raw, o
 			if txn != nil {
 				return err
 			}
-			failed(i, err)
+			outcome(i, err)
 			if ordered {
 				i = len(docs)
 			}

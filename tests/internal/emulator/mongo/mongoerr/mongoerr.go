@@ -75,7 +75,8 @@ const (
 
 var names = map[int32]string{
 	1: "InternalError", 2: "BadValue", 6: "HostUnreachable", 7: "HostNotFound", 9: "FailedToParse", 11: "UserNotFound", 13: "Unauthorized",
-	14: "TypeMismatch", 20: "IllegalOperation", 24: "LockTimeout", 26: "NamespaceNotFound", 27: "IndexNotFound", 28: "PathNotViable",
+	14: "TypeMismatch", 16: "InvalidLength", 22: "InvalidBSON", 53: "InvalidIdField", 56: "EmptyFieldName", 156: "CannotBackfillArray",
+	168: "InvalidPipelineOperator", 171: "CannotIndexParallelArrays", 20: "IllegalOperation", 24: "LockTimeout", 26: "NamespaceNotFound", 27: "IndexNotFound", 28: "PathNotViable",
 	40: "ConflictingUpdateOperators", 43: "CursorNotFound", 47: "NoMatchingDocument", 48: "NamespaceExists",
 	50: "MaxTimeMSExpired", 52: "DollarPrefixedFieldName", 59: "CommandNotFound", 63: "StaleShardVersion", 64: "WriteConcernTimeout",
 	66: "ImmutableField", 67: "CannotCreateIndex", 72: "InvalidOptions", 73: "InvalidNamespace",

@@ -1,0 +1,62 @@
+package mongo_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
+)
+
+// A retryable write that is cut off after any of its statements is finished by the
+// retry: every statement takes effect once, in order.
+func TestRetryFinishesAfterTheStatementThatWasCutOff(t *testing.T) {
+	for skip := range 9 {
+		f := serve(t, mongo.Options{})
+		c := f.coll()
+		_, err := c.InsertOne(t.Context(), d("_id", "n", "n", 0))
+		require.NoError(t, err)
+		cs, err := c.Watch(t.Context(), driver.Pipeline{})
+		require.NoError(t, err)
+		closing(t, cs)
+		f.command(t, "admin", d("configureFailPoint", "onPrimaryTransactionalWrite", "mode", d("skip", skip)))
+		inc := func() driver.WriteModel {
+			return driver.NewUpdateOneModel().SetFilter(d("_id", "n")).SetUpdate(d("$inc", d("n", 1)))
+		}
+		insert := func(id int) driver.WriteModel { return driver.NewInsertOneModel().SetDocument(d("_id", id)) }
+		models := []driver.WriteModel{insert(1), insert(2), insert(3), inc(), inc(), inc(), driver.NewDeleteOneModel().SetFilter(d("_id", 1)), driver.NewDeleteOneModel().SetFilter(d("_id", 2))}
+		var res *driver.BulkWriteResult
+		for _, part := range [][]driver.WriteModel{models[:3], models[3:6], models[6:]} {
+			res, err = c.BulkWrite(t.Context(), part)
+			if skip < 8 && err != nil { // alwaysOn from the skipped on: two strikes in one command defeat the one retry
+				break
+			}
+			require.NoError(t, err)
+		}
+		f.command(t, "admin", d("configureFailPoint", "onPrimaryTransactionalWrite", "mode", "off"))
+		if skip == 8 {
+			require.EqualValues(t, 2, res.DeletedCount)
+		}
+		var kinds []string
+		for range min(skip+1, 8) {
+			kinds = append(kinds, next(t, cs)["operationType"].(string))
+		}
+		require.Equal(t, []string{"insert", "insert", "insert", "update", "update", "update", "delete", "delete"}[:len(kinds)], kinds)
+	}
+}
+
+// What a point before the commit stops has no effect, and the retry does it.
+func TestFailBeforeCommit(t *testing.T) {
+	f := serve(t, mongo.Options{})
+	f.command(t, "admin", d("configureFailPoint", "onPrimaryTransactionalWrite", "mode", d("times", 1), "data", d("failBeforeCommitExceptionCode", 1)))
+	cs, err := f.coll().Watch(t.Context(), driver.Pipeline{})
+	require.NoError(t, err)
+	closing(t, cs)
+	_, err = f.coll().InsertMany(t.Context(), []any{d("_id", 1), d("_id", 2)})
+	require.NoError(t, err)
+	for id := range 2 {
+		require.Equal(t, d("_id", int32(id+1)), next(t, cs)["documentKey"])
+	}
+	require.False(t, cs.TryNext(t.Context()))
+}
