@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -100,17 +101,14 @@ func (s *Server) runHTTP(ctx context.Context, l net.Listener) error {
 // authorizeHTTP checks the Authorization header as $cbs checks tokens.
 func (s *Server) authorizeHTTP(r *http.Request) (manage bool, err error) {
 	token := r.Header.Get("Authorization")
-	if len(token) > 7 && token[:7] == "Bearer " {
-		return true, nil
+	if token != "" && !strings.HasPrefix(token, "SharedAccessSignature ") {
+		return true, nil // a JWT, with or without "Bearer": there is no authority to check it against
 	}
-	for _, scheme := range []string{"https", "http", "sb"} {
-		g, problem := s.checkSignature(token, scheme+"://"+r.Host+r.URL.Path)
-		if problem == "" {
-			return g.rights&Manage != 0, nil
-		}
-		err = errors.New(problem)
+	g, problem := s.checkSignature(token, "https://"+r.Host+r.URL.Path)
+	if problem != "" {
+		return false, errors.New(problem)
 	}
-	return false, err
+	return g.rights&Manage != 0, nil
 }
 
 var _ atomapi.Authorize = (*Server)(nil).authorizeHTTP

@@ -78,7 +78,7 @@ func (s *Server) checkSignature(token, audience string) (grant, string) {
 		return grant{}, "InvalidSignature: The token has an invalid signature."
 	case time.Now().Unix() >= expiry:
 		return grant{}, "ExpiredToken: The token is expired. Expiration time: '" + time.Unix(expiry, 0).UTC().Format(time.DateTime) + "'."
-	case !strings.HasPrefix(strings.ToLower(audience), strings.ToLower(resource)):
+	case !covers(resource, audience):
 		return grant{}, "InvalidAudience: the token is for another resource."
 	}
 	rights := key.Rights
@@ -86,4 +86,19 @@ func (s *Server) checkSignature(token, audience string) (grant, string) {
 		rights |= Send | Listen
 	}
 	return grant{rights: rights, expires: time.Unix(expiry, 0)}, ""
+}
+
+// covers reports whether a token for the resource is good for the audience: the same host, and
+// the same path or one above it. The scheme does not matter, and clients differ in whether
+// they write one.
+func covers(resource, audience string) bool {
+	bare := func(s string) string {
+		if _, rest, found := strings.Cut(s, "://"); found {
+			s = rest
+		}
+		s, _, _ = strings.Cut(s, "?")
+		return strings.ToLower(strings.TrimRight(s, "/"))
+	}
+	r, a := bare(resource), bare(audience)
+	return r == a || strings.HasPrefix(a, r+"/")
 }

@@ -45,8 +45,8 @@ func run(ctx context.Context, args []string) error {
 	return withNamespaces(ctx, *logs, func(env []string) error {
 		r := runner{dir: *dir, logs: *logs, limit: *limit, env: append(os.Environ(), env...)}
 		var all []result
-		for _, suite := range []suite{{"azservicebus", "."}, {"admin", "admin"}, {"internal", "internal"}} {
-			results, err := r.suite(ctx, suite, *only, *parallel)
+		for _, suite := range []suite{{"azservicebus", ".", *parallel}, {"admin", "admin", *parallel}, {"internal", "internal", 1}} {
+			results, err := r.suite(ctx, suite, *only)
 			if err != nil {
 				return err
 			}
@@ -57,7 +57,10 @@ func run(ctx context.Context, args []string) error {
 }
 
 // suite is a test binary and the folder it expects to run in.
-type suite struct{ name, folder string }
+type suite struct {
+	name, folder string
+	parallel     int // the internal tests name their queues after the second
+}
 
 type runner struct {
 	dir, logs string
@@ -73,7 +76,7 @@ type result struct {
 	took                 time.Duration
 }
 
-func (r *runner) suite(ctx context.Context, s suite, pattern string, parallel int) ([]result, error) {
+func (r *runner) suite(ctx context.Context, s suite, pattern string) ([]result, error) {
 	list := exec.CommandContext(ctx, filepath.Join(r.dir, s.name+".test"), "-test.list", pattern)
 	list.Dir, list.Env = filepath.Join(r.dir, s.folder), r.env
 	out, err := list.Output()
@@ -88,7 +91,7 @@ func (r *runner) suite(ctx context.Context, s suite, pattern string, parallel in
 	}
 	results := make([]result, len(names))
 	var g errgroup.Group
-	g.SetLimit(parallel)
+	g.SetLimit(s.parallel)
 	for i, name := range names {
 		g.Go(func() error {
 			results[i] = r.one(ctx, s, name)

@@ -29,10 +29,6 @@ func withNamespaces(ctx context.Context, logs string, f func(env []string) error
 		return err
 	}
 	defer os.RemoveAll(temp)
-	cert, err := certificate(filepath.Join(temp, "ca.pem"))
-	if err != nil {
-		return fmt.Errorf("make certificate: %w", err)
-	}
 	log := slog.New(slog.DiscardHandler)
 	if logs != "" {
 		file, err := os.Create(filepath.Join(logs, "server.log"))
@@ -47,6 +43,8 @@ func withNamespaces(ctx context.Context, logs string, f func(env []string) error
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	var cert tls.Certificate // made once the ports are known
+	var names []string
 	var run []func(context.Context) error
 	for _, tier := range []struct {
 		suffix  string
@@ -69,6 +67,7 @@ func withNamespaces(ctx context.Context, logs string, f func(env []string) error
 		// A name, not an address: that is what the certificate checks of clients expect.
 		_, port, _ := strings.Cut(l.Addr().String(), ":")
 		addr := "localhost:" + port
+		names = append(names, addr)
 		env = append(env, "SERVICEBUS_ENDPOINT"+tier.suffix+"="+addr)
 		for i, name := range []string{"", "_NO_MANAGE", "_LISTEN_ONLY", "_SEND_ONLY"} {
 			if tier.premium && name != "" {
@@ -77,6 +76,9 @@ func withNamespaces(ctx context.Context, logs string, f func(env []string) error
 			text := keys()[i].ConnectionString(addr)
 			env = append(env, "SERVICEBUS_CONNECTION_STRING"+name+tier.suffix+"="+strings.TrimSuffix(text, "UseDevelopmentEmulator=true;"))
 		}
+	}
+	if cert, err = certificate(filepath.Join(temp, "ca.pem"), names); err != nil {
+		return fmt.Errorf("make certificate: %w", err)
 	}
 	return serve(ctx, stop, run, func() error { return f(env) })
 }
@@ -100,8 +102,9 @@ func entities() servicebus.Config {
 	}}
 }
 
-// certificate makes one for localhost and writes it to path for clients to trust.
-func certificate(path string) (tls.Certificate, error) {
+// certificate makes one for localhost and writes it to path for clients to trust. The names
+// are host:port, since that is what the SDK compares when its endpoint has a port.
+func certificate(path string, names []string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, err
@@ -111,7 +114,7 @@ func certificate(path string) (tls.Certificate, error) {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames:    []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:    append([]string{"localhost"}, names...), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, t, t, &key.PublicKey, key)
 	if err != nil {

@@ -113,8 +113,10 @@ type changed struct {
 
 func (c changed) User(name string) (any, bool) {
 	if v, found := c.set[name]; found {
-		_, removed := v.(Removed)
-		return v, !removed
+		if _, removed := v.(Removed); removed {
+			return nil, false
+		}
+		return v, true
 	}
 	return c.Message.User(name)
 }
@@ -168,6 +170,9 @@ func ParseAction(text string, params map[string]any) (*Action, error) {
 			}
 		}
 		a.steps = append(a.steps, s)
+	}
+	if p.err != nil {
+		return nil, p.err
 	}
 	if len(a.steps) == 0 {
 		return nil, fmt.Errorf("sql action: no statement in %q", strings.TrimSpace(text))

@@ -24,7 +24,7 @@ func ParseSQL(expression string, params map[string]any) (*SQL, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.tok.kind != end {
+	if p.err != nil || p.tok.kind != end {
 		return nil, p.unexpected("the end")
 	}
 	return &SQL{text: expression, root: root}, nil
