@@ -1,11 +1,11 @@
-// Command producer publishes the changes of a MongoDB collection to Azure Service Bus. It is configured by environment
-// variables; see the README. It exits with 0 after SIGTERM or SIGINT, with 2 when a setting is wrong, and with 1 when it
-// cannot go on.
+// Command producer publishes the changes of a MongoDB collection to Azure Service Bus, and lets people look after a
+// stream: `producer help` lists the commands. It is configured by environment variables; see the README. It exits with
+// 0 after SIGTERM or SIGINT and where a command found all well, with 2 when a setting or the command line is wrong, and
+// with 1 when it cannot go on or a command found a problem.
 package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,21 +17,19 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	config, err := producer.LoadConfig()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "producer:", err)
-		return 2
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	return producer.Main(ctx, os.Args[1:], producer.LoadConfig, producer.Options{}, os.Stdout, os.Stderr, publish)
+}
 
+func publish(ctx context.Context, config producer.Config) int {
 	instance := telemetry.Instance()
 	log := telemetry.Logger(os.Stdout, config.LogLevel, "producer", instance)
 	telemetry.LogStart(log)
 	if err := producer.Run(ctx, config, producer.Options{Logger: log, Instance: instance}); err != nil {
 		log.Error("stopped by an error", telemetry.KeyError, err)
-		return 1
+		return producer.ExitProblem
 	}
 	log.Info("stopped")
-	return 0
+	return producer.ExitOK
 }

@@ -28,6 +28,8 @@ type Snapshot struct {
 	ETag   azcore.ETag
 	// Leased says that somebody held the lease at that moment.
 	Leased bool
+	// LeaseState is the service's word for it, for people: available, leased, expired, breaking or broken.
+	LeaseState string
 }
 
 // Blob is the checkpoint of one stream in Blob storage. Its methods are safe for concurrent use. No request is repeated
@@ -65,6 +67,7 @@ func (b *Blob) Read(ctx context.Context) (Snapshot, error) {
 		return Snapshot{}, fmt.Errorf("read checkpoint: %w", err)
 	}
 	if state := response.LeaseState; state != nil {
+		snapshot.LeaseState = string(*state)
 		snapshot.Leased = *state == lease.StateTypeLeased || *state == lease.StateTypeBreaking
 	}
 	return snapshot, nil

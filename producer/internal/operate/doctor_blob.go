@@ -1,0 +1,116 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/google/uuid"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+)
+
+const mendBlobRole = "give the identity the role Storage Blob Data Contributor on the container (with a connection string: " +
+	"check its account key)"
+
+// examineBlob takes a lease and makes conditional writes on a blob of its own.
+func (s *Stream) examineBlob(ctx context.Context, e *examination) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	if _, err := s.Container.GetProperties(ctx, nil); err != nil {
+		says, mend := explainBlob(err)
+		if status(err) == http.StatusNotFound {
+			says = "it does not exist"
+			mend = "create it, or let a producer do so at its first start (its identity needs Storage Blob Data Contributor on " +
+				"the account); or check BLOB_CONTAINER"
+		}
+		e.problem("blob container", mend, "%s", says)
+		return
+	}
+	e.ok("blob container", "it exists")
+
+	snapshot, err := s.checkpoint().Read(ctx)
+	switch {
+	case errors.Is(err, checkpoint.ErrNotFound):
+		e.ok("checkpoint", "there is none: a producer that starts begins a new stream")
+	case errors.Is(err, checkpoint.ErrUnreadable):
+		e.problem("checkpoint", fmt.Sprintf("put back a copy of %s.json that can be read, or run the version that wrote it", s.Name), "%v", err)
+	case err != nil:
+		says, mend := explainBlob(err)
+		e.problem("checkpoint", mend, "%s", says)
+	default:
+		e.ok("checkpoint", "epoch %d, %s, lease %s", snapshot.Record.Epoch, leaderText(snapshot.Record.Leader, snapshot.LeaseState), snapshot.LeaseState)
+	}
+
+	name := s.Name + ".doctor-" + uuid.NewString()
+	if err := s.rehearse(ctx, name); err != nil {
+		says, mend := explainBlob(err)
+		if errors.Is(err, errUnconditional) {
+			mend = "use Azure Blob storage or Azurite: this store does not keep conditions, and leadership rests on them"
+		}
+		e.problem("lease and write", mend, "%s", says)
+		return
+	}
+	e.ok("lease and write", "a lease can be taken and a conditional write made (on a scratch blob, removed again)")
+}
+
+var errUnconditional = errors.New("a write over a record that had changed was accepted")
+
+// rehearse does with a scratch blob what a leader does with the checkpoint.
+func (s *Stream) rehearse(ctx context.Context, name string) (err error) {
+	scratch := checkpoint.NewBlob(s.Container, name)
+	record := checkpoint.Record{Stream: name, Leader: s.Operator, HeartbeatAt: time.Now()}
+	if err := scratch.Create(ctx, record); err != nil {
+		return err
+	}
+	leaseID := uuid.NewString()
+	defer func() {
+		ctx, cancel := s.bounded(context.WithoutCancel(ctx))
+		defer cancel()
+		_ = scratch.Release(ctx, leaseID) // not held where taking it failed
+		if _, gone := s.Container.NewBlobClient(name+".json").Delete(ctx, nil); err == nil && gone != nil {
+			err = fmt.Errorf("remove the scratch blob %s.json: %w", name, gone)
+		}
+	}()
+	first, err := scratch.Read(ctx)
+	if err != nil {
+		return err
+	}
+	if err := scratch.Acquire(ctx, leaseID, s.LeaseDuration, first.ETag); err != nil {
+		return err
+	}
+	if _, err := scratch.Write(ctx, record, leaseID, first.ETag); err != nil {
+		return err
+	}
+	if _, err := scratch.Write(ctx, record, leaseID, first.ETag); !errors.Is(err, checkpoint.ErrChanged) {
+		return errors.Join(errUnconditional, err)
+	}
+	return nil
+}
+
+func status(err error) int {
+	if response, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		return response.StatusCode
+	}
+	return 0
+}
+
+// explainBlob tells refusals from silence. The SDK's error prints a whole response over many lines, so it is not quoted.
+func explainBlob(err error) (says, mend string) {
+	response, ok := errors.AsType[*azcore.ResponseError](err)
+	if !ok {
+		return fmt.Sprintf("storage does not answer: %v", err),
+			"check BLOB_ACCOUNT_URL (or BLOB_CONNECTION_STRING), the network, and that an identity is signed in"
+	}
+	says = fmt.Sprintf("storage answered %d %s", response.StatusCode, response.ErrorCode)
+	switch {
+	case response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized:
+		return says, mendBlobRole + "; a firewall of the storage account answers the same"
+	case response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= http.StatusInternalServerError:
+		return says, "try again; the service is busy or away"
+	}
+	return says, "see the error code in https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes"
+}

@@ -1,0 +1,127 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/retry"
+)
+
+// takeTries bounds how often a forced change tries against a leader that writes its heartbeat, or a standby that takes
+// the lease, in between.
+const takeTries = 20
+
+// BreakLease frees the lease, whoever holds it, and says what it did.
+func (s *Stream) BreakLease(ctx context.Context, out io.Writer) error {
+	snapshot, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	if !snapshot.Leased {
+		fmt.Fprintf(out, "nothing to do: the lease of stream %q is free (%s)\n", s.Name, snapshot.LeaseState)
+		return nil
+	}
+	for range takeTries {
+		if err = s.breakOnce(ctx, snapshot); !errors.Is(err, checkpoint.ErrChanged) {
+			break
+		}
+		if snapshot, err = s.read(ctx); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "broke the lease that %s held in epoch %d\n"+
+		"It stops at its next heartbeat. Whichever replica takes the lease next leads with epoch %d: that may be the same one.\n",
+		snapshot.Record.Leader, snapshot.Record.Epoch, snapshot.Record.Epoch+1)
+	return nil
+}
+
+func (s *Stream) breakOnce(ctx context.Context, snapshot checkpoint.Snapshot) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	return s.checkpoint().Break(ctx, snapshot.ETag)
+}
+
+// taken is the record under a lease of ours.
+type taken struct {
+	leaseID string
+	from    checkpoint.Snapshot
+	broke   bool // somebody else held the lease
+}
+
+// take acquires the lease of the record. While somebody else holds it that is [ErrRefused], or by force it is broken.
+func (s *Stream) take(ctx context.Context, force bool) (t taken, err error) {
+	for range takeTries {
+		if t.from, err = s.read(ctx); err != nil {
+			return t, err
+		}
+		if t.from.Leased && !force {
+			return t, fmt.Errorf("%w: %s leads stream %q (epoch %d, its lease is held). Stop the producers first, or give "+
+				"--force, which breaks its lease", ErrRefused, t.from.Record.Leader, s.Name, t.from.Record.Epoch)
+		}
+		if t.from.Leased {
+			err = s.breakOnce(ctx, t.from)
+			t.broke = t.broke || err == nil
+		}
+		if err == nil {
+			t.leaseID = uuid.NewString()
+			if err = s.acquire(ctx, t.leaseID, t.from); err == nil {
+				return t, nil
+			}
+		}
+		if !errors.Is(err, checkpoint.ErrChanged) && !errors.Is(err, checkpoint.ErrLeaseHeld) {
+			return t, err
+		}
+		if err := retry.Sleep(ctx, 50*time.Millisecond); err != nil { // a replica was faster: look again
+			return t, err
+		}
+	}
+	return t, fmt.Errorf("take the lease of stream %q: %w; %d attempts, each time a replica was faster: stop the producers first",
+		s.Name, err, takeTries)
+}
+
+func (s *Stream) acquire(ctx context.Context, leaseID string, from checkpoint.Snapshot) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	err := s.checkpoint().Acquire(ctx, leaseID, s.LeaseDuration, from.ETag)
+	if err != nil && !errors.Is(err, checkpoint.ErrLeaseHeld) && !errors.Is(err, checkpoint.ErrChanged) {
+		s.release(ctx, leaseID) // it may have been granted although the answer was lost
+	}
+	return err
+}
+
+func (s *Stream) release(ctx context.Context, leaseID string) {
+	ctx, cancel := s.bounded(context.WithoutCancel(ctx))
+	defer cancel()
+	_ = s.checkpoint().Release(ctx, leaseID) // else it runs out
+}
+
+// replace moves the checkpoint to another progress, as a new leader would write it: acquire, keep the old record, write
+// the next epoch under the lease, release.
+func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, force bool) (t taken, kept string, err error) {
+	if t, err = s.take(ctx, force); err != nil {
+		return t, "", err
+	}
+	defer s.release(ctx, t.leaseID)
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	if kept, err = s.checkpoint().Keep(ctx, t.from.Record); err != nil {
+		return t, "", err
+	}
+	to.Published = t.from.Record.Progress.Published
+	record := checkpoint.Record{
+		Stream: s.Name, Epoch: t.from.Record.Epoch + 1, Leader: s.Operator, Progress: to, HeartbeatAt: time.Now(),
+	}
+	if _, err := s.checkpoint().Write(ctx, record, t.leaseID, t.from.ETag); err != nil {
+		return t, kept, fmt.Errorf("%w (the old record is kept as %s; look with `producer token show` before trying again)", err, kept)
+	}
+	return t, kept, nil
+}

@@ -1,0 +1,108 @@
+// Package operate is what people do to a stream by hand: look at it, move its checkpoint, break its lease, and find out
+// what keeps it from running.
+//
+// Guaranteed: the checkpoint is only ever changed the way a new leader changes it: under the lease, over the very record
+// that was read, with the next epoch. So a leader that was overruled is fenced off, and the record that was replaced is
+// kept beside it. Nothing is changed that the command does not name.
+//
+// Not guaranteed: that nothing is published in the moment of a forced change. The overruled leader notices at its next
+// heartbeat, at the latest after FENCE_AFTER; what it sends until then carries the old epoch.
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// ErrRefused is a change that would do harm; the error says which, and how to do it all the same where that is possible.
+var ErrRefused = errors.New("refused")
+
+// Stream is one stream and the services it lives in.
+type Stream struct {
+	Name       string
+	Container  *container.Client
+	Collection *mongo.Collection
+	// Dial makes a Service Bus client; only the doctor calls it.
+	Dial func() (*azservicebus.Client, error)
+	// Entity is the topic or the queue.
+	Entity string
+	// LocalAuth: Service Bus is reached by a connection string, not by an identity.
+	LocalAuth bool
+	// Operator writes the record when it is changed by hand: a leader's name, and nobody's instance.
+	Operator string
+	// LeaseDuration is as the producers'.
+	LeaseDuration time.Duration
+	// FullDocument and BeforeChange are the change stream's options of those names; empty leaves them out.
+	FullDocument, BeforeChange options.FullDocument
+	// Timeout bounds one request; zero means ten seconds.
+	Timeout time.Duration
+}
+
+func (s *Stream) checkpoint() *checkpoint.Blob { return checkpoint.NewBlob(s.Container, s.Name) }
+
+func (s *Stream) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	timeout := s.Timeout
+	if timeout == 0 {
+		timeout = 10 * time.Second
+	}
+	return context.WithTimeout(ctx, timeout)
+}
+
+// read reads the record; the error says what to do about one that is missing.
+func (s *Stream) read(ctx context.Context) (checkpoint.Snapshot, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	snapshot, err := s.checkpoint().Read(ctx)
+	switch {
+	case errors.Is(err, checkpoint.ErrNotFound):
+		return snapshot, fmt.Errorf("%w: no producer has led stream %q yet; start one (START_FROM and START_AT say where a "+
+			"new stream begins), or check STREAM_NAME and BLOB_CONTAINER", err, s.Name)
+	case errors.Is(err, checkpoint.ErrUnreadable):
+		return snapshot, fmt.Errorf("%w; look at the blob %s.json, and put back a copy that can be read", err, s.Name)
+	}
+	return snapshot, err
+}
+
+// now is the deployment's cluster time, zero where it tells none.
+func (s *Stream) now(ctx context.Context) (bson.Timestamp, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	reply, err := s.Collection.Database().RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Raw()
+	if err != nil {
+		return bson.Timestamp{}, fmt.Errorf("ask MongoDB for its time: %w", err)
+	}
+	t, i, _ := reply.Lookup("$clusterTime", "clusterTime").TimestampOK()
+	return bson.Timestamp{T: t, I: i}, nil
+}
+
+// timeOf is the cluster time in a sortable position: the byte 82, the seconds and the increment, in hex. Zero of one that
+// tells no time.
+func timeOf(position string) (t bson.Timestamp) {
+	if !envelope.Sortable(position) || len(position) < 18 {
+		return t
+	}
+	both, err := strconv.ParseUint(position[2:18], 16, 64)
+	if err != nil {
+		return t
+	}
+	return bson.Timestamp{T: uint32(both >> 32), I: uint32(both)}
+}
+
+func clock(t bson.Timestamp) string {
+	if t.IsZero() {
+		return "unknown"
+	}
+	return time.Unix(int64(t.T), 0).UTC().Format(time.RFC3339)
+}

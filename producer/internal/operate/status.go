@@ -1,0 +1,137 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Status is a stream as the blob and MongoDB tell it. A pointer that is nil means unknown, and the note beside it why.
+type Status struct {
+	Stream   string `json:"stream"`
+	Leader   string `json:"leader"`
+	Epoch    int64  `json:"epoch"`
+	Lease    string `json:"lease"`
+	Position string `json:"position"`
+	// PositionTime is the cluster time in the position.
+	PositionTime string `json:"position_time"`
+	Published    int64  `json:"published"`
+	// LagSeconds is from the position to the deployment's current cluster time. Both are MongoDB's clock.
+	LagSeconds *int64 `json:"lag_seconds"`
+	LagNote    string `json:"lag_note,omitempty"`
+	// HeartbeatAgeSeconds compares the leader's wall clock with this machine's, which nothing in Sluice relies on.
+	HeartbeatAgeSeconds float64 `json:"heartbeat_age_seconds"`
+	// HeadroomSeconds is how far the oldest entry of the oplog lies behind the position: at zero the history is lost.
+	HeadroomSeconds *int64 `json:"oplog_headroom_seconds"`
+	HeadroomNote    string `json:"oplog_headroom_note,omitempty"`
+}
+
+// Status looks at the stream and changes nothing. MongoDB being away is an error beside what the blob told; without a
+// record there is no status.
+func (s *Stream) Status(ctx context.Context) (Status, error) {
+	snapshot, err := s.read(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	record := snapshot.Record
+	at := timeOf(record.Progress.Position)
+	status := Status{
+		Stream: s.Name, Leader: record.Leader, Epoch: record.Epoch, Lease: snapshot.LeaseState,
+		Position: record.Progress.Position, PositionTime: clock(at), Published: record.Progress.Published,
+		HeartbeatAgeSeconds: time.Since(record.HeartbeatAt).Round(time.Millisecond * 100).Seconds(),
+	}
+	now, err := s.now(ctx)
+	if err != nil {
+		status.LagNote, status.HeadroomNote = "MongoDB does not answer", "MongoDB does not answer"
+		return status, err
+	}
+	switch {
+	case at.IsZero():
+		status.LagNote, status.HeadroomNote = "there is no position yet", "there is no position yet"
+		return status, nil
+	case now.IsZero():
+		status.LagNote = "the deployment tells no cluster time"
+	default:
+		status.LagSeconds = new(max(int64(now.T)-int64(at.T), 0))
+	}
+	oldest, note := s.oldest(ctx)
+	if status.HeadroomNote = note; note == "" {
+		status.HeadroomSeconds = new(int64(at.T) - int64(oldest.T))
+	}
+	return status, nil
+}
+
+const codeUnauthorized = 13
+
+// oldest is the time of the oldest entry of the oplog, or why it is unknown.
+func (s *Stream) oldest(ctx context.Context) (t bson.Timestamp, note string) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	var entry struct {
+		TS bson.Timestamp `bson:"ts"`
+	}
+	err := s.Collection.Database().Client().Database("local").Collection("oplog.rs").FindOne(ctx, bson.D{},
+		options.FindOne().SetSort(bson.D{{Key: "$natural", Value: 1}}).SetProjection(bson.D{{Key: "ts", Value: 1}})).Decode(&entry)
+	switch {
+	case hasCode(err, codeUnauthorized):
+		return t, "needs read on local"
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return t, "local.oplog.rs has no entry to read on this deployment"
+	case err != nil:
+		return t, "local.oplog.rs cannot be read: " + err.Error()
+	}
+	return entry.TS, ""
+}
+
+func hasCode(err error, code int) bool {
+	server, ok := errors.AsType[mongo.ServerError](err)
+	return ok && server.HasErrorCode(code)
+}
+
+// Print writes the status for people.
+func (st Status) Print(out io.Writer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, value) }
+	line("stream", st.Stream)
+	line("leader", leaderText(st.Leader, st.Lease))
+	line("epoch", fmt.Sprint(st.Epoch))
+	line("lease", st.Lease)
+	line("heartbeat", fmt.Sprintf("%.1f s ago, by the wall clocks of two machines", st.HeartbeatAgeSeconds))
+	line("position", orNone(st.Position))
+	line("position time", st.PositionTime)
+	line("published", fmt.Sprintf("%d events", st.Published))
+	line("lag", secondsText(st.LagSeconds, st.LagNote, "behind MongoDB's cluster time"))
+	line("oplog headroom", secondsText(st.HeadroomSeconds, st.HeadroomNote, "from the oldest entry of the oplog to the position"))
+	_ = w.Flush()
+}
+
+func leaderText(leader, lease string) string {
+	switch {
+	case leader == "":
+		return "none yet"
+	case lease == "leased":
+		return leader
+	}
+	return "none (the last was " + leader + ")"
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none yet"
+	}
+	return s
+}
+
+func secondsText(n *int64, note, meaning string) string {
+	if n == nil {
+		return "unknown: " + note
+	}
+	return fmt.Sprintf("%d s %s", *n, meaning)
+}

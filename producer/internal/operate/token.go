@@ -1,0 +1,195 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// Change is how the checkpoint may be moved.
+type Change struct {
+	// Force breaks the lease of a leader that holds it.
+	Force bool
+	// Forward allows a position after the present one: the changes between are never published.
+	Forward bool
+}
+
+// TokenShow writes the token of the checkpoint.
+func (s *Stream) TokenShow(ctx context.Context, out io.Writer) error {
+	snapshot, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	progress := snapshot.Record.Progress
+	if len(progress.ResumeToken) == 0 {
+		return errors.New("the checkpoint holds no resume token yet: nothing has been read")
+	}
+	text, err := bson.MarshalExtJSON(progress.ResumeToken, true, false)
+	if err != nil {
+		return fmt.Errorf("write resume token: %w", err)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "token\t%s\n", text)
+	fmt.Fprintf(w, "time\t%s\n", clock(timeOf(progress.Position)))
+	fmt.Fprintf(w, "epoch\t%d\n", snapshot.Record.Epoch)
+	return w.Flush()
+}
+
+// TokenSet moves the checkpoint to a token: its _data, or the whole document as Extended JSON. The deployment must be
+// able to go on from it. Errors: [ErrRefused], or the services'.
+func (s *Stream) TokenSet(ctx context.Context, token string, change Change, out io.Writer) error {
+	raw, err := parseToken(token)
+	if err != nil {
+		return err
+	}
+	to := checkpoint.Progress{ResumeToken: raw, Position: envelope.TokenText(raw)}
+	if !envelope.Sortable(to.Position) {
+		return fmt.Errorf("%w: the token's _data must be hex that begins with 82, as MongoDB's are", ErrRefused)
+	}
+	to.ClusterTime = timeOf(to.Position)
+	if to.AfterInvalidate, err = s.resumable(ctx, raw); err != nil {
+		return fmt.Errorf("%w: MongoDB cannot go on from this token: %w", ErrRefused, err)
+	}
+	return s.move(ctx, to, change, out)
+}
+
+func parseToken(text string) (raw bson.Raw, err error) {
+	if strings.HasPrefix(strings.TrimSpace(text), "{") {
+		if err := bson.UnmarshalExtJSON([]byte(text), false, &raw); err != nil {
+			return nil, fmt.Errorf("%w: the token is no Extended JSON document: %w", ErrRefused, err)
+		}
+		return raw, nil
+	}
+	return bson.Marshal(bson.D{{Key: "_data", Value: text}})
+}
+
+// TokenRewind moves the checkpoint back to an operation time, that second included. Errors: [ErrRefused], or the
+// services'.
+func (s *Stream) TokenRewind(ctx context.Context, to time.Time, change Change, out io.Writer) error {
+	now, err := s.now(ctx)
+	if err != nil {
+		return err
+	}
+	if at := to.Unix(); at <= 0 || (!now.IsZero() && at > int64(now.T)) {
+		return fmt.Errorf("%w: %s is no time in the past; MongoDB's cluster time is %s", ErrRefused, to.Format(time.RFC3339), clock(now))
+	}
+	at := bson.Timestamp{T: uint32(to.Unix())}
+	if oldest, note := s.oldest(ctx); note == "" && at.T < oldest.T {
+		return fmt.Errorf("%w: the oplog does not reach back to %s: its oldest entry is of %s. What was changed before that is "+
+			"gone from the change stream", ErrRefused, clock(at), clock(oldest))
+	}
+	token, err := s.tokenAt(ctx, at)
+	if err == nil {
+		_, err = s.resumable(ctx, token)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: MongoDB opens no change stream at %s (an oplog that no longer reaches back there says "+
+			"ChangeStreamHistoryLost): %w", ErrRefused, clock(at), err)
+	}
+	return s.move(ctx, checkpoint.Progress{ResumeToken: token, Position: envelope.TokenText(token), ClusterTime: at}, change, out)
+}
+
+// tokenAt is the token of a change stream opened at a time, before its first event: batches of size 0, or the first
+// answer might hold events, and then the driver has no token that lies before them.
+func (s *Stream) tokenAt(ctx context.Context, at bson.Timestamp) (bson.Raw, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	stream, err := s.Collection.Watch(ctx, mongo.Pipeline{}, options.ChangeStream().SetBatchSize(0).SetStartAtOperationTime(&at))
+	if err != nil {
+		return nil, err
+	}
+	defer closeStream(ctx, stream)
+	token := stream.ResumeToken()
+	if !envelope.Sortable(envelope.TokenText(token)) || len(token) == 0 {
+		return nil, errors.New("the deployment gives no sortable token before the first event")
+	}
+	if got := timeOf(envelope.TokenText(token)); got.T > at.T {
+		return nil, fmt.Errorf("the deployment opened it only at %s", clock(got))
+	}
+	return token, nil
+}
+
+// resumable asks the deployment whether it can go on from a token, the way the reader would.
+func (s *Stream) resumable(ctx context.Context, token bson.Raw) (afterInvalidate bool, err error) {
+	err = s.tryOpen(ctx, s.options().SetResumeAfter(token))
+	if hasCode(err, codeInvalidResumeToken) { // an invalidate event's: only startAfter takes it
+		if s.tryOpen(ctx, s.options().SetStartAfter(token)) == nil {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+const codeInvalidResumeToken = 260
+
+func (s *Stream) options() *options.ChangeStreamOptionsBuilder {
+	o := options.ChangeStream().SetMaxAwaitTime(time.Second).SetBatchSize(1)
+	if s.FullDocument != "" {
+		o.SetFullDocument(s.FullDocument)
+	}
+	if s.BeforeChange != "" {
+		o.SetFullDocumentBeforeChange(s.BeforeChange)
+	}
+	return o
+}
+
+// tryOpen opens a change stream and asks for its next event once: servers refuse some starting points only then.
+func (s *Stream) tryOpen(ctx context.Context, o *options.ChangeStreamOptionsBuilder) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	stream, err := s.Collection.Watch(ctx, mongo.Pipeline{}, o)
+	if err != nil {
+		return err
+	}
+	defer closeStream(ctx, stream)
+	stream.TryNext(ctx)
+	return stream.Err()
+}
+
+func closeStream(ctx context.Context, stream *mongo.ChangeStream) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = stream.Close(ctx)
+}
+
+func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change, out io.Writer) error {
+	present, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	if from := present.Record.Progress.Position; to.Position > from && !change.Forward {
+		return fmt.Errorf("%w: %s lies after the checkpoint (%s): the changes between would never be published. Give --forward "+
+			"if that is what you want", ErrRefused, clock(timeOf(to.Position)), clock(timeOf(from)))
+	}
+	t, kept, err := s.replace(ctx, to, change.Force)
+	if err != nil {
+		return err
+	}
+	old := t.from.Record
+	if t.broke {
+		fmt.Fprintf(out, "broke the lease of %s\n", old.Leader)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "checkpoint\tmoved from %s to %s\n", clock(timeOf(old.Progress.Position)), clock(timeOf(to.Position)))
+	fmt.Fprintf(w, "epoch\t%d → %d: a leader of epoch %d or before is fenced off\n", old.Epoch, old.Epoch+1, old.Epoch)
+	fmt.Fprintf(w, "old record\tkept as blob %s\n", kept)
+	_ = w.Flush()
+	if to.Position > old.Progress.Position {
+		fmt.Fprintln(out, "\nThe changes between the old position and the new one will never be published.")
+		return nil
+	}
+	fmt.Fprintln(out, "\nThe next leader publishes every change after this point again, under the same message ids. Service Bus "+
+		"drops what\nits duplicate detection still remembers; read models recognise the rest by position and apply nothing twice.")
+	return nil
+}
