@@ -22,8 +22,9 @@ type Message struct {
 	Priority uint8
 	TTL      time.Duration // 0 means none
 
-	Annotations map[string]any
-	Properties  Properties
+	DeliveryAnnotations map[string]any
+	Annotations         map[string]any
+	Properties          Properties
 
 	propertiesRaw  []byte // the whole section, descriptor included
 	applicationRaw []byte // the map, without descriptor
@@ -115,15 +116,17 @@ func (m *Message) section(code byte, r *Reader) error {
 		ttl, _ := f.uint32()
 		m.TTL = time.Duration(ttl) * time.Millisecond
 		return f.err
-	case sectionAnnotations:
+	case sectionAnnotations, sectionDeliveryAnnotations:
 		v, err := r.Any()
-		if err != nil {
+		if err != nil || v == nil {
 			return err
 		}
-		if v != nil {
-			if m.Annotations = StringMap(v); m.Annotations == nil {
-				return malformed("message annotations are %T", v)
-			}
+		into := &m.Annotations
+		if code == sectionDeliveryAnnotations {
+			into = &m.DeliveryAnnotations
+		}
+		if *into = StringMap(v); *into == nil {
+			return malformed("annotations are %T", v)
 		}
 		return nil
 	case sectionProperties:

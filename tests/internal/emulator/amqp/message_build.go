@@ -131,3 +131,30 @@ func AppendReply(b []byte, correlationID any, app map[string]any, value any) ([]
 	b = append(b, codeDescribed, codeSmallUlong, sectionValue)
 	return AppendAny(b, value)
 }
+
+// WithMessageID returns the immutable part of m with the message id set. Everything else stays
+// byte for byte.
+func (m *Message) WithMessageID(id string) ([]byte, error) {
+	var rest []byte // the fields after the id
+	n := 1
+	if m.propertiesRaw != nil {
+		r := NewReader(m.propertiesRaw)
+		if _, err := readSectionCode(r); err != nil {
+			return nil, err
+		}
+		f, err := openList(r)
+		if err != nil {
+			return nil, err
+		}
+		if n = max(f.n, 1); f.n > 0 {
+			if err := f.r.Skip(); err != nil {
+				return nil, err
+			}
+			rest = f.r.buf
+		}
+	}
+	out, at := beginComposite(make([]byte, 0, len(m.bare)+len(id)+16), sectionProperties)
+	out = append(AppendString(out, id), rest...)
+	out = endCompound(out, at, n)
+	return append(out, m.bare[len(m.propertiesRaw):]...), nil
+}

@@ -44,6 +44,11 @@ func (c *client) putToken(r *request) response {
 	default:
 		return badRequest("token type '" + kind + "' is not supported by this emulator")
 	}
+	// The service looks for the entity already here: clients tell "not found" by this status.
+	entity, _ := cutSuffixFold(strings.Trim(u.Path, "/"), managementSuffix)
+	if entity != "" && !c.server.broker.Exists(entity) {
+		return response{Status: http.StatusNotFound, Description: "The messaging entity '" + entity + "' could not be found."}
+	}
 	c.claims.put(strings.ToLower(strings.Trim(u.Path, "/")), g)
 	return response{Status: http.StatusAccepted, Description: "Accepted"}
 }

@@ -21,6 +21,7 @@ type client struct {
 	server  *Server
 	conn    net.Conn
 	claims  *claims
+	cbs     map[bool]bool // a link to $cbs is open, by whether the client sends on it
 	replies map[string]*replyLink
 }
 
@@ -46,7 +47,11 @@ func (c *client) open(l *amqp.Link) (amqp.LinkHandler, error) {
 	entity, management := cutSuffixFold(address, managementSuffix)
 	switch {
 	case address == cbsAddress:
-		return c.openRPC(l, c.putToken), nil
+		if c.cbs[l.PeerSends] {
+			return nil, refusal(amqp.CondNotAllowed, "A link to connection's '$cbs' node is already open.")
+		}
+		c.cbs[l.PeerSends] = true
+		return held{c.openRPC(l, c.putToken), func() { c.cbs[l.PeerSends] = false }}, nil
 	case !c.claims.allow(entity, rightsFor(l, management)):
 		return nil, refusal(amqp.CondUnauthorized, fmt.Sprintf("Unauthorized access. '%s' claim(s) are required to perform this operation. Resource: '%s'.", rightsFor(l, management), entity))
 	case management:

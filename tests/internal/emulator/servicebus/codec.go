@@ -2,7 +2,10 @@ package servicebus
 
 import (
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/amqp"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/broker"
@@ -46,6 +49,13 @@ func parsePayload(b []byte) (*broker.Payload, error) {
 	default:
 		p.MessageID, p.HasMessageID = fmt.Sprint(id), true
 	}
+	p.DeliveryAnnotations = m.DeliveryAnnotations
+	if !p.HasMessageID { // the service makes one up
+		p.MessageID = strings.ReplaceAll(uuid.NewString(), "-", "")
+		if p.Body, err = m.WithMessageID(p.MessageID); err != nil {
+			return nil, err
+		}
+	}
 	for k, v := range m.Annotations {
 		if err := annotate(p, k, v); err != nil {
 			return nil, err
@@ -82,13 +92,23 @@ func annotate(p *broker.Payload, key string, v any) error {
 	return nil
 }
 
-// appendDelivery encodes a message for a receiver. withToken adds the lock token as a delivery
-// annotation, for messages that do not travel on a link with a delivery tag.
-func appendDelivery(b []byte, d *broker.Delivery, withToken bool) ([]byte, error) {
+// appendDelivery encodes a message for a receiver. A locked one carries its token as a delivery
+// annotation; what is the same as its default is left out, as the service does.
+func appendDelivery(b []byte, d *broker.Delivery) ([]byte, error) {
 	b = amqp.AppendHeader(b, d.Durable, d.Priority, d.TimeToLive, d.DeliveryCount)
-	if withToken && d.Token != (broker.Token{}) {
+	if d.Token != (broker.Token{}) || len(d.DeliveryAnnotations) > 0 {
 		a := amqp.BeginDeliveryAnnotations(b)
-		a.UUID(annLockToken, amqp.UUID(d.Token))
+		for k, v := range d.DeliveryAnnotations {
+			if k == annLockToken {
+				continue // left over when a received message is sent on
+			}
+			if err := a.Any(amqp.Symbol(k), v); err != nil {
+				return nil, fmt.Errorf("encode delivery annotation %s: %w", k, err)
+			}
+		}
+		if d.Token != (broker.Token{}) {
+			a.UUID(annLockToken, amqp.UUID(d.Token))
+		}
 		b = a.End()
 	}
 	a := amqp.BeginAnnotations(b)
@@ -99,8 +119,12 @@ func appendDelivery(b []byte, d *broker.Delivery, withToken bool) ([]byte, error
 	}
 	a.Time(annEnqueuedAt, d.EnqueuedAt)
 	a.Long(annSequence, d.SequenceNumber)
-	a.Long(annEnqueuedSequence, d.EnqueuedSequenceNumber)
-	a.Int(annState, int32(d.State))
+	if d.EnqueuedSequenceNumber != d.SequenceNumber {
+		a.Long(annEnqueuedSequence, d.EnqueuedSequenceNumber)
+	}
+	if d.State != broker.Active {
+		a.Int(annState, int32(d.State))
+	}
 	if !d.LockedUntil.IsZero() {
 		a.Time(annLockedUntil, d.LockedUntil)
 	}

@@ -105,7 +105,7 @@ func TestRefusals(t *testing.T) {
 			defer cancel()
 			return w.sender(entity).SendMessage(ctx, message("a", "1"), nil)
 		}
-		require.Equal(t, "amqp:not-found", condition(t, send("nothing")))
+		require.Equal(t, azservicebus.CodeNotFound, code(t, send("nothing")))
 		require.Equal(t, "amqp:not-allowed", condition(t, send(subPath)))
 
 		receive := func(q string) error {
@@ -116,7 +116,7 @@ func TestRefusals(t *testing.T) {
 		require.Equal(t, "amqp:not-allowed", condition(t, receive(topic)))
 		_, err := w.client.AcceptSessionForQueue(t.Context(), queue, "a", nil)
 		require.Equal(t, "amqp:not-allowed", condition(t, err))
-		require.Equal(t, "amqp:not-found", condition(t, receive("nothing/$Transfer/$DeadLetterQueue")))
+		require.Equal(t, azservicebus.CodeNotFound, code(t, receive("nothing/$Transfer/$DeadLetterQueue")))
 	})
 }
 

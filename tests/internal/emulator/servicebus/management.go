@@ -184,7 +184,7 @@ func messages(ds []broker.Delivery) response {
 	}
 	list := make([]any, len(ds))
 	for i := range ds {
-		b, err := appendDelivery(nil, &ds[i], true)
+		b, err := appendDelivery(nil, &ds[i])
 		if err != nil {
 			return failed(err)
 		}

@@ -135,7 +135,7 @@ func (r *receiverLink) sendBatch() bool {
 	for i := range r.batch {
 		d := &r.batch[i]
 		var err error
-		if r.buf, err = appendDelivery(r.buf[:0], d, false); err != nil {
+		if r.buf, err = appendDelivery(r.buf[:0], d); err != nil {
 			r.link.Detach(&amqp.Error{Condition: amqp.CondInternalError, Description: err.Error()})
 		}
 		if err != nil || !r.link.Send(tagOf(d.Token), r.receiver.DeleteOnReceive, r.buf) {

@@ -123,8 +123,9 @@ func ok(value map[string]any) response {
 
 // failed gives a broker's refusal the status the service uses for it.
 func failed(err error) response {
-	status := http.StatusInternalServerError
+	status, description := http.StatusInternalServerError, err.Error()
 	if e, is := errors.AsType[*broker.Error](err); is {
+		description = e.Description
 		switch e.Condition {
 		case broker.MessageLockLost, broker.SessionLockLost:
 			status = http.StatusGone
@@ -140,7 +141,7 @@ func failed(err error) response {
 			status = http.StatusBadRequest
 		}
 	}
-	return response{Status: status, Description: err.Error()}
+	return response{Status: status, Description: description}
 }
 
 func badRequest(description string) response {

@@ -130,7 +130,7 @@ func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
 		s.mu.Unlock()
 	}()
 	defer s.clock.use()()
-	cl := &client{server: s, conn: c, claims: newClaims(), replies: make(map[string]*replyLink)}
+	cl := &client{server: s, conn: c, claims: newClaims(), cbs: make(map[bool]bool), replies: make(map[string]*replyLink)}
 	defer cl.claims.close()
 	err := amqp.Serve(ctx, c, amqp.Options{
 		ContainerID: "sluice-service-bus", IdleTimeout: s.opts.IdleTimeout,

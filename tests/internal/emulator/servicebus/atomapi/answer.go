@@ -36,13 +36,17 @@ func (a *API) describe(b *strings.Builder, e *entity) error {
 		d.SizeInBytes = new(a.broker.Bytes(e.path))
 	}
 	active := s.Active - s.Deferred
-	d.CountDetails = &raw{Inner: fmt.Sprintf(
-		`<d2p1:ActiveMessageCount xmlns:d2p1="%[1]s">%d</d2p1:ActiveMessageCount>`+
-			`<d2p1:DeadLetterMessageCount xmlns:d2p1="%[1]s">%d</d2p1:DeadLetterMessageCount>`+
-			`<d2p1:ScheduledMessageCount xmlns:d2p1="%[1]s">%d</d2p1:ScheduledMessageCount>`+
-			`<d2p1:TransferDeadLetterMessageCount xmlns:d2p1="%[1]s">%d</d2p1:TransferDeadLetterMessageCount>`+
-			`<d2p1:TransferMessageCount xmlns:d2p1="%[1]s">%d</d2p1:TransferMessageCount>`,
-		nsCounts, active, s.DeadLettered, s.Scheduled, s.TransferDeadLettered, s.Transferring)}
+	var counts strings.Builder
+	for _, c := range []struct {
+		name  string
+		count int
+	}{
+		{"ActiveMessageCount", active}, {"DeadLetterMessageCount", s.DeadLettered}, {"ScheduledMessageCount", s.Scheduled},
+		{"TransferDeadLetterMessageCount", s.TransferDeadLettered}, {"TransferMessageCount", s.Transferring},
+	} {
+		fmt.Fprintf(&counts, `<d2p1:%s xmlns:d2p1="%s">%d</d2p1:%[1]s>`, c.name, nsCounts, c.count)
+	}
+	d.CountDetails = &raw{Inner: counts.String()}
 	if e.kind != topicKind {
 		d.MessageCount = new(int64(s.Active + s.DeadLettered + s.Scheduled + s.TransferDeadLettered + s.Transferring))
 	} else {

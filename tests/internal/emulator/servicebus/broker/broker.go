@@ -99,6 +99,9 @@ func (b *Broker) Entity(address string) (*Entity, error) {
 	return nil, b.unknown(address)
 }
 
+// Exists reports whether anything has the address.
+func (b *Broker) Exists(address string) bool { return b.paths.Load().has(address) }
+
 func (b *Broker) unknown(address string) error {
 	return refuse(NotFound, fmt.Sprintf("The messaging entity '%s' could not be found.", address))
 }

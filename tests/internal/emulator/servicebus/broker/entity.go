@@ -166,7 +166,6 @@ func (e *Entity) enqueue(p *Payload, enqueuedSeq int64, modified map[string]any,
 func (e *Entity) deadLetter(m *message, reason, description string, now time.Time) {
 	m.dead = &DeadLetter{Reason: reason, Description: description, Source: e.path}
 	m.sess, m.state, m.token, m.lockedUntil = nil, Active, Token{}, time.Time{}
-	m.deliveries = 0
 	m.expiresAt = time.Time{} // nothing expires in a dead-letter queue
 	if to := e.cfg.ForwardDeadLetteredMessagesTo; to != "" {
 		e.transfer(m, to)

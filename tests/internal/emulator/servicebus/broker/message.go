@@ -21,6 +21,8 @@ type Payload struct {
 	ScheduledAt     time.Time     // zero means now
 	Durable         bool
 	Priority        uint8
+	// DeliveryAnnotations are the sender's, handed on as they came; may be nil.
+	DeliveryAnnotations map[string]any
 	// Annotations are those of the sender that have no meaning to the broker; may be nil.
 	Annotations map[string]any
 	// Body is the encoded immutable message, opaque here.

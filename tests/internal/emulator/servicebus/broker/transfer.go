@@ -81,6 +81,6 @@ func (e *Entity) forward(t transfer) {
 func (e *Entity) failTransfer(m *message, reason, description string) {
 	m.dead = &DeadLetter{Reason: reason, Description: description, Source: e.path}
 	m.sess, m.state, m.token, m.lockedUntil = nil, Active, Token{}, time.Time{}
-	m.deliveries, m.expiresAt = 0, time.Time{}
+	m.expiresAt = time.Time{}
 	run(e.transferDead.take(m, time.Now()))
 }
