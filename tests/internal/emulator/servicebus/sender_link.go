@@ -2,6 +2,7 @@ package servicebus
 
 import (
 	"errors"
+	"time"
 
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/amqp"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/broker"
@@ -37,14 +38,28 @@ func (c *client) openSender(l *amqp.Link, entity string) (amqp.LinkHandler, erro
 
 // Transfer stores a message or a batch and then answers.
 func (s *senderLink) Transfer(d amqp.Delivery, data []byte) {
-	err := s.store(d.Format, data)
+	f := s.client.server.drawFault()
+	var err error
+	if f.busy {
+		err = errBusy
+	} else {
+		err = s.store(d.Format, data)
+	}
 	if errors.Is(err, amqp.ErrMalformed) {
 		s.link.Detach(&amqp.Error{Condition: amqp.CondDecodeError, Description: err.Error()})
 		return
 	}
-	if err == nil && s.client.server.loseAck() {
+	switch {
+	case err != nil:
+	case f.loseAck || s.client.server.loseAck():
 		s.client.conn.Close()
 		return
+	case f.detach:
+		s.link.Detach(forced())
+		return
+	}
+	if f.delay > 0 {
+		time.Sleep(f.delay) // the connection waits, so that answers keep their order
 	}
 	if d.Settled {
 		return

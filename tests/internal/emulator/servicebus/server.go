@@ -64,9 +64,11 @@ type Server struct {
 	clock  clock
 
 	loseAcks atomic.Int64
+	faulty   atomic.Bool // any fault may be drawn
+	faults   faults
 
 	mu    sync.Mutex
-	conns map[net.Conn]struct{}
+	conns map[net.Conn]*client
 }
 
 // New builds the namespace. It starts nothing.
@@ -88,7 +90,7 @@ func New(cfg Config, opts Options) (*Server, error) {
 		opts.Keys = []Key{RootKey()}
 	}
 	b.DecodeWith(newView)
-	s := &Server{broker: b, api: atomapi.New(b, cfg, "sluice-service-bus", opts.Premium), opts: opts, log: opts.Logger, conns: make(map[net.Conn]struct{})}
+	s := &Server{broker: b, api: atomapi.New(b, cfg, "sluice-service-bus", opts.Premium), opts: opts, log: opts.Logger, conns: make(map[net.Conn]*client)}
 	s.clock.broker = b
 	return s, nil
 }
@@ -121,8 +123,9 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 
 // ServeConn serves one connection until it closes or ctx ends. It owns c.
 func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
+	cl := &client{server: s, conn: c, claims: newClaims(), cbs: make(map[bool]bool), replies: make(map[string]*replyLink)}
 	s.mu.Lock()
-	s.conns[c] = struct{}{}
+	s.conns[c] = cl
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -130,7 +133,6 @@ func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
 		s.mu.Unlock()
 	}()
 	defer s.clock.use()()
-	cl := &client{server: s, conn: c, claims: newClaims(), cbs: make(map[bool]bool), replies: make(map[string]*replyLink)}
 	defer cl.claims.close()
 	err := amqp.Serve(ctx, c, amqp.Options{
 		ContainerID: "sluice-service-bus", IdleTimeout: s.opts.IdleTimeout,
