@@ -190,7 +190,9 @@ func (e *Entity) take(m *message, now time.Time) []func() {
 // dead-letters it. The message must be unlocked and in no queue. The caller forgets the
 // session afterwards: here, others of its messages may be on their way back.
 func (e *Entity) failDelivery(m *message, now time.Time) {
-	m.deliveries++
+	if e.deadQueue != nil {
+		m.deliveries++ // a dead letter keeps the count it came with
+	}
 	if e.deadQueue != nil && int(m.deliveries) >= e.cfg.MaxDeliveryCount {
 		e.stats.active--
 		e.stats.maxDelivered++
