@@ -72,6 +72,7 @@ with_server() {
     return
   fi
   local env=$work/stack.$BASHPID server
+  : >"$env"
   "$work/local" --stack-only >"$env" 2>"$env.log" &
   server=$!
   until grep -q '^MONGODB_URI=' "$env"; do

@@ -26,6 +26,9 @@ func TestCreateInTransaction(t *testing.T) {
 		require.NoError(t, err)
 		return list
 	}
+	cs, err := db.Watch(t.Context(), driver.Pipeline{}, options.ChangeStream().SetShowExpandedEvents(true))
+	require.NoError(t, err)
+	closing(t, cs)
 	require.NoError(t, f.client.UseSession(t.Context(), func(ctx context.Context) error {
 		s := driver.SessionFromContext(ctx)
 		for _, commit := range []bool{false, true} {
@@ -49,7 +52,10 @@ func TestCreateInTransaction(t *testing.T) {
 		return nil
 	}))
 	require.Equal(t, []string{"made"}, names())
-	_, err := db.Collection("made").InsertOne(t.Context(), d("_id", 2, "k", 1))
+	for _, want := range []string{"create", "createIndexes", "insert"} {
+		require.Equal(t, want, next(t, cs)["operationType"])
+	}
+	_, err = db.Collection("made").InsertOne(t.Context(), d("_id", 2, "k", 1))
 	require.True(t, driver.IsDuplicateKeyError(err), "%v", err)
 }
 
