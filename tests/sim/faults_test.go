@@ -145,6 +145,9 @@ func (w *world) fault(p *plan) {
 		w.trace.add("lose the acknowledgement of %d sends", few)
 		w.bus.LoseAcknowledgements(few)
 	case 18:
+		if coin { // so many that lanes wait unequally long to try again
+			few *= 6
+		}
 		w.trace.add("refuse %d sends", few)
 		require.NoError(w, w.bus.RefuseSends(topic, few))
 	case 19:

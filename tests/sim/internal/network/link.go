@@ -104,7 +104,7 @@ func (e *end) Close() error {
 	defer e.link.mu.Unlock()
 	e.closed = true
 	if e.link.held&e.way != 0 {
-		return e.SetDeadline(time.Unix(1, 0)) // wakes this end's own reader; the peer hears nothing
+		return e.SetReadDeadline(time.Unix(1, 0)) // wakes this end's own reader; the peer hears nothing
 	}
 	e.pass()
 	return nil
@@ -170,11 +170,11 @@ func (l *Link) Heal() {
 	for _, c := range append([]*connection(nil), l.conns...) {
 		for _, e := range []*end{c.client, c.server} {
 			if len(e.waiting) > 0 {
-				_, _ = e.Conn.Write(e.waiting) // the peer may be gone; then it is lost, as on a real network
+				_ = e.SetWriteDeadline(time.Time{}) // its owner's patience is over; the network's is not
+				_, _ = e.Conn.Write(e.waiting)      // the peer may be gone; then it is lost, as on a real network
 				e.waiting = nil
 			}
 			if e.closed && !e.passed {
-				_ = e.SetDeadline(time.Time{})
 				e.pass()
 			}
 		}
@@ -201,7 +201,7 @@ func (l *Link) Kill(silent bool) {
 		}
 		e.closed = true
 		if l.held&Requests != 0 {
-			_ = e.SetDeadline(time.Unix(1, 0))
+			_ = e.SetReadDeadline(time.Unix(1, 0))
 			continue
 		}
 		e.pass()
