@@ -82,6 +82,6 @@ func TestExplainIsRefusedByName(t *testing.T) {
 	err := f.client.Database("db").RunCommand(t.Context(), d("explain", d("find", "c"), "verbosity", "queryPlanner")).Err()
 	require.Equal(t, int32(238), commandError(t, err).Code)
 	require.ErrorContains(t, err, "explain")
-	_, err = f.coll().Aggregate(t.Context(), bson.A{}, options.Aggregate().SetCustom(bson.M{"explain": true}))
+	err = f.client.Database("db").RunCommand(t.Context(), d("aggregate", "c", "pipeline", bson.A{}, "cursor", d(), "explain", true)).Err()
 	require.ErrorContains(t, err, "explain")
 }

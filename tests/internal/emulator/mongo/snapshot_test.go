@@ -27,37 +27,36 @@ func restarted(t *testing.T, f *fixture, opts mongo.Options) *fixture {
 // and the events are the same, byte for byte.
 func TestTokensSurviveARestart(t *testing.T) {
 	f := serve(t, mongo.Options{})
-	ctx := t.Context()
 	f.command(t, "db", d("create", "c", "changeStreamPreAndPostImages", d("enabled", true)))
-	_, err := f.coll().Indexes().CreateOne(ctx, uniqueK())
+	_, err := f.coll().Indexes().CreateOne(t.Context(), uniqueK())
 	require.NoError(t, err)
 	watch := func(f *fixture, after bson.Raw) *driver.ChangeStream {
 		o := options.ChangeStream().SetShowExpandedEvents(true).SetFullDocument(options.WhenAvailable).SetFullDocumentBeforeChange(options.WhenAvailable)
 		if after != nil {
 			o.SetStartAfter(after)
 		}
-		cs, err := f.client.Database("db").Watch(ctx, driver.Pipeline{}, o)
+		cs, err := f.client.Database("db").Watch(t.Context(), driver.Pipeline{}, o)
 		require.NoError(t, err)
 		closing(t, cs)
 		return cs
 	}
 	cs := watch(f, nil)
 	tokens := []bson.Raw{cs.ResumeToken()}
-	_, err = f.coll().InsertMany(ctx, []any{d("_id", 1, "k", 1, "list", bson.A{1, 2, 3}), d("_id", "two", "k", 2), d("_id", int64(3), "k", 3)})
+	_, err = f.coll().InsertMany(t.Context(), []any{d("_id", 1, "k", 1, "list", bson.A{1, 2, 3}), d("_id", "two", "k", 2), d("_id", int64(3), "k", 3)})
 	require.NoError(t, err)
-	_, err = f.coll().UpdateOne(ctx, d("_id", 1), bson.A{d("$set", d("list", bson.A{1, 2}, "n", 5)), d("$unset", "k")})
+	_, err = f.coll().UpdateOne(t.Context(), d("_id", 1), bson.A{d("$set", d("list", bson.A{1, 2}, "n", 5)), d("$unset", "k")})
 	require.NoError(t, err)
-	_, err = f.coll().ReplaceOne(ctx, d("_id", "two"), d("k", 9))
+	_, err = f.coll().ReplaceOne(t.Context(), d("_id", "two"), d("k", 9))
 	require.NoError(t, err)
-	_, err = f.coll().DeleteOne(ctx, d("_id", int64(3)))
+	_, err = f.coll().DeleteOne(t.Context(), d("_id", int64(3)))
 	require.NoError(t, err)
-	_, err = f.client.Database("db").Collection("gone").InsertOne(ctx, d("_id", 1))
+	_, err = f.client.Database("db").Collection("gone").InsertOne(t.Context(), d("_id", 1))
 	require.NoError(t, err)
-	require.NoError(t, f.client.Database("db").Collection("gone").Drop(ctx))
+	require.NoError(t, f.client.Database("db").Collection("gone").Drop(t.Context()))
 	f.command(t, "admin", d("renameCollection", "db.c", "to", "db.renamed"))
 	var events []bson.Raw
 	for range 10 {
-		require.True(t, cs.Next(ctx), "%v", cs.Err())
+		require.True(t, cs.Next(t.Context()), "%v", cs.Err())
 		events = append(events, bytes.Clone(cs.Current))
 		tokens = append(tokens, cs.ResumeToken())
 	}
@@ -66,17 +65,17 @@ func TestTokensSurviveARestart(t *testing.T) {
 	for i, token := range tokens {
 		again := watch(g, token)
 		for _, want := range events[i:] {
-			require.True(t, again.Next(ctx), "after token %d: %v", i, again.Err())
+			require.True(t, again.Next(t.Context()), "after token %d: %v", i, again.Err())
 			require.Equal(t, want.String(), again.Current.String())
 		}
-		require.NoError(t, again.Close(ctx))
+		require.NoError(t, again.Close(t.Context()))
 	}
 	renamed := g.client.Database("db").Collection("renamed")
 	require.Equal(t, all(t, f.client.Database("db").Collection("renamed"), d(), options.Find()), all(t, renamed, d(), options.Find()))
-	_, err = renamed.InsertOne(ctx, d("_id", 77, "k", 9))
+	_, err = renamed.InsertOne(t.Context(), d("_id", 77, "k", 9))
 	require.True(t, driver.IsDuplicateKeyError(err), "%v", err)
 	cs = watch(g, tokens[len(tokens)-1])
-	_, err = renamed.InsertOne(ctx, d("_id", 78, "k", 10))
+	_, err = renamed.InsertOne(t.Context(), d("_id", 78, "k", 10))
 	require.NoError(t, err)
 	require.Equal(t, d("_id", int32(78)), next(t, cs)["documentKey"])
 	require.Greater(t, cs.ResumeToken().Lookup("_data").StringValue(), tokens[len(tokens)-1].Lookup("_data").StringValue())
