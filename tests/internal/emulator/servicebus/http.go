@@ -17,7 +17,7 @@ import (
 
 const handshakeTimeout = 10 * time.Second
 
-// RunManagement serves the HTTP administration and GET /health on l until ctx ends or l fails,
+// RunManagement serves the HTTP administration, GET /health and AMQP over WebSockets on l until ctx ends or l fails,
 // without TLS. On return l and all connections are closed. It returns nil when ctx ended.
 //
 // The SDKs' administration clients insist on https: give them a transport that rewrites the
@@ -82,8 +82,23 @@ func (s *Server) serveTLS(ctx context.Context, c *tls.Conn, web *handed) {
 }
 
 func (s *Server) runHTTP(ctx context.Context, l net.Listener) error {
+	var handlers joined
+	defer handlers.wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // before the wait above
+	api := s.api.Handler(s.authorizeHTTP)
 	h := &http.Server{
-		Handler:           s.api.Handler(s.authorizeHTTP),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !handlers.enter() {
+				return
+			}
+			defer handlers.wg.Done()
+			if strings.EqualFold(strings.TrimRight(r.URL.Path, "/"), websocketPath) {
+				s.upgrade(ctx, w, r)
+				return
+			}
+			api.ServeHTTP(w, r)
+		}),
 		ReadHeaderTimeout: handshakeTimeout,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
@@ -112,6 +127,29 @@ func (s *Server) authorizeHTTP(r *http.Request) (manage bool, err error) {
 }
 
 var _ atomapi.Authorize = (*Server)(nil).authorizeHTTP
+
+// joined waits for handlers, which an http.Server does not when it is closed.
+type joined struct {
+	mu     sync.Mutex
+	wg     sync.WaitGroup
+	closed bool
+}
+
+func (j *joined) enter() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.closed {
+		j.wg.Add(1)
+	}
+	return !j.closed
+}
+
+func (j *joined) wait() {
+	j.mu.Lock()
+	j.closed = true
+	j.mu.Unlock()
+	j.wg.Wait()
+}
 
 // prefixed is a connection of which some bytes were read already.
 type prefixed struct {
