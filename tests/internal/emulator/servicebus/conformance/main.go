@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string) error {
 	return withNamespaces(ctx, *logs, func(env []string) error {
 		r := runner{dir: *dir, logs: *logs, limit: *limit, env: append(os.Environ(), env...)}
 		var all []result
-		for _, suite := range []suite{{"azservicebus", ".", *parallel}, {"admin", "admin", *parallel}, {"internal", "internal", 1}} {
+		for _, suite := range []suite{{"azservicebus", ".", *parallel}, {"admin", "admin", 1}, {"internal", "internal", 1}} {
 			results, err := r.suite(ctx, suite, *only)
 			if err != nil {
 				return err
@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string) error {
 // suite is a test binary and the folder it expects to run in.
 type suite struct {
 	name, folder string
-	parallel     int // the internal tests name their queues after the second
+	parallel     int // internal names its queues after the second, and admin pages through all there are
 }
 
 type runner struct {
