@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
 )
 
 // operated is the outcome of one operator command.
@@ -47,7 +48,7 @@ func (w *producerWorld) operateWith(change func(*producer.Config), args ...strin
 			},
 		},
 		Blob:  blobTransport(w.blob.Transport()),
-		Mongo: func(o *options.ClientOptions) { o.SetDialer(w.mongoNet) },
+		Mongo: func(o *options.ClientOptions) { o.SetDialer(byName{w.mongoNet}) },
 	}
 	var out, errOut bytes.Buffer
 	load := func() (producer.Config, error) { return config, config.Validate() }
@@ -55,6 +56,16 @@ func (w *producerWorld) operateWith(change func(*producer.Config), args ...strin
 	code := producer.Main(w.Context(), args, load, o, &out, &errOut, run)
 	w.Logf("$ producer %q → %d\n%s%s", args, code, out.String(), errOut.String())
 	return operated{code, out.String(), errOut.String()}
+}
+
+// byName is a network with one host.
+type byName struct{ listener *netpipe.Listener }
+
+func (n byName) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	if addr != n.listener.Addr().String() {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("no such host")}
+	}
+	return n.listener.DialContext(ctx, network, addr)
 }
 
 func (w *producerWorld) blobs() *azblob.Client {
@@ -155,6 +166,34 @@ func TestOperatorTellsThatReadOnLocalIsMissing(t *testing.T) {
 	})
 }
 
+// The oplog of the embedded server is no collection; one of that name stands in for it.
+func TestOperatorTellsTheOplogsHeadroom(t *testing.T) {
+	inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+		before := time.Now().Unix()
+		time.Sleep(10 * time.Minute) // virtual
+		p := w.start("a", nil)
+		w.leads("a")
+		w.insertMany(1, 1)
+		w.published()
+		p.end()
+		oplog := w.events.Database().Client().Database("local").Collection("oplog.rs")
+		for _, at := range []int64{before + 60, before + 120} {
+			_, err := oplog.InsertOne(w.Context(), bson.D{{Key: "ts", Value: bson.Timestamp{T: uint32(at), I: 1}}})
+			require.NoError(t, err)
+		}
+		require.Regexp(t, `oplog headroom +540 s from the oldest entry`, w.operate("status").out)
+		require.Regexp(t, `ok +oplog window +540 s: as long`, w.operate("doctor").out)
+		_, err := oplog.DeleteMany(w.Context(), bson.D{})
+		require.NoError(t, err)
+		_, err = oplog.InsertOne(w.Context(), bson.D{{Key: "ts", Value: bson.Timestamp{T: uint32(before + 630), I: 1}}})
+		require.NoError(t, err)
+		require.Contains(t, w.operate("status").out, "none: the oplog begins 30 s after the position, and the changes between are lost")
+		tooEarly := w.operate("token", "rewind", "--to", time.Unix(before, 0).UTC().Format(time.RFC3339))
+		require.Equal(t, 1, tooEarly.code)
+		require.Contains(t, tooEarly.err, "the oplog does not reach back to")
+	})
+}
+
 // failCommand makes MongoDB answer the next command of a name with an error code.
 func (w *producerWorld) failCommand(name string, code int) {
 	w.Helper()
@@ -185,7 +224,6 @@ func TestG3G4OperatorRewindsAndTheNextLeaderPublishesAgain(t *testing.T) {
 		require.EqualValues(t, 1, w.checkpoint().Epoch)
 		require.Equal(t, []string{"shop.events.json"}, w.names(), "a refusal leaves nothing behind")
 		p.end()
-		require.NoError(t, p.w.Context().Err())
 
 		before := w.content("shop.events.json")
 		done := w.operate("token", "rewind", "--to", middle.Format(time.RFC3339))
@@ -349,6 +387,11 @@ func TestOperatorTellsWhatDoesNotAnswer(t *testing.T) {
 		doctor := w.operateWith(away, "doctor")
 		require.Regexp(t, `PROBLEM +mongodb +it does not answer`, doctor.out)
 		require.NotContains(t, status.out+status.err+doctor.out+doctor.err, "hunter2")
+
+		stranger := func(c *producer.Config) { c.MongoURI = "mongodb://user:hunter2@mongo:27017/?replicaSet=rs0" }
+		doctor = w.operateWith(stranger, "doctor")
+		require.Regexp(t, `PROBLEM +mongodb +it does not accept the user\. To mend it: check user, password and authSource`, doctor.out)
+		require.NotContains(t, doctor.out+doctor.err, "hunter2")
 
 		w.blob.Fail(503, time.Hour)
 		require.Equal(t, 1, w.operate("status").code)

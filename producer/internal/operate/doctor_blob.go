@@ -22,7 +22,7 @@ func (s *Stream) examineBlob(ctx context.Context, e *examination) {
 	defer cancel()
 	if _, err := s.Container.GetProperties(ctx, nil); err != nil {
 		says, mend := explainBlob(err)
-		if status(err) == http.StatusNotFound {
+		if statusCode(err) == http.StatusNotFound {
 			says = "it does not exist"
 			mend = "create it, or let a producer do so at its first start (its identity needs Storage Blob Data Contributor on " +
 				"the account); or check BLOB_CONTAINER"
@@ -91,7 +91,7 @@ func (s *Stream) rehearse(ctx context.Context, name string) (err error) {
 	return nil
 }
 
-func status(err error) int {
+func statusCode(err error) int {
 	if response, ok := errors.AsType[*azcore.ResponseError](err); ok {
 		return response.StatusCode
 	}

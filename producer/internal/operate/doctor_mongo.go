@@ -8,13 +8,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/auth"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 const (
-	codeAuthenticationFailed    = 18
 	codeChangeStreamFatal       = 280
 	codeChangeStreamHistoryLost = 286
 	codeNotAReplicaSet          = 40573
@@ -49,8 +49,10 @@ func (s *Stream) examineServer(ctx context.Context, e *examination) bool {
 		Msg     string `bson:"msg"`
 	}
 	err := s.Collection.Database().Client().Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+	// The driver's type, not a code: self-hosted servers say 18, Atlas says 8000.
+	_, refused := errors.AsType[*auth.Error](err)
 	switch {
-	case hasCode(err, codeAuthenticationFailed):
+	case refused:
 		e.problem("mongodb", "check user, password and authSource in MONGODB_URI", "it does not accept the user")
 	case err != nil:
 		e.problem("mongodb", "check the hosts in MONGODB_URI, the network, and the deployment's list of allowed addresses",

@@ -77,13 +77,14 @@ func (s *Stream) oldest(ctx context.Context) (t bson.Timestamp, note string) {
 	var entry struct {
 		TS bson.Timestamp `bson:"ts"`
 	}
+	// A capped collection gives its documents in the order of their insertion where no other order is asked for.
 	err := s.Collection.Database().Client().Database("local").Collection("oplog.rs").FindOne(ctx, bson.D{},
-		options.FindOne().SetSort(bson.D{{Key: "$natural", Value: 1}}).SetProjection(bson.D{{Key: "ts", Value: 1}})).Decode(&entry)
+		options.FindOne().SetProjection(bson.D{{Key: "ts", Value: 1}})).Decode(&entry)
 	switch {
 	case hasCode(err, codeUnauthorized):
 		return t, "needs read on local"
 	case errors.Is(err, mongo.ErrNoDocuments):
-		return t, "local.oplog.rs has no entry to read on this deployment"
+		return t, "local.oplog.rs is not there to read on this deployment"
 	case err != nil:
 		return t, "local.oplog.rs cannot be read: " + err.Error()
 	}
@@ -108,7 +109,11 @@ func (st Status) Print(out io.Writer) {
 	line("position time", st.PositionTime)
 	line("published", fmt.Sprintf("%d events", st.Published))
 	line("lag", secondsText(st.LagSeconds, st.LagNote, "behind MongoDB's cluster time"))
-	line("oplog headroom", secondsText(st.HeadroomSeconds, st.HeadroomNote, "from the oldest entry of the oplog to the position"))
+	if n := st.HeadroomSeconds; n != nil && *n < 0 {
+		line("oplog headroom", fmt.Sprintf("none: the oplog begins %d s after the position, and the changes between are lost", -*n))
+	} else {
+		line("oplog headroom", secondsText(st.HeadroomSeconds, st.HeadroomNote, "from the oldest entry of the oplog to the position"))
+	}
 	_ = w.Flush()
 }
 
