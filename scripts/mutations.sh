@@ -4,7 +4,7 @@
 #
 # Usage: scripts/mutations.sh [NAME…]        SEEDS=100 (how many seeds each)
 set -euo pipefail
-cd "${TREE:-$(dirname "$0")/..}"
+cd "$(dirname "$0")/.."
 seeds=${SEEDS:-100}
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
@@ -32,12 +32,13 @@ for name in "${names[@]}"; do
   code=0
   (cd "$tree/copy/tests/sim" && SIM_SEEDS=$seeds "$tree/sim.test" -test.run 'TestSimulation$' -test.timeout 30m -test.v) \
     >"$tree/out" 2>&1 || code=$?
-  caught=$(grep -cE -- '^ *--- FAIL: TestSimulation/seed/' "$tree/out" || true)
+  caught=$(grep -cE -- '^ *--- FAIL: TestSimulation/(seed|pinned)/' "$tree/out" || true)
+  runs=$(grep -cE -- '^ *--- (PASS|FAIL): TestSimulation/(seed|pinned)/' "$tree/out" || true)
   first=$(grep -oE -- '--- FAIL: TestSimulation/seed/[0-9]+' "$tree/out" | grep -oE '[0-9]+$' | sort -n | head -1 || true)
   by=$({ grep -oE 'promises broken: .*' "$tree/out" || true; } | sed 's/promises broken: //' | tr ';' '\n' | sed 's/^ //' |
     sort | uniq -c | sort -rn | awk '{n=$1; $1=""; printf "%s%s (%d)", sep, substr($0,2), n; sep=", "}')
   if grep -qE '^panic:' "$tree/out"; then by+=" then panic: $(grep -m1 -E '^panic:' "$tree/out" | cut -c8-80)"; fi
-  printf '%-32s %-12s %-10s %s\n' "$name" "$caught/$seeds" "${first:--}" "${by:-nothing}"
+  printf '%-32s %-12s %-10s %s\n' "$name" "$caught/$runs" "${first:--}" "${by:-nothing}"
   if [ "$code" -eq 0 ] && ! grep -q '^Not caught:' "tests/sim/mutations/$name.patch"; then missed=1; fi
 done
 exit $missed

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -49,7 +48,7 @@ func (p *plan) add(at time.Duration, what func()) {
 func (w *world) trouble(ctx context.Context) {
 	p := &plan{}
 	for range w.settings.Faults {
-		p.add(time.Duration(w.random.Int64N(int64(w.settings.Length))), func() { w.fault(p) })
+		p.add(time.Duration(w.random.Int64N(int64(w.settings.Length))), func() { w.fault(p) }) //nolint:contextcheck // a replica has its own context: it outlives the step that starts it
 	}
 	for p.Len() > 0 {
 		next := heap.Pop(p).(step)
@@ -308,7 +307,7 @@ func (w *world) stranger(p *plan, takes bool, d time.Duration) {
 	client, err := lease.NewBlobClient(w.blobs.ServiceClient().NewContainerClient(container).NewBlobClient(stream+".json"), nil)
 	require.NoError(w, err)
 	w.trace.add("a stranger breaks the lease (and takes it for %s: %t)", d, takes)
-	_, err = client.BreakLease(w.Context(), &lease.BlobBreakOptions{BreakPeriod: to.Ptr(int32(0))})
+	_, err = client.BreakLease(w.Context(), &lease.BlobBreakOptions{BreakPeriod: new(int32(0))})
 	if err == nil && takes {
 		_, err = client.AcquireLease(w.Context(), 60, nil)
 		if err == nil {
@@ -331,7 +330,8 @@ func (w *world) slow(command string, n int, d time.Duration) {
 		{Key: "mode", Value: mode},
 		{Key: "data", Value: bson.D{
 			{Key: "failCommands", Value: bson.A{command}},
-			{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: d.Milliseconds()},
+			{Key: "blockConnection", Value: true},
+			{Key: "blockTimeMS", Value: d.Milliseconds()},
 		}},
 	}).Err()
 	if err != nil {

@@ -42,8 +42,11 @@ func (w *world) insert(ctx context.Context, events *driver.Collection, aggregate
 	w.expected.Fold(aggregate, version, kind, at)
 	w.mu.Unlock()
 	document := bson.D{
-		{Key: "_id", Value: at}, {Key: "aggregateId", Value: aggregate}, {Key: "version", Value: version},
-		{Key: "type", Value: kind}, {Key: "occurredAt", Value: at},
+		{Key: "_id", Value: at},
+		{Key: "aggregateId", Value: aggregate},
+		{Key: "version", Value: version},
+		{Key: "type", Value: kind},
+		{Key: "occurredAt", Value: at},
 	}
 	for {
 		_, err := events.InsertOne(ctx, document)

@@ -124,7 +124,7 @@ func inWorld(t *testing.T, seed uint64, f func(w *world)) {
 	require.NoError(t, err)
 	w.bus.Observe(w.accepted)
 
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // ended below, in order
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := w.bus.Run(ctx, w.busHub); err != nil {
@@ -193,8 +193,7 @@ type sentKey struct{}
 type sent struct {
 	at       time.Time
 	accepted int
-	write    *checker.Write // set once the storage took it
-	index    int
+	index    int // of the recorded write, once the storage took it; else -1
 }
 
 // senderSide stamps requests before the link; it learns which writes were answered.
