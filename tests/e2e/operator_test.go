@@ -306,6 +306,11 @@ func TestOperatorRefusesTokensThatWouldLoseOrCannotBeReached(t *testing.T) {
 			require.Contains(t, got.err, wrong.says)
 		}
 		require.EqualValues(t, 2, w.checkpoint().Epoch, "refusals change nothing")
+
+		_, err := w.blobs().UploadBuffer(w.Context(), "sluice", "shop.events.json.epoch-2", []byte("of somebody"), nil)
+		require.NoError(t, err)
+		require.Contains(t, w.operate("token", "set", last).out, "kept as blob shop.events.json.epoch-2.2")
+		require.Equal(t, "of somebody", w.content("shop.events.json.epoch-2"), "a copy replaces nothing")
 		shown := w.operate("token", "show")
 		require.Contains(t, shown.out, last)
 	})
