@@ -48,6 +48,7 @@ type Stack struct {
 	latency   time.Duration
 	mongo     net.Listener
 	bus       net.Listener
+	manage    net.Listener // of Service Bus: HTTP
 	blob      net.Listener // with Azurite: of the proxy that adds the latency; nil without latency
 	azurite   *azurite.Process
 	endpoints map[string]string
@@ -84,6 +85,9 @@ func New(ctx context.Context, o Options) (_ *Stack, err error) {
 		return nil, err
 	}
 	s.endpoints[EnvServiceBus] = servicebus.ConnectionString(s.bus.Addr().String())
+	if s.manage, err = s.listen(ctx); err != nil {
+		return nil, err
+	}
 	if o.Azurite {
 		err = s.startAzurite(ctx, o.AzuriteDir)
 		return s, err
@@ -107,7 +111,7 @@ func (s *Stack) listen(ctx context.Context) (net.Listener, error) {
 
 func (s *Stack) release() error {
 	var errs []error
-	for _, l := range []net.Listener{s.mongo, s.bus, s.blob} {
+	for _, l := range []net.Listener{s.mongo, s.bus, s.manage, s.blob} {
 		if l != nil {
 			errs = append(errs, l.Close())
 		}
@@ -120,6 +124,9 @@ func (s *Stack) release() error {
 
 // Endpoint is one of the settings, by its name: [EnvMongo], [EnvServiceBus] or [EnvBlob].
 func (s *Stack) Endpoint(name string) string { return s.endpoints[name] }
+
+// Management is the host:port of Service Bus's HTTP administration, which has no TLS and serves GET /health too.
+func (s *Stack) Management() string { return s.manage.Addr().String() }
 
 // Env are the settings as KEY=VALUE.
 func (s *Stack) Env() []string {
@@ -135,13 +142,14 @@ func (s *Stack) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.Mongo.Run(ctx, s.mongo) })
 	group.Go(func() error { return s.ServiceBus.Run(ctx, s.bus) })
+	group.Go(func() error { return s.ServiceBus.RunManagement(ctx, s.manage) })
 	if s.azurite != nil {
 		group.Go(func() error { return s.runAzurite(ctx) })
 	} else {
 		group.Go(func() error { return s.Blob.Run(ctx, s.blob) })
 	}
 	err := group.Wait()
-	for _, l := range []net.Listener{s.mongo, s.bus, s.blob} {
+	for _, l := range []net.Listener{s.mongo, s.bus, s.manage, s.blob} {
 		if delayed, ok := l.(*netpipe.DelayListener); ok {
 			delayed.Wait()
 		}
