@@ -169,8 +169,8 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 		return err
 	}
 	if from := present.Record.Progress.Position; to.Position > from && !change.Forward {
-		return fmt.Errorf("%w: %s lies after the checkpoint (%s): the changes between would never be published. Give --forward "+
-			"if that is what you want", ErrRefused, clock(timeOf(to.Position)), clock(timeOf(from)))
+		return fmt.Errorf("%w: %s lies after the checkpoint (%s): the changes between would never be published. If that is what "+
+			"you want: `producer token set --forward TOKEN`", ErrRefused, clock(timeOf(to.Position)), clock(timeOf(from)))
 	}
 	t, kept, err := s.replace(ctx, to, change.Force)
 	if err != nil {
