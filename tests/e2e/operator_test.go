@@ -403,38 +403,3 @@ func TestOperatorTellsWhatDoesNotAnswer(t *testing.T) {
 		require.Regexp(t, `PROBLEM +blob container +storage answered 503`, w.operate("doctor").out)
 	})
 }
-
-func TestOperatorCommandLine(t *testing.T) {
-	noConfig := errors.New("MONGODB_URI: is required")
-	for _, c := range []struct {
-		args []string
-		code int
-		says string
-	}{
-		{[]string{"help"}, 0, "usage: producer"},
-		{[]string{"-h"}, 0, "usage: producer"},
-		{[]string{"status", "-h"}, 0, "usage: producer"},
-		{[]string{"stauts"}, 2, `there is no command "stauts"`},
-		{[]string{"token"}, 2, "needs a second word: show, set or rewind"},
-		{[]string{"lease"}, 2, "needs a second word: break"},
-		{[]string{"token", "drop"}, 2, `there is no command "token drop"`},
-		{[]string{"token", "set"}, 2, "needs the token"},
-		{[]string{"token", "set", "82", "83"}, 2, `does not take "83"`},
-		{[]string{"token", "rewind"}, 2, "needs --to with a time"},
-		{[]string{"token", "rewind", "--to", "yesterday"}, 2, `it is "yesterday"`},
-		{[]string{"status", "--loud"}, 2, "not defined: -loud"},
-		{[]string{"status"}, 2, "MONGODB_URI: is required"},
-		{nil, 2, "MONGODB_URI: is required"},
-	} {
-		var out, errOut bytes.Buffer
-		code := producer.Main(t.Context(), c.args, func() (producer.Config, error) { return producer.Config{}, noConfig },
-			producer.Options{}, &out, &errOut, nil)
-		require.Equal(t, c.code, code, c.args)
-		require.Contains(t, out.String()+errOut.String(), c.says)
-	}
-	for _, args := range [][]string{nil, {"run"}} {
-		ran := producer.Main(t.Context(), args, func() (producer.Config, error) { return producer.Config{}, nil },
-			producer.Options{}, nil, nil, func(context.Context, producer.Config) int { return 7 })
-		require.Equal(t, 7, ran)
-	}
-}
