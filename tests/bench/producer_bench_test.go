@@ -58,8 +58,10 @@ func newSource(b *testing.B, latency time.Duration, count, aggregates int) *sour
 	documents := make([]any, 0, 1000)
 	for n := range count {
 		documents = append(documents, bson.D{
-			{Key: "aggregateId", Value: fmt.Sprintf("a%06d", n%aggregates)}, {Key: "version", Value: n/aggregates + 1},
-			{Key: "type", Value: "Measured"}, {Key: "pad", Value: strings.Repeat("x", padding)},
+			{Key: "aggregateId", Value: fmt.Sprintf("a%06d", n%aggregates)},
+			{Key: "version", Value: n/aggregates + 1},
+			{Key: "type", Value: "Measured"},
+			{Key: "pad", Value: strings.Repeat("x", padding)},
 		})
 		if len(documents) == cap(documents) || n == count-1 {
 			_, err := src.events.InsertMany(b.Context(), documents)

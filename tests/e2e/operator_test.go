@@ -321,7 +321,7 @@ func (w *producerWorld) lastToken() string {
 	w.Helper()
 	stream, err := w.events.Watch(w.Context(), bson.A{})
 	require.NoError(w, err)
-	defer stream.Close(w.Context())
+	defer func() { _ = stream.Close(w.Context()) }()
 	return stream.ResumeToken().Lookup("_data").StringValue()
 }
 

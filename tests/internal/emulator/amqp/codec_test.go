@@ -15,10 +15,20 @@ func TestValuesRoundTrip(t *testing.T) {
 	for _, v := range []any{
 		nil, true, false, uint8(200), uint16(60000), uint32(0), uint32(255), uint32(math.MaxUint32),
 		uint64(0), uint64(255), uint64(math.MaxUint64), int8(-1), int16(-300), int32(-128), int32(math.MinInt32),
-		int64(127), int64(math.MinInt64), float32(1.5), math.Pi, time.UnixMilli(-5).UTC(), UUID{1, 2, 3},
-		"", "short", long, Symbol("sym"), Symbol(long), []byte{}, []byte(long), []any{}, []any{"a", int32(1), nil},
-		map[any]any{"k": []any{uint64(1)}, Symbol("s"): nil}, Described{Descriptor: uint64(0x24), Value: []any{}},
-		Raw{Code: codeChar, Bytes: "\x00\x00\x00a"}, Array{"a", "b"}, Array{int64(1), int64(2)}, Array{UUID{9}}, Array{Symbol("x")},
+		int64(127), int64(math.MinInt64), float32(1.5), math.Pi, time.UnixMilli(-5).UTC(),
+		UUID{1, 2, 3},
+		"", "short", long, Symbol("sym"), Symbol(long),
+		[]byte{},
+		[]byte(long),
+		[]any{},
+		[]any{"a", int32(1), nil},
+		map[any]any{"k": []any{uint64(1)}, Symbol("s"): nil},
+		Described{Descriptor: uint64(0x24), Value: []any{}},
+		Raw{Code: codeChar, Bytes: "\x00\x00\x00a"},
+		Array{"a", "b"},
+		Array{int64(1), int64(2)},
+		Array{UUID{9}},
+		Array{Symbol("x")},
 	} {
 		b, err := AppendAny(nil, v)
 		require.NoError(t, err)

@@ -13,8 +13,13 @@ import (
 // FuzzAny: no input makes the decoder panic, and Skip and Any agree on where a value ends.
 func FuzzAny(f *testing.F) {
 	for _, v := range []any{
-		nil, "text", []any{uint64(1), "x"}, map[any]any{"k": int32(1)}, Array{"a", "b"},
-		Described{Descriptor: uint64(0x28), Value: []any{"queue"}}, []byte{1}, UUID{},
+		nil, "text",
+		[]any{uint64(1), "x"},
+		map[any]any{"k": int32(1)},
+		Array{"a", "b"},
+		Described{Descriptor: uint64(0x28), Value: []any{"queue"}},
+		[]byte{1},
+		UUID{},
 	} {
 		b, err := AppendAny(nil, v)
 		if err != nil {

@@ -238,7 +238,7 @@ func (f *flood) Credit() {
 }
 
 func goPayload(n int) []byte {
-	b, err := goamqp.NewMessage([]byte(fmt.Sprint(n))).MarshalBinary()
+	b, err := goamqp.NewMessage(fmt.Append(nil, n)).MarshalBinary()
 	if err != nil {
 		panic(err)
 	}

@@ -56,7 +56,7 @@ func receiveNow(t *testing.T, c *azservicebus.Client, topic, sub string) []strin
 	t.Helper()
 	r, err := c.NewReceiverForSubscription(topic, sub, nil)
 	require.NoError(t, err)
-	defer r.Close(t.Context())
+	defer func() { _ = r.Close(t.Context()) }()
 	peeked, err := r.PeekMessages(t.Context(), 100, nil)
 	require.NoError(t, err)
 	var out []string
@@ -113,13 +113,15 @@ func TestForwardingKeepsOrderAndDeadLettersWhatCannotGo(t *testing.T) {
 	out := servicebus.Outbound{ForwardTo: "target", LockDuration: time.Minute}
 	s, c, a, _ := administered(t, servicebus.Config{Queues: []servicebus.Queue{
 		{Name: "target", Outbound: servicebus.Outbound{ForwardDeadLetteredMessagesTo: "graves"}},
-		{Name: "graves"}, {Name: "source", Outbound: out}, {Name: "loop", Outbound: servicebus.Outbound{ForwardTo: "loop"}},
+		{Name: "graves"},
+		{Name: "source", Outbound: out},
+		{Name: "loop", Outbound: servicebus.Outbound{ForwardTo: "loop"}},
 	}})
 	ctx := t.Context()
 	send := func(queue string, ids ...string) {
 		sender, err := c.NewSender(queue, nil)
 		require.NoError(t, err)
-		defer sender.Close(ctx)
+		defer func() { _ = sender.Close(ctx) }()
 		for _, id := range ids {
 			require.NoError(t, sender.SendMessage(ctx, &azservicebus.Message{MessageID: &id}, nil))
 		}

@@ -2,6 +2,7 @@ package servicebus
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/filter"
@@ -58,9 +59,7 @@ func (x *ruleJSON) compile() (Rule, error) {
 				c.System[name] = v
 			}
 		}
-		for name, v := range f.Properties {
-			c.User[name] = v
-		}
+		maps.Copy(c.User, f.Properties)
 		r.Filter = c
 	default:
 		err = fmt.Errorf("FilterType %q is neither Sql nor Correlation with its filter", kind)

@@ -3,7 +3,7 @@ package servicebus_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,7 +53,7 @@ func TestDetachedSenderRecovers(t *testing.T) {
 // TestFaultsRepeatWithTheirSeed: which sends fail depends on the seed alone.
 func TestFaultsRepeatWithTheirSeed(t *testing.T) {
 	outcome := func(seed uint64) string {
-		var out string
+		var out strings.Builder
 		inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 			c := w.connect(&azservicebus.ClientOptions{RetryOptions: azservicebus.RetryOptions{MaxRetries: -1}})
 			s, err := c.NewSender(queue, nil)
@@ -63,16 +63,16 @@ func TestFaultsRepeatWithTheirSeed(t *testing.T) {
 				start := time.Now()
 				if err := s.SendMessage(t.Context(), message("", "x"), nil); err != nil {
 					require.Equal(t, "com.microsoft:server-busy", condition(t, err))
-					out += "b"
+					out.WriteString("b")
 				} else {
-					out += "."
+					out.WriteString(".")
 				}
 				require.GreaterOrEqual(t, time.Since(start), 20*time.Millisecond)
 			}
 			w.server.SetFaults(servicebus.Faults{})
 			require.NoError(t, s.SendMessage(t.Context(), message("", "x"), nil))
 		})
-		return out
+		return out.String()
 	}
 	first := outcome(1)
 	require.Contains(t, first, "b")
@@ -97,7 +97,7 @@ func TestExpiredClaimClosesLinks(t *testing.T) {
 		w.connect(o) // sets the transport
 		c, err := azservicebus.NewClient("emulator:5672", shortLived{time.Now().Add(10 * time.Minute)}, o)
 		require.NoError(t, err)
-		defer c.Close(context.WithoutCancel(t.Context()))
+		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
 		s, err := c.NewSender(queue, nil)
 		require.NoError(t, err)
 		require.NoError(t, s.SendMessage(t.Context(), message("", "1"), nil))
@@ -107,6 +107,6 @@ func TestExpiredClaimClosesLinks(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		require.Error(t, s.SendMessage(ctx, message("", "3"), nil))
-		require.Equal(t, 2, w.server.Stats(queue).Accepted, fmt.Sprint("a link outlived its claim"))
+		require.Equal(t, 2, w.server.Stats(queue).Accepted, "a link outlived its claim")
 	})
 }

@@ -57,7 +57,7 @@ func (s *Server) RunTLS(ctx context.Context, l net.Listener, cfg *tls.Config) er
 
 // serveTLS reads the first bytes, which are "AMQP" or an HTTP method.
 func (s *Server) serveTLS(ctx context.Context, c *tls.Conn, web *handed) {
-	stop := context.AfterFunc(ctx, func() { c.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
 	_ = c.SetDeadline(time.Now().Add(handshakeTimeout))
 	first := make([]byte, 4)
@@ -65,7 +65,7 @@ func (s *Server) serveTLS(ctx context.Context, c *tls.Conn, web *handed) {
 		m, err := c.Read(first[n:])
 		if err != nil {
 			s.log.Debug("TLS connection ended", "error", err)
-			c.Close()
+			_ = c.Close()
 			return
 		}
 		n += m
@@ -102,7 +102,7 @@ func (s *Server) runHTTP(ctx context.Context, l net.Listener) error {
 		ReadHeaderTimeout: handshakeTimeout,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	stop := context.AfterFunc(ctx, func() { h.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = h.Close() })
 	defer stop()
 	if err := h.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		if ctx.Err() != nil {

@@ -51,7 +51,7 @@ func TestTLSCarriesAMQPAndAdministration(t *testing.T) {
 
 	c, err := azservicebus.NewClientFromConnectionString(text, &azservicebus.ClientOptions{TLSConfig: trust.Clone()})
 	require.NoError(t, err)
-	defer c.Close(ctx)
+	defer func() { _ = c.Close(ctx) }()
 	sender, err := c.NewSender("q", nil)
 	require.NoError(t, err)
 	require.NoError(t, sender.SendMessage(t.Context(), &azservicebus.Message{Body: []byte("x")}, nil))

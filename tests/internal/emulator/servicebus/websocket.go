@@ -43,16 +43,17 @@ func (s *Server) upgrade(ctx context.Context, w http.ResponseWriter, r *http.Req
 		return
 	}
 	sum := sha1.Sum([]byte(key + websocketGUID)) //nolint:gosec // see above
-	answer := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " +
-		base64.StdEncoding.EncodeToString(sum[:]) + "\r\n"
+	var answer strings.Builder
+	answer.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " +
+		base64.StdEncoding.EncodeToString(sum[:]) + "\r\n")
 	// The service's own subprotocol, or that of AMQP's WebSocket binding.
 	for p := range strings.SplitSeq(r.Header.Get("Sec-WebSocket-Protocol"), ",") {
 		if p = strings.TrimSpace(p); strings.EqualFold(p, "amqp") || strings.EqualFold(p, "AMQPWSB10") {
-			answer += "Sec-WebSocket-Protocol: " + p + "\r\n"
+			answer.WriteString("Sec-WebSocket-Protocol: " + p + "\r\n")
 			break
 		}
 	}
-	if _, err := io.WriteString(c, answer+"\r\n"); err != nil {
+	if _, err := io.WriteString(c, answer.String()+"\r\n"); err != nil {
 		c.Close()
 		return
 	}

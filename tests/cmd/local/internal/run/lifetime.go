@@ -74,6 +74,7 @@ func Serve(ctx context.Context, o flags.Options, w io.Writer) error {
 	} else {
 		env = append(env, "SERVICE_BUS_TOPIC="+s.Route.Topic, "SERVICE_BUS_SUBSCRIPTION="+s.Route.Subscription)
 	}
+	env = append(env, "SERVICE_BUS_ADMINISTRATION=http://"+s.Management())
 	_, _ = fmt.Fprintln(w, strings.Join(env, "\n")) // whoever reads may have gone; the servers are wanted all the same
 	return s.Run(ctx)
 }

@@ -41,8 +41,11 @@ func (a *API) describe(b *strings.Builder, e *entity) error {
 		name  string
 		count int
 	}{
-		{"ActiveMessageCount", active}, {"DeadLetterMessageCount", s.DeadLettered}, {"ScheduledMessageCount", s.Scheduled},
-		{"TransferDeadLetterMessageCount", s.TransferDeadLettered}, {"TransferMessageCount", s.Transferring},
+		{"ActiveMessageCount", active},
+		{"DeadLetterMessageCount", s.DeadLettered},
+		{"ScheduledMessageCount", s.Scheduled},
+		{"TransferDeadLetterMessageCount", s.TransferDeadLettered},
+		{"TransferMessageCount", s.Transferring},
 	} {
 		fmt.Fprintf(&counts, `<d2p1:%s xmlns:d2p1="%s">%d</d2p1:%[1]s>`, c.name, nsCounts, c.count)
 	}
@@ -139,5 +142,5 @@ var textOnly = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 func writeProblem(w http.ResponseWriter, p *problem) {
 	w.Header().Set("Content-Type", "application/xml; charset=utf-8")
 	w.WriteHeader(p.status)
-	fmt.Fprintf(w, "<Error><Code>%d</Code><Detail>%s</Detail></Error>", p.status, textOnly.Replace(p.detail))
+	_, _ = fmt.Fprintf(w, "<Error><Code>%d</Code><Detail>%s</Detail></Error>", p.status, textOnly.Replace(p.detail))
 }

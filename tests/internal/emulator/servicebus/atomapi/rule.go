@@ -143,9 +143,14 @@ type field struct {
 
 func (x *filterXML) correlation() []field {
 	return []field{
-		{"CorrelationId", &x.CorrelationID}, {"MessageId", &x.MessageID}, {"To", &x.To},
-		{"ReplyTo", &x.ReplyTo}, {"Label", &x.Label}, {"SessionId", &x.SessionID},
-		{"ReplyToSessionId", &x.ReplyToSessionID}, {"ContentType", &x.ContentType},
+		{"CorrelationId", &x.CorrelationID},
+		{"MessageId", &x.MessageID},
+		{"To", &x.To},
+		{"ReplyTo", &x.ReplyTo},
+		{"Label", &x.Label},
+		{"SessionId", &x.SessionID},
+		{"ReplyToSessionId", &x.ReplyToSessionID},
+		{"ContentType", &x.ContentType},
 	}
 }
 

@@ -28,14 +28,14 @@ func withNamespaces(ctx context.Context, logs string, f func(env []string) error
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(temp)
+	defer func() { _ = os.RemoveAll(temp) }()
 	log := slog.New(slog.DiscardHandler)
 	if logs != "" {
 		file, err := os.Create(filepath.Join(logs, "server.log"))
 		if err != nil {
 			return err
 		}
-		defer file.Close()
+		defer func() { _ = file.Close() }()
 		log = slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	env := []string{

@@ -16,7 +16,7 @@ func report(w io.Writer, all []result) error {
 	count := map[string]int{}
 	var b strings.Builder
 	for _, r := range all {
-		outcome, note := r.outcome, ""
+		var outcome, note string
 		switch r.outcome {
 		case "PASS":
 			count["passed"]++
