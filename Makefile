@@ -41,6 +41,10 @@ test: ## every test of every module, with the race detector, and Azurite where n
 	@$(if $(RACE),,echo 'test: no C compiler is here, so the race detector is off' >&2; [[ $${CI:-} != true ]])
 	go test $(RACE) -timeout 20m work
 
+.PHONY: sim
+sim: ## the simulation, over SEEDS=2000 seeds
+	SIM_SEEDS=$(or $(SEEDS),2000) go test -timeout 60m ./tests/sim
+
 .PHONY: build
 build: ## the services, as static programs in bin/
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./producer/cmd/... ./projector/cmd/...
