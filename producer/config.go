@@ -102,7 +102,7 @@ func LoadConfig() (Config, error) {
 // Validate reports every problem and every contradiction, joined. No message holds a secret.
 func (c *Config) Validate() error {
 	p := &problems{}
-	p.require(validMongoURI(c.MongoURI), "MONGODB_URI: is not a MongoDB connection string (mongodb://… or mongodb+srv://…)")
+	p.join(settings.CheckMongoURI("MONGODB_URI", c.MongoURI))
 	p.join(c.ServiceBus.Validate())
 	p.require((c.Topic == "") != (c.Queue == ""), "SERVICE_BUS_TOPIC, SERVICE_BUS_QUEUE: set exactly one of them")
 	p.join(c.Blob.Validate())
@@ -154,15 +154,6 @@ func (c *Config) validateLeadership(p *problems) {
 		"TAKEOVER_AFTER: must not exceed LEASE_DURATION (%v) (it is %v)", c.LeaseDuration, c.TakeoverAfter)
 	p.require(c.StandbyPoll < c.TakeoverAfter, "STANDBY_POLL: must be below TAKEOVER_AFTER (%v) (it is %v)", c.TakeoverAfter, c.StandbyPoll)
 	p.choice("LEASE_TAKEOVER", c.LeaseTakeover, "break", "expiry")
-}
-
-// validMongoURI does not say what is wrong: the driver's words may quote the password. A mongodb+srv name is resolved
-// when connecting, not here.
-func validMongoURI(uri string) bool {
-	if strings.HasPrefix(uri, "mongodb+srv://") {
-		return true
-	}
-	return options.Client().ApplyURI(uri).Validate() == nil
 }
 
 func (c *Config) entity() string { return c.Topic + c.Queue } // exactly one is set

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
-
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/settings"
 )
@@ -71,13 +69,7 @@ func LoadConfig() (Config, error) {
 
 // Validate reports every problem, joined. Whether the projection exists is known to [Run] alone.
 func (c *Config) Validate() error {
-	problems := []error{c.ServiceBus.Validate(), c.validateEntity()}
-	if c.MongoURI == "" {
-		problems = append(problems, errors.New("MONGODB_URI: is required and not set"))
-	} else if err := options.Client().ApplyURI(c.MongoURI).Validate(); err != nil {
-		// The parser's message may quote the string, which is a secret.
-		problems = append(problems, errors.New("MONGODB_URI: is not a MongoDB connection string (mongodb://… or mongodb+srv://…)"))
-	}
+	problems := []error{c.ServiceBus.Validate(), c.validateEntity(), settings.CheckMongoURI("MONGODB_URI", c.MongoURI)}
 	switch {
 	case c.Database == "":
 		problems = append(problems, errors.New("READ_MODEL_DATABASE: is required and not set"))

@@ -38,7 +38,7 @@ func TestProjectorMakesATimeline(t *testing.T) {
 }
 
 // G1: the effect is there before the message goes; G3: and the message that comes again for it has no second one.
-func TestProjectorKilledBetweenApplyAndComplete(t *testing.T) {
+func TestG1G3ProjectorKilledBetweenApplyAndComplete(t *testing.T) {
 	inBubble(t, func(w *projectorWorld) {
 		first := w.start(nil)
 		w.block("update", 1, time.Second)
@@ -61,7 +61,7 @@ func TestProjectorKilledBetweenApplyAndComplete(t *testing.T) {
 }
 
 // G1: a message whose effect is not committed is not completed, however the write ends.
-func TestProjectorCompletesNothingWithoutItsEffect(t *testing.T) {
+func TestG1ProjectorCompletesNothingWithoutItsEffect(t *testing.T) {
 	inBubble(t, func(w *projectorWorld) {
 		p := w.start(nil)
 		w.completed(0)
@@ -76,7 +76,7 @@ func TestProjectorCompletesNothingWithoutItsEffect(t *testing.T) {
 
 // G2: effects come in order, though messages arrive one by one while others are being applied, connections break, and
 // what was in hand is delivered again.
-func TestProjectorKeepsOrderThroughRedelivery(t *testing.T) {
+func TestG2ProjectorKeepsOrderThroughRedelivery(t *testing.T) {
 	const events, aggregates = 150, 3
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestProjectorKeepsOrderThroughRedelivery(t *testing.T) {
 
 // G2: an event that arrives while the one before it is being worked on is not overtaken by the one after it. The SDK hands
 // back what arrives between two receives, and it comes again behind later ones.
-func TestProjectorIsNotOvertakenBetweenReceives(t *testing.T) {
+func TestG2ProjectorIsNotOvertakenBetweenReceives(t *testing.T) {
 	inWorld(t, 10*time.Millisecond, func(w *projectorWorld) {
 		p := w.start(func(c *projector.Config, _ *projector.Options) { c.MaxSessions = 2 })
 		const events = 400
@@ -141,7 +141,7 @@ func TestProjectorIsNotOvertakenBetweenReceives(t *testing.T) {
 }
 
 // G3: the broker forgets a message id after its window; the guard does not.
-func TestProjectorRecognisesDuplicatesTheBrokerForgot(t *testing.T) {
+func TestG3ProjectorRecognisesDuplicatesTheBrokerForgot(t *testing.T) {
 	inBubble(t, func(w *projectorWorld) {
 		p := w.start(nil)
 		w.publish(event("a", 1, "T"), event("a", 2, "T"), event("a", 3, "T"))
@@ -163,7 +163,7 @@ func TestProjectorRecognisesDuplicatesTheBrokerForgot(t *testing.T) {
 }
 
 // G3: the reply to a write that took effect is lost; the write is repeated and has no second effect.
-func TestProjectorRepeatsAWriteOfUnknownOutcome(t *testing.T) {
+func TestG3ProjectorRepeatsAWriteOfUnknownOutcome(t *testing.T) {
 	for _, projectionName := range []string{"timeline", "mirror"} {
 		t.Run(projectionName, func(t *testing.T) {
 			inBubble(t, func(w *projectorWorld) {
@@ -192,7 +192,7 @@ func TestProjectorRepeatsAWriteOfUnknownOutcome(t *testing.T) {
 }
 
 // G6: what cannot be read is set aside with a reason, and the session goes on.
-func TestProjectorDeadLettersWhatItCannotRead(t *testing.T) {
+func TestG6ProjectorDeadLettersWhatItCannotRead(t *testing.T) {
 	inBubble(t, func(w *projectorWorld) {
 		garbage := w.encode(event("a", 2, "T"))
 		garbage.Body = []byte(`{"operationType": "ins`)
@@ -247,7 +247,7 @@ func (p picky) Project(e projection.Event) ([]projection.Write, error) {
 }
 
 // G6: an event that can never be applied is set aside, itself and no other.
-func TestProjectorDeadLettersPoison(t *testing.T) {
+func TestG6ProjectorDeadLettersPoison(t *testing.T) {
 	inBubble(t, func(w *projectorWorld) {
 		registry, err := projection.NewRegistry(picky{})
 		require.NoError(w, err)
@@ -279,7 +279,7 @@ func TestProjectorDeadLettersPoison(t *testing.T) {
 }
 
 // The database is away for long, with a batch in hand: nothing is dead-lettered, no delivery count rises, nothing is lost.
-func TestProjectorWaitsForTheDatabase(t *testing.T) {
+func TestG1ProjectorWaitsForTheDatabase(t *testing.T) {
 	inBubble(t, func(w *projectorWorld) {
 		p := w.start(nil)
 		w.publish(event("a", 1, "T"))
@@ -348,7 +348,7 @@ func TestProjectorStopsCleanly(t *testing.T) {
 }
 
 // G4: a projector that lost its lock and does not know does no harm.
-func TestProjectorWithoutItsLockDoesNoHarm(t *testing.T) {
+func TestG4ProjectorWithoutItsLockDoesNoHarm(t *testing.T) {
 	inBubble(t, func(w *projectorWorld) {
 		first := w.start(func(c *projector.Config, _ *projector.Options) { c.ApplyTimeout = 5 * time.Minute })
 		w.publish(event("a", 1, "T"))
