@@ -41,6 +41,9 @@ type Change struct {
 	Epoch int64
 	// Aggregate is the aggregate id as text ([Text]).
 	Aggregate string
+	// Session is the id of the session that carries the change ([SessionKey.Session]); empty means the aggregate's own
+	// ([SessionID]). It is known to the producer only: many aggregates may share one, and nothing is told by it.
+	Session   string
 	Operation Operation
 	// Type is the event's type where the event names one, else the operation.
 	Type string
@@ -54,6 +57,8 @@ type Change struct {
 	// Body is what the server gave of the change: operationType, ns, documentKey, clusterTime, wallTime,
 	// fullDocument, fullDocumentBeforeChange, updateDescription; each only where the server gave it.
 	Body bson.Raw
+	// Claim says where the body is kept when the message could not carry it; Body is nil then, until [Change.Redeem].
+	Claim *Claim
 }
 
 // Document is the document after the change: nil for deletes, and for updates whose document is gone or was not asked
@@ -65,6 +70,14 @@ func (c Change) Before() bson.Raw { return c.sub("fullDocumentBeforeChange") }
 
 // Key is the changed document's key: its _id, and the shard key's fields on a sharded collection.
 func (c Change) Key() bson.Raw { return c.sub("documentKey") }
+
+// SessionID is the id of the session that carries the change.
+func (c Change) SessionID() string {
+	if c.Session != "" {
+		return c.Session
+	}
+	return SessionID(c.Aggregate)
+}
 
 func (c Change) sub(field string) bson.Raw {
 	doc, ok := c.Body.Lookup(field).DocumentOK()

@@ -23,6 +23,8 @@ const (
 	ReasonInvalidProperty    Reason = "InvalidProperty"
 	ReasonUnknownContentType Reason = "UnknownContentType"
 	ReasonUndecodableBody    Reason = "UndecodableBody"
+	ReasonClaimMissing       Reason = "ClaimCheckMissing" // the blob that holds the body is gone
+	ReasonClaimCorrupt       Reason = "ClaimCheckCorrupt" // the blob holds something else
 )
 
 // Error is a message that cannot be read: a permanent failure of that message.
@@ -85,23 +87,26 @@ func Decode(m *azservicebus.ReceivedMessage) (Change, error) {
 		}
 		c.Time = t
 	}
-	body, err := decodeBody(m)
-	if err != nil {
-		return Change{}, err
-	}
-	c.Body = body
-	return c, nil
-}
-
-func decodeBody(m *azservicebus.ReceivedMessage) (bson.Raw, error) {
 	if m.ContentType == nil {
-		return nil, missing("ContentType")
+		return Change{}, missing("ContentType")
 	}
 	media, _, err := mime.ParseMediaType(*m.ContentType)
 	if err != nil {
-		return nil, &Error{ReasonUnknownContentType, fmt.Sprintf("content type %q is malformed", *m.ContentType), err}
+		return Change{}, &Error{ReasonUnknownContentType, fmt.Sprintf("content type %q is malformed", *m.ContentType), err}
 	}
-	switch Format(media) {
+	if media == claimCheck {
+		c.Claim, err = readClaim(p)
+	} else {
+		c.Body, err = decodeBody(m, Format(media))
+	}
+	if err != nil {
+		return Change{}, err
+	}
+	return c, nil
+}
+
+func decodeBody(m *azservicebus.ReceivedMessage, format Format) (bson.Raw, error) {
+	switch format {
 	case BSON:
 		if err := validate(m.Body); err != nil {
 			return nil, undecodable("BSON", len(m.Body), err)

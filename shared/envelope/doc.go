@@ -4,8 +4,8 @@
 // Guaranteed:
 //   - The MessageID depends on the stream and the resume token alone, so every publisher of the same change, at any
 //     time and in any epoch, gives it the same identity, and the broker's duplicate detection can drop the repeat.
-//   - SessionID and PartitionKey are equal and depend on the aggregate alone, so all changes of an aggregate share one
-//     session and its order.
+//   - SessionID and PartitionKey are equal and depend on the aggregate and the stream's [SessionKey] alone, so all changes
+//     of an aggregate share one session and its order.
 //   - Positions of one stream compare as the changes were committed, by plain string comparison.
 //   - [Decode] refuses what it cannot read with an [*Error] that names the reason; it never guesses.
 //

@@ -42,13 +42,18 @@ const (
 	PropPosition = propPosition
 )
 
+// maxText bounds, in bytes, each text that an event brings into the properties of its message. Service Bus takes 32 KB for
+// one and 64 KB for all of them, and refuses more with an error that looks like one that heals.
+const maxText = 8 << 10
+
 const (
 	specVersion = "1.0"
 	sourceURI   = "sluice:"
 )
 
 // Encode writes a change as a message. The change must carry Stream, Token, Position, Aggregate, Operation, Type and
-// Body; an error means that one is missing, or that the body is not valid BSON.
+// either Body or Claim; an error means that one is missing, that the body is not valid BSON, or that a text is too long for
+// the properties of a message.
 func Encode(c Change, format Format) (*azservicebus.Message, error) {
 	switch {
 	case c.Stream == "" || c.Token == "" || c.Position == "":
@@ -59,11 +64,19 @@ func Encode(c Change, format Format) (*azservicebus.Message, error) {
 	case !c.Operation.Known():
 		return nil, fmt.Errorf("encode change at %s: operation %q has no message form", c.Position, c.Operation)
 	}
-	body, err := encodeBody(c.Body, format)
+	for _, text := range []struct{ name, value string }{
+		{"aggregate id", c.Aggregate}, {"event type", c.Type}, {"correlation id", c.CorrelationID}, {"traceparent", c.TraceParent},
+	} {
+		if len(text.value) > maxText {
+			return nil, fmt.Errorf("encode change at %s: the %s has %d bytes, and a message's property holds %d: "+
+				"does its path lead to the right field?", c.Position, text.name, len(text.value), maxText)
+		}
+	}
+	body, err := encodeBody(c, &format)
 	if err != nil {
 		return nil, fmt.Errorf("encode change at %s: %w", c.Position, err)
 	}
-	id, session := MessageID(c.Stream, c.Token), SessionID(c.Aggregate)
+	id, session := MessageID(c.Stream, c.Token), c.SessionID()
 	properties := map[string]any{
 		propSpecVersion: specVersion,
 		propID:          id,
@@ -83,6 +96,9 @@ func Encode(c Change, format Format) (*azservicebus.Message, error) {
 	if c.TraceParent != "" {
 		properties[propTraceParent] = c.TraceParent
 	}
+	if c.Claim != nil {
+		c.Claim.write(properties)
+	}
 	contentType := string(format)
 	m := &azservicebus.Message{
 		MessageID:             &id,
@@ -99,20 +115,25 @@ func Encode(c Change, format Format) (*azservicebus.Message, error) {
 	return m, nil
 }
 
-func encodeBody(body bson.Raw, format Format) ([]byte, error) {
-	if err := validate(body); err != nil {
+// encodeBody writes the body in the format; of a change whose body is kept elsewhere there is none, in a format of its own.
+func encodeBody(c Change, format *Format) ([]byte, error) {
+	if c.Claim != nil {
+		*format = claimCheck
+		return nil, c.Claim.check(c.Body)
+	}
+	if err := validate(c.Body); err != nil {
 		return nil, fmt.Errorf("validate body: %w", err)
 	}
-	switch format {
+	switch *format {
 	case BSON:
-		return body, nil
+		return c.Body, nil
 	case JSON:
 		const canonical, escapeHTML = true, false
-		text, err := bson.MarshalExtJSON(body, canonical, escapeHTML)
+		text, err := bson.MarshalExtJSON(c.Body, canonical, escapeHTML)
 		if err != nil {
 			return nil, fmt.Errorf("write extended JSON: %w", err)
 		}
 		return text, nil
 	}
-	return nil, fmt.Errorf("unknown message format %q: use %q or %q", format, JSON, BSON)
+	return nil, fmt.Errorf("unknown message format %q: use %q or %q", *format, JSON, BSON)
 }

@@ -103,6 +103,7 @@ func TestEncodedFormMatchesTheGoldenFiles(t *testing.T) {
 	}{
 		"insert-json": {insert(t), envelope.JSON}, "insert-bson": {insert(t), envelope.BSON},
 		"delete-json": {remove(t), envelope.JSON}, "delete-bson": {remove(t), envelope.BSON},
+		"insert-claim": {claimed(insert(t)), envelope.JSON},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := envelope.Encode(test.change, test.format)
@@ -219,6 +220,27 @@ func TestEncodeRefusesAnIncompleteChange(t *testing.T) {
 	}
 	_, err := envelope.Encode(insert(t), "text/xml")
 	require.ErrorContains(t, err, "text/xml")
+}
+
+// G6: a text that no property holds would be refused by the service with an error that looks like one that heals, and be sent
+// again for ever.
+func TestG6EncodeRefusesATextThatNoPropertyHolds(t *testing.T) {
+	for name, text := range map[string]func(*envelope.Change) *string{
+		"aggregate id":   func(c *envelope.Change) *string { return &c.Aggregate },
+		"event type":     func(c *envelope.Change) *string { return &c.Type },
+		"correlation id": func(c *envelope.Change) *string { return &c.CorrelationID },
+		"traceparent":    func(c *envelope.Change) *string { return &c.TraceParent },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := insert(t)
+			*text(&c) = strings.Repeat("x", 8<<10)
+			_, err := envelope.Encode(c, envelope.BSON)
+			require.NoError(t, err)
+			*text(&c) += "x"
+			_, err = envelope.Encode(c, envelope.BSON)
+			require.ErrorContains(t, err, "the "+name+" has 8193 bytes")
+		})
+	}
 }
 
 // G3: the identity of a change does not depend on who publishes it, or when.

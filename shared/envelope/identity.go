@@ -16,6 +16,9 @@ import (
 // maxSessionID is Service Bus's limit of a SessionId and of a PartitionKey, in UTF-16 code units.
 const maxSessionID = 128
 
+// hashedSession begins the id of a session whose aggregate's id is too long for one.
+const hashedSession = "sha256:"
+
 // MessageID is the identity of a change: hex SHA-256 of the stream, a newline, and the resume token's text. 64
 // characters, of the 128 that Service Bus allows.
 func MessageID(stream, token string) string {
@@ -33,7 +36,7 @@ func SessionID(aggregate string) string {
 		return aggregate
 	}
 	sum := sha256.Sum256([]byte(aggregate))
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return hashedSession + hex.EncodeToString(sum[:])
 }
 
 func utf16Len(s string) int {
@@ -65,6 +68,19 @@ func Sortable(token string) bool {
 		}
 	}
 	return true
+}
+
+// TokenTime is the cluster time in a sortable token or position: behind the byte 82 its seconds and its increment, in hex.
+// Zero of one that tells none.
+func TokenTime(position string) (t bson.Timestamp) {
+	if !Sortable(position) || len(position) < 18 {
+		return t
+	}
+	both, err := strconv.ParseUint(position[2:18], 16, 64)
+	if err != nil {
+		return t
+	}
+	return bson.Timestamp{T: uint32(both >> 32), I: uint32(both)}
 }
 
 // Text is a BSON value as the text of an aggregate id: strings as they are, ObjectIDs as 24 hex digits, UUIDs in

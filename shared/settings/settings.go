@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kelseyhightower/envconfig"
@@ -38,14 +40,19 @@ type Validator interface{ Validate() error }
 // Load fills the struct that spec points to from the environment, by its envconfig tags, and lets it validate itself. A
 // field that cannot be read is validated with its default, so that one problem neither hides nor invents another. The
 // error is a [Problems].
-func Load(spec any) error {
+func Load(spec any) error { return LoadWithPrefix(spec, "") }
+
+// LoadWithPrefix is [Load] where a variable whose name begins with prefix goes before the one without, which several may
+// share. A problem names the variable that the value came from.
+func LoadWithPrefix(spec any, prefix string) error {
 	var problems Problems
-	load(reflect.ValueOf(spec).Elem(), &problems)
+	load(reflect.ValueOf(spec).Elem(), prefix, &problems)
 	unreadable := len(problems)
 	if v, ok := spec.(Validator); ok {
 		if err := v.Validate(); err != nil {
 			for _, problem := range flatten(err) {
-				if !slices.ContainsFunc(problems[:unreadable], func(p error) bool { return subject(p) == subject(problem) }) {
+				problem = renamed(problem, prefix)
+				if !slices.ContainsFunc(problems[:unreadable], func(p error) bool { return about(p, problem) }) {
 					problems = append(problems, problem)
 				}
 			}
@@ -57,26 +64,51 @@ func Load(spec any) error {
 	return nil
 }
 
-// subject is the name of the setting that a problem begins with.
-func subject(problem error) string {
-	name, _, _ := strings.Cut(problem.Error(), ":")
-	return name
+// about says that an unreadable setting is the one that a problem begins with.
+func about(unreadable, problem error) bool {
+	subjects, _, _ := strings.Cut(unreadable.Error(), ":")
+	subject, _, _ := strings.Cut(problem.Error(), ":")
+	return subjects == subject || strings.HasSuffix(subjects, " (or "+subject+")")
+}
+
+// name is a variable's, as a text may mention it.
+var name = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(_[A-Z0-9]+)+\b`)
+
+// renamed says a problem with the names of the variables that are in force.
+func renamed(problem error, prefix string) error {
+	if prefix == "" {
+		return problem
+	}
+	text := name.ReplaceAllStringFunc(problem.Error(), func(shared string) string {
+		if _, own := os.LookupEnv(prefix + shared); own {
+			return prefix + shared
+		}
+		return shared
+	})
+	if text == problem.Error() {
+		return problem
+	}
+	return errors.New(text)
 }
 
 // load reads each field by itself, because envconfig stops at the first problem of the struct it is given.
-func load(v reflect.Value, problems *Problems) {
+func load(v reflect.Value, prefix string, problems *Problems) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
 		if field.Anonymous {
-			load(v.Field(i), problems)
+			load(v.Field(i), prefix, problems)
 			continue
 		}
 		if field.Tag.Get("ignored") == "true" {
 			continue
 		}
+		shared := field.Tag.Get("envconfig")
+		if _, own := os.LookupEnv(prefix + shared); own && prefix != "" {
+			field.Tag = reflect.StructTag(strings.Replace(string(field.Tag), strconv.Quote(shared), strconv.Quote(prefix+shared), 1))
+		}
 		value, err := read(field)
 		if err != nil {
-			*problems = append(*problems, describe(field, err))
+			*problems = append(*problems, describe(field, prefix+shared, err))
 			field.Tag = reflect.StructTag(fmt.Sprintf("default:%q", field.Tag.Get("default")))
 			field.Name = "NotInTheEnvironment"
 			value, _ = read(field)
@@ -91,12 +123,16 @@ func read(field reflect.StructField) (reflect.Value, error) {
 	return single.Elem().Field(0), err
 }
 
-func describe(field reflect.StructField, err error) error {
+// describe says what is wrong with a field; own is the name that goes before its variable's, or the same.
+func describe(field reflect.StructField, own string, err error) error {
 	name := field.Tag.Get("envconfig")
 	if parse, ok := errors.AsType[*envconfig.ParseError](err); ok {
 		return fmt.Errorf("%s: its value cannot be read as %s", parse.KeyName, kind(field.Type))
 	}
 	if value, set := os.LookupEnv(name); !set || value == "" {
+		if own != name {
+			return fmt.Errorf("%s (or %s): is required and not set", own, name)
+		}
 		return fmt.Errorf("%s: is required and not set", name)
 	}
 	return fmt.Errorf("%s: cannot be read", name)
@@ -113,6 +149,8 @@ func kind(t reflect.Type) string {
 		return "a log level (debug, info, warn or error)"
 	case "time.Time", "*time.Time":
 		return "an RFC 3339 time (for example 2026-01-31T12:00:00Z)"
+	case "envelope.SessionKey":
+		return "aggregate, or bucket:N with N from 1 to 65536"
 	}
 	switch {
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64:

@@ -73,3 +73,31 @@ func TestLoadReportsEveryBrokenRelation(t *testing.T) {
 	require.True(t, ok)
 	require.Len(t, problems, 2)
 }
+
+func TestLoadWithPrefixPrefersItsOwnVariables(t *testing.T) {
+	t.Setenv("T_URI", "shared")
+	t.Setenv("T_LANES", "8")
+	t.Setenv("ORDERS_T_LANES", "16")
+	t.Setenv("ORDERS_T_NAMES", "") // empty is a value, too
+	t.Setenv("PAYMENTS_T_URI", "own")
+	var orders, payments, none spec
+	require.NoError(t, settings.LoadWithPrefix(&orders, "ORDERS_"))
+	require.Equal(t, spec{part{"shared"}, 2 * time.Second, 16, slog.LevelInfo, []string{}}, orders)
+	require.NoError(t, settings.LoadWithPrefix(&payments, "PAYMENTS_"))
+	require.Equal(t, spec{part{"own"}, 2 * time.Second, 8, slog.LevelInfo, []string{"a", "b"}}, payments)
+	require.NoError(t, settings.Load(&none))
+	require.Equal(t, "shared", none.URI)
+}
+
+func TestLoadWithPrefixNamesTheVariableThatIsWrong(t *testing.T) {
+	t.Setenv("ORDERS_T_WAIT", "hunter2")
+	t.Setenv("ORDERS_T_LANES", "0")
+	var s spec
+	require.EqualError(t, settings.LoadWithPrefix(&s, "ORDERS_"), `3 setting(s) must be mended:
+  - ORDERS_T_URI (or T_URI): is required and not set
+  - ORDERS_T_WAIT: its value cannot be read as a duration (for example 500ms, 15s, 2m)
+  - ORDERS_T_LANES: must be at least 1`)
+	t.Setenv("T_LANES", "0")
+	var shared spec
+	require.ErrorContains(t, settings.LoadWithPrefix(&shared, "PAYMENTS_"), "- T_LANES: must be at least 1")
+}

@@ -34,6 +34,7 @@ const (
 	KeyMessageID  = "message_id"
 	KeyPosition   = "position"
 	KeyProjection = "projection"
+	KeyProtocol   = "protocol"
 	KeyReason     = "reason"
 	KeyService    = "service"
 	KeySession    = "session"
@@ -41,6 +42,9 @@ const (
 	KeyVersion    = "version"
 	KeyWait       = "wait_ms"
 )
+
+// LabelStream is the label of a metric that says which stream it is about.
+const LabelStream = KeyStream
 
 // Logger writes JSON lines at or above level to w, each with the service and the instance.
 func Logger(w io.Writer, level slog.Level, service, instance string) *slog.Logger {

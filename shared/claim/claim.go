@@ -1,0 +1,84 @@
+// Package claim keeps the bodies of changes that are too large for a message, in a container of Blob storage: the
+// producer puts them there before it sends the message, the projector gets them when it receives it.
+//
+// Guaranteed: what [Store.Get] returns is what [Store.Put] was given, or there is an error. Putting the same body of the
+// same change again is harmless, whoever does it.
+//
+// Not guaranteed: that a body is there for ever. Nobody deletes bodies here; the container's lifecycle rule does, and must
+// leave them at least as long as a message can live, in the dead-letter queue too.
+package claim
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// Store is a container of bodies. It is safe for concurrent use.
+type Store struct {
+	container *container.Client
+}
+
+// NewStore keeps bodies in the container of that name; nothing is requested before the first use.
+func NewStore(client *azblob.Client, name string) *Store {
+	return &Store{container: client.ServiceClient().NewContainerClient(name)}
+}
+
+// Put keeps the body of a change, which must have one, and says how to claim it. The container is created where it is
+// missing. An error says that the body may be kept or not; putting it again is the answer.
+func (s *Store) Put(ctx context.Context, c envelope.Change) (envelope.Claim, error) {
+	claim := envelope.NewClaim(c)
+	err := s.upload(ctx, claim, c.Body)
+	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
+		if _, err = s.container.Create(ctx, nil); err == nil || bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
+			err = s.upload(ctx, claim, c.Body)
+		}
+	}
+	if err != nil {
+		return envelope.Claim{}, fmt.Errorf("keep body of %d bytes in blob %s: %w", claim.Size, claim.Blob, err)
+	}
+	return claim, nil
+}
+
+// upload is one Put Blob: the blob is there as a whole or not at all.
+func (s *Store) upload(ctx context.Context, claim envelope.Claim, body []byte) error {
+	_, err := s.container.NewBlockBlobClient(claim.Blob).Upload(ctx, streaming.NopCloser(bytes.NewReader(body)),
+		&blockblob.UploadOptions{HTTPHeaders: &blob.HTTPHeaders{BlobContentType: to.Ptr(string(envelope.BSON))}})
+	return err
+}
+
+// Get gives the change its body. An [*envelope.Error] says that it can never be had: the blob is gone from its
+// container, or holds something else. Every other error may heal by waiting, or by mending a setting or a right.
+func (s *Store) Get(ctx context.Context, c *envelope.Change) error {
+	response, err := s.container.NewBlobClient(c.Claim.Blob).DownloadStream(ctx, nil)
+	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+		return &envelope.Error{
+			Reason:      envelope.ReasonClaimMissing,
+			Description: fmt.Sprintf("the body of %d bytes was kept in blob %s, which is gone", c.Claim.Size, c.Claim.Blob),
+			Err:         err,
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("get body from blob %s: %w", c.Claim.Blob, err)
+	}
+	defer response.Body.Close()
+	if response.ContentLength != nil && *response.ContentLength != c.Claim.Size {
+		return c.Claim.WrongSize(*response.ContentLength) // without loading it: nobody knows how large it is
+	}
+	body := make([]byte, c.Claim.Size)
+	if _, err := io.ReadFull(response.Body, body); err != nil {
+		return fmt.Errorf("get body from blob %s: %w", c.Claim.Blob, err)
+	}
+	return c.Redeem(body)
+}
