@@ -5,56 +5,94 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/leader"
 	"github.com/sluice-cdc/sluice/producer/internal/publish"
 	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/shared/claim"
 )
 
 // closeTimeout bounds how long closing the connections may take at the end.
 const closeTimeout = 2 * time.Second
 
-// clients are the connections of one replica.
+// clients are the connections of one stream.
 type clients struct {
 	collection *mongo.Collection
 	broker     *publish.ServiceBus
 	blob       *azblob.Client
+	claims     publish.Claims // nil: large events stop the stream
+}
+
+// connections are those of a process. Streams with the same source or the same storage account share a client: either
+// keeps what its users do apart. A connection to Service Bus they do not share: a stream that gives one up, because it
+// cannot know what became of a send, would make all others send again.
+type connections struct {
+	streams []*clients
+	mongo   map[string]*mongo.Client // by URI
+	blob    map[azure.Blob]*azblob.Client
 }
 
 // connect prepares every connection. Nothing is sent before the first use, so that a service that is away delays the
 // work and does not end the process.
-func connect(config Config, o Options) (*clients, error) {
+func connect(configs []Config, o Options) (*connections, error) {
+	all := &connections{mongo: map[string]*mongo.Client{}, blob: map[azure.Blob]*azblob.Client{}}
 	credential := o.Credential
-	if credential == nil && (config.ServiceBus.ConnectionString == "" || config.Blob.ConnectionString == "") {
-		var err error
-		if credential, err = azure.Credential(); err != nil {
+	for _, config := range configs {
+		if credential == nil && (config.ServiceBus.ConnectionString == "" || config.Blob.ConnectionString == "") {
+			var err error
+			if credential, err = azure.Credential(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, config := range configs {
+		if err := all.add(config, credential, o); err != nil {
 			return nil, err
 		}
 	}
-	blob, err := config.Blob.Client(credential, blobOptions(o.Blob))
-	if err != nil {
-		return nil, err
+	return all, nil
+}
+
+func (n *connections) add(config Config, credential azcore.TokenCredential, o Options) error {
+	blob := n.blob[config.Blob]
+	if blob == nil {
+		var err error
+		if blob, err = config.Blob.Client(credential, blobOptions(o.Blob)); err != nil {
+			return err
+		}
+		n.blob[config.Blob] = blob
 	}
-	mongoOptions := options.Client().ApplyURI(config.MongoURI).SetAppName("sluice-producer")
-	if o.Mongo != nil {
-		o.Mongo(mongoOptions)
+	db := n.mongo[config.MongoURI]
+	if db == nil {
+		mongoOptions := options.Client().ApplyURI(config.MongoURI).SetAppName("sluice-producer")
+		if o.Mongo != nil {
+			o.Mongo(mongoOptions)
+		}
+		var err error
+		if db, err = mongo.Connect(mongoOptions); err != nil {
+			return fmt.Errorf("open MongoDB client: %w", err)
+		}
+		n.mongo[config.MongoURI] = db
 	}
-	db, err := mongo.Connect(mongoOptions)
-	if err != nil {
-		return nil, fmt.Errorf("open MongoDB client: %w", err)
-	}
-	return &clients{
+	c := &clients{
 		collection: db.Database(config.Database).Collection(config.Collection),
 		broker: publish.NewServiceBus(config.entity(), func() (*azservicebus.Client, error) {
 			return config.ServiceBus.Client(credential, busOptions(o.ServiceBus))
 		}),
 		blob: blob,
-	}, nil
+	}
+	if config.OnOversize == "claimcheck" {
+		c.claims = claim.NewStore(blob, config.ClaimContainer)
+	}
+	n.streams = append(n.streams, c)
+	return nil
 }
 
 // blobOptions turns the SDK's own retries off: the election repeats what it must, at its own times, and a repeated
@@ -79,17 +117,22 @@ func busOptions(given *azservicebus.ClientOptions) *azservicebus.ClientOptions {
 	return &o
 }
 
-func (c *clients) close(ctx context.Context) {
+func (n *connections) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	c.broker.Close(ctx)
-	_ = c.collection.Database().Client().Disconnect(ctx)
+	for _, c := range n.streams {
+		c.broker.Close(ctx)
+	}
+	for _, db := range n.mongo {
+		_ = db.Disconnect(ctx)
+	}
 }
 
 func (c *Config) election(instance string) leader.Config {
 	return leader.Config{
 		Stream:            c.Stream,
 		Instance:          instance,
+		SessionKey:        c.SessionKey,
 		LeaseDuration:     c.LeaseDuration,
 		RenewInterval:     c.LeaseDuration / 3,
 		HeartbeatInterval: c.HeartbeatInterval,
@@ -101,14 +144,19 @@ func (c *Config) election(instance string) leader.Config {
 	}
 }
 
-func (c *Config) reading() changes.Config {
+// reading is for a configuration that is valid: its pipeline can be read.
+func (c *Config) reading(epoch int64) changes.Config {
+	pipeline, _ := changes.ParsePipeline(c.Pipeline)
 	return changes.Config{
+		Pipeline: pipeline,
+		Epoch:    epoch,
 		Mapping: changes.Mapping{
 			Stream:          c.Stream,
 			AggregatePath:   c.AggregateIDPath,
 			TypePath:        c.EventTypePath,
 			VersionPath:     c.VersionPath,
 			CorrelationPath: c.CorrelationIDPath,
+			TracePath:       c.TraceParentPath,
 			Operations:      c.Operations,
 		},
 		FullDocument:             fullDocument(c.FullDocument),
@@ -118,14 +166,18 @@ func (c *Config) reading() changes.Config {
 	}
 }
 
-func (c *Config) publishing() publish.Config {
+func (c *Config) publishing(claims publish.Claims, tracer trace.Tracer) publish.Config {
 	return publish.Config{
 		Lanes:         c.PublishLanes,
+		MaxLanes:      c.PublishLanesMax,
 		Scope:         publish.Scope(c.BatchScope),
 		Format:        c.format(),
 		BatchMessages: c.BatchMessages,
 		MaxEvents:     c.MaxInFlightEvents,
 		MaxBytes:      c.MaxInFlightBytes,
+		Claims:        claims,
 		StallAfter:    c.StallAfter,
+		Tracer:        tracer,
+		Entity:        c.entity(),
 	}
 }

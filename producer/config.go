@@ -1,12 +1,14 @@
 package producer
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/settings"
@@ -14,11 +16,15 @@ import (
 
 // Config is every setting of the producer. [LoadConfig] reads it from the environment.
 type Config struct {
-	// MongoURI is the source's connection string: a secret. The user needs find and changeStream on the collection.
+	// MongoURI is the source's connection string: a secret. The user needs find and changeStream on the collection,
+	// and read on the database local to have the oplog's headroom told.
 	MongoURI string `envconfig:"MONGODB_URI" required:"true"`
 	// Database and Collection are what is watched.
 	Database   string `envconfig:"MONGODB_DATABASE" required:"true"`
 	Collection string `envconfig:"MONGODB_COLLECTION" required:"true"`
+	// Streams are the names of the streams, where the process has several. A variable that begins with a stream's name, such
+	// as ORDERS_MONGODB_COLLECTION, is a setting of that stream alone; what has none is shared by all.
+	Streams []string `envconfig:"STREAMS"`
 	// Stream names the collection with its settings; it owns the checkpoint blob STREAM.json and is part of every
 	// message id. Default: DATABASE.COLLECTION.
 	Stream string `envconfig:"STREAM_NAME"`
@@ -40,11 +46,16 @@ type Config struct {
 	OnHistoryLost string `envconfig:"ON_HISTORY_LOST" default:"fail"`
 	// Operations become messages; other changes of documents are passed over.
 	Operations []envelope.Operation `envconfig:"OPERATIONS" default:"insert,update,replace,delete"`
+	// Pipeline is an Extended JSON array of stages for the change stream: $match, $project, $addFields, $set, $unset,
+	// $replaceRoot and $replaceWith that keep _id, operationType, documentKey and clusterTime.
+	Pipeline string `envconfig:"PIPELINE"`
 	// The paths are dotted and lead into the document. Where there is no aggregate id, documentKey._id takes its place.
 	AggregateIDPath   string `envconfig:"AGGREGATE_ID_PATH" default:"aggregateId"`
 	EventTypePath     string `envconfig:"EVENT_TYPE_PATH" default:"type"`
 	VersionPath       string `envconfig:"VERSION_PATH" default:"version"`
 	CorrelationIDPath string `envconfig:"CORRELATION_ID_PATH"`
+	// TraceParentPath leads to a W3C traceparent in the document: the trace in which the event was made goes on.
+	TraceParentPath string `envconfig:"TRACE_PARENT_PATH"`
 	// FullDocument is the change stream's option for updates: updateLookup, whenAvailable, required, or default (none).
 	FullDocument string `envconfig:"FULL_DOCUMENT" default:"updateLookup"`
 	// BeforeChange is the change stream's fullDocumentBeforeChange: whenAvailable, required, or off. A delete finds its
@@ -64,8 +75,14 @@ type Config struct {
 	// LeaseTakeover is break, or expiry: wait until a silent leader's lease runs out.
 	LeaseTakeover string `envconfig:"LEASE_TAKEOVER" default:"break"`
 
-	// PublishLanes is how many batches are outstanding at once; an aggregate always uses the same lane.
+	// SessionKey is aggregate (each its own session) or bucket:N (all of them share N). It cannot be changed under way: the
+	// checkpoint holds it, and another one is refused.
+	SessionKey envelope.SessionKey `envconfig:"SESSION_KEY" default:"aggregate"`
+	// PublishLanes is how many batches are outstanding at once to begin with, each of other aggregates than all the others.
 	PublishLanes int `envconfig:"PUBLISH_LANES" default:"16"`
+	// PublishLanesMax is up to how many there may be, where there is something to send and the way to Service Bus carries
+	// it: more are used while acknowledgements come fast, fewer when they come late or Service Bus is busy.
+	PublishLanesMax int `envconfig:"PUBLISH_LANES_MAX" default:"256"`
 	// BatchScope is session (one session a batch: right for every entity) or mixed (faster with many small aggregates;
 	// not for partitioned entities).
 	BatchScope string `envconfig:"BATCH_SCOPE" default:"session"`
@@ -73,8 +90,12 @@ type Config struct {
 	BatchMessages int `envconfig:"BATCH_MESSAGES" default:"500"`
 	// MessageFormat is json (canonical Extended JSON) or bson (the server's bytes).
 	MessageFormat string `envconfig:"MESSAGE_FORMAT" default:"json"`
+	// OnOversize is what happens to an event that is too large for a message: fail (the stream stops), or claimcheck (its
+	// body goes to a blob in ClaimContainer, which the message names; created where missing and allowed).
+	OnOversize     string `envconfig:"ON_OVERSIZE" default:"fail"`
+	ClaimContainer string `envconfig:"CLAIM_CHECK_CONTAINER" default:"claim-checks"`
 	// MaxInFlightEvents and MaxInFlightBytes bound what has been read and not yet acknowledged. Beyond them reading waits.
-	MaxInFlightEvents int64 `envconfig:"MAX_IN_FLIGHT_EVENTS" default:"10000"`
+	MaxInFlightEvents int64 `envconfig:"MAX_IN_FLIGHT_EVENTS" default:"5000"`
 	MaxInFlightBytes  int64 `envconfig:"MAX_IN_FLIGHT_BYTES" default:"16777216"`
 
 	// StallAfter without an acknowledgement while events wait, the leader steps down: another replica may fare better. 0
@@ -89,14 +110,14 @@ type Config struct {
 	StatusInterval time.Duration `envconfig:"STATUS_INTERVAL" default:"15s"`
 }
 
-// LoadConfig reads the settings from the environment. The error is a [settings.Problems] with every problem found.
+// LoadConfig reads the settings of a process with one stream from the environment; [LoadStreams] those of any. The error
+// is a [settings.Problems] with every problem found.
 func LoadConfig() (Config, error) {
-	var c Config
-	err := settings.Load(&c)
-	if c.Stream == "" {
-		c.Stream = c.Database + "." + c.Collection
+	configs, err := LoadStreams()
+	if err == nil && len(configs) > 1 {
+		err = settings.Problems{errors.New("STREAMS: names several streams")}
 	}
-	return c, err
+	return configs[0], err
 }
 
 // Validate reports every problem and every contradiction, joined. No message holds a secret.
@@ -110,13 +131,24 @@ func (c *Config) Validate() error {
 	p.require(len(c.Stream) <= 256 && !strings.ContainsAny(c.Stream, "\n\\"),
 		"STREAM_NAME: must have at most 256 characters, and neither a newline nor a backslash")
 
-	p.choice("START_FROM", c.StartFrom, "latest", "timestamp")
+	if c.StartFrom == "snapshot" {
+		p.add("START_FROM: snapshot is not available yet; begin with latest or timestamp, and carry what is there already over by hand")
+	} else {
+		p.choice("START_FROM", c.StartFrom, "latest", "timestamp")
+	}
 	p.require(c.StartFrom != "timestamp" || !c.StartAt.IsZero(), "START_AT: is required with START_FROM=timestamp")
 	p.require(c.StartFrom == "timestamp" || c.StartAt.IsZero(), "START_AT: has no meaning without START_FROM=timestamp")
-	p.choice("ON_HISTORY_LOST", c.OnHistoryLost, "fail", "latest")
+	if c.OnHistoryLost == "snapshot" {
+		p.add("ON_HISTORY_LOST: snapshot is not available yet; use fail, and decide then, or latest")
+	} else {
+		p.choice("ON_HISTORY_LOST", c.OnHistoryLost, "fail", "latest")
+	}
 	p.require(len(c.Operations) > 0, "OPERATIONS: must name at least one operation")
 	for _, o := range c.Operations {
 		p.require(o.Known(), "OPERATIONS: %q is none of insert, update, replace, delete", o)
+	}
+	if _, err := changes.ParsePipeline(c.Pipeline); err != nil {
+		p.add("PIPELINE: %w", err)
 	}
 	p.require(c.AggregateIDPath != "", "AGGREGATE_ID_PATH: must not be empty; use _id for the document's own id")
 	p.choice("FULL_DOCUMENT", c.FullDocument, "default", "updateLookup", "whenAvailable", "required")
@@ -125,11 +157,17 @@ func (c *Config) Validate() error {
 	c.validateLeadership(p)
 
 	p.atLeast("PUBLISH_LANES", int64(c.PublishLanes), 1)
-	p.require(c.PublishLanes <= 1024, "PUBLISH_LANES: must be at most 1024")
+	p.require(c.PublishLanesMax >= c.PublishLanes, "PUBLISH_LANES_MAX: must be at least PUBLISH_LANES (%d; it is %d)",
+		c.PublishLanes, c.PublishLanesMax)
+	p.require(c.PublishLanesMax <= 1024, "PUBLISH_LANES_MAX: must be at most 1024 (it is %d)", c.PublishLanesMax)
 	p.choice("BATCH_SCOPE", c.BatchScope, "session", "mixed")
 	p.atLeast("BATCH_MESSAGES", int64(c.BatchMessages), 1)
 	p.require(c.BatchMessages <= 4500, "BATCH_MESSAGES: must be at most 4500, what Service Bus Standard takes in a batch")
 	p.choice("MESSAGE_FORMAT", c.MessageFormat, "json", "bson")
+	p.choice("ON_OVERSIZE", c.OnOversize, "claimcheck", "fail")
+	p.require(c.ClaimContainer != "" || c.OnOversize != "claimcheck", "CLAIM_CHECK_CONTAINER: must not be empty with ON_OVERSIZE=claimcheck")
+	p.require(c.ClaimContainer != c.Container || c.OnOversize != "claimcheck",
+		"CLAIM_CHECK_CONTAINER: must not be BLOB_CONTAINER (%s): old claim checks are deleted there, and checkpoints never may be", c.Container)
 	p.atLeast("MAX_IN_FLIGHT_EVENTS", c.MaxInFlightEvents, 1)
 	p.atLeast("MAX_IN_FLIGHT_BYTES", c.MaxInFlightBytes, 1)
 	p.require(c.StallAfter >= 0, "STALL_AFTER: must not be negative; 0 means never (it is %v)", c.StallAfter)

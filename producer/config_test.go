@@ -50,12 +50,14 @@ func TestAllProblemsAreListedAtOnceAndNoSecretIsPrinted(t *testing.T) {
 		"FENCE_AFTER":                   "7s",
 		"HEARTBEAT_INTERVAL":            "soon",
 		"PUBLISH_LANES":                 "0",
+		"SESSION_KEY":                   "bucket:0",
 	})
 	_, err := LoadConfig()
-	require.EqualError(t, err, `13 setting(s) must be mended:
+	require.EqualError(t, err, `14 setting(s) must be mended:
   - MONGODB_DATABASE: is required and not set
   - MONGODB_COLLECTION: is required and not set
   - HEARTBEAT_INTERVAL: its value cannot be read as a duration (for example 500ms, 15s, 2m)
+  - SESSION_KEY: its value cannot be read as aggregate, or bucket:N with N from 1 to 65536
   - MONGODB_URI: is not a MongoDB connection string (mongodb://… or mongodb+srv://…)
   - SERVICE_BUS_CONNECTION_STRING: is not a Service Bus connection string (Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…)
   - SERVICE_BUS_TOPIC, SERVICE_BUS_QUEUE: set exactly one of them
@@ -83,6 +85,8 @@ func TestTimesOfLeadershipMustKeepTheirDistance(t *testing.T) {
 		"a namespace that is a URL":          {"SERVICE_BUS_NAMESPACE": "sb://contoso.servicebus.windows.net/"},
 		"a storage account without TLS":      {"BLOB_ACCOUNT_URL": "http://contoso.blob.core.windows.net"},
 		"no operations":                      {"OPERATIONS": ""},
+		"a start from a snapshot":            {"START_FROM": "snapshot"},
+		"a snapshot for lost history":        {"ON_HISTORY_LOST": "snapshot"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			minimal(t)
@@ -91,4 +95,12 @@ func TestTimesOfLeadershipMustKeepTheirDistance(t *testing.T) {
 			require.ErrorContains(t, err, "1 setting(s) must be mended")
 		})
 	}
+}
+
+func TestASnapshotIsToldToBeNotAvailableYet(t *testing.T) {
+	minimal(t)
+	set(t, map[string]string{"START_FROM": "snapshot", "ON_HISTORY_LOST": "snapshot"})
+	_, err := LoadConfig()
+	require.ErrorContains(t, err, "START_FROM: snapshot is not available yet")
+	require.ErrorContains(t, err, "ON_HISTORY_LOST: snapshot is not available yet")
 }

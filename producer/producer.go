@@ -19,16 +19,20 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/leader"
+	"github.com/sluice-cdc/sluice/producer/internal/oplog"
 	"github.com/sluice-cdc/sluice/producer/internal/publish"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/health"
@@ -46,51 +50,75 @@ type Options struct {
 	ServiceBus *azservicebus.ClientOptions
 	Blob       *azblob.ClientOptions
 	Mongo      func(*options.ClientOptions)
+	// Tracer makes spans, from reading an event to its acknowledgement; nil makes none.
+	Tracer trace.Tracer
 }
 
 // Run takes part in the election of the stream's leader and, while it leads, publishes the stream. It returns nil after
 // ctx has ended and everything in flight has been handed over; an error means that this replica cannot go on.
 func Run(ctx context.Context, config Config, o Options) error {
+	return RunStreams(ctx, []Config{config}, o)
+}
+
+// RunStreams is [Run] for several streams in one process, at least one: each has a leader of its own, so that the replicas
+// share the leading. What concerns the process is taken from the first configuration. Of several streams, one that fails
+// is tried again after a while and is no error.
+func RunStreams(ctx context.Context, configs []Config, o Options) error {
 	log := o.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	clients, err := connect(config, o)
-	if err != nil {
-		return err
-	}
-	defer clients.close(ctx)
-
 	instance := o.Instance
 	if instance == "" {
 		instance = telemetry.Instance()
 	}
-	registry, metricsHandler := telemetry.Registry()
-	blob := checkpoint.NewBlob(clients.blob.ServiceClient().NewContainerClient(config.Container), config.Stream)
-	p := &producer{
-		config:   config,
-		instance: instance,
-		clients:  clients,
-		election: leader.New(config.election(instance), blob, blob, log),
-		metrics:  publish.NewMetrics(registry),
-		log:      log,
+	shared, err := connect(configs, o)
+	if err != nil {
+		return err
 	}
-	p.observe(registry)
+	defer shared.close(ctx)
+	registry, metricsHandler := telemetry.Registry()
+	p := &process{instance: instance}
+	for i, config := range configs {
+		p.add(config, shared.streams[i], registry, o.Tracer, log)
+	}
 
 	// The health server outlives the work: a producer that drains its last sends is still alive.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	g, running := errgroup.WithContext(ctx)
-	if config.HTTPAddr != "" {
+	if addr := configs[0].HTTPAddr; addr != "" {
 		probes := health.Probes{Live: p.live, Ready: p.ready, Status: p.status, Metrics: metricsHandler}
-		g.Go(func() error { return health.Serve(serving, config.HTTPAddr, probes, log) })
+		g.Go(func() error { return health.Serve(serving, addr, probes, log) })
 	}
-	g.Go(func() error { telemetry.ReportStatus(serving, log, config.StatusInterval, p.status); return nil })
+	for _, s := range p.streams { // a record each: alerts read one stream's status
+		g.Go(func() error {
+			telemetry.ReportStatus(serving, s.log, configs[0].StatusInterval, func() any { return s.status() })
+			return nil
+		})
+	}
 	g.Go(func() error {
 		defer stopServing()
-		return p.election.Run(running, p.lead)
+		return p.run(running)
 	})
 	return g.Wait()
+}
+
+// add makes the replica of one stream.
+func (p *process) add(config Config, clients *clients, registry prometheus.Registerer, tracer trace.Tracer, log *slog.Logger) {
+	log = log.With(telemetry.KeyStream, config.Stream)
+	registry = prometheus.WrapRegistererWith(prometheus.Labels{telemetry.LabelStream: config.Stream}, registry)
+	blob := checkpoint.NewBlob(clients.blob.ServiceClient().NewContainerClient(config.Container), config.Stream)
+	s := &producer{
+		config: config, instance: p.instance, clients: clients,
+		metrics: publish.NewMetrics(registry), tracer: tracer, log: log,
+	}
+	election := config.election(p.instance)
+	election.Metrics = leader.NewMetrics(registry)
+	election.Yield = func() time.Duration { return p.yield(s) }
+	s.election = leader.New(election, blob, blob, log)
+	s.observe(registry)
+	p.streams = append(p.streams, s)
 }
 
 // activity is what runs during a term.
@@ -98,30 +126,34 @@ type activity struct {
 	publisher *publish.Publisher
 	reader    *changes.Reader
 	sink      *outlet
+	oplog     *oplog.Sampler
 }
 
-// producer is one replica. Its fields do not change after Run has made it.
+// producer is one replica of one stream. Its fields do not change after Run has made it.
 type producer struct {
 	config   Config
 	instance string
 	clients  *clients
 	election *leader.Election
 	metrics  *publish.Metrics
+	tracer   trace.Tracer // may be nil
 	log      *slog.Logger
 	current  atomic.Pointer[activity] // nil while standing by
+	failure  atomic.Pointer[error]    // why the stream is stopped; nil while it runs
 }
 
 // lead is the data's way, for one term of leadership:
 //
 //	change stream → envelope → lane → batch → Service Bus → watermark → checkpoint
 func (p *producer) lead(ctx context.Context, term *leader.Term) error {
-	publisher := publish.New(p.config.publishing(), p.clients.broker, term, term.Start, p.metrics, p.log)
-	reader := changes.New(p.clients.collection, p.config.reading(), p.log)
-	sink := &outlet{term: term, publisher: publisher}
+	publisher := publish.New(p.config.publishing(p.clients.claims, p.tracer), p.clients.broker, term, term.Start, p.metrics, p.log)
+	reader := changes.New(p.clients.collection, p.config.reading(term.Epoch), p.log)
+	sink := &outlet{term: term, publisher: publisher, sessions: p.config.SessionKey}
 	sink.begun.Store(len(term.Start.ResumeToken) > 0)
 
 	term.Track(publisher.Progress)
-	p.current.Store(&activity{publisher, reader, sink})
+	var headroom oplog.Sampler
+	p.current.Store(&activity{publisher, reader, sink, &headroom})
 	defer p.current.Store(nil)
 
 	g, ctx := errgroup.WithContext(ctx)
@@ -132,6 +164,10 @@ func (p *producer) lead(ctx context.Context, term *leader.Term) error {
 		case <-term.Stopping():
 		case <-reading.Done():
 		}
+		return nil
+	})
+	g.Go(func() error {
+		headroom.Run(reading, p.clients.collection.Database().Client())
 		return nil
 	})
 	g.Go(func() error {
@@ -149,10 +185,11 @@ func (p *producer) lead(ctx context.Context, term *leader.Term) error {
 	return g.Wait()
 }
 
-// outlet is what the reader reads into: the publisher, with this term's epoch on every change.
+// outlet is what the reader reads into: the publisher, with this term's epoch and its session on every change.
 type outlet struct {
 	term      *leader.Term
 	publisher *publish.Publisher
+	sessions  envelope.SessionKey
 	begun     atomic.Bool // the checkpoint holds a token
 }
 
@@ -160,7 +197,7 @@ var _ changes.Sink = (*outlet)(nil)
 
 // Change publishes one change, or waits until there is room for it.
 func (o *outlet) Change(ctx context.Context, c envelope.Change, after checkpoint.Progress) error {
-	c.Epoch = o.term.Epoch
+	c.Epoch, c.Session = o.term.Epoch, o.sessions.Session(c.Aggregate)
 	return o.publisher.Publish(ctx, c, after)
 }
 

@@ -1,7 +1,7 @@
 package producer
 
 import (
-	"strconv"
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,8 +13,9 @@ import (
 type Status struct {
 	Instance string `json:"instance"`
 	Stream   string `json:"stream"`
-	// Role is leader or standby.
-	Role string `json:"role"`
+	// Role is leader, standby, or failed: Error has stopped the stream, and it is tried again after a while.
+	Role  string `json:"role"`
+	Error string `json:"error,omitempty"`
 	// Epoch and Leader are those of the checkpoint as this replica last saw it.
 	Epoch  int64  `json:"epoch"`
 	Leader string `json:"leader"`
@@ -29,11 +30,16 @@ type Status struct {
 	// BehindMS is how long before now, by this machine's clock, Position was made in the source: what the oplog must reach
 	// back to. -1 when there is no position yet.
 	BehindMS int64 `json:"behind_ms"`
-	// ReadyToRead: this replica leads, its change stream is open, and the stream's beginning is in the checkpoint.
+	// OplogHeadroomSeconds is how far the oldest entry of the source's oplog lies behind the checkpoint: at 0 its history is
+	// lost. Null while unknown, with the reason beside it; a standby does not look.
+	OplogHeadroomSeconds *int64 `json:"oplog_headroom_seconds"`
+	OplogHeadroomNote    string `json:"oplog_headroom_note,omitempty"`
+	// ReadyToRead: this replica leads, its change stream is open, and the stream's beginning is in the checkpoint, or cannot
+	// be before the first change.
 	ReadyToRead bool `json:"ready_to_read"`
 }
 
-func (p *producer) status() any {
+func (p *producer) status() Status {
 	state := p.election.State()
 	s := Status{
 		Instance: p.instance, Stream: p.config.Stream, Role: "standby",
@@ -47,31 +53,37 @@ func (p *producer) status() any {
 		s.Role = "leader"
 		s.InFlight = a.publisher.InFlight()
 		s.Position = a.publisher.Progress().Position
-		s.ReadyToRead = a.reader.Reading() && a.sink.begun.Load()
+		s.ReadyToRead = a.reader.Reading() && (a.sink.begun.Load() || a.reader.Tokenless())
+	}
+	if failure := p.failure.Load(); failure != nil {
+		s.Role, s.Error = "failed", (*failure).Error()
+	}
+	if seconds, note := p.headroom(); note == "" {
+		s.OplogHeadroomSeconds = &seconds
+	} else {
+		s.OplogHeadroomNote = note
 	}
 	s.BehindMS = behind(s.Position, time.Now())
 	return s
 }
 
-// behind is the age of a position in milliseconds, at least 0; -1 of one that tells no time. A sortable position begins
-// with its cluster time: the byte 82 and the seconds, in hex [envelope.Sortable].
-func behind(position string, now time.Time) int64 {
-	if !envelope.Sortable(position) || len(position) < 10 {
-		return -1
+// headroom is the oplog's, of the position that a next leader would go on from: the checkpoint's.
+func (p *producer) headroom() (seconds int64, note string) {
+	a := p.current.Load()
+	if a == nil {
+		return 0, "standing by"
 	}
-	seconds, err := strconv.ParseUint(position[2:10], 16, 32)
-	if err != nil {
-		return -1
-	}
-	return max(now.Sub(time.Unix(int64(seconds), 0)).Milliseconds(), 0)
+	return a.oplog.Headroom(envelope.TokenTime(p.election.State().Position))
 }
 
-// live has nothing to say against a process that can answer: a replica that cannot reach its services waits for them,
-// and a restart would not bring them back.
-func (p *producer) live() error { return nil }
-
-// ready is a standby's answer, too: a rollout waits for it before it stops the old leader.
-func (p *producer) ready() error { return nil }
+// behind is the age of a position in milliseconds, at least 0; -1 of one that tells no time.
+func behind(position string, now time.Time) int64 {
+	at := envelope.TokenTime(position)
+	if at.IsZero() {
+		return -1
+	}
+	return max(now.Sub(time.Unix(int64(at.T), 0)).Milliseconds(), 0)
+}
 
 func (p *producer) observe(r prometheus.Registerer) {
 	gauge := func(name, help string, value func() float64) {
@@ -83,19 +95,47 @@ func (p *producer) observe(r prometheus.Registerer) {
 		}
 		return 0
 	})
+	gauge("sluice_producer_failed", "1 while the stream is stopped by an error and waits to be tried again, else 0.", func() float64 {
+		if p.failure.Load() != nil {
+			return 1
+		}
+		return 0
+	})
 	gauge("sluice_producer_epoch", "The epoch of the leadership, as this replica last saw it.", func() float64 {
 		return float64(p.election.State().Epoch)
 	})
-	gauge("sluice_producer_in_flight", "Events read and not yet acknowledged.", func() float64 {
+	gauge("sluice_producer_lag_seconds", "Time from the change up to which everything is acknowledged until now, by the two machines' "+
+		"clocks; an idle stream's moves on, too. NaN while unknown.", func() float64 {
+		ms := p.status().BehindMS
+		if ms < 0 {
+			return math.NaN()
+		}
+		return (time.Duration(ms) * time.Millisecond).Seconds()
+	})
+	gauge("sluice_producer_in_flight", "Events read and not yet acknowledged: the part of the lag that can be counted.", func() float64 {
 		if a := p.current.Load(); a != nil {
 			return float64(a.publisher.InFlight())
 		}
 		return 0
 	})
-	gauge("sluice_producer_checkpoint_age_seconds", "Time since the checkpoint was last written, or seen to change.", func() float64 {
+	gauge("sluice_producer_lanes", "Batches that may be outstanding at the moment; 0 on a standby.", func() float64 {
+		if a := p.current.Load(); a != nil {
+			return float64(a.publisher.Lanes())
+		}
+		return 0
+	})
+	gauge("sluice_producer_oplog_headroom_seconds", "How far the oldest entry of the source's oplog lies behind the checkpoint: at 0 "+
+		"changes are lost. NaN while unknown, and on a standby.", func() float64 {
+		seconds, note := p.headroom()
+		if note != "" {
+			return math.NaN()
+		}
+		return float64(seconds)
+	})
+	gauge("sluice_producer_checkpoint_age_seconds", "Time since the checkpoint was last written, or seen to change. NaN before that.", func() float64 {
 		written := p.election.State().WrittenAt
 		if written.IsZero() {
-			return -1
+			return math.NaN()
 		}
 		return time.Since(written).Seconds()
 	})

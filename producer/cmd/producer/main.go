@@ -6,12 +6,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
+	"github.com/sluice-cdc/sluice/shared/tracing"
 )
 
 func main() { os.Exit(run()) }
@@ -19,14 +21,21 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	return producer.Main(ctx, os.Args[1:], producer.LoadConfig, producer.Options{}, os.Stdout, os.Stderr, publish)
+	return producer.Main(ctx, os.Args[1:], producer.LoadStreams, producer.Options{}, os.Stdout, os.Stderr, publish)
 }
 
-func publish(ctx context.Context, config producer.Config) int {
+func publish(ctx context.Context, configs []producer.Config) int {
 	instance := telemetry.Instance()
-	log := telemetry.Logger(os.Stdout, config.LogLevel, "producer", instance)
+	log := telemetry.Logger(os.Stdout, configs[0].LogLevel, "producer", instance)
 	telemetry.LogStart(log)
-	if err := producer.Run(ctx, config, producer.Options{Logger: log, Instance: instance}); err != nil {
+	traces, err := tracing.FromEnvironment(ctx, "producer", instance, log)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "producer:", err)
+		return producer.ExitUsage
+	}
+	defer traces.Close(ctx)
+	options := producer.Options{Logger: log, Instance: instance, Tracer: traces.Tracer("github.com/sluice-cdc/sluice/producer")}
+	if err := producer.RunStreams(ctx, configs, options); err != nil {
 		log.Error("stopped by an error", telemetry.KeyError, err)
 		return producer.ExitProblem
 	}

@@ -2,17 +2,14 @@ package changes
 
 import (
 	"errors"
+	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-var (
-	// ErrHistoryLost: the server cannot go on from the token, because its oplog no longer reaches back to it or because
-	// the token does not belong to this stream.
-	ErrHistoryLost = errors.New("the change stream cannot go on from the checkpoint: changes in between may be lost")
-	// ErrUnsortable: the deployment's resume tokens cannot be compared, which positions need.
-	ErrUnsortable = errors.New("this deployment's resume tokens are not sortable hex, which positions rely on; it is not supported yet")
-)
+// ErrHistoryLost: the server cannot go on from the token, because its oplog no longer reaches back to it or because
+// the token does not belong to this stream.
+var ErrHistoryLost = errors.New("the change stream cannot go on from the checkpoint: changes in between may be lost")
 
 // remedy is what to do about an error of the change stream.
 type remedy int
@@ -23,35 +20,93 @@ const (
 	fatal                     // waiting cannot heal it: people must change something
 )
 
-// The server's codes that are not plainly to be waited out. Names as in the server's error_codes.yml.
-const (
-	codeUnauthorized             = 13
-	codeAuthenticationFailed     = 18
-	codeUnrecognizedStageName    = 40324
-	codeNotAReplicaSet           = 40573
-	codeCappedPositionLost       = 136
-	codeInvalidResumeToken       = 260
-	codeChangeStreamFatalError   = 280
-	codeChangeStreamHistoryLost  = 286
-	codeInvalidPipelineOperator  = 168
-	codeInvalidNamespace         = 73
-	codeChangeStreamNotSupported = 115 // CommandNotSupported
-)
+// attempt is what the reader was at when an error came: the same code can mean different things.
+type attempt struct {
+	// opening: the server refused to open the stream, as opposed to ending one that was open.
+	opening bool
+	// resuming: the stream was opened behind a token.
+	resuming bool
+}
 
-// classify chooses the remedy by code alone; messages differ between versions and vendors.
-func classify(err error) remedy {
+// lost are the codes that say that the server cannot go on from a token. Names as in the server's error_codes.yml.
+var lost = map[int]bool{
+	286: true, // ChangeStreamHistoryLost
+	280: true, // ChangeStreamFatalError: the token was not found in the stream
+	260: true, // InvalidResumeToken
+	136: true, // CappedPositionLost; Amazon DocumentDB
+}
+
+// lostWhenResuming are codes of a request that cannot be understood. Behind a token it is the token that cannot: Azure
+// Cosmos DB says InvalidOptions of an expired one, Amazon DocumentDB FailedToParse.
+var lostWhenResuming = map[int]bool{
+	9:  true, // FailedToParse
+	72: true, // InvalidOptions
+}
+
+// refused are the codes that waiting does not heal, with what to do.
+var refused = map[int]string{
+	2:     "check PIPELINE, FULL_DOCUMENT and FULL_DOCUMENT_BEFORE_CHANGE",                                                        // BadValue
+	9:     "check PIPELINE",                                                                                                       // FailedToParse
+	13:    "give the user the actions find and changeStream on the collection",                                                    // Unauthorized
+	14:    "check PIPELINE",                                                                                                       // TypeMismatch
+	18:    "check user, password and authSource in MONGODB_URI",                                                                   // AuthenticationFailed
+	20:    "check PIPELINE",                                                                                                       // IllegalOperation
+	47:    "FULL_DOCUMENT or FULL_DOCUMENT_BEFORE_CHANGE is required, and the collection does not keep that image of this change", // NoMatchingDocument
+	59:    "the deployment has no change streams",                                                                                 // CommandNotFound
+	72:    "check FULL_DOCUMENT and FULL_DOCUMENT_BEFORE_CHANGE; what a deployment does not support must be off or default",       // InvalidOptions
+	73:    "check MONGODB_DATABASE and MONGODB_COLLECTION",                                                                        // InvalidNamespace
+	115:   "the deployment does not support these settings of a change stream, or has none",                                       // CommandNotSupported
+	168:   "check PIPELINE",                                                                                                       // InvalidPipelineOperator
+	8000:  "check user and roles in Atlas",                                                                                        // AtlasError
+	10334: "a change is larger than 16 MB, and this deployment cannot split it; take the checkpoint past it",                      // BSONObjectTooLarge
+	40324: "the deployment does not know a stage; check PIPELINE",                                                                 // unrecognized stage
+	40573: "change streams need a replica set; start the server with --replSet",                                                   // no replica set
+}
+
+// passing are codes at and above firstAssertion that waiting heals.
+var passing = map[int]bool{
+	10107: true, // NotWritablePrimary
+	11600: true, // InterruptedAtShutdown
+	11602: true, // InterruptedDueToReplStateChange
+	13388: true, // StaleConfig
+	13435: true, // NotPrimaryNoSecondaryOk
+	13436: true, // NotPrimaryOrSecondary
+	16500: true, // Azure Cosmos DB: too many requests
+}
+
+// firstAssertion is where the codes begin that have no names: assertions in the server's code. At the opening of a stream
+// they say what is wrong with its stages and options.
+const firstAssertion = 10000
+
+// classify chooses the remedy by code alone; messages differ between versions and vendors. What it does not know is
+// opened again, with growing pauses and a warning each time.
+func classify(err error, at attempt) remedy {
 	server, ok := errors.AsType[mongo.ServerError](err)
 	if !ok {
 		return reopen
 	}
+	if server.HasErrorLabel("ResumableChangeStreamError") {
+		return reopen
+	}
 	for _, code := range server.ErrorCodes() {
-		switch code {
-		case codeChangeStreamHistoryLost, codeChangeStreamFatalError, codeInvalidResumeToken, codeCappedPositionLost:
+		switch {
+		case lost[code], at.resuming && lostWhenResuming[code]:
 			return historyLost
-		case codeUnauthorized, codeAuthenticationFailed, codeUnrecognizedStageName, codeNotAReplicaSet,
-			codeInvalidPipelineOperator, codeInvalidNamespace, codeChangeStreamNotSupported:
+		case refused[code] != "", at.opening && code >= firstAssertion && !passing[code]:
 			return fatal
 		}
 	}
 	return reopen
+}
+
+// explain adds what to do to an error that waiting does not heal.
+func explain(err error) error {
+	if server, ok := errors.AsType[mongo.ServerError](err); ok {
+		for _, code := range server.ErrorCodes() {
+			if advice := refused[code]; advice != "" {
+				return fmt.Errorf("read change stream: %w: %s", err, advice)
+			}
+		}
+	}
+	return fmt.Errorf("read change stream: %w", err)
 }

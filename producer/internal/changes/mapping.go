@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/tracing"
 )
 
 // ErrUnknownOperation is a change of a kind that this version does not know. It stops the stream: passing over it would
@@ -24,6 +25,7 @@ type Mapping struct {
 	TypePath        string
 	VersionPath     string
 	CorrelationPath string
+	TracePath       string
 	// Operations that become messages; the others that MongoDB documents are passed over.
 	Operations []envelope.Operation
 }
@@ -56,11 +58,10 @@ func (m Mapping) kind(operation string) kind {
 	return passed
 }
 
-// change maps an event of the change stream. The body shares no memory with it.
-func (m Mapping) change(event bson.Raw, token bson.Raw) (envelope.Change, error) {
-	text := envelope.TokenText(token)
+// change maps an event of the change stream, whose token's text and position these are. The body shares no memory with it.
+func (m Mapping) change(event bson.Raw, token, position string) (envelope.Change, error) {
 	c := envelope.Change{
-		Stream: m.Stream, Token: text, Position: text,
+		Stream: m.Stream, Token: token, Position: position,
 		Operation: envelope.Operation(event.Lookup("operationType").StringValue()),
 		Time:      eventTime(event),
 	}
@@ -85,6 +86,9 @@ func (m Mapping) change(event bson.Raw, token bson.Raw) (envelope.Change, error)
 	if text, ok := envelope.Text(at(document, m.CorrelationPath)); ok {
 		c.CorrelationID = text
 	}
+	if text, ok := envelope.Text(at(document, m.TracePath)); ok && tracing.Remote(text).IsValid() {
+		c.TraceParent = text
+	}
 	var ok bool
 	if c.Aggregate, ok = envelope.Text(at(document, m.AggregatePath)); ok {
 		return c, nil
@@ -93,7 +97,7 @@ func (m Mapping) change(event bson.Raw, token bson.Raw) (envelope.Change, error)
 	if c.Aggregate, ok = envelope.Text(id); !ok {
 		if id.Type == 0 {
 			return envelope.Change{}, fmt.Errorf("read change event at %s: it has neither %s nor documentKey._id",
-				text, m.AggregatePath)
+				position, m.AggregatePath)
 		}
 		// An empty string or null is a legal _id, and no legal session: its Extended JSON stands for it.
 		c.Aggregate = id.String()
@@ -134,13 +138,6 @@ func without(document bson.Raw, field string) (bson.Raw, error) {
 			size += len(e)
 		}
 	}
-	out := make(bson.Raw, 4, size)
-	for _, e := range elements {
-		if e.Key() != field {
-			out = append(out, e...)
-		}
-	}
-	out = append(out, 0)
-	out[0], out[1], out[2], out[3] = byte(size), byte(size>>8), byte(size>>16), byte(size>>24)
-	return out, nil
+	elements = slices.DeleteFunc(elements, func(e bson.RawElement) bool { return e.Key() == field })
+	return assemble(elements, size), nil
 }

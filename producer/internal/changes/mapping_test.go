@@ -1,13 +1,11 @@
 package changes
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
@@ -33,7 +31,7 @@ func mapped(t *testing.T, m Mapping, event bson.D) envelope.Change {
 	t.Helper()
 	event = append(bson.D{{Key: "_id", Value: bson.D{{Key: "_data", Value: token}}}}, event...)
 	e := raw(t, event)
-	c, err := m.change(e, e.Lookup("_id").Document())
+	c, err := m.change(e, token, "n1")
 	require.NoError(t, err)
 	return c
 }
@@ -55,7 +53,7 @@ func TestAnEventsPartsAreFoundInItsDocument(t *testing.T) {
 	})
 	require.Equal(t, "shop.events", c.Stream)
 	require.Equal(t, token, c.Token)
-	require.Equal(t, token, c.Position)
+	require.Equal(t, "n1", c.Position)
 	require.Equal(t, "o-1", c.Aggregate)
 	require.Equal(t, envelope.Insert, c.Operation)
 	require.Equal(t, "Order (placed)", c.Type)
@@ -132,16 +130,4 @@ func TestG6EveryKindOfEventHasItsPlace(t *testing.T) {
 	} {
 		require.Equal(t, want, m.kind(operation), operation)
 	}
-}
-
-func TestErrorsAreClassifiedByCode(t *testing.T) {
-	for code, want := range map[int32]remedy{
-		286: historyLost, 280: historyLost, 260: historyLost, 136: historyLost,
-		13: fatal, 18: fatal, 40573: fatal, 40324: fatal,
-		43: reopen, 10107: reopen, 11600: reopen, 26: reopen, 6: reopen,
-	} {
-		require.Equal(t, want, classify(mongo.CommandError{Code: code}), code)
-	}
-	require.Equal(t, reopen, classify(errors.New("connection reset")))
-	require.Equal(t, reopen, classify(nil))
 }

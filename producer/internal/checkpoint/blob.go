@@ -36,13 +36,17 @@ type Snapshot struct {
 // by the SDK if the client was made with Retry.MaxRetries: -1, as it must be: the repeat of a conditional write
 // whose answer was lost would be refused.
 type Blob struct {
+	stream    string
 	container *container.Client
 	blob      *blockblob.Client
+	mark      *blockblob.Client
 }
 
 // NewBlob is the checkpoint blob of a stream: STREAM.json in the container.
 func NewBlob(c *container.Client, stream string) *Blob {
-	return &Blob{container: c, blob: c.NewBlockBlobClient(stream + ".json")}
+	return &Blob{
+		stream: stream, container: c, blob: c.NewBlockBlobClient(stream + ".json"), mark: c.NewBlockBlobClient(stream + markSuffix),
+	}
 }
 
 // Read needs no lease. Errors: [ErrNotFound], [ErrUnreadable], or the service's.
@@ -66,6 +70,9 @@ func (b *Blob) Read(ctx context.Context) (Snapshot, error) {
 		}
 		return Snapshot{}, fmt.Errorf("read checkpoint: %w", err)
 	}
+	if found := snapshot.Record.Stream; found != b.stream {
+		return Snapshot{}, fmt.Errorf("read checkpoint: %w: it is that of stream %q", ErrUnreadable, found)
+	}
 	if state := response.LeaseState; state != nil {
 		snapshot.LeaseState = string(*state)
 		snapshot.Leased = *state == lease.StateTypeLeased || *state == lease.StateTypeBreaking
@@ -74,8 +81,11 @@ func (b *Blob) Read(ctx context.Context) (Snapshot, error) {
 }
 
 // Create writes the first record of a stream, and the container where it is missing. Errors: [ErrChanged] when the blob
-// exists already, or the service's.
+// exists already, [ErrGone] when it once existed, or the service's.
 func (b *Blob) Create(ctx context.Context, r Record) error {
+	if err := b.Missing(ctx); err != nil {
+		return fmt.Errorf("create checkpoint: %w", err)
+	}
 	conditions := &blob.AccessConditions{
 		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
 	}

@@ -4,7 +4,12 @@
 // Guaranteed: a record is only ever replaced by the holder of the blob's lease, and only if nobody replaced it since
 // that holder last looked (lease id and If-Match on every write). Its epoch therefore never goes back.
 //
-// Not guaranteed: that the holder of the lease still runs. That is the business of package leader.
+// A stream that has had a leader has a mark beside its checkpoint, in a blob of its own: so a checkpoint that was deleted is
+// told from one that never was, also by a process that has just started.
+//
+// Not guaranteed: that the holder of the lease still runs; that is the business of package leader. Nor that a deleted
+// container is told from a new one: mark and checkpoint are deleted with it. Only keeping deleted containers for some days
+// (soft delete of containers) helps against that; a producer that makes a checkpoint anew logs a warning.
 package checkpoint
 
 import (
@@ -15,10 +20,18 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// Schema is the version of the record's form that this package writes, and the newest that it reads.
-const Schema = 1
+// The versions of the record's form. A record is written in the oldest that can say what it says, so that the version
+// before can take over wherever it could go on.
+const (
+	schemaTokens  = 1 // positions are sortable tokens
+	schemaCounted = 2 // positions are counted: a version that cannot count must not lead
+	// Schema is the newest that this package reads.
+	Schema = schemaCounted
+)
 
 // ErrUnreadable is a blob that holds no record of a known schema. It is never overwritten.
 var ErrUnreadable = errors.New("not a checkpoint this version can read")
@@ -29,8 +42,10 @@ type Progress struct {
 	ResumeToken bson.Raw
 	// AfterInvalidate says that ResumeToken is an invalidate event's: reading goes on with startAfter.
 	AfterInvalidate bool
-	// Position is the token as comparable text.
+	// Position is the token as comparable text where tokens are sortable, else an ordinal.
 	Position string
+	// Settings is a hash of what decides which events are counted; empty where positions are tokens.
+	Settings string
 	// ClusterTime is that of the last event; zero when unknown.
 	ClusterTime bson.Timestamp
 	// Published counts the events acknowledged since the stream began.
@@ -43,8 +58,10 @@ type Record struct {
 	// Epoch is the fencing token: one more at each acquisition of leadership, never less.
 	Epoch int64
 	// Leader is the instance that wrote the record last.
-	Leader   string
-	Progress Progress
+	Leader string
+	// SessionKey is the one that everything published so far went by.
+	SessionKey envelope.SessionKey
+	Progress   Progress
 	// HeartbeatAt is the writer's wall clock, for people: it is never compared.
 	HeartbeatAt time.Time
 }
@@ -54,9 +71,11 @@ type wireRecord struct {
 	Stream          string          `json:"stream"`
 	Epoch           int64           `json:"epoch"`
 	Leader          string          `json:"leader"`
+	SessionKey      string          `json:"sessionKey,omitempty"` // absent: aggregate
 	ResumeToken     json.RawMessage `json:"resumeToken"`
 	AfterInvalidate bool            `json:"afterInvalidate,omitempty"`
 	Position        string          `json:"position"`
+	Settings        string          `json:"settings,omitempty"`
 	ClusterTime     *wireTimestamp  `json:"clusterTime"`
 	Published       int64           `json:"published"`
 	HeartbeatAt     time.Time       `json:"heartbeatAt"`
@@ -67,11 +86,17 @@ type wireTimestamp struct {
 	I uint32 `json:"i"`
 }
 
-// MarshalJSON writes the record in the form of [Schema]. The token is canonical Extended JSON.
+// MarshalJSON writes the record. The token is canonical Extended JSON.
 func (r Record) MarshalJSON() ([]byte, error) {
 	w := wireRecord{
-		Schema: Schema, Stream: r.Stream, Epoch: r.Epoch, Leader: r.Leader, AfterInvalidate: r.Progress.AfterInvalidate,
-		Position: r.Progress.Position, Published: r.Progress.Published, HeartbeatAt: r.HeartbeatAt.UTC(),
+		Schema: schemaTokens, Stream: r.Stream, Epoch: r.Epoch, Leader: r.Leader, AfterInvalidate: r.Progress.AfterInvalidate,
+		Position: r.Progress.Position, Settings: r.Progress.Settings, Published: r.Progress.Published, HeartbeatAt: r.HeartbeatAt.UTC(),
+	}
+	if w.Settings != "" {
+		w.Schema = schemaCounted
+	}
+	if r.SessionKey != (envelope.SessionKey{}) {
+		w.SessionKey = r.SessionKey.String()
 	}
 	if len(r.Progress.ResumeToken) > 0 {
 		token, err := bson.MarshalExtJSON(r.Progress.ResumeToken, true, false)
@@ -103,7 +128,14 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	}
 	*r = Record{
 		Stream: w.Stream, Epoch: w.Epoch, Leader: w.Leader, HeartbeatAt: w.HeartbeatAt,
-		Progress: Progress{AfterInvalidate: w.AfterInvalidate, Position: w.Position, Published: w.Published},
+		Progress: Progress{
+			AfterInvalidate: w.AfterInvalidate, Position: w.Position, Settings: w.Settings, Published: w.Published,
+		},
+	}
+	if w.SessionKey != "" {
+		if err := r.SessionKey.UnmarshalText([]byte(w.SessionKey)); err != nil {
+			return fmt.Errorf("%w: %w", ErrUnreadable, err)
+		}
 	}
 	if token := bytes.TrimSpace(w.ResumeToken); len(token) > 0 && !bytes.Equal(token, []byte("null")) {
 		if err := bson.UnmarshalExtJSON(token, true, &r.Progress.ResumeToken); err != nil {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 func sample(t *testing.T) Record {
@@ -27,17 +29,38 @@ func sample(t *testing.T) Record {
 	}
 }
 
-// The golden file is what other versions wrote: it is never changed, only joined by others.
-func TestRecordReadsAndWritesTheGoldenForm(t *testing.T) {
-	golden, err := os.ReadFile("testdata/record-schema1.json")
+// counted is the sample on a deployment whose tokens are not sortable.
+func counted(t *testing.T) Record {
+	t.Helper()
+	r := sample(t)
+	token, err := bson.Marshal(bson.D{{Key: "_data", Value: "AeARBpQ/AAAA"}})
 	require.NoError(t, err)
-	written, err := json.Marshal(sample(t))
-	require.NoError(t, err)
-	require.JSONEq(t, string(golden), string(written))
+	r.Progress.ResumeToken = token
+	r.Progress.Position = "n0000000011.000000000000006964"
+	r.Progress.Settings = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+	r.Progress.ClusterTime = bson.Timestamp{}
+	return r
+}
 
-	var read Record
-	require.NoError(t, json.Unmarshal(golden, &read))
-	require.Equal(t, sample(t), read)
+// The golden files are what other versions wrote: they are never changed, only joined by others.
+func TestRecordReadsAndWritesTheGoldenForms(t *testing.T) {
+	bucketed := sample(t)
+	bucketed.SessionKey = envelope.Buckets(64)
+	for file, record := range map[string]Record{
+		"record-schema1.json": sample(t), "record-schema1-bucket.json": bucketed, "record-schema2.json": counted(t),
+	} {
+		t.Run(file, func(t *testing.T) {
+			golden, err := os.ReadFile("testdata/" + file)
+			require.NoError(t, err)
+			written, err := json.Marshal(record)
+			require.NoError(t, err)
+			require.JSONEq(t, string(golden), string(written))
+
+			var read Record
+			require.NoError(t, json.Unmarshal(golden, &read))
+			require.Equal(t, record, read)
+		})
+	}
 }
 
 func TestANewStreamsRecordHasNoToken(t *testing.T) {
@@ -53,9 +76,10 @@ func TestANewStreamsRecordHasNoToken(t *testing.T) {
 func TestG6WhatIsNoRecordIsUnreadable(t *testing.T) {
 	for name, text := range map[string]string{
 		"no schema":        `{"stream":"s","epoch":1}`,
-		"a newer schema":   `{"schema":2,"stream":"s","epoch":1}`,
+		"a newer schema":   `{"schema":3,"stream":"s","epoch":1}`,
 		"no stream":        `{"schema":1,"epoch":1}`,
 		"a negative epoch": `{"schema":1,"stream":"s","epoch":-1}`,
+		"a strange key":    `{"schema":1,"stream":"s","epoch":1,"sessionKey":"moon"}`,
 		"a broken token":   `{"schema":1,"stream":"s","epoch":1,"resumeToken":{"_data":{"$oid":1}}}`,
 		"a list":           `[]`,
 	} {

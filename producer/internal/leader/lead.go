@@ -85,6 +85,7 @@ func (e *Election) beat(
 		case errors.Is(err, ErrLost):
 			return false, err
 		case err != nil:
+			e.config.Metrics.heartbeatFailed()
 			// Tried again until the fence, sooner than at the next heartbeat: storage may be back a moment before it.
 			if failures++; failures == 1 {
 				heartbeat.Reset(e.config.HeartbeatInterval / hurry)
@@ -108,7 +109,7 @@ func (e *Election) write(ctx context.Context, term *Term) error {
 	defer cancel()
 
 	record := checkpoint.Record{
-		Stream: e.config.Stream, Epoch: term.Epoch, Leader: e.config.Instance,
+		Stream: e.config.Stream, Epoch: term.Epoch, Leader: e.config.Instance, SessionKey: e.config.SessionKey,
 		Progress: term.current(), HeartbeatAt: start,
 	}
 	etag, err := e.records.Write(ctx, record, term.leaseID, term.etag)
@@ -126,6 +127,9 @@ func (e *Election) write(ctx context.Context, term *Term) error {
 		return err
 	}
 	term.etag = etag
+	if fence := term.Deadline(); !fence.IsZero() {
+		e.config.Metrics.heartbeat(time.Until(fence))
+	}
 	term.extend(start.Add(e.config.FenceAfter))
 	e.observe(State{
 		Epoch: term.Epoch, Leader: e.config.Instance, Position: record.Progress.Position, WrittenAt: start,

@@ -26,6 +26,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -35,6 +36,8 @@ type Records interface {
 	Read(ctx context.Context) (checkpoint.Snapshot, error)
 	Create(ctx context.Context, r checkpoint.Record) error
 	Write(ctx context.Context, r checkpoint.Record, leaseID string, etag azcore.ETag) (azcore.ETag, error)
+	// Mark says that the stream has a leader: from then on Create refuses to begin it anew.
+	Mark(ctx context.Context) error
 }
 
 // Leases is the lease half of a checkpoint: *checkpoint.Blob.
@@ -62,21 +65,30 @@ var (
 	ErrStepDown = errors.New("stepping down")
 	// ErrVanished: the checkpoint that this instance has seen is not there any more. Starting a new one would begin again
 	// at epoch 1 and forget what has been published, so that is left to people.
-	ErrVanished = errors.New("the checkpoint blob has been deleted while in use; restore it, or restart every producer to begin anew")
+	ErrVanished = errors.New("the checkpoint blob has been deleted while in use; restart a producer to be told what to do")
+	// ErrSessionKey: what has been published went by another session key. Events of one aggregate would wait in two sessions
+	// and be applied out of order; what comes late is then taken for a duplicate, and lost.
+	ErrSessionKey = errors.New("the stream has been published with another SESSION_KEY")
 )
 
 // Config is how an election runs. The relations between the times are checked by the producer's configuration.
 type Config struct {
 	Stream            string
 	Instance          string
-	LeaseDuration     time.Duration // 15 s to 60 s, Azure's bounds
-	RenewInterval     time.Duration // of the lease itself
+	SessionKey        envelope.SessionKey // of the work; a record with another one is refused
+	LeaseDuration     time.Duration       // 15 s to 60 s, Azure's bounds
+	RenewInterval     time.Duration       // of the lease itself
 	HeartbeatInterval time.Duration
 	FenceAfter        time.Duration
 	TakeoverAfter     time.Duration
 	TakeoverByExpiry  bool // never break a lease; wait until it runs out
 	StandbyPoll       time.Duration
 	StopTimeout       time.Duration // for the work to finish what is under way at a stop
+	// Yield is how long to leave a stream without a leader to the other standbys; nil means not at all. It is asked at each
+	// poll.
+	Yield func() time.Duration
+	// Metrics counts; nil counts nothing.
+	Metrics *Metrics
 }
 
 // Work is what the leader does. It runs until it fails, until ctx ends (leadership is gone: stop at once; whatever is
@@ -92,6 +104,7 @@ type Election struct {
 
 	state atomic.Pointer[State]
 	known bool // a checkpoint has been seen or made; only touched by Run
+	begun bool // the stream is marked as begun; only touched by Run
 }
 
 // State is what is known about the leadership, for status pages.
@@ -106,7 +119,7 @@ type State struct {
 
 // New prepares an election; nothing is requested before Run.
 func New(config Config, records Records, leases Leases, log *slog.Logger) *Election {
-	e := &Election{config: config, records: records, leases: leases, log: log.With(telemetry.KeyStream, config.Stream)}
+	e := &Election{config: config, records: records, leases: leases, log: log}
 	e.state.Store(&State{})
 	return e
 }
@@ -116,7 +129,8 @@ func (e *Election) State() State { return *e.state.Load() }
 
 // Run stands by, leads whenever it can, and stands by again when leadership is lost. When ctx ends it lets the work
 // finish, writes the last checkpoint, releases the lease and returns nil. It returns an error when the work fails by
-// itself (unless with [ErrStepDown]), and when the checkpoint cannot be used (checkpoint.ErrUnreadable, [ErrVanished]).
+// itself (unless with [ErrStepDown]), and when the checkpoint cannot be used (checkpoint.ErrUnreadable, checkpoint.ErrGone, [ErrVanished],
+// [ErrSessionKey]).
 func (e *Election) Run(ctx context.Context, work Work) error {
 	for {
 		term, err := e.standBy(ctx)
@@ -124,6 +138,7 @@ func (e *Election) Run(ctx context.Context, work Work) error {
 			return err
 		}
 		err = e.lead(ctx, term, work)
+		e.config.Metrics.end(err)
 		switch {
 		case errors.Is(err, ErrLost), errors.Is(err, ErrFenced):
 			e.log.Warn("leadership ended, standing by", telemetry.KeyEpoch, term.Epoch, telemetry.KeyError, err)

@@ -18,6 +18,7 @@ var errAway = errors.New("storage is away")
 type memory struct {
 	mu      sync.Mutex
 	exists  bool
+	marked  bool
 	record  checkpoint.Record
 	version int
 	holder  string
@@ -83,10 +84,20 @@ func (v *view) Read(ctx context.Context) (s checkpoint.Snapshot, err error) {
 
 func (v *view) Create(ctx context.Context, r checkpoint.Record) error {
 	return v.do(ctx, "create", func() error {
-		if v.exists {
+		switch {
+		case v.exists:
 			return checkpoint.ErrChanged
+		case v.marked:
+			return checkpoint.ErrGone
 		}
 		v.exists, v.record, v.version = true, r, v.version+1
+		return nil
+	})
+}
+
+func (v *view) Mark(ctx context.Context) error {
+	return v.do(ctx, "mark", func() error {
+		v.marked = true
 		return nil
 	})
 }

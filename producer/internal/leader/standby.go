@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -27,7 +28,7 @@ func (e *Election) standBy(ctx context.Context) (*Term, error) {
 			return nil, nil
 		case term != nil:
 			return term, nil
-		case errors.Is(err, checkpoint.ErrUnreadable), errors.Is(err, ErrVanished):
+		case errors.Is(err, checkpoint.ErrUnreadable), errors.Is(err, checkpoint.ErrGone), errors.Is(err, ErrVanished), errors.Is(err, ErrSessionKey):
 			return nil, err
 		case err != nil:
 			// One line when it begins to fail, not one a second for as long as storage is away.
@@ -48,6 +49,7 @@ func (e *Election) standBy(ctx context.Context) (*Term, error) {
 type sighting struct {
 	etag  azcore.ETag
 	since time.Time
+	free  time.Time // since when it has had no lease; zero while it has one
 }
 
 func (s *sighting) of(etag azcore.ETag, now time.Time) (unchanged time.Duration) {
@@ -55,6 +57,18 @@ func (s *sighting) of(etag azcore.ETag, now time.Time) (unchanged time.Duration)
 		s.etag, s.since = etag, now
 	}
 	return now.Sub(s.since)
+}
+
+// freeFor is how long the record has had no lease.
+func (s *sighting) freeFor(leased bool, now time.Time) time.Duration {
+	switch {
+	case leased:
+		s.free = time.Time{}
+		return 0
+	case s.free.IsZero():
+		s.free = now
+	}
+	return now.Sub(s.free)
 }
 
 // poll looks once, and leads if that is due. A nil term without an error means that somebody else leads.
@@ -73,14 +87,27 @@ func (e *Election) poll(ctx context.Context, seen *sighting) (*Term, error) {
 		return nil, err
 	}
 	e.known = true
+	if was := snapshot.Record.SessionKey; was != e.config.SessionKey {
+		return nil, fmt.Errorf("%w: it was %s and is %s now; go back, or stop every producer, wait until the subscription is "+
+			"empty and no aggregate is parked, and tell the checkpoint: `producer session-key %s --drained`",
+			ErrSessionKey, was, e.config.SessionKey, e.config.SessionKey)
+	}
 	unchanged := seen.of(snapshot.ETag, time.Now())
 	e.observe(State{
 		Epoch: snapshot.Record.Epoch, Leader: snapshot.Record.Leader,
 		Position: snapshot.Record.Progress.Position, WrittenAt: seen.since,
 	})
 
-	if snapshot.Leased {
-		if e.config.TakeoverByExpiry || unchanged < e.config.TakeoverAfter {
+	var yield time.Duration
+	if e.config.Yield != nil {
+		yield = e.config.Yield()
+	}
+	free := seen.freeFor(snapshot.Leased, time.Now())
+	switch {
+	case !snapshot.Leased && free < yield:
+		return nil, nil
+	case snapshot.Leased:
+		if e.config.TakeoverByExpiry || unchanged < e.config.TakeoverAfter+yield {
 			return nil, nil
 		}
 		e.log.Warn("the leader is silent, breaking its lease", telemetry.KeyLeader, snapshot.Record.Leader,
@@ -89,7 +116,7 @@ func (e *Election) poll(ctx context.Context, seen *sighting) (*Term, error) {
 			return nil, ignore(err, checkpoint.ErrChanged) // it is not silent after all
 		}
 	}
-	return e.acquire(ctx, snapshot)
+	return e.acquire(ctx, snapshot, snapshot.Leased)
 }
 
 // create makes the record of a new stream, unless another producer is first.
@@ -97,7 +124,7 @@ func (e *Election) create(ctx context.Context) error {
 	if e.known {
 		return ErrVanished
 	}
-	err := e.records.Create(ctx, checkpoint.Record{Stream: e.config.Stream, HeartbeatAt: time.Now()})
+	err := e.records.Create(ctx, checkpoint.Record{Stream: e.config.Stream, SessionKey: e.config.SessionKey, HeartbeatAt: time.Now()})
 	if err == nil {
 		e.known = true
 		e.log.Warn("no checkpoint found, made a new one: the stream begins where START_FROM says")
@@ -105,8 +132,9 @@ func (e *Election) create(ctx context.Context) error {
 	return ignore(err, checkpoint.ErrChanged)
 }
 
-// acquire takes the free lease and writes the next epoch: only then is this instance the leader.
-func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot) (*Term, error) {
+// acquire takes the free lease, or one that was just broken, and writes the next epoch: only then is this instance the
+// leader.
+func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, broken bool) (*Term, error) {
 	leaseID := uuid.NewString()
 	if err := e.leases.Acquire(ctx, leaseID, e.config.LeaseDuration, snapshot.ETag); err != nil {
 		if errors.Is(err, checkpoint.ErrLeaseHeld) || errors.Is(err, checkpoint.ErrChanged) {
@@ -116,11 +144,20 @@ func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot) (*
 		e.giveBack(ctx, leaseID)
 		return nil, err
 	}
+	// Before the first epoch: a record that anybody has published from is never taken for one that never was.
+	if !e.begun {
+		if err := e.records.Mark(ctx); err != nil {
+			e.giveBack(ctx, leaseID)
+			return nil, err
+		}
+		e.begun = true
+	}
 	term := newTerm(e.config, leaseID, snapshot)
 	if err := e.write(ctx, term); err != nil {
 		e.giveBack(ctx, leaseID)
 		return nil, ignore(err, ErrLost) // another standby broke the lease in the same moment
 	}
+	e.config.Metrics.began(broken)
 	e.log.Info("leading", telemetry.KeyEpoch, term.Epoch, telemetry.KeyPosition, term.Start.Position)
 	return term, nil
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/checkup"
 )
 
 const mendBlobRole = "give the identity the role Storage Blob Data Contributor on the container (with a connection string: " +
 	"check its account key)"
 
 // examineBlob takes a lease and makes conditional writes on a blob of its own.
-func (s *Stream) examineBlob(ctx context.Context, e *examination) {
+func (s *Stream) examineBlob(ctx context.Context, e *checkup.Findings) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if _, err := s.Container.GetProperties(ctx, nil); err != nil {
@@ -27,22 +28,25 @@ func (s *Stream) examineBlob(ctx context.Context, e *examination) {
 			mend = "create it, or let a producer do so at its first start (its identity needs Storage Blob Data Contributor on " +
 				"the account); or check BLOB_CONTAINER"
 		}
-		e.problem("blob container", mend, "%s", says)
+		e.Problem("blob container", mend, "%s", says)
 		return
 	}
-	e.ok("blob container", "it exists")
+	e.OK("blob container", "it exists")
 
 	snapshot, err := s.checkpoint().Read(ctx)
 	switch {
+	case errors.Is(err, checkpoint.ErrNotFound) && errors.Is(s.checkpoint().Missing(ctx), checkpoint.ErrGone):
+		e.Problem("checkpoint", fmt.Sprintf("put %s.json back; to begin again instead, see what `producer status` says", s.Name),
+			"%v", checkpoint.ErrGone)
 	case errors.Is(err, checkpoint.ErrNotFound):
-		e.ok("checkpoint", "there is none: a producer that starts begins a new stream")
+		e.OK("checkpoint", "there is none: a producer that starts begins a new stream")
 	case errors.Is(err, checkpoint.ErrUnreadable):
-		e.problem("checkpoint", fmt.Sprintf("put back a copy of %s.json that can be read, or run the version that wrote it", s.Name), "%v", err)
+		e.Problem("checkpoint", fmt.Sprintf("put back a copy of %s.json that can be read, or run the version that wrote it", s.Name), "%v", err)
 	case err != nil:
 		says, mend := explainBlob(err)
-		e.problem("checkpoint", mend, "%s", says)
+		e.Problem("checkpoint", mend, "%s", says)
 	default:
-		e.ok("checkpoint", "epoch %d, %s, lease %s", snapshot.Record.Epoch, leaderText(snapshot.Record.Leader, snapshot.LeaseState), snapshot.LeaseState)
+		e.OK("checkpoint", "epoch %d, %s, lease %s", snapshot.Record.Epoch, leaderText(snapshot.Record.Leader, snapshot.LeaseState), snapshot.LeaseState)
 	}
 
 	name := s.Name + ".doctor-" + uuid.NewString()
@@ -51,10 +55,10 @@ func (s *Stream) examineBlob(ctx context.Context, e *examination) {
 		if errors.Is(err, errUnconditional) {
 			mend = "use Azure Blob storage or Azurite: this store does not keep conditions, and leadership rests on them"
 		}
-		e.problem("lease and write", mend, "%s", says)
+		e.Problem("lease and write", mend, "%s", says)
 		return
 	}
-	e.ok("lease and write", "a lease can be taken and a conditional write made (on a scratch blob, removed again)")
+	e.OK("lease and write", "a lease can be taken and a conditional write made (on a scratch blob, removed again)")
 }
 
 var errUnconditional = errors.New("a write over a record that had changed was accepted")

@@ -6,32 +6,34 @@ import (
 	"fmt"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/sluice-cdc/sluice/shared/checkup"
 )
 
 // examineServiceBus opens a sender's link and sends nothing.
-func (s *Stream) examineServiceBus(ctx context.Context, e *examination) {
+func (s *Stream) examineServiceBus(ctx context.Context, e *checkup.Findings) {
 	const check = "service bus"
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	err := s.openSender(ctx)
 	if err == nil {
-		e.ok(check, "a sender's link to %q opens", s.Entity)
+		e.OK(check, "a sender's link to %q opens", s.Entity)
 		return
 	}
 	refusal, _ := errors.AsType[*azservicebus.Error](err)
 	switch {
 	case refusal != nil && refusal.Code == azservicebus.CodeNotFound:
-		e.problem(check, "create it, or check SERVICE_BUS_TOPIC or SERVICE_BUS_QUEUE; topics and queues share one set of names",
+		e.Problem(check, "create it, or check SERVICE_BUS_TOPIC or SERVICE_BUS_QUEUE; topics and queues share one set of names",
 			"the namespace has no entity %q", s.Entity)
 	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess && s.LocalAuth:
-		e.problem(check, "check the key and that its rule has Send; where the namespace has local authentication switched off "+
+		e.Problem(check, "check the key and that its rule has Send; where the namespace has local authentication switched off "+
 			"(disableLocalAuth), no key is taken: set SERVICE_BUS_NAMESPACE and use an identity",
 			"the connection string is not accepted for %q", s.Entity)
 	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess:
-		e.problem(check, "give it the role Azure Service Bus Data Sender on the entity or the namespace (a new role takes minutes to work)",
+		e.Problem(check, "give it the role Azure Service Bus Data Sender on the entity or the namespace (a new role takes minutes to work)",
 			"the identity may not send to %q", s.Entity)
 	default:
-		e.problem(check, "check the namespace's name, and that ports 5671 or 443 are open to it; that an identity is signed in; and that a firewall of the "+
+		e.Problem(check, "check the namespace's name, and that ports 5671 or 443 are open to it; that an identity is signed in; and that a firewall of the "+
 			"namespace lets this address in", "no sender's link to %q opens: %v", s.Entity, err)
 	}
 }

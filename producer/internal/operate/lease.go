@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
@@ -104,9 +105,20 @@ func (s *Stream) release(ctx context.Context, leaseID string) {
 	_ = s.checkpoint().Release(ctx, leaseID) // else it runs out
 }
 
-// replace moves the checkpoint to another progress, as a new leader would write it: acquire, keep the old record, write
-// the next epoch under the lease, release.
+// replace moves the checkpoint to another progress. Where positions are counted a new series begins with it, larger than
+// all that any leader before can have given.
 func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, force bool) (t taken, kept string, err error) {
+	return s.rewrite(ctx, force, func(r *checkpoint.Record) {
+		to.Published = r.Progress.Published
+		if changes.Counted(r.Progress.Position) || changes.Counted(to.Position) {
+			to.Position, to.Settings = changes.NewSeries(r.Epoch), s.Settings
+		}
+		r.Progress = to
+	})
+}
+
+// rewrite changes the record, as a new leader would: acquire, keep the old one, write the next epoch under the lease, release.
+func (s *Stream) rewrite(ctx context.Context, force bool, change func(*checkpoint.Record)) (t taken, kept string, err error) {
 	if t, err = s.take(ctx, force); err != nil {
 		return t, "", err
 	}
@@ -116,10 +128,9 @@ func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, force bool
 	if kept, err = s.checkpoint().Keep(ctx, t.from.Record); err != nil {
 		return t, "", err
 	}
-	to.Published = t.from.Record.Progress.Published
-	record := checkpoint.Record{
-		Stream: s.Name, Epoch: t.from.Record.Epoch + 1, Leader: s.Operator, Progress: to, HeartbeatAt: time.Now(),
-	}
+	record := t.from.Record
+	record.Epoch, record.Leader, record.HeartbeatAt = record.Epoch+1, s.Operator, time.Now()
+	change(&record)
 	if _, err := s.checkpoint().Write(ctx, record, t.leaseID, t.from.ETag); err != nil {
 		return t, kept, fmt.Errorf("%w (the old record is kept as %s; look with `producer token show` before trying again)", err, kept)
 	}

@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -23,7 +22,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 // ErrRefused is a change that would do harm; the error says which, and how to do it all the same where that is possible.
@@ -31,8 +29,10 @@ var ErrRefused = errors.New("refused")
 
 // Stream is one stream and the services it lives in.
 type Stream struct {
-	Name       string
-	Container  *container.Client
+	Name      string
+	Container *container.Client
+	// Claims is where the bodies of large events go; nil: nowhere.
+	Claims     *container.Client
 	Collection *mongo.Collection
 	// Dial makes a Service Bus client; only the doctor calls it.
 	Dial func() (*azservicebus.Client, error)
@@ -46,6 +46,12 @@ type Stream struct {
 	LeaseDuration time.Duration
 	// FullDocument and BeforeChange are the change stream's options of those names; empty leaves them out.
 	FullDocument, BeforeChange options.FullDocument
+	// Pipeline is the change stream's, behind its options.
+	Pipeline mongo.Pipeline
+	// Settings is the hash of what is read, as a leader would put it into the record where positions are counted.
+	Settings string
+	// Unstable: what the pipeline passes may differ from one reading to the next.
+	Unstable bool
 	// Timeout bounds one request; zero means ten seconds.
 	Timeout time.Duration
 }
@@ -67,6 +73,9 @@ func (s *Stream) read(ctx context.Context) (checkpoint.Snapshot, error) {
 	snapshot, err := s.checkpoint().Read(ctx)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
+		if gone := s.checkpoint().Missing(ctx); errors.Is(gone, checkpoint.ErrGone) {
+			return snapshot, gone
+		}
 		return snapshot, fmt.Errorf("%w: no producer has led stream %q yet; start one (START_FROM and START_AT say where a "+
 			"new stream begins), or check STREAM_NAME and BLOB_CONTAINER", err, s.Name)
 	case errors.Is(err, checkpoint.ErrUnreadable):
@@ -85,19 +94,6 @@ func (s *Stream) now(ctx context.Context) (bson.Timestamp, error) {
 	}
 	t, i, _ := reply.Lookup("$clusterTime", "clusterTime").TimestampOK()
 	return bson.Timestamp{T: t, I: i}, nil
-}
-
-// timeOf is the cluster time in a sortable position: the byte 82, the seconds and the increment, in hex. Zero of one that
-// tells no time.
-func timeOf(position string) (t bson.Timestamp) {
-	if !envelope.Sortable(position) || len(position) < 18 {
-		return t
-	}
-	both, err := strconv.ParseUint(position[2:18], 16, 64)
-	if err != nil {
-		return t
-	}
-	return bson.Timestamp{T: uint32(both >> 32), I: uint32(both)}
 }
 
 func clock(t bson.Timestamp) string {

@@ -10,7 +10,11 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/producer/internal/changes"
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/internal/oplog"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 // Status is a stream as the blob and MongoDB tell it. A pointer that is nil means unknown, and the note beside it why.
@@ -23,6 +27,7 @@ type Status struct {
 	// PositionTime is the cluster time in the position.
 	PositionTime string `json:"position_time"`
 	Published    int64  `json:"published"`
+	SessionKey   string `json:"session_key"`
 	// LagSeconds is from the position to the deployment's current cluster time. Both are MongoDB's clock.
 	LagSeconds *int64 `json:"lag_seconds"`
 	LagNote    string `json:"lag_note,omitempty"`
@@ -41,10 +46,11 @@ func (s *Stream) Status(ctx context.Context) (Status, error) {
 		return Status{}, err
 	}
 	record := snapshot.Record
-	at := timeOf(record.Progress.Position)
+	at := timeOf(record.Progress)
 	status := Status{
 		Stream: s.Name, Leader: record.Leader, Epoch: record.Epoch, Lease: snapshot.LeaseState,
 		Position: record.Progress.Position, PositionTime: clock(at), Published: record.Progress.Published,
+		SessionKey:          record.SessionKey.String(),
 		HeartbeatAgeSeconds: time.Since(record.HeartbeatAt).Round(time.Millisecond * 100).Seconds(),
 	}
 	now, err := s.now(ctx)
@@ -53,6 +59,9 @@ func (s *Stream) Status(ctx context.Context) (Status, error) {
 		return status, err
 	}
 	switch {
+	case at.IsZero() && record.Progress.Position != "":
+		status.LagNote, status.HeadroomNote = "the deployment tells no time of its changes", "the deployment tells no time of its changes"
+		return status, nil
 	case at.IsZero():
 		status.LagNote, status.HeadroomNote = "there is no position yet", "there is no position yet"
 		return status, nil
@@ -68,27 +77,28 @@ func (s *Stream) Status(ctx context.Context) (Status, error) {
 	return status, nil
 }
 
+// timeOf is the cluster time of a progress, zero where it is unknown.
+func timeOf(p checkpoint.Progress) bson.Timestamp {
+	if at := envelope.TokenTime(p.Position); !at.IsZero() {
+		return at
+	}
+	return p.ClusterTime
+}
+
 const codeUnauthorized = 13
 
 // oldest is the time of the oldest entry of the oplog, or why it is unknown.
 func (s *Stream) oldest(ctx context.Context) (t bson.Timestamp, note string) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	var entry struct {
-		TS bson.Timestamp `bson:"ts"`
-	}
-	// A capped collection gives its documents in the order of their insertion where no other order is asked for.
-	err := s.Collection.Database().Client().Database("local").Collection("oplog.rs").FindOne(ctx, bson.D{},
-		options.FindOne().SetProjection(bson.D{{Key: "ts", Value: 1}})).Decode(&entry)
+	t, err := oplog.Oldest(ctx, s.Collection.Database().Client())
 	switch {
-	case hasCode(err, codeUnauthorized):
-		return t, "needs read on local"
-	case errors.Is(err, mongo.ErrNoDocuments):
-		return t, "local.oplog.rs is not there to read on this deployment"
+	case errors.Is(err, oplog.ErrForbidden), errors.Is(err, oplog.ErrAbsent):
+		return t, err.Error()
 	case err != nil:
 		return t, "local.oplog.rs cannot be read: " + err.Error()
 	}
-	return entry.TS, ""
+	return t, ""
 }
 
 func hasCode(err error, code int) bool {
@@ -105,9 +115,14 @@ func (st Status) Print(out io.Writer) {
 	line("epoch", fmt.Sprint(st.Epoch))
 	line("lease", st.Lease)
 	line("heartbeat", fmt.Sprintf("%.1f s ago, by the wall clocks of two machines", st.HeartbeatAgeSeconds))
-	line("position", orNone(st.Position))
+	if changes.Counted(st.Position) {
+		line("position", st.Position+" (counted: the resume tokens cannot be sorted)")
+	} else {
+		line("position", orNone(st.Position))
+	}
 	line("position time", st.PositionTime)
 	line("published", fmt.Sprintf("%d events", st.Published))
+	line("session key", st.SessionKey)
 	line("lag", secondsText(st.LagSeconds, st.LagNote, "behind MongoDB's cluster time"))
 	if n := st.HeadroomSeconds; n != nil && *n < 0 {
 		line("oplog headroom", fmt.Sprintf("none: the oplog begins %d s after the position, and the changes between are lost", -*n))

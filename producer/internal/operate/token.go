@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
@@ -41,7 +42,7 @@ func (s *Stream) TokenShow(ctx context.Context, out io.Writer) error {
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "token\t%s\n", text)
-	fmt.Fprintf(w, "time\t%s\n", clock(timeOf(progress.Position)))
+	fmt.Fprintf(w, "time\t%s\n", clock(timeOf(progress)))
 	fmt.Fprintf(w, "epoch\t%d\n", snapshot.Record.Epoch)
 	return w.Flush()
 }
@@ -53,11 +54,18 @@ func (s *Stream) TokenSet(ctx context.Context, token string, change Change, out 
 	if err != nil {
 		return err
 	}
-	to := checkpoint.Progress{ResumeToken: raw, Position: envelope.TokenText(raw)}
-	if !envelope.Sortable(to.Position) {
-		return fmt.Errorf("%w: the token's _data must be hex that begins with 82, as MongoDB's are", ErrRefused)
+	present, err := s.read(ctx)
+	if err != nil {
+		return err
 	}
-	to.ClusterTime = timeOf(to.Position)
+	to := checkpoint.Progress{ResumeToken: raw, Position: envelope.TokenText(raw)}
+	to.ClusterTime = envelope.TokenTime(to.Position)
+	switch from := present.Record.Progress.Position; {
+	case changes.Counted(from), from == "" && !envelope.Sortable(to.Position):
+		to.Position = changes.NewSeries(present.Record.Epoch + 1)
+	case !envelope.Sortable(to.Position):
+		return fmt.Errorf("%w: the stream's positions are tokens, so its _data must be hex that begins with 82, as MongoDB's are", ErrRefused)
+	}
 	if to.AfterInvalidate, err = s.resumable(ctx, raw); err != nil {
 		return fmt.Errorf("%w: MongoDB cannot go on from this token: %w", ErrRefused, err)
 	}
@@ -77,6 +85,14 @@ func parseToken(text string) (raw bson.Raw, err error) {
 // TokenRewind moves the checkpoint back to an operation time, that second included. Errors: [ErrRefused], or the
 // services'.
 func (s *Stream) TokenRewind(ctx context.Context, to time.Time, change Change, out io.Writer) error {
+	present, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	if changes.Counted(present.Record.Progress.Position) {
+		return fmt.Errorf("%w: the stream's positions are counted, so what is published again gets new ones, and read models apply it "+
+			"twice. To build read models again: another STREAM_NAME, and new read models", ErrRefused)
+	}
 	now, err := s.now(ctx)
 	if err != nil {
 		return err
@@ -100,12 +116,45 @@ func (s *Stream) TokenRewind(ctx context.Context, to time.Time, change Change, o
 	return s.move(ctx, checkpoint.Progress{ResumeToken: token, Position: envelope.TokenText(token), ClusterTime: at}, change, out)
 }
 
+// renumbered says what a new series of positions means.
+const renumbered = "\nPositions begin a new series, larger than all before. What a leader that did not stop cleanly had sent after its last\n" +
+	"checkpoint is published again under new positions: Service Bus drops it while its duplicate detection remembers it, and\n" +
+	"read models do not recognise it.\n"
+
+// TokenRenumber accepts the present reading settings for a stream whose positions are counted: they begin a new series at
+// the checkpoint's token. Errors: [ErrRefused], or the services'.
+func (s *Stream) TokenRenumber(ctx context.Context, out io.Writer) error {
+	present, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	progress := present.Record.Progress
+	switch {
+	case !changes.Counted(progress.Position):
+		return fmt.Errorf("%w: the stream's positions are resume tokens, which no setting changes: there is nothing to accept", ErrRefused)
+	case progress.Settings == s.Settings:
+		fmt.Fprintf(out, "nothing to do: stream %q was counted with these settings\n", s.Name)
+		return nil
+	}
+	// Never by force: whoever leads counts by the old settings until it notices.
+	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) {
+		r.Progress.Position, r.Progress.Settings = changes.NewSeries(r.Epoch), s.Settings
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "stream %q: the present PIPELINE and collection are accepted, epoch %d; the old record is kept as blob %s\n",
+		s.Name, t.from.Record.Epoch+1, kept)
+	fmt.Fprint(out, renumbered)
+	return nil
+}
+
 // tokenAt is the token of a change stream opened at a time, before its first event: batches of size 0, or the first
 // answer might hold events, and then the driver has no token that lies before them.
 func (s *Stream) tokenAt(ctx context.Context, at bson.Timestamp) (bson.Raw, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	stream, err := s.Collection.Watch(ctx, mongo.Pipeline{}, options.ChangeStream().SetBatchSize(0).SetStartAtOperationTime(&at))
+	stream, err := s.Collection.Watch(ctx, s.stages(), options.ChangeStream().SetBatchSize(0).SetStartAtOperationTime(&at))
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +163,7 @@ func (s *Stream) tokenAt(ctx context.Context, at bson.Timestamp) (bson.Raw, erro
 	if !envelope.Sortable(envelope.TokenText(token)) || len(token) == 0 {
 		return nil, errors.New("the deployment gives no sortable token before the first event")
 	}
-	if got := timeOf(envelope.TokenText(token)); got.T > at.T {
+	if got := envelope.TokenTime(envelope.TokenText(token)); got.T > at.T {
 		return nil, fmt.Errorf("the deployment opened it only at %s", clock(got))
 	}
 	return token, nil
@@ -133,6 +182,9 @@ func (s *Stream) resumable(ctx context.Context, token bson.Raw) (afterInvalidate
 
 const codeInvalidResumeToken = 260
 
+// stages are the pipeline's, which must not be nil.
+func (s *Stream) stages() mongo.Pipeline { return append(mongo.Pipeline{}, s.Pipeline...) }
+
 func (s *Stream) options() *options.ChangeStreamOptionsBuilder {
 	o := options.ChangeStream().SetMaxAwaitTime(time.Second).SetBatchSize(1)
 	if s.FullDocument != "" {
@@ -148,7 +200,7 @@ func (s *Stream) options() *options.ChangeStreamOptionsBuilder {
 func (s *Stream) tryOpen(ctx context.Context, o *options.ChangeStreamOptionsBuilder) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	stream, err := s.Collection.Watch(ctx, mongo.Pipeline{}, o)
+	stream, err := s.Collection.Watch(ctx, s.stages(), o)
 	if err != nil {
 		return err
 	}
@@ -168,9 +220,15 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	if err != nil {
 		return err
 	}
+	counted := changes.Counted(to.Position)
+	if counted && !change.Forward {
+		return fmt.Errorf("%w: the stream's positions are counted, so nobody can tell whether this token lies before the checkpoint or "+
+			"after it: changes might never be published, or be published again under new positions, and then be applied twice. If "+
+			"that is what you want: `producer token set --forward TOKEN`", ErrRefused)
+	}
 	if from := present.Record.Progress.Position; to.Position > from && !change.Forward {
 		return fmt.Errorf("%w: %s lies after the checkpoint (%s): the changes between would never be published. If that is what "+
-			"you want: `producer token set --forward TOKEN`", ErrRefused, clock(timeOf(to.Position)), clock(timeOf(from)))
+			"you want: `producer token set --forward TOKEN`", ErrRefused, clock(timeOf(to)), clock(timeOf(present.Record.Progress)))
 	}
 	t, kept, err := s.replace(ctx, to, change.Force)
 	if err != nil {
@@ -181,10 +239,14 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 		fmt.Fprintf(out, "broke the lease of %s\n", old.Leader)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "checkpoint\tmoved from %s to %s\n", clock(timeOf(old.Progress.Position)), clock(timeOf(to.Position)))
+	fmt.Fprintf(w, "checkpoint\tmoved from %s to %s\n", clock(timeOf(old.Progress)), clock(timeOf(to)))
 	fmt.Fprintf(w, "epoch\t%d → %d: a leader of epoch %d or before is fenced off\n", old.Epoch, old.Epoch+1, old.Epoch)
 	fmt.Fprintf(w, "old record\tkept as blob %s\n", kept)
 	_ = w.Flush()
+	if counted {
+		fmt.Fprint(out, renumbered)
+		return nil
+	}
 	if to.Position > old.Progress.Position {
 		fmt.Fprintln(out, "\nThe changes between the old position and the new one will never be published.")
 		return nil

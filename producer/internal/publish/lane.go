@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -12,119 +11,87 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// lane sends the batches of its sessions, one after the other.
+// lane sends one batch after the other. While one of its batches is not acknowledged, nothing else of the batch's sessions
+// is sent by anybody.
 type lane struct {
-	number    int
-	publisher *Publisher
-	waiting   *queue // only touched by run
-
-	mu     sync.Mutex
-	inbox  []item // published and not yet in waiting
-	closed bool
-	wake   chan struct{} // holds a token after each push or close
+	publisher  *Publisher
+	dispatcher *dispatcher
 }
 
-func newLane(number int, p *Publisher) *lane {
-	return &lane{number: number, publisher: p, waiting: newQueue(), wake: make(chan struct{}, 1)}
-}
-
-func (l *lane) push(i item) {
-	l.mu.Lock()
-	l.inbox = append(l.inbox, i)
-	l.mu.Unlock()
-	l.signal()
-}
-
-func (l *lane) close() {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	l.signal()
-}
-
-func (l *lane) signal() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
-
-// wait moves what has been published into the queue. It returns true when something waits to be sent, false when nothing
-// ever will again.
-func (l *lane) wait(ctx context.Context) (bool, error) {
-	for {
-		l.mu.Lock()
-		for _, i := range l.inbox {
-			l.waiting.push(i)
-		}
-		clear(l.inbox)
-		l.inbox = l.inbox[:0]
-		closed := l.closed
-		l.mu.Unlock()
-		if l.waiting.length > 0 || closed {
-			return l.waiting.length > 0, nil
-		}
-		select {
-		case <-l.wake:
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		}
-	}
+// load is a batch with what is in it.
+type load struct {
+	batch    Batch
+	items    []*item
+	sessions []*backlog // leased
 }
 
 func (l *lane) run(ctx context.Context) error {
 	for {
-		more, err := l.wait(ctx)
-		if err != nil || !more {
+		first, err := l.dispatcher.begin(ctx)
+		if err != nil || first == nil {
 			return err
 		}
-		batch, items, err := l.fill(ctx)
+		load, err := l.fill(ctx, first)
 		if err != nil {
 			return err
 		}
-		if err := l.send(ctx, batch, len(items)); err != nil {
+		span := l.publisher.spans.sending(ctx, load.items)
+		latency, err := l.send(ctx, load)
+		l.publisher.spans.sent(span, err)
+		if err != nil {
 			return err
 		}
-		l.publisher.acknowledged(items)
+		l.publisher.acknowledged(load.items)
+		l.dispatcher.end(load.sessions, latency)
 	}
 }
 
 // fill takes as much of what waits as one batch may hold.
-func (l *lane) fill(ctx context.Context) (Batch, []item, error) {
+func (l *lane) fill(ctx context.Context, first *backlog) (load, error) {
 	batch, err := l.newBatch(ctx)
 	if err != nil {
-		return nil, nil, err
+		return load{}, err
 	}
-	var items []item
-	for l.waiting.front() != nil && len(items) < l.publisher.config.BatchMessages {
-		waiting := l.waiting.front().items
-		n, err := l.add(batch, waiting[:min(len(waiting), l.publisher.config.BatchMessages-len(items))])
-		if n > 0 {
-			items = append(items, l.waiting.take(n)...)
+	out := load{batch: batch}
+	room := l.publisher.config.BatchMessages
+	for session := first; session != nil; session = l.dispatcher.more() {
+		waiting := l.dispatcher.waiting(session, room-len(out.items))
+		n, err := l.add(ctx, batch, waiting)
+		if err != nil && !errors.Is(err, errFull) {
+			return load{}, err
 		}
-		if errors.Is(err, errFull) || (err == nil && l.publisher.config.Scope == ScopeSession) {
+		l.dispatcher.taken(session, n)
+		if n > 0 {
+			out.items = append(out.items, waiting[:n]...)
+			out.sessions = append(out.sessions, session)
+		}
+		if err != nil || l.publisher.config.Scope == ScopeSession || len(out.items) == room {
 			break
 		}
-		if err != nil {
-			return nil, nil, err
-		}
 	}
-	return batch, items, nil
+	return out, nil
 }
 
 // add puts the items into the batch in order, and says how many fit.
-func (l *lane) add(batch Batch, items []item) (n int, err error) {
-	for n := range items {
-		if err := l.publisher.encode(&items[n]); err != nil {
+func (l *lane) add(ctx context.Context, batch Batch, items []*item) (n int, err error) {
+	for n, i := range items {
+		if err := l.encode(ctx, i); err != nil {
 			return n, err
 		}
-		switch err := batch.Add(items[n].message); {
+		err := batch.Add(i.message)
+		if errors.Is(err, ErrOversized) && l.publisher.config.Claims != nil && i.change.Claim == nil {
+			if err = l.checkIn(ctx, i); err == nil {
+				err = batch.Add(i.message)
+			}
+		}
+		switch {
 		case errors.Is(err, ErrOversized):
-			return n, oversized(items[n])
+			batch.AddAlone(i.message) // the item keeps its change, to be named where the entity has no room for it either
+			return n + 1, errFull
 		case err != nil:
 			return n, err
 		}
-		items[n].message, items[n].change = nil, envelope.Change{} // the batch holds all that is needed, once
+		i.message, i.change = nil, envelope.Change{} // the batch holds all that is needed, once
 	}
 	return len(items), nil
 }
@@ -139,39 +106,63 @@ func (l *lane) newBatch(ctx context.Context) (Batch, error) {
 	return batch, err
 }
 
-// send sends the batch until it is acknowledged. Both other outcomes, not sent and unknown, have one answer: the same
-// batch again, before anything later of this lane.
-func (l *lane) send(ctx context.Context, batch Batch, size int) error {
-	metrics := l.publisher.metrics
-	start := time.Now()
-	err := l.persist(ctx, size, func(ctx context.Context) error {
-		return l.publisher.broker.Send(ctx, batch)
-	})
-	if err != nil {
+// send sends the batch until it is acknowledged, and says how long the attempt took that was. Of the other outcomes, not
+// sent and unknown have one answer: the same batch again, before anything later of its sessions. [ErrRefused] and
+// [ErrOversized] have none.
+func (l *lane) send(ctx context.Context, load load) (latency time.Duration, err error) {
+	begun := time.Now()
+	err = l.persist(ctx, len(load.items), func(ctx context.Context) error {
+		attempt := time.Now()
+		err := l.publisher.broker.Send(ctx, load.batch)
+		latency = time.Since(attempt)
+		if errors.Is(err, errUnknown) || errors.Is(err, errCutShort) {
+			l.publisher.metrics.doubted()
+		}
 		return err
+	})
+	if errors.Is(err, ErrOversized) {
+		return 0, oversized(load.items[0])
 	}
-	metrics.acknowledged(size, time.Since(start))
-	return nil
+	if errors.Is(err, ErrRefused) {
+		return 0, fmt.Errorf("send %d events of session %q and %d others: %w",
+			len(load.items), load.sessions[0].session, len(load.sessions)-1, err)
+	}
+	if err != nil {
+		return 0, err
+	}
+	l.publisher.metrics.acknowledged(len(load.items), time.Since(begun))
+	return latency, nil
 }
 
-// persist tries until it succeeds or ctx ends. No attempt begins or lasts beyond the fence.
+// persist tries until it succeeds, ctx ends, or the broker refuses for good. No attempt begins or lasts beyond the fence.
 func (l *lane) persist(ctx context.Context, size int, attempt func(context.Context) error) error {
 	p := l.publisher
-	backoff := retry.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second}
-	for {
+	// A busy broker asks for seconds; what else goes wrong may be over in a moment.
+	failing := retry.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second}
+	busy := retry.Backoff{Initial: 2 * time.Second, Max: 8 * time.Second}
+	for attempts := 1; ; attempts++ {
 		err := l.fenced(ctx, attempt)
 		if err == nil {
-			if backoff.Attempts() > 0 && p.troubled.Add(-1) == 0 {
-				p.log.Info("Service Bus answers again", telemetry.KeyLane, l.number, telemetry.KeyAttempt, backoff.Attempts()+1)
+			if attempts > 1 && p.troubled.Add(-1) == 0 {
+				p.log.Info("Service Bus answers again", telemetry.KeyAttempt, attempts)
 			}
 			return nil
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if errors.Is(err, ErrRefused) || errors.Is(err, ErrOversized) {
+			p.metrics.refused()
+			return err
+		}
 		p.metrics.retried()
-		if backoff.Attempts() == 0 && p.troubled.Add(1) == 1 { // one line when it begins; the metric counts the rest
-			p.log.Warn("Service Bus does not take what is sent, trying on", telemetry.KeyLane, l.number, telemetry.KeyBatch, size, telemetry.KeyError, err)
+		if attempts == 1 && p.troubled.Add(1) == 1 { // one line when it begins; the metric counts the rest
+			p.log.Warn("Service Bus does not take what is sent, trying on", telemetry.KeyBatch, size, telemetry.KeyError, err)
+		}
+		backoff := &failing
+		if errors.Is(err, errBusy) {
+			backoff = &busy
+			p.throttled()
 		}
 		if err := backoff.Wait(ctx); err != nil {
 			return err

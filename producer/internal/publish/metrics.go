@@ -11,6 +11,11 @@ import (
 type Metrics struct {
 	published prometheus.Counter
 	retries   prometheus.Counter
+	unknown   prometheus.Counter
+	busy      prometheus.Counter
+	refusals  prometheus.Counter
+	claims    prometheus.Counter
+	kept      prometheus.Counter
 	batches   prometheus.Histogram
 	latency   prometheus.Histogram
 	total     atomic.Int64
@@ -27,6 +32,25 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "sluice_producer_send_retries_total",
 			Help: "Attempts to open a link or to send a batch that failed and were repeated.",
 		}),
+		unknown: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_producer_outcome_unknown_total",
+			Help: "Attempts to send a batch that may or may not have stored it. The same batch is sent again, or by the next leader.",
+		}),
+		busy: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_producer_throttled_total",
+			Help: "Attempts to send that Service Bus refused because it was busy or full; part of the retries.",
+		}),
+		refusals: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_producer_unsendable_total",
+			Help: "Events or batches that can never be sent. Each stops the stream.",
+		}),
+		claims: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_producer_claim_checks_total",
+			Help: "Events whose bodies were too large for a message and were kept in Blob storage.",
+		}),
+		kept: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_producer_claim_check_bytes_total", Help: "Bytes of those bodies.",
+		}),
 		batches: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "sluice_producer_batch_size", Help: "Events in a batch.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 12),
@@ -36,7 +60,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
 		}),
 	}
-	r.MustRegister(m.published, m.retries, m.batches, m.latency)
+	r.MustRegister(m.published, m.retries, m.unknown, m.busy, m.refusals, m.claims, m.kept, m.batches, m.latency)
 	return m
 }
 
@@ -50,4 +74,12 @@ func (m *Metrics) acknowledged(events int, latency time.Duration) {
 	m.latency.Observe(latency.Seconds())
 }
 
-func (m *Metrics) retried() { m.retries.Inc() }
+func (m *Metrics) doubted()   { m.unknown.Inc() }
+func (m *Metrics) retried()   { m.retries.Inc() }
+func (m *Metrics) throttled() { m.busy.Inc() }
+func (m *Metrics) refused()   { m.refusals.Inc() }
+
+func (m *Metrics) checkedIn(bytes int64) {
+	m.claims.Inc()
+	m.kept.Add(float64(bytes))
+}

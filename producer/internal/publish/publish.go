@@ -3,25 +3,26 @@
 //
 // Guaranteed:
 //   - The events of a session arrive in the order in which they were published, whatever is sent again on the way: a
-//     session always maps to the same lane, a lane has one batch outstanding, and a batch whose outcome is unknown is
-//     sent again, unchanged, before anything later of its lane.
+//     lane has one batch outstanding, a session is in one lane at a time, and a batch whose outcome is unknown is sent
+//     again, unchanged, before anything later of its sessions.
 //   - The watermark never passes an event that has not been acknowledged.
 //   - What is held in memory is bounded by bytes and by count; beyond that [Publisher.Publish] blocks.
 //
 // Not guaranteed: that an event arrives once. A batch that is sent again may have arrived the first time; its messages
 // have the same ids.
+//
+// There are as many lanes as the way to the broker carries: a window finds out how many.
 package publish
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
@@ -42,15 +43,22 @@ const (
 
 // Config bounds the work.
 type Config struct {
-	Lanes         int
+	Lanes         int // batches outstanding at once, to begin with
+	MaxLanes      int // the same, at most, where the way to the broker carries more
 	Scope         Scope
 	Format        envelope.Format
 	BatchMessages int   // messages in a batch, at most
 	MaxEvents     int64 // events between Publish and acknowledgement, at most
 	MaxBytes      int64 // bytes of their bodies, at most; one event may be larger
+	// Claims keeps the bodies of events that are too large for a message; without one such an event is [ErrOversized].
+	Claims Claims
 	// StallAfter without a single acknowledgement while events wait, Run gives up with [ErrStalled]; 0 means
 	// never.
 	StallAfter time.Duration
+	// Tracer makes a span for each event, from Publish to its acknowledgement, and for each send; nil makes none. Entity is
+	// what the spans call the place that is sent to.
+	Tracer trace.Tracer
+	Entity string
 }
 
 // ErrStalled is a publisher that makes no progress although events wait. Another process may fare better.
@@ -67,28 +75,25 @@ type Publisher struct {
 	watermark *Watermark
 	metrics   *Metrics
 	log       *slog.Logger
+	spans     *spans
 
-	lanes    []*lane
-	seed     maphash.Seed
-	events   *semaphore.Weighted
-	bytes    *semaphore.Weighted
-	inFlight atomic.Int64
-	progress atomic.Int64 // acknowledgements, to see whether there are any
-	troubled atomic.Int64 // lanes whose last attempt failed
+	dispatcher *dispatcher
+	events     *semaphore.Weighted
+	bytes      *semaphore.Weighted
+	inFlight   atomic.Int64
+	progress   atomic.Int64 // acknowledgements and a busy broker's answers, to see whether there are any
+	troubled   atomic.Int64 // lanes whose last attempt failed
 }
 
 // New prepares a publisher; nothing is sent before Run.
 func New(config Config, broker Broker, fence Fence, start checkpoint.Progress, metrics *Metrics, log *slog.Logger) *Publisher {
-	p := &Publisher{
+	return &Publisher{
 		config: config, broker: broker, fence: fence, watermark: NewWatermark(start), metrics: metrics, log: log,
-		seed:   maphash.MakeSeed(),
-		events: semaphore.NewWeighted(config.MaxEvents),
-		bytes:  semaphore.NewWeighted(config.MaxBytes),
+		spans:      newSpans(config.Tracer, config.Entity),
+		dispatcher: newDispatcher(config),
+		events:     semaphore.NewWeighted(config.MaxEvents),
+		bytes:      semaphore.NewWeighted(config.MaxBytes),
 	}
-	for i := range config.Lanes {
-		p.lanes = append(p.lanes, newLane(i, p))
-	}
-	return p
 }
 
 // Progress is how far everything has been acknowledged.
@@ -97,10 +102,14 @@ func (p *Publisher) Progress() checkpoint.Progress { return p.watermark.Progress
 // InFlight is the number of events taken and not yet acknowledged.
 func (p *Publisher) InFlight() int64 { return p.inFlight.Load() }
 
+// Lanes is how many batches may be outstanding at the moment.
+func (p *Publisher) Lanes() int { return p.dispatcher.limit() }
+
 // Publish takes the next event of the stream; after is the progress it makes. It blocks while the bounds are reached,
 // until ctx ends (its cause is the error). It must not be called concurrently, nor after Close.
 func (p *Publisher) Publish(ctx context.Context, c envelope.Change, after checkpoint.Progress) error {
 	size := min(int64(len(c.Body)), p.config.MaxBytes)
+	span := p.spans.published(ctx, &c)
 	if err := p.events.Acquire(ctx, 1); err != nil {
 		return context.Cause(ctx)
 	}
@@ -109,8 +118,9 @@ func (p *Publisher) Publish(ctx context.Context, c envelope.Change, after checkp
 		return context.Cause(ctx)
 	}
 	p.inFlight.Add(1)
-	i := item{change: c, size: size, session: envelope.SessionID(c.Aggregate), sequence: p.watermark.Add(after)}
-	p.lanes[maphash.String(p.seed, i.session)%uint64(len(p.lanes))].push(i)
+	p.dispatcher.push(&item{
+		change: c, size: size, span: span, session: c.SessionID(), sequence: p.watermark.Add(after),
+	})
 	return nil
 }
 
@@ -118,33 +128,36 @@ func (p *Publisher) Publish(ctx context.Context, c envelope.Change, after checkp
 func (p *Publisher) Pass(after checkpoint.Progress) { p.watermark.Pass(after) }
 
 // Close says that no more events come: Run returns once what is in flight has been acknowledged.
-func (p *Publisher) Close() {
-	for _, l := range p.lanes {
-		l.close()
-	}
-}
+func (p *Publisher) Close() { p.dispatcher.close() }
 
 // Run sends until it is closed and everything has been acknowledged (then it returns nil), until ctx ends (its cause is
-// the error), until it makes no progress ([ErrStalled]), or until an event can never be sent ([ErrOversized], or one
-// that cannot be encoded).
+// the error), until it makes no progress ([ErrStalled]), or until an event can never be sent ([ErrOversized],
+// [ErrRefused], or one that cannot be encoded). It is called once.
 func (p *Publisher) Run(ctx context.Context) error {
-	watched, done := context.WithCancel(ctx)
-	defer done()
 	g, ctx := errgroup.WithContext(ctx)
-	var lanes sync.WaitGroup
-	lanes.Add(len(p.lanes))
-	for _, l := range p.lanes {
-		g.Go(func() error {
-			defer lanes.Done()
-			return l.run(ctx)
-		})
-	}
+	watched, done := context.WithCancel(ctx)
+	g.Go(func() error {
+		defer done()
+		return p.send(ctx)
+	})
 	if p.config.StallAfter > 0 {
 		g.Go(func() error { return p.watch(watched) })
 	}
-	lanes.Wait()
-	done()
-	return g.Wait()
+	err := g.Wait()
+	p.spans.abandon(err)
+	return err
+}
+
+// send runs the lanes: one to begin with, which starts the next when it has something to do, and so on.
+func (p *Publisher) send(ctx context.Context) error {
+	lanes, ctx := errgroup.WithContext(ctx)
+	defer context.AfterFunc(ctx, p.dispatcher.interrupt)()
+	p.dispatcher.spawn = func() {
+		l := &lane{publisher: p, dispatcher: p.dispatcher}
+		lanes.Go(func() error { return l.run(ctx) })
+	}
+	p.dispatcher.spawn()
+	return lanes.Wait()
 }
 
 // watch returns [ErrStalled] when events wait and none is acknowledged for StallAfter, and nil when ctx ends.
@@ -170,13 +183,14 @@ func (p *Publisher) watch(ctx context.Context) error {
 }
 
 // acknowledged gives back what a batch held.
-func (p *Publisher) acknowledged(items []item) {
+func (p *Publisher) acknowledged(items []*item) {
 	sequences := make([]uint64, len(items))
 	var bytes int64
 	for n, i := range items {
 		sequences[n] = i.sequence
 		bytes += i.size
 	}
+	p.spans.acknowledged(items)
 	p.watermark.Ack(sequences...)
 	p.bytes.Release(bytes)
 	p.events.Release(int64(len(items)))
@@ -184,23 +198,17 @@ func (p *Publisher) acknowledged(items []item) {
 	p.progress.Add(1)
 }
 
-// encode makes the message of an item, once.
-func (p *Publisher) encode(i *item) error {
-	if i.message != nil {
-		return nil
-	}
-	m, err := envelope.Encode(i.change, p.config.Format)
-	if err != nil {
-		return err
-	}
-	i.message = m
-	return nil
+// throttled takes note of a busy broker's answer. It is a sign of life: another leader would wait just as well.
+func (p *Publisher) throttled() {
+	p.metrics.throttled()
+	p.dispatcher.throttled()
+	p.progress.Add(1)
 }
 
 // oversized explains an event that cannot be sent.
-func oversized(i item) error {
-	return fmt.Errorf("%w: %s of aggregate %q at %s: its message of %d bytes does not fit into a batch; "+
-		"make the event smaller, or use an entity that takes larger messages (Premium)",
+func oversized(i *item) error {
+	return fmt.Errorf("%w: %s of aggregate %q at %s: its message of %d bytes is larger than the entity takes; "+
+		"set ON_OVERSIZE=claimcheck, make the event smaller, or use an entity that takes larger messages (Premium)",
 		ErrOversized, i.change.Operation, i.change.Aggregate, i.change.Position, len(i.message.Body))
 }
 

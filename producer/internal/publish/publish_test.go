@@ -14,6 +14,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -36,6 +37,8 @@ const (
 	stored  outcome = iota
 	refused         // not stored, and the sender is told so
 	unknown         // stored, and the acknowledgement is lost
+	busy            // not stored, come back later
+	never           // not stored, and it never will be
 )
 
 var errSend = errors.New("connection lost")
@@ -43,14 +46,20 @@ var errSend = errors.New("connection lost")
 type memoryBatch struct {
 	capacity int
 	messages []string
+	size     int // of a message that is alone
+}
+
+func (b *memoryBatch) AddAlone(m *azservicebus.Message) {
+	b.messages = append(b.messages, fmt.Sprintf("%s/%d", *m.SessionID, m.ApplicationProperties["version"]))
+	b.size = len(m.Body)
 }
 
 func (b *memoryBatch) Add(m *azservicebus.Message) error {
+	if len(b.messages) == b.capacity || (len(m.Body) > 1000 && len(b.messages) > 0) {
+		return errFull
+	}
 	if len(m.Body) > 1000 {
 		return ErrOversized
-	}
-	if len(b.messages) == b.capacity {
-		return errFull
 	}
 	b.messages = append(b.messages, fmt.Sprintf("%s/%d", *m.SessionID, m.ApplicationProperties["version"]))
 	return nil
@@ -62,18 +71,27 @@ func (m *memoryBroker) NewBatch(context.Context) (Batch, error) {
 
 func (m *memoryBroker) Send(ctx context.Context, b Batch) error {
 	messages := b.(*memoryBatch).messages
+	if b.(*memoryBatch).size > 5000 {
+		return ErrOversized
+	}
 	o := stored
 	if m.before != nil {
 		o = m.before(ctx, messages)
 	}
-	if o == refused {
+	switch o {
+	case refused:
 		return errSend
+	case busy:
+		return errBusy
+	case never:
+		return ErrRefused
+	case stored, unknown:
 	}
 	m.mu.Lock()
 	m.arrived = append(m.arrived, messages)
 	m.mu.Unlock()
 	if o == unknown {
-		return errSend
+		return fmt.Errorf("%w: %w", errUnknown, errSend)
 	}
 	return nil
 }
@@ -84,7 +102,7 @@ func (openFence) Deadline() time.Time { return time.Now().Add(time.Minute) }
 
 func testConfig() Config {
 	return Config{
-		Lanes: 4, Scope: ScopeSession, Format: envelope.BSON, BatchMessages: 100, MaxEvents: 1000, MaxBytes: 1 << 20,
+		Lanes: 4, MaxLanes: 16, Scope: ScopeSession, Format: envelope.BSON, BatchMessages: 100, MaxEvents: 1000, MaxBytes: 1 << 20,
 		StallAfter: time.Hour,
 	}
 }
@@ -239,6 +257,7 @@ func TestG4ASendDoesNotOutliveTheFence(t *testing.T) {
 		require.NoError(t, p.Publish(ctx, c, progress))
 		require.ErrorIs(t, <-done, context.Canceled)
 		require.Equal(t, 4*time.Second, lasted)
+		require.InDelta(t, 1, testutil.ToFloat64(p.metrics.unknown), 0)
 	})
 }
 
@@ -291,7 +310,7 @@ func TestG6AnOversizedEventIsAnError(t *testing.T) {
 	broker := &memoryBroker{capacity: 10}
 	p := start(testConfig(), broker, openFence{})
 	c, progress := event("big-one", 1, 1)
-	body, err := bson.Marshal(bson.D{{Key: "pad", Value: make([]byte, 2000)}})
+	body, err := bson.Marshal(bson.D{{Key: "pad", Value: make([]byte, 6000)}})
 	require.NoError(t, err)
 	c.Body = body
 	require.NoError(t, p.Publish(t.Context(), c, progress))
@@ -299,6 +318,29 @@ func TestG6AnOversizedEventIsAnError(t *testing.T) {
 	require.ErrorIs(t, err, ErrOversized)
 	require.ErrorContains(t, err, "big-one")
 	require.Empty(t, broker.arrived)
+}
+
+// G2: what is too large for a batch and not for the entity goes by itself, in its place.
+func TestG2ALargeEventIsSentAloneInItsPlace(t *testing.T) {
+	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
+		broker := &memoryBroker{capacity: 10}
+		config := testConfig()
+		config.Scope = scope
+		p := start(config, broker, openFence{})
+		for n := range 3 {
+			c, progress := event("a", n+1, n)
+			if n == 1 {
+				body, err := bson.Marshal(bson.D{{Key: "pad", Value: make([]byte, 2000)}})
+				require.NoError(t, err)
+				c.Body = body
+			}
+			require.NoError(t, p.Publish(t.Context(), c, progress))
+		}
+		p.Close()
+		require.NoError(t, p.Run(t.Context()))
+		require.Equal(t, [][]string{{"a/1"}, {"a/2"}, {"a/3"}}, broker.arrived)
+		require.Equal(t, int64(3), p.Progress().Published)
+	}
 }
 
 func TestAPublisherWithoutProgressGivesUp(t *testing.T) {
@@ -326,34 +368,5 @@ func TestAPublisherWithoutProgressGivesUp(t *testing.T) {
 		require.GreaterOrEqual(t, time.Since(begun), time.Minute)
 		require.LessOrEqual(t, time.Since(begun), 75*time.Second)
 		require.Equal(t, int64(1), p.Progress().Published)
-	})
-}
-
-func TestOneOutstandingBatchALane(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		outstanding, most := 0, 0
-		broker := &memoryBroker{capacity: 2, before: func(context.Context, []string) outcome {
-			mu.Lock()
-			outstanding++
-			most = max(most, outstanding)
-			mu.Unlock()
-			time.Sleep(time.Millisecond)
-			mu.Lock()
-			outstanding--
-			mu.Unlock()
-			return stored
-		}}
-		config := testConfig()
-		config.Lanes = 1
-		p := start(config, broker, openFence{})
-		for n := range 50 {
-			c, progress := event("a0", n+1, n)
-			require.NoError(t, p.Publish(t.Context(), c, progress))
-		}
-		p.Close()
-		require.NoError(t, p.Run(t.Context()))
-		require.Equal(t, 1, most)
-		require.Len(t, broker.arrived, 25)
 	})
 }

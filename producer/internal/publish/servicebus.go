@@ -3,7 +3,9 @@ package publish
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -22,8 +24,8 @@ type ServiceBus struct {
 	entity string
 	dial   func() (*azservicebus.Client, error)
 
-	mu      sync.Mutex
-	current *connection // nil: the next lane that needs one opens it
+	current atomic.Pointer[connection] // nil: the next lane that needs one opens it
+	opening chan struct{}              // holds a token while nobody opens one
 	closing sync.WaitGroup
 }
 
@@ -38,7 +40,9 @@ type connection struct {
 // NewServiceBus sends to an entity. dial makes a client, whose SDK retries should be off; nothing is sent before the
 // first use.
 func NewServiceBus(entity string, dial func() (*azservicebus.Client, error)) *ServiceBus {
-	return &ServiceBus{entity: entity, dial: dial}
+	s := &ServiceBus{entity: entity, dial: dial, opening: make(chan struct{}, 1)}
+	s.opening <- struct{}{}
+	return s
 }
 
 // NewBatch begins a batch as large as the link allows, and opens the link where it is not open.
@@ -52,7 +56,7 @@ func (s *ServiceBus) NewBatch(ctx context.Context) (Batch, error) {
 		s.giveUp(ctx, c)
 		return nil, err
 	}
-	return serviceBusBatch{batch}, nil
+	return &serviceBusBatch{MessageBatch: batch}, nil
 }
 
 // Send sends a batch that NewBatch made, over whatever connection there is now.
@@ -61,30 +65,45 @@ func (s *ServiceBus) Send(ctx context.Context, b Batch) error {
 	if err != nil {
 		return err
 	}
-	err = c.sender.SendMessageBatch(ctx, b.(serviceBusBatch).MessageBatch, nil)
-	if err != nil && !refusedByBroker(err) {
-		s.giveUp(ctx, c)
+	batch := b.(*serviceBusBatch)
+	if batch.alone != nil {
+		err = c.sender.SendMessage(ctx, batch.alone, nil)
+	} else {
+		err = c.sender.SendMessageBatch(ctx, batch.MessageBatch, nil)
 	}
-	return err
+	switch verdict := judge(err); {
+	case err == nil:
+		return nil
+	case errors.Is(err, azservicebus.ErrMessageTooLarge):
+		return fmt.Errorf("%w: not even by itself", ErrOversized)
+	case verdict != nil:
+		return fmt.Errorf("%w: %w", verdict, err)
+	}
+	s.giveUp(ctx, c)
+	return fmt.Errorf("%w: %w", errUnknown, err)
 }
 
 // Close closes the connection and waits for those that were given up before.
 func (s *ServiceBus) Close(ctx context.Context) {
-	s.mu.Lock()
-	c := s.current
-	s.mu.Unlock()
-	if c != nil {
+	if c := s.current.Load(); c != nil {
 		s.giveUp(ctx, c)
 	}
 	s.closing.Wait()
 }
 
-// connect gives the open connection, or opens one while the other lanes wait for it.
+// connect gives the open connection, or opens one while the other lanes wait for it, each no longer than its context.
 func (s *ServiceBus) connect(ctx context.Context) (*connection, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.current != nil {
-		return s.current, nil
+	if c := s.current.Load(); c != nil {
+		return c, nil
+	}
+	select {
+	case <-s.opening:
+		defer func() { s.opening <- struct{}{} }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for a connection: %w", context.Cause(ctx))
+	}
+	if c := s.current.Load(); c != nil {
+		return c, nil
 	}
 	client, err := s.dial()
 	if err != nil {
@@ -98,17 +117,14 @@ func (s *ServiceBus) connect(ctx context.Context) (*connection, error) {
 		s.close(ctx, c)
 		return nil, err
 	}
-	s.current = c
+	s.current.Store(c)
 	return c, nil
 }
 
 // giveUp makes the next lane open a new connection. What others have under way on this one ends with an error, and is
 // sent again.
 func (s *ServiceBus) giveUp(ctx context.Context, c *connection) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.current == c {
-		s.current = nil
+	if s.current.CompareAndSwap(c, nil) {
 		s.close(ctx, c)
 	}
 }
@@ -121,23 +137,49 @@ func (s *ServiceBus) close(ctx context.Context, c *connection) {
 	})
 }
 
-// refusedByBroker says that the broker answered: the connection is fine, and it is the send that has to wait.
-func refusedByBroker(err error) bool {
-	refusal, ok := errors.AsType[*amqp.Error](err)
+// judge says what a failed send means: errBusy, errCutShort or [ErrRefused] when the broker answered, so that the
+// connection is fine; nil when the connection is in doubt.
+func judge(err error) error {
+	answer, ok := errors.AsType[*amqp.Error](err)
 	if !ok {
-		return false
+		return nil
 	}
-	switch refusal.Condition {
-	case "com.microsoft:server-busy", "com.microsoft:operation-cancelled", "com.microsoft:timeout",
-		amqp.ErrCondResourceLimitExceeded:
-		return true
+	switch answer.Condition {
+	case "com.microsoft:server-busy", amqp.ErrCondResourceLimitExceeded:
+		return errBusy
+	case "com.microsoft:operation-cancelled", "com.microsoft:timeout":
+		return errCutShort
+	case amqp.ErrCondMessageSizeExceeded:
+		return ErrRefused // the service says so by closing the link, too
+	case amqp.ErrCondNotAllowed, amqp.ErrCondNotImplemented, amqp.ErrCondInvalidField, amqp.ErrCondDecodeError,
+		"com.microsoft:argument-error", "com.microsoft:argument-out-of-range":
+		if answered(err) {
+			return ErrRefused // several partition keys in a batch for a partitioned entity, for example
+		}
 	}
-	return false
+	return nil
 }
 
-type serviceBusBatch struct{ *azservicebus.MessageBatch }
+// answered says that an error is what the broker answered to a batch, and not why it closed the link, the session or the
+// connection: those may heal.
+func answered(err error) bool {
+	_, link := errors.AsType[*amqp.LinkError](err)
+	_, session := errors.AsType[*amqp.SessionError](err)
+	_, conn := errors.AsType[*amqp.ConnError](err)
+	return !link && !session && !conn
+}
 
-func (b serviceBusBatch) Add(m *azservicebus.Message) error {
+// serviceBusBatch is a batch, or one message that is sent without one: a batch holds 1 MB at most, a message of a Premium
+// entity up to 100 MB.
+type serviceBusBatch struct {
+	*azservicebus.MessageBatch
+	alone *azservicebus.Message
+}
+
+func (b *serviceBusBatch) Add(m *azservicebus.Message) error {
+	if b.alone != nil {
+		return errFull
+	}
 	err := b.AddMessage(m, nil)
 	if !errors.Is(err, azservicebus.ErrMessageTooLarge) {
 		return err
@@ -147,3 +189,6 @@ func (b serviceBusBatch) Add(m *azservicebus.Message) error {
 	}
 	return errFull
 }
+
+// AddAlone takes the message that an empty batch has no room for.
+func (b *serviceBusBatch) AddAlone(m *azservicebus.Message) { b.alone = m }

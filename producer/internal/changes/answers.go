@@ -1,0 +1,34 @@
+package changes
+
+// answers bounds what the server's answers take of memory: each is there as a whole, with its events copied out of it. Left
+// to itself the server fills 16 MB. It counts events and not bytes, so the number to ask for follows from their size.
+//
+// It is pure state, not safe for concurrent use.
+type answers struct {
+	average float64 // bytes of an event, lately; 0: none was seen
+	asked   int32
+}
+
+const (
+	answerBytes = 1 << 20
+	fewest      = 8   // an answer costs a round trip
+	firstAnswer = 100 // before an event was seen
+	most        = 1000
+)
+
+func newAnswers() *answers { return &answers{asked: firstAnswer} }
+
+// took takes note of an event's size and gives the number to ask for from now on; changed says that it is another one.
+func (a *answers) took(size int) (number int32, changed bool) {
+	const weight = 1.0 / 16 // the last few dozen events count
+	if a.average == 0 {
+		a.average = float64(size)
+	}
+	a.average += (float64(size) - a.average) * weight
+	number = int32(min(max(answerBytes/a.average, fewest), most))
+	if number > a.asked*3/4 && number < a.asked*4/3 {
+		return a.asked, false
+	}
+	a.asked = number
+	return number, true
+}

@@ -1,0 +1,30 @@
+package changes
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAnswersAskForAboutAMegabyte(t *testing.T) {
+	a := newAnswers()
+	require.EqualValues(t, firstAnswer, a.asked)
+	take := func(size, times int) (changes int) {
+		for range times {
+			if _, changed := a.took(size); changed {
+				changes++
+			}
+		}
+		return changes
+	}
+	take(400, 100)
+	require.EqualValues(t, most, a.asked)
+	take(16<<10, 200)
+	require.InEpsilon(t, 64, a.asked, 0.34)
+	take(16<<20, 200)
+	require.EqualValues(t, fewest, a.asked)
+	take(2<<10, 500)
+	require.InEpsilon(t, 512, a.asked, 0.34)
+	require.Zero(t, take(2200, 500), "nearly the same size asks for the same")
+	require.Positive(t, a.asked)
+}

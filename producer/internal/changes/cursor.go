@@ -1,0 +1,223 @@
+package changes
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// awaitTime is how long the server holds an empty answer back. It bounds how long an idle stream's token stays still.
+const awaitTime = time.Second
+
+// cursor is one reading: where it is, over as many server cursors as it takes. It belongs to one goroutine.
+type cursor struct {
+	reader    *Reader
+	sink      Sink
+	numbering numbering
+	at        checkpoint.Progress
+	// fresh: no event has come since the server cursor was opened.
+	fresh   bool
+	attempt attempt // the one under way
+	// fromNow: the history is lost, and a beginning in the past is lost with it.
+	fromNow bool
+	// split: the server is asked to split large events; false once it has refused.
+	split   bool
+	partial fragments
+	answers *answers
+}
+
+// misresumed says that the driver resumed where only a new stream can go on: behind an invalidate with resumeAfter, which
+// servers refuse (it forgets that the stream was opened with startAfter when the first answer is an error), or in the
+// middle of a split event that does not split as before.
+func (c *cursor) misresumed() bool { return c.fresh && c.at.AfterInvalidate || c.partial.pending() }
+
+// follow opens the stream and hands on what comes until it breaks (nil for an invalidate, which is no error).
+func (c *cursor) follow(ctx context.Context) (progressed bool, err error) {
+	c.fresh = false
+	c.partial.drop()
+	c.attempt = attempt{opening: true, resuming: len(c.at.ResumeToken) > 0}
+	stream, err := c.openStream(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer closeStream(ctx, stream)
+	c.reader.open.Store(true)
+	defer c.reader.open.Store(false)
+	c.fresh, c.attempt.opening = true, false
+	if len(c.at.ResumeToken) == 0 {
+		if err := c.begin(ctx, stream.ResumeToken()); err != nil {
+			return false, err
+		}
+	}
+	for {
+		if stream.TryNext(ctx) {
+			c.fresh = false
+			if number, changed := c.answers.took(len(stream.Current)); changed {
+				stream.SetBatchSize(number)
+			}
+			invalidated, err := c.take(ctx, stream.Current)
+			if err != nil || invalidated {
+				return true, err
+			}
+			progressed = true
+			continue
+		}
+		if err := stream.Err(); err != nil {
+			return progressed, err
+		}
+		if stream.ID() == 0 {
+			return progressed, errEnded
+		}
+		if err := c.idle(ctx, stream.ResumeToken()); err != nil {
+			return progressed, err
+		}
+		progressed = true
+	}
+}
+
+// openStream opens the stream with the stage that splits large events, where the deployment knows it: always, as it costs
+// nothing until an event is too large, and then there is no other way to read it. A deployment that refuses the stream is
+// asked again without it; if that opens, the stage was what it did not know.
+func (c *cursor) openStream(ctx context.Context) (*mongo.ChangeStream, error) {
+	open := func(split bool) (*mongo.ChangeStream, error) {
+		pipeline := append(mongo.Pipeline{}, c.reader.config.Pipeline...)
+		if split {
+			pipeline = append(pipeline, bson.D{{Key: SplitStage, Value: bson.D{}}})
+		}
+		return c.reader.collection.Watch(ctx, pipeline, c.options())
+	}
+	stream, err := open(c.split)
+	if c.split && classify(err, attempt{opening: true}) == fatal {
+		plain, plainErr := open(false)
+		if plainErr == nil {
+			c.split = false
+			c.reader.log.Info("the deployment does not split events larger than 16 MB: one would stop the stream", telemetry.KeyError, err)
+		}
+		return plain, plainErr
+	}
+	return stream, err
+}
+
+func (c *cursor) options() *options.ChangeStreamOptionsBuilder {
+	config := c.reader.config
+	o := options.ChangeStream().SetMaxAwaitTime(awaitTime).SetBatchSize(c.answers.asked)
+	if config.FullDocument != "" {
+		o.SetFullDocument(config.FullDocument)
+	}
+	if config.FullDocumentBeforeChange != "" {
+		o.SetFullDocumentBeforeChange(config.FullDocumentBeforeChange)
+	}
+	switch {
+	case len(c.at.ResumeToken) > 0 && c.at.AfterInvalidate:
+		o.SetStartAfter(c.at.ResumeToken)
+	case len(c.at.ResumeToken) > 0:
+		o.SetResumeAfter(c.at.ResumeToken)
+	case !config.StartAt.IsZero() && !c.fromNow:
+		o.SetStartAtOperationTime(&bson.Timestamp{T: uint32(config.StartAt.Unix())})
+	}
+	return o
+}
+
+// begin takes note of a new stream's beginning. It must be in the checkpoint before anything else, or a leader that dies
+// now would make the next one begin later.
+func (c *cursor) begin(ctx context.Context, token bson.Raw) error {
+	if len(token) == 0 {
+		if !c.reader.tokenless.Swap(true) {
+			c.reader.log.Warn("the deployment gives no resume token before the first change: until that is published, an interruption " +
+				"makes the stream begin later (START_FROM=timestamp would not, where the deployment takes it)")
+		}
+		return nil
+	}
+	return c.idle(ctx, token)
+}
+
+// take hands one event on. The errors are refusals, or errTorn.
+func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err error) {
+	event, identity, err := c.partial.add(part)
+	switch {
+	case errors.Is(err, errTorn):
+		return false, err
+	case err != nil:
+		return false, &refusal{err}
+	case event == nil:
+		return false, nil // the rest of it comes
+	}
+	token := event.Lookup("_id").Document()
+	after := checkpoint.Progress{ResumeToken: bytes.Clone(token), Published: c.at.Published}
+	if after.Position, err = c.numbering.event(c.at, envelope.TokenText(token)); err != nil {
+		return false, &refusal{err}
+	}
+	position := identity
+	if Counted(after.Position) {
+		position, after.Settings = after.Position, c.numbering.settings
+	}
+	if t, i, ok := event.Lookup("clusterTime").TimestampOK(); ok {
+		after.ClusterTime = bson.Timestamp{T: t, I: i}
+	}
+	operation, _ := event.Lookup("operationType").StringValueOK()
+	switch c.reader.config.Mapping.kind(operation) {
+	case change:
+		mapped, mapErr := c.reader.config.Mapping.change(event, identity, position)
+		if mapErr != nil {
+			return false, &refusal{mapErr}
+		}
+		err = c.sink.Change(ctx, mapped, after)
+	case collection:
+		c.reader.log.Warn("the watched collection was dropped or renamed; its documents' deletion makes no events",
+			telemetry.KeyReason, operation, telemetry.KeyPosition, after.Position)
+		err = c.sink.Idle(ctx, after)
+	case invalidate:
+		invalidated, after.AfterInvalidate = true, true
+		err = c.sink.Idle(ctx, after)
+	case passed:
+		err = c.sink.Idle(ctx, after)
+	case unknown:
+		err = fmt.Errorf("%w: %q at %s: upgrade, or take the checkpoint past it", ErrUnknownOperation, operation, after.Position)
+	}
+	if err != nil {
+		return false, &refusal{err}
+	}
+	c.at = after
+	return invalidated, nil
+}
+
+// idle takes note of the server's word that there is nothing up to token.
+func (c *cursor) idle(ctx context.Context, token bson.Raw) error {
+	if len(token) == 0 || c.partial.pending() || bytes.Equal(token, c.at.ResumeToken) {
+		return nil // the deployment gives none while idle, or nothing is new
+	}
+	position, err := c.numbering.idle(c.at, envelope.TokenText(token))
+	if err != nil {
+		return &refusal{err}
+	}
+	after := c.at
+	after.ResumeToken, after.Position, after.AfterInvalidate = bytes.Clone(token), position, false
+	if Counted(position) {
+		after.Settings = c.numbering.settings
+	}
+	if err := c.sink.Idle(ctx, after); err != nil {
+		return &refusal{err}
+	}
+	c.at = after
+	return nil
+}
+
+// errEnded: the server closed its cursor, and no invalidate event said why.
+var errEnded = errors.New("the server ended the change stream without an invalidate event")
+
+// closeStream frees the server's cursor, briefly: it may be the server that is gone.
+func closeStream(ctx context.Context, stream *mongo.ChangeStream) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = stream.Close(ctx)
+}

@@ -1,0 +1,110 @@
+package changes
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// SplitStage makes the server deliver an event of more than 16 MB in fragments. It has to be the last stage. Known to
+// MongoDB from 6.0.9 and 7.0 on.
+const SplitStage = "$changeStreamSplitLargeEvent"
+
+// ErrFragment: reading began in the middle of a split event, which only a token set by hand can make it do.
+var ErrFragment = errors.New("the checkpoint's token is in the middle of an event that was split: its beginning is not read any more; " +
+	"set the checkpoint to a token before the event")
+
+// errTorn: fragments that do not belong together. The event is read again from its beginning.
+var errTorn = errors.New("the fragments of a split event do not follow each other")
+
+// fragments puts a split event together. Its memory is the event's size.
+type fragments struct {
+	parts []bson.Raw
+	of    int32
+}
+
+func (f *fragments) pending() bool { return len(f.parts) > 0 }
+
+func (f *fragments) drop() { f.parts, f.of = nil, 0 }
+
+// add takes the next event of the stream. It returns the event itself where it is whole, the event put together where this
+// was its last fragment, with the last fragment's token as _id, and nil where more of it is to come. identity is the
+// event's token, however it was split. Errors: [ErrFragment], errTorn.
+func (f *fragments) add(event bson.Raw) (whole bson.Raw, identity string, err error) {
+	token, ok := event.Lookup("_id").DocumentOK()
+	if !ok {
+		return nil, "", errors.New("read change event: it has no resume token")
+	}
+	split, ok := event.Lookup("splitEvent").DocumentOK()
+	if !ok {
+		if f.pending() {
+			return nil, "", errTorn
+		}
+		return event, envelope.TokenText(token), nil
+	}
+	number, isNumber := split.Lookup("fragment").AsInt64OK()
+	of, isCount := split.Lookup("of").AsInt64OK()
+	switch {
+	case !isNumber || !isCount || number < 1 || number > of:
+		return nil, "", fmt.Errorf("read change event: its splitEvent is not {fragment, of}: %v", split)
+	case !f.pending() && number != 1:
+		return nil, "", ErrFragment
+	case f.pending() && (number != int64(len(f.parts))+1 || of != int64(f.of)):
+		return nil, "", errTorn
+	}
+	f.parts, f.of = append(f.parts, bytes.Clone(event)), int32(of)
+	if number < of {
+		return nil, "", nil
+	}
+	defer f.drop()
+	identity = unsplit(envelope.TokenText(f.parts[0].Lookup("_id").Document()))
+	whole, err = join(f.parts)
+	return whole, identity, err
+}
+
+// unsplit is the token that the event would have had in one piece, from that of its first fragment: the fragment's number,
+// a zero, stands before the end mark. So a change keeps its identity when a document that is looked up has grown or shrunk
+// until the event is read again. A token that looks otherwise is kept: it names the event just as well.
+func unsplit(token string) string {
+	const zeroAndEnd, end = "2904", "04"
+	if before, found := strings.CutSuffix(token, zeroAndEnd); found && envelope.Sortable(token) {
+		return before + end
+	}
+	return token
+}
+
+// join makes one document of an event's fragments, each of which holds some of its top-level fields.
+func join(parts []bson.Raw) (bson.Raw, error) {
+	size := 5 // the length before and the NUL behind the elements
+	var all []bson.RawElement
+	for i, part := range parts {
+		elements, err := part.Elements()
+		if err != nil {
+			return nil, fmt.Errorf("read fragment %d of %d: %w", i+1, len(parts), err)
+		}
+		for _, e := range elements {
+			if e.Key() == "splitEvent" || (e.Key() == "_id" && i < len(parts)-1) {
+				continue
+			}
+			all = append(all, e)
+			size += len(e)
+		}
+	}
+	return assemble(all, size), nil
+}
+
+// assemble makes a document of elements; size is that of all of it.
+func assemble(elements []bson.RawElement, size int) bson.Raw {
+	out := make(bson.Raw, 4, size)
+	for _, e := range elements {
+		out = append(out, e...)
+	}
+	out = append(out, 0)
+	out[0], out[1], out[2], out[3] = byte(size), byte(size>>8), byte(size>>16), byte(size>>24)
+	return out
+}

@@ -1,0 +1,94 @@
+package changes
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+)
+
+const (
+	sortable = "8263A1B2C3000000012B042C0100296E5A1004"
+	opaque   = "AeARBpQ/AAAA"
+)
+
+func counting(epoch int64) numbering { return numbering{epoch: epoch, settings: "h"} }
+
+func (n numbering) must(t *testing.T, at checkpoint.Progress, token string) checkpoint.Progress {
+	t.Helper()
+	position, err := n.event(at, token)
+	require.NoError(t, err)
+	return checkpoint.Progress{Position: position, Settings: n.settings}
+}
+
+func TestSortableTokensAreTheirOwnPositions(t *testing.T) {
+	n := counting(3)
+	require.Equal(t, sortable, n.must(t, checkpoint.Progress{}, sortable).Position)
+	position, err := n.idle(checkpoint.Progress{Position: sortable}, sortable)
+	require.NoError(t, err)
+	require.Equal(t, sortable, position)
+}
+
+// G2 and G3: the same event has the same ordinal under every leader; later ones have larger ones.
+func TestG2G3OrdinalsGrowAndAreTheSameForEveryLeader(t *testing.T) {
+	first := counting(3).must(t, checkpoint.Progress{}, opaque)
+	require.Equal(t, "n0000000003.000000000000000001", first.Position)
+	require.Greater(t, first.Position, sortable, "a deployment that moves from tokens to ordinals goes forward")
+
+	again := counting(8).must(t, checkpoint.Progress{}, opaque)
+	require.Greater(t, again.Position, first.Position, "a new stream's second attempt is a series of its own")
+
+	at := first
+	for range 1000 {
+		next := counting(3).must(t, at, opaque)
+		require.Greater(t, next.Position, at.Position)
+		require.Equal(t, next, counting(9).must(t, at, opaque), "another leader from the same checkpoint")
+		idle, err := counting(9).idle(next, opaque)
+		require.NoError(t, err)
+		require.Equal(t, next.Position, idle, "what is no event is not counted")
+		at = next
+	}
+	require.Equal(t, "n0000000003.000000000000001001", at.Position)
+	require.Equal(t, "n0000000003.000000000000001002", counting(3).must(t, at, sortable).Position, "once counted, always counted")
+}
+
+// Lost history, or a token set by hand, begins a series that is larger than all that any leader can have given.
+func TestG3ANewSeriesIsLargerThanAllBefore(t *testing.T) {
+	at := checkpoint.Progress{Position: "n0000000003.000000000000001001", Settings: "h", Published: 7}
+	fresh := counting(9).restart(at)
+	require.Equal(t, checkpoint.Progress{Position: "n0000000009.000000000000000000", Settings: "h", Published: 7}, fresh)
+	require.Greater(t, NewSeries(9), "n0000000008.999999999999999999")
+
+	later := checkpoint.Progress{Position: "n0000000009.000000000000000005", Settings: "h"}
+	require.Equal(t, later.Position, counting(9).restart(later).Position, "lost again in the same term: the count goes on")
+
+	tokens := counting(9).restart(checkpoint.Progress{Position: sortable, Published: 7})
+	require.Equal(t, checkpoint.Progress{Published: 7}, tokens)
+}
+
+// G6: what would renumber silently is refused.
+func TestG6WhatWouldRenumberIsRefused(t *testing.T) {
+	counted := checkpoint.Progress{Position: "n0000000003.000000000000000005", Settings: "h"}
+	require.NoError(t, counting(4).accept(counted))
+	require.NoError(t, counting(4).accept(checkpoint.Progress{}))
+	require.NoError(t, numbering{settings: "other", unstable: true}.accept(checkpoint.Progress{Position: sortable}))
+	require.ErrorIs(t, numbering{settings: "other"}.accept(counted), ErrSettingsChanged)
+	require.ErrorIs(t, numbering{settings: "h", unstable: true}.accept(counted), ErrUnstableFilter)
+
+	_, err := counting(4).event(checkpoint.Progress{Position: sortable}, opaque)
+	require.ErrorIs(t, err, ErrOtherDeployment)
+	_, err = numbering{epoch: 4, unstable: true}.event(checkpoint.Progress{}, opaque)
+	require.ErrorIs(t, err, ErrUnstableFilter)
+	_, err = counting(4).event(checkpoint.Progress{Position: "n0000000003.999999999999999998", Settings: "h"}, opaque)
+	require.NoError(t, err, "the last that fits")
+	_, err = counting(4).event(checkpoint.Progress{Position: "n0000000003.999999999999999999", Settings: "h"}, opaque)
+	require.Error(t, err)
+}
+
+func TestOnlyOrdinalsAreOrdinals(t *testing.T) {
+	require.True(t, Counted("n0000000003.000000000000000005"))
+	for _, text := range []string{"", sortable, opaque, "n3.5", "n0000000003.000000000000000005x", "n0000000003", "n-000000003.000000000000000005"} {
+		require.False(t, Counted(text), text)
+	}
+}

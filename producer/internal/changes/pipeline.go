@@ -1,0 +1,254 @@
+package changes
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// kept are the fields of an event that no stage may change or drop: what it is, whose it is, where it stands.
+var kept = []string{"_id", "operationType", "documentKey", "clusterTime"}
+
+// legal are the stages that a pipeline may have, with their checks.
+var legal = map[string]func(any) error{
+	"$match":       checkMatch,
+	"$project":     checkProject,
+	"$addFields":   checkSet,
+	"$set":         checkSet,
+	"$unset":       checkUnset,
+	"$replaceRoot": checkReplaceRoot,
+	"$replaceWith": checkReplacement,
+}
+
+// ParsePipeline reads stages for a change stream from an Extended JSON array. It accepts only those that provably keep
+// what this program needs of an event; a $match lets pass what tells of the collection's end, besides. The error names every problem; empty text is no pipeline.
+func ParsePipeline(text string) (mongo.Pipeline, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var wrapped struct {
+		Stages []bson.D `bson:"stages"`
+	}
+	if err := bson.UnmarshalExtJSON([]byte(`{"stages":`+text+`}`), false, &wrapped); err != nil {
+		return nil, fmt.Errorf("is no Extended JSON array of stages, such as [{\"$match\": {…}}]: %w", err)
+	}
+	var problems []string
+	for i, stage := range wrapped.Stages {
+		if len(stage) != 1 {
+			problems = append(problems, fmt.Sprintf("stage %d must have exactly one field, its name", i+1))
+			continue
+		}
+		check := legal[stage[0].Key]
+		if check == nil {
+			problems = append(problems, fmt.Sprintf("stage %d: %s is not one of $match, $project, $addFields, $set, $unset, $replaceRoot, "+
+				"$replaceWith", i+1, stage[0].Key))
+			continue
+		}
+		if err := check(stage[0].Value); err != nil {
+			problems = append(problems, fmt.Sprintf("stage %d (%s) %v", i+1, stage[0].Key, err))
+			continue
+		}
+		if stage[0].Key == "$match" {
+			wrapped.Stages[i] = widened(stage[0].Value)
+		}
+	}
+	if len(problems) > 0 {
+		return nil, errors.New(strings.Join(problems, "; "))
+	}
+	return wrapped.Stages, nil
+}
+
+// widened is a $match that lets the events pass, too, that tell of the collection's end. Without the invalidate event
+// nobody could read on behind a drop: the driver keeps no token of a stream that ends without one.
+func widened(filter any) bson.D {
+	return bson.D{{Key: "$match", Value: bson.D{{Key: "$or", Value: bson.A{
+		filter,
+		bson.D{{Key: "operationType", Value: bson.D{{Key: "$in", Value: bson.A{"drop", "rename", "dropDatabase", "invalidate"}}}}},
+	}}}}}
+}
+
+var errNoDocument = errors.New("must be a document")
+
+func checkMatch(spec any) error {
+	if _, ok := spec.(bson.D); !ok {
+		return errNoDocument
+	}
+	return nil
+}
+
+// checkProject: of an inclusion every kept field has to be part; an exclusion may name none.
+func checkProject(spec any) error {
+	d, ok := spec.(bson.D)
+	if !ok || len(d) == 0 {
+		return errNoDocument
+	}
+	inclusion := slices.ContainsFunc(d, func(e bson.E) bool { return e.Key != "_id" && !excludes(e.Value) })
+	for _, field := range kept {
+		i := slices.IndexFunc(d, func(e bson.E) bool { return e.Key == field })
+		switch {
+		case i >= 0 && includes(field, d[i].Value):
+			continue
+		case i >= 0:
+			return fmt.Errorf("must keep %s as it is", field)
+		case inclusion && field != "_id":
+			return fmt.Errorf("must include %s (add %q: 1)", field, field)
+		}
+		if e := slices.IndexFunc(d, func(e bson.E) bool { return root(e.Key) == field }); e >= 0 {
+			return fmt.Errorf("must keep %s as it is, not %s alone", field, d[e].Key)
+		}
+	}
+	return nil
+}
+
+func checkSet(spec any) error {
+	d, ok := spec.(bson.D)
+	if !ok {
+		return errNoDocument
+	}
+	for _, e := range d {
+		if slices.Contains(kept, root(e.Key)) {
+			return fmt.Errorf("must not set %s: %s is needed as it is", e.Key, root(e.Key))
+		}
+	}
+	return nil
+}
+
+func checkUnset(spec any) error {
+	var paths []any
+	switch s := spec.(type) {
+	case string:
+		paths = []any{s}
+	case bson.A:
+		paths = s
+	}
+	if len(paths) == 0 {
+		return errors.New("must be a field's name or an array of them")
+	}
+	for _, p := range paths {
+		path, ok := p.(string)
+		if !ok {
+			return errors.New("must be a field's name or an array of them")
+		}
+		if slices.Contains(kept, root(path)) {
+			return fmt.Errorf("must not drop %s: %s is needed as it is", path, root(path))
+		}
+	}
+	return nil
+}
+
+func checkReplaceRoot(spec any) error {
+	d, ok := spec.(bson.D)
+	if !ok || len(d) != 1 || d[0].Key != "newRoot" {
+		return errors.New("must be {newRoot: …}")
+	}
+	return checkReplacement(d[0].Value)
+}
+
+// checkReplacement: the new event is the old one with fields added, or names every kept field as it was.
+func checkReplacement(spec any) error {
+	d, ok := spec.(bson.D)
+	if ok && len(d) == 1 && d[0].Key == "$mergeObjects" {
+		list, _ := d[0].Value.(bson.A)
+		if len(list) == 0 || list[0] != "$$ROOT" {
+			return errors.New("$mergeObjects must be an array that begins with \"$$ROOT\", so that the event keeps its fields")
+		}
+		for _, item := range list[1:] {
+			fields, ok := item.(bson.D)
+			if !ok || operator(fields) {
+				return errors.New("what $mergeObjects adds to \"$$ROOT\" must be documents whose fields are written out: else nobody can " +
+					"tell whether they replace " + strings.Join(kept, ", "))
+			}
+			if err := checkSet(fields); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if !ok || operator(d) {
+		return errors.New("must be {$mergeObjects: [\"$$ROOT\", {…}]}, or a document that keeps " + strings.Join(kept, ", ") +
+			" (\"_id\": \"$_id\", …)")
+	}
+	for _, field := range kept {
+		if !slices.Contains(d, bson.E{Key: field, Value: "$" + field}) {
+			return fmt.Errorf("must keep %s (add %q: %q)", field, field, "$"+field)
+		}
+	}
+	return nil
+}
+
+func root(path string) string {
+	first, _, _ := strings.Cut(path, ".")
+	return first
+}
+
+func operator(d bson.D) bool { return len(d) > 0 && strings.HasPrefix(d[0].Key, "$") }
+
+func excludes(v any) bool { return v == false || v == int32(0) || v == int64(0) || v == float64(0) }
+
+// includes: a projection's value that leaves the field as it is.
+func includes(field string, v any) bool {
+	switch n := v.(type) {
+	case bool:
+		return n
+	case int32:
+		return n != 0
+	case int64:
+		return n != 0
+	case float64:
+		return n != 0
+	}
+	return v == "$"+field
+}
+
+// Unstable says that a filter may pass other changes when it is asked again: it looks at documents, and those are looked
+// up, or forgotten, by the time of the reading.
+func (c Config) Unstable() bool {
+	stable := func(o string) bool { return o == "" || o == "off" || o == "default" || o == "required" }
+	if stable(string(c.FullDocument)) && stable(string(c.FullDocumentBeforeChange)) {
+		return false
+	}
+	filters := slices.ContainsFunc(c.Pipeline, func(stage bson.D) bool { return stage[0].Key == "$match" })
+	return filters && mentionsDocuments(c.Pipeline)
+}
+
+func mentionsDocuments(v any) bool {
+	document := func(s string) bool {
+		return strings.Contains(s, "fullDocument") || strings.Contains(s, "$$ROOT") || strings.Contains(s, "$$CURRENT")
+	}
+	switch t := v.(type) {
+	case string:
+		return document(t)
+	case mongo.Pipeline:
+		return slices.ContainsFunc(t, func(d bson.D) bool { return mentionsDocuments(d) })
+	case bson.D:
+		return slices.ContainsFunc(t, func(e bson.E) bool { return document(e.Key) || mentionsDocuments(e.Value) })
+	case bson.A:
+		return slices.ContainsFunc(t, mentionsDocuments)
+	}
+	return false
+}
+
+// Settings is a hash of everything that decides which events the server delivers: the collection and the pipeline, and
+// with a pipeline the documents that it may look at.
+func (c Config) Settings(collection *mongo.Collection) (string, error) {
+	spec := bson.D{{Key: "db", Value: collection.Database().Name()}, {Key: "collection", Value: collection.Name()}}
+	if len(c.Pipeline) > 0 {
+		spec = append(spec, bson.D{
+			{Key: "pipeline", Value: c.Pipeline},
+			{Key: "fullDocument", Value: string(c.FullDocument)},
+			{Key: "fullDocumentBeforeChange", Value: string(c.FullDocumentBeforeChange)},
+		}...)
+	}
+	raw, err := bson.Marshal(spec)
+	if err != nil {
+		return "", fmt.Errorf("hash reading settings: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,104 @@
+package leader
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics counts what a process saw of leadership, over all its terms. A nil one counts nothing.
+type Metrics struct {
+	begun    *prometheus.CounterVec
+	ended    *prometheus.CounterVec
+	failures prometheus.Counter
+	margin   prometheus.Histogram
+}
+
+// How a term began.
+const (
+	begunFree   = "free"   // nobody held the lease: the stream is new, or its leader released it or let it run out
+	begunBroken = "broken" // the leader before was silent and its lease was broken
+)
+
+// How a term ended.
+const (
+	endedStop     = "stop"
+	endedLost     = "lost"
+	endedFenced   = "fenced"
+	endedStepDown = "step_down"
+	endedError    = "error"
+)
+
+// NewMetrics registers the metrics of leadership.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		begun: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_producer_terms_begun_total",
+			Help: "Terms of leadership that began in this process: over a free lease, or over the broken one of a silent leader.",
+		}, []string{"lease"}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_producer_terms_ended_total",
+			Help: "Terms of leadership that ended in this process, by why.",
+		}, []string{"reason"}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_producer_heartbeat_failures_total",
+			Help: "Heartbeats and renewals of the lease that failed while leading and were repeated.",
+		}),
+		margin: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "sluice_producer_fence_margin_seconds",
+			Help:    "Time that was left until the fence when a heartbeat succeeded. At 0 the leader stops.",
+			Buckets: []float64{0, 0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 4, 6, 10, 20},
+		}),
+	}
+	for _, lease := range []string{begunFree, begunBroken} {
+		m.begun.WithLabelValues(lease)
+	}
+	for _, reason := range []string{endedStop, endedLost, endedFenced, endedStepDown, endedError} {
+		m.ended.WithLabelValues(reason)
+	}
+	r.MustRegister(m.begun, m.ended, m.failures, m.margin)
+	return m
+}
+
+func (m *Metrics) began(broken bool) {
+	switch {
+	case m == nil:
+	case broken:
+		m.begun.WithLabelValues(begunBroken).Inc()
+	default:
+		m.begun.WithLabelValues(begunFree).Inc()
+	}
+}
+
+// end takes note of how a term ended.
+func (m *Metrics) end(err error) {
+	if m == nil {
+		return
+	}
+	reason := endedError
+	switch {
+	case err == nil:
+		reason = endedStop
+	case errors.Is(err, ErrLost):
+		reason = endedLost
+	case errors.Is(err, ErrFenced):
+		reason = endedFenced
+	case errors.Is(err, ErrStepDown):
+		reason = endedStepDown
+	}
+	m.ended.WithLabelValues(reason).Inc()
+}
+
+func (m *Metrics) heartbeatFailed() {
+	if m != nil {
+		m.failures.Inc()
+	}
+}
+
+// heartbeat takes note of how long before the fence one succeeded.
+func (m *Metrics) heartbeat(left time.Duration) {
+	if m != nil {
+		m.margin.Observe(max(left, 0).Seconds())
+	}
+}

@@ -1,0 +1,38 @@
+package operate
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/google/uuid"
+
+	"github.com/sluice-cdc/sluice/shared/checkup"
+)
+
+// examineClaims writes a blob where the bodies of large events go, and removes it again.
+func (s *Stream) examineClaims(ctx context.Context, e *checkup.Findings) {
+	const check = "claim checks"
+	if s.Claims == nil {
+		e.OK(check, "not used: an event too large for a message stops the stream (ON_OVERSIZE=fail)")
+		return
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	scratch := s.Claims.NewBlockBlobClient(s.Name + "/doctor-" + uuid.NewString())
+	_, err := scratch.Upload(ctx, streaming.NopCloser(bytes.NewReader([]byte("doctor"))), nil)
+	if err == nil {
+		_, err = scratch.Delete(ctx, nil)
+	}
+	switch {
+	case err == nil:
+		e.OK(check, "the body of a large event can be kept (on a scratch blob, removed again)")
+	case statusCode(err) == http.StatusNotFound:
+		e.Problem(check, "create it, or let the first large event do so (the producer's identity needs Storage Blob Data Contributor on "+
+			"the account); or check CLAIM_CHECK_CONTAINER", "the container does not exist")
+	default:
+		says, mend := explainBlob(err)
+		e.Problem(check, mend, "%s", says)
+	}
+}

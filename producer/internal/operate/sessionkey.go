@@ -1,0 +1,39 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// SetSessionKey tells the checkpoint that from now on the stream is published with another session key. drained is the
+// operator's word that no message of the old one is left anywhere: nothing here can see that. Errors: [ErrRefused], or the
+// services'.
+func (s *Stream) SetSessionKey(ctx context.Context, key envelope.SessionKey, drained bool, out io.Writer) error {
+	present, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	was := present.Record.SessionKey
+	if was == key {
+		fmt.Fprintf(out, "nothing to do: stream %q is published with %s\n", s.Name, key)
+		return nil
+	}
+	if !drained {
+		return fmt.Errorf("%w: as long as messages published with %s wait, events of one aggregate would be in two sessions, be "+
+			"applied out of order, and the late ones be taken for duplicates and lost. Stop every producer, let the projectors "+
+			"empty every subscription, replay or drop what is parked, and then give --drained", ErrRefused, was)
+	}
+	// Never by force: whoever leads would go on sending by the old key until it notices.
+	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) { r.SessionKey = key })
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "stream %q: session key %s → %s, epoch %d; the old record is kept as blob %s\n"+
+		"Start the producers with SESSION_KEY=%s: any other is refused.\n",
+		s.Name, t.from.Record.SessionKey, key, t.from.Record.Epoch+1, kept, key)
+	return nil
+}

@@ -1,0 +1,115 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// gauge follows what is outstanding at a broker.
+type gauge struct {
+	mu                sync.Mutex
+	outstanding, most int
+	sessions          map[string]int
+	twice             []string // sessions that were outstanding more than once at a time
+}
+
+func (g *gauge) begin(messages []string) (sessions map[string]bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.outstanding++
+	g.most = max(g.most, g.outstanding)
+	sessions = map[string]bool{}
+	for _, m := range messages {
+		session, _, _ := strings.Cut(m, "/")
+		sessions[session] = true
+	}
+	if g.sessions == nil {
+		g.sessions = map[string]int{}
+	}
+	for session := range sessions {
+		if g.sessions[session]++; g.sessions[session] > 1 {
+			g.twice = append(g.twice, session)
+		}
+	}
+	return sessions
+}
+
+func (g *gauge) end(sessions map[string]bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.outstanding--
+	for session := range sessions {
+		g.sessions[session]--
+	}
+}
+
+// sent publishes events round robin over the sessions and returns what was outstanding, and what arrived.
+func sent(t *testing.T, config Config, sessions, events int, latency time.Duration) (*gauge, *memoryBroker) {
+	t.Helper()
+	g := &gauge{}
+	broker := &memoryBroker{capacity: 1000, before: func(_ context.Context, messages []string) outcome {
+		begun := g.begin(messages)
+		time.Sleep(latency) // the network's, virtual
+		g.end(begun)
+		return stored
+	}}
+	p := start(config, broker, openFence{})
+	done := run(t.Context(), p)
+	for n := range events {
+		c, progress := event(fmt.Sprintf("a%d", n%sessions), n/sessions+1, n)
+		require.NoError(t, p.Publish(t.Context(), c, progress))
+	}
+	p.Close()
+	require.NoError(t, <-done)
+	require.Equal(t, int64(events), p.Progress().Published)
+	return g, broker
+}
+
+// G2: two batches of one session are never outstanding at once, however many lanes there are.
+func TestG2ASessionIsInOneLaneAtATime(t *testing.T) {
+	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
+		synctest.Test(t, func(t *testing.T) {
+			config := testConfig()
+			config.Scope, config.BatchMessages = scope, 3
+			g, _ := sent(t, config, 5, 500, time.Millisecond)
+			require.Empty(t, g.twice)
+			require.Greater(t, g.most, 1)
+		})
+	}
+}
+
+// With many sessions the number of lanes grows until the bound is reached; it does not with fewer sessions than lanes.
+func TestLanesGrowWithWhatWaits(t *testing.T) {
+	for _, test := range []struct{ sessions, lanes, maxLanes, most int }{
+		{sessions: 1000, lanes: 4, maxLanes: 64, most: 64},
+		{sessions: 1000, lanes: 4, maxLanes: 4, most: 4},
+		{sessions: 3, lanes: 4, maxLanes: 64, most: 3},
+		{sessions: 1, lanes: 1, maxLanes: 1, most: 1},
+	} {
+		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := testConfig()
+				config.Lanes, config.MaxLanes = test.lanes, test.maxLanes
+				g, _ := sent(t, config, test.sessions, 3000, 10*time.Millisecond)
+				require.Equal(t, test.most, g.most)
+			})
+		})
+	}
+}
+
+// More lanes in mixed scope are worth it for full batches only.
+func TestMixedBatchesAreFilledBeforeMoreLanesAreUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := testConfig()
+		config.Scope = ScopeMixed
+		_, broker := sent(t, config, 1000, 3000, 10*time.Millisecond)
+		require.LessOrEqual(t, len(broker.arrived), 3000/config.BatchMessages+2*config.MaxLanes)
+	})
+}

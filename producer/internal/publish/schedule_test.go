@@ -1,0 +1,90 @@
+package publish
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Against a model that keeps everything: whatever is pushed, leased, partly taken and given back in whatever order, a session
+// is leased once at a time, its items come in order and all of them come, and sessions have their turn in order.
+func TestG2AScheduleLeasesASessionOnceAndKeepsItsOrder(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		s := newSchedule()
+		pushed, taken := map[string]uint64{}, map[string]uint64{}
+		leased := map[string]*backlog{}
+		total := 0
+		take := func(b *backlog, n int) {
+			for _, i := range b.items[:n] {
+				taken[b.session]++
+				require.Equal(t, taken[b.session], i.sequence, "seed %d", seed)
+			}
+			s.taken(b, n)
+			total -= n
+		}
+		for range 2000 {
+			switch random.IntN(4) {
+			case 0, 1:
+				session := fmt.Sprint(random.IntN(12))
+				pushed[session]++
+				s.push(&item{session: session, sequence: pushed[session]})
+				total++
+			case 2:
+				b := s.lease()
+				if b == nil {
+					require.Zero(t, s.ready)
+					continue
+				}
+				require.Nil(t, leased[b.session], "leased twice")
+				require.NotEmpty(t, b.items)
+				if random.IntN(8) == 0 {
+					s.unlease(b)
+					require.Same(t, b, s.lease(), "its turn is not lost")
+				}
+				leased[b.session] = b
+				take(b, 1+random.IntN(len(b.items)))
+			case 3:
+				for session, b := range leased {
+					s.release(b)
+					delete(leased, session)
+					break
+				}
+			}
+			require.Equal(t, total, s.waiting)
+		}
+		for _, b := range leased {
+			s.release(b)
+		}
+		for b := s.lease(); b != nil; b = s.lease() {
+			take(b, len(b.items))
+			s.release(b)
+		}
+		require.Equal(t, pushed, taken)
+		require.Zero(t, s.ready)
+		require.Zero(t, s.waiting)
+		require.Empty(t, s.sessions)
+		require.Empty(t, s.turns)
+	}
+}
+
+// A session with much to send does not keep the others waiting: after its batch it queues up behind them.
+func TestSessionsTakeTurns(t *testing.T) {
+	s := newSchedule()
+	for n := range uint64(10) {
+		s.push(&item{session: "hot", sequence: n})
+	}
+	for _, session := range []string{"a", "b"} {
+		s.push(&item{session: session})
+	}
+	var turns []string
+	for range 4 {
+		b := s.lease()
+		turns = append(turns, b.session)
+		s.taken(b, min(4, len(b.items)))
+		s.release(b)
+	}
+	require.Equal(t, []string{"hot", "a", "b", "hot"}, turns)
+}

@@ -1,0 +1,145 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/tracing"
+)
+
+// spans follows events from Publish to their acknowledgement, a span for each, and the sends on the way. A nil one
+// follows nothing, at no cost.
+type spans struct {
+	tracer trace.Tracer
+	entity string
+
+	mu   sync.Mutex
+	open map[trace.Span]struct{} // of events that are not acknowledged yet
+}
+
+func newSpans(tracer trace.Tracer, entity string) *spans {
+	if tracer == nil {
+		return nil
+	}
+	return &spans{tracer: tracer, entity: entity, open: map[trace.Span]struct{}{}}
+}
+
+// published begins the span of an event, as the child of what the event itself says it was caused by, and writes its place
+// into the event. It is nil when nobody looks at this trace; the event then says so to whoever comes after.
+func (s *spans) published(ctx context.Context, c *envelope.Change) trace.Span {
+	if s == nil {
+		return nil
+	}
+	ctx = trace.ContextWithRemoteSpanContext(ctx, tracing.Remote(c.TraceParent))
+	_, span := s.tracer.Start(ctx, "publish "+s.entity, trace.WithSpanKind(trace.SpanKindProducer))
+	c.TraceParent = tracing.TraceParent(span.SpanContext())
+	if !span.IsRecording() {
+		return nil
+	}
+	span.SetAttributes(s.attributes("send",
+		attribute.String("messaging.message.id", envelope.MessageID(c.Stream, c.Token)),
+		attribute.String("sluice.stream", c.Stream),
+		attribute.String("sluice.aggregate", c.Aggregate),
+		attribute.String("sluice.position", c.Position),
+		attribute.String("sluice.operation", string(c.Operation)),
+		attribute.String("sluice.event_type", c.Type),
+		attribute.Int64("sluice.epoch", c.Epoch),
+	)...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[span] = struct{}{}
+	return span
+}
+
+// sending begins the span of a batch: in the trace of its first event that has one, linked to the others. It is nil when
+// there is none.
+func (s *spans) sending(ctx context.Context, items []*item) trace.Span {
+	if s == nil {
+		return nil
+	}
+	var parent trace.Span
+	var links []trace.Link
+	for _, i := range items {
+		switch {
+		case i.span == nil:
+		case parent == nil:
+			parent = i.span
+		default:
+			links = append(links, trace.Link{SpanContext: i.span.SpanContext()})
+		}
+	}
+	if parent == nil {
+		return nil
+	}
+	_, span := s.tracer.Start(trace.ContextWithSpan(ctx, parent), "send "+s.entity, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithLinks(links...),
+		trace.WithAttributes(s.attributes("send", attribute.Int("messaging.batch.message_count", len(items)))...))
+	return span
+}
+
+// sent ends the span of a batch.
+func (s *spans) sent(span trace.Span, err error) {
+	if span == nil {
+		return
+	}
+	if err != nil {
+		fail(span, err)
+	}
+	span.End()
+}
+
+// acknowledged ends the spans of events.
+func (s *spans) acknowledged(items []*item) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range items {
+		if i.span != nil {
+			i.span.End()
+			delete(s.open, i.span)
+		}
+	}
+}
+
+// errUnacknowledged is what became of an event whose term ended: the next leader publishes it, in a trace of its own.
+var errUnacknowledged = errors.New("not acknowledged before the leadership ended")
+
+// abandon ends what is left when the term ends.
+func (s *spans) abandon(err error) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for span := range s.open {
+		if err != nil {
+			fail(span, fmt.Errorf("%w: %w", errUnacknowledged, err))
+		} else {
+			fail(span, errUnacknowledged)
+		}
+		span.End()
+	}
+	clear(s.open)
+}
+
+func (s *spans) attributes(operation string, more ...attribute.KeyValue) []attribute.KeyValue {
+	return append([]attribute.KeyValue{
+		attribute.String("messaging.system", "servicebus"),
+		attribute.String("messaging.destination.name", s.entity),
+		attribute.String("messaging.operation.type", operation),
+	}, more...)
+}
+
+func fail(span trace.Span, err error) {
+	span.RecordError(err)
+	span.SetStatus(codes.Error, err.Error())
+}

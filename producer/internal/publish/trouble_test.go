@@ -1,0 +1,74 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+)
+
+// A busy broker is waited for, however long it is busy, by few attempts and without stepping down: another leader would have to
+// wait as well.
+func TestABusyBrokerIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var throttling atomic.Bool
+		var attempts atomic.Int64
+		throttling.Store(true)
+		broker := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
+			attempts.Add(1)
+			if throttling.Load() {
+				return busy
+			}
+			return stored
+		}}
+		config := testConfig()
+		config.StallAfter = time.Minute
+		p := start(config, broker, openFence{})
+		done := run(t.Context(), p)
+		for n := range 100 {
+			c, progress := event(fmt.Sprintf("a%d", n), 1, n)
+			require.NoError(t, p.Publish(t.Context(), c, progress))
+		}
+		time.Sleep(10 * time.Minute) // virtual
+		require.Zero(t, p.Progress().Published)
+		require.Equal(t, 1, p.Lanes())
+		require.LessOrEqual(t, attempts.Load(), int64(4*10*60/4), "four lanes, every four seconds")
+		throttling.Store(false)
+		p.Close()
+		require.NoError(t, <-done)
+		require.Equal(t, int64(100), p.Progress().Published)
+		require.GreaterOrEqual(t, testutil.ToFloat64(p.metrics.busy), 100.0)
+	})
+}
+
+// G6: what the broker will refuse for ever is not sent for ever. The error says which events, and nothing of them is in the
+// checkpoint.
+func TestG6ABatchThatIsRefusedForGoodIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome { return never }}
+		p := start(testConfig(), broker, openFence{})
+		c, progress := event("bad-one", 1, 1)
+		require.NoError(t, p.Publish(t.Context(), c, progress))
+		err := p.Run(t.Context())
+		require.ErrorIs(t, err, ErrRefused)
+		require.ErrorContains(t, err, `1 events of session "bad-one"`)
+		require.Zero(t, p.Progress().Published)
+		require.InDelta(t, 1, testutil.ToFloat64(p.metrics.refusals), 0)
+	})
+}
+
+// G6: an event that has no message form stops the stream and is counted.
+func TestG6AnEventThatCannotBeEncodedIsAnError(t *testing.T) {
+	p := start(testConfig(), &memoryBroker{capacity: 10}, openFence{})
+	c, progress := event("a0", 1, 1)
+	c.Body = []byte("no BSON")
+	require.NoError(t, p.Publish(t.Context(), c, progress))
+	err := p.Run(t.Context())
+	require.ErrorContains(t, err, "encode change at "+c.Position)
+	require.InDelta(t, 1, testutil.ToFloat64(p.metrics.refusals), 0)
+}

@@ -1,0 +1,234 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/shared/settings"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// LoadStreams reads the settings of every stream from the environment: of one, or of those that STREAMS names. A stream's
+// own variables, such as ORDERS_MONGODB_COLLECTION for orders, go before those that all share. The error is a
+// [settings.Problems] with every problem found, each by the name of its variable.
+func LoadStreams() ([]Config, error) {
+	var process Config
+	_ = settings.Load(&process) // what is wrong with it is found below, stream by stream
+	if len(process.Streams) == 0 {
+		c, err := loadStream("")
+		return []Config{c}, err
+	}
+	var configs []Config
+	var problems settings.Problems
+	names := map[string]string{} // in STREAMS, by the full one
+	add := func(problem error) {
+		if !slices.ContainsFunc(problems, func(p error) bool { return p.Error() == problem.Error() }) {
+			problems = append(problems, problem) // what all share is wrong once
+		}
+	}
+	for i, name := range process.Streams {
+		if slices.Contains(process.Streams[:i], name) {
+			add(fmt.Errorf("STREAMS: names %s twice", name))
+			continue
+		}
+		for _, problem := range checkName(name) {
+			add(problem)
+		}
+		c, err := loadStream(prefix(name))
+		if of, ok := errors.AsType[settings.Problems](err); ok {
+			for _, problem := range of {
+				add(problem)
+			}
+		}
+		if other, taken := names[c.Stream]; taken {
+			add(fmt.Errorf("STREAMS: %s and %s are both the stream %q: watch two collections, or set %sSTREAM_NAME",
+				other, name, c.Stream, prefix(name)))
+		}
+		names[c.Stream] = name
+		configs = append(configs, c)
+	}
+	if len(problems) > 0 {
+		return configs, problems
+	}
+	return configs, nil
+}
+
+func loadStream(prefix string) (Config, error) {
+	var c Config
+	err := settings.LoadWithPrefix(&c, prefix)
+	if c.Stream == "" {
+		c.Stream = c.Database + "." + c.Collection
+	}
+	return c, err
+}
+
+// prefix is what the variables of a stream begin with.
+func prefix(stream string) string { return strings.ToUpper(strings.ReplaceAll(stream, "-", "_")) + "_" }
+
+// ofProcess are settings that streams cannot have for themselves.
+var ofProcess = []string{"STREAMS", "HTTP_ADDR", "LOG_LEVEL", "STATUS_INTERVAL"}
+
+var streamName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+
+// checkName finds what is wrong with a stream's name.
+func checkName(stream string) (problems []error) {
+	if !streamName.MatchString(stream) {
+		return []error{fmt.Errorf("STREAMS: %q is no name for a stream: use small letters, digits and single hyphens, and begin with a letter", stream)}
+	}
+	known := variables(reflect.TypeFor[Config]())
+	for _, variable := range known {
+		own := prefix(stream) + variable
+		if _, set := os.LookupEnv(own); set && slices.Contains(ofProcess, variable) {
+			problems = append(problems, fmt.Errorf("%s: is one for the whole process: set %s", own, variable))
+		}
+		if slices.Contains(known, own) {
+			problems = append(problems, fmt.Errorf("STREAMS: %s cannot be a stream's name: %s is a setting of all", stream, own))
+		}
+	}
+	return problems
+}
+
+func variables(config reflect.Type) (names []string) {
+	for field := range config.Fields() {
+		if field.Anonymous {
+			names = append(names, variables(field.Type)...)
+		} else {
+			names = append(names, field.Tag.Get("envconfig"))
+		}
+	}
+	return names
+}
+
+// choose finds the stream that a command is about, by its name in STREAMS or its full one; without a name the only one.
+// The error says which there are.
+func choose(configs []Config, name string) (Config, error) {
+	var known []string
+	for i, c := range configs {
+		short := c.Stream
+		if len(c.Streams) == len(configs) {
+			short = c.Streams[i]
+		}
+		if name == short || name == c.Stream || name == "" && len(configs) == 1 {
+			return c, nil
+		}
+		known = append(known, short)
+	}
+	if name == "" {
+		return Config{}, fmt.Errorf("%w: there are several streams: say which with --stream %s", ErrUsage, strings.Join(known, "|"))
+	}
+	return Config{}, fmt.Errorf("%w: there is no stream %q; there is %s", ErrUsage, name, strings.Join(known, ", "))
+}
+
+// The times between a stream's failure and the next attempt to run it: as a platform restarts a process that ends.
+const (
+	restartFirst = 10 * time.Second
+	restartMax   = 5 * time.Minute
+)
+
+// process is the streams of one process.
+type process struct {
+	instance string
+	streams  []*producer
+}
+
+// run runs every stream until ctx ends. The only stream's error ends the process: the platform restarts it and makes that
+// seen. Of several, one that fails must not take the others along, on this replica or, when the next one tries it, on
+// all: it is stopped alone, says so (log, /status, metric), and is tried again after a while.
+func (p *process) run(ctx context.Context) error {
+	if len(p.streams) == 1 {
+		s := p.streams[0]
+		return s.election.Run(ctx, s.lead)
+	}
+	var running sync.WaitGroup
+	errs := make([]error, len(p.streams))
+	for i, s := range p.streams {
+		running.Go(func() { errs[i] = s.persist(ctx) })
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// persist runs the stream again and again. The error is what went wrong at the end, after ctx had ended.
+func (p *producer) persist(ctx context.Context) error {
+	backoff := retry.Backoff{Initial: restartFirst, Max: restartMax}
+	// Replicas that start together look at their streams in different orders, and so share them.
+	if retry.Sleep(ctx, rand.N(p.config.StandbyPoll)) != nil {
+		return nil
+	}
+	for {
+		started := time.Now()
+		err := p.election.Run(ctx, p.lead)
+		if ctx.Err() != nil {
+			if err != nil {
+				return fmt.Errorf("stop stream %s: %w", p.config.Stream, err)
+			}
+			return nil
+		}
+		if time.Since(started) > restartMax {
+			backoff.Reset()
+		}
+		wait := backoff.Next()
+		p.log.Error("the stream has failed and is tried again later; the others go on",
+			telemetry.KeyError, err, telemetry.KeyWait, wait.Milliseconds())
+		p.failure.Store(&err)
+		if retry.Sleep(ctx, wait) != nil {
+			return nil
+		}
+		p.failure.Store(nil)
+	}
+}
+
+// yield is how long this replica leaves a stream that has no leader to the others: longer, the more it leads already, so
+// that replicas share the streams. Nobody gives up a stream for that: a promise to balance it is not.
+func (p *process) yield(stream *producer) time.Duration {
+	const most = 3
+	leading := 0
+	for _, s := range p.streams {
+		if s != stream && s.current.Load() != nil {
+			leading++
+		}
+	}
+	return time.Duration(min(leading, most)) * stream.config.StandbyPoll
+}
+
+// StatusOfAll is what /status shows of several streams; of one it shows its [Status].
+type StatusOfAll struct {
+	Instance string   `json:"instance"`
+	Streams  []Status `json:"streams"`
+}
+
+func (p *process) status() any {
+	if len(p.streams) == 1 {
+		return p.streams[0].status()
+	}
+	all := StatusOfAll{Instance: p.instance}
+	for _, s := range p.streams {
+		all.Streams = append(all.Streams, s.status())
+	}
+	return all
+}
+
+// live has nothing to say against a process that can answer: a replica that cannot reach its services waits for them,
+// and a restart would not bring them back.
+func (p *process) live() error { return nil }
+
+// ready is a standby's answer, too: a rollout waits for it before it stops the old leader. A stream that has failed does
+// not make the replica unready: it would hold up what mends it, and the other streams.
+func (p *process) ready() error {
+	for _, s := range p.streams {
+		if s.failure.Load() == nil {
+			return nil
+		}
+	}
+	return errors.New("every stream has failed; see /status")
+}

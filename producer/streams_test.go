@@ -1,0 +1,100 @@
+package producer
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestStreamsShareWhatTheyDoNotOverride(t *testing.T) {
+	minimal(t)
+	set(t, map[string]string{
+		"STREAMS":                    "orders,web-carts",
+		"ORDERS_SERVICE_BUS_TOPIC":   "orders",
+		"WEB_CARTS_MONGODB_DATABASE": "web", "WEB_CARTS_PUBLISH_LANES": "4",
+	})
+	configs, err := LoadStreams()
+	require.NoError(t, err)
+	require.Len(t, configs, 2)
+	orders, carts := configs[0], configs[1]
+	require.Equal(t, []any{"shop.events", "orders", 16}, []any{orders.Stream, orders.Topic, orders.PublishLanes})
+	require.Equal(t, []any{"web.events", "changes", 4}, []any{carts.Stream, carts.Topic, carts.PublishLanes})
+	require.Equal(t, orders.MongoURI, carts.MongoURI)
+	_, err = LoadConfig()
+	require.EqualError(t, err, "1 setting(s) must be mended:\n  - STREAMS: names several streams")
+}
+
+func TestOneStreamMayHaveAName(t *testing.T) {
+	minimal(t)
+	set(t, map[string]string{"STREAMS": "orders", "ORDERS_MONGODB_COLLECTION": "orders"})
+	c, err := LoadConfig()
+	require.NoError(t, err)
+	require.Equal(t, "shop.orders", c.Stream)
+}
+
+func TestEveryProblemOfEveryStreamIsToldByItsVariable(t *testing.T) {
+	set(t, map[string]string{
+		"MONGODB_URI": "mongodb://db.example/", "MONGODB_DATABASE": "shop",
+		"SERVICE_BUS_NAMESPACE": "contoso.servicebus.windows.net", "SERVICE_BUS_TOPIC": "changes",
+		"BLOB_ACCOUNT_URL": "https://contoso.blob.core.windows.net",
+		"STREAMS":          "orders,payments,orders,Carts,refunds",
+		"BATCH_SCOPE":      "all", // shared: told once
+
+		"ORDERS_MONGODB_COLLECTION": "orders", "ORDERS_HTTP_ADDR": ":9090", "ORDERS_FENCE_AFTER": "7s",
+		"PAYMENTS_SERVICE_BUS_QUEUE": "payments", "PAYMENTS_LEASE_DURATION": "soon",
+		"CARTS_MONGODB_COLLECTION":   "carts",
+		"REFUNDS_MONGODB_COLLECTION": "orders",
+	})
+	_, err := LoadStreams()
+	require.EqualError(t, err, `9 setting(s) must be mended:
+  - ORDERS_HTTP_ADDR: is one for the whole process: set HTTP_ADDR
+  - TAKEOVER_AFTER: must exceed ORDERS_FENCE_AFTER (7s) by at least 500ms (it is 6s), or a standby would lead beside a leader that may still send
+  - BATCH_SCOPE: must be one of session, mixed (it is "all")
+  - PAYMENTS_MONGODB_COLLECTION (or MONGODB_COLLECTION): is required and not set
+  - PAYMENTS_LEASE_DURATION: its value cannot be read as a duration (for example 500ms, 15s, 2m)
+  - SERVICE_BUS_TOPIC, PAYMENTS_SERVICE_BUS_QUEUE: set exactly one of them
+  - STREAMS: names orders twice
+  - STREAMS: "Carts" is no name for a stream: use small letters, digits and single hyphens, and begin with a letter
+  - STREAMS: orders and refunds are both the stream "shop.orders": watch two collections, or set REFUNDS_STREAM_NAME`)
+}
+
+func TestAStreamIsChosenByEitherName(t *testing.T) {
+	names := []string{"orders", "payments"}
+	configs := []Config{{Stream: "shop.orders", Streams: names}, {Stream: "shop.payments", Streams: names}}
+	for _, name := range []string{"payments", "shop.payments"} {
+		c, err := choose(configs, name)
+		require.NoError(t, err)
+		require.Equal(t, "shop.payments", c.Stream)
+	}
+	_, err := choose(configs, "")
+	require.ErrorIs(t, err, ErrUsage)
+	only, err := choose([]Config{{Stream: "shop.events"}}, "")
+	require.NoError(t, err)
+	require.Equal(t, "shop.events", only.Stream)
+}
+
+func TestAReplicaLeavesAFreeStreamToOthersTheMoreItLeads(t *testing.T) {
+	var p process
+	for range 6 {
+		p.streams = append(p.streams, &producer{config: Config{StandbyPoll: time.Second}})
+	}
+	own := p.streams[0]
+	own.current.Store(&activity{})
+	require.Zero(t, p.yield(own), "its own leading does not count")
+	for n, want := range []time.Duration{1, 2, 3, 3, 3} {
+		p.streams[n+1].current.Store(&activity{})
+		require.Equal(t, want*time.Second, p.yield(own))
+	}
+}
+
+func TestAReplicaIsReadyWhileAnyOfItsStreamsIsWell(t *testing.T) {
+	p := process{streams: []*producer{{}, {}}}
+	require.NoError(t, p.ready())
+	failure := errors.New("history is lost")
+	p.streams[0].failure.Store(&failure)
+	require.NoError(t, p.ready())
+	p.streams[1].failure.Store(&failure)
+	require.Error(t, p.ready())
+}
