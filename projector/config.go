@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/settings"
 )
@@ -19,8 +20,9 @@ type Config struct {
 	Topic        string `envconfig:"SERVICE_BUS_TOPIC"`
 	Subscription string `envconfig:"SERVICE_BUS_SUBSCRIPTION"`
 	Queue        string `envconfig:"SERVICE_BUS_QUEUE"`
-	// Connections is the number of AMQP connections of this replica. Sessions are accepted one at a time on each.
-	Connections int `envconfig:"SERVICE_BUS_CONNECTIONS" default:"4"`
+	// Connections is the number of AMQP connections of this replica; 0 is one for every four of MaxSessions. On each, sessions
+	// are accepted one at a time: ten of the round trips that an accept costs exclude each other.
+	Connections int `envconfig:"SERVICE_BUS_CONNECTIONS" default:"0"`
 
 	// MongoURI is the deployment of the read models: a secret. A projection with more than one document per aggregate
 	// needs a replica set.
@@ -30,19 +32,45 @@ type Config struct {
 	// Projection is the name of the projection to run.
 	Projection string `envconfig:"PROJECTION" default:"timeline"`
 
+	// MirrorCollection is where the projection mirror puts its documents. Another name is another projection, with
+	// positions of its own.
+	MirrorCollection string `envconfig:"MIRROR_COLLECTION" default:"mirror"`
+	// MirrorKey is the dotted path of the field that becomes the mirror's _id.
+	MirrorKey string `envconfig:"MIRROR_KEY" default:"_id"`
+	// MirrorFields are the top-level fields that the mirror keeps, separated by commas; empty keeps all.
+	MirrorFields []string `envconfig:"MIRROR_FIELDS" default:""`
+
+	// Blob says where the bodies of events are that were too large for a message; optional: without it the projector waits
+	// at the first such event, and says so. ClaimContainer is the producer's setting of that name.
+	azure.Blob
+	ClaimContainer string `envconfig:"CLAIM_CHECK_CONTAINER" default:"claim-checks"`
+
+	// SourceMongoURI is the deployment of the watched collection: a secret. Empty: that of the read models. It, the
+	// database and the collection are for `projector verify` alone.
+	SourceMongoURI   string `envconfig:"SOURCE_MONGODB_URI"`
+	SourceDatabase   string `envconfig:"SOURCE_DATABASE"`
+	SourceCollection string `envconfig:"SOURCE_COLLECTION"`
+	// AggregatePath, TypePath and VersionPath are the producer's settings of these names, for `projector verify` too.
+	AggregatePath string `envconfig:"AGGREGATE_ID_PATH" default:"aggregateId"`
+	TypePath      string `envconfig:"EVENT_TYPE_PATH" default:"type"`
+	VersionPath   string `envconfig:"VERSION_PATH" default:"version"`
+
 	// MaxSessions is how many sessions this replica holds at once. Memory is bounded by it times ReceiveBatch.
 	MaxSessions int `envconfig:"MAX_SESSIONS" default:"64"`
 	// ReceiveBatch is how many messages of a session are received and applied at once, 1 to 1000.
 	ReceiveBatch int `envconfig:"RECEIVE_BATCH" default:"100"`
-	// SessionIdle is how long a session without messages is kept while other workers of this replica are free. While none
-	// is, it is given back at once.
+	// SessionIdle is how long a session without messages is kept while another worker of this replica has looked for one in
+	// vain for as long. Else it is given back at once.
 	SessionIdle time.Duration `envconfig:"SESSION_IDLE" default:"2s"`
 	// SessionMaxHold is how long a session with messages is kept while no other worker is free.
-	SessionMaxHold time.Duration `envconfig:"SESSION_MAX_HOLD" default:"30s"`
+	SessionMaxHold time.Duration `envconfig:"SESSION_MAX_HOLD" default:"5s"`
 	// AcceptTimeout is how long one accept waits for a session. An accept costs a dozen round trips, so it is long.
 	AcceptTimeout time.Duration `envconfig:"ACCEPT_TIMEOUT" default:"60s"`
 	// ApplyTimeout bounds one attempt to write a batch. Attempts that fail are repeated for as long as it takes.
 	ApplyTimeout time.Duration `envconfig:"APPLY_TIMEOUT" default:"10s"`
+	// VersionGapWait is how long an insert whose version leaves some out after the last one applied waits for them, before
+	// its aggregate is parked; 0: versions are not judged, for sources where they do not count on by one.
+	VersionGapWait time.Duration `envconfig:"VERSION_GAP_WAIT" default:"30s"`
 	// SettleTimeout bounds the settlement of one message.
 	SettleTimeout time.Duration `envconfig:"SETTLE_TIMEOUT" default:"5s"`
 	// ShutdownTimeout is how long a stop may take: finish the batches in hand, give the sessions back, disconnect. It must
@@ -76,15 +104,28 @@ func (c *Config) Validate() error {
 	case len(c.Database) > 63 || strings.ContainsAny(c.Database, "/\\. \"$*<>:|?\x00"):
 		problems = append(problems, errors.New("READ_MODEL_DATABASE: is not a name for a database"))
 	}
+	if c.SourceMongoURI != "" {
+		problems = append(problems, settings.CheckMongoURI("SOURCE_MONGODB_URI", c.SourceMongoURI))
+	}
+	if _, err := c.mirror(); err != nil {
+		problems = append(problems, fmt.Errorf("MIRROR_COLLECTION, MIRROR_KEY, MIRROR_FIELDS: %s", strings.ReplaceAll(err.Error(), "\n", "; ")))
+	}
+	if c.Blob != (azure.Blob{}) {
+		problems = append(problems, c.Blob.Validate())
+		if c.ClaimContainer == "" {
+			problems = append(problems, errors.New("CLAIM_CHECK_CONTAINER: must not be empty"))
+		}
+	}
 	const maxReceive = 1000
 	problems = append(problems,
 		between("MAX_SESSIONS", c.MaxSessions, 1, 5000),
-		between("SERVICE_BUS_CONNECTIONS", c.Connections, 1, 100),
+		between("SERVICE_BUS_CONNECTIONS", c.Connections, 0, 1000),
 		between("RECEIVE_BATCH", c.ReceiveBatch, 1, maxReceive),
 		atLeast("SESSION_IDLE", c.SessionIdle, time.Millisecond),
 		atLeast("SESSION_MAX_HOLD", c.SessionMaxHold, time.Millisecond),
 		atLeast("ACCEPT_TIMEOUT", c.AcceptTimeout, time.Second),
 		atLeast("APPLY_TIMEOUT", c.ApplyTimeout, 100*time.Millisecond),
+		atLeast("VERSION_GAP_WAIT", c.VersionGapWait, 0),
 		atLeast("SETTLE_TIMEOUT", c.SettleTimeout, 100*time.Millisecond),
 		atLeast("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second),
 		atLeast("STATUS_INTERVAL", c.StatusInterval, 0),
@@ -131,10 +172,23 @@ func atLeast(name string, value, low time.Duration) error {
 	return nil
 }
 
+// connections is how many connections to make.
+func (c *Config) connections() int {
+	if c.Connections > 0 {
+		return c.Connections
+	}
+	const sessionsEach = 4
+	return (c.MaxSessions + sessionsEach - 1) / sessionsEach
+}
+
 // entity is the path of what is received from.
 func (c *Config) entity() string {
 	if c.Queue != "" {
 		return c.Queue
 	}
 	return c.Topic + "/" + c.Subscription
+}
+
+func (c *Config) mirror() (projection.Mirror, error) {
+	return projection.NewMirror(projection.MirrorOptions{Collection: c.MirrorCollection, Key: c.MirrorKey, Fields: c.MirrorFields})
 }

@@ -2,12 +2,14 @@ package projector_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
@@ -40,9 +42,9 @@ func TestLoadConfig(t *testing.T) {
 	require.Equal(t, "timeline", c.Projection)
 	require.Equal(t, 8, c.MaxSessions)
 	require.Equal(t, 100, c.ReceiveBatch)
-	require.Equal(t, 4, c.Connections)
+	require.Zero(t, c.Connections, "as many as MAX_SESSIONS asks for")
 	require.Equal(t, 2*time.Second, c.SessionIdle)
-	require.Equal(t, 30*time.Second, c.SessionMaxHold)
+	require.Equal(t, 5*time.Second, c.SessionMaxHold)
 	require.Equal(t, time.Minute, c.AcceptTimeout)
 	require.Equal(t, 20*time.Second, c.ShutdownTimeout)
 	require.Equal(t, ":8080", c.HTTPAddr)
@@ -89,5 +91,15 @@ func TestRunRefusesAnUnknownProjection(t *testing.T) {
 	err = projector.Run(t.Context(), c, projector.Options{})
 	_, ok := errors.AsType[settings.Problems](err)
 	require.True(t, ok)
-	require.EqualError(t, err, "1 setting(s) must be mended:\n  - PROJECTION: is not one of mirror, timeline")
+	require.EqualError(t, err, "1 setting(s) must be mended:\n  - PROJECTION: is not one of "+strings.Join(projection.Builtin().Names(), ", "))
+}
+
+func TestMirrorSettingsAreChecked(t *testing.T) {
+	environment(t, map[string]string{
+		"MONGODB_URI": "mongodb://localhost", "READ_MODEL_DATABASE": "readmodel", "PROJECTION": "mirror",
+		"SERVICE_BUS_CONNECTION_STRING": bus, "SERVICE_BUS_QUEUE": "q", "MIRROR_FIELDS": "name,address.city", "MIRROR_KEY": "a.",
+	})
+	_, err := projector.LoadConfig()
+	require.EqualError(t, err, "1 setting(s) must be mended:\n  - MIRROR_COLLECTION, MIRROR_KEY, MIRROR_FIELDS: "+
+		`the key "a." is no path of fields; the field "address.city" is not the name of a top-level field`)
 }

@@ -9,7 +9,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
+	"github.com/sluice-cdc/sluice/projector/internal/ensure"
 	"github.com/sluice-cdc/sluice/projector/internal/outage"
+	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
@@ -22,7 +24,7 @@ func (s *service) connect(ctx context.Context) {
 	var checks sync.WaitGroup
 	checks.Go(func() {
 		seen := outage.New(s.log, "connection to MongoDB")
-		if until(ctx, seen, func(ctx context.Context) error { return s.mongo.Ping(ctx, readpref.Primary()) }) {
+		if until(ctx, seen, s.reachMongo) {
 			s.mongoReady.Store(true)
 		}
 	})
@@ -33,6 +35,15 @@ func (s *service) connect(ctx context.Context) {
 		}
 	})
 	checks.Wait()
+}
+
+// reachMongo also makes the collections and indexes that the projection names.
+func (s *service) reachMongo(ctx context.Context) error {
+	if err := s.mongo.Ping(ctx, readpref.Primary()); err != nil {
+		return err
+	}
+	collections, _ := projection.Collections(s.chosen)
+	return ensure.Collections(ctx, s.mongo.Database(s.cfg.Database), collections)
 }
 
 // until repeats check until it succeeds; false when ctx ends first.

@@ -8,8 +8,12 @@
 //     the broker gives them, batch after batch.
 //   - G3, once: every effect happens once, however often its message is delivered and whoever else applies it at the
 //     same time. A guard in the read model decides, never the session's lock, which may be lost unnoticed.
-//   - G6, no silent skip: a message that can never be applied is dead-lettered with a reason and a description. A
-//     database that is away, however long, dead-letters nothing and raises no delivery count.
+//   - G5, a poison event stops its aggregate and nothing else: the aggregate is parked, which is recorded in its guard, and
+//     then the event and all later ones of the aggregate are dead-lettered, in order. While it is parked nothing of it
+//     takes effect, whoever tries. A message that cannot be read and names no aggregate parks none. An insert that leaves
+//     versions out waits for VERSION_GAP_WAIT and then is poison. A database that is away, however long, parks nothing,
+//     dead-letters nothing and raises no delivery count.
+//   - G6, no silent skip: a message that can never be applied is dead-lettered with a reason and a description.
 //
 // Not guaranteed: order between aggregates; that a message is delivered once.
 package projector
@@ -24,11 +28,15 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/claims"
+	"github.com/sluice-cdc/sluice/projector/internal/gaps"
 	"github.com/sluice-cdc/sluice/projector/internal/outage"
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/projector/projection"
@@ -48,9 +56,12 @@ type Options struct {
 	Projections *projection.Registry
 	// Credential signs in where a namespace is configured; nil takes [azure.Credential].
 	Credential azcore.TokenCredential
-	// ServiceBus and Mongo adjust the clients: other transports, for example. Both may be nil.
+	// ServiceBus, Blob and Mongo adjust the clients: other transports, for example. Each may be nil.
 	ServiceBus *azservicebus.ClientOptions
+	Blob       *azblob.ClientOptions
 	Mongo      func(*options.ClientOptions)
+	// Tracer makes spans, which go on where the producer's ended; nil makes none.
+	Tracer trace.Tracer
 }
 
 // Run projects until ctx ends, then stops within ShutdownTimeout: it accepts and receives no more, finishes the batches
@@ -86,6 +97,7 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 		return nil
 	})
 	group.Go(func() error { s.connect(receiving); return nil })
+	group.Go(func() error { s.countParked(receiving); return nil })
 	group.Go(func() error {
 		defer stopServing()
 		s.pool.Run(receiving, work, s.handle)
@@ -110,8 +122,12 @@ type service struct {
 	clients []*azservicebus.Client
 	mongo   *mongo.Client
 	applier *apply.Applier
+	chosen  projection.Projection
 	pool    *sessions.Pool
 	store   *outage.Outage // of the read-model database
+	tracer  trace.Tracer   // may be nil
+	gaps    *gaps.Gaps
+	claims  *claims.Desk
 	state
 }
 
@@ -130,14 +146,17 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opts.Credential == nil && cfg.Namespace != "" {
+	if opts.Credential == nil && (cfg.Namespace != "" || cfg.AccountURL != "") {
 		if opts.Credential, err = azure.Credential(); err != nil {
 			return nil, err
 		}
 	}
-	s := &service{cfg: cfg, log: opts.Logger}
+	s := &service{cfg: cfg, log: opts.Logger, chosen: chosen, tracer: opts.Tracer}
 	s.state.init(opts.Instance, chosen.Name())
 	s.store = outage.New(s.log, "read model")
+	if s.claims, err = openClaims(cfg, opts); err != nil {
+		return nil, err
+	}
 
 	clientOptions := options.Client().ApplyURI(cfg.MongoURI).SetAppName("sluice-projector")
 	if opts.Mongo != nil {
@@ -146,7 +165,8 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 	if s.mongo, err = mongo.Connect(clientOptions); err != nil {
 		return nil, fmt.Errorf("open MongoDB client: %w", err)
 	}
-	s.applier = apply.New(chosen, s.mongo, cfg.Database)
+	s.applier = apply.New(chosen, s.mongo, cfg.Database, apply.Options{Unjudged: cfg.VersionGapWait == 0})
+	s.gaps = gaps.New(cfg.VersionGapWait)
 
 	busOptions := azservicebus.ClientOptions{}
 	if opts.ServiceBus != nil {
@@ -156,8 +176,8 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 		// What fails is tried again here, with a new session; the SDK's own retries would only hide it and take long.
 		busOptions.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: 200 * time.Millisecond}
 	}
-	for range cfg.Connections {
-		client, err := cfg.Client(opts.Credential, &busOptions)
+	for range cfg.connections() {
+		client, err := cfg.ServiceBus.Client(opts.Credential, &busOptions)
 		if err != nil {
 			s.close(ctx)
 			return nil, err
@@ -169,8 +189,9 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 		Workers: cfg.MaxSessions, Batch: cfg.ReceiveBatch,
 		Idle: cfg.SessionIdle, MaxHold: cfg.SessionMaxHold,
 		AcceptTimeout: cfg.AcceptTimeout, CloseTimeout: cfg.ShutdownTimeout / 8,
-		Logger: s.log,
-		Held:   s.held,
+		Logger:   s.log,
+		Held:     s.held,
+		Accepted: s.accepted,
 	})
 	return s, nil
 }
@@ -187,6 +208,9 @@ func choose(cfg Config, registry *projection.Registry) (projection.Projection, e
 	}
 	if len(problems) > 0 {
 		return nil, problems
+	}
+	if mirror, ok := chosen.(projection.Mirror); ok && mirror.Plain() {
+		return cfg.mirror()
 	}
 	return chosen, nil
 }

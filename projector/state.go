@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/settle"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/health"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -26,8 +27,9 @@ type Status struct {
 	Redelivered  int64  `json:"redelivered"`   // messages received with a delivery count above 1
 	// LagMS is the time from the newest applied change in the source to its effect, by the two machines' clocks; -1 before
 	// the first one.
-	LagMS  int64 `json:"lag_ms"`
-	Parked int64 `json:"parked"` // always 0: a poisoned event is dead-lettered and does not park its aggregate
+	LagMS int64 `json:"lag_ms"`
+	// Parked is the number of parked aggregates in the read model, whoever parked them; -1 before it has been counted.
+	Parked int64 `json:"parked"`
 }
 
 // state is what the service tells about itself: counters, metrics, readiness. Everything in it may be used from any
@@ -39,6 +41,10 @@ type state struct {
 	mongoReady, busReady                                atomic.Bool
 	sessionsHeld, events, duplicates, dead, redelivered atomic.Int64
 	lag                                                 atomic.Int64 // in milliseconds
+	parked                                              atomic.Int64 // aggregates, in the read model
+
+	// newlyParked wakes who counts parked aggregates.
+	newlyParked chan struct{}
 
 	metricsHandler http.Handler
 	metrics        metrics
@@ -47,8 +53,16 @@ type state struct {
 type metrics struct {
 	applied, duplicates, redeliveries, applyFailures, settleFailures prometheus.Counter
 	deadLettered                                                     *prometheus.CounterVec
-	held                                                             prometheus.Gauge
-	applySeconds, settleSeconds, batchSize, latency                  prometheus.Histogram
+	held, parked                                                     prometheus.Gauge
+	gaps                                                             prometheus.Counter
+	acceptSeconds, applySeconds, settleSeconds, batchSize, latency   prometheus.Histogram
+}
+
+// reasons are all that messages are dead-lettered for.
+var reasons = []string{
+	apply.ReasonParked, apply.ReasonVersionGap, apply.ReasonProjection, apply.ReasonPromise, apply.ReasonRefused,
+	string(envelope.ReasonMissingProperty), string(envelope.ReasonInvalidProperty), string(envelope.ReasonUnknownContentType),
+	string(envelope.ReasonUndecodableBody), string(envelope.ReasonClaimMissing), string(envelope.ReasonClaimCorrupt),
 }
 
 const namespace = "sluice_projector"
@@ -56,6 +70,7 @@ const namespace = "sluice_projector"
 func (s *state) init(instance, projection string) {
 	s.instance, s.projection = instance, projection
 	s.lag.Store(-1)
+	s.newlyParked = make(chan struct{}, 1)
 	registry, handler := telemetry.Registry()
 	s.metricsHandler = handler
 
@@ -75,10 +90,13 @@ func (s *state) init(instance, projection string) {
 		duplicates:     counter("duplicates_total", "Events recognised as applied before."),
 		redeliveries:   counter("redeliveries_total", "Messages received with a delivery count above 1."),
 		applyFailures:  counter("apply_failures_total", "Attempts to write a batch that failed and were repeated."),
+		gaps:           counter("version_gaps_total", "Times that a session was given back because a version is missing."),
 		settleFailures: counter("settle_failures_total", "Batches of which a message could not be settled and will be delivered again."),
-		applySeconds:   histogram("apply_seconds", "Time to write one batch, in the attempt that succeeded.", durations),
-		settleSeconds:  histogram("settle_seconds", "Time to settle one batch.", durations),
-		batchSize:      histogram("batch_size", "Messages received at once.", prometheus.ExponentialBuckets(1, 2, 11)),
+		acceptSeconds: histogram("accept_seconds", "Time from asking for a session to having it, waiting until there is one included.",
+			prometheus.ExponentialBuckets(0.001, 2, 17)), // 1 ms to 65 s
+		applySeconds:  histogram("apply_seconds", "Time to write one batch, in the attempt that succeeded.", durations),
+		settleSeconds: histogram("settle_seconds", "Time to settle one batch.", durations),
+		batchSize:     histogram("batch_size", "Messages received at once.", prometheus.ExponentialBuckets(1, 2, 11)),
 		latency: histogram("latency_seconds", "Time from a change in the source to its effect in the read model, by the two machines' clocks.",
 			prometheus.ExponentialBuckets(0.001, 2, 20)), // 1 ms to 9 min
 		deadLettered: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -86,13 +104,21 @@ func (s *state) init(instance, projection string) {
 		}, []string{"reason"}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "sessions_held", Help: "Sessions held now."}),
 	}
-	registry.MustRegister(s.metrics.deadLettered, s.metrics.held)
+	s.metrics.parked = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "parked_aggregates", Help: "Parked aggregates in the read model, whoever parked them.",
+	})
+	for _, reason := range reasons { // a counter that begins at its first event hides it
+		s.metrics.deadLettered.WithLabelValues(reason)
+	}
+	registry.MustRegister(s.metrics.deadLettered, s.metrics.held, s.metrics.parked)
 }
 
 func (s *state) held(delta int) {
 	s.sessionsHeld.Add(int64(delta))
 	s.metrics.held.Add(float64(delta))
 }
+
+func (s *state) accepted(took time.Duration) { s.metrics.acceptSeconds.Observe(took.Seconds()) }
 
 func (s *state) received(messages []*azservicebus.ReceivedMessage) {
 	s.metrics.batchSize.Observe(float64(len(messages)))
@@ -120,7 +146,12 @@ func (s *state) applied(b *batch, took time.Duration) {
 		case apply.Duplicate:
 			s.duplicates.Add(1)
 			s.metrics.duplicates.Inc()
-		case apply.Pending, apply.Poison:
+		case apply.Poison:
+			select {
+			case s.newlyParked <- struct{}{}:
+			default:
+			}
+		case apply.Pending, apply.Parked, apply.Gap:
 		}
 	}
 }
@@ -152,6 +183,7 @@ func (s *state) Status() Status {
 		DeadLettered: s.dead.Load(),
 		Redelivered:  s.redelivered.Load(),
 		LagMS:        s.lag.Load(),
+		Parked:       s.parked.Load(),
 	}
 }
 

@@ -13,25 +13,51 @@ const mirrorName = "mirror"
 // Mirror keeps the current document per key: the watched collection again, by its documentKey._id. Inserts and
 // replacements put the document; updates put it too where the message carries the whole document, else they repeat the
 // changed fields on the document that is there; deletes remove it. The documents are as in the source, without a guard:
-// that is in mirror_positions.
-type Mirror struct{}
+// that is in <name>_positions.
+//
+// The zero value mirrors whole documents into the collection mirror; [NewMirror] makes others.
+type Mirror struct{ options MirrorOptions }
 
-var _ Projection = Mirror{}
+var _ Stored = Mirror{}
 
-// Name implements [Projection].
-func (Mirror) Name() string { return mirrorName }
+// Name implements [Projection]: mirror, or mirror_<collection> for another collection, so that two mirrors in one database
+// keep their positions apart.
+func (m Mirror) Name() string {
+	if m.options.Collection == "" || m.options.Collection == mirrorName {
+		return mirrorName
+	}
+	return mirrorName + "_" + m.options.Collection
+}
+
+// Collections implements [Stored].
+func (m Mirror) Collections() []Collection { return []Collection{{Name: m.collection()}} }
+
+func (m Mirror) collection() string {
+	if m.options.Collection == "" {
+		return mirrorName
+	}
+	return m.options.Collection
+}
 
 // Project implements [Projection].
-func (Mirror) Project(e Event) ([]Write, error) {
-	id := e.Key().Lookup("_id")
-	if id.Type == 0 {
-		return nil, Permanent(errors.New("the change carries no documentKey._id"))
+func (m Mirror) Project(e Event) ([]Write, error) {
+	id, moved, err := m.key(e)
+	if err != nil {
+		return nil, err
+	}
+	var writes []Write
+	if moved.Type != 0 {
+		writes = append(writes, Delete(m.collection(), moved))
 	}
 	if e.Operation == envelope.Delete {
-		return []Write{Delete(mirrorName, id)}, nil
+		return append(writes, Delete(m.collection(), id)), nil
 	}
 	if document := e.Document(); document != nil {
-		return []Write{Replace(mirrorName, id, document)}, nil
+		put, err := m.document(id, document)
+		if err != nil {
+			return nil, err
+		}
+		return append(writes, Replace(m.collection(), id, put)), nil
 	}
 	if e.Operation != envelope.Update {
 		return nil, Permanent(errors.New("the change carries no document"))
@@ -43,26 +69,25 @@ func (Mirror) Project(e Event) ([]Write, error) {
 		}
 		return nil, Permanent(errors.New("the update carries neither the document nor what changed"))
 	}
-	truncations, err := truncations(description)
+	truncations, err := m.truncations(description)
 	if err != nil {
 		return nil, err
 	}
-	changes, err := changes(description)
+	changes, err := m.changes(description)
 	if err != nil {
 		return nil, err
 	}
 	// Two updates, because one cannot both cut an array and set an element of it.
-	var writes []Write
 	for _, ops := range [][]Op{truncations, changes} {
 		if len(ops) > 0 {
-			writes = append(writes, UpdateExisting(mirrorName, id, ops...))
+			writes = append(writes, UpdateExisting(m.collection(), id, ops...))
 		}
 	}
 	return writes, nil
 }
 
 // truncations are the arrays that an update cut short.
-func truncations(description bson.Raw) ([]Op, error) {
+func (m Mirror) truncations(description bson.Raw) ([]Op, error) {
 	truncated, ok := description.Lookup("truncatedArrays").ArrayOK()
 	if !ok {
 		return nil, nil
@@ -79,14 +104,16 @@ func truncations(description bson.Raw) ([]Op, error) {
 		if !hasField || !hasSize {
 			return nil, Permanent(errors.New("truncatedArrays holds something other than {field, newSize}"))
 		}
-		ops = append(ops, Truncate(field, size))
+		if m.keeps(field) {
+			ops = append(ops, Truncate(field, size))
+		}
 	}
 	return ops, nil
 }
 
 // changes are the fields that an update set and removed. The description's paths have dots between their steps; a
 // field whose own name holds a dot cannot be told from a path, as MongoDB documents.
-func changes(description bson.Raw) ([]Op, error) {
+func (m Mirror) changes(description bson.Raw) ([]Op, error) {
 	var ops []Op
 	if updated, ok := description.Lookup("updatedFields").DocumentOK(); ok {
 		fields, err := updated.Elements()
@@ -94,7 +121,9 @@ func changes(description bson.Raw) ([]Op, error) {
 			return nil, Permanent(err)
 		}
 		for _, f := range fields {
-			ops = append(ops, Set(f.Key(), f.Value()))
+			if m.keeps(f.Key()) {
+				ops = append(ops, Set(f.Key(), f.Value()))
+			}
 		}
 	}
 	if removed, ok := description.Lookup("removedFields").ArrayOK(); ok {
@@ -107,7 +136,9 @@ func changes(description bson.Raw) ([]Op, error) {
 			if !ok {
 				return nil, Permanent(errors.New("removedFields holds something that is not a name"))
 			}
-			ops = append(ops, Unset(field))
+			if m.keeps(field) {
+				ops = append(ops, Unset(field))
+			}
 		}
 	}
 	return ops, nil

@@ -11,8 +11,8 @@
 // Not guaranteed: any order between different aggregates, and that each event is written by itself: the events of one
 // batch may be folded into one update, so readers may see several of them appear at once (never some of an event).
 //
-// Adding one's own takes one file and one line: implement [Projection], or [OneDocument] where it fits, and register
-// it.
+// Adding one's own takes one file and one line: implement [Projection], or [OneDocument] where it fits, and name it in
+// [Builtin]. README.md beside this file leads through it; package projectiontest tests it without a database.
 package projection
 
 import (
@@ -45,8 +45,9 @@ type Projection interface {
 	// another name the projection would start without a memory of what it has applied.
 	Name() string
 	// Project gives the writes of one event, in order; none when the event does not concern the projection. An error
-	// made by [Permanent] (and a panic) dead-letters the event; any other is tried again until it goes away,
-	// and holds up its aggregate meanwhile.
+	// made by [Permanent] (and a panic) parks the event's aggregate: the event and all later ones of it wait in the
+	// dead-letter queue until they are replayed. Any other error is tried again until it goes away, and holds up its
+	// aggregate meanwhile.
 	Project(e Event) ([]Write, error)
 }
 
@@ -54,6 +55,10 @@ type Projection interface {
 // document of collection Collection() whose _id is the event's Aggregate, and nothing is ever deleted. The guard
 // then lives inside that document, in the field _sluice, and a batch costs one update instead of a transaction. A
 // write that breaks this promise is refused.
+//
+// Where the very first event of an aggregate cannot be applied there is a stub: a document that holds nothing but _id and
+// _sluice {empty: true, parked: {…}}. Readers leave out documents where _sluice.empty is true. To the projection's writes a
+// stub is no document.
 type OneDocument interface {
 	Projection
 	// Collection names the collection of the documents. Like the name it never changes.
@@ -61,14 +66,15 @@ type OneDocument interface {
 }
 
 // GuardField is the field of a [OneDocument] projection's documents that holds the guard
-// {position, epoch, version}; a projection must not write to it.
+// {position, epoch, version}, and parked {since, messageId, position, reason, description} while the aggregate is parked; a
+// projection must not write to it.
 const GuardField = "_sluice"
 
 // ErrPermanent marks errors that trying again cannot heal.
 var ErrPermanent = errors.New("permanent")
 
-// Permanent says that an event can never be applied, whatever is tried. The event is dead-lettered with err's text as
-// description; the text must hold no secrets.
+// Permanent says that an event can never be applied, whatever is tried. Its aggregate is parked with err's text as
+// description, and the event dead-lettered; the text must hold no secrets.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

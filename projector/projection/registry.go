@@ -24,12 +24,20 @@ func NewRegistry(projections ...Projection) (*Registry, error) {
 	return r, nil
 }
 
-// Builtin is a fresh registry with the projections that come with the projector: [Timeline] and [Mirror].
+// builtin are the projections that come with the projector. One of your own goes here too.
+var builtin = []Projection{
+	Timeline{},
+	Mirror{},
+	Orders{},
+}
+
+// Builtin is a fresh registry with the projections that come with the projector: [Timeline], [Mirror] and [Orders].
 func Builtin() *Registry {
-	return &Registry{byName: map[string]Projection{
-		timelineName: Timeline{},
-		mirrorName:   Mirror{},
-	}}
+	r := &Registry{byName: make(map[string]Projection)}
+	for _, p := range builtin {
+		r.byName[p.Name()] = p
+	}
+	return r
 }
 
 // Register adds a projection. Its name must be new, and fit to be part of a collection's name.

@@ -1,13 +1,11 @@
-// Command projector applies the changes of a session-enabled Service Bus subscription or queue to read models. All
-// settings come from the environment; see projector.Config.
-//
-// Exit codes: 0 after a clean stop (SIGTERM, SIGINT), 1 when it could not go on, 2 when the configuration is wrong.
+// Command projector applies the changes of a session-enabled Service Bus subscription or queue to read models, and lets
+// people look after them: `projector help` lists the commands. It is configured by environment variables; see the
+// README. It exits with 0 after SIGTERM or SIGINT and where a command found all well, with 2 when a setting or the
+// command line is wrong, and with 1 when it cannot go on or a command found a problem.
 package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,6 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
+	"github.com/sluice-cdc/sluice/shared/tracing"
 )
 
 func main() { os.Exit(run()) }
@@ -22,21 +21,23 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	return projector.Main(ctx, os.Args[1:], projector.LoadConfig, projector.Options{}, os.Stdout, os.Stderr, project)
+}
 
-	cfg, err := projector.LoadConfig()
+func project(ctx context.Context, cfg projector.Config) error {
 	instance := telemetry.Instance()
 	log := telemetry.Logger(os.Stdout, cfg.LogLevel, "projector", instance)
-	if err == nil {
-		telemetry.LogStart(log)
-		err = projector.Run(ctx, cfg, projector.Options{Logger: log, Instance: instance})
+	telemetry.LogStart(log)
+	traces, err := tracing.FromEnvironment(ctx, "projector", instance, log)
+	if err != nil {
+		return settings.Problems{err}
 	}
-	if problems, ok := errors.AsType[settings.Problems](err); ok {
-		fmt.Fprintln(os.Stderr, "projector:", problems)
-		return 2
-	}
+	defer traces.Close(ctx)
+	err = projector.Run(ctx, cfg, projector.Options{
+		Logger: log, Instance: instance, Tracer: traces.Tracer("github.com/sluice-cdc/sluice/projector"),
+	})
 	if err != nil {
 		log.Error("projector failed", telemetry.KeyError, err)
-		return 1
 	}
-	return 0
+	return err
 }

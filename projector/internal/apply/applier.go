@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
@@ -23,6 +22,8 @@ var (
 	errRaced = errors.New("the document was made by somebody else meanwhile")
 	// errContended is an aggregate that somebody else keeps writing to. Somebody makes progress, so it heals.
 	errContended = errors.New("the guard keeps changing: another projector applies the same aggregate")
+	// ErrNotParked is an aggregate that is not parked, or not by the record that was meant.
+	ErrNotParked = errors.New("the aggregate is not parked so any more")
 )
 
 // maxConflicts is how often one aggregate's guard may change under us before we back off.
@@ -33,12 +34,21 @@ type Applier struct {
 	projection projection.Projection
 	client     *mongo.Client
 	database   *mongo.Database
+	guards     guards
+	unjudged   bool
+	skip       string // see Replay
+}
+
+// Options are an applier's settings.
+type Options struct {
+	// Unjudged says that versions of the source do not count on by one, so that a missing one cannot be told.
+	Unjudged bool
 }
 
 // New makes an applier of a projection for a read-model database. Effects are committed with write concern majority
 // whatever the client was configured with, because a message is completed on the strength of them.
-func New(p projection.Projection, client *mongo.Client, database string) *Applier {
-	return &Applier{
+func New(p projection.Projection, client *mongo.Client, database string, o Options) *Applier {
+	a := &Applier{
 		projection: p,
 		client:     client,
 		database: client.Database(database, options.Database().
@@ -46,23 +56,23 @@ func New(p projection.Projection, client *mongo.Client, database string) *Applie
 			// A guard that is read must not be rolled back later: messages are completed because of it.
 			SetReadConcern(readconcern.Majority()).
 			SetReadPreference(readpref.Primary())),
+		unjudged: o.Unjudged,
 	}
+	a.guards = guardsOf(p, a.database)
+	return a
 }
 
 // Apply writes the effects of the pending changes and says in results, which is as long as changes, what became of
-// each. On nil every change is decided, or follows a poisoned one of its aggregate and waits for that to be out of the
-// way. An error is one that may heal: calling again with the same arguments goes on where it stopped.
-func (a *Applier) Apply(ctx context.Context, changes []envelope.Change, results []Result) error {
-	groups, failure := plan(a.projection, changes, results)
-	var err error
-	if one, ok := a.projection.(projection.OneDocument); ok {
-		err = a.applyEmbedded(ctx, a.database.Collection(one.Collection()), groups, results)
-	} else {
-		for _, g := range groups {
-			if err = a.applyRecorded(ctx, g, results); err != nil {
-				break
-			}
-		}
+// each. A result that is [Poison] already is of a message that could not be read; its change holds what is known of it.
+// session is the session that the changes came in, for the record of a parking.
+//
+// On nil every change is decided, or waits for another one of its aggregate that is. An error is one that may heal: calling
+// again with the same arguments goes on where it stopped.
+func (a *Applier) Apply(ctx context.Context, session string, changes []envelope.Change, results []Result) error {
+	groups, failure := a.plan(changes, results)
+	err := a.write(ctx, groups, results)
+	if err == nil {
+		err = a.parkPoisoned(ctx, session, changes, results)
 	}
 	if err != nil {
 		return fmt.Errorf("apply projection %s: %w", a.projection.Name(), err)
@@ -70,48 +80,58 @@ func (a *Applier) Apply(ctx context.Context, changes []envelope.Change, results 
 	return failure
 }
 
-// positions reads where the guards stand; an aggregate without a document is missing, one without a position has "".
-func positions(ctx context.Context, collection *mongo.Collection, field string, aggregates []string) (map[string]string, error) {
-	cursor, err := collection.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: aggregates}}}},
-		options.Find().SetProjection(bson.D{{Key: field, Value: 1}}))
+func (a *Applier) write(ctx context.Context, groups []*group, results []Result) error {
+	if a.guards.inside {
+		return a.applyEmbedded(ctx, groups, results)
+	}
+	for _, g := range groups {
+		if err := a.applyRecorded(ctx, g, results); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rebase reads the guards of the groups whose condition did not hold and decides what they tell: what is applied already, a
+// parked aggregate, a missing version. It says whether it learned anything for every one of them.
+func (a *Applier) rebase(ctx context.Context, collided []*group, results []Result) (bool, error) {
+	if len(collided) == 0 {
+		return true, nil
+	}
+	aggregates := make([]string, len(collided))
+	for i, g := range collided {
+		aggregates[i] = g.aggregate
+	}
+	found, err := a.guards.read(ctx, aggregates...)
 	if err != nil {
-		return nil, fmt.Errorf("read guard: %w", err)
+		return false, err
 	}
-	var docs []bson.Raw
-	if err := cursor.All(ctx, &docs); err != nil {
-		return nil, fmt.Errorf("read guard: %w", err)
-	}
-	found := make(map[string]string, len(docs))
-	for _, doc := range docs {
-		id, ok := doc.Lookup("_id").StringValueOK()
-		if !ok {
-			continue
+	progress := true
+	for _, g := range collided {
+		s := found[g.aggregate]
+		if g.replay != nil && (s.parked == nil || s.parked.ID != g.replay.parked.ID) {
+			return false, ErrNotParked
 		}
-		guard := doc
-		if field == embeddedGuard {
-			guard, _ = doc.Lookup(projection.GuardField).DocumentOK()
+		unguarded := s.exists && !s.guarded
+		learned := g.drop(s.position, results) > 0 || unguarded != g.unguarded
+		g.unguarded = unguarded
+		switch {
+		case len(g.events) == 0:
+			learned = true
+		case g.replay != nil:
+			learned = learned || s.parked.Later != g.replay.parked.Later
+			g.replay = &s
+		case s.parked != nil:
+			held, err := a.refuse(ctx, g, s.parked, results)
+			if err != nil {
+				return false, err
+			}
+			learned = learned || held
 		}
-		position, _ := guard.Lookup("position").StringValueOK()
-		found[id] = position
+		if g.gap(s.version, results) {
+			learned = true
+		}
+		progress = progress && learned
 	}
-	return found, nil
-}
-
-// below is the guard's condition: the position is less than that of the first change to be written. unguarded is for a
-// document that was found without one.
-func below(aggregate, field string, first *envelope.Change, unguarded bool) bson.D {
-	condition := bson.D{{Key: "$lt", Value: first.Position}}
-	if unguarded {
-		condition = bson.D{{Key: "$exists", Value: false}}
-	}
-	return bson.D{{Key: "_id", Value: aggregate}, {Key: field, Value: condition}}
-}
-
-// guardOf is the guard that stands once c is applied.
-func guardOf(c *envelope.Change) bson.D {
-	guard := bson.D{{Key: "position", Value: c.Position}, {Key: "epoch", Value: c.Epoch}}
-	if c.Version != 0 {
-		guard = append(guard, bson.E{Key: "version", Value: c.Version})
-	}
-	return guard
+	return progress, nil
 }

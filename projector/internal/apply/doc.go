@@ -6,6 +6,10 @@
 // guard is recognised as a duplicate and skipped. A change reported as applied or as a duplicate is committed with write
 // concern majority.
 //
+// Guaranteed too: once an aggregate is parked ([Record]), no change of it takes effect until it is unparked, because the
+// record lies in the guard and the same condition that guards positions refuses it. A change reported as poison or as
+// parked is reported only after the record that says so is committed with write concern majority.
+//
 // Where the guard lives is the projection's choice, made for good: inside the one document per aggregate
 // ([projection.OneDocument]: a whole batch is one conditional update), or in a record of its own, written in one
 // transaction with the effects.

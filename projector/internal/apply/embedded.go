@@ -12,14 +12,13 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-const embeddedGuard = projection.GuardField + ".position"
-
 // applyEmbedded writes each group as conditional updates of the aggregate's one document: one update in the usual case,
 // and one bulk write, unordered because aggregates do not depend on each other, for all groups.
-func (a *Applier) applyEmbedded(ctx context.Context, collection *mongo.Collection, groups []*group, results []Result) error {
+func (a *Applier) applyEmbedded(ctx context.Context, groups []*group, results []Result) error {
+	collection := a.guards.collection
 	separately := false
 	for conflicts := 0; ; {
-		chunks := chunksOf(groups, results)
+		chunks := a.chunksOf(groups, results)
 		if len(chunks) == 0 {
 			return nil
 		}
@@ -30,7 +29,9 @@ func (a *Applier) applyEmbedded(ctx context.Context, collection *mongo.Collectio
 		for i, c := range chunks {
 			models[i] = c.model
 		}
-		_, err := collection.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+		written, err := collection.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+		// An update that makes no document and finds none to change fails in silence.
+		silent := err != nil || written.MatchedCount+written.UpsertedCount < int64(len(chunks))
 		failed, err := byModel(err)
 		if err != nil {
 			err = fmt.Errorf("write %s: %w", collection.Name(), err)
@@ -44,9 +45,12 @@ func (a *Applier) applyEmbedded(ctx context.Context, collection *mongo.Collectio
 			continue
 		}
 		var collided []*group
+		var unseen []chunk
 		for i, c := range chunks {
 			failure, ok := failed[i]
 			switch class := classifyWrite(failure.WriteError); {
+			case !ok && silent && !c.makes:
+				unseen = append(unseen, c)
 			case !ok:
 				c.group.done(c.events, results)
 			case class == Guarded:
@@ -60,7 +64,11 @@ func (a *Applier) applyEmbedded(ctx context.Context, collection *mongo.Collectio
 		if err != nil {
 			return fmt.Errorf("write %s: %w", collection.Name(), err)
 		}
-		progress, err := rebase(ctx, collection, embeddedGuard, collided, results)
+		missed, err := a.look(ctx, unseen, results)
+		if err != nil {
+			return err
+		}
+		progress, err := a.rebase(ctx, append(collided, missed...), results)
 		if err != nil {
 			return err
 		}
@@ -72,30 +80,29 @@ func (a *Applier) applyEmbedded(ctx context.Context, collection *mongo.Collectio
 	}
 }
 
-// rebase reads the guards of the groups whose guard did not match and drops what turns out to be applied already. It
-// says whether it learned anything for every one of them.
-func rebase(ctx context.Context, collection *mongo.Collection, field string, collided []*group, results []Result) (bool, error) {
-	if len(collided) == 0 {
-		return true, nil
+// look finds out what became of updates that may have found nothing to change. Where there is no document there was nothing
+// to do; where the guard stands at the update's last change it was written. It returns the groups that remain.
+func (a *Applier) look(ctx context.Context, unseen []chunk, results []Result) (missed []*group, err error) {
+	if len(unseen) == 0 {
+		return nil, nil
 	}
-	aggregates := make([]string, len(collided))
-	for i, g := range collided {
-		aggregates[i] = g.aggregate
+	aggregates := make([]string, len(unseen))
+	for i, c := range unseen {
+		aggregates[i] = c.group.aggregate
 	}
-	found, err := positions(ctx, collection, field, aggregates)
+	found, err := a.guards.read(ctx, aggregates...)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	progress := true
-	for _, g := range collided {
-		position, exists := found[g.aggregate]
-		unguarded := exists && position == ""
-		if g.drop(position, results) == 0 && unguarded == g.unguarded {
-			progress = false
+	for _, c := range unseen {
+		s := found[c.group.aggregate]
+		if (!s.exists && c.group.replay == nil) || s.position == c.group.events[c.events-1].change.Position {
+			c.group.done(c.events, results)
+		} else {
+			missed = append(missed, c.group)
 		}
-		g.unguarded = unguarded
 	}
-	return progress, nil
+	return missed, nil
 }
 
 // byModel takes a bulk write's error apart: what failed, by the model's index; or the error itself when it is about
@@ -120,11 +127,12 @@ type chunk struct {
 	group  *group
 	events int
 	model  mongo.WriteModel
+	makes  bool // it makes the document where there is none, and so fails where the condition does not hold
 }
 
 // chunksOf is the next update of every group that has events left. An event that cannot be said as an update at all is
 // poison.
-func chunksOf(groups []*group, results []Result) []chunk {
+func (a *Applier) chunksOf(groups []*group, results []Result) []chunk {
 	var chunks []chunk
 	for _, g := range groups {
 		if len(g.events) == 0 {
@@ -138,20 +146,21 @@ func chunksOf(groups []*group, results []Result) []chunk {
 			n++
 		}
 		if n == 0 {
-			err := broken("the writes of one event cannot be said as one update: they write to the same field in ways that exclude each other")
-			g.refused(1, ReasonPromise, err, results)
+			g.refused(1, ReasonPromise, errNotOneUpdate, results)
 			continue
 		}
-		chunks = append(chunks, chunk{group: g, events: n, model: modelOf(g, n, f)})
+		model, makes := a.modelOf(g, n, f)
+		chunks = append(chunks, chunk{group: g, events: n, model: model, makes: makes})
 	}
 	return chunks
 }
 
-// modelOf is the conditional update for the first n events of a group, folded.
-func modelOf(g *group, n int, f *fold) mongo.WriteModel {
-	last := g.events[n-1].change
-	filter := below(g.aggregate, embeddedGuard, g.events[0].change, g.unguarded)
-	guard := bson.E{Key: projection.GuardField, Value: guardOf(last)}
+// modelOf is the conditional update for the first n events of a group, folded, and whether it makes the document.
+func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, makes bool) {
+	filter := a.guards.condition(g, n)
+	// In a replay there is a document: the parked record is in it.
+	upsert := g.replay == nil
+	fields, whole := a.guards.moved(g, n)
 	if f.replacement != nil {
 		replacement := make(bson.D, 0, 8)
 		replacement = append(replacement, bson.E{Key: "_id", Value: g.aggregate})
@@ -161,10 +170,43 @@ func modelOf(g *group, n int, f *fold) mongo.WriteModel {
 				replacement = append(replacement, bson.E{Key: e.Key(), Value: e.Value()})
 			}
 		}
-		return mongo.NewReplaceOneModel().SetFilter(filter).SetReplacement(append(replacement, guard)).SetUpsert(true)
+		if !upsert {
+			fields = append(fields, bson.E{Key: guardParked, Value: g.replay.raw})
+		}
+		replacement = append(replacement, bson.E{Key: projection.GuardField, Value: fields})
+		return mongo.NewReplaceOneModel().SetFilter(filter).SetReplacement(replacement).SetUpsert(upsert), upsert
+	}
+	ops := f.ops
+	if !upsert && g.replay.empty {
+		ops = onStub(f)
+	}
+	var set bson.D
+	if whole && upsert {
+		set = bson.D{{Key: projection.GuardField, Value: fields}}
+	} else {
+		for _, e := range fields {
+			set = append(set, bson.E{Key: a.guards.prefix + e.Key, Value: e.Value})
+		}
 	}
 	// Without an effect there is nothing to guard: the position moves where there is a document, and none is made.
-	return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(updateOf(f.ops, guard)).SetUpsert(f.upsert)
+	makes = f.upsert && upsert
+	return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(updateOf(ops, set...)).SetUpsert(makes), makes
+}
+
+// onStub says the operators of a fold for a document that holds nothing but its guard, so that they have the effect they
+// have where there is no document.
+func onStub(f *fold) []projection.Op {
+	if !f.upsert {
+		return nil // nothing is made, and nothing changed
+	}
+	ops := make([]projection.Op, 0, len(f.ops)+1)
+	for _, op := range f.ops {
+		if op.Kind == projection.OpSetOnInsert {
+			op.Kind = projection.OpSet
+		}
+		ops = append(ops, op)
+	}
+	return append(ops, projection.Unset(projection.GuardField+"."+guardEmpty))
 }
 
 // updateOf says operators as an update document, each kind once, in order of first use; set joins the $set.

@@ -102,6 +102,19 @@ func classifyWrite(e mongo.WriteError) Class {
 	return Transient
 }
 
+// Refused says that the server refused a command itself, for want of a right or because it does not know it.
+func Refused(err error) bool {
+	server, ok := errors.AsType[mongo.CommandError](err)
+	switch {
+	case !ok:
+		return false
+	case server.Code == 13, server.Code == 8000, server.Code == 59, server.Code == 85, server.Code == 86, server.Code == 115:
+		// Unauthorized, Atlas's own, CommandNotFound, IndexOptionsConflict, IndexKeySpecsConflict, CommandNotSupported
+		return true
+	}
+	return permanentCodes[int(server.Code)]
+}
+
 // onlyID says whether a duplicate key is that of _id, which is where the guard is, or of some other unique index. Servers
 // that do not say are taken to mean _id.
 func onlyID(raw bson.Raw) bool {

@@ -45,6 +45,9 @@ func (counting) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Update("c", e.Aggregate, projection.Inc("n", 1))}, nil
 }
 
+// planner plans for counting, without a database.
+var planner = &Applier{projection: counting{}, guards: guards{prefix: "_sluice.", inside: true}}
+
 // batchOf reads "a1 a2:poison b1" as changes: aggregate, position, type.
 func batchOf(text string) ([]envelope.Change, []Result) {
 	var changes []envelope.Change
@@ -61,7 +64,7 @@ func batchOf(text string) ([]envelope.Change, []Result) {
 func said(results []Result) string {
 	var words []string
 	for _, r := range results {
-		words = append(words, []string{"pending", "applied", "duplicate", "poison"}[r.Kind]+r.Reason)
+		words = append(words, []string{"pending", "applied", "duplicate", "poison", "parked", "gap"}[r.Kind]+r.Reason)
 	}
 	return strings.Join(words, " ")
 }
@@ -83,7 +86,8 @@ func grouped(groups []*group) string {
 func TestPlan(t *testing.T) {
 	for _, test := range []struct{ name, batch, groups, results string }{
 		{"by aggregate, in order", "a1 b1 a2 c1 b2", "a 0 2, b 1 4, c 3", "pending pending pending pending pending"},
-		{"no news is dropped", "a1 a1 a3 a2 a4", "a 0 2 4", "pending duplicate pending duplicate pending"},
+		{"no news is dropped", "a1 a1 a3 a4", "a 0 2 3", "pending duplicate pending pending"},
+		{"what comes late waits for what came early", "a1 a3 a2 a4", "a 0 1 3", "pending pending pending pending"},
 		{"positions of another aggregate do not matter", "a5 b1 a6", "a 0 2, b 1", "pending pending pending"},
 		{"events without effect are kept: they move the guard", "a1:ignored a2", "a 0 1", "pending pending"},
 		{"what follows a poison waits, in its aggregate", "a1 a2:poison a3 b1", "a 0, b 3", "pending poisonProjectionFailed pending pending"},
@@ -97,7 +101,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			changes, results := batchOf(test.batch)
-			groups, err := plan(counting{}, changes, results)
+			groups, err := planner.plan(changes, results)
 			require.Equal(t, strings.Contains(test.batch, "away"), errors.Is(err, errAway))
 			require.Equal(t, test.groups, grouped(groups))
 			require.Equal(t, test.results, said(results))
@@ -105,10 +109,64 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// versionsOf gives the changes of a batch versions; 0 leaves one without.
+func versionsOf(changes []envelope.Change, versions ...int64) {
+	for i, v := range versions {
+		changes[i].Version = v
+	}
+}
+
+func TestPlanStopsWhereAVersionIsLeftOut(t *testing.T) {
+	changes, results := batchOf("a1 a2 a3 a4 b1 b2")
+	versionsOf(changes, 1, 0, 3, 4, 7, 8)
+	groups, err := planner.plan(changes, results)
+	require.NoError(t, err)
+	require.Equal(t, "a 0 1, b 4 5", grouped(groups), "versions are judged from insert to insert")
+
+	unjudged := *planner
+	unjudged.unjudged = true
+	groups, err = unjudged.plan(changes, results)
+	require.NoError(t, err)
+	require.Equal(t, "a 0 1 2 3, b 4 5", grouped(groups))
+
+	changes[2].Operation = envelope.Update
+	groups, err = planner.plan(changes, results)
+	require.NoError(t, err)
+	require.Equal(t, "a 0 1 2, b 4 5", grouped(groups), "an update does not count on")
+}
+
+func TestPlanHoldsBackWhatIsAboveAGap(t *testing.T) {
+	changes, results := batchOf("a5 a6 a2 a3 a7 b1")
+	results[0].Kind = Gap
+	groups, err := planner.plan(changes, results)
+	require.NoError(t, err)
+	require.Equal(t, "a 2 3, b 5", grouped(groups))
+	require.Equal(t, "gap pending pending pending pending pending", said(results))
+}
+
+func TestAGapIsTheFirstChangeThatLeavesVersionsOut(t *testing.T) {
+	changes, results := batchOf("a1 a2 a3")
+	versionsOf(changes, 0, 5, 6)
+	groups, err := planner.plan(changes, results)
+	require.NoError(t, err)
+	g := groups[0]
+	require.False(t, g.gap(0, results), "the first version seen is accepted")
+	require.False(t, g.gap(4, results))
+	require.True(t, g.gap(3, results))
+	require.Equal(t, "a 0", grouped(groups), "what is before it can be written")
+	require.Equal(t, "pending pending pending", said(results))
+
+	groups, err = planner.plan(changes[1:], results[1:])
+	require.NoError(t, err)
+	require.True(t, groups[0].gap(3, results[1:]))
+	require.Equal(t, "pending gapVersionGap pending", said(results))
+	require.Empty(t, groups[0].events)
+}
+
 func TestPlanGoesOnWhereItStopped(t *testing.T) {
 	changes, results := batchOf("a1 a2 a2 a3:poison a4 b1")
 	results[0].Kind, results[3].Kind = Applied, Poison
-	groups, err := plan(counting{}, changes, results)
+	groups, err := planner.plan(changes, results)
 	require.NoError(t, err)
 	require.Equal(t, "a 1, b 5", grouped(groups))
 	require.Equal(t, "applied pending duplicate poison pending pending", said(results))
@@ -117,14 +175,16 @@ func TestPlanGoesOnWhereItStopped(t *testing.T) {
 func TestChunksFoldWhatCanBeFolded(t *testing.T) {
 	changes, results := batchOf("a1 a2 b7:ignored")
 	changes[1].Version = 9
-	groups, err := plan(counting{}, changes, results)
+	groups, err := planner.plan(changes, results)
 	require.NoError(t, err)
-	chunks := chunksOf(groups, results)
+	chunks := planner.chunksOf(groups, results)
 	require.Len(t, chunks, 2)
 
 	a := chunks[0].model.(*mongo.UpdateOneModel)
 	require.Equal(t, 2, chunks[0].events)
-	require.Equal(t, bson.D{{Key: "_id", Value: "a"}, {Key: "_sluice.position", Value: bson.D{{Key: "$lt", Value: "821"}}}}, a.Filter)
+	unparked := bson.E{Key: "_sluice.parked", Value: bson.D{{Key: "$exists", Value: false}}}
+	complete := bson.E{Key: "_sluice.version", Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$lt", Value: int64(8)}}}}}
+	require.Equal(t, bson.D{{Key: "_id", Value: "a"}, {Key: "_sluice.position", Value: bson.D{{Key: "$lt", Value: "821"}}}, unparked, complete}, a.Filter)
 	require.Equal(t, bson.D{
 		{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(2)}}},
 		{Key: "$set", Value: bson.D{{Key: "_sluice", Value: bson.D{
@@ -137,10 +197,10 @@ func TestChunksFoldWhatCanBeFolded(t *testing.T) {
 	require.False(t, *b.Upsert, "an event without effect made a document")
 
 	groups[0].oneByOne = true
-	require.Equal(t, 1, chunksOf(groups, results)[0].events)
+	require.Equal(t, 1, planner.chunksOf(groups, results)[0].events)
 	groups[0].unguarded = true
-	a = chunksOf(groups, results)[0].model.(*mongo.UpdateOneModel)
-	require.Equal(t, bson.D{{Key: "_id", Value: "a"}, {Key: "_sluice.position", Value: bson.D{{Key: "$exists", Value: false}}}}, a.Filter)
+	a = planner.chunksOf(groups, results)[0].model.(*mongo.UpdateOneModel)
+	require.Equal(t, bson.D{{Key: "_id", Value: "a"}, {Key: "_sluice.position", Value: bson.D{{Key: "$exists", Value: false}}}, unparked}, a.Filter)
 }
 
 func TestAReplacementCarriesTheGuard(t *testing.T) {
@@ -150,7 +210,8 @@ func TestAReplacementCarriesTheGuard(t *testing.T) {
 	g := &group{aggregate: "a", events: []planned{{change: &changes[0]}}}
 	f := newFold()
 	require.True(t, f.add([]projection.Write{projection.Replace("c", "a", document)}))
-	model := modelOf(g, 1, f).(*mongo.ReplaceOneModel)
+	made, _ := planner.modelOf(g, 1, f)
+	model := made.(*mongo.ReplaceOneModel)
 	out, err := bson.MarshalExtJSON(model.Replacement, false, false)
 	require.NoError(t, err)
 	require.Equal(t, `{"_id":"a","x":"y","_sluice":{"position":"821","epoch":3}}`, string(out))
@@ -158,7 +219,7 @@ func TestAReplacementCarriesTheGuard(t *testing.T) {
 
 func TestDropTakesWhatIsAppliedOffTheFront(t *testing.T) {
 	changes, results := batchOf("a1 a2 a3")
-	groups, err := plan(counting{}, changes, results)
+	groups, err := planner.plan(changes, results)
 	require.NoError(t, err)
 	require.Equal(t, 2, groups[0].drop("822", results))
 	require.Equal(t, "a 2", grouped(groups))
@@ -170,7 +231,7 @@ func TestDropTakesWhatIsAppliedOffTheFront(t *testing.T) {
 
 func TestRefusedLooksForTheOneThatIsMeant(t *testing.T) {
 	changes, results := batchOf("a1 a2")
-	groups, err := plan(counting{}, changes, results)
+	groups, err := planner.plan(changes, results)
 	require.NoError(t, err)
 	g := groups[0]
 	g.refused(2, ReasonRefused, errors.New("no"), results)
@@ -179,31 +240,4 @@ func TestRefusedLooksForTheOneThatIsMeant(t *testing.T) {
 	g.refused(1, ReasonRefused, errors.New("no"), results)
 	require.Equal(t, "poisonWriteRefused pending", said(results))
 	require.Empty(t, g.events, "what follows the poison must wait")
-}
-
-func TestCompact(t *testing.T) {
-	set := func(id any) projection.Write { return projection.UpdateExisting("m", id, projection.Set("x", 1)) }
-	document, err := bson.Marshal(bson.D{})
-	require.NoError(t, err)
-	put := projection.Replace("m", 1, document)
-	gone := projection.Delete("m", 1)
-	for _, test := range []struct {
-		name string
-		in   []projection.Write
-		want []projection.Write
-	}{
-		{"updates stay", []projection.Write{set(1), set(1)}, []projection.Write{set(1), set(1)}},
-		{"before a deletion nothing matters", []projection.Write{put, set(1), gone}, []projection.Write{gone}},
-		{"after it things do", []projection.Write{gone, put, set(1)}, []projection.Write{put, set(1)}},
-		{"of that document only", []projection.Write{set(2), set("1"), set(int64(1)), gone}, []projection.Write{set(2), set("1"), set(int64(1)), gone}},
-		{"of that collection only", []projection.Write{projection.Delete("n", 1), gone}, []projection.Write{projection.Delete("n", 1), gone}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			got, err := compact(test.in)
-			require.NoError(t, err)
-			require.Equal(t, test.want, got)
-		})
-	}
-	_, err = compact([]projection.Write{projection.Delete("m", make(chan int))})
-	require.ErrorIs(t, err, projection.ErrPermanent)
 }

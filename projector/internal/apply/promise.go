@@ -1,12 +1,8 @@
 package apply
 
 import (
-	"bytes"
 	"fmt"
-	"slices"
 	"strings"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -20,6 +16,8 @@ func (e promiseError) Is(target error) bool { return target == projection.ErrPer
 
 func broken(format string, args ...any) error { return promiseError{fmt.Sprintf(format, args...)} }
 
+var errNotOneUpdate = broken("the writes of one event cannot be said as one update: they write to the same field in ways that exclude each other")
+
 // check holds the writes against the rules: they name a collection and an id, and those of a [projection.OneDocument]
 // go to its one document, leave the guard alone and delete nothing.
 func check(p projection.Projection, c *envelope.Change, writes []projection.Write) error {
@@ -31,6 +29,9 @@ func check(p projection.Projection, c *envelope.Change, writes []projection.Writ
 		collection, id := w.Target()
 		if collection == "" || id == nil {
 			return broken("projection %s gave a write without a collection or an id", p.Name())
+		}
+		if update, ok := w.(projection.UpdateOne); ok && len(update.Ops) == 0 {
+			return broken("projection %s gave an update of %s without an operator", p.Name(), collection)
 		}
 		if !isOne {
 			if collection == positionsCollection(p) {
@@ -57,40 +58,4 @@ func check(p projection.Projection, c *envelope.Change, writes []projection.Writ
 		}
 	}
 	return nil
-}
-
-// documentKey identifies a document in a map, whatever the type of its id.
-func documentKey(w projection.Write) (string, error) {
-	collection, id := w.Target()
-	kind, value, err := bson.MarshalValue(id)
-	if err != nil {
-		return "", broken("the id of a write to %s cannot be written as BSON: %v", collection, err)
-	}
-	var b bytes.Buffer
-	b.WriteString(collection)
-	b.WriteByte(0)
-	b.WriteByte(byte(kind))
-	b.Write(value)
-	return b.String(), nil
-}
-
-// compact leaves out the writes whose effect a later replacement or deletion of the same document wipes out.
-func compact(writes []projection.Write) ([]projection.Write, error) {
-	wiped := make(map[string]bool)
-	kept := make([]projection.Write, 0, len(writes))
-	for _, w := range slices.Backward(writes) {
-		key, err := documentKey(w)
-		if err != nil {
-			return nil, err
-		}
-		if wiped[key] {
-			continue
-		}
-		if _, update := w.(projection.UpdateOne); !update {
-			wiped[key] = true
-		}
-		kept = append(kept, w)
-	}
-	slices.Reverse(kept)
-	return kept, nil
 }

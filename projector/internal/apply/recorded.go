@@ -12,28 +12,26 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-const recordedGuard = "position"
-
-// positionsCollection holds the record of positions, one document per aggregate: {_id, position, epoch, version}.
+// positionsCollection holds the record of positions, one document per aggregate: {_id, position, epoch, version}, and
+// parked where it is.
 func positionsCollection(p projection.Projection) string { return p.Name() + "_positions" }
 
 // applyRecorded writes a group's effects and its record in one transaction; the record is written first, and only where
 // its position is below.
 func (a *Applier) applyRecorded(ctx context.Context, g *group, results []Result) error {
-	records := a.database.Collection(positionsCollection(a.projection))
 	for conflicts := 0; len(g.events) > 0; {
 		n := len(g.events)
 		if g.oneByOne {
 			n = 1
 		}
-		err := a.commit(ctx, records, g, n)
+		err := a.commit(ctx, g, n)
 		switch Classify(err) {
 		case None:
 			g.done(n, results)
 		case Permanent:
 			g.refused(n, ReasonRefused, err, results)
 		case Guarded:
-			progress, err := rebase(ctx, records, recordedGuard, []*group{g}, results)
+			progress, err := a.rebase(ctx, []*group{g}, results)
 			if err != nil {
 				return err
 			}
@@ -50,25 +48,29 @@ func (a *Applier) applyRecorded(ctx context.Context, g *group, results []Result)
 }
 
 // commit writes the first n events of a group.
-func (a *Applier) commit(ctx context.Context, records *mongo.Collection, g *group, n int) error {
+func (a *Applier) commit(ctx context.Context, g *group, n int) error {
+	records := a.guards.collection
 	var writes []projection.Write
 	for _, e := range g.events[:n] {
 		writes = append(writes, e.writes...)
 	}
-	writes, err := compact(writes)
-	if err != nil {
-		return err
+	if n > 1 {
+		var err error
+		if writes, err = compact(writes); err != nil {
+			return err
+		}
 	}
 	record := func(ctx context.Context) error {
-		_, err := records.UpdateOne(ctx,
-			below(g.aggregate, recordedGuard, g.events[0].change, g.unguarded),
-			bson.D{{Key: "$set", Value: guardOf(g.events[n-1].change)}},
-			options.UpdateOne().SetUpsert(true))
-		if Classify(err) == Guarded {
+		guard, _ := a.guards.moved(g, n)
+		written, err := records.UpdateOne(ctx, a.guards.condition(g, n), bson.D{{Key: "$set", Value: guard}},
+			options.UpdateOne().SetUpsert(g.replay == nil))
+		switch {
+		case Classify(err) == Guarded:
 			return errGuard
-		}
-		if err != nil {
+		case err != nil:
 			return fmt.Errorf("write %s: %w", records.Name(), err)
+		case written.MatchedCount+written.UpsertedCount == 0:
+			return errGuard
 		}
 		return nil
 	}
@@ -85,13 +87,13 @@ func (a *Applier) commit(ctx context.Context, records *mongo.Collection, g *grou
 		if err := record(ctx); err != nil {
 			return nil, err
 		}
-		return nil, a.write(ctx, writes)
+		return nil, a.effect(ctx, writes)
 	})
 	return err
 }
 
-// write writes in order, each run of one collection as one ordered bulk write.
-func (a *Applier) write(ctx context.Context, writes []projection.Write) error {
+// effect writes in order, each run of one collection as one ordered bulk write.
+func (a *Applier) effect(ctx context.Context, writes []projection.Write) error {
 	for len(writes) > 0 {
 		name, _ := writes[0].Target()
 		var models []mongo.WriteModel

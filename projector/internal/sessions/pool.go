@@ -5,8 +5,8 @@
 //   - While the handler runs, the session's lock is renewed; when a renewal fails, the handler's context is cancelled
 //     with ErrLockLost as its cause.
 //   - A session is given back by closing its link, which unlocks its messages without raising any delivery count.
-//   - While every worker holds a session, so that others may be waiting, sessions without work are released at once and
-//     none is held longer than MaxHold. While a worker is free, a session is kept for Idle after its last message,
+//   - While every worker has a session, or has not looked for one in vain for Idle, others may be waiting: sessions without
+//     work are released at once and none is held longer than MaxHold. Else a session is kept for Idle after its last message,
 //     because accepting it again would cost some fifteen round trips.
 //
 // Not guaranteed: that the lock is held. It may have expired, unnoticed, at any moment: correctness must not rest on it.
@@ -42,6 +42,8 @@ type Options struct {
 	Logger                     *slog.Logger
 	// Held, if set, is told +1 and -1 as sessions come and go.
 	Held func(delta int)
+	// Accepted, if set, is told how long each session that was accepted had been asked for.
+	Accepted func(took time.Duration)
 }
 
 // maxPeekFailures is how many peeks may fail, with none that ever worked, before we take it that the broker has none.
@@ -58,9 +60,10 @@ type Pool struct {
 	// blind says that peeks do not work here; messages are then received one by one.
 	blind atomic.Bool
 
-	mu        sync.Mutex
-	accepting int        // workers that wait for a session; guarded by mu
-	waiting   *list.List // of context.CancelFunc: the holders without work, the longest idle first; guarded by mu
+	mu      sync.Mutex
+	demand  demand     // guarded by mu
+	outlook outlook    // of sessions just accepted; guarded by mu
+	waiting *list.List // of context.CancelFunc: the holders without work, the longest idle first; guarded by mu
 }
 
 // New makes a pool that spreads its workers over the given clients: the SDK accepts one session at a time on each.
@@ -70,6 +73,7 @@ func New(clients []*azservicebus.Client, opts Options) *Pool {
 		clients: clients,
 		outage:  outage.New(opts.Logger, "accepting sessions"),
 		waiting: list.New(),
+		demand:  demand{keep: opts.Idle},
 	}
 }
 
@@ -93,13 +97,15 @@ func (p *Pool) Err() error { return p.outage.Err() }
 
 func (p *Pool) worker(ctx, work context.Context, client *azservicebus.Client, handle Handler) {
 	var backoff retry.Backoff
+	seeker := p.seek()
 	for ctx.Err() == nil {
-		session, err := p.accept(ctx, client)
+		session, err := p.accept(ctx, client, seeker)
 		switch {
 		case err == nil:
 			backoff.Reset()
 			p.outage.Report(nil)
 			p.hold(ctx, work, session, handle)
+			seeker = p.seek()
 		case ctx.Err() != nil:
 		case noSession(err):
 			backoff.Reset()
@@ -120,13 +126,17 @@ func noSession(err error) bool {
 	return ok && e.Code == azservicebus.CodeTimeout
 }
 
-func (p *Pool) accept(ctx context.Context, client *azservicebus.Client) (*Session, error) {
+// seek makes a worker one that looks for a session, until accept gives it one.
+func (p *Pool) seek() *list.Element {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.demand.seek(time.Now())
+}
+
+func (p *Pool) accept(ctx context.Context, client *azservicebus.Client, seeker *list.Element) (*Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.AcceptTimeout)
 	defer cancel()
-	p.mu.Lock()
-	p.accepting++
-	p.mu.Unlock()
-
+	asked := time.Now()
 	var receiver *azservicebus.SessionReceiver
 	var err error
 	if p.opts.Queue != "" {
@@ -135,16 +145,22 @@ func (p *Pool) accept(ctx context.Context, client *azservicebus.Client) (*Sessio
 		receiver, err = client.AcceptNextSessionForSubscription(ctx, p.opts.Topic, p.opts.Subscription, nil)
 	}
 
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.accepting--
 	if err != nil {
 		return nil, fmt.Errorf("accept next session: %w", err)
 	}
-	if p.accepting == 0 {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.demand.found(seeker)
+	if !p.demand.met(now) {
+		// Two for one: should many sessions wait, the workers that look for them double each time.
+		p.wakeOldest()
 		p.wakeOldest()
 	}
-	return &Session{pool: p, receiver: receiver, accepted: time.Now()}, nil
+	if p.opts.Accepted != nil {
+		p.opts.Accepted(now.Sub(asked))
+	}
+	return &Session{pool: p, receiver: receiver, accepted: now}, nil
 }
 
 // hold runs the handler with the lock renewed beside it, then gives the session back.
@@ -191,7 +207,7 @@ func (p *Pool) hold(ctx, work context.Context, s *Session, handle Handler) {
 func (p *Pool) contended() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.accepting == 0
+	return !p.demand.met(time.Now())
 }
 
 // idle gives the context for waiting without work. It ends after Idle, or when the pool needs this worker for another
@@ -199,7 +215,7 @@ func (p *Pool) contended() bool {
 func (p *Pool) idle(ctx context.Context) (idle context.Context, stop func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.accepting == 0 {
+	if !p.demand.met(time.Now()) {
 		return nil, nil, false
 	}
 	idle, cancel := context.WithTimeout(ctx, p.opts.Idle)
@@ -210,6 +226,21 @@ func (p *Pool) idle(ctx context.Context) (idle context.Context, stop func(), ok 
 		defer p.mu.Unlock()
 		p.waiting.Remove(entry)
 	}, true
+}
+
+// prospect says whether to peek at a session that was just accepted, and what to expect of it afterwards where not.
+func (p *Pool) prospect() (due bool, after outlook) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	due = p.outlook.due()
+	return due, outlook{gap: p.outlook.gap, left: p.outlook.gap}
+}
+
+// found takes the outcome of a peek at a session that was just accepted.
+func (p *Pool) found(more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.outlook.saw(more)
 }
 
 // wakeOldest makes the holder that has been without work the longest give its session back. The caller holds mu.

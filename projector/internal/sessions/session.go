@@ -18,7 +18,8 @@ var ErrRelease = errors.New("session is to be released")
 // ErrLockLost is the cause with which a handler is cancelled when its session's lock could not be renewed.
 var ErrLockLost = errors.New("session lock is lost")
 
-// gather is how long a receive may wait for messages that are known to be there. Reached only when one of them expired.
+// gather is how long a receive may wait for messages that are known to be there, to the first and from it to the last.
+// Reached only when one of them expired.
 const gather = 2 * time.Second
 
 // Session is an accepted session. One goroutine uses it; the renewer beside it touches the lock alone.
@@ -27,8 +28,11 @@ type Session struct {
 	receiver *azservicebus.SessionReceiver
 	accepted time.Time
 
-	// last is the highest sequence number received.
+	// last is the highest sequence number received; 0 before the first.
 	last int64
+	// known is how many messages are there and not yet received, as far as we know.
+	known   int
+	outlook outlook
 	// open says that the link may still owe us messages that we asked for and did not get. See Receive.
 	open bool
 }
@@ -44,8 +48,12 @@ func (s *Session) Settler() settle.Receiver { return s.receiver }
 // It never asks for more than is known to be there. The SDK leaves the credit of a receive that came back with fewer
 // messages standing, and until the next receive it hands back whatever arrives on it; the broker then delivers those
 // messages again, behind later ones. A session would lose its order, and the guard would take the message that comes
-// late for a duplicate. So: look how many messages wait (a peek locks and credits nothing) and receive exactly these;
-// when there are none, wait for exactly one. A link that still has credit standing is not received from again.
+// late for a duplicate. So the credit is always one of these:
+//   - one, for the message that the session was accepted for,
+//   - as many as a peek saw waiting, which locks and credits nothing,
+//   - one, to wait for the next message.
+//
+// A link on which a receive came back short still has credit standing, and is not received from again.
 func (s *Session) Receive(ctx context.Context) ([]*azservicebus.ReceivedMessage, error) {
 	switch {
 	case s.open:
@@ -53,12 +61,20 @@ func (s *Session) Receive(ctx context.Context) ([]*azservicebus.ReceivedMessage,
 	case s.pool.contended() && time.Since(s.accepted) >= s.pool.opts.MaxHold:
 		return nil, ErrRelease
 	}
-	waiting, err := s.waiting(ctx)
-	if err != nil {
-		return nil, err
+	if s.known == 0 {
+		if err := s.look(ctx); err != nil {
+			return nil, err
+		}
 	}
-	if waiting > 0 {
-		return s.receive(ctx, waiting)
+	if s.known > 0 {
+		bounded, cancel := context.WithTimeout(ctx, gather)
+		defer cancel()
+		messages, err := s.receive(bounded, min(s.known, s.pool.opts.Batch))
+		s.known -= len(messages)
+		if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+			return nil, ErrRelease
+		}
+		return messages, err
 	}
 	idle, stop, ok := s.pool.idle(ctx)
 	if !ok {
@@ -72,13 +88,40 @@ func (s *Session) Receive(ctx context.Context) ([]*azservicebus.ReceivedMessage,
 	return messages, err
 }
 
-// waiting counts the messages of this session that are ready to be received, up to a batch.
+// look finds out what is there, where that pays. The broker grants sessions that have a message: that one is known.
+func (s *Session) look(ctx context.Context) error {
+	first := s.last == 0
+	expected := 0
+	if first {
+		expected = 1
+		due := false
+		if due, s.outlook = s.pool.prospect(); !due {
+			s.known = expected
+			return nil
+		}
+	} else if !s.outlook.due() {
+		return nil
+	}
+	var err error
+	if s.known, err = s.waiting(ctx); err != nil {
+		return err
+	}
+	s.outlook.saw(s.known > expected)
+	if first {
+		s.known = max(s.known, expected)
+		s.pool.found(s.known > expected)
+	}
+	return nil
+}
+
+// waiting counts the messages of this session that are ready to be received, up to a batch, but at least two: one is no
+// news of a session that was just accepted.
 func (s *Session) waiting(ctx context.Context) (int, error) {
 	if s.pool.blind.Load() {
 		return 0, nil
 	}
 	from := s.last + 1
-	peeked, err := s.receiver.PeekMessages(ctx, s.pool.opts.Batch, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &from})
+	peeked, err := s.receiver.PeekMessages(ctx, max(s.pool.opts.Batch, 2), &azservicebus.PeekMessagesOptions{FromSequenceNumber: &from})
 	if err != nil {
 		if ctx.Err() == nil {
 			s.pool.peeked(err)
@@ -93,7 +136,7 @@ func (s *Session) waiting(ctx context.Context) (int, error) {
 			count++
 		}
 	}
-	return min(count, s.pool.opts.Batch), nil
+	return count, nil
 }
 
 func (s *Session) receive(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {

@@ -33,10 +33,26 @@ func TestNoSession(t *testing.T) {
 	require.False(t, noSession(errors.New("x")))
 }
 
-func pool(accepting int) *Pool {
+// pool has so many workers that look for a session in vain.
+func pool(free int) *Pool {
 	p := New(nil, Options{Idle: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
-	p.accepting = accepting
+	for range free {
+		p.demand.seek(time.Now().Add(-time.Minute))
+	}
 	return p
+}
+
+func TestDemandIsMetWhenAWorkerLooksInVain(t *testing.T) {
+	d := demand{keep: 2 * time.Second}
+	now := time.Now()
+	require.False(t, d.met(now), "every worker has a session")
+	first := d.seek(now)
+	d.seek(now.Add(time.Second))
+	require.False(t, d.met(now.Add(2*time.Second-1)), "it has only begun to look")
+	require.True(t, d.met(now.Add(2*time.Second)))
+	d.found(first)
+	require.False(t, d.met(now.Add(2*time.Second)))
+	require.True(t, d.met(now.Add(3*time.Second)), "the one that has looked longest counts")
 }
 
 func TestAnIdleSessionIsKeptWhileAWorkerIsFree(t *testing.T) {

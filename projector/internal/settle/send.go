@@ -20,7 +20,7 @@ var _ Receiver = (*azservicebus.SessionReceiver)(nil)
 
 // inFlight bounds the settlements of one session that are under way at once: each costs a round trip, and there is no
 // batch form.
-const inFlight = 32
+const inFlight = 128
 
 // Send tells the broker the choices and waits for its answers: completions as many at once as inFlight, dead letters one
 // after the other, so that they lie in the dead-letter queue in their order. Each settlement gets timeout: the SDK would

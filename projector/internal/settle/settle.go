@@ -36,9 +36,9 @@ func Choose(result apply.Result) Choice {
 	switch result.Kind {
 	case apply.Applied, apply.Duplicate:
 		return Choice{Action: Complete}
-	case apply.Poison:
+	case apply.Poison, apply.Parked:
 		return Choice{Action: DeadLetter, Reason: result.Reason, Description: shorten(result.Description)}
-	case apply.Pending:
+	case apply.Pending, apply.Gap:
 	}
 	return Choice{Action: Leave}
 }

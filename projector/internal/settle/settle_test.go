@@ -19,6 +19,12 @@ func TestChoose(t *testing.T) {
 		{"committed now", apply.Result{Kind: apply.Applied}, Choice{Action: Complete}},
 		{"committed before", apply.Result{Kind: apply.Duplicate}, Choice{Action: Complete}},
 		{"not decided", apply.Result{}, Choice{Action: Leave}},
+		{"waiting for an earlier version", apply.Result{Kind: apply.Gap, Reason: "VersionGap"}, Choice{Action: Leave}},
+		{
+			"behind a poison",
+			apply.Result{Kind: apply.Parked, Reason: "AggregateParked", Description: "why"},
+			Choice{Action: DeadLetter, Reason: "AggregateParked", Description: "why"},
+		},
 		{
 			"never to be applied",
 			apply.Result{Kind: apply.Poison, Reason: "WriteRefused", Description: "why"},

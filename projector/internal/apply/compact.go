@@ -1,0 +1,78 @@
+package apply
+
+import (
+	"math"
+	"strconv"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+)
+
+// compact says the writes of several events in fewer: collection by collection and document by document, in order of
+// first appearance; updates of one document are folded, and what a later replacement or deletion wipes out is left out.
+// Inside one transaction the writes to one document keep their order and those to different documents do not depend on
+// each other, with one exception: a unique index that two documents pass a value across. Then the database refuses the
+// whole, and the events go one by one, each with its writes as they are.
+func compact(writes []projection.Write) ([]projection.Write, error) {
+	type document struct {
+		collection string
+		id         any
+		writes     []projection.Write
+		fold       *fold // of the last of writes, while that is an update
+	}
+	var collections []string
+	documents := make(map[string][]*document) // by collection
+	known := make(map[string]*document)
+	for _, w := range writes {
+		collection, id := w.Target()
+		key, err := documentKey(w)
+		if err != nil {
+			return nil, err
+		}
+		d := known[key]
+		if d == nil {
+			d = &document{collection: collection, id: id}
+			known[key] = d
+			if documents[collection] == nil {
+				collections = append(collections, collection)
+			}
+			documents[collection] = append(documents[collection], d)
+		}
+		update, ok := w.(projection.UpdateOne)
+		switch {
+		case !ok:
+			d.writes, d.fold = []projection.Write{w}, nil
+		case d.fold != nil && d.fold.add([]projection.Write{w}):
+			d.writes[len(d.writes)-1] = projection.UpdateOne{Collection: collection, ID: id, Upsert: d.fold.upsert, Ops: d.fold.ops}
+		default:
+			d.writes, d.fold = append(d.writes, w), newFold()
+			if !d.fold.add([]projection.Write{update}) {
+				d.fold = nil // it writes twice to one field: the database is to say what it thinks of that
+			}
+		}
+	}
+	var out []projection.Write
+	for _, collection := range collections {
+		for _, d := range documents[collection] {
+			out = append(out, d.writes...)
+		}
+	}
+	return out, nil
+}
+
+// documentKey identifies a document in a map. Numbers that are equal are one id to the database, whatever their type.
+func documentKey(w projection.Write) (string, error) {
+	collection, id := w.Target()
+	kind, value, err := bson.MarshalValue(id)
+	if err != nil {
+		return "", broken("the id of a write to %s cannot be written as BSON: %v", collection, err)
+	}
+	raw := bson.RawValue{Type: kind, Value: value}
+	if n, ok := raw.AsInt64OK(); ok {
+		if f, isDouble := raw.DoubleOK(); !isDouble || f == math.Trunc(f) {
+			return collection + "\x00#" + strconv.FormatInt(n, 10), nil
+		}
+	}
+	return collection + "\x00" + string(rune(kind)) + string(value), nil
+}

@@ -1,0 +1,146 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// The fields of a guard.
+const (
+	guardPosition = "position"
+	guardEpoch    = "epoch"
+	guardVersion  = "version" // of the last insert that had one
+	guardParked   = "parked"
+	// guardEmpty marks a stub: a document made only to hold a parked record. As far as the projection goes it does not
+	// exist.
+	guardEmpty = "empty"
+)
+
+// guards is where the guards of a projection are.
+type guards struct {
+	collection *mongo.Collection
+	// prefix leads to the guard in a document of the collection.
+	prefix string
+	// inside says that the document belongs to the projection, so that one without effects is a stub.
+	inside bool
+}
+
+func guardsOf(p projection.Projection, database *mongo.Database) guards {
+	if one, ok := p.(projection.OneDocument); ok {
+		return guards{collection: database.Collection(one.Collection()), prefix: projection.GuardField + ".", inside: true}
+	}
+	return guards{collection: database.Collection(positionsCollection(p))}
+}
+
+// standing is what was read of an aggregate's guard.
+type standing struct {
+	exists   bool // there is a document
+	guarded  bool // it has a position
+	position string
+	version  int64
+	empty    bool
+	parked   *Record
+	raw      bson.RawValue // the parked record as it stands there
+}
+
+// read reads the guards of aggregates. One without a document is missing.
+func (g guards) read(ctx context.Context, aggregates ...string) (map[string]standing, error) {
+	field := projection.GuardField
+	if !g.inside {
+		field = guardPosition
+	}
+	fields := bson.D{{Key: field, Value: 1}}
+	if !g.inside {
+		fields = append(fields, bson.E{Key: guardVersion, Value: 1}, bson.E{Key: guardParked, Value: 1})
+	}
+	cursor, err := g.collection.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: aggregates}}}},
+		options.Find().SetProjection(fields))
+	if err != nil {
+		return nil, fmt.Errorf("read guard: %w", err)
+	}
+	var docs []bson.Raw
+	if err := cursor.All(ctx, &docs); err != nil {
+		return nil, fmt.Errorf("read guard: %w", err)
+	}
+	found := make(map[string]standing, len(docs))
+	for _, doc := range docs {
+		id, s, err := g.decode(doc)
+		if err != nil {
+			return nil, err
+		}
+		if id != "" {
+			found[id] = s
+		}
+	}
+	return found, nil
+}
+
+// decode reads the guard of a document; id is empty where it is not a text, and so no aggregate's.
+func (g guards) decode(doc bson.Raw) (id string, s standing, err error) {
+	id, _ = doc.Lookup("_id").StringValueOK()
+	guard := doc
+	if g.inside {
+		guard, _ = doc.Lookup(projection.GuardField).DocumentOK()
+	}
+	s = standing{exists: true, raw: guard.Lookup(guardParked)}
+	s.position, s.guarded = guard.Lookup(guardPosition).StringValueOK()
+	s.version, _ = guard.Lookup(guardVersion).AsInt64OK()
+	s.empty, _ = guard.Lookup(guardEmpty).BooleanOK()
+	if s.raw.Type != 0 {
+		s.parked = &Record{}
+		if err := s.raw.Unmarshal(s.parked); err != nil {
+			return "", s, fmt.Errorf("read parked record of %s: %w", id, err)
+		}
+	}
+	return id, s, nil
+}
+
+// condition is the guard's condition for writing the first n events of a group: the position is below the first of them,
+// the aggregate is not parked (or, in a replay, is parked as the replay found it), and no version is missing.
+func (g guards) condition(group *group, n int) bson.D {
+	position := bson.D{{Key: "$lt", Value: group.events[0].change.Position}}
+	if group.unguarded {
+		position = bson.D{{Key: "$exists", Value: false}}
+	}
+	filter := bson.D{{Key: "_id", Value: group.aggregate}, {Key: g.prefix + guardPosition, Value: position}}
+	if group.replay == nil {
+		filter = append(filter, bson.E{Key: g.prefix + guardParked, Value: bson.D{{Key: "$exists", Value: false}}})
+	} else {
+		filter = append(filter, g.fenced(group.replay.parked.Fence())...)
+	}
+	// A guard without a version accepts any: the first one seen says where the count begins.
+	if _, needed := group.needs(n); needed > 0 {
+		filter = append(filter, bson.E{Key: g.prefix + guardVersion, Value: bson.D{
+			{Key: "$not", Value: bson.D{{Key: "$lt", Value: needed}}},
+		}})
+	}
+	return filter
+}
+
+// moved is the guard that stands once the first n events of a group are applied, as fields and values. Without a version
+// among them the one that stands there stays.
+func (g guards) moved(group *group, n int) (set bson.D, whole bool) {
+	last := group.events[n-1].change
+	guard := bson.D{{Key: guardPosition, Value: last.Position}, {Key: guardEpoch, Value: last.Epoch}}
+	var version int64
+	for _, e := range group.events[:n] {
+		if versioned(e.change) {
+			version = e.change.Version
+		}
+	}
+	if version != 0 {
+		guard = append(guard, bson.E{Key: guardVersion, Value: version})
+	}
+	return guard, version != 0
+}
+
+// versioned says whether a change counts its aggregate on: an insert that carries a version. Other operations repeat the
+// version of the document, or have none.
+func versioned(c *envelope.Change) bool { return c.Operation == envelope.Insert && c.Version > 0 }

@@ -1,0 +1,80 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Aggregate is a parked one.
+type Aggregate struct {
+	Name string
+	// Position is that of the last event applied; empty when none was.
+	Position string
+	Record
+}
+
+func (g guards) since() string { return g.prefix + guardParked + ".since" }
+
+// Index makes parked aggregates quick to find and to count. It may be asked for by many at once, and again.
+func (a *Applier) Index(ctx context.Context) error {
+	_, err := a.guards.collection.Indexes().CreateOne(ctx, mongo.IndexModel{
+		Keys:    bson.D{{Key: a.guards.since(), Value: 1}},
+		Options: options.Index().SetName("sluice_parked").SetSparse(true),
+	})
+	if err != nil {
+		return fmt.Errorf("create index sluice_parked of %s: %w", a.guards.collection.Name(), err)
+	}
+	return nil
+}
+
+// Count is the number of parked aggregates.
+func (a *Applier) Count(ctx context.Context) (int64, error) {
+	n, err := a.guards.collection.CountDocuments(ctx, bson.D{{Key: a.guards.since(), Value: bson.D{{Key: "$exists", Value: true}}}})
+	if err != nil {
+		return 0, fmt.Errorf("count parked aggregates: %w", err)
+	}
+	return n, nil
+}
+
+// List gives the parked aggregates, those parked the longest first.
+func (a *Applier) List(ctx context.Context) ([]Aggregate, error) {
+	cursor, err := a.guards.collection.Find(ctx, bson.D{{Key: a.guards.since(), Value: bson.D{{Key: "$exists", Value: true}}}},
+		options.Find().SetSort(bson.D{{Key: a.guards.since(), Value: 1}}).SetProjection(bson.D{
+			{Key: a.guards.prefix + guardPosition, Value: 1}, {Key: a.guards.prefix + guardParked, Value: 1},
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("list parked aggregates: %w", err)
+	}
+	var docs []bson.Raw
+	if err := cursor.All(ctx, &docs); err != nil {
+		return nil, fmt.Errorf("list parked aggregates: %w", err)
+	}
+	all := make([]Aggregate, 0, len(docs))
+	for _, doc := range docs {
+		id, s, err := a.guards.decode(doc)
+		if err != nil {
+			return nil, err
+		}
+		if id != "" && s.parked != nil {
+			all = append(all, Aggregate{Name: id, Position: s.position, Record: *s.parked})
+		}
+	}
+	return all, nil
+}
+
+// Parked gives one parked aggregate. Errors: [ErrNotParked].
+func (a *Applier) Parked(ctx context.Context, aggregate string) (Aggregate, error) {
+	found, err := a.guards.read(ctx, aggregate)
+	if err != nil {
+		return Aggregate{}, err
+	}
+	s := found[aggregate]
+	if s.parked == nil {
+		return Aggregate{Name: aggregate, Position: s.position}, ErrNotParked
+	}
+	return Aggregate{Name: aggregate, Position: s.position, Record: *s.parked}, nil
+}

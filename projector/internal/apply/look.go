@@ -1,0 +1,61 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+)
+
+// Guard is how far an aggregate has come.
+type Guard struct {
+	// Position is that of the last event applied; empty before the first.
+	Position string
+	// Version is that of the last insert applied that had one; 0 when none had.
+	Version int64
+	// Parked is why it is parked; nil when it is not.
+	Parked *Record
+}
+
+// Guards reads the guards of aggregates. One that nothing is known of is missing.
+func (a *Applier) Guards(ctx context.Context, aggregates ...string) (map[string]Guard, error) {
+	found, err := a.guards.read(ctx, aggregates...)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]Guard, len(found))
+	for aggregate, s := range found {
+		all[aggregate] = Guard{Position: s.position, Version: s.version, Parked: s.parked}
+	}
+	return all, nil
+}
+
+// Newest is the highest position applied of any aggregate, and which aggregate's; empty when there is none. It reads the
+// whole collection of the guards.
+func (a *Applier) Newest(ctx context.Context) (aggregate, position string, err error) {
+	field := a.guards.prefix + guardPosition
+	doc, err := a.guards.collection.FindOne(ctx, bson.D{{Key: field, Value: bson.D{{Key: "$gt", Value: ""}}}},
+		options.FindOne().SetSort(bson.D{{Key: field, Value: -1}}).SetProjection(bson.D{{Key: field, Value: 1}})).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return "", "", nil
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("find the newest position in %s: %w", a.guards.collection.Name(), err)
+	}
+	id, s, err := a.guards.decode(doc)
+	return id, s.position, err
+}
+
+// GuardCollection names the collection that holds the guards.
+func (a *Applier) GuardCollection() string { return a.guards.collection.Name() }
+
+// Stub says whether a document of a [projection.OneDocument] was made only to hold a parked record.
+func Stub(document bson.Raw) bool {
+	empty, _ := document.Lookup(projection.GuardField, guardEmpty).BooleanOK()
+	return empty
+}

@@ -1,0 +1,184 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// Record says why an aggregate is parked. It lies in the aggregate's guard: `parked` of the record of positions, or
+// `_sluice.parked` of a [projection.OneDocument]'s document.
+type Record struct {
+	// ID is of this parking: one that is parked again gets another.
+	ID    bson.ObjectID `bson:"id"`
+	Since time.Time     `bson:"since"`
+	// MessageID is of the event that could not be applied; empty when its message had none.
+	MessageID string `bson:"messageId"`
+	// Position is that event's; empty when its message did not tell.
+	Position    string `bson:"position"`
+	Reason      string `bson:"reason"`
+	Description string `bson:"description"`
+	// Session is the session that the event came in.
+	Session string `bson:"session"`
+	// Later grows before events are set aside behind the first one, by at least their number. Who unparks on the
+	// strength of an older number is refused. See [Fence].
+	Later int64 `bson:"later"`
+}
+
+// Fence is what an unparking rests on: this parking, and nothing set aside since it was read.
+type Fence struct {
+	ID    bson.ObjectID
+	Later int64
+}
+
+// Fence is the record's.
+func (r *Record) Fence() Fence { return Fence{ID: r.ID, Later: r.Later} }
+
+// fenced is the condition that an aggregate is parked as a fence says.
+func (g guards) fenced(f Fence) bson.D {
+	return bson.D{
+		{Key: g.prefix + guardParked + ".id", Value: f.ID},
+		{Key: g.prefix + guardParked + ".later", Value: f.Later},
+	}
+}
+
+// parkPoisoned parks the aggregate of every poison in the batch, and what follows it of that aggregate is parked with it.
+// Poison that names no aggregate is left as it is.
+func (a *Applier) parkPoisoned(ctx context.Context, session string, changes []envelope.Change, results []Result) error {
+	done := make(map[string]bool)
+	for i := range changes {
+		c := &changes[i]
+		if results[i].Kind != Poison || results[i].recorded || c.Aggregate == "" || done[c.Aggregate] {
+			continue
+		}
+		done[c.Aggregate] = true
+		var behind []int
+		for j := i + 1; j < len(changes); j++ {
+			if changes[j].Aggregate == c.Aggregate && (results[j].Kind == Pending || results[j].Kind == Poison) {
+				behind = append(behind, j)
+			}
+		}
+		if err := a.park(ctx, session, c, i, behind, results); err != nil {
+			return fmt.Errorf("park aggregate: %w", err)
+		}
+	}
+	return nil
+}
+
+// park commits that the aggregate of the poison is parked, unless that is no longer true, and decides the events behind it.
+func (a *Applier) park(ctx context.Context, session string, c *envelope.Change, at int, behind []int, results []Result) error {
+	record := Record{
+		ID: bson.NewObjectID(), Since: time.Now().UTC(), MessageID: c.MessageID, Position: c.Position,
+		Reason: results[at].Reason, Description: results[at].Description, Session: session, Later: int64(len(behind)),
+	}
+	unguarded := false
+	for range maxConflicts {
+		filter := bson.D{{Key: "_id", Value: c.Aggregate}, {Key: a.guards.prefix + guardParked, Value: bson.D{{Key: "$exists", Value: false}}}}
+		switch {
+		case unguarded:
+			filter = append(filter, bson.E{Key: a.guards.prefix + guardPosition, Value: bson.D{{Key: "$exists", Value: false}}})
+		case c.Position != "":
+			filter = append(filter, bson.E{Key: a.guards.prefix + guardPosition, Value: bson.D{{Key: "$lt", Value: c.Position}}})
+		}
+		if record.Reason == ReasonVersionGap {
+			filter = append(filter, bson.E{Key: a.guards.prefix + guardVersion, Value: bson.D{{Key: "$lt", Value: c.Version - 1}}})
+		}
+		made := bson.D{{Key: a.guards.prefix + guardPosition, Value: ""}}
+		if a.guards.inside {
+			made = append(made, bson.E{Key: a.guards.prefix + guardEmpty, Value: true})
+		}
+		_, err := a.guards.collection.UpdateOne(ctx, filter, bson.D{
+			{Key: "$set", Value: bson.D{{Key: a.guards.prefix + guardParked, Value: record}}},
+			{Key: "$setOnInsert", Value: made},
+		}, options.UpdateOne().SetUpsert(true))
+		if err == nil {
+			results[at].recorded = true
+			aside(&record, behind, results)
+			return nil
+		}
+		if Classify(err) != Guarded {
+			return fmt.Errorf("write %s: %w", a.guards.collection.Name(), err)
+		}
+		found, err := a.guards.read(ctx, c.Aggregate)
+		if err != nil {
+			return err
+		}
+		s := found[c.Aggregate]
+		switch {
+		case c.Position != "" && s.position >= c.Position:
+			results[at] = Result{Kind: Duplicate} // somebody could apply it
+			return nil
+		case s.parked != nil:
+			held, err := a.hold(ctx, c.Aggregate, s.parked, 1+len(behind))
+			if err != nil {
+				return err
+			}
+			if !held {
+				continue
+			}
+			if c.MessageID != "" && c.MessageID == s.parked.MessageID {
+				results[at] = poisonAgain(s.parked)
+			} else {
+				aside(s.parked, []int{at}, results)
+			}
+			aside(s.parked, behind, results)
+			return nil
+		case record.Reason == ReasonVersionGap && s.version >= c.Version-1:
+			results[at] = Result{} // what was missing has come
+			return nil
+		}
+		unguarded = s.exists && !s.guarded
+	}
+	return errContended
+}
+
+// hold raises the record's count before n events are set aside; false when the aggregate is no longer parked so.
+func (a *Applier) hold(ctx context.Context, aggregate string, r *Record, n int) (held bool, err error) {
+	result, err := a.guards.collection.UpdateOne(ctx,
+		bson.D{{Key: "_id", Value: aggregate}, {Key: a.guards.prefix + guardParked + ".id", Value: r.ID}},
+		bson.D{{Key: "$inc", Value: bson.D{{Key: a.guards.prefix + guardParked + ".later", Value: int64(n)}}}})
+	if err != nil {
+		return false, fmt.Errorf("write %s: %w", a.guards.collection.Name(), err)
+	}
+	return result.MatchedCount == 1, nil
+}
+
+// aside marks events as parked behind the record's.
+func aside(r *Record, behind []int, results []Result) {
+	for _, i := range behind {
+		description := fmt.Sprintf("the aggregate is parked since %s, because of message %s: %s",
+			r.Since.UTC().Format(time.RFC3339), r.MessageID, r.Reason)
+		if results[i].Kind == Poison {
+			description = fmt.Sprintf("%s. This event has a problem of its own: %s: %s", description, results[i].Reason, results[i].Description)
+		}
+		results[i] = Result{Kind: Parked, Reason: ReasonParked, Description: description}
+	}
+}
+
+// poisonAgain is the result of an event that comes again and has parked its aggregate before.
+func poisonAgain(r *Record) Result {
+	return Result{Kind: Poison, Reason: r.Reason, Description: r.Description, recorded: true}
+}
+
+// refuse deals with a group whose aggregate turned out to be parked: what it has left is set aside. It answers false when the
+// aggregate is no longer parked so.
+func (a *Applier) refuse(ctx context.Context, g *group, r *Record, results []Result) (bool, error) {
+	held, err := a.hold(ctx, g.aggregate, r, len(g.events))
+	if err != nil || !held {
+		return false, err
+	}
+	for _, e := range g.events {
+		if e.change.MessageID != "" && e.change.MessageID == r.MessageID {
+			results[e.index] = poisonAgain(r)
+		} else {
+			aside(r, []int{e.index}, results)
+		}
+	}
+	g.events = nil
+	return true, nil
+}

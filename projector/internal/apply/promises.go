@@ -1,0 +1,22 @@
+package apply
+
+import (
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// Project asks the projection for the writes of one change as the applier does, and holds them against the rules of
+// package projection. The error of a broken rule, and of a panic, is a [projection.ErrPermanent].
+func Project(p projection.Projection, c envelope.Change) ([]projection.Write, error) {
+	writes, err := project(p, c)
+	if err == nil {
+		err = check(p, &c, writes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, one := p.(projection.OneDocument); one && !newFold().add(writes) {
+		return nil, errNotOneUpdate
+	}
+	return writes, nil
+}

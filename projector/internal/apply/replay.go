@@ -1,0 +1,104 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// ErrMoved is a parked aggregate of which events were set aside meanwhile: look for them before unparking it.
+var ErrMoved = errors.New("more events of the aggregate were set aside meanwhile")
+
+// Replay is how the events of a parked aggregate are applied.
+type Replay struct {
+	Aggregate string
+	// ID is of the record; a parking with another one is [ErrNotParked].
+	ID bson.ObjectID
+	// Skip is the message id of an event that is to have no effect: the guard moves past it, and that is all.
+	Skip string
+	// Unjudged passes over versions that are missing.
+	Unjudged bool
+}
+
+// Replay writes the effects of changes of a parked aggregate, as [Applier.Apply] does, and leaves it parked. A change that
+// is poison or behind a gap ends it: what follows stays pending. Errors: [ErrNotParked], and what may heal.
+func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Change, results []Result) error {
+	applier := *a
+	applier.skip = r.Skip
+	applier.unjudged = a.unjudged || r.Unjudged
+	groups, failure := applier.plan(changes, results)
+	if len(groups) > 0 {
+		found, err := a.guards.read(ctx, r.Aggregate)
+		if err != nil {
+			return err
+		}
+		s := found[r.Aggregate]
+		if s.parked == nil || s.parked.ID != r.ID {
+			return ErrNotParked
+		}
+		for _, g := range groups {
+			g.replay, g.unguarded = &s, !s.guarded
+			g.drop(s.position, results)
+		}
+		if err := applier.write(ctx, groups, results); err != nil {
+			return fmt.Errorf("replay events of %s: %w", r.Aggregate, err)
+		}
+	}
+	return failure
+}
+
+// Unpark ends a parking, where nothing was set aside since the fence was read. Errors: [ErrMoved], [ErrNotParked].
+func (a *Applier) Unpark(ctx context.Context, aggregate string, f Fence) error {
+	filter := append(bson.D{{Key: "_id", Value: aggregate}}, a.guards.fenced(f)...)
+	if a.guards.inside {
+		// A stub held nothing but the record.
+		deleted, err := a.guards.collection.DeleteOne(ctx, append(filter, bson.E{Key: a.guards.prefix + guardEmpty, Value: true}))
+		if err != nil {
+			return fmt.Errorf("unpark %s: %w", aggregate, err)
+		}
+		if deleted.DeletedCount == 1 {
+			return nil
+		}
+	}
+	updated, err := a.guards.collection.UpdateOne(ctx, filter, bson.D{
+		{Key: "$unset", Value: bson.D{{Key: a.guards.prefix + guardParked, Value: ""}}},
+	})
+	if err != nil {
+		return fmt.Errorf("unpark %s: %w", aggregate, err)
+	}
+	if updated.MatchedCount == 1 {
+		return nil
+	}
+	now, err := a.Parked(ctx, aggregate)
+	switch {
+	case err != nil:
+		return err
+	case now.ID != f.ID:
+		return ErrNotParked
+	}
+	return ErrMoved
+}
+
+// Amend says that another event keeps the aggregate parked, or the same for another reason. Errors: [ErrNotParked].
+func (a *Applier) Amend(ctx context.Context, aggregate string, id bson.ObjectID, c envelope.Change, r Result) error {
+	parked := a.guards.prefix + guardParked
+	updated, err := a.guards.collection.UpdateOne(ctx,
+		bson.D{{Key: "_id", Value: aggregate}, {Key: parked + ".id", Value: id}},
+		bson.D{{Key: "$set", Value: bson.D{
+			{Key: parked + ".messageId", Value: c.MessageID},
+			{Key: parked + ".position", Value: c.Position},
+			{Key: parked + ".reason", Value: r.Reason},
+			{Key: parked + ".description", Value: r.Description},
+		}}})
+	if err != nil {
+		return fmt.Errorf("amend parked record of %s: %w", aggregate, err)
+	}
+	if updated.MatchedCount == 0 {
+		return ErrNotParked
+	}
+	return nil
+}

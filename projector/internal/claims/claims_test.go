@@ -1,0 +1,118 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// store answers as it is told, one answer for each request, the last one again and again.
+type store struct {
+	mu       sync.Mutex
+	answers  []error
+	requests int
+}
+
+func (s *store) Get(_ context.Context, c *envelope.Change) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.answers[min(s.requests, len(s.answers)-1)]
+	s.requests++
+	if err == nil {
+		c.Claim = nil
+	}
+	return err
+}
+
+func claimed(size int64) *envelope.Change {
+	return &envelope.Change{Claim: &envelope.Claim{Blob: "b", Size: size}}
+}
+
+var errAway = errors.New("storage is away")
+
+// G6: an outage of storage, however long, refuses nothing.
+func TestG6StorageThatIsAwayIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{}
+		for range 1000 {
+			s.answers = append(s.answers, errAway)
+		}
+		s.answers = append(s.answers, nil)
+		d := New(s, slog.New(slog.DiscardHandler))
+		c := claimed(10)
+		done, err := d.Redeem(t.Context(), c)
+		defer done()
+		require.NoError(t, err)
+		require.Nil(t, c.Claim)
+		require.Equal(t, 1001, s.requests)
+		require.NoError(t, d.Err())
+	})
+}
+
+func TestABodyThatIsGoneIsFinal(t *testing.T) {
+	s := &store{answers: []error{errAway, &envelope.Error{Reason: envelope.ReasonClaimMissing}}}
+	d := New(s, slog.New(slog.DiscardHandler))
+	done, err := d.Redeem(t.Context(), claimed(10))
+	defer done()
+	refusal, ok := errors.AsType[*envelope.Error](err)
+	require.True(t, ok)
+	require.Equal(t, envelope.ReasonClaimMissing, refusal.Reason)
+	require.Equal(t, 2, s.requests)
+}
+
+// Without storage configured nothing is refused either: the setting is wrong, and not the message.
+func TestWithoutStorageItWaitsAndSaysWhatToSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := New(nil, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		done, err := d.Redeem(ctx, claimed(10))
+		done()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, final := errors.AsType[*envelope.Error](err)
+		require.False(t, final)
+		require.ErrorContains(t, d.Err(), "BLOB_ACCOUNT_URL")
+	})
+}
+
+// The bodies that are held at once are bounded by their bytes; one that is larger than the bound is held alone.
+func TestTheBytesThatAreHeldAreBounded(t *testing.T) {
+	for _, test := range []struct {
+		size int64
+		held int
+	}{{MaxBytes / 4, 4}, {MaxBytes/4 + 1, 3}, {MaxBytes * 2, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			d := New(&store{answers: []error{nil}}, slog.New(slog.DiscardHandler))
+			var mu sync.Mutex
+			held, most := 0, 0
+			var sessions sync.WaitGroup
+			for range 10 {
+				sessions.Go(func() {
+					done, err := d.Redeem(t.Context(), claimed(test.size))
+					if err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					held++
+					most = max(most, held)
+					mu.Unlock()
+					time.Sleep(time.Second) // what applying it takes, virtual
+					mu.Lock()
+					held--
+					mu.Unlock()
+					done()
+				})
+			}
+			sessions.Wait()
+			require.Equal(t, test.held, most)
+		})
+	}
+}

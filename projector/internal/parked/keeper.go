@@ -1,0 +1,104 @@
+package parked
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
+)
+
+var (
+	// ErrBusy is a session that a projector holds and does not give back.
+	ErrBusy = errors.New("a projector holds the session")
+	// ErrMissing is an aggregate whose poison is nowhere to be found.
+	ErrMissing = errors.New("the event that parked the aggregate is neither in the dead-letter queue nor in its session")
+)
+
+// Keeper looks after the parked aggregates of one projection.
+type Keeper struct {
+	Applier *apply.Applier
+	Client  *azservicebus.Client
+	// Topic and Subscription, or Queue, name what the projector receives from.
+	Topic, Subscription, Queue string
+	// Redeem gets a body that a message could not carry. An [*envelope.Error] is final; done gives the room for it back.
+	Redeem func(ctx context.Context, c *envelope.Change) (done func(), err error)
+	// Wait is how long to wait for a session that a projector holds.
+	Wait time.Duration
+	// ApplyTimeout bounds one attempt to write, SettleTimeout the settlement of one message, and each other request.
+	ApplyTimeout, SettleTimeout time.Duration
+}
+
+// sessionHeld is the broker's answer to who wants a session that somebody else holds.
+const sessionHeld amqp.ErrCond = "com.microsoft:session-cannot-be-locked"
+
+// hold takes a session and keeps it until the returned function is called. Errors: [ErrBusy].
+func (k *Keeper) hold(ctx context.Context, session string) (*azservicebus.SessionReceiver, func(), error) {
+	waiting, cancel := context.WithTimeout(ctx, k.Wait)
+	defer cancel()
+	backoff := retry.Backoff{Max: 500 * time.Millisecond}
+	for {
+		receiver, err := k.accept(ctx, session)
+		if err == nil {
+			return receiver, k.keep(ctx, receiver), nil
+		}
+		if refused, ok := errors.AsType[*amqp.Error](err); !ok || refused.Condition != sessionHeld {
+			return nil, nil, fmt.Errorf("accept session %s: %w", session, err)
+		}
+		if backoff.Wait(waiting) != nil {
+			if ctx.Err() != nil {
+				return nil, nil, context.Cause(ctx)
+			}
+			return nil, nil, fmt.Errorf("%w %s, and did not give it back in %s: it does so once no messages come for it; wait longer "+
+				"(--wait), or stop the projectors for as long as this takes", ErrBusy, session, k.Wait)
+		}
+	}
+}
+
+func (k *Keeper) accept(ctx context.Context, session string) (*azservicebus.SessionReceiver, error) {
+	// An accept sets up links: a dozen round trips.
+	ctx, cancel := context.WithTimeout(ctx, 2*k.SettleTimeout)
+	defer cancel()
+	if k.Queue != "" {
+		return k.Client.AcceptSessionForQueue(ctx, k.Queue, session, nil)
+	}
+	return k.Client.AcceptSessionForSubscription(ctx, k.Topic, k.Subscription, session, nil)
+}
+
+// keep renews the session's lock until the returned function is called, which gives it back. A renewal that fails is no
+// harm: nothing rests on the lock but that others wait.
+func (k *Keeper) keep(ctx context.Context, receiver *azservicebus.SessionReceiver) (release func()) {
+	every := min(max(time.Until(receiver.LockedUntil())/2, time.Second), 20*time.Second)
+	renewing, stop := context.WithCancel(ctx)
+	var renewer sync.WaitGroup
+	renewer.Go(func() {
+		for retry.Sleep(renewing, every) == nil {
+			_ = receiver.RenewSessionLock(renewing, nil)
+		}
+	})
+	return func() {
+		stop()
+		renewer.Wait()
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.SettleTimeout)
+		defer cancel()
+		_ = receiver.Close(closing) // else the lock expires
+	}
+}
+
+// prove makes sure that the session was ours after it was called: with the lock renewed, or with the session accepted
+// again, which is as good.
+func (k *Keeper) prove(ctx context.Context, receiver *azservicebus.SessionReceiver) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*k.SettleTimeout)
+	defer cancel()
+	if err := receiver.RenewSessionLock(ctx, nil); err != nil {
+		return fmt.Errorf("renew lock of session %s: %w", receiver.SessionID(), err)
+	}
+	return nil
+}

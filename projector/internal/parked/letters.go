@@ -1,0 +1,148 @@
+package parked
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// page is how many messages are looked at in one request.
+const page = 250
+
+// Letter is a dead letter of an aggregate, without its content.
+type Letter struct {
+	MessageID string `json:"message_id"`
+	// Position is empty, and Version 0, where the message does not tell.
+	Position string `json:"position"`
+	Version  int64  `json:"version"`
+	Reason   string `json:"reason"`
+	sequence int64
+	// place is where it is applied: its position, or behind what was dead-lettered before it.
+	place string
+}
+
+// deadLetters opens the dead-letter queue. It has no sessions.
+func (k *Keeper) deadLetters() (*azservicebus.Receiver, error) {
+	options := &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}
+	var receiver *azservicebus.Receiver
+	var err error
+	if k.Queue != "" {
+		receiver, err = k.Client.NewReceiverForQueue(k.Queue, options)
+	} else {
+		receiver, err = k.Client.NewReceiverForSubscription(k.Topic, k.Subscription, options)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open dead-letter queue: %w", err)
+	}
+	return receiver, nil
+}
+
+func (k *Keeper) closeDeadLetters(ctx context.Context, receiver *azservicebus.Receiver) {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.SettleTimeout)
+	defer cancel()
+	_ = receiver.Close(closing) // nothing of it is kept
+}
+
+// peeker is what can be looked into without locking anything.
+type peeker interface {
+	PeekMessages(ctx context.Context, count int, o *azservicebus.PeekMessagesOptions) ([]*azservicebus.ReceivedMessage, error)
+}
+
+func (k *Keeper) peek(ctx context.Context, from peeker, sequence int64) ([]*azservicebus.ReceivedMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*k.SettleTimeout)
+	defer cancel()
+	messages, err := from.PeekMessages(ctx, page, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &sequence})
+	if err != nil {
+		return nil, fmt.Errorf("look into the dead-letter queue: %w", err)
+	}
+	return messages, nil
+}
+
+// scan shows f every message, in order of sequence numbers, until f answers false.
+func (k *Keeper) scan(ctx context.Context, from peeker, f func(*azservicebus.ReceivedMessage) bool) error {
+	next := int64(0)
+	for {
+		messages, err := k.peek(ctx, from, next)
+		if err != nil || len(messages) == 0 {
+			return err
+		}
+		before := next
+		for _, m := range messages {
+			if m.SequenceNumber == nil || *m.SequenceNumber < next {
+				continue
+			}
+			next = *m.SequenceNumber + 1
+			if !f(m) {
+				return nil
+			}
+		}
+		if next == before {
+			return nil
+		}
+	}
+}
+
+// lettersOf are the dead letters of an aggregate, in the order they are to be applied in.
+func (k *Keeper) lettersOf(ctx context.Context, from peeker, aggregate string) (letters []Letter, err error) {
+	err = k.scan(ctx, from, func(m *azservicebus.ReceivedMessage) bool {
+		if c := envelope.Partial(m); c.Aggregate == aggregate {
+			l := Letter{MessageID: c.MessageID, Position: c.Position, Version: c.Version, sequence: *m.SequenceNumber}
+			if m.DeadLetterReason != nil {
+				l.Reason = *m.DeadLetterReason
+			}
+			letters = append(letters, l)
+		}
+		return true
+	})
+	order(letters)
+	return letters, err
+}
+
+// order puts letters, which come in order of sequence numbers, in that of their positions. One without a position keeps
+// its place behind those that were dead-lettered before it.
+func order(letters []Letter) {
+	highest := ""
+	for i := range letters {
+		highest = max(highest, letters[i].Position)
+		letters[i].place = cmp.Or(letters[i].Position, highest)
+	}
+	slices.SortStableFunc(letters, func(a, b Letter) int {
+		return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.sequence, b.sequence))
+	})
+}
+
+// contents fetches letters: as many messages as letters, in their order.
+func (k *Keeper) contents(ctx context.Context, from peeker, letters []Letter) ([]*azservicebus.ReceivedMessage, error) {
+	wanted := make(map[int64]*azservicebus.ReceivedMessage, len(letters))
+	for _, l := range letters {
+		wanted[l.sequence] = nil
+	}
+	messages := make([]*azservicebus.ReceivedMessage, 0, len(letters))
+	for _, l := range letters {
+		if wanted[l.sequence] == nil {
+			found, err := k.peek(ctx, from, l.sequence)
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range found {
+				if m.SequenceNumber == nil {
+					continue
+				}
+				if _, ok := wanted[*m.SequenceNumber]; ok {
+					wanted[*m.SequenceNumber] = m
+				}
+			}
+		}
+		m := wanted[l.sequence]
+		if m == nil {
+			return nil, fmt.Errorf("message %s has left the dead-letter queue while it was being replayed; give the command again", l.MessageID)
+		}
+		messages = append(messages, m)
+	}
+	return messages, nil
+}

@@ -1,0 +1,40 @@
+package parked
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOrder(t *testing.T) {
+	for _, test := range []struct {
+		name, want string
+		letters    []Letter
+	}{
+		{"by position", "a b c", []Letter{{MessageID: "b", Position: "2"}, {MessageID: "c", Position: "3"}, {MessageID: "a", Position: "1"}}},
+		{
+			"what does not tell its position stays behind what came before", "p x q r y",
+			[]Letter{
+				{MessageID: "p", Position: "1"}, {MessageID: "x"}, {MessageID: "r", Position: "5"}, {MessageID: "y"}, {MessageID: "q", Position: "3"},
+			},
+		},
+		{"the first one does not tell", "x a", []Letter{{MessageID: "x"}, {MessageID: "a", Position: "1"}}},
+		{"the same one twice", "a a b", []Letter{{MessageID: "a", Position: "1"}, {MessageID: "b", Position: "2"}, {MessageID: "a", Position: "1"}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for i := range test.letters {
+				test.letters[i].sequence = int64(i)
+			}
+			order(test.letters)
+			var got strings.Builder
+			for i, l := range test.letters {
+				if i > 0 {
+					got.WriteString(" ")
+				}
+				got.WriteString(l.MessageID)
+			}
+			require.Equal(t, test.want, got.String())
+		})
+	}
+}

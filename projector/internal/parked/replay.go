@@ -1,0 +1,306 @@
+package parked
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
+)
+
+// Outcome is what became of one aggregate.
+type Outcome struct {
+	Aggregate string
+	Applied   int // events whose effect was committed, now
+	Known     int // events that were applied before
+	Skipped   bool
+	// Stuck is the event that could not be applied; the aggregate stays parked because of it. nil: it is not parked any more.
+	Stuck *Stuck
+	// Foreign counts dead letters of an aggregate that is not parked which its read model has not: they are left.
+	Foreign int
+	// settled are the sequence numbers of the dead letters that have done their duty.
+	settled map[int64]bool
+}
+
+// Stuck is an event that cannot be applied.
+type Stuck struct {
+	MessageID, Position, Reason, Description string
+}
+
+const (
+	// batch is how many events are applied at once.
+	batch = 100
+	// maxPasses is how often events may be set aside by a projector while a replay runs.
+	maxPasses = 10
+	// maxAttempts is how often a write is tried.
+	maxAttempts = 5
+)
+
+// Replay applies the events of an aggregate that wait in the dead-letter queue and ends its parking, or says which event
+// is in the way. With skip the event that parked it has no effect; where versions are missing, they are given up. Of an
+// aggregate that is not parked, it finds the dead letters that an earlier replay left.
+//
+// The dead letters stay where they are until [Keeper.Remove]. Errors: [ErrBusy], [ErrMissing], and what may heal.
+func (k *Keeper) Replay(ctx context.Context, aggregate string, skip bool) (Outcome, error) {
+	o := Outcome{Aggregate: aggregate, settled: make(map[int64]bool)}
+	for range maxPasses {
+		a, err := k.Applier.Parked(ctx, aggregate)
+		if errors.Is(err, apply.ErrNotParked) {
+			return o, k.leftovers(ctx, a, &o)
+		}
+		if err != nil {
+			return o, err
+		}
+		err = k.pass(ctx, a.Session, aggregate, skip, &o)
+		if !errors.Is(err, apply.ErrMoved) && !errors.Is(err, apply.ErrNotParked) {
+			return o, err
+		}
+		skip = false // done in the first pass
+	}
+	return o, fmt.Errorf("replay %s: %w, %d times: stop the projectors for as long as this takes", aggregate, apply.ErrMoved, maxPasses)
+}
+
+// Remove takes the dead letters of outcomes out of the dead-letter queue and says how many.
+func (k *Keeper) Remove(ctx context.Context, outcomes ...Outcome) (removed, of int, err error) {
+	wanted := make(map[int64]bool)
+	for _, o := range outcomes {
+		for sequence := range o.settled {
+			wanted[sequence] = true
+		}
+	}
+	removed, err = k.remove(ctx, wanted)
+	return removed, len(wanted), err
+}
+
+// pass holds the session and replays what is there. Errors: [apply.ErrMoved] where events were set aside meanwhile.
+func (k *Keeper) pass(ctx context.Context, session, aggregate string, skip bool, o *Outcome) error {
+	held, release, err := k.hold(ctx, session)
+	if err != nil {
+		return err
+	}
+	defer release()
+	// First the record, then the proof that the session is ours, then the dead letters: who had the session before can
+	// dead-letter no more, and who gets it later must raise the record's count first.
+	a, err := k.Applier.Parked(ctx, aggregate)
+	if err != nil {
+		return err
+	}
+	if err := k.prove(ctx, held); err != nil {
+		return err
+	}
+	letters, err := k.deadLetters()
+	if err != nil {
+		return err
+	}
+	defer k.closeDeadLetters(ctx, letters)
+	waiting, err := k.lettersOf(ctx, letters, aggregate)
+	if err != nil {
+		return err
+	}
+	replay := apply.Replay{Aggregate: aggregate, ID: a.ID}
+	gone, err := k.missing(ctx, a, waiting, held)
+	switch {
+	case err != nil:
+		return err
+	case gone && !skip:
+		return fmt.Errorf("%w (message %s): somebody removed it. To go on without it: projector parked drop '%s' --yes",
+			ErrMissing, a.MessageID, aggregate)
+	case skip && (gone || a.Reason == apply.ReasonVersionGap):
+		replay.Unjudged, o.Skipped = true, true
+	case skip:
+		replay.Skip, o.Skipped = a.MessageID, true
+	}
+	if err := k.apply(ctx, letters, replay, waiting, o); err != nil {
+		return err
+	}
+	if o.Stuck != nil {
+		return nil
+	}
+	return k.Applier.Unpark(ctx, aggregate, a.Fence())
+}
+
+// missing says whether the event that parked the aggregate is nowhere: neither applied meanwhile, nor dead-lettered, nor
+// still in its session, where the projector that parked it may have left it.
+func (k *Keeper) missing(ctx context.Context, a apply.Aggregate, waiting []Letter, held *azservicebus.SessionReceiver) (bool, error) {
+	if a.MessageID == "" || (a.Record.Position != "" && a.Record.Position <= a.Position) {
+		return false, nil
+	}
+	for _, l := range waiting {
+		if l.MessageID == a.MessageID {
+			return false, nil
+		}
+	}
+	missing := true
+	err := k.scan(ctx, held, func(m *azservicebus.ReceivedMessage) bool {
+		missing = m.MessageID != a.MessageID || m.SessionID == nil || *m.SessionID != a.Session
+		return missing
+	})
+	return missing, err
+}
+
+// apply applies letters in their order, up to one that cannot be.
+func (k *Keeper) apply(ctx context.Context, from peeker, r apply.Replay, letters []Letter, o *Outcome) error {
+	o.Stuck = nil
+	for len(letters) > 0 {
+		n := min(len(letters), batch)
+		messages, err := k.contents(ctx, from, letters[:n])
+		if err != nil {
+			return err
+		}
+		changes, results := make([]envelope.Change, n), make([]apply.Result, n)
+		for i, m := range messages {
+			if changes[i], err = envelope.Decode(m); err != nil {
+				changes[i], results[i] = envelope.Partial(m), apply.Undecodable(err)
+			}
+		}
+		// An event whose body is kept elsewhere is applied alone: such a body may be large.
+		if claimed := slices.IndexFunc(changes, func(c envelope.Change) bool { return c.Claim != nil }); claimed >= 0 {
+			n = max(claimed, 1)
+			changes, results = changes[:n], results[:n]
+		}
+		done, err := k.redeem(ctx, changes, results)
+		if err == nil {
+			err = k.passOver(ctx, r, letters, changes, results)
+		}
+		if err != nil {
+			done()
+			return err
+		}
+		at, err := k.applyBatch(ctx, r, changes, results, o)
+		done()
+		for i := range results {
+			if results[i].Kind == apply.Applied || results[i].Kind == apply.Duplicate {
+				o.settled[letters[i].sequence] = true
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if at >= 0 {
+			o.Stuck = &Stuck{changes[at].MessageID, changes[at].Position, results[at].Reason, results[at].Description}
+			return k.Applier.Amend(ctx, r.Aggregate, r.ID, changes[at], results[at])
+		}
+		letters = letters[n:]
+	}
+	return nil
+}
+
+// redeemTimeout bounds the wait for a body that is kept elsewhere.
+const redeemTimeout = time.Minute
+
+// redeem gets the body of a batch that is one event with a body elsewhere. done must be called, whatever the error.
+func (k *Keeper) redeem(ctx context.Context, changes []envelope.Change, results []apply.Result) (done func(), err error) {
+	if changes[0].Claim == nil || results[0].Kind != apply.Pending {
+		return func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, redeemTimeout)
+	defer cancel()
+	done, err = k.Redeem(ctx, &changes[0])
+	if refusal, ok := errors.AsType[*envelope.Error](err); ok {
+		results[0] = apply.Undecodable(refusal)
+		return done, nil
+	}
+	if err != nil {
+		return done, fmt.Errorf("get the body of message %s, in %s: %w (is Blob storage configured as it is for run?)",
+			changes[0].MessageID, redeemTimeout, err)
+	}
+	return done, nil
+}
+
+// passOver makes the event that is to be skipped fit to be passed over where its message cannot be read. Without a position
+// nothing would record that it was passed over, so it goes before anything behind it is applied.
+func (k *Keeper) passOver(ctx context.Context, r apply.Replay, letters []Letter, changes []envelope.Change, results []apply.Result) error {
+	for i := range results {
+		if r.Skip == "" || changes[i].MessageID != r.Skip || results[i].Kind != apply.Poison {
+			continue
+		}
+		results[i] = apply.Result{}
+		if changes[i].Position == "" {
+			if _, err := k.remove(ctx, map[int64]bool{letters[i].sequence: true}); err != nil {
+				return err
+			}
+			results[i] = apply.Result{Kind: apply.Duplicate}
+		}
+	}
+	return nil
+}
+
+// applyBatch applies changes, and gives the index of the one in the way, or -1.
+func (k *Keeper) applyBatch(ctx context.Context, r apply.Replay, changes []envelope.Change, results []apply.Result, o *Outcome) (int, error) {
+	var backoff retry.Backoff
+	for {
+		attempt, cancel := context.WithTimeout(ctx, k.ApplyTimeout)
+		before := pending(results)
+		err := k.Applier.Replay(attempt, r, changes, results)
+		cancel()
+		left := pending(results)
+		switch {
+		case errors.Is(err, apply.ErrNotParked):
+			return -1, err
+		case err != nil && (ctx.Err() != nil || backoff.Attempts() == maxAttempts):
+			return -1, fmt.Errorf("%w; what was applied stays applied: give the command again", err)
+		case err != nil:
+			_ = backoff.Wait(ctx) // its end is seen by the next attempt
+			continue
+		}
+		undecided := slices.IndexFunc(results, func(r apply.Result) bool {
+			return r.Kind != apply.Applied && r.Kind != apply.Duplicate
+		})
+		switch {
+		case undecided < 0:
+			count(o, r, changes, results)
+			return -1, nil
+		case results[undecided].Kind != apply.Pending:
+			count(o, r, changes, results[:undecided])
+			return undecided, nil
+		case left == before:
+			return -1, fmt.Errorf("replay %s: %d events were neither applied nor refused", r.Aggregate, left)
+		}
+	}
+}
+
+func pending(results []apply.Result) (n int) {
+	for _, r := range results {
+		if r.Kind == apply.Pending {
+			n++
+		}
+	}
+	return n
+}
+
+func count(o *Outcome, r apply.Replay, changes []envelope.Change, results []apply.Result) {
+	for i, result := range results {
+		switch {
+		case r.Skip != "" && changes[i].MessageID == r.Skip:
+		case result.Kind == apply.Applied:
+			o.Applied++
+		default:
+			o.Known++
+		}
+	}
+}
+
+// leftovers finds the dead letters of an aggregate that is not parked: those that were applied can go, the others are counted.
+func (k *Keeper) leftovers(ctx context.Context, a apply.Aggregate, o *Outcome) error {
+	receiver, err := k.deadLetters()
+	if err != nil {
+		return err
+	}
+	defer k.closeDeadLetters(ctx, receiver)
+	letters, err := k.lettersOf(ctx, receiver, a.Name)
+	for _, l := range letters {
+		if l.Position != "" && l.Position <= a.Position {
+			o.settled[l.sequence] = true
+			o.Known++
+		} else if !o.settled[l.sequence] {
+			o.Foreign++
+		}
+	}
+	return err
+}

@@ -1,0 +1,39 @@
+package parked
+
+import (
+	"context"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+)
+
+// Sight is a parked aggregate and what of it waits in the dead-letter queue.
+type Sight struct {
+	apply.Aggregate
+	// Waiting are its dead letters that have not been applied, in the order they will be.
+	Waiting []Letter
+	// Applied counts its dead letters that have been: an interrupted replay leaves some.
+	Applied int
+}
+
+// Show looks at one parked aggregate. Errors: [apply.ErrNotParked].
+func (k *Keeper) Show(ctx context.Context, aggregate string) (Sight, error) {
+	a, err := k.Applier.Parked(ctx, aggregate)
+	s := Sight{Aggregate: a}
+	if err != nil {
+		return s, err
+	}
+	receiver, err := k.deadLetters()
+	if err != nil {
+		return s, err
+	}
+	defer k.closeDeadLetters(ctx, receiver)
+	letters, err := k.lettersOf(ctx, receiver, aggregate)
+	for _, l := range letters {
+		if l.Position != "" && l.Position <= a.Position {
+			s.Applied++
+		} else {
+			s.Waiting = append(s.Waiting, l)
+		}
+	}
+	return s, err
+}

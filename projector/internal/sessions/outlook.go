@@ -1,0 +1,33 @@
+package sessions
+
+// maxGap is the most receives that go without a peek between two: a backlog that nobody expected is found so late.
+const maxGap = 7
+
+// outlook decides when a peek pays. It costs a round trip, ten credits on a Standard namespace (a message costs one), and the
+// messages' bytes twice; it tells how many more messages may be received at once. While peeks find some they
+// are made each time; each that finds none doubles the gap to the next one.
+//
+// What it decides is never a matter of order: only of how many messages are received at once.
+type outlook struct {
+	gap  int // receives from one peek to the next
+	left int // of them still to come
+}
+
+// due says whether to peek now; it is asked once a receive.
+func (o *outlook) due() bool {
+	if o.left > 0 {
+		o.left--
+		return false
+	}
+	return true
+}
+
+// saw takes the outcome of a peek: whether it found more than would have been received without it.
+func (o *outlook) saw(more bool) {
+	if more {
+		o.gap = 0
+	} else {
+		o.gap = min(2*o.gap+1, maxGap)
+	}
+	o.left = o.gap
+}

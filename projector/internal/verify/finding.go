@@ -1,0 +1,155 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+)
+
+// Finding is one document that differs.
+type Finding struct {
+	Collection string   `json:"collection"`
+	ID         string   `json:"id"` // Extended JSON
+	Says       []string `json:"says"`
+	// Why is how far the aggregates that write to it are applied, where that explains it.
+	Why string `json:"why"`
+
+	key   string
+	state uint64 // of the document when it was read; 0 when it was not there
+}
+
+// findings are the documents that differ, as long as they do.
+type findings struct {
+	kept                int
+	byKey               map[string]Finding
+	differing, changing int64 // confirmed, or too many to keep
+	confirmed           []Finding
+}
+
+func newFindings(kept int) *findings {
+	if kept == 0 {
+		kept = 1000
+	}
+	return &findings{kept: kept, byKey: make(map[string]Finding)}
+}
+
+func (f *findings) add(found []Finding) {
+	for _, one := range found {
+		if len(f.byKey) < f.kept {
+			f.byKey[one.key] = one
+		} else {
+			f.differing++ // not looked at again
+		}
+	}
+}
+
+// confirm takes the outcome of another look: what is right by now is forgotten, and what is not is explained.
+func (f *findings) confirm(ctx context.Context, p *pass, guards func(context.Context, ...string) (map[string]apply.Guard, error)) error {
+	f.differing -= int64(len(f.confirmed)) - f.changing
+	f.confirmed, f.changing = nil, 0
+	before := f.byKey
+	f.byKey = make(map[string]Finding, len(p.found))
+	for _, one := range p.found {
+		f.byKey[one.key] = one
+		if before[one.key].state != one.state {
+			f.changing++
+			one.Why = "it changes while it is looked at: look again when less is written to it"
+		} else {
+			var err error
+			if one.Why, err = explain(ctx, p.feeds[one.key], guards); err != nil {
+				return err
+			}
+			f.differing++
+		}
+		f.confirmed = append(f.confirmed, one)
+	}
+	return nil
+}
+
+func (f *findings) list() []Finding {
+	slices.SortFunc(f.confirmed, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Collection, b.Collection), cmp.Compare(a.ID, b.ID))
+	})
+	return f.confirmed
+}
+
+// explained is how many aggregates of one document are looked at.
+const explained = 100
+
+// explain tells a document whose events are still to come from one that is wrong.
+func explain(ctx context.Context, feeds map[string]int64, guards func(context.Context, ...string) (map[string]apply.Guard, error)) (string, error) {
+	if len(feeds) == 0 {
+		return "the source has nothing for it: its delete is on its way, or it is wrong", nil
+	}
+	aggregates := slices.Sorted(maps.Keys(feeds))
+	aggregates = aggregates[:min(len(aggregates), explained)]
+	stand, err := guards(ctx, aggregates...)
+	if err != nil {
+		return "", err
+	}
+	const most = 3
+	var says []string
+	unversioned := false
+	for _, a := range aggregates {
+		guard, known := stand[a]
+		switch {
+		case guard.Parked != nil:
+			says = append(says, fmt.Sprintf("aggregate %s is parked (%s): projector parked show %s", a, guard.Parked.Reason, a))
+		case !known || guard.Position == "":
+			says = append(says, fmt.Sprintf("no event of aggregate %s is applied: they are on their way, or lost", a))
+		case feeds[a] == 0 || guard.Version == 0:
+			unversioned = true
+		case guard.Version < feeds[a]:
+			says = append(says, fmt.Sprintf("aggregate %s is applied up to version %d of %d: the rest is on its way, or lost", a, guard.Version, feeds[a]))
+		}
+	}
+	switch {
+	case len(says) > most:
+		return strings.Join(says[:most], "; ") + fmt.Sprintf("; and %d aggregates more", len(says)-most), nil
+	case len(says) > 0:
+		return strings.Join(says, "; "), nil
+	case unversioned:
+		return "its events have no versions, so how far they are applied is not known: `projector status` says whether messages wait", nil
+	case len(feeds) > explained:
+		return fmt.Sprintf("the first %d of its %d aggregates are applied", explained, len(feeds)), nil
+	}
+	return "all its events are applied: the document is wrong", nil
+}
+
+// Print tells people, at most shown findings.
+func (r Report) Print(out io.Writer, shown int) {
+	for i, f := range r.Findings {
+		if i == shown {
+			fmt.Fprintf(out, "… and %d more (--json has them)\n", len(r.Findings)-shown)
+			break
+		}
+		fmt.Fprintf(out, "%s %s: %s\n    %s\n", f.Collection, f.ID, strings.Join(f.Says, "; "), f.Why)
+	}
+	if r.Events == 0 {
+		fmt.Fprintf(out, "%s holds no document: check SOURCE_MONGODB_URI, SOURCE_DATABASE and SOURCE_COLLECTION\n", r.Source)
+	}
+	if r.Unknown > 0 {
+		fmt.Fprintf(out, "%d documents are not compared: they depend on what the source does not tell (the time, position or id of a change)\n", r.Unknown)
+	}
+	if r.Poison > 0 {
+		fmt.Fprintf(out, "%d events can never be applied, as the projection says: `projector parked list`\n", r.Poison)
+	}
+	sample := ""
+	if r.Sampled {
+		sample = ", a sample"
+	}
+	verdict := "all right"
+	if !r.OK() {
+		verdict = fmt.Sprintf("%d differ", r.Differing)
+		if r.Changing > 0 {
+			verdict += fmt.Sprintf(", %d change while they are looked at", r.Changing)
+		}
+	}
+	fmt.Fprintf(out, "%s against %s: %d events, %d documents%s: %s\n", r.Projection, r.Source, r.Events, r.Documents, sample, verdict)
+}

@@ -1,0 +1,269 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/parked"
+)
+
+// parkedCommands are the commands about parked aggregates.
+func parkedCommands() []command {
+	asJSON := func(f *flag.FlagSet, r *request) { f.BoolVar(&r.json, "json", false, "") }
+	waiting := func(f *flag.FlagSet, r *request) { f.DurationVar(&r.wait, "wait", time.Minute, "") }
+	named := func(r request) error {
+		if r.operand == "" {
+			return errors.New("needs the aggregate; `projector parked list` shows those that are parked")
+		}
+		return nil
+	}
+	return []command{
+		{
+			name: "parked list", takes: "[--json]", says: "the parked aggregates, those parked the longest first",
+			flags: asJSON, do: listParked,
+		},
+		{
+			name: "parked show", takes: "AGGREGATE [--json]", operand: "AGGREGATE",
+			says: "why it is parked, and which of its events wait in the dead-letter queue", flags: asJSON, check: named, do: showParked,
+		},
+		{
+			name: "parked replay", takes: "AGGREGATE|--all [--wait 1m]", operand: "AGGREGATE",
+			says: "apply the events that wait, in order, and go on as usual; can be given again at any time",
+			flags: func(f *flag.FlagSet, r *request) {
+				waiting(f, r)
+				f.BoolVar(&r.all, "all", false, "")
+			},
+			check: func(r request) error {
+				if (r.operand == "") != r.all {
+					return errors.New("needs either an aggregate or --all")
+				}
+				return atLeast("--wait", r.wait, 0)
+			},
+			do: replayParked,
+		},
+		{
+			name: "parked drop", takes: "AGGREGATE --yes [--wait 1m]", operand: "AGGREGATE",
+			says: "the same, without the event that parked it, or without the versions that are missing: they are given up for good",
+			flags: func(f *flag.FlagSet, r *request) {
+				waiting(f, r)
+				f.BoolVar(&r.yes, "yes", false, "")
+			},
+			check: func(r request) error {
+				if err := named(r); err != nil {
+					return err
+				}
+				if !r.yes {
+					return fmt.Errorf("needs --yes: it gives up an event for good; look first: projector parked show '%s'", r.operand)
+				}
+				return atLeast("--wait", r.wait, 0)
+			},
+			do: dropParked,
+		},
+	}
+}
+
+func (d *desk) keeper(wait time.Duration) *parked.Keeper {
+	return &parked.Keeper{
+		Applier: d.applier, Client: d.clients[0],
+		Topic: d.cfg.Topic, Subscription: d.cfg.Subscription, Queue: d.cfg.Queue,
+		Redeem: d.claims.Redeem,
+		Wait:   wait, ApplyTimeout: d.cfg.ApplyTimeout, SettleTimeout: d.cfg.SettleTimeout,
+	}
+}
+
+// parkedView is a parked aggregate as --json shows it.
+type parkedView struct {
+	Aggregate   string          `json:"aggregate"`
+	Since       time.Time       `json:"since"`
+	Reason      string          `json:"reason"`
+	Description string          `json:"description"`
+	MessageID   string          `json:"message_id"`
+	Position    string          `json:"position"`
+	Applied     string          `json:"applied_position"`
+	Session     string          `json:"session"`
+	Waiting     []parked.Letter `json:"waiting,omitempty"`
+}
+
+func viewOf(a apply.Aggregate) parkedView {
+	return parkedView{
+		Aggregate: a.Name, Since: a.Since.UTC(), Reason: a.Reason, Description: a.Description, MessageID: a.MessageID,
+		Position: a.Record.Position, Applied: a.Position, Session: a.Session,
+	}
+}
+
+func listParked(ctx context.Context, d *desk, r request) error {
+	all, err := d.applier.List(ctx)
+	if err != nil {
+		return err
+	}
+	if r.json {
+		views := make([]parkedView, len(all))
+		for i, a := range all {
+			views[i] = viewOf(a)
+		}
+		return writeJSON(d.out, views)
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(d.out, "no aggregate is parked")
+		return nil
+	}
+	w := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "AGGREGATE\tSINCE\tREASON\tPOSITION")
+	for _, a := range all {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", a.Name, a.Since.UTC().Format(time.RFC3339), a.Reason, known(a.Record.Position))
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("print the parked aggregates: %w", err)
+	}
+	fmt.Fprintln(d.out, "\nprojector parked show AGGREGATE tells more; projector parked replay AGGREGATE tries again.")
+	return nil
+}
+
+// shownLetters is how many dead letters are printed.
+const shownLetters = 10
+
+func showParked(ctx context.Context, d *desk, r request) error {
+	sight, err := d.keeper(0).Show(ctx, r.operand)
+	if errors.Is(err, apply.ErrNotParked) {
+		return fmt.Errorf("%s is not parked; `projector parked list` shows those that are", r.operand)
+	}
+	if err != nil {
+		return err
+	}
+	view := viewOf(sight.Aggregate)
+	if r.json {
+		view.Waiting = sight.Waiting
+		return writeJSON(d.out, view)
+	}
+	w := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
+	for _, row := range [][2]string{
+		{"aggregate", view.Aggregate},
+		{"parked since", view.Since.Format(time.RFC3339)},
+		{"reason", view.Reason},
+		{"description", view.Description},
+		{"event", "message " + known(view.MessageID) + ", position " + known(view.Position)},
+		{"applied up to", known(view.Applied)},
+		{"session", view.Session},
+		{"waiting", fmt.Sprintf("%d events in the dead-letter queue", len(sight.Waiting))},
+	} {
+		fmt.Fprintf(w, "%s\t%s\n", row[0], row[1])
+	}
+	for i, l := range sight.Waiting {
+		if i == shownLetters {
+			fmt.Fprintf(w, "\t… and %d more\n", len(sight.Waiting)-i)
+			break
+		}
+		fmt.Fprintf(w, "\t%s  version %s  %s\n", known(l.Position), number(l.Version), l.Reason)
+	}
+	if sight.Applied > 0 {
+		fmt.Fprintf(w, "applied already\t%d dead letters: an interrupted replay left them; the next one removes them\n", sight.Applied)
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("print the parked aggregate: %w", err)
+	}
+	fmt.Fprintf(d.out, "\nOnce the cause is mended: projector parked replay '%s'\nTo go on without that event: projector parked drop '%s' --yes\n",
+		view.Aggregate, view.Aggregate)
+	return nil
+}
+
+func known(text string) string {
+	if text == "" {
+		return "unknown"
+	}
+	return text
+}
+
+func number(n int64) string {
+	if n == 0 {
+		return "unknown"
+	}
+	return fmt.Sprint(n)
+}
+
+func replayParked(ctx context.Context, d *desk, r request) error {
+	if !r.all {
+		return d.replay(ctx, r, []string{r.operand}, false)
+	}
+	all, err := d.applier.List(ctx)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(d.out, "no aggregate is parked")
+		return nil
+	}
+	names := make([]string, len(all))
+	for i, a := range all {
+		names[i] = a.Name
+	}
+	return d.replay(ctx, r, names, false)
+}
+
+func dropParked(ctx context.Context, d *desk, r request) error {
+	return d.replay(ctx, r, []string{r.operand}, true)
+}
+
+// replay replays aggregates one after the other; one that fails does not keep the others from it.
+func (d *desk) replay(ctx context.Context, r request, aggregates []string, skip bool) error {
+	k := d.keeper(r.wait)
+	var failures []error
+	outcomes := make([]parked.Outcome, 0, len(aggregates))
+	for _, aggregate := range aggregates {
+		o, err := k.Replay(ctx, aggregate, skip)
+		outcomes = append(outcomes, o)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", aggregate, err))
+			continue
+		}
+		describe(d.out, o)
+		if o.Stuck != nil {
+			failures = append(failures, errFound)
+		}
+	}
+	removed, of, err := k.Remove(ctx, outcomes...)
+	if of > 0 {
+		fmt.Fprintf(d.out, "removed %d of %d messages from the dead-letter queue\n", removed, of)
+	}
+	if removed < of && err == nil {
+		fmt.Fprintln(d.out, "The others are locked, or too far behind in the queue. Their effects are committed; given again, the command removes them.")
+	}
+	var told []error // what has not been printed
+	for _, failure := range append(failures, err) {
+		if failure != nil && !errors.Is(failure, errFound) {
+			told = append(told, failure)
+		}
+	}
+	if len(told) == 0 && len(failures) > 0 {
+		return errFound
+	}
+	return errors.Join(told...)
+}
+
+// describe says what became of an aggregate.
+func describe(out io.Writer, o parked.Outcome) {
+	parts := []string{fmt.Sprintf("%d events applied", o.Applied)}
+	if o.Known > 0 {
+		parts = append(parts, fmt.Sprintf("%d were applied before", o.Known))
+	}
+	if o.Skipped {
+		parts = append(parts, "the event in the way given up")
+	}
+	if o.Stuck == nil {
+		fmt.Fprintf(out, "%s: %s; it is not parked\n", o.Aggregate, strings.Join(parts, ", "))
+	} else {
+		fmt.Fprintf(out, "%s: %s; it stays parked, because of message %s at position %s: %s: %s\n", o.Aggregate, strings.Join(parts, ", "),
+			known(o.Stuck.MessageID), known(o.Stuck.Position), o.Stuck.Reason, o.Stuck.Description)
+		fmt.Fprintf(out, "Mend the cause and give the command again, or go on without that event: projector parked drop '%s' --yes\n", o.Aggregate)
+	}
+	if o.Foreign > 0 {
+		fmt.Fprintf(out, "%s: %d more of its messages are in the dead-letter queue that the read model does not have; they were left there\n",
+			o.Aggregate, o.Foreign)
+	}
+}

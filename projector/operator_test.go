@@ -1,0 +1,62 @@
+package projector_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/settings"
+)
+
+func TestCommandLine(t *testing.T) {
+	problems := settings.Problems{errors.New("MONGODB_URI: is required and not set")}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"help"}, 0, "usage: projector"},
+		{[]string{"-h"}, 0, "usage: projector"},
+		{[]string{"run", "--help"}, 0, "usage: projector"},
+		{[]string{"stauts"}, 2, `there is no command "stauts"; ` + "`projector help` lists them"},
+		{[]string{"parked"}, 2, `"projector parked" needs a second word: one of list, show, replay, drop`},
+		{[]string{"parked", "eat"}, 2, "needs a second word"},
+		{[]string{"parked", "show"}, 2, "needs the aggregate; `projector parked list` shows"},
+		{[]string{"parked", "replay"}, 2, "needs either an aggregate or --all"},
+		{[]string{"parked", "replay", "a", "--all"}, 2, "needs either an aggregate or --all"},
+		{[]string{"parked", "replay", "a", "b"}, 2, `does not take "b"`},
+		{[]string{"parked", "replay", "a", "--wait", "-1s"}, 2, "--wait: must be at least 0s"},
+		{[]string{"parked", "drop", "--yes"}, 2, "needs the aggregate"},
+		{[]string{"parked", "drop", "a"}, 2, "needs --yes: it gives up an event for good; look first: projector parked show 'a'"},
+		{[]string{"parked", "drop", "a", "--yes"}, 2, "MONGODB_URI: is required"},
+		{[]string{"run", "fast"}, 2, `projector run does not take "fast"`},
+		{[]string{"run", "--fast"}, 2, "not defined: -fast"},
+		{[]string{"run"}, 2, "MONGODB_URI: is required"},
+		{nil, 2, "MONGODB_URI: is required"},
+	} {
+		var out, errOut bytes.Buffer
+		code := projector.Main(t.Context(), c.args, func() (projector.Config, error) { return projector.Config{}, problems },
+			projector.Options{}, &out, &errOut, nil)
+		require.Equal(t, c.code, code, c.args)
+		require.Contains(t, out.String()+errOut.String(), c.says)
+	}
+}
+
+func TestCommandLineRuns(t *testing.T) {
+	for _, args := range [][]string{nil, {"run"}} {
+		for _, c := range []struct {
+			err  error
+			code int
+		}{{nil, 0}, {errors.New("no"), 1}, {settings.Problems{errors.New("PROJECTION: no")}, 2}} {
+			var out, errOut bytes.Buffer
+			code := projector.Main(t.Context(), args, func() (projector.Config, error) { return projector.Config{}, nil },
+				projector.Options{}, &out, &errOut, func(context.Context, projector.Config) error { return c.err })
+			require.Equal(t, c.code, code)
+			require.Empty(t, out.String())
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/sessions"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+var errNoProgress = errors.New("a batch was applied and nothing of it decided")
+
+// awaitVersions deals with what is left of a batch when its first changes wait for versions that have not come. Those that
+// have waited for VERSION_GAP_WAIT become poison; nil says that there are some. While there are none the session is given
+// back, after a pause, so that the broker delivers its messages again and in order; that raises no delivery count.
+func (s *service) awaitVersions(ctx context.Context, b *batch) error {
+	expired, pause := false, time.Duration(0)
+	for i, r := range b.results {
+		if r.Kind != apply.Gap {
+			continue
+		}
+		wait, over := s.gaps.Seen(b.changes[i].Aggregate, b.changes[i].MessageID)
+		if over {
+			b.results[i].Kind = apply.Poison
+			expired = true
+		} else if pause == 0 || wait < pause {
+			pause = wait
+		}
+	}
+	switch {
+	case expired:
+		return nil
+	case b.gaps == 0:
+		return errNoProgress
+	}
+	s.metrics.gaps.Inc()
+	_ = retry.Sleep(ctx, pause) // at its end the session is released all the same
+	return sessions.ErrRelease
+}
+
+// tell logs what a person should know of one change. The record it speaks of is committed.
+func (s *service) tell(session string, c *envelope.Change, r apply.Result) {
+	attributes := []any{
+		telemetry.KeyAggregate, c.Aggregate, telemetry.KeySession, session, telemetry.KeyMessageID, c.MessageID,
+		telemetry.KeyPosition, c.Position, telemetry.KeyReason, r.Reason,
+	}
+	switch r.Kind {
+	case apply.Poison:
+		if c.Aggregate == "" {
+			s.log.Warn("event dead-lettered; its message names no aggregate, so none is parked", append(attributes, keyDescription, r.Description)...)
+			return
+		}
+		s.log.Warn("aggregate parked: an event could not be applied; its events wait in the dead-letter queue until it is replayed",
+			append(attributes, keyDescription, r.Description, keyToDo, "projector parked show '"+c.Aggregate+"'")...)
+	case apply.Parked:
+		s.log.Debug("event set aside behind a parked one", attributes...)
+	case apply.Gap:
+		s.log.Debug("event waits for an earlier version", append(attributes, keyDescription, r.Description)...)
+	case apply.Pending, apply.Applied, apply.Duplicate:
+	}
+}
+
+const (
+	keyDescription = "description"
+	keyToDo        = "to_do"
+)
+
+// countParked keeps the number of parked aggregates up to date until ctx ends. The index makes it cheap; without it the
+// collection is read through, and so only now and then.
+func (s *service) countParked(ctx context.Context) {
+	indexed := s.indexParked(ctx)
+	every := 15 * time.Second
+	if !indexed {
+		every = 10 * time.Minute
+	}
+	for {
+		attempt, cancel := context.WithTimeout(ctx, every)
+		n, err := s.applier.Count(attempt)
+		cancel()
+		switch {
+		case err == nil:
+			s.parked.Store(n)
+			s.metrics.parked.Set(float64(n))
+		case ctx.Err() == nil:
+			s.log.Debug("parked aggregates not counted", telemetry.KeyError, err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.newlyParked:
+		case <-time.After(every):
+		}
+	}
+}
+
+// indexParked makes the index, for as long as the database is away. Without the right to, everything works, only slower.
+func (s *service) indexParked(ctx context.Context) bool {
+	var backoff retry.Backoff
+	for {
+		err := s.applier.Index(ctx)
+		switch {
+		case err == nil:
+			return true
+		case apply.Refused(err):
+			s.log.Warn("the index of parked aggregates cannot be created; they are found by reading the whole collection, which is slow. "+
+				"Grant createIndex on it, or create the index yourself", telemetry.KeyError, err)
+			return false
+		case backoff.Wait(ctx) != nil:
+			return false
+		}
+	}
+}

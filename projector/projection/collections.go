@@ -1,0 +1,42 @@
+package projection
+
+import "go.mongodb.org/mongo-driver/v2/bson"
+
+// Collection is a collection that a projection writes to, with the indexes its readers need beside that of _id.
+type Collection struct {
+	Name    string
+	Indexes []Index
+}
+
+// Index is an index of a collection. It is made when a projector starts, under the name MongoDB derives from Keys; one that
+// is no longer named here is left alone.
+type Index struct {
+	// Keys are the fields, in order, each with 1 or -1.
+	Keys bson.D
+	// Unique refuses a second document with the same keys: a permanent failure of the event that would make one. Prefer an
+	// _id: events of different aggregates come in any order, and so a value may arrive at its new document before it
+	// has left the old one.
+	Unique bool
+	// Partial, unless nil, leaves out the documents that do not match this filter.
+	Partial bson.D
+}
+
+// Stored is a projection that names its collections. They and their indexes are made at the start, by however many
+// replicas at once; without it they are made by the first write, without indexes. `projector verify` needs it of any
+// projection that is no [OneDocument], to find documents that should not be there.
+type Stored interface {
+	Projection
+	// Collections are all collections that the projection ever writes to.
+	Collections() []Collection
+}
+
+// Collections are the collections of a projection; ok is false for one that does not say.
+func Collections(p Projection) (all []Collection, ok bool) {
+	if stored, ok := p.(Stored); ok {
+		return stored.Collections(), true
+	}
+	if one, ok := p.(OneDocument); ok {
+		return []Collection{{Name: one.Collection()}}, true
+	}
+	return nil, false
+}

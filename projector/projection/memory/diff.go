@@ -1,0 +1,107 @@
+package memory
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Diff says how a document differs from what was expected, one difference a line such as `customer.name is "x", expected
+// "y"`, in the expectation's order. Empty: they are equal. The order of fields does not count; the type of a value does.
+func Diff(want, got bson.D) []string {
+	return diff(nil, "", want, got, equal)
+}
+
+// DiffNumbers is [Diff], but that numbers of different types are equal when their values are.
+func DiffNumbers(want, got bson.D) []string {
+	return diff(nil, "", want, got, func(a, b any) bool {
+		if class(a) == classNumber && class(b) == classNumber {
+			return compareNumbers(a, b) == 0
+		}
+		return equal(a, b)
+	})
+}
+
+func diff(found []string, path string, want, got any, equal func(a, b any) bool) []string {
+	w, wantDocument := want.(bson.D)
+	g, gotDocument := got.(bson.D)
+	if wantDocument && gotDocument {
+		for _, e := range w {
+			found = diff(found, join(path, e.Key), e.Value, field(g, e.Key), equal)
+		}
+		for _, e := range g {
+			if field(w, e.Key) == any(missing{}) {
+				found = diff(found, join(path, e.Key), missing{}, e.Value, equal)
+			}
+		}
+		return found
+	}
+	a, wantArray := want.(bson.A)
+	b, gotArray := got.(bson.A)
+	if wantArray && gotArray && len(a) == len(b) {
+		for i := range a {
+			found = diff(found, fmt.Sprintf("%s.%d", path, i), a[i], b[i], equal)
+		}
+		return found
+	}
+	if !equal(want, got) {
+		is, expected := Text(got), Text(want)
+		if is == expected {
+			is, expected = text(got, true), text(want, true)
+		}
+		found = append(found, fmt.Sprintf("%s is %s, expected %s", path, is, expected))
+	}
+	return found
+}
+
+func field(d bson.D, key string) any {
+	for _, e := range d {
+		if e.Key == key {
+			return e.Value
+		}
+	}
+	return missing{}
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// equal compares two values by type and bytes.
+func equal(a, b any) bool {
+	_, x := a.(missing)
+	_, y := b.(missing)
+	if x || y {
+		return x && y
+	}
+	one, err := bson.Marshal(bson.D{{Key: "v", Value: a}}) // MarshalValue takes no nil
+	other, otherErr := bson.Marshal(bson.D{{Key: "v", Value: b}})
+	return err == nil && otherErr == nil && bytes.Equal(one, other)
+}
+
+// longest is how many bytes of a value are said.
+const longest = 200
+
+// Text is a value for people: relaxed Extended JSON, shortened where it is long.
+func Text(v any) string { return text(v, false) }
+
+// text is Extended JSON; canonical tells 1 from int64 1 and 1.0.
+func text(v any, canonical bool) string {
+	if _, ok := v.(missing); ok {
+		return "missing"
+	}
+	written, err := bson.MarshalExtJSON(bson.D{{Key: "v", Value: v}}, canonical, false)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	s := strings.TrimSuffix(strings.TrimPrefix(string(written), `{"v":`), "}")
+	if len(s) > longest {
+		s = strings.ToValidUTF8(s[:longest], "") + "…"
+	}
+	return s
+}

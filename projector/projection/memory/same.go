@@ -1,0 +1,22 @@
+package memory
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+)
+
+// Same compares two events' writes by value. BSON alone would not do: it keeps milliseconds, and two readings of a clock
+// may fall into one.
+func Same(a, b []projection.Write) bool {
+	if reflect.DeepEqual(a, b) {
+		return true
+	}
+	one, err := bson.Marshal(bson.D{{Key: "v", Value: a}})
+	other, otherErr := bson.Marshal(bson.D{{Key: "v", Value: b}})
+	return err == nil && otherErr == nil && bytes.Equal(one, other) && fmt.Sprintf("%#v", a) == fmt.Sprintf("%#v", b)
+}

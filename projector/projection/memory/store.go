@@ -1,0 +1,189 @@
+// Package memory keeps documents in memory and applies the writes of package projection to them as MongoDB would: what
+// projections are tested with, and what a read model is recomputed in.
+//
+// Guaranteed: a write that succeeds leaves the document that MongoDB would leave, up to the order of its fields (a test
+// holds it against a server, write by write). A write that MongoDB refuses is an [ErrRefused]; one whose outcome this
+// package does not know is an [ErrUnsupported] and never a guess. A write that fails changes nothing.
+//
+// Not guaranteed: anything about indexes, the largest size of a document, or concurrent use: a Store is of one goroutine.
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"strconv"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+)
+
+var (
+	// ErrRefused is a write that MongoDB refuses for what it is.
+	ErrRefused = errors.New("the write is refused")
+	// ErrUnsupported is a write whose outcome this package does not know.
+	ErrUnsupported = errors.New("the write is not supported here")
+)
+
+// Store holds documents by collection and id. The zero value is empty and ready to use.
+type Store struct {
+	collections map[string]map[string]bson.D
+}
+
+// Apply applies one write.
+func (s *Store) Apply(w projection.Write) error {
+	collection, id := w.Target()
+	key, id, err := Key(id)
+	if err != nil {
+		return err
+	}
+	documents := s.collections[collection]
+	old, exists := documents[key]
+	var now bson.D
+	switch w := w.(type) {
+	case projection.DeleteOne:
+		delete(documents, key)
+		return nil
+	case projection.ReplaceOne:
+		if exists {
+			id = old[0].Value // it stays as it is, though an equal number of another type was asked for
+		}
+		now, err = replacement(id, w.Document)
+	case projection.UpdateOne:
+		if len(w.Ops) == 0 {
+			return fmt.Errorf("%w: an update without operators", ErrRefused)
+		}
+		if !exists && !w.Upsert {
+			return check(w.Ops)
+		}
+		if !exists {
+			old = bson.D{{Key: "_id", Value: id}}
+		}
+		now, err = update(old, w.Ops, !exists)
+	}
+	if err != nil {
+		return fmt.Errorf("write to %s %v: %w", collection, id, err)
+	}
+	if documents == nil {
+		if s.collections == nil {
+			s.collections = make(map[string]map[string]bson.D)
+		}
+		documents = make(map[string]bson.D)
+		s.collections[collection] = documents
+	}
+	documents[key] = now
+	return nil
+}
+
+func replacement(id any, document bson.Raw) (bson.D, error) {
+	var fields bson.D
+	if err := bson.Unmarshal(document, &fields); err != nil {
+		return nil, fmt.Errorf("%w: the document is no BSON: %w", ErrRefused, err)
+	}
+	now := bson.D{{Key: "_id", Value: id}}
+	for _, f := range fields {
+		switch {
+		case f.Key == "_id" && !equal(f.Value, id):
+			if key, _, err := Key(f.Value); err == nil && sameKey(key, id) {
+				return nil, fmt.Errorf("%w: an _id that is an equal number of another type", ErrUnsupported)
+			}
+			return nil, fmt.Errorf("%w: the document's _id is another", ErrRefused)
+		case f.Key == "_id":
+		case len(f.Key) > 0 && f.Key[0] == '$':
+			return nil, fmt.Errorf("%w: the field %q begins with a dollar", ErrRefused, f.Key)
+		default:
+			now = append(now, f)
+		}
+	}
+	return now, nil
+}
+
+func sameKey(key string, id any) bool {
+	other, _, err := Key(id)
+	return err == nil && key == other
+}
+
+// Get gives a document; it must not be changed.
+func (s *Store) Get(collection string, id any) (bson.D, bool) {
+	key, _, err := Key(id)
+	if err != nil {
+		return nil, false
+	}
+	d, ok := s.collections[collection][key]
+	return d, ok
+}
+
+// ByKey gives a document by its [Key].
+func (s *Store) ByKey(collection, key string) (bson.D, bool) {
+	d, ok := s.collections[collection][key]
+	return d, ok
+}
+
+// Remove forgets a document.
+func (s *Store) Remove(collection, key string) { delete(s.collections[collection], key) }
+
+// All yields every document of a collection by its [Key], in no order. It must not be changed.
+func (s *Store) All(collection string) iter.Seq2[string, bson.D] {
+	return func(yield func(string, bson.D) bool) {
+		for key, d := range s.collections[collection] {
+			if !yield(key, d) {
+				return
+			}
+		}
+	}
+}
+
+// Collections yields the names of the collections that were ever written to, in no order.
+func (s *Store) Collections() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name := range s.collections {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// Len is the number of documents.
+func (s *Store) Len() (n int) {
+	for _, documents := range s.collections {
+		n += len(documents)
+	}
+	return n
+}
+
+// Key identifies an _id in a map, and gives the id as it reads back. Numbers that are equal are one id to MongoDB.
+func Key(id any) (key string, stored any, err error) {
+	kind, value, err := bson.MarshalValue(id)
+	if err != nil {
+		return "", nil, fmt.Errorf("%w: the id is no BSON: %w", ErrRefused, err)
+	}
+	raw := bson.RawValue{Type: kind, Value: value}
+	if kind == bson.TypeArray || kind == bson.TypeRegex || kind == bson.TypeUndefined {
+		return "", nil, fmt.Errorf("%w: an _id cannot be of type %s", ErrRefused, kind)
+	}
+	if stored, err = Stored(raw); err != nil {
+		return "", nil, err
+	}
+	if n, ok := raw.AsInt64OK(); ok {
+		if f, isDouble := raw.DoubleOK(); !isDouble || f == math.Trunc(f) {
+			return "#" + strconv.FormatInt(n, 10), stored, nil
+		}
+	}
+	return string(rune(kind)) + string(value), stored, nil
+}
+
+// Stored gives any value as it reads back from a document.
+func Stored(value any) (any, error) {
+	raw, err := bson.Marshal(bson.D{{Key: "v", Value: value}})
+	if err != nil {
+		return nil, fmt.Errorf("%w: the value is no BSON: %w", ErrRefused, err)
+	}
+	var back bson.D
+	if err := bson.Unmarshal(raw, &back); err != nil {
+		return nil, fmt.Errorf("%w: the value is no BSON: %w", ErrRefused, err)
+	}
+	return back[0].Value, nil
+}

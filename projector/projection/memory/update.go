@@ -1,0 +1,276 @@
+package memory
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+)
+
+// check holds an update against the rules that need no document.
+func check(ops []projection.Op) error {
+	for i, op := range ops {
+		for step := range strings.SplitSeq(op.Field, ".") {
+			switch {
+			case step == "":
+				return fmt.Errorf("%w: the path %q has an empty step", ErrRefused, op.Field)
+			case step[0] == '$':
+				return fmt.Errorf("%w: the path %q has a step that begins with a dollar; EscapeKey escapes it", ErrUnsupported, op.Field)
+			}
+		}
+		if op.Field == "_id" || strings.HasPrefix(op.Field, "_id.") {
+			return fmt.Errorf("%w: an update that names the _id", ErrUnsupported)
+		}
+		for _, other := range ops[i+1:] {
+			if inside(op.Field, other.Field) || inside(other.Field, op.Field) {
+				return fmt.Errorf("%w: one update writes to both %q and %q", ErrRefused, op.Field, other.Field)
+			}
+		}
+	}
+	return nil
+}
+
+// inside says that path is outer or lies in it.
+func inside(path, outer string) bool {
+	return path == outer || (strings.HasPrefix(path, outer) && path[len(outer)] == '.')
+}
+
+// update gives the document after the operators; old is not touched.
+func update(old bson.D, ops []projection.Op, inserting bool) (bson.D, error) {
+	if err := check(ops); err != nil {
+		return nil, err
+	}
+	ops = slices.Clone(ops)
+	// MongoDB makes new fields in the order of their paths.
+	slices.SortStableFunc(ops, func(a, b projection.Op) int {
+		return slices.Compare(strings.Split(a.Field, "."), strings.Split(b.Field, "."))
+	})
+	var now any = old
+	for _, op := range ops {
+		if op.Kind == projection.OpSetOnInsert && !inserting {
+			continue
+		}
+		changed, err := at(now, strings.Split(op.Field, "."), op)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", op.Kind, op.Field, err)
+		}
+		now = changed
+	}
+	document, _ := now.(bson.D)
+	return document, nil
+}
+
+// missing stands for a field that is not there.
+type missing struct{}
+
+// maxPadding is how many elements an update may add to an array to reach an index. [MongoDB
+// src/mongo/db/update/path_support.h, kMaxPaddingAllowed]
+const maxPadding = 1_500_000
+
+// at applies an operator at a path inside a value, and gives the value that stands in its place. Values are not changed
+// in place: what an update did not touch is shared between the old document and the new.
+func at(value any, path []string, op projection.Op) (any, error) {
+	if len(path) == 0 {
+		return operate(value, op)
+	}
+	unset := op.Kind == projection.OpUnset
+	switch v := value.(type) {
+	case missing:
+		if unset {
+			return v, nil
+		}
+		return at(bson.D{}, path, op)
+	case bson.D:
+		i := slices.IndexFunc(v, func(e bson.E) bool { return e.Key == path[0] })
+		var inner any = missing{}
+		if i >= 0 {
+			inner = v[i].Value
+		}
+		changed, err := at(inner, path[1:], op)
+		if err != nil {
+			return nil, err
+		}
+		_, gone := changed.(missing)
+		switch {
+		case gone && i >= 0:
+			return slices.Delete(slices.Clone(v), i, i+1), nil
+		case gone:
+			return v, nil
+		case i < 0:
+			return append(slices.Clip(v), bson.E{Key: path[0], Value: changed}), nil
+		}
+		now := slices.Clone(v)
+		now[i].Value = changed
+		return now, nil
+	case bson.A:
+		i, err := strconv.Atoi(path[0])
+		if err != nil || i < 0 || strconv.Itoa(i) != path[0] {
+			if unset {
+				return v, nil
+			}
+			return nil, fmt.Errorf("%w: an array has no field %q", ErrRefused, path[0])
+		}
+		if i >= len(v) {
+			if unset {
+				return v, nil
+			}
+			if i-len(v) > maxPadding {
+				return nil, fmt.Errorf("%w: the array is too short for the index %d", ErrRefused, i)
+			}
+		}
+		now := slices.Clone(v)
+		for len(now) < i {
+			now = append(now, nil)
+		}
+		var inner any = missing{}
+		if i < len(now) {
+			inner = now[i]
+		}
+		changed, err := at(inner, path[1:], op)
+		if err != nil {
+			return nil, err
+		}
+		if _, gone := changed.(missing); gone {
+			changed = nil // an element that is unset becomes null
+		}
+		if i == len(now) {
+			return append(now, changed), nil
+		}
+		now[i] = changed
+		return now, nil
+	}
+	if unset {
+		return value, nil
+	}
+	return nil, fmt.Errorf("%w: a value that is no document has no field %q", ErrRefused, path[0])
+}
+
+// operate is one operator on the value of its field.
+func operate(value any, op projection.Op) (any, error) {
+	if op.Kind == projection.OpUnset {
+		return missing{}, nil
+	}
+	operand, err := Stored(op.Value)
+	if err != nil {
+		return nil, err
+	}
+	_, absent := value.(missing)
+	switch op.Kind {
+	case projection.OpSet, projection.OpSetOnInsert:
+		return operand, nil
+	case projection.OpInc:
+		if absent {
+			value = int64(0)
+			if _, ok := operand.(int32); ok {
+				value = int32(0)
+			}
+		}
+		return add(value, operand)
+	case projection.OpMin, projection.OpMax:
+		if absent {
+			return operand, nil
+		}
+		order, err := compare(operand, value)
+		if err != nil {
+			return nil, err
+		}
+		if (op.Kind == projection.OpMin && order < 0) || (op.Kind == projection.OpMax && order > 0) {
+			return operand, nil
+		}
+		return value, nil
+	case projection.OpPush:
+		if absent {
+			value = bson.A{}
+		}
+		return push(value, operand)
+	case projection.OpUnset: // above
+	}
+	return nil, fmt.Errorf("%w: the operator %s", ErrUnsupported, op.Kind)
+}
+
+func add(value, by any) (any, error) {
+	switch v := value.(type) {
+	case int32, int64:
+		x, y := whole(v), int64(0)
+		switch n := by.(type) {
+		case float64:
+			return float64(x) + n, nil
+		case int32, int64:
+			y = whole(n)
+		default:
+			return nil, fmt.Errorf("%w: adding what is no number", ErrRefused)
+		}
+		if (y > 0 && x > math.MaxInt64-y) || (y < 0 && x < math.MinInt64-y) {
+			return nil, fmt.Errorf("%w: the sum overflows", ErrRefused)
+		}
+		_, narrow := value.(int32)
+		_, small := by.(int32)
+		if sum := x + y; narrow && small && sum == int64(int32(sum)) {
+			return int32(sum), nil
+		}
+		return x + y, nil
+	case float64:
+		switch n := by.(type) {
+		case float64:
+			return v + n, nil
+		case int32, int64:
+			return v + float64(whole(n)), nil
+		}
+	case bson.Decimal128:
+		return nil, fmt.Errorf("%w: adding to a decimal", ErrUnsupported)
+	}
+	return nil, fmt.Errorf("%w: adding to what is no number", ErrRefused)
+}
+
+// whole is an int32 or int64.
+func whole(v any) int64 {
+	if n, ok := v.(int32); ok {
+		return int64(n)
+	}
+	n, _ := v.(int64)
+	return n
+}
+
+// push appends to an array: a value, or {$each, $slice}.
+func push(value, operand any) (any, error) {
+	list, ok := value.(bson.A)
+	if !ok {
+		return nil, fmt.Errorf("%w: pushing to what is no array", ErrRefused)
+	}
+	modifiers, ok := operand.(bson.D)
+	if !ok || len(modifiers) == 0 || modifiers[0].Key != "$each" {
+		return append(slices.Clip(list), operand), nil
+	}
+	for _, m := range modifiers {
+		switch m.Key {
+		case "$each":
+			each, ok := m.Value.(bson.A)
+			if !ok {
+				return nil, fmt.Errorf("%w: $each is no array", ErrRefused)
+			}
+			list = append(slices.Clip(list), each...)
+		case "$slice":
+			n, ok := m.Value.(int64)
+			if small, isSmall := m.Value.(int32); isSmall {
+				n, ok = int64(small), true
+			}
+			if !ok {
+				return nil, fmt.Errorf("%w: $slice is no whole number", ErrRefused)
+			}
+			switch size := int64(len(list)); {
+			case n >= 0:
+				list = list[:min(n, size)]
+			case -n < size:
+				list = list[size+n:]
+			}
+		default:
+			return nil, fmt.Errorf("%w: $push with %s", ErrUnsupported, m.Key)
+		}
+	}
+	return slices.Clone(list), nil
+}

@@ -1,0 +1,180 @@
+// Package projectiontest tests a projection with nothing but its own code: no database, no broker.
+//
+// [Check] projects the given events, compares the documents with the expected ones, and then does what a projector does to a
+// projection in its life, to find code that would go wrong there:
+//
+//   - the same event is projected again, in another order and from several goroutines at once: the writes must be the same
+//     (a clock, a counter, a random number, a map's order show), and the event unchanged;
+//   - each event's writes are held against the rules of package projection, those of a [projection.OneDocument] among them;
+//   - after every prefix everything is delivered again from the start, as after a crash: the documents must be the same;
+//   - the events of different aggregates are interleaved in other ways, each aggregate's own in order: the documents must be
+//     the same, because no order between aggregates is promised. A document that many aggregates feed is therefore written
+//     by operators that do not mind the order: Inc, Min, Max, not Set.
+//
+// The documents are kept by package memory, which writes as MongoDB does.
+//
+// Not found: what a database of your own refuses (unique indexes, validation), and what the given events do not show.
+package projectiontest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/projector/projection/memory"
+)
+
+// TB is the part of *testing.T that is used.
+type TB interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+// Documents are the documents of a read model, by collection: each as Extended JSON text, or anything that package bson
+// marshals. Numbers are compared by value: 3 is the int64 3.
+type Documents map[string][]any
+
+// Check fails the test with every problem it finds. want is the whole read model after the events; nil compares nothing and
+// does the rest.
+func Check(t TB, p projection.Projection, events []projection.Event, want Documents) {
+	t.Helper()
+	if err := Problems(p, events, want); err != nil {
+		t.Errorf("projection %s:\n%v", p.Name(), err)
+	}
+}
+
+// Problems is [Check] without a test: the problems found, joined; nil when there are none.
+func Problems(p projection.Projection, events []projection.Event, want Documents) error {
+	k := &kit{projection: p, events: stamp(events)}
+	if err := k.project(); err != nil {
+		return err // without writes there is nothing more to say
+	}
+	model, err := k.inOrder(k.straight())
+	if err != nil {
+		return err
+	}
+	var problems []error
+	if want != nil {
+		problems = compare(want, model)
+	}
+	problems = append(problems, k.again()...)
+	problems = append(problems, k.redelivered(model)...)
+	problems = append(problems, k.interleaved(model)...)
+	return errors.Join(problems...)
+}
+
+// CheckPermanent fails the test unless the projection says that the event can never be applied.
+func CheckPermanent(t TB, p projection.Projection, e projection.Event) {
+	t.Helper()
+	events := stamp([]projection.Event{e})
+	writes, err := apply.Project(p, events[0].Change)
+	switch {
+	case err == nil:
+		t.Errorf("projection %s: %s: expected a permanent error, came %s", p.Name(), describe(events, 0), said(writes))
+	case !errors.Is(err, projection.ErrPermanent):
+		t.Errorf("projection %s: %s: expected a permanent error, came one that is tried again for ever: %v", p.Name(), describe(events, 0), err)
+	}
+}
+
+// kit is one check.
+type kit struct {
+	projection projection.Projection
+	events     []projection.Event
+	writes     [][]projection.Write // of each event, the first time
+}
+
+// compare holds the whole read model against what is expected.
+func compare(want Documents, model *memory.Store) (problems []error) {
+	expected := make(map[string]map[string]bool)
+	for collection, documents := range want {
+		expected[collection] = make(map[string]bool)
+		for _, d := range documents {
+			wanted := fields(raw(d))
+			id := raw(d).Lookup("_id")
+			key, _, err := memory.Key(id)
+			if err != nil || id.Type == 0 {
+				problems = append(problems, fmt.Errorf("the expected document %s of %s has no _id that a document can have", memory.Text(wanted), collection))
+				continue
+			}
+			expected[collection][key] = true
+			got, there := model.ByKey(collection, key)
+			if !there {
+				problems = append(problems, fmt.Errorf("%s %s: expected %s, and it is not there", collection, memory.Text(wanted[0].Value), memory.Text(wanted)))
+				continue
+			}
+			for _, difference := range memory.DiffNumbers(wanted, got) {
+				problems = append(problems, fmt.Errorf("%s %s: %s", collection, memory.Text(got[0].Value), difference))
+			}
+		}
+	}
+	for collection := range model.Collections() {
+		for key, got := range model.All(collection) {
+			if !expected[collection][key] {
+				problems = append(problems, fmt.Errorf("%s: the document %s is there and not expected", collection, memory.Text(got)))
+			}
+		}
+	}
+	return problems
+}
+
+// said is an event's writes for people.
+func said(writes []projection.Write) string {
+	if len(writes) == 0 {
+		return "no write"
+	}
+	all := make([]string, len(writes))
+	for i, w := range writes {
+		collection, id := w.Target()
+		target := collection + " " + memory.Text(id)
+		switch w := w.(type) {
+		case projection.UpdateOne:
+			ops := make([]string, len(w.Ops))
+			for j, op := range w.Ops {
+				ops[j] = fmt.Sprintf("%s %s %s", op.Kind, op.Field, memory.Text(op.Value))
+			}
+			all[i] = "update " + target + ": " + strings.Join(ops, ", ")
+		case projection.ReplaceOne:
+			all[i] = "replace " + target + ": " + memory.Text(w.Document)
+		case projection.DeleteOne:
+			all[i] = "delete " + target
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// sameDocuments compares two read models.
+func sameDocuments(want, got *memory.Store) (differences []string) {
+	for collection := range want.Collections() {
+		for key, w := range want.All(collection) {
+			g, there := got.ByKey(collection, key)
+			if !there {
+				differences = append(differences, fmt.Sprintf("%s %s is not there", collection, memory.Text(w[0].Value)))
+				continue
+			}
+			for _, d := range memory.Diff(w, g) {
+				differences = append(differences, fmt.Sprintf("%s %s: %s", collection, memory.Text(w[0].Value), d))
+			}
+		}
+	}
+	for collection := range got.Collections() {
+		for key, g := range got.All(collection) {
+			if _, there := want.ByKey(collection, key); !there {
+				differences = append(differences, fmt.Sprintf("%s %s is there", collection, memory.Text(idOf(g))))
+			}
+		}
+	}
+	return differences
+}
+
+func idOf(d bson.D) any {
+	for _, e := range d {
+		if e.Key == "_id" {
+			return e.Value
+		}
+	}
+	return nil
+}

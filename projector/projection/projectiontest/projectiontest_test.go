@@ -1,0 +1,217 @@
+package projectiontest_test
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/projector/projection/projectiontest"
+)
+
+func placed(order, customer string) projection.Event {
+	return projectiontest.Insert(order, fmt.Sprintf(`{"type": "OrderPlaced", "version": 1, "occurredAt": "2026-01-05T08:00:00Z",
+		"data": {"customerId": %q, "totalCents": 0, "items": 0, "currency": "EUR"}}`, customer))
+}
+
+func later(order, customer, kind string, version, total int) projection.Event {
+	return projectiontest.Insert(order, fmt.Sprintf(`{"type": %q, "version": %d, "occurredAt": "2026-01-05T09:00:00.25Z",
+		"data": {"customerId": %q, "totalCents": %d, "items": 1, "currency": "EUR"}}`, kind, version, customer, total))
+}
+
+func TestOrders(t *testing.T) {
+	projectiontest.Check(t, projection.Orders{}, []projection.Event{
+		placed("o1", "ann"), placed("o2", "bob"), placed("o3", "ann"),
+		later("o1", "ann", "ItemAdded", 2, 700), later("o1", "ann", "OrderPaid", 3, 700), later("o1", "ann", "OrderRefunded", 4, 700),
+		later("o2", "bob", "OrderPaid", 2, 300), later("o2", "bob", "OrderPacked", 3, 300), later("o2", "bob", "OrderShipped", 4, 300),
+		later("o2", "bob", "OrderDelivered", 5, 300),
+		later("o3", "ann", "Gift-wrapped", 2, 0), later("o3", "ann", "OrderCancelled", 3, 0),
+	}, projectiontest.Documents{
+		"orders": {
+			`{"_id": "o1", "customerId": "ann", "status": "refunded", "items": 1, "totalCents": 700, "currency": "EUR", "events": 4,
+			  "placedAt": {"$date": "2026-01-05T08:00:00Z"}, "changedAt": {"$date": "2026-01-05T09:00:00.25Z"}}`,
+			`{"_id": "o2", "customerId": "bob", "status": "delivered", "items": 1, "totalCents": 300, "currency": "EUR", "events": 5,
+			  "placedAt": {"$date": "2026-01-05T08:00:00Z"}, "changedAt": {"$date": "2026-01-05T09:00:00.25Z"}}`,
+			`{"_id": "o3", "customerId": "ann", "status": "cancelled", "items": 1, "totalCents": 0, "currency": "EUR", "events": 3,
+			  "placedAt": {"$date": "2026-01-05T08:00:00Z"}, "changedAt": {"$date": "2026-01-05T09:00:00.25Z"}}`,
+		},
+		"customers": {
+			`{"_id": "ann", "orders": 2, "open": 0, "paid": 1, "paidCents": 700, "refunded": 1, "refundedCents": 700, "cancelled": 1,
+			  "firstOrderAt": {"$date": "2026-01-05T08:00:00Z"}, "lastOrderAt": {"$date": "2026-01-05T08:00:00Z"}}`,
+			`{"_id": "bob", "orders": 1, "open": 0, "paid": 1, "paidCents": 300, "delivered": 1,
+			  "firstOrderAt": {"$date": "2026-01-05T08:00:00Z"}, "lastOrderAt": {"$date": "2026-01-05T08:00:00Z"}}`,
+		},
+	})
+	for name, data := range map[string]string{
+		"no customer": `{"occurredAt": "2026-01-05T08:00:00Z", "data": {"totalCents": 1}}`,
+		"no amount":   `{"occurredAt": "2026-01-05T08:00:00Z", "data": {"customerId": "c", "totalCents": "1"}}`,
+		"no time":     `{"data": {"customerId": "c", "totalCents": 1}}`,
+		"a bad time":  `{"occurredAt": "yesterday", "data": {"customerId": "c", "totalCents": 1}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			projectiontest.CheckPermanent(t, projection.Orders{}, projectiontest.Insert("o", data))
+		})
+	}
+}
+
+func TestTimelineAndMirrorPass(t *testing.T) {
+	events := []projection.Event{placed("o1", "ann"), placed("o2", "bob"), later("o1", "ann", "A.b", 2, 1), later("o2", "bob", "", 2, 1)}
+	projectiontest.Check(t, projection.Timeline{}, events, nil)
+	for i := range events { // each a document of its own
+		document := events[i].Document()
+		events[i] = projectiontest.Insert(fmt.Sprint("d", i), bson.D{{Key: "_id", Value: i}, {Key: "text", Value: document.Lookup("type")}})
+	}
+	events = append(events,
+		projectiontest.Update("d0", nil, `{"_id": 0, "text": "changed"}`),
+		projectiontest.Delete("d1", `{"_id": 1}`, nil),
+		projectiontest.Replace("d2", `{"_id": 2}`, `{"_id": 2}`))
+	projectiontest.Check(t, projection.Mirror{}, events, projectiontest.Documents{"mirror": {
+		`{"_id": 0, "text": "changed"}`, `{"_id": 2}`, `{"_id": 3, "text": ""}`,
+	}})
+}
+
+// code is a projection of one function.
+type code func(projection.Event) ([]projection.Write, error)
+
+func (code) Name() string                                             { return "bad" }
+func (c code) Project(e projection.Event) ([]projection.Write, error) { return c(e) }
+
+type oneDocument struct{ code }
+
+func (oneDocument) Collection() string { return "one" }
+
+func TestBadProjectionsAreFound(t *testing.T) {
+	var calls atomic.Int64
+	seen := map[string]bool{}
+	for name, bad := range map[string]struct {
+		projection projection.Projection
+		says       []string
+	}{
+		"a clock": {
+			code(func(e projection.Event) ([]projection.Write, error) {
+				return []projection.Write{projection.Update("c", e.Aggregate, projection.Set("at", time.Now()))}, nil
+			}), []string{"event 1 of 4 (insert OrderPlaced of aggregate o1): the same event gave other writes the second time", "first: update c \"o1\": $set at"},
+		},
+		"a counter": {
+			code(func(e projection.Event) ([]projection.Write, error) {
+				return []projection.Write{projection.Update("c", e.Aggregate, projection.Set("n", calls.Add(1)))}, nil
+			}), []string{"the same event gave other writes", "after event 1 of 4 (insert OrderPlaced of aggregate o1) everything was delivered again"},
+		},
+		"a map's order": {
+			code(func(e projection.Event) ([]projection.Write, error) {
+				var list bson.A
+				for key := range map[string]int{"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "f": 6, "g": 7} {
+					list = append(list, key)
+				}
+				return []projection.Write{projection.Update("c", e.Aggregate, projection.Set("list", list))}, nil
+			}), []string{"the same event gave other writes"},
+		},
+		"a memory of its own in place of the guard": {
+			code(func(e projection.Event) ([]projection.Write, error) {
+				if seen[e.MessageID] {
+					return nil, nil
+				}
+				if len(seen) > 3 {
+					return nil, errors.New("full")
+				}
+				seen[e.MessageID] = true
+				return []projection.Write{projection.Update("c", e.Aggregate, projection.Inc("n", 1))}, nil
+			}), []string{"then:  no write"},
+		},
+		"an event that is changed": {
+			code(func(e projection.Event) ([]projection.Write, error) {
+				e.Body[5]++
+				return nil, nil
+			}), []string{"event 1 of 4 (insert OrderPlaced of aggregate o1): the projection changed the event's body"},
+		},
+		"the last writer wins across aggregates": {
+			code(func(e projection.Event) ([]projection.Write, error) {
+				return []projection.Write{projection.Update("shop", "all", projection.Set("latest", e.Aggregate))}, nil
+			}), []string{"depend on the order of events of different aggregates", `shop "all": latest is "o1", expected "o2"`, "With the events in the order 2 4 1 3:"},
+		},
+		"a panic": {
+			code(func(e projection.Event) ([]projection.Write, error) { panic("oh") }), []string{"event 4 of 4", "the projection panicked: oh"},
+		},
+		"another's document": {
+			oneDocument{func(e projection.Event) ([]projection.Write, error) {
+				return []projection.Write{projection.Update("one", e.Aggregate+"x", projection.Inc("n", 1))}, nil
+			}}, []string{"promised one document per aggregate in one, and writes to another"},
+		},
+		"the guard's field": {
+			oneDocument{func(e projection.Event) ([]projection.Write, error) {
+				return []projection.Write{projection.Update("one", e.Aggregate, projection.Set("_sluice.position", ""))}, nil
+			}}, []string{`writes to the field "_sluice.position"`},
+		},
+		"writes that are no single update": {
+			oneDocument{func(e projection.Event) ([]projection.Write, error) {
+				return []projection.Write{
+					projection.Update("one", e.Aggregate, projection.Set("a", bson.D{})), projection.Update("one", e.Aggregate, projection.Set("a.b", 1)),
+				}, nil
+			}}, []string{"cannot be said as one update"},
+		},
+		"an update of nothing": {
+			code(func(e projection.Event) ([]projection.Write, error) {
+				return []projection.Write{projection.Update("c", 1)}, nil
+			}),
+			[]string{"without an operator"},
+		},
+		"a write that the database refuses": {
+			code(func(e projection.Event) ([]projection.Write, error) {
+				return []projection.Write{projection.Update("c", 1, projection.Set("a", "x")), projection.Update("c", 1, projection.Inc("a", 1))}, nil
+			}), []string{"event 1 of 4", "write to c 1: $inc a: the write is refused: adding to what is no number"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			events := []projection.Event{placed("o1", "ann"), placed("o2", "bob"), later("o1", "ann", "OrderPaid", 2, 1), later("o2", "bob", "OrderPaid", 2, 1)}
+			if name == "a memory of its own in place of the guard" {
+				events = events[:1] // it is not even safe for concurrent use, which only the race detector would say
+				seen = map[string]bool{}
+			}
+			err := projectiontest.Problems(bad.projection, events, nil)
+			for _, says := range bad.says {
+				require.ErrorContains(t, err, says)
+			}
+		})
+	}
+}
+
+// recorder is a test that only writes down.
+type recorder struct{ said []string }
+
+func (*recorder) Helper() {}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.said = append(r.said, fmt.Sprintf(format, args...))
+}
+
+func TestWhatDiffersIsSaid(t *testing.T) {
+	events := []projection.Event{placed("o1", "ann")}
+	var r recorder
+	projectiontest.Check(&r, projection.Timeline{}, events, projectiontest.Documents{"timeline": {
+		`{"_id": "o1", "events": 2, "types": {"OrderPlaced": 1}, "firstOccurredAt": "2026-01-05T08:00:00Z", "lastOccurredAt": "2026-01-05T08:00:00Z", "lastType": "OrderPlaced", "vip": true}`,
+		`{"_id": "o2"}`,
+	}})
+	require.Equal(t, []string{"projection timeline:\n" +
+		`timeline "o1": events is 1, expected 2` + "\n" +
+		`timeline "o1": vip is missing, expected true` + "\n" +
+		`timeline "o2": expected {"_id":"o2"}, and it is not there`}, r.said)
+
+	r.said = nil
+	projectiontest.Check(&r, projection.Timeline{}, events, projectiontest.Documents{})
+	require.Len(t, r.said, 1)
+	require.Contains(t, r.said[0], `timeline: the document {"_id":"o1","events":1,`)
+
+	r.said = nil
+	projectiontest.CheckPermanent(&r, projection.Timeline{}, events[0])
+	require.Len(t, r.said, 1)
+	require.Contains(t, r.said[0], `expected a permanent error, came update timeline "o1": $inc events 1`)
+}
+
+func TestAMalformedDocumentIsTheTestsMistake(t *testing.T) {
+	require.Panics(t, func() { projectiontest.Insert("o", `{`) })
+}

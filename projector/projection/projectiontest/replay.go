@@ -1,0 +1,209 @@
+package projectiontest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/projector/projection/memory"
+)
+
+const (
+	// shuffles is how many interleavings are drawn, beside the two extremes.
+	shuffles = 20
+	// prefixes is after how many prefixes everything is delivered again, at most; of more, evenly spaced ones.
+	prefixes = 100
+	// goroutines project at once.
+	goroutines = 4
+)
+
+// one projects one event, as a copy: what it does to the event shows.
+func (k *kit) one(i int) ([]projection.Write, error) {
+	e := k.events[i]
+	e.Body = bytes.Clone(e.Body)
+	writes, err := apply.Project(k.projection, e.Change)
+	if !bytes.Equal(e.Body, k.events[i].Body) {
+		return nil, fmt.Errorf("%s: the projection changed the event's body", describe(k.events, i))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", describe(k.events, i), err)
+	}
+	return writes, nil
+}
+
+// project asks for the writes of every event for the first time.
+func (k *kit) project() error {
+	var problems []error
+	for i := range k.events {
+		writes, err := k.one(i)
+		if err != nil {
+			problems = append(problems, err)
+		}
+		k.writes = append(k.writes, writes)
+	}
+	return errors.Join(problems...)
+}
+
+// again asks again: backwards, and from several goroutines at once.
+func (k *kit) again() []error {
+	found := make([]error, len(k.events)) // one problem an event is enough
+	repeat := func(i int) error {
+		writes, err := k.one(i)
+		if err == nil && !memory.Same(k.writes[i], writes) {
+			err = fmt.Errorf("%s: the same event gave other writes the second time: a projection may depend on nothing but the event\n"+
+				"  first: %s\n  then:  %s", describe(k.events, i), said(k.writes[i]), said(writes))
+		}
+		return err
+	}
+	for i := range slices.Backward(k.events) {
+		found[i] = repeat(i)
+	}
+	var mu sync.Mutex // guards found
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for i := range k.events {
+				if err := repeat(i); err != nil {
+					mu.Lock()
+					found[i] = err
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	all.Wait()
+	return slices.DeleteFunc(found, func(err error) bool { return err == nil })
+}
+
+// straight is the order as given.
+func (k *kit) straight() []int {
+	order := make([]int, len(k.events))
+	for i := range order {
+		order[i] = i
+	}
+	return order
+}
+
+// inOrder is the read model after the first writes of the events, in some order.
+func (k *kit) inOrder(order []int) (*memory.Store, error) {
+	model := &memory.Store{}
+	for _, i := range order {
+		for _, w := range k.writes[i] {
+			if err := model.Apply(w); err != nil {
+				return nil, fmt.Errorf("%s: %w", describe(k.events, i), err)
+			}
+		}
+	}
+	return model, nil
+}
+
+// redelivered does what happens after a crash, at every point: everything comes again, and what the guard has seen is
+// passed over.
+func (k *kit) redelivered(want *memory.Store) []error {
+	step := max(1, len(k.events)/prefixes)
+	for crash := step; crash <= len(k.events); crash += step {
+		model, guard := &memory.Store{}, make(map[string]string)
+		for _, i := range append(k.straight()[:crash], k.straight()...) {
+			e := k.events[i]
+			writes, err := k.one(i)
+			if err != nil {
+				return []error{fmt.Errorf("delivered again: %w", err)}
+			}
+			if e.Position <= guard[e.Aggregate] {
+				continue
+			}
+			guard[e.Aggregate] = e.Position
+			for _, w := range writes {
+				if err := model.Apply(w); err != nil {
+					return []error{fmt.Errorf("delivered again: %s: %w", describe(k.events, i), err)}
+				}
+			}
+		}
+		if differences := sameDocuments(want, model); len(differences) > 0 {
+			return []error{fmt.Errorf("after %s everything was delivered again, and the documents came out differently:\n  %s",
+				describe(k.events, crash-1), strings.Join(differences, "\n  "))}
+		}
+	}
+	return nil
+}
+
+// interleaved mixes the aggregates in other ways.
+func (k *kit) interleaved(want *memory.Store) []error {
+	by := make(map[string][]int)
+	var aggregates []string // by their first event
+	for i, e := range k.events {
+		if by[e.Aggregate] == nil {
+			aggregates = append(aggregates, e.Aggregate)
+		}
+		by[e.Aggregate] = append(by[e.Aggregate], i)
+	}
+	if len(aggregates) < 2 {
+		return nil
+	}
+	var orders [][]int
+	for _, extreme := range [][]string{aggregates, reversed(aggregates)} {
+		var order []int
+		for _, a := range extreme {
+			order = append(order, by[a]...)
+		}
+		orders = append(orders, order)
+	}
+	for seed := range uint64(shuffles) {
+		orders = append(orders, shuffle(rand.New(rand.NewPCG(seed, uint64(len(k.events)))), aggregates, by))
+	}
+	for _, order := range orders {
+		model, err := k.inOrder(order)
+		if err == nil {
+			differences := sameDocuments(want, model)
+			if len(differences) == 0 {
+				continue
+			}
+			err = errors.New(strings.Join(differences, "\n  "))
+		}
+		return []error{fmt.Errorf("the documents depend on the order of events of different aggregates, which nobody promises "+
+			"(Inc, Min and Max do not mind it; Set does). With the events in the order %s:\n  %w", numbers(order), err)}
+	}
+	return nil
+}
+
+func reversed(s []string) []string {
+	r := slices.Clone(s)
+	slices.Reverse(r)
+	return r
+}
+
+// shuffle draws an interleaving.
+func shuffle(r *rand.Rand, aggregates []string, by map[string][]int) (order []int) {
+	left := maps.Clone(by)
+	open := slices.Clone(aggregates)
+	for len(open) > 0 {
+		n := r.IntN(len(open))
+		a := open[n]
+		order = append(order, left[a][0])
+		if left[a] = left[a][1:]; len(left[a]) == 0 {
+			open = slices.Delete(open, n, n+1)
+		}
+	}
+	return order
+}
+
+// numbers are events as their failure names them.
+func numbers(order []int) string {
+	const most = 30
+	text := make([]string, 0, most)
+	for n, i := range order {
+		if n == most {
+			text = append(text, "…")
+			break
+		}
+		text = append(text, fmt.Sprint(i+1))
+	}
+	return strings.Join(text, " ")
+}

@@ -1,0 +1,156 @@
+package projector
+
+import (
+	"context"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/shared/tracing"
+)
+
+// spans follows the events of a batch on from where the producer's spans ended: one span for each event, from its receipt
+// until it is decided, and one for each thing that is done to the batch (receive, apply, settle). These are in the trace
+// of the first event that has one, linked to the others'. A nil one follows nothing, at no cost.
+type spans struct {
+	tracer   trace.Tracer
+	entity   string
+	parent   trace.Span                                   // of the batch's spans
+	links    []trace.Link                                 // to the other events
+	open     map[*azservicebus.ReceivedMessage]trace.Span // of events that are not decided yet
+	messages int
+}
+
+// follow begins the spans of a batch; called is when it was asked for. It is nil when nobody looks at any of its events'
+// traces.
+func follow(ctx context.Context, tracer trace.Tracer, entity string, called time.Time, b *batch) *spans {
+	if tracer == nil {
+		return nil
+	}
+	now := time.Now()
+	s := &spans{tracer: tracer, entity: entity, messages: b.len(), open: map[*azservicebus.ReceivedMessage]trace.Span{}}
+	received := called
+	for i, m := range b.messages {
+		remote := tracing.Remote(b.changes[i].TraceParent)
+		if !remote.IsSampled() {
+			continue // nor does the sampler decide anew: half a trace helps nobody
+		}
+		_, span := tracer.Start(trace.ContextWithRemoteSpanContext(ctx, remote), "process "+entity,
+			trace.WithSpanKind(trace.SpanKindConsumer), trace.WithTimestamp(arrived(m, called, now)),
+			trace.WithAttributes(s.attributes("process",
+				attribute.String("messaging.message.id", m.MessageID),
+				attribute.String("sluice.stream", b.changes[i].Stream),
+				attribute.String("sluice.aggregate", b.changes[i].Aggregate),
+				attribute.String("sluice.position", b.changes[i].Position),
+				attribute.Int64("sluice.epoch", b.changes[i].Epoch),
+				attribute.Int64("messaging.servicebus.message.delivery_count", int64(m.DeliveryCount)),
+			)...))
+		s.open[m] = span
+		if s.parent != nil {
+			s.links = append(s.links, trace.Link{SpanContext: span.SpanContext()})
+			continue
+		}
+		s.parent, received = span, arrived(m, called, now)
+	}
+	if s.parent == nil {
+		return nil
+	}
+	s.start(ctx, "receive", trace.SpanKindClient, trace.WithTimestamp(received)).End(trace.WithTimestamp(now))
+	return s
+}
+
+// arrived is when receiving a message began to be about it: at the call, or, where the call waited for something to come,
+// when it had come by the broker's clock.
+func arrived(m *azservicebus.ReceivedMessage, called, now time.Time) time.Time {
+	if m.EnqueuedTime == nil || m.EnqueuedTime.Before(called) {
+		return called
+	}
+	if m.EnqueuedTime.After(now) {
+		return now
+	}
+	return *m.EnqueuedTime
+}
+
+// start begins a span of the batch. It must not be called on nil.
+func (s *spans) start(ctx context.Context, operation string, kind trace.SpanKind, more ...trace.SpanStartOption) trace.Span {
+	_, span := s.tracer.Start(trace.ContextWithSpan(ctx, s.parent), operation+" "+s.entity,
+		append([]trace.SpanStartOption{trace.WithSpanKind(kind), trace.WithLinks(s.links...), trace.WithAttributes(
+			s.attributes(operation, attribute.Int("messaging.batch.message_count", s.messages))...)}, more...)...)
+	return span
+}
+
+// applying begins the span of one attempt to write the batch.
+func (s *spans) applying(ctx context.Context) trace.Span {
+	if s == nil {
+		return nil
+	}
+	return s.start(ctx, "apply", trace.SpanKindInternal)
+}
+
+// settling begins the span of settling the batch.
+func (s *spans) settling(ctx context.Context) trace.Span {
+	if s == nil {
+		return nil
+	}
+	return s.start(ctx, "settle", trace.SpanKindClient)
+}
+
+// decided ends the spans of the events that are decided: their effects are committed, or will never be.
+func (s *spans) decided(b *batch) {
+	if s == nil {
+		return
+	}
+	for i, m := range b.messages {
+		span, result := s.open[m], b.results[i]
+		if span == nil || result.Kind == apply.Pending || result.Kind == apply.Gap {
+			continue
+		}
+		outcome := "refused" // and the status says why
+		switch result.Kind {
+		case apply.Applied:
+			outcome = "applied"
+		case apply.Duplicate:
+			outcome = "duplicate"
+		default:
+			span.SetStatus(codes.Error, result.Reason)
+		}
+		span.SetAttributes(attribute.String("sluice.outcome", outcome))
+		span.End()
+		delete(s.open, m)
+	}
+}
+
+// abandon ends what is left: the messages are given back and will be delivered again.
+func (s *spans) abandon() {
+	if s == nil {
+		return
+	}
+	for _, span := range s.open {
+		span.SetStatus(codes.Error, "not decided before the session was given back")
+		span.End()
+	}
+}
+
+func (s *spans) attributes(operation string, more ...attribute.KeyValue) []attribute.KeyValue {
+	return append([]attribute.KeyValue{
+		attribute.String("messaging.system", "servicebus"),
+		attribute.String("messaging.destination.name", s.entity),
+		attribute.String("messaging.operation.type", operation),
+	}, more...)
+}
+
+// finish ends a span that may be nil.
+func finish(span trace.Span, err error) {
+	if span == nil {
+		return
+	}
+	if err != nil {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End()
+}
