@@ -5,8 +5,12 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,10 +27,38 @@ import (
 )
 
 const (
-	lanes     = 16
 	batchSize = 100
-	padding   = 700 // makes a message of about 1 KB
+	inFlight  = 5_000 // events that a sender may know of and have not acknowledged
+	padding   = 700   // makes a message of about 1 KB
+	pairs     = 3     // of raw and producer, one after the other; the median counts
+	adaptive  = 0     // lanes: PUBLISH_LANES to PUBLISH_LANES_MAX, as they are by default
+	mostLanes = 256
 )
+
+// load is what is published, and how.
+type load struct {
+	latency    time.Duration
+	scope      string // session or mixed
+	aggregates int
+	lanes      int
+}
+
+func (l load) outstanding() int {
+	if l.lanes == adaptive {
+		return mostLanes
+	}
+	return l.lanes
+}
+
+// count is how many events take the raw loop about a second.
+func (l load) count() int {
+	perBatch := batchSize
+	if l.scope == "session" {
+		perBatch = min(batchSize, max(1, inFlight/l.aggregates))
+	}
+	perSecond := float64(l.outstanding()*perBatch) / max(l.latency, 50*time.Microsecond).Seconds()
+	return int(math.Round(min(max(perSecond, 400), 10_000)))
+}
 
 // source is a stack with events in its collection, from a time on.
 type source struct {
@@ -34,6 +66,7 @@ type source struct {
 	events *mongo.Collection
 	begun  time.Time
 	count  int
+	runs   int // streams published
 }
 
 func newSource(b *testing.B, latency time.Duration, count, aggregates int) *source {
@@ -58,7 +91,7 @@ func newSource(b *testing.B, latency time.Duration, count, aggregates int) *sour
 	documents := make([]any, 0, 1000)
 	for n := range count {
 		documents = append(documents, bson.D{
-			{Key: "aggregateId", Value: fmt.Sprintf("a%06d", n%aggregates)},
+			{Key: "aggregateId", Value: aggregate(n, aggregates)},
 			{Key: "version", Value: n/aggregates + 1},
 			{Key: "type", Value: "Measured"},
 			{Key: "pad", Value: strings.Repeat("x", padding)},
@@ -72,9 +105,36 @@ func newSource(b *testing.B, latency time.Duration, count, aggregates int) *sour
 	return src
 }
 
-// arrived waits until the broker has taken all of n events.
-func (s *source) arrived(b *testing.B, n int) {
-	b.Helper()
+func aggregate(n, aggregates int) string { return fmt.Sprintf("a%06d", n%aggregates) }
+
+// pace is what a run took.
+type pace struct {
+	perSecond float64 // events
+	cpu       float64 // microseconds of processor for each event, the embedded servers' included
+}
+
+// clock starts when it is called; what it returns says how it went.
+func clock() func(events int) pace {
+	begun, used := time.Now(), processor()
+	return func(events int) pace {
+		return pace{
+			perSecond: float64(events) / time.Since(begun).Seconds(),
+			cpu:       float64((processor() - used).Microseconds()) / float64(events),
+		}
+	}
+}
+
+// processor is the time that this process has used of it.
+func processor() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// arrived waits until the broker has taken n events.
+func (s *source) arrived(n int) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for s.stack.ServiceBus.Stats(stack.Topic).Accepted < n {
@@ -82,13 +142,9 @@ func (s *source) arrived(b *testing.B, n int) {
 	}
 }
 
-// runProducer publishes everything and reports the rate from the leader's first event on.
-func (s *source) runProducer(b *testing.B, scope string) {
-	b.Helper()
-	ctx, stop := context.WithCancel(b.Context())
-	done := make(chan error, 1)
-	config := producer.Config{
-		MongoURI: s.stack.Endpoint(stack.EnvMongo), Database: "shop", Collection: "events", Stream: "shop.events",
+func (s *source) config(l load) producer.Config {
+	c := producer.Config{
+		MongoURI: s.stack.Endpoint(stack.EnvMongo), Database: "shop", Collection: "events", Stream: fmt.Sprintf("run-%d", s.runs),
 		ServiceBus: azure.ServiceBus{ConnectionString: s.stack.Endpoint(stack.EnvServiceBus)}, Topic: stack.Topic,
 		Blob: azure.Blob{ConnectionString: s.stack.Endpoint(stack.EnvBlob)}, Container: "sluice",
 		StartFrom: "timestamp", StartAt: s.begun, OnHistoryLost: "fail",
@@ -97,21 +153,61 @@ func (s *source) runProducer(b *testing.B, scope string) {
 		FullDocument: "updateLookup", BeforeChange: "off",
 		LeaseDuration: 15 * time.Second, HeartbeatInterval: time.Second, FenceAfter: 4 * time.Second,
 		TakeoverAfter: 6 * time.Second, StandbyPoll: time.Second, LeaseTakeover: "break",
-		PublishLanes: lanes, BatchScope: scope, BatchMessages: batchSize, MessageFormat: "bson",
-		MaxInFlightEvents: 10_000, MaxInFlightBytes: 16 << 20, ShutdownTimeout: 20 * time.Second,
+		PublishLanes: l.lanes, PublishLanesMax: l.lanes, BatchScope: l.scope, BatchMessages: batchSize, MessageFormat: "bson",
+		OnOversize: "fail", MaxInFlightEvents: inFlight, MaxInFlightBytes: 16 << 20, ShutdownTimeout: 20 * time.Second,
 	}
-	go func() { done <- producer.Run(ctx, config, producer.Options{Instance: "bench"}) }()
-	s.arrived(b, 1)
-	begun := time.Now()
-	s.arrived(b, s.count)
-	report(b, s.count-1, time.Since(begun))
-	stop()
-	require.NoError(b, <-done)
+	if l.lanes == adaptive {
+		c.PublishLanes, c.PublishLanesMax = 16, mostLanes
+	}
+	return c
 }
 
-// runRaw sends messages of the same size with nothing but the SDK: batches of the same size, as many outstanding.
-func (s *source) runRaw(b *testing.B, aggregates int) {
+// runProducer publishes everything; the clock runs from the first event that arrives to the last.
+func (s *source) runProducer(b *testing.B, l load) pace {
 	b.Helper()
+	s.runs++
+	ctx, stop := context.WithCancel(b.Context())
+	done := make(chan error, 1)
+	before := s.stack.ServiceBus.Stats(stack.Topic).Accepted
+	go func() { done <- producer.Run(ctx, s.config(l), producer.Options{Instance: "bench"}) }()
+	s.arrived(before + 1)
+	took := clock()
+	s.arrived(before + s.count)
+	p := took(s.count - 1)
+	stop()
+	require.NoError(b, <-done)
+	return p
+}
+
+// batches are the events of a raw run as the service takes them: any in a batch, or only those of one session, out of as many
+// as the producer may know of at once.
+func (s *source) batches(l load) (out [][]int) {
+	for first := 0; first < s.count; first += inFlight {
+		waiting := map[string][]int{}
+		var order []string
+		for n := first; n < min(first+inFlight, s.count); n++ {
+			key := ""
+			if l.scope == "session" {
+				key = aggregate(n, l.aggregates)
+			}
+			if waiting[key] == nil {
+				order = append(order, key)
+			}
+			waiting[key] = append(waiting[key], n)
+		}
+		for _, key := range order {
+			out = slices.AppendSeq(out, slices.Chunk(waiting[key], batchSize))
+		}
+	}
+	return out
+}
+
+// runRaw sends messages of the same size with nothing but the SDK: batches of the same scope, as many outstanding, in no
+// particular order.
+func (s *source) runRaw(b *testing.B, l load) pace {
+	b.Helper()
+	s.runs++
+	stream := fmt.Sprintf("raw-%d", s.runs)
 	client, err := azservicebus.NewClientFromConnectionString(s.stack.Endpoint(stack.EnvServiceBus), nil)
 	require.NoError(b, err)
 	defer func() { _ = client.Close(context.WithoutCancel(b.Context())) }()
@@ -121,31 +217,15 @@ func (s *source) runRaw(b *testing.B, aggregates int) {
 	require.NoError(b, err)
 	body, err := bson.Marshal(bson.D{{Key: "operationType", Value: "insert"}, {Key: "pad", Value: strings.Repeat("x", padding+200)}})
 	require.NoError(b, err)
+	batches := s.batches(l)
 
-	begun := time.Now()
+	took := clock()
+	var next atomic.Int64
 	var sending sync.WaitGroup
-	for lane := range lanes {
+	for range l.outstanding() {
 		sending.Go(func() {
-			for first := lane * batchSize; first < s.count; first += lanes * batchSize {
-				batch, err := sender.NewMessageBatch(b.Context(), nil)
-				if err != nil {
-					b.Error(err)
-					return
-				}
-				for n := first; n < min(first+batchSize, s.count); n++ {
-					m, err := envelope.Encode(envelope.Change{
-						Stream: "raw", Token: fmt.Sprintf("82%08X", n), Position: fmt.Sprintf("82%08X", n), Epoch: 1,
-						Aggregate: fmt.Sprintf("a%06d", n%aggregates), Operation: envelope.Insert, Type: "Measured", Body: body,
-					}, envelope.BSON)
-					if err == nil {
-						err = batch.AddMessage(m, nil)
-					}
-					if err != nil {
-						b.Error(err)
-						return
-					}
-				}
-				if err := sender.SendMessageBatch(b.Context(), batch, nil); err != nil {
+			for i := next.Add(1) - 1; i < int64(len(batches)); i = next.Add(1) - 1 {
+				if err := sendRaw(b.Context(), sender, stream, l, batches[i], body); err != nil {
 					b.Error(err)
 					return
 				}
@@ -153,11 +233,46 @@ func (s *source) runRaw(b *testing.B, aggregates int) {
 		})
 	}
 	sending.Wait()
-	report(b, s.count, time.Since(begun))
+	return took(s.count)
+}
+
+func sendRaw(ctx context.Context, sender *azservicebus.Sender, stream string, l load, events []int, body bson.Raw) error {
+	batch, err := sender.NewMessageBatch(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, n := range events {
+		position := fmt.Sprintf("82%08X", n)
+		m, err := envelope.Encode(envelope.Change{
+			Stream: stream, Token: position, Position: position, Epoch: 1, Aggregate: aggregate(n, l.aggregates),
+			Operation: envelope.Insert, Type: "Measured", Body: body,
+		}, envelope.BSON)
+		if err != nil {
+			return err
+		}
+		if err := batch.AddMessage(m, nil); err != nil {
+			return err
+		}
+	}
+	return sender.SendMessageBatch(ctx, batch, nil)
+}
+
+// runRead reads the change stream and does nothing with it: what a producer pays besides sending.
+func (s *source) runRead(b *testing.B) pace {
+	b.Helper()
+	stream, err := s.events.Watch(b.Context(), mongo.Pipeline{}, options.ChangeStream().SetBatchSize(1000).
+		SetStartAtOperationTime(&bson.Timestamp{T: uint32(s.begun.Unix())}))
+	require.NoError(b, err)
+	defer func() { _ = stream.Close(context.WithoutCancel(b.Context())) }()
+	took := clock()
+	for range s.count {
+		require.True(b, stream.Next(b.Context()))
+	}
+	return took(s.count)
 }
 
 // runNaive reads one change, sends it, saves the token in the blob's place (a document), and goes on.
-func (s *source) runNaive(b *testing.B, count int) {
+func (s *source) runNaive(b *testing.B, count int) pace {
 	b.Helper()
 	client, err := azservicebus.NewClientFromConnectionString(s.stack.Endpoint(stack.EnvServiceBus), nil)
 	require.NoError(b, err)
@@ -170,7 +285,7 @@ func (s *source) runNaive(b *testing.B, count int) {
 	require.NoError(b, err)
 	defer func() { _ = stream.Close(context.WithoutCancel(b.Context())) }()
 	require.True(b, stream.Next(b.Context()))
-	begun := time.Now()
+	took := clock()
 	for range count {
 		session := stream.Current.Lookup("fullDocument", "aggregateId").StringValue()
 		require.NoError(b, sender.SendMessage(b.Context(), &azservicebus.Message{Body: stream.Current, SessionID: &session}, nil))
@@ -179,28 +294,75 @@ func (s *source) runNaive(b *testing.B, count int) {
 		require.NoError(b, err)
 		require.True(b, stream.Next(b.Context()))
 	}
-	report(b, count, time.Since(begun))
+	return took(count)
 }
 
-func report(b *testing.B, events int, took time.Duration) {
-	b.ReportMetric(float64(events)/took.Seconds(), "events/s")
+// median of an odd number of values.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+// each applies f to every pair.
+func each(pairs [][2]pace, f func(raw, ours pace) float64) (out []float64) {
+	for _, p := range pairs {
+		out = append(out, f(p[0], p[1]))
+	}
+	return out
+}
+
+// BenchmarkPublish compares the producer, from change stream to acknowledgement, with the SDK's send loop alone: same
+// broker, same batches, as many outstanding, one after the other in one run. The metric that counts is "producer/raw".
+func BenchmarkPublish(b *testing.B) {
+	for _, latency := range []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond} {
+		for _, scope := range []string{"session", "mixed"} {
+			for _, aggregates := range []int{8, 100_000} {
+				for _, lanes := range []int{1, 4, 16, 64, adaptive} {
+					l := load{latency: latency, scope: scope, aggregates: aggregates, lanes: lanes}
+					name := fmt.Sprintf("latency=%v/%s/aggregates=%d/lanes=%d", latency, scope, aggregates, lanes)
+					if lanes == adaptive {
+						name = strings.TrimSuffix(name, "0") + "adaptive"
+					}
+					b.Run(name, func(b *testing.B) { publish(b, l) })
+				}
+			}
+		}
+	}
+}
+
+func publish(b *testing.B, l load) {
+	s := newSource(b, l.latency, l.count(), l.aggregates)
+	s.runRaw(b, l) // warms up
+	var runs [][2]pace
+	for range pairs {
+		runs = append(runs, [2]pace{s.runRaw(b, l), s.runProducer(b, l)})
+	}
+	read := s.runRead(b)
+	b.ReportMetric(median(each(runs, func(raw, ours pace) float64 { return ours.perSecond / raw.perSecond })), "producer/raw")
+	b.ReportMetric(median(each(runs, func(raw, _ pace) float64 { return raw.perSecond })), "raw-events/s")
+	b.ReportMetric(median(each(runs, func(_, ours pace) float64 { return ours.perSecond })), "events/s")
+	b.ReportMetric(median(each(runs, func(raw, _ pace) float64 { return raw.cpu })), "raw-cpu-µs/event")
+	b.ReportMetric(median(each(runs, func(_, ours pace) float64 { return ours.cpu })), "cpu-µs/event")
+	b.ReportMetric(read.cpu, "read-cpu-µs/event")
 	b.ReportMetric(0, "ns/op") // one pass over all events is no operation
 }
 
-// BenchmarkPublish compares, by events a second: raw, the SDK alone with the same batches; producer, from change stream to
-// acknowledgement; naive, publish one, save the token, next.
-func BenchmarkPublish(b *testing.B) {
-	const count = 50_000
+// BenchmarkPublishNaive compares the producer with the loop that everybody writes first: publish one, save the token, next.
+func BenchmarkPublishNaive(b *testing.B) {
 	for _, latency := range []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond} {
-		for _, aggregates := range []int{100, 10_000} {
-			name := fmt.Sprintf("latency=%v/aggregates=%d", latency, aggregates)
-			b.Run(name+"/raw", func(b *testing.B) { newSource(b, latency, count, aggregates).runRaw(b, aggregates) })
-			for _, scope := range []string{"session", "mixed"} {
-				b.Run(name+"/producer="+scope, func(b *testing.B) {
-					newSource(b, latency, count, aggregates).runProducer(b, scope)
-				})
-			}
-			b.Run(name+"/naive", func(b *testing.B) { newSource(b, latency, 1000, aggregates).runNaive(b, 300) })
+		for _, aggregates := range []int{8, 100_000} {
+			b.Run(fmt.Sprintf("latency=%v/aggregates=%d", latency, aggregates), func(b *testing.B) {
+				l := load{latency: latency, scope: "session", aggregates: aggregates, lanes: adaptive}
+				s := newSource(b, latency, l.count(), aggregates)
+				var runs [][2]pace
+				for range pairs {
+					runs = append(runs, [2]pace{s.runNaive(b, 200), s.runProducer(b, l)})
+				}
+				b.ReportMetric(median(each(runs, func(naive, ours pace) float64 { return ours.perSecond / naive.perSecond })), "producer/naive")
+				b.ReportMetric(median(each(runs, func(naive, _ pace) float64 { return naive.perSecond })), "naive-events/s")
+				b.ReportMetric(median(each(runs, func(_, ours pace) float64 { return ours.perSecond })), "events/s")
+				b.ReportMetric(0, "ns/op")
+			})
 		}
 	}
 }

@@ -12,14 +12,32 @@ import (
 	"github.com/sluice-cdc/sluice/projector"
 )
 
-// The README's tables name every setting of the services with its default, and no other.
-func TestReadmeTellsEverySetting(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
+// The tables of the README and of each service's own name every setting of the service with its default, and no other.
+func TestReadmesTellEverySetting(t *testing.T) {
+	for service, config := range map[string]reflect.Type{
+		"producer": reflect.TypeFor[producer.Config](), "projector": reflect.TypeFor[projector.Config](),
+	} {
+		t.Run(service, func(t *testing.T) {
+			told, known := map[string]string{}, map[string]string{}
+			tell(t, "../../README.md", "Configuration", told)
+			tell(t, "../../"+service+"/README.md", "Settings", told)
+			settings(config, known)
+			if service == "producer" {
+				known["STREAM_NAME"] = "DATABASE.COLLECTION" // derived, not a default of the field
+			}
+			require.Equal(t, known, told)
+		})
+	}
+}
+
+// tell reads the tables of a section of a page.
+func tell(t *testing.T, page, title string, told map[string]string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
 	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(text), "\n## Configuration\n")
-	require.True(t, found, "README.md has a section Configuration")
+	_, rest, found := strings.Cut(string(text), "\n## "+title+"\n")
+	require.True(t, found, "%s has a section %s", page, title)
 	section, _, _ := strings.Cut(rest, "\n## ")
-	told := map[string]string{}
 	for line := range strings.Lines(section) {
 		cells := strings.Split(line, "|")
 		if len(cells) < 4 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "`") {
@@ -27,11 +45,6 @@ func TestReadmeTellsEverySetting(t *testing.T) {
 		}
 		told[strings.Trim(cells[1], " `")] = strings.Trim(cells[2], " `")
 	}
-	known := map[string]string{}
-	settings(reflect.TypeFor[producer.Config](), known)
-	settings(reflect.TypeFor[projector.Config](), known)
-	known["STREAM_NAME"] = "DATABASE.COLLECTION" // derived, not a default of the field
-	require.Equal(t, known, told)
 }
 
 func settings(config reflect.Type, known map[string]string) {

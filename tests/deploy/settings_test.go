@@ -31,14 +31,22 @@ var notOurs = map[string]string{
 	"AZURE_CLIENT_ID":         "azidentity: which of the app's identities to use",
 	"AZURE_TOKEN_CREDENTIALS": "azidentity: no other way to sign in is tried",
 	"GOMEMLIMIT":              "the Go runtime",
+	"OTEL_TRACES_SAMPLER":     "the OpenTelemetry SDK",
+	"OTEL_TRACES_SAMPLER_ARG": "the OpenTelemetry SDK",
 }
 
 // leftOut are settings with neither a default nor a value in Azure, each for a reason.
 var leftOut = map[string]string{
 	"SERVICE_BUS_CONNECTION_STRING": "a secret, for emulators; in Azure the identity signs in",
 	"BLOB_CONNECTION_STRING":        "a secret, for emulators; in Azure the identity signs in",
+	"STREAMS":                       "empty means one stream, which is what the template deploys",
 	"STREAM_NAME":                   "empty means DATABASE.COLLECTION, which is right",
 	"CORRELATION_ID_PATH":           "empty means no correlation id",
+	"SOURCE_MONGODB_URI":            "a secret that the projector does without: a person gives it to `projector verify`",
+	"SOURCE_DATABASE":               "for `projector verify` alone",
+	"SOURCE_COLLECTION":             "for `projector verify` alone",
+	"TRACE_PARENT_PATH":             "empty means that a trace begins in the producer",
+	"PIPELINE":                      "empty means that every change is read",
 }
 
 type setting struct{ hasDefault, required bool }

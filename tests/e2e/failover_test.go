@@ -102,7 +102,7 @@ func (s *realStack) start(instance string) (p *runningProducer, g *gate) {
 			Logger: slog.New(slog.NewJSONHandler(p.log, nil)), Instance: instance, Blob: blobOptions,
 			ServiceBus: &azservicebus.ClientOptions{
 				NewWebSocketConn: func(ctx context.Context, a azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
-					return g.DialContext(ctx, "tcp", s.busAddr())
+					return g.DialContext(ctx, "tcp", stack.Host(s.stack.Endpoint(stack.EnvServiceBus)))
 				},
 			},
 			Mongo: func(o *options.ClientOptions) { o.SetDialer(g) },
@@ -116,13 +116,6 @@ func (s *realStack) start(instance string) (p *runningProducer, g *gate) {
 		}
 	})
 	return p, g
-}
-
-// busAddr is host:port of the Service Bus connection string.
-func (s *realStack) busAddr() string {
-	_, rest, _ := strings.Cut(s.stack.Endpoint(stack.EnvServiceBus), "sb://")
-	addr, _, _ := strings.Cut(rest, ";")
-	return strings.TrimSuffix(addr, "/")
 }
 
 // gate is a producer's way to the network.

@@ -65,7 +65,7 @@ func TestServicesSignInWithTheirManagedIdentity(t *testing.T) {
 	}
 	bus := &azservicebus.ClientOptions{NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
 		var d net.Dialer
-		return d.DialContext(ctx, "tcp", s.busAddr())
+		return d.DialContext(ctx, "tcp", stack.Host(s.stack.Endpoint(stack.EnvServiceBus)))
 	}}
 	producing, err := producer.LoadConfig()
 	require.NoError(t, err)

@@ -31,12 +31,15 @@ func TestLocal(t *testing.T) {
 	require.NoError(t, err, string(output))
 	for name, test := range map[string]func(*testing.T, command){
 		"comes out exactly right through a killed and a terminated leader": exactlyRight,
+		"comes out exactly right whatever Service Bus does":                serviceBusHarm,
 		"says what differs from a wrong expectation":                       wrongExpectation,
 		"mirrors the source byte by byte":                                  mirror,
+		"adds up customers through killed projectors":                      customers,
 		"fails over on Azurite":                                            azuriteFailover,
 		"refuses wrong usage":                                              wrongUsage,
 		"leaves nothing behind when interrupted or killed":                 interrupted,
 		"serves the stack only, for a run with external servers":           stackOnly,
+		"serves the stack on ports of one's own, and keeps the data":       stackKept,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -186,6 +189,26 @@ func exactlyRight(t *testing.T, c command) {
 	require.Contains(t, r.out, "term-leader is due and nobody leads: it waits for the next leader")
 }
 
+func serviceBusHarm(t *testing.T, c command) {
+	file, expected := input(t)
+	r := c.run(t, "--input", file, "--expect", expectation(t, expected), "--once", "--rate=200", "--seed=1",
+		"--chaos", "servicebus-busy@500ms:500ms,lose-ack@1100ms,slow-ack@1200ms:1s,detach-links@1500ms,expire-locks@2s,"+
+			"servicebus-slow@2200ms:1s,servicebus-flaky@2500ms:1500ms,drop-servicebus@4s,lose-ack@4500ms")
+	require.Zero(t, r.code, r.out)
+	require.Contains(t, r.out, "EXACTLY RIGHT: 64 of 64 aggregates")
+	for field, want := range map[string]float64{
+		"events_inserted": 1014, "events_published": 1014, "events_applied": 1014, "lost": 0, "duplicate_effects": 0,
+		"out_of_order": 0, "mismatches": 0, "dead_lettered": 0,
+	} {
+		require.InDelta(t, want, r.report[field], 0, field)
+	}
+	require.Greater(t, r.report["duplicates_published"], 0.0, "what was stored and not acknowledged comes again")
+	require.Regexp(t, `detach-links: Service Bus detached [1-9]`, r.out)
+	for _, lasting := range []string{"servicebus-busy", "slow-ack", "servicebus-slow", "servicebus-flaky"} {
+		require.Contains(t, r.out, lasting+" is over")
+	}
+}
+
 func wrongExpectation(t *testing.T, c command) {
 	file, expected := input(t)
 	expected["case-000"].(map[string]any)["events"] = 465
@@ -321,4 +344,11 @@ func firstLines(t *testing.T, n int) string {
 	part := filepath.Join(t.TempDir(), "part.ndjson")
 	require.NoError(t, os.WriteFile(part, []byte(strings.Join(lines[:n], "")), 0o600))
 	return part
+}
+
+func customers(t *testing.T, c command) {
+	r := c.run(t, "--projection=orders", "--events=600", "--rate=200", "--projectors=3", "--chaos=kill-projector@1s,mongo-stepdown@2s", "--seed=3", "--quiet")
+	require.Equal(t, 0, r.code, r.out)
+	require.Contains(t, r.out, "every customer's totals against a fold of the source")
+	require.EqualValues(t, 600, r.report["events_applied"])
 }

@@ -22,7 +22,7 @@ func TestOperatorCommandLine(t *testing.T) {
 		{[]string{"-h"}, 0, "usage: producer"},
 		{[]string{"status", "-h"}, 0, "usage: producer"},
 		{[]string{"stauts"}, 2, `there is no command "stauts"`},
-		{[]string{"token"}, 2, "needs a second word: show, set or rewind"},
+		{[]string{"token"}, 2, "needs a second word: show, set, rewind or renumber"},
 		{[]string{"lease"}, 2, "needs a second word: break"},
 		{[]string{"token", "drop"}, 2, `there is no command "token drop"`},
 		{[]string{"token", "set"}, 2, "needs the token"},
@@ -34,14 +34,14 @@ func TestOperatorCommandLine(t *testing.T) {
 		{nil, 2, "MONGODB_URI: is required"},
 	} {
 		var out, errOut bytes.Buffer
-		code := producer.Main(t.Context(), c.args, func() (producer.Config, error) { return producer.Config{}, noConfig },
+		code := producer.Main(t.Context(), c.args, func() ([]producer.Config, error) { return nil, noConfig },
 			producer.Options{}, &out, &errOut, nil)
 		require.Equal(t, c.code, code, c.args)
 		require.Contains(t, out.String()+errOut.String(), c.says)
 	}
 	for _, args := range [][]string{nil, {"run"}} {
-		ran := producer.Main(t.Context(), args, func() (producer.Config, error) { return producer.Config{}, nil },
-			producer.Options{}, nil, nil, func(context.Context, producer.Config) int { return 7 })
+		ran := producer.Main(t.Context(), args, func() ([]producer.Config, error) { return []producer.Config{{}}, nil },
+			producer.Options{}, nil, nil, func(context.Context, []producer.Config) int { return 7 })
 		require.Equal(t, 7, ran)
 	}
 }

@@ -3,10 +3,13 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -148,7 +151,7 @@ func TestProducerSurvivesEveryInterruption(t *testing.T) {
 					case 0:
 						w.bus.DropConnections()
 					case 1:
-						w.mongo.DropConnections()
+						w.dropMongo()
 					case 2:
 						w.mongo.KillCursors()
 					case 3:
@@ -277,6 +280,7 @@ func TestG6AnOversizedEventStopsTheStream(t *testing.T) {
 		err := <-a.done
 		require.ErrorContains(t, err, `too large for Service Bus`)
 		require.ErrorContains(t, err, `"huge"`)
+		require.ErrorContains(t, err, "ON_OVERSIZE=claimcheck", "how to mend it")
 		require.EqualValues(t, 10, w.checkpoint().Published, "the checkpoint stays before it")
 	})
 }
@@ -302,5 +306,47 @@ func TestProducerMapsUpdatesAndDeletesToTheirAggregate(t *testing.T) {
 			require.Equal(t, operation, w.took()[i].Properties["operation"])
 		}
 		a.end()
+	})
+}
+
+// slowReader keeps the first answer that says that something is not there until it is told to go on.
+type slowReader struct {
+	next       policy.Transporter
+	once       sync.Once
+	held, goOn chan struct{}
+}
+
+func (s *slowReader) Do(r *http.Request) (*http.Response, error) {
+	response, err := s.next.Do(r)
+	if err == nil && response.StatusCode == http.StatusNotFound {
+		s.once.Do(func() {
+			close(s.held)
+			<-s.goOn
+		})
+	}
+	return response, err
+}
+
+// Replicas of a new stream begin at the same time. One that saw no checkpoint before another made it and led does not take it
+// for one that was deleted.
+func TestG4ALateLookAtANewStreamIsNoDeletion(t *testing.T) {
+	inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+		slow := &slowReader{held: make(chan struct{}), goOn: make(chan struct{})}
+		b := w.start("b", func(_ *producer.Config, o *producer.Options) {
+			slow.next = o.Blob.Transport
+			o.Blob.Transport = slow
+		})
+		<-slow.held
+		a := w.start("a", nil)
+		w.leads("a")
+		w.insertMany(5, 2)
+		w.published()
+		close(slow.goOn)
+		w.pause(3 * time.Second)
+		a.end()
+		w.leads("b")
+		w.insertMany(5, 2)
+		w.published()
+		b.end()
 	})
 }

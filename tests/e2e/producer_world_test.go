@@ -29,7 +29,11 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
 )
 
-const blobHost = "blob:10000"
+const (
+	blobHost    = "blob:10000"
+	partitioned = "partitioned" // a queue
+	spacious    = "spacious"    // a queue that takes messages of 4 MB
+)
 
 // producerWorld is the three embedded servers, in memory and in virtual time, with producers to run on them.
 type producerWorld struct {
@@ -51,7 +55,11 @@ type producerWorld struct {
 func inProducerWorld(t *testing.T, mongoOptions mongo.Options, f func(w *producerWorld)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		bus, err := servicebus.New(servicebus.Config{Topics: []servicebus.Topic{{
+		bus, err := servicebus.New(servicebus.Config{Queues: []servicebus.Queue{{
+			Name: partitioned, Inbound: servicebus.Inbound{EnablePartitioning: true}, Outbound: servicebus.Outbound{RequiresSession: true},
+		}, {
+			Name: spacious, Inbound: servicebus.Inbound{MaxMessageBytes: 4 << 20}, Outbound: servicebus.Outbound{RequiresSession: true},
+		}}, Topics: []servicebus.Topic{{
 			Name:    topic,
 			Inbound: servicebus.Inbound{RequiresDuplicateDetection: true, DuplicateDetectionWindow: 10 * time.Minute},
 			Subscriptions: []servicebus.Subscription{{Name: subscription, Outbound: servicebus.Outbound{
@@ -93,6 +101,15 @@ func inProducerWorld(t *testing.T, mongoOptions mongo.Options, f func(w *produce
 	})
 }
 
+// dropMongo closes every connection to MongoDB, and waits until the test's own client is over it: the driver clears its pool
+// when the monitor notices, and what is written under its hands then fails for good.
+func (w *producerWorld) dropMongo() {
+	w.Helper()
+	w.mongo.DropConnections()
+	synctest.Wait()
+	w.eventually("the test's own client is connected again", func() bool { return w.events.FindOne(w.Context(), bson.D{}).Err() == nil })
+}
+
 // insert commits the next event of an aggregate.
 func (w *producerWorld) insert(aggregate string) {
 	w.Helper()
@@ -104,7 +121,12 @@ func (w *producerWorld) insert(aggregate string) {
 
 func (w *producerWorld) insertDocument(document any) {
 	w.Helper()
-	_, err := w.events.InsertOne(w.Context(), document)
+	w.insertInto(w.events, document)
+}
+
+func (w *producerWorld) insertInto(collection *driver.Collection, document any) {
+	w.Helper()
+	_, err := collection.InsertOne(w.Context(), document)
 	require.NoError(w, err)
 }
 
@@ -156,29 +178,36 @@ func (w *producerWorld) judge() {
 		if a.Duplicate {
 			continue // the broker recognised it: same message id, no second delivery
 		}
-		reached[a.SessionID]++
-		require.EqualValues(w, reached[a.SessionID], a.Properties["version"], "aggregate %s", a.SessionID)
+		aggregate := a.Properties["cloudEvents_subject"].(string)
+		reached[aggregate]++
+		require.EqualValues(w, reached[aggregate], a.Properties["version"], "aggregate %s", aggregate)
 		position := a.Properties[envelope.PropPosition].(string)
-		require.Less(w, positions[a.SessionID], position)
-		positions[a.SessionID] = position
+		require.Less(w, positions[aggregate], position)
+		positions[aggregate] = position
 	}
 	require.Equal(w, w.inserted, reached)
 }
 
 // record is the checkpoint blob as anybody can read it.
 type record struct {
-	Epoch     int64          `json:"epoch"`
-	Leader    string         `json:"leader"`
-	Position  string         `json:"position"`
-	Published int64          `json:"published"`
-	Token     map[string]any `json:"resumeToken"`
+	Epoch      int64          `json:"epoch"`
+	Leader     string         `json:"leader"`
+	SessionKey string         `json:"sessionKey"`
+	Position   string         `json:"position"`
+	Published  int64          `json:"published"`
+	Token      map[string]any `json:"resumeToken"`
 }
 
 func (w *producerWorld) checkpoint() (r record) {
 	w.Helper()
+	return w.checkpointOf("shop.events")
+}
+
+func (w *producerWorld) checkpointOf(stream string) (r record) {
+	w.Helper()
 	client, err := azblob.NewClientFromConnectionString(blob.ConnectionString(blobHost), blobTransport(w.blob.Transport()))
 	require.NoError(w, err)
-	response, err := client.DownloadStream(w.Context(), "sluice", "shop.events.json", nil)
+	response, err := client.DownloadStream(w.Context(), "sluice", stream+".json", nil)
 	if err != nil {
 		return record{}
 	}
@@ -230,8 +259,8 @@ func (w *producerWorld) config() producer.Config {
 		FullDocument: "updateLookup", BeforeChange: "whenAvailable",
 		LeaseDuration: 15 * time.Second, HeartbeatInterval: time.Second, FenceAfter: 4 * time.Second,
 		TakeoverAfter: 6 * time.Second, StandbyPoll: time.Second, LeaseTakeover: "break",
-		PublishLanes: 4, BatchScope: "session", BatchMessages: 100, MessageFormat: "json",
-		MaxInFlightEvents: 1000, MaxInFlightBytes: 1 << 20, StallAfter: time.Minute, ShutdownTimeout: 20 * time.Second,
+		PublishLanes: 4, PublishLanesMax: 16, BatchScope: "session", BatchMessages: 100, MessageFormat: "json",
+		OnOversize: "fail", ClaimContainer: "claim-checks", MaxInFlightEvents: 1000, MaxInFlightBytes: 1 << 20, StallAfter: time.Minute, ShutdownTimeout: 20 * time.Second,
 	}
 }
 
@@ -243,9 +272,31 @@ func (w *producerWorld) start(instance string, change func(*producer.Config, *pr
 		w: w, stop: cancel, done: make(chan error, 1), log: &recorder{},
 		busPlug: &plug{}, mongoPlug: &plug{}, blobPlug: &plug{},
 	}
-	config := w.config()
+	config, o := w.config(), p.options(instance)
 	require.NoError(w, config.Validate())
-	o := producer.Options{
+	if change != nil {
+		change(&config, &o)
+	}
+	go func() { p.done <- producer.Run(ctx, config, o) }()
+	return p
+}
+
+// startStreams runs a producer of several streams.
+func (w *producerWorld) startStreams(instance string, configs []producer.Config) *runningProducer {
+	w.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &runningProducer{
+		w: w, stop: cancel, done: make(chan error, 1), log: &recorder{},
+		busPlug: &plug{}, mongoPlug: &plug{}, blobPlug: &plug{},
+	}
+	go func() { p.done <- producer.RunStreams(ctx, configs, p.options(instance)) }()
+	return p
+}
+
+// options are those of a producer on the connections of its own.
+func (p *runningProducer) options(instance string) producer.Options {
+	w := p.w
+	return producer.Options{
 		Logger:   slog.New(slog.NewJSONHandler(p.log, nil)),
 		Instance: instance,
 		ServiceBus: &azservicebus.ClientOptions{
@@ -256,11 +307,6 @@ func (w *producerWorld) start(instance string, change func(*producer.Config, *pr
 		Blob:  blobTransport(blobThrough{p.blobPlug, w.blob.Transport()}),
 		Mongo: func(o *options.ClientOptions) { o.SetDialer(dialer{p.mongoPlug, w.mongoNet}) },
 	}
-	if change != nil {
-		change(&config, &o)
-	}
-	go func() { p.done <- producer.Run(ctx, config, o) }()
-	return p
 }
 
 // end asks the producer to stop and waits for it.
@@ -268,6 +314,21 @@ func (p *runningProducer) end() {
 	p.w.Helper()
 	p.stop()
 	require.NoError(p.w, <-p.done)
+}
+
+// failed waits until the producer has ended by itself, and gives its error.
+func (p *runningProducer) failed() (err error) {
+	p.w.Helper()
+	p.w.eventually("the producer ends by itself", func() bool {
+		select {
+		case err = <-p.done:
+			return true
+		default:
+			return false
+		}
+	})
+	require.Error(p.w, err)
+	return err
 }
 
 // vanish cuts the producer off from everything at once, as a process that is killed; end still has to be called.

@@ -29,6 +29,7 @@ import (
 const (
 	topic        = "changes"
 	subscription = "projector"
+	queue        = "changes-queue"
 	subPath      = topic + "/Subscriptions/" + subscription
 	readModel    = "readmodel"
 	lockDuration = 30 * time.Second
@@ -41,6 +42,7 @@ type projectorWorld struct {
 	mongo    *mongo.Server
 	busNet   *netpipe.Listener
 	mongoNet *netpipe.Listener
+	busOwn   *azservicebus.Client // the test's own
 	sender   *azservicebus.Sender
 	client   *driver.Client // the test's own
 
@@ -57,13 +59,18 @@ func inBubble(t *testing.T, f func(w *projectorWorld)) {
 // inWorld runs f; roundTrip is that of Service Bus.
 func inWorld(t *testing.T, roundTrip time.Duration, f func(w *projectorWorld)) {
 	t.Helper()
-	bus, err := servicebus.New(servicebus.Config{Topics: []servicebus.Topic{{
-		Name:    topic,
-		Inbound: servicebus.Inbound{RequiresDuplicateDetection: true, DuplicateDetectionWindow: 20 * time.Second},
-		Subscriptions: []servicebus.Subscription{{Name: subscription, Outbound: servicebus.Outbound{
-			RequiresSession: true, LockDuration: lockDuration, MaxDeliveryCount: 3,
-		}}},
-	}}}, servicebus.Options{})
+	inbound := servicebus.Inbound{RequiresDuplicateDetection: true, DuplicateDetectionWindow: 20 * time.Second}
+	outbound := servicebus.Outbound{RequiresSession: true, LockDuration: lockDuration, MaxDeliveryCount: 3}
+	bus, err := servicebus.New(servicebus.Config{
+		Topics: []servicebus.Topic{{
+			Name: topic, Inbound: inbound, Subscriptions: []servicebus.Subscription{{Name: subscription, Outbound: outbound}},
+		}},
+		Queues: []servicebus.Queue{
+			{Name: queue, Inbound: inbound, Outbound: outbound},
+			{Name: "plain"}, // this and the next for the doctor to find wrong
+			{Name: "short", Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: 5 * time.Second}},
+		},
+	}, servicebus.Options{})
 	require.NoError(t, err)
 	w := &projectorWorld{
 		T: t, bus: bus, mongo: mongo.New(mongo.Options{}),
@@ -92,6 +99,7 @@ func inWorld(t *testing.T, roundTrip time.Duration, f func(w *projectorWorld)) {
 			return w.busNet.DialContext(ctx, "", "")
 		}})
 	require.NoError(t, err)
+	w.busOwn = busClient
 	w.sender, err = busClient.NewSender(topic, nil)
 	require.NoError(t, err)
 	w.client, err = driver.Connect(options.Client().ApplyURI(mongo.URI("mongo:27017")).SetDialer(w.mongoNet))
@@ -229,6 +237,7 @@ func (w *projectorWorld) config() projector.Config {
 		MaxSessions: 8, ReceiveBatch: 100,
 		SessionIdle: 2 * time.Second, SessionMaxHold: 30 * time.Second,
 		AcceptTimeout: time.Minute, ApplyTimeout: 10 * time.Second, SettleTimeout: 5 * time.Second,
+		VersionGapWait:  30 * time.Second,
 		ShutdownTimeout: 20 * time.Second,
 	}
 }
@@ -329,6 +338,47 @@ type plug struct {
 	conns   []net.Conn
 	pulled  bool
 	stalled chan struct{} // while not nil, what is written waits for it to be closed
+	fuse    *fuse         // nil never blows
+}
+
+// fuse pulls plugs when it has let through what it is good for.
+type fuse struct {
+	mu    sync.Mutex
+	left  int // writes
+	blown bool
+	plugs []*plug
+}
+
+// lay makes a fuse that blows after n writes through either of the plugs.
+func lay(n int, plugs ...*plug) *fuse {
+	f := &fuse{left: n, plugs: plugs}
+	for _, p := range plugs {
+		p.mu.Lock()
+		p.fuse = f
+		p.mu.Unlock()
+	}
+	return f
+}
+
+// hasBlown says whether the plugs have been pulled.
+func (f *fuse) hasBlown() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.blown
+}
+
+// burn takes one write.
+func (f *fuse) burn() {
+	f.mu.Lock()
+	f.left--
+	blows := f.left < 0 && !f.blown
+	f.blown = f.blown || blows
+	f.mu.Unlock()
+	if blows {
+		for _, p := range f.plugs {
+			p.pull()
+		}
+	}
 }
 
 func (p *plug) dial(ctx context.Context, l *netpipe.Listener) (net.Conn, error) {
@@ -353,8 +403,11 @@ type pluggedConn struct {
 
 func (c *pluggedConn) Write(b []byte) (int, error) {
 	c.plug.mu.Lock()
-	stalled := c.plug.stalled
+	stalled, fuse := c.plug.stalled, c.plug.fuse
 	c.plug.mu.Unlock()
+	if fuse != nil {
+		fuse.burn()
+	}
 	if stalled != nil {
 		<-stalled
 	}

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
@@ -49,6 +50,9 @@ func (w *world) trouble(ctx context.Context) {
 	p := &plan{}
 	for range w.settings.Faults {
 		p.add(time.Duration(w.random.Int64N(int64(w.settings.Length))), func() { w.fault(p) }) //nolint:contextcheck // a replica has its own context: it outlives the step that starts it
+	}
+	for range w.settings.Aimed {
+		p.add(time.Duration(w.aim.Int64N(int64(w.settings.Length))), func() { w.aimed(p) }) //nolint:contextcheck // what it starts has the test's context
 	}
 	for p.Len() > 0 {
 		next := heap.Pop(p).(step)
@@ -345,11 +349,14 @@ var commands = []string{"update", "insert", "getMore", "find", "aggregate"}
 // heal ends every fault and starts whatever is missing.
 func (w *world) heal() {
 	w.trace.add("everything heals")
-	for _, command := range commands {
+	for _, command := range append(slices.Clip(commands), "commitTransaction") {
 		w.mongo.LoseReplies(command, 0)
 	}
 	w.slow("update", 0, 0)
 	w.blob.Fail(503, 0)
+	for _, end := range w.injected {
+		end()
+	}
 	w.bus.LoseAcknowledgements(0)
 	require.NoError(w, w.bus.RefuseSends(topic, 0))
 	for _, slots := range [][]*slot{w.producers, w.projector} {

@@ -32,6 +32,12 @@ type settings struct {
 	Events, Hot, Cold       int
 	Length                  time.Duration
 	Faults                  int
+	// Aimed are further faults, each made for one kind of bug; they have a random source of their own.
+	Aimed int
+	// Projection is what the projectors run: timeline (one document, guarded) or ledger (several, in transactions).
+	Projection string
+	// GapWait is VERSION_GAP_WAIT; 0: versions are not judged.
+	GapWait time.Duration
 	// Hangs says that ways to Service Bus may hang. The SDK holds mutexes while it waits for the network, and virtual time
 	// does not pass while a goroutine waits for a mutex; so in these seeds a connection has one user: one lane, one session.
 	Hangs bool
@@ -147,7 +153,7 @@ func (w *world) newProducer(n int) *slot {
 		return producer.Run(ctx, w.producerConfig(), producer.Options{
 			Logger: w.logger(i.name), Instance: i.name,
 			ServiceBus: busOptions(i.bus),
-			Blob:       blobOptions(senderSide{w, i.blob}),
+			Blob:       blobOptions(w.leases.Client(senderSide{w, i.blob})),
 			Mongo:      func(o *options.ClientOptions) { o.SetDialer(i.mongo) },
 		})
 	}
@@ -158,7 +164,7 @@ func (w *world) newProjector(n int) *slot {
 	s := &slot{w: w, name: fmt.Sprintf("projector-%d", n)}
 	s.launch = func(ctx context.Context, i *instance) error {
 		return projector.Run(ctx, w.projectorConfig(), projector.Options{
-			Logger: w.logger(i.name), Instance: i.name,
+			Logger: w.logger(i.name), Instance: i.name, Projections: w.projections,
 			ServiceBus: busOptions(i.bus),
 			Mongo:      func(o *options.ClientOptions) { o.SetDialer(i.mongo) },
 		})
@@ -207,6 +213,7 @@ var loaded = sync.OnceValues(func() (producer.Config, projector.Config) {
 func (w *world) producerConfig() producer.Config {
 	c, _ := loaded()
 	c.LeaseTakeover = w.settings.Takeover
+	c.PublishLanesMax = w.settings.Lanes
 	c.PublishLanes, c.BatchScope, c.BatchMessages = w.settings.Lanes, w.settings.Scope, w.settings.BatchMessages
 	c.MessageFormat, c.MaxInFlightEvents = w.settings.Format, w.settings.MaxInFlight
 	return c
@@ -214,6 +221,7 @@ func (w *world) producerConfig() producer.Config {
 
 func (w *world) projectorConfig() projector.Config {
 	_, c := loaded()
+	c.Projection, c.VersionGapWait = w.settings.Projection, w.settings.GapWait
 	c.Connections, c.MaxSessions, c.ReceiveBatch = w.settings.Connections, w.settings.Sessions, w.settings.ReceiveBatch
 	c.SessionIdle, c.SessionMaxHold = 2*time.Second, w.settings.MaxHold
 	c.AcceptTimeout, c.ShutdownTimeout = time.Minute, 20*time.Second

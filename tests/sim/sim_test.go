@@ -19,7 +19,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-cdc/sluice/tests/sim/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
 )
 
 var oneSeed = flag.Int64("seed", -1, "simulate this seed alone, and say everything that happens")
@@ -33,6 +35,9 @@ var pinned = []uint64{92, 118, 153, 170, 269}
 
 // settled is how long a run may take to come to rest after everything has healed, in virtual time.
 const settled = 10 * time.Minute
+
+// decided is how long the judgement of the lease may take, in real time: what one blob explains takes milliseconds.
+const decided = 20 * time.Second
 
 func TestSimulation(t *testing.T) {
 	if *oneSeed >= 0 {
@@ -77,13 +82,20 @@ func simulate(t *testing.T, seed uint64, seen *coverage) {
 	})
 	defer watchdog.Stop()
 	loaded() // outside of the bubble: every seed shares it
+	var leases []leasecheck.Operation
 	synctest.Test(t, func(t *testing.T) {
 		inWorld(t, seed, func(w *world) {
 			done.Store(w.trace)
 			w.simulate(seed)
 			seen.add(w)
+			leases = w.leases.History()
 		})
 	})
+	// Outside of the bubble too, where time passes while it computes.
+	if err := leasecheck.Check(leases, decided); err != nil {
+		t.Logf("promises broken: %v", checker.ErrLease)
+		t.Errorf("%v: %v; again: go test ./sim -run 'TestSimulation$' -seed %d", checker.ErrLease, err, seed)
+	}
 }
 
 func (w *world) simulate(seed uint64) {
@@ -92,6 +104,14 @@ func (w *world) simulate(seed uint64) {
 			w.Logf("again: go test ./sim -run 'TestSimulation$' -seed %d\n%s", seed, w.trace)
 		}
 	}()
+	w.whole(seed, func() {
+		w.trouble(w.Context())
+		w.heal()
+	})
+}
+
+// whole is a run from its start to its judgement; harm happens while events are committed.
+func (w *world) whole(seed uint64, harm func()) {
 	for n := range w.settings.Producers {
 		w.producers = append(w.producers, w.newProducer(n))
 	}
@@ -107,30 +127,46 @@ func (w *world) simulate(seed uint64) {
 		defer w.mu.Unlock()
 		return len(w.run.Writes) > 0 && w.run.Writes[len(w.run.Writes)-1].Position != ""
 	})
-	if !begun {
+	if begun {
+		workload := rand.New(rand.NewPCG(seed, 0x17))
+		w.work.Go(func() { w.write(w.Context(), workload) })
+		harm()
+		w.work.Wait()
+		w.settle()
+	} else {
 		w.run.Unrest = "nobody leads"
-		w.stopAll()
-		w.judge()
-		return
-	}
-
-	workload := rand.New(rand.NewPCG(seed, 0x17))
-	var work sync.WaitGroup
-	work.Go(func() { w.write(w.Context(), workload) })
-	w.trouble(w.Context())
-	w.heal()
-	work.Wait()
-
-	rest := func() bool {
-		committed, visible := w.seen()
-		return visible >= committed && w.bus.Stats(subPath).Active == 0
-	}
-	if !w.eventually(settled, rest) {
-		committed, visible := w.seen()
-		w.run.Unrest = fmt.Sprintf("%d of %d events are visible; the broker says %+v", visible, committed, w.bus.Stats(subPath))
 	}
 	w.stopAll()
 	w.judge()
+}
+
+// settle waits until everything is to be seen that can be, and then has what is poisoned mended and replayed.
+func (w *world) settle() {
+	if w.rests(w.hidden()); w.run.Unrest != "" {
+		return
+	}
+	w.run.Aside = w.asideOf()
+	if len(w.run.Sick) == 0 {
+		return
+	}
+	w.mend()
+	w.replay()
+	w.rests(0)
+	if left := len(w.asideOf()); left > 0 && w.run.Unrest == "" {
+		w.run.Unrest = fmt.Sprintf("%d messages are set aside after the replay", left)
+	}
+}
+
+// rests waits until every committed event is published and all but the hidden ones are to be seen.
+func (w *world) rests(hidden int64) {
+	rest := func() bool {
+		committed, visible := w.seen()
+		return visible >= committed-hidden && w.publishedCount() >= committed && w.bus.Stats(subPath).Active == 0
+	}
+	if !w.eventually(settled, rest) {
+		committed, visible := w.seen()
+		w.run.Unrest = fmt.Sprintf("%d of %d events are visible, %d are parked; the broker says %+v", visible, committed, hidden, w.bus.Stats(subPath))
+	}
 }
 
 // coverage is what the seeds together have met: what a simulation must meet to say anything.
@@ -183,12 +219,12 @@ func (c *coverage) String() string {
 
 // stopAll stops every service cleanly and joins all there ever were.
 func (w *world) stopAll() {
-	for _, slots := range [][]*slot{w.projector, w.producers} {
+	for _, slots := range [][]*slot{w.projector, w.more, w.producers} {
 		for _, s := range slots {
 			s.end()
 		}
 	}
-	for _, slots := range [][]*slot{w.projector, w.producers} {
+	for _, slots := range [][]*slot{w.projector, w.more, w.producers} {
 		for _, s := range slots {
 			for _, i := range s.gone {
 				<-i.done
@@ -201,10 +237,16 @@ func (w *world) stopAll() {
 }
 
 func (w *world) judge() {
-	for _, m := range w.bus.PeekDeadLetters(subPath, 100) {
-		w.run.DeadLettered = append(w.run.DeadLettered, fmt.Sprintf("%s of %s: %s: %s", m.MessageID[:8], m.SessionID, m.Reason, m.Description))
+	actual, err := witness.ReadTimeline(w.Context(), w.readModel())
+	require.NoError(w, err)
+	if w.settings.Projection == ledgerName {
+		w.run.ExpectedTotals, w.run.ActualTotals, err = w.totals()
+		require.NoError(w, err)
 	}
-	w.run.Actual, w.run.Expected = w.readModel(), w.expected
+	w.run.Actual, w.run.Expected = actual, w.expected
+	if !w.run.Replayed {
+		w.run.Expected = w.before
+	}
 	pause(context.Background(), time.Second) // the witness of the read model has the last word
 	w.mu.Lock()
 	defer w.mu.Unlock()

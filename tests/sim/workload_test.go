@@ -2,17 +2,16 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
 )
 
 // write commits the workload: bursts of events of a few hot aggregates and many cold ones, over the length of the run.
@@ -39,7 +38,12 @@ func (w *world) insert(ctx context.Context, events *driver.Collection, aggregate
 	at := fmt.Sprintf("%s@%d", aggregate, version)
 	w.mu.Lock()
 	w.run.Committed = append(w.run.Committed, history.Commit{Aggregate: aggregate, Version: version, At: time.Now()})
+	w.kinds[kind]++
 	w.expected.Fold(aggregate, version, kind, at)
+	if !w.isHidden(aggregate, version) {
+		w.before.Fold(aggregate, version, kind, at)
+		w.kindsBefore[kind]++
+	}
 	w.mu.Unlock()
 	document := bson.D{
 		{Key: "_id", Value: at},
@@ -62,55 +66,26 @@ func (w *world) insert(ctx context.Context, events *driver.Collection, aggregate
 
 // watch records every change of the read model, through any failure of the server, until ctx ends.
 func (w *world) watch(ctx context.Context, watched chan<- struct{}) {
-	var token bson.Raw
+	var follower witness.Watcher
+	open := sync.OnceFunc(func() { close(watched) })
 	for ctx.Err() == nil {
-		if err := w.follow(ctx, &token, watched); err != nil && ctx.Err() == nil {
+		err := follower.Follow(ctx, w.readModel(), open, w.observe)
+		if err != nil && ctx.Err() == nil {
 			w.trace.add("the witness of the read model goes on after: %v", err)
 		}
-		watched = nil
 		pause(ctx, 20*time.Millisecond)
 	}
 }
 
-func (w *world) follow(ctx context.Context, token *bson.Raw, watched chan<- struct{}) (err error) {
-	o := options.ChangeStream()
-	if *token != nil {
-		o.SetResumeAfter(*token)
-	}
-	changes, err := w.client.Database("readmodel").Collection("timeline").Watch(ctx, driver.Pipeline{}, o)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, changes.Close(context.WithoutCancel(ctx))) }()
-	*token = changes.ResumeToken()
-	if watched != nil {
-		close(watched)
-	}
-	for changes.Next(ctx) {
-		*token = changes.ResumeToken()
-		w.observe(changes.Current)
-	}
-	return changes.Err()
+func (w *world) readModel() *driver.Collection {
+	return w.client.Database("readmodel").Collection(w.settings.Projection)
 }
 
-// observe records one change of a document, as that very change says it.
-func (w *world) observe(change bson.Raw) {
-	o := history.Observation{Events: -1, At: time.Now()}
-	o.Aggregate, _ = change.Lookup("documentKey", "_id").StringValueOK()
-	document, ok := change.Lookup("fullDocument").DocumentOK()
-	if operation, _ := change.Lookup("operationType").StringValueOK(); operation == "delete" {
-		o.Events = 0
-	}
-	if ok {
-		o.Events, _ = document.Lookup("events").AsInt64OK()
-		o.Position, _ = document.Lookup("_sluice", "position").StringValueOK()
-	} else if updated, ok := change.Lookup("updateDescription", "updatedFields").DocumentOK(); ok {
-		if n, ok := updated.Lookup("events").AsInt64OK(); ok {
-			o.Events = n
-		}
-		if o.Position, ok = updated.Lookup("_sluice.position").StringValueOK(); !ok {
-			o.Position, _ = updated.Lookup("_sluice", "position").StringValueOK()
-		}
+// observe records one change of a document.
+func (w *world) observe(change bson.Raw, at time.Time) {
+	o, ok := witness.Timeline(change, at)
+	if !ok {
+		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,25 +105,9 @@ func (w *world) seen() (committed, visible int64) {
 	return int64(len(w.run.Committed)), visible
 }
 
-// readModel reads the timelines as they are.
-func (w *world) readModel() *history.Model {
-	cursor, err := w.client.Database("readmodel").Collection("timeline").Find(w.Context(), bson.D{})
-	require.NoError(w, err)
-	m := &history.Model{}
-	for cursor.Next(w.Context()) {
-		var d struct {
-			ID     string           `bson:"_id"`
-			Events int64            `bson:"events"`
-			Types  map[string]int64 `bson:"types"`
-			First  string           `bson:"firstOccurredAt"`
-			Last   string           `bson:"lastOccurredAt"`
-			Type   string           `bson:"lastType"`
-		}
-		require.NoError(w, cursor.Decode(&d))
-		m.Put(d.ID, history.Summary{
-			Events: d.Events, Types: d.Types, FirstOccurredAt: d.First, LastOccurredAt: d.Last, LastType: d.Type,
-		})
-	}
-	require.NoError(w, cursor.Err())
-	return m
+// publishedCount is how many different messages the broker has accepted.
+func (w *world) publishedCount() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return int64(len(w.published))
 }

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,13 +22,15 @@ import (
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
-	"github.com/sluice-cdc/sluice/tests/sim/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
 )
 
@@ -46,7 +49,8 @@ const (
 // world is the three servers, everything recorded of them, and the services that run.
 type world struct {
 	*testing.T
-	random *rand.Rand // of the driver's goroutine alone
+	random *rand.Rand // of the driver's goroutine alone, as is aim
+	aim    *rand.Rand
 	began  time.Time
 	trace  *trace
 
@@ -62,16 +66,30 @@ type world struct {
 	// hangUntil and cutUntil are until when a way of a projector to Service Bus hangs, or recovers from a cut: not both at
 	// once, see mayHang. The driver's goroutine alone.
 	hangUntil, cutUntil time.Time
+	injected            []func() // end what is injected into Service Bus
+	drips, sick         int      // aggregates of drip and of poisoned
+	locksLost           bool     // they have been, once
+
+	projections *projection.Registry
+	mended      atomic.Bool // the projections can apply poison
 
 	producers []*slot
 	projector []*slot
+	more      []*slot // projectors that a scaler starts and stops
 
-	writing  sync.Mutex // one write of the checkpoint at a time
+	leases   *leasecheck.Recorder // of what every producer and stranger asks of the checkpoint
+	work     sync.WaitGroup       // what commits events
+	writing  sync.Mutex           // one write of the checkpoint at a time
 	mu       sync.Mutex
-	run      checker.Run              // guarded by mu while anything runs
-	expected *history.Model           // guarded by mu
-	busLinks map[string]*network.Link // by producer instance; guarded by mu
-	visible  map[string]int64         // events in the read model, by aggregate; guarded by mu
+	run      checker.Run    // guarded by mu while anything runs
+	expected *history.Model // guarded by mu, as is before: without what is behind poison
+	before   *history.Model
+
+	kindsBefore map[string]int64
+	busLinks    map[string]*network.Link // by producer instance; guarded by mu
+	kinds       map[string]int64         // committed events by type; guarded by mu, as is kindsBefore
+	published   map[string]bool          // ids of the messages that the broker has accepted; guarded by mu
+	visible     map[string]int64         // events in the read model, by aggregate; guarded by mu
 }
 
 // trace is what the simulation did, in order, for whoever has to understand a failure.
@@ -100,20 +118,24 @@ func (t *trace) Write(line []byte) (int, error) {
 
 // inWorld runs f with the servers up; it is called in a bubble of virtual time.
 func inWorld(t *testing.T, seed uint64, f func(w *world)) {
-	random := rand.New(rand.NewPCG(seed, 0x51))
+	random, aim := rand.New(rand.NewPCG(seed, 0x51)), rand.New(rand.NewPCG(seed, 0xa1))
 	w := &world{
-		T: t, random: random, began: time.Now(), trace: &trace{began: time.Now()}, settings: newSettings(random),
+		T: t, random: random, aim: aim, began: time.Now(), trace: &trace{began: time.Now()}, settings: newSettings(random),
 		busHub: network.Listen("bus:5672"), mongoHub: network.Listen("mongo:27017"),
 		mongo: mongo.New(mongo.Options{}), blob: blob.New(blob.Options{}),
-		run: checker.Run{FenceAfter: fenceAfter}, expected: &history.Model{},
-		busLinks: map[string]*network.Link{}, visible: map[string]int64{},
+		run: checker.Run{FenceAfter: fenceAfter}, expected: &history.Model{}, before: &history.Model{},
+		busLinks: map[string]*network.Link{}, visible: map[string]int64{}, kinds: map[string]int64{}, kindsBefore: map[string]int64{}, published: map[string]bool{}, leases: leasecheck.NewRecorder(container + "/" + stream + ".json"),
 	}
+	var err error
+	w.projections, err = projection.NewRegistry(brittleDocument{projection.Timeline{}, &w.mended}, brittle{ledger{}, &w.mended})
+	require.NoError(t, err)
+	w.settings.Aimed, w.settings.Projection = 1+aim.IntN(5), []string{timelineName, timelineName, timelineName, ledgerName}[aim.IntN(4)]
+	w.settings.GapWait = []time.Duration{0, 30 * time.Second}[aim.IntN(2)]
 	w.trace.add("seed %d: %+v", seed, w.settings)
 	w.run.Late = func(leader string, at time.Time) bool {
 		link := w.busLinks[leader]
 		return link != nil && link.Released(at)
 	}
-	var err error
 	w.bus, err = servicebus.New(servicebus.Config{Topics: []servicebus.Topic{{
 		Name:    topic,
 		Inbound: servicebus.Inbound{RequiresDuplicateDetection: true, DuplicateDetectionWindow: duplicateWindow},
@@ -138,7 +160,7 @@ func inWorld(t *testing.T, seed uint64, f func(w *world)) {
 	})
 	w.client, err = driver.Connect(options.Client().ApplyURI(mongo.URI("mongo:27017")).SetDialer(network.NewLink(w.mongoHub)))
 	require.NoError(t, err)
-	w.blobs, err = azblob.NewClientFromConnectionString(blob.ConnectionString(blobHost), blobOptions(w.blob.Transport()))
+	w.blobs, err = azblob.NewClientFromConnectionString(blob.ConnectionString(blobHost), blobOptions(w.leases.Client(w.blob.Transport())))
 	require.NoError(t, err)
 	watching, stopWatching := context.WithCancel(ctx)
 	watched := make(chan struct{})
@@ -164,15 +186,10 @@ func serve(ctx context.Context, run func(context.Context, net.Listener) error, l
 
 // accepted records what the broker takes.
 func (w *world) accepted(a servicebus.Accepted) {
-	position, _ := a.Properties[envelope.PropPosition].(string)
-	epoch, _ := a.Properties[envelope.PropEpoch].(int64)
-	version, _ := a.Properties["version"].(int64)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.run.Accepted = append(w.run.Accepted, history.Acceptance{
-		MessageID: a.MessageID, Session: a.SessionID, Position: position, Epoch: epoch, Version: version,
-		Duplicate: a.Duplicate, At: time.Now(),
-	})
+	w.run.Accepted = append(w.run.Accepted, witness.Accepted(a))
+	w.published[a.MessageID] = true
 }
 
 func (w *world) acceptedCount() int {

@@ -15,16 +15,17 @@ import (
 // errAzuriteEnded is Azurite's process ending before it was told to.
 var errAzuriteEnded = errors.New("azurite ended by itself")
 
-// startAzurite starts Azurite and, where latency is wanted, listens for it: Azurite cannot be slow by itself.
-func (s *Stack) startAzurite(ctx context.Context, dir string) (err error) {
-	if s.azurite, err = azurite.Start(ctx, azurite.Options{Dir: dir}); err != nil {
+// startAzurite starts Azurite and, where latency or a certain port is wanted, listens for it: Azurite cannot be slow by
+// itself, and takes a free port.
+func (s *Stack) startAzurite(ctx context.Context, o Options) (err error) {
+	if s.azurite, err = azurite.Start(ctx, azurite.Options{Dir: o.AzuriteDir}); err != nil {
 		return fmt.Errorf("start Azurite: %w", err)
 	}
-	if s.latency <= 0 {
+	if s.latency <= 0 && o.Ports.Blob == 0 {
 		s.endpoints[EnvBlob] = s.azurite.ConnectionString()
 		return nil
 	}
-	if s.blob, err = s.listen(ctx); err != nil {
+	if s.blob, err = s.listen(ctx, o.Ports.Blob); err != nil {
 		return err
 	}
 	// A signature covers the path, not the host: another address in front of it is as good.

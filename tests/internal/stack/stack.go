@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -30,8 +31,12 @@ type Options struct {
 	Logger *slog.Logger
 	// ServiceBus are the entities; nil: [Entities].
 	ServiceBus *servicebus.Config
+	// Ports to listen on; the zero value takes free ones.
+	Ports Ports
 	// Latency is the round trip to every server.
 	Latency time.Duration
+	// OplogBytes is how much history MongoDB keeps; 0: its own default.
+	OplogBytes int
 	// Azurite takes the place of the in-process blob server.
 	Azurite bool
 	// AzuriteDir is where it is installed; empty: tests/azurite above the working directory.
@@ -43,7 +48,7 @@ type Stack struct {
 	Mongo      *mongo.Server
 	ServiceBus *servicebus.Server
 	Blob       *blob.Server // nil with Azurite
-	Route      Route
+	Route      Route        // zero where nothing requires sessions
 
 	latency   time.Duration
 	mongo     net.Listener
@@ -54,8 +59,9 @@ type Stack struct {
 	endpoints map[string]string
 }
 
-// New takes the ports. Nothing is served before [Stack.Run], which must be called: it gives them back. With Azurite its
-// process is started here, since only then is its address known; ctx bounds the start.
+// New takes the ports; the error is a [*PortError] when one that was asked for cannot be had. Nothing is served before
+// [Stack.Run], which gives them back; one of it and [Stack.Close] must be called. With Azurite its process is started
+// here, since only then is its address known; ctx bounds the start.
 func New(ctx context.Context, o Options) (_ *Stack, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -65,34 +71,34 @@ func New(ctx context.Context, o Options) (_ *Stack, err error) {
 		entities = *o.ServiceBus
 	}
 	s := &Stack{latency: o.Latency, endpoints: map[string]string{}}
-	if s.Route, err = FindRoute(entities); err != nil {
+	if s.Route, err = FindRoute(entities); err != nil && !errors.Is(err, ErrNoRoute) {
 		return nil, err
 	}
 	if s.ServiceBus, err = servicebus.New(entities, servicebus.Options{Logger: o.Logger}); err != nil {
 		return nil, err
 	}
-	s.Mongo = mongo.New(mongo.Options{Logger: o.Logger})
+	s.Mongo = mongo.New(mongo.Options{Logger: o.Logger, OplogBytes: o.OplogBytes})
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.release())
+			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.mongo, err = s.listen(ctx); err != nil {
+	if s.mongo, err = s.listen(ctx, o.Ports.Mongo); err != nil {
 		return nil, err
 	}
 	s.endpoints[EnvMongo] = mongo.URI(s.mongo.Addr().String())
-	if s.bus, err = s.listen(ctx); err != nil {
+	if s.bus, err = s.listen(ctx, o.Ports.ServiceBus); err != nil {
 		return nil, err
 	}
 	s.endpoints[EnvServiceBus] = servicebus.ConnectionString(s.bus.Addr().String())
-	if s.manage, err = s.listen(ctx); err != nil {
+	if s.manage, err = s.listen(ctx, o.Ports.Administration); err != nil {
 		return nil, err
 	}
 	if o.Azurite {
-		err = s.startAzurite(ctx, o.AzuriteDir)
+		err = s.startAzurite(ctx, o)
 		return s, err
 	}
-	if s.blob, err = s.listen(ctx); err != nil {
+	if s.blob, err = s.listen(ctx, o.Ports.Blob); err != nil {
 		return nil, err
 	}
 	s.Blob = blob.New(blob.Options{Logger: o.Logger})
@@ -100,16 +106,8 @@ func New(ctx context.Context, o Options) (_ *Stack, err error) {
 	return s, nil
 }
 
-func (s *Stack) listen(ctx context.Context) (net.Listener, error) {
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("listen on a free port: %w", err)
-	}
-	return netpipe.Delay(l, s.latency), nil
-}
-
-func (s *Stack) release() error {
+// Close gives back what New took, where Run is not called.
+func (s *Stack) Close() error {
 	var errs []error
 	for _, l := range []net.Listener{s.mongo, s.bus, s.manage, s.blob} {
 		if l != nil {
@@ -124,6 +122,16 @@ func (s *Stack) release() error {
 
 // Endpoint is one of the settings, by its name: [EnvMongo], [EnvServiceBus] or [EnvBlob].
 func (s *Stack) Endpoint(name string) string { return s.endpoints[name] }
+
+// Host is the host:port in one of the settings, for whoever stands between a service and its server.
+func Host(endpoint string) string {
+	for _, start := range []string{"BlobEndpoint=http://", "sb://", "mongodb://"} {
+		if _, rest, found := strings.Cut(endpoint, start); found {
+			return rest[:strings.IndexAny(rest+"/", "/;")]
+		}
+	}
+	return ""
+}
 
 // Management is the host:port of Service Bus's HTTP administration, which has no TLS and serves GET /health too.
 func (s *Stack) Management() string { return s.manage.Addr().String() }

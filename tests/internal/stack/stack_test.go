@@ -2,6 +2,8 @@ package stack_test
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -92,4 +94,29 @@ func TestFindRoute(t *testing.T) {
 	}
 	_, err := stack.FindRoute(servicebus.Config{Queues: []servicebus.Queue{{Name: "plain"}}})
 	require.ErrorIs(t, err, stack.ErrNoRoute)
+}
+
+func TestAPortThatIsTakenIsNamed(t *testing.T) {
+	var config net.ListenConfig
+	other, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := other.Addr().(*net.TCPAddr).Port
+	_, err = stack.New(t.Context(), stack.Options{Ports: stack.Ports{ServiceBus: port}})
+	var taken *stack.PortError
+	require.ErrorAs(t, err, &taken)
+	require.Equal(t, port, taken.Port)
+	require.ErrorContains(t, err, "another program listens there")
+	require.NoError(t, other.Close())
+
+	s, err := stack.New(t.Context(), stack.Options{Ports: stack.Ports{ServiceBus: port}})
+	require.NoError(t, err)
+	require.Contains(t, s.Endpoint(stack.EnvServiceBus), fmt.Sprintf("//127.0.0.1:%d", port))
+	require.NoError(t, s.Close())
+}
+
+func TestANamespaceWithoutSessionsIsServed(t *testing.T) {
+	s, err := stack.New(t.Context(), stack.Options{ServiceBus: &servicebus.Config{Queues: []servicebus.Queue{{Name: "plain"}}}})
+	require.NoError(t, err)
+	require.Zero(t, s.Route)
+	require.NoError(t, s.Close())
 }

@@ -1,5 +1,7 @@
 package amqp
 
+import "slices"
+
 // Settlement modes [AMQP-2.8.2], [AMQP-2.8.3].
 const (
 	SenderUnsettled uint8 = 0
@@ -70,7 +72,7 @@ func (t *Terminus) append(b []byte) ([]byte, error) {
 	return AppendAny(b, Described{Descriptor: t.Descriptor, Value: t.Fields})
 }
 
-func (f *fields) terminus(want uint64) *Terminus {
+func (f *fields) terminus(want ...uint64) *Terminus {
 	v := f.any()
 	if v == nil || f.err != nil {
 		return nil
@@ -82,11 +84,22 @@ func (f *fields) terminus(want uint64) *Terminus {
 	}
 	code, _ := d.Descriptor.(uint64)
 	list, ok := d.Value.([]any)
-	if code != want || !ok {
+	if !slices.Contains(want, code) || !ok {
 		f.err = malformed("terminus with descriptor %v is not supported", d.Descriptor)
 		return nil
 	}
 	return &Terminus{Descriptor: code, Fields: list}
+}
+
+// unsupported names what an attach asks for that is not provided, or is nil.
+func (p *Attach) unsupported() *Error {
+	switch {
+	case p.Target != nil && p.Target.Descriptor == descCoordinator:
+		return &Error{Condition: CondNotImplemented, Description: "transactions are not supported by this emulator"}
+	case p.Resumes:
+		return &Error{Condition: CondNotImplemented, Description: "resuming a link is not supported by this emulator"}
+	}
+	return nil
 }
 
 // Attach opens a link [AMQP-2.7.3].
@@ -98,6 +111,7 @@ type Attach struct {
 	ReceiverSettleMode   uint8
 	Source               *Terminus
 	Target               *Terminus
+	Resumes              bool // it names deliveries of an earlier link
 	InitialDeliveryCount uint32
 	MaxMessageSize       uint64 // bytes; 0 means no limit
 	Properties           map[Symbol]any
@@ -117,7 +131,14 @@ func (p *Attach) append(b []byte) ([]byte, error) {
 	if b, err = p.Target.append(b); err != nil {
 		return nil, err
 	}
-	b = AppendNull(AppendNull(b)) // unsettled, incomplete-unsettled: no resumption here
+	if p.Resumes { // only clients do, and only in tests
+		if b, err = AppendAny(b, map[any]any{Symbol("tag"): nil}); err != nil {
+			return nil, err
+		}
+	} else {
+		b = AppendNull(b) // unsettled
+	}
+	b = AppendNull(b) // incomplete-unsettled
 	if p.Receiver {
 		b = AppendNull(b)
 	} else {
@@ -141,8 +162,9 @@ func (p *Attach) decode(f *fields) error {
 	}
 	p.ReceiverSettleMode, _ = f.uint8()
 	p.Source = f.terminus(descSource)
-	p.Target = f.terminus(descTarget)
-	f.skip() // unsettled
+	p.Target = f.terminus(descTarget, descCoordinator)
+	unsettled, _ := f.any().(map[any]any)
+	p.Resumes = len(unsettled) > 0
 	f.skip() // incomplete-unsettled
 	p.InitialDeliveryCount, _ = f.uint32()
 	p.MaxMessageSize, _ = f.uint64()

@@ -56,7 +56,7 @@ type Conn struct {
 }
 
 // Serve speaks AMQP on nc until the peer closes, an error occurs or ctx ends, in which case the
-// peer is told amqp:connection:forced. It owns nc and joins everything it started. The error
+// peer is told amqp:connection:forced, or the [*Error] that is ctx's cause. It owns nc and joins everything it started. The error
 // is nil when either side closed the connection in an orderly way.
 func Serve(ctx context.Context, nc net.Conn, opts Options) error {
 	if opts.IdleTimeout <= 0 {
@@ -81,7 +81,11 @@ func Serve(ctx context.Context, nc net.Conn, opts Options) error {
 	var wg sync.WaitGroup
 	wg.Go(c.write)
 	stop := context.AfterFunc(ctx, func() {
-		c.shut(&Error{Condition: CondConnectionForced, Description: "the server is shutting down"})
+		reason, is := errors.AsType[*Error](context.Cause(ctx))
+		if !is {
+			reason = &Error{Condition: CondConnectionForced, Description: "the server is shutting down"}
+		}
+		c.shut(reason)
 	})
 	err = c.read(br)
 	stop()

@@ -76,7 +76,7 @@ func (r *Reader) Skip() error {
 	if err != nil {
 		return err
 	}
-	for range maxDepth {
+	for range maxDepth + 1 { // as many descriptors as Any takes, and the value
 		if code != codeDescribed {
 			_, err = r.body(code)
 			return err

@@ -10,7 +10,30 @@ import (
 	"time"
 )
 
-// FuzzAny: no input makes the decoder panic, and Skip and Any agree on where a value ends.
+// values counts v and everything in it: what decoding it had to allocate.
+func values(v any) int {
+	n := 1
+	switch v := v.(type) {
+	case []any:
+		for _, x := range v {
+			n += values(x)
+		}
+	case Array:
+		for _, x := range v {
+			n += values(x)
+		}
+	case map[any]any:
+		for k, x := range v {
+			n += values(k) + values(x)
+		}
+	case Described:
+		n += values(v.Descriptor) + values(v.Value)
+	}
+	return n
+}
+
+// FuzzAny: no input makes the decoder panic or hold more values than it has bytes, and Skip and Any
+// agree on where a value ends.
 func FuzzAny(f *testing.F) {
 	for _, v := range []any{
 		nil, "text",
@@ -35,6 +58,9 @@ func FuzzAny(f *testing.F) {
 				t.Fatalf("error of another kind: %v", err)
 			}
 			return
+		}
+		if n := values(v); n > len(b) {
+			t.Fatalf("%d values of %d bytes", n, len(b))
 		}
 		if err := skipped.Skip(); err != nil || skipped.Len() != decoded.Len() {
 			t.Fatalf("Any left %d, Skip left %d: %v", decoded.Len(), skipped.Len(), err)

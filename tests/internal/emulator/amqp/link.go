@@ -102,9 +102,22 @@ func (s *session) attach(f *fields) error {
 	}
 	s.links[p.Handle] = l
 	c.mu.Unlock()
+	if why := p.unsupported(); why != nil {
+		l.handler = refused{}
+		l.Refuse(why)
+		return nil
+	}
 	l.handler = c.opts.OnAttach(l)
 	return nil
 }
+
+// refused handles what a client still says on a link that never was.
+type refused struct{}
+
+func (refused) Transfer(Delivery, []byte) {}
+func (refused) Settle(Settlement)         {}
+func (refused) Credit()                   {}
+func (refused) Detached()                 {}
 
 // Terms are the server's side of an attach.
 type Terms struct {

@@ -30,6 +30,7 @@ type Message struct {
 	applicationRaw []byte // the map, without descriptor
 	body           []byte // the body sections and the footer
 	bare           []byte // properties to footer, as sent
+	size           int    // of the whole message
 	bodyKind       byte
 }
 
@@ -49,7 +50,7 @@ type Properties struct {
 // ParseMessage takes b apart. Sections must come in the standard's order, and the body must be
 // present [AMQP-3.2].
 func ParseMessage(b []byte) (*Message, error) {
-	m := &Message{Priority: 4}
+	m := &Message{Priority: 4, size: len(b)}
 	r := NewReader(b)
 	last := byte(0)
 	for r.Len() > 0 {
@@ -184,6 +185,9 @@ func (p *Properties) decode(r *Reader) error {
 
 // Bare returns the immutable part, properties to footer, as it was sent [AMQP-3.2].
 func (m *Message) Bare() []byte { return m.bare }
+
+// HeaderSize is the size of everything before the body, in bytes.
+func (m *Message) HeaderSize() int { return m.size - len(m.body) }
 
 // HasBody reports whether the message has any body section.
 func (m *Message) HasBody() bool { return m.body != nil }

@@ -16,6 +16,7 @@ const (
 	descError       = 0x1d
 	descSource      = 0x28
 	descTarget      = 0x29
+	descCoordinator = 0x30 // [AMQP-4.5.1]
 )
 
 // Open negotiates connection parameters [AMQP-2.7.1].

@@ -22,6 +22,7 @@ type stream struct {
 	expanded bool
 	stages   []query.Stage
 	split    bool // $changeStreamSplitLargeEvent
+	opaque   bool // as Azure DocumentDB: see documentdb.go
 
 	at      uint64         // position of the next entry
 	from    bson.Timestamp // entries before this are not looked at
@@ -56,9 +57,17 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 	if err != nil {
 		return nil, err
 	}
+	if r.srv.opts.DocumentDB {
+		if err := s.reduce(rest); err != nil {
+			return nil, err
+		}
+	}
 	if n := len(rest); n > 0 {
 		last, _ := rest[n-1].(bson.D)
 		if s.split = len(last) == 1 && last[0].Key == splitStage; s.split {
+			if r.srv.opts.NoSplit {
+				return nil, mongoerr.New(40324, "Unrecognized pipeline stage name: '%s'", splitStage)
+			}
 			if arg, ok := last[0].Value.(bson.D); !ok || len(arg) > 0 {
 				return nil, mongoerr.New(7182800, "%s requires an empty object", splitStage)
 			}
@@ -89,9 +98,7 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 		r.srv.cursors.add(c)
 		id = c.id
 	}
-	return bson.D{{Key: "cursor", Value: bson.D{
-		{Key: "firstBatch", Value: docs}, {Key: "postBatchResumeToken", Value: s.tokenDoc}, {Key: "id", Value: id}, {Key: "ns", Value: wire},
-	}}}, nil
+	return s.batch("firstBatch", docs, id, wire), nil
 }
 
 // streamScope reads what is watched, and every option but the starting point.
@@ -204,6 +211,10 @@ func historyLost() error {
 // resume continues after a token: a high-water mark is a moment, an event's token
 // has to be met again in the stream.
 func (s *stream) resume(d bson.D, startAfter bool) error {
+	d, err := s.readToken(d)
+	if err != nil {
+		return err
+	}
 	p, err := keystring.Parse(d)
 	if err != nil {
 		return err
@@ -378,7 +389,13 @@ func (s *stream) reply(c *cursor, docs []bson.Raw) bson.D {
 	if s.ended {
 		id = 0
 	}
-	return bson.D{{Key: "cursor", Value: bson.D{
-		{Key: "nextBatch", Value: docs}, {Key: "postBatchResumeToken", Value: s.tokenDoc}, {Key: "id", Value: id}, {Key: "ns", Value: c.ns},
-	}}}
+	return s.batch("nextBatch", docs, id, c.ns)
+}
+
+func (s *stream) batch(name string, docs []bson.Raw, id int64, ns string) bson.D {
+	cursor := bson.D{{Key: name, Value: docs}}
+	if !s.opaque {
+		cursor = append(cursor, bson.E{Key: "postBatchResumeToken", Value: s.tokenDoc})
+	}
+	return bson.D{{Key: "cursor", Value: append(cursor, bson.D{{Key: "id", Value: id}, {Key: "ns", Value: ns}}...)}}
 }

@@ -21,7 +21,7 @@ func runCreate(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.refuse("capped", "size", "max", "viewOn", "pipeline", "timeseries", "validator", "collation", "clusteredIndex", "idIndex", "expireAfterSeconds", "encryptedFields"); err != nil {
+	if err := r.refuse("capped", "size", "max", "viewOn", "pipeline", "timeseries", "collation", "clusteredIndex", "idIndex", "expireAfterSeconds", "encryptedFields"); err != nil {
 		return nil, err
 	}
 	options := bson.D{}
@@ -33,7 +33,28 @@ func runCreate(ctx context.Context, r *request) (bson.D, error) {
 		}
 		options = append(options, bson.E{Key: "changeStreamPreAndPostImages", Value: images})
 	}
-	return bson.D{}, r.srv.eng.Create(ctx, ns, r.txn, options)
+	validation, err := r.validation()
+	if err != nil {
+		return nil, err
+	}
+	return bson.D{}, r.srv.eng.Create(ctx, ns, r.txn, append(options, validation...))
+}
+
+// validation is what the command says about validating documents.
+func (r *request) validation() (bson.D, error) {
+	var options bson.D
+	for _, key := range []string{"validator", "validationLevel", "validationAction"} {
+		if !r.has(key) {
+			continue
+		}
+		if key == "validator" {
+			if _, err := r.doc(key); err != nil {
+				return nil, err
+			}
+		}
+		options = append(options, bson.E{Key: key, Value: r.get(key)})
+	}
+	return options, nil
 }
 
 func checkImages(d bson.D) error {
@@ -52,12 +73,17 @@ func runCollMod(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
+	changed, err := r.validation()
+	if err != nil {
+		return nil, err
+	}
 	if len(images) > 0 {
 		if err := checkImages(images); err != nil {
 			return nil, err
 		}
+		changed = append(changed, bson.E{Key: "changeStreamPreAndPostImages", Value: images})
 	}
-	return bson.D{}, r.srv.eng.Modify(ctx, ns, images)
+	return bson.D{}, r.srv.eng.Modify(ctx, ns, changed)
 }
 
 func runDrop(ctx context.Context, r *request) (bson.D, error) {

@@ -28,9 +28,11 @@ func runFind(_ context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	sel, err := r.selection(filter, r.get("sort"))
-	if err != nil {
-		return nil, err
+	var sel engine.Selection
+	if ns != oplogNS {
+		if sel, err = r.selection(filter, r.get("sort")); err != nil {
+			return nil, err
+		}
 	}
 	fields, err := r.doc("projection")
 	if err != nil {
@@ -51,7 +53,12 @@ func runFind(_ context.Context, r *request) (bson.D, error) {
 	if limit < 0 || skip < 0 {
 		return nil, mongoerr.New(mongoerr.BadValue, "limit and skip must not be negative")
 	}
-	docs, err := r.collect(ns, sel, skip, limit)
+	var docs []bson.Raw
+	if ns == oplogNS && !r.srv.opts.DocumentDB {
+		docs, err = r.findOplog(filter, limit)
+	} else {
+		docs, err = r.collect(ns, sel, skip, limit)
+	}
 	if err != nil {
 		return nil, err
 	}

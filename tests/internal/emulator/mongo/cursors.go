@@ -100,6 +100,18 @@ func (t *cursors) killLocked(c *cursor, cause error) {
 	close(c.killed)
 }
 
+// streams is the number of open change streams.
+func (t *cursors) streams() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.all {
+		if c.stream != nil {
+			n++
+		}
+	}
+	return n
+}
+
 func (t *cursors) killAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

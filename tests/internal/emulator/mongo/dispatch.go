@@ -244,6 +244,9 @@ func (s *Server) run(ctx context.Context, r *request) (bson.D, error) {
 	if err := r.env.Let(vars); err != nil {
 		return nil, err
 	}
+	if r.flag("bypassDocumentValidation") {
+		ctx = engine.WithoutValidation(ctx)
+	}
 	return s.sessions.around(ctx, r, func() (bson.D, error) { return r.cmd.run(ctx, r) })
 }
 
@@ -346,6 +349,9 @@ func (s *Server) finish(r *request, reply bson.D, err error) bson.D {
 		reply = errorReply(e)
 	} else if _, ok := value.Get(reply, "ok"); !ok {
 		reply = append(slices.Clip(reply), bson.E{Key: "ok", Value: 1.0})
+	}
+	if s.opts.DocumentDB {
+		return reply
 	}
 	now := s.eng.Now()
 	return append(slices.Clip(reply), bson.D{

@@ -62,7 +62,7 @@ func token(x *engine.Entry) keystring.Token {
 
 // event builds the change event of an entry and passes it through the pipeline.
 func (s *stream) event(x *engine.Entry, t keystring.Token) (bson.Raw, bool, error) {
-	tok := t.Doc()
+	tok := s.tokenOf(t)
 	b := append(s.scratch[:0], 0, 0, 0, 0)
 	b = value.AppendElement(b, "_id", tok)
 	b = value.AppendElement(b, "operationType", x.Kind.String())
@@ -207,7 +207,7 @@ func (s *stream) preImage(b []byte, x *engine.Entry) ([]byte, error) {
 
 func (s *stream) invalidateEvent(x *engine.Entry, t keystring.Token) bson.Raw {
 	return value.Encode(bson.D{
-		{Key: "_id", Value: t.Doc()},
+		{Key: "_id", Value: s.tokenOf(t)},
 		{Key: "operationType", Value: "invalidate"},
 		{Key: "clusterTime", Value: x.At},
 		{Key: "wallTime", Value: x.Wall},
@@ -216,6 +216,12 @@ func (s *stream) invalidateEvent(x *engine.Entry, t keystring.Token) bson.Raw {
 
 // pass sends an event through the user's stages. One that was cut is nil, and in s.fragments.
 func (s *stream) pass(raw bson.Raw, t keystring.Token) (bson.Raw, bool, error) {
+	if s.opaque {
+		var err error
+		if raw, err = poor(raw); err != nil {
+			return nil, false, err
+		}
+	}
 	if len(s.stages) > 0 {
 		d, err := value.Decode(raw)
 		if err != nil {

@@ -38,6 +38,12 @@ type Options struct {
 	OplogBytes   int    // default 256 MiB
 	OplogEntries int    // default without limit
 
+	// DocumentDB makes change streams poorer, as Azure DocumentDB's are; see documentdb.go.
+	DocumentDB bool
+
+	// NoSplit makes the server as one before 6.0.9: it does not know $changeStreamSplitLargeEvent.
+	NoSplit bool
+
 	// TransactionLifetime is how long a transaction may stay open; default 60 s.
 	TransactionLifetime time.Duration
 }
@@ -180,6 +186,9 @@ func (s *Server) Restore(r io.Reader) error {
 	s.armTTL()
 	return nil
 }
+
+// OpenStreams is the number of change streams that clients have open.
+func (s *Server) OpenStreams() int { return s.cursors.streams() }
 
 // KillCursors removes every open cursor: getMore answers CursorNotFound.
 func (s *Server) KillCursors() { s.cursors.killAll() }

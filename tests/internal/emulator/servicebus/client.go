@@ -16,25 +16,36 @@ const (
 )
 
 // client is the state of one connection. Only the connection's reader touches it, but for
-// claims.
+// claims and later.
 type client struct {
 	server  *Server
 	conn    net.Conn
 	claims  *claims
 	cbs     map[bool]bool // a link to $cbs is open, by whether the client sends on it
 	replies map[string]*replyLink
+	later   later // answers that are delayed, and what becomes of the idle
+	links   linkCount
+	forced  func(error) // closes the connection
 }
 
 // attach routes a new link by its address and direction.
 func (c *client) attach(l *amqp.Link) amqp.LinkHandler {
+	c.linkOpened()
+	return counted{c.handler(l), c}
+}
+
+func (c *client) handler(l *amqp.Link) amqp.LinkHandler {
 	h, err := c.open(l)
 	if err != nil {
 		l.Refuse(wireError(err))
 		return ignored{}
 	}
 	if address := l.Address(); address != cbsAddress {
-		entity, management := cutSuffixFold(address, managementSuffix)
-		return held{h, c.claims.hold(l, entity, rightsFor(l, management))}
+		_, management := cutSuffixFold(address, managementSuffix)
+		h = held{h, c.claims.hold(l, address, rightsFor(l, management))}
+		if !management {
+			h = c.watch(l, h)
+		}
 	}
 	return h
 }
@@ -51,15 +62,15 @@ func (c *client) open(l *amqp.Link) (amqp.LinkHandler, error) {
 			return nil, refusal(amqp.CondNotAllowed, "A link to connection's '$cbs' node is already open.")
 		}
 		c.cbs[l.PeerSends] = true
-		return held{c.openRPC(l, c.putToken), func() { c.cbs[l.PeerSends] = false }}, nil
-	case !c.claims.allow(entity, rightsFor(l, management)):
+		return held{c.openRPC(l, c.putToken, false), func() { c.cbs[l.PeerSends] = false }}, nil
+	case !c.claims.allow(address, rightsFor(l, management)): // listing sessions claims an entity's $management alone
 		return nil, refusal(amqp.CondUnauthorized, fmt.Sprintf("Unauthorized access. '%s' claim(s) are required to perform this operation. Resource: '%s'.", rightsFor(l, management), entity))
 	case management:
 		h, err := c.management(entity)
 		if err != nil {
 			return nil, err
 		}
-		return c.openRPC(l, h), nil
+		return c.openRPC(l, h, true), nil
 	case l.PeerSends:
 		return c.openSender(l, entity)
 	default:

@@ -38,6 +38,9 @@ func parsePayload(b []byte) (*broker.Payload, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkProperties(m); err != nil {
+		return nil, err
+	}
 	p := &broker.Payload{
 		SessionID: m.Properties.GroupID, HasSessionID: m.Properties.HasGroupID,
 		TimeToLive: m.TTL, Durable: m.Durable, Priority: m.Priority, Body: m.Bare(),

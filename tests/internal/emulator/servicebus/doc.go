@@ -13,5 +13,5 @@
 // A signed token is checked; a JWT is only taken at its word for how long it is valid. When
 // the claims of a link expire, the link is closed.
 //
-// Not provided: durability, transactions, AutoDeleteOnIdle and link resumption.
+// Not provided: durability; transactions and link resumption, which are refused by name.
 package servicebus

@@ -58,7 +58,7 @@ func TestFaultsRepeatWithTheirSeed(t *testing.T) {
 			c := w.connect(&azservicebus.ClientOptions{RetryOptions: azservicebus.RetryOptions{MaxRetries: -1}})
 			s, err := c.NewSender(queue, nil)
 			require.NoError(t, err)
-			w.server.SetFaults(servicebus.Faults{Seed: seed, Busy: 0.5, AckDelay: 20 * time.Millisecond})
+			end := w.server.Inject(servicebus.Faults{Seed: seed, Send: servicebus.Fault{Busy: 0.5, Delay: 20 * time.Millisecond}})
 			for range 24 {
 				start := time.Now()
 				if err := s.SendMessage(t.Context(), message("", "x"), nil); err != nil {
@@ -69,7 +69,7 @@ func TestFaultsRepeatWithTheirSeed(t *testing.T) {
 				}
 				require.GreaterOrEqual(t, time.Since(start), 20*time.Millisecond)
 			}
-			w.server.SetFaults(servicebus.Faults{})
+			end()
 			require.NoError(t, s.SendMessage(t.Context(), message("", "x"), nil))
 		})
 		return out.String()

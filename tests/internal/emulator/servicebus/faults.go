@@ -2,102 +2,176 @@ package servicebus
 
 import (
 	"math/rand/v2"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/amqp"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/broker"
 )
 
-// Faults are what goes wrong with sends, by chance. Chances are from 0 to 1 and independent.
+// Faults are what goes wrong while they are injected. The choices are repeatable: they depend on
+// Seed and on the order of the operations of one kind alone.
 type Faults struct {
-	// Seed makes the choices repeatable for the same order of sends.
 	Seed uint64
-	// Busy is the chance that a send is refused with server-busy, before anything is stored.
+	// Send is a message or batch, Receive a run of deliveries on one link, Settle an outcome,
+	// Accept the opening of a receiver or session, Manage a request to $management.
+	Send, Receive, Settle, Accept, Manage Fault
+	// LoseLock is the chance that the lock of a message, or of its session, runs out just
+	// before the message is settled.
+	LoseLock float64
+}
+
+// Fault is what may happen to operations of one kind. Chances are from 0 to 1 and independent;
+// where several strike, the first in the order below decides.
+type Fault struct {
+	// Drop is the chance that the connection is cut and nothing else happens.
+	Drop float64
+	// Busy is the chance that the operation is refused with server-busy; a link that
+	// receives is detached with it.
 	Busy float64
-	// LoseAck is the chance that a send is stored and its connection then cut unanswered.
+	// LoseAck is the chance that the operation happens and its connection is cut in place of
+	// the answer: the client cannot know.
 	LoseAck float64
-	// Detach is the chance that a send is stored, unanswered, and its link then forcibly
-	// detached.
+	// Detach is the chance that the operation happens and its link is forcibly detached in
+	// place of the answer. A receiving link is detached before it delivers.
 	Detach float64
-	// AckDelay is how long every answer to a send takes. A connection waits as a whole, so
-	// nothing on it overtakes the answer.
-	AckDelay time.Duration
+	// PerSecond, above 0, throttles: what exceeds it within a second is refused with
+	// server-busy. It counts the messages of sends, and operations otherwise.
+	PerSecond int
+	// Delay is how long every answer or delivery takes, and Jitter how much longer at most.
+	// Others are not held up, so answers may overtake each other; deliveries of one link
+	// do not.
+	Delay, Jitter time.Duration
 }
 
-// faults draws them. The zero value lets nothing go wrong.
-type faults struct {
-	mu  sync.Mutex
-	cfg Faults
-	rng *rand.Rand
+// kind is a kind of operation.
+type kind int
+
+const (
+	sending kind = iota
+	receiving
+	settling
+	accepting
+	managing
+	kinds
+)
+
+// injected is one set of faults in force.
+type injected struct {
+	faults   [kinds]Fault
+	loseLock float64
+
+	mu      sync.Mutex // guards everything below
+	chances [kinds]*rand.Rand
+	jitter  [kinds]*rand.Rand
+	locks   *rand.Rand
+	second  [kinds]second
 }
 
-type fault struct {
-	busy, loseAck, detach bool
-	delay                 time.Duration
+// second counts what was let through since it began.
+type second struct {
+	began time.Time
+	n     int
 }
 
-// SetFaults replaces what goes wrong from now on; the zero value ends it.
-func (s *Server) SetFaults(f Faults) {
-	s.faults.mu.Lock()
-	defer s.faults.mu.Unlock()
-	s.faults.cfg, s.faults.rng = f, rand.New(rand.NewPCG(f.Seed, f.Seed))
-	s.faulty.Store(f != Faults{})
-}
-
-func (s *Server) drawFault() fault {
-	if !s.faulty.Load() {
-		return fault{}
+// Inject lets faults happen until end is called. Several sets add up: an operation is at the
+// mercy of each of them.
+func (s *Server) Inject(f Faults) (end func()) {
+	x := &injected{
+		faults:   [kinds]Fault{sending: f.Send, receiving: f.Receive, settling: f.Settle, accepting: f.Accept, managing: f.Manage},
+		loseLock: f.LoseLock, locks: rand.New(rand.NewPCG(f.Seed, uint64(2*kinds))),
 	}
-	f := &s.faults
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	// All three are drawn each time, so that one chance does not shift the others' sequence.
-	a, b, c := f.rng.Float64(), f.rng.Float64(), f.rng.Float64()
-	return fault{busy: a < f.cfg.Busy, loseAck: b < f.cfg.LoseAck, detach: c < f.cfg.Detach, delay: f.cfg.AckDelay}
+	for k := range kinds {
+		x.chances[k] = rand.New(rand.NewPCG(f.Seed, uint64(k)))
+		x.jitter[k] = rand.New(rand.NewPCG(f.Seed, uint64(kinds+k)))
+	}
+	s.editFaults(func(in []*injected) []*injected { return append(in, x) })
+	return func() {
+		s.editFaults(func(in []*injected) []*injected {
+			return slices.DeleteFunc(in, func(y *injected) bool { return x == y })
+		})
+	}
+}
+
+// editFaults replaces the list, which those who draw read without a lock.
+func (s *Server) editFaults(f func([]*injected) []*injected) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var now []*injected
+	if p := s.faults.Load(); p != nil {
+		now = slices.Clone(*p)
+	}
+	now = f(now)
+	s.faults.Store(&now)
+}
+
+func (s *Server) injected() []*injected {
+	if p := s.faults.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// fault is what strikes one operation.
+type fault struct{ drop, busy, loseAck, detach bool }
+
+// strike draws for an operation that counts n.
+func (s *Server) strike(k kind, n int) (f fault) {
+	for _, x := range s.injected() {
+		x.strike(k, n, &f)
+	}
+	return f
+}
+
+func (x *injected) strike(k kind, n int, f *fault) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c, r := x.faults[k], x.chances[k]
+	// All are drawn each time, so that one chance does not shift the others' sequence.
+	drop, busy, loseAck, detach := r.Float64() < c.Drop, r.Float64() < c.Busy, r.Float64() < c.LoseAck, r.Float64() < c.Detach
+	busy = busy || !drop && x.throttles(k, n)
+	f.drop, f.busy, f.loseAck, f.detach = f.drop || drop, f.busy || busy, f.loseAck || loseAck, f.detach || detach
+}
+
+func (x *injected) throttles(k kind, n int) bool {
+	limit, s := x.faults[k].PerSecond, &x.second[k]
+	if limit <= 0 {
+		return false
+	}
+	if now := time.Now(); now.Sub(s.began) >= time.Second {
+		*s = second{began: now}
+	}
+	if s.n > 0 && s.n+n > limit { // a batch above the limit goes through alone
+		return true
+	}
+	s.n += n
+	return false
+}
+
+// strikesLock draws whether a lock is lost now.
+func (s *Server) strikesLock() (lost bool) {
+	for _, x := range s.injected() {
+		x.mu.Lock()
+		lost = x.locks.Float64() < x.loseLock || lost
+		x.mu.Unlock()
+	}
+	return lost
+}
+
+// delay is how long an answer or a delivery has to wait.
+func (s *Server) delay(k kind) (d time.Duration) {
+	for _, x := range s.injected() {
+		d += x.faults[k].Delay
+		if most := x.faults[k].Jitter; most > 0 {
+			x.mu.Lock()
+			d += time.Duration(x.jitter[k].Int64N(int64(most) + 1))
+			x.mu.Unlock()
+		}
+	}
+	return d
 }
 
 var errBusy = &broker.Error{
 	Condition:   broker.ServerBusy,
 	Description: "The request was terminated because the entity is being throttled. Error code : 50009. Please wait 2 seconds and try again.",
-}
-
-// DetachLinks forcibly detaches every link to an entity, or to anything under it, on every
-// connection, as the service does when it moves an entity. It returns how many.
-func (s *Server) DetachLinks(entity string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for _, cl := range s.conns {
-		n += cl.claims.detach(strings.ToLower(entity))
-	}
-	return n
-}
-
-func (c *claims) detach(entity string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := 0
-	for l, x := range c.links {
-		if path := strings.ToLower(x.path); path == entity || strings.HasPrefix(path, entity+"/") {
-			l.Detach(forced())
-			n++
-		}
-	}
-	return n
-}
-
-func forced() *amqp.Error {
-	return &amqp.Error{Condition: "amqp:link:detach-forced", Description: "The link is force detached by the broker."}
-}
-
-// ExpireLocks lets every lock on an entity's messages and sessions run out now. It returns how
-// many; none for an unknown entity.
-func (s *Server) ExpireLocks(entity string) int {
-	e, err := s.broker.Entity(entity)
-	if err != nil {
-		return 0
-	}
-	return e.ExpireLocks()
 }

@@ -17,10 +17,15 @@ type manager struct {
 	address string
 	inbox   *broker.Inbox
 	entity  *broker.Entity
+
+	maxState int // bytes of a session's state
 }
 
 func (c *client) management(address string) (operation, error) {
-	m := &manager{address: address}
+	m := &manager{address: address, maxState: maxStateBytes}
+	if c.server.opts.Premium {
+		m.maxState = maxPremiumStateBytes
+	}
 	var inErr, outErr error
 	m.inbox, inErr = c.server.broker.Inbox(address)
 	m.entity, outErr = c.server.broker.Entity(address)
@@ -151,8 +156,8 @@ func (m *manager) setSessionState(r *request) response {
 	// The Go SDK encodes "clear the state" as empty binary. append makes nil of that, and a
 	// copy of anything else, so that a small state does not keep a whole request alive.
 	state = append([]byte(nil), state...)
-	if len(state) > DefaultMaxMessageBytes {
-		return badRequest("session state exceeds 256 KB")
+	if len(state) > m.maxState {
+		return badRequest(fmt.Sprintf("The session state takes %d bytes, and may take %d.", len(state), m.maxState))
 	}
 	if err := m.entity.SetSessionState(id, r.link(), state); err != nil {
 		return failed(err)

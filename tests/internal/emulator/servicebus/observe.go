@@ -15,6 +15,7 @@ type Accepted struct {
 	EnqueuedAt time.Time
 	// Properties are the application properties; nil when there are none or they are malformed.
 	Properties map[string]any
+	Size       int // of the encoded message, in bytes
 	// Duplicate is true when duplicate detection dropped the message.
 	Duplicate bool
 }
@@ -31,6 +32,7 @@ func (s *Server) Observe(f func(Accepted)) {
 		out := Accepted{
 			Entity: a.Entity, MessageID: a.MessageID, SessionID: a.SessionID,
 			EnqueuedAt: a.EnqueuedAt, Duplicate: a.Duplicate,
+			Size: len(a.Body),
 		}
 		if m, err := amqp.ParseMessage(a.Body); err == nil {
 			if props, err := m.ApplicationProperties(); err == nil {

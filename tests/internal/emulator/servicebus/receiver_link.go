@@ -22,9 +22,11 @@ const (
 
 // receiverLink delivers the messages of an entity, or of one session of it.
 type receiverLink struct {
+	client   *client
 	link     *amqp.Link
 	entity   *broker.Entity
 	receiver broker.Receiver
+	opening  fault // what happens once it is open
 
 	// pumps counts calls of pump that are not served yet. Whoever raises it from zero serves
 	// them all, so no two goroutines send at once and none waits for another: a wake-up may
@@ -46,10 +48,18 @@ func (c *client) openReceiver(l *amqp.Link, address string) (amqp.LinkHandler, e
 			return nil, refusal(amqp.CondNotImplemented, fmt.Sprintf("filter '%s' is not supported by this emulator", name))
 		}
 	}
-	r := &receiverLink{link: l, entity: e}
+	f := c.server.strike(accepting, 1)
+	switch {
+	case f.drop:
+		c.conn.Close()
+		return ignored{}, nil
+	case f.busy:
+		return nil, errBusy
+	}
+	r := &receiverLink{client: c, link: l, entity: e, opening: f}
 	r.receiver = broker.Receiver{
 		Name: l.Name, DeleteOnReceive: l.SenderSettleMode == amqp.SenderSettled,
-		Wake: r.pump, Accepted: r.accepted,
+		Wake: r.Credit, Accepted: r.accepted,
 		Lost: func(e *broker.Error) { l.Detach(wireError(e)) },
 	}
 	filter, sessions := l.Source.Filter(sessionFilter)
@@ -57,7 +67,7 @@ func (c *client) openReceiver(l *amqp.Link, address string) (amqp.LinkHandler, e
 		if err := e.Open(&r.receiver); err != nil {
 			return nil, err
 		}
-		l.Accept(amqp.Terms{})
+		r.open(amqp.Terms{})
 		return r, nil
 	}
 	var id *string
@@ -88,13 +98,27 @@ func (r *receiverLink) accepted(g broker.SessionGrant, err error) {
 		r.link.Refuse(wireError(err))
 		return
 	}
-	ok := r.link.Accept(amqp.Terms{
+	r.open(amqp.Terms{
 		Source:     r.link.Source.WithFilter(sessionFilter, sessionFilterCode, g.SessionID),
 		Properties: map[amqp.Symbol]any{propLockedUntil: ticks(g.LockedUntil)},
 	})
-	if !ok {
-		r.entity.Close(&r.receiver) // the client gave up while we were granting
+}
+
+// open answers the attach.
+func (r *receiverLink) open(t amqp.Terms) {
+	if r.opening.loseAck {
+		r.client.conn.Close()
+		return
 	}
+	r.client.later.after(r.client.server.delay(accepting), func() {
+		if !r.link.Accept(t) {
+			r.entity.Close(&r.receiver) // the client gave up while we were granting
+			return
+		}
+		if r.opening.detach {
+			r.link.Detach(forced())
+		}
+	})
 }
 
 // ticks are .NET's: 100 ns since the year 1.
@@ -107,7 +131,9 @@ func ticks(t time.Time) int64 {
 func (r *receiverLink) Transfer(amqp.Delivery, []byte) {}
 
 // Credit implements amqp.LinkHandler.
-func (r *receiverLink) Credit() { r.pump() }
+func (r *receiverLink) Credit() {
+	r.client.later.after(r.client.server.delay(receiving), r.pump)
+}
 
 // Detached implements amqp.LinkHandler.
 func (r *receiverLink) Detached() { r.entity.Close(&r.receiver) }
@@ -132,6 +158,23 @@ func (r *receiverLink) sendBatch() bool {
 	n := min(r.link.Credit(), pumpBatch)
 	r.batch = r.entity.Take(&r.receiver, n, r.batch[:0])
 	defer func() { clear(r.batch) }()
+	if len(r.batch) == 0 {
+		return false
+	}
+	f := r.client.server.strike(receiving, 1)
+	switch {
+	case f.drop:
+		r.client.conn.Close() // what was taken goes back with the session, or when its locks run out
+		return false
+	case f.busy, f.detach:
+		why := forced()
+		if f.busy {
+			why = wireError(errBusy)
+		}
+		r.link.Detach(why)
+		r.giveBack(r.batch)
+		return false
+	}
 	for i := range r.batch {
 		d := &r.batch[i]
 		var err error
@@ -143,7 +186,11 @@ func (r *receiverLink) sendBatch() bool {
 			return false
 		}
 	}
-	return n > 0 && len(r.batch) == n
+	if f.loseAck {
+		r.client.conn.Close()
+		return false
+	}
+	return len(r.batch) == n
 }
 
 // giveBack returns messages that were taken and could not be sent.
@@ -159,7 +206,28 @@ func (r *receiverLink) giveBack(ds []broker.Delivery) {
 
 // Settle applies the client's outcome and answers with it, or with why it did not apply.
 func (r *receiverLink) Settle(x amqp.Settlement) {
-	err := r.entity.Settle(&r.receiver, tokenOf(x.Tag), settlementOf(x.State))
+	server := r.client.server
+	f := server.strike(settling, 1)
+	if f.drop {
+		r.client.conn.Close()
+		return
+	}
+	var err error = errBusy
+	if !f.busy {
+		if server.strikesLock() {
+			r.entity.ExpireLock(&r.receiver, tokenOf(x.Tag))
+		}
+		err = r.entity.Settle(&r.receiver, tokenOf(x.Tag), settlementOf(x.State))
+	}
+	switch {
+	case err != nil:
+	case f.loseAck:
+		r.client.conn.Close()
+		return
+	case f.detach:
+		r.link.Detach(forced())
+		return
+	}
 	if x.Settled {
 		return
 	}
@@ -167,7 +235,7 @@ func (r *receiverLink) Settle(x amqp.Settlement) {
 	if err != nil {
 		answer = amqp.State{Outcome: amqp.Rejected, Err: wireError(err)}
 	}
-	r.link.ReplySettled(x.DeliveryID, answer)
+	r.client.later.after(server.delay(settling), func() { r.link.ReplySettled(x.DeliveryID, answer) })
 }
 
 // settlementOf translates AMQP's outcomes to the service's.

@@ -3,6 +3,7 @@ package servicebus
 import (
 	"errors"
 	"net/http"
+	"sync"
 
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/amqp"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/broker"
@@ -27,11 +28,12 @@ type response struct {
 
 type operation func(*request) response
 
-// openRPC opens one direction of a request-response pair.
-func (c *client) openRPC(l *amqp.Link, serve operation) amqp.LinkHandler {
+// openRPC opens one direction of a request-response pair. manages says that faults of managing
+// strike it.
+func (c *client) openRPC(l *amqp.Link, serve operation, manages bool) amqp.LinkHandler {
 	if l.PeerSends {
 		l.Accept(amqp.Terms{MaxMessageSize: c.server.opts.MaxMessageBytes, Credit: senderCredit})
-		return &requestLink{client: c, link: l, serve: serve}
+		return &requestLink{client: c, link: l, serve: serve, manages: manages}
 	}
 	r := &replyLink{client: c, link: l, address: l.Target.Address()}
 	c.replies[r.address] = r
@@ -42,9 +44,10 @@ func (c *client) openRPC(l *amqp.Link, serve operation) amqp.LinkHandler {
 // requestLink takes requests. It answers each in the reader's goroutine, in order.
 type requestLink struct {
 	ignored
-	client *client
-	link   *amqp.Link
-	serve  operation
+	client  *client
+	link    *amqp.Link
+	serve   operation
+	manages bool
 }
 
 // Transfer implements amqp.LinkHandler.
@@ -73,7 +76,35 @@ func (r *requestLink) Transfer(d amqp.Delivery, data []byte) {
 	if m.Properties.CorrelationID != nil {
 		id = m.Properties.CorrelationID
 	}
-	reply.send(id, r.serve(&req))
+	r.answer(reply, id, &req)
+}
+
+// answer serves a request and sends the response, unless a fault strikes.
+func (r *requestLink) answer(reply *replyLink, id any, req *request) {
+	server := r.client.server
+	if !r.manages {
+		reply.send(id, r.serve(req))
+		return
+	}
+	f := server.strike(managing, 1)
+	if f.drop {
+		r.client.conn.Close()
+		return
+	}
+	x := failed(errBusy)
+	if !f.busy {
+		x = r.serve(req)
+	}
+	switch {
+	case f.busy:
+	case f.loseAck:
+		r.client.conn.Close()
+		return
+	case f.detach:
+		reply.link.Detach(forced())
+		return
+	}
+	r.client.later.after(server.delay(managing), func() { reply.send(id, x) })
 }
 
 // replyLink carries responses back. Its target address is what requests name as reply-to.
@@ -82,7 +113,9 @@ type replyLink struct {
 	client  *client
 	link    *amqp.Link
 	address string
-	queue   [][]byte // waits for credit
+
+	mu    sync.Mutex
+	queue [][]byte // waits for credit
 }
 
 func (r *replyLink) send(correlationID any, x response) {
@@ -95,12 +128,16 @@ func (r *replyLink) send(correlationID any, x response) {
 		r.link.Detach(&amqp.Error{Condition: amqp.CondInternalError, Description: err.Error()})
 		return
 	}
+	r.mu.Lock()
 	r.queue = append(r.queue, b)
+	r.mu.Unlock()
 	r.Credit()
 }
 
 // Credit implements amqp.LinkHandler.
 func (r *replyLink) Credit() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for len(r.queue) > 0 && r.link.Send(amqp.UUID{}, true, r.queue[0]) {
 		r.queue = r.queue[1:]
 	}

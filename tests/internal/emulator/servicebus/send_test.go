@@ -90,6 +90,66 @@ func TestSizeLimits(t *testing.T) {
 	})
 }
 
+// TestPropertyLimits: 32 KB a property and 64 KB together. The service answers with the condition that
+// asks to retry.
+func TestPropertyLimits(t *testing.T) {
+	const kb = 1 << 10
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		once := w.connect(&azservicebus.ClientOptions{RetryOptions: azservicebus.RetryOptions{MaxRetries: -1}})
+		for name, test := range map[string]struct {
+			change func(*azservicebus.Message)
+			says   string
+		}{
+			"one at the limit": {func(m *azservicebus.Message) { m.ApplicationProperties["p"] = strings.Repeat("x", 32*kb) }, ""},
+			"one above it":     {func(m *azservicebus.Message) { m.ApplicationProperties["p"] = strings.Repeat("x", 32*kb+1) }, "'p' takes 32769 bytes"},
+			"bytes":            {func(m *azservicebus.Message) { m.ApplicationProperties["b"] = make([]byte, 40*kb) }, "'b' takes 40960 bytes"},
+			"subject":          {func(m *azservicebus.Message) { m.Subject = new(strings.Repeat("x", 33*kb)) }, "'Subject' takes 33792 bytes"},
+			"together": {func(m *azservicebus.Message) {
+				for _, name := range []string{"p", "q", "r"} {
+					m.ApplicationProperties[name] = strings.Repeat("x", 22*kb)
+				}
+			}, "bytes together, and may take 65536"},
+			"a body may be larger": {func(m *azservicebus.Message) { m.Body = make([]byte, 200*kb) }, ""},
+		} {
+			m := message("", name)
+			m.ApplicationProperties = map[string]any{}
+			test.change(m)
+			s, err := once.NewSender(queue, nil)
+			require.NoError(t, err)
+			err = s.SendMessage(within(t, time.Minute), m, nil)
+			if test.says == "" {
+				require.NoError(t, err, name)
+				continue
+			}
+			require.ErrorContains(t, err, "amqp:internal-error", name)
+			require.ErrorContains(t, err, test.says, name)
+		}
+		require.Equal(t, 2, w.server.Stats(queue).Accepted)
+	})
+}
+
+// TestABatchIsLimitedToOneMegabyte however large single messages may be, as in the Premium tier.
+func TestABatchIsLimitedToOneMegabyte(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{MaxMessageBytes: 4 << 20, Premium: true}, func(t *testing.T, w *world) {
+		s := w.sender(queue)
+		large := message("", "large")
+		large.Body = make([]byte, 3<<20)
+		require.NoError(t, s.SendMessage(t.Context(), large, nil))
+		b, err := s.NewMessageBatch(t.Context(), nil)
+		require.NoError(t, err)
+		require.ErrorIs(t, b.AddMessage(large, nil), azservicebus.ErrMessageTooLarge)
+		b, err = s.NewMessageBatch(t.Context(), &azservicebus.MessageBatchOptions{MaxBytes: 2 << 20})
+		require.NoError(t, err)
+		for range 2 {
+			m := message("", "half")
+			m.Body = make([]byte, 700<<10)
+			require.NoError(t, b.AddMessage(m, nil))
+		}
+		require.ErrorContains(t, s.SendMessageBatch(t.Context(), b, nil), "exceeds the limit (1048576 bytes) of batches")
+		require.Equal(t, 1, w.server.Stats(queue).Accepted)
+	})
+}
+
 func TestLargeMessageCrossesManyFrames(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		m := message("a", "big")
@@ -161,6 +221,26 @@ func TestEntityCapsTimeToLive(t *testing.T) {
 	})
 }
 
+// TestMessagesExpireWhileNobodyReceives: a receiver that waits at the dead-letter queue has them at their time.
+func TestMessagesExpireWhileNobodyReceives(t *testing.T) {
+	cfg := standard()
+	cfg.Topics[0].Subscriptions[0].DeadLetteringOnMessageExpiration = true
+	inBubble(t, cfg, servicebus.Options{}, func(t *testing.T, w *world) {
+		short := message("a", "1")
+		short.TimeToLive = new(time.Minute)
+		sent := time.Now()
+		w.send(topic, short, message("a", "2"))
+		dead, err := w.client.NewReceiverForSubscription(topic, subscription, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
+		require.NoError(t, err)
+		m := w.receive(dead, 1)[0]
+		require.Equal(t, time.Minute, time.Since(sent).Truncate(time.Second))
+		require.Equal(t, "TTLExpiredException", *m.DeadLetterReason)
+		s := w.server.Stats(subPath)
+		require.Equal(t, []int{1, 1, 1, 1}, []int{s.Active, s.Expired, s.DeadLettered, s.ReadySessions})
+		require.Equal(t, []string{"2"}, ids(w.receive(w.accept("a"), 1)))
+	})
+}
+
 func TestScheduledMessagesAppearInTimeAndCanBeCancelled(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		s := w.sender(queue)
@@ -198,8 +278,9 @@ func TestObserverSeesBrokerOrderAndProperties(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, seen, 2)
 		require.Equal(t, servicebus.Accepted{
-			Entity: topic, MessageID: "1", SessionID: "a", EnqueuedAt: seen[0].EnqueuedAt, Properties: m.ApplicationProperties,
+			Entity: topic, MessageID: "1", SessionID: "a", EnqueuedAt: seen[0].EnqueuedAt, Size: seen[0].Size, Properties: m.ApplicationProperties,
 		}, seen[0])
+		require.Greater(t, seen[0].Size, seen[1].Size, "it has properties")
 		require.Equal(t, "2", seen[1].MessageID)
 		w.server.Observe(nil)
 		w.send(topic, message("a", "3"))

@@ -2,7 +2,7 @@ package servicebus
 
 import (
 	"errors"
-	"time"
+	"fmt"
 
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/amqp"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/broker"
@@ -31,35 +31,42 @@ func (c *client) openSender(l *amqp.Link, entity string) (amqp.LinkHandler, erro
 	}
 	l.Accept(amqp.Terms{
 		MaxMessageSize: limit, Credit: senderCredit,
-		Properties: map[amqp.Symbol]any{"com.microsoft:max-message-batch-size": limit},
+		Properties: map[amqp.Symbol]any{"com.microsoft:max-message-batch-size": min(limit, maxBatchBytes)},
 	})
 	return &senderLink{client: c, link: l, inbox: in}, nil
 }
 
 // Transfer stores a message or a batch and then answers.
 func (s *senderLink) Transfer(d amqp.Delivery, data []byte) {
-	f := s.client.server.drawFault()
-	var err error
-	if f.busy {
-		err = errBusy
-	} else {
-		err = s.store(d.Format, data)
+	server := s.client.server
+	if d.Format == formatBatch && len(data) > maxBatchBytes {
+		s.link.Detach(&amqp.Error{Condition: amqp.CondMessageSizeExceeded, Description: fmt.Sprintf("A batch of %d bytes exceeds the limit (%d bytes) of batches.", len(data), maxBatchBytes)})
+		return
 	}
+	batch, err := parseTransfer(d.Format, data)
 	if errors.Is(err, amqp.ErrMalformed) {
 		s.link.Detach(&amqp.Error{Condition: amqp.CondDecodeError, Description: err.Error()})
 		return
 	}
+	f := server.strike(sending, len(batch))
+	switch {
+	case f.drop:
+		s.client.conn.Close()
+		return
+	case err != nil:
+	case f.busy:
+		err = errBusy
+	default:
+		err = s.inbox.Send(batch)
+	}
 	switch {
 	case err != nil:
-	case f.loseAck || s.client.server.loseAck():
+	case f.loseAck || server.loseAck():
 		s.client.conn.Close()
 		return
 	case f.detach:
 		s.link.Detach(forced())
 		return
-	}
-	if f.delay > 0 {
-		time.Sleep(f.delay) // the connection waits, so that answers keep their order
 	}
 	if d.Settled {
 		return
@@ -68,21 +75,22 @@ func (s *senderLink) Transfer(d amqp.Delivery, data []byte) {
 	if err != nil {
 		state = amqp.State{Outcome: amqp.Rejected, Err: wireError(err)}
 	}
-	s.link.Dispose(d.ID, state)
+	s.client.later.after(server.delay(sending), func() { s.link.Dispose(d.ID, state) })
 }
 
-func (s *senderLink) store(format uint32, data []byte) error {
+// parseTransfer reads the messages that one transfer brings.
+func parseTransfer(format uint32, data []byte) ([]*broker.Payload, error) {
 	switch format {
 	case 0:
 		p, err := parsePayload(data)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return s.inbox.Send([]*broker.Payload{p})
+		return []*broker.Payload{p}, nil
 	case formatBatch:
 		envelope, err := amqp.ParseMessage(data)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		var batch []*broker.Payload
 		err = envelope.EachData(func(b []byte) error {
@@ -93,15 +101,12 @@ func (s *senderLink) store(format uint32, data []byte) error {
 			batch = append(batch, p)
 			return nil
 		})
-		if err != nil {
-			return err
+		if err == nil && len(batch) == 0 {
+			err = refusal(amqp.CondNotAllowed, "a batch must hold at least one message")
 		}
-		if len(batch) == 0 {
-			return refusal(amqp.CondNotAllowed, "a batch must hold at least one message")
-		}
-		return s.inbox.Send(batch)
+		return batch, err
 	default:
-		return refusal(amqp.CondNotImplemented, "this message format is not supported")
+		return nil, refusal(amqp.CondNotImplemented, "this message format is not supported")
 	}
 }
 

@@ -35,9 +35,6 @@ type (
 	Stats = broker.Stats
 )
 
-// DefaultMaxMessageBytes is the limit of a message or batch in the Standard tier.
-const DefaultMaxMessageBytes = 256 << 10
-
 // Options configure a Server. The zero value is usable.
 type Options struct {
 	// Logger may be nil.
@@ -64,10 +61,9 @@ type Server struct {
 	clock  clock
 
 	loseAcks atomic.Int64
-	faulty   atomic.Bool // any fault may be drawn
-	faults   faults
+	faults   atomic.Pointer[[]*injected] // in force; the list is replaced, never changed
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards conns, and who replaces faults
 	conns map[net.Conn]*client
 }
 
@@ -132,8 +128,13 @@ func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
 		delete(s.conns, c)
 		s.mu.Unlock()
 	}()
+	s.broker.Advance() // the clock stood still while nobody was connected
 	defer s.clock.use()()
 	defer cl.claims.close()
+	defer cl.later.close()
+	ctx, forced := context.WithCancelCause(ctx)
+	defer forced(nil)
+	cl.watchLinks(forced)
 	err := amqp.Serve(ctx, c, amqp.Options{
 		ContainerID: "sluice-service-bus", IdleTimeout: s.opts.IdleTimeout,
 		Logger: s.log, OnAttach: cl.attach,
@@ -142,41 +143,6 @@ func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
 		return fmt.Errorf("serve service bus: %w", err)
 	}
 	return nil
-}
-
-// DropConnections cuts every live connection at once, without a word.
-func (s *Server) DropConnections() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		c.Close()
-	}
-}
-
-// RefuseSends makes the next n sends to a queue or topic fail with server-busy.
-func (s *Server) RefuseSends(entity string, n int) error {
-	in, err := s.broker.Inbox(entity)
-	if err != nil {
-		return fmt.Errorf("refuse sends: %w", err)
-	}
-	in.RefuseSends(n)
-	return nil
-}
-
-// LoseAcknowledgements makes the next n sends, to any entity, be stored and then cut the
-// connection instead of being answered: the sender cannot know what happened.
-func (s *Server) LoseAcknowledgements(n int) { s.loseAcks.Store(int64(n)) }
-
-func (s *Server) loseAck() bool {
-	for {
-		n := s.loseAcks.Load()
-		if n <= 0 {
-			return false
-		}
-		if s.loseAcks.CompareAndSwap(n, n-1) {
-			return true
-		}
-	}
 }
 
 // Stats returns the counts of a queue, a topic, "topic/Subscriptions/name" or one of their
@@ -199,6 +165,7 @@ func (s *Server) PeekDeadLetters(entity string, limit int) []Message {
 	if err != nil {
 		return nil
 	}
+	s.broker.Advance() // without a connection nobody else does
 	var out []Message
 	for _, d := range e.Peek(0, limit, nil) {
 		out = append(out, Message{

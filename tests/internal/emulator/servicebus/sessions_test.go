@@ -195,6 +195,17 @@ func TestRenewedSessionLockHolds(t *testing.T) {
 	})
 }
 
+func TestSessionStateIsLimitedByTier(t *testing.T) {
+	for premium, limit := range map[bool]int{false: 256 << 10, true: 1 << 20} {
+		// The limit of messages must not be met first.
+		inBubble(t, standard(), servicebus.Options{Premium: premium, MaxMessageBytes: 4 << 20}, func(t *testing.T, w *world) {
+			r := w.accept("a")
+			require.NoError(t, r.SetSessionState(t.Context(), make([]byte, limit), nil))
+			require.ErrorContains(t, r.SetSessionState(t.Context(), make([]byte, limit+1), nil), fmt.Sprintf("may take %d", limit))
+		})
+	}
+}
+
 func TestSessionState(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		r := w.accept("a")

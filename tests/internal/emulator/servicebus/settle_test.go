@@ -180,6 +180,38 @@ func TestDeferredMessageIsReceivedByNumber(t *testing.T) {
 	})
 }
 
+// TestDeferredMessagesAreSettledEveryWay: the SDK does it through $management.
+func TestDeferredMessagesAreSettledEveryWay(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		w.send(topic, numbered("a", 4)...)
+		r := w.accept("a")
+		var numbers []int64
+		for _, m := range w.receive(r, 4) {
+			require.NoError(t, r.DeferMessage(t.Context(), m, nil))
+			numbers = append(numbers, *m.SequenceNumber)
+		}
+		got, err := r.ReceiveDeferredMessages(t.Context(), numbers, nil)
+		require.NoError(t, err)
+		w.complete(r, got[0])
+		require.NoError(t, r.AbandonMessage(t.Context(), got[1], &azservicebus.AbandonMessageOptions{PropertiesToModify: map[string]any{"tried": true}}))
+		require.NoError(t, r.DeferMessage(t.Context(), got[2], nil))
+		require.NoError(t, r.DeadLetterMessage(t.Context(), got[3], &azservicebus.DeadLetterOptions{Reason: new("bad"), ErrorDescription: new("very")}))
+		require.Error(t, r.CompleteMessage(within(t, time.Minute), got[0], nil), "its lock is gone")
+
+		s := w.server.Stats(subPath)
+		require.Equal(t, []int{2, 2, 1, 1}, []int{s.Active, s.Deferred, s.Completed, s.DeadLettered})
+		again, err := r.ReceiveDeferredMessages(t.Context(), numbers[1:3], nil)
+		require.NoError(t, err)
+		require.Equal(t, []string{"a-2", "a-3"}, ids(again), "what was deferred stays deferred")
+		require.Equal(t, []uint32{2, 1}, counts(again), "an abandoned one counts")
+		require.Equal(t, map[string]any{"tried": true}, again[0].ApplicationProperties)
+		dead := w.server.PeekDeadLetters(subPath, 9)
+		require.Equal(t, "bad/very", dead[0].Reason+"/"+dead[0].Description)
+		_, err = r.ReceiveDeferredMessages(t.Context(), numbers[:1], nil)
+		require.Equal(t, azservicebus.CodeNotFound, code(t, err))
+	})
+}
+
 func TestPeekShowsWithoutTaking(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		w.send(topic, numbered("a", 2)...)

@@ -19,12 +19,14 @@ type BlobLink struct {
 	to Doer
 
 	mu       sync.Mutex
-	held     Direction // guarded by mu
-	cut      bool      // guarded by mu
-	dead     bool      // guarded by mu
-	lose     int       // guarded by mu: answers to lose
-	delay    int       // guarded by mu: requests to hold one by one
-	waiting  []*held   // guarded by mu: requests on their way, in order
+	held     Direction                // guarded by mu
+	cut      bool                     // guarded by mu
+	dead     bool                     // guarded by mu
+	lose     int                      // guarded by mu: answers to lose
+	delay    int                      // guarded by mu: requests to hold one by one
+	waiting  []*held                  // guarded by mu: requests on their way, in order
+	next     func(*http.Request) bool // guarded by mu: the request to hold alone; nil for none
+	alone    []*held                  // guarded by mu: those that were
 	released chan struct{}
 }
 
@@ -50,7 +52,11 @@ func (l *BlobLink) Do(r *http.Request) (*http.Response, error) {
 	case l.cut || l.dead:
 		l.mu.Unlock()
 		return nil, syscall.ECONNRESET
-	case l.held&Requests != 0 || l.delay > 0:
+	case l.held&Requests != 0 || l.delay > 0 || (l.next != nil && l.next(r)):
+		to := &l.waiting
+		if l.held&Requests == 0 && l.delay == 0 {
+			to, l.next = &l.alone, nil
+		}
 		l.delay = max(0, l.delay-1)
 		copied, err := detached(r)
 		if err != nil {
@@ -58,7 +64,7 @@ func (l *BlobLink) Do(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		h := &held{request: copied, answer: make(chan answer, 1)}
-		l.waiting = append(l.waiting, h)
+		*to = append(*to, h)
 		l.mu.Unlock()
 		select {
 		case a := <-h.answer:
@@ -133,18 +139,39 @@ func (l *BlobLink) Delay(n int) {
 	l.delay = n
 }
 
-// Heal makes the link whole: held requests arrive, in order, and held answers too.
-func (l *BlobLink) Heal() {
+// DelayNext holds the next request of a kind, and lets later ones overtake it, until Deliver.
+func (l *BlobLink) DelayNext(kind func(*http.Request) bool) {
 	l.mu.Lock()
-	waiting := l.waiting
-	l.waiting, l.held, l.cut, l.lose, l.delay = nil, 0, false, 0, 0
-	close(l.released)
-	l.released = make(chan struct{})
+	defer l.mu.Unlock()
+	l.next = kind
+}
+
+// Deliver lets what DelayNext has held arrive.
+func (l *BlobLink) Deliver() {
+	l.mu.Lock()
+	alone := l.alone
+	l.alone, l.next = nil, nil
 	l.mu.Unlock()
+	l.carryOut(alone)
+}
+
+func (l *BlobLink) carryOut(waiting []*held) {
 	for _, h := range waiting {
 		response, err := l.to.Do(h.request)
 		h.answer <- answer{response, err}
 	}
+}
+
+// Heal makes the link whole: held requests arrive, in order, and held answers too.
+func (l *BlobLink) Heal() {
+	l.mu.Lock()
+	waiting := append(l.alone, l.waiting...)
+	l.alone, l.next = nil, nil
+	l.waiting, l.held, l.cut, l.lose, l.delay = nil, 0, false, 0, 0
+	close(l.released)
+	l.released = make(chan struct{})
+	l.mu.Unlock()
+	l.carryOut(waiting)
 }
 
 // Kill ends the party for ever; see [Link.Kill].
@@ -158,8 +185,8 @@ func (l *BlobLink) Kill(silent bool) {
 }
 
 func (l *BlobLink) drop() {
-	for _, h := range l.waiting {
+	for _, h := range append(l.alone, l.waiting...) {
 		h.answer <- answer{err: syscall.ECONNRESET}
 	}
-	l.waiting = nil
+	l.waiting, l.alone, l.next = nil, nil, nil
 }

@@ -16,23 +16,67 @@ type Kind string
 
 // The kinds. To "stop" is SIGSTOP and, a while later, SIGCONT: a process that was frozen and does not know it.
 const (
-	KillLeader     Kind = "kill-leader"     // SIGKILL to the leading producer
-	TermLeader     Kind = "term-leader"     // SIGTERM to the leading producer
-	StopLeader     Kind = "stop-leader"     // SIGSTOP to the leading producer, SIGCONT after the duration
-	KillProjector  Kind = "kill-projector"  // SIGKILL to one projector
-	DropServiceBus Kind = "drop-servicebus" // every connection to Service Bus is cut
-	MongoStepDown  Kind = "mongo-stepdown"  // the primary steps down for the duration
-	Blob503        Kind = "blob-503"        // Blob storage answers "server busy" for the duration
+	KillLeader      Kind = "kill-leader"
+	TermLeader      Kind = "term-leader"
+	StopLeader      Kind = "stop-leader"
+	KillProjector   Kind = "kill-projector"
+	DropServiceBus  Kind = "drop-servicebus"
+	BusyServiceBus  Kind = "servicebus-busy"
+	SlowServiceBus  Kind = "servicebus-slow"
+	FlakyServiceBus Kind = "servicebus-flaky"
+	LoseAck         Kind = "lose-ack"
+	SlowAck         Kind = "slow-ack"
+	DetachLinks     Kind = "detach-links"
+	ExpireLocks     Kind = "expire-locks"
+	MongoStepDown   Kind = "mongo-stepdown"
+	Blob503         Kind = "blob-503"
 )
 
-// defaults are the durations of the kinds that last.
-var defaults = map[Kind]time.Duration{
-	StopLeader:    10 * time.Second,
-	MongoStepDown: 2 * time.Second,
-	Blob503:       5 * time.Second,
+// description is a kind, how long it lasts by itself (0: it is over at once), and what people are told.
+type description struct {
+	kind  Kind
+	lasts time.Duration
+	says  string
 }
 
-var kinds = []Kind{KillLeader, TermLeader, StopLeader, KillProjector, DropServiceBus, MongoStepDown, Blob503}
+// kinds are all there are.
+var kinds = []description{
+	{KillLeader, 0, "SIGKILL to the leading producer"},
+	{TermLeader, 0, "SIGTERM to the leading producer"},
+	{StopLeader, 10 * time.Second, "SIGSTOP to the leading producer, and SIGCONT after the duration"},
+	{KillProjector, 0, "SIGKILL to one projector"},
+	{DropServiceBus, 0, "every connection to Service Bus is cut"},
+	{BusyServiceBus, 2 * time.Second, "Service Bus throttles: sends, accepts and management requests are refused as busy"},
+	{SlowServiceBus, 3 * time.Second, "every operation of Service Bus takes 50 to 150 ms more"},
+	{FlakyServiceBus, 5 * time.Second, "one in fifty operations is refused as busy, loses its answer, its link or its connection"},
+	{LoseAck, 0, "the next send is stored, and its connection cut in place of the answer"},
+	{SlowAck, 3 * time.Second, "every answer to a send takes 500 ms more"},
+	{DetachLinks, 0, "Service Bus detaches every link to the topic or queue"},
+	{ExpireLocks, 0, "every lock on a message or session runs out"},
+	{MongoStepDown, 2 * time.Second, "the primary steps down for the duration"},
+	{Blob503, 5 * time.Second, "Blob storage answers \"server busy\" for the duration"},
+}
+
+// Help lists the kinds for people, one a line.
+func Help() string {
+	var b strings.Builder
+	for _, k := range kinds {
+		name := string(k.kind)
+		if k.lasts > 0 {
+			name += fmt.Sprintf("[:%s]", k.lasts)
+		}
+		fmt.Fprintf(&b, "  %-22s %s\n", name, k.says)
+	}
+	return b.String()
+}
+
+// OnServers says that the harm is done by the embedded servers.
+func (k Kind) OnServers() bool { return !k.OnLeader() && k != KillProjector }
+
+// TakesLocks says that the harm may leave a session locked by nobody until its lock runs out.
+func (k Kind) TakesLocks() bool {
+	return k == KillProjector || k == DropServiceBus || k == FlakyServiceBus || k == LoseAck
+}
 
 // OnLeader says that the harm is done to whoever leads, and that a failover must follow.
 func (k Kind) OnLeader() bool { return k == KillLeader || k == TermLeader || k == StopLeader }
@@ -97,7 +141,8 @@ func parseAction(text string) (a Action, problem string) {
 	}
 	name, when, timed := strings.Cut(text, "@")
 	a.Kind = Kind(name)
-	if !slices.Contains(kinds, a.Kind) {
+	known := slices.IndexFunc(kinds, func(d description) bool { return d.kind == a.Kind })
+	if known < 0 {
 		return a, fmt.Sprintf("there is no chaos named %q; there are %s", name, names())
 	}
 	if !timed || when == "" {
@@ -108,7 +153,7 @@ func parseAction(text string) (a Action, problem string) {
 	if a.At, err = time.ParseDuration(at); err != nil || a.At < 0 {
 		return a, fmt.Sprintf("%q is no time such as 2s or 1500ms", at)
 	}
-	a.For = defaults[a.Kind]
+	a.For = kinds[known].lasts
 	if !lasting {
 		return a, ""
 	}
@@ -124,7 +169,7 @@ func parseAction(text string) (a Action, problem string) {
 func names() string {
 	texts := make([]string, len(kinds))
 	for i, k := range kinds {
-		texts[i] = string(k)
+		texts[i] = string(k.kind)
 	}
 	return strings.Join(texts, ", ")
 }

@@ -1,6 +1,8 @@
 package chaos
 
 import (
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +23,10 @@ func TestParse(t *testing.T) {
 		"default lengths": {
 			"stop-leader@1s,mongo-stepdown@2s,blob-503@3s",
 			Plan{{StopLeader, time.Second, 10 * time.Second}, {MongoStepDown, 2 * time.Second, 2 * time.Second}, {Blob503, 3 * time.Second, 5 * time.Second}},
+		},
+		"Service Bus": {
+			"servicebus-busy@1s,lose-ack@2s,slow-ack@3s:1s,expire-locks@4s",
+			Plan{{BusyServiceBus, time.Second, 2 * time.Second}, {LoseAck, 2 * time.Second, 0}, {SlowAck, 3 * time.Second, time.Second}, {ExpireLocks, 4 * time.Second, 0}},
 		},
 		"by time": {
 			"drop-servicebus@4s, kill-projector@3s",
@@ -70,4 +76,20 @@ func TestFailovers(t *testing.T) {
 	require.Equal(t, 3, plan.Failovers())
 	require.True(t, plan.Has(DropServiceBus))
 	require.False(t, plan.Has(Blob503))
+}
+
+// TestEveryKindIsToldToPeople: and does its harm to somebody, by whom it can be told what a run needs.
+func TestEveryKindIsToldToPeople(t *testing.T) {
+	t.Parallel()
+	help := Help()
+	require.Equal(t, len(kinds), strings.Count(help, "\n"))
+	for _, k := range kinds {
+		plan, err := Parse(string(k.kind) + "@1s")
+		require.NoError(t, err)
+		require.Equal(t, Plan{{k.kind, time.Second, k.lasts}}, plan)
+		require.Regexp(t, `(?m)^  `+string(k.kind)+`[ [].*`+regexp.QuoteMeta(k.says)+`$`, help)
+		require.False(t, k.kind.OnLeader() && k.kind.OnServers())
+	}
+	require.False(t, KillProjector.OnServers())
+	require.True(t, LoseAck.OnServers())
 }

@@ -32,6 +32,7 @@ const (
 const (
 	Timeline = "timeline"
 	Mirror   = "mirror"
+	Orders   = "orders"
 )
 
 // The settings that --external takes from the environment.
@@ -50,6 +51,7 @@ type Options struct {
 	Once       bool
 	Chaos      chaos.Plan
 	Latency    time.Duration
+	Ports      stack.Ports // of the servers; 0: a free one
 	StackOnly  bool
 	Azurite    bool
 	External   bool
@@ -66,6 +68,8 @@ type Options struct {
 	Expected *history.Model
 	// Entities are those of --servicebus-config; nil: the default ones.
 	Entities *servicebus.Config
+	// Snapshot is the file that --stack-only keeps MongoDB's data in; empty: nowhere.
+	Snapshot string
 	// Endpoints are the settings of --external, by name.
 	Endpoints map[string]string
 }
@@ -79,20 +83,22 @@ func (e *UsageError) Error() string { return strings.Join(e.Problems, "\n") }
 // it is [flag.ErrHelp] when help was asked for, which is then written to help.
 func Parse(args []string, getenv func(string) string, help io.Writer) (Options, error) {
 	var o Options
-	var input, expect, chaosText, serviceBusConfig string
+	var input, expect, chaosText, portsText, serviceBusConfig string
 	fs := flag.NewFlagSet("local", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.IntVar(&o.Producers, "producers", 2, "producers to run; one leads, the others stand by")
 	fs.IntVar(&o.Projectors, "projectors", 1, "projectors to run; all are active")
-	fs.StringVar(&o.Projection, "projection", Timeline, "read model to build and check: timeline or mirror")
+	fs.StringVar(&o.Projection, "projection", Timeline, "read model to build and check: timeline, mirror or orders")
 	fs.StringVar(&input, "input", "", "`file` of events, one JSON object {aggregateId, version, type, occurredAt, data} a line;\nwithout it, generated orders")
 	fs.IntVar(&o.Generate, "events", generatedEvents, "events to generate without --input; 0: until stopped")
 	fs.Float64Var(&o.Rate, "rate", -1, "events a second; 0: as fast as it goes (default 0 with --input, 100 without)")
 	fs.BoolVar(&o.Once, "once", false, "stop when everything inserted is visible, or nothing moves for 30 s\n(a generated run of a given number of events always does)")
 	fs.StringVar(&expect, "expect", "", "`file` with the right timeline: JSON {aggregateId: {events, types, firstOccurredAt,\nlastOccurredAt, lastType}}; without it, a fold of the source collection")
-	fs.StringVar(&chaosText, "chaos", "", "`list` of harm, such as kill-leader@2s,term-leader@9s,stop-leader@5s:10s,kill-projector@3s,\ndrop-servicebus@4s,mongo-stepdown@6s,blob-503@7s:5s; times count from the first insert")
+	fs.StringVar(&chaosText, "chaos", "", "`list` of harm, each NAME@TIME or NAME@TIME:DURATION, such as kill-leader@2s,slow-ack@5s:3s;\ntimes count from the first insert; the names are below")
 	fs.DurationVar(&o.Latency, "latency", 0, "simulated round trip on all three services, such as 2ms")
 	fs.BoolVar(&o.StackOnly, "stack-only", false, "only the servers: prints KEY=VALUE settings and serves until a signal")
+	fs.StringVar(&portsText, "ports", "", "`list` of ports to serve on, such as mongodb=27017,servicebus=5672,admin=5300,blob=10000,\nor \"standard\", which is those; a server that is not named takes a free port")
+	fs.StringVar(&o.Snapshot, "mongo-snapshot", "", "`file` that keeps MongoDB's data and oplog over a restart of --stack-only:\nread at the start if it is there, written at the end")
 	fs.BoolVar(&o.Azurite, "azurite", false, "Azurite (npm, tests/azurite) as the blob store")
 	fs.StringVar(&serviceBusConfig, "servicebus-config", "", "`file` of entities, in the schema of the official emulator's Config.json")
 	fs.BoolVar(&o.External, "external", false, "no servers: use "+EnvMongo+", "+EnvServiceBus+", "+EnvBlob)
@@ -105,6 +111,7 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 		fs.SetOutput(help)
 		_, _ = fmt.Fprintln(help, "local runs the whole pipeline on this machine, checks what comes out, and reports.\nFlags:")
 		fs.PrintDefaults()
+		_, _ = fmt.Fprint(help, "Harm for --chaos, with how long it lasts where it does not say:\n", chaos.Help())
 		return o, err
 	} else if err != nil {
 		return o, &UsageError{[]string{err.Error() + ": --help lists the flags"}}
@@ -120,6 +127,9 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	var err error
 	if o.Chaos, err = chaos.Parse(chaosText); err != nil {
 		problem("--chaos: %v", err)
+	}
+	if o.Ports, err = parsePorts(portsText); err != nil {
+		problem("--ports %v", err)
 	}
 	problems = append(problems, o.contradictions(given)...)
 	if !given["rate"] {
@@ -160,22 +170,23 @@ func (o Options) contradictions(given map[string]bool) []string {
 	problem(o.Generate < 0, "--events %d: must be 0 (until stopped) or more", o.Generate)
 	problem(o.Latency < 0, "--latency %s: must not be negative", o.Latency)
 	problem(given["events"] && given["input"], "--events counts generated events and --input brings its own: give one of them")
-	problem(!slices.Contains([]string{Timeline, Mirror}, o.Projection),
-		"--projection %s: this command can check %s and %s", o.Projection, Timeline, Mirror)
+	problem(!slices.Contains([]string{Timeline, Mirror, Orders}, o.Projection),
+		"--projection %s: this command can check %s, %s and %s", o.Projection, Timeline, Mirror, Orders)
 	problem(given["expect"] && o.Projection != Timeline,
 		"--expect describes the timeline read model: leave it out with --projection %s, which is compared with the source", o.Projection)
 	problem(given["expect"] && !given["input"], "--expect describes the outcome of a file of events: give that with --input")
 	problem(o.Once && o.Generate == 0 && !given["input"], "--once needs an end, and --events 0 has none: give a number of events, or --input")
 
 	if o.External {
-		for _, flag := range []string{"azurite", "latency", "servicebus-config", "stack-only"} {
+		for _, flag := range []string{"azurite", "latency", "ports", "servicebus-config", "stack-only"} {
 			problem(given[flag], "--%s is about the embedded servers, and --external starts none: leave one of them out", flag)
 		}
-		for _, kind := range []chaos.Kind{chaos.DropServiceBus, chaos.MongoStepDown, chaos.Blob503} {
-			problem(o.Chaos.Has(kind), "--chaos %s needs the embedded servers, and --external starts none: leave one of them out", kind)
+		for _, a := range o.Chaos {
+			problem(a.Kind.OnServers(), "--chaos %s needs the embedded servers, and --external starts none: leave one of them out", a.Kind)
 		}
 	}
 	problem(o.Azurite && o.Chaos.Has(chaos.Blob503), "--chaos %s is done by the in-process blob server: leave --azurite out", chaos.Blob503)
+	problem(given["mongo-snapshot"] && !o.StackOnly, "--mongo-snapshot keeps the data of --stack-only, and every other run begins with none: leave it out")
 	if o.StackOnly {
 		for _, flag := range []string{"input", "once", "expect", "chaos", "report", "logs", "rate", "events", "producers", "projectors", "projection"} {
 			problem(given[flag], "--%s is about the services, and --stack-only starts none: leave one of them out", flag)
@@ -198,8 +209,13 @@ func (o *Options) readFiles(input, expect, serviceBusConfig string) (problems []
 		}
 	}
 	if serviceBusConfig != "" {
-		if o.Entities, err = readEntities(serviceBusConfig); err != nil {
+		if o.Entities, err = readEntities(serviceBusConfig, o.StackOnly); err != nil {
 			problems = append(problems, "--servicebus-config: "+err.Error())
+		}
+	}
+	if o.Snapshot != "" {
+		if info, err := os.Stat(filepath.Dir(o.Snapshot)); err != nil || !info.IsDir() {
+			problems = append(problems, fmt.Sprintf("--mongo-snapshot: there is no directory %s to write it to", filepath.Dir(o.Snapshot)))
 		}
 	}
 	if o.Report != "" {
@@ -227,7 +243,8 @@ func readModel(path string) (m *history.Model, err error) {
 	return m, nil
 }
 
-func readEntities(path string) (*servicebus.Config, error) {
+// readEntities reads a namespace. The services need something with sessions; an application may not.
+func readEntities(path string, any bool) (*servicebus.Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -236,7 +253,7 @@ func readEntities(path string) (*servicebus.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if _, err := stack.FindRoute(entities); err != nil {
+	if _, err := stack.FindRoute(entities); err != nil && !any {
 		return nil, fmt.Errorf("%s: %w: set RequiresSession on one", path, err)
 	}
 	return &entities, nil

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
 func noEnv(string) string { return "" }
@@ -44,6 +46,7 @@ func TestHelp(t *testing.T) {
 	_, err := Parse([]string{"--help"}, noEnv, &help)
 	require.ErrorIs(t, err, flag.ErrHelp)
 	require.Contains(t, help.String(), "-servicebus-config")
+	require.Contains(t, help.String(), "lose-ack ")
 }
 
 func TestWrongUsageSaysWhatToDo(t *testing.T) {
@@ -67,16 +70,24 @@ func TestWrongUsageSaysWhatToDo(t *testing.T) {
 		"no sessions":           {[]string{"--servicebus-config", sessionless}, "set RequiresSession on one"},
 		"chaos syntax":          {[]string{"--chaos=kill-leader"}, "NAME@TIME"},
 		"no producers":          {[]string{"--producers=0"}, "use --stack-only"},
-		"unknown projection":    {[]string{"--projection=orders"}, "timeline and mirror"},
+		"unknown projection":    {[]string{"--projection=invoices"}, "timeline, mirror and orders"},
 		"mirror and expect":     {[]string{"--projection=mirror", "--input", good, "--expect", good}, "compared with the source"},
 		"negative rate":         {[]string{"--rate=-5"}, "must be 0"},
 		"events and input":      {[]string{"--events=5", "--input", good}, "give one of them"},
 		"endless once":          {[]string{"--events=0", "--once"}, "has none"},
 		"external, no settings": {[]string{"--external"}, "MONGODB_URI"},
 		"external and chaos":    {[]string{"--external", "--chaos=drop-servicebus@4s"}, "needs the embedded servers"},
+		"external and lose-ack": {[]string{"--external", "--chaos=lose-ack@4s"}, "needs the embedded servers"},
 		"external and azurite":  {[]string{"--external", "--azurite"}, "--azurite is about the embedded servers"},
 		"azurite and blob-503":  {[]string{"--azurite", "--chaos=blob-503@1s"}, "leave --azurite out"},
 		"stack-only and input":  {[]string{"--stack-only", "--input", good}, "--stack-only starts none"},
+		"unknown server":        {[]string{"--ports=redis=6379"}, "there is no server of that name"},
+		"no port":               {[]string{"--ports=mongodb"}, "a port is a number from 1 to 65535"},
+		"port out of range":     {[]string{"--ports=blob=70000"}, "a port is a number from 1 to 65535"},
+		"one port for two":      {[]string{"--ports=blob=7000,admin=7000"}, "blob has that port already"},
+		"external and ports":    {[]string{"--external", "--ports=standard"}, "--ports is about the embedded servers"},
+		"snapshot of a run":     {[]string{"--mongo-snapshot=x"}, "keeps the data of --stack-only"},
+		"snapshot nowhere":      {[]string{"--stack-only", "--mongo-snapshot=/nowhere/at/all"}, "no directory /nowhere/at"},
 		"report nowhere":        {[]string{"--report=/nowhere/at/all.json"}, "no directory /nowhere/at"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,6 +98,28 @@ func TestWrongUsageSaysWhatToDo(t *testing.T) {
 			require.ErrorContains(t, err, test.says)
 		})
 	}
+}
+
+func TestPorts(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]stack.Ports{
+		"":                              {},
+		"standard":                      {Mongo: 27017, ServiceBus: 5672, Administration: 5300, Blob: 10000},
+		"servicebus=5673, mongodb=4000": {Mongo: 4000, ServiceBus: 5673},
+		"admin=1,blob=65535":            {Administration: 1, Blob: 65535},
+	} {
+		o, err := Parse([]string{"--stack-only", "--ports", text}, noEnv, &bytes.Buffer{})
+		require.NoError(t, err)
+		require.Equal(t, want, o.Ports)
+	}
+}
+
+func TestOnlyTheServicesNeedSessions(t *testing.T) {
+	t.Parallel()
+	sessionless := write(t, `{"UserConfig":{"Namespaces":[{"Name":"n","Queues":[{"Name":"q","Properties":{}}],"Topics":[]}],"Logging":{"Type":"File"}}}`)
+	o, err := Parse([]string{"--stack-only", "--servicebus-config", sessionless}, noEnv, &bytes.Buffer{})
+	require.NoError(t, err)
+	require.Len(t, o.Entities.Queues, 1)
 }
 
 func TestEveryProblemIsNamedAtOnce(t *testing.T) {

@@ -9,11 +9,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/report"
+	"github.com/sluice-cdc/sluice/tests/internal/books"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
@@ -88,7 +89,7 @@ func (r *runner) witnessed() history.History {
 func (r *runner) parked() int64 {
 	var n int64
 	for _, s := range r.projectors {
-		n += s.LastStatus().Parked
+		n = max(n, s.LastStatus().Parked) // each tells what is in the read model
 	}
 	return n
 }
@@ -98,7 +99,15 @@ func (r *runner) compare(ctx context.Context, data *data) (c history.Comparison,
 		c, applied, err = compareMirror(ctx, data)
 		return c, applied, "every document of the mirror against its source, byte by byte", err
 	}
-	actual, err := readTimeline(ctx, data.readModel.Collection(flags.Timeline))
+	if r.options.Projection == flags.Orders {
+		var kept books.Books
+		if err := kept.Read(ctx, data.source); err != nil {
+			return c, 0, "", err
+		}
+		c, applied, err = kept.Compare(ctx, data.readModel.Collection("orders"), data.readModel.Collection("customers"))
+		return c, applied, "every order and every customer's totals against a fold of the source collection", err
+	}
+	actual, err := witness.ReadTimeline(ctx, data.readModel.Collection(flags.Timeline))
 	if err != nil {
 		return c, 0, "", err
 	}
@@ -113,35 +122,6 @@ func (r *runner) compare(ctx context.Context, data *data) (c history.Comparison,
 		return c, 0, "", err
 	}
 	return history.Compare(expected, actual), actual.Events(), "the timeline against a fold of the source collection", nil
-}
-
-func readTimeline(ctx context.Context, c *mongo.Collection) (*history.Model, error) {
-	m := &history.Model{}
-	err := each(ctx, c, func(document bson.Raw) error {
-		id, ok := envelope.Text(document.Lookup("_id"))
-		if !ok {
-			return fmt.Errorf("a timeline has the _id %s", document.Lookup("_id"))
-		}
-		s := history.Summary{Types: map[string]int64{}}
-		s.Events, _ = document.Lookup("events").AsInt64OK()
-		s.FirstOccurredAt, _ = document.Lookup("firstOccurredAt").StringValueOK()
-		s.LastOccurredAt, _ = document.Lookup("lastOccurredAt").StringValueOK()
-		s.LastType, _ = document.Lookup("lastType").StringValueOK()
-		types, _ := document.Lookup("types").DocumentOK()
-		fields, err := types.Elements()
-		if err != nil && types != nil {
-			return fmt.Errorf("read types of timeline %s: %w", id, err)
-		}
-		for _, field := range fields {
-			s.Types[projection.UnescapeKey(field.Key())], _ = field.Value().AsInt64OK()
-		}
-		m.Put(id, s) // an _id is unique
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read timeline: %w", err)
-	}
-	return m, nil
 }
 
 // compareMirror holds every document of the mirror against its source.

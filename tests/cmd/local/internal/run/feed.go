@@ -96,7 +96,7 @@ func (r *runner) allowed(total int64) int64 {
 // its own, when stop was closed and what was inserted is seen.
 func (r *runner) awaitDone(ctx context.Context, stop <-chan struct{}, stopLoading func()) error {
 	patience := stuckAfter
-	if r.options.Chaos.Has(chaos.KillProjector) || r.options.Chaos.Has(chaos.DropServiceBus) {
+	if slices.ContainsFunc(r.options.Chaos, func(a chaos.Action) bool { return a.Kind.TakesLocks() }) {
 		patience += r.places.route.LockDuration // nothing can move while a lost session lock runs out
 	}
 	stopping := r.options.Ends()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"sync"
 	"syscall"
@@ -14,8 +13,8 @@ import (
 
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/chaos"
-	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/child"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/report"
+	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
 
 const (
@@ -235,69 +234,4 @@ func (r *runner) awaitSuccessor(ctx context.Context, before child.Status, at, co
 			return nil, err
 		}
 	}
-}
-
-// disturb does the harm that is not done to a leader.
-func (r *runner) disturb(ctx context.Context, a chaos.Action) error {
-	switch a.Kind {
-	case chaos.KillProjector:
-		return r.killProjector(ctx)
-	case chaos.DropServiceBus:
-		r.event("drop-servicebus: every connection to Service Bus is cut")
-		r.stack.ServiceBus.DropConnections()
-	case chaos.MongoStepDown:
-		r.event(fmt.Sprintf("mongo-stepdown: the primary steps down for %s", a.For))
-		r.stack.Mongo.StepDown(a.For)
-		return r.after(ctx, a)
-	case chaos.Blob503:
-		r.event(fmt.Sprintf("blob-503: Blob storage is busy for %s", a.For))
-		r.stack.Blob.Fail(http.StatusServiceUnavailable, a.For)
-		return r.after(ctx, a)
-	default:
-		return fmt.Errorf("do %s: this command does not know how", a.Kind)
-	}
-	return nil
-}
-
-// after waits until an action that lasts is over, and somebody leads again: one may have cost the leader its lease.
-func (r *runner) after(ctx context.Context, a chaos.Action) error {
-	if err := retry.Sleep(ctx, a.For); err != nil {
-		return err
-	}
-	r.event(fmt.Sprintf("%s is over", a.Kind))
-	_, _, err := r.someLeader(ctx, a)
-	return err
-}
-
-// killProjector kills one that answers; two kills at the same time hit two of them, or the second waits.
-func (r *runner) killProjector(ctx context.Context) error {
-	for {
-		r.killing.Lock()
-		killed, err := r.killOne()
-		r.killing.Unlock()
-		if killed || err != nil {
-			return err
-		}
-		if err := retry.Sleep(ctx, grain); err != nil {
-			return err
-		}
-	}
-}
-
-func (r *runner) killOne() (killed bool, err error) {
-	for _, s := range r.projectors {
-		if _, fresh := s.Status(); !fresh {
-			continue
-		}
-		instance, err := s.Signal(syscall.SIGKILL)
-		if errors.Is(err, os.ErrProcessDone) {
-			continue
-		}
-		if err != nil {
-			return false, fmt.Errorf("kill a projector: %w", err)
-		}
-		r.event(fmt.Sprintf("kill-projector: SIGKILL to %s", instance))
-		return true, nil
-	}
-	return false, nil
 }

@@ -3,15 +3,12 @@ package run
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
 )
 
 // orphanGrain is how often a program started by `go run` looks whether that is still there.
@@ -60,21 +57,4 @@ func Lifetime(stop context.Context, atOnce bool) (context.Context, context.Cance
 func startedByGo(parent int) bool {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", parent))
 	return err == nil && strings.TrimSpace(string(name)) == "go"
-}
-
-// Serve is `--stack-only`: it prints the settings and serves until ctx ends.
-func Serve(ctx context.Context, o flags.Options, w io.Writer) error {
-	s, err := Open(ctx, o)
-	if err != nil {
-		return err
-	}
-	env := s.Env()
-	if s.Route.Queue != "" {
-		env = append(env, "SERVICE_BUS_QUEUE="+s.Route.Queue)
-	} else {
-		env = append(env, "SERVICE_BUS_TOPIC="+s.Route.Topic, "SERVICE_BUS_SUBSCRIPTION="+s.Route.Subscription)
-	}
-	env = append(env, "SERVICE_BUS_ADMINISTRATION=http://"+s.Management())
-	_, _ = fmt.Fprintln(w, strings.Join(env, "\n")) // whoever reads may have gone; the servers are wanted all the same
-	return s.Run(ctx)
 }

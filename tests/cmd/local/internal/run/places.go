@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -9,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/child"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
+	"github.com/sluice-cdc/sluice/tests/internal/child"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
@@ -49,7 +50,7 @@ func externalPlaces(now time.Time, endpoints map[string]string) places {
 
 // Open takes the ports of the stack that the flags ask for.
 func Open(ctx context.Context, o flags.Options) (*stack.Stack, error) {
-	so := stack.Options{Latency: o.Latency, Azurite: o.Azurite, ServiceBus: o.Entities}
+	so := stack.Options{Latency: o.Latency, Ports: o.Ports, Azurite: o.Azurite, ServiceBus: o.Entities}
 	if o.Azurite {
 		root, err := child.Checkout()
 		if err != nil {
@@ -57,7 +58,11 @@ func Open(ctx context.Context, o flags.Options) (*stack.Stack, error) {
 		}
 		so.AzuriteDir = filepath.Join(root, "tests", "azurite")
 	}
-	return stack.New(ctx, so)
+	s, err := stack.New(ctx, so)
+	if port, is := errors.AsType[*stack.PortError](err); is {
+		return nil, &flags.UsageError{Problems: []string{"--ports: " + port.Error()}}
+	}
+	return s, err
 }
 
 // data is our own way to the databases.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/shared/retry"
-	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/child"
+	"github.com/sluice-cdc/sluice/tests/internal/child"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
@@ -22,9 +22,10 @@ const (
 // fill makes the places of the services; nothing is started yet.
 func (r *runner) fill(producer, projector string) {
 	common := []string{"HTTP_ADDR=127.0.0.1:0", "LOG_LEVEL=info"}
-	for _, name := range []string{stack.EnvMongo, stack.EnvServiceBus} {
+	for _, name := range []string{stack.EnvMongo, stack.EnvServiceBus, stack.EnvBlob} {
 		common = append(common, name+"="+r.places.endpoints[name])
 	}
+	common = append(common, "CLAIM_CHECK_CONTAINER="+r.places.container+"-claims")
 	route := r.places.route
 	if route.Queue != "" {
 		common = append(common, "SERVICE_BUS_QUEUE="+route.Queue)
@@ -34,7 +35,7 @@ func (r *runner) fill(producer, projector string) {
 	for i := range r.options.Producers {
 		r.producers = append(r.producers, r.slot(producer, "producer", i, common,
 			"MONGODB_DATABASE="+r.places.source, "MONGODB_COLLECTION="+events, "START_FROM=latest",
-			stack.EnvBlob+"="+r.places.endpoints[stack.EnvBlob], "BLOB_CONTAINER="+r.places.container))
+			"BLOB_CONTAINER="+r.places.container, "ON_OVERSIZE=claimcheck"))
 	}
 	for i := range r.options.Projectors {
 		own := []string{"READ_MODEL_DATABASE=" + r.places.readModel, "PROJECTION=" + r.options.Projection}

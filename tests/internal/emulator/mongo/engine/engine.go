@@ -61,6 +61,8 @@ type Collection struct {
 	Options   bson.D // as given to create
 	PreImages bool
 
+	validator *validator
+
 	creator *Txn // the open transaction whose first write made the collection; others do not see it
 
 	byID    map[string]*record
@@ -165,6 +167,9 @@ func checkName(ns NS) error {
 	if ns.DB == "" || strings.ContainsAny(ns.DB, "/\\. \"$\x00") || len(ns.DB) > 63 {
 		return mongoerr.New(mongoerr.InvalidNamespace, "Invalid database name: '%s'", ns.DB)
 	}
+	if ns.DB == "local" && strings.HasPrefix(ns.Coll, "oplog.") {
+		return mongoerr.New(mongoerr.InvalidNamespace, "cannot write to '%s'", ns)
+	}
 	if ns.Coll == "" || strings.ContainsAny(ns.Coll, "$\x00") || strings.HasPrefix(ns.Coll, ".") || strings.HasPrefix(ns.Coll, "system.") {
 		return mongoerr.New(mongoerr.InvalidNamespace, "Invalid collection name: %s", ns.Coll)
 	}
@@ -177,7 +182,9 @@ func (e *Engine) create(ns NS, options bson.D) (*Collection, error) {
 		return nil, err
 	}
 	c := &Collection{NS: ns, UUID: NewUUID(), Options: options, byID: map[string]*record{}}
-	c.setOptions(options)
+	if err := c.setOptions(options); err != nil {
+		return nil, err
+	}
 	e.colls[ns] = c
 	e.created(c)
 	return c, nil
@@ -193,12 +200,19 @@ func (e *Engine) created(c *Collection) {
 	e.log(&Entry{Kind: Create, NS: c.NS, UUID: c.UUID, Description: bson.D{{Key: "idIndex", Value: bson.D{{Key: "v", Value: int32(2)}, {Key: "key", Value: bson.D{{Key: "_id", Value: int32(1)}}}, {Key: "name", Value: "_id_"}}}}})
 }
 
-func (c *Collection) setOptions(options bson.D) {
+// setOptions takes what create or collMod say; an error leaves the collection as it was.
+func (c *Collection) setOptions(options bson.D) error {
+	validator, err := newValidator(options)
+	if err != nil {
+		return err
+	}
+	c.Options, c.validator, c.PreImages = options, validator, false
 	if v, ok := value.Get(options, "changeStreamPreAndPostImages"); ok {
 		d, _ := v.(bson.D)
 		on, _ := value.Get(d, "enabled")
 		c.PreImages = on == true
 	}
+	return nil
 }
 
 // ensure finds or creates a collection for a write.
@@ -221,7 +235,9 @@ func (e *Engine) createIn(txn *Txn, ns NS, options bson.D) (*Collection, error) 
 		return nil, err
 	}
 	c := &Collection{NS: ns, UUID: NewUUID(), Options: options, byID: map[string]*record{}, creator: txn}
-	c.setOptions(options)
+	if err := c.setOptions(options); err != nil {
+		return nil, err
+	}
 	e.colls[ns], txn.touched[c] = c, true
 	return c, nil
 }
@@ -249,16 +265,19 @@ func (e *Engine) Create(ctx context.Context, ns NS, txn *Txn, options bson.D) er
 	})
 }
 
-// Modify is collMod: images, when not empty, is the new changeStreamPreAndPostImages.
-func (e *Engine) Modify(ctx context.Context, ns NS, images bson.D) error {
+// Modify is collMod: changed takes the place of the options of the same names.
+func (e *Engine) Modify(ctx context.Context, ns NS, changed bson.D) error {
 	return e.locked(ctx, nil, func() error {
 		c := e.colls[ns]
 		if c == nil {
 			return mongoerr.New(mongoerr.NamespaceNotFound, "ns does not exist: %s", ns)
 		}
-		if len(images) > 0 {
-			c.Options = value.Set(append(bson.D{}, c.Options...), "changeStreamPreAndPostImages", images)
-			c.setOptions(c.Options)
+		options := append(bson.D{}, c.Options...)
+		for _, o := range changed {
+			options = value.Set(options, o.Key, o.Value)
+		}
+		if err := c.setOptions(options); err != nil {
+			return err
 		}
 		e.log(&Entry{Kind: Modify, NS: ns, UUID: c.UUID})
 		return nil

@@ -132,3 +132,10 @@ func (e *Engine) FirstTime() bson.Timestamp {
 	defer e.mu.RUnlock()
 	return e.oplog.entries[0].At
 }
+
+// Oplog is a copy of the entries there are, oldest first.
+func (e *Engine) Oplog() []*Entry {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return append([]*Entry(nil), e.oplog.entries...)
+}

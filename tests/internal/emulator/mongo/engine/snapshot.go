@@ -179,7 +179,9 @@ func (e *Engine) restoreCollection(v bson.RawValue) (*Collection, error) {
 	if err := checkName(c.NS); err != nil {
 		return nil, err
 	}
-	c.setOptions(c.Options)
+	if err := c.setOptions(c.Options); err != nil {
+		return nil, err
+	}
 	for _, item := range at[bson.A](d, "indexes") {
 		spec, _ := item.(bson.D)
 		partial, _ := value.Get(spec, "partialFilterExpression")

@@ -144,7 +144,10 @@ func (e *Engine) Insert(ctx context.Context, ns NS, txn *Txn, docs []bson.Raw, o
 			return err
 		}
 		for ; i < len(docs); i++ {
-			err := e.insert(txn, c, docs[i], &b)
+			err := c.validateRaw(ctx, docs[i])
+			if err == nil {
+				err = e.insert(txn, c, docs[i], &b)
+			}
 			if err == nil {
 				n++
 				outcome(i, nil)
@@ -199,7 +202,7 @@ func (e *Engine) Update(ctx context.Context, ns NS, txn *Txn, u UpdateSpec) (Wri
 				if seen[r] {
 					return nil
 				}
-				if err := e.modify(txn, c, r, raw, doc, u.Update, &res); err != nil {
+				if err := e.modify(ctx, txn, c, r, raw, doc, u.Update, &res); err != nil {
 					return err
 				}
 				seen[r] = true
@@ -212,17 +215,20 @@ func (e *Engine) Update(ctx context.Context, ns NS, txn *Txn, u UpdateSpec) (Wri
 		if !u.Upsert || res.Matched > 0 {
 			return nil
 		}
-		return e.upsert(ns, txn, u, &res)
+		return e.upsert(ctx, ns, txn, u, &res)
 	})
 	return res, err
 }
 
-func (e *Engine) modify(txn *Txn, c *Collection, r *record, raw bson.Raw, doc bson.D, u *query.Update, res *WriteResult) error {
+func (e *Engine) modify(ctx context.Context, txn *Txn, c *Collection, r *record, raw bson.Raw, doc bson.D, u *query.Update, res *WriteResult) error {
 	now, change, err := u.Apply(doc, false)
 	if err != nil {
 		return err
 	}
 	if !change.Empty() {
+		if err := c.validate(ctx, doc, now); err != nil {
+			return err
+		}
 		id, _ := value.RawField(raw, "_id")
 		next := value.Encode(now)
 		x := &Entry{Kind: Update, ID: id, Full: next, Change: change}
@@ -245,7 +251,7 @@ func (e *Engine) modify(txn *Txn, c *Collection, r *record, raw bson.Raw, doc bs
 	return nil
 }
 
-func (e *Engine) upsert(ns NS, txn *Txn, u UpdateSpec, res *WriteResult) error {
+func (e *Engine) upsert(ctx context.Context, ns NS, txn *Txn, u UpdateSpec, res *WriteResult) error {
 	c, err := e.ensure(ns, txn)
 	if err != nil {
 		return err
@@ -258,7 +264,11 @@ func (e *Engine) upsert(ns NS, txn *Txn, u UpdateSpec, res *WriteResult) error {
 	if err != nil {
 		return err
 	}
-	raw := value.Encode(WithID(now))
+	now = WithID(now)
+	if err := c.validate(ctx, nil, now); err != nil {
+		return err
+	}
+	raw := value.Encode(now)
 	if err := e.insert(txn, c, raw, nil); err != nil {
 		return err
 	}

@@ -49,6 +49,7 @@ const (
 	OperationFailed             = 96
 	WriteConflict               = 112
 	CommandNotSupported         = 115
+	DocumentValidationFailure   = 121
 	CappedPositionLost          = 136
 	ViewNotSupported            = 166
 	TransactionTooOld           = 225
@@ -81,7 +82,7 @@ var names = map[int32]string{
 	50: "MaxTimeMSExpired", 52: "DollarPrefixedFieldName", 59: "CommandNotFound", 63: "StaleShardVersion", 64: "WriteConcernTimeout",
 	66: "ImmutableField", 67: "CannotCreateIndex", 72: "InvalidOptions", 73: "InvalidNamespace",
 	85: "IndexOptionsConflict", 86: "IndexKeySpecsConflict", 89: "NetworkTimeout", 91: "ShutdownInProgress", 96: "OperationFailed",
-	100: "UnsatisfiableWriteConcern", 112: "WriteConflict", 115: "CommandNotSupported", 133: "FailedToSatisfyReadPreference",
+	100: "UnsatisfiableWriteConcern", 112: "WriteConflict", 115: "CommandNotSupported", 121: "DocumentValidationFailure", 133: "FailedToSatisfyReadPreference",
 	134: "ReadConcernMajorityNotAvailableYet", 136: "CappedPositionLost", 150: "StaleEpoch", 166: "CommandNotSupportedOnView",
 	189: "PrimarySteppedDown", 225: "TransactionTooOld", 234: "RetryChangeStream", 237: "CursorKilled", 238: "NotImplemented",
 	239: "SnapshotTooOld", 246: "SnapshotUnavailable", 251: "NoSuchTransaction", 256: "TransactionCommitted", 260: "InvalidResumeToken",

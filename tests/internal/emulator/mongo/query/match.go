@@ -114,6 +114,8 @@ func compileTop(key string, v any, env *Env) (predicate, error) {
 			got, err := e.Eval(d, env)
 			return truthy(got), err
 		}, nil
+	case "$jsonSchema":
+		return compileSchema(v)
 	case "$comment":
 		return nil, nil
 	case "$alwaysTrue", "$alwaysFalse":

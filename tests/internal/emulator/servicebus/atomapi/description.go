@@ -129,6 +129,7 @@ func (d *description) inbound(p *problems) broker.Inbound {
 		DuplicateDetectionWindow:   p.duration("DuplicateDetectionHistoryTimeWindow", d.DuplicateDetectionHistoryTimeWindow),
 		DefaultMessageTimeToLive:   p.duration("DefaultMessageTimeToLive", d.DefaultMessageTimeToLive),
 		EnablePartitioning:         is(d.EnablePartitioning),
+		AutoDeleteOnIdle:           p.duration("AutoDeleteOnIdle", d.AutoDeleteOnIdle),
 		SendDisabled:               p.disabled(d.Status, "SendDisabled"),
 		MaxMessageBytes:            uint64(*d.MaxMessageSizeInKilobytes) << 10,
 	}
@@ -149,6 +150,7 @@ func (d *description) outbound(p *problems) broker.Outbound {
 func (d *description) subscription(name string, p *problems) broker.Subscription {
 	return broker.Subscription{
 		Name: name, Outbound: d.outbound(p),
+		AutoDeleteOnIdle:            p.duration("AutoDeleteOnIdle", d.AutoDeleteOnIdle),
 		DefaultMessageTimeToLive:    p.duration("DefaultMessageTimeToLive", d.DefaultMessageTimeToLive),
 		DeadLetteringOnFilterErrors: is(d.DeadLetteringOnFilterEvaluationExceptions),
 	}
@@ -167,6 +169,24 @@ func pathOf(s *string) string {
 		return strings.Trim(u.Path, "/")
 	}
 	return *s
+}
+
+// unsupported names what is asked for and is not provided here.
+func (d *description) unsupported() error {
+	for _, f := range []struct {
+		property string
+		wanted   *bool
+	}{
+		{"EnableExpress", d.EnableExpress},
+		{"EnableSubscriptionPartitioning", d.EnableSubscriptionPartitioning},
+		{"FilteringMessagesBeforePublishing", d.FilteringMessagesBeforePublishing},
+		{"IsAnonymousAccessible", d.IsAnonymousAccessible},
+	} {
+		if is(f.wanted) {
+			return fmt.Errorf("%s is not supported by this emulator", f.property)
+		}
+	}
+	return nil
 }
 
 // fixed reports a property that differs from now and must not.

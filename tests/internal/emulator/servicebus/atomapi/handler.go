@@ -34,6 +34,7 @@ func (a *API) Handler(authorize Authorize) http.Handler {
 		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
+		a.forgetIdle()
 		if err := a.serve(w, r, manage); err != nil {
 			p, is := errors.AsType[*problem](err)
 			if !is {

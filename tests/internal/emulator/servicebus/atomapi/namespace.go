@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -64,7 +65,10 @@ func New(b *broker.Broker, cfg broker.Config, name string, premium bool) *API {
 		d.fromInbound(t.Inbound)
 		e := a.adopt(topicKind, t.Name, d)
 		for _, s := range t.Subscriptions {
-			d := description{DefaultMessageTimeToLive: new(isoduration.Format(s.DefaultMessageTimeToLive))}
+			d := description{
+				DefaultMessageTimeToLive: new(isoduration.Format(s.DefaultMessageTimeToLive)),
+				AutoDeleteOnIdle:         new(isoduration.Format(s.AutoDeleteOnIdle)),
+			}
 			d.fromOutbound(s.Outbound)
 			d.DeadLetteringOnFilterEvaluationExceptions = new(s.DeadLetteringOnFilterErrors)
 			d.complete(subscriptionKind, premium)
@@ -129,6 +133,7 @@ func (d *description) fromInbound(i broker.Inbound) {
 	}
 	d.DefaultMessageTimeToLive = new(isoduration.Format(i.DefaultMessageTimeToLive))
 	d.EnablePartitioning = &i.EnablePartitioning
+	d.AutoDeleteOnIdle = new(isoduration.Format(i.AutoDeleteOnIdle))
 	if i.MaxMessageBytes > 0 {
 		d.MaxMessageSizeInKilobytes = new(int64(i.MaxMessageBytes >> 10))
 	}
@@ -200,6 +205,9 @@ func (a *API) put(kind, topic, sub string, d description, update bool) (*entity,
 		return nil, false, notFound(path)
 	case !update && now != nil:
 		return nil, false, fail(http.StatusConflict, "SubCode=40900. Conflict. The messaging entity '%s' already exists.", path)
+	}
+	if err := d.unsupported(); err != nil {
+		return nil, false, badRequest(err)
 	}
 	if d.MaxMessageSizeInKilobytes != nil && !a.premium && *d.MaxMessageSizeInKilobytes != 256 {
 		return nil, false, badRequest(errors.New("MaxMessageSizeInKilobytes can only be set in the Premium tier"))
@@ -317,6 +325,16 @@ func (a *API) remove(topic, sub string) error {
 	}
 	delete(owner, key)
 	return nil
+}
+
+// forgetIdle forgets what the broker deleted because it was idle.
+func (a *API) forgetIdle() {
+	a.broker.Advance()
+	gone := func(_ string, e *entity) bool { return !a.broker.Exists(e.path) }
+	maps.DeleteFunc(a.entities, gone)
+	for _, e := range a.entities {
+		maps.DeleteFunc(e.subs, gone)
+	}
 }
 
 func (e *entity) rule(name string) (int, *rule) {

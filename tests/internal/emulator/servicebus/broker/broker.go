@@ -24,6 +24,7 @@ type Broker struct {
 	observer atomic.Pointer[func(Accepted)]
 	decode   atomic.Pointer[func(*Payload) filter.Message]
 	earlier  atomic.Pointer[func()]
+	idles    atomic.Bool // something is deleted when it is idle
 }
 
 // paths finds everything with an address, by lower-case path: the service ignores case.
@@ -117,6 +118,7 @@ func (b *Broker) NextDeadline() (time.Time, bool) {
 	for _, e := range b.paths.Load().entities {
 		e.mu.Lock()
 		note(e.deadlines.next())
+		note(e.expiries.next())
 		e.mu.Unlock()
 	}
 	for _, in := range b.paths.Load().inboxes {
@@ -124,11 +126,16 @@ func (b *Broker) NextDeadline() (time.Time, bool) {
 		note(in.deadlines.next())
 		in.mu.Unlock()
 	}
+	now := time.Now()
+	gone, next := b.idle(now)
+	note(next, !next.IsZero())
+	note(now, len(gone) > 0)
 	return first, !first.IsZero()
 }
 
-// Advance lets locks, waits and schedules that are due run out. Every other method does the
-// same for its entity, so this only decides how soon somebody hears of it.
+// Advance lets locks, waits, messages and schedules that are due run out, and deletes what is
+// idle. Every other method does the former for its entity, so there this only decides how soon
+// somebody hears of it.
 func (b *Broker) Advance() {
 	for _, in := range b.paths.Load().inboxes {
 		in.lock()
@@ -138,6 +145,7 @@ func (b *Broker) Advance() {
 		e.lock()
 		e.unlock()
 	}
+	b.deleteIdle()
 }
 
 // RefuseSends makes the next n sends to an inbox fail with server-busy.

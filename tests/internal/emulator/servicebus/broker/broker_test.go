@@ -223,13 +223,21 @@ func TestFifoAgainstAModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	var q fifo
 	var model, out []int64
-	taken := map[int64]*message{}
+	taken, waiting := map[int64]*message{}, map[int64]*message{}
 	next := int64(0)
 	for range 20_000 {
-		switch r.IntN(3) {
+		switch r.IntN(4) {
+		case 3:
+			if len(model) == 0 {
+				continue
+			}
+			i := r.IntN(len(model))
+			q.remove(waiting[model[i]])
+			model = slices.Delete(model, i, i+1)
 		case 0:
 			next++
-			q.push(&message{seq: next})
+			waiting[next] = &message{seq: next}
+			q.push(waiting[next])
 			model = append(model, next)
 		case 1:
 			m := q.pop()
@@ -254,6 +262,12 @@ func TestFifoAgainstAModel(t *testing.T) {
 		}
 		require.Equal(t, len(model), q.len())
 	}
+	var left []int64
+	for m := q.pop(); m != nil; m = q.pop() {
+		left = append(left, m.seq)
+	}
+	require.Equal(t, model, left)
+	require.Zero(t, q.removed)
 }
 
 // TestConcurrentReceiversKeepEverySessionInOrder lets many receivers accept, settle in every

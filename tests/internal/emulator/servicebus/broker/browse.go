@@ -8,12 +8,19 @@ import (
 )
 
 // Peek returns up to n messages from a sequence number on, in order, without locking them.
-// session limits it to one session.
+// only limits it to one session.
 // A queue shows its scheduled messages too.
-func (e *Entity) Peek(from int64, n int, session *string) []Delivery {
+func (e *Entity) Peek(from int64, n int, only *string) []Delivery {
+	e.mu.Lock()
+	e.used = time.Now()
+	e.mu.Unlock()
+	return e.look(from, n, only)
+}
+
+func (e *Entity) look(from int64, n int, only *string) []Delivery {
 	var found []*message
 	if e.inbox != nil {
-		found = e.inbox.scheduledFrom(from, session)
+		found = e.inbox.scheduledFrom(from, only)
 	}
 	e.lock()
 	defer e.unlock()
@@ -22,23 +29,28 @@ func (e *Entity) Peek(from int64, n int, session *string) []Delivery {
 			found = append(found, m)
 		}
 	}
-	e.ready.each(note)
+	e.ready.from(from, n, note)
 	for _, m := range e.locked {
 		note(m)
 	}
 	for _, m := range e.deferred {
-		if session == nil || m.SessionID == *session {
+		if only == nil || m.SessionID == *only {
 			note(m)
 		}
 	}
-	for id, s := range e.sessions {
-		if session != nil && id != *session {
-			continue
-		}
-		s.ready.each(note)
+	look := func(s *session) {
+		s.ready.from(from, n, note)
 		for _, m := range s.locked {
 			note(m)
 		}
+	}
+	switch {
+	case only == nil:
+		for _, s := range e.sessions {
+			look(s)
+		}
+	case e.sessions[*only] != nil:
+		look(e.sessions[*only])
 	}
 	slices.SortFunc(found, func(a, b *message) int { return int(a.seq - b.seq) })
 	out := make([]Delivery, 0, min(n, len(found)))
@@ -71,9 +83,9 @@ func (e *Entity) Sessions(since *time.Time, skip, top int) []string {
 func (e *Entity) HeldSession(receiver string) *string {
 	e.lock()
 	defer e.unlock()
-	for id, s := range e.sessions {
-		if s.holder != nil && s.holder.Name == receiver {
-			return &id
+	for r := range e.receivers {
+		if r.sess != nil && r.Name == receiver {
+			return &r.sess.id
 		}
 	}
 	return nil
@@ -123,8 +135,8 @@ func (e *Entity) fillStats(s *Stats) {
 	s.Active, s.Locked, s.Completed = e.stats.active, e.stats.locked, e.stats.completed
 	s.Expired, s.Redelivered, s.Deferred = e.stats.expired, e.stats.redelivered, len(e.deferred)
 	s.Sessions, s.ReadySessions, s.Waiters = len(e.sessions), e.readySessions.Len(), e.waiters.Len()
-	for _, x := range e.sessions {
-		if x.holder != nil {
+	for r := range e.receivers {
+		if r.sess != nil {
 			s.HeldSessions++
 		}
 	}
@@ -149,7 +161,7 @@ func (b *Broker) Bytes(address string) int64 {
 	p := b.paths.Load()
 	for _, a := range []string{address, address + deadLetterPart, address + transferPart} {
 		if e := p.entities[strings.ToLower(a)]; e != nil {
-			for _, d := range e.Peek(0, math.MaxInt, nil) {
+			for _, d := range e.look(0, math.MaxInt, nil) {
 				n += int64(len(d.Body))
 			}
 		}

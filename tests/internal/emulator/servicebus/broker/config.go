@@ -35,6 +35,9 @@ type Inbound struct {
 	// EnablePartitioning makes a batch with several session ids or partition keys an error and
 	// adds the partition key to the key of duplicate detection.
 	EnablePartitioning bool
+	// AutoDeleteOnIdle deletes the queue or topic once nobody used it for so long; 0: never, else
+	// at least [MinAutoDeleteOnIdle].
+	AutoDeleteOnIdle time.Duration
 	// SendDisabled refuses senders.
 	SendDisabled bool
 	// MaxMessageBytes of a message or batch; 0 means the namespace's limit.
@@ -92,6 +95,8 @@ type Subscription struct {
 	DeadLetteringOnFilterErrors bool
 	// DefaultMessageTimeToLive caps every message's time to live; 0 means no limit.
 	DefaultMessageTimeToLive time.Duration
+	// AutoDeleteOnIdle deletes the subscription once nobody received for so long, as with a topic.
+	AutoDeleteOnIdle time.Duration
 	Outbound
 }
 
@@ -124,7 +129,7 @@ func (c Config) Validate() error {
 				continue
 			}
 			name("subscription", where)
-			errs = append(errs, s.Outbound.validate("subscription "+where))
+			errs = append(errs, s.Outbound.validate("subscription "+where), validateIdle("subscription "+where, s.AutoDeleteOnIdle))
 		}
 	}
 	return errors.Join(errs...)
@@ -135,10 +140,18 @@ func (i Inbound) validate(where string) error {
 	if i.DuplicateDetectionWindow < 0 || i.DuplicateDetectionWindow > 7*24*time.Hour {
 		errs = append(errs, fmt.Errorf("%s: duplicate detection window %s is not within 7 days", where, i.DuplicateDetectionWindow))
 	}
+	errs = append(errs, validateIdle(where, i.AutoDeleteOnIdle))
 	if i.DefaultMessageTimeToLive < 0 {
 		errs = append(errs, fmt.Errorf("%s: negative time to live %s", where, i.DefaultMessageTimeToLive))
 	}
 	return errors.Join(errs...)
+}
+
+func validateIdle(where string, after time.Duration) error {
+	if after != 0 && after < MinAutoDeleteOnIdle {
+		return fmt.Errorf("%s: AutoDeleteOnIdle %s is less than %s", where, after, MinAutoDeleteOnIdle)
+	}
+	return nil
 }
 
 func (o Outbound) validate(where string) error {

@@ -9,6 +9,7 @@ import (
 // whoever pops one checks whether it still applies.
 type deadline struct {
 	at       time.Time
+	seq      int64     // of msg: what runs out at the same time does so in order
 	msg      *message  // its lock runs out, if it still has token
 	token    Token     //
 	sess     *session  // its lock runs out, if holder still has it
@@ -66,10 +67,17 @@ func (d *deadlines) compact(live int, keep func(*deadline) bool) {
 
 type deadlineHeap []deadline
 
-func (h deadlineHeap) Len() int           { return len(h) }
-func (h deadlineHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h deadlineHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *deadlineHeap) Push(x any)        { *h = append(*h, x.(deadline)) }
+func (h deadlineHeap) Len() int { return len(h) }
+
+func (h deadlineHeap) Less(i, j int) bool {
+	if c := h[i].at.Compare(h[j].at); c != 0 {
+		return c < 0
+	}
+	return h[i].seq < h[j].seq
+}
+
+func (h deadlineHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *deadlineHeap) Push(x any)   { *h = append(*h, x.(deadline)) }
 func (h *deadlineHeap) Pop() any {
 	old := *h
 	x := old[len(old)-1]

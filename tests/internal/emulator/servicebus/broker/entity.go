@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,13 +21,17 @@ type Entity struct {
 	inbox        *Inbox // of a queue; nil for others
 	transfers    transfers
 
+	idleAfter atomic.Int64 // of a subscription, in nanoseconds; 0: it is not deleted when idle
+
 	mu         sync.Mutex
-	rules      []Rule // of a subscription; nil takes everything
-	ruleErrors bool   // dead-letter what a rule fails on
+	used       time.Time // last use by a receiver or the administration
+	rules      []Rule    // of a subscription; nil takes everything
+	ruleErrors bool      // dead-letter what a rule fails on
 	deleted    bool
 	receivers  map[*Receiver]struct{} // open ones
 	after      []func()               // to call once mu is released
 	deadlines  deadlines
+	expiries   deadlines // of messages
 	lastSeq    int64
 	stats      counters
 	deferred   map[int64]*message
@@ -64,7 +69,7 @@ func newStore(path string, cfg Outbound) *Entity {
 	return &Entity{
 		path: path, cfg: cfg, locked: make(map[Token]*message),
 		deferred: make(map[int64]*message), sessions: make(map[string]*session),
-		receivers: make(map[*Receiver]struct{}),
+		receivers: make(map[*Receiver]struct{}), used: time.Now(),
 	}
 }
 
@@ -100,6 +105,7 @@ func run(after []func()) {
 }
 
 func (e *Entity) advance(now time.Time) {
+	e.advanceExpiries(now)
 	for {
 		d, ok := e.deadlines.due(now)
 		if !ok {
@@ -151,6 +157,9 @@ func (e *Entity) enqueue(p *Payload, enqueuedSeq int64, modified map[string]any,
 		return
 	}
 	e.stats.active++
+	if m.ttl > 0 {
+		e.willExpire(m)
+	}
 	if !e.cfg.RequiresSession {
 		e.ready.push(m)
 		e.wakeHungry()
@@ -202,13 +211,14 @@ func (e *Entity) failDelivery(m *message, now time.Time) {
 		e.deadLetter(m, ReasonMaxDelivery, fmt.Sprintf("Message could not be consumed after %d delivery attempts.", e.cfg.MaxDeliveryCount), now)
 		return
 	}
-	e.putBack(m)
+	e.putBack(m, now)
 }
 
-func (e *Entity) putBack(m *message) {
+func (e *Entity) putBack(m *message, now time.Time) {
 	switch {
 	case m.state == Deferred:
 		e.deferred[m.seq] = m
+	case e.expire(m, now):
 	case m.sess != nil:
 		m.sess.ready.putBack(m)
 		e.offer(m.sess)
@@ -226,7 +236,7 @@ func (e *Entity) lockMessage(m *message, until time.Time) {
 		return
 	}
 	e.locked[m.token] = m
-	e.deadlines.add(deadline{at: until, msg: m, token: m.token})
+	e.deadlines.add(deadline{at: until, seq: m.seq, msg: m, token: m.token})
 	e.deadlines.compact(len(e.locked), func(d *deadline) bool {
 		return d.msg == nil || d.msg.token == d.token && d.msg.lockedUntil.Equal(d.at)
 	})

@@ -1,6 +1,10 @@
 package broker
 
-import "container/heap"
+import (
+	"container/heap"
+	"slices"
+	"sort"
+)
 
 // fifo holds messages in sequence order. New ones come with growing sequence numbers; those
 // that were taken and came back have smaller numbers than any new one and go first.
@@ -8,16 +12,43 @@ type fifo struct {
 	fresh    []*message
 	head     int
 	returned bySequence
+	removed  int // still in there, to be skipped
 }
 
-func (q *fifo) len() int { return len(q.fresh) - q.head + len(q.returned) }
+func (q *fifo) len() int { return len(q.fresh) - q.head + len(q.returned) - q.removed }
 
 func (q *fifo) push(m *message) { q.fresh = append(q.fresh, m) }
 
 func (q *fifo) putBack(m *message) { heap.Push(&q.returned, m) }
 
+// remove takes a message out from wherever it is. Its place is only marked, and cleared away with
+// others: a queue keeps at most as many marks as messages, or 64.
+func (q *fifo) remove(m *message) {
+	m.removed = true
+	q.removed++
+	if q.removed <= max(64, q.len()) {
+		return
+	}
+	gone := func(m *message) bool { return m.removed }
+	q.fresh = slices.DeleteFunc(q.fresh[q.head:], gone)
+	q.head = 0
+	q.returned = slices.DeleteFunc(q.returned, gone)
+	heap.Init(&q.returned)
+	q.removed = 0
+}
+
 // pop returns the message with the lowest sequence number, or nil.
 func (q *fifo) pop() *message {
+	for {
+		m := q.take()
+		if m == nil || !m.removed {
+			return m
+		}
+		q.removed--
+	}
+}
+
+func (q *fifo) take() *message {
 	if len(q.returned) > 0 {
 		return heap.Pop(&q.returned).(*message)
 	}
@@ -41,13 +72,23 @@ func (q *fifo) pop() *message {
 	return m
 }
 
-// each calls f for every message, in no particular order.
-func (q *fifo) each(f func(*message)) {
+// from calls f, in no particular order, for the first n messages from a sequence number on, and perhaps for others.
+func (q *fifo) from(seq int64, n int, f func(*message)) {
 	for _, m := range q.returned {
-		f(m)
+		if !m.removed {
+			f(m)
+		}
 	}
-	for _, m := range q.fresh[q.head:] {
-		f(m)
+	fresh := q.fresh[q.head:]
+	at := sort.Search(len(fresh), func(i int) bool { return fresh[i].seq >= seq })
+	for _, m := range fresh[at:] {
+		if n <= 0 {
+			return
+		}
+		if !m.removed {
+			f(m)
+			n--
+		}
 	}
 }
 

@@ -29,6 +29,7 @@ type Inbox struct {
 	accepted  int
 	dropped   int
 	accessed  time.Time // of the last send
+	used      time.Time // last use of any kind
 }
 
 type scheduled struct {
@@ -49,7 +50,7 @@ type Accepted struct {
 }
 
 func newInbox(b *Broker, path string, cfg Inbound) *Inbox {
-	in := &Inbox{path: path, cfg: cfg, broker: b, schedule: make(map[int64]*scheduled)}
+	in := &Inbox{path: path, cfg: cfg, broker: b, schedule: make(map[int64]*scheduled), used: time.Now()}
 	if cfg.RequiresDuplicateDetection {
 		if in.cfg.DuplicateDetectionWindow == 0 {
 			in.cfg.DuplicateDetectionWindow = DefaultDedupWindow
@@ -88,6 +89,7 @@ func (in *Inbox) advance(now time.Time) {
 		}
 		if in.schedule[d.schedule.seq] == d.schedule {
 			delete(in.schedule, d.schedule.seq)
+			in.used = d.at
 			in.fanOut(d.schedule.payload, now)
 		}
 	}
@@ -104,7 +106,7 @@ func (in *Inbox) Send(batch []*Payload) error {
 	if err := in.refusal(len(batch) == 1 && batch[0].carried != nil); err != nil {
 		return err
 	}
-	in.accessed = now
+	in.accessed, in.used = now, now
 	for _, p := range batch {
 		in.accept(p, now)
 	}
@@ -137,7 +139,7 @@ func (in *Inbox) Schedule(batch []*Payload) ([]int64, error) {
 	if err := in.refusal(false); err != nil {
 		return nil, err
 	}
-	in.accessed = now
+	in.accessed, in.used = now, now
 	seqs := make([]int64, len(batch))
 	for i, p := range batch {
 		seqs[i] = in.accept(p, now)
@@ -147,7 +149,7 @@ func (in *Inbox) Schedule(batch []*Payload) ([]int64, error) {
 
 // CancelScheduled removes scheduled messages; all must be there.
 func (in *Inbox) CancelScheduled(seqs []int64) error {
-	in.lock()
+	in.used = in.lock()
 	defer in.unlock()
 	for _, n := range seqs {
 		if in.schedule[n] == nil {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,7 +30,7 @@ func (p *paths) has(path string) bool {
 func (p *paths) addEntity(b *Broker, e *Entity) {
 	for _, x := range []*Entity{e, e.deadQueue, e.transferDead} {
 		x.broker = b
-		x.deadlines.earlier = b.notifyEarlier
+		x.deadlines.earlier, x.expiries.earlier = b.notifyEarlier, b.notifyEarlier
 		p.entities[strings.ToLower(x.path)] = x
 	}
 }
@@ -57,6 +58,7 @@ func (b *Broker) CreateQueue(q Queue) error {
 		in.outs, in.sessions, e.inbox = []*Entity{e}, q.RequiresSession, in
 		p.addEntity(b, e)
 		p.addInbox(b, in)
+		b.mayIdle(q.AutoDeleteOnIdle)
 		return nil
 	})
 }
@@ -73,6 +75,7 @@ func (b *Broker) CreateTopic(t Topic) error {
 		in := newInbox(b, t.Name, t.Inbound)
 		in.isTopic = true
 		p.addInbox(b, in)
+		b.mayIdle(t.AutoDeleteOnIdle)
 		return nil
 	})
 	for _, s := range t.Subscriptions {
@@ -101,6 +104,8 @@ func (b *Broker) CreateSubscription(topic string, s Subscription) error {
 		defer in.unlock()
 		e := newEntity(path, s.Outbound, capTTL(s.DefaultMessageTimeToLive, in.cfg.DefaultMessageTimeToLive))
 		e.rules, e.ruleErrors = s.Rules, s.DeadLetteringOnFilterErrors
+		e.idleAfter.Store(int64(s.AutoDeleteOnIdle))
+		b.mayIdle(s.AutoDeleteOnIdle)
 		p.addEntity(b, e)
 		in.outs = append(slices.Clone(in.outs), e)
 		return nil
@@ -116,8 +121,10 @@ func (b *Broker) UpdateInbound(path string, cfg Inbound) error {
 	if err != nil {
 		return err
 	}
-	in.lock()
+	in.used = in.lock()
 	defer in.unlock()
+	in.cfg.AutoDeleteOnIdle = cfg.AutoDeleteOnIdle
+	b.mayIdle(cfg.AutoDeleteOnIdle)
 	in.cfg.DefaultMessageTimeToLive, in.cfg.SendDisabled = cfg.DefaultMessageTimeToLive, cfg.SendDisabled
 	if in.history != nil && cfg.DuplicateDetectionWindow > 0 {
 		in.cfg.DuplicateDetectionWindow = cfg.DuplicateDetectionWindow
@@ -129,15 +136,19 @@ func (b *Broker) UpdateInbound(path string, cfg Inbound) error {
 // UpdateOutbound changes what may change of a queue or subscription: everything but sessions.
 // Locks that are held keep their time.
 func (b *Broker) UpdateOutbound(path string, s Subscription) error {
-	if err := s.Outbound.validate(path); err != nil {
+	if err := errors.Join(s.Outbound.validate(path), validateIdle(path, s.AutoDeleteOnIdle)); err != nil {
 		return err
 	}
 	e, err := b.Entity(path)
 	if err != nil {
 		return err
 	}
-	e.lock()
+	e.used = e.lock()
 	defer e.unlock()
+	if e.inbox == nil { // a queue's is its inbox's
+		e.idleAfter.Store(int64(s.AutoDeleteOnIdle))
+		b.mayIdle(s.AutoDeleteOnIdle)
+	}
 	c := &e.cfg
 	if c.LockDuration = s.LockDuration; c.LockDuration == 0 {
 		c.LockDuration = DefaultLockDuration
@@ -162,7 +173,7 @@ func (b *Broker) SetRules(path string, rules []Rule) error {
 	if err != nil {
 		return err
 	}
-	e.lock()
+	e.used = e.lock()
 	defer e.unlock()
 	e.rules = rules
 	return nil

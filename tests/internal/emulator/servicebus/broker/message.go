@@ -86,6 +86,7 @@ type message struct {
 	sess        *session // nil where sessions are not required
 	dead        *DeadLetter
 	modified    map[string]any
+	removed     bool // the fifo's: to be skipped
 }
 
 // Delivery is a snapshot of a message handed to a receiver.

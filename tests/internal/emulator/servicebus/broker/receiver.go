@@ -37,7 +37,7 @@ type SessionGrant struct {
 
 // Open registers a receiver on an entity without sessions.
 func (e *Entity) Open(r *Receiver) error {
-	e.lock()
+	e.used = e.lock()
 	defer e.unlock()
 	if e.cfg.RequiresSession {
 		return refuse(NotAllowed, descSessionRequired)
@@ -70,7 +70,11 @@ func (e *Entity) Close(r *Receiver) {
 		return
 	}
 	r.closed = true
+	e.used = now
 	delete(e.receivers, r)
+	if e.broker.idles.Load() {
+		e.after = append(e.after, e.broker.notifyEarlier)
+	}
 	if r.waiting != nil {
 		// The element is in one of the two lists; Remove ignores one that is not the list's.
 		e.hungry.Remove(r.waiting)
@@ -113,6 +117,7 @@ func (e *Entity) Take(r *Receiver, n int, buf []Delivery) []Delivery {
 			e.stats.active--
 			e.stats.completed++
 			buf = append(buf, m.snapshot())
+			m.release()
 		} else {
 			e.lockMessage(m, until)
 			buf = append(buf, m.snapshot())
@@ -130,19 +135,6 @@ func (e *Entity) Take(r *Receiver, n int, buf []Delivery) []Delivery {
 		e.wakeHungry()
 	}
 	return buf
-}
-
-// expire disposes of a message that outlived its time and reports whether it did.
-func (e *Entity) expire(m *message, now time.Time) bool {
-	if m.expiresAt.IsZero() || now.Before(m.expiresAt) {
-		return false
-	}
-	e.stats.active--
-	e.stats.expired++
-	if e.cfg.DeadLetteringOnMessageExpiration && e.deadQueue != nil {
-		e.deadLetter(m, ReasonExpired, "The message expired and was dead lettered.", now)
-	}
-	return true
 }
 
 // inSequence sorts messages for a bulk return, since maps have no order.

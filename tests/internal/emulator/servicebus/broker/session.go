@@ -94,6 +94,7 @@ func (e *Entity) AcceptSession(r *Receiver, id *string, timeout time.Duration) e
 	}
 	now := e.lock()
 	defer e.unlock()
+	e.used = now
 	if err := e.refusal(); err != nil {
 		return err
 	}
@@ -141,19 +142,21 @@ func (e *Entity) releaseSession(s *session, now time.Time, failed bool) {
 			e.failDelivery(m, now)
 		} else {
 			// Straight into the queue: offering now could hand out the session half refilled.
-			e.returnQuietly(m)
+			e.returnQuietly(m, now)
 		}
 	}
 	e.offer(s)
 	e.forget(s)
 }
 
-func (e *Entity) returnQuietly(m *message) {
+func (e *Entity) returnQuietly(m *message, now time.Time) {
 	if m.state == Deferred {
 		e.deferred[m.seq] = m
 		return
 	}
-	m.sess.ready.putBack(m)
+	if !e.expire(m, now) {
+		m.sess.ready.putBack(m)
+	}
 }
 
 // expireSession is what happens when a session's lock runs out: every message under it counts

@@ -63,9 +63,9 @@ func (e *Entity) findLocked(t Token) *message {
 	if !e.cfg.RequiresSession {
 		return e.locked[t]
 	}
-	for _, s := range e.sessions {
-		if m := s.locked[t]; m != nil {
-			return m
+	for r := range e.receivers { // what is locked in a session is so for its holder
+		if r.sess != nil && r.sess.locked[t] != nil {
+			return r.sess.locked[t]
 		}
 	}
 	return nil
@@ -84,12 +84,13 @@ func (e *Entity) settle(m *message, s Settlement, now time.Time) {
 	case Complete:
 		e.stats.active--
 		e.stats.completed++
+		m.release()
 	case Abandon:
 		e.stats.redelivered++
 		e.failDelivery(m, now)
 	case Release:
 		e.stats.redelivered++
-		e.putBack(m)
+		e.putBack(m, now)
 	case Defer:
 		if m.state != Deferred && sess != nil {
 			sess.deferred++
@@ -98,7 +99,7 @@ func (e *Entity) settle(m *message, s Settlement, now time.Time) {
 		e.deferred[m.seq] = m
 	case DeadLetterIt:
 		if e.deadQueue == nil {
-			e.putBack(m) // a dead letter stays where it is
+			e.putBack(m, now) // a dead letter stays where it is
 			return
 		}
 		e.stats.active--
@@ -127,7 +128,7 @@ func (e *Entity) RenewMessages(tokens []Token) ([]time.Time, error) {
 	for _, t := range tokens {
 		m := e.locked[t]
 		m.lockedUntil = until
-		e.deadlines.add(deadline{at: until, msg: m, token: t})
+		e.deadlines.add(deadline{at: until, seq: m.seq, msg: m, token: t})
 	}
 	return out, nil
 }

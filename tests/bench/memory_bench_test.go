@@ -1,0 +1,153 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
+)
+
+// BenchmarkProducerMemory starts two producers, as processes, on a collection with BACKLOG events (default 100,000) that are
+// not published yet, and follows their resident memory until all are.
+func BenchmarkProducerMemory(b *testing.B) {
+	backlog := 100_000
+	if text := os.Getenv("BACKLOG"); text != "" {
+		n, err := strconv.Atoi(text)
+		require.NoError(b, err, "BACKLOG")
+		backlog = n
+	}
+	program := filepath.Join(b.TempDir(), "producer")
+	build := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", program,
+		"github.com/sluice-cdc/sluice/producer/cmd/producer")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(b, err, "%s", out)
+	for _, format := range []string{"json", "bson"} {
+		for _, pad := range []int{100, 1000, 16000} {
+			events := min(backlog, 1_000_000_000/pad) // the server's memory holds them all
+			b.Run(fmt.Sprintf("backlog=%d/format=%s/pad=%d", events, format, pad), func(b *testing.B) {
+				followMemory(b, program, format, events, pad)
+			})
+		}
+	}
+}
+
+func followMemory(b *testing.B, program, format string, backlog, pad int) {
+	entities := stack.Entities()
+	entities.Topics[0].Subscriptions[0].Rules = []servicebus.Rule{} // what is published is taken and not kept
+	s, err := stack.New(b.Context(), stack.Options{ServiceBus: &entities, OplogBytes: 8 << 30})
+	require.NoError(b, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			b.Error(err)
+		}
+	})
+	defer running.Wait()
+	defer stop()
+	begun := time.Now().Add(-2 * time.Second)
+	insertBacklog(b, s.Endpoint(stack.EnvMongo), backlog, pad)
+
+	leader := startProducer(b, s, program, format, begun)
+	for s.ServiceBus.Stats(stack.Topic).Accepted == 0 {
+		time.Sleep(10 * time.Millisecond) // a sampler's pace
+	}
+	standby := startProducer(b, s, program, format, begun)
+	var most, mostStanding float64
+	quarters := make([]float64, 4) // the most in each quarter of the backlog
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		published := s.ServiceBus.Stats(stack.Topic).Accepted
+		now := resident(b, leader.Process.Pid)
+		most, mostStanding = max(most, now), max(mostStanding, resident(b, standby.Process.Pid))
+		if published >= backlog {
+			break
+		}
+		quarter := &quarters[published*4/backlog]
+		*quarter = max(*quarter, now)
+		<-tick.C
+	}
+	for _, p := range []*exec.Cmd{standby, leader} {
+		require.NoError(b, p.Process.Signal(syscall.SIGTERM))
+		require.NoError(b, p.Wait())
+	}
+	used := leader.ProcessState.UserTime() + leader.ProcessState.SystemTime()
+	b.ReportMetric(float64(used.Microseconds())/float64(backlog), "leader-cpu-µs/event")
+	b.ReportMetric(most, "leader-MiB")
+	b.ReportMetric(mostStanding, "standby-MiB")
+	for i, mib := range quarters {
+		b.ReportMetric(mib, fmt.Sprintf("quarter-%d-MiB", i+1))
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+func insertBacklog(b *testing.B, uri string, backlog, pad int) {
+	client, err := mongo.Connect(options.Client().ApplyURI(uri))
+	require.NoError(b, err)
+	defer func() { require.NoError(b, client.Disconnect(b.Context())) }()
+	documents := make([]any, 0, 1000)
+	for n := range backlog {
+		documents = append(documents, bson.D{
+			{Key: "aggregateId", Value: aggregate(n, 10_000)},
+			{Key: "version", Value: n/10_000 + 1},
+			{Key: "type", Value: "Measured"},
+			{Key: "pad", Value: strings.Repeat("x", pad)},
+		})
+		if len(documents) == cap(documents) || n == backlog-1 {
+			_, err := client.Database("shop").Collection("events").InsertMany(b.Context(), documents)
+			require.NoError(b, err)
+			documents = documents[:0]
+		}
+	}
+}
+
+func startProducer(b *testing.B, s *stack.Stack, program, format string, begun time.Time) *exec.Cmd {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a free port
+	require.NoError(b, err)
+	addr := l.Addr().String()
+	require.NoError(b, l.Close())
+	p := exec.CommandContext(b.Context(), program)
+	p.Env = append(s.Env(), "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SERVICE_BUS_TOPIC="+stack.Topic,
+		"START_FROM=timestamp", "START_AT="+begun.UTC().Format(time.RFC3339), "MESSAGE_FORMAT="+format, "HTTP_ADDR="+addr,
+		"HOSTNAME=bench-"+addr)
+	for _, name := range []string{"GOGC", "GOMEMLIMIT", "MAX_IN_FLIGHT_EVENTS", "MAX_IN_FLIGHT_BYTES", "PUBLISH_LANES_MAX", "BATCH_SCOPE"} { // to try others
+		if value := os.Getenv(name); value != "" {
+			p.Env = append(p.Env, name+"="+value)
+		}
+	}
+	p.Stderr = os.Stderr
+	require.NoError(b, p.Start())
+	b.Cleanup(func() { _ = p.Process.Kill() })
+	return p
+}
+
+// resident is a process's memory in MiB, as Linux says it.
+func resident(b *testing.B, pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		b.Skip("memory is read from /proc, as on Linux")
+	}
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	line, _, _ := strings.Cut(rest, "kB")
+	kb, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
+	require.NoError(b, err)
+	return kb / 1024
+}

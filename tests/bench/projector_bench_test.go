@@ -1,0 +1,251 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
+)
+
+const (
+	subscriptionPath = stack.Topic + "/Subscriptions/" + stack.Subscription
+	readModel        = "readmodel"
+)
+
+// backlog is a stack with messages waiting in its subscription.
+type backlog struct {
+	stack *stack.Stack
+	mongo *mongo.Client
+	count int
+}
+
+// newBacklog publishes count events of so many aggregates, one after the other in turn, under a session key.
+func newBacklog(b *testing.B, latency time.Duration, count, aggregates int, key envelope.SessionKey) *backlog {
+	b.Helper()
+	s, err := stack.New(b.Context(), stack.Options{Latency: latency})
+	require.NoError(b, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			b.Error(err)
+		}
+	})
+	client, err := mongo.Connect(options.Client().ApplyURI(s.Endpoint(stack.EnvMongo)))
+	require.NoError(b, err)
+	bus, err := azservicebus.NewClientFromConnectionString(s.Endpoint(stack.EnvServiceBus), nil)
+	require.NoError(b, err)
+	b.Cleanup(func() {
+		_ = bus.Close(ctx)
+		_ = client.Disconnect(ctx)
+		stop()
+		serving.Wait()
+	})
+	sender, err := bus.NewSender(stack.Topic, nil)
+	require.NoError(b, err)
+	for first := 0; first < count; first += batchSize {
+		batch, err := sender.NewMessageBatch(b.Context(), nil)
+		require.NoError(b, err)
+		for n := first; n < min(first+batchSize, count); n++ {
+			require.NoError(b, batch.AddMessage(counted(b, n, aggregates, key), nil))
+		}
+		require.NoError(b, sender.SendMessageBatch(b.Context(), batch, nil))
+	}
+	return &backlog{stack: s, mongo: client, count: count}
+}
+
+// counted is the message of the n-th event.
+func counted(b *testing.B, n, aggregates int, key envelope.SessionKey) *azservicebus.Message {
+	b.Helper()
+	aggregate := fmt.Sprintf("a%06d", n%aggregates)
+	body, err := bson.Marshal(bson.D{
+		{Key: "operationType", Value: "insert"},
+		{Key: "documentKey", Value: bson.D{{Key: "_id", Value: n}}},
+		{Key: "fullDocument", Value: bson.D{
+			{Key: "_id", Value: n},
+			{Key: "aggregateId", Value: aggregate},
+			{Key: "version", Value: n/aggregates + 1},
+			{Key: "type", Value: "Measured"},
+			{Key: "occurredAt", Value: "2026-01-01T00:00:00Z"},
+			{Key: "pad", Value: strings.Repeat("x", padding)},
+		}},
+	})
+	require.NoError(b, err)
+	position := fmt.Sprintf("82%022X", n+1)
+	m, err := envelope.Encode(envelope.Change{
+		Stream: "shop.events", Token: position, Position: position, Epoch: 1, Aggregate: aggregate, Session: key.Session(aggregate),
+		Operation: envelope.Insert, Type: "Measured", Version: int64(n/aggregates + 1), Body: body,
+	}, envelope.BSON)
+	require.NoError(b, err)
+	return m
+}
+
+// completed waits until n messages of the subscription are completed.
+func (l *backlog) completed(b *testing.B, n int) {
+	b.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for l.stack.ServiceBus.Stats(subscriptionPath).Completed < n {
+		<-tick.C
+	}
+}
+
+// projectorConfig is the settings of a replica, with the defaults.
+func projectorConfig(s *stack.Stack) projector.Config {
+	return projector.Config{
+		ServiceBus: azure.ServiceBus{ConnectionString: s.Endpoint(stack.EnvServiceBus)},
+		Topic:      stack.Topic, Subscription: stack.Subscription,
+		MongoURI: s.Endpoint(stack.EnvMongo), Database: readModel, Projection: "timeline",
+		MaxSessions: 64, ReceiveBatch: 100,
+		SessionIdle: 2 * time.Second, SessionMaxHold: 5 * time.Second,
+		AcceptTimeout: time.Minute, ApplyTimeout: 10 * time.Second, SettleTimeout: 5 * time.Second,
+		ShutdownTimeout: 20 * time.Second,
+	}
+}
+
+// project runs so many replicas until everything is completed, and reports the rate from the first completion on.
+func (l *backlog) project(b *testing.B, replicas int, change func(*projector.Config)) {
+	b.Helper()
+	ctx, stop := context.WithCancel(b.Context())
+	defer stop()
+	config := projectorConfig(l.stack)
+	if change != nil {
+		change(&config)
+	}
+	var running errgroup.Group
+	for i := range replicas {
+		running.Go(func() error {
+			return projector.Run(ctx, config, projector.Options{Instance: fmt.Sprint("bench-", i)})
+		})
+	}
+	l.completed(b, 1)
+	taken := clock()
+	l.completed(b, l.count)
+	reportPace(b, taken(l.count-1))
+	stop()
+	require.NoError(b, running.Wait())
+}
+
+// naive applies count events: receive one, apply one, complete one, in so many sessions at a time, each held for as long as
+// it takes. The write is the least that makes a repeat harmless, one conditional update.
+func (l *backlog) naive(b *testing.B, count, sessions, aggregates int) {
+	b.Helper()
+	client, err := azservicebus.NewClientFromConnectionString(l.stack.Endpoint(stack.EnvServiceBus), nil)
+	require.NoError(b, err)
+	defer func() { _ = client.Close(context.WithoutCancel(b.Context())) }()
+	timelines := l.mongo.Database(readModel).Collection("timeline")
+	receivers := make([]*azservicebus.SessionReceiver, sessions)
+	for i := range receivers {
+		receivers[i], err = client.AcceptSessionForSubscription(b.Context(), stack.Topic, stack.Subscription,
+			fmt.Sprintf("a%06d", i%aggregates), nil)
+		require.NoError(b, err)
+	}
+	taken := clock()
+	var looping errgroup.Group
+	for _, r := range receivers {
+		looping.Go(func() error {
+			for range count / sessions {
+				messages, err := r.ReceiveMessages(b.Context(), 1, nil)
+				if err != nil {
+					return err
+				}
+				change, err := envelope.Decode(messages[0])
+				if err != nil {
+					return err
+				}
+				if _, err := timelines.UpdateOne(b.Context(),
+					bson.D{{Key: "_id", Value: change.Aggregate}, {Key: "position", Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gte", Value: change.Position}}}}}},
+					bson.D{
+						{Key: "$inc", Value: bson.D{{Key: "events", Value: 1}, {Key: "types." + change.Type, Value: 1}}},
+						{Key: "$set", Value: bson.D{{Key: "position", Value: change.Position}, {Key: "lastType", Value: change.Type}}},
+					}, options.UpdateOne().SetUpsert(true)); err != nil {
+					return err
+				}
+				if err := r.CompleteMessage(b.Context(), messages[0], nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(b, looping.Wait())
+	reportPace(b, taken(count))
+}
+
+// reportPace reports a rate and what an event cost of the processors: the broker's and the database's work included.
+func reportPace(b *testing.B, p pace) {
+	b.Helper()
+	b.ReportMetric(p.perSecond, "events/s")
+	b.ReportMetric(p.cpu, "cpu-µs/event")
+	b.ReportMetric(0, "ns/op") // one pass over all events is no operation
+}
+
+// BenchmarkProject compares, by events a second: naive, receive one, apply one, complete one; naive=64, that in 64 sessions
+// at once; projector, one replica with the defaults.
+func BenchmarkProject(b *testing.B) {
+	const aggregates = 100
+	for _, latency := range []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond} {
+		name := fmt.Sprintf("latency=%v", latency)
+		b.Run(name+"/naive", func(b *testing.B) {
+			newBacklog(b, latency, 200*aggregates, aggregates, envelope.SessionKey{}).naive(b, 150, 1, aggregates)
+		})
+		b.Run(name+"/naive=64", func(b *testing.B) {
+			newBacklog(b, latency, 100*aggregates, aggregates, envelope.SessionKey{}).naive(b, 64*50, 64, aggregates)
+		})
+		b.Run(name+"/projector", func(b *testing.B) {
+			newBacklog(b, latency, 200*aggregates, aggregates, envelope.SessionKey{}).project(b, 1, nil)
+		})
+	}
+}
+
+// BenchmarkProjectReplicas is the rate of several replicas where waiting dominates: few sessions each and a long round trip,
+// so that the machine is not the limit.
+func BenchmarkProjectReplicas(b *testing.B) {
+	const latency, aggregates, each = 10 * time.Millisecond, 100, 60
+	for _, replicas := range []int{1, 2, 4} {
+		b.Run(fmt.Sprintf("latency=%v/replicas=%d", latency, replicas), func(b *testing.B) {
+			newBacklog(b, latency, each*aggregates, aggregates, envelope.SessionKey{}).project(b, replicas, func(c *projector.Config) {
+				c.MaxSessions, c.Connections, c.ReceiveBatch = 4, 4, 10
+			})
+		})
+	}
+}
+
+// BenchmarkProjectSessionKey is the rate with very many aggregates that have an event now and then: each its own session, or
+// all of them in N.
+func BenchmarkProjectSessionKey(b *testing.B) {
+	const aggregates = 8000
+	for _, latency := range []time.Duration{0, 2 * time.Millisecond} {
+		for _, key := range []envelope.SessionKey{{}, envelope.Buckets(16), envelope.Buckets(64), envelope.Buckets(256), envelope.Buckets(1024)} {
+			b.Run(fmt.Sprintf("latency=%v/key=%s", latency, key), func(b *testing.B) {
+				newBacklog(b, latency, aggregates, aggregates, key).project(b, 1, nil)
+			})
+		}
+	}
+}
+
+// BenchmarkProjectConnections is the rate with a session for each event, by connections: what an accept costs, and how much
+// of it excludes other accepts on its connection.
+func BenchmarkProjectConnections(b *testing.B) {
+	const latency = 10 * time.Millisecond
+	for _, connections := range []int{1, 4, 16, 32} {
+		b.Run(fmt.Sprintf("latency=%v/connections=%d", latency, connections), func(b *testing.B) {
+			count := 100 * connections
+			newBacklog(b, latency, count, count, envelope.SessionKey{}).project(b, 1, func(c *projector.Config) { c.Connections = connections })
+		})
+	}
+}

@@ -1,0 +1,74 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"maps"
+	"net/http"
+
+	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
+)
+
+// blobForwarder hands requests on to the storage. A signature covers the path and not the host, so that another address in
+// front of it is as good.
+type blobForwarder struct {
+	way     *Way
+	to      string
+	storage leasecheck.Doer
+}
+
+func (f *blobForwarder) ServeHTTP(out http.ResponseWriter, in *http.Request) {
+	body, err := io.ReadAll(in.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler) // the service is gone before it had sent all: so it sent nothing
+	}
+	u := Unit{Server: Blob, Name: asked(in), Bytes: len(body)}
+	if !f.way.pass(u) {
+		panic(http.ErrAbortHandler)
+	}
+	answered := f.way.observer.Arrived(u, in, body)
+	// A request that was sent is carried out, whether or not its sender still lives.
+	request := in.Clone(context.WithoutCancel(in.Context()))
+	request.RequestURI, request.URL.Scheme, request.URL.Host = "", "http", f.to
+	request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	if len(body) == 0 {
+		request.Body = http.NoBody
+	}
+	response, err := f.storage.Do(request)
+	if err != nil {
+		if answered != nil {
+			answered(0)
+		}
+		panic(http.ErrAbortHandler)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	var delivered func()
+	if answered != nil {
+		delivered = answered(response.StatusCode)
+	}
+	u.Reply = true
+	if err != nil || !f.way.pass(u) {
+		panic(http.ErrAbortHandler)
+	}
+	maps.Copy(out.Header(), response.Header)
+	out.WriteHeader(response.StatusCode)
+	if _, err := out.Write(content); err == nil && delivered != nil {
+		delivered()
+	}
+}
+
+// asked names what a request asks for.
+func asked(r *http.Request) string {
+	query := r.URL.Query()
+	switch {
+	case query.Get("comp") == "lease":
+		return r.Header.Get("x-ms-lease-action")
+	case r.Method == http.MethodPut && query.Get("comp") == "" && query.Get("restype") == "":
+		return "write"
+	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && query.Get("restype") == "":
+		return "read"
+	}
+	return "other"
+}

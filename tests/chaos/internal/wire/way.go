@@ -1,0 +1,184 @@
+package wire
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
+)
+
+// Addrs are host:port of the three servers.
+type Addrs struct {
+	Mongo, ServiceBus, Blob string
+}
+
+// Way is the network of one service: an address for each server that forwards to it.
+type Way struct {
+	name       string
+	to         Addrs
+	listeners  [3]net.Listener // Mongo, ServiceBus, Blob
+	observer   BlobObserver
+	storage    func(next leasecheck.Doer) leasecheck.Doer
+	forwarding sync.WaitGroup
+
+	mu   sync.Mutex
+	trap *Trap // guarded by mu; nil: everything passes
+}
+
+// BlobObserver is told of what Blob storage is asked and what it answers. Arrived is called before a request goes on to
+// the storage; the function that it returns, unless nil, when the storage has answered with a status. Delivered is called when
+// the answer is handed to the service.
+type BlobObserver interface {
+	Arrived(u Unit, r *http.Request, body []byte) (answered func(status int) (delivered func()))
+}
+
+// Listen takes the addresses of a way. Nothing is forwarded before [Way.Run], which gives them back. storage, unless nil,
+// stands between the way and Blob storage: a recorder.
+func Listen(ctx context.Context, name string, to Addrs, observer BlobObserver, storage func(next leasecheck.Doer) leasecheck.Doer) (*Way, error) {
+	w := &Way{name: name, to: to, observer: observer, storage: storage}
+	for i := range w.listeners {
+		var config net.ListenConfig
+		l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("listen for %s: %w", name, err)
+		}
+		w.listeners[i] = l
+	}
+	return w, nil
+}
+
+// Name is whose way it is.
+func (w *Way) Name() string { return w.name }
+
+// Addrs are what the service must use instead of the servers' own addresses.
+func (w *Way) Addrs() Addrs {
+	return Addrs{w.listeners[0].Addr().String(), w.listeners[1].Addr().String(), w.listeners[2].Addr().String()}
+}
+
+// Arm sets a trap; one way has one trap at a time, and nil is none.
+func (w *Way) Arm(t *Trap) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trap = t
+}
+
+// pass waits for as long as the message is held, and reports whether it goes on.
+func (w *Way) pass(u Unit) bool {
+	w.mu.Lock()
+	t := w.trap
+	w.mu.Unlock()
+	return t == nil || t.hold(w, u)
+}
+
+// Run forwards until ctx ends. A trap that holds something must be released before, or Run does not return.
+func (w *Way) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return w.accept(ctx, w.listeners[0], w.to.Mongo, newMongoReader) })
+	group.Go(func() error { return w.accept(ctx, w.listeners[1], w.to.ServiceBus, newAMQPReader) })
+	group.Go(func() error { return w.serveBlob(ctx, w.listeners[2]) })
+	err := group.Wait()
+	w.forwarding.Wait()
+	return err
+}
+
+// reader takes the next message from a connection, of requests or of replies.
+type reader func(r *bufio.Reader, reply bool) (message []byte, u Unit, err error)
+
+func (w *Way) accept(ctx context.Context, l net.Listener, to string, protocol func() reader) error {
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	for {
+		client, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("accept a connection of %s: %w", w.name, err)
+		}
+		w.forwarding.Go(func() { w.splice(ctx, client, to, protocol()) })
+	}
+}
+
+// splice forwards both ways of one connection until both have ended.
+func (w *Way) splice(ctx context.Context, client net.Conn, to string, next reader) {
+	defer client.Close()
+	var dialer net.Dialer
+	server, err := dialer.DialContext(ctx, "tcp", to)
+	if err != nil {
+		return // the service sees a closed connection
+	}
+	defer server.Close()
+	stop := context.AfterFunc(ctx, func() { client.Close(); server.Close() })
+	defer stop()
+	var ways sync.WaitGroup
+	ways.Go(func() {
+		// Whatever ends the requests, also those of a killed service, ends them behind what it had sent.
+		w.pump(server, client, next, false)
+		server.Close()
+	})
+	ways.Go(func() {
+		w.pump(client, server, next, true)
+		client.Close()
+	})
+	ways.Wait()
+}
+
+// pump forwards one direction. A service that is gone takes no replies: they are read and lost, so that what it had sent
+// still arrives.
+func (w *Way) pump(to, from net.Conn, next reader, reply bool) {
+	in := bufio.NewReaderSize(from, 64<<10)
+	gone := false
+	for {
+		message, unit, err := next(in, reply)
+		if err != nil || !w.pass(unit) {
+			return
+		}
+		if gone {
+			continue
+		}
+		if _, err := to.Write(message); err != nil {
+			if !reply {
+				return
+			}
+			gone = true
+		}
+	}
+}
+
+// serveBlob forwards requests to Blob storage.
+func (w *Way) serveBlob(ctx context.Context, l net.Listener) error {
+	transport := &http.Transport{DisableCompression: true}
+	defer transport.CloseIdleConnections()
+	var forward leasecheck.Doer = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	if w.storage != nil {
+		forward = w.storage(forward)
+	}
+	server := &http.Server{
+		Handler:           &blobForwarder{way: w, to: w.to.Blob, storage: forward},
+		ReadHeaderTimeout: time.Minute,
+	}
+	var closing sync.WaitGroup
+	closing.Add(1)
+	stop := context.AfterFunc(ctx, func() {
+		defer closing.Done()
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_, _ = server.Shutdown(patience), server.Close() // what is under way is lost with its services
+	})
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if stop() {
+			closing.Done()
+		}
+		return fmt.Errorf("serve Blob storage for %s: %w", w.name, err)
+	}
+	closing.Wait()
+	return nil
+}

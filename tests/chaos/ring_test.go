@@ -1,0 +1,311 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/child"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
+	"github.com/sluice-cdc/sluice/tests/internal/workload"
+)
+
+// options of a ring.
+type ringOptions struct {
+	name              string
+	seed              uint64
+	rate              float64 // events a second
+	producer, blobURL string  // program, and Azurite's host:port
+	projector         string
+	times             []string // settings of the leadership, KEY=VALUE
+}
+
+// ring is one pipeline: servers of its own but for Azurite, two producers and two projectors as processes, each with a
+// network of its own, and a workload that never pauses.
+type ring struct {
+	*testing.T
+	options ringOptions
+	stack   *stack.Stack
+	events  *driver.Collection
+	model   *driver.Collection
+	trace   *trace
+
+	producers, projectors []*slot
+
+	rec         *history.Recorder
+	checkpoints checkpoints
+	leases      *leasecheck.Recorder
+	loadingOver atomic.Bool
+}
+
+// slot is the place of one replica and its network.
+type slot struct {
+	*child.Slot
+	way *wire.Way
+}
+
+// trace is what happened in a ring, for whoever has to understand a failure.
+type trace struct {
+	began time.Time
+	mu    sync.Mutex
+	text  strings.Builder // guarded by mu
+}
+
+func (t *trace) add(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprintf(&t.text, "%9.3fs  %s\n", time.Since(t.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (t *trace) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}
+
+const (
+	// lockDuration is the shortest that Service Bus allows, as is duplicateWindow.
+	lockDuration    = 5 * time.Second
+	duplicateWindow = 20 * time.Second
+	// patience bounds every wait for what must come about by itself.
+	patience = 90 * time.Second
+	grain    = 10 * time.Millisecond
+)
+
+func entities() *servicebus.Config {
+	c := stack.Entities()
+	c.Topics[0].DuplicateDetectionWindow = duplicateWindow
+	c.Topics[0].Subscriptions[0].LockDuration = lockDuration
+	return &c
+}
+
+// inRing runs a ring, has work done to it, and judges what came of it.
+func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring) error) (_ *ring, rest checker.Run) {
+	t.Helper()
+	s, err := stack.New(t.Context(), stack.Options{ServiceBus: entities()})
+	require.NoError(t, err)
+	r := &ring{T: t, options: o, stack: s, rec: history.NewRecorder(), leases: leasecheck.NewRecorder(o.name + "/shop.events.json"), trace: &trace{began: time.Now()}}
+	defer func() {
+		t.Logf("%s\n%s", o.name, r.trace)
+	}()
+	s.ServiceBus.Observe(func(a servicebus.Accepted) {
+		r.rec.Accept(witness.Accepted(a))
+		r.checkpoints.accepted.Add(1)
+	})
+	serving, stopServing := context.WithCancel(context.WithoutCancel(t.Context())) // the services need the servers for their stop
+	servers, broken := errgroup.WithContext(serving)
+	defer func() {
+		stopServing()
+		require.NoError(t, servers.Wait())
+	}()
+	servers.Go(func() error { return s.Run(broken) })
+
+	client, err := driver.Connect(options.Client().ApplyURI(s.Endpoint(stack.EnvMongo)))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, client.Disconnect(context.WithoutCancel(t.Context()))) }()
+	r.events, r.model = client.Database("shop").Collection("events"), client.Database("readmodel").Collection("timeline")
+
+	watching, stopWatching := context.WithCancel(broken)
+	var watcher errgroup.Group
+	defer func() {
+		stopWatching()
+		require.NoError(t, watcher.Wait())
+	}()
+	opened := make(chan struct{})
+	watcher.Go(func() error { return r.watch(watching, sync.OnceFunc(func() { close(opened) })) })
+	<-opened
+	require.NoError(t, r.fill(t.Context()))
+	for _, place := range r.slots() {
+		servers.Go(func() error { return place.way.Run(broken) })
+	}
+	services, stopServices := context.WithCancel(broken)
+	running, ctx := errgroup.WithContext(services)
+	for _, place := range r.slots() {
+		running.Go(func() error { return place.Run(ctx) })
+	}
+	err = r.drive(ctx, work)
+	stopServices()
+	require.NoError(t, errors.Join(err, running.Wait()), "%s:\n%s", o.name, r.complaints())
+	return r, r.outcome()
+}
+
+// drive feeds the pipeline while work is done to it, and waits until everything is to be seen.
+func (r *ring) drive(ctx context.Context, work func(ctx context.Context, r *ring) error) error {
+	if _, err := r.ready(ctx); err != nil {
+		return err
+	}
+	group, both := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.load(both) })
+	group.Go(func() error {
+		defer r.loadingOver.Store(true)
+		return work(both, r)
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return r.until(ctx, "everything is in the read model and settled", func() bool {
+		counts := r.rec.Counts()
+		return counts.Visible == counts.Committed && r.stack.ServiceBus.Stats(r.stack.Route.Out()).Active == 0
+	})
+}
+
+// fill makes the places of the services; nothing is started yet.
+func (r *ring) fill(ctx context.Context) error {
+	logs := r.TempDir()
+	for _, service := range []string{"producer", "producer", "projector", "projector"} {
+		name := fmt.Sprintf("%s-%d", service, 1+len(r.slots())%2)
+		way, err := wire.Listen(ctx, name, wire.Addrs{
+			Mongo: stack.Host(r.stack.Endpoint(stack.EnvMongo)), ServiceBus: stack.Host(r.stack.Endpoint(stack.EnvServiceBus)), Blob: r.options.blobURL,
+		}, &r.checkpoints, r.leases.Client)
+		if err != nil {
+			return err
+		}
+		at := way.Addrs()
+		env := []string{
+			"HTTP_ADDR=127.0.0.1:0", "LOG_LEVEL=info", "SERVICE_BUS_TOPIC=" + stack.Topic,
+			// Direct, or the driver would go where the server says it is, past the way.
+			stack.EnvMongo + "=mongodb://" + at.Mongo + "/?directConnection=true",
+			stack.EnvServiceBus + "=" + servicebus.ConnectionString(at.ServiceBus),
+		}
+		place := &slot{way: way, Slot: &child.Slot{Name: name, LogDir: logs, Told: func(event string) { r.trace.add("%s", event) }}}
+		if service == "producer" {
+			place.Program = r.options.producer
+			place.Env = append(append(env, stack.EnvBlob+"="+blob.ConnectionString(at.Blob), "BLOB_CONTAINER="+r.options.name,
+				"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "START_FROM=latest"), r.options.times...)
+			r.producers = append(r.producers, place)
+			continue
+		}
+		place.Program = r.options.projector
+		place.Env = append(env, "SERVICE_BUS_SUBSCRIPTION="+stack.Subscription, "READ_MODEL_DATABASE=readmodel", "PROJECTION=timeline",
+			"SESSION_IDLE=500ms", "MAX_SESSIONS=16", "SERVICE_BUS_CONNECTIONS=2")
+		r.projectors = append(r.projectors, place)
+	}
+	return nil
+}
+
+func (r *ring) slots() []*slot { return append(append([]*slot(nil), r.producers...), r.projectors...) }
+
+// leader is the producer that leads and reads, by its own fresh word. Of two that say so the later epoch is right.
+func (r *ring) leader() (leader *slot, status child.Status) {
+	for _, s := range r.producers {
+		if st, fresh := s.Status(); fresh && st.Leads() && st.Epoch > status.Epoch {
+			leader, status = s, st
+		}
+	}
+	return leader, status
+}
+
+// ready waits until every service answers, one leads, and everything that was committed so far is to be seen.
+func (r *ring) ready(ctx context.Context) (leader *slot, err error) {
+	committed := r.rec.Counts().Committed
+	return leader, r.until(ctx, "all services answer, one leads, and the read model has caught up", func() bool {
+		for _, s := range r.slots() {
+			if _, fresh := s.Status(); !fresh {
+				return false
+			}
+		}
+		var status child.Status
+		leader, status = r.leader()
+		return leader != nil && status.Epoch == r.checkpoints.epoch() && r.rec.Counts().Visible >= committed
+	})
+}
+
+// until polls for what no event announces.
+func (r *ring) until(ctx context.Context, what string, so func() bool) error {
+	for end := time.Now().Add(patience); !so(); {
+		if time.Now().After(end) {
+			return fmt.Errorf("wait in %s until %s: not in %s; the counts are %+v, the subscription's %+v, the epoch is %d",
+				r.options.name, what, patience, r.rec.Counts(), r.stack.ServiceBus.Stats(r.stack.Route.Out()), r.checkpoints.epoch())
+		}
+		if err := retry.Sleep(ctx, grain); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load inserts events until the work is over.
+func (r *ring) load(ctx context.Context) error {
+	var events iter.Seq[workload.Event] = func(yield func(workload.Event) bool) {
+		for e := range workload.Orders(r.options.seed) {
+			if r.loadingOver.Load() || !yield(e) {
+				return
+			}
+		}
+	}
+	loader := workload.Loader{
+		Collection: r.events, Rate: r.options.rate,
+		Sending: func(batch []workload.Event, at time.Time) {
+			for _, e := range batch {
+				r.rec.Commit(history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at})
+			}
+		},
+	}
+	_, err := loader.Run(ctx, events)
+	return err
+}
+
+// watch records every change of the read model until ctx ends.
+func (r *ring) watch(ctx context.Context, opened func()) error {
+	var follower witness.Watcher
+	err := follower.Follow(ctx, r.model, opened, func(change bson.Raw, at time.Time) {
+		if o, ok := witness.Timeline(change, at); ok {
+			r.rec.Observe(o)
+		}
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("watch the read model: %w", err) // nothing happens to this server or to our way to it
+}
+
+// outcome is everything recorded, after the services have ended.
+func (r *ring) outcome() checker.Run {
+	expected := &history.Model{}
+	require.NoError(r, workload.Scan(r.Context(), r.events, func(s workload.Stored) {
+		expected.Fold(s.AggregateID, s.Version, s.Type, s.OccurredAt)
+	}))
+	actual, err := witness.ReadTimeline(r.Context(), r.model)
+	require.NoError(r, err)
+	run := checker.Run{
+		History: r.rec.History(), Writes: r.checkpoints.all(), Expected: expected, Actual: actual,
+		Lease: leasecheck.Check(r.leases.History(), patience),
+		// A process that was frozen in the middle of a send finishes it when it wakes: the fence is not judged here.
+		Late: func(string, time.Time) bool { return true },
+	}
+	for _, m := range r.stack.ServiceBus.PeekDeadLetters(r.stack.Route.Out(), 10) {
+		run.Aside = append(run.Aside, checker.Aside{MessageID: m.MessageID, Session: m.SessionID, Reason: m.Reason, Description: m.Description})
+	}
+	return run
+}
+
+// complaints are the last ones in the services' logs.
+func (r *ring) complaints() string {
+	var b strings.Builder
+	for _, s := range r.slots() {
+		for _, line := range s.Worst() {
+			fmt.Fprintf(&b, "    %s: %s\n", s.Name, line)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,150 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
+)
+
+// reach is how long a step may take to come about.
+const reach = 30 * time.Second
+
+// errNotReached is a step that did not come about: whoever was to reach it lost its role meanwhile.
+var errNotReached = errors.New("the step was not reached")
+
+// struck is what came of a strike.
+type struck struct {
+	strike
+	// failover is from the signal to the first message of a later epoch that the broker took; zero for a projector's.
+	failover time.Duration
+}
+
+// round takes one process away at the step, and gives it or its successor back.
+func (r *ring) round(ctx context.Context, s strike, stopped time.Duration) (struck, error) {
+	for attempt := 1; ; attempt++ {
+		outcome, err := r.try(ctx, s, stopped)
+		if !errors.Is(err, errNotReached) || attempt == 3 {
+			return outcome, err
+		}
+		r.trace.add("not reached: %s", s)
+	}
+}
+
+func (r *ring) try(ctx context.Context, s strike, stopped time.Duration) (struck, error) {
+	leader, err := r.ready(ctx)
+	if err != nil {
+		return struck{}, err
+	}
+	trap := wire.NewTrap(s.is)
+	defer func() {
+		trap.Release(true)
+		for _, place := range r.slots() {
+			place.way.Arm(nil)
+		}
+	}()
+	if err := r.lead(s, leader, trap); err != nil {
+		return struck{}, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, reach)
+	defer cancel()
+	select {
+	case <-trap.Sprung():
+	case <-waiting.Done():
+		return struck{}, fmt.Errorf("%s: %w", s, errNotReached)
+	}
+	return r.strike(ctx, s, trap, stopped)
+}
+
+// lead sets the trap, and brings somebody to the step where that needs help.
+func (r *ring) lead(s strike, leader *slot, trap *wire.Trap) error {
+	arm := func(places ...*slot) {
+		for _, place := range places {
+			place.way.Arm(trap)
+		}
+	}
+	switch s.role {
+	case leading:
+		arm(leader)
+	case takingOver:
+		r.trace.add("SIGKILL to %s, so that another one takes over", leader.Name)
+		if _, err := leader.Signal(syscall.SIGKILL); err != nil {
+			return err
+		}
+		arm(r.producers...)
+	case handingOn:
+		arm(leader)
+		r.trace.add("SIGTERM to %s", leader.Name)
+		if _, err := leader.Signal(syscall.SIGTERM); err != nil {
+			return err
+		}
+	case projecting:
+		arm(r.projectors...)
+	}
+	return nil
+}
+
+// strike signals who is at the step, waits until another one has taken its place, and decides about the held message.
+func (r *ring) strike(ctx context.Context, s strike, trap *wire.Trap, stopped time.Duration) (struck, error) {
+	var victim *slot
+	for _, place := range r.slots() {
+		if place.way == trap.By() {
+			victim = place
+		}
+	}
+	epoch, at := r.checkpoints.epoch(), time.Now()
+	instance, err := victim.Signal(s.signal)
+	if errors.Is(err, os.ErrProcessDone) {
+		return struck{}, fmt.Errorf("%s: %w: %w", s, errNotReached, err)
+	}
+	if err != nil {
+		return struck{}, err
+	}
+	r.trace.add("%s (%s, epoch %d)", s, instance, epoch)
+	outcome := struck{strike: s}
+	if s.role != projecting {
+		first := at
+		err := r.until(ctx, "somebody else publishes", func() (published bool) {
+			first, published = r.rec.FirstAfterEpoch(epoch)
+			return published
+		})
+		if err != nil {
+			return outcome, err
+		}
+		outcome.failover = first.Sub(at)
+		r.trace.add("first publish of a later epoch after %s", outcome.failover.Round(time.Millisecond))
+	} else if err := r.movedOn(ctx); err != nil {
+		return outcome, err
+	}
+	if s.signal == syscall.SIGSTOP {
+		if err := retry.Sleep(ctx, stopped-time.Since(at)); err != nil {
+			return outcome, errors.Join(err, r.wake(victim))
+		}
+	}
+	trap.Release(s.late)
+	if s.signal == syscall.SIGSTOP {
+		return outcome, r.wake(victim)
+	}
+	return outcome, nil
+}
+
+// movedOn waits until other projectors have done what the one that was struck has left.
+func (r *ring) movedOn(ctx context.Context) error {
+	committed := r.rec.Counts().Committed
+	return r.until(ctx, "the other projector does its work", func() bool { return r.rec.Counts().Visible >= committed })
+}
+
+// wake lets a stopped process go on, which knows nothing of what happened meanwhile.
+func (r *ring) wake(victim *slot) error {
+	instance, err := victim.Signal(syscall.SIGCONT)
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	r.trace.add("SIGCONT to %s", instance)
+	return err
+}

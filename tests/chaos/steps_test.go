@@ -1,0 +1,108 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+
+	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
+)
+
+// role is who is struck.
+type role int
+
+const (
+	leading    role = iota // the leader
+	takingOver             // whoever takes over from a leader that is killed first
+	handingOn              // the leader, after it was asked to stop
+	projecting             // a projector
+)
+
+// step is a place of the path at which a process is struck: a message is on its way, and held.
+type step struct {
+	name string
+	role role
+	is   func(wire.Unit) bool
+}
+
+// steps are the steps of the path.
+var steps = []step{
+	{"asking for changes", leading, request(wire.Mongo, "getMore")},
+	{"reading changes", leading, func(u wire.Unit) bool { return u.Changes > 0 }},
+	{"sending", leading, func(u wire.Unit) bool { return isMessage(u) && !u.Reply }},
+	{"waiting for the acknowledgement", leading, reply(wire.ServiceBus, "disposition")},
+	{"writing a checkpoint", leading, request(wire.Blob, "write")},
+	{"checkpoint written", leading, reply(wire.Blob, "write")},
+	{"renewing the lease", leading, request(wire.Blob, "renew")},
+	{"lease renewed", leading, reply(wire.Blob, "renew")},
+
+	{"breaking the lease", takingOver, request(wire.Blob, "break")},
+	{"lease broken", takingOver, reply(wire.Blob, "break")},
+	{"acquiring the lease", takingOver, request(wire.Blob, "acquire")},
+	{"lease acquired", takingOver, reply(wire.Blob, "acquire")},
+	{"writing the epoch", takingOver, request(wire.Blob, "write")},
+	{"epoch written", takingOver, reply(wire.Blob, "write")},
+	{"opening the change stream", takingOver, request(wire.Mongo, "aggregate")},
+	{"sending for the first time", takingOver, func(u wire.Unit) bool { return isMessage(u) && !u.Reply }},
+
+	{"releasing the lease", handingOn, request(wire.Blob, "release")},
+	{"lease released", handingOn, reply(wire.Blob, "release")},
+
+	{"accepting a session", projecting, request(wire.ServiceBus, "attach")},
+	{"receiving", projecting, func(u wire.Unit) bool { return isMessage(u) && u.Reply }},
+	{"applying", projecting, func(u wire.Unit) bool { return isApply(u) && !u.Reply }},
+	{"applied", projecting, func(u wire.Unit) bool { return isApply(u) && u.Reply }},
+	{"completing", projecting, request(wire.ServiceBus, "disposition")},
+	{"completed", projecting, reply(wire.ServiceBus, "disposition")},
+}
+
+func request(s wire.Server, name string) func(wire.Unit) bool {
+	return func(u wire.Unit) bool { return u.Server == s && u.Name == name && !u.Reply }
+}
+
+func reply(s wire.Server, name string) func(wire.Unit) bool {
+	return func(u wire.Unit) bool { return u.Server == s && u.Name == name && u.Reply }
+}
+
+// isMessage tells messages with events from those of put-token and of management, which are small.
+func isMessage(u wire.Unit) bool {
+	return u.Server == wire.ServiceBus && u.Name == "transfer" && u.Bytes > 600
+}
+
+// isApply tells a projector's writes.
+func isApply(u wire.Unit) bool {
+	return u.Server == wire.Mongo && slices.Contains([]string{"update", "insert", "bulkWrite", "findAndModify", "commitTransaction"}, u.Name)
+}
+
+// strike is one round: what is done, and where.
+type strike struct {
+	step
+	signal syscall.Signal // SIGKILL or SIGSTOP
+	// late says that the held message arrives when somebody else has taken over; else it never arrives.
+	late bool
+}
+
+func (s strike) String() string {
+	fate := "the message is lost"
+	if s.late {
+		fate = "the message arrives late"
+	}
+	return fmt.Sprintf("%s while %s, %s", signalName(s.signal), s.name, fate)
+}
+
+func signalName(s syscall.Signal) string {
+	return map[syscall.Signal]string{syscall.SIGKILL: "SIGKILL", syscall.SIGSTOP: "SIGSTOP", syscall.SIGTERM: "SIGTERM"}[s]
+}
+
+// strikes are all the combinations there are, kills and stops by turns.
+func strikes() []strike {
+	var all []strike
+	for _, late := range []bool{true, false} {
+		for _, s := range steps {
+			for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+				all = append(all, strike{s, signal, late})
+			}
+		}
+	}
+	return all
+}

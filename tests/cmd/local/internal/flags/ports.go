@@ -1,0 +1,41 @@
+package flags
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
+)
+
+// portsForm is what a complaint about --ports ends with.
+const portsForm = "write standard, or a list such as mongodb=27017,servicebus=5672,admin=5300,blob=10000"
+
+// parsePorts reads --ports. What is not named keeps taking a free port.
+func parsePorts(text string) (stack.Ports, error) {
+	var p stack.Ports
+	if text == "" {
+		return p, nil
+	}
+	if text == "standard" {
+		return stack.StandardPorts(), nil
+	}
+	ports := map[string]*int{"mongodb": &p.Mongo, "servicebus": &p.ServiceBus, "admin": &p.Administration, "blob": &p.Blob}
+	takenBy := map[int]string{}
+	for part := range strings.SplitSeq(text, ",") {
+		name, number, _ := strings.Cut(strings.TrimSpace(part), "=")
+		port := ports[name]
+		if port == nil {
+			return p, fmt.Errorf("%q: there is no server of that name: %s", part, portsForm)
+		}
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 1 || n > 65535 {
+			return p, fmt.Errorf("%q: a port is a number from 1 to 65535: %s", part, portsForm)
+		}
+		if other := takenBy[n]; other != "" {
+			return p, fmt.Errorf("%q: %s has that port already: %s", part, other, portsForm)
+		}
+		*port, takenBy[n] = n, name
+	}
+	return p, nil
+}

@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
+)
+
+const checkpointBlob = "shop.events.json"
+
+// ran runs a leader for a while and stops it: the stream has a past.
+func (w *producerWorld) ran() {
+	w.Helper()
+	p := w.start("past", nil)
+	w.leads("past")
+	w.insertMany(10, 2)
+	w.published()
+	p.end()
+}
+
+func (w *producerWorld) delete(name string) {
+	w.Helper()
+	_, err := w.blobs().DeleteBlob(w.Context(), "sluice", name, nil)
+	require.NoError(w, err)
+}
+
+func (w *producerWorld) put(name, content string) {
+	w.Helper()
+	_, err := w.blobs().UploadBuffer(w.Context(), "sluice", name, []byte(content), nil)
+	require.NoError(w, err)
+}
+
+// G6: a checkpoint that is missing, or is something else, ends the producer with an error that says what to do. It is
+// never begun anew silently, and what lies there is not touched.
+func TestG6ACheckpointThatCannotBeUsedIsNeverBegunAnew(t *testing.T) {
+	for name, c := range map[string]struct {
+		harm func(w *producerWorld)
+		says []string
+	}{
+		"deleted while nobody ran": {
+			func(w *producerWorld) { w.delete(checkpointBlob) },
+			[]string{"the stream has had a leader before", "shop.events.json.began", "START_FROM=timestamp"},
+		},
+		"empty":     {func(w *producerWorld) { w.put(checkpointBlob, "") }, []string{"not a checkpoint this version can read"}},
+		"cut off":   {func(w *producerWorld) { w.put(checkpointBlob, w.content(checkpointBlob)[:40]) }, []string{"not a checkpoint this version can read"}},
+		"corrupted": {func(w *producerWorld) { w.put(checkpointBlob, "\x00\x01\x02") }, []string{"not a checkpoint this version can read"}},
+		"of a newer version": {
+			func(w *producerWorld) {
+				w.put(checkpointBlob, strings.Replace(w.content(checkpointBlob), `"schema":1`, `"schema":9`, 1))
+			},
+			[]string{"it has schema 9", "a newer version wrote it"},
+		},
+		"of another program": {func(w *producerWorld) { w.put(checkpointBlob, `{"owner":"somebody"}`) }, []string{"it names no schema"}},
+		"of another stream": {
+			func(w *producerWorld) {
+				w.put(checkpointBlob, strings.Replace(w.content(checkpointBlob), `"shop.events"`, `"shop.orders"`, 1))
+			},
+			[]string{`it is that of stream "shop.orders"`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+				w.ran()
+				c.harm(w)
+				before := w.names()
+				w.insertMany(10, 2)
+				err := w.start("b", nil).failed()
+				for _, says := range c.says {
+					require.ErrorContains(t, err, says)
+				}
+				require.Equal(t, before, w.names())
+				require.Equal(t, 10, w.bus.Stats(topic).Accepted, "nothing is published")
+				status := w.operate("status")
+				require.Equal(t, 1, status.code)
+				require.Contains(t, status.err, c.says[0])
+				require.Regexp(t, `PROBLEM +checkpoint`, w.operate("doctor").out)
+			})
+		})
+	}
+}
+
+// To begin again is a decision: without the mark the stream is a new one, and with a time before the deletion nothing is
+// lost. The message ids are the same ones.
+func TestG1ADeletedCheckpointIsBegunAgainByDecision(t *testing.T) {
+	inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+		began := time.Now()
+		w.pause(2 * time.Second)
+		w.ran()
+		w.delete(checkpointBlob)
+		w.delete(checkpointBlob + ".began")
+		w.insertMany(10, 2)
+		b := w.start("b", func(c *producer.Config, _ *producer.Options) { c.StartFrom, c.StartAt = "timestamp", began })
+		w.published()
+		b.end()
+		require.Contains(t, b.log.text(), "made a new one")
+		require.Equal(t, 10, w.bus.Stats(topic).Duplicates)
+	})
+}
+
+// A container that is missing is made, where that is allowed; one that goes away in use ends the producer.
+func TestG6AContainerThatIsDeletedInUseIsNotBegunAnew(t *testing.T) {
+	inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+		a := w.start("a", nil)
+		w.leads("a")
+		_, err := w.blobs().DeleteContainer(w.Context(), "sluice", nil)
+		require.NoError(t, err)
+		require.ErrorContains(t, a.failed(), "deleted while in use")
+	})
+}
+
+// G4: a lease that another program holds is broken when the record stays as it is, and waited out where that is asked for.
+func TestG4ALeaseOfAForeignProgram(t *testing.T) {
+	for takeover, leads := range map[string]bool{"break": true, "expiry": false} {
+		t.Run(takeover, func(t *testing.T) {
+			inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+				w.ran()
+				foreign := w.blobs().ServiceClient().NewContainerClient("sluice").NewBlobClient(checkpointBlob)
+				holder, err := lease.NewBlobClient(foreign, &lease.BlobClientOptions{LeaseID: new(uuid.NewString())})
+				require.NoError(t, err)
+				_, err = holder.AcquireLease(w.Context(), -1, nil)
+				require.NoError(t, err)
+
+				b := w.start("b", func(c *producer.Config, _ *producer.Options) { c.LeaseTakeover = takeover })
+				w.insertMany(10, 2)
+				if leads {
+					w.leads("b")
+					require.Contains(t, b.log.text(), "breaking its lease")
+				} else {
+					w.pause(5 * time.Minute)
+					require.Equal(t, "past", w.checkpoint().Leader)
+					_, err = holder.ReleaseLease(w.Context(), nil)
+					require.NoError(t, err)
+				}
+				w.published()
+				b.end()
+			})
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package e2e
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/claim"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+)
+
+// bigEvent is an event whose message no Service Bus takes.
+func bigEvent(t *testing.T, aggregate string, size int) bson.D {
+	t.Helper()
+	pad := make([]byte, size)
+	_, err := rand.Read(pad)
+	require.NoError(t, err)
+	return bson.D{{Key: "aggregateId", Value: aggregate}, {Key: "version", Value: 2}, {Key: "type", Value: "Grown"}, {Key: "pad", Value: pad}}
+}
+
+// receive takes n messages of a session, as a projector does, and leaves them there.
+func (w *producerWorld) receive(session string, n int) []*azservicebus.ReceivedMessage {
+	w.Helper()
+	client, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString("bus:5672"),
+		&azservicebus.ClientOptions{NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+			return w.busNet.DialContext(ctx, "", "")
+		}})
+	require.NoError(w, err)
+	defer func() { _ = client.Close(w.Context()) }()
+	receiver, err := client.AcceptSessionForSubscription(w.Context(), topic, subscription, session, nil)
+	require.NoError(w, err)
+	messages, err := receiver.ReceiveMessages(w.Context(), n, &azservicebus.ReceiveMessagesOptions{TimeAfterFirstMessage: time.Second})
+	require.NoError(w, err)
+	return messages
+}
+
+// failingUploads loses the answers of the first n uploads of claim checks: they were stored, or the container was missing.
+type failingUploads struct {
+	next policy.Transporter
+
+	mu   sync.Mutex
+	n    int
+	puts []string // paths
+}
+
+func (f *failingUploads) Do(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/claim-checks/") {
+		return f.next.Do(r)
+	}
+	f.mu.Lock()
+	f.puts = append(f.puts, r.URL.Path)
+	f.n--
+	failing := f.n >= 0
+	f.mu.Unlock()
+	response, err := f.next.Do(r)
+	if !failing || err != nil {
+		return response, err
+	}
+	_ = response.Body.Close()
+	return &http.Response{
+		StatusCode: http.StatusServiceUnavailable, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r,
+	}, nil
+}
+
+// G1, G2, G3: an event too large for a message is published with its body in a blob, in its place in the order, whatever
+// fails on the way: the upload's answer and the send's acknowledgement are lost, and both are repeated.
+func TestG1ALargeEventIsPublishedAsAClaimCheck(t *testing.T) {
+	for name, size := range map[string]int{"not in a batch": 300 << 10, "by far": 2 << 20} {
+		t.Run(name, func(t *testing.T) {
+			inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+				uploads := &failingUploads{n: 2}
+				a := w.start("a", func(c *producer.Config, o *producer.Options) {
+					c.OnOversize = "claimcheck"
+					uploads.next = o.Blob.Transport
+					o.Blob.Transport = uploads
+				})
+				w.leads("a")
+				w.insert("x")
+				w.published()
+				w.bus.LoseAcknowledgements(1)
+				document := bigEvent(t, "x", size)
+				w.insertDocument(document)
+				w.insertDocument(bson.D{{Key: "aggregateId", Value: "x"}, {Key: "version", Value: 3}, {Key: "type", Value: "Counted"}})
+				w.eventually("all three are acknowledged", func() bool { return w.checkpoint().Published == 3 })
+				a.end()
+
+				messages := w.receive("x", 10)
+				require.Len(t, messages, 3)
+				for n, version := range []int64{1, 2, 3} {
+					require.Equal(t, version, messages[n].ApplicationProperties["version"])
+				}
+				require.Empty(t, messages[1].Body)
+				change, err := envelope.Decode(messages[1])
+				require.NoError(t, err)
+				require.NotNil(t, change.Claim)
+				require.NoError(t, claim.NewStore(blobClient(t, w.blob), "claim-checks").Get(t.Context(), &change))
+				var kept struct {
+					Pad []byte `bson:"pad"`
+				}
+				require.NoError(t, bson.Unmarshal(change.Document(), &kept))
+				require.Equal(t, document[3].Value, kept.Pad)
+				require.Greater(t, len(uploads.puts), 2)
+				for _, path := range uploads.puts {
+					require.Equal(t, uploads.puts[0], path, "every attempt has the same name")
+				}
+			})
+		})
+	}
+}
+
+func blobClient(t *testing.T, s *blob.Server) *azblob.Client {
+	t.Helper()
+	c, err := azblob.NewClientFromConnectionString(blob.ConnectionString(blobHost), blobTransport(s.Transport()))
+	require.NoError(t, err)
+	return c
+}
+
+// G1 and G3: an entity of Premium takes messages larger than a batch. They are sent by themselves, in their place, and need no
+// claim check.
+func TestG1G3ALargeEventIsSentAloneWhereTheEntityTakesIt(t *testing.T) {
+	inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+		a := w.start("a", func(c *producer.Config, _ *producer.Options) { c.Topic, c.Queue = "", spacious })
+		w.leads("a")
+		w.insertMany(5, 2)
+		w.insertDocument(bigEvent(t, "large", 2<<20))
+		w.insertMany(5, 2)
+		w.eventually("all are published", func() bool { return w.bus.Stats(spacious).Accepted == 11 })
+		w.insertDocument(bigEvent(t, "huge", 5<<20))
+		require.ErrorContains(t, a.failed(), "is larger than the entity takes")
+		require.EqualValues(t, 11, w.bus.Stats(spacious).Accepted)
+	})
+}

@@ -1,0 +1,61 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+)
+
+// A leader that is throttled keeps its leadership for as long as it takes, and publishes when it may.
+func TestAThrottledLeaderHoldsOn(t *testing.T) {
+	for _, scope := range []string{"session", "mixed"} {
+		inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+			a := w.start("a", func(c *producer.Config, _ *producer.Options) { c.BatchScope, c.StallAfter = scope, 30*time.Second })
+			w.leads("a")
+			b := w.start("b", nil)
+			end := w.bus.Inject(servicebus.Faults{Send: servicebus.Fault{Busy: 1}})
+			w.insertMany(200, 50)
+			w.pause(10 * time.Minute)
+			require.Zero(t, w.bus.Stats(topic).Accepted)
+			end()
+			w.published()
+			require.Equal(t, "a", w.checkpoint().Leader)
+			require.EqualValues(t, 1, w.checkpoint().Epoch)
+			b.end()
+			a.end()
+		})
+	}
+}
+
+// G6: batches that Service Bus will refuse however often they are sent stop the stream, with the reason it gave: here several
+// sessions in a batch for a partitioned entity.
+func TestG6ABatchThatIsRefusedForGoodStopsTheStream(t *testing.T) {
+	inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+		a := w.start("a", func(c *producer.Config, _ *producer.Options) {
+			c.Topic, c.Queue, c.BatchScope = "", partitioned, "mixed"
+		})
+		w.leads("a")
+		w.insertMany(100, 50)
+		err := <-a.done
+		require.ErrorContains(t, err, "refused by Service Bus for good")
+		require.ErrorContains(t, err, "partitioning")
+		require.Zero(t, w.checkpoint().Published)
+	})
+}
+
+// The same entity takes batches of one session each.
+func TestAPartitionedEntityTakesBatchesOfOneSession(t *testing.T) {
+	inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+		a := w.start("a", func(c *producer.Config, _ *producer.Options) { c.Topic, c.Queue = "", partitioned })
+		w.leads("a")
+		w.insertMany(100, 10)
+		w.eventually("all are published", func() bool { return w.bus.Stats(partitioned).Accepted == 100 })
+		w.judge()
+		a.end()
+	})
+}

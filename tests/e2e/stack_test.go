@@ -1,0 +1,118 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
+)
+
+// stackKept is what an application of one's own sees: the ports it was told, and its data again after a restart.
+func stackKept(t *testing.T, c command) {
+	ports := freePorts(t, 4)
+	args := []string{
+		"--stack-only", "--mongo-snapshot", filepath.Join(t.TempDir(), "data"),
+		"--ports", fmt.Sprintf("mongodb=%d,servicebus=%d,admin=%d,blob=%d", ports[0], ports[1], ports[2], ports[3]),
+	}
+	for restart := range 2 {
+		cmd := c.command(t, args...)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		line := newLines(out)
+		settings := map[string]string{}
+		for range 6 {
+			name, value, _ := strings.Cut(line(t), "=")
+			settings[name] = value
+		}
+		require.Contains(t, settings["SERVICE_BUS_CONNECTION_STRING"], fmt.Sprintf("//127.0.0.1:%d;", ports[1]))
+		require.Contains(t, settings["BLOB_CONNECTION_STRING"], fmt.Sprintf("//127.0.0.1:%d/", ports[3]))
+
+		answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/health", ports[2]))
+		require.NoError(t, err)
+		var health struct{ Status string }
+		require.NoError(t, json.NewDecoder(answer.Body).Decode(&health))
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, "healthy", health.Status)
+
+		db, err := mongo.Connect(options.Client().ApplyURI(fmt.Sprintf("mongodb://127.0.0.1:%d/?replicaSet=rs0", ports[0])))
+		require.NoError(t, err)
+		kept := db.Database("app").Collection("kept")
+		n, err := kept.CountDocuments(t.Context(), bson.D{})
+		require.NoError(t, err)
+		require.EqualValues(t, restart, n)
+		_, err = kept.InsertOne(t.Context(), bson.D{{Key: "_id", Value: restart}})
+		require.NoError(t, err)
+		require.NoError(t, db.Disconnect(t.Context()))
+
+		second := c.command(t, args...)
+		text, err := second.CombinedOutput()
+		require.Error(t, err)
+		require.Equal(t, 2, second.ProcessState.ExitCode(), string(text))
+		require.Contains(t, string(text), fmt.Sprintf("127.0.0.1:%d: another program listens there", ports[0]))
+
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, cmd.Wait())
+	}
+}
+
+// TestTheReadmesApplicationRuns runs the program that the README shows, word for word, against the stack as it says.
+func TestTheReadmesApplicationRuns(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile(filepath.Join("..", "README.md"))
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(readme), "## Your own application against the stack\n")
+	require.True(t, found)
+	_, rest, found := strings.Cut(section, "```go\n")
+	require.True(t, found)
+	program, _, found := strings.Cut(rest, "```\n")
+	require.True(t, found)
+	main := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(main, []byte(program), 0o600))
+
+	s, err := stack.New(t.Context(), stack.Options{})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	served := make(chan error, 1)
+	go func() { served <- s.Run(ctx) }()
+	defer func() {
+		cancel()
+		require.NoError(t, <-served)
+	}()
+	cmd := exec.CommandContext(t.Context(), "go", "run", main)
+	cmd.Env = append(os.Environ(), s.Env()...)
+	cmd.Env = append(cmd.Env, "ADMIN="+s.Management())
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Equal(t, "customer-7: placed\n", string(out))
+	require.Contains(t, string(readme), "it prints `"+strings.TrimSpace(string(out))+"`")
+}
+
+// freePorts are free when it looks; all are taken at once, so that they differ.
+func freePorts(t *testing.T, n int) (ports []int) {
+	t.Helper()
+	var config net.ListenConfig
+	for range n {
+		l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer func() { require.NoError(t, l.Close()) }()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}

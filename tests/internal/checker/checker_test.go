@@ -1,0 +1,154 @@
+package checker_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+)
+
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func after(d time.Duration) time.Time { return begin.Add(d) }
+
+// good is a run that keeps every promise: two terms, the second of which repeats what the first had sent last.
+func good() checker.Run {
+	expected, actual := &history.Model{}, &history.Model{}
+	for _, m := range []*history.Model{expected, actual} {
+		m.Fold("a", 1, "T", "1")
+		m.Fold("a", 2, "T", "2")
+	}
+	accept := func(id, position string, version, epoch int64, at time.Duration, duplicate bool) history.Acceptance {
+		return history.Acceptance{
+			MessageID: id, Session: "a", Position: position, Version: version, Epoch: epoch, At: after(at), Duplicate: duplicate,
+		}
+	}
+	return checker.Run{
+		History: history.History{
+			Committed: []history.Commit{{Aggregate: "a", Version: 1}, {Aggregate: "a", Version: 2}},
+			Accepted: []history.Acceptance{
+				accept("m1", "821", 1, 1, 2*time.Second, false),
+				accept("m2", "822", 2, 1, 4*time.Second, false),
+				accept("m2", "822", 2, 2, 11*time.Second, true),
+			},
+			Observed: []history.Observation{{Aggregate: "a", Events: 1, Position: "821"}, {Aggregate: "a", Events: 2, Position: "822"}},
+		},
+		Writes: []checker.Write{
+			{Epoch: 0, Answered: true, Began: after(0)},
+			{Epoch: 1, Leader: "x", LeaseID: "l1", Answered: true, Began: after(time.Second), Position: "820"},
+			{Epoch: 1, Leader: "x", LeaseID: "l1", Answered: true, Began: after(3 * time.Second), Position: "821", Accepted: 1},
+			{Epoch: 2, Leader: "y", LeaseID: "l2", Answered: true, Began: after(10 * time.Second), Position: "821", Accepted: 2},
+			{Epoch: 2, Leader: "y", LeaseID: "l2", Answered: true, Began: after(12 * time.Second), Position: "822", Accepted: 3},
+		},
+		FenceAfter: 4 * time.Second,
+		Expected:   expected, Actual: actual,
+	}
+}
+
+func TestJudgeAcceptsWhatIsRight(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, checker.Judge(good()))
+}
+
+func TestJudgeNamesEveryBrokenPromise(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		breakIt func(*checker.Run)
+		promise error
+	}{
+		"G1: a checkpoint before the acknowledgement": {func(r *checker.Run) { r.Writes[2].Accepted = 0 }, checker.ErrUncovered},
+		"G1: a checkpoint over a gap":                 {func(r *checker.Run) { r.Writes[2].Position = "822" }, checker.ErrUncovered},
+		"G1: a checkpoint goes back":                  {func(r *checker.Run) { r.Writes[4].Position = "820" }, checker.ErrBackwards},
+		"G4: an epoch again":                          {func(r *checker.Run) { r.Writes[3].Epoch, r.Writes[4].Epoch = 1, 1 }, checker.ErrEpoch},
+		"G4: a lower epoch": {func(r *checker.Run) {
+			for n := range 2 {
+				r.Writes[1+n].Epoch = 5
+				r.Accepted[n].Epoch = 5
+			}
+		}, checker.ErrEpoch},
+		"G4: a write of a term that is over":        {func(r *checker.Run) { r.Writes[4].Epoch, r.Writes[4].LeaseID = 1, "l1" }, checker.ErrEpoch},
+		"G4: sent past the fence":                   {func(r *checker.Run) { r.Accepted[1].At = after(7*time.Second + time.Millisecond) }, checker.ErrUnfenced},
+		"G4: sent on a write that nobody confirmed": {func(r *checker.Run) { r.Writes[2].Answered = false; r.Accepted[1].At = after(6 * time.Second) }, checker.ErrUnfenced},
+		"G4: sent in an epoch that nobody led":      {func(r *checker.Run) { r.Accepted[2].Epoch = 3 }, checker.ErrUnfenced},
+		"G4: two hold the lease":                    {func(r *checker.Run) { r.Lease = errors.New("not linearizable") }, checker.ErrLease},
+		"G6: dead-lettered": {func(r *checker.Run) {
+			r.Aside = []checker.Aside{{MessageID: "m1", Session: "a", Reason: "Undecodable"}}
+		}, checker.ErrSkipped},
+		"not at rest":                      {func(r *checker.Run) { r.Unrest = "1 of 2" }, checker.ErrStuck},
+		"a service ends":                   {func(r *checker.Run) { r.Ended = []checker.Ended{{"x", errors.New("boom")}} }, checker.ErrGaveUp},
+		"G1: the broker never took it":     {func(r *checker.Run) { r.Accepted, r.Writes = r.Accepted[:1], r.Writes[:3] }, history.ErrLost},
+		"G3: an effect twice in the end":   {func(r *checker.Run) { r.Actual.Fold("a", 2, "T", "2") }, history.ErrDoubled},
+		"G1: an effect missing in the end": {func(r *checker.Run) { r.Actual = &history.Model{} }, history.ErrLost},
+		"G3: a total counts an event twice": {func(r *checker.Run) {
+			r.ExpectedTotals, r.ActualTotals = &history.Model{}, &history.Model{}
+			r.ExpectedTotals.Put("T", history.Summary{Events: 2})
+			r.ActualTotals.Put("T", history.Summary{Events: 3})
+		}, history.ErrDoubled},
+		"G2: folded in a wrong order": {func(r *checker.Run) {
+			r.Actual = &history.Model{}
+			r.Actual.Put("a", history.Summary{Events: 2, Types: map[string]int64{"T": 2}, FirstOccurredAt: "2", LastOccurredAt: "1", LastType: "T"})
+		}, history.ErrReordered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := good()
+			test.breakIt(&r)
+			found := checker.Judge(r)
+			require.NotEmpty(t, found)
+			require.ErrorIs(t, errors.Join(found...), test.promise)
+		})
+	}
+}
+
+func TestAMessageThatWaitedInTheNetworkMayArriveLate(t *testing.T) {
+	t.Parallel()
+	r := good()
+	r.Accepted[1].At = after(9 * time.Second)
+	r.Late = func(leader string, at time.Time) bool { return leader == "x" && at.Equal(after(9*time.Second)) }
+	require.Empty(t, checker.Judge(r))
+}
+
+// poisoned is a run that keeps every promise, in which the second event of an aggregate is poison, and is replayed.
+func poisoned() checker.Run {
+	r := good()
+	r.Sick = []checker.Sick{{Aggregate: "a", Before: 0, Total: 2}}
+	r.Aside = []checker.Aside{
+		{MessageID: "m1", Session: "a", Reason: "ProjectionFailed"},
+		{MessageID: "m2", Session: "a", Reason: "AggregateParked"},
+		{MessageID: "m1", Session: "a", Reason: "AggregateParked"}, // a repeat
+	}
+	r.ExpectedBefore, r.ActualBefore = &history.Model{}, &history.Model{}
+	r.Replayed = true
+	return r
+}
+
+func TestG5JudgeNamesPoisonThatDoesNotHoldItsAggregateUp(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, checker.Judge(poisoned()))
+	r := poisoned()
+	r.Replayed, r.Observed, r.Expected, r.Actual = false, []history.Observation{}, nil, nil
+	require.Empty(t, checker.Judge(r), "and is not replayed")
+	for name, test := range map[string]struct {
+		breakIt func(*checker.Run)
+		promise error
+	}{
+		"a later event is applied":            {func(r *checker.Run) { r.Mended = 1 }, checker.ErrPoison},
+		"a later event is not set aside":      {func(r *checker.Run) { r.Aside = r.Aside[:1] }, checker.ErrPoison},
+		"set aside in a wrong order":          {func(r *checker.Run) { r.Aside[0], r.Aside[1] = r.Aside[1], r.Aside[0] }, checker.ErrPoison},
+		"the poison is not named":             {func(r *checker.Run) { r.Aside[0].Reason = "AggregateParked" }, checker.ErrPoison},
+		"a healthy aggregate is set aside":    {func(r *checker.Run) { r.Aside[1].Session = "b" }, checker.ErrSkipped},
+		"another aggregate is held up":        {func(r *checker.Run) { r.ExpectedBefore.Fold("b", 1, "T", "1") }, history.ErrLost},
+		"nothing of it is applied in the end": {func(r *checker.Run) { r.Observed = []history.Observation{} }, history.ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := poisoned()
+			test.breakIt(&r)
+			require.ErrorIs(t, errors.Join(checker.Judge(r)...), test.promise)
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package checker
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+)
+
+// ErrPoison breaks G5: something behind a poison event was applied, was not set aside, or not in order.
+var ErrPoison = errors.New("poison does not hold its aggregate up in order")
+
+// Sick is an aggregate with an event that cannot be applied until the projection is mended.
+type Sick struct {
+	Aggregate string
+	// Before are the events before it, Total all there are.
+	Before, Total int64
+}
+
+// Aside is a message in the dead-letter queue, before anything is replayed.
+type Aside struct {
+	MessageID, Session, Reason, Description string
+}
+
+// the reasons with which the events of a parked aggregate are dead-lettered: the poison's own, and that of what follows.
+const (
+	reasonPoison = "ProjectionFailed"
+	reasonParked = "AggregateParked"
+)
+
+// judgePoison looks at the aggregates that were to be parked, and at what was set aside of whom.
+func judgePoison(r Run) (found []error) {
+	bySession := map[string]*patient{}
+	byName := map[string]*patient{}
+	for _, s := range r.Sick {
+		p := &patient{Sick: s, next: s.Before + 1, seen: map[string]bool{}}
+		bySession[envelope.SessionID(s.Aggregate)], byName[s.Aggregate] = p, p
+	}
+	for n, o := range r.Observed[:min(r.Mended, len(r.Observed))] {
+		if p := byName[o.Aggregate]; p != nil && o.Events > p.Before && !p.passed {
+			p.passed = true
+			found = append(found, fmt.Errorf("%w: change %d of the read model: %s went to %d events though event %d is poison",
+				ErrPoison, n, o.Aggregate, o.Events, p.Before+1))
+		}
+	}
+	versions := map[string]int64{}
+	for _, a := range r.Accepted {
+		versions[a.MessageID] = a.Version
+	}
+	for _, m := range r.Aside {
+		p := bySession[m.Session]
+		if p == nil {
+			found = append(found, fmt.Errorf("%w: dead-lettered: %s of %s: %s: %s", ErrSkipped, short(m.MessageID), m.Session, m.Reason, m.Description))
+			continue
+		}
+		if err := p.aside(m, versions[m.MessageID]); err != nil {
+			found = append(found, err)
+		}
+	}
+	for _, s := range r.Sick {
+		if p := byName[s.Aggregate]; p.next <= s.Total {
+			found = append(found, fmt.Errorf("%w: %s: events %d to %d are not set aside", ErrPoison, s.Aggregate, p.next, s.Total))
+		}
+	}
+	return found
+}
+
+// patient follows a sick aggregate through the dead-letter queue.
+type patient struct {
+	Sick
+	next   int64 // version that is to be set aside next
+	seen   map[string]bool
+	passed bool
+}
+
+// aside looks at one message. A repeat of one that is there changes nothing: nobody promises that there is none.
+func (p *patient) aside(m Aside, version int64) error {
+	if p.seen[m.MessageID] {
+		return nil
+	}
+	p.seen[m.MessageID] = true
+	reason := reasonParked
+	if version == p.Before+1 {
+		reason = reasonPoison
+	}
+	switch {
+	case version != p.next:
+		return fmt.Errorf("%w: %s: version %d is set aside where version %d is next: %s", ErrPoison, p.Aggregate, version, p.next, m.Reason)
+	case m.Reason != reason:
+		return fmt.Errorf("%w: %s: version %d is set aside as %s, not as %s: %s", ErrPoison, p.Aggregate, version, m.Reason, reason, m.Description)
+	}
+	p.next++
+	return nil
+}
+
+// judgeHistory judges the broker by all that was committed, and the read model by what it can hold: as long as nothing was
+// replayed, nothing behind a poison.
+func judgeHistory(r Run) (found []error) {
+	broker, view := r.History, r.History
+	broker.Observed, view.Accepted = nil, nil
+	if !r.Replayed {
+		before := map[string]int64{}
+		for _, s := range r.Sick {
+			before[s.Aggregate] = s.Before
+		}
+		view.Committed = nil
+		for _, c := range r.Committed {
+			if n, sick := before[c.Aggregate]; !sick || c.Version <= n {
+				view.Committed = append(view.Committed, c)
+			}
+		}
+	}
+	for _, v := range append(history.Judge(broker), history.Judge(view)...) {
+		found = append(found, v)
+	}
+	return found
+}
+
+func short(id string) string { return id[:min(8, len(id))] }

@@ -1,0 +1,147 @@
+package leasecheck
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Doer answers requests: a transport of the Blob SDK.
+type Doer interface {
+	Do(r *http.Request) (*http.Response, error)
+}
+
+// Recorder records what clients ask of one blob and what they are told. It is safe for concurrent use.
+type Recorder struct {
+	path  string // how the blob's URL ends
+	began time.Time
+
+	mu      sync.Mutex
+	clients int         // guarded by mu
+	history []Operation // guarded by mu, in the order in which they returned
+}
+
+// NewRecorder records requests for the blob whose path ends so.
+func NewRecorder(path string) *Recorder { return &Recorder{path: path, began: time.Now()} }
+
+// Client is the transport of one more client.
+func (r *Recorder) Client(next Doer) Doer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients++
+	return &client{recorder: r, next: next, number: r.clients}
+}
+
+// History is what was recorded so far.
+func (r *Recorder) History() []Operation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]Operation(nil), r.history...)
+}
+
+type client struct {
+	recorder *Recorder
+	next     Doer
+	number   int
+}
+
+// Do sends a request and records it, if it is one for the blob.
+func (c *client) Do(request *http.Request) (*http.Response, error) {
+	o, ok, err := c.operation(request)
+	if err != nil || !ok {
+		if err == nil {
+			return c.next.Do(request)
+		}
+		return nil, err
+	}
+	o.Called = time.Since(c.recorder.began)
+	response, err := c.next.Do(request)
+	if err == nil {
+		err = o.answered(response)
+	}
+	o.Returned = time.Since(c.recorder.began)
+	c.recorder.mu.Lock()
+	c.recorder.history = append(c.recorder.history, o)
+	c.recorder.mu.Unlock()
+	return response, err
+}
+
+// operation reads what a request asks for.
+func (c *client) operation(r *http.Request) (o Operation, ok bool, err error) {
+	if !strings.HasSuffix(r.URL.Path, c.recorder.path) {
+		return o, false, nil
+	}
+	o = Operation{
+		Client: c.number, LeaseID: header(r.Header, "x-ms-lease-id"), IfMatch: header(r.Header, "If-Match"),
+		IfNoneMatch: header(r.Header, "If-None-Match") == "*", Outcome: Unknown,
+	}
+	switch comp := r.URL.Query().Get("comp"); {
+	case comp == "lease":
+		o.Kind = Kind(header(r.Header, "x-ms-lease-action"))
+		if o.Kind == Acquire {
+			o.LeaseID = header(r.Header, "x-ms-proposed-lease-id")
+			seconds, _ := strconv.Atoi(header(r.Header, "x-ms-lease-duration")) // the storage refuses what is none
+			o.Duration = time.Duration(seconds) * time.Second
+		}
+	case comp == "" && r.Method == http.MethodPut:
+		o.Kind = Write
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			return o, false, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(text))
+		o.Value = hash(text)
+	case comp == "" && r.Method == http.MethodGet:
+		o.Kind = Read
+	default:
+		return o, false, nil
+	}
+	return o, true, nil
+}
+
+// answered reads what the storage says.
+func (o *Operation) answered(r *http.Response) error {
+	switch {
+	case r.StatusCode < http.StatusMultipleChoices:
+		o.Outcome = Done
+	case r.StatusCode < http.StatusInternalServerError:
+		o.Outcome = Refused
+		return nil
+	default:
+		return nil
+	}
+	o.ETag = r.Header.Get("ETag")
+	if o.Kind != Read {
+		return nil
+	}
+	state := r.Header.Get("x-ms-lease-state")
+	o.Leased = state == "leased" || state == "breaking"
+	text, err := io.ReadAll(r.Body)
+	_ = r.Body.Close() // it has been read, or its error is known
+	if err != nil {
+		o.Outcome = Unknown
+		return err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(text))
+	o.Value = hash(text)
+	return nil
+}
+
+func hash(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// header is a header as the SDK sets it: under its name in lower case, where Header.Get does not look.
+func header(h http.Header, name string) string {
+	if values := h[name]; len(values) > 0 {
+		return values[0]
+	}
+	return h.Get(name)
+}

@@ -1,0 +1,56 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+
+	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
+)
+
+// Ports are those of the servers on 127.0.0.1; 0 takes a free one.
+type Ports struct {
+	Mongo          int
+	ServiceBus     int // AMQP
+	Administration int // of Service Bus: HTTP
+	Blob           int
+}
+
+// StandardPorts are where MongoDB, the official Service Bus emulator and Azurite listen.
+func StandardPorts() Ports {
+	return Ports{Mongo: 27017, ServiceBus: 5672, Administration: 5300, Blob: 10000}
+}
+
+// PortError is a port that was asked for and cannot be had.
+type PortError struct {
+	Port int
+	Err  error
+}
+
+func (e *PortError) Error() string {
+	why := e.Err.Error()
+	switch {
+	case errors.Is(e.Err, syscall.EADDRINUSE):
+		why = "another program listens there: stop it, or choose another port"
+	case errors.Is(e.Err, syscall.EACCES):
+		why = "this user may not listen there: choose a port above 1023"
+	}
+	return fmt.Sprintf("listen on 127.0.0.1:%d: %s", e.Port, why)
+}
+
+func (e *PortError) Unwrap() error { return e.Err }
+
+// listen takes a port, with the latency in front of it.
+func (s *Stack) listen(ctx context.Context, port int) (net.Listener, error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil && port > 0 {
+		return nil, &PortError{Port: port, Err: err}
+	} else if err != nil {
+		return nil, fmt.Errorf("listen on a free port: %w", err)
+	}
+	return netpipe.Delay(l, s.latency), nil
+}

@@ -1,0 +1,144 @@
+// Package witness makes the records of package history out of what the servers tell: what the broker accepts, how the
+// read model changes, and what it holds in the end.
+//
+// Guaranteed: a change is recorded as that very change says it, in the order of the read model's own change stream, and
+// the stream is resumed through any failure of the server without leaving one out.
+package witness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+)
+
+// Accepted is the record of a message that the broker accepted just now.
+func Accepted(a servicebus.Accepted) history.Acceptance {
+	position, _ := a.Properties[envelope.PropPosition].(string)
+	return history.Acceptance{
+		MessageID: a.MessageID, Session: a.SessionID, Position: position,
+		Epoch: integer(a.Properties[envelope.PropEpoch]), Version: integer(a.Properties["version"]),
+		Duplicate: a.Duplicate, At: time.Now(), // not EnqueuedAt: one clock for every measurement
+	}
+}
+
+func integer(v any) int64 {
+	switch n := v.(type) {
+	case int64:
+		return n
+	case int32:
+		return int64(n)
+	}
+	return 0
+}
+
+// Watcher follows the change stream of a read model. The zero value begins now.
+type Watcher struct {
+	token bson.Raw
+}
+
+// Follow hands every change to each until ctx ends or the server fails; called again, it goes on behind the last change
+// that it handed on. opened is called when the stream is open.
+func (w *Watcher) Follow(ctx context.Context, c *mongo.Collection, opened func(), each func(change bson.Raw, at time.Time)) (err error) {
+	o := options.ChangeStream()
+	if w.token != nil {
+		o.SetResumeAfter(w.token)
+	}
+	stream, err := c.Watch(ctx, mongo.Pipeline{}, o)
+	if err != nil {
+		return fmt.Errorf("open change stream of %s: %w", c.Name(), err)
+	}
+	defer func() { err = errors.Join(err, stream.Close(context.WithoutCancel(ctx))) }()
+	w.token = stream.ResumeToken()
+	opened()
+	for stream.Next(ctx) {
+		at := time.Now()
+		w.token = stream.ResumeToken()
+		each(stream.Current, at)
+	}
+	return stream.Err()
+}
+
+// Timeline is the record of a change of a timeline. It is not ok where the change says nothing of a timeline.
+func Timeline(change bson.Raw, at time.Time) (o history.Observation, ok bool) {
+	id, ok := envelope.Text(change.Lookup("documentKey", "_id"))
+	if !ok {
+		return o, false
+	}
+	o = history.Observation{Aggregate: id, Events: -1, At: at}
+	operation, _ := change.Lookup("operationType").StringValueOK()
+	switch envelope.Operation(operation) {
+	case envelope.Insert, envelope.Replace:
+		document, _ := change.Lookup("fullDocument").DocumentOK() // nil where there is none: nothing is found in it
+		if stub, _ := document.Lookup(projection.GuardField, "empty").BooleanOK(); stub {
+			return o, false // it only says that an aggregate is parked
+		}
+		o.Events, _ = document.Lookup("events").AsInt64OK()
+		o.Position, _ = document.Lookup(projection.GuardField, "position").StringValueOK()
+	case envelope.Update:
+		// What this very update changed: the document itself may have moved on since.
+		updated, ok := change.Lookup("updateDescription", "updatedFields").DocumentOK()
+		if !ok {
+			return o, false
+		}
+		if n, ok := updated.Lookup("events").AsInt64OK(); ok {
+			o.Events = n
+		}
+		if o.Position, ok = updated.Lookup(projection.GuardField + ".position").StringValueOK(); !ok {
+			o.Position, _ = updated.Lookup(projection.GuardField, "position").StringValueOK()
+		}
+		if o.Events < 0 && o.Position == "" {
+			return o, false // of what else is in the guard
+		}
+	case envelope.Delete:
+		o.Events = 0 // nothing deletes a timeline: going back to zero is what it is
+	}
+	return o, true
+}
+
+// ReadTimeline reads a timeline read model as it is, without the stubs of parked aggregates.
+func ReadTimeline(ctx context.Context, c *mongo.Collection) (m *history.Model, err error) {
+	cursor, err := c.Find(ctx, bson.D{})
+	if err != nil {
+		return nil, fmt.Errorf("read timeline: %w", err)
+	}
+	defer func() { err = errors.Join(err, cursor.Close(context.WithoutCancel(ctx))) }()
+	m = &history.Model{}
+	for cursor.Next(ctx) {
+		if stub, _ := cursor.Current.Lookup(projection.GuardField, "empty").BooleanOK(); stub {
+			continue // to the projection it does not exist
+		}
+		id, ok := envelope.Text(cursor.Current.Lookup("_id"))
+		if !ok {
+			return nil, fmt.Errorf("read timeline: one has the _id %s", cursor.Current.Lookup("_id"))
+		}
+		m.Put(id, summary(cursor.Current)) // an _id is unique
+	}
+	if err := cursor.Err(); err != nil {
+		return nil, fmt.Errorf("read timeline: %w", err)
+	}
+	return m, nil
+}
+
+func summary(document bson.Raw) history.Summary {
+	s := history.Summary{Types: map[string]int64{}}
+	s.Events, _ = document.Lookup("events").AsInt64OK()
+	s.FirstOccurredAt, _ = document.Lookup("firstOccurredAt").StringValueOK()
+	s.LastOccurredAt, _ = document.Lookup("lastOccurredAt").StringValueOK()
+	s.LastType, _ = document.Lookup("lastType").StringValueOK()
+	types, _ := document.Lookup("types").DocumentOK()
+	fields, _ := types.Elements() // of a document that the driver has read
+	for _, field := range fields {
+		s.Types[projection.UnescapeKey(field.Key())], _ = field.Value().AsInt64OK()
+	}
+	return s
+}

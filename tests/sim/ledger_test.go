@@ -1,0 +1,65 @@
+package sim
+
+import (
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+)
+
+const (
+	timelineName = "timeline"
+	ledgerName   = "ledger"
+	totalsName   = "ledger_totals"
+)
+
+// ledger is a projection with several documents for each event, so that it is applied in transactions beside a record of
+// positions: the aggregate's timeline, and a total for each type of event that all aggregates feed. Its timelines say their
+// position as those of timeline do, for the witness.
+type ledger struct{}
+
+// Name implements [projection.Projection].
+func (ledger) Name() string { return ledgerName }
+
+// Project implements [projection.Projection].
+func (ledger) Project(e projection.Event) ([]projection.Write, error) {
+	writes, err := projection.Timeline{}.Project(e)
+	for n, w := range writes {
+		u := w.(projection.UpdateOne)
+		u.Collection = ledgerName
+		u.Ops = append(u.Ops, projection.Set(projection.GuardField+".position", e.Position))
+		kind, _ := e.Document().Lookup("type").StringValueOK()
+		writes[n] = u
+		writes = append(writes, projection.Update(totalsName, kind, projection.Inc("events", 1)))
+	}
+	return writes, err
+}
+
+// totals are the events by type, as a model: what is expected, and what the ledger says.
+func (w *world) totals() (expected, actual *history.Model, err error) {
+	expected, actual = &history.Model{}, &history.Model{}
+	kinds := w.kinds
+	if !w.run.Replayed {
+		kinds = w.kindsBefore
+	}
+	for kind, n := range kinds {
+		expected.Put(kind, history.Summary{Events: n})
+	}
+	cursor, err := w.client.Database("readmodel").Collection(totalsName).Find(w.Context(), bson.D{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read totals: %w", err)
+	}
+	var found []struct {
+		Type   string `bson:"_id"`
+		Events int64  `bson:"events"`
+	}
+	if err := cursor.All(w.Context(), &found); err != nil {
+		return nil, nil, fmt.Errorf("read totals: %w", err)
+	}
+	for _, t := range found {
+		actual.Put(t.Type, history.Summary{Events: t.Events})
+	}
+	return expected, actual, nil
+}

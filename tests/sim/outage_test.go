@@ -1,0 +1,56 @@
+package sim
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
+)
+
+// away is how long the read model's database is away, in virtual time.
+const away = 3 * time.Hour
+
+var redelivered = regexp.MustCompile(`msg="projector stopped".* redelivered=([0-9]+)`)
+
+// The read model's database is away for hours while events come in: refused, or without a word. Nothing is parked or
+// dead-lettered, no message is delivered twice, and everything is there when it comes back.
+func TestG1G5TheReadModelsDatabaseIsAwayForHours(t *testing.T) {
+	loaded()
+	for seed, hangs := range []bool{false, true} {
+		t.Run(fmt.Sprint("without a word: ", hangs), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				inWorld(t, uint64(seed), func(w *world) {
+					w.settings.Projectors, w.settings.Length = 1, 20*time.Second
+					defer func() {
+						if w.Failed() {
+							w.Log(w.trace)
+						}
+					}()
+					w.whole(uint64(seed), func() {
+						pause(w.Context(), w.settings.Length/2)
+						w.trace.add("the read model's database is away for %s", away)
+						link := w.projector[0].now.mongo
+						if hangs {
+							link.Hold(network.Both)
+						} else {
+							link.Cut()
+						}
+						pause(w.Context(), away)
+						committed, visible := w.seen()
+						require.Less(w, visible, committed, "the outage met no work")
+						link.Heal()
+					})
+					counts := redelivered.FindAllStringSubmatch(w.trace.String(), -1)
+					require.Len(w, counts, 1)
+					require.Equal(w, "0", counts[0][1], "a delivery count was raised")
+				})
+			})
+		})
+	}
+}

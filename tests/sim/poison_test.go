@@ -1,0 +1,119 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
+)
+
+// poison is the type of the events that no projection here can apply, until it is mended.
+const poison = "Poison"
+
+var errPoison = errors.New("poison, until the projection is mended")
+
+// refuse is what a projection says of an event that it cannot apply.
+func refuse(e projection.Event, mended *atomic.Bool) error {
+	if kind, _ := e.Document().Lookup("type").StringValueOK(); kind == poison && !mended.Load() {
+		return projection.Permanent(errPoison)
+	}
+	return nil
+}
+
+// brittle is a projection that cannot apply poison.
+type brittle struct {
+	projection.Projection
+	mended *atomic.Bool
+}
+
+// Project implements [projection.Projection].
+func (b brittle) Project(e projection.Event) ([]projection.Write, error) {
+	if err := refuse(e, b.mended); err != nil {
+		return nil, err
+	}
+	return b.Projection.Project(e)
+}
+
+// brittleDocument is the same of a projection with one document.
+type brittleDocument struct {
+	projection.OneDocument
+	mended *atomic.Bool
+}
+
+// Project implements [projection.Projection].
+func (b brittleDocument) Project(e projection.Event) ([]projection.Write, error) {
+	if err := refuse(e, b.mended); err != nil {
+		return nil, err
+	}
+	return b.OneDocument.Project(e)
+}
+
+// poisoned commits events of an aggregate of which one is poison, the first one perhaps.
+func (w *world) poisoned(ctx context.Context, random *rand.Rand, aggregate string) {
+	events := w.client.Database("shop").Collection("events")
+	total := 3 + random.Int64N(15)
+	before := random.Int64N(total)
+	w.mu.Lock()
+	w.run.Sick = append(w.run.Sick, checker.Sick{Aggregate: aggregate, Before: before, Total: total})
+	w.mu.Unlock()
+	w.trace.add("version %d of %d of %s is poison", before+1, total, aggregate)
+	for n := range total {
+		kind := "Fine"
+		if n == before {
+			kind = poison
+		}
+		w.insert(ctx, events, aggregate, n+1, kind)
+		if random.IntN(2) == 0 {
+			pause(ctx, time.Duration(random.Int64N(int64(2*time.Second))))
+		}
+	}
+}
+
+// hidden are the committed events that cannot be seen while the poison is there.
+func (w *world) hidden() (n int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.run.Sick {
+		n += s.Total - s.Before
+	}
+	return n
+}
+
+// isHidden says whether an event cannot be seen while the poison is there. The caller holds mu.
+func (w *world) isHidden(aggregate string, version int64) bool {
+	for _, s := range w.run.Sick {
+		if s.Aggregate == aggregate {
+			return version > s.Before
+		}
+	}
+	return false
+}
+
+// asideOf reads what was set aside, before anybody replays it.
+func (w *world) asideOf() (aside []checker.Aside) {
+	for _, m := range w.bus.PeekDeadLetters(subPath, 10_000) {
+		aside = append(aside, checker.Aside{MessageID: m.MessageID, Session: m.SessionID, Reason: m.Reason, Description: m.Description})
+	}
+	return aside
+}
+
+// mend makes the projection able to apply everything, after a look at what there is beside the poison.
+func (w *world) mend() {
+	before, err := witness.ReadTimeline(w.Context(), w.readModel())
+	require.NoError(w, err)
+	w.run.ExpectedBefore, w.run.ActualBefore = w.before, before
+	w.mu.Lock()
+	w.run.Mended = len(w.run.Observed)
+	w.mu.Unlock()
+	w.mended.Store(true)
+}
+
+func sickName(n int) string { return fmt.Sprintf("sick-%d", n) }

@@ -1,0 +1,87 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
+)
+
+// replay has the operator's command replay every parked aggregate, beside the projectors. The first one or two are killed at
+// any moment, as the terminal of a person may be closed; the last one is not.
+func (w *world) replay() {
+	for range w.aim.IntN(3) {
+		w.killedReplay(between(w.aim, 0, 300*time.Millisecond))
+	}
+	if !w.replayed("--all") {
+		return
+	}
+	// A replay that was killed when an aggregate was parked no more left its messages where they were, and those that it had
+	// in hand are locked until their locks run out.
+	for _, s := range w.run.Sick {
+		for end := time.Now().Add(settled); w.isAside(s.Aggregate) && time.Now().Before(end); pause(w.Context(), 10*time.Second) {
+			if !w.replayed(s.Aggregate) {
+				return
+			}
+		}
+	}
+	w.run.Replayed = true
+}
+
+func (w *world) isAside(aggregate string) bool {
+	return slices.ContainsFunc(w.asideOf(), func(a checker.Aside) bool { return a.Session == envelope.SessionID(aggregate) })
+}
+
+// replayed gives the command until it succeeds, a few times: a projector may hold the session of an aggregate for longer than
+// it waits.
+func (w *world) replayed(what string) bool {
+	for tries := 1; ; tries++ {
+		code, said := w.command(w.Context(), network.NewLink(w.busHub), network.NewLink(w.mongoHub), "parked", "replay", what)
+		w.trace.add("parked replay %s: exit code %d\n%s", what, code, said)
+		if code == projector.ExitOK {
+			return true
+		}
+		if tries == 10 {
+			w.run.Ended = append(w.run.Ended, checker.Ended{Instance: "parked replay " + what, Err: fmt.Errorf("exit code %d: %s", code, said)})
+			return false
+		}
+		pause(w.Context(), 10*time.Second)
+	}
+}
+
+// killedReplay runs the command until its process is killed after d.
+func (w *world) killedReplay(d time.Duration) {
+	ctx, kill := context.WithCancel(w.Context())
+	defer kill()
+	bus, mongo := network.NewLink(w.busHub), network.NewLink(w.mongoHub)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		code, _ := w.command(ctx, bus, mongo, "parked", "replay", "--all")
+		w.trace.add("parked replay --all, to be killed after %s: exit code %d", d, code)
+	}()
+	pause(w.Context(), d)
+	bus.Kill(false)
+	mongo.Kill(false)
+	kill()
+	<-ended
+}
+
+// command runs one of the projector's operator commands.
+func (w *world) command(ctx context.Context, bus, mongo *network.Link, args ...string) (code int, said string) {
+	var out bytes.Buffer
+	load := func() (projector.Config, error) { return w.projectorConfig(), nil }
+	code = projector.Main(ctx, args, load, projector.Options{
+		Logger: w.logger("operator"), Instance: "operator", Projections: w.projections, ServiceBus: busOptions(bus),
+		Mongo: func(o *options.ClientOptions) { o.SetDialer(mongo) },
+	}, &out, &out, nil)
+	return code, out.String()
+}
