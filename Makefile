@@ -39,11 +39,18 @@ run: ## see it working: embedded stack, both services, events, check (INPUT= ONC
 test: ## every test of every module, with the race detector, and Azurite where npm is
 	@scripts/azurite.sh
 	@$(if $(RACE),,echo 'test: no C compiler is here, so the race detector is off' >&2; [[ $${CI:-} != true ]])
-	go test $(RACE) -timeout 20m work
+	@echo 'go test $(RACE) -timeout 20m work'
+	@scripts/test.sh $(RACE) -timeout 20m -- work
 
 .PHONY: sim
 sim: ## the simulation, over SEEDS=2000 seeds
-	SIM_SEEDS=$(or $(SEEDS),2000) go test -timeout 60m ./tests/sim
+	GOGC=400 SIM_SEEDS=$(or $(SEEDS),2000) go test -timeout 60m ./tests/sim
+
+.PHONY: chaos
+chaos: ## services as processes, killed and stopped at every step: ROUNDS=200, STOP=30 s, RINGS=8; FAILOVERS=30 measures failover
+	@scripts/azurite.sh
+	CHAOS_ROUNDS=$(or $(ROUNDS),200) CHAOS_RINGS=$(or $(RINGS),8) CHAOS_STOP=$(or $(STOP),30) CHAOS_FAILOVERS=$(FAILOVERS) \
+		go test -count 1 -v -timeout 120m $(if $(FAILOVERS),$(if $(ROUNDS),,-run Failover)) ./tests/chaos
 
 .PHONY: build
 build: ## the services, as static programs in bin/

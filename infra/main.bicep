@@ -74,6 +74,9 @@ param lagAlertSeconds int = 30
 @description('Days that logs are kept')
 param logRetentionDays int = 30
 
+@description('Send traces to Application Insights, through the agent of Container Apps: a preview')
+param traces bool = false
+
 @description('Bypass for throw-away environments: without purge protection, a deleted vault\'s name is free again after "azd down --purge"')
 param purgeProtection bool = true
 
@@ -104,6 +107,7 @@ module resources 'resources.bicep' = {
     oplogHours: oplogHours
     lagAlertSeconds: lagAlertSeconds
     logRetentionDays: logRetentionDays
+    traces: traces
     purgeProtection: purgeProtection
   }
 }

@@ -20,10 +20,12 @@ param alertEmail string
 param oplogHours int
 param lagAlertSeconds int
 param logRetentionDays int
+param traces bool
 param purgeProtection bool
 
 var abbreviations = loadJsonContent('abbreviations.json')
 var token = toLower(uniqueString(subscription().id, resourceGroup().id, location))
+var environmentName = '${abbreviations.containerAppsEnvironment}${token}'
 
 // Container app names have at most 32 characters; the apps are made by azd deploy, and alerts name them before.
 var producerName = '${abbreviations.containerApp}producer-${token}'
@@ -42,17 +44,29 @@ module monitoring 'modules/monitoring.bicep' = {
     workspaceName: '${abbreviations.logAnalytics}${token}'
     applicationInsightsName: '${abbreviations.applicationInsights}${token}'
     retentionDays: logRetentionDays
+    traces: traces
   }
 }
 
-module environment 'modules/environment.bicep' = {
+module environment 'modules/environment.bicep' = if (!traces) {
   name: 'environment'
+  params: { location: location, tags: tags, name: environmentName }
+}
+
+module tracedEnvironment 'modules/environment-traced.bicep' = if (traces) {
+  name: 'environment-traced'
   params: {
     location: location
     tags: tags
-    name: '${abbreviations.containerAppsEnvironment}${token}'
-    workspaceId: monitoring.outputs.workspaceId
+    name: environmentName
+    applicationInsightsName: monitoring.outputs.applicationInsightsName
   }
+}
+
+module environmentLogs 'modules/environment-logs.bicep' = {
+  name: 'environment-logs'
+  dependsOn: [environment, tracedEnvironment]
+  params: { environmentName: environmentName, workspaceId: monitoring.outputs.workspaceId }
 }
 
 module registry 'modules/registry.bicep' = {
@@ -158,7 +172,7 @@ module workbook 'modules/workbook.bicep' = {
   }
 }
 
-output containerEnvironmentName string = environment.outputs.name
+output containerEnvironmentName string = environmentName
 output registryName string = registry.outputs.name
 output registryEndpoint string = registry.outputs.loginServer
 output vaultName string = vault.outputs.name

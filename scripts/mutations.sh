@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Plants each bug of tests/sim/mutations into a copy of the tree and says by how many seeds the simulation catches it,
-# and by which promise. A mutation that no seed catches makes it fail, unless its patch says "Not caught:".
+# Plants each bug of tests/sim/mutations into a copy of the tree and says by how many runs the simulation catches it
+# (seeds, pinned seeds, and the two long outages), and by which promise. A mutation that no run catches makes it fail,
+# unless its patch says "Not caught:".
 #
-# Usage: scripts/mutations.sh [NAME…]        SEEDS=100 (how many seeds each)
+# Usage: scripts/mutations.sh [NAME…]        SEEDS=100 (how many seeds each)   RUN='TestSimulation$' (without the outages)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seeds=${SEEDS:-100}
+run=${RUN:-TestSimulation\$|AwayForHours}
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 
@@ -30,10 +32,10 @@ for name in "${names[@]}"; do
   plant "$name"
   (cd "$tree/copy/tests" && go test -c -o "$tree/sim.test" ./sim)
   code=0
-  (cd "$tree/copy/tests/sim" && SIM_SEEDS=$seeds "$tree/sim.test" -test.run 'TestSimulation$' -test.timeout 30m -test.v) \
+  (cd "$tree/copy/tests/sim" && SIM_SEEDS=$seeds "$tree/sim.test" -test.run "$run" -test.timeout 30m -test.v) \
     >"$tree/out" 2>&1 || code=$?
-  caught=$(grep -cE -- '^ *--- FAIL: TestSimulation/(seed|pinned)/' "$tree/out" || true)
-  runs=$(grep -cE -- '^ *--- (PASS|FAIL): TestSimulation/(seed|pinned)/' "$tree/out" || true)
+  caught=$(grep -cE -- '^ *--- FAIL: (TestSimulation/(seed|pinned)|[A-Za-z0-9]*AwayForHours)/' "$tree/out" || true)
+  runs=$(grep -cE -- '^ *--- (PASS|FAIL): (TestSimulation/(seed|pinned)|[A-Za-z0-9]*AwayForHours)/' "$tree/out" || true)
   first=$(grep -oE -- '--- FAIL: TestSimulation/seed/[0-9]+' "$tree/out" | grep -oE '[0-9]+$' | sort -n | head -1 || true)
   by=$({ grep -oE 'promises broken: .*' "$tree/out" || true; } | sed 's/promises broken: //' | tr ';' '\n' | sed 's/^ //' |
     sort | uniq -c | sort -rn | awk '{n=$1; $1=""; printf "%s%s (%d)", sep, substr($0,2), n; sep=", "}')

@@ -24,12 +24,20 @@ param queue string
 param blobAccountUrl string
 param blobContainer string
 
+param claimCheckContainer string
+
 param startFrom string = 'latest'
 @description('RFC 3339; only with startFrom timestamp')
 param startAt string = ''
 param onHistoryLost string = 'fail'
 param aggregateIdPath string = 'aggregateId'
+param fullDocument string = 'updateLookup'
+param fullDocumentBeforeChange string = 'whenAvailable'
+@description('Cannot be changed under way: ../../producer/README.md, "Sessions"')
+param sessionKey string = 'aggregate'
 param logLevel string = 'info'
+@description('Of the changes, the share that is traced, where the environment takes traces')
+param traceShare string = '0.1'
 
 @allowed(['small', 'medium', 'large'])
 param size string = 'small'
@@ -81,13 +89,20 @@ resource producer 'Microsoft.App/containerApps@2025-07-01' = {
               { name: 'SERVICE_BUS_QUEUE', value: queue }
               { name: 'BLOB_ACCOUNT_URL', value: blobAccountUrl }
               { name: 'BLOB_CONTAINER', value: blobContainer }
+              { name: 'ON_OVERSIZE', value: 'claimcheck' } // the container and the right to it are there
+              { name: 'CLAIM_CHECK_CONTAINER', value: claimCheckContainer }
               { name: 'START_FROM', value: startFrom }
               { name: 'ON_HISTORY_LOST', value: onHistoryLost }
               { name: 'AGGREGATE_ID_PATH', value: aggregateIdPath }
+              { name: 'FULL_DOCUMENT', value: fullDocument }
+              { name: 'FULL_DOCUMENT_BEFORE_CHANGE', value: fullDocumentBeforeChange }
+              { name: 'SESSION_KEY', value: sessionKey }
               { name: 'HTTP_ADDR', value: ':8080' }
               { name: 'SHUTDOWN_TIMEOUT', value: '20s' }
               { name: 'STATUS_INTERVAL', value: '15s' } // the alerts count on it
               { name: 'LOG_LEVEL', value: logLevel }
+              { name: 'OTEL_TRACES_SAMPLER', value: 'parentbased_traceidratio' } // the producer decides for both
+              { name: 'OTEL_TRACES_SAMPLER_ARG', value: traceShare }
             ],
             empty(startAt) ? [] : [{ name: 'START_AT', value: startAt }] // empty is no time
           )

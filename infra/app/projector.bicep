@@ -24,8 +24,12 @@ param topic string
 param subscription string
 param queue string
 
+param blobAccountUrl string
+param claimCheckContainer string
+
 // azd fills in text, so numbers come as text.
 param maxSessions string = '64'
+param versionGapWait string = '30s'
 @description('0 costs nothing while nothing happens, and a first message then waits for a start. 1 answers at once')
 param minReplicas string = '0'
 @description('At most the number of aggregates that change at the same time, divided by maxSessions')
@@ -33,6 +37,8 @@ param maxReplicas string = '5'
 @description('Messages that wait for each replica that runs. See ../README.md, "Scaling", for why it is this')
 param messagesPerReplica string = '2000'
 param logLevel string = 'info'
+@description('Of the changes, the share that is traced, where the environment takes traces')
+param traceShare string = '0.1'
 
 @allowed(['small', 'medium', 'large'])
 param size string = 'small'
@@ -85,11 +91,16 @@ resource projector 'Microsoft.App/containerApps@2025-07-01' = {
             { name: 'SERVICE_BUS_TOPIC', value: topic }
             { name: 'SERVICE_BUS_SUBSCRIPTION', value: subscription }
             { name: 'SERVICE_BUS_QUEUE', value: queue }
+            { name: 'BLOB_ACCOUNT_URL', value: blobAccountUrl } // for the bodies of large events
+            { name: 'CLAIM_CHECK_CONTAINER', value: claimCheckContainer }
             { name: 'MAX_SESSIONS', value: maxSessions }
+            { name: 'VERSION_GAP_WAIT', value: versionGapWait }
             { name: 'HTTP_ADDR', value: ':8080' }
             { name: 'SHUTDOWN_TIMEOUT', value: '20s' }
             { name: 'STATUS_INTERVAL', value: '15s' } // the alerts count on it
             { name: 'LOG_LEVEL', value: logLevel }
+            { name: 'OTEL_TRACES_SAMPLER', value: 'parentbased_traceidratio' } // the producer decides for both
+            { name: 'OTEL_TRACES_SAMPLER_ARG', value: traceShare }
           ]
           // Without ingress the platform adds none of its own. Liveness asks for nothing but the process; readiness waits
           // for the first connection, so that a revision with a wrong secret does not replace one that works.

@@ -4,7 +4,6 @@
 param location string
 param tags object
 param name string
-param workspaceId string
 
 resource environment 'Microsoft.App/managedEnvironments@2025-07-01' = {
   name: name
@@ -16,18 +15,6 @@ resource environment 'Microsoft.App/managedEnvironments@2025-07-01' = {
     // them can be created at once.
     appLogsConfiguration: { destination: 'azure-monitor' }
     workloadProfiles: [{ name: 'Consumption', workloadProfileType: 'Consumption' }]
-  }
-}
-
-resource logs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
-  name: 'logs'
-  scope: environment
-  properties: {
-    workspaceId: workspaceId
-    logs: [
-      { category: 'ContainerAppConsoleLogs', enabled: true }
-      { category: 'ContainerAppSystemLogs', enabled: true }
-    ]
   }
 }
 

@@ -5,6 +5,7 @@ param tags object
 param workspaceName string
 param applicationInsightsName string
 param retentionDays int
+param traces bool
 
 resource workspace 'Microsoft.OperationalInsights/workspaces@2025-07-01' = {
   name: workspaceName
@@ -17,9 +18,9 @@ resource workspace 'Microsoft.OperationalInsights/workspaces@2025-07-01' = {
   }
 }
 
-// For traces, and for what others add to it. The services report by log records and platform metrics instead: the
-// agent that Container Apps offers for OpenTelemetry passes on no metrics to Application Insights, needs a preview API,
-// and needs local authentication left on here.
+// Takes the traces, where they are on. What the services report besides goes by log records and platform metrics: the
+// agent of Container Apps passes no metrics on to Application Insights. It signs in with the connection string, so
+// without traces local authentication is off here, too.
 resource applicationInsights 'Microsoft.Insights/components@2020-02-02' = {
   name: applicationInsightsName
   location: location
@@ -28,7 +29,7 @@ resource applicationInsights 'Microsoft.Insights/components@2020-02-02' = {
   properties: {
     Application_Type: 'web'
     WorkspaceResourceId: workspace.id
-    DisableLocalAuth: true
+    DisableLocalAuth: !traces
   }
 }
 

@@ -67,9 +67,10 @@ resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-06
           type: 'Lifecycle'
           enabled: true
           definition: {
+            // Counted from the last write: an event that is published again keeps its body anew, under the same name.
             // The checkpoint container is not named here and must never be: its blob holds the epoch.
             filters: { blobTypes: ['blockBlob'], prefixMatch: ['${claimChecks.name}/'] }
-            actions: { baseBlob: { delete: { daysAfterCreationGreaterThan: claimCheckDays } } }
+            actions: { baseBlob: { delete: { daysAfterModificationGreaterThan: claimCheckDays } } }
           }
         }
       ]
