@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/publish"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/claim"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
 // closeTimeout bounds how long closing the connections may take at the end.
@@ -124,7 +125,7 @@ func (n *connections) close(ctx context.Context) {
 		c.broker.Close(ctx)
 	}
 	for _, db := range n.mongo {
-		_ = db.Disconnect(ctx)
+		_ = mongodb.Disconnect(ctx, db, closeTimeout)
 	}
 }
 

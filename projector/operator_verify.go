@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
 	"github.com/sluice-cdc/sluice/projector/internal/verify"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
@@ -94,11 +95,7 @@ func (d *desk) source(ctx context.Context) (s verify.Source, closeIt func(), err
 		if client, err = mongo.Connect(o); err != nil {
 			return s, nil, fmt.Errorf("open MongoDB client of the source: %w", err)
 		}
-		closeIt = func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
-			defer cancel()
-			_ = client.Disconnect(ctx) // it only read
-		}
+		closeIt = func() { _ = mongodb.Disconnect(ctx, client, connectTimeout) } // it only read
 	}
 	database := client.Database(d.cfg.SourceDatabase, options.Database().SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()))
 	return verify.Source{

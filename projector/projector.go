@@ -42,6 +42,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/health"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -217,14 +218,15 @@ func choose(cfg Config, registry *projection.Registry) (projection.Projection, e
 
 // close ends the clients; nothing uses them any more.
 func (s *service) close(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.ShutdownTimeout/8)
+	within := s.cfg.ShutdownTimeout / 8
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	for _, client := range s.clients {
-		if err := client.Close(ctx); err != nil {
+		if err := client.Close(closing); err != nil {
 			s.log.Debug("Service Bus client not closed cleanly", telemetry.KeyError, err)
 		}
 	}
-	if err := s.mongo.Disconnect(ctx); err != nil {
+	if err := mongodb.Disconnect(ctx, s.mongo, within); err != nil {
 		s.log.Debug("MongoDB client not closed cleanly", telemetry.KeyError, err)
 	}
 }

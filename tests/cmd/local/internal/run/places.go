@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
@@ -85,9 +86,7 @@ func (r *runner) connect() (*data, error) {
 }
 
 func (d *data) close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	if err := d.client.Disconnect(ctx); err != nil {
+	if err := mongodb.Disconnect(ctx, d.client, 5*time.Second); err != nil {
 		return fmt.Errorf("disconnect from MongoDB: %w", err)
 	}
 	return nil
