@@ -21,6 +21,7 @@ RUN_FLAGS = \
 	$(if $(PRODUCERS),--producers '$(PRODUCERS)') \
 	$(if $(PROJECTORS),--projectors '$(PROJECTORS)') \
 	$(if $(PROJECTION),--projection '$(PROJECTION)') \
+	$(if $(SESSION_KEY),--session-key '$(SESSION_KEY)') \
 	$(if $(LATENCY),--latency '$(LATENCY)') \
 	$(if $(REPORT),--report '$(REPORT)') \
 	$(if $(QUIET),--quiet) \

@@ -36,10 +36,12 @@ const (
 	propTraceParent = "traceparent"
 )
 
-// PropEpoch and PropPosition are the names of the application properties that a watcher of the wire reads.
+// The names of the application properties that a watcher of the wire reads; PropSubject's is the aggregate id.
 const (
 	PropEpoch    = propEpoch
 	PropPosition = propPosition
+	PropSubject  = propSubject
+	PropVersion  = propVersion
 )
 
 // maxText bounds, in bytes, each text that an event brings into the properties of its message. Service Bus takes 32 KB for

@@ -24,7 +24,7 @@ func good() checker.Run {
 	}
 	accept := func(id, position string, version, epoch int64, at time.Duration, duplicate bool) history.Acceptance {
 		return history.Acceptance{
-			MessageID: id, Session: "a", Position: position, Version: version, Epoch: epoch, At: after(at), Duplicate: duplicate,
+			MessageID: id, Aggregate: "a", Session: "a", Position: position, Version: version, Epoch: epoch, At: after(at), Duplicate: duplicate,
 		}
 	}
 	return checker.Run{
@@ -136,11 +136,14 @@ func TestG5JudgeNamesPoisonThatDoesNotHoldItsAggregateUp(t *testing.T) {
 		breakIt func(*checker.Run)
 		promise error
 	}{
-		"a later event is applied":            {func(r *checker.Run) { r.Mended = 1 }, checker.ErrPoison},
-		"a later event is not set aside":      {func(r *checker.Run) { r.Aside = r.Aside[:1] }, checker.ErrPoison},
-		"set aside in a wrong order":          {func(r *checker.Run) { r.Aside[0], r.Aside[1] = r.Aside[1], r.Aside[0] }, checker.ErrPoison},
-		"the poison is not named":             {func(r *checker.Run) { r.Aside[0].Reason = "AggregateParked" }, checker.ErrPoison},
-		"a healthy aggregate is set aside":    {func(r *checker.Run) { r.Aside[1].Session = "b" }, checker.ErrSkipped},
+		"a later event is applied":       {func(r *checker.Run) { r.Mended = 1 }, checker.ErrPoison},
+		"a later event is not set aside": {func(r *checker.Run) { r.Aside = r.Aside[:1] }, checker.ErrPoison},
+		"set aside in a wrong order":     {func(r *checker.Run) { r.Aside[0], r.Aside[1] = r.Aside[1], r.Aside[0] }, checker.ErrPoison},
+		"the poison is not named":        {func(r *checker.Run) { r.Aside[0].Reason = "AggregateParked" }, checker.ErrPoison},
+		"a healthy aggregate is set aside": {func(r *checker.Run) {
+			r.Accepted = append(r.Accepted, history.Acceptance{MessageID: "m3", Aggregate: "b", Session: "b", Epoch: 2, At: after(12 * time.Second)})
+			r.Aside[1].MessageID = "m3"
+		}, checker.ErrSkipped},
 		"another aggregate is held up":        {func(r *checker.Run) { r.ExpectedBefore.Fold("b", 1, "T", "1") }, history.ErrLost},
 		"nothing of it is applied in the end": {func(r *checker.Run) { r.Observed = []history.Observation{} }, history.ErrLost},
 	} {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
@@ -31,11 +30,10 @@ const (
 
 // judgePoison looks at the aggregates that were to be parked, and at what was set aside of whom.
 func judgePoison(r Run) (found []error) {
-	bySession := map[string]*patient{}
 	byName := map[string]*patient{}
 	for _, s := range r.Sick {
 		p := &patient{Sick: s, next: s.Before + 1, seen: map[string]bool{}}
-		bySession[envelope.SessionID(s.Aggregate)], byName[s.Aggregate] = p, p
+		byName[s.Aggregate] = p
 	}
 	for n, o := range r.Observed[:min(r.Mended, len(r.Observed))] {
 		if p := byName[o.Aggregate]; p != nil && o.Events > p.Before && !p.passed {
@@ -44,17 +42,17 @@ func judgePoison(r Run) (found []error) {
 				ErrPoison, n, o.Aggregate, o.Events, p.Before+1))
 		}
 	}
-	versions := map[string]int64{}
+	accepted := map[string]history.Acceptance{}
 	for _, a := range r.Accepted {
-		versions[a.MessageID] = a.Version
+		accepted[a.MessageID] = a
 	}
 	for _, m := range r.Aside {
-		p := bySession[m.Session]
+		p := byName[accepted[m.MessageID].Aggregate]
 		if p == nil {
 			found = append(found, fmt.Errorf("%w: dead-lettered: %s of %s: %s: %s", ErrSkipped, short(m.MessageID), m.Session, m.Reason, m.Description))
 			continue
 		}
-		if err := p.aside(m, versions[m.MessageID]); err != nil {
+		if err := p.aside(m, accepted[m.MessageID].Version); err != nil {
 			found = append(found, err)
 		}
 	}

@@ -7,7 +7,7 @@
 //   - [Observation]: a document of the read model changed; the order is that of the read model's own change stream.
 //
 // [Judge] is pure. It walks the records as they came, never sorts them and never drops one, and names every broken
-// promise by its sentinel: [ErrLost], [ErrDoubled], [ErrReordered], [ErrUncommitted], [ErrUnguarded]. [Compare] holds the final read
+// promise by its sentinel: [ErrLost], [ErrDoubled], [ErrReordered], [ErrMisrouted], [ErrUncommitted], [ErrUnguarded]. [Compare] holds the final read
 // model against the expected one, which [Fold] or a file gives, computed without any code of the services.
 //
 // Not judged: anything across aggregates (no order is promised there), and repeats that the broker or the guard

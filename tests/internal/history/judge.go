@@ -3,8 +3,6 @@ package history
 import (
 	"errors"
 	"fmt"
-
-	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 // The promises of DESIGN §2, as what it is called when one is broken.
@@ -15,6 +13,8 @@ var (
 	ErrDoubled = errors.New("effect doubled")
 	// ErrReordered breaks G2: events of one aggregate arrived in another order than they were committed in.
 	ErrReordered = errors.New("events reordered")
+	// ErrMisrouted breaks what G2 rests on: events of one aggregate in two sessions have no order.
+	ErrMisrouted = errors.New("message in another session than its aggregate's")
 	// ErrUncommitted is an effect of something that nobody committed.
 	ErrUncommitted = errors.New("effect without a committed event")
 	// ErrUnguarded is an effect whose document carries no position: nothing would stop a repeat (G3, G4), and nobody
@@ -53,7 +53,7 @@ func Judge(h History) []Violation {
 	commits := newCommitted(h.Committed)
 	var found []Violation
 	if h.Accepted != nil {
-		found = append(found, judgeBroker(commits, h.Accepted)...)
+		found = append(found, judgeBroker(commits, h)...)
 	}
 	if h.Observed != nil {
 		found = append(found, judgeView(commits, h.Observed)...)
@@ -63,83 +63,93 @@ func Judge(h History) []Violation {
 
 // committed is the commit order, by aggregate.
 type committed struct {
-	order     []string // aggregates by their first commit
-	versions  map[string][]int64
-	bySession map[string]string
+	order    []string // aggregates by their first commit
+	versions map[string][]int64
 }
 
 func newCommitted(commits []Commit) committed {
-	c := committed{versions: map[string][]int64{}, bySession: map[string]string{}}
+	c := committed{versions: map[string][]int64{}}
 	for _, commit := range commits {
 		if _, known := c.versions[commit.Aggregate]; !known {
 			c.order = append(c.order, commit.Aggregate)
-			c.bySession[envelope.SessionID(commit.Aggregate)] = commit.Aggregate
 		}
 		c.versions[commit.Aggregate] = append(c.versions[commit.Aggregate], commit.Version)
 	}
 	return c
 }
 
-// judgeBroker looks at the first acceptance of every message: a repeat changes nothing, whoever recognises it.
-func judgeBroker(c committed, accepted []Acceptance) []Violation {
-	type session struct {
-		firsts   int
-		position string
-	}
+// judgeBroker looks at the first acceptance of every message, aggregate by aggregate whichever of them share a session: a
+// repeat changes nothing, whoever recognises it, unless it goes to another session.
+func judgeBroker(c committed, h History) []Violation {
 	var found []Violation
-	sessions := map[string]*session{}
-	seen := make(map[string]struct{}, len(accepted))
-	for _, a := range accepted {
-		aggregate, known := c.bySession[a.Session]
+	taken := map[string]*published{}
+	seen := make(map[string]struct{}, len(h.Accepted))
+	for _, a := range h.Accepted {
+		versions, known := c.versions[a.Aggregate]
 		if !known {
 			found = append(found, Violation{
-				ErrUncommitted, a.Session,
-				fmt.Sprintf("message %s was published for a session of no committed aggregate", a.MessageID),
+				ErrUncommitted, a.Aggregate,
+				fmt.Sprintf("message %s in session %s is of an aggregate that nobody committed", a.MessageID, a.Session),
 			})
 			continue
+		}
+		if want := h.SessionKey.Session(a.Aggregate); a.Session != want {
+			found = append(found, Violation{
+				ErrMisrouted, a.Aggregate, fmt.Sprintf("message %s went to session %s, not %s", a.MessageID, a.Session, want),
+			})
 		}
 		if _, repeat := seen[a.MessageID]; repeat {
 			continue
 		}
 		seen[a.MessageID] = struct{}{}
-		s := sessions[aggregate]
-		if s == nil {
-			s = &session{}
-			sessions[aggregate] = s
+		p := taken[a.Aggregate]
+		if p == nil {
+			p = &published{}
+			taken[a.Aggregate] = p
 		}
-		s.firsts++
-		if a.Position <= s.position {
-			found = append(found, Violation{
-				ErrReordered, aggregate,
-				fmt.Sprintf("the broker took position %s after %s (epoch %d)", a.Position, s.position, a.Epoch),
-			})
-		}
-		s.position = max(s.position, a.Position)
-
-		versions := c.versions[aggregate]
-		switch {
-		case s.firsts > len(versions):
-			found = append(found, Violation{
-				ErrUncommitted, aggregate,
-				fmt.Sprintf("the broker took %d different messages for %d committed events", s.firsts, len(versions)),
-			})
-		case a.Version != 0 && versions[s.firsts-1] != 0 && a.Version != versions[s.firsts-1]:
-			found = append(found, Violation{
-				ErrReordered, aggregate,
-				fmt.Sprintf("message %d carried version %d where version %d was committed", s.firsts, a.Version, versions[s.firsts-1]),
-			})
-		}
+		found = append(found, p.take(a, versions)...)
 	}
 	for _, aggregate := range c.order {
 		got := 0
-		if s := sessions[aggregate]; s != nil {
-			got = s.firsts
+		if p := taken[aggregate]; p != nil {
+			got = p.firsts
 		}
 		if want := len(c.versions[aggregate]); got < want {
 			found = append(found, Violation{
 				ErrLost, aggregate, fmt.Sprintf("the broker took %d of %d events", got, want),
 			})
 		}
+	}
+	return found
+}
+
+// published is how much of one aggregate the broker has taken.
+type published struct {
+	firsts   int // messages that are no repeats
+	position string
+}
+
+// take holds the next message of an aggregate against what was committed of it.
+func (p *published) take(a Acceptance, versions []int64) (found []Violation) {
+	p.firsts++
+	if a.Position <= p.position {
+		found = append(found, Violation{
+			ErrReordered, a.Aggregate,
+			fmt.Sprintf("the broker took position %s after %s (epoch %d)", a.Position, p.position, a.Epoch),
+		})
+	}
+	p.position = max(p.position, a.Position)
+	switch {
+	case p.firsts > len(versions):
+		found = append(found, Violation{
+			ErrUncommitted, a.Aggregate,
+			fmt.Sprintf("the broker took %d different messages for %d committed events", p.firsts, len(versions)),
+		})
+	case a.Version != 0 && versions[p.firsts-1] != 0 && a.Version != versions[p.firsts-1]:
+		found = append(found, Violation{
+			ErrReordered, a.Aggregate,
+			fmt.Sprintf("message %d carried version %d where version %d was committed", p.firsts, a.Version, versions[p.firsts-1]),
+		})
 	}
 	return found
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
@@ -28,7 +29,7 @@ func commit(aggregate string, version int64) history.Commit {
 
 func accept(aggregate string, version int64, position int, epoch int64) history.Acceptance {
 	return history.Acceptance{
-		MessageID: fmt.Sprint(aggregate, position), Session: aggregate, Version: version,
+		MessageID: fmt.Sprint(aggregate, position), Aggregate: aggregate, Session: aggregate, Version: version,
 		Position: fmt.Sprintf("82%04d", position), Epoch: epoch,
 	}
 }
@@ -85,6 +86,14 @@ func TestJudgeNamesEveryBrokenPromise(t *testing.T) {
 			func(h *history.History) { h.Accepted[0].Version, h.Accepted[2].Version = 2, 1 },
 			history.ErrReordered, "message 1 carried version 2 where version 1 was committed",
 		},
+		"G2: a message goes to another session than its aggregate's": {
+			func(h *history.History) { h.Accepted[2].Session = "b" },
+			history.ErrMisrouted, "aggregate a: message a12 went to session b, not a",
+		},
+		"G2: a repeat goes to another session than its aggregate's": {
+			func(h *history.History) { h.Accepted[3].Session = "b" },
+			history.ErrMisrouted, "aggregate a: message a12 went to session b, not a",
+		},
 		"G2: the read model's position goes back": {
 			func(h *history.History) { h.Observed = append(h.Observed, observe("a", 3, 12)) },
 			history.ErrReordered, "went back from position 820013 to 820012",
@@ -111,7 +120,7 @@ func TestJudgeNamesEveryBrokenPromise(t *testing.T) {
 		},
 		"a message for an aggregate that nobody committed": {
 			func(h *history.History) { h.Accepted = append(h.Accepted, accept("z", 1, 20, 2)) },
-			history.ErrUncommitted, "session of no committed aggregate",
+			history.ErrUncommitted, "is of an aggregate that nobody committed",
 		},
 		"a message more than was committed": {
 			func(h *history.History) { h.Accepted = append(h.Accepted, accept("b", 2, 20, 2)) },
@@ -142,14 +151,53 @@ func TestARepeatThatTheBrokerDidNotRecogniseIsNoViolationByItself(t *testing.T) 
 	require.Empty(t, history.Judge(h))
 }
 
-func TestALongAggregateIdIsFoundUnderItsSession(t *testing.T) {
+func TestALongAggregateIdHasAHashedSession(t *testing.T) {
 	t.Parallel()
 	long := fmt.Sprintf("%0200d", 7)
 	h := history.History{
 		Committed: []history.Commit{commit(long, 1)},
-		Accepted:  []history.Acceptance{accept("sha256:84a2cc8a", 1, 10, 1)},
+		Accepted:  []history.Acceptance{accept(long, 1, 10, 1)},
 	}
-	require.ErrorIs(t, history.Judge(h)[0], history.ErrUncommitted)
+	require.ErrorIs(t, history.Judge(h)[0], history.ErrMisrouted)
 	h.Accepted[0].Session = sessionOf(long)
 	require.Empty(t, history.Judge(h))
+}
+
+// inOneBucket is the good history with both aggregates in the only session there is.
+func inOneBucket() history.History {
+	h := good()
+	h.SessionKey = envelope.Buckets(1)
+	for i := range h.Accepted {
+		h.Accepted[i].Session = "bucket-0"
+	}
+	return h
+}
+
+func TestG2IsJudgedByAggregateInASharedSession(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, history.Judge(inOneBucket()))
+
+	across := inOneBucket()
+	across.Accepted[0], across.Accepted[1] = across.Accepted[1], across.Accepted[0]
+	require.Empty(t, history.Judge(across), "two aggregates have no order, whatever they share")
+
+	for name, versions := range map[string]bool{"messages that tell versions": true, "messages that do not": false} {
+		within := inOneBucket()
+		within.Accepted[0], within.Accepted[2] = within.Accepted[2], within.Accepted[0]
+		for i := range within.Accepted {
+			if !versions {
+				within.Accepted[i].Version = 0
+			}
+		}
+		violations := history.Judge(within)
+		require.NotEmpty(t, violations, name)
+		for _, v := range violations {
+			require.ErrorIs(t, v, history.ErrReordered, name)
+			require.Equal(t, "a", v.Aggregate, name)
+		}
+	}
+
+	elsewhere := inOneBucket()
+	elsewhere.Accepted[1].Session = "b"
+	require.ErrorIs(t, history.Judge(elsewhere)[0], history.ErrMisrouted)
 }

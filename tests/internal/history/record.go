@@ -1,6 +1,10 @@
 package history
 
-import "time"
+import (
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
 
 // Commit is an event that was written to the source collection.
 type Commit struct {
@@ -14,6 +18,8 @@ type Commit struct {
 // Acceptance is a message that the broker accepted from a sender.
 type Acceptance struct {
 	MessageID string
+	// Aggregate is the one that the message names; empty where it names none.
+	Aggregate string
 	Session   string
 	// Position orders the events of a stream by plain string comparison.
 	Position string
@@ -39,6 +45,8 @@ type Observation struct {
 // History is everything recorded of one run, each list in its witness's order.
 type History struct {
 	Committed []Commit
+	// SessionKey says which session each aggregate's messages belong in.
+	SessionKey envelope.SessionKey
 	// Accepted is nil where nobody watched the broker; then nothing is judged of it.
 	Accepted []Acceptance
 	// Observed is nil where nobody watched the read model.

@@ -23,10 +23,11 @@ import (
 
 // Accepted is the record of a message that the broker accepted just now.
 func Accepted(a servicebus.Accepted) history.Acceptance {
+	aggregate, _ := a.Properties[envelope.PropSubject].(string)
 	position, _ := a.Properties[envelope.PropPosition].(string)
 	return history.Acceptance{
-		MessageID: a.MessageID, Session: a.SessionID, Position: position,
-		Epoch: integer(a.Properties[envelope.PropEpoch]), Version: integer(a.Properties["version"]),
+		MessageID: a.MessageID, Aggregate: aggregate, Session: a.SessionID, Position: position,
+		Epoch: integer(a.Properties[envelope.PropEpoch]), Version: integer(a.Properties[envelope.PropVersion]),
 		Duplicate: a.Duplicate, At: time.Now(), // not EnqueuedAt: one clock for every measurement
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/chaos"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
@@ -47,7 +48,8 @@ type Options struct {
 	Producers  int
 	Projectors int
 	Projection string
-	Rate       float64 // events a second; 0: as fast as it goes
+	SessionKey envelope.SessionKey // the producers'
+	Rate       float64             // events a second; 0: as fast as it goes
 	Once       bool
 	Chaos      chaos.Plan
 	Latency    time.Duration
@@ -89,6 +91,7 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.IntVar(&o.Producers, "producers", 2, "producers to run; one leads, the others stand by")
 	fs.IntVar(&o.Projectors, "projectors", 1, "projectors to run; all are active")
 	fs.StringVar(&o.Projection, "projection", Timeline, "read model to build and check: timeline, mirror or orders")
+	fs.TextVar(&o.SessionKey, "session-key", envelope.SessionKey{}, "`key` of the sessions: aggregate (each has its own) or bucket:N (all aggregates share N)")
 	fs.StringVar(&input, "input", "", "`file` of events, one JSON object {aggregateId, version, type, occurredAt, data} a line;\nwithout it, generated orders")
 	fs.IntVar(&o.Generate, "events", generatedEvents, "events to generate without --input; 0: until stopped")
 	fs.Float64Var(&o.Rate, "rate", -1, "events a second; 0: as fast as it goes (default 0 with --input, 100 without)")
@@ -188,7 +191,7 @@ func (o Options) contradictions(given map[string]bool) []string {
 	problem(o.Azurite && o.Chaos.Has(chaos.Blob503), "--chaos %s is done by the in-process blob server: leave --azurite out", chaos.Blob503)
 	problem(given["mongo-snapshot"] && !o.StackOnly, "--mongo-snapshot keeps the data of --stack-only, and every other run begins with none: leave it out")
 	if o.StackOnly {
-		for _, flag := range []string{"input", "once", "expect", "chaos", "report", "logs", "rate", "events", "producers", "projectors", "projection"} {
+		for _, flag := range []string{"input", "once", "expect", "chaos", "report", "logs", "rate", "events", "producers", "projectors", "projection", "session-key"} {
 			problem(given[flag], "--%s is about the services, and --stack-only starts none: leave one of them out", flag)
 		}
 	}

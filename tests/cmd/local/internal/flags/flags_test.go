@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
@@ -22,6 +23,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 2, o.Producers)
 	require.Equal(t, 1, o.Projectors)
 	require.Equal(t, Timeline, o.Projection)
+	require.Equal(t, envelope.SessionKey{}, o.SessionKey)
 	require.InDelta(t, 100, o.Rate, 0)
 	require.Equal(t, 2500, o.Generate)
 	require.True(t, o.Ends(), "a newcomer's run comes to its end and reports")
@@ -38,6 +40,15 @@ func TestInputIsLoadedAtFullSpeedAndStaysUpWithoutOnce(t *testing.T) {
 	require.Equal(t, 2*time.Millisecond, o.Latency)
 	require.Len(t, o.Chaos, 1)
 	require.False(t, o.Ends())
+}
+
+func TestSessionKey(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]envelope.SessionKey{"aggregate": {}, "bucket:8": envelope.Buckets(8)} {
+		o, err := Parse([]string{"--session-key", text}, noEnv, &bytes.Buffer{})
+		require.NoError(t, err)
+		require.Equal(t, want, o.SessionKey)
+	}
 }
 
 func TestHelp(t *testing.T) {
@@ -71,6 +82,9 @@ func TestWrongUsageSaysWhatToDo(t *testing.T) {
 		"chaos syntax":          {[]string{"--chaos=kill-leader"}, "NAME@TIME"},
 		"no producers":          {[]string{"--producers=0"}, "use --stack-only"},
 		"unknown projection":    {[]string{"--projection=invoices"}, "timeline, mirror and orders"},
+		"unknown session key":   {[]string{"--session-key=customer"}, "it is aggregate, or bucket:N with N from 1 to 65536"},
+		"no buckets":            {[]string{"--session-key=bucket:0"}, "it is aggregate, or bucket:N with N from 1 to 65536"},
+		"stack-only and key":    {[]string{"--stack-only", "--session-key=bucket:8"}, "--session-key is about the services"},
 		"mirror and expect":     {[]string{"--projection=mirror", "--input", good, "--expect", good}, "compared with the source"},
 		"negative rate":         {[]string{"--rate=-5"}, "must be 0"},
 		"events and input":      {[]string{"--events=5", "--input", good}, "give one of them"},

@@ -74,9 +74,10 @@ func (r *runner) check(ctx context.Context, data *data, problem error) (report.O
 	return outcome, nil
 }
 
-// witnessed is the history without the witnesses that there were not.
+// witnessed is the history, as these services were to make it, without the witnesses that there were not.
 func (r *runner) witnessed() history.History {
 	h := r.rec.History()
+	h.SessionKey = r.options.SessionKey
 	if r.stack == nil {
 		h.Accepted = nil
 	}

@@ -35,6 +35,7 @@ func (r *runner) fill(producer, projector string) {
 	for i := range r.options.Producers {
 		r.producers = append(r.producers, r.slot(producer, "producer", i, common,
 			"MONGODB_DATABASE="+r.places.source, "MONGODB_COLLECTION="+events, "START_FROM=latest",
+			"SESSION_KEY="+r.options.SessionKey.String(),
 			"BLOB_CONTAINER="+r.places.container, "ON_OVERSIZE=claimcheck"))
 	}
 	for i := range r.options.Projectors {

@@ -72,11 +72,13 @@ func TestAMirroredEventIsSeenOnce(t *testing.T) {
 func TestWhatTheBrokerTakesIsRecordedOfOurTopicAlone(t *testing.T) {
 	t.Parallel()
 	r := &runner{rec: history.NewRecorder(), places: places{route: stack.Route{Topic: "changes", Subscription: "projector"}}}
-	properties := map[string]any{"position": "8201", "epoch": int64(7), "version": int32(3)}
-	r.accepted(servicebus.Accepted{Entity: "changes", MessageID: "m", SessionID: "a", Properties: properties, Duplicate: true})
-	r.accepted(servicebus.Accepted{Entity: "other", MessageID: "n", SessionID: "a", Properties: properties})
+	properties := map[string]any{"cloudEvents_subject": "a", "position": "8201", "epoch": int64(7), "version": int32(3)}
+	r.accepted(servicebus.Accepted{Entity: "changes", MessageID: "m", SessionID: "bucket-1", Properties: properties, Duplicate: true})
+	r.accepted(servicebus.Accepted{Entity: "other", MessageID: "n", SessionID: "bucket-1", Properties: properties})
 	accepted := r.rec.History().Accepted
 	require.Len(t, accepted, 1)
 	accepted[0].At = time.Time{}
-	require.Equal(t, history.Acceptance{MessageID: "m", Session: "a", Position: "8201", Epoch: 7, Version: 3, Duplicate: true}, accepted[0])
+	require.Equal(t, history.Acceptance{
+		MessageID: "m", Aggregate: "a", Session: "bucket-1", Position: "8201", Epoch: 7, Version: 3, Duplicate: true,
+	}, accepted[0])
 }
