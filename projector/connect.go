@@ -69,13 +69,17 @@ func until(ctx context.Context, seen *outage.Outage, check func(context.Context)
 // reachServiceBus looks into the dead-letter queue: unlike accepting a session that answers at once, and it needs the same
 // connection, the same right and the same entity.
 func (s *service) reachServiceBus(ctx context.Context) error {
+	return s.pool.Use(ctx, func(client *azservicebus.Client) error { return s.peekDeadLetters(ctx, client) })
+}
+
+func (s *service) peekDeadLetters(ctx context.Context, client *azservicebus.Client) error {
 	options := &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}
 	var receiver *azservicebus.Receiver
 	var err error
 	if s.cfg.Queue != "" {
-		receiver, err = s.clients[0].NewReceiverForQueue(s.cfg.Queue, options)
+		receiver, err = client.NewReceiverForQueue(s.cfg.Queue, options)
 	} else {
-		receiver, err = s.clients[0].NewReceiverForSubscription(s.cfg.Topic, s.cfg.Subscription, options)
+		receiver, err = client.NewReceiverForSubscription(s.cfg.Topic, s.cfg.Subscription, options)
 	}
 	if err != nil {
 		return fmt.Errorf("open receiver of the dead-letter queue: %w", err)

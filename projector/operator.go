@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/shared/settings"
@@ -186,6 +187,7 @@ var errFound = errors.New("problems were found")
 // desk is what a command works with: the clients of a projector that does not run.
 type desk struct {
 	*service
+	bus    *azservicebus.Client
 	out    io.Writer
 	adjust func(*options.ClientOptions) // of every MongoDB client
 }
@@ -205,7 +207,16 @@ func operate(ctx context.Context, c command, r request, cfg Config, o Options, o
 		return err
 	}
 	defer s.close(ctx)
-	return c.do(ctx, &desk{service: s, out: out, adjust: o.Mongo}, r)
+	bus, err := s.dial()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+		defer cancel()
+		_ = bus.Close(closing)
+	}()
+	return c.do(ctx, &desk{service: s, bus: bus, out: out, adjust: o.Mongo}, r)
 }
 
 // writeJSON writes what --json asks for.

@@ -120,7 +120,7 @@ var errShutdown = errors.New("stop projector: batches in hand were not finished 
 type service struct {
 	cfg     Config
 	log     *slog.Logger
-	clients []*azservicebus.Client
+	dial    func() (*azservicebus.Client, error)
 	mongo   *mongo.Client
 	applier *apply.Applier
 	chosen  projection.Projection
@@ -177,15 +177,8 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 		// What fails is tried again here, with a new session; the SDK's own retries would only hide it and take long.
 		busOptions.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: 200 * time.Millisecond}
 	}
-	for range cfg.connections() {
-		client, err := cfg.ServiceBus.Client(opts.Credential, &busOptions)
-		if err != nil {
-			s.close(ctx)
-			return nil, err
-		}
-		s.clients = append(s.clients, client)
-	}
-	s.pool = sessions.New(s.clients, sessions.Options{
+	s.dial = func() (*azservicebus.Client, error) { return cfg.ServiceBus.Client(opts.Credential, &busOptions) }
+	s.pool, err = sessions.New(cfg.connections(), s.dial, sessions.Options{
 		Topic: cfg.Topic, Subscription: cfg.Subscription, Queue: cfg.Queue,
 		Workers: cfg.MaxSessions, Batch: cfg.ReceiveBatch,
 		Idle: cfg.SessionIdle, MaxHold: cfg.SessionMaxHold,
@@ -194,6 +187,10 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 		Held:     s.held,
 		Accepted: s.accepted,
 	})
+	if err != nil {
+		_ = mongodb.Disconnect(ctx, s.mongo, cfg.ShutdownTimeout/8)
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -218,15 +215,8 @@ func choose(cfg Config, registry *projection.Registry) (projection.Projection, e
 
 // close ends the clients; nothing uses them any more.
 func (s *service) close(ctx context.Context) {
-	within := s.cfg.ShutdownTimeout / 8
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
-	defer cancel()
-	for _, client := range s.clients {
-		if err := client.Close(closing); err != nil {
-			s.log.Debug("Service Bus client not closed cleanly", telemetry.KeyError, err)
-		}
-	}
-	if err := mongodb.Disconnect(ctx, s.mongo, within); err != nil {
+	s.pool.Close(ctx)
+	if err := mongodb.Disconnect(ctx, s.mongo, s.cfg.ShutdownTimeout/8); err != nil {
 		s.log.Debug("MongoDB client not closed cleanly", telemetry.KeyError, err)
 	}
 }

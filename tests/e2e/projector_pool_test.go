@@ -115,6 +115,30 @@ func TestProjectorCompletesBeforeItGivesBack(t *testing.T) {
 	})
 }
 
+// A settlement whose link is gone opens it again, and so writes down anew when the lock ends, which a renewal does, too: the
+// race detector sees it when they are not kept apart.
+func TestProjectorRenewsBesideSettlementsThatOpenTheLinkAgain(t *testing.T) {
+	inBubble(t, func(w *projectorWorld) {
+		const rounds, events = 10, 20
+		p := w.start(func(c *projector.Config, _ *projector.Options) { c.ApplyTimeout = time.Minute })
+		for round := range rounds {
+			w.block("update", 1, lockDuration) // a renewal comes and goes while the batch is being applied
+			for n := 1; n <= events; n++ {
+				w.publish(event("a", round*events+n, "T"))
+			}
+			w.pass(lockDuration - time.Second)
+			end := w.bus.Inject(servicebus.Faults{Seed: uint64(round), Settle: servicebus.Fault{Detach: 0.3}})
+			w.completed((round + 1) * events)
+			end()
+		}
+		_, err := p.end()
+		require.NoError(w, err)
+		require.Equal(w, int64(rounds*events), w.timeline("a").Events)
+		require.Zero(w, w.bus.Stats(subPath).DeadLettered)
+		w.pass(3 * time.Hour) // links that the SDK has lost sight of end when their token is due, their client being closed
+	})
+}
+
 // A queue in place of topic and subscription.
 func TestProjectorReceivesFromAQueue(t *testing.T) {
 	inBubble(t, func(w *projectorWorld) {

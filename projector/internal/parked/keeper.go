@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/held"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
@@ -40,14 +41,15 @@ type Keeper struct {
 const sessionHeld amqp.ErrCond = "com.microsoft:session-cannot-be-locked"
 
 // hold takes a session and keeps it until the returned function is called. Errors: [ErrBusy].
-func (k *Keeper) hold(ctx context.Context, session string) (*azservicebus.SessionReceiver, func(), error) {
+func (k *Keeper) hold(ctx context.Context, session string) (*held.Session, func(), error) {
 	waiting, cancel := context.WithTimeout(ctx, k.Wait)
 	defer cancel()
 	backoff := retry.Backoff{Max: 500 * time.Millisecond}
 	for {
 		receiver, err := k.accept(ctx, session)
 		if err == nil {
-			return receiver, k.keep(ctx, receiver), nil
+			session := held.New(receiver)
+			return session, k.keep(ctx, session), nil
 		}
 		if refused, ok := errors.AsType[*amqp.Error](err); !ok || refused.Condition != sessionHeld {
 			return nil, nil, fmt.Errorf("accept session %s: %w", session, err)
@@ -74,13 +76,13 @@ func (k *Keeper) accept(ctx context.Context, session string) (*azservicebus.Sess
 
 // keep renews the session's lock until the returned function is called, which gives it back. A renewal that fails is no
 // harm: nothing rests on the lock but that others wait.
-func (k *Keeper) keep(ctx context.Context, receiver *azservicebus.SessionReceiver) (release func()) {
-	every := min(max(time.Until(receiver.LockedUntil())/2, time.Second), 20*time.Second)
+func (k *Keeper) keep(ctx context.Context, session *held.Session) (release func()) {
+	every := min(max(time.Until(session.LockedUntil())/2, time.Second), 20*time.Second)
 	renewing, stop := context.WithCancel(ctx)
 	var renewer sync.WaitGroup
 	renewer.Go(func() {
 		for retry.Sleep(renewing, every) == nil {
-			_ = receiver.RenewSessionLock(renewing, nil)
+			_ = session.Renew(renewing)
 		}
 	})
 	return func() {
@@ -88,17 +90,17 @@ func (k *Keeper) keep(ctx context.Context, receiver *azservicebus.SessionReceive
 		renewer.Wait()
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.SettleTimeout)
 		defer cancel()
-		_ = receiver.Close(closing) // else the lock expires
+		_ = session.Close(closing) // else the lock expires
 	}
 }
 
 // prove makes sure that the session was ours after it was called: with the lock renewed, or with the session accepted
 // again, which is as good.
-func (k *Keeper) prove(ctx context.Context, receiver *azservicebus.SessionReceiver) error {
+func (k *Keeper) prove(ctx context.Context, session *held.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*k.SettleTimeout)
 	defer cancel()
-	if err := receiver.RenewSessionLock(ctx, nil); err != nil {
-		return fmt.Errorf("renew lock of session %s: %w", receiver.SessionID(), err)
+	if err := session.Renew(ctx); err != nil {
+		return fmt.Errorf("renew lock of session %s: %w", session.ID(), err)
 	}
 	return nil
 }

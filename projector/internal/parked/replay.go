@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/held"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
@@ -80,7 +81,7 @@ func (k *Keeper) Remove(ctx context.Context, outcomes ...Outcome) (removed, of i
 
 // pass holds the session and replays what is there. Errors: [apply.ErrMoved] where events were set aside meanwhile.
 func (k *Keeper) pass(ctx context.Context, session, aggregate string, skip bool, o *Outcome) error {
-	held, release, err := k.hold(ctx, session)
+	kept, release, err := k.hold(ctx, session)
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (k *Keeper) pass(ctx context.Context, session, aggregate string, skip bool,
 	if err != nil {
 		return err
 	}
-	if err := k.prove(ctx, held); err != nil {
+	if err := k.prove(ctx, kept); err != nil {
 		return err
 	}
 	letters, err := k.deadLetters()
@@ -104,7 +105,7 @@ func (k *Keeper) pass(ctx context.Context, session, aggregate string, skip bool,
 		return err
 	}
 	replay := apply.Replay{Aggregate: aggregate, ID: a.ID}
-	gone, err := k.missing(ctx, a, waiting, held)
+	gone, err := k.missing(ctx, a, waiting, kept)
 	switch {
 	case err != nil:
 		return err
@@ -127,7 +128,7 @@ func (k *Keeper) pass(ctx context.Context, session, aggregate string, skip bool,
 
 // missing says whether the event that parked the aggregate is nowhere: neither applied meanwhile, nor dead-lettered, nor
 // still in its session, where the projector that parked it may have left it.
-func (k *Keeper) missing(ctx context.Context, a apply.Aggregate, waiting []Letter, held *azservicebus.SessionReceiver) (bool, error) {
+func (k *Keeper) missing(ctx context.Context, a apply.Aggregate, waiting []Letter, kept *held.Session) (bool, error) {
 	if a.MessageID == "" || (a.Record.Position != "" && a.Record.Position <= a.Position) {
 		return false, nil
 	}
@@ -137,7 +138,7 @@ func (k *Keeper) missing(ctx context.Context, a apply.Aggregate, waiting []Lette
 		}
 	}
 	missing := true
-	err := k.scan(ctx, held, func(m *azservicebus.ReceivedMessage) bool {
+	err := k.scan(ctx, kept, func(m *azservicebus.ReceivedMessage) bool {
 		missing = m.MessageID != a.MessageID || m.SessionID == nil || *m.SessionID != a.Session
 		return missing
 	})

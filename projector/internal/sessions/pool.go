@@ -24,6 +24,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"github.com/sluice-cdc/sluice/projector/internal/held"
 	"github.com/sluice-cdc/sluice/projector/internal/outage"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
@@ -51,9 +52,9 @@ const maxPeekFailures = 8
 
 // Pool accepts and holds sessions.
 type Pool struct {
-	opts    Options
-	clients []*azservicebus.Client
-	outage  *outage.Outage
+	opts        Options
+	connections []*connection
+	outage      *outage.Outage
 
 	peekWorked   atomic.Bool
 	peekFailures atomic.Int32
@@ -66,15 +67,23 @@ type Pool struct {
 	waiting *list.List // of context.CancelFunc: the holders without work, the longest idle first; guarded by mu
 }
 
-// New makes a pool that spreads its workers over the given clients: the SDK accepts one session at a time on each.
-func New(clients []*azservicebus.Client, opts Options) *Pool {
-	return &Pool{
+// New makes a pool that spreads its workers over so many connections, each a client that dial makes: the SDK accepts one
+// session at a time on each. Nothing is connected before the first use. The error is dial's.
+func New(connections int, dial func() (*azservicebus.Client, error), opts Options) (*Pool, error) {
+	p := &Pool{
 		opts:    opts,
-		clients: clients,
 		outage:  outage.New(opts.Logger, "accepting sessions"),
 		waiting: list.New(),
 		demand:  demand{keep: opts.Idle},
 	}
+	for range connections {
+		c := &connection{dial: dial, within: opts.CloseTimeout}
+		if err := c.renew(); err != nil {
+			return nil, err
+		}
+		p.connections = append(p.connections, c)
+	}
+	return p, nil
 }
 
 // Handler deals with one session until [Session.Receive] says [ErrRelease], or ctx ends. receiving ends when the pool is
@@ -87,19 +96,39 @@ type Handler func(receiving, applying context.Context, s *Session) error
 func (p *Pool) Run(ctx, work context.Context, handle Handler) {
 	var workers sync.WaitGroup
 	for i := range p.opts.Workers {
-		workers.Go(func() { p.worker(ctx, work, p.clients[i%len(p.clients)], handle) })
+		workers.Go(func() { p.worker(ctx, work, p.connections[i%len(p.connections)], handle) })
 	}
 	workers.Wait()
+}
+
+// Use lends one of the pool's clients to use.
+func (p *Pool) Use(ctx context.Context, use func(*azservicebus.Client) error) error {
+	client, err := p.connections[0].take()
+	if err != nil {
+		return err
+	}
+	err = use(client.Client)
+	client.giveBack(ctx, inDoubt(err))
+	return err
+}
+
+// Close closes the connections; nobody uses the pool any more.
+func (p *Pool) Close(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, c := range p.connections {
+		all.Go(func() { c.close(ctx) })
+	}
+	all.Wait()
 }
 
 // Err is why sessions cannot be accepted at the moment, or nil.
 func (p *Pool) Err() error { return p.outage.Err() }
 
-func (p *Pool) worker(ctx, work context.Context, client *azservicebus.Client, handle Handler) {
+func (p *Pool) worker(ctx, work context.Context, connection *connection, handle Handler) {
 	var backoff retry.Backoff
 	seeker := p.seek()
 	for ctx.Err() == nil {
-		session, err := p.accept(ctx, client, seeker)
+		session, err := p.accept(ctx, connection, seeker)
 		switch {
 		case err == nil:
 			backoff.Reset()
@@ -133,19 +162,22 @@ func (p *Pool) seek() *list.Element {
 	return p.demand.seek(time.Now())
 }
 
-func (p *Pool) accept(ctx context.Context, client *azservicebus.Client, seeker *list.Element) (*Session, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.opts.AcceptTimeout)
+func (p *Pool) accept(ctx context.Context, connection *connection, seeker *list.Element) (*Session, error) {
+	client, err := connection.take()
+	if err != nil {
+		return nil, err
+	}
+	accepting, cancel := context.WithTimeout(ctx, p.opts.AcceptTimeout)
 	defer cancel()
 	asked := time.Now()
 	var receiver *azservicebus.SessionReceiver
-	var err error
 	if p.opts.Queue != "" {
-		receiver, err = client.AcceptNextSessionForQueue(ctx, p.opts.Queue, nil)
+		receiver, err = client.AcceptNextSessionForQueue(accepting, p.opts.Queue, nil)
 	} else {
-		receiver, err = client.AcceptNextSessionForSubscription(ctx, p.opts.Topic, p.opts.Subscription, nil)
+		receiver, err = client.AcceptNextSessionForSubscription(accepting, p.opts.Topic, p.opts.Subscription, nil)
 	}
-
 	if err != nil {
+		client.giveBack(ctx, inDoubt(err))
 		return nil, fmt.Errorf("accept next session: %w", err)
 	}
 	now := time.Now()
@@ -160,7 +192,7 @@ func (p *Pool) accept(ctx context.Context, client *azservicebus.Client, seeker *
 	if p.opts.Accepted != nil {
 		p.opts.Accepted(now.Sub(asked))
 	}
-	return &Session{pool: p, receiver: receiver, accepted: now}, nil
+	return &Session{pool: p, client: client, receiver: held.New(receiver), accepted: now}, nil
 }
 
 // hold runs the handler with the lock renewed beside it, then gives the session back.
@@ -170,7 +202,6 @@ func (p *Pool) hold(ctx, work context.Context, s *Session, handle Handler) {
 		defer p.opts.Held(-1)
 	}
 	log := p.opts.Logger.With(telemetry.KeySession, s.ID())
-	// Read before the renewer starts: the SDK does not guard it.
 	every := renewal(time.Until(s.receiver.LockedUntil()))
 
 	receiving, stopReceiving := context.WithCancelCause(ctx)
@@ -201,6 +232,7 @@ func (p *Pool) hold(ctx, work context.Context, s *Session, handle Handler) {
 	if err := s.receiver.Close(closing); err != nil {
 		log.Debug("session not closed cleanly; its lock will expire", telemetry.KeyError, err)
 	}
+	s.client.giveBack(ctx, s.receiver.Broken())
 }
 
 // contended says that no worker is free, so that sessions with messages may be waiting for one.

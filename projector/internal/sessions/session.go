@@ -8,6 +8,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"github.com/sluice-cdc/sluice/projector/internal/held"
 	"github.com/sluice-cdc/sluice/projector/internal/settle"
 )
 
@@ -25,7 +26,8 @@ const gather = 2 * time.Second
 // Session is an accepted session. One goroutine uses it; the renewer beside it touches the lock alone.
 type Session struct {
 	pool     *Pool
-	receiver *azservicebus.SessionReceiver
+	client   *client
+	receiver *held.Session
 	accepted time.Time
 
 	// last is the highest sequence number received; 0 before the first.
@@ -38,7 +40,7 @@ type Session struct {
 }
 
 // ID is the session's id.
-func (s *Session) ID() string { return s.receiver.SessionID() }
+func (s *Session) ID() string { return s.receiver.ID() }
 
 // Settler settles this session's messages.
 func (s *Session) Settler() settle.Receiver { return s.receiver }
@@ -150,6 +152,8 @@ func (s *Session) receive(ctx context.Context, count int) ([]*azservicebus.Recei
 	switch {
 	case len(messages) > 0:
 		return messages, nil
+	case errors.Is(err, held.ErrBroken): // whoever broke it says why
+		return nil, ErrRelease
 	case err != nil:
 		return nil, fmt.Errorf("receive messages: %w", err)
 	}
@@ -180,7 +184,7 @@ func (s *Session) renew(ctx context.Context, every time.Duration) error {
 		case <-ticker.C:
 		}
 		call, cancel := context.WithTimeout(ctx, every)
-		err := s.receiver.RenewSessionLock(call, nil)
+		err := s.receiver.Renew(call)
 		cancel()
 		if ctx.Err() != nil {
 			return nil

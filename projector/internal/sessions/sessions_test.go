@@ -35,7 +35,10 @@ func TestNoSession(t *testing.T) {
 
 // pool has so many workers that look for a session in vain.
 func pool(free int) *Pool {
-	p := New(nil, Options{Idle: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	p, err := New(0, nil, Options{Idle: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err)
+	}
 	for range free {
 		p.demand.seek(time.Now().Add(-time.Minute))
 	}
