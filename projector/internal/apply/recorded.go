@@ -8,6 +8,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
@@ -77,7 +80,7 @@ func (a *Applier) commit(ctx context.Context, g *group, n int) error {
 	if len(writes) == 0 {
 		return record(ctx)
 	}
-	session, err := a.client.StartSession()
+	session, err := a.client.StartSession(options.Session().SetDefaultTransactionOptions(transaction()))
 	if err != nil {
 		return fmt.Errorf("start session: %w", err)
 	}
@@ -90,6 +93,15 @@ func (a *Applier) commit(ctx context.Context, g *group, n int) error {
 		return nil, a.effect(ctx, writes)
 	})
 	return err
+}
+
+// transaction is how effects are committed. A transaction does not take the concerns of the database's handle: without its own
+// it would have the client's, which are whatever the connection string says.
+func transaction() *options.TransactionOptionsBuilder {
+	return options.Transaction().
+		SetWriteConcern(writeconcern.Majority()).
+		SetReadConcern(readconcern.Majority()).
+		SetReadPreference(readpref.Primary())
 }
 
 // effect writes in order, each run of one collection as one ordered bulk write.
