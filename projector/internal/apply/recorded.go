@@ -8,9 +8,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
-	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
-	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
@@ -80,28 +77,12 @@ func (a *Applier) commit(ctx context.Context, g *group, n int) error {
 	if len(writes) == 0 {
 		return record(ctx)
 	}
-	session, err := a.client.StartSession(options.Session().SetDefaultTransactionOptions(transaction()))
-	if err != nil {
-		return fmt.Errorf("start session: %w", err)
-	}
-	defer session.EndSession(ctx)
-	// The driver repeats the function and the commit as the server's labels ask for.
-	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
+	return transact(ctx, a.client, func(ctx context.Context) error {
 		if err := record(ctx); err != nil {
-			return nil, err
+			return err
 		}
-		return nil, a.effect(ctx, writes)
+		return a.effect(ctx, writes)
 	})
-	return err
-}
-
-// transaction is how effects are committed. A transaction does not take the concerns of the database's handle: without its own
-// it would have the client's, which are whatever the connection string says.
-func transaction() *options.TransactionOptionsBuilder {
-	return options.Transaction().
-		SetWriteConcern(writeconcern.Majority()).
-		SetReadConcern(readconcern.Majority()).
-		SetReadPreference(readpref.Primary())
 }
 
 // effect writes in order, each run of one collection as one ordered bulk write.

@@ -1,0 +1,85 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+)
+
+// abortTimeout bounds an abort once the context has ended. An abort that is not sent costs the documents' next writers a
+// wait: the server aborts by itself after a minute, or when the session begins its next transaction.
+const abortTimeout = time.Second
+
+// transaction is how effects are committed. A transaction does not take the concerns of the database's handle: without its own
+// it would have the client's, which are whatever the connection string says.
+func transaction() *options.TransactionOptionsBuilder {
+	return options.Transaction().
+		SetWriteConcern(writeconcern.Majority()).
+		SetReadConcern(readconcern.Majority()).
+		SetReadPreference(readpref.Primary())
+}
+
+// transact runs write in a transaction and commits it, repeating the whole or the commit as the server's labels ask for, until
+// ctx ends. That is [mongo.Session.WithTransaction], but that its commits and aborts end with ctx, too: the driver's know of no
+// end, and a server that leaves one unanswered would keep the session and the stop of the projector waiting.
+//
+// After an error the effect may be committed all the same: the guard tells.
+func transact(ctx context.Context, client *mongo.Client, write func(context.Context) error) error {
+	session, err := client.StartSession(options.Session().SetDefaultTransactionOptions(transaction()))
+	if err != nil {
+		return fmt.Errorf("start session: %w", err)
+	}
+	// Once ctx has ended this sends nothing. So it must be where a commit had no answer: a transaction that a sharded
+	// cluster is committing must not be aborted, which could undo a part of it.
+	defer session.EndSession(ctx)
+	backoff := retry.Backoff{Initial: 10 * time.Millisecond, Max: 500 * time.Millisecond}
+	for {
+		err := attempt(ctx, session, write)
+		if !labelled(err, driver.TransientTransactionError) || backoff.Wait(ctx) != nil {
+			return err
+		}
+	}
+}
+
+// attempt is one transaction.
+func attempt(ctx context.Context, session *mongo.Session, write func(context.Context) error) error {
+	if err := session.StartTransaction(); err != nil {
+		return fmt.Errorf("start transaction: %w", err)
+	}
+	if err := write(mongo.NewSessionContext(ctx, session)); err != nil {
+		aborting, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+		defer cancel()
+		_ = session.AbortTransaction(aborting) // why it is aborted says more
+		return err
+	}
+	backoff := retry.Backoff{Initial: 10 * time.Millisecond, Max: 500 * time.Millisecond}
+	for {
+		err := session.CommitTransaction(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case !undecided(err), backoff.Wait(ctx) != nil:
+			return fmt.Errorf("commit transaction: %w", err)
+		}
+	}
+}
+
+// undecided says whether nobody knows what became of a commit, so that it must be asked for again.
+func undecided(err error) bool {
+	return labelled(err, driver.UnknownTransactionCommitResult) || mongo.IsTimeout(err) || mongo.IsNetworkError(err)
+}
+
+func labelled(err error, label string) bool {
+	server, ok := errors.AsType[mongo.LabeledError](err)
+	return ok && server.HasErrorLabel(label)
+}
