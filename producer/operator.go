@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/checkup"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
@@ -186,7 +187,7 @@ var errFound = errors.New("problems were found")
 func (c command) operate(ctx context.Context, config Config, o Options, out io.Writer) error {
 	given := o.Mongo
 	o.Mongo = func(m *options.ClientOptions) {
-		m.SetServerSelectionTimeout(5 * time.Second) // somebody waits for the answer
+		mongodb.Interactive(m)
 		if given != nil {
 			given(m)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
@@ -196,7 +197,7 @@ type desk struct {
 func operate(ctx context.Context, c command, r request, cfg Config, o Options, out io.Writer) error {
 	given := o.Mongo
 	o.Mongo = func(m *options.ClientOptions) {
-		m.SetServerSelectionTimeout(5 * time.Second) // somebody waits for the answer
+		mongodb.Interactive(m)
 		if given != nil {
 			given(m)
 		}

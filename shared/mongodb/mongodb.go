@@ -1,4 +1,4 @@
-// Package mongodb ends clients of MongoDB.
+// Package mongodb sets up and ends clients of MongoDB where the driver's own way does harm.
 package mongodb
 
 import (
@@ -6,7 +6,18 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
+
+// Interactive sets up the client of a command: somebody waits for the answer. It gives MongoDB up after five seconds and
+// asks twice a second until then.
+//
+// It has to ask. By default the driver waits to be told, which may take ten seconds, and it can miss what it is told: an
+// operation that finds no server reads the topology and only then subscribes to it, and what is learned in between does not
+// reach it (mongo-driver v2.9.3, topology.Topology.Subscribe). It would fail although MongoDB had answered.
+func Interactive(o *options.ClientOptions) {
+	o.SetServerSelectionTimeout(5 * time.Second).SetServerMonitoringMode(options.ServerMonitoringModePoll)
+}
 
 // Disconnect closes a client that nobody uses any more, within timeout, whether or not ctx has ended. Connections that
 // are still waiting for an answer are closed at once.

@@ -54,7 +54,7 @@ func (w *producerWorld) operateOn(configs []producer.Config, args ...string) ope
 			},
 		},
 		Blob:  blobTransport(w.blob.Transport()),
-		Mongo: func(o *options.ClientOptions) { o.SetDialer(byName{w.mongoNet}) },
+		Mongo: func(o *options.ClientOptions) { o.SetDialer(w.desk) },
 	}
 	var out, errOut bytes.Buffer
 	load := func() (_ []producer.Config, err error) {

@@ -43,6 +43,7 @@ type producerWorld struct {
 	blob     *blob.Server
 	busNet   *netpipe.Listener
 	mongoNet *netpipe.Listener
+	desk     options.ContextDialer // how an operator's commands reach MongoDB
 	events   *driver.Collection
 
 	inserted map[string]int
@@ -91,7 +92,7 @@ func inProducerWorld(t *testing.T, mongoOptions mongo.Options, f func(w *produce
 		})
 		client, err := driver.Connect(options.Client().ApplyURI(mongo.URI("mongo:27017")).SetDialer(w.mongoNet))
 		require.NoError(t, err)
-		w.events = client.Database("shop").Collection("events")
+		w.desk, w.events = byName{w.mongoNet}, client.Database("shop").Collection("events")
 		defer func() {
 			_ = client.Disconnect(context.WithoutCancel(t.Context()))
 			cancel()
