@@ -162,6 +162,35 @@ func TestG5DropKeepsTheRest(t *testing.T) {
 	})
 }
 
+// G6: what nobody can read and somebody else has locked is not passed over: once its aggregate is not parked any more, no command
+// would find it again.
+func TestG6DropWaitsForWhatSomebodyElseHasLocked(t *testing.T) {
+	eachShape(t, func(w *projectorWorld, s shape) {
+		p := w.start(s.settings(nil))
+		unreadable := w.encode(event("a", 2, "T"))
+		unreadable.ApplicationProperties = nil
+		w.publish(event("a", 1, "T"))
+		w.send(unreadable)
+		w.deadLettered(1)
+		receiver, err := w.busOwn.NewReceiverForSubscription(topic, subscription, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
+		require.NoError(w, err)
+		_, err = receiver.ReceiveMessages(w.Context(), 1, nil)
+		require.NoError(w, err)
+
+		refused := w.command(s, "parked", "drop", "a", "--yes")
+		require.Equal(w, 1, refused.code)
+		require.Contains(w, refused.err, "somebody else has locked a message of the dead-letter queue")
+		require.NotEmpty(w, w.parked(s.guards, "a"))
+		w.pass(time.Minute) // the lock runs out
+		require.Equal(w, 0, w.command(s, "parked", "drop", "a", "--yes").code)
+		require.Empty(w, w.parked(s.guards, "a"))
+		require.Empty(w, w.deadLetters())
+		require.NoError(w, receiver.Close(w.Context()))
+		_, err = p.end()
+		require.NoError(w, err)
+	})
+}
+
 // G5: killed at any point, a replay can be given again, and nothing is lost, doubled or applied out of order; a projector runs
 // beside it all the time.
 func TestG5ReplayKilledAnywhere(t *testing.T) {

@@ -21,6 +21,8 @@ var (
 	ErrBusy = errors.New("a projector holds the session")
 	// ErrMissing is an aggregate whose poison is nowhere to be found.
 	ErrMissing = errors.New("the event that parked the aggregate is neither in the dead-letter queue nor in its session")
+	// ErrLocked is a dead letter that must go first and that somebody else has in hand.
+	ErrLocked = errors.New("somebody else has locked a message of the dead-letter queue")
 )
 
 // Keeper looks after the parked aggregates of one projection.

@@ -47,7 +47,7 @@ const (
 // is in the way. With skip the event that parked it has no effect; where versions are missing, they are given up. Of an
 // aggregate that is not parked, it finds the dead letters that an earlier replay left.
 //
-// The dead letters stay where they are until [Keeper.Remove]. Errors: [ErrBusy], [ErrMissing], and what may heal.
+// The dead letters stay where they are until [Keeper.Remove]. Errors: [ErrBusy], [ErrMissing], [ErrLocked], and what may heal.
 func (k *Keeper) Replay(ctx context.Context, aggregate string, skip bool) (Outcome, error) {
 	o := Outcome{Aggregate: aggregate, settled: make(map[int64]bool)}
 	for range maxPasses {
@@ -223,8 +223,13 @@ func (k *Keeper) passOver(ctx context.Context, r apply.Replay, letters []Letter,
 		}
 		results[i] = apply.Result{}
 		if changes[i].Position == "" {
-			if _, err := k.remove(ctx, map[int64]bool{letters[i].sequence: true}); err != nil {
+			removed, err := k.remove(ctx, map[int64]bool{letters[i].sequence: true})
+			switch {
+			case err != nil:
 				return err
+			case removed == 0:
+				return fmt.Errorf("%w: message %s, which is to be given up; a command that was interrupted may have left it so: "+
+					"give this one again when the lock has run out, in a minute or so", ErrLocked, letters[i].MessageID)
 			}
 			results[i] = apply.Result{Kind: apply.Duplicate}
 		}
