@@ -26,7 +26,7 @@ func TestG1G5TheReadModelsDatabaseIsAwayForHours(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				inWorld(t, uint64(seed), func(w *world) {
-					w.settings.Projectors, w.settings.Length = 1, 20*time.Second
+					w.settings.Projectors, w.settings.Length, w.settings.Garbage = 1, 20*time.Second, 0
 					defer func() {
 						if w.Failed() {
 							w.Log(w.trace)

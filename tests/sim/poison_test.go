@@ -77,24 +77,14 @@ func (w *world) poisoned(ctx context.Context, random *rand.Rand, aggregate strin
 	}
 }
 
-// hidden are the committed events that cannot be seen while the poison is there.
+// hidden are the committed events that cannot be seen while poison and garbage are there.
 func (w *world) hidden() (n int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, s := range w.run.Sick {
+	for _, s := range w.run.Patients() {
 		n += s.Total - s.Before
 	}
 	return n
-}
-
-// isHidden says whether an event cannot be seen while the poison is there. The caller holds mu.
-func (w *world) isHidden(aggregate string, version int64) bool {
-	for _, s := range w.run.Sick {
-		if s.Aggregate == aggregate {
-			return version > s.Before
-		}
-	}
-	return false
 }
 
 // asideOf reads what was set aside, before anybody replays it.
@@ -109,7 +99,8 @@ func (w *world) asideOf() (aside []checker.Aside) {
 func (w *world) mend() {
 	before, err := witness.ReadTimeline(w.Context(), w.readModel())
 	require.NoError(w, err)
-	w.run.ExpectedBefore, w.run.ActualBefore = w.before, before
+	w.run.ActualBefore = before
+	w.run.ExpectedBefore, _ = w.fold()
 	w.mu.Lock()
 	w.run.Mended = len(w.run.Observed)
 	w.mu.Unlock()

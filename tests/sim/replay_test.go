@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -18,17 +19,22 @@ import (
 // replay has the operator's command replay every parked aggregate, beside the projectors. The first one or two are killed at
 // any moment, as the terminal of a person may be closed; the last one is not.
 func (w *world) replay() {
-	for range w.aim.IntN(3) {
-		w.killedReplay(between(w.aim, 0, 300*time.Millisecond))
+	for _, s := range w.run.Patients() {
+		if s.Garbage != nil && !w.dropped(s) {
+			return
+		}
 	}
-	if !w.replayed("--all") {
+	for range w.aim.IntN(3) {
+		w.killed(between(w.aim, 0, 300*time.Millisecond), "parked", "replay", "--all")
+	}
+	if !w.succeeds("parked", "replay", "--all") {
 		return
 	}
 	// A replay that was killed when an aggregate was parked no more left its messages where they were, and those that it had
 	// in hand are locked until their locks run out.
-	for _, s := range w.run.Sick {
+	for _, s := range w.run.Patients() {
 		for end := time.Now().Add(settled); w.isAside(s.Aggregate) && time.Now().Before(end); pause(w.Context(), 10*time.Second) {
-			if !w.replayed(s.Aggregate) {
+			if !w.succeeds("parked", "replay", s.Aggregate) {
 				return
 			}
 		}
@@ -40,33 +46,43 @@ func (w *world) isAside(aggregate string) bool {
 	return slices.ContainsFunc(w.asideOf(), func(a checker.Aside) bool { return a.Session == envelope.SessionID(aggregate) })
 }
 
-// replayed gives the command until it succeeds, a few times: a projector may hold the session of an aggregate for longer than
+// dropped has the operator give up what parks an aggregate, after commands that were killed on the way now and then, and says
+// whether that succeeded.
+func (w *world) dropped(s checker.Sick) bool {
+	drop := []string{"parked", "drop", s.Aggregate, "--yes"}
+	for range w.mending.IntN(3) {
+		w.killed(between(w.mending, 0, 300*time.Millisecond), drop...)
+	}
+	return w.succeeds(drop...)
+}
+
+// succeeds gives a command until it succeeds, a few times: a projector may hold the session of an aggregate for longer than
 // it waits.
-func (w *world) replayed(what string) bool {
+func (w *world) succeeds(args ...string) bool {
 	for tries := 1; ; tries++ {
-		code, said := w.command(w.Context(), network.NewLink(w.busHub), network.NewLink(w.mongoHub), "parked", "replay", what)
-		w.trace.add("parked replay %s: exit code %d\n%s", what, code, said)
+		code, said := w.command(w.Context(), network.NewLink(w.busHub), network.NewLink(w.mongoHub), args...)
+		w.trace.add("projector %s: exit code %d\n%s", strings.Join(args, " "), code, said)
 		if code == projector.ExitOK {
 			return true
 		}
 		if tries == 10 {
-			w.run.Ended = append(w.run.Ended, checker.Ended{Instance: "parked replay " + what, Err: fmt.Errorf("exit code %d: %s", code, said)})
+			w.run.Ended = append(w.run.Ended, checker.Ended{Instance: strings.Join(args, " "), Err: fmt.Errorf("exit code %d: %s", code, said)})
 			return false
 		}
 		pause(w.Context(), 10*time.Second)
 	}
 }
 
-// killedReplay runs the command until its process is killed after d.
-func (w *world) killedReplay(d time.Duration) {
+// killed runs a command until its process is killed after d.
+func (w *world) killed(d time.Duration, args ...string) {
 	ctx, kill := context.WithCancel(w.Context())
 	defer kill()
 	bus, mongo := network.NewLink(w.busHub), network.NewLink(w.mongoHub)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		code, _ := w.command(ctx, bus, mongo, "parked", "replay", "--all")
-		w.trace.add("parked replay --all, to be killed after %s: exit code %d", d, code)
+		code, _ := w.command(ctx, bus, mongo, args...)
+		w.trace.add("projector %s, to be killed after %s: exit code %d", strings.Join(args, " "), d, code)
 	}()
 	pause(w.Context(), d)
 	bus.Kill(false)

@@ -34,6 +34,8 @@ type settings struct {
 	Faults                  int
 	// Aimed are further faults, each made for one kind of bug; they have a random source of their own.
 	Aimed int
+	// Garbage is how many messages that nobody can read a stranger sends.
+	Garbage int
 	// Projection is what the projectors run: timeline (one document, guarded) or ledger (several, in transactions).
 	Projection string
 	// GapWait is VERSION_GAP_WAIT; 0: versions are not judged.

@@ -35,15 +35,10 @@ func (w *world) write(ctx context.Context, random *rand.Rand) {
 }
 
 func (w *world) insert(ctx context.Context, events *driver.Collection, aggregate string, version int64, kind string) {
-	at := fmt.Sprintf("%s@%d", aggregate, version)
+	at := occurred(aggregate, version)
 	w.mu.Lock()
 	w.run.Committed = append(w.run.Committed, history.Commit{Aggregate: aggregate, Version: version, At: time.Now()})
-	w.kinds[kind]++
-	w.expected.Fold(aggregate, version, kind, at)
-	if !w.isHidden(aggregate, version) {
-		w.before.Fold(aggregate, version, kind, at)
-		w.kindsBefore[kind]++
-	}
+	w.kinds = append(w.kinds, kind)
 	w.mu.Unlock()
 	document := bson.D{
 		{Key: "_id", Value: at},
@@ -62,6 +57,29 @@ func (w *world) insert(ctx context.Context, events *driver.Collection, aggregate
 		}
 		pause(ctx, 100*time.Millisecond)
 	}
+}
+
+// occurred is when an event says that it occurred, and its _id.
+func occurred(aggregate string, version int64) string {
+	return fmt.Sprintf("%s@%d", aggregate, version)
+}
+
+// fold is the read model of the committed events that are to be seen, and how many there are of each type.
+func (w *world) fold() (timelines, totals *history.Model) {
+	timelines, totals = &history.Model{}, &history.Model{}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	visible, counts := w.run.Visible(), map[string]int64{}
+	for n, c := range w.run.Committed {
+		if visible(c.Aggregate, c.Version) {
+			timelines.Fold(c.Aggregate, c.Version, w.kinds[n], occurred(c.Aggregate, c.Version))
+			counts[w.kinds[n]]++
+		}
+	}
+	for kind, n := range counts {
+		totals.Put(kind, history.Summary{Events: n})
+	}
+	return timelines, totals
 }
 
 // watch records every change of the read model, through any failure of the server, until ctx ends.

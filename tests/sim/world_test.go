@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,7 +28,6 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
-	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
@@ -51,8 +51,10 @@ type world struct {
 	*testing.T
 	random *rand.Rand // of the driver's goroutine alone, as is aim
 	aim    *rand.Rand
-	began  time.Time
-	trace  *trace
+	// mending decides how the operator goes about it.
+	mending *rand.Rand
+	began   time.Time
+	trace   *trace
 
 	bus      *servicebus.Server
 	mongo    *mongo.Server
@@ -77,19 +79,17 @@ type world struct {
 	projector []*slot
 	more      []*slot // projectors that a scaler starts and stops
 
-	leases   *leasecheck.Recorder // of what every producer and stranger asks of the checkpoint
-	work     sync.WaitGroup       // what commits events
-	writing  sync.Mutex           // one write of the checkpoint at a time
-	mu       sync.Mutex
-	run      checker.Run    // guarded by mu while anything runs
-	expected *history.Model // guarded by mu, as is before: without what is behind poison
-	before   *history.Model
+	leases  *leasecheck.Recorder // of what every producer and stranger asks of the checkpoint
+	work    sync.WaitGroup       // what commits events
+	writing sync.Mutex           // one write of the checkpoint at a time
+	mu      sync.Mutex
+	run     checker.Run // guarded by mu while anything runs
+	kinds   []string    // of the committed events; guarded by mu
 
-	kindsBefore map[string]int64
-	busLinks    map[string]*network.Link // by producer instance; guarded by mu
-	kinds       map[string]int64         // committed events by type; guarded by mu, as is kindsBefore
-	published   map[string]bool          // ids of the messages that the broker has accepted; guarded by mu
-	visible     map[string]int64         // events in the read model, by aggregate; guarded by mu
+	busLinks  map[string]*network.Link   // by producer instance; guarded by mu
+	published map[string]bool            // ids of the messages that the broker has accepted; guarded by mu
+	visible   map[string]int64           // events in the read model, by aggregate; guarded by mu
+	garbage   map[string]checker.Garbage // by message id, until the broker takes it; guarded by mu
 }
 
 // trace is what the simulation did, in order, for whoever has to understand a failure.
@@ -118,19 +118,20 @@ func (t *trace) Write(line []byte) (int, error) {
 
 // inWorld runs f with the servers up; it is called in a bubble of virtual time.
 func inWorld(t *testing.T, seed uint64, f func(w *world)) {
-	random, aim := rand.New(rand.NewPCG(seed, 0x51)), rand.New(rand.NewPCG(seed, 0xa1))
+	random, aim, mending := rand.New(rand.NewPCG(seed, 0x51)), rand.New(rand.NewPCG(seed, 0xa1)), rand.New(rand.NewPCG(seed, 0x3e))
 	w := &world{
-		T: t, random: random, aim: aim, began: time.Now(), trace: &trace{began: time.Now()}, settings: newSettings(random),
+		T: t, random: random, aim: aim, mending: mending, began: time.Now(), trace: &trace{began: time.Now()}, settings: newSettings(random),
 		busHub: network.Listen("bus:5672"), mongoHub: network.Listen("mongo:27017"),
 		mongo: mongo.New(mongo.Options{}), blob: blob.New(blob.Options{}),
-		run: checker.Run{FenceAfter: fenceAfter}, expected: &history.Model{}, before: &history.Model{},
-		busLinks: map[string]*network.Link{}, visible: map[string]int64{}, kinds: map[string]int64{}, kindsBefore: map[string]int64{}, published: map[string]bool{}, leases: leasecheck.NewRecorder(container + "/" + stream + ".json"),
+		run: checker.Run{FenceAfter: fenceAfter}, garbage: map[string]checker.Garbage{},
+		busLinks: map[string]*network.Link{}, visible: map[string]int64{}, published: map[string]bool{}, leases: leasecheck.NewRecorder(container + "/" + stream + ".json"),
 	}
 	var err error
 	w.projections, err = projection.NewRegistry(brittleDocument{projection.Timeline{}, &w.mended}, brittle{ledger{}, &w.mended})
 	require.NoError(t, err)
 	w.settings.Aimed, w.settings.Projection = 1+aim.IntN(5), []string{timelineName, timelineName, timelineName, ledgerName}[aim.IntN(4)]
 	w.settings.GapWait = []time.Duration{0, 30 * time.Second}[aim.IntN(2)]
+	w.settings.Garbage = mending.IntN(4)
 	w.trace.add("seed %d: %+v", seed, w.settings)
 	w.run.Late = func(leader string, at time.Time) bool {
 		link := w.busLinks[leader]
@@ -188,6 +189,12 @@ func serve(ctx context.Context, run func(context.Context, net.Listener) error, l
 func (w *world) accepted(a servicebus.Accepted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if g, ok := w.garbage[a.MessageID]; ok {
+		if g.After = len(w.run.Accepted); !a.Duplicate && !slices.ContainsFunc(w.run.Garbage, g.Is) {
+			w.run.Garbage = append(w.run.Garbage, g)
+		}
+		return
+	}
 	w.run.Accepted = append(w.run.Accepted, witness.Accepted(a))
 	w.published[a.MessageID] = true
 }

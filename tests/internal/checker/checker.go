@@ -73,6 +73,10 @@ type Run struct {
 	// Sick are the aggregates that were to be parked, Aside what was set aside of them; and of others, which is wrong.
 	Sick  []Sick
 	Aside []Aside
+	// Garbage is what strangers sent, in the order in which the broker took it.
+	Garbage []Garbage
+	// Left is what is still set aside when everything has been mended.
+	Left []Aside
 	// Mended is how many changes of the read model had been observed when the projection was mended.
 	Mended int
 	// ExpectedBefore and ActualBefore are the read model at that moment; nil where nothing was poison.
@@ -101,6 +105,7 @@ func Judge(r Run) []error {
 		found = append(found, fmt.Errorf("%w: %w", ErrLease, r.Lease))
 	}
 	found = append(found, judgePoison(r)...)
+	found = append(found, judgeGarbage(r)...)
 	found = append(found, judgeModel("read model beside the poison", r.ExpectedBefore, r.ActualBefore)...)
 	found = append(found, judgeModel("read model", r.Expected, r.Actual)...)
 	found = append(found, judgeModel("totals", r.ExpectedTotals, r.ActualTotals)...)

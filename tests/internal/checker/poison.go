@@ -10,11 +10,13 @@ import (
 // ErrPoison breaks G5: something behind a poison event was applied, was not set aside, or not in order.
 var ErrPoison = errors.New("poison does not hold its aggregate up in order")
 
-// Sick is an aggregate with an event that cannot be applied until the projection is mended.
+// Sick is an aggregate with something among its events that cannot be applied.
 type Sick struct {
 	Aggregate string
 	// Before are the events before it, Total all there are.
 	Before, Total int64
+	// Garbage is what stands in the way, where that is no event of the aggregate at all.
+	Garbage *Garbage
 }
 
 // Aside is a message in the dead-letter queue, before anything is replayed.
@@ -31,15 +33,16 @@ const (
 // judgePoison looks at the aggregates that were to be parked, and at what was set aside of whom.
 func judgePoison(r Run) (found []error) {
 	byName := map[string]*patient{}
-	for _, s := range r.Sick {
+	patients := r.Patients()
+	for _, s := range patients {
 		p := &patient{Sick: s, next: s.Before + 1, seen: map[string]bool{}}
 		byName[s.Aggregate] = p
 	}
 	for n, o := range r.Observed[:min(r.Mended, len(r.Observed))] {
 		if p := byName[o.Aggregate]; p != nil && o.Events > p.Before && !p.passed {
 			p.passed = true
-			found = append(found, fmt.Errorf("%w: change %d of the read model: %s went to %d events though event %d is poison",
-				ErrPoison, n, o.Aggregate, o.Events, p.Before+1))
+			found = append(found, fmt.Errorf("%w: change %d of the read model: %s went to %d events though %s follows event %d",
+				ErrPoison, n, o.Aggregate, o.Events, p.what(), p.Before))
 		}
 	}
 	accepted := map[string]history.Acceptance{}
@@ -47,7 +50,10 @@ func judgePoison(r Run) (found []error) {
 		accepted[a.MessageID] = a
 	}
 	for _, m := range r.Aside {
-		p := byName[accepted[m.MessageID].Aggregate]
+		if r.isNobodys(m) {
+			continue
+		}
+		p := byName[r.names(m, accepted)]
 		if p == nil {
 			found = append(found, fmt.Errorf("%w: dead-lettered: %s of %s: %s: %s", ErrSkipped, short(m.MessageID), m.Session, m.Reason, m.Description))
 			continue
@@ -56,9 +62,13 @@ func judgePoison(r Run) (found []error) {
 			found = append(found, err)
 		}
 	}
-	for _, s := range r.Sick {
-		if p := byName[s.Aggregate]; p.next <= s.Total {
+	for _, s := range patients {
+		p := byName[s.Aggregate]
+		if p.next <= s.Total {
 			found = append(found, fmt.Errorf("%w: %s: events %d to %d are not set aside", ErrPoison, s.Aggregate, p.next, s.Total))
+		}
+		if s.Garbage != nil && !p.seen[s.Garbage.MessageID] {
+			found = append(found, fmt.Errorf("%w: %s: garbage %s is not set aside", ErrSkipped, s.Aggregate, short(s.Garbage.MessageID)))
 		}
 	}
 	return found
@@ -72,15 +82,32 @@ type patient struct {
 	passed bool
 }
 
+func (p *patient) what() string {
+	if p.Garbage != nil {
+		return "garbage"
+	}
+	return "poison"
+}
+
 // aside looks at one message. A repeat of one that is there changes nothing: nobody promises that there is none.
 func (p *patient) aside(m Aside, version int64) error {
 	if p.seen[m.MessageID] {
 		return nil
 	}
+	first := len(p.seen) == 0
 	p.seen[m.MessageID] = true
 	reason := reasonParked
-	if version == p.Before+1 {
+	switch {
+	case p.Garbage == nil && version == p.Before+1:
 		reason = reasonPoison
+	case p.Garbage != nil && m.MessageID == p.Garbage.MessageID:
+		switch {
+		case !first:
+			return fmt.Errorf("%w: %s: garbage is set aside behind version %d", ErrPoison, p.Aggregate, p.next-1)
+		case m.Reason != p.Garbage.Reason:
+			return fmt.Errorf("%w: %s: garbage is set aside as %s, not as %s: %s", ErrSkipped, p.Aggregate, m.Reason, p.Garbage.Reason, m.Description)
+		}
+		return nil
 	}
 	switch {
 	case version != p.next:
@@ -92,21 +119,30 @@ func (p *patient) aside(m Aside, version int64) error {
 	return nil
 }
 
-// judgeHistory judges the broker by all that was committed, and the read model by what it can hold: as long as nothing was
-// replayed, nothing behind a poison.
+// Visible says which events are to be seen in the read model: as long as nothing was replayed, none behind what cannot be
+// applied.
+func (r Run) Visible() func(aggregate string, version int64) bool {
+	before := map[string]int64{}
+	if !r.Replayed {
+		for _, s := range r.Patients() {
+			before[s.Aggregate] = s.Before
+		}
+	}
+	return func(aggregate string, version int64) bool {
+		n, sick := before[aggregate]
+		return !sick || version <= n
+	}
+}
+
+// judgeHistory judges the broker by all that was committed, and the read model by what it can hold.
 func judgeHistory(r Run) (found []error) {
 	broker, view := r.History, r.History
 	broker.Observed, view.Accepted = nil, nil
-	if !r.Replayed {
-		before := map[string]int64{}
-		for _, s := range r.Sick {
-			before[s.Aggregate] = s.Before
-		}
-		view.Committed = nil
-		for _, c := range r.Committed {
-			if n, sick := before[c.Aggregate]; !sick || c.Version <= n {
-				view.Committed = append(view.Committed, c)
-			}
+	visible := r.Visible()
+	view.Committed = nil
+	for _, c := range r.Committed {
+		if visible(c.Aggregate, c.Version) {
+			view.Committed = append(view.Committed, c)
 		}
 	}
 	for _, v := range append(history.Judge(broker), history.Judge(view)...) {

@@ -1,0 +1,113 @@
+package checker
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+)
+
+// Garbage is a message that nobody can read, which a stranger sent among those of the stream.
+type Garbage struct {
+	MessageID, Session string
+	// Aggregate is the one that it names; empty where it names none.
+	Aggregate string
+	// Position is what it says of its own; empty where it says nothing.
+	Position string
+	// Reason is what it must be dead-lettered with.
+	Reason string
+	// After is how many messages of the stream the broker had accepted when it took this one.
+	After int
+}
+
+// Is says whether two are one message.
+func (g Garbage) Is(other Garbage) bool {
+	return g.MessageID == other.MessageID && g.Session == other.Session
+}
+
+// Patients are the aggregates that are parked in the end: those with poison, and those that garbage names. Garbage whose
+// position is not above those before it is no news to its aggregate, whatever its body is.
+func (r Run) Patients() []Sick {
+	all := slices.Clip(r.Sick)
+	for _, g := range r.Garbage {
+		if g.Aggregate == "" {
+			continue
+		}
+		s, highest := Sick{Aggregate: g.Aggregate, Garbage: &g}, ""
+		first := map[string]bool{}
+		for _, a := range r.Accepted[:g.After] {
+			if a.Aggregate == g.Aggregate && !first[a.MessageID] {
+				first[a.MessageID] = true
+				s.Before++
+				highest = max(highest, a.Position)
+			}
+		}
+		if g.Position != "" && g.Position <= highest {
+			continue
+		}
+		for _, c := range r.Committed {
+			if c.Aggregate == g.Aggregate {
+				s.Total++
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// judgeGarbage looks for what names no aggregate where it must stay, with its reason: in the dead-letter queue, also after
+// everything else in it was mended.
+func judgeGarbage(r Run) (found []error) {
+	for _, g := range r.Garbage {
+		if g.Aggregate != "" {
+			continue
+		}
+		if why := g.missing(r.Aside); why != "" {
+			found = append(found, fmt.Errorf("%w: garbage %s of session %s %s", ErrSkipped, short(g.MessageID), g.Session, why))
+		}
+		if why := g.missing(r.Left); r.Replayed && why != "" {
+			found = append(found, fmt.Errorf("%w: after the replay garbage %s of session %s %s", ErrSkipped, short(g.MessageID), g.Session, why))
+		}
+	}
+	for _, m := range r.Left {
+		if r.Replayed && !r.isNobodys(m) {
+			found = append(found, fmt.Errorf("%w: after the replay %s of %s is in the dead-letter queue: %s: %s",
+				ErrStuck, short(m.MessageID), m.Session, m.Reason, m.Description))
+		}
+	}
+	return found
+}
+
+// missing says how garbage differs from what is set aside of it; nothing where it does not.
+func (g Garbage) missing(aside []Aside) string {
+	for _, m := range aside {
+		if m.MessageID != g.MessageID {
+			continue
+		}
+		if m.Reason != g.Reason {
+			return fmt.Sprintf("is set aside as %s, not as %s: %s", m.Reason, g.Reason, m.Description)
+		}
+		return ""
+	}
+	return "is not set aside"
+}
+
+// names is the aggregate that a message names, which is the stream's own or garbage; empty where it names none.
+func (r Run) names(m Aside, accepted map[string]history.Acceptance) string {
+	for _, g := range r.Garbage {
+		if g.MessageID == m.MessageID && g.Session == m.Session {
+			return g.Aggregate
+		}
+	}
+	return accepted[m.MessageID].Aggregate
+}
+
+// isNobodys says whether a message is garbage that names no aggregate.
+func (r Run) isNobodys(m Aside) bool {
+	for _, g := range r.Garbage {
+		if g.Aggregate == "" && g.MessageID == m.MessageID && g.Session == m.Session {
+			return true
+		}
+	}
+	return false
+}
