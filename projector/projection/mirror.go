@@ -49,6 +49,9 @@ func (m Mirror) Project(e Event) ([]Write, error) {
 	if moved.Type != 0 {
 		writes = append(writes, Delete(m.collection(), moved))
 	}
+	if id.Type == 0 {
+		return writes, nil
+	}
 	if e.Operation == envelope.Delete {
 		return append(writes, Delete(m.collection(), id)), nil
 	}
@@ -64,8 +67,8 @@ func (m Mirror) Project(e Event) ([]Write, error) {
 	}
 	description := e.UpdateDescription()
 	if description == nil {
-		if e.Body.Lookup("fullDocument").Type == bson.TypeNull {
-			return nil, nil // the document was gone when it was looked up: its delete follows
+		if e.gone() {
+			return nil, nil // its delete follows
 		}
 		return nil, Permanent(errors.New("the update carries neither the document nor what changed"))
 	}

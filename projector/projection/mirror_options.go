@@ -17,8 +17,10 @@ type MirrorOptions struct {
 	// Collection is where the documents go; empty means mirror.
 	Collection string
 	// Key is the dotted path of the field whose value becomes the _id; empty means _id. Its values must be unique in the
-	// source. A delete, a replacement, and an update of the key itself leave the old key behind unless the event tells it:
-	// without a pre-image (changeStreamPreAndPostImages) such an event is refused as permanent.
+	// source, and one that goes from a document to another must stay within one aggregate: no order between aggregates is
+	// promised, and so the old document's delete could take the new one's away. A delete, a replacement, and an update of the
+	// key itself leave the old key behind unless the event tells it: without a pre-image (changeStreamPreAndPostImages) such
+	// an event is refused as permanent.
 	Key string
 	// Fields are the top-level fields that are kept, beside _id; empty keeps all. Documents written under another selection
 	// keep their fields until their next change.
@@ -53,7 +55,8 @@ func (m Mirror) Plain() bool {
 	return m.options.Collection == "" && m.options.Key == "" && len(m.options.Fields) == 0
 }
 
-// key is the _id of the document a change is about; moved is the one it had before, when the change gave it another key.
+// key is the _id of the document a change is about; moved is the one it had before, when the change gave it another key. The
+// _id is of type 0 where that key cannot be told and need not be: the document is gone, and its delete follows.
 func (m Mirror) key(e Event) (id, moved bson.RawValue, err error) {
 	if m.options.Key == "" {
 		if id = e.Key().Lookup("_id"); id.Type == 0 {
@@ -70,8 +73,11 @@ func (m Mirror) key(e Event) (id, moved bson.RawValue, err error) {
 		id = before
 	case envelope.Replace, envelope.Update:
 		switch id = after; {
-		case id.Type == 0:
+		case id.Type == 0 && e.Document() == nil && !changesKey(e.UpdateDescription(), m.options.Key):
 			id = before // the document is gone or was not asked for
+		case id.Type == 0 && e.gone() && before.Type != 0:
+			return id, before, nil
+		case id.Type == 0:
 		case before.Type == 0 && (e.Operation == envelope.Replace || changesKey(e.UpdateDescription(), m.options.Key)):
 			id = before // it may have had another key: unknown is not guessed
 		case before.Type != 0 && !sameValue(before, after):
@@ -80,7 +86,8 @@ func (m Mirror) key(e Event) (id, moved bson.RawValue, err error) {
 	}
 	if id.Type == 0 || id.Type == bson.TypeNull || id.Type == bson.TypeArray {
 		return id, moved, Permanent(fmt.Errorf("the %s does not tell the document's key %s: is it in every document, and does the source "+
-			"collection keep pre-images (changeStreamPreAndPostImages)?", e.Operation, m.options.Key))
+			"collection keep pre-images (changeStreamPreAndPostImages), and does the producer look updated documents up (FULL_DOCUMENT=updateLookup)?",
+			e.Operation, m.options.Key))
 	}
 	return id, moved, nil
 }

@@ -70,6 +70,28 @@ func TestMirrorMapsItsKey(t *testing.T) {
 	}
 }
 
+// What an update looks up may be gone already: a document whose key changed just before leaves nothing under the old one.
+func TestMirrorOfADocumentThatIsGoneWhenItsKeyIsLookedUp(t *testing.T) {
+	m := mirror(t, projection.MirrorOptions{Key: "sku"})
+	updated := func(document, description string) projection.Event {
+		e := projectiontest.Update("a", nil, `{"_id": 1}`)
+		e.Body = change(t, envelope.Update, `{"documentKey": {"_id": 1}, "fullDocumentBeforeChange": {"_id": 1, "sku": "A"}`+document+`,
+			"updateDescription": {`+description+`}}`).Body
+		return e
+	}
+	const gone = `, "fullDocument": null`
+	inserted := projectiontest.Insert("a", `{"_id": 1, "sku": "A"}`)
+	projectiontest.Check(t, m, []projection.Event{
+		inserted, updated(gone, `"updatedFields": {"sku": "B", "n": 1}`), projectiontest.Delete("a", `{"_id": 1}`, `{"_id": 1, "sku": "B", "n": 1}`),
+	}, projectiontest.Documents{})
+	projectiontest.Check(t, m, []projection.Event{inserted, updated(gone, `"updatedFields": {"n": 1}`)}, projectiontest.Documents{"mirror": {
+		`{"_id": "A", "sku": "A", "n": 1}`,
+	}})
+
+	projectiontest.CheckPermanent(t, m, updated("", `"updatedFields": {"sku": "B"}`)) // where it went cannot be told: it was not looked up
+	projectiontest.CheckPermanent(t, m, updated(`, "fullDocument": {"_id": 1}`, `"updatedFields": {}, "removedFields": ["sku"]`))
+}
+
 func TestMirrorOptionsThatCannotBe(t *testing.T) {
 	_, err := projection.NewMirror(projection.MirrorOptions{Collection: "a$", Key: "a..b", Fields: []string{"ok", "", "a.b", "$x"}})
 	require.EqualError(t, err, "the collection's name is not one that MongoDB takes\nthe key \"a..b\" is no path of fields\n"+

@@ -39,6 +39,9 @@ func (e Event) UpdateDescription() bson.Raw {
 	return doc
 }
 
+// gone says that the document was deleted before an update of it could look it up.
+func (e Event) gone() bool { return e.Body.Lookup("fullDocument").Type == bson.TypeNull }
+
 // Projection turns events into writes. Its functions are called from many goroutines at once.
 type Projection interface {
 	// Name names the projection and its record of positions (collection <name>_positions). It never changes: under
