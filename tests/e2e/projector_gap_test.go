@@ -5,8 +5,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 // G5: a message overtook another. It waits for the other, and then both are applied in order.
@@ -98,5 +101,45 @@ func TestProjectorWithoutJudgingVersions(t *testing.T) {
 		_, err := p.end()
 		require.NoError(w, err)
 		require.Equal(w, 3, s.applied(w, "a"))
+	})
+}
+
+// latest keeps the document of an aggregate's last change.
+type latest struct{}
+
+func (latest) Name() string       { return "latest" }
+func (latest) Collection() string { return "latest" }
+
+func (latest) Project(e projection.Event) ([]projection.Write, error) {
+	return []projection.Write{projection.Replace("latest", e.Aggregate, e.Document())}, nil
+}
+
+// G6: a change that counts no version, and replaces the document that the guard lies in, leaves the version there: the one
+// that is missing afterwards is told.
+func TestG6AReplacementForgetsNoVersion(t *testing.T) {
+	inBubble(t, func(w *projectorWorld) {
+		p := w.start(func(c *projector.Config, o *projector.Options) {
+			registry, err := projection.NewRegistry(latest{})
+			require.NoError(w, err)
+			c.Projection, o.Projections = "latest", registry
+		})
+		w.publish(event("a", 1, "T"))
+		w.completed(1)
+		touched := event("a", 2, "$touched")
+		touched.Operation = envelope.Update
+		w.publish(touched)
+		w.completed(2)
+		raw, err := w.client.Database(readModel).Collection("latest").FindOne(w.Context(), bson.D{{Key: "_id", Value: "a"}}).Raw()
+		require.NoError(w, err)
+		text, err := bson.MarshalExtJSON(raw, false, false)
+		require.NoError(w, err)
+		require.Equal(w, `{"_id":"a","aggregateId":"a","version":2,"type":"$touched","occurredAt":"2026-01-01T00:00:02Z",`+
+			`"_sluice":{"version":1,"position":"820000000000000000000002","epoch":1}}`, string(text))
+
+		w.publish(event("a", 3, "T")) // and where is the second?
+		w.deadLettered(1)
+		_, err = p.end()
+		require.NoError(w, err)
+		require.Equal(w, []string{"a/3 VersionGap"}, w.deadLetters())
 	})
 }

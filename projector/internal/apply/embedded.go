@@ -162,19 +162,15 @@ func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, mak
 	upsert := g.replay == nil
 	fields, whole := a.guards.moved(g, n)
 	if f.replacement != nil {
-		replacement := make(bson.D, 0, 8)
-		replacement = append(replacement, bson.E{Key: "_id", Value: g.aggregate})
-		elements, _ := f.replacement.Elements()
-		for _, e := range elements {
-			if e.Key() != "_id" {
-				replacement = append(replacement, bson.E{Key: e.Key(), Value: e.Value()})
-			}
-		}
 		if !upsert {
 			fields = append(fields, bson.E{Key: guardParked, Value: g.replay.raw})
 		}
-		replacement = append(replacement, bson.E{Key: projection.GuardField, Value: fields})
-		return mongo.NewReplaceOneModel().SetFilter(filter).SetReplacement(replacement).SetUpsert(upsert), upsert
+		document := replacementOf(g.aggregate, f)
+		if !whole && !g.unjudged {
+			return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(replacing(document, fields)).SetUpsert(upsert), upsert
+		}
+		document = append(document, bson.E{Key: projection.GuardField, Value: fields})
+		return mongo.NewReplaceOneModel().SetFilter(filter).SetReplacement(document).SetUpsert(upsert), upsert
 	}
 	ops := f.ops
 	if !upsert && g.replay.empty {
@@ -191,6 +187,32 @@ func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, mak
 	// Without an effect there is nothing to guard: the position moves where there is a document, and none is made.
 	makes = f.upsert && upsert
 	return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(updateOf(ops, set...)).SetUpsert(makes), makes
+}
+
+// replacementOf is the whole document that a fold puts in place, without its guard.
+func replacementOf(aggregate string, f *fold) bson.D {
+	document := make(bson.D, 0, 8)
+	document = append(document, bson.E{Key: "_id", Value: aggregate})
+	elements, _ := f.replacement.Elements()
+	for _, e := range elements {
+		if e.Key() != "_id" {
+			document = append(document, bson.E{Key: e.Key(), Value: e.Value()})
+		}
+	}
+	return document
+}
+
+// replacing says a whole document, with the fields of its guard, as an update that leaves the guard the version that stands
+// there: an ordinary replacement would take it away, and with it the means to tell that one is missing.
+func replacing(document, fields bson.D) mongo.Pipeline {
+	literal := func(v any) bson.D { return bson.D{{Key: "$literal", Value: v}} }
+	guard := bson.D{{Key: guardVersion, Value: "$" + projection.GuardField + "." + guardVersion}}
+	for _, e := range fields {
+		guard = append(guard, bson.E{Key: e.Key, Value: literal(e.Value)})
+	}
+	return mongo.Pipeline{{{Key: "$replaceWith", Value: bson.D{{Key: "$mergeObjects", Value: bson.A{
+		literal(document), bson.D{{Key: projection.GuardField, Value: guard}},
+	}}}}}}
 }
 
 // onStub says the operators of a fold for a document that holds nothing but its guard, so that they have the effect they

@@ -210,11 +210,23 @@ func TestAReplacementCarriesTheGuard(t *testing.T) {
 	g := &group{aggregate: "a", events: []planned{{change: &changes[0]}}}
 	f := newFold()
 	require.True(t, f.add([]projection.Write{projection.Replace("c", "a", document)}))
+	text := func(v any) string {
+		out, err := bson.MarshalExtJSON(bson.D{{Key: "u", Value: v}}, false, false)
+		require.NoError(t, err)
+		return string(out)
+	}
+	changes[0].Version = 7
 	made, _ := planner.modelOf(g, 1, f)
-	model := made.(*mongo.ReplaceOneModel)
-	out, err := bson.MarshalExtJSON(model.Replacement, false, false)
-	require.NoError(t, err)
-	require.Equal(t, `{"_id":"a","x":"y","_sluice":{"position":"821","epoch":3}}`, string(out))
+	require.Equal(t, `{"u":{"_id":"a","x":"y","_sluice":{"position":"821","epoch":3,"version":7}}}`, text(made.(*mongo.ReplaceOneModel).Replacement))
+
+	changes[0].Version = 0 // the one that stands there stays
+	made, _ = planner.modelOf(g, 1, f)
+	require.Equal(t, `{"u":[{"$replaceWith":{"$mergeObjects":[{"$literal":{"_id":"a","x":"y"}},`+
+		`{"_sluice":{"version":"$_sluice.version","position":{"$literal":"821"},"epoch":{"$literal":3}}}]}}]}`, text(made.(*mongo.UpdateOneModel).Update))
+
+	g.unjudged = true // nobody asks for it
+	made, _ = planner.modelOf(g, 1, f)
+	require.Equal(t, `{"u":{"_id":"a","x":"y","_sluice":{"position":"821","epoch":3}}}`, text(made.(*mongo.ReplaceOneModel).Replacement))
 }
 
 func TestDropTakesWhatIsAppliedOffTheFront(t *testing.T) {
