@@ -23,7 +23,9 @@ const verifyShown = 20
 func verifyCommand() command {
 	return command{
 		name: "verify", takes: "[--sample N] [--wait 10s] [--hold 200000] [--json]",
-		says: "recompute the read model from the source collection and report every difference",
+		says: "recompute the read model from the source collection and report every difference;\n" +
+			"  \twith --sample of about N documents: of the source only what feeds them is read, quickly where it\n" +
+			"  \thas an index on AGGREGATE_ID_PATH (on MIRROR_KEY for a mirror)",
 		flags: func(f *flag.FlagSet, r *request) {
 			f.Int64Var(&r.sample, "sample", 0, "")
 			f.DurationVar(&r.wait, "wait", 10*time.Second, "")
@@ -56,8 +58,8 @@ func verifyReadModel(ctx context.Context, d *desk, r request) error {
 	v := verify.Verifier{
 		Projection: d.chosen, Source: source,
 		ReadModel: d.mongo.Database(d.cfg.Database, options.Database().SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary())),
-		Guards:    d.applier.Guards,
-		Sample:    r.sample, Wait: r.wait, PerPass: r.hold,
+		Guards:    d.applier.Guards, Parked: d.applier.List,
+		Sample: r.sample, Wait: r.wait, PerPass: r.hold,
 	}
 	report, err := v.Verify(ctx)
 	if err != nil {

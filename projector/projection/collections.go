@@ -1,12 +1,23 @@
 package projection
 
-import "go.mongodb.org/mongo-driver/v2/bson"
+import (
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
 
 // Collection is a collection that a projection writes to, with the indexes its readers need beside that of _id.
 type Collection struct {
 	Name    string
 	Indexes []Index
+	// KeyedBy says which value of a document of the watched collection is the _id of the one document here that its insert
+	// writes to: the value at a dotted path, or [ByAggregate]. `projector verify` then reads, for a sample and for a second
+	// look, only what feeds the documents it compares. Empty: nobody knows, and it reads the whole source.
+	KeyedBy string
 }
+
+// ByAggregate is the [Collection.KeyedBy] of documents whose _id is the event's Aggregate.
+const ByAggregate = "$aggregate"
 
 // Index is an index of a collection. It is made when a projector starts, under the name MongoDB derives from Keys; one that
 // is no longer named here is left alone.
@@ -32,11 +43,18 @@ type Stored interface {
 
 // Collections are the collections of a projection; ok is false for one that does not say.
 func Collections(p Projection) (all []Collection, ok bool) {
-	if stored, ok := p.(Stored); ok {
-		return stored.Collections(), true
+	one, isOne := p.(OneDocument)
+	stored, isStored := p.(Stored)
+	switch {
+	case isStored:
+		all = slices.Clone(stored.Collections())
+	case isOne:
+		all = []Collection{{Name: one.Collection()}}
 	}
-	if one, ok := p.(OneDocument); ok {
-		return []Collection{{Name: one.Collection()}}, true
+	for i := range all {
+		if isOne && all[i].Name == one.Collection() {
+			all[i].KeyedBy = ByAggregate
+		}
 	}
-	return nil, false
+	return all, isOne || isStored
 }

@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"cmp"
 	"errors"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -30,7 +31,9 @@ func (m Mirror) Name() string {
 }
 
 // Collections implements [Stored].
-func (m Mirror) Collections() []Collection { return []Collection{{Name: m.collection()}} }
+func (m Mirror) Collections() []Collection {
+	return []Collection{{Name: m.collection(), KeyedBy: cmp.Or(m.options.Key, "_id")}}
+}
 
 func (m Mirror) collection() string {
 	if m.options.Collection == "" {

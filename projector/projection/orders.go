@@ -41,7 +41,10 @@ func (Orders) Name() string { return ordersName }
 // Collections implements [Stored]: the orders of a customer are found by an index.
 func (Orders) Collections() []Collection {
 	byCustomer := Index{Keys: bson.D{{Key: "customerId", Value: 1}, {Key: "placedAt", Value: -1}}}
-	return []Collection{{Name: OrdersCollection, Indexes: []Index{byCustomer}}, {Name: CustomersCollection}}
+	return []Collection{
+		{Name: OrdersCollection, Indexes: []Index{byCustomer}, KeyedBy: ByAggregate},
+		{Name: CustomersCollection, KeyedBy: "data.customerId"},
+	}
 }
 
 // step is what a type of event does to an order and to its customer.

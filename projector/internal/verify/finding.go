@@ -20,8 +20,8 @@ type Finding struct {
 	// Why is how far the aggregates that write to it are applied, where that explains it.
 	Why string `json:"why"`
 
-	key   string
-	state uint64 // of the document when it was read; 0 when it was not there
+	target target
+	state  uint64 // of the document when it was read; 0 when it was not there
 }
 
 // findings are the documents that differ, as long as they do.
@@ -42,11 +42,20 @@ func newFindings(kept int) *findings {
 func (f *findings) add(found []Finding) {
 	for _, one := range found {
 		if len(f.byKey) < f.kept {
-			f.byKey[one.key] = one
+			f.byKey[one.target.key] = one
 		} else {
 			f.differing++ // not looked at again
 		}
 	}
+}
+
+// targets are the documents that differ.
+func (f *findings) targets() []target {
+	all := make([]target, 0, len(f.byKey))
+	for _, one := range f.byKey {
+		all = append(all, one.target)
+	}
+	return all
 }
 
 // confirm takes the outcome of another look: what is right by now is forgotten, and what is not is explained.
@@ -56,13 +65,13 @@ func (f *findings) confirm(ctx context.Context, p *pass, guards func(context.Con
 	before := f.byKey
 	f.byKey = make(map[string]Finding, len(p.found))
 	for _, one := range p.found {
-		f.byKey[one.key] = one
-		if before[one.key].state != one.state {
+		f.byKey[one.target.key] = one
+		if before[one.target.key].state != one.state {
 			f.changing++
 			one.Why = "it changes while it is looked at: look again when less is written to it"
 		} else {
 			var err error
-			if one.Why, err = explain(ctx, p.feeds[one.key], guards); err != nil {
+			if one.Why, err = explain(ctx, p.feeds[one.target.key], guards); err != nil {
 				return err
 			}
 			f.differing++
@@ -130,6 +139,9 @@ func (r Report) Print(out io.Writer, shown int) {
 			break
 		}
 		fmt.Fprintf(out, "%s %s: %s\n    %s\n", f.Collection, f.ID, strings.Join(f.Says, "; "), f.Why)
+	}
+	if r.Sampled && r.Scanned {
+		fmt.Fprintf(out, "%s does not say what its documents are keyed by (projection.Collection), so the whole source was read\n", r.Projection)
 	}
 	if r.Events == 0 {
 		fmt.Fprintf(out, "%s holds no document: check SOURCE_MONGODB_URI, SOURCE_DATABASE and SOURCE_COLLECTION\n", r.Source)

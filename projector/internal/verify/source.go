@@ -24,31 +24,67 @@ type Source struct {
 // String names the collection.
 func (s Source) String() string { return s.Collection.Database().Name() + "." + s.Collection.Name() }
 
-// each gives every document as the insert it came in, aggregate by aggregate, each aggregate's by version. The server sorts,
-// on its disk where it must.
-func (s Source) each(ctx context.Context, fn func(envelope.Change) error) (err error) {
+// of are the conditions of which every document of these aggregates meets one, and hardly another document does.
+func (s Source) of(aggregates []string) []bson.D {
+	var atPath, asID bson.A
+	for _, a := range aggregates {
+		atPath = append(atPath, values(a, false)...)
+		asID = append(asID, values(a, true)...)
+	}
+	return append(oneOf(s.AggregatePath, atPath), oneOf("_id", asID)...)
+}
+
+// sample gives n documents at random, as [Source.each] does.
+func (s Source) sample(ctx context.Context, n int64, fn func(envelope.Change) error) error {
+	return sample(ctx, s.Collection, n, nil, func(document bson.Raw) error {
+		c, err := s.change(document)
+		if err != nil {
+			return err
+		}
+		return fn(c)
+	})
+}
+
+// any is [Source.each] of the documents that meet one of the conditions.
+func (s Source) any(ctx context.Context, conditions []bson.D, fn func(envelope.Change) error) error {
+	if len(conditions) == 0 {
+		return nil
+	}
+	return s.each(ctx, bson.D{{Key: "$or", Value: conditions}}, fn)
+}
+
+// each gives the documents as the inserts they came in, aggregate by aggregate, each aggregate's by version. The server
+// sorts, on its disk where it must.
+func (s Source) each(ctx context.Context, filter bson.D, fn func(envelope.Change) error) error {
 	var order bson.D
 	for _, path := range []string{s.AggregatePath, s.VersionPath} {
 		if path != "" {
 			order = append(order, bson.E{Key: path, Value: 1})
 		}
 	}
-	cursor, err := s.Collection.Find(ctx, bson.D{}, options.Find().SetSort(append(order, bson.E{Key: "_id", Value: 1})).SetAllowDiskUse(true))
+	cursor, err := s.Collection.Find(ctx, filter, options.Find().SetSort(append(order, bson.E{Key: "_id", Value: 1})).SetAllowDiskUse(true))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", s, err)
 	}
-	defer func() { err = errors.Join(err, cursor.Close(context.WithoutCancel(ctx))) }()
-	for cursor.Next(ctx) {
-		c, err := s.change(cursor.Current)
+	return drain(ctx, cursor, "read "+s.String(), func(document bson.Raw) error {
+		c, err := s.change(document)
 		if err != nil {
 			return err
 		}
-		if err := fn(c); err != nil {
+		return fn(c)
+	})
+}
+
+// drain gives every document of a cursor; what says what was done, for errors of the server.
+func drain(ctx context.Context, cursor *mongo.Cursor, what string, fn func(bson.Raw) error) (err error) {
+	defer func() { err = errors.Join(err, cursor.Close(context.WithoutCancel(ctx))) }()
+	for cursor.Next(ctx) {
+		if err := fn(cursor.Current); err != nil {
 			return err
 		}
 	}
 	if err := cursor.Err(); err != nil {
-		return fmt.Errorf("read %s: %w", s, err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }

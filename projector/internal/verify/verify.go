@@ -1,6 +1,11 @@
 // Package verify recomputes a read model from the source collection, by the projection's own code and in memory, and says
 // where the read model differs.
 //
+// A sample, and the second look at a difference, read only what feeds their documents: each insert writes to at most one
+// document of a collection, whose _id is told by a path of the inserted document ([projection.Collection.KeyedBy]), so that
+// the read model's ids find the events, and random events find ids that the read model should have. A projection that does
+// not say so is compared with the whole source.
+//
 // Guaranteed: memory is bounded by a number of documents, not by the collections: of large ones the documents are compared
 // in several passes, each over a part of them. Nothing is written. A difference is looked at again before it is
 // reported, so that what was only on its way does not count; and it says how far the aggregates behind it are applied,
@@ -18,17 +23,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/projection"
-	"github.com/sluice-cdc/sluice/projector/projection/memory"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
@@ -43,6 +45,8 @@ type Verifier struct {
 	ReadModel  *mongo.Database
 	// Guards tells how far aggregates are applied.
 	Guards func(ctx context.Context, aggregates ...string) (map[string]apply.Guard, error)
+	// Parked tells which aggregates are parked.
+	Parked func(ctx context.Context) ([]apply.Aggregate, error)
 	// Sample, unless 0, is about how many documents to compare: a random part of them.
 	Sample int64
 	// Wait is how long a difference may take to heal before it is reported.
@@ -58,9 +62,11 @@ type Verifier struct {
 type Report struct {
 	Projection string `json:"projection"`
 	Source     string `json:"source"`
-	Events     int64  `json:"events"`    // of the source
+	Events     int64  `json:"events"`    // read of the source; for a sample those that feed it, counted once for each part of it
 	Documents  int64  `json:"documents"` // compared
 	Sampled    bool   `json:"sampled"`
+	// Scanned says that the whole source was read.
+	Scanned bool `json:"scanned"`
 	// Differing is how many documents differ; Findings tells of the first ones.
 	Differing int64     `json:"differing"`
 	Findings  []Finding `json:"findings,omitempty"`
@@ -82,9 +88,55 @@ func (v *Verifier) Verify(ctx context.Context) (Report, error) {
 		return Report{}, ErrNotStored
 	}
 	report := Report{Projection: v.Projection.Name(), Source: v.Source.String(), Sampled: v.Sample > 0}
+	found := newFindings(v.Kept)
+	var err error
+	if v.Sample > 0 && traceable(collections) {
+		err = v.some(ctx, collections, &report, found)
+	} else {
+		err = v.all(ctx, collections, &report, found)
+	}
+	if err == nil {
+		err = v.again(ctx, collections, found)
+	}
+	report.Differing, report.Changing, report.Findings = found.differing, found.changing, found.list()
+	return report, err
+}
+
+// some compares a sample, and reads what feeds it.
+func (v *Verifier) some(ctx context.Context, collections []projection.Collection, report *Report, found *findings) error {
+	drawn, err := v.draw(ctx, collections)
+	if err != nil {
+		return err
+	}
+	held, err := v.held(ctx, collections)
+	if err != nil {
+		return err
+	}
+	for only := range slices.Chunk(drawn, atOnce) {
+		p := v.focused(collections, only, held)
+		if err := p.run(ctx); err != nil {
+			return err
+		}
+		report.Events += p.events
+		report.Poison += p.poison
+		report.add(p)
+		found.add(p.found)
+	}
+	return nil
+}
+
+// add counts what a pass compared.
+func (r *Report) add(p *pass) {
+	r.Documents += p.compared
+	r.Unknown += int64(len(p.unknown))
+}
+
+// all compares in parts, each of which reads the whole source; of a sample, one part.
+func (v *Verifier) all(ctx context.Context, collections []projection.Collection, report *Report, found *findings) error {
+	report.Scanned = true
 	total, err := v.count(ctx, collections)
 	if err != nil {
-		return report, err
+		return err
 	}
 	perPass := max(v.PerPass, 1)
 	if v.Sample > 0 {
@@ -96,22 +148,16 @@ func (v *Verifier) Verify(ctx context.Context) (Report, error) {
 		first = rand.Uint64N(parts)
 		last = first + 1
 	}
-	found := newFindings(v.Kept)
 	for n := first; n < last; n++ {
 		p := &pass{Verifier: v, collections: collections, wanted: func(key string) bool { return parts == 1 || part(key)%parts == n }}
 		if err := p.run(ctx); err != nil {
-			return report, err
+			return err
 		}
 		report.Events, report.Poison = p.events, p.poison
-		report.Documents += p.compared
-		report.Unknown += int64(len(p.unknown))
+		report.add(p)
 		found.add(p.found)
 	}
-	if err := v.again(ctx, collections, found); err != nil {
-		return report, err
-	}
-	report.Differing, report.Changing, report.Findings = found.differing, found.changing, found.list()
-	return report, nil
+	return nil
 }
 
 func (v *Verifier) count(ctx context.Context, collections []projection.Collection) (total int64, err error) {
@@ -134,11 +180,8 @@ func (v *Verifier) again(ctx context.Context, collections []projection.Collectio
 		if err := retry.Sleep(ctx, pause); err != nil {
 			return err
 		}
-		p := &pass{
-			Verifier: v, collections: collections, traced: true,
-			wanted: func(key string) bool { _, differs := found.byKey[key]; return differs },
-		}
-		if err := p.run(ctx); err != nil {
+		p, err := v.look(ctx, collections, found)
+		if err != nil {
 			return err
 		}
 		if err := found.confirm(ctx, p, v.Guards); err != nil {
@@ -148,190 +191,16 @@ func (v *Verifier) again(ctx context.Context, collections []projection.Collectio
 	return nil
 }
 
-// part spreads documents over passes.
-func part(key string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(key)) // a hash takes everything
-	return h.Sum64()
-}
-
-// pass is one look at a part of the documents: the source first, then the read model.
-type pass struct {
-	*Verifier
-	collections []projection.Collection
-	wanted      func(key string) bool
-	// traced keeps, for each wanted document, the aggregates that write to it.
-	traced bool
-
-	store    memory.Store
-	unknown  map[string]bool
-	feeds    map[string]map[string]int64 // by document: its aggregates, each with its last version
-	events   int64
-	poison   int64
-	compared int64
-	found    []Finding
-
-	current string // the aggregate that is being read
-	stopped bool   // at a poison event that parked it
-}
-
-// documentKey identifies a document of all collections.
-func documentKey(collection, key string) string { return collection + "\x00" + key }
-
-func (p *pass) run(ctx context.Context) error {
-	p.unknown, p.feeds = make(map[string]bool), make(map[string]map[string]int64)
-	if err := p.Source.each(ctx, func(c envelope.Change) error { return p.add(ctx, c) }); err != nil {
-		return err
-	}
-	for _, c := range p.collections {
-		if err := p.compare(ctx, c.Name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// add applies one event of the source to the documents in memory.
-func (p *pass) add(ctx context.Context, c envelope.Change) error {
-	p.events++
-	if c.Aggregate != p.current {
-		p.current, p.stopped = c.Aggregate, false
-	}
-	if p.stopped {
-		return nil
-	}
-	writes, err := apply.Project(p.Projection, guess(c, false))
-	if err == nil {
-		var other []projection.Write
-		if other, err = apply.Project(p.Projection, guess(c, true)); err == nil && !memory.Same(writes, other) {
-			return p.unknowable(writes, other)
-		}
-	}
-	if err == nil {
-		err = p.write(c, writes)
-	}
-	if errors.Is(err, projection.ErrPermanent) || errors.Is(err, memory.ErrRefused) {
-		p.poison++
-		// What follows is applied only where somebody dropped the event.
-		guards, err := p.Guards(ctx, c.Aggregate)
-		p.stopped = guards[c.Aggregate].Parked != nil
-		return err
-	}
-	return err
-}
-
-func (p *pass) write(c envelope.Change, writes []projection.Write) error {
-	for _, w := range writes {
-		key, ok, err := p.target(w)
+// look looks at what differed, and at what feeds it where that can be found.
+func (v *Verifier) look(ctx context.Context, collections []projection.Collection, found *findings) (*pass, error) {
+	p := &pass{Verifier: v, collections: collections, wanted: func(key string) bool { _, differs := found.byKey[key]; return differs }}
+	if traceable(collections) {
+		held, err := v.held(ctx, collections)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if !ok || p.unknown[key] {
-			continue
-		}
-		if err := p.store.Apply(w); errors.Is(err, memory.ErrUnsupported) {
-			p.unknown[key] = true
-		} else if err != nil {
-			return err
-		}
-		if p.traced {
-			if p.feeds[key] == nil {
-				p.feeds[key] = make(map[string]int64)
-			}
-			p.feeds[key][c.Aggregate] = max(p.feeds[key][c.Aggregate], c.Version)
-		}
+		p = v.focused(collections, found.targets(), held)
 	}
-	return nil
-}
-
-// target is the key of the document that a write goes to; ok says that this pass looks at it.
-func (p *pass) target(w projection.Write) (key string, ok bool, err error) {
-	collection, id := w.Target()
-	inner, _, err := memory.Key(id)
-	if err != nil {
-		return "", false, err
-	}
-	key = documentKey(collection, inner)
-	return key, p.wanted(key), nil
-}
-
-// unknowable notes the documents of an event whose writes depend on what the source does not tell.
-func (p *pass) unknowable(all ...[]projection.Write) error {
-	for _, writes := range all {
-		for _, w := range writes {
-			key, ok, err := p.target(w)
-			if err != nil {
-				return err
-			}
-			if ok {
-				p.unknown[key] = true
-			}
-		}
-	}
-	return nil
-}
-
-// compare holds one collection of the read model against the documents in memory.
-func (p *pass) compare(ctx context.Context, collection string) (err error) {
-	cursor, err := p.ReadModel.Collection(collection).Find(ctx, bson.D{})
-	if err != nil {
-		return fmt.Errorf("read %s: %w", collection, err)
-	}
-	defer func() { err = errors.Join(err, cursor.Close(context.WithoutCancel(ctx))) }()
-	seen := make(map[string]bool)
-	for cursor.Next(ctx) {
-		raw := cursor.Current
-		id := raw.Lookup("_id")
-		inner, _, err := memory.Key(id)
-		if err != nil {
-			return fmt.Errorf("read %s: %w", collection, err)
-		}
-		key := documentKey(collection, inner)
-		if !p.wanted(key) || apply.Stub(raw) {
-			continue
-		}
-		var got bson.D
-		if err := bson.Unmarshal(raw, &got); err != nil {
-			return fmt.Errorf("read document %s of %s: %w", id, collection, err)
-		}
-		got = withoutGuard(got)
-		p.compared++
-		seen[inner] = true
-		want, expected := p.store.ByKey(collection, inner)
-		f := Finding{Collection: collection, ID: memory.Text(id), key: key, state: part(string(raw))}
-		switch {
-		case p.unknown[key]:
-			continue
-		case !expected:
-			f.Says = []string{"is there, and no event of the source makes it"}
-		default:
-			f.Says = memory.Diff(want, got)
-		}
-		if len(f.Says) > 0 {
-			p.found = append(p.found, f)
-		}
-	}
-	if err := cursor.Err(); err != nil {
-		return fmt.Errorf("read %s: %w", collection, err)
-	}
-	for inner, want := range p.store.All(collection) {
-		key := documentKey(collection, inner)
-		if seen[inner] || p.unknown[key] {
-			continue
-		}
-		p.compared++
-		p.found = append(p.found, Finding{Collection: collection, ID: memory.Text(want[0].Value), key: key, Says: []string{"is missing"}})
-	}
-	return nil
-}
-
-// withoutGuard is a document as the projection knows it.
-func withoutGuard(d bson.D) bson.D {
-	kept := make(bson.D, 0, len(d))
-	for _, e := range d {
-		if e.Key != projection.GuardField {
-			kept = append(kept, e)
-		}
-	}
-	return kept
+	p.traced = true
+	return p, p.run(ctx)
 }

@@ -5,7 +5,8 @@
 //
 //   - the same event is projected again, in another order and from several goroutines at once: the writes must be the same
 //     (a clock, a counter, a random number, a map's order show), and the event unchanged;
-//   - each event's writes are held against the rules of package projection, those of a [projection.OneDocument] among them;
+//   - each event's writes are held against the rules of package projection, those of a [projection.OneDocument] among them, and
+//     against what the projection says its documents are keyed by;
 //   - after every prefix everything is delivered again from the start, as after a crash: the documents must be the same;
 //   - the events of different aggregates are interleaved in other ways, each aggregate's own in order: the documents must be
 //     the same, because no order between aggregates is promised. A document that many aggregates feed is therefore written

@@ -85,6 +85,13 @@ type oneDocument struct{ code }
 
 func (oneDocument) Collection() string { return "one" }
 
+// misread says that its documents are keyed by something else than they are.
+type misread struct{ code }
+
+func (misread) Collections() []projection.Collection {
+	return []projection.Collection{{Name: "c", KeyedBy: "type"}}
+}
+
 func TestBadProjectionsAreFound(t *testing.T) {
 	var calls atomic.Int64
 	seen := map[string]bool{}
@@ -96,6 +103,11 @@ func TestBadProjectionsAreFound(t *testing.T) {
 			code(func(e projection.Event) ([]projection.Write, error) {
 				return []projection.Write{projection.Update("c", e.Aggregate, projection.Set("at", time.Now()))}, nil
 			}), []string{"event 1 of 4 (insert OrderPlaced of aggregate o1): the same event gave other writes the second time", "first: update c \"o1\": $set at"},
+		},
+		"another key than it says": {
+			misread{code(func(e projection.Event) ([]projection.Write, error) {
+				return []projection.Write{projection.Update("c", e.Aggregate, projection.Inc("n", 1))}, nil
+			})}, []string{"event 1 of 4 (insert OrderPlaced of aggregate o1)", `c is said to be keyed by type, and an event of aggregate o1 writes to its document "o1"`},
 		},
 		"a counter": {
 			code(func(e projection.Event) ([]projection.Write, error) {

@@ -11,8 +11,10 @@ import (
 	"sync"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/verify"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/projector/projection/memory"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 const (
@@ -41,8 +43,14 @@ func (k *kit) one(i int) ([]projection.Write, error) {
 // project asks for the writes of every event for the first time.
 func (k *kit) project() error {
 	var problems []error
-	for i := range k.events {
+	collections, _ := projection.Collections(k.projection)
+	for i, e := range k.events {
 		writes, err := k.one(i)
+		if err == nil && e.Operation == envelope.Insert {
+			if err = verify.Keyed(collections, e.Change, writes); err != nil {
+				err = fmt.Errorf("%s: %w", describe(k.events, i), err)
+			}
+		}
 		if err != nil {
 			problems = append(problems, err)
 		}

@@ -149,6 +149,53 @@ func TestCursorsPageAndPipelinesCompute(t *testing.T) {
 	}, groups)
 }
 
+func TestSample(t *testing.T) {
+	f := serve(t, mongo.Options{})
+	c := f.client.Database("db").Collection("c")
+	sample := func(spec any) (ids map[int32]bool, err error) {
+		cursor, err := c.Aggregate(t.Context(), driver.Pipeline{d("$sample", spec), d("$project", d("_id", 1))})
+		if err != nil {
+			return nil, err
+		}
+		var docs []struct {
+			ID int32 `bson:"_id"`
+		}
+		require.NoError(t, cursor.All(t.Context(), &docs))
+		ids = map[int32]bool{}
+		for _, doc := range docs {
+			require.NotContains(t, ids, doc.ID, "a document is given once")
+			ids[doc.ID] = true
+		}
+		return ids, nil
+	}
+	none, err := sample(d("size", 3))
+	require.NoError(t, err)
+	require.Empty(t, none)
+	for i := range 40 {
+		_, err := c.InsertOne(t.Context(), d("_id", i))
+		require.NoError(t, err)
+	}
+	reached := map[int32]bool{}
+	for range 200 { // each document is left out of all of them with a chance of 1 in 6·10⁶
+		some, err := sample(d("size", 3))
+		require.NoError(t, err)
+		require.Len(t, some, 3)
+		for id := range some {
+			reached[id] = true
+		}
+	}
+	require.Len(t, reached, 40)
+	all, err := sample(d("size", 41))
+	require.NoError(t, err)
+	require.Len(t, all, 40)
+	for code, spec := range map[int]any{28745: 3, 28746: d("size", "3"), 28747: d("size", 0), 28748: d("size", 3, "seed", 1), 28749: d()} {
+		_, err := sample(spec)
+		var refused driver.CommandError
+		require.ErrorAs(t, err, &refused)
+		require.EqualValues(t, code, refused.Code)
+	}
+}
+
 func TestUnsupportedThingsAreNamed(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	db := f.client.Database("db")

@@ -118,6 +118,8 @@ func compileStage(name string, arg any, env *Env) (Stage, error) {
 			}
 			return []bson.D{{{Key: field, Value: int32(len(docs))}}}, nil
 		}}, nil
+	case "$sample":
+		return compileSample(arg)
 	case "$unwind":
 		return compileUnwind(arg)
 	case "$group":

@@ -1,0 +1,59 @@
+package verify
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// Whatever can be an aggregate's id is found again by the text it has in messages and read models.
+func TestEveryIDIsFoundByItsText(t *testing.T) {
+	t.Parallel()
+	decimal, err := bson.ParseDecimal128("1.50")
+	require.NoError(t, err)
+	for name, value := range map[string]any{
+		"string": "order-7", "digits": "17", "json": `{"a": 1}`, "quotes": `a"b`, "hex": "692b4c1c0000000329044c00",
+		"int32": int32(17), "int64": int64(1) << 60, "negative": int64(-3), "double": 17.25, "large double": 1e300,
+		"decimal": decimal, "bool": true, "date": bson.DateTime(1_700_000_000_123), "object id": bson.NewObjectID(),
+		"uuid":     bson.Binary{Subtype: bson.TypeBinaryUUID, Data: []byte("0123456789abcdef")},
+		"binary":   bson.Binary{Subtype: bson.TypeBinaryGeneric, Data: []byte("0123456789abcdef")},
+		"document": bson.D{{Key: "shop", Value: int32(1)}, {Key: "number", Value: int64(2)}},
+	} {
+		raw := rawValue(t, value)
+		text, ok := envelope.Text(raw)
+		require.True(t, ok, name)
+		require.Contains(t, types(t, values(text, false)), raw.String(), "%s: %s", name, text)
+		require.Contains(t, types(t, values(text, false)), rawValue(t, text).String(), "%s: the text itself", name)
+	}
+}
+
+// A document without an id of its aggregate is an aggregate by its _id, even where that has no text.
+func TestAnIDWithoutATextIsFound(t *testing.T) {
+	t.Parallel()
+	for _, value := range []any{nil, ""} {
+		raw := rawValue(t, value)
+		require.Contains(t, types(t, values(raw.String(), true)), raw.String())
+		require.NotContains(t, types(t, values(raw.String(), false)), raw.String(),
+			"at the path, every document without an id would be meant")
+	}
+}
+
+func rawValue(t *testing.T, value any) bson.RawValue {
+	t.Helper()
+	document, err := bson.Marshal(bson.D{{Key: "v", Value: value}})
+	require.NoError(t, err)
+	return bson.Raw(document).Lookup("v")
+}
+
+// types are values as canonical Extended JSON, which tells their types.
+func types(t *testing.T, values bson.A) []string {
+	t.Helper()
+	var all []string
+	for _, v := range values {
+		all = append(all, rawValue(t, v).String())
+	}
+	return all
+}

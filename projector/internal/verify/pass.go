@@ -1,0 +1,255 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/projector/projection/memory"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// part spreads documents over passes.
+func part(key string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key)) // a hash takes everything
+	return h.Sum64()
+}
+
+// pass is one look at a part of the documents: the source first, then the read model.
+type pass struct {
+	*Verifier
+	collections []projection.Collection
+	wanted      func(key string) bool
+	// only, unless nil, are the wanted documents. Then nothing is read but what feeds them, and they.
+	only []target
+	// held are the parked aggregates, halfway those of them that were met: a look at only some documents must read them
+	// whole, because what follows a poison event is not applied.
+	held, halfway map[string]bool
+	// traced keeps, for each wanted document, the aggregates that write to it.
+	traced bool
+
+	store    memory.Store
+	unknown  map[string]bool
+	feeds    map[string]map[string]int64 // by document: its aggregates, each with its last version
+	events   int64
+	poison   int64
+	compared int64
+	found    []Finding
+
+	current string // the aggregate that is being read
+	stopped bool   // at a poison event that parked it
+}
+
+// documentKey identifies a document of all collections.
+func documentKey(collection, key string) string { return collection + "\x00" + key }
+
+func (p *pass) run(ctx context.Context) error {
+	if err := p.recompute(ctx); err != nil {
+		return err
+	}
+	for _, c := range p.collections {
+		filter := bson.D{}
+		if p.only != nil {
+			ids := p.ids(c.Name)
+			if len(ids) == 0 {
+				continue
+			}
+			filter = oneOf("_id", ids)[0]
+		}
+		if err := p.compare(ctx, c.Name, filter); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recompute makes the documents in memory.
+func (p *pass) recompute(ctx context.Context) error {
+	add := func(c envelope.Change) error { return p.add(ctx, c) }
+	if p.only == nil {
+		p.begin()
+		return p.Source.each(ctx, bson.D{}, add)
+	}
+	p.halfway = make(map[string]bool)
+	for {
+		met := slices.Collect(maps.Keys(p.halfway))
+		p.begin()
+		if err := p.Source.any(ctx, append(p.feeding(), p.Source.of(met)...), add); err != nil {
+			return err
+		}
+		if len(p.halfway) == len(met) {
+			return nil
+		}
+	}
+}
+
+// begin forgets what was read.
+func (p *pass) begin() {
+	p.store, p.events, p.poison, p.current, p.stopped = memory.Store{}, 0, 0, "", false
+	p.unknown, p.feeds = make(map[string]bool), make(map[string]map[string]int64)
+}
+
+// add applies one event of the source to the documents in memory.
+func (p *pass) add(ctx context.Context, c envelope.Change) error {
+	p.events++
+	if p.held[c.Aggregate] {
+		p.halfway[c.Aggregate] = true
+	}
+	if c.Aggregate != p.current {
+		p.current, p.stopped = c.Aggregate, false
+	}
+	if p.stopped {
+		return nil
+	}
+	writes, err := apply.Project(p.Projection, guess(c, false))
+	if err == nil {
+		var other []projection.Write
+		if other, err = apply.Project(p.Projection, guess(c, true)); err == nil && !memory.Same(writes, other) {
+			return p.unknowable(writes, other)
+		}
+	}
+	if err == nil {
+		err = p.write(c, writes)
+	}
+	if errors.Is(err, projection.ErrPermanent) || errors.Is(err, memory.ErrRefused) {
+		p.poison++
+		// What follows is applied only where somebody dropped the event.
+		guards, err := p.Guards(ctx, c.Aggregate)
+		p.stopped = guards[c.Aggregate].Parked != nil
+		return err
+	}
+	return err
+}
+
+func (p *pass) write(c envelope.Change, writes []projection.Write) error {
+	if p.only != nil {
+		if err := Keyed(p.collections, c, writes); err != nil {
+			return err
+		}
+	}
+	for _, w := range writes {
+		key, ok, err := p.target(w)
+		if err != nil {
+			return err
+		}
+		if !ok || p.unknown[key] {
+			continue
+		}
+		if err := p.store.Apply(w); errors.Is(err, memory.ErrUnsupported) {
+			p.unknown[key] = true
+		} else if err != nil {
+			return err
+		}
+		if p.traced {
+			if p.feeds[key] == nil {
+				p.feeds[key] = make(map[string]int64)
+			}
+			p.feeds[key][c.Aggregate] = max(p.feeds[key][c.Aggregate], c.Version)
+		}
+	}
+	return nil
+}
+
+// target is the key of the document that a write goes to; ok says that this pass looks at it.
+func (p *pass) target(w projection.Write) (key string, ok bool, err error) {
+	collection, id := w.Target()
+	inner, _, err := memory.Key(id)
+	if err != nil {
+		return "", false, err
+	}
+	key = documentKey(collection, inner)
+	return key, p.wanted(key), nil
+}
+
+// unknowable notes the documents of an event whose writes depend on what the source does not tell.
+func (p *pass) unknowable(all ...[]projection.Write) error {
+	for _, writes := range all {
+		for _, w := range writes {
+			key, ok, err := p.target(w)
+			if err != nil {
+				return err
+			}
+			if ok {
+				p.unknown[key] = true
+			}
+		}
+	}
+	return nil
+}
+
+// compare holds one collection of the read model against the documents in memory.
+func (p *pass) compare(ctx context.Context, collection string, filter bson.D) error {
+	cursor, err := p.ReadModel.Collection(collection).Find(ctx, filter)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", collection, err)
+	}
+	seen := make(map[string]bool)
+	if err := drain(ctx, cursor, "read "+collection, func(raw bson.Raw) error {
+		return p.hold(collection, raw, seen)
+	}); err != nil {
+		return err
+	}
+	for inner, want := range p.store.All(collection) {
+		key := documentKey(collection, inner)
+		if seen[inner] || p.unknown[key] {
+			continue
+		}
+		p.compared++
+		p.found = append(p.found, Finding{
+			Collection: collection, ID: memory.Text(want[0].Value), Says: []string{"is missing"},
+			target: target{collection, key, want[0].Value},
+		})
+	}
+	return nil
+}
+
+// hold holds one document of the read model against that in memory.
+func (p *pass) hold(collection string, raw bson.Raw, seen map[string]bool) error {
+	inner, id, err := memory.Key(raw.Lookup("_id"))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", collection, err)
+	}
+	key := documentKey(collection, inner)
+	if !p.wanted(key) || apply.Stub(raw) {
+		return nil
+	}
+	var got bson.D
+	if err := bson.Unmarshal(raw, &got); err != nil {
+		return fmt.Errorf("read document %s of %s: %w", memory.Text(id), collection, err)
+	}
+	p.compared++
+	seen[inner] = true
+	if p.unknown[key] {
+		return nil
+	}
+	says := []string{"is there, and no event of the source makes it"}
+	if want, expected := p.store.ByKey(collection, inner); expected {
+		says = memory.Diff(want, withoutGuard(got))
+	}
+	if len(says) > 0 {
+		p.found = append(p.found, Finding{
+			Collection: collection, ID: memory.Text(id), Says: says,
+			target: target{collection, key, id}, state: part(string(raw)),
+		})
+	}
+	return nil
+}
+
+// withoutGuard is a document as the projection knows it.
+func withoutGuard(d bson.D) bson.D {
+	kept := make(bson.D, 0, len(d))
+	for _, e := range d {
+		if e.Key != projection.GuardField {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,173 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/projector/projection/memory"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// ErrKeyedBy is a projection whose documents are not keyed by what it says: a sample would miss events that feed them.
+var ErrKeyedBy = errors.New("the projection's documents are not keyed by what its Collections say (KeyedBy): " +
+	"mend it, or leave it empty, and the whole source is read")
+
+// target is a document to compare, whether it is there or not.
+type target struct {
+	collection, key string
+	id              any
+}
+
+// atOnce is how many documents of a sample are compared in one pass: that bounds its queries, and its memory.
+const atOnce = 500
+
+// traceable says whether what feeds a document can be found without reading the whole source.
+func traceable(collections []projection.Collection) bool {
+	for _, c := range collections {
+		if c.KeyedBy == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// draw chooses the documents of a sample: half of them are those that random documents of the source write to, which shows
+// what the read model lacks; the others are random ones of the read model, which shows what it should not hold.
+func (v *Verifier) draw(ctx context.Context, collections []projection.Collection) ([]target, error) {
+	var drawn []target
+	known := make(map[string]bool)
+	draw := func(collection string, id any) error {
+		inner, id, err := memory.Key(id)
+		if key := documentKey(collection, inner); err == nil && !known[key] {
+			known[key] = true
+			drawn = append(drawn, target{collection, key, id})
+		}
+		return err
+	}
+	half := (v.Sample + 1) / 2
+	err := v.Source.sample(ctx, half, func(c envelope.Change) error {
+		writes, err := apply.Project(v.Projection, guess(c, false))
+		if err == nil {
+			err = Keyed(collections, c, writes)
+		}
+		for i := 0; err == nil && i < len(writes) && int64(len(drawn)) < half; i++ {
+			err = draw(writes[i].Target())
+		}
+		if errors.Is(err, projection.ErrPermanent) || errors.Is(err, memory.ErrRefused) {
+			return nil // an event that can never be applied writes nothing
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	n := int64(len(collections))
+	each := max((v.Sample-int64(len(drawn))+n-1)/n, 1)
+	for _, c := range collections {
+		if err := sample(ctx, v.ReadModel.Collection(c.Name), each, bson.D{{Key: "_id", Value: 1}}, func(document bson.Raw) error {
+			return draw(c.Name, document.Lookup("_id"))
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return drawn, nil
+}
+
+// sample gives n documents of a collection at random, or all where there are no more. The server needs no scan for less than a
+// twentieth of them.
+func sample(ctx context.Context, c *mongo.Collection, n int64, fields bson.D, fn func(bson.Raw) error) error {
+	pipeline := mongo.Pipeline{{{Key: "$sample", Value: bson.D{{Key: "size", Value: n}}}}}
+	if fields != nil {
+		pipeline = append(pipeline, bson.D{{Key: "$project", Value: fields}})
+	}
+	cursor, err := c.Aggregate(ctx, pipeline, options.Aggregate().SetAllowDiskUse(true))
+	if err != nil {
+		return fmt.Errorf("read a sample of %s: %w", c.Name(), err)
+	}
+	return drain(ctx, cursor, "read a sample of "+c.Name(), fn)
+}
+
+// focused is a pass over these documents alone: of the source it reads what feeds them.
+func (v *Verifier) focused(collections []projection.Collection, only []target, held map[string]bool) *pass {
+	wanted := make(map[string]bool, len(only))
+	for _, t := range only {
+		wanted[t.key] = true
+	}
+	return &pass{Verifier: v, collections: collections, wanted: func(key string) bool { return wanted[key] }, only: only, held: held}
+}
+
+// held are the parked aggregates of which a document may be fed by a part.
+func (v *Verifier) held(ctx context.Context, collections []projection.Collection) (map[string]bool, error) {
+	partly := false
+	for _, c := range collections {
+		partly = partly || c.KeyedBy != projection.ByAggregate
+	}
+	if !partly {
+		return nil, nil
+	}
+	parked, err := v.Parked(ctx)
+	held := make(map[string]bool, len(parked))
+	for _, a := range parked {
+		held[a.Name] = true
+	}
+	return held, err
+}
+
+// ids are those of the documents to compare, of one collection.
+func (p *pass) ids(collection string) bson.A {
+	var ids bson.A
+	for _, t := range p.only {
+		if t.collection == collection {
+			ids = append(ids, t.id)
+		}
+	}
+	return ids
+}
+
+// feeding are the conditions of which every document of the source that feeds one to compare meets one.
+func (p *pass) feeding() (conditions []bson.D) {
+	for _, c := range p.collections {
+		ids := p.ids(c.Name)
+		if c.KeyedBy != projection.ByAggregate {
+			conditions = append(conditions, oneOf(c.KeyedBy, ids)...)
+			continue
+		}
+		var aggregates []string
+		for _, id := range ids {
+			if text, ok := id.(string); ok {
+				aggregates = append(aggregates, text)
+			}
+		}
+		conditions = append(conditions, p.Source.of(aggregates)...)
+	}
+	return conditions
+}
+
+// Keyed holds a projection to its word on what its documents are keyed by, in the writes of one insert. Errors: [ErrKeyedBy].
+func Keyed(collections []projection.Collection, c envelope.Change, writes []projection.Write) error {
+	for _, w := range writes {
+		collection, id := w.Target()
+		for _, said := range collections {
+			if said.Name != collection || said.KeyedBy == "" {
+				continue
+			}
+			var want any = c.Aggregate
+			if said.KeyedBy != projection.ByAggregate {
+				want = at(c.Document(), said.KeyedBy)
+			}
+			wanted, _, err := memory.Key(want)
+			if key, _, _ := memory.Key(id); err != nil || key != wanted {
+				return fmt.Errorf("%w: %s is said to be keyed by %s, and an event of aggregate %s writes to its document %s",
+					ErrKeyedBy, collection, said.KeyedBy, c.Aggregate, memory.Text(id))
+			}
+		}
+	}
+	return nil
+}
