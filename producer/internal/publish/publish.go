@@ -6,7 +6,8 @@
 //     lane has one batch outstanding, a session is in one lane at a time, and a batch whose outcome is unknown is sent
 //     again, unchanged, before anything later of its sessions.
 //   - The watermark never passes an event that has not been acknowledged.
-//   - What is held in memory is bounded by bytes and by count; beyond that [Publisher.Publish] blocks.
+//   - What is held in memory is bounded by bytes and by count, also where one event is not acknowledged and all others
+//     are; beyond that [Publisher.Publish] blocks.
 //
 // Not guaranteed: that an event arrives once. A batch that is sent again may have arrived the first time; its messages
 // have the same ids.
@@ -47,9 +48,11 @@ type Config struct {
 	MaxLanes      int // the same, at most, where the way to the broker carries more
 	Scope         Scope
 	Format        envelope.Format
-	BatchMessages int   // messages in a batch, at most
-	MaxEvents     int64 // events between Publish and acknowledgement, at most
-	MaxBytes      int64 // bytes of their bodies, at most; one event may be larger
+	BatchMessages int // messages in a batch, at most
+	// MaxEvents is how many events may be between Publish and acknowledgement. One that is not acknowledged lets the others
+	// go ahead of it by four times as many: so much of them has to be remembered.
+	MaxEvents int64
+	MaxBytes  int64 // bytes of their bodies, at most; one event may be larger
 	// Claims keeps the bodies of events that are too large for a message; without one such an event is [ErrOversized].
 	Claims Claims
 	// StallAfter without a single acknowledgement while events wait, Run gives up with [ErrStalled]; 0 means
@@ -80,6 +83,7 @@ type Publisher struct {
 	dispatcher *dispatcher
 	events     *semaphore.Weighted
 	bytes      *semaphore.Weighted
+	remembered *semaphore.Weighted // events from the oldest that is not acknowledged to the newest
 	inFlight   atomic.Int64
 	progress   atomic.Int64 // acknowledgements and a busy broker's answers, to see whether there are any
 	troubled   atomic.Int64 // lanes whose last attempt failed
@@ -93,6 +97,7 @@ func New(config Config, broker Broker, fence Fence, start checkpoint.Progress, m
 		dispatcher: newDispatcher(config),
 		events:     semaphore.NewWeighted(config.MaxEvents),
 		bytes:      semaphore.NewWeighted(config.MaxBytes),
+		remembered: semaphore.NewWeighted(ahead * config.MaxEvents),
 	}
 }
 
@@ -115,6 +120,11 @@ func (p *Publisher) Publish(ctx context.Context, c envelope.Change, after checkp
 	}
 	if err := p.bytes.Acquire(ctx, size); err != nil {
 		p.events.Release(1)
+		return context.Cause(ctx)
+	}
+	if err := p.remembered.Acquire(ctx, 1); err != nil {
+		p.events.Release(1)
+		p.bytes.Release(size)
 		return context.Cause(ctx)
 	}
 	p.inFlight.Add(1)
@@ -191,7 +201,7 @@ func (p *Publisher) acknowledged(items []*item) {
 		bytes += i.size
 	}
 	p.spans.acknowledged(items)
-	p.watermark.Ack(sequences...)
+	p.remembered.Release(p.watermark.Ack(sequences...))
 	p.bytes.Release(bytes)
 	p.events.Release(int64(len(items)))
 	p.inFlight.Add(-int64(len(items)))
@@ -211,5 +221,8 @@ func oversized(i *item) error {
 		"set ON_OVERSIZE=claimcheck, make the event smaller, or use an entity that takes larger messages (Premium)",
 		ErrOversized, i.change.Operation, i.change.Aggregate, i.change.Position, len(i.message.Body))
 }
+
+// ahead is how many times MaxEvents the newest event may be ahead of the oldest that is not acknowledged.
+const ahead = 4
 
 var errNoFence = errors.New("no time left to send in")

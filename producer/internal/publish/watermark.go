@@ -9,7 +9,8 @@ import (
 // Watermark knows up to where every event has been acknowledged, while acknowledgements come in any order. It is safe
 // for concurrent use.
 //
-// Memory: one entry for each event between the oldest unacknowledged one and the newest.
+// Memory: one entry for each event between the oldest unacknowledged one and the newest, and at most one more between two of
+// them. Whoever adds events bounds them.
 type Watermark struct {
 	mu sync.Mutex
 	// entries is a ring: entries[head] is the oldest that is not yet part of the prefix, with sequence number first.
@@ -54,14 +55,17 @@ func (w *Watermark) Pass(after checkpoint.Progress) {
 	w.advance()
 }
 
-// Ack marks events as acknowledged. Each sequence number is acknowledged once.
-func (w *Watermark) Ack(sequence ...uint64) {
+// Ack marks events as acknowledged, each sequence number once. It returns how many events the prefix has grown by: those
+// are forgotten.
+func (w *Watermark) Ack(sequence ...uint64) (reached int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	before := w.reached.Published
 	for _, s := range sequence {
 		w.at(int(s - w.first)).acked = true
 	}
 	w.advance()
+	return w.reached.Published - before
 }
 
 // Progress is the end of the contiguous acknowledged prefix: what a checkpoint may say.

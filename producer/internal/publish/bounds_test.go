@@ -1,0 +1,53 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// One event that is not acknowledged, while all others are, must not make the watermark remember all others: reading waits.
+func TestWhatIsRememberedBehindAStuckEventIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		broker := &memoryBroker{capacity: 10, before: func(_ context.Context, messages []string) outcome {
+			if messages[0] == "stuck/1" {
+				<-release
+			}
+			return stored
+		}}
+		config := testConfig()
+		config.MaxEvents = 10
+		p := start(config, broker, openFence{})
+		done := run(t.Context(), p)
+		const events = 1000
+		var published atomic.Int64
+		var publishing sync.WaitGroup
+		publishing.Go(func() {
+			defer p.Close()
+			for n := range events {
+				aggregate := fmt.Sprintf("a%d", n)
+				if n == 0 {
+					aggregate = "stuck"
+				}
+				c, progress := event(aggregate, 1, n)
+				if p.Publish(t.Context(), c, progress) != nil {
+					return
+				}
+				published.Add(1)
+			}
+		})
+		synctest.Wait()
+		require.EqualValues(t, ahead*config.MaxEvents, published.Load(), "others go ahead of it, and not for ever")
+		require.EqualValues(t, 1, p.InFlight())
+		close(release)
+		publishing.Wait()
+		require.NoError(t, <-done)
+		require.EqualValues(t, events, p.Progress().Published)
+	})
+}
