@@ -3,6 +3,7 @@ package producer
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -127,7 +128,7 @@ func (c *Config) Validate() error {
 	p.join(c.ServiceBus.Validate())
 	p.require((c.Topic == "") != (c.Queue == ""), "SERVICE_BUS_TOPIC, SERVICE_BUS_QUEUE: set exactly one of them")
 	p.join(c.Blob.Validate())
-	p.require(c.Container != "", "BLOB_CONTAINER: must not be empty")
+	p.container("BLOB_CONTAINER", c.Container)
 	p.require(len(c.Stream) <= 256 && !strings.ContainsAny(c.Stream, "\n\\"),
 		"STREAM_NAME: must have at most 256 characters, and neither a newline nor a backslash")
 
@@ -138,6 +139,8 @@ func (c *Config) Validate() error {
 	}
 	p.require(c.StartFrom != "timestamp" || !c.StartAt.IsZero(), "START_AT: is required with START_FROM=timestamp")
 	p.require(c.StartFrom == "timestamp" || c.StartAt.IsZero(), "START_AT: has no meaning without START_FROM=timestamp")
+	p.require(c.StartAt.IsZero() || (c.StartAt.Unix() > 0 && c.StartAt.Unix() <= math.MaxUint32),
+		"START_AT: must be a time from 1970 to 2106, which is what MongoDB can express")
 	if c.OnHistoryLost == "snapshot" {
 		p.add("ON_HISTORY_LOST: snapshot is not available yet; use fail, and decide then, or latest")
 	} else {
@@ -165,12 +168,15 @@ func (c *Config) Validate() error {
 	p.require(c.BatchMessages <= 4500, "BATCH_MESSAGES: must be at most 4500, what Service Bus Standard takes in a batch")
 	p.choice("MESSAGE_FORMAT", c.MessageFormat, "json", "bson")
 	p.choice("ON_OVERSIZE", c.OnOversize, "claimcheck", "fail")
-	p.require(c.ClaimContainer != "" || c.OnOversize != "claimcheck", "CLAIM_CHECK_CONTAINER: must not be empty with ON_OVERSIZE=claimcheck")
+	if c.OnOversize == "claimcheck" {
+		p.container("CLAIM_CHECK_CONTAINER", c.ClaimContainer)
+	}
 	p.require(c.ClaimContainer != c.Container || c.OnOversize != "claimcheck",
 		"CLAIM_CHECK_CONTAINER: must not be BLOB_CONTAINER (%s): old claim checks are deleted there, and checkpoints never may be", c.Container)
 	p.atLeast("MAX_IN_FLIGHT_EVENTS", c.MaxInFlightEvents, 1)
+	p.require(c.MaxInFlightEvents <= 1_000_000, "MAX_IN_FLIGHT_EVENTS: must be at most 1000000 (it is %d)", c.MaxInFlightEvents)
 	p.atLeast("MAX_IN_FLIGHT_BYTES", c.MaxInFlightBytes, 1)
-	p.require(c.StallAfter >= 0, "STALL_AFTER: must not be negative; 0 means never (it is %v)", c.StallAfter)
+	p.require(c.StallAfter == 0 || c.StallAfter >= time.Second, "STALL_AFTER: must be at least 1s, or 0, which means never (it is %v)", c.StallAfter)
 	p.positive("SHUTDOWN_TIMEOUT", c.ShutdownTimeout)
 	p.require(c.StatusInterval >= 0, "STATUS_INTERVAL: must not be negative; 0 turns it off")
 	return p.joined()
@@ -178,11 +184,14 @@ func (c *Config) Validate() error {
 
 // validateLeadership keeps every pair of times far enough apart for a request to storage to fit in between.
 func (c *Config) validateLeadership(p *problems) {
-	const roundTrip = 500 * time.Millisecond
+	const (
+		roundTrip = 500 * time.Millisecond
+		shortest  = 50 * time.Millisecond // between two requests to storage
+	)
 	p.require(c.LeaseDuration >= 15*time.Second && c.LeaseDuration <= 60*time.Second && c.LeaseDuration%time.Second == 0,
 		"LEASE_DURATION: must be a whole number of seconds from 15s to 60s, Azure's bounds (it is %v)", c.LeaseDuration)
-	p.positive("HEARTBEAT_INTERVAL", c.HeartbeatInterval)
-	p.positive("STANDBY_POLL", c.StandbyPoll)
+	p.require(c.HeartbeatInterval >= shortest, "HEARTBEAT_INTERVAL: must be at least %v (it is %v)", shortest, c.HeartbeatInterval)
+	p.require(c.StandbyPoll >= shortest, "STANDBY_POLL: must be at least %v (it is %v)", shortest, c.StandbyPoll)
 	p.require(c.HeartbeatInterval+roundTrip <= c.FenceAfter,
 		"FENCE_AFTER: must exceed HEARTBEAT_INTERVAL (%v) by at least %v (it is %v)", c.HeartbeatInterval, roundTrip, c.FenceAfter)
 	p.require(c.FenceAfter+roundTrip <= c.TakeoverAfter,

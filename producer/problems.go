@@ -3,6 +3,7 @@ package producer
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +38,14 @@ func (p *problems) atLeast(name string, value, least int64) {
 
 func (p *problems) positive(name string, d time.Duration) {
 	p.require(d > 0, "%s: must be above zero (it is %v)", name, d)
+}
+
+// containerName is what Blob storage takes; it refuses another one at every request, for which no waiting helps.
+var containerName = regexp.MustCompile(`^[a-z0-9](-?[a-z0-9])+$`)
+
+func (p *problems) container(name, value string) {
+	p.require(containerName.MatchString(value) && len(value) >= 3 && len(value) <= 63,
+		"%s: must have 3 to 63 small letters, digits and single hyphens between them (it is %q)", name, value)
 }
 
 func (p *problems) joined() error { return errors.Join(p.all...) }
