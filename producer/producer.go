@@ -170,12 +170,18 @@ func (p *producer) lead(ctx context.Context, term *leader.Term) error {
 		headroom.Run(reading, p.clients.collection.Database().Client())
 		return nil
 	})
+	published := make(chan struct{})
 	g.Go(func() error {
 		defer stopReading()
-		defer publisher.Close()
-		return reader.Run(reading, term.Start, sink)
+		err := reader.Run(reading, term.Start, sink)
+		publisher.Close()
+		// What was read before an error is published before the error ends the term. Otherwise a change that stops the stream
+		// would keep those before it from ever being published, and whoever takes the checkpoint past it would lose them.
+		<-published
+		return err
 	})
 	g.Go(func() error {
+		defer close(published)
 		err := publisher.Run(ctx)
 		if errors.Is(err, publish.ErrStalled) {
 			return fmt.Errorf("%w: %w", leader.ErrStepDown, err)
