@@ -36,6 +36,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/publish"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/health"
+	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
@@ -214,8 +215,11 @@ func (o *outlet) Idle(ctx context.Context, after checkpoint.Progress) error {
 	if o.begun.Load() {
 		return nil
 	}
-	if err := o.term.Checkpoint(ctx); err != nil {
-		return fmt.Errorf("write the first checkpoint of the stream: %w", err)
+	backoff := retry.Backoff{Max: time.Second}
+	for o.term.Checkpoint(ctx) != nil { // the heartbeat logs why; the fence ends ctx when it lasts
+		if err := backoff.Wait(ctx); err != nil {
+			return fmt.Errorf("write the first checkpoint of the stream: %w", err)
+		}
 	}
 	o.begun.Store(true)
 	return nil

@@ -1,10 +1,15 @@
 package e2e
 
 import (
+	"bytes"
+	"io"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -143,4 +148,47 @@ func TestG4ALeaseOfAForeignProgram(t *testing.T) {
 			})
 		})
 	}
+}
+
+// stumbling refuses the first checkpoint that holds a token, as storage does that is busy.
+type stumbling struct {
+	next    policy.Transporter
+	refused atomic.Int64
+	times   int64
+}
+
+func (s *stumbling) Do(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPut && r.Body != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if bytes.Contains(body, []byte(`"resumeToken":{`)) && s.refused.Add(1) <= s.times {
+			return &http.Response{
+				Status: "503 Server Busy", StatusCode: http.StatusServiceUnavailable, Request: r, Body: http.NoBody,
+				Header: http.Header{"X-Ms-Error-Code": {"ServerBusy"}},
+			}, nil
+		}
+	}
+	return s.next.Do(r)
+}
+
+// Storage that is busy when a new stream's beginning is to be kept is waited for, like at any other heartbeat. What is changed
+// meanwhile is published afterwards.
+func TestG1ABusyStorageDoesNotEndANewStream(t *testing.T) {
+	inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+		busy := &stumbling{times: 3}
+		a := w.start("a", func(_ *producer.Config, o *producer.Options) {
+			busy.next = o.Blob.Transport
+			o.Blob.Transport = busy
+		})
+		w.eventually("the first checkpoint is refused", func() bool { return busy.refused.Load() > 0 })
+		w.insertMany(10, 2)
+		w.leads("a")
+		w.published()
+		require.EqualValues(t, 1, w.checkpoint().Epoch)
+		a.end()
+		require.Greater(t, busy.refused.Load(), busy.times)
+	})
 }
