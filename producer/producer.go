@@ -89,7 +89,13 @@ func RunStreams(ctx context.Context, configs []Config, o Options) error {
 	defer stopServing()
 	g, running := errgroup.WithContext(ctx)
 	if addr := configs[0].HTTPAddr; addr != "" {
-		probes := health.Probes{Live: p.live, Ready: p.ready, Status: p.status, Metrics: metricsHandler}
+		ready := func() error {
+			if ctx.Err() != nil {
+				return errors.New("stopping")
+			}
+			return p.ready()
+		}
+		probes := health.Probes{Live: p.live, Ready: ready, Status: p.status, Metrics: metricsHandler}
 		g.Go(func() error { return health.Serve(serving, addr, probes, log) })
 	}
 	for _, s := range p.streams { // a record each: alerts read one stream's status
