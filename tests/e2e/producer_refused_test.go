@@ -59,3 +59,21 @@ func TestAPartitionedEntityTakesBatchesOfOneSession(t *testing.T) {
 		a.end()
 	})
 }
+
+// Service Bus that takes longer for a send than the fence is ahead, for a large message or by itself, is waited for as long as the
+// heartbeats go on: no leader would fare better.
+func TestASlowServiceBusIsWaitedFor(t *testing.T) {
+	inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+		a := w.start("a", nil)
+		w.leads("a")
+		end := w.bus.Inject(servicebus.Faults{Send: servicebus.Fault{Delay: 10 * time.Second}})
+		w.insertMany(40, 4)
+		begun := time.Now()
+		w.published()
+		w.eventually("all is acknowledged", func() bool { return w.checkpoint().Published == 40 })
+		require.Less(t, time.Since(begun), time.Minute)
+		require.EqualValues(t, 1, w.checkpoint().Epoch)
+		end()
+		a.end()
+	})
+}

@@ -141,7 +141,7 @@ func (l *lane) persist(ctx context.Context, size int, attempt func(context.Conte
 	failing := retry.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second}
 	busy := retry.Backoff{Initial: 2 * time.Second, Max: 8 * time.Second}
 	for attempts := 1; ; attempts++ {
-		err := l.fenced(ctx, attempt)
+		err := p.fenced(ctx, attempt)
 		if err == nil {
 			if attempts > 1 && p.troubled.Add(-1) == 0 {
 				p.log.Info("Service Bus answers again", telemetry.KeyAttempt, attempts)
@@ -168,15 +168,4 @@ func (l *lane) persist(ctx context.Context, size int, attempt func(context.Conte
 			return err
 		}
 	}
-}
-
-// fenced runs one attempt inside what is left of the time in which this process may act as the leader.
-func (l *lane) fenced(ctx context.Context, attempt func(context.Context) error) error {
-	deadline := l.publisher.fence.Deadline()
-	if !time.Now().Before(deadline) {
-		return fmt.Errorf("wait for a heartbeat: %w", errNoFence)
-	}
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
-	return attempt(ctx)
 }

@@ -86,6 +86,7 @@ type Publisher struct {
 	remembered *semaphore.Weighted // events from the oldest that is not acknowledged to the newest
 	inFlight   atomic.Int64
 	progress   atomic.Int64 // acknowledgements and a busy broker's answers, to see whether there are any
+	patience   patience
 	troubled   atomic.Int64 // lanes whose last attempt failed
 }
 
@@ -225,4 +226,4 @@ func oversized(i *item) error {
 // ahead is how many times MaxEvents the newest event may be ahead of the oldest that is not acknowledged.
 const ahead = 4
 
-var errNoFence = errors.New("no time left to send in")
+var errNoFence = errors.New("wait for a heartbeat: no time left to send in")

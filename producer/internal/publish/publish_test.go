@@ -39,6 +39,7 @@ const (
 	unknown         // stored, and the acknowledgement is lost
 	busy            // not stored, come back later
 	never           // not stored, and it never will be
+	silent          // not stored, and no answer came
 )
 
 var errSend = errors.New("connection lost")
@@ -85,6 +86,8 @@ func (m *memoryBroker) Send(ctx context.Context, b Batch) error {
 		return errBusy
 	case never:
 		return ErrRefused
+	case silent:
+		return fmt.Errorf("%w: %w", errUnknown, ctx.Err())
 	case stored, unknown:
 	}
 	m.mu.Lock()

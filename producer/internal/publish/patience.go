@@ -1,0 +1,71 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+)
+
+// patience is how long an attempt may take at least, for all lanes. It begins with nothing: an attempt lasts until the fence
+// that is in force when it begins, so that a dead connection is soon replaced. Heartbeats move the fence on, though, and a
+// large message on a slow line needs longer: so it doubles when a send did not come to its end, and shrinks when sends are
+// fast again. The zero value is ready to use.
+type patience struct{ nanoseconds atomic.Int64 }
+
+// mostPatience is longer than a connection lives that carries nothing (go-amqp ends it after a minute).
+const mostPatience = time.Minute
+
+func (p *patience) now() time.Duration { return time.Duration(p.nanoseconds.Load()) }
+
+// learn takes note of an attempt that had this much time and took that much of it. Only a send teaches: that the connection
+// could be opened says that the network is there.
+func (p *patience) learn(had, took time.Duration, err error, timedOut bool) {
+	now := p.nanoseconds.Load()
+	switch {
+	case err == nil && 4*took < time.Duration(now):
+		p.nanoseconds.CompareAndSwap(now, now-now/8)
+	case timedOut && errors.Is(err, errUnknown) && 2*had > time.Duration(now):
+		p.nanoseconds.CompareAndSwap(now, int64(min(2*had, mostPatience)))
+	}
+}
+
+// fenced runs one attempt inside the time in which this process may act as the leader: no longer than the patience, and
+// never past the fence, wherever the heartbeats have moved it meanwhile.
+func (p *Publisher) fenced(ctx context.Context, attempt func(context.Context) error) error {
+	begun := time.Now()
+	left := p.fence.Deadline().Sub(begun)
+	if left <= 0 {
+		return errNoFence
+	}
+	had := max(left, p.patience.now())
+	within, cancel := context.WithTimeout(ctx, had)
+	defer cancel()
+	if had > left {
+		defer p.guard(within, cancel)()
+	}
+	err := attempt(within)
+	timedOut := ctx.Err() == nil && errors.Is(within.Err(), context.DeadlineExceeded)
+	p.patience.learn(had, time.Since(begun), err, timedOut)
+	return err
+}
+
+// guard cancels an attempt at the fence. stop ends it.
+func (p *Publisher) guard(ctx context.Context, cancel context.CancelFunc) (stop func()) {
+	var guarding sync.WaitGroup
+	guarding.Go(func() {
+		defer cancel()
+		for left := time.Until(p.fence.Deadline()); left > 0; left = time.Until(p.fence.Deadline()) {
+			if retry.Sleep(ctx, left) != nil {
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		guarding.Wait()
+	}
+}

@@ -1,0 +1,111 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// movingFence is four seconds ahead until the heartbeats end.
+type movingFence struct{ ends time.Time }
+
+func (f movingFence) Deadline() time.Time {
+	if now := time.Now(); now.Before(f.ends) {
+		return now.Add(4 * time.Second)
+	}
+	return f.ends.Add(4 * time.Second)
+}
+
+// slow takes its time for every send, or as long as the attempt has.
+func slow(takes time.Duration) func(context.Context, []string) outcome {
+	return func(ctx context.Context, _ []string) outcome {
+		timer := time.NewTimer(takes)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return stored
+		case <-ctx.Done():
+			return silent
+		}
+	}
+}
+
+// A large message on a slow line takes longer than the fence is ahead, which the heartbeats move on meanwhile: such a send must
+// come to its end, or the stream would not go on under any leader.
+func TestASendMayTakeLongerThanTheFenceIsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker := &memoryBroker{capacity: 10, before: slow(10 * time.Second)}
+		p := start(testConfig(), broker, movingFence{time.Now().Add(time.Hour)})
+		done := run(t.Context(), p)
+		begun := time.Now()
+		for n := range 20 {
+			c, progress := event(fmt.Sprintf("a%d", n%10), n/10+1, n)
+			require.NoError(t, p.Publish(t.Context(), c, progress))
+		}
+		p.Close()
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+		case <-time.After(5 * time.Minute): // virtual
+			t.Fatalf("nothing got through: %+v", p.Progress())
+		}
+		require.EqualValues(t, 20, p.Progress().Published)
+		require.Less(t, time.Since(begun), 2*time.Minute, "the patience is learned once, not by each batch")
+	})
+}
+
+// G4: however patient a send has become, it ends at the fence when the heartbeats end.
+func TestG4APatientSendDoesNotOutliveTheFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ends := time.Now().Add(50 * time.Second)
+		var last time.Time
+		broker := &memoryBroker{capacity: 10}
+		never := slow(time.Hour)
+		broker.before = func(ctx context.Context, messages []string) outcome {
+			o := never(ctx, messages)
+			last = time.Now()
+			return o
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer cancel()
+		p := start(testConfig(), broker, movingFence{ends})
+		done := run(ctx, p)
+		c, progress := event("a0", 1, 1)
+		require.NoError(t, p.Publish(ctx, c, progress))
+		require.ErrorIs(t, <-done, context.DeadlineExceeded)
+		require.Equal(t, ends.Add(4*time.Second), last)
+	})
+}
+
+// A connection that cannot be opened teaches no patience: when the network is back, nobody waits for an attempt that began
+// while it was away.
+func TestPatienceIsLearnedFromSendsAlone(t *testing.T) {
+	var p patience
+	timedOut := context.DeadlineExceeded
+	p.learn(4*time.Second, 4*time.Second, timedOut, true)
+	require.Zero(t, p.now())
+	p.learn(4*time.Second, time.Second, fmt.Errorf("%w: reset", errUnknown), false)
+	require.Zero(t, p.now(), "it was not for lack of time")
+
+	p.learn(4*time.Second, 4*time.Second, fmt.Errorf("%w: %w", errUnknown, timedOut), true)
+	require.Equal(t, 8*time.Second, p.now())
+	p.learn(4*time.Second, 4*time.Second, fmt.Errorf("%w: %w", errUnknown, timedOut), true)
+	require.Equal(t, 8*time.Second, p.now(), "another lane's attempt of the same time teaches nothing new")
+	for range 5 {
+		p.learn(p.now(), p.now(), errUnknown, true)
+	}
+	require.Equal(t, mostPatience, p.now())
+	p.learn(p.now(), 20*time.Second, nil, false)
+	require.Equal(t, mostPatience, p.now(), "it is needed")
+	for range 100 {
+		p.learn(p.now(), time.Millisecond, nil, false)
+	}
+	require.Less(t, p.now(), time.Second, "sends are fast again")
+	p.learn(time.Minute, time.Minute, errors.New("unheard of"), true)
+	require.Less(t, p.now(), time.Second)
+}
