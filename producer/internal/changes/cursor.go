@@ -28,6 +28,7 @@ type cursor struct {
 	// fresh: no event has come since the server cursor was opened.
 	fresh   bool
 	attempt attempt // the one under way
+	doubts  int     // how often the loss of the history was not believed, since it last made progress
 	// fromNow: the history is lost, and a beginning in the past is lost with it.
 	fromNow bool
 	// split: the server is asked to split large events; false once it has refused.
@@ -41,22 +42,27 @@ type cursor struct {
 // middle of a split event that does not split as before.
 func (c *cursor) misresumed() bool { return c.fresh && c.at.AfterInvalidate || c.partial.pending() }
 
+// mostDoubts bounds how often the word of the server is put down to the driver's mistake: a loss that comes again each time is
+// one.
+const mostDoubts = 5
+
 // follow opens the stream and hands on what comes until it breaks (nil for an invalidate, which is no error).
-func (c *cursor) follow(ctx context.Context) (progressed bool, err error) {
+func (c *cursor) follow(ctx context.Context) error {
 	c.fresh = false
 	c.partial.drop()
 	c.attempt = attempt{opening: true, resuming: len(c.at.ResumeToken) > 0}
 	stream, err := c.openStream(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer closeStream(ctx, stream)
 	c.reader.open.Store(true)
 	defer c.reader.open.Store(false)
 	c.fresh, c.attempt.opening = true, false
 	if len(c.at.ResumeToken) == 0 {
+		stream.SetBatchSize(c.answers.asked) // it was opened with an empty answer
 		if err := c.begin(ctx, stream.ResumeToken()); err != nil {
-			return false, err
+			return err
 		}
 	}
 	for {
@@ -67,21 +73,19 @@ func (c *cursor) follow(ctx context.Context) (progressed bool, err error) {
 			}
 			invalidated, err := c.take(ctx, stream.Current)
 			if err != nil || invalidated {
-				return true, err
+				return err
 			}
-			progressed = true
 			continue
 		}
 		if err := stream.Err(); err != nil {
-			return progressed, err
+			return err
 		}
 		if stream.ID() == 0 {
-			return progressed, errEnded
+			return errEnded
 		}
 		if err := c.idle(ctx, stream.ResumeToken()); err != nil {
-			return progressed, err
+			return err
 		}
-		progressed = true
 	}
 }
 
@@ -122,7 +126,11 @@ func (c *cursor) options() *options.ChangeStreamOptionsBuilder {
 		o.SetStartAfter(c.at.ResumeToken)
 	case len(c.at.ResumeToken) > 0:
 		o.SetResumeAfter(c.at.ResumeToken)
-	case !config.StartAt.IsZero() && !c.fromNow:
+	default:
+		// An empty answer: of one with events the driver has no token that lies before them.
+		o.SetBatchSize(0)
+	}
+	if len(c.at.ResumeToken) == 0 && !config.StartAt.IsZero() && !c.fromNow {
 		o.SetStartAtOperationTime(&bson.Timestamp{T: uint32(config.StartAt.Unix())})
 	}
 	return o

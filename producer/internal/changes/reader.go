@@ -11,6 +11,7 @@
 package changes
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -90,23 +91,28 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 	}
 	backoff := retry.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second}
 	for {
-		progressed, err := c.follow(ctx)
+		began, opened := c.at.ResumeToken, time.Now()
+		err := c.follow(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if refusal, ok := errors.AsType[*refusal](err); ok {
 			return refusal.err
 		}
-		if progressed {
+		// That it could be opened is no progress: a server may fail at the next request, each time.
+		if !bytes.Equal(began, c.at.ResumeToken) || !c.attempt.opening && time.Since(opened) > backoff.Max {
+			c.doubts = 0
 			backoff.Reset()
 		}
-		switch classify(err, c.attempt) {
+		remedy := classify(err, c.attempt)
+		if remedy == historyLost && c.misresumed() && c.doubts < mostDoubts {
+			c.doubts++
+			remedy = reopen // as the driver should have done
+		}
+		switch remedy {
 		case fatal:
 			return explain(err)
 		case historyLost:
-			if c.misresumed() {
-				break // reopen as the driver should have done
-			}
 			if !r.config.RestartWhenLost {
 				return fmt.Errorf("%w (ON_HISTORY_LOST=fail): %w", ErrHistoryLost, err)
 			}

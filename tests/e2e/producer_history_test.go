@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
+)
+
+// G6: a deployment that opens the stream behind an invalidate and then says that the history is lost, each time, is believed the
+// second time: the first may be the driver's, which resumes there as it must not.
+func TestG6HistoryLostBehindAnInvalidateIsTold(t *testing.T) {
+	inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+		a := w.start("a", nil)
+		w.leads("a")
+		w.insertMany(10, 2)
+		w.published()
+		const changeStreamHistoryLost = 286
+		set := w.events.Database().Client().Database("admin").RunCommand(w.Context(), bson.D{
+			{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: "alwaysOn"},
+			{Key: "data", Value: bson.D{
+				{Key: "failCommands", Value: bson.A{"getMore"}}, {Key: "errorCode", Value: changeStreamHistoryLost},
+				{Key: "appName", Value: "sluice-producer"},
+			}},
+		})
+		require.NoError(t, w.events.Drop(w.Context()))
+		require.NoError(t, set.Err())
+		require.ErrorContains(t, a.failed(), "changes in between may be lost (ON_HISTORY_LOST=fail)")
+	})
+}
+
+// A beginning in the past is certain from the moment when the stream is open, like any other: the checkpoint gets its token before
+// anything is published.
+func TestG1ABeginningInThePastIsKeptAtOnce(t *testing.T) {
+	inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+		begin := time.Now()
+		w.insertMany(30, 3)
+		a := w.start("a", func(c *producer.Config, o *producer.Options) {
+			c.StartFrom, c.StartAt = "timestamp", begin
+		})
+		a.busPlug.pull()
+		w.leads("a")
+		require.NotContains(t, a.log.text(), "gives no resume token")
+		a.busPlug.plugIn()
+		w.published()
+		a.end()
+	})
+}
