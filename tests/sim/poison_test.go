@@ -95,8 +95,8 @@ func (w *world) asideOf() (aside []checker.Aside) {
 	return aside
 }
 
-// mend makes the projection able to apply everything, after a look at what there is beside the poison.
-func (w *world) mend() {
+// look records what there is beside the poison, before anything is mended.
+func (w *world) look() {
 	before, err := witness.ReadTimeline(w.Context(), w.readModel())
 	require.NoError(w, err)
 	w.run.ActualBefore = before
@@ -104,7 +104,6 @@ func (w *world) mend() {
 	w.mu.Lock()
 	w.run.Mended = len(w.run.Observed)
 	w.mu.Unlock()
-	w.mended.Store(true)
 }
 
 func sickName(n int) string { return fmt.Sprintf("sick-%d", n) }

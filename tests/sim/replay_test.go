@@ -16,14 +16,19 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
 )
 
-// replay has the operator's command replay every parked aggregate, beside the projectors. The first one or two are killed at
-// any moment, as the terminal of a person may be closed; the last one is not.
-func (w *world) replay() {
+// mend has the operator mend every parked aggregate, beside the projectors: garbage and some of the poison are given up with
+// `parked drop`, and once the projection can apply everything, the others are replayed. The first commands are killed at any
+// moment now and then, as the terminal of a person may be closed; the last one of each kind is not.
+func (w *world) mend() {
+	for n := range w.run.Sick {
+		w.run.Sick[n].Dropped = w.mending.IntN(2) == 0
+	}
 	for _, s := range w.run.Patients() {
-		if s.Garbage != nil && !w.dropped(s) {
+		if (s.Dropped || s.Garbage != nil) && !w.drop(s.Aggregate) {
 			return
 		}
 	}
+	w.mended.Store(true)
 	for range w.aim.IntN(3) {
 		w.killed(between(w.aim, 0, 300*time.Millisecond), "parked", "replay", "--all")
 	}
@@ -46,10 +51,9 @@ func (w *world) isAside(aggregate string) bool {
 	return slices.ContainsFunc(w.asideOf(), func(a checker.Aside) bool { return a.Session == envelope.SessionID(aggregate) })
 }
 
-// dropped has the operator give up what parks an aggregate, after commands that were killed on the way now and then, and says
-// whether that succeeded.
-func (w *world) dropped(s checker.Sick) bool {
-	drop := []string{"parked", "drop", s.Aggregate, "--yes"}
+// drop has the operator give up what parks an aggregate, and says whether that succeeded.
+func (w *world) drop(aggregate string) bool {
+	drop := []string{"parked", "drop", aggregate, "--yes"}
 	for range w.mending.IntN(3) {
 		w.killed(between(w.mending, 0, 300*time.Millisecond), drop...)
 	}

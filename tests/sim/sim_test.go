@@ -164,10 +164,20 @@ func (w *world) settle() {
 	if len(w.run.Patients()) == 0 {
 		return
 	}
+	w.look()
 	w.mend()
-	w.replay()
-	w.rests(func() int64 { return 0 })
+	w.rests(w.dropped)
 	w.run.Left = w.asideOf()
+}
+
+// dropped are the events that the operator has given up.
+func (w *world) dropped() (n int64) {
+	for _, s := range w.run.Sick {
+		if s.Dropped {
+			n++
+		}
+	}
+	return n
 }
 
 // rests waits until every committed event is published and all but the hidden ones are to be seen.
@@ -189,6 +199,7 @@ type coverage struct {
 	Messages, Takeovers, Recognised, Forgotten, Late, Guarded, Applied int
 
 	Parking, Nobodys int // garbage
+	Dropped, Mended  int // poison
 }
 
 // guarded finds in the log what a projector says when it stops: how many events it recognised as applied before.
@@ -225,6 +236,9 @@ func (c *coverage) add(w *world) {
 		c.Guarded += n
 	}
 	c.Applied += len(w.run.Observed)
+	dropped := int(w.dropped())
+	c.Dropped += dropped
+	c.Mended += len(w.run.Sick) - dropped
 	for _, g := range w.run.Garbage {
 		if g.Aggregate == "" {
 			c.Nobodys++
@@ -235,8 +249,8 @@ func (c *coverage) add(w *world) {
 }
 
 func (c *coverage) String() string {
-	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d",
-		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys)
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d",
+		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended)
 }
 
 // stopAll stops every service cleanly and joins all there ever were.

@@ -126,6 +126,43 @@ func poisoned() checker.Run {
 	return r
 }
 
+// dropped is the same run, of which the poison is given up.
+func dropped() checker.Run {
+	r := poisoned()
+	r.Sick[0].Dropped = true
+	r.Observed = []history.Observation{{Aggregate: "a", Position: "821", Events: -1}, {Aggregate: "a", Events: 1, Position: "822"}}
+	r.Expected, r.Actual = &history.Model{}, &history.Model{}
+	for _, m := range []*history.Model{r.Expected, r.Actual} {
+		m.Fold("a", 2, "T", "2")
+	}
+	return r
+}
+
+func TestG5JudgeNamesADropThatGivesUpMoreOrLess(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, checker.Judge(dropped()))
+	for name, test := range map[string]struct {
+		breakIt func(*checker.Run)
+		promise error
+	}{
+		"what follows is given up too": {func(r *checker.Run) { r.Observed = r.Observed[:1] }, history.ErrLost},
+		"the poison is applied": {func(r *checker.Run) {
+			r.Observed = []history.Observation{{Aggregate: "a", Events: 1, Position: "821"}, {Aggregate: "a", Events: 2, Position: "822"}}
+		}, history.ErrDoubled},
+		"the poison is applied and what follows is not": {func(r *checker.Run) {
+			r.Actual = &history.Model{}
+			r.Actual.Fold("a", 1, "T", "1")
+		}, history.ErrReordered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := dropped()
+			test.breakIt(&r)
+			require.ErrorIs(t, errors.Join(checker.Judge(r)...), test.promise)
+		})
+	}
+}
+
 func TestG5JudgeNamesPoisonThatDoesNotHoldItsAggregateUp(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, checker.Judge(poisoned()))

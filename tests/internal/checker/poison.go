@@ -17,6 +17,8 @@ type Sick struct {
 	Before, Total int64
 	// Garbage is what stands in the way, where that is no event of the aggregate at all.
 	Garbage *Garbage
+	// Dropped says that the operator gave the poison up: all the other events are to be seen in the end.
+	Dropped bool
 }
 
 // Aside is a message in the dead-letter queue, before anything is replayed.
@@ -120,17 +122,22 @@ func (p *patient) aside(m Aside, version int64) error {
 }
 
 // Visible says which events are to be seen in the read model: as long as nothing was replayed, none behind what cannot be
-// applied.
+// applied; then all but the poison that was given up.
 func (r Run) Visible() func(aggregate string, version int64) bool {
-	before := map[string]int64{}
-	if !r.Replayed {
-		for _, s := range r.Patients() {
-			before[s.Aggregate] = s.Before
-		}
+	sick := map[string]Sick{}
+	for _, s := range r.Patients() {
+		sick[s.Aggregate] = s
 	}
 	return func(aggregate string, version int64) bool {
-		n, sick := before[aggregate]
-		return !sick || version <= n
+		s, isSick := sick[aggregate]
+		switch {
+		case !isSick:
+			return true
+		case !r.Replayed:
+			return version <= s.Before
+		default:
+			return !s.Dropped || version != s.Before+1
+		}
 	}
 }
 
