@@ -15,8 +15,13 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// connectTimeout bounds one attempt to reach a dependency.
-const connectTimeout = 10 * time.Second
+const (
+	// reachTimeout bounds one attempt to reach a dependency. A driver that missed MongoDB's first answer hears the next after ten
+	// seconds (see [mongodb.Interactive]): an attempt that ended then would complain of a MongoDB that is there.
+	reachTimeout = 15 * time.Second
+	// closeTimeout bounds the closing of what was opened for a moment.
+	closeTimeout = 10 * time.Second
+)
 
 // connect finds out, once, that both dependencies can be reached and let us in; until then the projector is not ready.
 // The workers do not wait for it.
@@ -50,7 +55,7 @@ func (s *service) reachMongo(ctx context.Context) error {
 func until(ctx context.Context, seen *outage.Outage, check func(context.Context) error) bool {
 	var backoff retry.Backoff
 	for {
-		attempt, cancel := context.WithTimeout(ctx, connectTimeout)
+		attempt, cancel := context.WithTimeout(ctx, reachTimeout)
 		err := check(attempt)
 		cancel()
 		if ctx.Err() != nil {
@@ -85,7 +90,7 @@ func (s *service) peekDeadLetters(ctx context.Context, client *azservicebus.Clie
 		return fmt.Errorf("open receiver of the dead-letter queue: %w", err)
 	}
 	_, err = receiver.PeekMessages(ctx, 1, nil)
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	_ = receiver.Close(closing)
 	if err != nil {

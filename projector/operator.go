@@ -213,7 +213,7 @@ func operate(ctx context.Context, c command, r request, cfg Config, o Options, o
 		return err
 	}
 	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		_ = bus.Close(closing)
 	}()

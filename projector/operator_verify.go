@@ -97,7 +97,7 @@ func (d *desk) source(ctx context.Context) (s verify.Source, closeIt func(), err
 		if client, err = mongo.Connect(o); err != nil {
 			return s, nil, fmt.Errorf("open MongoDB client of the source: %w", err)
 		}
-		closeIt = func() { _ = mongodb.Disconnect(ctx, client, connectTimeout) } // it only read
+		closeIt = func() { _ = mongodb.Disconnect(ctx, client, closeTimeout) } // it only read
 	}
 	database := client.Database(d.cfg.SourceDatabase, options.Database().SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()))
 	return verify.Source{

@@ -52,12 +52,12 @@ func TestG6TheOplogsHeadroomIsToldWhileItShrinks(t *testing.T) {
 		})
 		w.leads("a")
 		w.eventually("the headroom is told", func() bool { return p.lastStatus().Seconds != nil })
-		require.InDelta(t, 600, *p.lastStatus().Seconds, 30)
+		require.InDelta(t, 600, *p.lastStatus().Seconds, 60)
 
 		p.busPlug.pull()
 		w.insertMany(200, 3)
 		w.pause(30 * time.Second)
-		require.InDelta(t, 600, *p.lastStatus().Seconds, 30, "the oplog is not full yet: its beginning stays")
+		require.InDelta(t, 600, *p.lastStatus().Seconds, 60, "the oplog is not full yet: its beginning stays")
 		for range 120 {
 			if s := p.lastStatus().Seconds; s != nil && *s < 60 {
 				break

@@ -41,7 +41,7 @@ func TestProjectorsMakeWhatTheirProjectionNeeds(t *testing.T) {
 		for range 3 {
 			w.start(ordersToo)
 		}
-		w.eventually("the index", func() bool { return len(w.indexes("orders")) == 2 })
+		w.eventually("all of it is made", func() bool { return len(w.indexes("orders")) == 2 && len(w.indexes("customers")) == 1 })
 		require.Equal(w, []string{"_id_", "customerId_1_placedAt_-1"}, w.indexes("orders"))
 		require.Equal(w, []string{"_id_"}, w.indexes("customers"))
 		again := w.start(ordersToo)

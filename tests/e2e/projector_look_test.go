@@ -24,6 +24,7 @@ func TestStatusOfAProjection(t *testing.T) {
 		w.publish(bad)
 		w.publish(event("b", 4, "T"))
 		w.eventually("b is parked", func() bool { return w.bus.Stats(subPath).DeadLettered == 2 })
+		w.completed(2)
 		_, err := p.end()
 		require.NoError(w, err)
 		w.publish(event("c", 5, "T"))
