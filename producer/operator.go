@@ -2,12 +2,10 @@ package producer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,175 +14,170 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer/internal/operate"
 	"github.com/sluice-cdc/sluice/shared/azure"
-	"github.com/sluice-cdc/sluice/shared/checkup"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// The exit codes of the program.
-const (
-	ExitOK      = 0
-	ExitProblem = 1 // something failed, was refused, or was found to be wrong
-	ExitUsage   = 2 // the command line or a setting is wrong; nothing has been tried
-)
+// command is one thing the program does. Without a Do it needs no desk: run, and help.
+type command = commandline.Command[*desk, request]
 
-// Usage is the program's help.
-const Usage = `usage: producer [COMMAND]
+// desk is what a command works with: a stream that is attend after.
+type desk struct {
+	*operate.Stream
+	out io.Writer
+}
 
-  run                             take part in the election and publish (also without a command)
-  status [--json]                 leader, epoch, position, lag, from the checkpoint blob and MongoDB alone
-  token show                      the checkpoint's resume token
-  token set TOKEN [--force] [--forward]
-                                  move the checkpoint to a token: its _data, or the whole document as JSON
-  token rewind --to TIME [--force]
-                                  move the checkpoint back to a time (RFC 3339, such as 2026-01-31T15:04:05Z)
-  token renumber                  accept a changed PIPELINE or collection where positions are counted
-  session-key KEY --drained       publish by another SESSION_KEY from now on, when nothing of the old one is left anywhere
-  lease break                     free the lease, whoever holds it
-  doctor [--json]                 check every setting and permission against the services
-  help                            this text
-
---force breaks the lease of a producer that leads. --forward lets the checkpoint skip changes.
---stream NAME says which, where STREAMS names several; every command but run needs it then.
-It is configured by environment variables, for every command as for run: see the README.
-It exits with 0: fine, 1: a problem was found or the command failed, 2: wrong usage or settings.
-`
-
-// command is a command line that has been understood.
-type command struct {
+// request is a command line that has been understood.
+type request struct {
 	stream  string // of several
-	name    string // run, help, status, token show, token set, token rewind, token renumber, session-key, lease break, doctor
 	json    bool
 	change  operate.Change
 	token   string
+	to      string // as it was written
 	instant time.Time
 	key     envelope.SessionKey
 	drained bool
 }
 
-// ErrUsage is a command line that cannot be understood.
-var ErrUsage = errors.New("wrong usage")
+const notes = `--force breaks the lease of a producer that leads. --forward lets the checkpoint skip changes.
+--stream NAME says which, where STREAMS names several; every command but run needs it then.
+`
 
-// parse understands a command line. Errors: [ErrUsage], with a sentence about what to do.
-func parse(args []string) (c command, err error) {
-	if len(args) == 0 {
-		return command{name: "run"}, nil
+// program is what the program can do.
+func program() commandline.Program[*desk, request] {
+	all := []command{{Name: "run", Says: "take part in the election and publish (also without a command)"}, statusCommand()}
+	all = append(all, tokenCommands()...)
+	all = append(all, sessionKeyCommand(), command{
+		Name: "lease break", Says: "free the lease, whoever holds it",
+		Do: func(ctx context.Context, d *desk, _ request) error { return d.BreakLease(ctx, d.out) },
+	}, doctorCommand())
+	return commandline.Program[*desk, request]{
+		Name: "producer", Commands: all, Notes: notes,
+		Flags: func(f *flag.FlagSet, r *request) { f.StringVar(&r.stream, "stream", "", "") },
 	}
-	if slices.Contains([]string{"-h", "-help", "--help"}, args[0]) {
-		return command{name: "help"}, nil
-	}
-	c.name, args = args[0], args[1:]
-	if group := map[string]string{"token": "show, set, rewind or renumber", "lease": "break"}[c.name]; group != "" {
-		if len(args) == 0 {
-			return c, fmt.Errorf("%w: %q needs a second word: %s", ErrUsage, "producer "+c.name, group)
-		}
-		c.name, args = c.name+" "+args[0], args[1:]
-	}
-	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	to, operands := "", 0
-	if c.name != "run" && c.name != "help" {
-		flags.StringVar(&c.stream, "stream", "", "")
-	}
-	switch c.name {
-	case "run", "help", "token show", "token renumber", "lease break":
-	case "status", "doctor":
-		flags.BoolVar(&c.json, "json", false, "")
-	case "token set":
-		operands = 1
-		flags.BoolVar(&c.change.Force, "force", false, "")
-		flags.BoolVar(&c.change.Forward, "forward", false, "")
-	case "session-key":
-		operands = 1
-		flags.BoolVar(&c.drained, "drained", false, "")
-	case "token rewind":
-		flags.BoolVar(&c.change.Force, "force", false, "")
-		flags.StringVar(&to, "to", "", "")
-	default:
-		return c, fmt.Errorf("%w: there is no command %q; `producer help` lists them", ErrUsage, c.name)
-	}
-	rest, err := parseMixed(flags, args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return command{name: "help"}, nil
-	case err != nil:
-		return c, fmt.Errorf("%w: producer %s: %w; see `producer help`", ErrUsage, c.name, err)
-	case len(rest) < operands:
-		return c, fmt.Errorf("%w: producer %s needs %s", ErrUsage, c.name, map[string]string{
-			"token set":   "the token: its _data, or the whole document as JSON in quotes",
-			"session-key": "the new SESSION_KEY: aggregate, or bucket:N",
-		}[c.name])
-	case len(rest) > operands:
-		return c, fmt.Errorf("%w: producer %s does not take %q", ErrUsage, c.name, rest[operands])
-	case c.name == "session-key":
-		if err := c.key.UnmarshalText([]byte(rest[0])); err != nil {
-			return c, fmt.Errorf("%w: producer session-key: %w", ErrUsage, err)
-		}
-	case operands == 1:
-		c.token = rest[0]
-	}
-	if c.name == "token rewind" {
-		if c.instant, err = time.Parse(time.RFC3339, to); err != nil {
-			return c, fmt.Errorf("%w: producer token rewind needs --to with a time of RFC 3339, such as 2026-01-31T15:04:05Z (it is %q)",
-				ErrUsage, to)
-		}
-	}
-	return c, nil
 }
 
-// parseMixed lets flags stand before and after the operands.
-func parseMixed(flags *flag.FlagSet, args []string) (operands []string, err error) {
-	for {
-		if err := flags.Parse(args); err != nil {
-			return nil, err
-		}
-		if flags.NArg() == 0 {
-			return operands, nil
-		}
-		operands, args = append(operands, flags.Arg(0)), flags.Args()[1:]
+func asJSON(f *flag.FlagSet, r *request) { f.BoolVar(&r.json, "json", false, "") }
+
+func forced(f *flag.FlagSet, r *request) { f.BoolVar(&r.change.Force, "force", false, "") }
+
+func statusCommand() command {
+	return command{
+		Name: "status", Takes: "[--json]", Says: "leader, epoch, position, lag, from the checkpoint blob and MongoDB alone",
+		Flags: asJSON,
+		Do: func(ctx context.Context, d *desk, r request) error {
+			status, err := d.Status(ctx)
+			if status.Stream == "" {
+				return err
+			}
+			return errors.Join(commandline.Show(d.out, r.json, status), err)
+		},
+	}
+}
+
+func tokenCommands() []command {
+	return []command{
+		{
+			Name: "token show", Says: "the checkpoint's resume token",
+			Do: func(ctx context.Context, d *desk, _ request) error { return d.TokenShow(ctx, d.out) },
+		},
+		{
+			Name: "token set", Takes: "TOKEN [--force] [--forward]",
+			Says:    "move the checkpoint to a token: its _data, or the whole document as JSON",
+			Operand: true,
+			Flags: func(f *flag.FlagSet, r *request) {
+				forced(f, r)
+				f.BoolVar(&r.change.Forward, "forward", false, "")
+			},
+			Check: func(operand string, r *request) error {
+				if r.token = operand; operand == "" {
+					return errors.New("needs the token: its _data, or the whole document as JSON in quotes")
+				}
+				return nil
+			},
+			Do: func(ctx context.Context, d *desk, r request) error { return d.TokenSet(ctx, r.token, r.change, d.out) },
+		},
+		{
+			Name: "token rewind", Takes: "--to TIME [--force]",
+			Says: "move the checkpoint back to a time (RFC 3339, such as 2026-01-31T15:04:05Z)",
+			Flags: func(f *flag.FlagSet, r *request) {
+				forced(f, r)
+				f.StringVar(&r.to, "to", "", "")
+			},
+			Check: func(_ string, r *request) (err error) {
+				if r.instant, err = time.Parse(time.RFC3339, r.to); err != nil {
+					return fmt.Errorf("needs --to with a time of RFC 3339, such as 2026-01-31T15:04:05Z (it is %q)", r.to)
+				}
+				return nil
+			},
+			Do: func(ctx context.Context, d *desk, r request) error {
+				return d.TokenRewind(ctx, r.instant, r.change, d.out)
+			},
+		},
+		{
+			Name: "token renumber", Says: "accept a changed PIPELINE or collection where positions are counted",
+			Do: func(ctx context.Context, d *desk, _ request) error { return d.TokenRenumber(ctx, d.out) },
+		},
+	}
+}
+
+func sessionKeyCommand() command {
+	return command{
+		Name: "session-key", Takes: "KEY --drained",
+		Says:    "publish by another SESSION_KEY from now on, when nothing of the old one is left anywhere",
+		Operand: true,
+		Flags:   func(f *flag.FlagSet, r *request) { f.BoolVar(&r.drained, "drained", false, "") },
+		Check: func(operand string, r *request) error {
+			if operand == "" {
+				return errors.New("needs the new SESSION_KEY: aggregate, or bucket:N")
+			}
+			if err := r.key.UnmarshalText([]byte(operand)); err != nil {
+				return fmt.Errorf("KEY: %w", err)
+			}
+			return nil
+		},
+		Do: func(ctx context.Context, d *desk, r request) error {
+			return d.SetSessionKey(ctx, r.key, r.drained, d.out)
+		},
+	}
+}
+
+func doctorCommand() command {
+	return command{
+		Name: "doctor", Takes: "[--json]", Says: "check every setting and permission against the services",
+		Flags: asJSON,
+		Do: func(ctx context.Context, d *desk, r request) error {
+			return commandline.Diagnose(d.out, r.json, d.Doctor(ctx))
+		},
 	}
 }
 
 // Main is the program behind its signals: it understands args (without the program's name), loads the configuration, does
-// what was asked for and returns the exit code. run is what happens without a command.
+// what was asked for and returns an exit code of package commandline. run is what happens without a command; it tells of its
+// errors itself, but for those of a setting.
 func Main(ctx context.Context, args []string, load func() ([]Config, error), o Options, out, errOut io.Writer,
-	run func(context.Context, []Config) int,
+	run func(context.Context, []Config) error,
 ) int {
-	c, err := parse(args)
-	if err != nil {
-		fmt.Fprintln(errOut, "producer:", err)
-		return ExitUsage
-	}
-	if c.name == "help" {
-		fmt.Fprint(out, Usage)
-		return ExitOK
-	}
-	configs, err := load()
-	if err == nil && c.name == "run" {
-		return run(ctx, configs)
-	}
-	var config Config
-	if err == nil {
-		config, err = choose(configs, c.stream)
-	}
-	if err != nil {
-		fmt.Fprintln(errOut, "producer:", err)
-		return ExitUsage
-	}
-	if err := c.operate(ctx, config, o, out); err != nil {
-		if !errors.Is(err, errFound) {
-			fmt.Fprintln(errOut, "producer:", err)
+	return program().Main(args, out, errOut, func(c command, r request) error {
+		configs, err := load()
+		switch {
+		case err != nil:
+			return err
+		case c.Do == nil:
+			return run(ctx, configs)
 		}
-		return ExitProblem
-	}
-	return ExitOK
+		config, err := choose(configs, r.stream)
+		if err != nil {
+			return err
+		}
+		return attend(ctx, c, r, config, o, out)
+	})
 }
 
-// errFound: the doctor has printed what is wrong.
-var errFound = errors.New("problems were found")
-
-func (c command) operate(ctx context.Context, config Config, o Options, out io.Writer) error {
+// attend does one command other than run.
+func attend(ctx context.Context, c command, r request, config Config, o Options, out io.Writer) error {
 	given := o.Mongo
 	o.Mongo = func(m *options.ClientOptions) {
 		mongodb.Interactive(m)
@@ -201,45 +194,7 @@ func (c command) operate(ctx context.Context, config Config, o Options, out io.W
 	if err != nil {
 		return err
 	}
-
-	switch c.name {
-	case "status":
-		status, err := stream.Status(ctx)
-		if status.Stream == "" {
-			return err
-		}
-		if c.json {
-			return errors.Join(writeJSON(out, status), err)
-		}
-		status.Print(out)
-		return err
-	case "token show":
-		return stream.TokenShow(ctx, out)
-	case "token set":
-		return stream.TokenSet(ctx, c.token, c.change, out)
-	case "token rewind":
-		return stream.TokenRewind(ctx, c.instant, c.change, out)
-	case "session-key":
-		return stream.SetSessionKey(ctx, c.key, c.drained, out)
-	case "token renumber":
-		return stream.TokenRenumber(ctx, out)
-	case "lease break":
-		return stream.BreakLease(ctx, out)
-	case "doctor":
-		findings := append(checkup.Findings{{Check: "settings", OK: true, Says: "all can be read and agree"}}, stream.Doctor(ctx)...)
-		if c.json {
-			if err := writeJSON(out, findings); err != nil {
-				return err
-			}
-		} else {
-			findings.Print(out)
-		}
-		if !findings.Healthy() {
-			return errFound
-		}
-		return nil
-	}
-	return fmt.Errorf("%w: %s", ErrUsage, c.name)
+	return c.Do(ctx, &desk{Stream: stream, out: out}, r)
 }
 
 func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error) {
@@ -280,10 +235,4 @@ func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error)
 		stream.Claims = clients.blob.ServiceClient().NewContainerClient(c.ClaimContainer)
 	}
 	return stream, nil
-}
-
-func writeJSON(out io.Writer, value any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
@@ -124,9 +125,9 @@ func choose(configs []Config, name string) (Config, error) {
 		known = append(known, short)
 	}
 	if name == "" {
-		return Config{}, fmt.Errorf("%w: there are several streams: say which with --stream %s", ErrUsage, strings.Join(known, "|"))
+		return Config{}, fmt.Errorf("%w: there are several streams: say which with --stream %s", commandline.ErrUsage, strings.Join(known, "|"))
 	}
-	return Config{}, fmt.Errorf("%w: there is no stream %q; there is %s", ErrUsage, name, strings.Join(known, ", "))
+	return Config{}, fmt.Errorf("%w: there is no stream %q; there is %s", commandline.ErrUsage, name, strings.Join(known, ", "))
 }
 
 // The times between a stream's failure and the next attempt to run it: as a platform restarts a process that ends.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/commandline"
 )
 
 func TestStreamsShareWhatTheyDoNotOverride(t *testing.T) {
@@ -69,7 +71,7 @@ func TestAStreamIsChosenByEitherName(t *testing.T) {
 		require.Equal(t, "shop.payments", c.Stream)
 	}
 	_, err := choose(configs, "")
-	require.ErrorIs(t, err, ErrUsage)
+	require.ErrorIs(t, err, commandline.ErrUsage)
 	only, err := choose([]Config{{Stream: "shop.events"}}, "")
 	require.NoError(t, err)
 	require.Equal(t, "shop.events", only.Stream)

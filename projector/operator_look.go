@@ -2,51 +2,31 @@ package projector
 
 import (
 	"context"
-	"flag"
+	"errors"
 
 	"github.com/sluice-cdc/sluice/projector/internal/inspect"
-	"github.com/sluice-cdc/sluice/shared/checkup"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 )
-
-func asJSON(f *flag.FlagSet, r *request) { f.BoolVar(&r.json, "json", false, "") }
 
 func statusCommand() command {
 	return command{
-		name: "status", takes: "[--json]",
-		says:  "what is applied, parked, waiting and dead-lettered, from MongoDB and Service Bus",
-		flags: asJSON,
-		do: func(ctx context.Context, d *desk, r request) error {
+		Name: "status", Takes: "[--json]",
+		Says:  "what is applied, parked, waiting and dead-lettered, from MongoDB and Service Bus",
+		Flags: asJSON,
+		Do: func(ctx context.Context, d *desk, r request) error {
 			status, err := d.look().Status(ctx)
-			if r.json {
-				if failed := writeJSON(d.out, status); failed != nil {
-					return failed
-				}
-				return err
-			}
-			status.Print(d.out)
-			return err
+			return errors.Join(commandline.Show(d.out, r.json, status), err)
 		},
 	}
 }
 
 func doctorCommand() command {
 	return command{
-		name: "doctor", takes: "[--json]",
-		says:  "check every setting and permission against the services",
-		flags: asJSON,
-		do: func(ctx context.Context, d *desk, r request) error {
-			found := append(checkup.Findings{{Check: "settings", OK: true, Says: "all can be read and agree"}}, d.look().Doctor(ctx)...)
-			if r.json {
-				if err := writeJSON(d.out, found); err != nil {
-					return err
-				}
-			} else {
-				found.Print(d.out)
-			}
-			if !found.Healthy() {
-				return errFound
-			}
-			return nil
+		Name: "doctor", Takes: "[--json]",
+		Says:  "check every setting and permission against the services",
+		Flags: asJSON,
+		Do: func(ctx context.Context, d *desk, r request) error {
+			return commandline.Diagnose(d.out, r.json, d.look().Doctor(ctx))
 		},
 	}
 }

@@ -12,51 +12,51 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/parked"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 )
 
 // parkedCommands are the commands about parked aggregates.
 func parkedCommands() []command {
-	asJSON := func(f *flag.FlagSet, r *request) { f.BoolVar(&r.json, "json", false, "") }
 	waiting := func(f *flag.FlagSet, r *request) { f.DurationVar(&r.wait, "wait", time.Minute, "") }
-	named := func(r request) error {
-		if r.operand == "" {
+	named := func(operand string, r *request) error {
+		if r.operand = operand; operand == "" {
 			return errors.New("needs the aggregate; `projector parked list` shows those that are parked")
 		}
 		return nil
 	}
 	return []command{
 		{
-			name: "parked list", takes: "[--json]", says: "the parked aggregates, those parked the longest first",
-			flags: asJSON, do: listParked,
+			Name: "parked list", Takes: "[--json]", Says: "the parked aggregates, those parked the longest first",
+			Flags: asJSON, Do: listParked,
 		},
 		{
-			name: "parked show", takes: "AGGREGATE [--json]", operand: "AGGREGATE",
-			says: "why it is parked, and which of its events wait in the dead-letter queue", flags: asJSON, check: named, do: showParked,
+			Name: "parked show", Takes: "AGGREGATE [--json]", Operand: true,
+			Says: "why it is parked, and which of its events wait in the dead-letter queue", Flags: asJSON, Check: named, Do: showParked,
 		},
 		{
-			name: "parked replay", takes: "AGGREGATE|--all [--wait 1m]", operand: "AGGREGATE",
-			says: "apply the events that wait, in order, and go on as usual; can be given again at any time",
-			flags: func(f *flag.FlagSet, r *request) {
+			Name: "parked replay", Takes: "AGGREGATE|--all [--wait 1m]", Operand: true,
+			Says: "apply the events that wait, in order, and go on as usual; can be given again at any time",
+			Flags: func(f *flag.FlagSet, r *request) {
 				waiting(f, r)
 				f.BoolVar(&r.all, "all", false, "")
 			},
-			check: func(r request) error {
-				if (r.operand == "") != r.all {
+			Check: func(operand string, r *request) error {
+				if r.operand = operand; (operand == "") != r.all {
 					return errors.New("needs either an aggregate or --all")
 				}
 				return atLeast("--wait", r.wait, 0)
 			},
-			do: replayParked,
+			Do: replayParked,
 		},
 		{
-			name: "parked drop", takes: "AGGREGATE --yes [--wait 1m]", operand: "AGGREGATE",
-			says: "the same, without the event that parked it, or without the versions that are missing: they are given up for good",
-			flags: func(f *flag.FlagSet, r *request) {
+			Name: "parked drop", Takes: "AGGREGATE --yes [--wait 1m]", Operand: true,
+			Says: "the same, without the event that parked it, or without the versions that are missing: they are given up for good",
+			Flags: func(f *flag.FlagSet, r *request) {
 				waiting(f, r)
 				f.BoolVar(&r.yes, "yes", false, "")
 			},
-			check: func(r request) error {
-				if err := named(r); err != nil {
+			Check: func(operand string, r *request) error {
+				if err := named(operand, r); err != nil {
 					return err
 				}
 				if !r.yes {
@@ -64,7 +64,7 @@ func parkedCommands() []command {
 				}
 				return atLeast("--wait", r.wait, 0)
 			},
-			do: dropParked,
+			Do: dropParked,
 		},
 	}
 }
@@ -108,7 +108,7 @@ func listParked(ctx context.Context, d *desk, r request) error {
 		for i, a := range all {
 			views[i] = viewOf(a)
 		}
-		return writeJSON(d.out, views)
+		return commandline.WriteJSON(d.out, views)
 	}
 	if len(all) == 0 {
 		fmt.Fprintln(d.out, "no aggregate is parked")
@@ -140,7 +140,7 @@ func showParked(ctx context.Context, d *desk, r request) error {
 	view := viewOf(sight.Aggregate)
 	if r.json {
 		view.Waiting = sight.Waiting
-		return writeJSON(d.out, view)
+		return commandline.WriteJSON(d.out, view)
 	}
 	w := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
 	for _, row := range [][2]string{
@@ -224,7 +224,7 @@ func (d *desk) replay(ctx context.Context, r request, aggregates []string, skip 
 		}
 		describe(d.out, o)
 		if o.Stuck != nil {
-			failures = append(failures, errFound)
+			failures = append(failures, commandline.ErrFound)
 		}
 	}
 	removed, of, err := k.Remove(ctx, outcomes...)
@@ -236,12 +236,12 @@ func (d *desk) replay(ctx context.Context, r request, aggregates []string, skip 
 	}
 	var told []error // what has not been printed
 	for _, failure := range append(failures, err) {
-		if failure != nil && !errors.Is(failure, errFound) {
+		if failure != nil && !errors.Is(failure, commandline.ErrFound) {
 			told = append(told, failure)
 		}
 	}
 	if len(told) == 0 && len(failures) > 0 {
-		return errFound
+		return commandline.ErrFound
 	}
 	return errors.Join(told...)
 }

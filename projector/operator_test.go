@@ -23,7 +23,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"-h"}, 0, "usage: projector"},
 		{[]string{"run", "--help"}, 0, "usage: projector"},
 		{[]string{"stauts"}, 2, `there is no command "stauts"; ` + "`projector help` lists them"},
-		{[]string{"parked"}, 2, `"projector parked" needs a second word: one of list, show, replay, drop`},
+		{[]string{"parked"}, 2, `"projector parked" needs a second word: list|show|replay|drop`},
 		{[]string{"parked", "eat"}, 2, "needs a second word"},
 		{[]string{"parked", "show"}, 2, "needs the aggregate; `projector parked list` shows"},
 		{[]string{"parked", "replay"}, 2, "needs either an aggregate or --all"},

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
 	"github.com/sluice-cdc/sluice/projector/internal/verify"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/settings"
 )
@@ -22,17 +23,17 @@ const verifyShown = 20
 
 func verifyCommand() command {
 	return command{
-		name: "verify", takes: "[--sample N] [--wait 10s] [--hold 200000] [--json]",
-		says: "recompute the read model from the source collection and report every difference;\n" +
+		Name: "verify", Takes: "[--sample N] [--wait 10s] [--hold 200000] [--json]",
+		Says: "recompute the read model from the source collection and report every difference;\n" +
 			"  \twith --sample of about N documents: of the source only what feeds them is read, quickly where it\n" +
 			"  \thas an index on AGGREGATE_ID_PATH (on MIRROR_KEY for a mirror)",
-		flags: func(f *flag.FlagSet, r *request) {
+		Flags: func(f *flag.FlagSet, r *request) {
 			f.Int64Var(&r.sample, "sample", 0, "")
 			f.DurationVar(&r.wait, "wait", 10*time.Second, "")
 			f.Int64Var(&r.hold, "hold", 200_000, "")
 			f.BoolVar(&r.json, "json", false, "")
 		},
-		check: func(r request) error {
+		Check: func(_ string, r *request) error {
 			if r.sample < 0 {
 				return fmt.Errorf("--sample %d: it is the number of documents to compare, 1 or more; without it, all are", r.sample)
 			}
@@ -44,7 +45,7 @@ func verifyCommand() command {
 			}
 			return nil
 		},
-		do: verifyReadModel,
+		Do: verifyReadModel,
 	}
 }
 
@@ -66,14 +67,14 @@ func verifyReadModel(ctx context.Context, d *desk, r request) error {
 		return err
 	}
 	if r.json {
-		if err := writeJSON(d.out, report); err != nil {
+		if err := commandline.WriteJSON(d.out, report); err != nil {
 			return err
 		}
 	} else {
 		report.Print(d.out, verifyShown)
 	}
 	if !report.OK() {
-		return errFound
+		return commandline.ErrFound
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
@@ -59,11 +60,13 @@ func (w *producerWorld) operateOn(configs []producer.Config, args ...string) ope
 	var out, errOut bytes.Buffer
 	load := func() (_ []producer.Config, err error) {
 		for _, c := range configs {
-			err = errors.Join(err, c.Validate())
+			if wrong := c.Validate(); wrong != nil {
+				err = settings.Problems{wrong}
+			}
 		}
 		return configs, err
 	}
-	run := func(context.Context, []producer.Config) int { w.Error("the command ran the producer"); return -1 }
+	run := func(context.Context, []producer.Config) error { w.Error("the command ran the producer"); return nil }
 	code := producer.Main(w.Context(), args, load, o, &out, &errOut, run)
 	w.Logf("$ producer %q → %d\n%s%s", args, code, out.String(), errOut.String())
 	return operated{code, out.String(), errOut.String()}

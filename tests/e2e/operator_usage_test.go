@@ -9,10 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
 func TestOperatorCommandLine(t *testing.T) {
-	noConfig := errors.New("MONGODB_URI: is required")
+	noConfig := settings.Problems{errors.New("MONGODB_URI: is required")}
 	for _, c := range []struct {
 		args []string
 		code int
@@ -22,9 +23,9 @@ func TestOperatorCommandLine(t *testing.T) {
 		{[]string{"-h"}, 0, "usage: producer"},
 		{[]string{"status", "-h"}, 0, "usage: producer"},
 		{[]string{"stauts"}, 2, `there is no command "stauts"`},
-		{[]string{"token"}, 2, "needs a second word: show, set, rewind or renumber"},
+		{[]string{"token"}, 2, "needs a second word: show|set|rewind|renumber"},
 		{[]string{"lease"}, 2, "needs a second word: break"},
-		{[]string{"token", "drop"}, 2, `there is no command "token drop"`},
+		{[]string{"token", "drop"}, 2, `"producer token" needs a second word`},
 		{[]string{"token", "set"}, 2, "needs the token"},
 		{[]string{"token", "set", "82", "83"}, 2, `does not take "83"`},
 		{[]string{"token", "rewind"}, 2, "needs --to with a time"},
@@ -40,8 +41,12 @@ func TestOperatorCommandLine(t *testing.T) {
 		require.Contains(t, out.String()+errOut.String(), c.says)
 	}
 	for _, args := range [][]string{nil, {"run"}} {
-		ran := producer.Main(t.Context(), args, func() ([]producer.Config, error) { return []producer.Config{{}}, nil },
-			producer.Options{}, nil, nil, func(context.Context, []producer.Config) int { return 7 })
-		require.Equal(t, 7, ran)
+		for code, result := range map[int]error{0: nil, 1: errors.New("no"), 2: settings.Problems{errors.New("PIPELINE: no")}} {
+			var out, errOut bytes.Buffer
+			ran := producer.Main(t.Context(), args, func() ([]producer.Config, error) { return []producer.Config{{}}, nil },
+				producer.Options{}, &out, &errOut, func(context.Context, []producer.Config) error { return result })
+			require.Equal(t, code, ran)
+			require.Equal(t, code == 2, errOut.Len() > 0, "what runs tells of its errors itself")
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
 )
@@ -64,7 +65,7 @@ func TestG2AnotherSessionKeyIsRefused(t *testing.T) {
 		other := w.start("other", withSessionKey(envelope.Buckets(8)))
 		require.ErrorContains(w, other.failure(), "it was bucket:4 and is bucket:8 now")
 		leading := w.operate("session-key", "bucket:8", "--drained")
-		require.Equal(w, producer.ExitProblem, leading.code)
+		require.Equal(w, commandline.ExitProblem, leading.code)
 		require.Contains(w, leading.err, "a leads stream")
 		w.insertMany(50, 10)
 		w.published()
@@ -74,7 +75,7 @@ func TestG2AnotherSessionKeyIsRefused(t *testing.T) {
 		other = w.start("other", nil)
 		require.ErrorContains(w, other.failure(), "producer session-key aggregate --drained")
 		undrained := w.operate("session-key", "bucket:8")
-		require.Equal(w, producer.ExitProblem, undrained.code)
+		require.Equal(w, commandline.ExitProblem, undrained.code)
 		require.Contains(w, undrained.err, "give --drained")
 		require.Equal(w, "bucket:4", w.checkpoint().SessionKey)
 
@@ -104,7 +105,7 @@ func TestOperatorIsToldHowToNameASessionKey(t *testing.T) {
 	inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
 		for _, args := range [][]string{{"session-key"}, {"session-key", "buckets"}, {"session-key", "bucket:0"}, {"session-key", "bucket:1", "2"}} {
 			wrong := w.operate(args...)
-			require.Equal(w, producer.ExitUsage, wrong.code)
+			require.Equal(w, commandline.ExitUsage, wrong.code)
 			require.Regexp(w, "aggregate, or bucket:N|does not take", wrong.err)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
 )
 
@@ -126,7 +127,7 @@ func TestOperatorSaysWhichStream(t *testing.T) {
 			{[]string{"run", "--stream", "orders"}, "not defined: -stream"},
 		} {
 			o := w.operateOn(w.twoStreams(), wrong.args...)
-			require.Equal(t, producer.ExitUsage, o.code)
+			require.Equal(t, commandline.ExitUsage, o.code)
 			require.Contains(t, o.err, wrong.says)
 		}
 		p.end()

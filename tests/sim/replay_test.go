@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
@@ -66,7 +67,7 @@ func (w *world) succeeds(args ...string) bool {
 	for tries := 1; ; tries++ {
 		code, said := w.command(w.Context(), network.NewLink(w.busHub), network.NewLink(w.mongoHub), args...)
 		w.trace.add("projector %s: exit code %d\n%s", strings.Join(args, " "), code, said)
-		if code == projector.ExitOK {
+		if code == commandline.ExitOK {
 			return true
 		}
 		if tries == 10 {

@@ -6,12 +6,12 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 	"github.com/sluice-cdc/sluice/shared/tracing"
 )
@@ -24,21 +24,20 @@ func run() int {
 	return producer.Main(ctx, os.Args[1:], producer.LoadStreams, producer.Options{}, os.Stdout, os.Stderr, publish)
 }
 
-func publish(ctx context.Context, configs []producer.Config) int {
+func publish(ctx context.Context, configs []producer.Config) error {
 	instance := telemetry.Instance()
 	log := telemetry.Logger(os.Stdout, configs[0].LogLevel, "producer", instance)
 	telemetry.LogStart(log)
 	traces, err := tracing.FromEnvironment(ctx, "producer", instance, log)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "producer:", err)
-		return producer.ExitUsage
+		return settings.Problems{err}
 	}
 	defer traces.Close(ctx)
 	options := producer.Options{Logger: log, Instance: instance, Tracer: traces.Tracer("github.com/sluice-cdc/sluice/producer")}
 	if err := producer.RunStreams(ctx, configs, options); err != nil {
 		log.Error("stopped by an error", telemetry.KeyError, err)
-		return producer.ExitProblem
+		return err
 	}
 	log.Info("stopped")
-	return producer.ExitOK
+	return nil
 }

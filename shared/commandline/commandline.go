@@ -1,0 +1,178 @@
+// Package commandline is the command line of a service's program: one that runs, and has commands beside to look after what
+// runs.
+//
+// Guaranteed: nothing is tried before the whole command line is understood, and what is wrong with it is said with what to do
+// instead. The exit code tells a wrong command line or setting from a problem.
+package commandline
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/sluice-cdc/sluice/shared/settings"
+)
+
+// The exit codes of the programs.
+const (
+	ExitOK      = 0
+	ExitProblem = 1 // something failed, was refused, or was found to be wrong
+	ExitUsage   = 2 // the command line or a setting is wrong; nothing has been tried
+)
+
+var (
+	// ErrUsage is a command line that cannot be understood.
+	ErrUsage = errors.New("wrong usage")
+	// ErrFound is a problem that the command has shown itself.
+	ErrFound = errors.New("problems were found")
+)
+
+// Program is what a program can do. R is what a command line asks for, D what commands work with.
+type Program[D, R any] struct {
+	Name string
+	// Commands are all but help, in the order of the help. The first is meant where none is given.
+	Commands []Command[D, R]
+	// Flags declares what every command takes that has a Do; nil: nothing.
+	Flags func(*flag.FlagSet, *R)
+	// Notes is what the help says behind the commands, each line with its end.
+	Notes string
+}
+
+// Command is one thing that a program does.
+type Command[D, R any] struct {
+	Name  string // one word or two
+	Takes string // what the help says behind the name
+	Says  string // what it does, for the help
+	// Operand says that it takes one.
+	Operand bool
+	// Flags declares what it takes beside the operand; nil: nothing.
+	Flags func(*flag.FlagSet, *R)
+	// Check takes the operand, empty where it is missing, and says what is wrong with it or the flags; nil: nothing can be.
+	Check func(operand string, r *R) error
+	// Do does it. nil is for the program's own work, which tells of its errors itself, and for help.
+	Do func(context.Context, D, R) error
+}
+
+// Main is the program behind its signals: it understands args (without the program's name), hands on what is to be done, and
+// gives the exit code.
+func (p Program[D, R]) Main(args []string, out, errOut io.Writer, do func(Command[D, R], R) error) int {
+	c, r, err := p.parse(args)
+	if err == nil && c.Name == help {
+		fmt.Fprint(out, p.Usage())
+		return ExitOK
+	}
+	if err == nil {
+		err = do(c, r)
+	}
+	if err == nil {
+		return ExitOK
+	}
+	if _, wrong := errors.AsType[settings.Problems](err); wrong || errors.Is(err, ErrUsage) {
+		fmt.Fprintln(errOut, p.Name+":", err)
+		return ExitUsage
+	}
+	if c.Do != nil && !errors.Is(err, ErrFound) {
+		fmt.Fprintln(errOut, p.Name+":", err)
+	}
+	return ExitProblem
+}
+
+const help = "help"
+
+// all are the commands with help.
+func (p Program[D, R]) all() []Command[D, R] {
+	return append(slices.Clone(p.Commands), Command[D, R]{Name: help, Says: "this text"})
+}
+
+// Usage is the program's help.
+func (p Program[D, R]) Usage() string {
+	var b strings.Builder
+	b.WriteString("usage: " + p.Name + " [COMMAND]\n\n")
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, c := range p.all() {
+		fmt.Fprintf(w, "  %s\t%s\n", strings.TrimSpace(c.Name+" "+c.Takes), c.Says)
+	}
+	_ = w.Flush() // a strings.Builder takes everything
+	b.WriteString("\n" + p.Notes + "It is configured by environment variables, for every command as for run: see the README.\n" +
+		"It exits with 0: fine, 1: a problem was found or the command failed, 2: wrong usage or settings.\n")
+	return b.String()
+}
+
+// parse understands a command line. Errors: [ErrUsage], with a sentence about what to do.
+func (p Program[D, R]) parse(args []string) (c Command[D, R], r R, err error) {
+	asked := Command[D, R]{Name: help}
+	if len(args) == 0 {
+		return p.Commands[0], r, nil
+	}
+	if slices.Contains([]string{"-h", "-help", "--help"}, args[0]) {
+		return asked, r, nil
+	}
+	if c, args, err = p.find(args); err != nil {
+		return c, r, err
+	}
+	flags := flag.NewFlagSet(c.Name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	if p.Flags != nil && c.Do != nil {
+		p.Flags(flags, &r)
+	}
+	if c.Flags != nil {
+		c.Flags(flags, &r)
+	}
+	rest, err := parseMixed(flags, args)
+	operand := ""
+	if c.Operand && len(rest) > 0 {
+		operand, rest = rest[0], rest[1:]
+	}
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return asked, r, nil
+	case err != nil:
+		return c, r, fmt.Errorf("%w: %s %s: %w; see `%s help`", ErrUsage, p.Name, c.Name, err, p.Name)
+	case len(rest) > 0:
+		return c, r, fmt.Errorf("%w: %s %s does not take %q", ErrUsage, p.Name, c.Name, rest[0])
+	case c.Check != nil:
+		if err := c.Check(operand, &r); err != nil {
+			return c, r, fmt.Errorf("%w: %s %s %w", ErrUsage, p.Name, c.Name, err)
+		}
+	}
+	return c, r, nil
+}
+
+// find finds the command that args begin with, and what follows it.
+func (p Program[D, R]) find(args []string) (Command[D, R], []string, error) {
+	var seconds []string // the second words that the first word can have
+	for _, c := range p.all() {
+		first, second, two := strings.Cut(c.Name, " ")
+		switch {
+		case first != args[0]:
+		case !two:
+			return c, args[1:], nil
+		case len(args) > 1 && args[1] == second:
+			return c, args[2:], nil
+		default:
+			seconds = append(seconds, second)
+		}
+	}
+	if len(seconds) == 0 {
+		return Command[D, R]{}, nil, fmt.Errorf("%w: there is no command %q; `%s help` lists them", ErrUsage, args[0], p.Name)
+	}
+	return Command[D, R]{}, nil, fmt.Errorf("%w: %q needs a second word: %s", ErrUsage, p.Name+" "+args[0], strings.Join(seconds, "|"))
+}
+
+// parseMixed lets flags stand before and after the operands.
+func parseMixed(flags *flag.FlagSet, args []string) (operands []string, err error) {
+	for {
+		if err := flags.Parse(args); err != nil {
+			return operands, err
+		}
+		if flags.NArg() == 0 {
+			return operands, nil
+		}
+		operands, args = append(operands, flags.Arg(0)), flags.Args()[1:]
+	}
+}

@@ -1,0 +1,147 @@
+package commandline_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/checkup"
+	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/settings"
+)
+
+type request struct {
+	name  string
+	loud  bool
+	where string
+}
+
+func program() commandline.Program[io.Writer, request] {
+	type command = commandline.Command[io.Writer, request]
+	return commandline.Program[io.Writer, request]{
+		Name:  "door",
+		Notes: "--where says which.\n",
+		Flags: func(f *flag.FlagSet, r *request) { f.StringVar(&r.where, "where", "front", "") },
+		Commands: []command{
+			{Name: "run", Says: "stand open"},
+			{
+				Name: "ring twice", Takes: "NAME [--loud]", Says: "ring", Operand: true,
+				Flags: func(f *flag.FlagSet, r *request) { f.BoolVar(&r.loud, "loud", false, "") },
+				Check: func(operand string, r *request) error {
+					if r.name = operand; operand == "" {
+						return errors.New("needs a name")
+					}
+					return nil
+				},
+				Do: func(_ context.Context, out io.Writer, r request) error {
+					_, err := fmt.Fprintf(out, "%+v", r)
+					return err
+				},
+			},
+			{Name: "ring once", Do: func(context.Context, io.Writer, request) error { return nil }},
+		},
+	}
+}
+
+// do runs a command line; each command that does something ends with the error.
+func do(result error, args ...string) (code int, out, errOut string) {
+	var o, e bytes.Buffer
+	code = program().Main(args, &o, &e, func(c commandline.Command[io.Writer, request], r request) error {
+		if c.Do != nil {
+			return errors.Join(c.Do(context.Background(), &o, r), result)
+		}
+		o.WriteString("open")
+		return result
+	})
+	return code, o.String(), e.String()
+}
+
+func TestACommandLineIsUnderstood(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		out  string
+	}{
+		{nil, "open"},
+		{[]string{"run"}, "open"},
+		{[]string{"ring", "twice", "ann"}, "{name:ann loud:false where:front}"},
+		{[]string{"ring", "twice", "--loud", "ann", "--where=back"}, "{name:ann loud:true where:back}"},
+	} {
+		code, out, errOut := do(nil, c.args...)
+		require.Equal(t, commandline.ExitOK, code)
+		require.Equal(t, c.out, out)
+		require.Empty(t, errOut)
+	}
+	for _, args := range [][]string{{"help"}, {"-h"}, {"ring", "twice", "--help"}} {
+		code, out, _ := do(nil, args...)
+		require.Equal(t, commandline.ExitOK, code)
+		require.Regexp(t, `(?s)^usage: door .*ring twice NAME \[--loud\]  ring\n.*--where says which\.\n.*exits with 0`, out)
+	}
+}
+
+func TestWhatCannotBeUnderstoodIsNotTried(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"knock"}, "door: wrong usage: there is no command \"knock\"; `door help` lists them\n"},
+		{[]string{"ring"}, "door: wrong usage: \"door ring\" needs a second word: twice|once\n"},
+		{[]string{"ring", "thrice"}, "door: wrong usage: \"door ring\" needs a second word: twice|once\n"},
+		{[]string{"ring", "twice"}, "door: wrong usage: door ring twice needs a name\n"},
+		{[]string{"ring", "twice", "ann", "bob"}, "door: wrong usage: door ring twice does not take \"bob\"\n"},
+		{[]string{"ring", "once", "ann"}, "door: wrong usage: door ring once does not take \"ann\"\n"},
+		{[]string{"ring", "once", "--loud"}, "door: wrong usage: door ring once: flag provided but not defined: -loud; see `door help`\n"},
+		{[]string{"run", "--where=back"}, "door: wrong usage: door run: flag provided but not defined: -where; see `door help`\n"},
+	} {
+		code, out, errOut := do(nil, c.args...)
+		require.Equal(t, commandline.ExitUsage, code)
+		require.Empty(t, out)
+		require.Equal(t, c.says, errOut)
+	}
+}
+
+func TestTheExitCodeTellsASettingFromAProblem(t *testing.T) {
+	t.Parallel()
+	setting := settings.Problems{errors.New("URI: is required")}
+	for _, c := range []struct {
+		result error
+		args   []string
+		code   int
+		says   bool
+	}{
+		{errors.New("away"), []string{"ring", "once"}, commandline.ExitProblem, true},
+		{commandline.ErrFound, []string{"ring", "once"}, commandline.ExitProblem, false},
+		{setting, []string{"ring", "once"}, commandline.ExitUsage, true},
+		{fmt.Errorf("%w: which?", commandline.ErrUsage), []string{"ring", "once"}, commandline.ExitUsage, true},
+		{errors.New("away"), []string{"run"}, commandline.ExitProblem, false}, // it has logged it
+		{setting, []string{"run"}, commandline.ExitUsage, true},
+	} {
+		code, _, errOut := do(c.result, c.args...)
+		require.Equal(t, c.code, code)
+		if c.says {
+			require.Equal(t, "door: "+c.result.Error()+"\n", errOut)
+		} else {
+			require.Empty(t, errOut)
+		}
+	}
+}
+
+func TestADiagnosisIsShownAndJudged(t *testing.T) {
+	t.Parallel()
+	var well, ill checkup.Findings
+	well.OK("lock", "it turns")
+	ill.Problem("lock", "oil it", "it is stuck")
+	var out bytes.Buffer
+	require.NoError(t, commandline.Diagnose(&out, false, well))
+	require.Regexp(t, `(?s)ok +settings .*ok +lock +it turns`, out.String())
+	out.Reset()
+	require.ErrorIs(t, commandline.Diagnose(&out, true, ill), commandline.ErrFound)
+	require.Contains(t, out.String(), `"mend": "oil it"`)
+}
