@@ -70,6 +70,7 @@ const namespace = "sluice_projector"
 func (s *state) init(instance, projection string) {
 	s.instance, s.projection = instance, projection
 	s.lag.Store(-1)
+	s.parked.Store(-1)
 	s.newlyParked = make(chan struct{}, 1)
 	registry, handler := telemetry.Registry()
 	s.metricsHandler = handler

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"math"
 	"strconv"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -70,7 +69,7 @@ func documentKey(w projection.Write) (string, error) {
 	}
 	raw := bson.RawValue{Type: kind, Value: value}
 	if n, ok := raw.AsInt64OK(); ok {
-		if f, isDouble := raw.DoubleOK(); !isDouble || f == math.Trunc(f) {
+		if f, isDouble := raw.DoubleOK(); !isDouble || (float64(n) == f && f < 1<<63) {
 			return collection + "\x00#" + strconv.FormatInt(n, 10), nil
 		}
 	}

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,7 @@ func TestCompact(t *testing.T) {
 		{"of that document only", []projection.Write{inc("m", 2, 1), inc("m", "1", 1), gone}, []projection.Write{inc("m", 2, 1), inc("m", "1", 1), gone}},
 		{"of that collection only", []projection.Write{projection.Delete("n", 1), gone}, []projection.Write{projection.Delete("n", 1), gone}},
 		{"equal numbers are one id", []projection.Write{inc("m", int64(1), 1), inc("m", 1.0, 1), gone}, []projection.Write{gone}},
+		{"numbers beyond int64 are their own", []projection.Write{inc("m", 1e300, 1), inc("m", math.Inf(1), 1), inc("m", 0x1p63, 1), inc("m", math.MaxInt64, 1)}, []projection.Write{inc("m", 1e300, 1), inc("m", math.Inf(1), 1), inc("m", 0x1p63, 1), inc("m", math.MaxInt64, 1)}},
 		{"other numbers are not", []projection.Write{inc("m", 1.5, 1), gone}, []projection.Write{inc("m", 1.5, 1), gone}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

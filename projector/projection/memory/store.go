@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"strconv"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -168,7 +167,7 @@ func Key(id any) (key string, stored any, err error) {
 		return "", nil, err
 	}
 	if n, ok := raw.AsInt64OK(); ok {
-		if f, isDouble := raw.DoubleOK(); !isDouble || f == math.Trunc(f) {
+		if f, isDouble := raw.DoubleOK(); !isDouble || (float64(n) == f && f < 1<<63) {
 			return "#" + strconv.FormatInt(n, 10), stored, nil
 		}
 	}
