@@ -18,9 +18,10 @@ param mongoSecretUri string
 param mongoDatabase string
 param mongoCollection string
 param serviceBusNamespace string
+// azd takes empty for missing and would ask for it, hence the defaults.
 @description('Exactly one of topic and queue is not empty')
-param topic string
-param queue string
+param topic string = ''
+param queue string = ''
 param blobAccountUrl string
 param blobContainer string
 

@@ -19,10 +19,11 @@ param projection string = 'timeline'
 param serviceBusNamespace string
 @description('The namespace without its domain: the scaler appends it')
 param serviceBusName string
+// azd takes empty for missing and would ask for it, hence the defaults.
 @description('Either topic and subscription are not empty, or queue is')
-param topic string
-param subscription string
-param queue string
+param topic string = ''
+param subscription string = ''
+param queue string = ''
 
 param blobAccountUrl string
 param claimCheckContainer string

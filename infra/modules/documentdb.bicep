@@ -8,7 +8,7 @@ param name string
 @description('Of the administrator. The Service is reached with it: a cluster of one\'s own, in which there is nothing else')
 param administrator string = 'sluice'
 @secure()
-@description('8 to 128 characters; checked before provisioning (scripts/preflight.sh), since this is empty while there is no cluster')
+@description('8 to 128 characters. That there is one is checked before provisioning (scripts/preflight.sh): it is empty while there is no cluster')
 param password string
 
 param vaultName string

@@ -11,8 +11,7 @@ resource environment 'Microsoft.App/managedEnvironments@2025-07-01' = {
   tags: tags
   properties: {
     // azure-monitor, not log-analytics: that one would want the workspace's shared key. It also means the typed tables
-    // ContainerAppConsoleLogs and ContainerAppSystemLogs, which exist before the first line arrives: alert rules on
-    // them can be created at once.
+    // ContainerAppConsoleLogs and ContainerAppSystemLogs.
     appLogsConfiguration: { destination: 'azure-monitor' }
     workloadProfiles: [{ name: 'Consumption', workloadProfileType: 'Consumption' }]
   }

@@ -1,6 +1,8 @@
 package deploy
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +57,57 @@ func TestParameterFilesUseVariablesThatSomebodySets(t *testing.T) {
 			}
 			require.True(t, strings.Contains(readme, row),
 				"%s: %s is the user's to set: infra/README.md needs a row of it with the default %q", parameters, m[1], m[2])
+		}
+	}
+}
+
+// azd takes an empty value for a missing one, and asks for a parameter that has neither that nor a default, or fails where
+// nobody can answer. An output is empty where its value is: of topic and queue one always is.
+func TestParametersThatMayBeEmptyHaveADefault(t *testing.T) {
+	empty := map[string]bool{}
+	for _, output := range template(t, "modules/servicebus.bicep").All("output") {
+		if strings.HasSuffix(output.Value.Text, ": ''") || strings.Contains(output.Value.Text, "? ''") {
+			empty["resources.outputs."+output.Name] = true
+		}
+	}
+	require.Len(t, empty, 3, "topic, subscription and queue")
+	for _, output := range template(t, "main.bicep").All("output") {
+		if !empty[strings.ReplaceAll(output.Value.Text, " ", "")] {
+			continue
+		}
+		used := 0
+		for path, parameters := range deployed {
+			for name, value := range parameterFile(t, parameters) {
+				if value == "${"+output.Name+"}" {
+					used++
+					p, _ := template(t, path).Find("param", name)
+					require.True(t, p.HasValue, "%s: %s needs the default '': %s may be empty", path, name, output.Name)
+				}
+			}
+		}
+		require.NotZero(t, used, "nobody uses %s", output.Name)
+	}
+}
+
+// What can be set by azd env set can be set for the workflow, too: what it does not hand on would silently fall back to its
+// default with the first push.
+func TestTheWorkflowHandsEveryVariableOn(t *testing.T) {
+	workflow := read(t, ".github/workflows/azure-dev.yml")
+	outputs := map[string]bool{}
+	for _, output := range template(t, "main.bicep").All("output") {
+		outputs[output.Name] = true
+	}
+	for path, parameters := range deployed {
+		for name, value := range parameterFile(t, parameters) {
+			variable := variable.FindStringSubmatch(value)[1]
+			if slices.Contains(byAzd, variable) || outputs[variable] && path != "main.bicep" {
+				continue
+			}
+			from := "vars"
+			if p, _ := template(t, path).Find("param", name); p.Secure() {
+				from = "secrets"
+			}
+			require.Contains(t, workflow, fmt.Sprintf("\n%*s%s: ${{ %s.%s }}\n", map[string]int{"vars": 6, "secrets": 10}[from], "", variable, from, variable))
 		}
 	}
 }
