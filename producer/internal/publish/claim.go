@@ -35,9 +35,7 @@ func (l *lane) encode(ctx context.Context, i *item) error {
 }
 
 func (l *lane) write(i *item) (err error) {
-	if i.message, err = envelope.Encode(i.change, l.publisher.config.Format); err != nil {
-		l.publisher.metrics.refused()
-	}
+	i.message, err = envelope.Encode(i.change, l.publisher.config.Format)
 	return err
 }
 

@@ -21,6 +21,7 @@ type dispatcher struct {
 	outstanding int // lanes between begin and end
 	idle        int // lanes in begin
 	closed      bool
+	halted      bool // an event can never be sent: what is outstanding is the last
 }
 
 func newDispatcher(c Config) *dispatcher {
@@ -47,6 +48,14 @@ func (d *dispatcher) close() {
 	d.wake()
 }
 
+// halt says that no batch is begun any more, whatever waits.
+func (d *dispatcher) halt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.halted = true
+	d.changed.Broadcast()
+}
+
 // enough says whether what is ready is worth another batch. The caller holds mu, as in due, done and wake.
 func (d *dispatcher) enough() bool {
 	if d.mixed && d.outstanding >= d.lanes {
@@ -57,10 +66,10 @@ func (d *dispatcher) enough() bool {
 }
 
 // due says whether a batch may be begun now.
-func (d *dispatcher) due() bool { return d.outstanding < d.window.limit() && d.enough() }
+func (d *dispatcher) due() bool { return !d.halted && d.outstanding < d.window.limit() && d.enough() }
 
 // done says that no batch will ever be begun again.
-func (d *dispatcher) done() bool { return d.closed && d.schedule.waiting == 0 }
+func (d *dispatcher) done() bool { return d.halted || d.closed && d.schedule.waiting == 0 }
 
 func (d *dispatcher) wake() {
 	switch {

@@ -57,7 +57,10 @@ func (l *lane) fill(ctx context.Context, first *backlog) (load, error) {
 	for session := first; session != nil; session = l.dispatcher.more() {
 		waiting := l.dispatcher.waiting(session, room-len(out.items))
 		n, err := l.add(ctx, batch, waiting)
-		if err != nil && !errors.Is(err, errFull) {
+		if err != nil && !errors.Is(err, errFull) && n+len(out.items) == 0 { // behind others its turn comes again, when they are sent
+			if ctx.Err() == nil {
+				l.publisher.metrics.refused()
+			}
 			return load{}, err
 		}
 		l.dispatcher.taken(session, n)

@@ -159,13 +159,21 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return err
 }
 
-// send runs the lanes: one to begin with, which starts the next when it has something to do, and so on.
+// send runs the lanes: one to begin with, which starts the next when it has something to do, and so on. The error of one lets
+// the others come to the end of what they have begun: cut off, they would be at every restart, and the checkpoint would not
+// move on.
 func (p *Publisher) send(ctx context.Context) error {
-	lanes, ctx := errgroup.WithContext(ctx)
+	var lanes errgroup.Group
 	defer context.AfterFunc(ctx, p.dispatcher.interrupt)()
 	p.dispatcher.spawn = func() {
 		l := &lane{publisher: p, dispatcher: p.dispatcher}
-		lanes.Go(func() error { return l.run(ctx) })
+		lanes.Go(func() error {
+			err := l.run(ctx)
+			if err != nil {
+				p.dispatcher.halt()
+			}
+			return err
+		})
 	}
 	p.dispatcher.spawn()
 	return lanes.Wait()

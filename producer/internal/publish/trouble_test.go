@@ -72,3 +72,26 @@ func TestG6AnEventThatCannotBeEncodedIsAnError(t *testing.T) {
 	require.ErrorContains(t, err, "encode change at "+c.Position)
 	require.InDelta(t, 1, testutil.ToFloat64(p.metrics.refusals), 0)
 }
+
+// G1: what is on its way when an event turns out to be unsendable is acknowledged first, and so is what was before it in its own
+// session. Otherwise it would be cut off at every restart again, and the checkpoint would never come near the event.
+func TestG1AnUnsendableEventCutsOffNothingBeforeIt(t *testing.T) {
+	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
+		synctest.Test(t, func(t *testing.T) {
+			broker := &memoryBroker{capacity: 10, before: slow(time.Second)}
+			config := testConfig()
+			config.Scope = scope
+			p := start(config, broker, openFence{})
+			for n, aggregate := range []string{"a", "b", "c", "c", "c"} {
+				c, progress := event(aggregate, n+1, n)
+				if n == 4 {
+					c.Body = []byte("no BSON")
+				}
+				require.NoError(t, p.Publish(t.Context(), c, progress))
+			}
+			require.ErrorContains(t, p.Run(t.Context()), "encode change at 82000004")
+			require.EqualValues(t, 4, p.Progress().Published)
+			require.InDelta(t, 1, testutil.ToFloat64(p.metrics.refusals), 0)
+		})
+	}
+}
