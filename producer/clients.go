@@ -164,6 +164,7 @@ func (c *Config) reading(epoch int64) changes.Config {
 		FullDocumentBeforeChange: fullDocument(c.BeforeChange),
 		StartAt:                  c.StartAt,
 		RestartWhenLost:          c.OnHistoryLost == "latest",
+		GiveUpAfter:              c.StallAfter,
 	}
 }
 

@@ -99,8 +99,8 @@ type Config struct {
 	MaxInFlightEvents int64 `envconfig:"MAX_IN_FLIGHT_EVENTS" default:"5000"`
 	MaxInFlightBytes  int64 `envconfig:"MAX_IN_FLIGHT_BYTES" default:"16777216"`
 
-	// StallAfter without an acknowledgement while events wait, the leader steps down: another replica may fare better. 0
-	// means never.
+	// StallAfter without an acknowledgement while events wait, or without an answer of MongoDB, the leader steps down: another
+	// replica may fare better. 0 means never.
 	StallAfter time.Duration `envconfig:"STALL_AFTER" default:"60s"`
 	// ShutdownTimeout is how long a stop may take to send what is in flight.
 	ShutdownTimeout time.Duration `envconfig:"SHUTDOWN_TIMEOUT" default:"20s"`

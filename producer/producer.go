@@ -185,17 +185,21 @@ func (p *producer) lead(ctx context.Context, term *leader.Term) error {
 		// What was read before an error is published before the error ends the term. Otherwise a change that stops the stream
 		// would keep those before it from ever being published, and whoever takes the checkpoint past it would lose them.
 		<-published
-		return err
+		return stepDown(err)
 	})
 	g.Go(func() error {
 		defer close(published)
-		err := publisher.Run(ctx)
-		if errors.Is(err, publish.ErrStalled) {
-			return fmt.Errorf("%w: %w", leader.ErrStepDown, err)
-		}
-		return err
+		return stepDown(publisher.Run(ctx))
 	})
 	return g.Wait()
+}
+
+// stepDown asks for another leader where one may fare better.
+func stepDown(err error) error {
+	if errors.Is(err, publish.ErrStalled) || errors.Is(err, changes.ErrSilent) {
+		return fmt.Errorf("%w: %w", leader.ErrStepDown, err)
+	}
+	return err
 }
 
 // outlet is what the reader reads into: the publisher, with this term's epoch and its session on every change.

@@ -77,3 +77,26 @@ func TestASlowServiceBusIsWaitedFor(t *testing.T) {
 		a.end()
 	})
 }
+
+// A leader to which MongoDB alone does not answer cannot know what waits there. It makes room for a replica that fares better.
+func TestALeaderWithoutItsSourceMakesRoom(t *testing.T) {
+	inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
+		a := w.start("a", nil)
+		w.leads("a")
+		b := w.start("b", nil)
+		w.insertMany(10, 2)
+		w.published()
+		a.mongoPlug.pull()
+		w.insertMany(10, 2)
+		cut := time.Now()
+		w.published()
+		require.Less(t, time.Since(cut), 2*time.Minute)
+		require.Greater(t, time.Since(cut), time.Minute, "STALL_AFTER")
+		w.leads("b")
+		require.Contains(t, a.log.text(), "stepped down for another leader")
+		a.mongoPlug.plugIn()
+		b.end()
+		w.leads("a")
+		a.end()
+	})
+}

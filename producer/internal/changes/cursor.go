@@ -35,6 +35,8 @@ type cursor struct {
 	split   bool
 	partial fragments
 	answers *answers
+	// answered: the server has given an answer in the attempt under way.
+	answered bool
 }
 
 // misresumed says that the driver resumed where only a new stream can go on: behind an invalidate with resumeAfter, which
@@ -48,7 +50,7 @@ const mostDoubts = 5
 
 // follow opens the stream and hands on what comes until it breaks (nil for an invalidate, which is no error).
 func (c *cursor) follow(ctx context.Context) error {
-	c.fresh = false
+	c.fresh, c.answered = false, false
 	c.partial.drop()
 	c.attempt = attempt{opening: true, resuming: len(c.at.ResumeToken) > 0}
 	stream, err := c.openStream(ctx)
@@ -66,7 +68,9 @@ func (c *cursor) follow(ctx context.Context) error {
 		}
 	}
 	for {
-		if stream.TryNext(ctx) {
+		next := stream.TryNext(ctx)
+		c.answered = c.answered || stream.Err() == nil
+		if next {
 			c.fresh = false
 			if number, changed := c.answers.took(len(stream.Current)); changed {
 				stream.SetBatchSize(number)

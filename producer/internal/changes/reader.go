@@ -51,7 +51,12 @@ type Config struct {
 	FullDocumentBeforeChange options.FullDocument
 	// RestartWhenLost goes on from now when the history is lost, instead of failing with [ErrHistoryLost].
 	RestartWhenLost bool
+	// GiveUpAfter without an answer, Run gives up with [ErrSilent]; 0 means never.
+	GiveUpAfter time.Duration
 }
+
+// ErrSilent is a source that has not answered for too long. Another process may have a way to it.
+var ErrSilent = errors.New("MongoDB has not answered for too long")
 
 // Reader reads one collection.
 type Reader struct {
@@ -75,7 +80,8 @@ func (r *Reader) Tokenless() bool { return r.tokenless.Load() }
 
 // Run reads from behind from until ctx ends (then it returns nil), the sink refuses, or the stream cannot go on:
 // [ErrHistoryLost], [ErrUnknownOperation], [ErrFragment], [ErrSettingsChanged], [ErrOtherDeployment],
-// [ErrUnstableFilter], or the server's refusal. Everything that waiting can heal is waited out.
+// [ErrUnstableFilter], or the server's refusal. Everything that waiting can heal is waited out, for GiveUpAfter at most
+// ([ErrSilent]).
 func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) error {
 	settings, err := r.config.Settings(r.collection)
 	if err != nil {
@@ -90,6 +96,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 		return err
 	}
 	backoff := retry.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second}
+	silent := time.Now() // since when there was no answer
 	for {
 		began, opened := c.at.ResumeToken, time.Now()
 		err := c.follow(ctx)
@@ -103,6 +110,9 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 		if !bytes.Equal(began, c.at.ResumeToken) || !c.attempt.opening && time.Since(opened) > backoff.Max {
 			c.doubts = 0
 			backoff.Reset()
+		}
+		if c.answered {
+			silent = time.Now()
 		}
 		remedy := classify(err, c.attempt)
 		if remedy == historyLost && c.misresumed() && c.doubts < mostDoubts {
@@ -120,6 +130,9 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 				telemetry.KeyPosition, c.at.Position, telemetry.KeyError, err)
 			c.at, c.fromNow = c.numbering.restart(c.at), true
 		case reopen:
+			if r.config.GiveUpAfter > 0 && time.Since(silent) > r.config.GiveUpAfter {
+				return fmt.Errorf("%w: %w", ErrSilent, err)
+			}
 			if err != nil {
 				r.log.Warn("change stream interrupted, opening it again", telemetry.KeyError, err,
 					telemetry.KeyAttempt, backoff.Attempts()+1, telemetry.KeyPosition, c.at.Position)
