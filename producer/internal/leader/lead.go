@@ -79,7 +79,11 @@ func (e *Election) beat(
 			err, wrote = e.write(background, term), true
 			result <- err
 		case <-renewal.C:
-			err = e.renew(background, term)
+			next := e.config.RenewInterval
+			if err = e.renew(background, term); err != nil {
+				next = min(next, e.config.HeartbeatInterval)
+			}
+			renewal.Reset(next)
 		}
 		switch {
 		case errors.Is(err, ErrLost):

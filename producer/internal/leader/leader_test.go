@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -278,63 +277,6 @@ func TestExpiryNeverBreaksALease(t *testing.T) {
 	})
 }
 
-func TestADeletedCheckpointIsNotBegunAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, h := &memory{}, newHistory()
-		a := join(t, m, h, testConfig("a"))
-		<-h.begun
-		time.Sleep(3 * time.Second)
-		m.mu.Lock()
-		m.exists, m.holder = false, ""
-		m.mu.Unlock()
-		require.ErrorIs(t, <-a.done, ErrVanished)
-		require.False(t, m.exists)
-	})
-}
-
-// G6: nor by a process that has never seen it: the mark says that the stream has had a leader.
-func TestG6ADeletedCheckpointIsNotBegunAnewAfterARestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, h := &memory{}, newHistory()
-		a := join(t, m, h, testConfig("a"))
-		<-h.begun
-		a.leave(t)
-		require.True(t, m.marked)
-		m.mu.Lock()
-		m.exists = false
-		m.mu.Unlock()
-		b := join(t, m, h, testConfig("b"))
-		require.ErrorIs(t, <-b.done, checkpoint.ErrGone)
-		require.False(t, m.exists)
-	})
-}
-
-// The mark is there before anything can have been published: who cannot make it does not lead.
-func TestG6NobodyLeadsAStreamThatCannotBeMarked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, h := &memory{}, newHistory()
-		ctx, cancel := context.WithCancel(t.Context())
-		v := m.view()
-		v.set(func(_ context.Context, op string) error {
-			if op == "mark" {
-				return errAway
-			}
-			return nil
-		}, nil)
-		done := make(chan error, 1)
-		go func() { done <- New(testConfig("a"), v, v, slog.New(slog.DiscardHandler)).Run(ctx, h.work("a")) }()
-		time.Sleep(30 * time.Second) // virtual
-		synctest.Wait()              // a try that began at this very moment is over
-		m.mu.Lock()
-		writes, leased := m.writes, m.leased()
-		m.mu.Unlock() // a check that fails must not keep it
-		require.Empty(t, writes)
-		require.False(t, leased, "the lease is given back each time")
-		cancel()
-		require.NoError(t, <-done)
-	})
-}
-
 func TestAnUnreadableCheckpointIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
@@ -382,63 +324,6 @@ func TestALeaderThatStepsDownLeavesRoomForAnother(t *testing.T) {
 		require.NoError(t, <-done)
 		b.leave(t)
 	})
-}
-
-// Many members, each hit by random faults of every kind: epochs grow by one, and whoever sends is alone: the time in
-// which a term may send never overlaps another's.
-func TestG4TermsNeverOverlapUnderRandomFaults(t *testing.T) {
-	for seed := range uint64(60) {
-		synctest.Test(t, func(t *testing.T) {
-			random := rand.New(rand.NewPCG(seed, 3))
-			m, h := &memory{}, newHistory()
-			var members []*member
-			for i := range 3 {
-				members = append(members, join(t, m, h, testConfig(fmt.Sprintf("m%d", i))))
-			}
-			for range 40 {
-				time.Sleep(time.Duration(random.IntN(6000)) * time.Millisecond)
-				v := members[random.IntN(len(members))].view
-				switch random.IntN(5) {
-				case 0:
-					v.set(hang, nil)
-				case 1:
-					v.set(nil, hang) // it arrives, the answer does not
-				case 2:
-					slow := time.Duration(random.IntN(5000)) * time.Millisecond
-					v.set(func(ctx context.Context, _ string) error {
-						select {
-						case <-time.After(slow):
-							return nil
-						case <-ctx.Done():
-							return ctx.Err()
-						}
-					}, nil)
-				default:
-					v.set(nil, nil)
-				}
-			}
-			for _, e := range members {
-				e.view.set(nil, nil)
-			}
-			for _, e := range members {
-				e.leave(t)
-			}
-			judgeTenures(t, seed, h.tenures, m.writes)
-		})
-	}
-}
-
-func judgeTenures(t *testing.T, seed uint64, tenures []*tenure, writes []checkpoint.Record) {
-	t.Helper()
-	for i := 1; i < len(tenures); i++ {
-		before, now := tenures[i-1], tenures[i]
-		require.Greater(t, now.epoch, before.epoch, "seed %d", seed)
-		require.False(t, now.began.Before(before.ended), "seed %d: epoch %d began at %v, epoch %d ended at %v",
-			seed, now.epoch, now.began, before.epoch, before.ended)
-	}
-	for i := 1; i < len(writes); i++ {
-		require.LessOrEqual(t, writes[i-1].Epoch, writes[i].Epoch, "seed %d: a stale leader wrote", seed)
-	}
 }
 
 // A slow answer is old news: what it proves was true when the request was made.

@@ -1,0 +1,34 @@
+package leader
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A renewal that fails is tried again at the pace of the heartbeat: at its own, two in a row would cost a healthy leader the lease.
+func TestAFailedRenewalIsTriedAgainBeforeTheLeaseRunsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, h := &memory{}, newHistory()
+		a := join(t, m, h, testConfig("a"))
+		<-h.begun
+		n := 0
+		a.view.set(func(_ context.Context, op string) error {
+			if op == "renew" {
+				if n++; n%4 != 0 {
+					return errAway
+				}
+			}
+			return nil
+		}, nil)
+		time.Sleep(5 * time.Minute) // virtual
+		require.Empty(t, h.finished)
+		a.view.set(nil, nil)
+		a.leave(t)
+		require.EqualValues(t, 1, m.record.Epoch)
+		require.LessOrEqual(t, n, 4*5*60/(5+3)+4, "in between at its own pace")
+	})
+}
