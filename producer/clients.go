@@ -3,6 +3,7 @@ package producer
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -42,7 +43,7 @@ type connections struct {
 
 // connect prepares every connection. Nothing is sent before the first use, so that a service that is away delays the
 // work and does not end the process.
-func connect(configs []Config, o Options) (*connections, error) {
+func connect(ctx context.Context, configs []Config, o Options) (*connections, error) {
 	all := &connections{mongo: map[string]*mongo.Client{}, blob: map[azure.Blob]*azblob.Client{}}
 	credential := o.Credential
 	for _, config := range configs {
@@ -55,6 +56,7 @@ func connect(configs []Config, o Options) (*connections, error) {
 	}
 	for _, config := range configs {
 		if err := all.add(config, credential, o); err != nil {
+			all.close(ctx) // those before it run already, in the background
 			return nil, err
 		}
 	}
@@ -121,9 +123,11 @@ func busOptions(given *azservicebus.ClientOptions) *azservicebus.ClientOptions {
 func (n *connections) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
+	var closing sync.WaitGroup
 	for _, c := range n.streams {
-		c.broker.Close(ctx)
+		closing.Go(func() { c.broker.Close(ctx) })
 	}
+	closing.Wait()
 	for _, db := range n.mongo {
 		_ = mongodb.Disconnect(ctx, db, closeTimeout)
 	}

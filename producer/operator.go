@@ -185,7 +185,7 @@ func attend(ctx context.Context, c command, r request, config Config, o Options,
 			given(m)
 		}
 	}
-	shared, err := connect([]Config{config}, o)
+	shared, err := connect(ctx, []Config{config}, o)
 	if err != nil {
 		return err
 	}

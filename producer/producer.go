@@ -73,7 +73,7 @@ func RunStreams(ctx context.Context, configs []Config, o Options) error {
 	if instance == "" {
 		instance = telemetry.Instance()
 	}
-	shared, err := connect(configs, o)
+	shared, err := connect(ctx, configs, o)
 	if err != nil {
 		return err
 	}
