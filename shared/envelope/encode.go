@@ -53,6 +53,10 @@ const (
 	sourceURI   = "sluice:"
 )
 
+// maxProperties is room for the application properties of a message but those of a claim check: a map that grows costs as much
+// as the rest of Encode.
+const maxProperties = 14
+
 // Encode writes a change as a message. The change must carry Stream, Token, Position, Aggregate, Operation, Type and
 // either Body or Claim; an error means that one is missing, that the body is not valid BSON, or that a text is too long for
 // the properties of a message.
@@ -79,16 +83,15 @@ func Encode(c Change, format Format) (*azservicebus.Message, error) {
 		return nil, fmt.Errorf("encode change at %s: %w", c.Position, err)
 	}
 	id, session := MessageID(c.Stream, c.Token), c.SessionID()
-	properties := map[string]any{
-		propSpecVersion: specVersion,
-		propID:          id,
-		propSource:      sourceURI + c.Stream,
-		propType:        c.Type,
-		propSubject:     c.Aggregate,
-		propPosition:    c.Position,
-		propEpoch:       c.Epoch,
-		propOperation:   string(c.Operation),
-	}
+	properties := make(map[string]any, maxProperties)
+	properties[propSpecVersion] = specVersion
+	properties[propID] = id
+	properties[propSource] = sourceURI + c.Stream
+	properties[propType] = c.Type
+	properties[propSubject] = c.Aggregate
+	properties[propPosition] = c.Position
+	properties[propEpoch] = c.Epoch
+	properties[propOperation] = string(c.Operation)
 	if !c.Time.IsZero() {
 		properties[propTime] = c.Time.UTC().Format(time.RFC3339Nano)
 	}
