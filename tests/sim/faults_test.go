@@ -252,19 +252,23 @@ func dir(d network.Direction) string {
 }
 
 // mayHang says whether an instance's way to Service Bus may hang for d: see settings.Hangs. A projector also uses one
-// connection from several goroutines when it has just started and while it recovers from a cut.
+// connection from several goroutines when it has just started and while it recovers from a cut or from a hang, which may
+// have cost it its locks.
 func (w *world) mayHang(i *instance, isProducer bool, d time.Duration) bool {
 	now := time.Now()
-	if !w.settings.Hangs || now.Sub(i.began) < time.Second || (!isProducer && now.Before(w.cutUntil)) {
+	if !w.settings.Hangs || now.Sub(i.began) < time.Second || (!isProducer && (now.Before(w.cutUntil) || now.Before(i.hungUntil))) {
 		return false
 	}
-	if end := now.Add(d + recovery); !isProducer && end.After(w.hangUntil) {
-		w.hangUntil = end
+	if end := now.Add(d + recovery); !isProducer {
+		i.hungUntil = end
+		if end.After(w.hangUntil) {
+			w.hangUntil = end
+		}
 	}
 	return true
 }
 
-// recovery is how long a projector may take to recover from a cut.
+// recovery is how long a projector may take to recover from a cut or a hang.
 const recovery = 10 * time.Second
 
 // mayCut says whether projectors' ways to Service Bus may be cut, for d.
@@ -292,6 +296,9 @@ func (w *world) partition(p *plan, i *instance, isProducer bool, which int, way 
 		name, l = "MongoDB", i.mongo
 	case which == 2 && isProducer:
 		name, l = "storage", i.blob
+	}
+	if name == "bus" && !isProducer && way == network.Requests && d >= w.settings.LockDuration/2 {
+		way = network.Both // else the broker tells of locks that ran out, and settlements open the link again while it hangs
 	}
 	switch {
 	case name == "bus" && hangs && !w.mayHang(i, isProducer, d), name == "bus" && !hangs && !isProducer && !w.mayCut(d):

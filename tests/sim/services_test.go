@@ -87,6 +87,7 @@ type instance struct {
 	stop       context.CancelFunc
 	done       chan struct{} // closed when it has ended
 	asked      chan struct{} // closed when it was asked to end
+	hungUntil  time.Time     // a projector that has recovered from its last hang by then; the driver's goroutine alone
 	bus, mongo *network.Link
 	blob       *network.BlobLink // unused by a projector
 }
