@@ -26,7 +26,7 @@ type Index struct {
 	Keys bson.D
 	// Unique refuses a second document with the same keys: a permanent failure of the event that would make one. Prefer an
 	// _id: events of different aggregates come in any order, and so a value may arrive at its new document before it
-	// has left the old one.
+	// has left the old one. That of a [OneDocument] must leave stubs out, by Partial.
 	Unique bool
 	// Partial, unless nil, leaves out the documents that do not match this filter.
 	Partial bson.D

@@ -60,8 +60,9 @@ type Projection interface {
 // write that breaks this promise is refused.
 //
 // Where the very first event of an aggregate cannot be applied there is a stub: a document that holds nothing but _id and
-// _sluice {empty: true, parked: {…}}. Readers leave out documents where _sluice.empty is true. To the projection's writes a
-// stub is no document.
+// _sluice {empty: true, parked: {…}}. Readers leave out documents where _sluice.empty is true, and so must a validator or a
+// unique index of the collection: where the database refuses the stub, the aggregate waits until it does not. To the
+// projection's writes a stub is no document.
 type OneDocument interface {
 	Projection
 	// Collection names the collection of the documents. Like the name it never changes.

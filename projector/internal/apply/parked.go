@@ -2,12 +2,14 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
@@ -38,6 +40,11 @@ type Fence struct {
 
 // Fence is the record's.
 func (r *Record) Fence() Fence { return Fence{ID: r.ID, Later: r.Later} }
+
+// errNoStub is a database whose own rules refuse the record of a parking. Without the record later events would overtake, so
+// the aggregate waits for the rules to change.
+var errNoStub = errors.New("an event can never be applied, and the database refuses the record that parks its aggregate: let the " +
+	"collection's validator and unique indexes leave out documents where " + projection.GuardField + "." + guardEmpty + " is true")
 
 // fenced is the condition that an aggregate is parked as a fence says.
 func (g guards) fenced(f Fence) bson.D {
@@ -101,7 +108,10 @@ func (a *Applier) park(ctx context.Context, session string, c *envelope.Change, 
 			aside(&record, behind, results)
 			return nil
 		}
-		if Classify(err) != Guarded {
+		switch class := Classify(err); {
+		case class == Permanent && a.guards.inside:
+			return fmt.Errorf("write %s: %w: %w", a.guards.collection.Name(), errNoStub, err)
+		case class != Guarded:
 			return fmt.Errorf("write %s: %w", a.guards.collection.Name(), err)
 		}
 		found, err := a.guards.read(ctx, c.Aggregate)
