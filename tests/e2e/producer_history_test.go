@@ -21,9 +21,11 @@ func TestG6HistoryLostBehindAnInvalidateIsTold(t *testing.T) {
 		w.published()
 		const changeStreamHistoryLost = 286
 		set := w.events.Database().Client().Database("admin").RunCommand(w.Context(), bson.D{
-			{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: "alwaysOn"},
+			{Key: "configureFailPoint", Value: "failCommand"},
+			{Key: "mode", Value: "alwaysOn"},
 			{Key: "data", Value: bson.D{
-				{Key: "failCommands", Value: bson.A{"getMore"}}, {Key: "errorCode", Value: changeStreamHistoryLost},
+				{Key: "failCommands", Value: bson.A{"getMore"}},
+				{Key: "errorCode", Value: changeStreamHistoryLost},
 				{Key: "appName", Value: "sluice-producer"},
 			}},
 		})
