@@ -102,23 +102,7 @@ func TestG1G2G3G4CountedPositionsSurviveEveryInterruption(t *testing.T) {
 						w.removeSome() // passed over by the filter
 					}
 					w.pause(time.Duration(random.IntN(1500)) * time.Millisecond)
-					p := producers[random.IntN(2)]
-					switch random.IntN(7) {
-					case 0:
-						w.bus.DropConnections()
-					case 1:
-						w.dropMongo()
-					case 2:
-						w.mongo.KillCursors()
-					case 3:
-						w.blob.Fail(503, time.Duration(random.IntN(8000))*time.Millisecond)
-					case 4:
-						w.bus.LoseAcknowledgements(1 + random.IntN(3))
-					case 5:
-						p.vanish()
-					case 6:
-						p.comeBack()
-					}
+					w.interrupt(random, producers[random.IntN(2)])
 				}
 				for _, p := range producers {
 					p.comeBack()

@@ -136,6 +136,32 @@ func TestG1ANewStreamsBeginningIsNotForgotten(t *testing.T) {
 	})
 }
 
+// interrupt does one harm of all there are, to a server or to this producer; or brings the producer back.
+func (w *producerWorld) interrupt(random *rand.Rand, p *runningProducer) {
+	w.Helper()
+	switch random.IntN(9) {
+	case 0:
+		w.bus.DropConnections()
+	case 1:
+		w.dropMongo()
+	case 2:
+		w.mongo.KillCursors()
+	case 3:
+		w.mongo.StepDown(time.Duration(random.IntN(3000)) * time.Millisecond)
+		w.eventually("MongoDB is primary again", func() bool { return w.events.FindOne(w.Context(), bson.D{}).Err() == nil })
+	case 4:
+		w.blob.Fail(503, time.Duration(random.IntN(8000))*time.Millisecond)
+	case 5:
+		w.bus.LoseAcknowledgements(1 + random.IntN(3))
+	case 6:
+		require.NoError(w, w.bus.RefuseSends(topic, 1+random.IntN(4)))
+	case 7:
+		p.vanish()
+	case 8:
+		p.comeBack()
+	}
+}
+
 func TestProducerSurvivesEveryInterruption(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -146,28 +172,7 @@ func TestProducerSurvivesEveryInterruption(t *testing.T) {
 				for range 25 {
 					w.insertMany(1+random.IntN(120), 7)
 					w.pause(time.Duration(random.IntN(1500)) * time.Millisecond)
-					p := producers[random.IntN(2)]
-					switch random.IntN(9) {
-					case 0:
-						w.bus.DropConnections()
-					case 1:
-						w.dropMongo()
-					case 2:
-						w.mongo.KillCursors()
-					case 3:
-						w.mongo.StepDown(time.Duration(random.IntN(3000)) * time.Millisecond)
-						w.eventually("MongoDB is primary again", func() bool { return w.events.FindOne(w.Context(), bson.D{}).Err() == nil })
-					case 4:
-						w.blob.Fail(503, time.Duration(random.IntN(8000))*time.Millisecond)
-					case 5:
-						w.bus.LoseAcknowledgements(1 + random.IntN(3))
-					case 6:
-						require.NoError(t, w.bus.RefuseSends(topic, 1+random.IntN(4)))
-					case 7:
-						p.vanish()
-					case 8:
-						p.comeBack()
-					}
+					w.interrupt(random, producers[random.IntN(2)])
 				}
 				for _, p := range producers {
 					p.comeBack()

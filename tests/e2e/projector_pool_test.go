@@ -192,16 +192,7 @@ func TestG1G2G3ProjectorsOfSharedSessions(t *testing.T) {
 						w.publish(bucketed(key, fmt.Sprint("a", a), n))
 					}
 					w.pass(time.Duration(random.IntN(6)) * time.Millisecond)
-					switch random.IntN(20) {
-					case 0:
-						w.bus.DropConnections()
-					case 1:
-						w.mongo.DropConnections()
-					case 2:
-						i := random.IntN(len(running))
-						running[i].kill()
-						running[i] = w.start(nil)
-					}
+					w.interrupt(random, 20, running)
 				}
 				w.completed(events * aggregates)
 				for _, p := range running {
@@ -209,19 +200,7 @@ func TestG1G2G3ProjectorsOfSharedSessions(t *testing.T) {
 					require.NoError(w, err)
 				}
 				require.LessOrEqual(w, w.bus.Stats(subPath).Sessions, 3)
-				seen := positions()
-				for a := range aggregates {
-					id := fmt.Sprint("a", a)
-					doc := w.timeline(id)
-					require.Equal(w, int64(events), doc.Events, "aggregate %s", id)
-					last := ""
-					for _, position := range seen[id] {
-						require.Greater(w, position, last)
-						last = position
-					}
-					require.Equal(w, doc.Guard.Position, last)
-				}
-				require.Empty(w, w.bus.PeekDeadLetters(subPath, 10))
+				w.appliedInOrder(positions(), aggregates, events)
 			})
 		})
 	}

@@ -83,38 +83,18 @@ func TestG2ProjectorKeepsOrderThroughRedelivery(t *testing.T) {
 			inBubble(t, func(w *projectorWorld) {
 				random := rand.New(rand.NewPCG(seed, 1))
 				positions := w.watch("timeline")
-				p := w.start(nil)
+				running := []*runningProjector{w.start(nil)}
 				for n := 1; n <= events; n++ {
 					for a := range aggregates {
 						w.publish(event(fmt.Sprint("a", a), n, "T"))
 					}
 					w.pass(time.Duration(random.IntN(6)) * time.Millisecond)
-					switch random.IntN(40) {
-					case 0:
-						w.bus.DropConnections()
-					case 1:
-						w.mongo.DropConnections()
-					case 2:
-						p.kill()
-						p = w.start(nil)
-					}
+					w.interrupt(random, 40, running)
 				}
 				w.completed(events * aggregates)
-				_, err := p.end()
+				_, err := running[0].end()
 				require.NoError(w, err)
-				seen := positions()
-				for a := range aggregates {
-					id := fmt.Sprint("a", a)
-					doc := w.timeline(id)
-					require.Equal(w, int64(events), doc.Events, "aggregate %s", id)
-					last := ""
-					for _, position := range seen[id] {
-						require.Greater(w, position, last)
-						last = position
-					}
-					require.Equal(w, doc.Guard.Position, last)
-				}
-				require.Empty(w, w.bus.PeekDeadLetters(subPath, 10))
+				w.appliedInOrder(positions(), aggregates, events)
 			})
 		})
 	}

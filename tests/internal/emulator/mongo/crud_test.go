@@ -194,6 +194,8 @@ func TestSample(t *testing.T) {
 		require.ErrorAs(t, err, &refused)
 		require.EqualValues(t, code, refused.Code)
 	}
+	_, err = c.Watch(t.Context(), driver.Pipeline{d("$sample", d("size", 3))})
+	require.ErrorContains(t, err, "$sample is not permitted in a $changeStream pipeline")
 }
 
 func TestUnsupportedThingsAreNamed(t *testing.T) {
