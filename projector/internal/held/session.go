@@ -100,7 +100,7 @@ func (s *Session) use(ctx context.Context, weight int64, call func() error) erro
 	}
 	defer s.using.Release(weight)
 	err := call()
-	if err != nil {
+	if err != nil && !errors.Is(err, context.Canceled) { // whoever cancels it gives the session back
 		s.broken.Store(true)
 	}
 	return err
