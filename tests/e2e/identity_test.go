@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -27,6 +28,8 @@ import (
 
 // identityEndpoint is what Container Apps offers a workload with a managed identity: tokens over HTTP.
 type identityEndpoint struct {
+	client string // of a run of its own: the SDK keeps an identity's tokens for as long as the process lives
+
 	mu        sync.Mutex
 	resources map[string]int
 	problems  []string
@@ -35,7 +38,7 @@ type identityEndpoint struct {
 func (e *identityEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if r.Header.Get("X-Identity-Header") != "a-header" || r.URL.Query().Get("client_id") != "00000000-0000-0000-0000-000000000001" {
+	if r.Header.Get("X-Identity-Header") != "a-header" || r.URL.Query().Get("client_id") != e.client {
 		e.problems = append(e.problems, "a request without the header or for another identity: "+r.URL.RawQuery)
 	}
 	e.resources[r.URL.Query().Get("resource")]++
@@ -48,13 +51,13 @@ func (e *identityEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // In Azure nothing secret is configured: the services sign in to Service Bus and Blob storage as their managed identity.
 func TestServicesSignInWithTheirManagedIdentity(t *testing.T) {
-	identity := &identityEndpoint{resources: map[string]int{}}
+	identity := &identityEndpoint{client: rand.Text(), resources: map[string]int{}}
 	endpoint := httptest.NewServer(identity)
 	defer endpoint.Close()
 	s := newRealStack(t, false)
 	blobs := blob.New(blob.Options{Token: "a-token"})
 	for k, v := range map[string]string{
-		"IDENTITY_ENDPOINT": endpoint.URL, "IDENTITY_HEADER": "a-header", "AZURE_CLIENT_ID": "00000000-0000-0000-0000-000000000001",
+		"IDENTITY_ENDPOINT": endpoint.URL, "IDENTITY_HEADER": "a-header", "AZURE_CLIENT_ID": identity.client,
 		stack.EnvMongo: s.stack.Endpoint(stack.EnvMongo), "HTTP_ADDR": "127.0.0.1:0",
 		"SERVICE_BUS_NAMESPACE": "contoso.servicebus.windows.net", "SERVICE_BUS_TOPIC": stack.Topic,
 		"BLOB_ACCOUNT_URL": "https://devstoreaccount1.blob.core.windows.net",
