@@ -40,6 +40,7 @@ const (
 const (
 	PropEpoch    = propEpoch
 	PropPosition = propPosition
+	PropSource   = propSource
 	PropSubject  = propSubject
 	PropVersion  = propVersion
 )

@@ -30,13 +30,14 @@ func (c *checkpoints) Arrived(u wire.Unit, r *http.Request, body []byte) func(in
 	}
 	write := checker.Write{LeaseID: r.Header.Get("x-ms-lease-id"), Began: time.Now(), Accepted: int(c.accepted.Load())}
 	var record struct {
+		Stream    string `json:"stream"`
 		Epoch     int64  `json:"epoch"`
 		Leader    string `json:"leader"`
 		Position  string `json:"position"`
 		Published int64  `json:"published"`
 	}
 	if json.Unmarshal(body, &record) == nil {
-		write.Epoch, write.Leader, write.Position, write.Published = record.Epoch, record.Leader, record.Position, record.Published
+		write.Stream, write.Epoch, write.Leader, write.Position, write.Published = record.Stream, record.Epoch, record.Leader, record.Position, record.Published
 	}
 	c.writing.Lock()
 	return func(status int) func() {

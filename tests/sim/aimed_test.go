@@ -107,9 +107,8 @@ func isCheckpointWrite(r *http.Request) bool {
 
 // drip commits events of one aggregate, one at a time.
 func (w *world) drip(ctx context.Context, random *rand.Rand, aggregate string) {
-	events := w.client.Database("shop").Collection("events")
 	for version := range int64(30) {
-		w.insert(ctx, events, aggregate, version+1, "Drop")
+		w.insert(ctx, aggregate, version+1, "Drop")
 		pause(ctx, time.Duration(random.Int64N(int64(40*time.Millisecond))))
 	}
 }

@@ -315,9 +315,13 @@ func (w *world) partition(p *plan, i *instance, isProducer bool, which int, way 
 
 // stranger is somebody who breaks the lease, and perhaps takes it.
 func (w *world) stranger(p *plan, takes bool, d time.Duration) {
+	stream := w.streams()[0]
+	if w.settings.Streams > 1 {
+		stream = w.streams()[w.random.IntN(w.settings.Streams)]
+	}
 	client, err := lease.NewBlobClient(w.blobs.ServiceClient().NewContainerClient(container).NewBlobClient(stream+".json"), nil)
 	require.NoError(w, err)
-	w.trace.add("a stranger breaks the lease (and takes it for %s: %t)", d, takes)
+	w.trace.add("a stranger breaks the lease of %s (and takes it for %s: %t)", stream, d, takes)
 	_, err = client.BreakLease(w.Context(), &lease.BlobBreakOptions{BreakPeriod: new(int32(0))})
 	if err == nil && takes {
 		_, err = client.AcquireLease(w.Context(), 60, nil)

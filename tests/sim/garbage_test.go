@@ -36,14 +36,13 @@ func (w *world) litter(ctx context.Context, random *rand.Rand) {
 // sendNobodys sends garbage that names no aggregate into the session of one whose id is too long to be the session's.
 func (w *world) sendNobodys(ctx context.Context, client *azservicebus.Client, random *rand.Rand, n int) {
 	aggregate := fmt.Sprintf("long-%d-%s", n, strings.Repeat("x", 128))
-	events := w.client.Database("shop").Collection("events")
 	at, total := random.Int64N(10), int64(10)
 	for version := range total {
 		if version == at {
 			g := checker.Garbage{MessageID: fmt.Sprintf("garbage-%d", n), Session: envelope.SessionID(aggregate), Reason: string(envelope.ReasonMissingProperty)}
 			w.sendGarbage(ctx, client, g, &azservicebus.Message{Body: []byte("garbage")})
 		}
-		w.insert(ctx, events, aggregate, version+1, "Fine")
+		w.insert(ctx, aggregate, version+1, "Fine")
 		pause(ctx, time.Duration(random.Int64N(int64(100*time.Millisecond))))
 	}
 }
@@ -64,7 +63,7 @@ func (w *world) sendParking(ctx context.Context, client *azservicebus.Client, ra
 	body, err := bson.Marshal(bson.D{{Key: "operationType", Value: "insert"}})
 	require.NoError(w, err)
 	m, err := envelope.Encode(envelope.Change{
-		Stream: stream, Token: g.MessageID, Position: g.Position, Epoch: 1, Aggregate: g.Aggregate,
+		Stream: w.streams()[w.streamOf(g.Aggregate)], Token: g.MessageID, Position: g.Position, Epoch: 1, Aggregate: g.Aggregate,
 		Operation: envelope.Insert, Type: "Fine", Body: body,
 	}, envelope.JSON)
 	require.NoError(w, err)

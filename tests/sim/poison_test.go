@@ -58,7 +58,6 @@ func (b brittleDocument) Project(e projection.Event) ([]projection.Write, error)
 
 // poisoned commits events of an aggregate of which one is poison, the first one perhaps.
 func (w *world) poisoned(ctx context.Context, random *rand.Rand, aggregate string) {
-	events := w.client.Database("shop").Collection("events")
 	total := 3 + random.Int64N(15)
 	before := random.Int64N(total)
 	w.mu.Lock()
@@ -70,7 +69,7 @@ func (w *world) poisoned(ctx context.Context, random *rand.Rand, aggregate strin
 		if n == before {
 			kind = poison
 		}
-		w.insert(ctx, events, aggregate, n+1, kind)
+		w.insert(ctx, aggregate, n+1, kind)
 		if random.IntN(2) == 0 {
 			pause(ctx, time.Duration(random.Int64N(int64(2*time.Second))))
 		}

@@ -23,6 +23,7 @@ import (
 // settings are what a seed varies besides the faults.
 type settings struct {
 	Producers, Projectors   int
+	Streams                 int // of a producer
 	Lanes, BatchMessages    int
 	Scope, Format, Takeover string
 	MaxInFlight             int64
@@ -153,10 +154,10 @@ func (s *slot) end() *instance {
 func (w *world) newProducer(n int) *slot {
 	s := &slot{w: w, name: fmt.Sprintf("producer-%c", 'a'+n)}
 	s.launch = func(ctx context.Context, i *instance) error {
-		return producer.Run(ctx, w.producerConfig(), producer.Options{
+		return producer.RunStreams(ctx, w.producerConfigs(), producer.Options{
 			Logger: w.logger(i.name), Instance: i.name,
 			ServiceBus: busOptions(i.bus),
-			Blob:       blobOptions(w.leases.Client(senderSide{w, i.blob})),
+			Blob:       blobOptions(w.recorded(senderSide{w, i.blob})),
 			Mongo:      func(o *options.ClientOptions) { o.SetDialer(i.mongo) },
 		})
 	}
@@ -213,13 +214,21 @@ var loaded = sync.OnceValues(func() (producer.Config, projector.Config) {
 	return p, q
 })
 
-func (w *world) producerConfig() producer.Config {
+// producerConfigs are the settings of every stream, as STREAMS makes them.
+func (w *world) producerConfigs() (all []producer.Config) {
 	c, _ := loaded()
 	c.LeaseTakeover = w.settings.Takeover
 	c.PublishLanesMax = w.settings.Lanes
 	c.PublishLanes, c.BatchScope, c.BatchMessages = w.settings.Lanes, w.settings.Scope, w.settings.BatchMessages
 	c.MessageFormat, c.MaxInFlightEvents = w.settings.Format, w.settings.MaxInFlight
-	return c
+	if w.settings.Streams > 1 {
+		c.Streams = collections[:w.settings.Streams]
+	}
+	for n := range w.settings.Streams {
+		c.Collection, c.Stream = collections[n], w.streams()[n]
+		all = append(all, c)
+	}
+	return all
 }
 
 func (w *world) projectorConfig() projector.Config {

@@ -83,19 +83,21 @@ func simulate(t *testing.T, seed uint64, seen *coverage) {
 	})
 	defer watchdog.Stop()
 	loaded() // outside of the bubble: every seed shares it
-	var leases []leasecheck.Operation
+	var leases []*leasecheck.Recorder
 	synctest.Test(t, func(t *testing.T) {
 		inWorld(t, seed, func(w *world) {
 			done.Store(w.trace)
 			w.simulate(seed)
 			seen.add(w)
-			leases = w.leases.History()
+			leases = w.leases
 		})
 	})
 	// Outside of the bubble too, where time passes while it computes.
-	if err := leasecheck.Check(leases, decided); err != nil {
-		t.Logf("promises broken: %v", checker.ErrLease)
-		t.Errorf("%v: %v; again: go test ./sim -run 'TestSimulation$' -seed %d", checker.ErrLease, err, seed)
+	for _, blob := range leases {
+		if err := leasecheck.Check(blob.History(), decided); err != nil {
+			t.Logf("promises broken: %v", checker.ErrLease)
+			t.Errorf("%v: %v; again: go test ./sim -run 'TestSimulation$' -seed %d", checker.ErrLease, err, seed)
+		}
 	}
 }
 
@@ -135,11 +137,7 @@ func (w *world) whole(seed uint64, harm func()) {
 		s.start()
 	}
 	// A stream begins when its first checkpoint has a position; what is committed before is not of it.
-	begun := w.eventually(settled, func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return len(w.run.Writes) > 0 && w.run.Writes[len(w.run.Writes)-1].Position != ""
-	})
+	begun := w.eventually(settled, w.begun)
 	if begun {
 		workload := rand.New(rand.NewPCG(seed, 0x17))
 		w.work.Go(func() { w.write(w.Context(), workload) })
@@ -153,6 +151,22 @@ func (w *world) whole(seed uint64, harm func()) {
 	}
 	w.stopAll()
 	w.judge()
+}
+
+// begun says whether every stream's checkpoint has a position.
+func (w *world) begun() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	begun := map[string]bool{}
+	for _, write := range w.run.Writes {
+		begun[write.Stream] = write.Position != ""
+	}
+	for _, stream := range w.streams() {
+		if !begun[stream] {
+			return false
+		}
+	}
+	return true
 }
 
 // settle waits until everything is to be seen that can be, and then has what is poisoned mended and replayed.
@@ -200,6 +214,7 @@ type coverage struct {
 
 	Parking, Nobodys int // garbage
 	Dropped, Mended  int // poison
+	Shared           int // writes of checkpoints while two streams had different leaders
 }
 
 // guarded finds in the log what a projector says when it stops: how many events it recognised as applied before.
@@ -226,9 +241,14 @@ func (c *coverage) add(w *world) {
 			}
 		}
 	}
-	for n, write := range w.run.Writes {
-		if n > 0 && write.Epoch > max(1, w.run.Writes[n-1].Epoch) {
+	epochs, leaders := map[string]int64{}, map[string]string{}
+	for _, write := range w.run.Writes {
+		if write.Epoch > max(1, epochs[write.Stream]) {
 			c.Takeovers++
+		}
+		epochs[write.Stream], leaders[write.Stream] = write.Epoch, write.Leader
+		if len(leaders) > 1 && leaders[w.streams()[0]] != leaders[w.streams()[1]] {
+			c.Shared++
 		}
 	}
 	for _, count := range guarded.FindAllStringSubmatch(w.trace.String(), -1) {
@@ -249,8 +269,8 @@ func (c *coverage) add(w *world) {
 }
 
 func (c *coverage) String() string {
-	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d",
-		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended)
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two led:%d",
+		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared)
 }
 
 // stopAll stops every service cleanly and joins all there ever were.

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -17,7 +18,6 @@ import (
 // write commits the workload: bursts of events of a few hot aggregates and many cold ones, over the length of the run.
 // It goes on through whatever happens to MongoDB, and commits every event once.
 func (w *world) write(ctx context.Context, random *rand.Rand) {
-	events := w.client.Database("shop").Collection("events")
 	versions := map[string]int64{}
 	gap := w.settings.Length / time.Duration(w.settings.Events/8+1)
 	for n := 0; n < w.settings.Events; {
@@ -28,13 +28,18 @@ func (w *world) write(ctx context.Context, random *rand.Rand) {
 				aggregate = fmt.Sprintf("cold-%d", random.IntN(w.settings.Cold))
 			}
 			versions[aggregate]++
-			w.insert(ctx, events, aggregate, versions[aggregate], fmt.Sprintf("Kind%d", random.IntN(3)))
+			w.insert(ctx, aggregate, versions[aggregate], fmt.Sprintf("Kind%d", random.IntN(3)))
 		}
 		pause(ctx, time.Duration(random.Int64N(int64(2*gap))))
 	}
 }
 
-func (w *world) insert(ctx context.Context, events *driver.Collection, aggregate string, version int64, kind string) {
+// streamOf numbers the stream that carries an aggregate.
+func (w *world) streamOf(aggregate string) int {
+	return int(crc32.ChecksumIEEE([]byte(aggregate))) % w.settings.Streams
+}
+
+func (w *world) insert(ctx context.Context, aggregate string, version int64, kind string) {
 	at := occurred(aggregate, version)
 	w.mu.Lock()
 	w.run.Committed = append(w.run.Committed, history.Commit{Aggregate: aggregate, Version: version, At: time.Now()})
@@ -47,6 +52,7 @@ func (w *world) insert(ctx context.Context, events *driver.Collection, aggregate
 		{Key: "type", Value: kind},
 		{Key: "occurredAt", Value: at},
 	}
+	events := w.client.Database(database).Collection(collections[w.streamOf(aggregate)])
 	for {
 		_, err := events.InsertOne(ctx, document)
 		if err == nil || driver.IsDuplicateKeyError(err) { // an answer may have been lost

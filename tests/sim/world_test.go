@@ -39,12 +39,15 @@ const (
 	subscription = "projector"
 	subPath      = topic + "/Subscriptions/" + subscription
 	blobHost     = "blob:10000"
-	stream       = "shop.events"
+	database     = "shop"
 	container    = "sluice"
 	// duplicateWindow is the shortest that Service Bus allows: repeats far outside it are part of the plan.
 	duplicateWindow = 20 * time.Second
 	fenceAfter      = 4 * time.Second
 )
+
+// collections are what the streams of a run watch.
+var collections = []string{"events", "returns"}
 
 // world is the three servers, everything recorded of them, and the services that run.
 type world struct {
@@ -79,9 +82,9 @@ type world struct {
 	projector []*slot
 	more      []*slot // projectors that a scaler starts and stops
 
-	leases  *leasecheck.Recorder // of what every producer and stranger asks of the checkpoint
-	work    sync.WaitGroup       // what commits events
-	writing sync.Mutex           // one write of the checkpoint at a time
+	leases  []*leasecheck.Recorder // of what every producer and stranger asks of each stream's checkpoint
+	work    sync.WaitGroup         // what commits events
+	writing sync.Mutex             // one write of the checkpoint at a time
 	mu      sync.Mutex
 	run     checker.Run // guarded by mu while anything runs
 	kinds   []string    // of the committed events; guarded by mu
@@ -124,7 +127,7 @@ func inWorld(t *testing.T, seed uint64, f func(w *world)) {
 		busHub: network.Listen("bus:5672"), mongoHub: network.Listen("mongo:27017"),
 		mongo: mongo.New(mongo.Options{}), blob: blob.New(blob.Options{}),
 		run: checker.Run{FenceAfter: fenceAfter}, garbage: map[string]checker.Garbage{},
-		busLinks: map[string]*network.Link{}, visible: map[string]int64{}, published: map[string]bool{}, leases: leasecheck.NewRecorder(container + "/" + stream + ".json"),
+		busLinks: map[string]*network.Link{}, visible: map[string]int64{}, published: map[string]bool{},
 	}
 	var err error
 	w.projections, err = projection.NewRegistry(brittleDocument{projection.Timeline{}, &w.mended}, brittle{ledger{}, &w.mended})
@@ -132,6 +135,12 @@ func inWorld(t *testing.T, seed uint64, f func(w *world)) {
 	w.settings.Aimed, w.settings.Projection = 1+aim.IntN(5), []string{timelineName, timelineName, timelineName, ledgerName}[aim.IntN(4)]
 	w.settings.GapWait = []time.Duration{0, 30 * time.Second}[aim.IntN(2)]
 	w.settings.Garbage = mending.IntN(4)
+	if w.settings.Streams = 1; seed%4 == 3 {
+		w.settings.Streams = len(collections)
+	}
+	for _, stream := range w.streams() {
+		w.leases = append(w.leases, leasecheck.NewRecorder(container+"/"+stream+".json"))
+	}
 	w.trace.add("seed %d: %+v", seed, w.settings)
 	w.run.Late = func(leader string, at time.Time) bool {
 		link := w.busLinks[leader]
@@ -161,7 +170,7 @@ func inWorld(t *testing.T, seed uint64, f func(w *world)) {
 	})
 	w.client, err = driver.Connect(options.Client().ApplyURI(mongo.URI("mongo:27017")).SetDialer(network.NewLink(w.mongoHub)))
 	require.NoError(t, err)
-	w.blobs, err = azblob.NewClientFromConnectionString(blob.ConnectionString(blobHost), blobOptions(w.leases.Client(w.blob.Transport())))
+	w.blobs, err = azblob.NewClientFromConnectionString(blob.ConnectionString(blobHost), blobOptions(w.recorded(w.blob.Transport())))
 	require.NoError(t, err)
 	watching, stopWatching := context.WithCancel(ctx)
 	watched := make(chan struct{})
@@ -174,6 +183,22 @@ func inWorld(t *testing.T, seed uint64, f func(w *world)) {
 		running.Wait()
 	}()
 	f(w)
+}
+
+// streams are the names of the run's streams.
+func (w *world) streams() (names []string) {
+	for _, collection := range collections[:w.settings.Streams] {
+		names = append(names, database+"."+collection)
+	}
+	return names
+}
+
+// recorded is a transport of which every stream's recorder sees what is asked of its checkpoint.
+func (w *world) recorded(next leasecheck.Doer) leasecheck.Doer {
+	for _, r := range w.leases {
+		next = r.Client(next)
+	}
+	return next
 }
 
 // serve runs a server with a round trip.
@@ -246,8 +271,7 @@ func (s senderSide) Do(r *http.Request) (*http.Response, error) {
 }
 
 func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
-	isWrite := r.Method == http.MethodPut && r.URL.Query().Get("comp") == "" && strings.HasSuffix(r.URL.Path, stream+".json")
-	if !isWrite {
+	if !isCheckpointWrite(r) || !strings.HasSuffix(r.URL.Path, ".json") {
 		return c.to.Do(r)
 	}
 	text, err := io.ReadAll(r.Body)
@@ -263,6 +287,7 @@ func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
 		return response, err
 	}
 	var record struct {
+		Stream    string `json:"stream"`
 		Epoch     int64  `json:"epoch"`
 		Leader    string `json:"leader"`
 		Position  string `json:"position"`
@@ -276,7 +301,7 @@ func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
 	defer c.w.mu.Unlock()
 	stamp.index = len(c.w.run.Writes)
 	c.w.run.Writes = append(c.w.run.Writes, checker.Write{
-		Epoch: record.Epoch, Leader: record.Leader, Position: record.Position, Published: record.Published,
+		Stream: record.Stream, Epoch: record.Epoch, Leader: record.Leader, Position: record.Position, Published: record.Published,
 		LeaseID: header(r, "x-ms-lease-id"), Began: stamp.at, Accepted: stamp.accepted,
 	})
 	return response, nil

@@ -10,6 +10,7 @@ package checker
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-cdc/sluice/tests/internal/history"
@@ -35,8 +36,10 @@ var (
 	ErrGaveUp = errors.New("service gave up")
 )
 
-// Write is one write of the checkpoint that the storage took.
+// Write is one write of a checkpoint that the storage took.
 type Write struct {
+	// Stream is the one whose checkpoint it is.
+	Stream    string
 	Epoch     int64
 	Leader    string
 	LeaseID   string
@@ -99,7 +102,9 @@ func Judge(r Run) []error {
 		found = append(found, fmt.Errorf("%w: %s: %w", ErrGaveUp, e.Instance, e.Err))
 	}
 	found = append(found, judgeHistory(r)...)
-	found = append(found, judgeWrites(r.Writes, r.Accepted)...)
+	for _, stream := range r.streams() {
+		found = append(found, judgeWrites(stream, r.Writes, r.Accepted)...)
+	}
 	found = append(found, judgeFence(r)...)
 	if r.Lease != nil {
 		found = append(found, fmt.Errorf("%w: %w", ErrLease, r.Lease))
@@ -131,8 +136,18 @@ func judgeModel(name string, expected, actual *history.Model) (found []error) {
 	return found
 }
 
-// judgeWrites follows the checkpoint through its writes.
-func judgeWrites(writes []Write, accepted []history.Acceptance) []error {
+// streams are those whose checkpoints were written, by their first write.
+func (r Run) streams() (names []string) {
+	for _, w := range r.Writes {
+		if !slices.Contains(names, w.Stream) {
+			names = append(names, w.Stream)
+		}
+	}
+	return names
+}
+
+// judgeWrites follows the checkpoint of a stream through its writes.
+func judgeWrites(stream string, writes []Write, accepted []history.Acceptance) []error {
 	var found []error
 	// firstAt is where each message was accepted first.
 	firstAt := make(map[string]int, len(accepted))
@@ -146,13 +161,16 @@ func judgeWrites(writes []Write, accepted []history.Acceptance) []error {
 	lowest := make([]string, len(accepted)+1)
 	for i := len(accepted) - 1; i >= 0; i-- {
 		lowest[i] = lowest[i+1]
-		if a := accepted[i]; firstAt[a.MessageID] == i && (lowest[i] == "" || a.Position < lowest[i]) {
+		if a := accepted[i]; a.Stream == stream && firstAt[a.MessageID] == i && (lowest[i] == "" || a.Position < lowest[i]) {
 			lowest[i] = a.Position
 		}
 	}
 	terms := map[int64]string{}
 	last := Write{Epoch: -1} // the record of a new stream is made with epoch 0, before anybody leads
 	for _, w := range writes {
+		if w.Stream != stream {
+			continue
+		}
 		if low := lowest[w.Accepted]; low != "" && w.Position >= low {
 			found = append(found, fmt.Errorf("%w: %s wrote position %s in epoch %d before the broker took %s",
 				ErrUncovered, w.Leader, w.Position, w.Epoch, low))
@@ -177,15 +195,20 @@ func judgeWrites(writes []Write, accepted []history.Acceptance) []error {
 
 // judgeFence holds every message against the writes that gave its sender the right to send it.
 func judgeFence(r Run) []error {
-	byEpoch := map[int64][]Write{}
+	type term struct {
+		stream string
+		epoch  int64
+	}
+	terms := map[term][]Write{}
 	for _, w := range r.Writes {
-		byEpoch[w.Epoch] = append(byEpoch[w.Epoch], w)
+		t := term{w.Stream, w.Epoch}
+		terms[t] = append(terms[t], w)
 	}
 	var found []error
 	for _, a := range r.Accepted {
-		writes := byEpoch[a.Epoch]
+		writes := terms[term{a.Stream, a.Epoch}]
 		if len(writes) == 0 {
-			found = append(found, fmt.Errorf("%w: a message of epoch %d, which nobody ever led", ErrUnfenced, a.Epoch))
+			found = append(found, fmt.Errorf("%w: a message of %s of epoch %d, which nobody ever led", ErrUnfenced, a.Stream, a.Epoch))
 			continue
 		}
 		allowed := r.Late != nil && r.Late(writes[0].Leader, a.At)

@@ -18,6 +18,8 @@ type Commit struct {
 // Acceptance is a message that the broker accepted from a sender.
 type Acceptance struct {
 	MessageID string
+	// Stream is the one that the message says it is of; empty where nothing depends on it.
+	Stream string
 	// Aggregate is the one that the message names; empty where it names none.
 	Aggregate string
 	Session   string

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -25,8 +26,9 @@ import (
 func Accepted(a servicebus.Accepted) history.Acceptance {
 	aggregate, _ := a.Properties[envelope.PropSubject].(string)
 	position, _ := a.Properties[envelope.PropPosition].(string)
+	source, _ := a.Properties[envelope.PropSource].(string)
 	return history.Acceptance{
-		MessageID: a.MessageID, Aggregate: aggregate, Session: a.SessionID, Position: position,
+		MessageID: a.MessageID, Stream: strings.TrimPrefix(source, "sluice:"), Aggregate: aggregate, Session: a.SessionID, Position: position,
 		Epoch: integer(a.Properties[envelope.PropEpoch]), Version: integer(a.Properties[envelope.PropVersion]),
 		Duplicate: a.Duplicate, At: time.Now(), // not EnqueuedAt: one clock for every measurement
 	}
