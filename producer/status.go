@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
@@ -86,8 +87,9 @@ func behind(position string, now time.Time) int64 {
 }
 
 func (p *producer) observe(r prometheus.Registerer) {
+	registered := promauto.With(r)
 	gauge := func(name, help string, value func() float64) {
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+		registered.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	gauge("sluice_producer_leading", "1 while this replica leads the stream, else 0.", func() float64 {
 		if p.current.Load() != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/settle"
@@ -74,16 +75,13 @@ func (s *state) init(instance, projection string) {
 	s.newlyParked = make(chan struct{}, 1)
 	registry, handler := telemetry.Registry()
 	s.metricsHandler = handler
+	registered := promauto.With(registry)
 
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
-		registry.MustRegister(c)
-		return c
+		return registered.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
-		registry.MustRegister(h)
-		return h
+		return registered.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
 	}
 	durations := prometheus.ExponentialBuckets(0.0005, 2, 16) // 0.5 ms to 16 s
 	s.metrics = metrics{
@@ -100,18 +98,17 @@ func (s *state) init(instance, projection string) {
 		batchSize:     histogram("batch_size", "Messages received at once.", prometheus.ExponentialBuckets(1, 2, 11)),
 		latency: histogram("latency_seconds", "Time from a change in the source to its effect in the read model, by the two machines' clocks.",
 			prometheus.ExponentialBuckets(0.001, 2, 20)), // 1 ms to 9 min
-		deadLettered: prometheus.NewCounterVec(prometheus.CounterOpts{
+		deadLettered: registered.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "deadlettered_total", Help: "Messages moved to the dead-letter queue.",
 		}, []string{"reason"}),
-		held: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "sessions_held", Help: "Sessions held now."}),
+		held: registered.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "sessions_held", Help: "Sessions held now."}),
 	}
-	s.metrics.parked = prometheus.NewGauge(prometheus.GaugeOpts{
+	s.metrics.parked = registered.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "parked_aggregates", Help: "Parked aggregates in the read model, whoever parked them.",
 	})
 	for _, reason := range reasons { // a counter that begins at its first event hides it
 		s.metrics.deadLettered.WithLabelValues(reason)
 	}
-	registry.MustRegister(s.metrics.deadLettered, s.metrics.held, s.metrics.parked)
 }
 
 func (s *state) held(delta int) {

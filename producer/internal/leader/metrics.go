@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Metrics counts what a process saw of leadership, over all its terms. A nil one counts nothing.
@@ -32,20 +33,21 @@ const (
 
 // NewMetrics registers the metrics of leadership.
 func NewMetrics(r prometheus.Registerer) *Metrics {
+	registered := promauto.With(r)
 	m := &Metrics{
-		begun: prometheus.NewCounterVec(prometheus.CounterOpts{
+		begun: registered.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_producer_terms_begun_total",
 			Help: "Terms of leadership that began in this process: over a free lease, or over the broken one of a silent leader.",
 		}, []string{"lease"}),
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+		ended: registered.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_producer_terms_ended_total",
 			Help: "Terms of leadership that ended in this process, by why.",
 		}, []string{"reason"}),
-		failures: prometheus.NewCounter(prometheus.CounterOpts{
+		failures: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_heartbeat_failures_total",
 			Help: "Heartbeats and renewals of the lease that failed while leading and were repeated.",
 		}),
-		margin: prometheus.NewHistogram(prometheus.HistogramOpts{
+		margin: registered.NewHistogram(prometheus.HistogramOpts{
 			Name:    "sluice_producer_fence_margin_seconds",
 			Help:    "Time that was left until the fence when a heartbeat succeeded. At 0 the leader stops.",
 			Buckets: []float64{0, 0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 4, 6, 10, 20},
@@ -57,7 +59,6 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, reason := range []string{endedStop, endedLost, endedFenced, endedStepDown, endedError} {
 		m.ended.WithLabelValues(reason)
 	}
-	r.MustRegister(m.begun, m.ended, m.failures, m.margin)
 	return m
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Metrics counts what a process has published, over all its terms.
@@ -23,45 +24,44 @@ type Metrics struct {
 
 // NewMetrics registers the metrics of publishing.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		published: prometheus.NewCounter(prometheus.CounterOpts{
+	registered := promauto.With(r)
+	return &Metrics{
+		published: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_published_total",
 			Help: "Events that Service Bus has acknowledged to this process.",
 		}),
-		retries: prometheus.NewCounter(prometheus.CounterOpts{
+		retries: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_send_retries_total",
 			Help: "Attempts to open a link or to send a batch that failed and were repeated.",
 		}),
-		unknown: prometheus.NewCounter(prometheus.CounterOpts{
+		unknown: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_outcome_unknown_total",
 			Help: "Attempts to send a batch that may or may not have stored it. The same batch is sent again, or by the next leader.",
 		}),
-		busy: prometheus.NewCounter(prometheus.CounterOpts{
+		busy: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_throttled_total",
 			Help: "Attempts to send that Service Bus refused because it was busy or full; part of the retries.",
 		}),
-		refusals: prometheus.NewCounter(prometheus.CounterOpts{
+		refusals: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_unsendable_total",
 			Help: "Events or batches that can never be sent. Each stops the stream.",
 		}),
-		claims: prometheus.NewCounter(prometheus.CounterOpts{
+		claims: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_claim_checks_total",
 			Help: "Events whose bodies were too large for a message and were kept in Blob storage.",
 		}),
-		kept: prometheus.NewCounter(prometheus.CounterOpts{
+		kept: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_claim_check_bytes_total", Help: "Bytes of those bodies.",
 		}),
-		batches: prometheus.NewHistogram(prometheus.HistogramOpts{
+		batches: registered.NewHistogram(prometheus.HistogramOpts{
 			Name: "sluice_producer_batch_size", Help: "Events in a batch.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 12),
 		}),
-		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+		latency: registered.NewHistogram(prometheus.HistogramOpts{
 			Name: "sluice_producer_send_seconds", Help: "Time from the first attempt to send a batch to its acknowledgement.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
 		}),
 	}
-	r.MustRegister(m.published, m.retries, m.unknown, m.busy, m.refusals, m.claims, m.kept, m.batches, m.latency)
-	return m
 }
 
 // Published is the number of events acknowledged to this process.
