@@ -52,3 +52,17 @@ func TestG1ABeginningInThePastIsKeptAtOnce(t *testing.T) {
 		a.end()
 	})
 }
+
+// G6: a beginning that the oplog does not reach back to is told by the name of its setting; there is no checkpoint to blame.
+func TestG6ABeginningBeforeTheOplogIsTold(t *testing.T) {
+	inProducerWorld(t, mongo.Options{OplogEntries: 100}, func(w *producerWorld) {
+		begin := time.Now()
+		w.pause(2 * time.Second)
+		w.insertMany(500, 2)
+		a := w.start("a", func(c *producer.Config, _ *producer.Options) { c.StartFrom, c.StartAt = "timestamp", begin })
+		err := a.failed()
+		require.ErrorContains(t, err, "START_AT")
+		require.NotContains(t, err.Error(), "checkpoint")
+		require.Empty(t, w.took())
+	})
+}

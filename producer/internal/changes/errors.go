@@ -11,6 +11,10 @@ import (
 // the token does not belong to this stream.
 var ErrHistoryLost = errors.New("the change stream cannot go on from the checkpoint: changes in between may be lost")
 
+// ErrBeginningLost: the same, of a new stream that shall begin in the past.
+var ErrBeginningLost = errors.New("the oplog does not reach back to START_AT: set a later one, or START_FROM=latest without it, and carry " +
+	"over by hand what was changed before")
+
 // remedy is what to do about an error of the change stream.
 type remedy int
 

@@ -79,7 +79,7 @@ func (r *Reader) Reading() bool { return r.open.Load() }
 func (r *Reader) Tokenless() bool { return r.tokenless.Load() }
 
 // Run reads from behind from until ctx ends (then it returns nil), the sink refuses, or the stream cannot go on:
-// [ErrHistoryLost], [ErrUnknownOperation], [ErrFragment], [ErrSettingsChanged], [ErrOtherDeployment],
+// [ErrHistoryLost], [ErrBeginningLost], [ErrUnknownOperation], [ErrFragment], [ErrSettingsChanged], [ErrOtherDeployment],
 // [ErrUnstableFilter], or the server's refusal. Everything that waiting can heal is waited out, for GiveUpAfter at most
 // ([ErrSilent]).
 func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) error {
@@ -123,6 +123,9 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 		case fatal:
 			return explain(err)
 		case historyLost:
+			if !r.config.RestartWhenLost && len(c.at.ResumeToken) == 0 && !r.config.StartAt.IsZero() {
+				return fmt.Errorf("%w: %w", ErrBeginningLost, err)
+			}
 			if !r.config.RestartWhenLost {
 				return fmt.Errorf("%w (ON_HISTORY_LOST=fail): %w", ErrHistoryLost, err)
 			}

@@ -31,6 +31,9 @@ func (b *Blob) Keep(ctx context.Context, r Record) (name string, err error) {
 			break
 		}
 	}
+	if errors.Is(err, ErrChanged) {
+		return "", fmt.Errorf("keep a copy of the checkpoint: there are %d copies of epoch %d already; remove those that nobody needs", maxCopies, r.Epoch)
+	}
 	if err != nil {
 		return "", fmt.Errorf("keep a copy of the checkpoint as %s: %w", name, err)
 	}
