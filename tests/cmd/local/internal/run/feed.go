@@ -18,6 +18,10 @@ import (
 // stuckAfter is how long nothing may move before a run is given up.
 const stuckAfter = 30 * time.Second
 
+// transactionLifetime is how long MongoDB keeps a transaction whose client has gone (transactionLifetimeLimitSeconds); others'
+// writes to its documents conflict with it until then.
+const transactionLifetime = time.Minute
+
 // errStuck is a run that is given up; what there is of it is still checked and reported.
 var errStuck = errors.New("nothing moved")
 
@@ -97,7 +101,8 @@ func (r *runner) allowed(total int64) int64 {
 func (r *runner) awaitDone(ctx context.Context, stop <-chan struct{}, stopLoading func()) error {
 	patience := stuckAfter
 	if slices.ContainsFunc(r.options.Chaos, func(a chaos.Action) bool { return a.Kind.TakesLocks() }) {
-		patience += r.places.route.LockDuration // nothing can move while a lost session lock runs out
+		// Nothing can move while a lost session lock runs out, or the transaction of a projector that was killed.
+		patience += max(r.places.route.LockDuration, transactionLifetime)
 	}
 	stopping := r.options.Ends()
 	told := false
