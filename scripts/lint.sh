@@ -59,6 +59,18 @@ scripts() {
   fi
 }
 
+# What make sim's planted bugs are planted into moves on; only scripts/mutations.sh, which nobody runs often, would tell.
+mutations() {
+  local patch failed=0
+  for patch in tests/sim/mutations/*.patch; do
+    patch -p1 --dry-run --force --silent <"$patch" >/dev/null || {
+      echo "$patch cannot be planted any more: make it again from the code as it is now"
+      failed=1
+    }
+  done
+  return "$failed"
+}
+
 check tools tools
 check gofumpt formatted
 check vet go vet work
@@ -69,6 +81,7 @@ for module in "${modules[@]}"; do
   check "alone $module" alone "$module"
 done
 check scripts scripts
+check mutations mutations
 
 if ((${#failed[@]})); then
   printf 'lint: FAILED: %s\n' "${failed[*]}"
