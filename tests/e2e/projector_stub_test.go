@@ -36,3 +36,26 @@ func TestG5AStubThatTheDatabaseRefusesIsToldAndWaitedFor(t *testing.T) {
 		require.Equal(w, []string{"a/1 WriteRefused", "a/2 AggregateParked"}, w.deadLetters())
 	})
 }
+
+// G3: the events that wait behind a stub are replayed one by one where the database refuses them together. The first makes the
+// document; the next find it there, and do to it what they do to one.
+func TestG3ReplayOnAStubOneByOne(t *testing.T) {
+	inBubble(t, func(w *projectorWorld) {
+		s := shapes()[0]
+		p := w.start(s.settings(nil))
+		w.publish(event("a", 1, "Poison"), event("a", 2, "Touch"), event("a", 3, "T"), event("a", 4, "Bad"))
+		w.deadLettered(4)
+		_, err := p.end()
+		require.NoError(w, err)
+		require.NoError(w, w.client.Database(readModel).RunCommand(w.Context(), bson.D{
+			{Key: "collMod", Value: "timeline"}, {Key: "validator", Value: bson.D{{Key: "types.Bad", Value: bson.D{{Key: "$exists", Value: false}}}}},
+		}).Err())
+		s.mended.Store(true)
+		replayed := w.command(s, "parked", "replay", "a")
+		require.Contains(w, replayed.out, "3 events applied; it stays parked")
+		doc := w.timeline("a")
+		require.EqualValues(w, 3, doc.Events)
+		require.Equal(w, map[string]int64{"Poison": 1, "T": 1}, doc.Types)
+		require.Equal(w, "2026-01-01T00:00:01Z", doc.First)
+	})
+}

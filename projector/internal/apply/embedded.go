@@ -52,7 +52,7 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group, results []
 			case !ok && silent && !c.makes:
 				unseen = append(unseen, c)
 			case !ok:
-				c.group.done(c.events, results)
+				c.done(results)
 			case class == Guarded:
 				collided = append(collided, c.group)
 			case class == Permanent:
@@ -97,7 +97,7 @@ func (a *Applier) look(ctx context.Context, unseen []chunk, results []Result) (m
 	for _, c := range unseen {
 		s := found[c.group.aggregate]
 		if (!s.exists && c.group.replay == nil) || s.position == c.group.events[c.events-1].change.Position {
-			c.group.done(c.events, results)
+			c.done(results)
 		} else {
 			missed = append(missed, c.group)
 		}
@@ -128,6 +128,17 @@ type chunk struct {
 	events int
 	model  mongo.WriteModel
 	makes  bool // it makes the document where there is none, and so fails where the condition does not hold
+	fills  bool // it makes a document of a stub
+}
+
+// done marks the events as applied. What comes after them in a replay finds a stub no longer.
+func (c chunk) done(results []Result) {
+	c.group.done(c.events, results)
+	if replay := c.group.replay; c.fills && replay != nil {
+		filled := *replay
+		filled.empty = false
+		c.group.replay = &filled
+	}
 }
 
 // chunksOf is the next update of every group that has events left. An event that cannot be said as an update at all is
@@ -150,7 +161,7 @@ func (a *Applier) chunksOf(groups []*group, results []Result) []chunk {
 			continue
 		}
 		model, makes := a.modelOf(g, n, f)
-		chunks = append(chunks, chunk{group: g, events: n, model: model, makes: makes})
+		chunks = append(chunks, chunk{group: g, events: n, model: model, makes: makes, fills: f.upsert})
 	}
 	return chunks
 }
