@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,4 +29,28 @@ func TestAnOutageIsLoggedOnceAndSoIsItsEnd(t *testing.T) {
 	o.Report(errors.New("y"))
 	require.Equal(t, 2, strings.Count(out.String(), `msg="dependency fails; trying again" dependency=database error=`))
 	require.Equal(t, 1, strings.Count(out.String(), `msg="dependency works again" dependency=database`))
+}
+
+// What fails for long is told again, with the reason that it has then, and how long it took.
+func TestAnOutageThatLastsIsToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		o := outage.New(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}})), "database")
+		o.Report(errors.New("away"))
+		for range 11 {
+			time.Sleep(time.Minute)
+			o.Report(errors.New("not allowed"))
+		}
+		o.Report(nil)
+		require.Equal(t, `level=WARN msg="dependency fails; trying again" dependency=database error=away
+level=WARN msg="dependency still fails; trying again" dependency=database for=5m0s error="not allowed"
+level=WARN msg="dependency still fails; trying again" dependency=database for=10m0s error="not allowed"
+level=INFO msg="dependency works again" dependency=database for=11m0s
+`, out.String())
+	})
 }
