@@ -7,6 +7,7 @@ package changes
 type answers struct {
 	average float64 // bytes of an event, lately; 0: none was seen
 	asked   int32
+	single  int // so many more events are asked for one by one
 }
 
 const (
@@ -18,8 +19,22 @@ const (
 
 func newAnswers() *answers { return &answers{asked: firstAnswer} }
 
+// one asks for the events of an answer, however large it was, one by one. changed says that they are not already.
+func (a *answers) one() (changed bool) {
+	changed = a.single == 0
+	a.single, a.asked = most, 1
+	return changed
+}
+
 // took takes note of an event's size and gives the number to ask for from now on; changed says that it is another one.
 func (a *answers) took(size int) (number int32, changed bool) {
+	if a.single > 0 {
+		if a.single--; a.single > 0 {
+			return a.asked, false
+		}
+		a.asked = firstAnswer
+		return a.asked, true
+	}
 	const weight = 1.0 / 16 // the last few dozen events count
 	if a.average == 0 {
 		a.average = float64(size)

@@ -28,3 +28,19 @@ func TestAnswersAskForAboutAMegabyte(t *testing.T) {
 	require.Zero(t, take(2200, 500), "nearly the same size asks for the same")
 	require.Positive(t, a.asked)
 }
+
+// What cannot be given in an answer is looked for one by one, and no longer than the answer was.
+func TestAnswersOfOneEventEnd(t *testing.T) {
+	a := newAnswers()
+	require.True(t, a.one())
+	require.False(t, a.one(), "it is at it")
+	for range most - 1 {
+		number, changed := a.took(400)
+		require.False(t, changed)
+		require.EqualValues(t, 1, number)
+	}
+	number, changed := a.took(400)
+	require.True(t, changed)
+	require.EqualValues(t, firstAnswer, number)
+	require.True(t, a.one())
+}

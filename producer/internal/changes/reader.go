@@ -121,7 +121,10 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 		}
 		switch remedy {
 		case fatal:
-			return explain(err)
+			if !c.answers.one() {
+				return explain(err)
+			}
+			// A server gives the error in place of a whole answer: those before what it cannot give are asked for one by one.
 		case historyLost:
 			if !r.config.RestartWhenLost && len(c.at.ResumeToken) == 0 && !r.config.StartAt.IsZero() {
 				return fmt.Errorf("%w: %w", ErrBeginningLost, err)
