@@ -39,7 +39,7 @@ func (w *world) sendNobodys(ctx context.Context, client *azservicebus.Client, ra
 	at, total := random.Int64N(10), int64(10)
 	for version := range total {
 		if version == at {
-			g := checker.Garbage{MessageID: fmt.Sprintf("garbage-%d", n), Session: envelope.SessionID(aggregate), Reason: string(envelope.ReasonMissingProperty)}
+			g := checker.Garbage{MessageID: fmt.Sprintf("garbage-%d", n), Session: w.settings.SessionKey.Session(aggregate), Reason: string(envelope.ReasonMissingProperty)}
 			w.sendGarbage(ctx, client, g, &azservicebus.Message{Body: []byte("garbage")})
 		}
 		w.insert(ctx, aggregate, version+1, "Fine")
@@ -47,15 +47,18 @@ func (w *world) sendNobodys(ctx context.Context, client *azservicebus.Client, ra
 	}
 }
 
-// sendParking sends garbage that names an aggregate of the workload: by its session alone, or as an event whose body is broken.
+// sendParking sends garbage that names an aggregate of the workload: by its session alone, where it has one to itself, or as an
+// event whose body is broken.
 func (w *world) sendParking(ctx context.Context, client *azservicebus.Client, random *rand.Rand, n int) {
 	g := checker.Garbage{MessageID: fmt.Sprintf("garbage-%d", n)}
 	if g.Aggregate = w.anyAggregate(random); g.Aggregate == "" {
 		return
 	}
-	g.Session = envelope.SessionID(g.Aggregate)
+	g.Session = w.settings.SessionKey.Session(g.Aggregate)
 	if random.IntN(2) == 0 {
-		g.Reason = string(envelope.ReasonMissingProperty)
+		if g.Reason = string(envelope.ReasonMissingProperty); g.Session != g.Aggregate {
+			g.Aggregate = "" // aggregates share the session
+		}
 		w.sendGarbage(ctx, client, g, &azservicebus.Message{Body: []byte("garbage")})
 		return
 	}
@@ -81,7 +84,7 @@ func (w *world) anyAggregate(random *rand.Rand) string {
 	name := w.run.Committed[random.IntN(len(w.run.Committed))].Aggregate
 	taken := slices.ContainsFunc(w.run.Sick, func(s checker.Sick) bool { return s.Aggregate == name })
 	for _, g := range w.garbage {
-		taken = taken || g.Session == envelope.SessionID(name)
+		taken = taken || g.Aggregate == name
 	}
 	if taken {
 		return ""

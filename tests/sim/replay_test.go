@@ -12,7 +12,6 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/commandline"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
 )
@@ -49,7 +48,7 @@ func (w *world) mend() {
 }
 
 func (w *world) isAside(aggregate string) bool {
-	return slices.ContainsFunc(w.asideOf(), func(a checker.Aside) bool { return a.Session == envelope.SessionID(aggregate) })
+	return slices.ContainsFunc(w.asideOf(), func(a checker.Aside) bool { return w.run.Names(a) == aggregate })
 }
 
 // drop has the operator give up what parks an aggregate, and says whether that succeeded.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
@@ -22,8 +23,10 @@ import (
 
 // settings are what a seed varies besides the faults.
 type settings struct {
-	Producers, Projectors   int
-	Streams                 int // of a producer
+	Producers, Projectors int
+	Streams               int // of a producer
+	// SessionKey is SESSION_KEY.
+	SessionKey              envelope.SessionKey
 	Lanes, BatchMessages    int
 	Scope, Format, Takeover string
 	MaxInFlight             int64
@@ -220,6 +223,7 @@ func (w *world) producerConfigs() (all []producer.Config) {
 	c.LeaseTakeover = w.settings.Takeover
 	c.PublishLanesMax = w.settings.Lanes
 	c.PublishLanes, c.BatchScope, c.BatchMessages = w.settings.Lanes, w.settings.Scope, w.settings.BatchMessages
+	c.SessionKey = w.settings.SessionKey
 	c.MessageFormat, c.MaxInFlightEvents = w.settings.Format, w.settings.MaxInFlight
 	if w.settings.Streams > 1 {
 		c.Streams = collections[:w.settings.Streams]

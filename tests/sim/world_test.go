@@ -24,6 +24,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
@@ -137,6 +138,10 @@ func inWorld(t *testing.T, seed uint64, f func(w *world)) {
 	w.settings.Garbage = mending.IntN(4)
 	if w.settings.Streams = 1; seed%4 == 3 {
 		w.settings.Streams = len(collections)
+	}
+	if seed%8 == 0 {
+		w.settings.SessionKey = envelope.Buckets(3)
+		w.run.SessionKey = w.settings.SessionKey
 	}
 	for _, stream := range w.streams() {
 		w.leases = append(w.leases, leasecheck.NewRecorder(container+"/"+stream+".json"))

@@ -3,8 +3,6 @@ package checker
 import (
 	"fmt"
 	"slices"
-
-	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
 // Garbage is a message that nobody can read, which a stranger sent among those of the stream.
@@ -92,14 +90,19 @@ func (g Garbage) missing(aside []Aside) string {
 	return "is not set aside"
 }
 
-// names is the aggregate that a message names, which is the stream's own or garbage; empty where it names none.
-func (r Run) names(m Aside, accepted map[string]history.Acceptance) string {
+// Names is the aggregate that a message names, which is the stream's own or garbage; empty where it names none.
+func (r Run) Names(m Aside) string {
 	for _, g := range r.Garbage {
 		if g.MessageID == m.MessageID && g.Session == m.Session {
 			return g.Aggregate
 		}
 	}
-	return accepted[m.MessageID].Aggregate
+	for _, a := range r.Accepted {
+		if a.MessageID == m.MessageID {
+			return a.Aggregate
+		}
+	}
+	return ""
 }
 
 // isNobodys says whether a message is garbage that names no aggregate.

@@ -47,20 +47,20 @@ func judgePoison(r Run) (found []error) {
 				ErrPoison, n, o.Aggregate, o.Events, p.what(), p.Before))
 		}
 	}
-	accepted := map[string]history.Acceptance{}
+	versions := map[string]int64{}
 	for _, a := range r.Accepted {
-		accepted[a.MessageID] = a
+		versions[a.MessageID] = a.Version
 	}
 	for _, m := range r.Aside {
 		if r.isNobodys(m) {
 			continue
 		}
-		p := byName[r.names(m, accepted)]
+		p := byName[r.Names(m)]
 		if p == nil {
 			found = append(found, fmt.Errorf("%w: dead-lettered: %s of %s: %s: %s", ErrSkipped, short(m.MessageID), m.Session, m.Reason, m.Description))
 			continue
 		}
-		if err := p.aside(m, accepted[m.MessageID].Version); err != nil {
+		if err := p.aside(m, versions[m.MessageID]); err != nil {
 			found = append(found, err)
 		}
 	}
