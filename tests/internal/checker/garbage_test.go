@@ -34,6 +34,10 @@ func TestG5G6JudgeNamesGarbageThatIsNotSetAsideOrHoldsNothingUp(t *testing.T) {
 	r := littered()
 	r.Garbage[0].Position, r.Aside, r.Mended = "821", r.Aside[1:2], 0
 	require.Empty(t, checker.Judge(r), "no news to its aggregate")
+	r = littered()
+	r.Accepted[2].MessageID, r.Accepted[2].Position, r.Accepted[2].Version, r.Accepted[2].Duplicate = "m1", "821", 1, false
+	r.Aside = append(r.Aside, checker.Aside{MessageID: "m1", Session: "a", Reason: "AggregateParked"})
+	require.Empty(t, checker.Judge(r), "a repeat of what was applied before, which the broker had forgotten")
 	for name, test := range map[string]struct {
 		breakIt func(*checker.Run)
 		promise error

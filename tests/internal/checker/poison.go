@@ -47,9 +47,12 @@ func judgePoison(r Run) (found []error) {
 				ErrPoison, n, o.Aggregate, o.Events, p.what(), p.Before))
 		}
 	}
-	versions := map[string]int64{}
+	versions, stored := map[string]int64{}, map[string]int{}
 	for _, a := range r.Accepted {
 		versions[a.MessageID] = a.Version
+		if !a.Duplicate {
+			stored[a.MessageID]++
+		}
 	}
 	for _, m := range r.Aside {
 		if r.isNobodys(m) {
@@ -60,7 +63,7 @@ func judgePoison(r Run) (found []error) {
 			found = append(found, fmt.Errorf("%w: dead-lettered: %s of %s: %s: %s", ErrSkipped, short(m.MessageID), m.Session, m.Reason, m.Description))
 			continue
 		}
-		if err := p.aside(m, versions[m.MessageID]); err != nil {
+		if err := p.aside(m, versions[m.MessageID], stored[m.MessageID] > 1); err != nil {
 			found = append(found, err)
 		}
 	}
@@ -91,9 +94,10 @@ func (p *patient) what() string {
 	return "poison"
 }
 
-// aside looks at one message. A repeat of one that is there changes nothing: nobody promises that there is none.
-func (p *patient) aside(m Aside, version int64) error {
-	if p.seen[m.MessageID] {
+// aside looks at one message. A repeat of one that is there, or that was applied before, changes nothing: nobody promises that
+// there is none.
+func (p *patient) aside(m Aside, version int64, repeated bool) error {
+	if p.seen[m.MessageID] || (repeated && version != 0 && version <= p.Before && m.Reason == reasonParked) {
 		return nil
 	}
 	first := len(p.seen) == 0
