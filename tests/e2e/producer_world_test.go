@@ -97,6 +97,7 @@ func inProducerWorld(t *testing.T, mongoOptions mongo.Options, f func(w *produce
 			_ = client.Disconnect(context.WithoutCancel(t.Context()))
 			cancel()
 			servers.Wait()
+			time.Sleep(tokensAreDue)
 		}()
 		f(w)
 	})

@@ -186,9 +186,14 @@ func inWorld(t *testing.T, seed uint64, f func(w *world)) {
 		_ = w.client.Disconnect(context.WithoutCancel(ctx))
 		cancel()
 		running.Wait()
+		time.Sleep(tokensAreDue)
 	}()
 	f(w)
 }
+
+// tokensAreDue is when every token of Service Bus that the SDK has got is to be renewed: links that it has lost sight of end
+// then, their clients being closed.
+const tokensAreDue = 3 * time.Hour
 
 // streams are the names of the run's streams.
 func (w *world) streams() (names []string) {
