@@ -17,9 +17,13 @@ import (
 // requestTimeout bounds each request of a standby; a leader's requests are bounded by its fence.
 const requestTimeout = 5 * time.Second
 
+// remind is how often a failure that goes on is logged.
+const remind = 5 * time.Minute
+
 // standBy polls the checkpoint until this instance leads. It returns nil without a term when ctx ends first.
 func (e *Election) standBy(ctx context.Context) (*Term, error) {
 	var seen sighting
+	var told time.Time // when it was last logged that this fails
 	e.log.Info("standing by")
 	for failures := 0; ; {
 		term, err := e.poll(ctx, &seen)
@@ -31,9 +35,10 @@ func (e *Election) standBy(ctx context.Context) (*Term, error) {
 		case errors.Is(err, checkpoint.ErrUnreadable), errors.Is(err, checkpoint.ErrGone), errors.Is(err, ErrVanished), errors.Is(err, ErrSessionKey):
 			return nil, err
 		case err != nil:
-			// One line when it begins to fail, not one a second for as long as storage is away.
-			if failures++; failures == 1 {
-				e.log.Warn("cannot take part in the election, trying on", telemetry.KeyError, err)
+			// Not a line a second for as long as storage is away. What is wrong by then may be another thing, though.
+			if failures++; failures == 1 || time.Since(told) >= remind {
+				told = time.Now()
+				e.log.Warn("cannot take part in the election, trying on", telemetry.KeyAttempt, failures, telemetry.KeyError, err)
 			}
 		case failures > 0:
 			e.log.Info("takes part in the election again", telemetry.KeyAttempt, failures)
