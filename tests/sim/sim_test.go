@@ -269,7 +269,7 @@ func (c *coverage) add(w *world) {
 }
 
 func (c *coverage) String() string {
-	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two led:%d",
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d",
 		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared)
 }
 
