@@ -136,10 +136,15 @@ type errWait struct{ done <-chan struct{} }
 func (errWait) Error() string { return "waiting for a transaction" }
 
 // locked runs f under the write lock, again and again while it meets documents of
-// open transactions. Inside a transaction that is a WriteConflict instead.
+// open transactions. Inside a transaction that is a WriteConflict instead. A transaction that was aborted meanwhile writes
+// nothing: what it wrote nobody would ever take back.
 func (e *Engine) locked(ctx context.Context, txn *Txn, f func() error) error {
 	for {
 		e.mu.Lock()
+		if txn != nil && txn.ended {
+			e.mu.Unlock()
+			return mongoerr.New(mongoerr.NoSuchTransaction, "Transaction with { txnNumber: %d } has been aborted.", txn.Number)
+		}
 		err := f()
 		e.trim()
 		e.mu.Unlock()

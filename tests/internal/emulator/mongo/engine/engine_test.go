@@ -138,6 +138,25 @@ func TestRandomHistoryStaysConsistent(t *testing.T) {
 	}
 }
 
+// A step-down aborts transactions whose statements are under way: what comes of those later is no write that stays.
+func TestAnAbortedTransactionWritesNothing(t *testing.T) {
+	e := New(Options{})
+	txn := e.Begin(value.Encode(bson.D{{Key: "id", Value: int32(1)}}), 1, time.Hour)
+	e.AbortAll()
+
+	doc := value.Encode(bson.D{{Key: "_id", Value: int32(1)}})
+	_, err := e.Insert(t.Context(), ns, txn, []bson.Raw{doc}, true, func(int, error) {})
+	require.True(t, mongoerr.Is(err, mongoerr.NoSuchTransaction), "%v", err)
+	require.Error(t, e.Create(t.Context(), NS{DB: ns.DB, Coll: "other"}, txn, nil))
+	consistent(t, e)
+
+	next := e.Begin(value.Encode(bson.D{{Key: "id", Value: int32(2)}}), 1, time.Hour)
+	n, err := e.Insert(t.Context(), ns, next, []bson.Raw{doc}, true, func(_ int, failed error) { require.NoError(t, failed) })
+	require.NoError(t, err, "the document is nobody's")
+	require.Equal(t, 1, n)
+	require.True(t, e.Commit(next))
+}
+
 func step(t *testing.T, e *Engine, r *rand.Rand, txn *Txn) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
