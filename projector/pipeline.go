@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// handle is one session's way: receive → decode → plan and apply → settle, again and again. A batch of which nothing is left
+// handle is one session's way: receive → pace → decode → plan and apply → settle, again and again. A batch of which nothing is left
 // but to complete it is settled while the next one is received and applied.
 func (s *service) handle(receiving, applying context.Context, session *sessions.Session) (err error) {
 	var completing settlement
@@ -32,6 +32,9 @@ func (s *service) handle(receiving, applying context.Context, session *sessions.
 			return err
 		}
 		s.received(messages)
+		if err := s.pace(receiving, session, messages); err != nil {
+			return err
+		}
 		b := s.decode(messages)
 		b.spans = follow(receiving, s.tracer, s.cfg.entity(), called, b)
 		err = s.finishParts(receiving, applying, session, b, &completing)

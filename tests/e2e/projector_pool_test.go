@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"testing"
 	"time"
 
@@ -138,25 +136,22 @@ func TestProjectorRenewsBesideSettlementsThatOpenTheLinkAgain(t *testing.T) {
 	})
 }
 
+// from makes a projector receive from a queue.
+func from(queue string) func(*projector.Config, *projector.Options) {
+	return func(c *projector.Config, _ *projector.Options) { c.Topic, c.Subscription, c.Queue = "", "", queue }
+}
+
 // A queue in place of topic and subscription.
 func TestProjectorReceivesFromAQueue(t *testing.T) {
 	inBubble(t, func(w *projectorWorld) {
-		client, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString("bus:5672"),
-			&azservicebus.ClientOptions{NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
-				return w.busNet.DialContext(ctx, "", "")
-			}})
-		require.NoError(w, err)
-		defer func() { require.NoError(w, client.Close(w.Context())) }()
-		sender, err := client.NewSender(queue, nil)
+		sender, err := w.busOwn.NewSender(queue, nil)
 		require.NoError(w, err)
 		garbage := w.encode(event("b", 1, "T"))
 		garbage.Body = []byte("{")
 		for _, m := range []*azservicebus.Message{w.encode(event("a", 1, "T")), w.encode(event("a", 2, "T")), garbage, w.encode(event("c", 1, "T"))} {
 			require.NoError(w, sender.SendMessage(w.Context(), m, nil))
 		}
-		p := w.start(func(c *projector.Config, _ *projector.Options) {
-			c.Topic, c.Subscription, c.Queue = "", "", queue
-		})
+		p := w.start(from(queue))
 		w.eventually("the queue is empty", func() bool {
 			s := w.bus.Stats(queue)
 			return s.Completed == 3 && s.DeadLettered == 1

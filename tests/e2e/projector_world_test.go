@@ -30,6 +30,7 @@ const (
 	topic        = "changes"
 	subscription = "projector"
 	queue        = "changes-queue"
+	tries        = "changes-tries" // as queue, with as many deliveries as where nobody says otherwise
 	subPath      = topic + "/Subscriptions/" + subscription
 	readModel    = "readmodel"
 	lockDuration = 30 * time.Second
@@ -75,6 +76,7 @@ func inWorld(t *testing.T, roundTrip time.Duration, f func(w *projectorWorld)) {
 		}},
 		Queues: []servicebus.Queue{
 			{Name: queue, Inbound: inbound, Outbound: outbound},
+			{Name: tries, Inbound: inbound, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: lockDuration}}, // ten
 			{Name: "plain"}, // this and the next for the doctor to find wrong
 			{Name: "short", Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: 5 * time.Second}},
 		},
