@@ -3,6 +3,7 @@ package projector
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -13,16 +14,17 @@ import (
 )
 
 // After so many deliveries, ten where nobody says otherwise, the broker takes a message out of its order by itself. Deliveries
-// that count are those whose lock ran out: the network, or the projector, went away with messages in hand. Over and over
-// that takes seconds, and what causes it may last longer. So after the freeDeliveries the next ones wait, for firstPause and
-// then twice as long each time up to longestPause: ten deliveries take a minute at least, whichever replicas they are made to.
+// that count are those whose lock ran out: the network was away with messages in hand, or the projector stood still. Over
+// and over that takes seconds, and what causes it may last longer. So after the freeDeliveries the next ones wait, for
+// firstPause and then twice as long each time up to longestPause, spread at random: ten deliveries take half a minute at
+// least, whichever replicas they are made to.
 const (
 	freeDeliveries = 3
 	firstPause     = 500 * time.Millisecond
 	longestPause   = 30 * time.Second
 )
 
-// pause is how long messages wait of which one is delivered for the n-th time.
+// pause is how long messages wait, before spreading, of which one is delivered for the n-th time.
 func pause(n uint32) time.Duration {
 	if n <= freeDeliveries {
 		return 0
@@ -37,10 +39,11 @@ func (s *service) pace(receiving context.Context, session *sessions.Session, mes
 	for _, m := range messages {
 		deliveries = max(deliveries, m.DeliveryCount)
 	}
-	wait := pause(deliveries)
-	if wait == 0 {
+	longest := pause(deliveries)
+	if longest == 0 {
 		return nil
 	}
+	wait := longest/2 + rand.N(longest/2)
 	s.log.Warn("messages are delivered again and again, because their session's lock was lost each time: waiting before this delivery",
 		telemetry.KeySession, session.ID(), "deliveries", deliveries, "wait_ms", wait.Milliseconds())
 	if err := retry.Sleep(receiving, wait); err != nil {

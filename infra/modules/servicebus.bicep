@@ -26,7 +26,7 @@ param duplicateDetectionWindow string = 'PT10M'
 param lockDuration string = 'PT1M'
 
 @minValue(1)
-@description('Deliveries after which the broker dead-letters by itself. The projector dead-letters what is poison at once, so this is for what makes it die')
+@description('Deliveries after which the broker dead-letters by itself. The projector dead-letters what is poison at once and spreads redeliveries, so this is for what makes it stand still')
 param maxDeliveryCount int = 10
 
 var premium = sku == 'Premium'
