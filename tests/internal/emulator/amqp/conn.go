@@ -53,6 +53,7 @@ type Conn struct {
 	closing  bool                // no frame may be appended any more
 	sessions map[uint16]*session // by channel; both directions use the client's number
 	wake     chan struct{}       // capacity 1: out has bytes or closing was set
+	read     chan struct{}       // closed when nothing is read any more
 }
 
 // Serve speaks AMQP on nc until the peer closes, an error occurs or ctx ends, in which case the
@@ -67,7 +68,7 @@ func Serve(ctx context.Context, nc net.Conn, opts Options) error {
 	}
 	c := &Conn{
 		nc: nc, opts: opts, log: opts.Logger,
-		sessions: make(map[uint16]*session), wake: make(chan struct{}, 1),
+		sessions: make(map[uint16]*session), wake: make(chan struct{}, 1), read: make(chan struct{}),
 	}
 	c.drained.L = &c.mu
 	defer nc.Close()
@@ -87,7 +88,8 @@ func Serve(ctx context.Context, nc net.Conn, opts Options) error {
 		}
 		c.shut(reason)
 	})
-	err = c.read(br)
+	err = c.receive(br)
+	close(c.read)
 	stop()
 	var fault *Error
 	if errors.Is(err, ErrMalformed) {
@@ -148,8 +150,8 @@ func (c *Conn) handshake(br *bufio.Reader) error {
 	return nil
 }
 
-// read is the reader's loop; it returns nil after the peer's close.
-func (c *Conn) read(br *bufio.Reader) error {
+// receive is the reader's loop; it returns nil after the peer's close.
+func (c *Conn) receive(br *bufio.Reader) error {
 	for {
 		if br.Buffered() < frameHeaderSize {
 			if err := c.nc.SetReadDeadline(time.Now().Add(2 * c.opts.IdleTimeout)); err != nil {
@@ -185,8 +187,6 @@ func (c *Conn) dispatch(fr frame) (done bool, err error) {
 		return false, err
 	}
 	switch desc {
-	case descBegin:
-		return false, c.begin(fr.channel, &f)
 	case descClose:
 		e := ending{}
 		if err := e.decode(&f); err != nil {
@@ -200,9 +200,14 @@ func (c *Conn) dispatch(fr frame) (done bool, err error) {
 		return false, &Error{Condition: CondNotAllowed, Description: "second open"}
 	}
 	c.mu.Lock()
-	s := c.sessions[fr.channel]
+	s, closing := c.sessions[fr.channel], c.closing
 	c.mu.Unlock()
-	if s == nil {
+	switch {
+	case closing:
+		return false, nil // what comes after our close, but the peer's, is for nobody [AMQP 2.4.3]
+	case desc == descBegin:
+		return false, c.begin(fr.channel, &f)
+	case s == nil:
 		return false, &Error{Condition: CondNotAllowed, Description: fmt.Sprintf("frame on channel %d, which has no session", fr.channel)}
 	}
 	return false, s.frame(desc, &f, r)
@@ -238,11 +243,22 @@ func (c *Conn) write() {
 			}
 		}
 		if closing {
+			c.linger()
 			return
 		}
 		if spare = buf; cap(spare) > outHighWater {
 			spare = nil
 		}
+	}
+}
+
+// linger waits for the peer's close: a connection that is cut while the peer writes can take our close with it, unread.
+func (c *Conn) linger() {
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-c.read:
+	case <-timer.C:
 	}
 }
 
