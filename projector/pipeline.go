@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// handle is one session's way: receive → pace → decode → plan and apply → settle, again and again. A batch of which nothing is left
-// but to complete it is settled while the next one is received and applied.
+// handle is one session's way: receive → pace → decode → plan and apply → settle, again and again. A batch of which nothing is
+// left but to complete it is settled while the next one is received and applied.
 func (s *service) handle(receiving, applying context.Context, session *sessions.Session) (err error) {
 	var completing settlement
 	defer func() {

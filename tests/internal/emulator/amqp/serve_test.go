@@ -1,9 +1,11 @@
 package amqp
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -399,4 +401,41 @@ func TestPlainSASLIsAcceptedAndUnknownIsNot(t *testing.T) {
 	c, _ = serving(t, t.Context(), Options{})
 	_, err = goamqp.NewConn(t.Context(), c, &goamqp.ConnOptions{SASLType: goamqp.SASLTypeXOAUTH2("u", "t", 512)})
 	require.Error(t, err)
+}
+
+// A client that writes when the server has said its close, and has not read it yet, must still be able to. The server waits for
+// the client's close, and takes nothing else from it.
+func TestACloseIsNotCutOffByWhatTheClientWrites(t *testing.T) {
+	for name, answers := range map[string]bool{"the client answers": true, "it does not": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				attached := false
+				c, done := serving(t, ctx, Options{OnAttach: func(*Link) LinkHandler { attached = true; return &echo{} }})
+				_, err := c.Write(clientOpening())
+				require.NoError(t, err)
+				synctest.Wait()
+				cancel()
+				synctest.Wait()
+				r := &raw{t: t, conn: c, br: bufio.NewReaderSize(c, MaxFrameSize)}
+				r.say(func(b []byte) ([]byte, error) { return (&Begin{HandleMax: 10}).append(b), nil })
+				r.attachSender(1)
+				_, err = r.br.Discard(len(headerAMQP))
+				require.NoError(t, err)
+				desc, _ := r.next()
+				require.Equal(t, uint64(descOpen), desc)
+				r.expectEnding(descClose, CondConnectionForced)
+				said, waits := time.Now(), closeTimeout
+				if answers {
+					r.say((&ending{descriptor: descClose}).append)
+					waits = 0
+				}
+				require.NoError(t, <-done)
+				require.Equal(t, waits, time.Since(said))
+				require.False(t, attached)
+				_, err = r.br.ReadByte()
+				require.ErrorIs(t, err, io.EOF, "nothing comes behind the close")
+			})
+		})
+	}
 }

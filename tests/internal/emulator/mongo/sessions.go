@@ -137,7 +137,7 @@ func (t *sessions) statement(ctx context.Context, s *session, r *request, run fu
 	case committed:
 		return nil, mongoerr.New(mongoerr.TransactionCommitted, "Transaction with { txnNumber: %d } has been committed.", r.number)
 	case aborted:
-		return nil, mongoerr.New(mongoerr.NoSuchTransaction, "Transaction with { txnNumber: %d } has been aborted.", r.number)
+		return nil, engine.Aborted(r.number)
 	default:
 	}
 	if !r.cmd.inTxn {
@@ -156,7 +156,7 @@ func (t *sessions) end(s *session, r *request) (bson.D, error) {
 	if r.db != "admin" {
 		return nil, mongoerr.New(mongoerr.Unauthorized, "%s may only be run against the admin database.", r.name)
 	}
-	gone := mongoerr.New(mongoerr.NoSuchTransaction, "Transaction with { txnNumber: %d } has been aborted.", r.number)
+	gone := engine.Aborted(r.number)
 	if r.name == "abortTransaction" {
 		switch s.state {
 		case committed:

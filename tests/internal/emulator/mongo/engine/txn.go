@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"context"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/mongoerr"
 )
 
 // Txn is an open multi-document transaction. Its fields are guarded by Engine.mu;
@@ -123,4 +126,46 @@ func (e *Engine) AbortAll() {
 	for _, t := range all {
 		e.Abort(t)
 	}
+}
+
+// errWait asks the caller to let go of the lock and to try again after done.
+type errWait struct{ done <-chan struct{} }
+
+func (errWait) Error() string { return "waiting for a transaction" }
+
+// locked runs f under the write lock, again and again while it meets documents of
+// open transactions. Inside a transaction that is a WriteConflict instead. A transaction that was aborted meanwhile writes
+// nothing: what it wrote nobody would ever take back.
+func (e *Engine) locked(ctx context.Context, txn *Txn, f func() error) error {
+	for {
+		e.mu.Lock()
+		if txn != nil && txn.ended {
+			e.mu.Unlock()
+			return Aborted(txn.Number)
+		}
+		err := f()
+		e.trim()
+		e.mu.Unlock()
+		w, waiting := err.(errWait) //nolint:errorlint // never wrapped
+		switch {
+		case !waiting:
+			return err
+		case txn != nil:
+			return conflict()
+		}
+		select {
+		case <-w.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func conflict() error {
+	return mongoerr.New(mongoerr.WriteConflict, "Caused by :: Write conflict during plan execution and yielding is disabled. :: Please retry your operation or multi-document transaction.")
+}
+
+// Aborted is the error of a statement whose transaction is no longer open.
+func Aborted(number int64) error {
+	return mongoerr.New(mongoerr.NoSuchTransaction, "Transaction with { txnNumber: %d } has been aborted.", number)
 }
