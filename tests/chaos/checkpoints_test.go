@@ -3,6 +3,7 @@ package chaos
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,8 +68,9 @@ func (c *checkpoints) epoch() (highest int64) {
 	return highest
 }
 
+// all is a copy: that a write was answered may be learned later.
 func (c *checkpoints) all() []checker.Write {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.writes
+	return slices.Clone(c.writes)
 }

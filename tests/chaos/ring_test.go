@@ -218,7 +218,7 @@ func (r *ring) leader() (leader *slot, status child.Status) {
 // ready waits until every service answers, one leads, and everything that was committed so far is to be seen.
 func (r *ring) ready(ctx context.Context) (leader *slot, err error) {
 	committed := r.rec.Counts().Committed
-	return leader, r.until(ctx, "all services answer, one leads, and the read model has caught up", func() bool {
+	err = r.until(ctx, "all services answer, one leads, and the read model has caught up", func() bool {
 		for _, s := range r.slots() {
 			if _, fresh := s.Status(); !fresh {
 				return false
@@ -228,6 +228,7 @@ func (r *ring) ready(ctx context.Context) (leader *slot, err error) {
 		leader, status = r.leader()
 		return leader != nil && status.Epoch == r.checkpoints.epoch() && r.rec.Counts().Visible >= committed
 	})
+	return leader, err
 }
 
 // until polls for what no event announces.

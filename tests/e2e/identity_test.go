@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,9 +32,16 @@ import (
 type identityEndpoint struct {
 	client string // of a run of its own: the SDK keeps an identity's tokens for as long as the process lives
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards everything below
 	resources map[string]int
 	problems  []string
+}
+
+// seen is a copy of what was asked for so far, and of what was wrong with it.
+func (e *identityEndpoint) seen() (problems []string, resources map[string]int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.problems), maps.Clone(e.resources)
 }
 
 func (e *identityEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -110,7 +119,8 @@ func TestServicesSignInWithTheirManagedIdentity(t *testing.T) {
 	require.NoError(t, <-done)
 	require.NoError(t, <-done)
 
-	require.Empty(t, identity.problems)
-	require.NotZero(t, identity.resources["https://servicebus.azure.net/"], "%v", identity.resources)
-	require.NotZero(t, identity.resources["https://storage.azure.com"], "%v", identity.resources)
+	problems, resources := identity.seen()
+	require.Empty(t, problems)
+	require.NotZero(t, resources["https://servicebus.azure.net/"], "%v", resources)
+	require.NotZero(t, resources["https://storage.azure.com"], "%v", resources)
 }

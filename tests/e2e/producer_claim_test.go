@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,9 +55,16 @@ func (w *producerWorld) receive(session string, n int) []*azservicebus.ReceivedM
 type failingUploads struct {
 	next policy.Transporter
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards everything below
 	n    int
 	puts []string // paths
+}
+
+// paths are those of the uploads so far.
+func (f *failingUploads) paths() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.puts)
 }
 
 func (f *failingUploads) Do(r *http.Request) (*http.Response, error) {
@@ -115,9 +123,10 @@ func TestG1ALargeEventIsPublishedAsAClaimCheck(t *testing.T) {
 				}
 				require.NoError(t, bson.Unmarshal(change.Document(), &kept))
 				require.Equal(t, document[3].Value, kept.Pad)
-				require.Greater(t, len(uploads.puts), 2)
-				for _, path := range uploads.puts {
-					require.Equal(t, uploads.puts[0], path, "every attempt has the same name")
+				paths := uploads.paths()
+				require.Greater(t, len(paths), 2)
+				for _, path := range paths {
+					require.Equal(t, paths[0], path, "every attempt has the same name")
 				}
 			})
 		})

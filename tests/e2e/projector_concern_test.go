@@ -26,7 +26,7 @@ func TestG1EffectsAreCommittedByTheMajorityWhateverTheURISays(t *testing.T) {
 		t.Run(test.projection, func(t *testing.T) {
 			inBubble(t, func(w *projectorWorld) {
 				var mu sync.Mutex
-				var concerns []string
+				var concerns []string // guarded by mu
 				monitor := &mongoevent.CommandMonitor{Started: func(_ context.Context, e *mongoevent.CommandStartedEvent) {
 					if e.CommandName == test.commits {
 						mu.Lock()
@@ -43,6 +43,8 @@ func TestG1EffectsAreCommittedByTheMajorityWhateverTheURISays(t *testing.T) {
 				w.completed(1)
 				_, err := p.end()
 				require.NoError(w, err)
+				mu.Lock()
+				defer mu.Unlock()
 				require.Equal(w, []string{`{"w": "majority"}`}, concerns)
 			})
 		})

@@ -20,7 +20,12 @@ import (
 func TestACommitWithoutAnAnswerKeepsNobodyWaiting(t *testing.T) {
 	inBubble(t, func(w *projectorWorld) {
 		var mu sync.Mutex
-		var ends []string // the commands that end transactions
+		var ends []string // the commands that end transactions; guarded by mu
+		ended := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(ends)
+		}
 		monitor := &mongoevent.CommandMonitor{Started: func(_ context.Context, e *mongoevent.CommandStartedEvent) {
 			if slices.Contains([]string{"commitTransaction", "abortTransaction"}, e.CommandName) {
 				mu.Lock()
@@ -34,16 +39,12 @@ func TestACommitWithoutAnAnswerKeepsNobodyWaiting(t *testing.T) {
 		})
 		w.block("commitTransaction", 1, 10*time.Minute)
 		w.publish(documentChange("a", 1, envelope.Insert, full("a")))
-		w.eventually("the commit is under way", func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return len(ends) > 0
-		})
+		w.eventually("the commit is under way", func() bool { return len(ended()) > 0 })
 		asked := time.Now()
 		_, err := first.end()
 		require.NoError(w, err)
 		require.LessOrEqual(w, time.Since(asked), 15*time.Second)
-		require.Equal(w, []string{"commitTransaction"}, ends)
+		require.Equal(w, []string{"commitTransaction"}, ended())
 		require.Equal(w, 1, w.bus.Stats(subPath).Active)
 		require.Empty(w, w.mirrored("a"))
 

@@ -133,16 +133,18 @@ func TestVerifyTellsALagFromADifference(t *testing.T) {
 		require.Regexp(w, `aggregate order-\d+ is applied up to version \d+ of \d+: the rest is on its way, or lost|no event of aggregate order-\d+ is applied`, behind.Findings[0].Why)
 
 		// The event comes while verify waits for it.
+		verifying := make(chan operated, 1)
+		go func() { verifying <- w.operate(nil, "verify", "--wait", "10s") }()
+		w.pass(4 * time.Second)
 		n := 0
 		for e := range workload.Orders(9) {
 			if n++; n == 100 {
 				change, _ := inserted(w, e, n)
-				timer := time.AfterFunc(4*time.Second, func() { w.publish(change) })
-				defer timer.Stop()
+				w.publish(change)
 				break
 			}
 		}
-		require.Equal(w, 0, w.operate(nil, "verify", "--wait", "10s").code)
+		require.Equal(w, 0, (<-verifying).code)
 	})
 }
 

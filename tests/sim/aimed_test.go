@@ -61,12 +61,7 @@ func (w *world) inject(p *plan, f servicebus.Faults, d time.Duration) {
 // overtakeWrite lets the leader's next write of the checkpoint wait for d: longer than the leader waits for it, so that later
 // ones overtake it, and shorter than the term lasts.
 func (w *world) overtakeWrite(p *plan, d time.Duration) {
-	w.mu.Lock()
-	leader := ""
-	if n := len(w.run.Writes); n > 0 {
-		leader = w.run.Writes[n-1].Leader
-	}
-	w.mu.Unlock()
+	leader := w.record.Leader()
 	for _, s := range w.producers {
 		if i := s.now; i != nil && i.name == leader {
 			w.trace.add("the next write of %s's checkpoint takes %s", leader, d)

@@ -209,9 +209,9 @@ func (w *world) midBatch(p *plan, kind int, s *slot, d time.Duration, few int, e
 	if early || w.settings.MongoTrip == 0 {
 		w.slow("update", few, d)
 	}
-	before := w.acceptedCount()
+	before := w.record.Accepted()
 	for end := time.Now().Add(4 * time.Second); ; pause(w.Context(), time.Millisecond) {
-		if (early && w.acceptedCount() > before) || (!early && w.bus.Stats(subPath).Locked > 0) {
+		if (early && w.record.Accepted() > before) || (!early && w.bus.Stats(subPath).Locked > 0) {
 			break
 		}
 		if time.Now().After(end) {

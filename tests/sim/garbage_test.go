@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
@@ -76,17 +75,12 @@ func (w *world) sendParking(ctx context.Context, client *azservicebus.Client, ra
 
 // anyAggregate is one that has events and in which nothing else is wrong; empty when there is none.
 func (w *world) anyAggregate(random *rand.Rand) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.run.Committed) == 0 {
+	committed := w.record.Run().Committed
+	if len(committed) == 0 {
 		return ""
 	}
-	name := w.run.Committed[random.IntN(len(w.run.Committed))].Aggregate
-	taken := slices.ContainsFunc(w.run.Sick, func(s checker.Sick) bool { return s.Aggregate == name })
-	for _, g := range w.garbage {
-		taken = taken || g.Aggregate == name
-	}
-	if taken {
+	name := committed[random.IntN(len(committed))].Aggregate
+	if w.record.Wrong(name) {
 		return ""
 	}
 	return name
@@ -94,24 +88,14 @@ func (w *world) anyAggregate(random *rand.Rand) string {
 
 // behindLast is a position right behind the last message that the broker has accepted of an aggregate.
 func (w *world) behindLast(aggregate string) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	highest := "82"
-	for _, a := range w.run.Accepted {
-		if a.Aggregate == aggregate {
-			highest = max(highest, a.Position)
-		}
-	}
-	return highest + "00"
+	return max("82", w.record.Last(aggregate)) + "00"
 }
 
 // sendGarbage sends a message until the broker has it.
 func (w *world) sendGarbage(ctx context.Context, client *azservicebus.Client, g checker.Garbage, m *azservicebus.Message) {
 	m.MessageID, m.SessionID, m.PartitionKey = &g.MessageID, &g.Session, &g.Session
 	w.trace.add("a stranger sends %s to session %.20s: %s", g.MessageID, g.Session, g.Reason)
-	w.mu.Lock()
-	w.garbage[g.MessageID] = g
-	w.mu.Unlock()
+	w.record.Send(g)
 	sender, err := client.NewSender(topic, nil)
 	require.NoError(w, err)
 	defer func() { _ = sender.Close(context.WithoutCancel(ctx)) }()

@@ -42,7 +42,7 @@ func TestG1G5TheReadModelsDatabaseIsAwayForHours(t *testing.T) {
 							link.Cut()
 						}
 						pause(w.Context(), away)
-						committed, visible := w.seen()
+						committed, visible := w.record.Seen()
 						require.Less(w, visible, committed, "the outage met no work")
 						link.Heal()
 					})

@@ -60,9 +60,9 @@ func (b brittleDocument) Project(e projection.Event) ([]projection.Write, error)
 func (w *world) poisoned(ctx context.Context, random *rand.Rand, aggregate string) {
 	total := 3 + random.Int64N(15)
 	before := random.Int64N(total)
-	w.mu.Lock()
-	w.run.Sick = append(w.run.Sick, checker.Sick{Aggregate: aggregate, Before: before, Total: total})
-	w.mu.Unlock()
+	w.record.Note(func(run *checker.Run) {
+		run.Sick = append(run.Sick, checker.Sick{Aggregate: aggregate, Before: before, Total: total})
+	})
 	w.trace.add("version %d of %d of %s is poison", before+1, total, aggregate)
 	for n := range total {
 		kind := "Fine"
@@ -74,16 +74,6 @@ func (w *world) poisoned(ctx context.Context, random *rand.Rand, aggregate strin
 			pause(ctx, time.Duration(random.Int64N(int64(2*time.Second))))
 		}
 	}
-}
-
-// hidden are the committed events that cannot be seen while poison and garbage are there.
-func (w *world) hidden() (n int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, s := range w.run.Patients() {
-		n += s.Total - s.Before
-	}
-	return n
 }
 
 // asideOf reads what was set aside, before anybody replays it.
@@ -98,11 +88,10 @@ func (w *world) asideOf() (aside []checker.Aside) {
 func (w *world) look() {
 	before, err := witness.ReadTimeline(w.Context(), w.readModel())
 	require.NoError(w, err)
-	w.run.ActualBefore = before
-	w.run.ExpectedBefore, _ = w.fold()
-	w.mu.Lock()
-	w.run.Mended = len(w.run.Observed)
-	w.mu.Unlock()
+	expected, _ := w.record.Fold(occurred)
+	w.record.Note(func(run *checker.Run) {
+		run.ActualBefore, run.ExpectedBefore, run.Mended = before, expected, len(run.Observed)
+	})
 }
 
 func sickName(n int) string { return fmt.Sprintf("sick-%d", n) }

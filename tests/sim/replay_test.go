@@ -20,10 +20,13 @@ import (
 // `parked drop`, and once the projection can apply everything, the others are replayed. The first commands are killed at any
 // moment now and then, as the terminal of a person may be closed; the last one of each kind is not.
 func (w *world) mend() {
-	for n := range w.run.Sick {
-		w.run.Sick[n].Dropped = w.mending.IntN(2) == 0
-	}
-	for _, s := range w.run.Patients() {
+	w.record.Note(func(run *checker.Run) {
+		for n := range run.Sick {
+			run.Sick[n].Dropped = w.mending.IntN(2) == 0
+		}
+	})
+	patients := w.record.Run().Patients()
+	for _, s := range patients {
 		if (s.Dropped || s.Garbage != nil) && !w.drop(s.Aggregate) {
 			return
 		}
@@ -37,18 +40,19 @@ func (w *world) mend() {
 	}
 	// A replay that was killed when an aggregate was parked no more left its messages where they were, and those that it had
 	// in hand are locked until their locks run out.
-	for _, s := range w.run.Patients() {
+	for _, s := range patients {
 		for end := time.Now().Add(settled); w.isAside(s.Aggregate) && time.Now().Before(end); pause(w.Context(), 10*time.Second) {
 			if !w.succeeds("parked", "replay", s.Aggregate) {
 				return
 			}
 		}
 	}
-	w.run.Replayed = true
+	w.record.Note(func(run *checker.Run) { run.Replayed = true })
 }
 
 func (w *world) isAside(aggregate string) bool {
-	return slices.ContainsFunc(w.asideOf(), func(a checker.Aside) bool { return w.run.Names(a) == aggregate })
+	run := w.record.Run()
+	return slices.ContainsFunc(w.asideOf(), func(a checker.Aside) bool { return run.Names(a) == aggregate })
 }
 
 // drop has the operator give up what parks an aggregate, and says whether that succeeded.
@@ -70,7 +74,7 @@ func (w *world) succeeds(args ...string) bool {
 			return true
 		}
 		if tries == 10 {
-			w.run.Ended = append(w.run.Ended, checker.Ended{Instance: strings.Join(args, " "), Err: fmt.Errorf("exit code %d: %s", code, said)})
+			w.record.End(strings.Join(args, " "), fmt.Errorf("exit code %d: %s", code, said))
 			return false
 		}
 		pause(w.Context(), 10*time.Second)

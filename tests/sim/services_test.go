@@ -106,9 +106,7 @@ func (s *slot) start() {
 		blob: network.NewBlobLink(checkpointWitness{s.w, s.w.blob.Transport()}),
 	}
 	s.now = i
-	s.w.mu.Lock()
-	s.w.busLinks[i.name] = i.bus
-	s.w.mu.Unlock()
+	s.w.busLinks.Store(i.name, i.bus)
 	go func() {
 		defer close(i.done)
 		err := s.launch(ctx, i)

@@ -137,8 +137,7 @@ func (w *world) whole(seed uint64, harm func()) {
 		s.start()
 	}
 	// A stream begins when its first checkpoint has a position; what is committed before is not of it.
-	begun := w.eventually(settled, w.begun)
-	if begun {
+	if w.eventually(settled, func() bool { return w.record.Begun(w.streams()) }) {
 		workload := rand.New(rand.NewPCG(seed, 0x17))
 		w.work.Go(func() { w.write(w.Context(), workload) })
 		litter := rand.New(rand.NewPCG(seed, 0x9a))
@@ -147,46 +146,32 @@ func (w *world) whole(seed uint64, harm func()) {
 		w.work.Wait()
 		w.settle()
 	} else {
-		w.run.Unrest = "nobody leads"
+		w.record.Note(func(run *checker.Run) { run.Unrest = "nobody leads" })
 	}
 	w.stopAll()
 	w.judge()
 }
 
-// begun says whether every stream's checkpoint has a position.
-func (w *world) begun() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	begun := map[string]bool{}
-	for _, write := range w.run.Writes {
-		begun[write.Stream] = write.Position != ""
-	}
-	for _, stream := range w.streams() {
-		if !begun[stream] {
-			return false
-		}
-	}
-	return true
-}
-
 // settle waits until everything is to be seen that can be, and then has what is poisoned mended and replayed.
 func (w *world) settle() {
-	if w.rests(w.hidden); w.run.Unrest != "" {
+	if !w.rests(w.record.Hidden) {
 		return
 	}
-	w.run.Aside = w.asideOf()
-	if len(w.run.Patients()) == 0 {
+	aside := w.asideOf()
+	w.record.Note(func(run *checker.Run) { run.Aside = aside })
+	if len(w.record.Run().Patients()) == 0 {
 		return
 	}
 	w.look()
 	w.mend()
-	w.rests(w.dropped)
-	w.run.Left = w.asideOf()
+	w.rests(func() int64 { return dropped(w.record.Run()) })
+	left := w.asideOf()
+	w.record.Note(func(run *checker.Run) { run.Left = left })
 }
 
 // dropped are the events that the operator has given up.
-func (w *world) dropped() (n int64) {
-	for _, s := range w.run.Sick {
+func dropped(run checker.Run) (n int64) {
+	for _, s := range run.Sick {
 		if s.Dropped {
 			n++
 		}
@@ -195,15 +180,18 @@ func (w *world) dropped() (n int64) {
 }
 
 // rests waits until every committed event is published and all but the hidden ones are to be seen.
-func (w *world) rests(hidden func() int64) {
+func (w *world) rests(hidden func() int64) bool {
 	rest := func() bool {
-		committed, visible := w.seen()
-		return visible >= committed-hidden() && w.publishedCount() >= committed && w.bus.Stats(subPath).Active == 0
+		committed, visible := w.record.Seen()
+		return visible >= committed-hidden() && w.record.Published() >= committed && w.bus.Stats(subPath).Active == 0
 	}
-	if !w.eventually(settled, rest) {
-		committed, visible := w.seen()
-		w.run.Unrest = fmt.Sprintf("%d of %d events are visible, %d are parked; the broker says %+v", visible, committed, hidden(), w.bus.Stats(subPath))
+	if w.eventually(settled, rest) {
+		return true
 	}
+	committed, visible := w.record.Seen()
+	unrest := fmt.Sprintf("%d of %d events are visible, %d are parked; the broker says %+v", visible, committed, hidden(), w.bus.Stats(subPath))
+	w.record.Note(func(run *checker.Run) { run.Unrest = unrest })
+	return false
 }
 
 // coverage is what the seeds together have met: what a simulation must meet to say anything.
@@ -221,10 +209,11 @@ type coverage struct {
 var guarded = regexp.MustCompile(`msg="projector stopped".* duplicates=([0-9]+)`)
 
 func (c *coverage) add(w *world) {
+	run := w.record.Run()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	first := map[string]bool{}
-	for _, a := range w.run.Accepted {
+	for _, a := range run.Accepted {
 		switch {
 		case a.Duplicate:
 			c.Recognised++
@@ -234,15 +223,16 @@ func (c *coverage) add(w *world) {
 			c.Messages++
 		}
 		first[a.MessageID] = true
-		for leader := range w.busLinks {
-			if w.run.Late(leader, a.At) {
+		w.busLinks.Range(func(leader, _ any) bool {
+			late := w.late(leader.(string), a.At)
+			if late {
 				c.Late++ // delivered when its leader had long sent it
-				break
 			}
-		}
+			return !late
+		})
 	}
 	epochs, leaders := map[string]int64{}, map[string]string{}
-	for _, write := range w.run.Writes {
+	for _, write := range run.Writes {
 		if write.Epoch > max(1, epochs[write.Stream]) {
 			c.Takeovers++
 		}
@@ -255,11 +245,11 @@ func (c *coverage) add(w *world) {
 		n, _ := strconv.Atoi(count[1])
 		c.Guarded += n
 	}
-	c.Applied += len(w.run.Observed)
-	dropped := int(w.dropped())
+	c.Applied += len(run.Observed)
+	dropped := int(dropped(run))
 	c.Dropped += dropped
-	c.Mended += len(w.run.Sick) - dropped
-	for _, g := range w.run.Garbage {
+	c.Mended += len(run.Sick) - dropped
+	for _, g := range run.Garbage {
 		if g.Aggregate == "" {
 			c.Nobodys++
 		} else {
@@ -295,17 +285,16 @@ func (w *world) stopAll() {
 func (w *world) judge() {
 	actual, err := witness.ReadTimeline(w.Context(), w.readModel())
 	require.NoError(w, err)
-	expected, totals := w.fold()
-	w.run.Actual, w.run.Expected = actual, expected
+	expected, totals := w.record.Fold(occurred)
+	pause(context.Background(), time.Second) // the witness of the read model has the last word
+	run := w.record.Run()
+	run.Late, run.Actual, run.Expected = w.late, actual, expected
 	if w.settings.Projection == ledgerName {
-		w.run.ExpectedTotals = totals
-		w.run.ActualTotals, err = w.totals()
+		run.ExpectedTotals = totals
+		run.ActualTotals, err = w.totals()
 		require.NoError(w, err)
 	}
-	pause(context.Background(), time.Second) // the witness of the read model has the last word
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	found := checker.Judge(w.run)
+	found := checker.Judge(run)
 	var broken []string // the promises, each once, for whoever counts
 	for _, violation := range found {
 		if promise, _, _ := strings.Cut(violation.Error(), ":"); !slices.Contains(broken, promise) {

@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
 )
 
@@ -41,10 +40,7 @@ func (w *world) streamOf(aggregate string) int {
 
 func (w *world) insert(ctx context.Context, aggregate string, version int64, kind string) {
 	at := occurred(aggregate, version)
-	w.mu.Lock()
-	w.run.Committed = append(w.run.Committed, history.Commit{Aggregate: aggregate, Version: version, At: time.Now()})
-	w.kinds = append(w.kinds, kind)
-	w.mu.Unlock()
+	w.record.Commit(aggregate, version, kind)
 	document := bson.D{
 		{Key: "_id", Value: at},
 		{Key: "aggregateId", Value: aggregate},
@@ -70,24 +66,6 @@ func occurred(aggregate string, version int64) string {
 	return fmt.Sprintf("%s@%d", aggregate, version)
 }
 
-// fold is the read model of the committed events that are to be seen, and how many there are of each type.
-func (w *world) fold() (timelines, totals *history.Model) {
-	timelines, totals = &history.Model{}, &history.Model{}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	visible, counts := w.run.Visible(), map[string]int64{}
-	for n, c := range w.run.Committed {
-		if visible(c.Aggregate, c.Version) {
-			timelines.Fold(c.Aggregate, c.Version, w.kinds[n], occurred(c.Aggregate, c.Version))
-			counts[w.kinds[n]]++
-		}
-	}
-	for kind, n := range counts {
-		totals.Put(kind, history.Summary{Events: n})
-	}
-	return timelines, totals
-}
-
 // watch records every change of the read model, through any failure of the server, until ctx ends.
 func (w *world) watch(ctx context.Context, watched chan<- struct{}) {
 	var follower witness.Watcher
@@ -107,31 +85,7 @@ func (w *world) readModel() *driver.Collection {
 
 // observe records one change of a document.
 func (w *world) observe(change bson.Raw, at time.Time) {
-	o, ok := witness.Timeline(change, at)
-	if !ok {
-		return
+	if o, ok := witness.Timeline(change, at); ok {
+		w.record.Observe(o)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.run.Observed = append(w.run.Observed, o)
-	if o.Events >= 0 {
-		w.visible[o.Aggregate] = o.Events
-	}
-}
-
-// seen counts what the read model has been seen to hold.
-func (w *world) seen() (committed, visible int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, n := range w.visible {
-		visible += n
-	}
-	return int64(len(w.run.Committed)), visible
-}
-
-// publishedCount is how many different messages the broker has accepted.
-func (w *world) publishedCount() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return int64(len(w.published))
 }

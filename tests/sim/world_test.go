@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,10 +28,11 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
-	"github.com/sluice-cdc/sluice/tests/internal/witness"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/record"
 )
 
 const (
@@ -83,17 +83,11 @@ type world struct {
 	projector []*slot
 	more      []*slot // projectors that a scaler starts and stops
 
-	leases  []*leasecheck.Recorder // of what every producer and stranger asks of each stream's checkpoint
-	work    sync.WaitGroup         // what commits events
-	writing sync.Mutex             // one write of the checkpoint at a time
-	mu      sync.Mutex
-	run     checker.Run // guarded by mu while anything runs
-	kinds   []string    // of the committed events; guarded by mu
-
-	busLinks  map[string]*network.Link   // by producer instance; guarded by mu
-	published map[string]bool            // ids of the messages that the broker has accepted; guarded by mu
-	visible   map[string]int64           // events in the read model, by aggregate; guarded by mu
-	garbage   map[string]checker.Garbage // by message id, until the broker takes it; guarded by mu
+	record   *record.Record
+	leases   []*leasecheck.Recorder // of what every producer and stranger asks of each stream's checkpoint
+	work     sync.WaitGroup         // what commits events
+	writing  sync.Mutex             // one write of the checkpoint at a time
+	busLinks sync.Map               // by the name of an instance, its *network.Link
 }
 
 // trace is what the simulation did, in order, for whoever has to understand a failure.
@@ -127,8 +121,6 @@ func inWorld(t *testing.T, seed uint64, f func(w *world)) {
 		T: t, random: random, aim: aim, mending: mending, began: time.Now(), trace: &trace{began: time.Now()}, settings: newSettings(random),
 		busHub: network.Listen("bus:5672"), mongoHub: network.Listen("mongo:27017"),
 		mongo: mongo.New(mongo.Options{}), blob: blob.New(blob.Options{}),
-		run: checker.Run{FenceAfter: fenceAfter}, garbage: map[string]checker.Garbage{},
-		busLinks: map[string]*network.Link{}, visible: map[string]int64{}, published: map[string]bool{},
 	}
 	var err error
 	w.projections, err = projection.NewRegistry(brittleDocument{projection.Timeline{}, &w.mended}, brittle{ledger{}, &w.mended})
@@ -141,16 +133,12 @@ func inWorld(t *testing.T, seed uint64, f func(w *world)) {
 	}
 	if seed%8 == 0 {
 		w.settings.SessionKey = envelope.Buckets(3)
-		w.run.SessionKey = w.settings.SessionKey
 	}
+	w.record = record.New(checker.Run{FenceAfter: fenceAfter, History: history.History{SessionKey: w.settings.SessionKey}})
 	for _, stream := range w.streams() {
 		w.leases = append(w.leases, leasecheck.NewRecorder(container+"/"+stream+".json"))
 	}
 	w.trace.add("seed %d: %+v", seed, w.settings)
-	w.run.Late = func(leader string, at time.Time) bool {
-		link := w.busLinks[leader]
-		return link != nil && link.Released(at)
-	}
 	w.bus, err = servicebus.New(servicebus.Config{Topics: []servicebus.Topic{{
 		Name:    topic,
 		Inbound: servicebus.Inbound{RequiresDuplicateDetection: true, DuplicateDetectionWindow: duplicateWindow},
@@ -159,7 +147,7 @@ func inWorld(t *testing.T, seed uint64, f func(w *world)) {
 		}}},
 	}}}, servicebus.Options{})
 	require.NoError(t, err)
-	w.bus.Observe(w.accepted)
+	w.bus.Observe(w.record.Accept)
 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // ended below, in order
 	var running sync.WaitGroup
@@ -220,24 +208,10 @@ func serve(ctx context.Context, run func(context.Context, net.Listener) error, l
 	return run(ctx, slow)
 }
 
-// accepted records what the broker takes.
-func (w *world) accepted(a servicebus.Accepted) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if g, ok := w.garbage[a.MessageID]; ok {
-		if g.After = len(w.run.Accepted); !a.Duplicate && !slices.ContainsFunc(w.run.Garbage, g.Is) {
-			w.run.Garbage = append(w.run.Garbage, g)
-		}
-		return
-	}
-	w.run.Accepted = append(w.run.Accepted, witness.Accepted(a))
-	w.published[a.MessageID] = true
-}
-
-func (w *world) acceptedCount() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.run.Accepted)
+// late says whether a message that the broker accepted at this moment had waited in the network since its leader sent it.
+func (w *world) late(leader string, at time.Time) bool {
+	link, ok := w.busLinks.Load(leader)
+	return ok && link.(*network.Link).Released(at)
 }
 
 // checkpointWitness sits between a producer's link and the storage and records the writes of the checkpoint.
@@ -252,7 +226,7 @@ type sentKey struct{}
 type sent struct {
 	at       time.Time
 	accepted int
-	index    int // of the recorded write, once the storage took it; else -1
+	number   atomic.Int64 // of the recorded write, once the storage took it; else -1
 }
 
 // senderSide stamps requests before the link; it learns which writes were answered.
@@ -262,7 +236,8 @@ type senderSide struct {
 }
 
 func (s senderSide) Do(r *http.Request) (*http.Response, error) {
-	stamp := &sent{at: time.Now(), accepted: s.w.acceptedCount(), index: -1}
+	stamp := &sent{at: time.Now(), accepted: s.w.record.Accepted()}
+	stamp.number.Store(-1)
 	if pause(r.Context(), s.w.settings.BlobTrip/2); r.Context().Err() != nil {
 		return nil, r.Context().Err()
 	}
@@ -270,12 +245,8 @@ func (s senderSide) Do(r *http.Request) (*http.Response, error) {
 	if pause(r.Context(), s.w.settings.BlobTrip/2); r.Context().Err() != nil {
 		return nil, r.Context().Err()
 	}
-	if err == nil {
-		s.w.mu.Lock()
-		if stamp.index >= 0 {
-			s.w.run.Writes[stamp.index].Answered = true
-		}
-		s.w.mu.Unlock()
+	if number := stamp.number.Load(); err == nil && number >= 0 {
+		s.w.record.Answered(int(number))
 	}
 	return response, err
 }
@@ -296,24 +267,21 @@ func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
 	if err != nil || response.StatusCode != http.StatusCreated {
 		return response, err
 	}
-	var record struct {
+	var said struct {
 		Stream    string `json:"stream"`
 		Epoch     int64  `json:"epoch"`
 		Leader    string `json:"leader"`
 		Position  string `json:"position"`
 		Published int64  `json:"published"`
 	}
-	if err := json.Unmarshal(text, &record); err != nil {
+	if err := json.Unmarshal(text, &said); err != nil {
 		c.w.Errorf("read what was written to the checkpoint: %v", err)
 	}
 	stamp, _ := r.Context().Value(sentKey{}).(*sent)
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
-	stamp.index = len(c.w.run.Writes)
-	c.w.run.Writes = append(c.w.run.Writes, checker.Write{
-		Stream: record.Stream, Epoch: record.Epoch, Leader: record.Leader, Position: record.Position, Published: record.Published,
+	stamp.number.Store(int64(c.w.record.Write(checker.Write{
+		Stream: said.Stream, Epoch: said.Epoch, Leader: said.Leader, Position: said.Position, Published: said.Published,
 		LeaseID: header(r, "x-ms-lease-id"), Began: stamp.at, Accepted: stamp.accepted,
-	})
+	})))
 	return response, nil
 }
 
@@ -367,7 +335,5 @@ func (w *world) ended(instance string, err error) {
 	if err == nil {
 		err = errors.New("it ended without an error and without being asked to")
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.run.Ended = append(w.run.Ended, checker.Ended{Instance: instance, Err: err})
+	w.record.End(instance, err)
 }

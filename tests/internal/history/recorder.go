@@ -1,6 +1,7 @@
 package history
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -172,9 +173,11 @@ func (r *Recorder) Latency() Latency {
 	}
 }
 
-// History is what was recorded; the recorder must not be used any more while it is read.
+// History is a copy of what was recorded so far.
 func (r *Recorder) History() History {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.history
+	copied := r.history
+	copied.Committed, copied.Accepted, copied.Observed = slices.Clone(copied.Committed), slices.Clone(copied.Accepted), slices.Clone(copied.Observed)
+	return copied
 }

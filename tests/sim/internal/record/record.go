@@ -1,0 +1,215 @@
+// Package record keeps what the witnesses of a simulated run record, while it runs.
+//
+// Guaranteed: witnesses, services and the run itself may use a [Record] at the same time, from any goroutine. What it hands
+// out are copies; what it keeps can be reached in no other way.
+package record
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
+)
+
+// Record is everything recorded of one run.
+type Record struct {
+	mu sync.Mutex // guards everything below
+
+	run       checker.Run
+	kinds     []string                   // of the committed events
+	garbage   map[string]checker.Garbage // by message id: what strangers send
+	published map[string]bool            // ids of the messages that the broker has accepted
+	visible   map[string]int64           // events in the read model, by aggregate
+}
+
+// New is an empty record of a run that is known so far.
+func New(run checker.Run) *Record {
+	return &Record{run: run, garbage: map[string]checker.Garbage{}, published: map[string]bool{}, visible: map[string]int64{}}
+}
+
+// Run is a copy of what is recorded so far.
+func (r *Record) Run() checker.Run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return clone(r.run)
+}
+
+func clone(run checker.Run) checker.Run {
+	run.Committed, run.Accepted, run.Observed = slices.Clone(run.Committed), slices.Clone(run.Accepted), slices.Clone(run.Observed)
+	run.Writes, run.Sick, run.Garbage = slices.Clone(run.Writes), slices.Clone(run.Sick), slices.Clone(run.Garbage)
+	run.Aside, run.Left, run.Ended = slices.Clone(run.Aside), slices.Clone(run.Left), slices.Clone(run.Ended)
+	return run
+}
+
+// Note changes the record; nothing of it may be kept when note has returned.
+func (r *Record) Note(note func(run *checker.Run)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	note(&r.run)
+}
+
+// Commit records an event that is being committed.
+func (r *Record) Commit(aggregate string, version int64, kind string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run.Committed = append(r.run.Committed, history.Commit{Aggregate: aggregate, Version: version, At: time.Now()})
+	r.kinds = append(r.kinds, kind)
+}
+
+// Send announces garbage, which the broker will tell of when it takes it.
+func (r *Record) Send(g checker.Garbage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.garbage[g.MessageID] = g
+}
+
+// Accept records what the broker takes.
+func (r *Record) Accept(a servicebus.Accepted) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g, ok := r.garbage[a.MessageID]; ok {
+		if g.After = len(r.run.Accepted); !a.Duplicate && !slices.ContainsFunc(r.run.Garbage, g.Is) {
+			r.run.Garbage = append(r.run.Garbage, g)
+		}
+		return
+	}
+	r.run.Accepted = append(r.run.Accepted, witness.Accepted(a))
+	r.published[a.MessageID] = true
+}
+
+// Write records a write of a checkpoint that the storage took, and numbers it.
+func (r *Record) Write(w checker.Write) (number int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run.Writes = append(r.run.Writes, w)
+	return len(r.run.Writes) - 1
+}
+
+// Answered records that the writer of a checkpoint heard of its success.
+func (r *Record) Answered(number int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run.Writes[number].Answered = true
+}
+
+// Observe records one change of a document of the read model.
+func (r *Record) Observe(o history.Observation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run.Observed = append(r.run.Observed, o)
+	if o.Events >= 0 {
+		r.visible[o.Aggregate] = o.Events
+	}
+}
+
+// End records a service or a command that ended as it should not.
+func (r *Record) End(instance string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run.Ended = append(r.run.Ended, checker.Ended{Instance: instance, Err: err})
+}
+
+// Accepted is how many messages of the streams the broker has accepted, repeats too.
+func (r *Record) Accepted() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.run.Accepted)
+}
+
+// Published is how many different messages of the streams the broker has accepted.
+func (r *Record) Published() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return int64(len(r.published))
+}
+
+// Seen is how many events were committed, and how many the read model has been seen to hold.
+func (r *Record) Seen() (committed, visible int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range r.visible {
+		visible += n
+	}
+	return int64(len(r.run.Committed)), visible
+}
+
+// Hidden is how many committed events cannot be seen while poison and garbage are there.
+func (r *Record) Hidden() (n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.run.Patients() {
+		n += s.Total - s.Before
+	}
+	return n
+}
+
+// Fold is the read model of the committed events that are to be seen, and how many there are of each type. occurred is when
+// an event says that it occurred.
+func (r *Record) Fold(occurred func(aggregate string, version int64) string) (timelines, totals *history.Model) {
+	timelines, totals = &history.Model{}, &history.Model{}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	visible, counts := r.run.Visible(), map[string]int64{}
+	for n, c := range r.run.Committed {
+		if visible(c.Aggregate, c.Version) {
+			timelines.Fold(c.Aggregate, c.Version, r.kinds[n], occurred(c.Aggregate, c.Version))
+			counts[r.kinds[n]]++
+		}
+	}
+	for kind, n := range counts {
+		totals.Put(kind, history.Summary{Events: n})
+	}
+	return timelines, totals
+}
+
+// Leader is who wrote a checkpoint last; empty before anybody did.
+func (r *Record) Leader() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := len(r.run.Writes); n > 0 {
+		return r.run.Writes[n-1].Leader
+	}
+	return ""
+}
+
+// Begun says whether the checkpoint of each of these streams has a position.
+func (r *Record) Begun(streams []string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	begun := map[string]bool{}
+	for _, write := range r.run.Writes {
+		begun[write.Stream] = write.Position != ""
+	}
+	return !slices.ContainsFunc(streams, func(stream string) bool { return !begun[stream] })
+}
+
+// Wrong says whether something is, or is to be, wrong with an aggregate.
+func (r *Record) Wrong(aggregate string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.ContainsFunc(r.run.Sick, func(s checker.Sick) bool { return s.Aggregate == aggregate }) {
+		return true
+	}
+	for _, g := range r.garbage {
+		if g.Aggregate == aggregate {
+			return true
+		}
+	}
+	return false
+}
+
+// Last is the position of the last message that the broker has accepted of an aggregate; empty where there is none.
+func (r *Record) Last(aggregate string) (position string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.run.Accepted {
+		if a.Aggregate == aggregate {
+			position = max(position, a.Position)
+		}
+	}
+	return position
+}
