@@ -1,0 +1,6 @@
+package virtualtime
+
+import "time"
+
+// SetWindow changes how long nothing may move.
+func SetWindow(d time.Duration) { window = d }

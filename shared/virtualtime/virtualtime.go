@@ -1,0 +1,89 @@
+package virtualtime
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Test runs f in a bubble of virtual time, as [synctest.Test] does, and fails t when the bubble can move no more. What the
+// stories say is added to that failure: what the test did so far, the command that repeats it. They are called outside of the
+// bubble, while its goroutines wait wherever they are.
+func Test(t *testing.T, f func(t *testing.T), stories ...func() string) {
+	t.Helper()
+	if n, _ := bubbleOf(stackOfCaller()); n != 0 {
+		panic("virtualtime.Test called from within a bubble")
+	}
+	b := &bubble{stuck: make(chan string, 1)}
+	ended := make(chan outcome, 1)
+	watched.add(b)
+	defer watched.remove(b)
+	go func() {
+		var o outcome
+		defer func() {
+			o.panicked = recover()
+			if isDeadlock(o.panicked) {
+				o.deadlock = b.deadlocked(o.panicked)
+			}
+			ended <- o
+		}()
+		synctest.Test(t, func(t *testing.T) {
+			b.enter(t)
+			f(t)
+		})
+		o.returned = true
+	}()
+
+	var report string
+	select {
+	case o := <-ended:
+		switch {
+		case o.returned:
+			return
+		case o.deadlock != "":
+			report = o.deadlock
+		case o.panicked != nil:
+			panic(o.panicked)
+		default: // synctest.Test has called t.FailNow, which ends the goroutine it is called on
+			t.FailNow()
+		}
+	case report = <-b.stuck:
+		// At once, and by name: the failure of a subtest is shown when its parent ends, and that may be never.
+		fmt.Fprintf(os.Stderr, "virtualtime: %s hangs: nothing in its bubble has moved for %s\n", t.Name(), window)
+	}
+	b.abandon()
+	for _, story := range stories {
+		report += "\n" + told(story)
+	}
+	t.Fatal(report)
+}
+
+// Wait is [synctest.Wait]: it waits until every other goroutine of the bubble waits for another one of it, or for time.
+func Wait() { synctest.Wait() }
+
+// outcome is how a bubble has ended: f has returned or has called SkipNow, a panic, or a failure.
+type outcome struct {
+	returned bool
+	deadlock string // the report, when that is what the panic says
+	panicked any
+}
+
+// isDeadlock says whether a panic is synctest's word that a bubble is deadlocked. The type has no name outside of the
+// runtime; any other panic goes on.
+func isDeadlock(panicked any) bool {
+	return fmt.Sprintf("%T", panicked) == "runtime.synctestDeadlockError"
+}
+
+// told is what a story says, unless what it would read is locked for ever.
+func told(story func() string) string {
+	said := make(chan string, 1)
+	go func() { said <- story() }()
+	select {
+	case text := <-said:
+		return text
+	case <-time.After(window / looks):
+		return "(what the test did cannot be told: it is locked by what hangs)"
+	}
+}

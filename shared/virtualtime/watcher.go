@@ -1,0 +1,95 @@
+package virtualtime
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// window is how long nothing may move, in real time; only the tests of this package change it.
+var window = 30 * time.Second
+
+// looks is how often a window looks at a bubble. A process that is stopped, or gets no processor, does not look either: that
+// counts as one.
+const looks = 10
+
+// watched are the bubbles that run.
+var watched watcher
+
+// watcher looks at the stacks of its bubbles, as long as it has any.
+type watcher struct {
+	mu      sync.Mutex
+	bubbles map[*bubble]bool
+	timer   *time.Timer // not a goroutine that stays: tests count those
+	dump    []byte      // kept from one look to the next
+}
+
+func (w *watcher) add(b *bubble) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.bubbles == nil {
+		w.bubbles = map[*bubble]bool{}
+	}
+	w.bubbles[b] = true
+	if len(w.bubbles) == 1 {
+		w.timer = time.AfterFunc(window/looks, w.look)
+	}
+}
+
+func (w *watcher) remove(b *bubble) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.bubbles, b)
+	if len(w.bubbles) == 0 {
+		w.timer.Stop()
+	}
+}
+
+// look compares every bubble's stacks with those of the last look, and reports what has not moved for the window.
+func (w *watcher) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.bubbles) == 0 {
+		return
+	}
+	w.dump = allStacks(w.dump)
+	now, states := time.Now(), survey(w.dump)
+	for b := range w.bubbles {
+		n := b.number.Load()
+		s, ok := states[n]
+		if n == 0 || !ok || s.moves {
+			b.looks = 0
+			continue
+		}
+		if seen := s.print.Sum64(); b.looks == 0 || seen != b.seen {
+			b.seen, b.since, b.looks = seen, now, 1
+			continue
+		}
+		b.looks++
+		if b.looks > looks && now.Sub(b.since) >= window {
+			b.stuck <- report(w.dump, n)
+			delete(w.bubbles, b) // it is reported once
+		}
+	}
+	if len(w.bubbles) > 0 {
+		w.timer.Reset(window / looks)
+	}
+}
+
+// report says what hangs in a bubble: first what keeps time from passing, then what waits in vain.
+func report(dump []byte, n uint64) string {
+	awake, waiting := divide(dump, n)
+	return fmt.Sprintf(`nothing in this test's bubble has moved for %s of real time: virtual time stands still, and would for ever.
+%d of its goroutines wait for what virtual time does not know: a mutex, a system call, a channel from outside of the bubble.
+Whoever should end that waits for virtual time itself, or has gone. The bubble is abandoned; other tests go on.
+
+What virtual time waits for:
+
+%s
+
+What waits for virtual time, or for another goroutine of the bubble:
+
+%s
+`, window, len(awake), strings.Join(awake, "\n\n"), strings.Join(waiting, "\n\n"))
+}
