@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 func TestBackoffDoublesUpToMax(t *testing.T) {
@@ -35,7 +35,7 @@ func TestBackoffOfManyAttemptsStaysAtMax(t *testing.T) {
 }
 
 func TestSleepEndsWithTheContextsCause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		cause := errors.New("fenced")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		start := time.Now()

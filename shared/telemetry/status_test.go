@@ -7,15 +7,16 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 // The alerts' queries read .msg and .status.FIELD of a JSON line: this is that form.
 func TestReportStatusWritesALineEachInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log := Logger(&out, slog.LevelInfo, "producer", "p-1")
 		ctx, cancel := context.WithCancel(t.Context())

@@ -10,13 +10,13 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"testing/synctest"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/internal/azurite"
 	emulator "github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
 )
@@ -68,7 +68,7 @@ func allBlobCases() []blobCase {
 func TestBlobInProcess(t *testing.T) {
 	for _, c := range allBlobCases() {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
 				transport := emulator.New(emulator.Options{}).Transport()
 				e := newBlobEnv(t, newBlobClient(t, emulator.ConnectionString("blob.test"), transport), "case")
 				require.NoError(t, e.enter(c.start))

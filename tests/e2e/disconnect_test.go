@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/shared/mongodb"
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
 )
@@ -22,7 +22,7 @@ import (
 func TestAClientClosesWhileAnAnswerIsOwed(t *testing.T) {
 	hung := time.AfterFunc(time.Minute, func() { panic("closing a MongoDB client spins") })
 	defer hung.Stop()
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		server, network := mongo.New(mongo.Options{Host: "mongo:27017"}), netpipe.Listen("mongo:27017")
 		var parties sync.WaitGroup
@@ -47,7 +47,7 @@ func TestAClientClosesWhileAnAnswerIsOwed(t *testing.T) {
 				t.Error("find was answered")
 			}
 		})
-		synctest.Wait()
+		virtualtime.Wait()
 
 		start := time.Now()
 		require.NoError(t, mongodb.Disconnect(ctx, client, time.Minute))

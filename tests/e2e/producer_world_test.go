@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -23,6 +22,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
@@ -55,7 +55,7 @@ type producerWorld struct {
 // inProducerWorld runs f in a bubble of virtual time.
 func inProducerWorld(t *testing.T, mongoOptions mongo.Options, f func(w *producerWorld)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		bus, err := servicebus.New(servicebus.Config{Queues: []servicebus.Queue{{
 			Name: partitioned, Inbound: servicebus.Inbound{EnablePartitioning: true}, Outbound: servicebus.Outbound{RequiresSession: true},
 		}, {
@@ -108,7 +108,7 @@ func inProducerWorld(t *testing.T, mongoOptions mongo.Options, f func(w *produce
 func (w *producerWorld) dropMongo() {
 	w.Helper()
 	w.mongo.DropConnections()
-	synctest.Wait()
+	virtualtime.Wait()
 	w.eventually("the test's own client is connected again", func() bool { return w.events.FindOne(w.Context(), bson.D{}).Err() == nil })
 }
 

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"regexp"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
 )
 
@@ -24,8 +24,10 @@ func TestG1G5TheReadModelsDatabaseIsAwayForHours(t *testing.T) {
 	for seed, hangs := range []bool{false, true} {
 		t.Run(fmt.Sprint("without a word: ", hangs), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			var done story
+			virtualtime.Test(t, func(t *testing.T) {
 				inWorld(t, uint64(seed), func(w *world) {
+					done.Store(w.trace)
 					w.settings.Projectors, w.settings.Length, w.settings.Garbage = 1, 20*time.Second, 0
 					defer func() {
 						if w.Failed() {
@@ -50,7 +52,7 @@ func TestG1G5TheReadModelsDatabaseIsAwayForHours(t *testing.T) {
 					require.Len(w, counts, 1)
 					require.Equal(w, "0", counts[0][1], "a delivery count was raised")
 				})
-			})
+			}, done.String)
 		})
 	}
 }

@@ -7,18 +7,17 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
@@ -66,57 +65,46 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// stuck is how long a run may take in real time. Virtual time stands still while a goroutine spins, or waits for a mutex whose
-// holder waits for the network; either would otherwise hang the test without a word.
-const stuck = time.Minute
-
 func simulate(t *testing.T, seed uint64, seen *coverage) {
-	var done atomic.Pointer[trace] // what the run has done
-	watchdog := time.AfterFunc(stuck, func() {
-		stacks := make([]byte, 16<<20)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		said := ""
-		if t := done.Load(); t != nil {
-			said = t.text.String() // nobody writes any more
-		}
-		panic(fmt.Sprintf("seed %d: virtual time stands still\n%s\n%s", seed, said, awake(string(stacks))))
-	})
-	defer watchdog.Stop()
 	loaded() // outside of the bubble: every seed shares it
 	var leases []*leasecheck.Recorder
-	synctest.Test(t, func(t *testing.T) {
+	var done story
+	virtualtime.Test(t, func(t *testing.T) {
 		inWorld(t, seed, func(w *world) {
 			done.Store(w.trace)
 			w.simulate(seed)
 			seen.add(w)
 			leases = w.leases
 		})
-	})
+	}, func() string { return again(seed) }, done.String)
 	// Outside of the bubble too, where time passes while it computes.
 	for _, blob := range leases {
 		if err := leasecheck.Check(blob.History(), decided); err != nil {
 			t.Logf("promises broken: %v", checker.ErrLease)
-			t.Errorf("%v: %v; again: go test ./sim -run 'TestSimulation$' -seed %d", checker.ErrLease, err, seed)
+			t.Errorf("%v: %v; %s", checker.ErrLease, err, again(seed))
 		}
 	}
 }
 
-// awake picks the goroutines that keep virtual time from passing: those of a bubble that wait for nothing in it. Some of
-// them may be of another seed, which runs at the same time.
-func awake(stacks string) string {
-	var picked strings.Builder
-	for stack := range strings.SplitSeq(stacks, "\n\n") {
-		if state, _, _ := strings.Cut(stack, "\n"); strings.Contains(state, "synctest bubble") && !strings.Contains(state, "(durable)") {
-			picked.WriteString(stack + "\n\n")
-		}
+// story is what a run has done so far, for whoever asks from outside of its bubble: it hangs.
+type story struct{ atomic.Pointer[trace] }
+
+func (s *story) String() string {
+	if done := s.Load(); done != nil {
+		return done.String()
 	}
-	return picked.String()
+	return ""
+}
+
+// again is the command that repeats a seed.
+func again(seed uint64) string {
+	return fmt.Sprintf("again: go test ./sim -run 'TestSimulation$' -seed %d", seed)
 }
 
 func (w *world) simulate(seed uint64) {
 	defer func() {
 		if w.Failed() || *oneSeed >= 0 {
-			w.Logf("again: go test ./sim -run 'TestSimulation$' -seed %d\n%s", seed, w.trace)
+			w.Logf("%s\n%s", again(seed), w.trace)
 		}
 	}()
 	w.whole(seed, func() {

@@ -4,16 +4,16 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 func TestADeletedCheckpointIsNotBegunAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		a := join(t, m, h, testConfig("a"))
 		<-h.begun
@@ -28,7 +28,7 @@ func TestADeletedCheckpointIsNotBegunAnew(t *testing.T) {
 
 // G6: nor by a process that has never seen it: the mark says that the stream has had a leader.
 func TestG6ADeletedCheckpointIsNotBegunAnewAfterARestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		a := join(t, m, h, testConfig("a"))
 		<-h.begun
@@ -45,7 +45,7 @@ func TestG6ADeletedCheckpointIsNotBegunAnewAfterARestart(t *testing.T) {
 
 // The mark is there before anything can have been published: who cannot make it does not lead.
 func TestG6NobodyLeadsAStreamThatCannotBeMarked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		ctx, cancel := context.WithCancel(t.Context())
 		v := m.view()
@@ -58,7 +58,7 @@ func TestG6NobodyLeadsAStreamThatCannotBeMarked(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- New(testConfig("a"), v, v, slog.New(slog.DiscardHandler)).Run(ctx, h.work("a")) }()
 		time.Sleep(30 * time.Second) // virtual
-		synctest.Wait()              // a try that began at this very moment is over
+		virtualtime.Wait()           // a try that began at this very moment is over
 		m.mu.Lock()
 		writes, leased := m.writes, m.leased()
 		m.mu.Unlock() // a check that fails must not keep it

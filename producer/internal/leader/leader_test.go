@@ -8,12 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 func testConfig(instance string) Config {
@@ -98,7 +98,7 @@ func TestG4ASilentLeaderIsFencedBeforeItsSuccessorBegins(t *testing.T) {
 		"requests refused": func(context.Context, string) error { return errAway },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
 				m, h := &memory{}, newHistory()
 				a := join(t, m, h, testConfig("a"))
 				first := <-h.begun
@@ -125,7 +125,7 @@ func TestG4ASilentLeaderIsFencedBeforeItsSuccessorBegins(t *testing.T) {
 }
 
 func TestAStoppedLeaderIsReplacedWithinOnePoll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		a := join(t, m, h, testConfig("a"))
 		<-h.begun
@@ -141,7 +141,7 @@ func TestAStoppedLeaderIsReplacedWithinOnePoll(t *testing.T) {
 }
 
 func TestTheWorkIsJoinedBeforeTheLeaseIsReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m := &memory{}
 		v := m.view()
 		ctx, stop := context.WithCancel(t.Context())
@@ -173,7 +173,7 @@ func TestTheWorkIsJoinedBeforeTheLeaseIsReleased(t *testing.T) {
 }
 
 func TestAWorkThatDoesNotStopIsEndedInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m := &memory{}
 		v := m.view()
 		ctx, stop := context.WithCancel(t.Context())
@@ -197,7 +197,7 @@ func TestAWorkThatDoesNotStopIsEndedInTime(t *testing.T) {
 
 // A write whose answer is lost has changed the ETag: the leader must recognise its own hand, not take it for a rival's.
 func TestALeaderWhoseAnswersAreLostKeepsLeading(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		a := join(t, m, h, testConfig("a"))
 		first := <-h.begun
@@ -221,7 +221,7 @@ func TestALeaderWhoseAnswersAreLostKeepsLeading(t *testing.T) {
 // Storage may be away for nearly as long as the fence allows, whenever that begins between two heartbeats.
 func TestALeaderSurvivesAnOutageShorterThanItsFence(t *testing.T) {
 	for phase := range 10 {
-		synctest.Test(t, func(t *testing.T) {
+		virtualtime.Test(t, func(t *testing.T) {
 			m, h := &memory{}, newHistory()
 			a := join(t, m, h, testConfig("a"))
 			<-h.begun
@@ -238,7 +238,7 @@ func TestALeaderSurvivesAnOutageShorterThanItsFence(t *testing.T) {
 }
 
 func TestG4ALeaderWhoseLeaseWasTakenStopsAtItsNextWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		a := join(t, m, h, testConfig("a"))
 		first := <-h.begun
@@ -256,7 +256,7 @@ func TestG4ALeaderWhoseLeaseWasTakenStopsAtItsNextWrite(t *testing.T) {
 }
 
 func TestExpiryNeverBreaksALease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		expiry := testConfig("a")
 		expiry.TakeoverByExpiry = true
@@ -278,7 +278,7 @@ func TestExpiryNeverBreaksALease(t *testing.T) {
 }
 
 func TestAnUnreadableCheckpointIsAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -291,7 +291,7 @@ func TestAnUnreadableCheckpointIsAnError(t *testing.T) {
 }
 
 func TestTheWorksOwnErrorEndsTheRunAndFreesTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m := &memory{}
 		v := m.view()
 		poison := errors.New("poison")
@@ -302,7 +302,7 @@ func TestTheWorksOwnErrorEndsTheRunAndFreesTheLease(t *testing.T) {
 }
 
 func TestALeaderThatStepsDownLeavesRoomForAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		ctx, stop := context.WithCancel(t.Context())
 		v := m.view()
@@ -328,7 +328,7 @@ func TestALeaderThatStepsDownLeavesRoomForAnother(t *testing.T) {
 
 // A slow answer is old news: what it proves was true when the request was made.
 func TestG4TheFenceCountsFromBeforeTheRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		a := join(t, m, h, testConfig("a"))
 		first := <-h.begun
@@ -349,7 +349,7 @@ func TestG4TheFenceCountsFromBeforeTheRequest(t *testing.T) {
 }
 
 func TestAFencedLeadersWorkIsJoinedBeforeItsLeaseIsGivenBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m := &memory{}
 		v := m.view()
 		ctx, stop := context.WithCancel(t.Context())

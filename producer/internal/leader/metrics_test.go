@@ -2,17 +2,18 @@ package leader
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 // A failover as the metrics tell it: the silent leader is fenced, its successor begins over a broken lease and stops when asked.
 func TestMetricsTellHowTermsBeginAndEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		metered := func(instance string) (Config, *Metrics) {
 			c := testConfig(instance)

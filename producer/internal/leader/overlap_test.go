@@ -5,19 +5,19 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 // Many members, each hit by random faults of every kind: epochs grow by one, and whoever sends is alone: the time in
 // which a term may send never overlaps another's.
 func TestG4TermsNeverOverlapUnderRandomFaults(t *testing.T) {
 	for seed := range uint64(60) {
-		synctest.Test(t, func(t *testing.T) {
+		virtualtime.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 3))
 			m, h := &memory{}, newHistory()
 			var members []*member

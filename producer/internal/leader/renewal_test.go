@@ -3,15 +3,16 @@ package leader
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 // A renewal that fails is tried again at the pace of the heartbeat: at its own, two in a row would cost a healthy leader the lease.
 func TestAFailedRenewalIsTriedAgainBeforeTheLeaseRunsOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		a := join(t, m, h, testConfig("a"))
 		<-h.begun

@@ -2,15 +2,16 @@ package oplog
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 func TestHeadroomSaysWhenItIsUnknownAndWhy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		var s Sampler
 		position := bson.Timestamp{T: 1000}
 		headroom := func() (int64, string) { return s.Headroom(position) }

@@ -6,14 +6,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 // One event that is not acknowledged, while all others are, must not make the watermark remember all others: reading waits.
 func TestWhatIsRememberedBehindAStuckEventIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		broker := &memoryBroker{capacity: 10, before: func(_ context.Context, messages []string) outcome {
 			if messages[0] == "stuck/1" {
@@ -42,7 +43,7 @@ func TestWhatIsRememberedBehindAStuckEventIsBounded(t *testing.T) {
 				published.Add(1)
 			}
 		})
-		synctest.Wait()
+		virtualtime.Wait()
 		require.EqualValues(t, ahead*config.MaxEvents, published.Load(), "others go ahead of it, and not for ever")
 		require.EqualValues(t, 1, p.InFlight())
 		close(release)

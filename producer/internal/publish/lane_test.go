@@ -6,10 +6,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 // gauge follows what is outstanding at a broker.
@@ -75,7 +76,7 @@ func sent(t *testing.T, config Config, sessions, events int, latency time.Durati
 // G2: two batches of one session are never outstanding at once, however many lanes there are.
 func TestG2ASessionIsInOneLaneAtATime(t *testing.T) {
 	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
-		synctest.Test(t, func(t *testing.T) {
+		virtualtime.Test(t, func(t *testing.T) {
 			config := testConfig()
 			config.Scope, config.BatchMessages = scope, 3
 			g, _ := sent(t, config, 5, 500, time.Millisecond)
@@ -94,7 +95,7 @@ func TestLanesGrowWithWhatWaits(t *testing.T) {
 		{sessions: 1, lanes: 1, maxLanes: 1, most: 1},
 	} {
 		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
 				config := testConfig()
 				config.Lanes, config.MaxLanes = test.lanes, test.maxLanes
 				g, _ := sent(t, config, test.sessions, 3000, 10*time.Millisecond)
@@ -106,7 +107,7 @@ func TestLanesGrowWithWhatWaits(t *testing.T) {
 
 // More lanes in mixed scope are worth it for full batches only.
 func TestMixedBatchesAreFilledBeforeMoreLanesAreUsed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		config := testConfig()
 		config.Scope = ScopeMixed
 		_, broker := sent(t, config, 1000, 3000, 10*time.Millisecond)

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 // movingFence is four seconds ahead until the heartbeats end.
@@ -38,7 +39,7 @@ func slow(takes time.Duration) func(context.Context, []string) outcome {
 // A large message on a slow line takes longer than the fence is ahead, which the heartbeats move on meanwhile: such a send must
 // come to its end, or the stream would not go on under any leader.
 func TestASendMayTakeLongerThanTheFenceIsAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		broker := &memoryBroker{capacity: 10, before: slow(10 * time.Second)}
 		p := start(testConfig(), broker, movingFence{time.Now().Add(time.Hour)})
 		done := run(t.Context(), p)
@@ -61,7 +62,7 @@ func TestASendMayTakeLongerThanTheFenceIsAhead(t *testing.T) {
 
 // G4: however patient a send has become, it ends at the fence when the heartbeats end.
 func TestG4APatientSendDoesNotOutliveTheFence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		ends := time.Now().Add(50 * time.Second)
 		var last time.Time
 		broker := &memoryBroker{capacity: 10}

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 // memoryBroker takes batches of at most capacity messages. before is asked at each send what becomes of it.
@@ -138,7 +138,7 @@ func event(aggregate string, version, sequence int) (envelope.Change, checkpoint
 func TestG2SessionsArriveInOrderWhateverIsSentAgain(t *testing.T) {
 	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
 		for seed := range uint64(50) {
-			synctest.Test(t, func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
 				random, faults := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 				var mu sync.Mutex
 				broker := &memoryBroker{capacity: 7, before: func(context.Context, []string) outcome {
@@ -196,7 +196,7 @@ func judgeOrder(t *testing.T, arrived [][]string, versions map[string]int) {
 
 // G1: an event whose acknowledgement has not come holds the checkpoint, however much arrives behind it.
 func TestG1NothingUnacknowledgedIsInTheCheckpoint(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		broker := &memoryBroker{capacity: 10, before: func(_ context.Context, messages []string) outcome {
 			if messages[0] == "a0/1" {
@@ -210,7 +210,7 @@ func TestG1NothingUnacknowledgedIsInTheCheckpoint(t *testing.T) {
 			c, progress := event(fmt.Sprintf("a%d", n), 1, n)
 			require.NoError(t, p.Publish(t.Context(), c, progress))
 		}
-		synctest.Wait()
+		virtualtime.Wait()
 		require.Empty(t, p.Progress().Position)
 		close(release)
 		p.Close()
@@ -221,7 +221,7 @@ func TestG1NothingUnacknowledgedIsInTheCheckpoint(t *testing.T) {
 
 // G4: a leader that cannot prove its leadership sends nothing, not even what is queued.
 func TestG4NothingIsSentPastTheFence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		broker := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
 			t.Error("sent past the fence")
 			return stored
@@ -241,7 +241,7 @@ type passedFence struct{}
 func (passedFence) Deadline() time.Time { return time.Now() }
 
 func TestG4ASendDoesNotOutliveTheFence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		fence := fixedFence(time.Now().Add(4 * time.Second))
 		var lasted time.Duration
 		broker := &memoryBroker{capacity: 10}
@@ -274,7 +274,7 @@ func TestPublishBlocksAtTheBounds(t *testing.T) {
 		"bytes":  func(c *Config, size int64) { c.MaxBytes = 3*size + 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
 				release := make(chan struct{})
 				broker := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
 					<-release
@@ -297,7 +297,7 @@ func TestPublishBlocksAtTheBounds(t *testing.T) {
 						published.Add(1)
 					}
 				})
-				synctest.Wait()
+				virtualtime.Wait()
 				require.Equal(t, int64(3), published.Load())
 				close(release)
 				publishing.Wait()
@@ -347,7 +347,7 @@ func TestG2ALargeEventIsSentAloneInItsPlace(t *testing.T) {
 }
 
 func TestAPublisherWithoutProgressGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
 		broker := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
 			if broken.Load() {

@@ -5,17 +5,18 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 // A busy broker is waited for, however long it is busy, by few attempts and without stepping down: another leader would have to
 // wait as well.
 func TestABusyBrokerIsWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		var throttling atomic.Bool
 		var attempts atomic.Int64
 		throttling.Store(true)
@@ -49,7 +50,7 @@ func TestABusyBrokerIsWaitedFor(t *testing.T) {
 // G6: what the broker will refuse for ever is not sent for ever. The error says which events, and nothing of them is in the
 // checkpoint.
 func TestG6ABatchThatIsRefusedForGoodIsAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		broker := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome { return never }}
 		p := start(testConfig(), broker, openFence{})
 		c, progress := event("bad-one", 1, 1)
@@ -77,7 +78,7 @@ func TestG6AnEventThatCannotBeEncodedIsAnError(t *testing.T) {
 // session. Otherwise it would be cut off at every restart again, and the checkpoint would never come near the event.
 func TestG1AnUnsendableEventCutsOffNothingBeforeIt(t *testing.T) {
 	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
-		synctest.Test(t, func(t *testing.T) {
+		virtualtime.Test(t, func(t *testing.T) {
 			broker := &memoryBroker{capacity: 10, before: slow(time.Second)}
 			config := testConfig()
 			config.Scope = scope

@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 // store answers as it is told, one answer for each request, the last one again and again.
@@ -40,7 +40,7 @@ var errAway = errors.New("storage is away")
 
 // G6: an outage of storage, however long, refuses nothing.
 func TestG6StorageThatIsAwayIsWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		s := &store{}
 		for range 1000 {
 			s.answers = append(s.answers, errAway)
@@ -70,7 +70,7 @@ func TestABodyThatIsGoneIsFinal(t *testing.T) {
 
 // Without storage configured nothing is refused either: the setting is wrong, and not the message.
 func TestWithoutStorageItWaitsAndSaysWhatToSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		d := New(nil, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -89,7 +89,7 @@ func TestTheBytesThatAreHeldAreBounded(t *testing.T) {
 		size int64
 		held int
 	}{{MaxBytes / 4, 4}, {MaxBytes/4 + 1, 3}, {MaxBytes * 2, 1}} {
-		synctest.Test(t, func(t *testing.T) {
+		virtualtime.Test(t, func(t *testing.T) {
 			d := New(&store{answers: []error{nil}}, slog.New(slog.DiscardHandler))
 			var mu sync.Mutex
 			held, most := 0, 0

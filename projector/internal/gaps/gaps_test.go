@@ -2,14 +2,15 @@ package gaps
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 func TestAnEventWaitsAsLongAsItMay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		g := New(30 * time.Second)
 		began := time.Now()
 		for {
@@ -28,7 +29,7 @@ func TestAnEventWaitsAsLongAsItMay(t *testing.T) {
 }
 
 func TestAnotherEventIsAnotherGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		g := New(10 * time.Second)
 		g.Seen("a", "m1")
 		g.Seen("b", "m2")
@@ -45,7 +46,7 @@ func TestAnotherEventIsAnotherGap(t *testing.T) {
 
 // What was not looked at for long may have healed and come again, or somebody else had it.
 func TestAnInterruptedWaitBeginsAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		g := New(10 * time.Second)
 		g.Seen("a", "m1")
 		time.Sleep(time.Hour) // virtual

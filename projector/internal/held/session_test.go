@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 // A renewal begins when all that was under way has ended, and what comes later begins after it.
 func TestARenewalIsAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		s := New(nil)
 		began := time.Now()
 		var told []string
@@ -28,14 +29,14 @@ func TestARenewalIsAlone(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}()
-			synctest.Wait()
+			virtualtime.Wait()
 		}
 		use("settle 1", 1, 3*time.Second)
 		use("settle 2", 1, 5*time.Second)
 		use("renew", whole, time.Second)
 		use("settle 3", 1, time.Second)
 		time.Sleep(time.Minute)
-		synctest.Wait()
+		virtualtime.Wait()
 		require.Equal(t, []string{"settle 1 from 0s", "settle 2 from 0s", "renew from 5s", "settle 3 from 6s"}, told)
 	})
 }

@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/projector/internal/outage"
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 func TestAnOutageIsLoggedOnceAndSoIsItsEnd(t *testing.T) {
@@ -33,7 +33,7 @@ func TestAnOutageIsLoggedOnceAndSoIsItsEnd(t *testing.T) {
 
 // What fails for long is told again, with the reason that it has then, and how long it took.
 func TestAnOutageThatLastsIsToldAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		o := outage.New(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {

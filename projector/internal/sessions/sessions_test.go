@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 func TestRenewal(t *testing.T) {
@@ -59,7 +60,7 @@ func TestDemandIsMetWhenAWorkerLooksInVain(t *testing.T) {
 }
 
 func TestAnIdleSessionIsKeptWhileAWorkerIsFree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		p := pool(1)
 		start := time.Now()
 		idle, stop, ok := p.idle(t.Context())

@@ -2,17 +2,17 @@ package history_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
 func TestRecorderCountsAlong(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		r := history.NewRecorder()
 		start := time.Now()
 		r.Commit(history.Commit{Aggregate: "a", Version: 1, At: start}, history.Commit{Aggregate: "a", Version: 2, At: start})

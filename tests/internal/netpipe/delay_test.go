@@ -8,10 +8,11 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 // dial makes a connection over l with a round trip of d; the server's end is
@@ -29,7 +30,7 @@ func dial(t *testing.T, d time.Duration) (client, server net.Conn, l *DelayListe
 }
 
 func TestDelayIsExact(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		client, server, l := dial(t, 10*time.Millisecond)
 		begin := time.Now()
 		_, err := client.Write([]byte("ping"))
@@ -57,7 +58,7 @@ func TestDelayIsExact(t *testing.T) {
 // TestDelayPipelines: requests that do not wait for answers pay the round trip
 // once, however many they are.
 func TestDelayPipelines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		const requests = 100
 		client, server, l := dial(t, 20*time.Millisecond)
 		var wg sync.WaitGroup
@@ -83,7 +84,7 @@ func TestDelayPipelines(t *testing.T) {
 }
 
 func TestDelayFlushesWhatWasWrittenBeforeClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		client, server, l := dial(t, time.Second)
 		sent := make([]byte, 3*pumpSize)
 		_, _ = rand.Read(sent)
@@ -102,7 +103,7 @@ func TestDelayFlushesWhatWasWrittenBeforeClose(t *testing.T) {
 }
 
 func TestDelayHalfClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		client, server, l := dial(t, time.Second)
 		require.NoError(t, server.(*delayedConn).CloseWrite())
 		_, err := client.Read(make([]byte, 1))
@@ -119,7 +120,7 @@ func TestDelayHalfClose(t *testing.T) {
 }
 
 func TestDelayCloseDoesNotWaitForADeafPeer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		_, server, l := dial(t, time.Second) // the client never reads
 		begin := time.Now()
 		_, err := server.Write(make([]byte, 4*pipeLimit))
@@ -132,7 +133,7 @@ func TestDelayCloseDoesNotWaitForADeafPeer(t *testing.T) {
 }
 
 func TestDelayDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		client, server, l := dial(t, time.Second)
 		_, err := client.Write([]byte("late"))
 		require.NoError(t, err)

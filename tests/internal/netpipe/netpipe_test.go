@@ -11,11 +11,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,13 +91,13 @@ func TestCloseSemantics(t *testing.T) {
 }
 
 func TestCloseWakesBlockedReadAndWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		a, _ := Pipe()
 		var wg sync.WaitGroup
 		var readErr, writeErr, peerErr error
 		wg.Go(func() { _, readErr = a.Read(make([]byte, 1)) })
 		wg.Go(func() { _, writeErr = a.Write(make([]byte, 2*pipeLimit)) })
-		synctest.Wait() // both are blocked
+		virtualtime.Wait() // both are blocked
 		require.NoError(t, a.Close())
 		wg.Wait()
 		require.ErrorIs(t, readErr, net.ErrClosed)
@@ -104,7 +105,7 @@ func TestCloseWakesBlockedReadAndWrite(t *testing.T) {
 
 		a, b := Pipe()
 		wg.Go(func() { _, peerErr = a.Write(make([]byte, 2*pipeLimit)) })
-		synctest.Wait()
+		virtualtime.Wait()
 		require.NoError(t, b.Close())
 		wg.Wait()
 		require.ErrorIs(t, peerErr, io.ErrClosedPipe)
@@ -112,7 +113,7 @@ func TestCloseWakesBlockedReadAndWrite(t *testing.T) {
 }
 
 func TestDeadlines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		a, _ := Pipe()
 		begin := time.Now()
 		require.NoError(t, a.SetReadDeadline(begin.Add(3*time.Second)))
@@ -133,7 +134,7 @@ func TestDeadlines(t *testing.T) {
 		require.NoError(t, a.SetDeadline(time.Time{}))
 		var wg sync.WaitGroup
 		wg.Go(func() { _, err = a.Read(make([]byte, 1)) })
-		synctest.Wait()
+		virtualtime.Wait()
 		require.NoError(t, a.SetReadDeadline(time.Now()))
 		wg.Wait()
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -175,7 +176,7 @@ func TestListener(t *testing.T) {
 
 // TestHTTPInABubble: a real protocol stack over the listener, in virtual time.
 func TestHTTPInABubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l := Listen("web")
 		delayed := Delay(l, 40*time.Millisecond)
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })}

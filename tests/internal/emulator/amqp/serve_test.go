@@ -10,13 +10,13 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	goamqp "github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
 )
 
@@ -176,7 +176,7 @@ func (g *gate) Detached() { <-g.open }
 // its links held is free.
 func TestAnswerToAnEndComesAfterTheRelease(t *testing.T) {
 	for _, goodbye := range []uint64{descDetach, descEnd} {
-		synctest.Test(t, func(t *testing.T) {
+		virtualtime.Test(t, func(t *testing.T) {
 			g := &gate{open: make(chan struct{})}
 			r, _ := newRaw(t, Options{OnAttach: func(l *Link) LinkHandler {
 				l.Accept(Terms{})
@@ -191,7 +191,7 @@ func TestAnswerToAnEndComesAfterTheRelease(t *testing.T) {
 			} else {
 				r.say((&ending{descriptor: descEnd}).append)
 			}
-			synctest.Wait()
+			virtualtime.Wait()
 			require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(time.Second)))
 			_, err := r.br.Peek(1)
 			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
@@ -353,7 +353,7 @@ func TestDrainUsesUpTheCredit(t *testing.T) {
 }
 
 func TestSilentPeerIsCutAndBeatingPeerIsNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		near, far := netpipe.Pipe()
 		done := make(chan error, 1)
 		var wg sync.WaitGroup
@@ -408,15 +408,15 @@ func TestPlainSASLIsAcceptedAndUnknownIsNot(t *testing.T) {
 func TestACloseIsNotCutOffByWhatTheClientWrites(t *testing.T) {
 	for name, answers := range map[string]bool{"the client answers": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				attached := false
 				c, done := serving(t, ctx, Options{OnAttach: func(*Link) LinkHandler { attached = true; return &echo{} }})
 				_, err := c.Write(clientOpening())
 				require.NoError(t, err)
-				synctest.Wait()
+				virtualtime.Wait()
 				cancel()
-				synctest.Wait()
+				virtualtime.Wait()
 				r := &raw{t: t, conn: c, br: bufio.NewReaderSize(c, MaxFrameSize)}
 				r.say(func(b []byte) ([]byte, error) { return (&Begin{HandleMax: 10}).append(b), nil })
 				r.attachSender(1)

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -21,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
 )
 
@@ -81,7 +81,7 @@ func TestRunReportsAListenerThatFails(t *testing.T) {
 }
 
 func TestLeaseUnderVirtualTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		server := blob.New(blob.Options{})
 		transport := server.Transport()
@@ -112,7 +112,7 @@ func TestLeaseUnderVirtualTime(t *testing.T) {
 }
 
 func TestContextEndsAfterTheRequestTookEffect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		server := blob.New(blob.Options{})
 		slow := server.Transport()
 		slow.Delay = time.Second
@@ -159,7 +159,7 @@ func TestTokenCredential(t *testing.T) {
 }
 
 func TestFailIsAnOutageThatEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		var seen []int
 		server := blob.New(blob.Options{OnRequest: func(_ *http.Request, status int) { seen = append(seen, status) }})
 		client := inMemory(t, server.Transport())

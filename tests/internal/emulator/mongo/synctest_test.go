@@ -5,13 +5,13 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
 )
@@ -19,7 +19,7 @@ import (
 // In a bubble, over in-memory connections, an idle stream's waits cost no real
 // time, and the set's clock moves by its ten-second no-op.
 func TestVirtualTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		srv := mongo.New(mongo.Options{Host: "mongo.test:27017"})
 		ctx, cancel := context.WithCancel(t.Context())
 		var conns sync.WaitGroup
@@ -54,7 +54,7 @@ func TestVirtualTime(t *testing.T) {
 // A TTL index deletes what is due, within the minute, as a change event tells; not
 // what is younger, has no date, or is outside its partial filter.
 func TestTTL(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		srv := mongo.New(mongo.Options{Host: "mongo.test:27017"})
 		ctx, cancel := context.WithCancel(t.Context())
 		var conns sync.WaitGroup

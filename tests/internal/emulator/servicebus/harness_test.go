@@ -6,13 +6,13 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
 )
@@ -62,7 +62,7 @@ type world struct {
 // inBubble runs f in virtual time: waiting for a lock to run out takes no time at all.
 func inBubble(t *testing.T, cfg servicebus.Config, opts servicebus.Options, f func(t *testing.T, w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		s, err := servicebus.New(cfg, opts)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())

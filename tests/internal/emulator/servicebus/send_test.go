@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
 )
 
@@ -26,7 +26,7 @@ func TestDuplicatesAreDroppedWithinTheWindow(t *testing.T) {
 		w.send(topic, message("a", "1"))
 		time.Sleep(time.Second) // a duplicate does not extend the window
 		w.send(topic, message("a", "1"))
-		synctest.Wait()
+		virtualtime.Wait()
 		s := w.server.Stats(topic)
 		require.Equal(t, 3, s.Accepted)
 		require.Equal(t, 2, s.Duplicates)
@@ -275,7 +275,7 @@ func TestObserverSeesBrokerOrderAndProperties(t *testing.T) {
 		m := message("a", "1")
 		m.ApplicationProperties = map[string]any{"epoch": int64(3), "position": "82"}
 		w.send(topic, m, message("b", "2"))
-		synctest.Wait()
+		virtualtime.Wait()
 		require.Len(t, seen, 2)
 		require.Equal(t, servicebus.Accepted{
 			Entity: topic, MessageID: "1", SessionID: "a", EnqueuedAt: seen[0].EnqueuedAt, Size: seen[0].Size, Properties: m.ApplicationProperties,

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
 )
 
@@ -107,7 +107,7 @@ func TestWaitingAcceptGetsTheSessionThatComes(t *testing.T) {
 			}
 			got <- r
 		}()
-		synctest.Wait()
+		virtualtime.Wait()
 		require.Equal(t, 1, w.server.Stats(subPath).Waiters)
 		w.client = w.connect(nil) // a connection of its own: attaching is serialised on one
 		w.send(topic, message("new", "1"))
@@ -126,10 +126,10 @@ func TestCancelledAcceptTakesNothing(t *testing.T) {
 			_, err := waiting.AcceptNextSessionForSubscription(ctx, topic, subscription, nil)
 			done <- err
 		}()
-		synctest.Wait()
+		virtualtime.Wait()
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)
-		synctest.Wait()
+		virtualtime.Wait()
 		require.Zero(t, w.server.Stats(subPath).Waiters)
 		w.send(topic, message("a", "1"))
 		require.Equal(t, "a", w.acceptNext().SessionID())

@@ -7,11 +7,11 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
 )
 
@@ -44,7 +44,7 @@ func arrives(t *testing.T, c net.Conn) string {
 
 func TestWhatIsHeldArrivesInOrder(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l, client, server := connected(t)
 		write(t, client, "1")
 		l.Hold(network.Requests)
@@ -63,7 +63,7 @@ func TestWhatIsHeldArrivesInOrder(t *testing.T) {
 
 func TestWhatAKilledPartyHadSentArrivesLate(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l, client, server := connected(t)
 		l.Hold(network.Requests)
 		write(t, client, "last words")
@@ -84,7 +84,7 @@ func TestWhatAKilledPartyHadSentArrivesLate(t *testing.T) {
 
 func TestASilentKillTellsTheServerNothing(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l, _, server := connected(t)
 		l.Kill(true)
 		require.NoError(t, server.SetReadDeadline(time.Now().Add(time.Hour)))
@@ -97,7 +97,7 @@ func TestASilentKillTellsTheServerNothing(t *testing.T) {
 
 func TestACutBreaksBothEndsUntilItHeals(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		l, client, server := connected(t)
 		l.Hold(network.Requests)
 		write(t, client, "lost")
@@ -133,7 +133,7 @@ func put(ctx context.Context, t *testing.T, l *network.BlobLink, body string) er
 
 func TestADelayedRequestIsOvertakenAndCarriedOut(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		var k taken
 		l := network.NewBlobLink(&k)
 		l.Delay(1)
@@ -148,7 +148,7 @@ func TestADelayedRequestIsOvertakenAndCarriedOut(t *testing.T) {
 
 func TestALostAnswerIsOfARequestThatTookEffect(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		var k taken
 		l := network.NewBlobLink(&k)
 		l.LoseAnswers(1)

@@ -3,10 +3,11 @@ package state
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 const (
@@ -126,7 +127,7 @@ func TestLeaseTable(t *testing.T) {
 	for _, row := range table {
 		for i, from := range states {
 			t.Run(row.name+" when "+string(from), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				virtualtime.Test(t, func(t *testing.T) {
 					var l Lease
 					start[from](&l)
 					require.Equal(t, from, l.State(time.Now()))
@@ -180,7 +181,7 @@ func TestLeaseClock(t *testing.T) {
 		"seconds left are rounded up":   {{0, acquire(30), Leased}, {10*s + 1, breaks(-1, 20), Breaking}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
 				var l Lease
 				for i, step := range steps {
 					time.Sleep(step.after)

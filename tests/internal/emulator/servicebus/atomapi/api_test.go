@@ -5,11 +5,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus/broker"
 )
 
@@ -44,7 +44,7 @@ func TestWhatIsNotSupportedIsRefusedByName(t *testing.T) {
 
 // TestWhatIsIdleIsGoneForTheAdministrationToo and can be made again.
 func TestWhatIsIdleIsGoneForTheAdministrationToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		q := newQueues(t)
 		do := func(method, path, idle string) (int, string) {
 			return q.do(method, path, "<AutoDeleteOnIdle>"+idle+"</AutoDeleteOnIdle>")

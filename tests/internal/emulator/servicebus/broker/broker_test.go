@@ -6,10 +6,11 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 const lockTime = 30 * time.Second
@@ -87,7 +88,7 @@ func isCondition(t *testing.T, err error, c Condition) {
 }
 
 func TestLockIsLostAtItsInstantEvenIfNobodyNoticed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		b, in, e := namespace(t, 0)
 		require.NoError(t, in.Send([]*Payload{payload("a", "1")}))
 		c := accept(t, e, nil)
@@ -108,7 +109,7 @@ func TestLockIsLostAtItsInstantEvenIfNobodyNoticed(t *testing.T) {
 }
 
 func TestLostSessionDeadLettersInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		_, in, e := namespace(t, 0)
 		for i := range 20 {
 			require.NoError(t, in.Send([]*Payload{payload("a", fmt.Sprintf("%02d", i))}))
@@ -134,7 +135,7 @@ func TestLostSessionDeadLettersInOrder(t *testing.T) {
 // of a session and returns the next, the session must not be forgotten in between, or a second
 // one with the same id would appear.
 func TestSessionStaysOneWhileItsMessagesComeBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		_, in, e := namespace(t, 0)
 		require.NoError(t, in.Send([]*Payload{payload("a", "1")}))
 		for range 2 {
@@ -158,7 +159,7 @@ func TestSessionStaysOneWhileItsMessagesComeBack(t *testing.T) {
 }
 
 func TestDedupWindow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		_, in, _ := namespace(t, time.Minute)
 		send := func() int {
 			require.NoError(t, in.Send([]*Payload{payload("a", "1")}))
@@ -186,7 +187,7 @@ func TestHistoryForgetsWhatIsOutsideTheWindow(t *testing.T) {
 }
 
 func TestWaiterTimesOutAndIsForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		b, in, e := namespace(t, 0)
 		c := newConsumer("r")
 		require.NoError(t, e.AcceptSession(&c.Receiver, nil, time.Second))

@@ -3,10 +3,11 @@ package broker
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 const live = time.Minute
@@ -28,7 +29,7 @@ func mortal(t *testing.T, sessions bool) (*Broker, *Inbox, *Entity) {
 
 func TestMessagesExpireThoughNobodyReceives(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
+		virtualtime.Test(t, func(t *testing.T) {
 			b, in, e := mortal(t, sessions)
 			short := payload("a", "short")
 			short.TimeToLive = time.Second
@@ -60,7 +61,7 @@ func TestMessagesExpireThoughNobodyReceives(t *testing.T) {
 
 // TestWhatRunsOutTogetherDoesSoInOrder: time to live and locks alike.
 func TestWhatRunsOutTogetherDoesSoInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		b, in, e := mortal(t, false)
 		e.cfg.MaxDeliveryCount, e.cfg.LockDuration = 1, time.Second
 		var batch []*Payload
@@ -90,7 +91,7 @@ func TestWhatRunsOutTogetherDoesSoInOrder(t *testing.T) {
 // TestALockedMessageExpiresWhenItComesBack and a deferred one never does.
 func TestALockedMessageExpiresWhenItComesBack(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
+		virtualtime.Test(t, func(t *testing.T) {
 			b, in, e := mortal(t, sessions)
 			require.NoError(t, in.Send([]*Payload{payload("a", "1"), payload("a", "2"), payload("a", "3"), payload("a", "4")}))
 			c := newConsumer("c")
@@ -121,7 +122,7 @@ func TestALockedMessageExpiresWhenItComesBack(t *testing.T) {
 // TestAReturnedSessionLeavesItsDeadBehind: what a lost lock gives back too late goes where its
 // time sends it, and the rest of the session is there.
 func TestAReturnedSessionLeavesItsDeadBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		b, in, e := mortal(t, true)
 		require.NoError(t, in.Send([]*Payload{payload("a", "1")}))
 		c := accept(t, e, nil)

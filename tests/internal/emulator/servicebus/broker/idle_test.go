@@ -2,16 +2,17 @@ package broker
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 const idleFor = 10 * time.Minute
 
 func TestIdleEntitiesAreDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		b, err := New(Config{
 			Queues: []Queue{{Name: "q", Inbound: Inbound{AutoDeleteOnIdle: idleFor}}, {Name: "stays"}},
 			Topics: []Topic{{
@@ -61,7 +62,7 @@ func TestIdleEntitiesAreDeleted(t *testing.T) {
 }
 
 func TestScheduledMessagesKeepAQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		b, err := New(Config{Queues: []Queue{{Name: "q", Inbound: Inbound{AutoDeleteOnIdle: idleFor}}}})
 		require.NoError(t, err)
 		in, err := b.Inbox("q")
