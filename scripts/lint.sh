@@ -47,6 +47,15 @@ tidy() { GOWORK=off go -C "$1" mod tidy -diff; }
 
 alone() { GOWORK=off go -C "$1" build ./...; }
 
+# What only tests need is in no service, by whatever way: golangci-lint looks at the imports of single files.
+services() {
+  local packages found
+  packages=$(go list -deps ./producer/cmd/... ./projector/cmd/...) || return 1
+  found=$(grep -E '^(testing|github.com/sluice-cdc/sluice/(shared/virtualtime|tests)|github.com/stretchr/testify|go.uber.org/goleak)(/|$)' <<<"$packages") || return 0
+  printf 'a service contains what only tests need:\n%s\n' "$found"
+  return 1
+}
+
 scripts() {
   local files=(.ci/run)
   mapfile -t -O 1 files < <(find scripts -name '*.sh')
@@ -80,6 +89,7 @@ for module in "${modules[@]}"; do
   check "tidy $module" tidy "$module"
   check "alone $module" alone "$module"
 done
+check services services
 check scripts scripts
 check mutations mutations
 

@@ -17,6 +17,6 @@
 // What it does not find: a goroutine that spins without end, and a bubble in which virtual time passes without end because
 // something polls. Both move. go test ends them at its -timeout, and names the tests that were running.
 //
-// The package is for tests alone: it imports testing. The linter refuses it in what is not a test, and a test of
-// tests/deploy looks for it in the services.
+// The package is for tests alone, of all modules: it imports testing. make lint refuses it in what is not a test, and in what
+// the services are built from.
 package virtualtime
