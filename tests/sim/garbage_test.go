@@ -2,9 +2,7 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -15,30 +13,36 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
 // litter has a stranger send messages that nobody can read among those of the stream, one after the other.
-func (w *world) litter(ctx context.Context, random *rand.Rand) {
+func (w *world) litter(ctx context.Context) {
+	if len(w.plan.Garbage) == 0 {
+		return
+	}
 	client, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString("bus:5672"), busOptions(network.NewLink(w.busHub)))
 	require.NoError(w, err)
 	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }()
-	for n := range w.settings.Garbage {
-		pause(ctx, time.Duration(random.Int64N(int64(w.settings.Length)/int64(w.settings.Garbage))))
-		if random.IntN(3) == 0 {
-			w.sendNobodys(ctx, client, random, n)
+	for _, g := range w.plan.Garbage {
+		pause(ctx, g.At.Duration-time.Since(w.began))
+		w.trace.add("%s", g)
+		if g.Form == plan.Nobodys {
+			w.sendNobodys(ctx, client, g)
 		} else {
-			w.sendParking(ctx, client, random, n)
+			w.sendParking(ctx, client, g)
 		}
 	}
 }
 
 // sendNobodys sends garbage that names no aggregate into the session of one whose id is too long to be the session's.
-func (w *world) sendNobodys(ctx context.Context, client *azservicebus.Client, random *rand.Rand, n int) {
-	aggregate := fmt.Sprintf("long-%d-%s", n, strings.Repeat("x", 128))
-	at, total := random.Int64N(10), int64(10)
-	for version := range total {
-		if version == at {
-			g := checker.Garbage{MessageID: fmt.Sprintf("garbage-%d", n), Session: w.settings.SessionKey.Session(aggregate), Reason: string(envelope.ReasonMissingProperty)}
+func (w *world) sendNobodys(ctx context.Context, client *azservicebus.Client, planned plan.Garbage) {
+	random, aggregate := rand.New(rand.NewPCG(planned.Random, 0xd3)), plan.FullName(planned.Aggregate)
+	for version := range int64(10) {
+		if version == planned.Before {
+			g := checker.Garbage{
+				MessageID: planned.ID, Session: w.plan.Settings.SessionKey.Session(aggregate), Reason: string(envelope.ReasonMissingProperty),
+			}
 			w.sendGarbage(ctx, client, g, &azservicebus.Message{Body: []byte("garbage")})
 		}
 		w.insert(ctx, aggregate, version+1, "Fine")
@@ -47,14 +51,15 @@ func (w *world) sendNobodys(ctx context.Context, client *azservicebus.Client, ra
 }
 
 // sendParking sends garbage that names an aggregate of the workload: by its session alone, where it has one to itself, or as an
-// event whose body is broken.
-func (w *world) sendParking(ctx context.Context, client *azservicebus.Client, random *rand.Rand, n int) {
-	g := checker.Garbage{MessageID: fmt.Sprintf("garbage-%d", n)}
-	if g.Aggregate = w.anyAggregate(random); g.Aggregate == "" {
+// event whose body is broken. The aggregate must have events, and nothing else may be wrong in it.
+func (w *world) sendParking(ctx context.Context, client *azservicebus.Client, planned plan.Garbage) {
+	aggregate := plan.FullName(planned.Aggregate)
+	if !w.record.Sound(aggregate) {
+		w.trace.add("%s has no events yet, or something else is wrong in it", planned.Aggregate)
 		return
 	}
-	g.Session = w.settings.SessionKey.Session(g.Aggregate)
-	if random.IntN(2) == 0 {
+	g := checker.Garbage{MessageID: planned.ID, Aggregate: aggregate, Session: w.plan.Settings.SessionKey.Session(aggregate)}
+	if planned.Form == plan.Unsaid {
 		if g.Reason = string(envelope.ReasonMissingProperty); g.Session != g.Aggregate {
 			g.Aggregate = "" // aggregates share the session
 		}
@@ -65,25 +70,12 @@ func (w *world) sendParking(ctx context.Context, client *azservicebus.Client, ra
 	body, err := bson.Marshal(bson.D{{Key: "operationType", Value: "insert"}})
 	require.NoError(w, err)
 	m, err := envelope.Encode(envelope.Change{
-		Stream: w.streams()[w.streamOf(g.Aggregate)], Token: g.MessageID, Position: g.Position, Epoch: 1, Aggregate: g.Aggregate,
+		Stream: w.plan.Settings.StreamNames()[w.streamOf(g.Aggregate)], Token: g.MessageID, Position: g.Position, Epoch: 1, Aggregate: g.Aggregate,
 		Operation: envelope.Insert, Type: "Fine", Body: body,
 	}, envelope.JSON)
 	require.NoError(w, err)
 	m.Body = m.Body[:len(m.Body)/2]
 	w.sendGarbage(ctx, client, g, m)
-}
-
-// anyAggregate is one that has events and in which nothing else is wrong; empty when there is none.
-func (w *world) anyAggregate(random *rand.Rand) string {
-	committed := w.record.Run().Committed
-	if len(committed) == 0 {
-		return ""
-	}
-	name := committed[random.IntN(len(committed))].Aggregate
-	if w.record.Wrong(name) {
-		return ""
-	}
-	return name
 }
 
 // behindLast is a position right behind the last message that the broker has accepted of an aggregate.

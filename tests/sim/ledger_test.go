@@ -7,13 +7,10 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-const (
-	timelineName = "timeline"
-	ledgerName   = "ledger"
-	totalsName   = "ledger_totals"
-)
+const totalsName = "ledger_totals"
 
 // ledger is a projection with several documents for each event, so that it is applied in transactions beside a record of
 // positions: the aggregate's timeline, and a total for each type of event that all aggregates feed. Its timelines say their
@@ -21,14 +18,14 @@ const (
 type ledger struct{}
 
 // Name implements [projection.Projection].
-func (ledger) Name() string { return ledgerName }
+func (ledger) Name() string { return plan.Ledger }
 
 // Project implements [projection.Projection].
 func (ledger) Project(e projection.Event) ([]projection.Write, error) {
 	writes, err := projection.Timeline{}.Project(e)
 	for n, w := range writes {
 		u := w.(projection.UpdateOne)
-		u.Collection = ledgerName
+		u.Collection = plan.Ledger
 		u.Ops = append(u.Ops, projection.Set(projection.GuardField+".position", e.Position))
 		kind, _ := e.Document().Lookup("type").StringValueOK()
 		writes[n] = u

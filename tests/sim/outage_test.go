@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
 // away is how long the read model's database is away, in virtual time.
@@ -25,17 +26,19 @@ func TestG1G5TheReadModelsDatabaseIsAwayForHours(t *testing.T) {
 		t.Run(fmt.Sprint("without a word: ", hangs), func(t *testing.T) {
 			t.Parallel()
 			var done story
+			p := plan.Draw(uint64(seed))
+			p.Settings.Projectors, p.Garbage = 1, nil
 			virtualtime.Test(t, func(t *testing.T) {
-				inWorld(t, uint64(seed), func(w *world) {
+				inWorld(t, p, func(w *world) {
 					done.Store(w.trace)
-					w.settings.Projectors, w.settings.Length, w.settings.Garbage = 1, 20*time.Second, 0
+					w.broken = &promises{}
 					defer func() {
 						if w.Failed() {
 							w.Log(w.trace)
 						}
 					}()
-					w.whole(uint64(seed), func() {
-						pause(w.Context(), w.settings.Length/2)
+					w.whole(func() {
+						pause(w.Context(), 10*time.Second)
 						w.trace.add("the read model's database is away for %s", away)
 						link := w.projector[0].now.mongo
 						if hangs {

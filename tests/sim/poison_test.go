@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
 // poison is the type of the events that no projection here can apply, until it is mended.
@@ -57,19 +57,14 @@ func (b brittleDocument) Project(e projection.Event) ([]projection.Write, error)
 }
 
 // poisoned commits events of an aggregate of which one is poison, the first one perhaps.
-func (w *world) poisoned(ctx context.Context, random *rand.Rand, aggregate string) {
-	total := 3 + random.Int64N(15)
-	before := random.Int64N(total)
-	w.record.Note(func(run *checker.Run) {
-		run.Sick = append(run.Sick, checker.Sick{Aggregate: aggregate, Before: before, Total: total})
-	})
-	w.trace.add("version %d of %d of %s is poison", before+1, total, aggregate)
-	for n := range total {
+func (w *world) poisoned(ctx context.Context, step plan.Step) {
+	random := rand.New(rand.NewPCG(step.Random, 0xd4))
+	for n := range step.Total {
 		kind := "Fine"
-		if n == before {
+		if n == step.Before {
 			kind = poison
 		}
-		w.insert(ctx, aggregate, n+1, kind)
+		w.insert(ctx, step.Aggregate, n+1, kind)
 		if random.IntN(2) == 0 {
 			pause(ctx, time.Duration(random.Int64N(int64(2*time.Second))))
 		}
@@ -93,5 +88,3 @@ func (w *world) look() {
 		run.ActualBefore, run.ExpectedBefore, run.Mended = before, expected, len(run.Observed)
 	})
 }
-
-func sickName(n int) string { return fmt.Sprintf("sick-%d", n) }

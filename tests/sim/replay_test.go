@@ -20,11 +20,6 @@ import (
 // `parked drop`, and once the projection can apply everything, the others are replayed. The first commands are killed at any
 // moment now and then, as the terminal of a person may be closed; the last one of each kind is not.
 func (w *world) mend() {
-	w.record.Note(func(run *checker.Run) {
-		for n := range run.Sick {
-			run.Sick[n].Dropped = w.mending.IntN(2) == 0
-		}
-	})
 	patients := w.record.Run().Patients()
 	for _, s := range patients {
 		if (s.Dropped || s.Garbage != nil) && !w.drop(s.Aggregate) {
@@ -32,8 +27,8 @@ func (w *world) mend() {
 		}
 	}
 	w.mended.Store(true)
-	for range w.aim.IntN(3) {
-		w.killed(between(w.aim, 0, 300*time.Millisecond), "parked", "replay", "--all")
+	for _, after := range w.plan.KilledReplays {
+		w.killed(after.Duration, "parked", "replay", "--all")
 	}
 	if !w.succeeds("parked", "replay", "--all") {
 		return
@@ -58,8 +53,8 @@ func (w *world) isAside(aggregate string) bool {
 // drop has the operator give up what parks an aggregate, and says whether that succeeded.
 func (w *world) drop(aggregate string) bool {
 	drop := []string{"parked", "drop", aggregate, "--yes"}
-	for range w.mending.IntN(3) {
-		w.killed(between(w.mending, 0, 300*time.Millisecond), drop...)
+	for _, after := range w.plan.KilledDrops(aggregate) {
+		w.killed(after.Duration, drop...)
 	}
 	return w.succeeds(drop...)
 }

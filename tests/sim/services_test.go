@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"sync"
@@ -14,65 +13,12 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
-
-// settings are what a seed varies besides the faults.
-type settings struct {
-	Producers, Projectors int
-	Streams               int // of a producer
-	// SessionKey is SESSION_KEY.
-	SessionKey              envelope.SessionKey
-	Lanes, BatchMessages    int
-	Scope, Format, Takeover string
-	MaxInFlight             int64
-	Sessions, Connections   int
-	ReceiveBatch            int
-	LockDuration, MaxHold   time.Duration
-	Events, Hot, Cold       int
-	Length                  time.Duration
-	Faults                  int
-	// Aimed are further faults, each made for one kind of bug; they have a random source of their own.
-	Aimed int
-	// Garbage is how many messages that nobody can read a stranger sends.
-	Garbage int
-	// Projection is what the projectors run: timeline (one document, guarded) or ledger (several, in transactions).
-	Projection string
-	// GapWait is VERSION_GAP_WAIT; 0: versions are not judged.
-	GapWait time.Duration
-	// Hangs says that ways to Service Bus may hang. The SDK holds mutexes while it waits for the network, and virtual time
-	// does not pass while a goroutine waits for a mutex; so in these seeds a connection has one user: one lane, one session.
-	Hangs bool
-	// Round trips. Without any, everything is done in no time and a fault never meets anything under way. Service Bus has
-	// none, for the same reason: a projector that starts uses one connection twice.
-	MongoTrip, BlobTrip time.Duration
-}
-
-var trips = []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond, 60 * time.Millisecond}
-
-func newSettings(r *rand.Rand) settings {
-	s := settings{
-		Producers: 2 + r.IntN(2), Projectors: 1 + r.IntN(3),
-		Lanes: []int{1, 2, 4, 8}[r.IntN(4)], BatchMessages: []int{1, 5, 20, 100}[r.IntN(4)],
-		Scope: []string{"session", "mixed"}[r.IntN(2)], Format: []string{"json", "bson"}[r.IntN(2)],
-		Takeover:    []string{"break", "break", "break", "expiry"}[r.IntN(4)],
-		MaxInFlight: []int64{10, 50, 1000}[r.IntN(3)],
-		Sessions:    1 + r.IntN(6), Connections: 1 + r.IntN(2), ReceiveBatch: []int{1, 10, 100}[r.IntN(3)],
-		LockDuration: time.Duration(8+r.IntN(20)) * time.Second, MaxHold: time.Duration(2+r.IntN(10)) * time.Second,
-		Events: 80 + r.IntN(240), Hot: 1 + r.IntN(3), Cold: 5 + r.IntN(25),
-		Length: time.Duration(25+r.IntN(35)) * time.Second, Faults: 6 + r.IntN(14),
-	}
-	if s.Hangs = r.IntN(2) == 0; s.Hangs {
-		s.Lanes, s.Connections = 1, s.Sessions
-	}
-	s.MongoTrip, s.BlobTrip = trips[r.IntN(len(trips))], trips[r.IntN(len(trips))]
-	s.Connections = min(s.Connections, s.Sessions)
-	return s
-}
 
 // slot is where one replica of a service runs, one instance after another.
 type slot struct {
@@ -122,6 +68,13 @@ func (s *slot) start() {
 	s.w.trace.add("start %s", i.name)
 }
 
+// fill starts the next instance where none runs.
+func (s *slot) fill() {
+	if s.now == nil {
+		s.start()
+	}
+}
+
 // kill ends the instance as a killed process (or, silent, a machine that is gone) ends; what it does after that reaches
 // nobody.
 func (s *slot) kill(silent bool) *instance {
@@ -152,8 +105,8 @@ func (s *slot) end() *instance {
 	return i
 }
 
-func (w *world) newProducer(n int) *slot {
-	s := &slot{w: w, name: fmt.Sprintf("producer-%c", 'a'+n)}
+func (w *world) newProducer(name string) *slot {
+	s := &slot{w: w, name: name}
 	s.launch = func(ctx context.Context, i *instance) error {
 		return producer.RunStreams(ctx, w.producerConfigs(), producer.Options{
 			Logger: w.logger(i.name), Instance: i.name,
@@ -165,8 +118,8 @@ func (w *world) newProducer(n int) *slot {
 	return s
 }
 
-func (w *world) newProjector(n int) *slot {
-	s := &slot{w: w, name: fmt.Sprintf("projector-%d", n)}
+func (w *world) newProjector(name string) *slot {
+	s := &slot{w: w, name: name}
 	s.launch = func(ctx context.Context, i *instance) error {
 		return projector.Run(ctx, w.projectorConfig(), projector.Options{
 			Logger: w.logger(i.name), Instance: i.name, Projections: w.projections,
@@ -218,16 +171,16 @@ var loaded = sync.OnceValues(func() (producer.Config, projector.Config) {
 // producerConfigs are the settings of every stream, as STREAMS makes them.
 func (w *world) producerConfigs() (all []producer.Config) {
 	c, _ := loaded()
-	c.LeaseTakeover = w.settings.Takeover
-	c.PublishLanesMax = w.settings.Lanes
-	c.PublishLanes, c.BatchScope, c.BatchMessages = w.settings.Lanes, w.settings.Scope, w.settings.BatchMessages
-	c.SessionKey = w.settings.SessionKey
-	c.MessageFormat, c.MaxInFlightEvents = w.settings.Format, w.settings.MaxInFlight
-	if w.settings.Streams > 1 {
-		c.Streams = collections[:w.settings.Streams]
+	s := w.plan.Settings
+	c.LeaseTakeover, c.SessionKey = s.Takeover, s.SessionKey
+	c.PublishLanesMax = s.Lanes
+	c.PublishLanes, c.BatchScope, c.BatchMessages = s.Lanes, s.Scope, s.BatchMessages
+	c.MessageFormat, c.MaxInFlightEvents = s.Format, s.MaxInFlight
+	if s.Streams > 1 {
+		c.Streams = plan.Collections[:s.Streams]
 	}
-	for n := range w.settings.Streams {
-		c.Collection, c.Stream = collections[n], w.streams()[n]
+	for n, stream := range s.StreamNames() {
+		c.Collection, c.Stream = plan.Collections[n], stream
 		all = append(all, c)
 	}
 	return all
@@ -235,9 +188,10 @@ func (w *world) producerConfigs() (all []producer.Config) {
 
 func (w *world) projectorConfig() projector.Config {
 	_, c := loaded()
-	c.Projection, c.VersionGapWait = w.settings.Projection, w.settings.GapWait
-	c.Connections, c.MaxSessions, c.ReceiveBatch = w.settings.Connections, w.settings.Sessions, w.settings.ReceiveBatch
-	c.SessionIdle, c.SessionMaxHold = 2*time.Second, w.settings.MaxHold
+	s := w.plan.Settings
+	c.Projection, c.VersionGapWait = s.Projection, s.GapWait.Duration
+	c.Connections, c.MaxSessions, c.ReceiveBatch = s.Connections, s.Sessions, s.ReceiveBatch
+	c.SessionIdle, c.SessionMaxHold = 2*time.Second, s.MaxHold.Duration
 	c.AcceptTimeout, c.ShutdownTimeout = time.Minute, 20*time.Second
 	return c
 }

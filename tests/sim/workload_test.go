@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -12,30 +11,24 @@ import (
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// write commits the workload: bursts of events of a few hot aggregates and many cold ones, over the length of the run.
-// It goes on through whatever happens to MongoDB, and commits every event once.
-func (w *world) write(ctx context.Context, random *rand.Rand) {
+// write commits the workload. It goes on through whatever happens to MongoDB, and commits every event once.
+func (w *world) write(ctx context.Context) {
 	versions := map[string]int64{}
-	gap := w.settings.Length / time.Duration(w.settings.Events/8+1)
-	for n := 0; n < w.settings.Events; {
-		for range min(1+random.IntN(15), w.settings.Events-n) {
-			n++
-			aggregate := fmt.Sprintf("hot-%d", random.IntN(w.settings.Hot))
-			if random.IntN(2) == 0 {
-				aggregate = fmt.Sprintf("cold-%d", random.IntN(w.settings.Cold))
-			}
-			versions[aggregate]++
-			w.insert(ctx, aggregate, versions[aggregate], fmt.Sprintf("Kind%d", random.IntN(3)))
+	for _, burst := range w.plan.Bursts {
+		pause(ctx, burst.At.Duration-time.Since(w.began))
+		for _, e := range burst.Events {
+			versions[e.Aggregate]++
+			w.insert(ctx, e.Aggregate, versions[e.Aggregate], e.Kind)
 		}
-		pause(ctx, time.Duration(random.Int64N(int64(2*gap))))
 	}
 }
 
 // streamOf numbers the stream that carries an aggregate.
 func (w *world) streamOf(aggregate string) int {
-	return int(crc32.ChecksumIEEE([]byte(aggregate))) % w.settings.Streams
+	return int(crc32.ChecksumIEEE([]byte(aggregate))) % w.plan.Settings.Streams
 }
 
 func (w *world) insert(ctx context.Context, aggregate string, version int64, kind string) {
@@ -48,7 +41,7 @@ func (w *world) insert(ctx context.Context, aggregate string, version int64, kin
 		{Key: "type", Value: kind},
 		{Key: "occurredAt", Value: at},
 	}
-	events := w.client.Database(database).Collection(collections[w.streamOf(aggregate)])
+	events := w.client.Database(plan.Database).Collection(plan.Collections[w.streamOf(aggregate)])
 	for {
 		_, err := events.InsertOne(ctx, document)
 		if err == nil || driver.IsDuplicateKeyError(err) { // an answer may have been lost
@@ -80,7 +73,7 @@ func (w *world) watch(ctx context.Context, watched chan<- struct{}) {
 }
 
 func (w *world) readModel() *driver.Collection {
-	return w.client.Database("readmodel").Collection(w.settings.Projection)
+	return w.client.Database("readmodel").Collection(w.plan.Settings.Projection)
 }
 
 // observe records one change of a document.

@@ -5,10 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -23,7 +21,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
@@ -32,6 +29,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/record"
 )
 
@@ -40,25 +38,17 @@ const (
 	subscription = "projector"
 	subPath      = topic + "/Subscriptions/" + subscription
 	blobHost     = "blob:10000"
-	database     = "shop"
 	container    = "sluice"
-	// duplicateWindow is the shortest that Service Bus allows: repeats far outside it are part of the plan.
-	duplicateWindow = 20 * time.Second
-	fenceAfter      = 4 * time.Second
+	fenceAfter   = 4 * time.Second
 )
-
-// collections are what the streams of a run watch.
-var collections = []string{"events", "returns"}
 
 // world is the three servers, everything recorded of them, and the services that run.
 type world struct {
 	*testing.T
-	random *rand.Rand // of the driver's goroutine alone, as is aim
-	aim    *rand.Rand
-	// mending decides how the operator goes about it.
-	mending *rand.Rand
-	began   time.Time
-	trace   *trace
+	plan   plan.Plan
+	began  time.Time // every stream; before that, zero
+	trace  *trace
+	broken *promises // by this run
 
 	bus      *servicebus.Server
 	mongo    *mongo.Server
@@ -68,13 +58,10 @@ type world struct {
 	client   *driver.Client // the simulation's own, over a link without faults
 	blobs    *azblob.Client // likewise
 
-	settings settings
 	// hangUntil and cutUntil are until when a way of a projector to Service Bus hangs, or recovers from a cut: not both at
 	// once, see mayHang. The driver's goroutine alone.
 	hangUntil, cutUntil time.Time
 	injected            []func() // end what is injected into Service Bus
-	drips, sick         int      // aggregates of drip and of poisoned
-	locksLost           bool     // they have been, once
 
 	projections *projection.Registry
 	mended      atomic.Bool // the projections can apply poison
@@ -90,60 +77,25 @@ type world struct {
 	busLinks sync.Map               // by the name of an instance, its *network.Link
 }
 
-// trace is what the simulation did, in order, for whoever has to understand a failure.
-type trace struct {
-	began time.Time
-	mu    sync.Mutex
-	text  strings.Builder
-}
-
-func (t *trace) add(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	fmt.Fprintf(&t.text, "%8.3fs  %s\n", time.Since(t.began).Seconds(), fmt.Sprintf(format, args...))
-}
-
-func (t *trace) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.String()
-}
-
-func (t *trace) Write(line []byte) (int, error) {
-	t.add("%s", bytes.TrimSpace(line))
-	return len(line), nil
-}
-
 // inWorld runs f with the servers up; it is called in a bubble of virtual time.
-func inWorld(t *testing.T, seed uint64, f func(w *world)) {
-	random, aim, mending := rand.New(rand.NewPCG(seed, 0x51)), rand.New(rand.NewPCG(seed, 0xa1)), rand.New(rand.NewPCG(seed, 0x3e))
+func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 	w := &world{
-		T: t, random: random, aim: aim, mending: mending, began: time.Now(), trace: &trace{began: time.Now()}, settings: newSettings(random),
+		T: t, plan: p, trace: newTrace(),
 		busHub: network.Listen("bus:5672"), mongoHub: network.Listen("mongo:27017"),
 		mongo: mongo.New(mongo.Options{}), blob: blob.New(blob.Options{}),
+		record: record.New(checker.Run{FenceAfter: fenceAfter, History: history.History{SessionKey: p.Settings.SessionKey}}),
 	}
 	var err error
 	w.projections, err = projection.NewRegistry(brittleDocument{projection.Timeline{}, &w.mended}, brittle{ledger{}, &w.mended})
 	require.NoError(t, err)
-	w.settings.Aimed, w.settings.Projection = 1+aim.IntN(5), []string{timelineName, timelineName, timelineName, ledgerName}[aim.IntN(4)]
-	w.settings.GapWait = []time.Duration{0, 30 * time.Second}[aim.IntN(2)]
-	w.settings.Garbage = mending.IntN(4)
-	if w.settings.Streams = 1; seed%4 == 3 {
-		w.settings.Streams = len(collections)
-	}
-	if seed%8 == 0 {
-		w.settings.SessionKey = envelope.Buckets(3)
-	}
-	w.record = record.New(checker.Run{FenceAfter: fenceAfter, History: history.History{SessionKey: w.settings.SessionKey}})
-	for _, stream := range w.streams() {
+	for _, stream := range p.Settings.StreamNames() {
 		w.leases = append(w.leases, leasecheck.NewRecorder(container+"/"+stream+".json"))
 	}
-	w.trace.add("seed %d: %+v", seed, w.settings)
 	w.bus, err = servicebus.New(servicebus.Config{Topics: []servicebus.Topic{{
 		Name:    topic,
-		Inbound: servicebus.Inbound{RequiresDuplicateDetection: true, DuplicateDetectionWindow: duplicateWindow},
+		Inbound: servicebus.Inbound{RequiresDuplicateDetection: true, DuplicateDetectionWindow: plan.DuplicateWindow},
 		Subscriptions: []servicebus.Subscription{{Name: subscription, Outbound: servicebus.Outbound{
-			RequiresSession: true, LockDuration: w.settings.LockDuration, MaxDeliveryCount: 10,
+			RequiresSession: true, LockDuration: p.Settings.LockDuration.Duration, MaxDeliveryCount: 10,
 		}}},
 	}}}, servicebus.Options{})
 	require.NoError(t, err)
@@ -157,7 +109,7 @@ func inWorld(t *testing.T, seed uint64, f func(w *world)) {
 		}
 	})
 	running.Go(func() {
-		if err := serve(ctx, w.mongo.Run, w.mongoHub, w.settings.MongoTrip); err != nil {
+		if err := serve(ctx, w.mongo.Run, w.mongoHub, p.Settings.MongoTrip.Duration); err != nil {
 			t.Errorf("run MongoDB: %v", err)
 		}
 	})
@@ -182,14 +134,6 @@ func inWorld(t *testing.T, seed uint64, f func(w *world)) {
 // tokensAreDue is when every token of Service Bus that the SDK has got is to be renewed: links that it has lost sight of end
 // then, their clients being closed.
 const tokensAreDue = 3 * time.Hour
-
-// streams are the names of the run's streams.
-func (w *world) streams() (names []string) {
-	for _, collection := range collections[:w.settings.Streams] {
-		names = append(names, database+"."+collection)
-	}
-	return names
-}
 
 // recorded is a transport of which every stream's recorder sees what is asked of its checkpoint.
 func (w *world) recorded(next leasecheck.Doer) leasecheck.Doer {
@@ -238,11 +182,11 @@ type senderSide struct {
 func (s senderSide) Do(r *http.Request) (*http.Response, error) {
 	stamp := &sent{at: time.Now(), accepted: s.w.record.Accepted()}
 	stamp.number.Store(-1)
-	if pause(r.Context(), s.w.settings.BlobTrip/2); r.Context().Err() != nil {
+	if pause(r.Context(), s.w.plan.Settings.BlobTrip.Duration/2); r.Context().Err() != nil {
 		return nil, r.Context().Err()
 	}
 	response, err := s.link.Do(r.WithContext(context.WithValue(r.Context(), sentKey{}, stamp)))
-	if pause(r.Context(), s.w.settings.BlobTrip/2); r.Context().Err() != nil {
+	if pause(r.Context(), s.w.plan.Settings.BlobTrip.Duration/2); r.Context().Err() != nil {
 		return nil, r.Context().Err()
 	}
 	if number := stamp.number.Load(); err == nil && number >= 0 {

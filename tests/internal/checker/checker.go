@@ -36,6 +36,25 @@ var (
 	ErrGaveUp = errors.New("service gave up")
 )
 
+// Promises are all that are judged. Where one is broken others often are for that reason: those that come first are nearer to
+// the cause.
+func Promises() []error {
+	return []error{
+		ErrUncovered, ErrEpoch, ErrBackwards, ErrLease, ErrUnfenced, history.ErrMisrouted, history.ErrUnguarded, history.ErrUncommitted,
+		history.ErrDoubled, history.ErrReordered, ErrPoison, ErrSkipped, history.ErrLost, ErrGaveUp, ErrStuck,
+	}
+}
+
+// Promise is the promise that a violation breaks; nil where it is none.
+func Promise(violation error) error {
+	for _, promise := range Promises() {
+		if errors.Is(violation, promise) {
+			return promise
+		}
+	}
+	return nil
+}
+
 // Write is one write of a checkpoint that the storage took.
 type Write struct {
 	// Stream is the one whose checkpoint it is.

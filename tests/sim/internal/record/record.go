@@ -187,19 +187,17 @@ func (r *Record) Begun(streams []string) bool {
 	return !slices.ContainsFunc(streams, func(stream string) bool { return !begun[stream] })
 }
 
-// Wrong says whether something is, or is to be, wrong with an aggregate.
-func (r *Record) Wrong(aggregate string) bool {
+// Sound says whether an aggregate has events and nothing is, or is to be, wrong with it.
+func (r *Record) Sound(aggregate string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if slices.ContainsFunc(r.run.Sick, func(s checker.Sick) bool { return s.Aggregate == aggregate }) {
-		return true
-	}
 	for _, g := range r.garbage {
 		if g.Aggregate == aggregate {
-			return true
+			return false
 		}
 	}
-	return false
+	return slices.ContainsFunc(r.run.Committed, func(c history.Commit) bool { return c.Aggregate == aggregate }) &&
+		!slices.ContainsFunc(r.run.Sick, func(s checker.Sick) bool { return s.Aggregate == aggregate })
 }
 
 // Last is the position of the last message that the broker has accepted of an aggregate; empty where there is none.

@@ -1,0 +1,78 @@
+package sim
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
+)
+
+// coverage is what the seeds together have met: what a simulation must meet to say anything.
+type coverage struct {
+	mu sync.Mutex
+
+	Messages, Takeovers, Recognised, Forgotten, Late, Guarded, Applied int
+
+	Parking, Nobodys int // garbage
+	Dropped, Mended  int // poison
+	Shared           int // writes of checkpoints while two streams had different leaders
+}
+
+// guarded finds in the log what a projector says when it stops: how many events it recognised as applied before.
+var guarded = regexp.MustCompile(`msg="projector stopped".* duplicates=([0-9]+)`)
+
+func (c *coverage) add(w *world) {
+	run := w.record.Run()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := map[string]bool{}
+	for _, a := range run.Accepted {
+		switch {
+		case a.Duplicate:
+			c.Recognised++
+		case first[a.MessageID]:
+			c.Forgotten++ // a repeat that the broker's window had forgotten: the guard's work
+		default:
+			c.Messages++
+		}
+		first[a.MessageID] = true
+		w.busLinks.Range(func(leader, _ any) bool {
+			late := w.late(leader.(string), a.At)
+			if late {
+				c.Late++ // delivered when its leader had long sent it
+			}
+			return !late
+		})
+	}
+	streams := w.plan.Settings.StreamNames()
+	epochs, leaders := map[string]int64{}, map[string]string{}
+	for _, write := range run.Writes {
+		if write.Epoch > max(1, epochs[write.Stream]) {
+			c.Takeovers++
+		}
+		epochs[write.Stream], leaders[write.Stream] = write.Epoch, write.Leader
+		if len(leaders) > 1 && leaders[streams[0]] != leaders[streams[1]] {
+			c.Shared++
+		}
+	}
+	for _, count := range guarded.FindAllStringSubmatch(w.trace.String(), -1) {
+		n, _ := strconv.Atoi(count[1])
+		c.Guarded += n
+	}
+	c.Applied += len(run.Observed)
+	dropped := int(dropped(run))
+	c.Dropped += dropped
+	c.Mended += len(run.Sick) - dropped
+	for _, g := range run.Garbage {
+		if g.Aggregate == "" {
+			c.Nobodys++
+		} else {
+			c.Parking++
+		}
+	}
+}
+
+func (c *coverage) String() string {
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d",
+		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared)
+}

@@ -1,0 +1,135 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Read reads a plan from a file.
+func Read(path string) (Plan, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Plan{}, fmt.Errorf("read plan: %w", err)
+	}
+	p, err := Decode(text)
+	if err != nil {
+		return Plan{}, fmt.Errorf("read plan %s: %w", path, err)
+	}
+	return p, nil
+}
+
+// Decode reads the form of [Plan.Encode], and refuses what nobody could carry out.
+func Decode(text []byte) (p Plan, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return p, err
+	}
+	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // a decoder's EOF is never wrapped
+		return p, fmt.Errorf("something follows the plan")
+	}
+	return p, p.validate()
+}
+
+// Encode writes a plan as JSON, one line for each thing that happens.
+func (p Plan) Encode() []byte {
+	var b bytes.Buffer
+	b.WriteString("{\n")
+	if p.Broke != "" {
+		fmt.Fprintf(&b, " %q: %s,\n", "broke", line(p.Broke))
+	}
+	if p.Story != "" {
+		fmt.Fprintf(&b, " %q: %s,\n", "story", line(p.Story))
+	}
+	fmt.Fprintf(&b, " %q: %d,\n %q: %s,\n", "seed", p.Seed, "settings", line(p.Settings))
+	if len(p.KilledReplays) > 0 {
+		fmt.Fprintf(&b, " %q: %s,\n", "killedReplays", line(p.KilledReplays))
+	}
+	list(&b, "steps", p.Steps, ",")
+	list(&b, "garbage", p.Garbage, ",")
+	list(&b, "bursts", p.Bursts, "")
+	b.WriteString("}\n")
+	return b.Bytes()
+}
+
+func list[T any](b *bytes.Buffer, name string, all []T, end string) {
+	fmt.Fprintf(b, " %q: [", name)
+	for n, each := range all {
+		if n > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString("\n  " + line(each))
+	}
+	if len(all) > 0 {
+		b.WriteString("\n ")
+	}
+	b.WriteString("]" + end + "\n")
+}
+
+func line(v any) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic(err) // strings, numbers and durations always marshal
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// validate refuses what nobody could carry out.
+func (p Plan) validate() error {
+	s := p.Settings
+	switch {
+	case s.Producers < 1 || s.Projectors < 1 || s.Lanes < 1 || s.Sessions < 1 || s.Connections < 1:
+		return fmt.Errorf("settings: producers, projectors, lanes, sessions and connections must be at least 1")
+	case s.Streams < 1 || s.Streams > len(Collections):
+		return fmt.Errorf("settings: %d streams: expected 1 or %d", s.Streams, len(Collections))
+	case s.Projection != Timeline && s.Projection != Ledger:
+		return fmt.Errorf("settings: projection %q: expected %s or %s", s.Projection, Timeline, Ledger)
+	}
+	for n, step := range p.Steps {
+		if err := p.check(step); err != nil {
+			return fmt.Errorf("step %d, %s at %s: %w", n+1, step.Kind, step.At, err)
+		}
+	}
+	for n, g := range p.Garbage {
+		if !slices.Contains([]Form{Nobodys, Unsaid, BrokenBody}, g.Form) || g.ID == "" || g.Aggregate == "" {
+			return fmt.Errorf("garbage %d: expected an id, an aggregate, and a form that there is, not %q", n+1, g.Form)
+		}
+	}
+	return nil
+}
+
+// needs are the fields that a kind of fault cannot be without.
+var needs = map[Kind]string{
+	Kill: "of", Stop: "of", HoldAndKill: "of for", Hang: "of server way for", Cut: "of server for", Isolate: "of for", KillProducers: "",
+	CutBus: "", CutMongo: "", KillCursors: "", StepDown: "", StorageFails: "", LoseAcks: "times", RefuseSends: "times",
+	LoseReplies: "command times", SlowUpdates: "times", LoseAnswers: "of times", DelayRequests: "of times for", BreakLease: "stream",
+	KillInHand: "of", StopInHand: "of", CutBusInHand: "of", CutInHand: "of",
+	OvertakeWrite: "for", BusySends: "chance for", Drip: "aggregate total for", LoseLocks: "chance for", Poison: "aggregate total", Scale: "for",
+}
+
+func (p Plan) check(s Step) error {
+	fields, known := needs[s.Kind]
+	if !known {
+		return fmt.Errorf("there is no such fault")
+	}
+	replicas := slices.Concat(p.Settings.ProducerNames(), p.Settings.ProjectorNames())
+	has := map[string]bool{
+		"of": slices.Contains(replicas, s.Of), "for": s.For.Duration > 0, "times": s.Times > 0, "command": s.Command != "", "chance": s.Chance > 0,
+		"aggregate": s.Aggregate != "", "total": s.Total > 0, "stream": slices.Contains(p.Settings.StreamNames(), s.Stream),
+		"way":    slices.Contains([]string{Requests, Replies, BothWays}, s.Way),
+		"server": slices.Contains([]string{ServiceBus, MongoDB, Storage}, s.Server),
+	}
+	for field := range strings.FieldsSeq(fields) {
+		if !has[field] {
+			return fmt.Errorf("%q is missing, or is nothing that there is", field)
+		}
+	}
+	return nil
+}

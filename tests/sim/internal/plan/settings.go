@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// The projections that projectors run.
+const (
+	Timeline = "timeline" // one document for each aggregate, guarded
+	Ledger   = "ledger"   // several documents, in transactions
+)
+
+// Collections are what the streams of a run watch.
+var Collections = []string{"events", "returns"}
+
+// Database is where they are.
+const Database = "shop"
+
+// Settings are how a run is configured.
+type Settings struct {
+	Producers  int `json:"producers"`
+	Projectors int `json:"projectors"`
+	Streams    int `json:"streams"` // of a producer
+	// SessionKey is SESSION_KEY.
+	SessionKey    envelope.SessionKey `json:"sessionKey,omitzero"`
+	Lanes         int                 `json:"lanes"`
+	BatchMessages int                 `json:"batchMessages"`
+	Scope         string              `json:"scope"`
+	Format        string              `json:"format"`
+	Takeover      string              `json:"takeover"`
+	MaxInFlight   int64               `json:"maxInFlight"`
+	Sessions      int                 `json:"sessions"`
+	Connections   int                 `json:"connections"`
+	ReceiveBatch  int                 `json:"receiveBatch"`
+	LockDuration  Duration            `json:"lockDuration"`
+	MaxHold       Duration            `json:"maxHold"`
+	Projection    string              `json:"projection"`
+	// GapWait is VERSION_GAP_WAIT; 0: versions are not judged.
+	GapWait Duration `json:"gapWait"`
+	// Hangs says that ways to Service Bus may hang. The SDK holds mutexes while it waits for the network, and virtual time
+	// does not pass while a goroutine waits for a mutex; so in these runs a connection has one user: one lane, one session.
+	Hangs bool `json:"hangs,omitempty"`
+	// Round trips. Without any, everything is done in no time and a fault never meets anything under way. Service Bus has
+	// none, for the same reason: a projector that starts uses one connection twice.
+	MongoTrip Duration `json:"mongoTrip"`
+	BlobTrip  Duration `json:"blobTrip"`
+}
+
+// StreamNames are the names of the run's streams.
+func (s Settings) StreamNames() (names []string) {
+	for _, collection := range Collections[:s.Streams] {
+		names = append(names, Database+"."+collection)
+	}
+	return names
+}
+
+// ProducerNames are the names of the replicas of the producer.
+func (s Settings) ProducerNames() (names []string) {
+	for n := range s.Producers {
+		names = append(names, fmt.Sprintf("producer-%c", 'a'+n))
+	}
+	return names
+}
+
+// ProjectorNames are the names of the replicas of the projector.
+func (s Settings) ProjectorNames() (names []string) {
+	for n := range s.Projectors {
+		names = append(names, ProjectorName(n))
+	}
+	return names
+}
+
+// ProjectorName is the name of one replica of the projector, from 0.
+func ProjectorName(n int) string { return fmt.Sprintf("projector-%d", n) }
+
+func (s Settings) String() string {
+	versions := "versions are not judged"
+	if s.GapWait.Duration > 0 {
+		versions = fmt.Sprintf("a missing version is waited for %s", s.GapWait)
+	}
+	return fmt.Sprintf("%d producers of %d streams (%d lanes, batches of %d by %s, %s, takeover by %s, %d in flight), sessions by %s with locks of %s, "+
+		"%d projectors of %s (%d sessions on %d connections, held for %s at most, %d messages at once, %s), round trips of %s to MongoDB and %s to storage",
+		s.Producers, s.Streams, s.Lanes, s.BatchMessages, s.Scope, s.Format, s.Takeover, s.MaxInFlight, s.SessionKey, s.LockDuration,
+		s.Projectors, s.Projection, s.Sessions, s.Connections, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.BlobTrip)
+}
+
+func seconds(n int) Duration { return Duration{time.Duration(n) * time.Second} }

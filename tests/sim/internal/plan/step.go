@@ -1,0 +1,206 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kind is what a fault is.
+type Kind string
+
+// The kinds of faults. What each of them needs of a [Step] is in its line of needs.
+const (
+	Kill          Kind = "kill"                   // a process is killed, or its machine is gone, and another one starts
+	Stop          Kind = "stop"                   // asked to stop, and another one starts
+	HoldAndKill   Kind = "hold-and-kill"          // killed while what it sent is still under way; it arrives late, or never
+	Hang          Kind = "hang"                   // a partition that says nothing
+	Cut           Kind = "cut"                    // a partition that refuses
+	Isolate       Kind = "isolate"                // cut off from everything, without a word
+	KillProducers Kind = "kill-every-producer"    // nobody publishes for a while
+	CutBus        Kind = "cut-service-bus"        // every connection to Service Bus is closed
+	CutMongo      Kind = "cut-mongodb"            // every connection to MongoDB is closed
+	KillCursors   Kind = "kill-cursors"           //
+	StepDown      Kind = "step-down"              // an election
+	StorageFails  Kind = "storage-fails"          // 503
+	LoseAcks      Kind = "lose-acknowledgements"  // of sends that took effect
+	RefuseSends   Kind = "refuse-sends"           //
+	LoseReplies   Kind = "lose-replies"           // of MongoDB, whose commands took effect
+	SlowUpdates   Kind = "slow-updates"           // of MongoDB
+	LoseAnswers   Kind = "lose-storage-answers"   // whose requests took effect
+	DelayRequests Kind = "delay-storage-requests" // given up by who sent them, overtaken by later ones, and executed in the end
+	BreakLease    Kind = "break-lease"            // by a stranger, who perhaps takes it
+	KillInHand    Kind = "kill-in-hand"           // while a projector has messages in hand
+	StopInHand    Kind = "stop-in-hand"           // likewise
+	CutBusInHand  Kind = "cut-service-bus-in-hand"
+	CutInHand     Kind = "cut-in-hand"
+
+	// Those that are aimed at a kind of bug.
+
+	OvertakeWrite Kind = "overtake-checkpoint" // a write of the checkpoint arrives behind newer ones of the same term
+	BusySends     Kind = "busy-sends"          // some sends are refused and others are not, over several heartbeats
+	Drip          Kind = "drip"                // events come one by one while deliveries are slow
+	LoseLocks     Kind = "lose-locks"          // just before they are settled on
+	Poison        Kind = "poison"              // an event that cannot be applied, among others
+	Scale         Kind = "scale-projectors"    // to six, and to two, under load
+)
+
+// The servers.
+const (
+	ServiceBus = "Service Bus"
+	MongoDB    = "MongoDB"
+	Storage    = "storage"
+)
+
+// The ways over a link.
+const (
+	Requests = "requests"
+	Replies  = "replies"
+	BothWays = "both ways"
+)
+
+// Step is one fault.
+type Step struct {
+	At   Duration `json:"at"`
+	Kind Kind     `json:"kind"`
+	// Of is the replica that it happens to.
+	Of string `json:"of,omitempty"`
+	// For is how long it lasts; of a kill or a stop, until the next instance starts.
+	For Duration `json:"for,omitzero"`
+	// KillAfter is when the instance is killed, of [HoldAndKill].
+	KillAfter Duration `json:"killAfter,omitzero"`
+	// Server and Way are where a partition is.
+	Server string `json:"server,omitempty"`
+	Way    string `json:"way,omitempty"`
+	// Stream is whose lease is broken.
+	Stream string `json:"stream,omitempty"`
+	// Command is whose replies get lost.
+	Command string `json:"command,omitempty"`
+	// Times is how many times it happens.
+	Times int `json:"times,omitempty"`
+	// Silent says that nobody is told: it is the machine that is gone.
+	Silent bool `json:"silent,omitempty"`
+	// Late says that what was held arrives in the end.
+	Late bool `json:"late,omitempty"`
+	// Takes says that the stranger takes the lease that it has broken.
+	Takes bool `json:"takes,omitempty"`
+	// Early waits only until the broker has taken a message, which does not depend on what the projector tells it, and when.
+	Early bool `json:"early,omitempty"`
+	// Chance is how likely each send, or each lock, is hit.
+	Chance float64 `json:"chance,omitempty"`
+	// Delay is how long a delivery takes.
+	Delay Duration `json:"delay,omitzero"`
+	// Aggregate is whose events are committed besides the workload; Total is how many.
+	Aggregate string `json:"aggregate,omitempty"`
+	Total     int64  `json:"total,omitempty"`
+	// Before is how many of them come before the poison.
+	Before int64 `json:"before,omitempty"`
+	// Dropped says that the operator gives the poison up; else it is mended. KilledDrops are how long each `parked drop` lives
+	// that is killed before the one that is not.
+	Dropped     bool       `json:"dropped,omitempty"`
+	KilledDrops []Duration `json:"killedDrops,omitempty"`
+	// Random decides what is left to decide: which of the sends are hit, how long the pauses between the events are.
+	Random uint64 `json:"random,omitempty"`
+}
+
+// String is what happens, in words.
+func (s Step) String() string {
+	manner := ""
+	if s.Silent {
+		manner = " without a word"
+	}
+	switch s.Kind {
+	case Kill:
+		return fmt.Sprintf("kill %s%s, start it again after %s", s.Of, manner, s.For)
+	case Stop:
+		return fmt.Sprintf("stop %s, start it again after %s", s.Of, s.For)
+	case HoldAndKill:
+		fate := "never arrives"
+		if s.Late {
+			fate = "arrives"
+		}
+		return fmt.Sprintf("hold what %s sends to Service Bus, kill it after %s; what is held %s after %s", s.Of, s.KillAfter, fate, s.For)
+	case Hang:
+		return fmt.Sprintf("hold %s between %s and %s for %s", s.Way, s.Of, s.Server, s.For)
+	case Cut:
+		return fmt.Sprintf("cut %s off from %s for %s", s.Of, s.Server, s.For)
+	case Isolate:
+		return fmt.Sprintf("cut %s off from everything without a word for %s", s.Of, s.For)
+	case KillProducers:
+		return fmt.Sprintf("kill every producer%s, start them again after %s", manner, s.For)
+	case CutBus:
+		return "close every connection to Service Bus"
+	case CutMongo:
+		return "close every connection to MongoDB"
+	case KillCursors:
+		return "kill every cursor"
+	case StepDown:
+		return fmt.Sprintf("MongoDB elects a primary for %s", s.For)
+	case StorageFails:
+		return fmt.Sprintf("storage answers 503 for %s", s.For)
+	case LoseAcks:
+		return fmt.Sprintf("lose the acknowledgements of %d sends", s.Times)
+	case RefuseSends:
+		return fmt.Sprintf("Service Bus refuses %d sends", s.Times)
+	case LoseReplies:
+		return fmt.Sprintf("lose MongoDB's replies to %d %s", s.Times, s.Command)
+	case SlowUpdates:
+		return fmt.Sprintf("MongoDB takes %s for each of %d updates", s.For, s.Times)
+	case LoseAnswers:
+		return fmt.Sprintf("lose %d answers of storage to %s", s.Times, s.Of)
+	case DelayRequests:
+		return fmt.Sprintf("%d requests of %s to storage take %s", s.Times, s.Of, s.For)
+	case BreakLease:
+		if s.Takes {
+			return fmt.Sprintf("a stranger breaks the lease of %s, and takes it for %s", s.Stream, s.For)
+		}
+		return fmt.Sprintf("a stranger breaks the lease of %s", s.Stream)
+	}
+	return s.aimed()
+}
+
+// aimed is the same of the faults that are aimed at something.
+func (s Step) aimed() string {
+	switch s.Kind {
+	case KillInHand, StopInHand, CutBusInHand, CutInHand:
+		what := map[Kind]string{
+			KillInHand: "kill " + s.Of, StopInHand: "stop " + s.Of, CutBusInHand: "close every connection to Service Bus",
+			CutInHand: fmt.Sprintf("cut %s off from Service Bus", s.Of),
+		}[s.Kind]
+		if s.Silent {
+			what += " without a word"
+		}
+		when := "messages are in hand"
+		if s.Early {
+			when = "messages have just come"
+		}
+		return fmt.Sprintf("%s when %s, for %s (updates that take it: %d)", what, when, s.For, s.Times)
+	case OvertakeWrite:
+		return fmt.Sprintf("the leader's next write of the checkpoint takes %s", s.For)
+	case BusySends:
+		return fmt.Sprintf("Service Bus refuses %.0f %% of the sends for %s", 100*s.Chance, s.For)
+	case Drip:
+		return fmt.Sprintf("%d events of %s come one by one, and every delivery takes %s for %s", s.Total, s.Aggregate, s.Delay, s.For)
+	case LoseLocks:
+		return fmt.Sprintf("%.0f %% of the locks run out before their messages are settled, for %s", 100*s.Chance, s.For)
+	case Poison:
+		fate := "it is mended in the end"
+		if s.Dropped {
+			fate = "it is dropped in the end"
+		}
+		return fmt.Sprintf("version %d of %d of %s is poison; %s%s", s.Before+1, s.Total, s.Aggregate, fate, killed(s.KilledDrops))
+	case Scale:
+		return fmt.Sprintf("scale the projectors to 6, and to 2 after %s", s.For)
+	}
+	return string(s.Kind)
+}
+
+func killed(after []Duration) string {
+	if len(after) == 0 {
+		return ""
+	}
+	var each []string
+	for _, d := range after {
+		each = append(each, d.String())
+	}
+	return ", by a command that is killed first after " + strings.Join(each, " and ")
+}

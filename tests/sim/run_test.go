@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
+)
+
+// settled is how long a run may take to come to rest after everything has healed, in virtual time.
+const settled = 10 * time.Minute
+
+// whole is a run from its start to its judgement; harm happens while events are committed.
+func (w *world) whole(harm func()) {
+	w.trace.add("%s", w.plan.Settings)
+	for _, name := range w.plan.Settings.ProducerNames() {
+		w.producers = append(w.producers, w.newProducer(name))
+	}
+	for _, name := range w.plan.Settings.ProjectorNames() {
+		w.projector = append(w.projector, w.newProjector(name))
+	}
+	for _, s := range append(slices.Clip(w.producers), w.projector...) {
+		s.start()
+	}
+	// A stream begins when its first checkpoint has a position; what is committed before is not of it.
+	if w.eventually(settled, func() bool { return w.record.Begun(w.plan.Settings.StreamNames()) }) {
+		w.began = time.Now()
+		w.trace.begin(w.began)
+		w.work.Go(func() { w.write(w.Context()) })
+		w.work.Go(func() { w.litter(w.Context()) })
+		harm()
+		w.work.Wait()
+		w.settle()
+	} else {
+		w.record.Note(func(run *checker.Run) { run.Unrest = "nobody leads" })
+	}
+	w.stopAll()
+	w.judge()
+}
+
+// settle waits until everything is to be seen that can be, and then has what is poisoned mended and replayed.
+func (w *world) settle() {
+	if !w.rests(w.record.Hidden) {
+		return
+	}
+	aside := w.asideOf()
+	w.record.Note(func(run *checker.Run) { run.Aside = aside })
+	if len(w.record.Run().Patients()) == 0 {
+		return
+	}
+	w.look()
+	w.mend()
+	w.rests(func() int64 { return dropped(w.record.Run()) })
+	left := w.asideOf()
+	w.record.Note(func(run *checker.Run) { run.Left = left })
+}
+
+// dropped are the events that the operator has given up.
+func dropped(run checker.Run) (n int64) {
+	for _, s := range run.Sick {
+		if s.Dropped {
+			n++
+		}
+	}
+	return n
+}
+
+// rests waits until every committed event is published and all but the hidden ones are to be seen.
+func (w *world) rests(hidden func() int64) bool {
+	rest := func() bool {
+		committed, visible := w.record.Seen()
+		return visible >= committed-hidden() && w.record.Published() >= committed && w.bus.Stats(subPath).Active == 0
+	}
+	if w.eventually(settled, rest) {
+		return true
+	}
+	committed, visible := w.record.Seen()
+	unrest := fmt.Sprintf("%d of %d events are visible, %d are parked; the broker says %+v", visible, committed, hidden(), w.bus.Stats(subPath))
+	w.record.Note(func(run *checker.Run) { run.Unrest = unrest })
+	return false
+}
+
+// stopAll stops every service cleanly and joins all there ever were.
+func (w *world) stopAll() {
+	for _, slots := range [][]*slot{w.projector, w.more, w.producers} {
+		for _, s := range slots {
+			s.end()
+		}
+	}
+	for _, slots := range [][]*slot{w.projector, w.more, w.producers} {
+		for _, s := range slots {
+			for _, i := range s.gone {
+				<-i.done
+				i.bus.Cut()
+				i.mongo.Cut()
+				i.blob.Cut()
+			}
+		}
+	}
+}
+
+func (w *world) judge() {
+	actual, err := witness.ReadTimeline(w.Context(), w.readModel())
+	require.NoError(w, err)
+	expected, totals := w.record.Fold(occurred)
+	pause(context.Background(), time.Second) // the witness of the read model has the last word
+	run := w.record.Run()
+	run.Late, run.Actual, run.Expected = w.late, actual, expected
+	if w.plan.Settings.Projection == plan.Ledger {
+		run.ExpectedTotals = totals
+		run.ActualTotals, err = w.totals()
+		require.NoError(w, err)
+	}
+	found := checker.Judge(run)
+	for _, violation := range found {
+		w.broken.add(violation)
+	}
+	if len(found) > 0 {
+		w.Logf("promises broken: %s", w.broken)
+	}
+	for n, violation := range found {
+		if n == 10 {
+			w.Errorf("and %d more", len(found)-n)
+			break
+		}
+		w.Errorf("%v", violation)
+	}
+}
