@@ -25,7 +25,11 @@ type bubble struct {
 // enter learns the bubble's number; it is called in it, before anything else.
 func (b *bubble) enter(t *testing.T) {
 	b.inner = t
-	n, _ := bubbleOf(stackOfCaller())
+	header := stackOfCaller()
+	n, _ := bubbleOf(header)
+	if n == 0 {
+		t.Fatalf("no watchdog: this version of Go does not print a goroutine's bubble as expected: %s", header)
+	}
 	b.number.Store(n)
 }
 

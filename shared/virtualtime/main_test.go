@@ -27,12 +27,12 @@ func TestMain(m *testing.M) {
 }
 
 // inChild runs the scenarios that match, and returns what the child printed and whether all passed.
-func inChild(t *testing.T, run string, window time.Duration, environment ...string) (out string, passed bool) {
+func inChild(t *testing.T, run string, window time.Duration, flags ...string) (out string, passed bool) {
 	t.Helper()
 	binary, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), binary, "-child", window.String(), "-test.run", run, "-test.v", "-test.timeout", "60s")
-	cmd.Env = append(os.Environ(), environment...)
+	args := append([]string{"-child", window.String(), "-test.run", run, "-test.v", "-test.timeout", "60s"}, flags...)
+	cmd := exec.CommandContext(t.Context(), binary, args...)
 	text, err := cmd.CombinedOutput()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || !exit.Exited() {
 		require.NoError(t, err)

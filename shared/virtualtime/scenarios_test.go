@@ -24,10 +24,12 @@ var scenarios = []testing.InternalTest{
 	{Name: "TestStory", F: testStory},
 	{Name: "TestLockedStory", F: testLockedStory},
 	{Name: "TestSlow", F: testSlow},
+	{Name: "TestServed", F: testServed},
 	{Name: "TestDeadlock", F: testDeadlock},
 	{Name: "TestLeak", F: testLeak},
 	{Name: "TestWakesUp", F: testWakesUp},
-	{Name: "TestXWaker", F: testWaker},     // after the one before
+	{Name: "TestXWaker", F: testWaker}, // after the one before
+	{Name: "TestForEver", F: testForEver},
 	{Name: "TestZSibling", F: testSibling}, // after the others, which it says have not ended the process
 }
 
@@ -98,6 +100,22 @@ func hangOfSeed1() { hang() }
 
 func hangOfSeed4() { hang() }
 
+// testForEver hangs, and polls beside that.
+func testForEver(t *testing.T) {
+	t.Run("hangs", func(t *testing.T) {
+		t.Parallel()
+		virtualtime.Test(t, func(*testing.T) { hang() })
+	})
+	t.Run("polls", func(t *testing.T) {
+		t.Parallel()
+		virtualtime.Test(t, func(*testing.T) {
+			for {
+				time.Sleep(time.Second)
+			}
+		})
+	})
+}
+
 func testStory(t *testing.T) {
 	virtualtime.Test(t, func(*testing.T) { hang() }, func() string { return "again: make it so" }, func() string { return "once upon a time" })
 }
@@ -125,6 +143,29 @@ func testSlow(t *testing.T) {
 		for !over.Load() {
 		}
 	})
+}
+
+// testServed waits for something outside at every look of the watchdog, each time at another place.
+func testServed(t *testing.T) {
+	outside := make(chan bool)
+	go func() {
+		defer close(outside)
+		for range 100 {
+			time.Sleep(*child / 20)
+			outside <- true
+		}
+	}()
+	virtualtime.Test(t, func(*testing.T) {
+		for depth := 0; waitBelow(depth%7, outside); depth++ {
+		}
+	})
+}
+
+func waitBelow(depth int, outside <-chan bool) (more bool) {
+	if depth > 0 {
+		return waitBelow(depth-1, outside)
+	}
+	return <-outside
 }
 
 func testDeadlock(t *testing.T) {

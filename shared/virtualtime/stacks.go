@@ -90,7 +90,7 @@ func survey(dump []byte) map[uint64]*stillness {
 		header, frames, _ := bytes.Cut(stack, []byte("\n"))
 		for part := range bytes.SplitSeq(header, []byte(", ")) {
 			if !bytes.HasSuffix(part, []byte(" minutes")) {
-				s.print.Write(part)
+				s.print.Write(bytes.TrimSuffix(part, []byte(" (scan)")))
 			}
 		}
 		s.print.Write(frames)

@@ -29,7 +29,7 @@ func TestAHangFailsItsTestByName(t *testing.T) {
 			require.False(t, passed)
 			require.Contains(t, out, "virtualtime: "+run+" hangs")
 			require.Equal(t, []string{"FAIL: " + run, "PASS: TestZSibling"}, verdicts(out), out)
-			first, others, ok := strings.Cut(failure(t, out, run), "What waits for virtual time")
+			first, others, ok := strings.Cut(failure(t, out, run), "Who holds the mutex")
 			require.True(t, ok, out)
 			require.Contains(t, first, hung)
 			require.Contains(t, first, awake)
@@ -43,7 +43,7 @@ func TestAHangFailsItsTestByName(t *testing.T) {
 func TestTheReportHasWhoHoldsTheMutexAndWhatWasLogged(t *testing.T) {
 	t.Parallel()
 	out, _ := inChild(t, "TestMutex$", brief)
-	_, others, _ := strings.Cut(failure(t, out, "TestMutex"), "What waits for virtual time")
+	_, others, _ := strings.Cut(failure(t, out, "TestMutex"), "Who holds the mutex")
 	require.Contains(t, others, "virtualtime_test.holdMutex(")
 	require.Contains(t, out, "before it hangs")
 	require.Regexp(t, `scenarios_test.go:\d+: nothing in this test's bubble`, out, "the failure names the line of the test")
@@ -75,14 +75,30 @@ func TestAHangTellsItsStories(t *testing.T) {
 	require.Contains(t, failure(t, out, "TestLockedStory"), "it is locked by what hangs")
 }
 
-// However little it gets done, who computes does not hang.
+// However little it gets done, who computes does not hang, and neither does who waits for one thing after the other.
 func TestASlowBubbleDoesNotHang(t *testing.T) {
 	t.Parallel()
-	for _, processors := range []string{"1", "2"} {
-		out, passed := inChild(t, "TestSlow|TestZSibling", brief, "GOMAXPROCS="+processors)
-		require.True(t, passed, out)
-		require.Equal(t, []string{"PASS: TestSlow", "PASS: TestZSibling"}, verdicts(out), out)
+	for _, run := range []string{"TestSlow", "TestServed"} {
+		for _, processors := range []string{"1", "2"} {
+			t.Run(run+"/"+processors, func(t *testing.T) {
+				t.Parallel()
+				out, passed := inChild(t, run+"$|TestZSibling", brief, "-test.cpu="+processors)
+				require.True(t, passed, out)
+				require.Len(t, verdicts(out), 2, out)
+			})
+		}
 	}
+}
+
+// What the watchdog does not find, go test ends after its -timeout. It names what was running; what hung has its name too,
+// although the parent that shows the failures of its subtests never ends.
+func TestWhatMovesForEverIsNamedByGoTest(t *testing.T) {
+	t.Parallel()
+	out, passed := inChild(t, "TestForEver", brief, "-test.v=false", "-test.timeout=5s")
+	require.False(t, passed)
+	require.Contains(t, out, "virtualtime: TestForEver/hangs hangs: nothing in its bubble has moved for 300ms\n")
+	require.Regexp(t, `panic: test timed out after 5s\n\s+running tests:\n\s+TestForEver/polls \(\d+s\)\n\n`, out)
+	require.Contains(t, out, "virtualtime_test.waitForMutex(", "the stacks of all goroutines")
 }
 
 // What plain synctest ends the process for.
@@ -107,6 +123,15 @@ func TestAnAbandonedBubbleMayWakeUp(t *testing.T) {
 	out, _ := inChild(t, "TestWakesUp|TestXWaker|TestZSibling", brief)
 	require.Equal(t, []string{"FAIL: TestWakesUp", "PASS: TestXWaker", "PASS: TestZSibling"}, verdicts(out), out)
 	require.NotContains(t, out, "late")
+}
+
+// A panic of synctest itself is one of the test.
+func TestAPanicOfSynctestIsHandedOn(t *testing.T) {
+	t.Setenv("GODEBUG", "asynctimerchan=1")
+	out, passed := inChild(t, "TestZSibling", time.Hour)
+	require.False(t, passed)
+	require.Equal(t, []string{"FAIL: TestZSibling"}, verdicts(out), out)
+	require.Contains(t, out, "panic: synctest.Run not supported with asynctimerchan!=0")
 }
 
 func TestABubbleHasNoBubble(t *testing.T) {

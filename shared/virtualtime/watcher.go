@@ -80,16 +80,15 @@ func (w *watcher) look() {
 // report says what hangs in a bubble: first what keeps time from passing, then what waits in vain.
 func report(dump []byte, n uint64) string {
 	awake, waiting := divide(dump, n)
-	return fmt.Sprintf(`nothing in this test's bubble has moved for %s of real time: virtual time stands still, and would for ever.
-%d of its goroutines wait for what virtual time does not know: a mutex, a system call, a channel from outside of the bubble.
-Whoever should end that waits for virtual time itself, or has gone. The bubble is abandoned; other tests go on.
-
-What virtual time waits for:
+	return fmt.Sprintf(`nothing in this test's bubble has moved for %s of real time.
+Virtual time stands still while a goroutine waits for a mutex, a system call or a channel from outside of the bubble. Here (%d):
 
 %s
 
-What waits for virtual time, or for another goroutine of the bubble:
+Who holds the mutex, or should answer? Perhaps one that waits for virtual time, or for another goroutine of the bubble (%d):
 
 %s
-`, window, len(awake), strings.Join(awake, "\n\n"), strings.Join(waiting, "\n\n"))
+
+The bubble is abandoned, because it cannot be ended; other tests go on.
+`, window, len(awake), strings.Join(awake, "\n\n"), len(waiting), strings.Join(waiting, "\n\n"))
 }
