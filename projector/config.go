@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/settings"
@@ -20,9 +22,12 @@ type Config struct {
 	Topic        string `envconfig:"SERVICE_BUS_TOPIC"`
 	Subscription string `envconfig:"SERVICE_BUS_SUBSCRIPTION"`
 	Queue        string `envconfig:"SERVICE_BUS_QUEUE"`
-	// Connections is the number of AMQP connections of this replica; 0 is one for every four of MaxSessions. On each, sessions
-	// are accepted one at a time: ten of the round trips that an accept costs exclude each other.
+	// Connections is the number of AMQP connections of this replica; 0 is one for every 32 of MaxSessions, or for every four where
+	// the SDK accepts sessions: it accepts one at a time on each.
 	Connections int `envconfig:"SERVICE_BUS_CONNECTIONS" default:"0"`
+	// Receiver is how sessions are accepted: direct (over AMQP, in one round trip), sdk (through azservicebus, in fifteen), or auto:
+	// direct, unless the service refuses that from the start.
+	Receiver sessions.Receiver `envconfig:"SESSION_RECEIVER" default:"auto"`
 
 	// MongoURI is the deployment of the read models: a secret. A projection with more than one document per aggregate
 	// needs a replica set.
@@ -116,6 +121,9 @@ func (c *Config) Validate() error {
 			problems = append(problems, errors.New("CLAIM_CHECK_CONTAINER: must not be empty"))
 		}
 	}
+	if !slices.Contains([]sessions.Receiver{"", sessions.Auto, sessions.Direct, sessions.SDK}, c.Receiver) {
+		problems = append(problems, fmt.Errorf("SESSION_RECEIVER: is %q, not auto, direct or sdk", c.Receiver))
+	}
 	const maxReceive = 1000
 	problems = append(problems,
 		between("MAX_SESSIONS", c.MaxSessions, 1, 5000),
@@ -177,7 +185,10 @@ func (c *Config) connections() int {
 	if c.Connections > 0 {
 		return c.Connections
 	}
-	const sessionsEach = 4
+	sessionsEach := 32
+	if c.Receiver == sessions.SDK {
+		sessionsEach = 4
+	}
 	return (c.MaxSessions + sessionsEach - 1) / sessionsEach
 }
 

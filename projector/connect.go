@@ -74,7 +74,16 @@ func until(ctx context.Context, seen *outage.Outage, check func(context.Context)
 // reachServiceBus looks into the dead-letter queue: unlike accepting a session that answers at once, and it needs the same
 // connection, the same right and the same entity.
 func (s *service) reachServiceBus(ctx context.Context) error {
-	return s.pool.Use(ctx, func(client *azservicebus.Client) error { return s.peekDeadLetters(ctx, client) })
+	client, err := s.dial()
+	if err != nil {
+		return fmt.Errorf("make a Service Bus client: %w", err)
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		_ = client.Close(closing)
+	}()
+	return s.peekDeadLetters(ctx, client)
 }
 
 func (s *service) peekDeadLetters(ctx context.Context, client *azservicebus.Client) error {

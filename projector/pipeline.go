@@ -31,6 +31,9 @@ func (s *service) handle(receiving, applying context.Context, session *sessions.
 		if err != nil {
 			return err
 		}
+		if s.gaps.Waiting() { // what an event waits for may be behind it
+			messages = session.Complete(receiving, messages)
+		}
 		s.received(messages)
 		if err := s.pace(receiving, session, messages); err != nil {
 			return err

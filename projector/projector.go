@@ -43,6 +43,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/health"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
+	"github.com/sluice-cdc/sluice/shared/servicebus"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -178,8 +179,15 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 		busOptions.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: 200 * time.Millisecond}
 	}
 	s.dial = func() (*azservicebus.Client, error) { return cfg.ServiceBus.Client(opts.Credential, &busOptions) }
-	s.pool, err = sessions.New(cfg.connections(), s.dial, sessions.Options{
-		Topic: cfg.Topic, Subscription: cfg.Subscription, Queue: cfg.Queue,
+	namespace, err := servicebus.New(cfg.ServiceBus, opts.Credential, &busOptions)
+	if err != nil {
+		_ = mongodb.Disconnect(ctx, s.mongo, cfg.ShutdownTimeout/8)
+		return nil, err
+	}
+	s.pool = sessions.New(sessions.Ways{
+		Receiver: cfg.Receiver, Connections: cfg.connections(), Namespace: namespace, Dial: s.dial,
+	}, sessions.Options{
+		Entity:  sessions.Entity{Topic: cfg.Topic, Subscription: cfg.Subscription, Queue: cfg.Queue},
 		Workers: cfg.MaxSessions, Batch: cfg.ReceiveBatch,
 		Idle: cfg.SessionIdle, MaxHold: cfg.SessionMaxHold,
 		AcceptTimeout: cfg.AcceptTimeout, CloseTimeout: cfg.ShutdownTimeout / 8,
@@ -187,10 +195,6 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 		Held:     s.held,
 		Accepted: s.accepted,
 	})
-	if err != nil {
-		_ = mongodb.Disconnect(ctx, s.mongo, cfg.ShutdownTimeout/8)
-		return nil, err
-	}
 	return s, nil
 }
 

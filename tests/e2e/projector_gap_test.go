@@ -22,7 +22,7 @@ func TestG5VersionGapHeals(t *testing.T) {
 				w.completed(1)
 				w.block("update", 1, time.Second)
 				w.publish(event("a", 2, "T"))
-				w.eventually("it is in hand", func() bool { return w.bus.Stats(subPath).Locked == 1 })
+				w.eventually("it is in hand", func() bool { return w.bus.Stats(subPath).Locked > 0 })
 				w.publish(event("a", 4, "T"), event("a", 5, "T"))
 				w.pass(late)
 				w.publish(event("a", 3, "T"), event("a", 6, "T"))

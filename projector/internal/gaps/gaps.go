@@ -56,3 +56,16 @@ func (g *Gaps) Seen(aggregate, messageID string) (pause time.Duration, over bool
 	}
 	return min(w.backoff.Next(), left), false
 }
+
+// Waiting says whether an event has been seen to wait, and may be seen again any moment.
+func (g *Gaps) Waiting() bool {
+	now := time.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, w := range g.waiting {
+		if now.Sub(w.last) <= 2*maxPause {
+			return true
+		}
+	}
+	return false
+}

@@ -26,20 +26,17 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-func TestNoSession(t *testing.T) {
-	require.True(t, noSession(fmt.Errorf("accept: %w", context.DeadlineExceeded)))
-	require.True(t, noSession(&azservicebus.Error{Code: azservicebus.CodeTimeout}))
-	require.False(t, noSession(&azservicebus.Error{Code: azservicebus.CodeUnauthorizedAccess}))
-	require.False(t, noSession(context.Canceled))
-	require.False(t, noSession(errors.New("x")))
+func TestAnAcceptThroughTheSDKThatTimesOutFoundNoSession(t *testing.T) {
+	require.True(t, timedOut(fmt.Errorf("accept: %w", context.DeadlineExceeded)))
+	require.True(t, timedOut(&azservicebus.Error{Code: azservicebus.CodeTimeout}))
+	require.False(t, timedOut(&azservicebus.Error{Code: azservicebus.CodeUnauthorizedAccess}))
+	require.False(t, timedOut(context.Canceled))
+	require.False(t, timedOut(errors.New("x")))
 }
 
 // pool has so many workers that look for a session in vain.
 func pool(free int) *Pool {
-	p, err := New(0, nil, Options{Idle: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		panic(err)
-	}
+	p := New(Ways{}, Options{Idle: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 	for range free {
 		p.demand.seek(time.Now().Add(-time.Minute))
 	}
@@ -99,14 +96,14 @@ func TestTheLongestIdleIsWokenFirst(t *testing.T) {
 }
 
 func TestPeeksAreGivenUpOnlyWhenNoneEverWorked(t *testing.T) {
-	never := pool(1)
+	never := &prospects{log: slog.New(slog.DiscardHandler)}
 	for range maxPeekFailures {
 		require.False(t, never.blind.Load())
 		never.peeked(errors.New("no such operation"))
 	}
 	require.True(t, never.blind.Load())
 
-	once := pool(1)
+	once := &prospects{log: slog.New(slog.DiscardHandler)}
 	once.peeked(nil)
 	for range 10 * maxPeekFailures {
 		once.peeked(errors.New("connection lost"))

@@ -1,0 +1,181 @@
+package direct
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
+
+	"github.com/sluice-cdc/sluice/shared/servicebus"
+)
+
+// Session is an accepted session.
+type Session struct {
+	conn        *servicebus.Conn
+	entity, id  string
+	session     *amqp.Session
+	link        *amqp.Receiver
+	lockedUntil time.Time // when it was accepted
+	credit      int       // given to the broker, and not yet received for; the receiver's alone
+	broken      atomic.Bool
+	doubtful    atomic.Bool
+
+	mu        sync.Mutex                 // never held while the network is waited for
+	unsettled map[[16]byte]*amqp.Message // received, by lock token; guarded by mu
+}
+
+// ID is the session's id.
+func (s *Session) ID() string { return s.id }
+
+// LockedUntil is when the lock ends, by the broker's clock, unless it is renewed; zero where the broker does not say.
+func (s *Session) LockedUntil() time.Time { return s.lockedUntil }
+
+// Broken says that something failed on this session, so that its link may be gone.
+func (s *Session) Broken() bool { return s.broken.Load() }
+
+// Doubtful says that something on this session was not answered at all, so that the connection may be gone.
+func (s *Session) Doubtful() bool { return s.doubtful.Load() }
+
+// failed takes note of why something failed.
+func (s *Session) failed(err error) {
+	s.broken.Store(true)
+	if !Answered(err) {
+		s.doubtful.Store(true)
+	}
+}
+
+// Answered says that an error is what the broker has said, of a link or of a request: the connection is fine.
+func Answered(err error) bool {
+	_, ended := errors.AsType[*amqp.ConnError](err)
+	_, said := errors.AsType[*amqp.Error](err)
+	_, refused := errors.AsType[*servicebus.StatusError](err)
+	return !ended && (said || refused)
+}
+
+// Receive waits for messages and returns what has arrived by then, in order, at least one and at most count. It lets the
+// broker send up to count ahead.
+func (s *Session) Receive(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
+	if messages, err := s.Arrived(count); len(messages) > 0 || err != nil {
+		return messages, err
+	}
+	first, err := s.link.Receive(ctx, nil)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.failed(err)
+		}
+		return nil, fmt.Errorf("receive: %w", err)
+	}
+	return s.arrived([]*azservicebus.ReceivedMessage{s.keep(first)}, count), nil
+}
+
+// Arrived returns what has arrived, in order, at most count, without waiting; nothing perhaps.
+func (s *Session) Arrived(count int) ([]*azservicebus.ReceivedMessage, error) {
+	messages := s.arrived(nil, count)
+	if want := count - s.credit; want > 0 {
+		if err := s.link.IssueCredit(uint32(want)); err != nil {
+			s.failed(err)
+			return messages, fmt.Errorf("give credit: %w", err)
+		}
+		s.credit += want
+	}
+	return messages, nil
+}
+
+// More waits until nothing has arrived for so long, or count messages have, and returns what has arrived, in order.
+func (s *Session) More(ctx context.Context, count int, quiet time.Duration) (messages []*azservicebus.ReceivedMessage) {
+	for len(messages) < count {
+		waiting, cancel := context.WithTimeout(ctx, quiet)
+		next, err := s.link.Receive(waiting, nil)
+		cancel()
+		if err != nil {
+			return messages // whoever receives next hears of it, if it is more than silence
+		}
+		messages = s.arrived(append(messages, s.keep(next)), count)
+	}
+	return messages
+}
+
+func (s *Session) arrived(messages []*azservicebus.ReceivedMessage, count int) []*azservicebus.ReceivedMessage {
+	for len(messages) < count {
+		m := s.link.Prefetched()
+		if m == nil {
+			break
+		}
+		messages = append(messages, s.keep(m))
+	}
+	return messages
+}
+
+// keep remembers a message until it is settled.
+func (s *Session) keep(m *amqp.Message) *azservicebus.ReceivedMessage {
+	s.credit--
+	received := read(m)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsettled[received.LockToken] = m
+	return received
+}
+
+// errUnknown is a message that is not this session's to settle.
+var errUnknown = errors.New("message was not received on this session, or is settled")
+
+// CompleteMessage removes a message. It takes the SDK's options, which are empty.
+func (s *Session) CompleteMessage(ctx context.Context, m *azservicebus.ReceivedMessage, _ *azservicebus.CompleteMessageOptions) error {
+	return s.settle(m, func(raw *amqp.Message) error { return s.link.AcceptMessage(ctx, raw) })
+}
+
+// deadLetter is the condition under which a rejected message goes to the dead-letter queue with a reason.
+const deadLetter amqp.ErrCond = "com.microsoft:dead-letter"
+
+// DeadLetterMessage moves a message to the dead-letter queue.
+func (s *Session) DeadLetterMessage(ctx context.Context, m *azservicebus.ReceivedMessage, o *azservicebus.DeadLetterOptions) error {
+	why := &amqp.Error{Condition: deadLetter, Info: map[string]any{}}
+	if o != nil && o.Reason != nil {
+		why.Info["DeadLetterReason"] = *o.Reason
+	}
+	if o != nil && o.ErrorDescription != nil {
+		why.Info["DeadLetterErrorDescription"] = *o.ErrorDescription
+	}
+	return s.settle(m, func(raw *amqp.Message) error { return s.link.RejectMessage(ctx, raw, why) })
+}
+
+func (s *Session) settle(m *azservicebus.ReceivedMessage, how func(*amqp.Message) error) error {
+	s.mu.Lock()
+	raw := s.unsettled[m.LockToken]
+	s.mu.Unlock()
+	if raw == nil {
+		return errUnknown
+	}
+	if err := how(raw); err != nil {
+		s.failed(err)
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.unsettled, m.LockToken)
+	return nil
+}
+
+// Renew renews the lock.
+func (s *Session) Renew(ctx context.Context) error {
+	_, err := s.conn.Manage(ctx, s.entity, "com.microsoft:renew-session-lock", s.link.LinkName(), map[string]any{"session-id": s.id})
+	if err != nil && !errors.Is(err, context.Canceled) { // whoever cancels it gives the session back
+		s.failed(err)
+	}
+	return err
+}
+
+// Close gives the session back, which unlocks its messages without counting a delivery. Nothing else may be under way.
+func (s *Session) Close(ctx context.Context) error {
+	err := s.link.Close(ctx)
+	if err == nil && !s.broken.Load() {
+		s.conn.Keep(s.session)
+		return nil
+	}
+	return errors.Join(err, end(ctx, s.session))
+}

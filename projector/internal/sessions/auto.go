@@ -1,0 +1,102 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/sluice-cdc/sluice/projector/internal/direct"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// Receiver says how sessions are accepted; empty is Auto.
+type Receiver string
+
+// The receivers.
+const (
+	Auto   Receiver = "auto"   // Direct, unless the service refuses it from the start
+	Direct Receiver = "direct" // over AMQP
+	SDK    Receiver = "sdk"    // through azservicebus
+)
+
+// maxRefusals is how many accepts may be refused, with none that ever worked, before we take it that the service does not
+// understand them.
+const maxRefusals = 3
+
+// verdict is whether the service understands how sessions are accepted directly; all workers' acceptors share it.
+type verdict struct {
+	log      *slog.Logger
+	worked   atomic.Bool
+	refusals atomic.Int32
+}
+
+// autoAcceptor accepts directly until the verdict is that the service refuses that.
+type autoAcceptor struct {
+	verdict *verdict
+	direct  acceptor
+	sdk     acceptor
+}
+
+func (a *autoAcceptor) accept(ctx context.Context) (link, func(context.Context), error) {
+	if a.verdict.refused() {
+		return a.sdk.accept(ctx)
+	}
+	l, release, err := a.direct.accept(ctx)
+	a.verdict.hear(err)
+	return l, release, err
+}
+
+func (a *autoAcceptor) close(ctx context.Context) {
+	a.direct.close(ctx)
+	a.sdk.close(ctx)
+}
+
+func (v *verdict) refused() bool { return !v.worked.Load() && v.refusals.Load() >= maxRefusals }
+
+// hear takes the outcome of an accept. Any answer that a link for sessions gets in the ordinary course of things shows that
+// the service understands what it is asked.
+func (v *verdict) hear(err error) {
+	switch {
+	case err == nil, errors.Is(err, errNoSession), ordinary(err):
+		v.worked.Store(true)
+	case !v.worked.Load() && protocol(err):
+		if v.refusals.Add(1) == maxRefusals {
+			v.log.Error("Service Bus refuses to have sessions accepted over AMQP as it is done here; accepting them through the SDK, "+
+				"which is slower (SESSION_RECEIVER=sdk does so from the start)", telemetry.KeyError, err)
+		}
+	}
+}
+
+// ordinary says that the broker has understood and cannot grant a session now.
+func ordinary(err error) bool {
+	answer, ok := errors.AsType[*amqp.Error](err)
+	if !ok {
+		return false
+	}
+	switch answer.Condition {
+	case "com.microsoft:session-cannot-be-locked", "com.microsoft:server-busy", "com.microsoft:session-lock-lost":
+		return true
+	}
+	return false
+}
+
+// protocol says that the broker has not understood, or gave an answer that we do not: not, that it does not let us in, has no
+// such entity, or is away.
+func protocol(err error) bool {
+	if errors.Is(err, direct.ErrProtocol) {
+		return true
+	}
+	answer, ok := errors.AsType[*amqp.Error](err)
+	if !ok {
+		return false
+	}
+	switch answer.Condition {
+	case amqp.ErrCondNotImplemented, amqp.ErrCondInvalidField, amqp.ErrCondDecodeError, amqp.ErrCondNotAllowed,
+		"com.microsoft:argument-error", "com.microsoft:argument-out-of-range":
+		return true
+	}
+	return false
+}

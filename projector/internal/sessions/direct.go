@@ -1,0 +1,103 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/sluice-cdc/sluice/projector/internal/direct"
+	"github.com/sluice-cdc/sluice/shared/servicebus"
+)
+
+// directAcceptor accepts sessions over AMQP, any number of them at once on its connection.
+type directAcceptor struct {
+	entity    string
+	conns     *shared[*servicebus.Conn]
+	prospects *prospects
+}
+
+func newDirect(entity string, namespace *servicebus.Namespace, within time.Duration, prospects *prospects) *directAcceptor {
+	return &directAcceptor{entity: entity, prospects: prospects, conns: &shared[*servicebus.Conn]{
+		open:    namespace.Connect,
+		alive:   func(c *servicebus.Conn) bool { return c.Err() == nil },
+		shut:    func(ctx context.Context, c *servicebus.Conn) { c.Close(ctx) },
+		within:  within,
+		opening: make(chan struct{}, 1),
+	}}
+}
+
+func (d *directAcceptor) accept(ctx context.Context) (link, func(context.Context), error) {
+	conn, err := d.conns.take(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	session, err := direct.AcceptNext(ctx, conn.way, d.entity)
+	switch {
+	case err == nil:
+		release := func(ctx context.Context) { conn.giveBack(ctx, session.Doubtful()) }
+		return &directLink{Session: session, prospects: d.prospects}, release, nil
+	case errors.Is(err, direct.ErrNone):
+		conn.giveBack(ctx, false)
+		return nil, nil, errNoSession
+	}
+	conn.giveBack(ctx, !direct.Answered(err) && !errors.Is(err, context.Canceled))
+	return nil, nil, err
+}
+
+func (d *directAcceptor) close(ctx context.Context) { d.conns.close(ctx) }
+
+// directLink is a session whose messages arrive by themselves, one after the other.
+type directLink struct {
+	*direct.Session
+	prospects *prospects
+	begun     bool // something has been received
+}
+
+// What a session holds arrives as fast as the network carries it; so long after a message, more of a burst would have come.
+const (
+	// burst is waited for where sessions have turned out to hold several messages: one write takes them all.
+	burst = time.Millisecond
+	// patience is waited where all that is there must be seen together.
+	patience = 50 * time.Millisecond
+)
+
+// Known implements link. The broker grants sessions that have a message: the first one is on its way.
+func (l *directLink) Known(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
+	if l.Broken() {
+		return nil, ErrRelease
+	}
+	if l.begun {
+		return l.Arrived(count)
+	}
+	bounded, cancel := context.WithTimeout(ctx, gather)
+	defer cancel()
+	messages, err := l.Next(bounded, count)
+	switch {
+	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
+		return nil, ErrRelease
+	case err != nil:
+		return nil, err
+	}
+	if due, _ := l.prospects.prospect(); due {
+		messages = append(messages, l.Session.More(ctx, count-len(messages), burst)...)
+		l.prospects.found(len(messages) > 1)
+	}
+	return messages, nil
+}
+
+// Next implements link.
+func (l *directLink) Next(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
+	messages, err := l.Receive(ctx, count)
+	if err != nil {
+		return nil, err
+	}
+	l.begun = true
+	return messages, nil
+}
+
+// More implements link.
+func (l *directLink) More(ctx context.Context, count int) []*azservicebus.ReceivedMessage {
+	return l.Session.More(ctx, count, patience)
+}

@@ -1,0 +1,40 @@
+package sessions
+
+import (
+	"context"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/sluice-cdc/sluice/projector/internal/settle"
+)
+
+// link is an accepted session, over AMQP or through the SDK.
+type link interface {
+	settle.Receiver
+	ID() string
+	// LockedUntil is when the lock ends unless it is renewed, by the broker's clock; asked for once, before the first renewal.
+	LockedUntil() time.Time
+	Renew(ctx context.Context) error
+	Close(ctx context.Context) error
+
+	// Known returns messages, in order, that are known to be there or on their way, at most count: none when nobody knows of
+	// any. Errors: [ErrRelease] when the link is of no more use.
+	Known(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error)
+	// Next waits for messages: at least one, at most count, in order. Errors: [ErrRelease].
+	Next(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error)
+	// More waits shortly for messages that are there and that Known or Next did not return yet: none perhaps, at most count.
+	More(ctx context.Context, count int) []*azservicebus.ReceivedMessage
+}
+
+// acceptor is a worker's way to sessions, shared with other workers.
+type acceptor interface {
+	// accept waits for a session until ctx ends, or shortly before. release gives back what the session's link was opened on,
+	// after the link has been closed. Errors: errNoSession.
+	accept(ctx context.Context) (l link, release func(ctx context.Context), err error)
+	close(ctx context.Context)
+}
+
+// gather is how long to wait for messages that are known to be there, to the first and from it to the last. Reached only when
+// one of them expired.
+const gather = 2 * time.Second

@@ -1,0 +1,137 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/sluice-cdc/sluice/projector/internal/held"
+)
+
+// sdkLink is a session that the SDK has accepted.
+//
+// It never asks for more than is known to be there. The SDK leaves the credit of a receive that came back with fewer messages
+// standing, and until the next receive it hands back whatever arrives on it; the broker then delivers those messages again,
+// behind later ones. A session would lose its order, and the guard would take the message that comes late for a duplicate. So
+// the credit is always one of these:
+//   - one, for the message that the session was accepted for,
+//   - as many as a peek saw waiting, which locks and credits nothing,
+//   - one, to wait for the next message.
+//
+// A link on which a receive came back short still has credit standing, and is not received from again.
+type sdkLink struct {
+	*held.Session
+	prospects *prospects
+
+	// last is the highest sequence number received; 0 before the first.
+	last int64
+	// known is how many messages are there and not yet received, as far as we know.
+	known   int
+	outlook outlook
+	// open says that the link may still owe us messages that we asked for and did not get.
+	open bool
+}
+
+// Known implements link.
+func (l *sdkLink) Known(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
+	if l.open {
+		return nil, ErrRelease
+	}
+	if l.known == 0 {
+		if err := l.look(ctx, count); err != nil {
+			return nil, err
+		}
+	}
+	if l.known == 0 {
+		return nil, nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, gather)
+	defer cancel()
+	messages, err := l.receive(bounded, min(l.known, count))
+	l.known -= len(messages)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return nil, ErrRelease
+	}
+	return messages, err
+}
+
+// Next implements link.
+func (l *sdkLink) Next(ctx context.Context, _ int) ([]*azservicebus.ReceivedMessage, error) {
+	return l.receive(ctx, 1)
+}
+
+// More implements link: Known has returned all that a peek saw.
+func (l *sdkLink) More(context.Context, int) []*azservicebus.ReceivedMessage { return nil }
+
+// look finds out what is there, where that pays. The broker grants sessions that have a message: that one is known.
+func (l *sdkLink) look(ctx context.Context, count int) error {
+	first := l.last == 0
+	expected := 0
+	if first {
+		expected = 1
+		due := false
+		if due, l.outlook = l.prospects.prospect(); !due {
+			l.known = expected
+			return nil
+		}
+	} else if !l.outlook.due() {
+		return nil
+	}
+	var err error
+	if l.known, err = l.waiting(ctx, count); err != nil {
+		return err
+	}
+	l.outlook.saw(l.known > expected)
+	if first {
+		l.known = max(l.known, expected)
+		l.prospects.found(l.known > expected)
+	}
+	return nil
+}
+
+// waiting counts the messages of this session that are ready to be received, up to a batch, but at least two: one is no news
+// of a session that was just accepted.
+func (l *sdkLink) waiting(ctx context.Context, batch int) (int, error) {
+	if l.prospects.blind.Load() {
+		return 0, nil
+	}
+	from := l.last + 1
+	peeked, err := l.PeekMessages(ctx, max(batch, 2), &azservicebus.PeekMessagesOptions{FromSequenceNumber: &from})
+	if err != nil {
+		if ctx.Err() == nil {
+			l.prospects.peeked(err)
+		}
+		return 0, fmt.Errorf("peek session: %w", err)
+	}
+	l.prospects.peeked(nil)
+	count := 0
+	for _, m := range peeked {
+		// A peek of the whole entity would show other sessions' messages too; those and deferred ones do not come.
+		if m.SessionID != nil && *m.SessionID == l.ID() && m.State == azservicebus.MessageStateActive {
+			count++
+		}
+	}
+	return count, nil
+}
+
+func (l *sdkLink) receive(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
+	messages, err := l.ReceiveMessages(ctx, count, &azservicebus.ReceiveMessagesOptions{TimeAfterFirstMessage: gather})
+	l.open = len(messages) < count
+	for _, m := range messages {
+		if m.SequenceNumber != nil {
+			l.last = max(l.last, *m.SequenceNumber)
+		}
+	}
+	switch {
+	case len(messages) > 0:
+		return messages, nil
+	case errors.Is(err, held.ErrBroken): // whoever broke it says why
+		return nil, ErrRelease
+	case err != nil:
+		return nil, fmt.Errorf("receive messages: %w", err)
+	}
+	// (nil, nil): the link went away, perhaps with the lock. The SDK would silently accept the session again.
+	return nil, ErrRelease
+}

@@ -1,0 +1,106 @@
+package sessions
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// shared is one of the pool's ways to the broker, used by several workers. One on which something broke is replaced by another
+// one for whoever comes next. Sessions that are still good stay on the old one, which is closed when the last of them has
+// been given back.
+type shared[T any] struct {
+	open   func(ctx context.Context) (T, error)
+	alive  func(T) bool
+	shut   func(ctx context.Context, way T)
+	within time.Duration // how long closing one may take
+
+	opening chan struct{} // holds a token while somebody opens one; a context ends the wait for it, unlike a mutex's
+	closing sync.WaitGroup
+
+	mu      sync.Mutex // never held while the network is waited for
+	current *use[T]    // guarded by mu; nil: the next user opens one
+}
+
+// use is an open way and how many use it.
+type use[T any] struct {
+	way   T
+	of    *shared[T]
+	users int // guarded by of.mu
+}
+
+// take gives the current way, or opens one while others wait. It must be given back.
+func (s *shared[T]) take(ctx context.Context) (*use[T], error) {
+	if u := s.join(); u != nil {
+		return u, nil
+	}
+	select {
+	case s.opening <- struct{}{}:
+		defer func() { <-s.opening }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for a connection that is being opened: %w", context.Cause(ctx))
+	}
+	if u := s.join(); u != nil {
+		return u, nil
+	}
+	way, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = &use[T]{way: way, of: s, users: 1}
+	return s.current, nil
+}
+
+// join uses the current way, if there is one; nil else.
+func (s *shared[T]) join() *use[T] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.current
+	if u == nil {
+		return nil
+	}
+	if !s.alive(u.way) {
+		s.current = nil
+		if u.users == 0 {
+			s.closing.Go(func() { s.end(context.Background(), u.way) })
+		}
+		return nil
+	}
+	u.users++
+	return u
+}
+
+// giveBack ends one use. A broken way is used by nobody who comes later.
+func (u *use[T]) giveBack(ctx context.Context, broken bool) {
+	s := u.of
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u.users--
+	if broken && s.current == u {
+		s.current = nil
+	}
+	if u.users == 0 && s.current != u {
+		s.closing.Go(func() { s.end(ctx, u.way) }) // a dead peer answers no farewell, and no worker should wait for it
+	}
+}
+
+func (s *shared[T]) end(ctx context.Context, way T) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.within)
+	defer cancel()
+	s.shut(ctx, way)
+}
+
+// close closes the way, which nobody uses, and waits for those that were replaced.
+func (s *shared[T]) close(ctx context.Context) {
+	s.mu.Lock()
+	last := s.current
+	s.current = nil
+	s.mu.Unlock()
+	if last != nil {
+		s.end(ctx, last.way)
+	}
+	s.closing.Wait()
+}

@@ -1,0 +1,153 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/projector/internal/direct"
+)
+
+// way is something that is opened and closed.
+type way struct{ dead, shut bool }
+
+func ways() *shared[*way] {
+	return &shared[*way]{
+		open:    func(context.Context) (*way, error) { return &way{}, nil },
+		alive:   func(w *way) bool { return !w.dead },
+		shut:    func(_ context.Context, w *way) { w.shut = true },
+		within:  time.Second,
+		opening: make(chan struct{}, 1),
+	}
+}
+
+func take(t *testing.T, s *shared[*way]) *use[*way] {
+	t.Helper()
+	u, err := s.take(t.Context())
+	require.NoError(t, err)
+	return u
+}
+
+// A way on which something broke is used by nobody new, and closed when its last user is done.
+func TestABrokenWayIsReplacedAndClosedLater(t *testing.T) {
+	s := ways()
+	first, second := take(t, s), take(t, s)
+	require.Same(t, first.way, second.way)
+
+	first.giveBack(t.Context(), true)
+	third := take(t, s)
+	require.NotSame(t, second.way, third.way)
+	s.closing.Wait()
+	require.False(t, second.way.shut, "closed under the hands of its user")
+
+	second.giveBack(t.Context(), true)
+	s.closing.Wait()
+	require.True(t, second.way.shut)
+	fourth := take(t, s)
+	require.Same(t, third.way, fourth.way, "an old way's end is not the new one's")
+
+	third.giveBack(t.Context(), false)
+	fourth.giveBack(t.Context(), false)
+	s.closing.Wait()
+	require.False(t, third.way.shut, "kept for the next one")
+	s.close(t.Context())
+	require.True(t, third.way.shut)
+}
+
+func TestAWayThatDiedWhileNobodyUsedItIsReplaced(t *testing.T) {
+	s := ways()
+	first := take(t, s)
+	first.giveBack(t.Context(), false)
+	first.way.dead = true
+	second := take(t, s)
+	require.NotSame(t, first.way, second.way)
+	s.closing.Wait()
+	require.True(t, first.way.shut)
+	second.giveBack(t.Context(), false)
+	s.close(t.Context())
+}
+
+func TestAWayThatCannotBeOpenedIsAnError(t *testing.T) {
+	s, broken := ways(), errors.New("no such namespace")
+	s.open = func(context.Context) (*way, error) { return nil, broken }
+	_, err := s.take(t.Context())
+	require.ErrorIs(t, err, broken)
+}
+
+// Whoever waits for another one that opens a way waits no longer than their context.
+func TestTheWaitForAnotherOneThatOpensEndsWithItsContext(t *testing.T) {
+	s, opening, goOn := ways(), make(chan struct{}), make(chan struct{})
+	s.open = func(context.Context) (*way, error) {
+		close(opening)
+		<-goOn
+		return &way{}, nil
+	}
+	var first sync.WaitGroup
+	first.Go(func() { _, _ = s.take(t.Context()) })
+	<-opening
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.take(cancelled)
+	require.ErrorIs(t, err, context.Canceled)
+	close(goOn)
+	first.Wait()
+}
+
+func TestOnlyALostConnectionIsInDoubt(t *testing.T) {
+	require.True(t, lost(&azservicebus.Error{Code: azservicebus.CodeConnectionLost}))
+	require.False(t, lost(&azservicebus.Error{Code: azservicebus.CodeTimeout}))
+	require.False(t, lost(&azservicebus.Error{Code: azservicebus.CodeUnauthorizedAccess}))
+	require.False(t, lost(nil))
+}
+
+// scripted answers accepts, one after the other, and then with nothing.
+type scripted struct{ answers []error }
+
+func (s *scripted) accept(context.Context) (link, func(context.Context), error) {
+	if len(s.answers) == 0 {
+		return nil, nil, errNoSession
+	}
+	next := s.answers[0]
+	s.answers = s.answers[1:]
+	return nil, nil, next
+}
+
+func (*scripted) close(context.Context) {}
+
+func TestTheSDKTakesOverOnlyWhereTheServiceNeverUnderstood(t *testing.T) {
+	refusal := &amqp.Error{Condition: amqp.ErrCondNotImplemented}
+	through := errors.New("through the SDK")
+	for name, test := range map[string]struct {
+		answers []error
+		want    error
+	}{
+		"refused three times":           {[]error{refusal, refusal, direct.ErrProtocol}, through},
+		"refused after one that worked": {[]error{errNoSession, refusal, refusal, refusal}, errNoSession},
+		"refused twice":                 {[]error{refusal, refusal}, errNoSession},
+		"busy":                          {[]error{&amqp.Error{Condition: "com.microsoft:server-busy"}, refusal, refusal, refusal}, errNoSession},
+		"not let in, not there, nor near": {[]error{
+			&amqp.Error{Condition: amqp.ErrCondUnauthorizedAccess}, &amqp.Error{Condition: amqp.ErrCondNotFound},
+			context.DeadlineExceeded, &amqp.ConnError{},
+		}, errNoSession},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &autoAcceptor{
+				verdict: &verdict{log: slog.New(slog.DiscardHandler)},
+				direct:  &scripted{answers: test.answers}, sdk: &scripted{answers: []error{through}},
+			}
+			for range test.answers {
+				_, _, err := a.accept(t.Context())
+				require.NotErrorIs(t, err, through)
+			}
+			_, _, err := a.accept(t.Context())
+			require.ErrorIs(t, err, test.want)
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package servicebus
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/Azure/go-amqp"
+)
+
+// Conn is an open connection. It is safe for concurrent use.
+type Conn struct {
+	namespace *Namespace
+	amqp      *amqp.Conn
+
+	claiming gate                 // one link to the claims-based security node at a time: the service allows no more
+	managing gate                 // guards managers
+	managers map[string]*requests // by entity
+
+	renewing   chan struct{} // holds a token when there is another claim to renew
+	background sync.WaitGroup
+	stop       context.CancelFunc // ends what works in the background
+
+	mu     sync.Mutex           // never held while the network is waited for
+	claims map[string]time.Time // by audience: when its token ends; guarded by mu
+	idle   []*amqp.Session      // have no link; guarded by mu
+}
+
+func newConn(ctx context.Context, n *Namespace, opened *amqp.Conn) *Conn {
+	c := &Conn{
+		namespace: n, amqp: opened, claiming: newGate(), managing: newGate(), renewing: make(chan struct{}, 1),
+		managers: map[string]*requests{}, claims: map[string]time.Time{},
+	}
+	living, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c.stop = stop
+	c.background.Go(func() { c.renewClaims(living) })
+	return c
+}
+
+// Done is closed when the connection has ended, whoever ended it.
+func (c *Conn) Done() <-chan struct{} { return c.amqp.Done() }
+
+// Err is why the connection has ended; nil while it has not.
+func (c *Conn) Err() error { return c.amqp.Err() }
+
+// Close ends the connection and joins what worked in the background. The service is told, and not waited for; with ctx at its
+// end, writing that much is not waited for either.
+func (c *Conn) Close(ctx context.Context) {
+	c.stop()
+	ended := make(chan struct{})
+	go func() { // joined here, or by the deadline of its one write
+		defer close(ended)
+		_ = c.amqp.Close()
+		c.background.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
+// Session lends an AMQP session without links, which costs a round trip unless one was kept before. It is given to Keep or
+// closed.
+func (c *Conn) Session(ctx context.Context) (*amqp.Session, error) {
+	c.mu.Lock()
+	if last := len(c.idle) - 1; last >= 0 {
+		session := c.idle[last]
+		c.idle = c.idle[:last]
+		c.mu.Unlock()
+		return session, nil
+	}
+	c.mu.Unlock()
+	session, err := c.amqp.NewSession(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("begin an AMQP session: %w", err)
+	}
+	return session, nil
+}
+
+// Keep takes a session that Session lent and that has no link any more, to be lent again.
+func (c *Conn) Keep(session *amqp.Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle = append(c.idle, session)
+}

@@ -1,0 +1,67 @@
+package servicebus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// management is the address of an entity's management node.
+func management(entity string) string { return entity + "/$management" }
+
+// Manage asks an entity's management node, on behalf of one of its links on this connection. The links to the node are
+// opened at the first request, or the first after they broke, and then kept. Errors: a [*StatusError] where the node refuses.
+func (c *Conn) Manage(ctx context.Context, entity, operation, link string, body map[string]any) (map[string]any, error) {
+	node, err := c.manager(ctx, entity)
+	if err != nil {
+		return nil, err
+	}
+	properties := map[string]any{"operation": operation, "associated-link-name": link}
+	if deadline, ok := ctx.Deadline(); ok {
+		properties["server-timeout"] = uint64(max(time.Until(deadline).Milliseconds(), 1))
+	}
+	answer, err := node.ask(ctx, properties, body)
+	if err != nil {
+		if _, refused := errors.AsType[*StatusError](err); !refused && ctx.Err() == nil {
+			c.forget(ctx, entity, node)
+		}
+		return nil, fmt.Errorf("%s: %w", operation, err)
+	}
+	read, ok := answer.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%s: the answer's body is a %T, not a map", operation, answer)
+	}
+	return read, nil
+}
+
+// manager gives the links to an entity's management node, and opens them while others wait.
+func (c *Conn) manager(ctx context.Context, entity string) (*requests, error) {
+	if err := c.managing.enter(ctx, "open the management link"); err != nil {
+		return nil, err
+	}
+	defer c.managing.leave()
+	if node := c.managers[entity]; node != nil {
+		return node, nil
+	}
+	node, err := openRequests(ctx, c.amqp, management(entity))
+	if err != nil {
+		return nil, err
+	}
+	c.managers[entity] = node
+	return node, nil
+}
+
+// forget makes the next request open new links.
+func (c *Conn) forget(ctx context.Context, entity string, node *requests) {
+	if c.managing.enter(ctx, "open the management link") != nil {
+		return // the next request fails as well, and tries this again
+	}
+	defer c.managing.leave()
+	if c.managers[entity] == node {
+		delete(c.managers, entity)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		node.close(closing)
+	}
+}

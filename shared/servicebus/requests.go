@@ -1,0 +1,117 @@
+package servicebus
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/Azure/go-amqp"
+)
+
+// closeTimeout bounds the farewell to a link that was used for a moment.
+const closeTimeout = 2 * time.Second
+
+// requests is a pair of links on a node that answers requests: $cbs, or an entity's $management.
+type requests struct {
+	asking   gate // one request at a time: whose answer comes next is then known
+	session  *amqp.Session
+	sender   *amqp.Sender
+	receiver *amqp.Receiver
+	replies  string // the address that answers come to
+}
+
+// openRequests costs three round trips.
+func openRequests(ctx context.Context, conn *amqp.Conn, node string) (_ *requests, err error) {
+	r := &requests{asking: newGate(), replies: "replies-" + rand.Text()}
+	if r.session, err = conn.NewSession(ctx, nil); err != nil {
+		return nil, fmt.Errorf("begin an AMQP session for %s: %w", node, err)
+	}
+	if r.sender, err = r.session.NewSender(ctx, node, nil); err == nil {
+		r.receiver, err = r.session.NewReceiver(ctx, node, &amqp.ReceiverOptions{
+			TargetAddress:             r.replies,
+			Credit:                    10,
+			SettlementMode:            amqp.ReceiverSettleModeFirst.Ptr(),
+			RequestedSenderSettleMode: amqp.SenderSettleModeSettled.Ptr(),
+		})
+	}
+	if err != nil {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		r.close(closing)
+		return nil, fmt.Errorf("open links to %s: %w", node, err)
+	}
+	return r, nil
+}
+
+func (r *requests) close(ctx context.Context) { _ = r.session.Close(ctx) }
+
+// ask sends a request and returns its answer's body. Errors: a [*StatusError] where the node refuses; anything else means that
+// the links are in doubt.
+func (r *requests) ask(ctx context.Context, properties map[string]any, body any) (any, error) {
+	if err := r.asking.enter(ctx, "ask"); err != nil {
+		return nil, err
+	}
+	defer r.asking.leave()
+	id := rand.Text()
+	request := &amqp.Message{
+		Properties:            &amqp.MessageProperties{MessageID: id, ReplyTo: &r.replies},
+		ApplicationProperties: properties,
+		Value:                 body,
+	}
+	if err := r.sender.Send(ctx, request, nil); err != nil {
+		return nil, fmt.Errorf("send a request: %w", err)
+	}
+	for {
+		answer, err := r.receiver.Receive(ctx, nil)
+		if err != nil {
+			return nil, fmt.Errorf("wait for an answer: %w", err)
+		}
+		// An answer to somebody who has given up waiting is passed over.
+		if answer.Properties != nil && answer.Properties.CorrelationID == any(id) {
+			return read(answer)
+		}
+	}
+}
+
+func read(answer *amqp.Message) (any, error) {
+	status := StatusError{}
+	for _, name := range []string{"status-code", "statusCode"} {
+		if code, ok := answer.ApplicationProperties[name].(int32); ok {
+			status.Code = int(code)
+		}
+	}
+	for _, name := range []string{"status-description", "statusDescription"} {
+		if text, ok := answer.ApplicationProperties[name].(string); ok {
+			status.Description = text
+		}
+	}
+	switch condition := answer.ApplicationProperties["errorCondition"].(type) {
+	case string:
+		status.Condition = amqp.ErrCond(condition)
+	case amqp.ErrCond:
+		status.Condition = condition
+	}
+	switch {
+	case status.Code == 0:
+		return nil, errors.New("read an answer: it has no status")
+	case status.Code/100 != 2:
+		return nil, &status
+	}
+	return answer.Value, nil
+}
+
+// StatusError is a refusal of a request.
+type StatusError struct {
+	Code        int // as HTTP's
+	Condition   amqp.ErrCond
+	Description string
+}
+
+func (e *StatusError) Error() string {
+	if e.Condition != "" {
+		return fmt.Sprintf("Service Bus answered %d %s: %s", e.Code, e.Condition, e.Description)
+	}
+	return fmt.Sprintf("Service Bus answered %d: %s", e.Code, e.Description)
+}
