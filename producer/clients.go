@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/claim"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
+	"github.com/sluice-cdc/sluice/shared/servicebus"
 )
 
 // closeTimeout bounds how long closing the connections may take at the end.
@@ -84,12 +85,14 @@ func (n *connections) add(config Config, credential azcore.TokenCredential, o Op
 		}
 		n.mongo[config.MongoURI] = db
 	}
+	namespace, err := servicebus.New(config.ServiceBus, credential, o.ServiceBus)
+	if err != nil {
+		return err
+	}
 	c := &clients{
 		collection: db.Database(config.Database).Collection(config.Collection),
-		broker: publish.NewServiceBus(config.entity(), func() (*azservicebus.Client, error) {
-			return config.ServiceBus.Client(credential, busOptions(o.ServiceBus))
-		}),
-		blob: blob,
+		broker:     publish.NewServiceBus(config.entity(), namespace),
+		blob:       blob,
 	}
 	if config.OnOversize == "claimcheck" {
 		c.claims = claim.NewStore(blob, config.ClaimContainer)
@@ -109,8 +112,7 @@ func blobOptions(given *azblob.ClientOptions) *azblob.ClientOptions {
 	return &o
 }
 
-// busOptions turns the SDK's own retries off: a lane repeats what it must, and [publish.ServiceBus] replaces what is
-// broken.
+// busOptions turns the SDK's own retries off: an operator's command tells what it met.
 func busOptions(given *azservicebus.ClientOptions) *azservicebus.ClientOptions {
 	var o azservicebus.ClientOptions
 	if given != nil {

@@ -1,0 +1,116 @@
+package publish
+
+import (
+	"fmt"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
+)
+
+// batchFormat is the message format under which each data section is a message by itself.
+const batchFormat uint32 = 0x80013700
+
+// sectionOverhead is what a data section adds to its bytes, at most.
+const sectionOverhead = 8
+
+// amqpBatch is a batch, or one message that is sent without one: a batch holds 1 MB at most, a message of a Premium entity up
+// to 100 MB.
+type amqpBatch struct {
+	room     uint64
+	size     uint64
+	envelope *amqp.Message // has the properties of the first message, by which the broker files the batch
+	messages [][]byte
+	alone    *azservicebus.Message
+}
+
+// Add implements Batch.
+func (b *amqpBatch) Add(m *azservicebus.Message) error {
+	if b.alone != nil {
+		return errFull
+	}
+	message := toAMQP(m)
+	encoded, err := message.MarshalBinary()
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	size := b.size + uint64(len(encoded)) + sectionOverhead
+	first := b.envelope == nil
+	if first {
+		message.Data = nil
+		envelope, err := message.MarshalBinary()
+		if err != nil {
+			return fmt.Errorf("encode the batch's envelope: %w", err)
+		}
+		size += uint64(len(envelope))
+	}
+	switch {
+	case size <= b.room:
+	case first:
+		return ErrOversized
+	default:
+		return errFull
+	}
+	if first {
+		b.envelope = message
+	}
+	b.size = size
+	b.messages = append(b.messages, encoded)
+	return nil
+}
+
+// AddAlone takes the message that an empty batch has no room for.
+func (b *amqpBatch) AddAlone(m *azservicebus.Message) { b.alone = m }
+
+// message is what is sent. It is the same each time.
+func (b *amqpBatch) message() *amqp.Message {
+	if b.alone != nil {
+		return toAMQP(b.alone)
+	}
+	m := *b.envelope
+	m.Format, m.Data = batchFormat, b.messages
+	return &m
+}
+
+// batchRoom is how large a batch may be on a link.
+func batchRoom(link *amqp.Sender) uint64 {
+	var limit uint64
+	switch stated := link.Properties()["com.microsoft:max-message-batch-size"].(type) {
+	case uint64:
+		limit = stated
+	case uint32:
+		limit = uint64(stated)
+	case int64:
+		limit = uint64(max(stated, 0))
+	case int32:
+		limit = uint64(max(stated, 0))
+	}
+	if limit == 0 {
+		return link.MaxMessageSize()
+	}
+	return limit
+}
+
+// toAMQP is the message as the SDK would send it, as far as an envelope has fields.
+func toAMQP(m *azservicebus.Message) *amqp.Message {
+	out := &amqp.Message{
+		Data: [][]byte{m.Body},
+		Properties: &amqp.MessageProperties{
+			GroupID: m.SessionID, ContentType: m.ContentType, Subject: m.Subject,
+			To: m.To, ReplyTo: m.ReplyTo, ReplyToGroupID: m.ReplyToSessionID,
+		},
+		ApplicationProperties: m.ApplicationProperties,
+	}
+	if m.MessageID != nil {
+		out.Properties.MessageID = *m.MessageID
+	}
+	if m.CorrelationID != nil {
+		out.Properties.CorrelationID = *m.CorrelationID
+	}
+	if m.TimeToLive != nil {
+		out.Header = &amqp.MessageHeader{TTL: *m.TimeToLive}
+	}
+	if m.PartitionKey != nil {
+		out.Annotations = amqp.Annotations{"x-opt-partition-key": *m.PartitionKey}
+	}
+	return out
+}

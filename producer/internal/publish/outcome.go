@@ -1,0 +1,45 @@
+package publish
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/Azure/go-amqp"
+)
+
+// judge says what the broker has made of a batch: nil, which is accepted and nothing else; errBusy, errCutShort, errUnknown or
+// [ErrRefused].
+func judge(state amqp.DeliveryState) error {
+	rejected, ok := state.(*amqp.StateRejected)
+	switch {
+	case ok && rejected.Error == nil:
+		return fmt.Errorf("%w: rejected without a reason", errUnknown)
+	case ok:
+		return refusal(rejected.Error)
+	}
+	if _, ok := state.(*amqp.StateAccepted); ok {
+		return nil
+	}
+	return fmt.Errorf("%w: %T instead of accepted", errUnknown, state) // released or modified: it is not stored
+}
+
+// refusal reads why a batch was rejected.
+func refusal(why *amqp.Error) error {
+	verdict := errUnknown
+	switch why.Condition {
+	case "com.microsoft:server-busy", amqp.ErrCondResourceLimitExceeded:
+		verdict = errBusy
+	case "com.microsoft:operation-cancelled", "com.microsoft:timeout":
+		verdict = errCutShort
+	case amqp.ErrCondMessageSizeExceeded, amqp.ErrCondNotAllowed, amqp.ErrCondNotImplemented, amqp.ErrCondInvalidField,
+		amqp.ErrCondDecodeError, "com.microsoft:argument-error", "com.microsoft:argument-out-of-range":
+		verdict = ErrRefused // several partition keys in a batch for a partitioned entity, for example
+	}
+	return fmt.Errorf("%w: %w", verdict, why)
+}
+
+// exceedsSize says that a message is larger than the link, or the broker, takes.
+func exceedsSize(err error) bool {
+	said, ok := errors.AsType[*amqp.Error](err)
+	return ok && said.Condition == amqp.ErrCondMessageSizeExceeded
+}
