@@ -25,9 +25,9 @@ type Config struct {
 	// Connections is the number of AMQP connections of this replica; 0 is one for every 32 of MaxSessions, or for every four where
 	// the SDK accepts sessions: it accepts one at a time on each.
 	Connections int `envconfig:"SERVICE_BUS_CONNECTIONS" default:"0"`
-	// Receiver is how sessions are accepted: direct (over AMQP, in one round trip), sdk (through azservicebus, in fifteen), or auto:
-	// direct, unless the service refuses that from the start.
-	Receiver sessions.Receiver `envconfig:"SESSION_RECEIVER" default:"auto"`
+	// SessionReceiver is how sessions are accepted: direct (over AMQP, in one round trip), sdk (through azservicebus, in fifteen),
+	// or auto, as is empty: direct, unless the service refuses that from the start.
+	SessionReceiver string `envconfig:"SESSION_RECEIVER" default:"auto"`
 
 	// MongoURI is the deployment of the read models: a secret. A projection with more than one document per aggregate
 	// needs a replica set.
@@ -121,8 +121,8 @@ func (c *Config) Validate() error {
 			problems = append(problems, errors.New("CLAIM_CHECK_CONTAINER: must not be empty"))
 		}
 	}
-	if !slices.Contains([]sessions.Receiver{"", sessions.Auto, sessions.Direct, sessions.SDK}, c.Receiver) {
-		problems = append(problems, fmt.Errorf("SESSION_RECEIVER: is %q, not auto, direct or sdk", c.Receiver))
+	if !slices.Contains([]sessions.Receiver{"", sessions.Auto, sessions.Direct, sessions.SDK}, sessions.Receiver(c.SessionReceiver)) {
+		problems = append(problems, errors.New("SESSION_RECEIVER: must be auto, direct or sdk"))
 	}
 	const maxReceive = 1000
 	problems = append(problems,
@@ -186,7 +186,7 @@ func (c *Config) connections() int {
 		return c.Connections
 	}
 	sessionsEach := 32
-	if c.Receiver == sessions.SDK {
+	if sessions.Receiver(c.SessionReceiver) == sessions.SDK {
 		sessionsEach = 4
 	}
 	return (c.MaxSessions + sessionsEach - 1) / sessionsEach

@@ -185,7 +185,7 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 		return nil, err
 	}
 	s.pool = sessions.New(sessions.Ways{
-		Receiver: cfg.Receiver, Connections: cfg.connections(), Namespace: namespace, Dial: s.dial,
+		Receiver: sessions.Receiver(cfg.SessionReceiver), Connections: cfg.connections(), Namespace: namespace, Dial: s.dial,
 	}, sessions.Options{
 		Entity:  sessions.Entity{Topic: cfg.Topic, Subscription: cfg.Subscription, Queue: cfg.Queue},
 		Workers: cfg.MaxSessions, Batch: cfg.ReceiveBatch,

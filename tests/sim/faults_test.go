@@ -209,19 +209,21 @@ func (w *world) inHand(a *agenda, s *slot, step plan.Step) {
 	w.later(a, d, s.fill)
 }
 
-// mayHang says whether an instance's way to Service Bus may hang for d: see settings.Hangs. A projector also uses one
-// connection from several goroutines when it has just started and while it recovers from a cut or from a hang, which may
-// have cost it its locks.
+// mayHang says whether an instance's way to Service Bus may hang for d: always, but for a projector whose sessions the SDK
+// accepts. That one uses a connection from several goroutines when it has just started, and while it recovers from a cut or
+// from a hang, which may have cost it its locks; they would wait for each other in the SDK's mutexes.
 func (w *world) mayHang(i *instance, isProducer bool, d time.Duration) bool {
+	if isProducer || w.plan.Settings.Receiver != plan.SDK {
+		return true
+	}
 	now := time.Now()
-	if !w.plan.Settings.Hangs || now.Sub(i.began) < time.Second || (!isProducer && (now.Before(w.cutUntil) || now.Before(i.hungUntil))) {
+	if now.Sub(i.began) < time.Second || now.Before(w.cutUntil) || now.Before(i.hungUntil) {
 		return false
 	}
-	if end := now.Add(d + recovery); !isProducer {
-		i.hungUntil = end
-		if end.After(w.hangUntil) {
-			w.hangUntil = end
-		}
+	end := now.Add(d + recovery)
+	i.hungUntil = end
+	if end.After(w.hangUntil) {
+		w.hangUntil = end
 	}
 	return true
 }
@@ -229,8 +231,11 @@ func (w *world) mayHang(i *instance, isProducer bool, d time.Duration) bool {
 // recovery is how long a projector may take to recover from a cut or a hang.
 const recovery = 10 * time.Second
 
-// mayCut says whether projectors' ways to Service Bus may be cut, for d.
+// mayCut says whether projectors' ways to Service Bus may be cut, for d: always, but where the SDK accepts their sessions.
 func (w *world) mayCut(d time.Duration) bool {
+	if w.plan.Settings.Receiver != plan.SDK {
+		return true
+	}
 	now := time.Now()
 	if now.Before(w.hangUntil) {
 		return false

@@ -190,6 +190,7 @@ func (w *world) projectorConfig() projector.Config {
 	_, c := loaded()
 	s := w.plan.Settings
 	c.Projection, c.VersionGapWait = s.Projection, s.GapWait.Duration
+	c.SessionReceiver = s.Receiver
 	c.Connections, c.MaxSessions, c.ReceiveBatch = s.Connections, s.Sessions, s.ReceiveBatch
 	c.SessionIdle, c.SessionMaxHold = 2*time.Second, s.MaxHold.Duration
 	c.AcceptTimeout, c.ShutdownTimeout = time.Minute, 20*time.Second

@@ -54,8 +54,8 @@ func (d *drawing) settings(seed uint64) {
 	}
 	d.events, d.hot, d.cold = 80+r.IntN(240), 1+r.IntN(3), 5+r.IntN(25)
 	d.length, d.random = time.Duration(25+r.IntN(35))*time.Second, 6+r.IntN(14)
-	if s.Hangs = r.IntN(2) == 0; s.Hangs {
-		s.Lanes, s.Connections = 1, s.Sessions
+	if s.Receiver = []string{"auto", "direct", "direct", SDK}[r.IntN(4)]; s.Receiver == SDK {
+		s.Connections = s.Sessions
 	}
 	s.MongoTrip, s.BlobTrip = Duration{trips[r.IntN(len(trips))]}, Duration{trips[r.IntN(len(trips))]}
 	s.Connections = min(s.Connections, s.Sessions)
@@ -217,7 +217,7 @@ func (d *drawing) partition(s *Step, which int) {
 		s.Server = Storage
 	default:
 		s.Server = ServiceBus
-		if !producer && s.Way == Requests && s.For.Duration >= d.plan.Settings.LockDuration.Duration/2 {
+		if !producer && d.plan.Settings.Receiver == SDK && s.Way == Requests && s.For.Duration >= d.plan.Settings.LockDuration.Duration/2 {
 			s.Way = BothWays // else the broker tells of locks that ran out, and settlements open the link again while it hangs
 		}
 	}

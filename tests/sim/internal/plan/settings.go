@@ -7,6 +7,9 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
+// SDK is the receiver with which a projector's sessions are accepted through the SDK.
+const SDK = "sdk"
+
 // The projections that projectors run.
 const (
 	Timeline = "timeline" // one document for each aggregate, guarded
@@ -40,11 +43,12 @@ type Settings struct {
 	Projection    string              `json:"projection"`
 	// GapWait is VERSION_GAP_WAIT; 0: versions are not judged.
 	GapWait Duration `json:"gapWait"`
-	// Hangs says that ways to Service Bus may hang. The SDK holds mutexes while it waits for the network, and virtual time
-	// does not pass while a goroutine waits for a mutex; so in these runs a connection has one user: one lane, one session.
-	Hangs bool `json:"hangs,omitempty"`
+	// Receiver is SESSION_RECEIVER. The SDK holds mutexes while it waits for the network, and virtual time does not pass while a
+	// goroutine waits for a mutex: where it accepts the sessions, each has a connection of its own, and a projector's way to
+	// Service Bus does not hang while it starts or recovers.
+	Receiver string `json:"receiver"`
 	// Round trips. Without any, everything is done in no time and a fault never meets anything under way. Service Bus has
-	// none, for the same reason: a projector that starts uses one connection twice.
+	// none: what the operator's commands do, they do through the SDK.
 	MongoTrip Duration `json:"mongoTrip"`
 	BlobTrip  Duration `json:"blobTrip"`
 }
@@ -82,9 +86,9 @@ func (s Settings) String() string {
 		versions = fmt.Sprintf("a missing version is waited for %s", s.GapWait)
 	}
 	return fmt.Sprintf("%d producers of %d streams (%d lanes, batches of %d by %s, %s, takeover by %s, %d in flight), sessions by %s with locks of %s, "+
-		"%d projectors of %s (%d sessions on %d connections, held for %s at most, %d messages at once, %s), round trips of %s to MongoDB and %s to storage",
+		"%d projectors of %s (%d sessions on %d connections, receiver %s, held for %s at most, %d messages at once, %s), round trips of %s to MongoDB and %s to storage",
 		s.Producers, s.Streams, s.Lanes, s.BatchMessages, s.Scope, s.Format, s.Takeover, s.MaxInFlight, s.SessionKey, s.LockDuration,
-		s.Projectors, s.Projection, s.Sessions, s.Connections, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.BlobTrip)
+		s.Projectors, s.Projection, s.Sessions, s.Connections, s.Receiver, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.BlobTrip)
 }
 
 func seconds(n int) Duration { return Duration{time.Duration(n) * time.Second} }
