@@ -32,7 +32,7 @@ type use[T any] struct {
 
 // take gives the current way, or opens one while others wait. It must be given back.
 func (s *shared[T]) take(ctx context.Context) (*use[T], error) {
-	if u := s.join(); u != nil {
+	if u := s.join(ctx); u != nil {
 		return u, nil
 	}
 	select {
@@ -41,7 +41,7 @@ func (s *shared[T]) take(ctx context.Context) (*use[T], error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for a connection that is being opened: %w", context.Cause(ctx))
 	}
-	if u := s.join(); u != nil {
+	if u := s.join(ctx); u != nil {
 		return u, nil
 	}
 	way, err := s.open(ctx)
@@ -55,7 +55,7 @@ func (s *shared[T]) take(ctx context.Context) (*use[T], error) {
 }
 
 // join uses the current way, if there is one; nil else.
-func (s *shared[T]) join() *use[T] {
+func (s *shared[T]) join(ctx context.Context) *use[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.current
@@ -65,7 +65,7 @@ func (s *shared[T]) join() *use[T] {
 	if !s.alive(u.way) {
 		s.current = nil
 		if u.users == 0 {
-			s.closing.Go(func() { s.end(context.Background(), u.way) })
+			s.closing.Go(func() { s.end(ctx, u.way) })
 		}
 		return nil
 	}
