@@ -29,7 +29,7 @@ func (c *Conn) Manage(ctx context.Context, entity, operation, link string, body 
 		return nil, fmt.Errorf("%s: %w", operation, err)
 	}
 	read, ok := answer.(map[string]any)
-	if !ok {
+	if !ok && answer != nil { // nothing was found
 		return nil, fmt.Errorf("%s: the answer's body is a %T, not a map", operation, answer)
 	}
 	return read, nil

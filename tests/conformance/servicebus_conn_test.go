@@ -1,0 +1,188 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/shared/servicebus"
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
+	emulator "github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
+)
+
+const (
+	trip  = 100 * time.Millisecond
+	queue = "work"
+)
+
+// bus is the embedded Service Bus, a round trip away, in virtual time.
+type bus struct {
+	*testing.T
+	server    *emulator.Server
+	namespace *servicebus.Namespace
+	silent    atomic.Bool // what is written reaches nobody, and nobody is told
+}
+
+// blackHole is a connection whose writes may vanish.
+type blackHole struct {
+	net.Conn
+	silent *atomic.Bool
+}
+
+func (b blackHole) Write(p []byte) (int, error) {
+	if b.silent.Load() {
+		return len(p), nil
+	}
+	return b.Conn.Write(p)
+}
+
+func withBus(t *testing.T, f func(b *bus)) {
+	t.Helper()
+	virtualtime.Test(t, func(t *testing.T) {
+		server, err := emulator.New(emulator.Config{Queues: []emulator.Queue{
+			{Name: queue, Outbound: emulator.Outbound{LockDuration: 30 * time.Second, MaxDeliveryCount: 3}},
+		}}, emulator.Options{})
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+		listener := netpipe.Listen("bus:5672")
+		delayed := netpipe.Delay(listener, trip)
+		var serving sync.WaitGroup
+		serving.Go(func() {
+			if err := server.Run(ctx, delayed); err != nil {
+				t.Errorf("run the server: %v", err)
+			}
+		})
+		b := &bus{T: t, server: server}
+		b.namespace, err = servicebus.New(
+			azure.ServiceBus{ConnectionString: emulator.ConnectionString("bus:5672")}, nil, &azservicebus.ClientOptions{
+				NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+					c, err := listener.DialContext(ctx, "", "")
+					return blackHole{c, &b.silent}, err
+				},
+			})
+		require.NoError(t, err)
+		f(b)
+		stop()
+		serving.Wait()
+		delayed.(*netpipe.DelayListener).Wait()
+	})
+}
+
+func (b *bus) connect() *servicebus.Conn {
+	b.Helper()
+	conn, err := b.namespace.Connect(b.Context())
+	require.NoError(b, err)
+	return conn
+}
+
+// trips counts the round trips that something takes.
+func (b *bus) trips(what func() error) int {
+	b.Helper()
+	began := time.Now()
+	require.NoError(b, what())
+	return int(time.Since(began) / trip)
+}
+
+func TestTheRightToUseAnEntityIsClaimedOnce(t *testing.T) {
+	withBus(t, func(b *bus) {
+		conn := b.connect()
+		require.Equal(b, 6, b.trips(func() error { return conn.Claim(b.Context(), queue) }), "a session, two links, two tokens, the end")
+		require.Zero(b, b.trips(func() error { return conn.Claim(b.Context(), queue) }))
+		conn.Close(b.Context())
+	})
+}
+
+func TestAnAMQPSessionIsLentAgain(t *testing.T) {
+	withBus(t, func(b *bus) {
+		conn := b.connect()
+		var kept *amqp.Session
+		lend := func() (err error) { kept, err = conn.Session(b.Context()); return err }
+		require.Equal(b, 1, b.trips(lend))
+		conn.Keep(kept)
+		require.Zero(b, b.trips(lend))
+		conn.Close(b.Context())
+	})
+}
+
+// Whoever waits for another one that claims waits no longer than their context, though that one waits for the network.
+func TestTheWaitForAnotherOnesClaimEndsWithItsContext(t *testing.T) {
+	withBus(t, func(b *bus) {
+		conn := b.connect()
+		b.silent.Store(true)
+		var first sync.WaitGroup
+		first.Go(func() {
+			ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
+			defer cancel()
+			if err := conn.Claim(ctx, queue); err == nil {
+				b.Error("claimed over a network that is silent")
+			}
+		})
+		virtualtime.Wait() // it is under way
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(b, conn.Claim(ctx, queue), context.DeadlineExceeded)
+		require.Equal(b, time.Second, time.Since(began))
+		closing, cancelClosing := context.WithTimeout(b.Context(), time.Second)
+		defer cancelClosing()
+		conn.Close(closing)
+		first.Wait()
+	})
+}
+
+// A link stays open for longer than any token lasts, since tokens are renewed; without that the broker ends it.
+func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
+	withBus(t, func(b *bus) {
+		conn := b.connect()
+		require.NoError(b, conn.Claim(b.Context(), queue))
+		session, err := conn.Session(b.Context())
+		require.NoError(b, err)
+		link, err := session.NewReceiver(b.Context(), queue, &amqp.ReceiverOptions{Credit: 1})
+		require.NoError(b, err)
+		ctx, cancel := context.WithTimeout(b.Context(), 6*time.Hour)
+		defer cancel()
+		_, err = link.Receive(ctx, nil) // nothing is there
+		require.ErrorIs(b, err, context.DeadlineExceeded)
+		require.NoError(b, conn.Err())
+		conn.Close(b.Context())
+	})
+}
+
+// A request that the management node refuses is an answer; links to it that end are opened anew.
+func TestTheManagementNodeIsAskedAgainAfterItsLinkEnded(t *testing.T) {
+	withBus(t, func(b *bus) {
+		conn := b.connect()
+		require.NoError(b, conn.Claim(b.Context(), queue))
+		peek := func() error {
+			ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
+			defer cancel()
+			_, err := conn.Manage(ctx, queue, "com.microsoft:peek-message", "nobody's", map[string]any{
+				"from-sequence-number": int64(1), "message-count": int32(1),
+			})
+			return err
+		}
+		require.Equal(b, 4, b.trips(peek), "a session, two links, the request")
+		require.Equal(b, 1, b.trips(peek))
+		_, err := conn.Manage(b.Context(), queue, "com.microsoft:no-such-thing", "nobody's", nil)
+		refused, ok := errors.AsType[*servicebus.StatusError](err)
+		require.True(b, ok, "%v", err)
+		require.Contains(b, refused.Description, "no-such-thing")
+
+		end := b.server.Inject(emulator.Faults{Manage: emulator.Fault{Detach: 1}})
+		require.Error(b, peek())
+		end()
+		require.Equal(b, 4, b.trips(peek), "all of it anew")
+		require.NoError(b, conn.Err(), "the connection outlives its links")
+		conn.Close(b.Context())
+	})
+}
