@@ -12,7 +12,8 @@
 //
 // The watchdog looks from outside and puts nothing into the bubble. One watcher for the process compares the stacks of all
 // goroutines ten times in the 30 s, while bubbles run. A bubble in which any goroutine runs, or could run if it had a
-// processor, moves; so however slow a machine is, that alone fails no test.
+// processor, moves; so however slow a machine is, that alone fails no test. One that only waits for something outside, such
+// as a program or a pipe that nobody reads, does not move.
 //
 // What it does not find: a goroutine that spins without end, and a bubble in which virtual time passes without end because
 // something polls. Both move. go test ends them at its -timeout, and names the tests that were running.
