@@ -60,7 +60,8 @@ type Config struct {
 	TypePath      string `envconfig:"EVENT_TYPE_PATH" default:"type"`
 	VersionPath   string `envconfig:"VERSION_PATH" default:"version"`
 
-	// MaxSessions is how many sessions this replica holds at once. Memory is bounded by it times ReceiveBatch.
+	// MaxSessions is how many sessions this replica holds at once. Memory is bounded by it times ReceiveBatch, twice: while one batch
+	// is applied the next one arrives.
 	MaxSessions int `envconfig:"MAX_SESSIONS" default:"64"`
 	// ReceiveBatch is how many messages of a session are received and applied at once, 1 to 1000.
 	ReceiveBatch int `envconfig:"RECEIVE_BATCH" default:"100"`

@@ -14,17 +14,27 @@ import (
 
 // G5: a message overtook another. It waits for the other, and then both are applied in order.
 func TestG5VersionGapHeals(t *testing.T) {
-	for name, late := range map[string]time.Duration{"in the same batch": 0, "before the wait is over": 20 * time.Second} {
+	for name, test := range map[string]struct {
+		receiver string
+		late     time.Duration
+	}{
+		"in the same batch":                     {"direct", 0},
+		"before the wait is over":               {"direct", 20 * time.Second},
+		"before the wait is over, with the SDK": {"sdk", 20 * time.Second},
+	} {
 		t.Run(name, func(t *testing.T) {
 			eachShape(t, func(w *projectorWorld, s shape) {
-				p := w.start(s.settings(nil))
+				p := w.start(func(c *projector.Config, o *projector.Options) {
+					s.settings(nil)(c, o)
+					c.SessionReceiver = test.receiver
+				})
 				w.publish(event("a", 1, "T"))
 				w.completed(1)
 				w.block("update", 1, time.Second)
 				w.publish(event("a", 2, "T"))
 				w.eventually("it is in hand", func() bool { return w.bus.Stats(subPath).Locked > 0 })
 				w.publish(event("a", 4, "T"), event("a", 5, "T"))
-				w.pass(late)
+				w.pass(test.late)
 				w.publish(event("a", 3, "T"), event("a", 6, "T"))
 				w.completed(6)
 				_, err := p.end()

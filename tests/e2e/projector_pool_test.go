@@ -61,36 +61,40 @@ func TestProjectorLetsNoHotSessionStarveOthers(t *testing.T) {
 
 // Stops in the middle of the work, again and again: no delivery count rises and each is over in time.
 func TestProjectorStopsCleanlyWithManySessions(t *testing.T) {
-	inBubble(t, func(w *projectorWorld) {
-		const aggregates, events, stops = 12, 60, 8
-		for n := 1; n <= events; n++ {
-			for a := range aggregates {
-				w.publish(event(fmt.Sprint("a", a), n, "T"))
-			}
+	for _, receiver := range []string{"direct", "sdk"} {
+		t.Run(receiver, func(t *testing.T) { inBubble(t, func(w *projectorWorld) { stopAgainAndAgain(w, receiver) }) })
+	}
+}
+
+func stopAgainAndAgain(w *projectorWorld, receiver string) {
+	const aggregates, events, stops = 12, 60, 8
+	for n := 1; n <= events; n++ {
+		for a := range aggregates {
+			w.publish(event(fmt.Sprint("a", a), n, "T"))
 		}
-		w.block("update", 10_000, 30*time.Millisecond)
-		applied := 0
-		for range stops {
-			p := w.start(func(c *projector.Config, _ *projector.Options) { c.ReceiveBatch = 2 })
-			w.eventually("something is in hand", func() bool { return w.bus.Stats(subPath).Locked > 0 })
-			w.pass(45 * time.Millisecond)
-			start := time.Now()
-			counted, err := p.end()
-			require.NoError(w, err)
-			require.Less(w, time.Since(start), 20*time.Second)
-			require.Zero(w, counted.Redelivered)
-			require.Zero(w, w.bus.Stats(subPath).HeldSessions)
-			applied += counted.Applied
-		}
-		require.Less(w, w.bus.Stats(subPath).Completed, aggregates*events, "the stops came too late to tell anything")
-		p := w.start(nil)
-		w.completed(aggregates * events)
+	}
+	w.block("update", 10_000, 30*time.Millisecond)
+	applied := 0
+	for range stops {
+		p := w.start(func(c *projector.Config, _ *projector.Options) { c.SessionReceiver, c.ReceiveBatch = receiver, 2 })
+		w.eventually("something is in hand", func() bool { return w.bus.Stats(subPath).Locked > 0 })
+		w.pass(45 * time.Millisecond)
+		start := time.Now()
 		counted, err := p.end()
 		require.NoError(w, err)
+		require.Less(w, time.Since(start), 20*time.Second)
 		require.Zero(w, counted.Redelivered)
-		require.Equal(w, aggregates*events, applied+counted.Applied)
-		require.Zero(w, w.bus.Stats(subPath).DeadLettered)
-	})
+		require.Zero(w, w.bus.Stats(subPath).HeldSessions)
+		applied += counted.Applied
+	}
+	require.Less(w, w.bus.Stats(subPath).Completed, aggregates*events, "the stops came too late to tell anything")
+	p := w.start(nil)
+	w.completed(aggregates * events)
+	counted, err := p.end()
+	require.NoError(w, err)
+	require.Zero(w, counted.Redelivered)
+	require.Equal(w, aggregates*events, applied+counted.Applied)
+	require.Zero(w, w.bus.Stats(subPath).DeadLettered)
 }
 
 // A session is given back only when everything of it is completed, which takes several round trips.

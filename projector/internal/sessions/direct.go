@@ -3,6 +3,7 @@ package sessions
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -90,7 +91,10 @@ func (l *directLink) Known(ctx context.Context, count int) ([]*azservicebus.Rece
 // Next implements link.
 func (l *directLink) Next(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
 	messages, err := l.Receive(ctx, count)
-	if err != nil {
+	switch {
+	case err != nil && l.Broken(): // the lock was lost, or the connection: accepting again tells, if that fails as well
+		return nil, fmt.Errorf("%w: %w", ErrRelease, err)
+	case err != nil:
 		return nil, err
 	}
 	l.begun = true
