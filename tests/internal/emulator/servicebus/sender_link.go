@@ -48,6 +48,10 @@ func (s *senderLink) Transfer(d amqp.Delivery, data []byte) {
 		s.link.Detach(&amqp.Error{Condition: amqp.CondDecodeError, Description: err.Error()})
 		return
 	}
+	if a := server.unstored(); a != nil {
+		s.give(a, d.ID)
+		return
+	}
 	f := server.strike(sending, len(batch))
 	switch {
 	case f.drop:

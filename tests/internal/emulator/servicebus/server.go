@@ -61,6 +61,7 @@ type Server struct {
 	clock  clock
 
 	loseAcks atomic.Int64
+	answer   atomic.Pointer[answered]    // to the next sends
 	faults   atomic.Pointer[[]*injected] // in force; the list is replaced, never changed
 
 	mu    sync.Mutex // guards conns, and who replaces faults
