@@ -18,6 +18,8 @@
 // What it does not find: a goroutine that spins without end, and a bubble in which virtual time passes without end because
 // something polls. Both move. go test ends them at its -timeout, and names the tests that were running.
 //
+// Under the race detector a test in virtual time is skipped, unless the runtime is up to both at once: [Require].
+//
 // The package is for tests alone, of all modules: it imports testing. make lint refuses it in what is not a test, and in what
 // the services are built from.
 package virtualtime

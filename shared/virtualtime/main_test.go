@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 // inChild runs the scenarios that match, and returns what the child printed and whether all passed.
 func inChild(t *testing.T, run string, window time.Duration, flags ...string) (out string, passed bool) {
 	t.Helper()
+	virtualtime.Require(t)
 	binary, err := os.Executable()
 	require.NoError(t, err)
 	args := append([]string{"-child", window.String(), "-test.run", run, "-test.v", "-test.timeout", "60s"}, flags...)

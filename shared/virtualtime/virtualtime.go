@@ -13,6 +13,7 @@ import (
 // bubble, while its goroutines wait wherever they are.
 func Test(t *testing.T, f func(t *testing.T), stories ...func() string) {
 	t.Helper()
+	Require(t)
 	if n, _ := bubbleOf(stackOfCaller()); n != 0 {
 		panic("virtualtime.Test called from within a bubble")
 	}
