@@ -247,7 +247,7 @@ func TestDockerignoreKeepsOutWhatIsNotNeeded(t *testing.T) {
 	ignored := ignoreFile(t)
 	for _, file := range []string{
 		".git/config", ".azure/dev/.env", ".env", "README.md", "infra/main.bicep", "bin/producer",
-		"tests/e2e/local_test.go", "tests/azurite/package.json", "producer/config_test.go", "shared/envelope/testdata/insert-json.json",
+		"tests/cmd/local/local_test.go", "tests/azurite/package.json", "producer/config_test.go", "shared/envelope/testdata/insert-json.json",
 	} {
 		require.True(t, ignored(file), file)
 	}

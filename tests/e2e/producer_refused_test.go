@@ -44,7 +44,10 @@ func TestG6ABatchThatIsRefusedForGoodStopsTheStream(t *testing.T) {
 		err := <-a.done
 		require.ErrorContains(t, err, "refused by Service Bus for good")
 		require.ErrorContains(t, err, "partitioning")
-		require.Zero(t, w.checkpoint().Published)
+		// A batch is not waited for to fill up: one that holds one event is of one session, and is taken.
+		accepted := w.bus.Stats(partitioned).Accepted
+		require.Less(t, accepted, 100)
+		require.LessOrEqual(t, w.checkpoint().Published, int64(accepted))
 	})
 }
 

@@ -61,6 +61,7 @@ type Options struct {
 	Report     string // a path; empty: none
 	Quiet      bool
 	Logs       string // a directory for the services' logs; empty: a temporary one, kept after a failure
+	Services   string // the directory of the services' programs; empty: they are built
 
 	// Input holds the events of --input; nil: generate Generate events.
 	Input []workload.Event
@@ -108,6 +109,7 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.Uint64Var(&o.Seed, "seed", 0, "seed of the generated events (default: a new one, which is reported)")
 	fs.StringVar(&o.Report, "report", "", "`file` to write the report to, as JSON")
 	fs.StringVar(&o.Logs, "logs", "", "`directory` to keep the services' logs in (default: kept only after a failure)")
+	fs.StringVar(&o.Services, "services", "", "`directory` with the services' programs, such as bin after make build (default: they are built for this run)")
 	fs.BoolVar(&o.Quiet, "quiet", false, "no live view; the result only")
 	fs.Usage = func() {}
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -191,7 +193,7 @@ func (o Options) contradictions(given map[string]bool) []string {
 	problem(o.Azurite && o.Chaos.Has(chaos.Blob503), "--chaos %s is done by the in-process blob server: leave --azurite out", chaos.Blob503)
 	problem(given["mongo-snapshot"] && !o.StackOnly, "--mongo-snapshot keeps the data of --stack-only, and every other run begins with none: leave it out")
 	if o.StackOnly {
-		for _, flag := range []string{"input", "once", "expect", "chaos", "report", "logs", "rate", "events", "producers", "projectors", "projection", "session-key"} {
+		for _, flag := range []string{"input", "once", "expect", "chaos", "report", "logs", "services", "rate", "events", "producers", "projectors", "projection", "session-key"} {
 			problem(given[flag], "--%s is about the services, and --stack-only starts none: leave one of them out", flag)
 		}
 	}
@@ -224,6 +226,13 @@ func (o *Options) readFiles(input, expect, serviceBusConfig string) (problems []
 	if o.Report != "" {
 		if info, err := os.Stat(filepath.Dir(o.Report)); err != nil || !info.IsDir() {
 			problems = append(problems, fmt.Sprintf("--report: there is no directory %s to write it to", filepath.Dir(o.Report)))
+		}
+	}
+	if o.Services != "" {
+		for _, program := range []string{"producer", "projector"} {
+			if info, err := os.Stat(filepath.Join(o.Services, program)); err != nil || info.IsDir() {
+				problems = append(problems, fmt.Sprintf("--services: there is no program %s in %s: make build makes both, in bin", program, o.Services))
+			}
 		}
 	}
 	if o.Logs != "" {

@@ -73,6 +73,7 @@ func TestWrongUsageSaysWhatToDo(t *testing.T) {
 		"no value":              {[]string{"--input"}, "flag needs an argument"},
 		"not a number":          {[]string{"--producers=many"}, "invalid value"},
 		"left over":             {[]string{"events.ndjson"}, `"events.ndjson" is no flag`},
+		"services elsewhere":    {[]string{"--services=/nowhere"}, "--services: there is no program producer in /nowhere: make build makes both"},
 		"missing file":          {[]string{"--input=/nowhere/events.ndjson"}, "no such file"},
 		"broken line":           {[]string{"--input", broken}, broken + `:1: "aggregateId" is missing or empty`},
 		"broken expectation":    {[]string{"--input", good, "--expect", good}, `read expectation of aggregate "aggregateId"`},

@@ -70,8 +70,7 @@ func Run(ctx context.Context, stop <-chan struct{}, o flags.Options, live *view.
 	} else if err := os.Mkdir(r.logs, 0o755); err != nil {
 		return outcome, fmt.Errorf("make a directory for logs: %w", err)
 	}
-	r.event("building the services")
-	producer, projector, err := child.Build(ctx, dir)
+	producer, projector, err := r.programs(ctx, dir)
 	if err != nil {
 		return outcome, err
 	}
@@ -87,6 +86,19 @@ func Run(ctx context.Context, stop <-chan struct{}, o flags.Options, live *view.
 	outcome, err = r.pipeline(body, stop, producer, projector)
 	stopServing()
 	return outcome, errors.Join(err, servers.Wait())
+}
+
+// programs are the services': those of --services, or new ones in dir.
+func (r *runner) programs(ctx context.Context, dir string) (producer, projector string, err error) {
+	if r.options.Services != "" {
+		built, err := filepath.Abs(r.options.Services)
+		if err != nil {
+			return "", "", fmt.Errorf("find the services: %w", err)
+		}
+		return filepath.Join(built, "producer"), filepath.Join(built, "projector"), nil
+	}
+	r.event("building the services")
+	return child.Build(ctx, dir)
 }
 
 // openStack starts the servers, unless they are somewhere else.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package e2e
+package main
 
 import (
 	"bufio"
@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,14 +22,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/tests/internal/azurite"
+	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
 
 // TestLocal runs the local command as a user would: a program of its own, with services of its own.
 func TestLocal(t *testing.T) {
 	t.Parallel()
-	c := command{program: filepath.Join(t.TempDir(), "local")}
-	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", c.program, "github.com/sluice-cdc/sluice/tests/cmd/local").CombinedOutput()
+	dir := t.TempDir()
+	c := command{program: filepath.Join(dir, "local"), services: dir}
+	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", c.program, ".").CombinedOutput()
 	require.NoError(t, err, string(output))
+	_, _, err = child.Build(t.Context(), c.services)
+	require.NoError(t, err)
 	for name, test := range map[string]func(*testing.T, command){
 		"comes out exactly right through a killed and a terminated leader": exactlyRight,
 		"comes out exactly right whatever Service Bus does":                serviceBusHarm,
@@ -48,8 +53,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// command is the program under test.
-type command struct{ program string }
+// command is the program under test, and where the services' programs are: each run would build its own.
+type command struct{ program, services string }
 
 // result is how a run of the command ended.
 type result struct {
@@ -77,15 +82,25 @@ func (c command) run(t *testing.T, args ...string) result {
 	return r
 }
 
-// command prepares a run with a temporary directory of its own, by which its children can be told.
+// command prepares a run with a temporary directory of its own, by which its children can be told: their programs are in it.
 func (c command) command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
+	dir := t.TempDir()
+	if !slices.Contains(args, "--stack-only") && !slices.Contains(args, buildsItsOwn) {
+		for _, program := range []string{"producer", "projector"} {
+			require.NoError(t, os.Link(filepath.Join(c.services, program), filepath.Join(dir, program)))
+		}
+		args = append([]string{"--services", dir}, args...)
+	}
 	cmd := exec.CommandContext(ctx, c.program, args...)
-	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 	return cmd
 }
+
+// buildsItsOwn marks a run that builds the services, as every run does that is not told where they are.
+const buildsItsOwn = "--services="
 
 func tempDir(cmd *exec.Cmd) string {
 	for _, kv := range cmd.Env {
@@ -225,7 +240,7 @@ func wrongExpectation(t *testing.T, c command) {
 
 func mirror(t *testing.T, c command) {
 	file, _ := input(t)
-	r := c.run(t, "--input", file, "--once", "--projection=mirror", "--projectors=2", "--latency=1ms", "--quiet")
+	r := c.run(t, buildsItsOwn, "--input", file, "--once", "--projection=mirror", "--projectors=2", "--latency=1ms", "--quiet")
 	require.Zero(t, r.code, r.out)
 	require.Contains(t, r.out, "EXACTLY RIGHT: 64 of 64 aggregates (every document of the mirror against its source")
 }

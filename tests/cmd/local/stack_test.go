@@ -1,6 +1,6 @@
 //go:build unix
 
-package e2e
+package main
 
 import (
 	"context"
@@ -75,7 +75,7 @@ func stackKept(t *testing.T, c command) {
 // TestTheReadmesApplicationRuns runs the program that the README shows, word for word, against the stack as it says.
 func TestTheReadmesApplicationRuns(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile(filepath.Join("..", "README.md"))
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	require.NoError(t, err)
 	_, section, found := strings.Cut(string(readme), "## Your own application against the stack\n")
 	require.True(t, found)
