@@ -6,8 +6,6 @@ SHELL := bash
 # go.work's modules; "work" names all of their packages to the go command.
 MODULES := producer projector shared tests
 TOOLS := bin/golangci-lint
-# The race detector needs a C compiler; without one the tests still run, but not in CI.
-RACE = $(shell command -v "$$(go env CC)" >/dev/null && echo -race)
 
 # make run: variables become flags of the one command, when they are set.
 RUN_FLAGS = \
@@ -37,11 +35,9 @@ run: ## see it working: embedded stack, both services, events, check (INPUT= ONC
 	@go run ./tests/cmd/local $(strip $(RUN_FLAGS))
 
 .PHONY: test
-test: ## every test of every module, with the race detector, and Azurite where npm is
+test: ## every test of every module, those in real time with the race detector, and Azurite where npm is
 	@scripts/azurite.sh
-	@$(if $(RACE),,echo 'test: no C compiler is here, so the race detector is off' >&2; [[ $${CI:-} != true ]])
-	@echo 'go test $(RACE) -timeout 20m work'
-	@scripts/test.sh $(RACE) -timeout 20m -- work
+	@scripts/test.sh
 
 .PHONY: sim
 sim: ## the simulation, over SEEDS=2000 seeds

@@ -1,33 +1,40 @@
 #!/usr/bin/env bash
-# test.sh FLAGS… -- PACKAGES…: "go test", and once more for a package in which the race detector itself crashed.
+# test.sh [PACKAGE…]: every test of the packages, of the whole workspace without any, in two runs of go test.
 #
-# Its runtime now and then fails a check of its own under testing/synctest (golang/go#78156, open in Go 1.26) and takes the
-# process with it: no test has failed, and none of that package has been judged. Anything else that fails, fails.
+# The first is of the packages that have tests in virtual time, and without the race detector: Go 1.26 would crash now and
+# then (golang/go#78156), and it would take three times as long. The second is of all packages, with the detector; there the
+# tests in virtual time are skipped (shared/virtualtime). So no test is left out, and everything in real time is watched.
+# Which packages have tests in virtual time is asked of the go command: those whose test program has testing/synctest in it.
+#
+# TEST_JSON=FILE   what happens goes to that file, as go test -json says it, and nothing is taken from the cache
 set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+[[ $# -gt 0 ]] || set -- work
 
-flags=()
-while [[ $# -gt 0 && $1 != -- ]]; do
-  flags+=("$1")
-  shift
-done
-shift
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-
+# run WHAT VARIABLE=VALUE… go test FLAG… PACKAGES: one run of go test, and what it is.
 status=0
-go test "${flags[@]}" "$@" 2>&1 | tee "$log" || status=$?
-[[ $status -ne 0 ]] || exit 0
+run() {
+  echo "test: $1" >&2
+  shift
+  if [[ -n ${TEST_JSON:-} ]]; then
+    env "$@" -json -count 1 >>"$TEST_JSON" || status=1
+  else
+    env "$@" || status=1
+  fi
+}
 
-# the packages that failed; "!" for those that failed by anything but that crash
-failed=$(awk '
-  /ThreadSanitizer: CHECK failed/ { crashed = 1 }
-  /^[[:space:]]*--- FAIL/ || /^panic:/ || /WARNING: DATA RACE/ { broken = 1 }
-  /^FAIL[[:space:]]+[^[:space:]]+\// { print (crashed && !broken && $0 !~ /\[/ ? "" : "!") $2 }
-  /^(ok|FAIL|\?)[[:space:]]+[^[:space:]]+\// { crashed = broken = 0 }
-' "$log")
-if [[ -z $failed || $failed == *'!'* ]]; then
+if ! command -v "$(go env CC)" >/dev/null; then
+  echo 'test: no C compiler is here, so the race detector is off' >&2
+  [[ ${CI:-} != true ]] || exit 1
+  run 'all packages, without the race detector' go test -timeout 20m "$@"
   exit "$status"
 fi
-echo "test: the race detector crashed (golang/go#78156), once more: ${failed//$'\n'/ }" >&2
-# shellcheck disable=SC2086 # one word a package
-go test "${flags[@]}" $failed
+
+listed=$(go list -test -f '{{.ImportPath}}{{range .Deps}}{{if eq . "testing/synctest"}} virtual{{end}}{{end}}' "$@")
+virtual=$(sed -n 's/\.test virtual$//p' <<<"$listed")
+if [[ -n $virtual ]]; then
+  # shellcheck disable=SC2086 # one word a package
+  run 'the packages with tests in virtual time' GOGC=400 go test -timeout 15m $virtual
+fi
+run 'all packages in real time, with the race detector' VIRTUALTIME_RACE=skip go test -race -timeout 15m "$@"
+exit "$status"
