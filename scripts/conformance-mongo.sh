@@ -19,6 +19,7 @@ v1=v1.17.10
 v2=$(GOWORK=off go -C tests list -m -f '{{.Version}}' go.mongodb.org/mongo-driver/v2)
 
 work=$(mktemp -d)
+# shellcheck disable=SC2329 # the trap calls it
 cleanup() {
   wait
   if [[ ${KEEP:-} ]]; then echo "kept: $work"; else rm -rf "$work"; fi
@@ -123,6 +124,7 @@ group() { # group NAME COPY PACKAGE PATTERN...: in the background, a few at a ti
   with_server run "$(printf '%s/results.%02d' "$work" "$groups")" "$@" &
 }
 
+# shellcheck disable=SC2329 # with_server calls it
 run() { # run RESULTS NAME COPY PACKAGE PATTERN...: a process for each pattern
   local results=$1 name=$2 copy=$3 package=$4
   shift 4

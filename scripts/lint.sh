@@ -70,14 +70,14 @@ scripts() {
 
 # What make sim's planted bugs are planted into moves on; only scripts/mutations.sh, which nobody runs often, would tell.
 mutations() {
-  local patch failed=0
+  local patch stale=0
   for patch in tests/sim/mutations/*.patch; do
     patch -p1 --dry-run --force --silent <"$patch" >/dev/null || {
       echo "$patch cannot be planted any more: make it again from the code as it is now"
-      failed=1
+      stale=1
     }
   done
-  return "$failed"
+  return "$stale"
 }
 
 check tools tools

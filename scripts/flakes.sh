@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# flakes.sh [--fresh] N [PACKAGE…]: the suite N times, under changing conditions, and a table of what failed how often.
+#
+# Every second run has a busy loop on each processor beside it, and GOMAXPROCS is 1, 2 and 4 in turn: six runs are every
+# combination. --fresh runs "make test" in a new clone of what is committed, each time; without it scripts/test.sh runs here,
+# of the packages named or of all. Nothing comes from the cache of test results.
+#
+# The tables are printed at the end, and kept with the log of each test that failed in the folder that is named. Exits 1 when
+# anything failed. LOGS=FOLDER for another folder than a new one.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+fresh=
+if [[ ${1:-} == --fresh ]]; then
+  fresh=yes
+  shift
+fi
+runs=${1:-}
+if ! [[ $runs =~ ^[1-9][0-9]*$ ]] || [[ -n $fresh && $# -gt 1 ]]; then
+  echo 'usage: scripts/flakes.sh N [PACKAGE…], or scripts/flakes.sh --fresh N' >&2
+  exit 2
+fi
+shift
+logs=${LOGS:-$(mktemp -d -t flakes.XXXXXX)}
+mkdir -p "$logs"
+logs=$(cd "$logs" && pwd)
+if [[ -e $logs/runs.tsv ]]; then
+  echo "flakes: $logs has runs already: name another folder" >&2
+  exit 2
+fi
+
+loops=()
+quiet() { # ends the busy loops
+  ((${#loops[@]} == 0)) || kill "${loops[@]}" 2>/dev/null || true
+  loops=()
+}
+clone=
+trap 'quiet; rm -rf "$clone"' EXIT
+
+# A loop looks now and then whether this script is still there, so that none outlives it, however it ends.
+busy() {
+  local processors
+  processors=$(getconf _NPROCESSORS_ONLN)
+  for ((p = 0; p < processors; p++)); do
+    # shellcheck disable=SC2016 # of the loop's own shell
+    bash -c 'while kill -0 "$1" 2>/dev/null; do for ((i = 0; i < 100000; i++)); do :; done; done' busy $$ &
+    loops+=($!)
+  done
+}
+
+# suite JSON PACKAGE…: one run.
+suite() {
+  local json=$1
+  shift
+  if [[ -n $fresh ]]; then
+    git clone -q . "$clone/sluice" && TEST_JSON=$json make -C "$clone/sluice" test
+  else
+    TEST_JSON=$json scripts/test.sh "$@"
+  fi
+}
+
+for ((n = 1; n <= runs; n++)); do
+  name=$(printf '%03d' "$n")
+  procs=$((1 << ((n - 1) / 2 % 3)))
+  load=idle
+  if ((n % 2 == 0)); then
+    load=busy
+    busy
+  fi
+  json=$logs/$name.json
+  : >"$json"
+  [[ -z $fresh ]] || clone=$(mktemp -d -t flakes-clone.XXXXXX)
+  code=0
+  TIMEFORMAT='%R %U %S'
+  { time GOMAXPROCS=$procs suite "$json" "$@" >"$logs/$name.out" 2>&1 || code=$?; } 2>"$logs/time"
+  quiet
+  wait 2>/dev/null || true
+  rm -rf "$clone"
+  read -r wall user system <"$logs/time"
+  printf '%s\t%s\t%s\t%s\t%d\n' "$name" "$load, GOMAXPROCS=$procs" "$wall" "$(awk "BEGIN { print $user + $system }")" "$code" >>"$logs/runs.tsv"
+  printf 'flakes: %s of %d, %s, GOMAXPROCS=%d: %s in %s s\n' "$name" "$runs" "$load" "$procs" \
+    "$( ((code == 0)) && echo green || echo RED)" "$wall" >&2
+done
+rm -f "$logs/time"
+
+status=0
+go run ./tests/cmd/tally "$logs" | tee "$logs/tally.md" || status=1
+((status)) || rm -f "$logs"/*.json
+echo "flakes: the tables and the logs of what failed are in $logs" >&2
+exit "$status"
