@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -12,8 +13,14 @@ import (
 	"github.com/sluice-cdc/sluice/shared/servicebus"
 )
 
-// closeTimeout bounds how long a connection that is given up may take to close.
-const closeTimeout = 2 * time.Second
+const (
+	// openTimeout bounds the first attempt to open a connection, which costs some ten round trips: one that hangs is given up
+	// soon. Each that runs out of time gives the next one twice as much, up to longestOpen.
+	openTimeout = 5 * time.Second
+	longestOpen = time.Minute
+	// closeTimeout bounds how long a connection that is given up may take to close.
+	closeTimeout = 2 * time.Second
+)
 
 // ServiceBus sends to one topic or queue, over one link that all lanes share.
 //
@@ -24,9 +31,22 @@ type ServiceBus struct {
 	entity    string
 	namespace *servicebus.Namespace
 
-	current atomic.Pointer[connection] // nil: the next lane that needs one opens it
-	opening chan struct{}              // holds a token while somebody opens one; a context ends the wait for it
+	current atomic.Pointer[connection] // nil: the next lane that needs one has it opened
 	closing sync.WaitGroup
+
+	mu      sync.Mutex    // never held while the network is waited for
+	opening *opening      // under way; nil while none is; guarded by mu
+	allowed time.Duration // for the next attempt to open one; guarded by mu
+}
+
+// opening is an attempt to open a connection. No fence ends it: it sends nothing, and where it takes longer than a lane may wait,
+// a lane finds the connection open later on.
+type opening struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when it is over
+	// made, or err, is what came of it; read after done is closed.
+	made *connection
+	err  error
 }
 
 var _ Broker = (*ServiceBus)(nil)
@@ -43,7 +63,7 @@ type connection struct {
 
 // NewServiceBus sends to an entity; nothing is connected before the first use.
 func NewServiceBus(entity string, namespace *servicebus.Namespace) *ServiceBus {
-	return &ServiceBus{entity: entity, namespace: namespace, opening: make(chan struct{}, 1)}
+	return &ServiceBus{entity: entity, namespace: namespace, allowed: openTimeout}
 }
 
 // NewBatch begins a batch as large as the link allows, and opens the link where it is not open.
@@ -76,28 +96,68 @@ func (s *ServiceBus) Send(ctx context.Context, b Batch) error {
 	return err
 }
 
-// Close closes the connection and waits for those that were given up before.
+// Close closes the connection, or gives up opening one, and waits for those that were given up before. Nobody uses it any more.
 func (s *ServiceBus) Close(ctx context.Context) {
+	s.mu.Lock()
+	under := s.opening
+	s.mu.Unlock()
+	if under != nil {
+		under.cancel()
+		<-under.done
+	}
 	if c := s.current.Load(); c != nil {
 		s.giveUp(ctx, c)
 	}
 	s.closing.Wait()
 }
 
-// connect gives the open connection, or opens one while the other lanes wait for it, each no longer than its context.
+// connect gives the open connection, or has one opened while all lanes wait for it, each no longer than its context.
 func (s *ServiceBus) connect(ctx context.Context) (*connection, error) {
 	if c := s.current.Load(); c != nil {
 		return c, nil
 	}
+	o := s.open(ctx)
 	select {
-	case s.opening <- struct{}{}:
-		defer func() { <-s.opening }()
+	case <-o.done:
+		return o.made, o.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for a connection: %w", context.Cause(ctx))
 	}
-	if c := s.current.Load(); c != nil {
-		return c, nil
+}
+
+// open begins to open a connection, unless somebody has already.
+func (s *ServiceBus) open(ctx context.Context) *opening {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opening != nil {
+		return s.opening
 	}
+	o := &opening{done: make(chan struct{})}
+	if o.made = s.current.Load(); o.made != nil { // opened meanwhile
+		close(o.done)
+		return o
+	}
+	ctx, o.cancel = context.WithTimeout(context.WithoutCancel(ctx), s.allowed)
+	s.opening = o
+	s.closing.Go(func() {
+		defer o.cancel()
+		o.made, o.err = s.dial(ctx)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		switch {
+		case o.err == nil:
+			s.allowed = openTimeout
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			s.allowed = min(2*s.allowed, longestOpen)
+		}
+		s.current.Store(o.made)
+		s.opening = nil
+		close(o.done)
+	})
+	return o
+}
+
+func (s *ServiceBus) dial(ctx context.Context) (*connection, error) {
 	conn, err := s.namespace.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -107,7 +167,6 @@ func (s *ServiceBus) connect(ctx context.Context) (*connection, error) {
 		s.close(ctx, c)
 		return nil, err
 	}
-	s.current.Store(c)
 	return c, nil
 }
 
