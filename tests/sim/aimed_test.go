@@ -27,6 +27,8 @@ func (w *world) aimed(a *agenda, step plan.Step) {
 		if w.mayCut(d) {
 			w.inject(a, servicebus.Faults{Seed: step.Random, LoseLock: step.Chance}, d)
 		}
+	case plan.SlowSettles:
+		w.inject(a, servicebus.Faults{Settle: servicebus.Fault{Delay: step.Delay.Duration}}, d)
 	case plan.Poison:
 		w.record.Note(func(run *checker.Run) {
 			run.Sick = append(run.Sick, checker.Sick{Aggregate: step.Aggregate, Before: step.Before, Total: step.Total, Dropped: step.Dropped})

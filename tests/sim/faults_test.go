@@ -46,12 +46,13 @@ func (a *agenda) add(at time.Duration, what func()) {
 	heap.Push(a, due{at, a.added, what})
 }
 
-// trouble makes the faults of the plan happen, one after the other, and ends when the last is over.
+// trouble makes the faults of the plan happen, one after the other, and ends when the last is over and it is time to heal.
 func (w *world) trouble(ctx context.Context) {
 	a := &agenda{}
 	for _, s := range w.plan.Steps {
 		a.add(s.At.Duration, func() { w.fault(a, s) }) //nolint:contextcheck // what it starts has the test's context, or outlives the step that starts it
 	}
+	a.add(w.plan.Heals.Duration, func() {})
 	for a.Len() > 0 {
 		next := heap.Pop(a).(due)
 		pause(ctx, next.at-time.Since(w.began))
@@ -100,8 +101,10 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		w.mongo.KillCursors()
 	case plan.StepDown:
 		w.mongo.StepDown(d)
+		w.later(a, d, func() {})
 	case plan.StorageFails:
 		w.blob.Fail(503, d)
+		w.later(a, d, func() {}) // it ends by itself, as an election does
 	case plan.LoseAcks:
 		w.bus.LoseAcknowledgements(step.Times)
 	case plan.RefuseSends:
@@ -120,7 +123,7 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		} else {
 			w.trace.add("%s does not run", s.name)
 		}
-	case plan.OvertakeWrite, plan.BusySends, plan.Drip, plan.LoseLocks, plan.Poison, plan.Scale:
+	case plan.OvertakeWrite, plan.BusySends, plan.Drip, plan.LoseLocks, plan.SlowSettles, plan.Poison, plan.Scale:
 		w.aimed(a, step)
 	}
 }

@@ -23,7 +23,7 @@ var (
 	oneSeed = flag.Int64("seed", -1, "simulate this seed alone, and say everything that happens")
 	onePlan = flag.String("plan", "", "simulate the plan in this file alone, and say everything that happens; "+
 		"the path may be one from the repository's root")
-	writeTo = flag.String("write", "", "write the plan of the one seed into this file, below tests/sim, instead of simulating it")
+	writeTo = flag.String("write", "", "write the plan of the one seed, or the one plan, into this file instead of simulating it; the path is one from tests/sim")
 	tries   = flag.Int("tries", 1, "simulate the one seed or plan up to so many times, until it fails")
 	breaks  = flag.String("breaks", "", "with -tries: go on until this promise is broken")
 	verdict = flag.String("verdict", "", "with -tries: write which promises were broken into this file, as a JSON list")
@@ -43,9 +43,6 @@ func TestSimulation(t *testing.T) {
 		p, err := readPlan(*onePlan)
 		require.NoError(t, err)
 		again(t, simulation{plan: p, again: "-plan " + *onePlan, tells: true})
-		return
-	case *oneSeed >= 0 && *writeTo != "":
-		require.NoError(t, os.WriteFile(*writeTo, plan.Draw(uint64(*oneSeed)).Encode(), 0o600))
 		return
 	case *oneSeed >= 0:
 		again(t, ofSeed(uint64(*oneSeed), true))
@@ -112,6 +109,10 @@ func ofSeed(seed uint64, tells bool) simulation {
 
 // again simulates a plan as many times as was asked for, until it fails in the way that was asked for.
 func again(t *testing.T, s simulation) {
+	if *writeTo != "" {
+		require.NoError(t, os.WriteFile(*writeTo, s.plan.Encode(), 0o600))
+		return
+	}
 	if *tries == 1 && *breaks == "" {
 		simulate(t, s)
 		return
@@ -151,6 +152,9 @@ func simulate(t *testing.T, s simulation) {
 	}
 	defer func() {
 		if t.Failed() {
+			if broken.kind() == otherwise {
+				t.Logf("promises broken: %s", otherwise)
+			}
 			t.Logf("again: %s", command)
 			shrink(t, s, broken)
 		}

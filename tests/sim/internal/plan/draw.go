@@ -54,6 +54,7 @@ func (d *drawing) settings(seed uint64) {
 	}
 	d.events, d.hot, d.cold = 80+r.IntN(240), 1+r.IntN(3), 5+r.IntN(25)
 	d.length, d.random = time.Duration(25+r.IntN(35))*time.Second, 6+r.IntN(14)
+	d.plan.Heals.Duration = d.length
 	if s.Receiver = []string{"auto", "direct", "direct", SDK}[r.IntN(4)]; s.Receiver == SDK {
 		s.Connections = s.Sessions
 	}

@@ -46,7 +46,7 @@ func (p Plan) Encode() []byte {
 	if p.Story != "" {
 		fmt.Fprintf(&b, " %q: %s,\n", "story", line(p.Story))
 	}
-	fmt.Fprintf(&b, " %q: %d,\n %q: %s,\n", "seed", p.Seed, "settings", line(p.Settings))
+	fmt.Fprintf(&b, " %q: %d,\n %q: %s,\n %q: %s,\n", "seed", p.Seed, "settings", line(p.Settings), "heals", line(p.Heals))
 	if len(p.KilledReplays) > 0 {
 		fmt.Fprintf(&b, " %q: %s,\n", "killedReplays", line(p.KilledReplays))
 	}
@@ -111,7 +111,8 @@ var needs = map[Kind]string{
 	CutBus: "", CutMongo: "", KillCursors: "", StepDown: "", StorageFails: "", LoseAcks: "times", RefuseSends: "times",
 	LoseReplies: "command times", SlowUpdates: "times", LoseAnswers: "of times", DelayRequests: "of times for", BreakLease: "stream",
 	KillInHand: "of", StopInHand: "of", CutBusInHand: "of", CutInHand: "of",
-	OvertakeWrite: "for", BusySends: "chance for", Drip: "aggregate total for", LoseLocks: "chance for", Poison: "aggregate total", Scale: "for",
+	OvertakeWrite: "for", BusySends: "chance for", Drip: "aggregate total for", LoseLocks: "chance for", SlowSettles: "delay for",
+	Poison: "aggregate total", Scale: "for",
 }
 
 func (p Plan) check(s Step) error {
@@ -121,7 +122,7 @@ func (p Plan) check(s Step) error {
 	}
 	replicas := slices.Concat(p.Settings.ProducerNames(), p.Settings.ProjectorNames())
 	has := map[string]bool{
-		"of": slices.Contains(replicas, s.Of), "for": s.For.Duration > 0, "times": s.Times > 0, "command": s.Command != "", "chance": s.Chance > 0,
+		"of": slices.Contains(replicas, s.Of), "for": s.For.Duration > 0, "times": s.Times > 0, "command": s.Command != "", "chance": s.Chance > 0, "delay": s.Delay.Duration > 0,
 		"aggregate": s.Aggregate != "", "total": s.Total > 0, "stream": slices.Contains(p.Settings.StreamNames(), s.Stream),
 		"way":    slices.Contains([]string{Requests, Replies, BothWays}, s.Way),
 		"server": slices.Contains([]string{ServiceBus, MongoDB, Storage}, s.Server),

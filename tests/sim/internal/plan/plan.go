@@ -22,6 +22,8 @@ type Plan struct {
 	// Seed is that of which it was drawn; 0 is a seed too.
 	Seed     uint64   `json:"seed"`
 	Settings Settings `json:"settings"`
+	// Heals is when everything heals that is still wrong; where a fault lasts longer, when that is over.
+	Heals Duration `json:"heals"`
 	// KilledReplays are how long each `parked replay --all` lives that is killed before the one that is not.
 	KilledReplays []Duration `json:"killedReplays,omitempty"`
 	// Steps are the faults, by their moment.
@@ -132,6 +134,7 @@ func (p Plan) Tell() string {
 	for _, l := range lines {
 		fmt.Fprintf(&story, "%8.3fs  %s\n", l.at.Seconds(), l.text)
 	}
+	fmt.Fprintf(&story, "%8.3fs  everything heals, or when the last fault is over\n", p.Heals.Seconds())
 	for _, d := range p.KilledReplays {
 		fmt.Fprintf(&story, "   later  `parked replay --all` is killed after %s\n", d)
 	}

@@ -40,6 +40,7 @@ const (
 	BusySends     Kind = "busy-sends"          // some sends are refused and others are not, over several heartbeats
 	Drip          Kind = "drip"                // events come one by one while deliveries are slow
 	LoseLocks     Kind = "lose-locks"          // just before they are settled on
+	SlowSettles   Kind = "slow-settlements"    // of messages, handed back ones too
 	Poison        Kind = "poison"              // an event that cannot be applied, among others
 	Scale         Kind = "scale-projectors"    // to six, and to two, under load
 )
@@ -87,7 +88,7 @@ type Step struct {
 	Early bool `json:"early,omitempty"`
 	// Chance is how likely each send, or each lock, is hit.
 	Chance float64 `json:"chance,omitempty"`
-	// Delay is how long a delivery takes.
+	// Delay is how long a delivery or a settlement takes.
 	Delay Duration `json:"delay,omitzero"`
 	// Aggregate is whose events are committed besides the workload; Total is how many.
 	Aggregate string `json:"aggregate,omitempty"`
@@ -182,6 +183,8 @@ func (s Step) aimed() string {
 		return fmt.Sprintf("%d events of %s come one by one, and every delivery takes %s for %s", s.Total, s.Aggregate, s.Delay, s.For)
 	case LoseLocks:
 		return fmt.Sprintf("%.0f %% of the locks run out before their messages are settled, for %s", 100*s.Chance, s.For)
+	case SlowSettles:
+		return fmt.Sprintf("every settlement of a message takes %s for %s", s.Delay, s.For)
 	case Poison:
 		fate := "it is mended in the end"
 		if s.Dropped {
