@@ -1,0 +1,178 @@
+package cable
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// mtu is Ethernet's: the largest packet.
+	mtu = 1500
+	// underWay is how many packets a direction holds at once; one more is lost, as in any queue.
+	underWay = 4096
+)
+
+// Counts are the packets of a direction so far.
+type Counts struct {
+	Passed, Late, Lost, Cut int64
+}
+
+// lane is one direction.
+type lane struct {
+	from io.Reader // a packet a read
+	to   io.Writer // a packet a write
+	// server is which of a packet's addresses is the server's, as an offset into its header.
+	server int
+	random *rand.Rand // only touched by read
+
+	mu         sync.Mutex // guards everything below
+	conditions map[netip.Addr]Conditions
+	counts     Counts
+	queue      queue
+	put        int64
+	filled     chan struct{} // holds one when the queue has a new first packet
+}
+
+func newLane(from io.Reader, to io.Writer, server int, seed uint64) *lane {
+	return &lane{
+		from: from, to: to, server: server, random: rand.New(rand.NewPCG(seed, uint64(server))),
+		conditions: map[netip.Addr]Conditions{}, filled: make(chan struct{}, 1),
+	}
+}
+
+func (l *lane) set(server netip.Addr, c Conditions) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conditions[server] = c
+}
+
+func (l *lane) count() Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counts
+}
+
+// read takes packets until the reader is closed.
+func (l *lane) read() error {
+	buffer := make([]byte, mtu)
+	for {
+		n, err := l.from.Read(buffer)
+		if errors.Is(err, os.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read a packet: %w", err)
+		}
+		l.take(append([]byte(nil), buffer[:n]...), time.Now())
+	}
+}
+
+// take decides about a packet.
+func (l *lane) take(p []byte, now time.Time) {
+	const header = 20 // of IPv4 [RFC 791 3.1]; what else kernels say of themselves (IPv6) is of no use here
+	if len(p) < header || p[0]>>4 != 4 {
+		return
+	}
+	server := netip.AddrFrom4([4]byte(p[l.server : l.server+4]))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	what, after := decide(l.conditions[server], l.random)
+	if len(l.queue) == underWay && what != cut {
+		what = lost
+	}
+	switch what {
+	case cut:
+		l.counts.Cut++
+		return
+	case lost:
+		l.counts.Lost++
+		return
+	case late:
+		l.counts.Late++
+	case passes:
+		l.counts.Passed++
+	}
+	l.put++
+	heap.Push(&l.queue, packet{bytes: p, due: now.Add(after), number: l.put})
+	if l.queue[0].number == l.put {
+		select {
+		case l.filled <- struct{}{}:
+		default: // it holds one already
+		}
+	}
+}
+
+// deliver writes packets when they are due, until ctx ends.
+func (l *lane) deliver(ctx context.Context) error {
+	due := time.NewTimer(0)
+	defer due.Stop()
+	for {
+		next, wait := l.next(time.Now())
+		if next != nil {
+			// A kernel refuses a packet when the device has gone or its queue is full: then it is lost.
+			if _, err := l.to.Write(next); err != nil && ctx.Err() == nil && errors.Is(err, os.ErrClosed) {
+				return fmt.Errorf("write a packet: %w", err)
+			}
+			continue
+		}
+		due.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.filled:
+		case <-due.C:
+		}
+	}
+}
+
+// next is the packet that is due, else how long to wait for one.
+func (l *lane) next(now time.Time) (due []byte, wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		return nil, time.Hour // or until one comes
+	}
+	if wait := l.queue[0].due.Sub(now); wait > 0 {
+		return nil, wait
+	}
+	first, _ := heap.Pop(&l.queue).(packet) // nothing else is in it
+	return first.bytes, 0
+}
+
+// packet is one on its way.
+type packet struct {
+	bytes  []byte
+	due    time.Time
+	number int64
+}
+
+// queue is a heap of packets by when they are due, and then by when they came.
+type queue []packet
+
+func (q queue) Len() int { return len(q) }
+func (q queue) Less(i, j int) bool {
+	if q[i].due.Equal(q[j].due) {
+		return q[i].number < q[j].number
+	}
+	return q[i].due.Before(q[j].due)
+}
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(x any) {
+	p, _ := x.(packet) // nothing else is put in
+	*q = append(*q, p)
+}
+
+func (q *queue) Pop() any {
+	last := (*q)[len(*q)-1]
+	(*q)[len(*q)-1] = packet{}
+	*q = (*q)[:len(*q)-1]
+	return last
+}

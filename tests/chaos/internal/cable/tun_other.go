@@ -1,0 +1,12 @@
+//go:build !linux
+
+package cable
+
+import (
+	"os"
+
+	"github.com/sluice-cdc/sluice/tests/chaos/internal/netns"
+)
+
+// open is for Linux alone.
+func open(string) (*os.File, error) { return nil, netns.ErrUnavailable }

@@ -1,0 +1,199 @@
+// Package netns makes network namespaces (`ip netns`) and works within them: a process is started in one by the command of
+// [Namespace.Enter], and this process listens and dials there.
+//
+// Guaranteed: a namespace's name tells whose it is, so that those of runs which were killed can be told from those in use;
+// [New] removes them. A socket belongs to the namespace in which it was made, whoever uses it: so a server of this process can
+// serve in several namespaces at once.
+//
+// It needs Linux, the rights to administer the network (root), and iproute2; [Probe] says what is missing.
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// ErrUnavailable is a machine on which no namespaces can be made.
+var ErrUnavailable = errors.New("network namespaces are not available")
+
+const (
+	// folder is where "ip netns" keeps them.
+	folder = "/run/netns"
+	// prefix begins the names; behind it stand the process and when it started.
+	prefix = "sluice-"
+)
+
+var made atomic.Int64
+
+// Namespace is a network namespace with a loopback interface.
+type Namespace struct {
+	name   string
+	handle *os.File
+}
+
+// Probe reports, by [ErrUnavailable], why namespaces cannot be made here; nil means that one was.
+func Probe(ctx context.Context) error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("%w: this needs root", ErrUnavailable)
+	}
+	if _, err := command(); err != nil {
+		return fmt.Errorf("%w: install iproute2: %w", ErrUnavailable, err)
+	}
+	n, err := New(ctx, "probe")
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return n.Close(ctx)
+}
+
+// New makes a namespace, and before the first one removes those that dead processes have left behind. [Namespace.Close]
+// removes it.
+func New(ctx context.Context, name string) (_ *Namespace, err error) {
+	own, err := owner(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	number := made.Add(1)
+	if number == 1 {
+		if err := removeStale(ctx); err != nil {
+			return nil, err
+		}
+	}
+	n := &Namespace{name: fmt.Sprintf("%s%s-%d-%s", prefix, own, number, name)}
+	if err := IP(ctx, "netns", "add", n.name); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close(ctx))
+		}
+	}()
+	if n.handle, err = os.Open(filepath.Join(folder, n.name)); err != nil {
+		return nil, fmt.Errorf("open the namespace: %w", err)
+	}
+	return n, n.IP(ctx, "link", "set", "lo", "up")
+}
+
+// Close removes the namespace, also when ctx has ended; processes that are still in it keep what they have of it.
+func (n *Namespace) Close(ctx context.Context) error {
+	var errs []error
+	if n.handle != nil {
+		errs = append(errs, n.handle.Close())
+	}
+	return errors.Join(append(errs, IP(context.WithoutCancel(ctx), "netns", "delete", n.name))...)
+}
+
+// Name is the namespace's for "ip netns".
+func (n *Namespace) Name() string { return n.name }
+
+// Enter is the command that starts a program within the namespace: the program's path and arguments follow it. The process
+// keeps its id and its group.
+func (n *Namespace) Enter() []string {
+	ip, _ := command() // it was there for New
+	return []string{ip, "netns", "exec", n.name}
+}
+
+// IP runs iproute2's command within the namespace.
+func (n *Namespace) IP(ctx context.Context, args ...string) error {
+	return IP(ctx, append([]string{"-n", n.name}, args...)...)
+}
+
+// Listen takes an address of the namespace, which must be a number: names are not looked up there.
+func (n *Namespace) Listen(ctx context.Context, network, addr string) (l net.Listener, err error) {
+	err = n.Do(func() error {
+		var config net.ListenConfig
+		l, err = config.Listen(ctx, network, addr)
+		return err
+	})
+	return l, err
+}
+
+// Dial connects from within the namespace to an address, which must be a number.
+func (n *Namespace) Dial(ctx context.Context, network, addr string) (c net.Conn, err error) {
+	err = n.Do(func() error {
+		var dialer net.Dialer
+		c, err = dialer.DialContext(ctx, network, addr)
+		return err
+	})
+	return c, err
+}
+
+// IP runs iproute2's command.
+func IP(ctx context.Context, args ...string) error {
+	ip, err := command()
+	if err != nil {
+		return err
+	}
+	if output, err := exec.CommandContext(ctx, ip, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("run ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(output)))
+	}
+	return nil
+}
+
+// command finds iproute2's, which stands where a user's path may not lead.
+func command() (string, error) {
+	for _, name := range []string{"ip", "/usr/sbin/ip", "/sbin/ip"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("find the command ip: %w", exec.ErrNotFound)
+}
+
+// owner is a process as it stands in names: its id, and when it started, since ids come again.
+func owner(pid int) (string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", fmt.Errorf("find process %d: %w", pid, err)
+	}
+	// proc(5): the command stands in parentheses and may have any character; starttime is the 22nd field, the 20th behind it.
+	_, rest, _ := strings.Cut(string(text), ") ")
+	for ; strings.Contains(rest, ") "); _, rest, _ = strings.Cut(rest, ") ") {
+	}
+	fields := strings.Fields(rest)
+	if len(fields) < 20 {
+		return "", fmt.Errorf("find when process %d started: /proc has %d fields", pid, len(fields))
+	}
+	return fmt.Sprintf("%d-%s", pid, fields[19]), nil
+}
+
+// removeStale removes the namespaces of processes that are gone.
+func removeStale(ctx context.Context) error {
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for namespaces that were left behind: %w", err)
+	}
+	for _, e := range entries {
+		rest, ours := strings.CutPrefix(e.Name(), prefix)
+		if !ours || lives(rest) {
+			continue
+		}
+		err := IP(ctx, "netns", "delete", e.Name())
+		if _, still := os.Stat(filepath.Join(folder, e.Name())); err != nil && still == nil { // else another run was faster
+			return err
+		}
+	}
+	return nil
+}
+
+// lives reports whether the process lives whose name stands at the beginning.
+func lives(name string) bool {
+	id, _, _ := strings.Cut(name, "-")
+	pid, err := strconv.Atoi(id)
+	if err != nil {
+		return false
+	}
+	own, err := owner(pid)
+	return err == nil && strings.HasPrefix(name, own+"-")
+}

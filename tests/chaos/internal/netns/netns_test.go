@@ -1,0 +1,73 @@
+package netns_test
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/sluice-cdc/sluice/tests/chaos/internal/netns"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Two namespaces know nothing of each other: the same address is free in both, and each answers within itself alone.
+func TestASocketBelongsToTheNamespaceInWhichItWasMade(t *testing.T) {
+	netns.Require(t)
+	const addr = "127.0.0.1:7"
+	spaces := map[string]*netns.Namespace{"a": netns.ForTest(t, "a"), "b": netns.ForTest(t, "b")}
+	for name, space := range spaces {
+		l, err := space.Listen(t.Context(), "tcp", addr)
+		require.NoError(t, err)
+		served := make(chan error, 1)
+		go func() {
+			c, err := l.Accept()
+			if err == nil {
+				_, err = io.WriteString(c, name)
+				c.Close()
+			}
+			served <- err
+		}()
+		t.Cleanup(func() {
+			l.Close()
+			require.NoError(t, <-served)
+		})
+	}
+	for name, space := range spaces {
+		c, err := space.Dial(t.Context(), "tcp", addr)
+		require.NoError(t, err)
+		heard, err := io.ReadAll(c)
+		require.NoError(t, err)
+		require.Equal(t, name, string(heard))
+		c.Close()
+	}
+}
+
+func TestAProcessIsStartedWithin(t *testing.T) {
+	netns.Require(t)
+	n := netns.ForTest(t, "process")
+	enter := append(n.Enter(), "cat", "/proc/net/dev")
+	output, err := exec.CommandContext(t.Context(), enter[0], enter[1:]...).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.Contains(t, string(output), "lo:")
+	require.NotContains(t, string(output), "eth", "it sees the machine's devices")
+}
+
+// A run that is killed leaves its namespaces behind. The next one removes them, and none of a process that lives.
+func TestWhatKilledRunsLeaveBehindIsRemoved(t *testing.T) {
+	netns.Require(t)
+	const left = "sluice-1-1-1-left" // of a process 1 that started at another time: of one that is gone
+	require.NoError(t, netns.IP(t.Context(), "netns", "add", left))
+	own := netns.ForTest(t, "own")
+
+	// Another process does what New does first.
+	other := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestAProcessIsStartedWithin$")
+	output, err := other.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.NoFileExists(t, filepath.Join("/run/netns", left))
+	require.FileExists(t, filepath.Join("/run/netns", own.Name()))
+}
