@@ -135,6 +135,18 @@ func (r *report) judged(of *ring) {
 	r.terms += of.checkpoints.epoch()
 }
 
+func (r *report) counts() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counted()
+}
+
+// counted is for whoever has locked r.
+func (r *report) counted() string {
+	return fmt.Sprintf("%d events, %d messages, %d repeats that the broker recognised, %d that it had forgotten, %d messages of a stale leader, %d terms",
+		r.events, r.published, r.recognised, r.repeated, r.stale, r.terms)
+}
+
 func (r *report) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,8 +165,7 @@ func (r *report) String() string {
 		}
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%d rounds: %d events, %d messages, %d repeats that the broker recognised, %d that it had forgotten, %d messages of a stale leader, %d terms\n",
-		len(r.strikes), r.events, r.published, r.recognised, r.repeated, r.stale, r.terms)
+	fmt.Fprintf(&text, "%d rounds: %s\n", len(r.strikes), r.counted())
 	fmt.Fprintf(&text, "%-36s %8s %8s\n", "step", "SIGKILL", "SIGSTOP")
 	for _, s := range steps {
 		if c := counted[s.name]; c != nil {

@@ -75,10 +75,15 @@ func table(measured map[syscall.Signal][]time.Duration) string {
 	var text strings.Builder
 	text.WriteString("| signal | p50 | p99 | max |\n|---|---|---|---|\n")
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		sorted := slices.Sorted(slices.Values(measured[signal]))
-		// The nearest rank; of 30 the 99th percentile is the greatest.
-		rank := func(p int) time.Duration { return sorted[(p*len(sorted)+99)/100-1].Round(10 * time.Millisecond) }
-		fmt.Fprintf(&text, "| %s | %s | %s | %s |\n", signalName(signal), rank(50), rank(99), rank(100))
+		p50, p99, longest := ranks(measured[signal])
+		fmt.Fprintf(&text, "| %s | %s | %s | %s |\n", signalName(signal), p50, p99, longest)
 	}
 	return text.String()
+}
+
+// ranks are the nearest ranks; of 30 the 99th percentile is the greatest.
+func ranks(durations []time.Duration) (p50, p99, longest time.Duration) {
+	sorted := slices.Sorted(slices.Values(durations))
+	rank := func(p int) time.Duration { return sorted[(p*len(sorted)+99)/100-1].Round(10 * time.Millisecond) }
+	return rank(50), rank(99), rank(100)
 }

@@ -18,10 +18,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-cdc/sluice/shared/retry"
-	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
@@ -38,6 +36,10 @@ type ringOptions struct {
 	producer, blobURL string  // program, and Azurite's host:port
 	projector         string
 	times             []string // settings of the leadership, KEY=VALUE
+	// apart gives every service a network namespace of its own, and a cable from there to the servers.
+	apart bool
+	// fenceAfter is how long a leader may send after a write of its checkpoint; zero: the fence is not judged.
+	fenceAfter time.Duration
 }
 
 // ring is one pipeline: servers of its own but for Azurite, two producers and two projectors as processes, each with a
@@ -56,12 +58,6 @@ type ring struct {
 	checkpoints checkpoints
 	leases      *leasecheck.Recorder
 	loadingOver atomic.Bool
-}
-
-// slot is the place of one replica and its network.
-type slot struct {
-	*child.Slot
-	way *wire.Way
 }
 
 // trace is what happened in a ring, for whoever has to understand a failure.
@@ -137,6 +133,9 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 	require.NoError(t, r.fill(t.Context()))
 	for _, place := range r.slots() {
 		servers.Go(func() error { return place.way.Run(broken) })
+		if place.cable != nil {
+			servers.Go(func() error { return place.cable.Run(broken) })
+		}
 	}
 	services, stopServices := context.WithCancel(broken)
 	running, ctx := errgroup.WithContext(services)
@@ -167,40 +166,6 @@ func (r *ring) drive(ctx context.Context, work func(ctx context.Context, r *ring
 		counts := r.rec.Counts()
 		return counts.Visible == counts.Committed && r.stack.ServiceBus.Stats(r.stack.Route.Out()).Active == 0
 	})
-}
-
-// fill makes the places of the services; nothing is started yet.
-func (r *ring) fill(ctx context.Context) error {
-	logs := r.TempDir()
-	for _, service := range []string{"producer", "producer", "projector", "projector"} {
-		name := fmt.Sprintf("%s-%d", service, 1+len(r.slots())%2)
-		way, err := wire.Listen(ctx, name, wire.Addrs{
-			Mongo: stack.Host(r.stack.Endpoint(stack.EnvMongo)), ServiceBus: stack.Host(r.stack.Endpoint(stack.EnvServiceBus)), Blob: r.options.blobURL,
-		}, &r.checkpoints, r.leases.Client)
-		if err != nil {
-			return err
-		}
-		at := way.Addrs()
-		env := []string{
-			"HTTP_ADDR=127.0.0.1:0", "LOG_LEVEL=info", "SERVICE_BUS_TOPIC=" + stack.Topic,
-			// Direct, or the driver would go where the server says it is, past the way.
-			stack.EnvMongo + "=mongodb://" + at.Mongo + "/?directConnection=true",
-			stack.EnvServiceBus + "=" + servicebus.ConnectionString(at.ServiceBus),
-		}
-		place := &slot{way: way, Slot: &child.Slot{Name: name, LogDir: logs, Told: func(event string) { r.trace.add("%s", event) }}}
-		if service == "producer" {
-			place.Program = r.options.producer
-			place.Env = append(append(env, stack.EnvBlob+"="+blob.ConnectionString(at.Blob), "BLOB_CONTAINER="+r.options.name,
-				"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "START_FROM=latest"), r.options.times...)
-			r.producers = append(r.producers, place)
-			continue
-		}
-		place.Program = r.options.projector
-		place.Env = append(env, "SERVICE_BUS_SUBSCRIPTION="+stack.Subscription, "READ_MODEL_DATABASE=readmodel", "PROJECTION=timeline",
-			"SESSION_IDLE=500ms", "MAX_SESSIONS=16", "SERVICE_BUS_CONNECTIONS=2")
-		r.projectors = append(r.projectors, place)
-	}
-	return nil
 }
 
 func (r *ring) slots() []*slot { return append(append([]*slot(nil), r.producers...), r.projectors...) }
@@ -290,9 +255,7 @@ func (r *ring) outcome() checker.Run {
 	require.NoError(r, err)
 	run := checker.Run{
 		History: r.rec.History(), Writes: r.checkpoints.all(), Expected: expected, Actual: actual,
-		Lease: leasecheck.Check(r.leases.History(), patience),
-		// A process that was frozen in the middle of a send finishes it when it wakes: the fence is not judged here.
-		Late: func(string, time.Time) bool { return true },
+		Lease: leasecheck.Check(r.leases.History(), patience), FenceAfter: r.options.fenceAfter, Late: r.mayBeLate,
 	}
 	for _, m := range r.stack.ServiceBus.PeekDeadLetters(r.stack.Route.Out(), 10) {
 		run.Aside = append(run.Aside, checker.Aside{MessageID: m.MessageID, Session: m.SessionID, Reason: m.Reason, Description: m.Description})

@@ -23,12 +23,12 @@ type process struct {
 
 // start starts a program in a process group of its own, so that a signal to our group (Ctrl-C) is not one to it: it is
 // stopped in order, by us.
-func start(program, instance, logDir string, env []string) (*process, error) {
+func start(command []string, instance, logDir string, env []string) (*process, error) {
 	l, err := newLogs(filepath.Join(logDir, instance+".log"))
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program)
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(clean(os.Environ()), env...)
 	cmd.Env = append(cmd.Env, "CONTAINER_APP_REPLICA_NAME="+instance)
 	cmd.Stdout, cmd.Stderr = l, l

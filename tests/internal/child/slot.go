@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -30,6 +32,10 @@ type Slot struct {
 	Program string
 	LogDir  string
 	Env     []string // KEY=VALUE
+	// Enter is the command that the program is started by, such as "ip netns exec NAME"; empty starts it as it is. Dial
+	// connects to the addresses that the program listens on, where that needs more than an address; nil is net.Dial's way.
+	Enter []string
+	Dial  func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Told is called with what happens to it, for people.
 	Told func(event string)
 
@@ -81,7 +87,7 @@ func (s *Slot) start() (*process, error) {
 	if s.starts > 0 {
 		instance = fmt.Sprintf("%s-r%d", s.Name, s.starts)
 	}
-	p, err := start(s.Program, instance, s.LogDir, s.Env)
+	p, err := start(append(slices.Clone(s.Enter), s.Program), instance, s.LogDir, s.Env)
 	if err != nil {
 		return nil, err
 	}

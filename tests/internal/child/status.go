@@ -56,7 +56,7 @@ func (s *Slot) LastStatus() Status {
 
 // poll asks the process for its status until ctx or the process ends.
 func (s *Slot) poll(ctx context.Context, p *process) {
-	transport := &http.Transport{}
+	transport := &http.Transport{DialContext: s.Dial}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: pollTimeout}
 	ticker := time.NewTicker(pollEvery)

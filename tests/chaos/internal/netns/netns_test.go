@@ -1,6 +1,7 @@
 package netns_test
 
 import (
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -62,6 +63,7 @@ func TestWhatKilledRunsLeaveBehindIsRemoved(t *testing.T) {
 	netns.Require(t)
 	const left = "sluice-1-1-1-left" // of a process 1 that started at another time: of one that is gone
 	require.NoError(t, netns.IP(t.Context(), "netns", "add", left))
+	t.Cleanup(func() { _ = netns.IP(context.WithoutCancel(t.Context()), "netns", "delete", left) }) // should the test fail
 	own := netns.ForTest(t, "own")
 
 	// Another process does what New does first.

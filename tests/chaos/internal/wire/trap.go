@@ -12,6 +12,9 @@ const (
 	Blob       Server = "Blob storage"
 )
 
+// Servers are all of them.
+func Servers() [3]Server { return [3]Server{Mongo, ServiceBus, Blob} }
+
 // Unit is one message on its way.
 type Unit struct {
 	Server Server

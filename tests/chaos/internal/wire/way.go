@@ -24,7 +24,7 @@ type Addrs struct {
 type Way struct {
 	name       string
 	to         Addrs
-	listeners  [3]net.Listener // Mongo, ServiceBus, Blob
+	listeners  [3]net.Listener // in the order of Servers
 	observer   BlobObserver
 	storage    func(next leasecheck.Doer) leasecheck.Doer
 	forwarding sync.WaitGroup
@@ -40,13 +40,21 @@ type BlobObserver interface {
 	Arrived(u Unit, r *http.Request, body []byte) (answered func(status int) (delivered func()))
 }
 
+// Listener takes an address for a server.
+type Listener func(ctx context.Context, server Server) (net.Listener, error)
+
+// Loopback takes free ports of this machine.
+func Loopback(ctx context.Context, _ Server) (net.Listener, error) {
+	var config net.ListenConfig
+	return config.Listen(ctx, "tcp", "127.0.0.1:0")
+}
+
 // Listen takes the addresses of a way. Nothing is forwarded before [Way.Run], which gives them back. storage, unless nil,
 // stands between the way and Blob storage: a recorder.
-func Listen(ctx context.Context, name string, to Addrs, observer BlobObserver, storage func(next leasecheck.Doer) leasecheck.Doer) (*Way, error) {
+func Listen(ctx context.Context, name string, to Addrs, at Listener, observer BlobObserver, storage func(next leasecheck.Doer) leasecheck.Doer) (*Way, error) {
 	w := &Way{name: name, to: to, observer: observer, storage: storage}
-	for i := range w.listeners {
-		var config net.ListenConfig
-		l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	for i, server := range Servers() {
+		l, err := at(ctx, server)
 		if err != nil {
 			return nil, fmt.Errorf("listen for %s: %w", name, err)
 		}

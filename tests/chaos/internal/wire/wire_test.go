@@ -36,7 +36,7 @@ func onWay(t *testing.T) (*wire.Way, *stack.Stack) {
 	require.NoError(t, err)
 	w, err := wire.Listen(t.Context(), "service", wire.Addrs{
 		Mongo: stack.Host(s.Endpoint(stack.EnvMongo)), ServiceBus: stack.Host(s.Endpoint(stack.EnvServiceBus)), Blob: stack.Host(s.Endpoint(stack.EnvBlob)),
-	}, nobody{}, nil)
+	}, wire.Loopback, nobody{}, nil)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running errgroup.Group

@@ -1,0 +1,216 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/tests/chaos/internal/cable"
+	"github.com/sluice-cdc/sluice/tests/chaos/internal/netns"
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
+)
+
+// The leadership's own times stay as they are: they are made for such networks. A leader that cannot do its work leaves it to
+// another sooner than by default, so that a round need not last a minute.
+const (
+	stallAfter = 10 * time.Second
+	// takeoverAfter is the default of TAKEOVER_AFTER: when it has passed since a leader's last write another one may lead, and
+	// nothing of the first one may come in any more.
+	takeoverAfter = 6 * time.Second
+)
+
+// TestG1G2G3G4OfProcessesWhoseNetworkFails gives every service a network of its own and lets that fail, while the processes
+// live. CHAOS_NETWORK is in how many rounds, CHAOS_RINGS in how many pipelines side by side, CHAOS_LONGEST the most seconds that
+// trouble lasts, CHAOS_SEED what they are drawn from; without CHAOS_NETWORK three rounds are named here.
+func TestG1G2G3G4OfProcessesWhoseNetworkFails(t *testing.T) {
+	netns.Require(t)
+	rounds, rings, seed := setting(t, "CHAOS_NETWORK", 0), setting(t, "CHAOS_RINGS", 3), uint64(setting(t, "CHAOS_SEED", 1))
+	drawn := []spell{
+		named("by Blob storage the leader is cut off", 10*time.Second), named("a projector is not answered", 10*time.Second),
+		named("everybody's network does all three", 10*time.Second),
+	}
+	if rounds > 0 {
+		drawn = spells(seed, rounds, time.Duration(setting(t, "CHAOS_LONGEST", 30))*time.Second)
+	}
+	producer, projector, azuriteAddr := programs(t)
+	seen := &networkReport{}
+	t.Cleanup(func() { t.Logf("seed %d: %v", seed, seen) })
+	t.Run("rings", func(t *testing.T) {
+		for n := range min(rings, len(drawn)) {
+			name := fmt.Sprintf("network-%d", n+1)
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				options := ringOptions{
+					name: name, seed: seed<<8 + uint64(n), rate: 10, producer: producer, projector: projector, blobURL: azuriteAddr,
+					apart: true, times: []string{"STALL_AFTER=" + stallAfter.String()}, fenceAfter: takeoverAfter,
+				}
+				r, run := inRing(t, options, func(ctx context.Context, r *ring) error {
+					for n := n; n < len(drawn); n += rings {
+						if err := r.weather(ctx, drawn[n], seen); err != nil {
+							return fmt.Errorf("round %d of seed %d, %s: %w", n+1, seed, drawn[n], err)
+						}
+					}
+					return nil
+				})
+				seen.judged(r)
+				for _, violation := range checker.Judge(run) {
+					t.Error(violation)
+				}
+			})
+		}
+	})
+}
+
+// weather lets networks fail once, waits until the others have gone on, and then until all have.
+func (r *ring) weather(ctx context.Context, s spell, seen *networkReport) error {
+	leader, err := r.ready(ctx)
+	if err != nil {
+		return err
+	}
+	epoch, began := r.checkpoints.epoch(), time.Now()
+	places := r.struck(s, leader)
+	defer func() {
+		for _, place := range places {
+			place.heal()
+		}
+	}()
+	var names []string
+	for _, place := range places {
+		place.disturb(s.trouble)
+		names = append(names, place.Name)
+	}
+	r.trace.add("%s (%s, epoch %d)", s, strings.Join(names, " "), epoch)
+	if err := retry.Sleep(ctx, time.Second); err != nil {
+		return err
+	}
+	committed := r.rec.Counts().Committed // some of it while the network was failing
+	switch s.meanwhile {
+	case anotherLeads:
+		err = r.until(ctx, "somebody else publishes", func() bool {
+			_, published := r.rec.FirstAfterEpoch(epoch)
+			return published
+		})
+	case itGoesOn:
+		err = r.until(ctx, "the others go on", func() bool { return r.rec.Counts().Visible >= committed })
+	case nothing:
+	}
+	if err != nil {
+		return err
+	}
+	wentOn := time.Since(began)
+	if err := hold(ctx, s, places, began); err != nil {
+		return err
+	}
+	r.trace.add("the network is good again; the others had gone on after %s", wentOn.Round(time.Millisecond))
+	healed := time.Now()
+	if _, err := r.ready(ctx); err != nil {
+		return err
+	}
+	seen.add(s, wentOn, time.Since(healed))
+	r.trace.add("all is as before after %s", time.Since(healed).Round(time.Millisecond))
+	return nil
+}
+
+// hold lets a trouble last, or come and go, and ends it.
+func hold(ctx context.Context, s spell, places []*slot, began time.Time) error {
+	for good := true; ; good = !good {
+		left := s.lasts - time.Since(began)
+		if s.flaps {
+			left = min(left, time.Second)
+		}
+		if err := retry.Sleep(ctx, left); err != nil {
+			return err
+		}
+		over := time.Since(began) >= s.lasts
+		for _, place := range places {
+			if good || over {
+				place.heal()
+			} else {
+				place.disturb(s.trouble)
+			}
+		}
+		if over {
+			return nil
+		}
+	}
+}
+
+// struck are the places whose network fails.
+func (r *ring) struck(s spell, leader *slot) (places []*slot) {
+	switch s.of {
+	case theLeader:
+		return []*slot{leader}
+	case theStandby:
+		for _, p := range r.producers {
+			if p != leader {
+				places = append(places, p)
+			}
+		}
+		return places
+	case oneProjector:
+		return r.projectors[s.which : s.which+1]
+	case allProducers:
+		return r.producers
+	case allProjectors:
+		return r.projectors
+	case everybody:
+	}
+	return r.slots()
+}
+
+// networkReport counts over all rings.
+type networkReport struct {
+	mu sync.Mutex // guards everything below
+
+	report   report
+	rounds   int
+	troubles tally
+	wentOn   time.Duration // the longest
+	wentOnOf string
+	whole    []time.Duration // from the end of the trouble until all is as before
+	packets  cable.Counts
+}
+
+func (r *networkReport) add(s spell, wentOn, whole time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rounds++
+	r.troubles.add(s.name)
+	r.whole = append(r.whole, whole)
+	if s.meanwhile != nothing && wentOn > r.wentOn {
+		r.wentOn, r.wentOnOf = wentOn, s.name
+	}
+}
+
+func (r *networkReport) judged(of *ring) {
+	r.report.judged(of)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range of.slots() {
+		for _, d := range cable.Both() {
+			c := s.cable.Count(d)
+			r.packets.Passed += c.Passed
+			r.packets.Late += c.Late
+			r.packets.Lost += c.Lost
+			r.packets.Cut += c.Cut
+		}
+	}
+}
+
+func (r *networkReport) String() string {
+	counts := r.report.counts()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rounds == 0 {
+		return "no round was finished"
+	}
+	p50, _, longest := ranks(r.whole)
+	return fmt.Sprintf("%d rounds: %s\nof the packets %d passed, %d late, %d were lost and %d cut off\n"+
+		"the others went on within %s (%s); when it was over, all was as before after %s (p50), %s (longest)\n%s",
+		r.rounds, counts, r.packets.Passed, r.packets.Late, r.packets.Lost, r.packets.Cut,
+		r.wentOn.Round(time.Millisecond), r.wentOnOf, p50, longest, &r.troubles)
+}

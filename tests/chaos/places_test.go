@@ -1,0 +1,88 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/sluice-cdc/sluice/tests/chaos/internal/cable"
+	"github.com/sluice-cdc/sluice/tests/chaos/internal/netns"
+	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
+	"github.com/sluice-cdc/sluice/tests/internal/child"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
+)
+
+// slot is the place of one replica and its network.
+type slot struct {
+	*child.Slot
+	way   *wire.Way
+	cable *cable.Cable // nil where it has the machine's network
+	weather
+}
+
+// apart puts a place into a network namespace of its own, and gives it a cable to that of its servers. There its way listens.
+func (s *slot) apart(ctx context.Context, t *testing.T, servers *netns.Namespace, number int, seed uint64) (wire.Listener, error) {
+	own := netns.ForTest(t, s.Name)
+	var err error
+	if s.cable, err = cable.Plug(ctx, own, servers, number, seed<<8+uint64(number)); err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() {
+		if err := s.cable.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.Enter, s.Dial = own.Enter(), own.Dial
+	return func(ctx context.Context, server wire.Server) (net.Listener, error) {
+		return servers.Listen(ctx, "tcp", s.addr(server).String()+":0")
+	}, nil
+}
+
+// fill makes the places of the services; nothing is started yet.
+func (r *ring) fill(ctx context.Context) error {
+	logs := r.TempDir()
+	var servers *netns.Namespace
+	if r.options.apart {
+		servers = netns.ForTest(r.T, "servers")
+	}
+	for _, service := range []string{"producer", "producer", "projector", "projector"} {
+		name := fmt.Sprintf("%s-%d", service, 1+len(r.slots())%2)
+		place := &slot{Slot: &child.Slot{Name: name, LogDir: logs, Told: func(event string) { r.trace.add("%s", event) }}}
+		at := wire.Loopback
+		if servers != nil {
+			var err error
+			if at, err = place.apart(ctx, r.T, servers, len(r.slots()), r.options.seed); err != nil {
+				return err
+			}
+		}
+		var err error
+		place.way, err = wire.Listen(ctx, name, wire.Addrs{
+			Mongo: stack.Host(r.stack.Endpoint(stack.EnvMongo)), ServiceBus: stack.Host(r.stack.Endpoint(stack.EnvServiceBus)), Blob: r.options.blobURL,
+		}, at, &r.checkpoints, r.leases.Client)
+		if err != nil {
+			return err
+		}
+		addrs := place.way.Addrs()
+		env := []string{
+			"HTTP_ADDR=127.0.0.1:0", "LOG_LEVEL=info", "SERVICE_BUS_TOPIC=" + stack.Topic,
+			// Direct, or the driver would go where the server says it is, past the way.
+			stack.EnvMongo + "=mongodb://" + addrs.Mongo + "/?directConnection=true",
+			stack.EnvServiceBus + "=" + servicebus.ConnectionString(addrs.ServiceBus),
+		}
+		if service == "producer" {
+			place.Program = r.options.producer
+			place.Env = append(append(env, stack.EnvBlob+"="+blob.ConnectionString(addrs.Blob), "BLOB_CONTAINER="+r.options.name,
+				"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "START_FROM=latest"), r.options.times...)
+			r.producers = append(r.producers, place)
+			continue
+		}
+		place.Program = r.options.projector
+		place.Env = append(env, "SERVICE_BUS_SUBSCRIPTION="+stack.Subscription, "READ_MODEL_DATABASE=readmodel", "PROJECTION=timeline",
+			"SESSION_IDLE=500ms", "MAX_SESSIONS=16", "SERVICE_BUS_CONNECTIONS=2")
+		r.projectors = append(r.projectors, place)
+	}
+	return nil
+}
