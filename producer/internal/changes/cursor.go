@@ -35,8 +35,7 @@ type cursor struct {
 	split   bool
 	partial fragments
 	answers *answers
-	// answered: the server has given an answer in the attempt under way.
-	answered bool
+	silence silence
 }
 
 // misresumed says that the driver resumed where only a new stream can go on: behind an invalidate with resumeAfter, which
@@ -50,7 +49,7 @@ const mostDoubts = 5
 
 // follow opens the stream and hands on what comes until it breaks (nil for an invalidate, which is no error).
 func (c *cursor) follow(ctx context.Context) error {
-	c.fresh, c.answered = false, false
+	c.fresh = false
 	c.partial.drop()
 	c.attempt = attempt{opening: true, resuming: len(c.at.ResumeToken) > 0}
 	stream, err := c.openStream(ctx)
@@ -68,9 +67,11 @@ func (c *cursor) follow(ctx context.Context) error {
 		}
 	}
 	for {
-		next := stream.TryNext(ctx)
-		c.answered = c.answered || stream.Err() == nil
-		if next {
+		there, err := c.next(ctx, stream)
+		if err != nil {
+			return err
+		}
+		if there {
 			c.fresh = false
 			if number, changed := c.answers.took(len(stream.Current)); changed {
 				stream.SetBatchSize(number)
@@ -81,9 +82,6 @@ func (c *cursor) follow(ctx context.Context) error {
 			}
 			continue
 		}
-		if err := stream.Err(); err != nil {
-			return err
-		}
 		if stream.ID() == 0 {
 			return errEnded
 		}
@@ -91,6 +89,18 @@ func (c *cursor) follow(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// next moves on to the next event, if there is one. Where none is left of the last answer it asks for another.
+func (c *cursor) next(ctx context.Context, stream *mongo.ChangeStream) (there bool, err error) {
+	if stream.RemainingBatchLength() > 0 {
+		return stream.TryNext(ctx), stream.Err()
+	}
+	err = c.silence.ask(ctx, func(ctx context.Context) error {
+		there = stream.TryNext(ctx)
+		return stream.Err()
+	})
+	return there, err
 }
 
 // openStream opens the stream with the stage that splits large events, where the deployment knows it: always, as it costs
@@ -102,7 +112,12 @@ func (c *cursor) openStream(ctx context.Context) (*mongo.ChangeStream, error) {
 		if split {
 			pipeline = append(pipeline, bson.D{{Key: SplitStage, Value: bson.D{}}})
 		}
-		return c.reader.collection.Watch(ctx, pipeline, c.options())
+		var stream *mongo.ChangeStream
+		err := c.silence.ask(ctx, func(ctx context.Context) (err error) {
+			stream, err = c.reader.collection.Watch(ctx, pipeline, c.options())
+			return err
+		})
+		return stream, err
 	}
 	stream, err := open(c.split)
 	if c.split && classify(err, attempt{opening: true}) == fatal {

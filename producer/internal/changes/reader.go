@@ -88,7 +88,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 		return err
 	}
 	c := &cursor{
-		answers: newAnswers(),
+		answers: newAnswers(), silence: newSilence(r.config.GiveUpAfter),
 		reader:  r, sink: sink, at: from, split: true,
 		numbering: numbering{epoch: r.config.Epoch, settings: settings, unstable: r.config.Unstable()},
 	}
@@ -96,7 +96,6 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 		return err
 	}
 	backoff := retry.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second}
-	silent := time.Now() // since when there was no answer
 	for {
 		began, opened := c.at.ResumeToken, time.Now()
 		err := c.follow(ctx)
@@ -110,9 +109,6 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 		if !bytes.Equal(began, c.at.ResumeToken) || !c.attempt.opening && time.Since(opened) > backoff.Max {
 			c.doubts = 0
 			backoff.Reset()
-		}
-		if c.answered {
-			silent = time.Now()
 		}
 		remedy := classify(err, c.attempt)
 		if remedy == historyLost && c.misresumed() && c.doubts < mostDoubts {
@@ -136,7 +132,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 				telemetry.KeyPosition, c.at.Position, telemetry.KeyError, err)
 			c.at, c.fromNow = c.numbering.restart(c.at), true
 		case reopen:
-			if r.config.GiveUpAfter > 0 && time.Since(silent) > r.config.GiveUpAfter {
+			if r.config.GiveUpAfter > 0 && c.silence.lasts() >= r.config.GiveUpAfter {
 				return fmt.Errorf("%w: %w", ErrSilent, err)
 			}
 			if err != nil {
