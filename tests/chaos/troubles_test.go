@@ -39,6 +39,8 @@ type trouble struct {
 	to         []wire.Server // the ways to these servers; empty: to all
 	directions []cable.Direction
 	is         cable.Conditions
+	// forgets: the connections that there are die for good, and new ones do not.
+	forgets bool
 	// flaps: it comes and goes, a second each.
 	flaps bool
 	meanwhile
@@ -85,6 +87,20 @@ var troubles = func() (all []trouble) {
 		is   cable.Conditions
 	}{{"has a round trip of 300 ms", slow}, {"loses 2 % of the packets", leak}, {"reorders packets", mixed}, {"does all three", bad}} {
 		all = append(all, trouble{name: "everybody's network " + network.name, of: everybody, directions: cable.Both(), is: network.is, meanwhile: itGoesOn})
+	}
+	for _, dead := range []struct {
+		whose string
+		of    whose
+		to    []wire.Server
+	}{
+		{"the leader's connections to Blob storage", theLeader, []wire.Server{wire.Blob}},
+		{"the leader's connections to Service Bus", theLeader, []wire.Server{wire.ServiceBus}},
+		{"the leader's connections to MongoDB", theLeader, []wire.Server{wire.Mongo}},
+		{"a projector's connections to Service Bus", oneProjector, []wire.Server{wire.ServiceBus}},
+		{"a projector's connections to MongoDB", oneProjector, []wire.Server{wire.Mongo}},
+		{"everybody's connections", everybody, nil},
+	} {
+		all = append(all, trouble{name: dead.whose + " are forgotten", of: dead.of, to: dead.to, forgets: true, meanwhile: itGoesOn})
 	}
 	return append(all,
 		trouble{name: "the leader's network comes and goes", of: theLeader, directions: cable.Both(), is: gone, flaps: true},

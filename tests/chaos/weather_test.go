@@ -39,6 +39,9 @@ func (s *slot) disturb(t trouble) {
 		s.mu.Unlock()
 	}
 	for _, server := range to {
+		if t.forgets {
+			s.cable.Forget(s.addr(server))
+		}
 		for _, d := range t.directions {
 			s.cable.Set(d, s.addr(server), t.is)
 		}

@@ -86,6 +86,14 @@ func (c *Cable) Servers() []netip.Addr { return c.servers }
 // Set changes a direction of the way to one server. What is on its way arrives as it would have.
 func (c *Cable) Set(d Direction, server netip.Addr, to Conditions) { c.lanes[d].set(server, to) }
 
+// Forget cuts the connections with a server that there are, for good and without a word, as something does that translates
+// addresses and has forgotten them. New ones are not affected.
+func (c *Cable) Forget(server netip.Addr) {
+	for _, l := range c.lanes {
+		l.forget(server)
+	}
+}
+
 // Count is how many packets a direction has had.
 func (c *Cable) Count(d Direction) Counts { return c.lanes[d].count() }
 

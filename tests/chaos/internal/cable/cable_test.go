@@ -181,3 +181,24 @@ func TestEverythingArrivesInOrderOverABadCable(t *testing.T) {
 		require.Positive(t, n.Late, "%+v", n)
 	}
 }
+
+// As behind a gateway that has forgotten a connection: it is dead for good, and nobody is told, while new ones are made.
+func TestAForgottenConnectionIsDeadAndNewOnesAreNot(t *testing.T) {
+	w := newWorld(t)
+	c, other := w.dial(0), w.dial(1)
+	for _, alive := range []net.Conn{c, other} {
+		_, err := ask(alive, "x", patience)
+		require.NoError(t, err)
+	}
+	w.cable.Forget(w.cable.Servers()[0])
+	_, err := ask(c, "hello", 500*time.Millisecond)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.Equal(t, "xx", w.hasHeard())
+	for _, alive := range []net.Conn{w.dial(0), other} {
+		_, err := ask(alive, "y", patience)
+		require.NoError(t, err)
+	}
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Second)))
+	_, err = c.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it lives again")
+}

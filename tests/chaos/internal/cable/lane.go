@@ -35,16 +35,48 @@ type lane struct {
 
 	mu         sync.Mutex // guards everything below
 	conditions map[netip.Addr]Conditions
-	counts     Counts
-	queue      queue
-	put        int64
-	filled     chan struct{} // holds one when the queue has a new first packet
+	// flows are the connections that had packets, by whether they are forgotten.
+	flows  map[flow]bool
+	counts Counts
+	queue  queue
+	put    int64
+	filled chan struct{} // holds one when the queue has a new first packet
 }
 
 func newLane(from io.Reader, to io.Writer, server int, seed uint64) *lane {
 	return &lane{
 		from: from, to: to, server: server, random: rand.New(rand.NewPCG(seed, uint64(server))),
-		conditions: map[netip.Addr]Conditions{}, filled: make(chan struct{}, 1),
+		conditions: map[netip.Addr]Conditions{}, flows: map[flow]bool{}, filled: make(chan struct{}, 1),
+	}
+}
+
+// flow is a TCP connection: a server's address and the two ports, in the order in which the lane's packets have them.
+type flow struct {
+	server netip.Addr
+	ports  [4]byte
+}
+
+// passes reports whether a packet's connection is not forgotten. One that opens it makes it known again.
+func (l *lane) passes(server netip.Addr, p []byte) bool {
+	const tcp, syn = 6, 2
+	size := int(p[0]&0xf) * 4
+	if p[9] != tcp || len(p) < size+20 { // [RFC 791 3.1], [RFC 9293 3.1]
+		return true
+	}
+	f := flow{server, [4]byte(p[size : size+4])}
+	if l.flows[f] && p[size+13]&syn == 0 {
+		return false
+	}
+	l.flows[f] = false
+	return true
+}
+
+// forget cuts the connections with a server that there are.
+func (l *lane) forget(server netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for f := range l.flows {
+		l.flows[f] = l.flows[f] || f.server == server
 	}
 }
 
@@ -85,6 +117,9 @@ func (l *lane) take(p []byte, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	what, after := decide(l.conditions[server], l.random)
+	if !l.passes(server, p) {
+		what = cut
+	}
 	if len(l.queue) == underWay && what != cut {
 		what = lost
 	}
