@@ -49,6 +49,12 @@ chaos: ## services as processes, killed and stopped at every step: ROUNDS=200, S
 	CHAOS_ROUNDS=$(or $(ROUNDS),200) CHAOS_RINGS=$(or $(RINGS),8) CHAOS_STOP=$(or $(STOP),30) CHAOS_FAILOVERS=$(FAILOVERS) \
 		go test -count 1 -v -timeout 120m $(if $(FAILOVERS),$(if $(ROUNDS),,-run Failover)) ./tests/chaos
 
+.PHONY: chaos-network
+chaos-network: ## as root: services whose network fails: ROUNDS=50, RINGS=5, LONGEST=30 s, SEED=1; TROUBLE=forgotten wants some alone
+	@scripts/azurite.sh
+	CI=true CHAOS_NETWORK=$(or $(ROUNDS),50) CHAOS_RINGS=$(or $(RINGS),5) CHAOS_LONGEST=$(or $(LONGEST),30) CHAOS_SEED=$(or $(SEED),1) \
+		CHAOS_TROUBLE='$(TROUBLE)' go test -count 1 -v -timeout 120m -run NetworkFails ./tests/chaos
+
 .PHONY: build
 build: ## the services, as static programs in bin/
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./producer/cmd/... ./projector/cmd/...

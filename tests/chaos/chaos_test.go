@@ -64,6 +64,7 @@ func programs(t *testing.T) (producer, projector, azuriteAddr string) {
 // TestG1G2G3G4OfProcessesThatAreKilledAndStopped takes processes away at the steps of the path. CHAOS_ROUNDS is how many
 // times, CHAOS_RINGS in how many pipelines side by side, CHAOS_STOP for how many seconds a process is stopped.
 func TestG1G2G3G4OfProcessesThatAreKilledAndStopped(t *testing.T) {
+	t.Parallel()
 	all := strikes()
 	rounds, rings := setting(t, "CHAOS_ROUNDS", 8), setting(t, "CHAOS_RINGS", 4)
 	stopped := time.Duration(setting(t, "CHAOS_STOP", 5)) * time.Second

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/cable"
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/netns"
@@ -26,26 +28,35 @@ const (
 	flowing = 20
 )
 
-// TestG1G2G3G4OfProcessesWhoseNetworkFails gives every service a network of its own and lets that fail, while the processes
-// live. CHAOS_NETWORK is in how many rounds, CHAOS_RINGS in how many pipelines side by side, CHAOS_LONGEST the most seconds that
-// trouble lasts, CHAOS_SEED what they are drawn from; without CHAOS_NETWORK three rounds are named here.
-func TestG1G2G3G4OfProcessesWhoseNetworkFails(t *testing.T) {
-	netns.Require(t)
-	rounds, rings, seed := setting(t, "CHAOS_NETWORK", 0), setting(t, "CHAOS_RINGS", 3), uint64(setting(t, "CHAOS_SEED", 1))
-	drawn := []spell{
-		named("by Blob storage the leader is cut off", 10*time.Second), named("a projector is not answered", 10*time.Second),
-		named("everybody's network does all three", 10*time.Second),
-	}
-	if only := os.Getenv("CHAOS_TROUBLE"); only != "" {
-		drawn = nil
-		for _, t := range troubles {
-			if strings.Contains(t.name, only) {
-				drawn = append(drawn, named(t.name, 10*time.Second))
+// asked are the rounds: CHAOS_NETWORK is how many are drawn from CHAOS_SEED, CHAOS_LONGEST the most seconds that trouble lasts.
+// CHAOS_TROUBLE wants instead every trouble once whose name contains it. Without either, three are named here.
+func asked(t *testing.T) (rounds []spell) {
+	t.Helper()
+	const lasts = 10 * time.Second
+	if part := os.Getenv("CHAOS_TROUBLE"); part != "" {
+		for _, trouble := range troubles {
+			if strings.Contains(trouble.name, part) {
+				rounds = append(rounds, spell{trouble: trouble, lasts: lasts})
 			}
 		}
-	} else if rounds > 0 {
-		drawn = spells(seed, rounds, time.Duration(setting(t, "CHAOS_LONGEST", 30))*time.Second)
+		require.NotEmpty(t, rounds, "CHAOS_TROUBLE: no trouble is called so")
+		return rounds
 	}
+	if n := setting(t, "CHAOS_NETWORK", 0); n > 0 {
+		return spells(uint64(setting(t, "CHAOS_SEED", 1)), n, time.Duration(setting(t, "CHAOS_LONGEST", 30))*time.Second)
+	}
+	return []spell{
+		named("by Blob storage the leader is cut off", lasts), named("a projector is not answered", lasts),
+		named("everybody's network does all three", lasts),
+	}
+}
+
+// TestG1G2G3G4OfProcessesWhoseNetworkFails gives every service a network of its own and lets that fail, while the processes
+// live. CHAOS_RINGS is in how many pipelines side by side.
+func TestG1G2G3G4OfProcessesWhoseNetworkFails(t *testing.T) {
+	t.Parallel()
+	netns.Require(t)
+	drawn, rings, seed := asked(t), setting(t, "CHAOS_RINGS", 3), uint64(setting(t, "CHAOS_SEED", 1))
 	producer, projector, azuriteAddr := programs(t)
 	seen := &networkReport{}
 	t.Cleanup(func() { t.Logf("seed %d: %v", seed, seen) })
