@@ -25,7 +25,7 @@ type slot struct {
 
 // apart puts a place into a network namespace of its own, and gives it a cable to that of its servers. There its way listens.
 func (s *slot) apart(ctx context.Context, t *testing.T, servers *netns.Namespace, number int, seed uint64) (wire.Listener, error) {
-	own := netns.ForTest(t, s.Name)
+	own := netns.ForTest(ctx, t, s.Name)
 	var err error
 	if s.cable, err = cable.Plug(ctx, own, servers, number, seed<<8+uint64(number)); err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (r *ring) fill(ctx context.Context) error {
 	logs := r.TempDir()
 	var servers *netns.Namespace
 	if r.options.apart {
-		servers = netns.ForTest(r.T, "servers")
+		servers = netns.ForTest(ctx, r.T, "servers")
 	}
 	for _, service := range []string{"producer", "producer", "projector", "projector"} {
 		name := fmt.Sprintf("%s-%d", service, 1+len(r.slots())%2)

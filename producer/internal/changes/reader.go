@@ -89,7 +89,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 	}
 	c := &cursor{
 		answers: newAnswers(), silence: newSilence(r.config.GiveUpAfter),
-		reader:  r, sink: sink, at: from, split: true,
+		reader: r, sink: sink, at: from, split: true,
 		numbering: numbering{epoch: r.config.Epoch, settings: settings, unstable: r.config.Unstable()},
 	}
 	if err := c.numbering.accept(from); err != nil {

@@ -31,8 +31,8 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	netns.Require(t)
-	w := &world{T: t, client: netns.ForTest(t, "client")}
-	servers := netns.ForTest(t, "servers")
+	w := &world{T: t, client: netns.ForTest(t.Context(), t, "client")}
+	servers := netns.ForTest(t.Context(), t, "servers")
 	var err error
 	w.cable, err = cable.Plug(t.Context(), w.client, servers, 7, 1)
 	require.NoError(t, err)

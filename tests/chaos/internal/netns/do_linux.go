@@ -17,7 +17,7 @@ func (n *Namespace) Do(f func() error) error {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("remember the thread's namespace: %w", err)
 	}
-	defer here.Close()
+	defer func() { _ = here.Close() }() // it was only read
 	if err := unix.Setns(int(n.handle.Fd()), unix.CLONE_NEWNET); err != nil {
 		runtime.UnlockOSThread()
 		return fmt.Errorf("enter namespace %s: %w", n.name, err)

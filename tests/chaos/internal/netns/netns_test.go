@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestASocketBelongsToTheNamespaceInWhichItWasMade(t *testing.T) {
 	netns.Require(t)
 	const addr = "127.0.0.1:7"
-	spaces := map[string]*netns.Namespace{"a": netns.ForTest(t, "a"), "b": netns.ForTest(t, "b")}
+	spaces := map[string]*netns.Namespace{"a": netns.ForTest(t.Context(), t, "a"), "b": netns.ForTest(t.Context(), t, "b")}
 	for name, space := range spaces {
 		l, err := space.Listen(t.Context(), "tcp", addr)
 		require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestASocketBelongsToTheNamespaceInWhichItWasMade(t *testing.T) {
 
 func TestAProcessIsStartedWithin(t *testing.T) {
 	netns.Require(t)
-	n := netns.ForTest(t, "process")
+	n := netns.ForTest(t.Context(), t, "process")
 	enter := append(n.Enter(), "cat", "/proc/net/dev")
 	output, err := exec.CommandContext(t.Context(), enter[0], enter[1:]...).CombinedOutput()
 	require.NoError(t, err, "%s", output)
@@ -64,7 +64,7 @@ func TestWhatKilledRunsLeaveBehindIsRemoved(t *testing.T) {
 	const left = "sluice-1-1-1-left" // of a process 1 that started at another time: of one that is gone
 	require.NoError(t, netns.IP(t.Context(), "netns", "add", left))
 	t.Cleanup(func() { _ = netns.IP(context.WithoutCancel(t.Context()), "netns", "delete", left) }) // should the test fail
-	own := netns.ForTest(t, "own")
+	own := netns.ForTest(t.Context(), t, "own")
 
 	// Another process does what New does first.
 	other := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestAProcessIsStartedWithin$")

@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"context"
 	"os"
 	"testing"
 )
@@ -18,14 +19,14 @@ func Require(tb testing.TB) {
 }
 
 // ForTest makes a namespace that is removed when the test ends.
-func ForTest(tb testing.TB, name string) *Namespace {
+func ForTest(ctx context.Context, tb testing.TB, name string) *Namespace {
 	tb.Helper()
-	n, err := New(tb.Context(), name)
+	n, err := New(ctx, name)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		if err := n.Close(tb.Context()); err != nil {
+		if err := n.Close(ctx); err != nil {
 			tb.Error(err)
 		}
 	})
