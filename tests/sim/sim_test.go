@@ -37,7 +37,7 @@ const decided = 20 * time.Second
 
 func TestSimulation(t *testing.T) {
 	virtualtime.Require(t) // before what the seeds met is judged
-	loaded() // outside of the bubbles: every run shares it
+	loaded()               // outside of the bubbles: every run shares it
 	switch {
 	case *onePlan != "":
 		p, err := readPlan(*onePlan)

@@ -30,7 +30,7 @@ func Decode(text []byte) (p Plan, err error) {
 	if err := d.Decode(&p); err != nil {
 		return p, err
 	}
-	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // a decoder's EOF is never wrapped
+	if _, err := d.Token(); err != io.EOF {
 		return p, fmt.Errorf("something follows the plan")
 	}
 	return p, p.validate()

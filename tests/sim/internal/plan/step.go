@@ -155,8 +155,9 @@ func (s Step) String() string {
 			return fmt.Sprintf("a stranger breaks the lease of %s, and takes it for %s", s.Stream, s.For)
 		}
 		return fmt.Sprintf("a stranger breaks the lease of %s", s.Stream)
+	default:
+		return s.aimed()
 	}
-	return s.aimed()
 }
 
 // aimed is the same of the faults that are aimed at something.
@@ -193,8 +194,9 @@ func (s Step) aimed() string {
 		return fmt.Sprintf("version %d of %d of %s is poison; %s%s", s.Before+1, s.Total, s.Aggregate, fate, killed(s.KilledDrops))
 	case Scale:
 		return fmt.Sprintf("scale the projectors to 6, and to 2 after %s", s.For)
+	default:
+		return string(s.Kind)
 	}
-	return string(s.Kind)
 }
 
 func killed(after []Duration) string {
