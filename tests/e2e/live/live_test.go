@@ -1,0 +1,177 @@
+package live
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/workload"
+)
+
+// Two streams in each producer, several lanes, several sessions on a connection, and events too large for a message, while leaders
+// and projectors are killed, hand over, and come back.
+func TestG1G2G3G4ServicesAreKilledAndHandOver(t *testing.T) {
+	t.Parallel()
+	inWorld(t, settings{Collections: []string{"events", "returns"}, Projection: timeline, Claims: true, Lanes: 4, Sessions: 8, Connections: 2}, func(w *world) {
+		w.serve(2, 2)
+		w.load("events", each(counted("event", 10, w.random()), func(e *workload.Event) {
+			if e.Version%20 == 3 {
+				e.Data = fmt.Appendf(nil, `{"note":%q}`, strings.Repeat("long ", 60_000)) // too large for a message
+			}
+		}))
+		w.load("returns", counted("return", 10, w.random()))
+		w.operate()
+		w.moveOn()
+		for n, take := range []func(*service){(*service).kill, (*service).end} {
+			stream := w.streams()[n]
+			leader, epoch := w.leader(stream), w.storage.last(stream).Epoch
+			take(leader)
+			w.until("another one leads", func() bool { return w.storage.last(stream).Epoch > epoch })
+			w.moveOn()
+			leader.start()
+
+			holder := w.projector(n)
+			take(holder)
+			w.moveOn()
+			holder.start()
+		}
+		w.moveOn()
+		w.tell("stop all of them at once")
+		for _, s := range w.services {
+			s.now.ask()
+		}
+		for _, s := range w.services {
+			s.end()
+			s.start()
+		}
+		w.moveOn()
+		w.rest()
+		w.ask()
+	})
+}
+
+// Aggregates share sessions, and an event writes several documents in a transaction, while everything is cut, forced to step
+// down, loses its locks or its answers.
+func TestG1G2G3G4WaysAreCutAndServersDisturbed(t *testing.T) {
+	t.Parallel()
+	inWorld(t, settings{
+		Collections: []string{"events"}, Projection: orders, SessionKey: envelope.Buckets(12), Lanes: 8, Sessions: 16, Connections: 2,
+	}, func(w *world) {
+		w.serve(2, 2)
+		w.load("events", workload.Orders(w.random().Uint64()))
+		w.operate()
+		w.moveOn()
+		chance := w.random()
+		stream, bus, route := w.streams()[0], w.stack.ServiceBus, w.stack.Route
+		for _, of := range []func() *way{
+			func() *way { return w.leader(stream).now.bus },
+			func() *way { return w.projector(0).now.bus },
+			func() *way { return w.leader(stream).now.mongo },
+			func() *way { return w.projector(1).now.mongo },
+			func() *way { return w.leader(stream).now.blob },
+		} {
+			way, n := of(), chance.IntN(5_000)
+			w.tell("cut a way after %d bytes", n)
+			way.cutAfter(n)
+			w.flow("it is cut", way.isCut)
+			w.moveOn()
+		}
+		epoch := w.storage.last(stream).Epoch
+		w.succeeds("producer", "lease break --stream "+stream)
+		w.until("somebody leads with the next epoch", func() bool { return w.storage.last(stream).Epoch > epoch })
+		w.moveOn()
+		for _, d := range []disturbance{
+			{"locks are lost", func() { bus.ExpireLocks(route.Out()) }},
+			{"every connection to Service Bus is cut", bus.DropConnections},
+			{"links are detached", func() { bus.DetachLinks(route.In()); bus.DetachLinks(route.Out()) }},
+			{"acknowledgements of sends are lost", func() { bus.LoseAcknowledgements(2) }},
+			{"sends are refused", func() { require.NoError(w, bus.RefuseSends(route.In(), 2)) }},
+			{"MongoDB steps down", func() { w.stack.Mongo.StepDown(300 * time.Millisecond) }},
+			{"every connection to MongoDB is cut", w.stack.Mongo.DropConnections},
+			{"cursors are killed", w.stack.Mongo.KillCursors},
+			{"the answer to a commit is lost", func() { w.stack.Mongo.LoseReplies("commitTransaction", 1) }},
+			{"the answer to a getMore is lost", func() { w.stack.Mongo.LoseReplies("getMore", 1) }},
+			{"Blob storage is busy", func() { w.stack.Blob.Fail(http.StatusServiceUnavailable, 300*time.Millisecond) }},
+		} {
+			w.disturb(d)
+			w.moveOn()
+		}
+		bad := servicebus.Fault{Drop: 0.01, Busy: 0.01, LoseAck: 0.01, Detach: 0.01}
+		end := bus.Inject(servicebus.Faults{Seed: chance.Uint64(), Send: bad, Receive: bad, Settle: bad, Accept: bad, Manage: bad, LoseLock: 0.01})
+		w.tell("every operation of Service Bus may go wrong")
+		w.moveOn()
+		w.moveOn()
+		end()
+		w.moveOn()
+		w.rest()
+		w.ask()
+	})
+}
+
+// disturbance is something that servers do to their clients.
+type disturbance struct {
+	what string
+	do   func()
+}
+
+func (w *world) disturb(d disturbance) {
+	w.Helper()
+	w.tell("%s", d.what)
+	d.do()
+}
+
+// Three aggregates have an event that cannot be applied, the first one of them at its very beginning. They are parked while the
+// others go on; then one event is given up and the rest is replayed, beside projectors that work.
+func TestG5G6PoisonIsParkedDroppedAndReplayed(t *testing.T) {
+	t.Parallel()
+	var mended atomic.Bool
+	registry, err := projection.NewRegistry(brittle{mended: &mended})
+	require.NoError(t, err)
+	inWorld(t, settings{Collections: []string{"events"}, Projection: timeline, Projections: registry, Lanes: 4, Sessions: 8, Connections: 1}, func(w *world) {
+		w.serve(1, 2)
+		sick := map[string]int64{"event-0": 1, "event-1": 4, "event-2": 7}
+		w.load("events", each(counted("event", 8, w.random()), func(e *workload.Event) {
+			if e.Version == sick[e.AggregateID] {
+				e.Type = poison
+			}
+		}))
+		w.operate()
+		w.flow("the first event behind each poison is set aside, too", func() bool {
+			return w.stats().DeadLettered >= 2*len(sick)
+		})
+		for n, d := range []disturbance{
+			{"locks are lost", func() { w.stack.ServiceBus.ExpireLocks(w.stack.Route.Out()) }},
+			{"links are detached", func() { w.stack.ServiceBus.DetachLinks(w.stack.Route.Out()) }},
+		} {
+			w.disturb(d)
+			w.moveOn()
+			w.projector(n).kill()
+			w.moveOn()
+			w.projector(n).start()
+		}
+		w.rest()
+		w.ask()
+		w.look()
+
+		w.succeeds("projector", "parked show event-1 --json")
+		w.drop("event-0")
+		mended.Store(true)
+		w.enough.Store(false)
+		w.load("events", counted("other", 8, w.random()))
+		w.operate()
+		w.moveOn()
+		w.succeeds("projector", "parked replay --all")
+		w.replayed()
+		w.rest()
+		w.ask()
+		w.run.Left = w.aside()
+	})
+}

@@ -1,0 +1,60 @@
+package live
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
+)
+
+// poison is the type of events that a brittle projection cannot apply.
+const poison = "Poison"
+
+// brittle is the timeline of somebody who has no rule for poison, until it is mended.
+type brittle struct {
+	projection.Timeline
+	mended *atomic.Bool
+}
+
+var errPoison = errors.New("poison, until the projection is mended")
+
+// Project implements [projection.Projection].
+func (b brittle) Project(e projection.Event) ([]projection.Write, error) {
+	if e.Type == poison && !b.mended.Load() {
+		return nil, projection.Permanent(errPoison)
+	}
+	return b.Timeline.Project(e)
+}
+
+// look records what was set aside, and what there is beside it, before anything is mended.
+func (w *world) look() {
+	w.Helper()
+	before, err := witness.ReadTimeline(w.Context(), w.collection(timeline))
+	require.NoError(w, err)
+	w.setAside()
+	w.mu.Lock()
+	w.run.Mended = len(w.run.Observed)
+	w.mu.Unlock()
+	w.run.ExpectedBefore, w.run.ActualBefore = w.fold(), before
+}
+
+// drop gives up the event that parks an aggregate.
+func (w *world) drop(aggregate string) {
+	w.Helper()
+	w.succeeds("projector", "parked drop "+aggregate+" --yes")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for n, s := range w.run.Sick {
+		w.run.Sick[n].Dropped = s.Dropped || s.Aggregate == aggregate
+	}
+}
+
+// replayed says that everything that was set aside has been replayed.
+func (w *world) replayed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.run.Replayed = true
+}

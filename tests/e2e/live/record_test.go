@@ -1,0 +1,166 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
+	"github.com/sluice-cdc/sluice/tests/internal/workload"
+)
+
+// records are what is seen from outside of the services.
+type records struct {
+	mu        sync.Mutex
+	run       checker.Run      // guarded by mu until everything has ended
+	events    map[string]int64 // committed, by aggregate; guarded by mu
+	published map[string]bool  // message ids; guarded by mu
+	visible   map[string]int64 // events in the read model, by aggregate; guarded by mu
+	over      bool             // the witness of the read model has seen its last change; guarded by mu
+}
+
+func newRecords(s settings) *records {
+	r := &records{events: map[string]int64{}, published: map[string]bool{}, visible: map[string]int64{}}
+	r.run.SessionKey = s.SessionKey
+	// In real time nobody can tell a message that was sent in time and came late from one that was sent too late.
+	r.run.Late = func(string, time.Time) bool { return true }
+	return r
+}
+
+// committing records events that are about to be committed.
+func (r *records) committing(batch []workload.Event, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range batch {
+		r.run.Committed = append(r.run.Committed, history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at})
+		r.events[e.AggregateID]++
+		if e.Type == poison {
+			r.run.Sick = append(r.run.Sick, checker.Sick{Aggregate: e.AggregateID, Before: e.Version - 1})
+		}
+	}
+}
+
+// accepted records what the broker takes.
+func (r *records) accepted(a servicebus.Accepted) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run.Accepted = append(r.run.Accepted, witness.Accepted(a))
+	r.published[a.MessageID] = true
+}
+
+func (r *records) acceptedCount() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.run.Accepted)
+}
+
+// last is the document that the test itself writes into the read model when all services have ended.
+const last = "the last one"
+
+// watch records every change of the read model, through any failure of the server, until ctx ends.
+func (w *world) watch(ctx context.Context, opened func()) {
+	var follower witness.Watcher
+	tick := time.NewTicker(grain)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		err := follower.Follow(ctx, w.collection(w.settings.Projection), opened, w.observe)
+		if ctx.Err() == nil {
+			w.tell("the witness of the read model goes on after: %v", err)
+			<-tick.C
+		}
+	}
+}
+
+// observe records one change of a document.
+func (w *world) observe(change bson.Raw, at time.Time) {
+	o, ok := witness.Timeline(change, at)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o.Aggregate == last {
+		w.over = true
+		return
+	}
+	if ok && w.settings.Projection == timeline { // the guards of others are elsewhere
+		w.run.Observed = append(w.run.Observed, o)
+	}
+	if ok && o.Events >= 0 {
+		w.visible[o.Aggregate] = o.Events
+	}
+}
+
+// totals are how many events are committed and how many different messages the broker has accepted.
+func (r *records) totals() (committed, published int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.run.Committed), len(r.published)
+}
+
+// due is how many events of each aggregate are to be seen: all that are committed by now, but for poison and what is behind it.
+func (r *records) due() map[string]int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	due := maps.Clone(r.events)
+	for _, s := range r.run.Sick {
+		switch {
+		case !r.run.Replayed:
+			due[s.Aggregate] = s.Before
+		case s.Dropped:
+			due[s.Aggregate]--
+		}
+	}
+	return due
+}
+
+// shows says whether so many events of each aggregate are to be seen.
+func (r *records) shows(due map[string]int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for aggregate, n := range due {
+		if r.visible[aggregate] < n {
+			return false
+		}
+	}
+	return true
+}
+
+// behind is how many events are yet to be seen.
+func (r *records) behind() (n int64) {
+	due := r.due()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for aggregate, events := range due {
+		n += max(0, events-r.visible[aggregate])
+	}
+	return n
+}
+
+// parked is whether an event is not to be seen because of poison.
+func (r *records) parked() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.run.Sick {
+		if !r.run.Replayed || s.Dropped {
+			return true
+		}
+	}
+	return false
+}
+
+// unrest notes what did not come about.
+func (r *records) unrest(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run.Unrest = what
+}
+
+func (w *world) counts() string {
+	committed, published := w.totals()
+	return fmt.Sprintf("%d events are committed, %d published, %d yet to be seen; the broker says %+v", committed, published, w.behind(), w.stats())
+}

@@ -1,0 +1,287 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/tracing"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
+)
+
+// service is the place of one replica, which runs one instance after another.
+type service struct {
+	w        *world
+	kind     string // producer or projector
+	name     string
+	launched int
+	now      *instance   // nil while none runs
+	gone     []*instance // those before
+}
+
+// instance is what would be one process, with ways of its own.
+type instance struct {
+	w                *world
+	kind, name       string
+	bus, mongo, blob *way
+	log              *log
+	stop             context.CancelFunc
+	asked            atomic.Bool // it was asked to stop, or killed
+	done             chan struct{}
+	err              error // read after done is closed
+}
+
+// serve starts the first instances of so many replicas, and waits until every stream is led.
+func (w *world) serve(producers, projectors int) {
+	w.Helper()
+	for n := range producers + projectors {
+		s := &service{w: w, kind: "producer", name: fmt.Sprintf("producer-%c", 'a'+n)}
+		if n >= producers {
+			s.kind, s.name = "projector", fmt.Sprintf("projector-%d", n-producers)
+		}
+		w.services = append(w.services, s)
+		s.start()
+	}
+	for _, stream := range w.streams() {
+		w.until(stream+" has begun", func() bool { return w.storage.last(stream).Position != "" })
+	}
+}
+
+// start runs the next instance.
+func (s *service) start() {
+	s.launched++
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.w.Context()))
+	s.now = &instance{
+		w: s.w, kind: s.kind, name: fmt.Sprintf("%s.%d", s.name, s.launched), log: &log{}, stop: cancel, done: make(chan struct{}),
+		bus:   newWay(s.w.T, stack.Host(s.w.stack.Endpoint(stack.EnvServiceBus))),
+		mongo: newWay(s.w.T, stack.Host(s.w.stack.Endpoint(stack.EnvMongo))),
+		blob:  newWay(s.w.T, s.w.storedAt),
+	}
+	s.w.tell("start %s", s.now.name)
+	go s.now.run(ctx)
+	s.w.scraping.Go(s.now.scrape)
+}
+
+// run is what the programs do between their signals and their exit codes.
+func (i *instance) run(ctx context.Context) {
+	defer close(i.done)
+	logger := slog.New(slog.NewJSONHandler(i.log, nil))
+	traces, err := tracing.FromEnvironment(ctx, i.kind, i.name, logger)
+	if err != nil {
+		i.w.Errorf("open the way of traces: %v", err)
+	}
+	defer traces.Close(ctx)
+	if i.kind == "producer" {
+		i.err = producer.RunStreams(ctx, i.w.producing(i.bus.addr(), i.blob.addr()), producer.Options{
+			Logger: logger, Instance: i.name, Tracer: traces.Tracer("producer"), Blob: i.w.storing(), Mongo: i.mongo.mongo,
+		})
+	} else {
+		i.err = projector.Run(ctx, i.w.projecting(i.bus.addr(), i.blob.addr()), projector.Options{
+			Logger: logger, Instance: i.name, Projections: i.w.settings.Projections, Tracer: traces.Tracer("projector"), Mongo: i.mongo.mongo,
+		})
+	}
+	i.w.tell("%s ended: %v", i.name, i.err)
+	if !i.asked.Load() {
+		i.w.Errorf("%s ended by itself: %v\n%s", i.name, i.err, i.log)
+	}
+}
+
+// mongo makes a client use the way.
+func (w *way) mongo(o *options.ClientOptions) { o.SetDialer(w) }
+
+// ask asks the instance to stop, as SIGTERM does.
+func (i *instance) ask() {
+	i.asked.Store(true)
+	i.stop()
+}
+
+// joined waits until the instance has ended.
+func (i *instance) joined() {
+	select {
+	case <-i.done:
+	case <-time.After(patience):
+		i.w.Errorf("%s does not end\n%s", i.name, i.log)
+	}
+}
+
+// end asks the instance to stop, and wants it to do so without an error.
+func (s *service) end() {
+	i := s.now
+	s.now, s.gone = nil, append(s.gone, i)
+	s.w.tell("stop %s", i.name)
+	i.ask()
+	i.joined()
+	require.NoError(s.w, i.err, "%s was asked to stop\n%s", i.name, i.log)
+}
+
+// kill cuts the instance off from everything and ends it: what it does after that reaches nobody, as of a process that was
+// killed.
+func (s *service) kill() {
+	i := s.now
+	s.now, s.gone = nil, append(s.gone, i)
+	s.w.tell("kill %s", i.name)
+	i.asked.Store(true)
+	for _, way := range []*way{i.bus, i.mongo, i.blob} {
+		way.kill()
+	}
+	i.stop()
+}
+
+// leader is the service that wrote a stream's checkpoint last, as soon as it is one that runs.
+func (w *world) leader(stream string) (leader *service) {
+	w.Helper()
+	w.until("somebody leads "+stream, func() bool {
+		name := w.storage.last(stream).Leader
+		for _, s := range w.services {
+			if s.now != nil && s.now.name == name {
+				leader = s
+			}
+		}
+		return leader != nil
+	})
+	return leader
+}
+
+// projector is the place of the n-th projector.
+func (w *world) projector(n int) *service {
+	for _, s := range w.services {
+		if s.kind == "projector" {
+			if n--; n < 0 {
+				return s
+			}
+		}
+	}
+	panic("there are not so many")
+}
+
+// loaded are the services' settings as an empty environment makes them, but for the addresses.
+var loaded = sync.OnceValues(func() (producer.Config, projector.Config) {
+	for name, value := range map[string]string{
+		"MONGODB_URI": mongo.URI("server:27017"), "MONGODB_DATABASE": database, "MONGODB_COLLECTION": "events",
+		"SERVICE_BUS_CONNECTION_STRING": servicebus.ConnectionString("server:5672"),
+		"SERVICE_BUS_TOPIC":             stack.Topic, "SERVICE_BUS_SUBSCRIPTION": stack.Subscription,
+		"BLOB_CONNECTION_STRING": blob.ConnectionString("server:10000"), "BLOB_CONTAINER": container,
+		"READ_MODEL_DATABASE": readModel, "SOURCE_DATABASE": database, "SOURCE_COLLECTION": "events",
+		"HTTP_ADDR": "127.0.0.1:0", "STATUS_INTERVAL": "100ms",
+		// As short as leaves room for a machine with other things to do.
+		"HEARTBEAT_INTERVAL": "200ms", "STANDBY_POLL": "200ms", "FENCE_AFTER": "2s", "TAKEOVER_AFTER": "3s",
+		"SESSION_IDLE": "200ms", "SESSION_MAX_HOLD": "500ms", "SHUTDOWN_TIMEOUT": "15s",
+	} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
+	p, err := producer.LoadConfig()
+	if err != nil {
+		panic(err)
+	}
+	q, err := projector.LoadConfig()
+	if err != nil {
+		panic(err)
+	}
+	return p, q
+})
+
+// producing are the settings of a producer that finds the servers at these addresses.
+func (w *world) producing(bus, blobs string) (all []producer.Config) {
+	c, _ := loaded()
+	c.MongoURI = w.stack.Endpoint(stack.EnvMongo)
+	c.ServiceBus.ConnectionString, c.Blob.ConnectionString = servicebus.ConnectionString(bus), blob.ConnectionString(blobs)
+	c.SessionKey, c.BatchMessages, c.PublishLanes = w.settings.SessionKey, 10, w.settings.Lanes
+	if w.settings.Claims {
+		c.OnOversize = "claimcheck"
+	}
+	if len(w.settings.Collections) > 1 {
+		c.Streams = w.settings.Collections
+	}
+	for n, collection := range w.settings.Collections {
+		c.Collection, c.Stream = collection, w.streams()[n]
+		all = append(all, c)
+	}
+	return all
+}
+
+// projecting are the settings of a projector.
+func (w *world) projecting(bus, blobs string) projector.Config {
+	_, c := loaded()
+	c.MongoURI, c.SourceCollection = w.stack.Endpoint(stack.EnvMongo), w.settings.Collections[0]
+	c.ServiceBus.ConnectionString, c.Blob.ConnectionString = servicebus.ConnectionString(bus), blob.ConnectionString(blobs)
+	c.Projection, c.MaxSessions, c.Connections, c.ReceiveBatch = w.settings.Projection, w.settings.Sessions, w.settings.Connections, 20
+	return c
+}
+
+// storing are the options of a client of Blob storage whose requests for the checkpoints are recorded.
+func (w *world) storing() *azblob.ClientOptions {
+	var transport leasecheck.Doer = http.DefaultClient
+	for _, recorder := range w.leases {
+		transport = recorder.Client(transport)
+	}
+	o := &azblob.ClientOptions{}
+	o.Transport = transport
+	return o
+}
+
+// log keeps what an instance says.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+// Write implements [io.Writer].
+func (l *log) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+var served = regexp.MustCompile(`"serving health checks".*?"addr":"([^"]+)"`)
+
+// address is where the instance serves its health; empty before it does.
+func (l *log) address() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if found := served.FindSubmatch(l.text.Bytes()); found != nil {
+		return string(found[1])
+	}
+	return ""
+}
+
+// withCollector runs the tests with a collector of traces, to which every service sends its spans.
+func withCollector(run func() int) int {
+	var taken atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { taken.Add(r.ContentLength) }))
+	defer server.Close()
+	if err := os.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL); err != nil {
+		panic(err)
+	}
+	code := run()
+	if code == 0 && taken.Load() == 0 {
+		fmt.Fprintln(os.Stderr, "no service has sent a span")
+		return 1
+	}
+	return code
+}
