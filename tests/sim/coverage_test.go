@@ -60,7 +60,7 @@ func (c *coverage) add(w *world) {
 		c.Guarded += n
 	}
 	c.Applied += len(run.Observed)
-	dropped := int(dropped(run))
+	dropped := int(w.record.Dropped())
 	c.Dropped += dropped
 	c.Mended += len(run.Sick) - dropped
 	for _, g := range run.Garbage {

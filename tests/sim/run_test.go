@@ -56,19 +56,9 @@ func (w *world) settle() {
 	}
 	w.look()
 	w.mend()
-	w.rests(func() int64 { return dropped(w.record.Run()) })
+	w.rests(w.record.Dropped)
 	left := w.asideOf()
 	w.record.Note(func(run *checker.Run) { run.Left = left })
-}
-
-// dropped are the events that the operator has given up.
-func dropped(run checker.Run) (n int64) {
-	for _, s := range run.Sick {
-		if s.Dropped {
-			n++
-		}
-	}
-	return n
 }
 
 // rests waits until every committed event is published and all but the hidden ones are to be seen.

@@ -147,6 +147,18 @@ func (r *Record) Hidden() (n int64) {
 	return n
 }
 
+// Dropped is how many events the operator has given up.
+func (r *Record) Dropped() (n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.run.Sick {
+		if s.Dropped {
+			n++
+		}
+	}
+	return n
+}
+
 // Fold is the read model of the committed events that are to be seen, and how many there are of each type. occurred is when
 // an event says that it occurred.
 func (r *Record) Fold(occurred func(aggregate string, version int64) string) (timelines, totals *history.Model) {
