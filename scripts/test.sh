@@ -6,7 +6,8 @@
 # tests in virtual time are skipped (shared/virtualtime). So no test is left out, and everything in real time is watched.
 # Which packages have tests in virtual time is asked of the go command: those whose test program has testing/synctest in it.
 #
-# TEST_JSON=FILE   what happens goes to that file, as go test -json says it, and nothing is taken from the cache
+# go vet is no part of it, but of make lint. With TEST_JSON=FILE everything goes to that file, as go test -json says it, and
+# no result is taken from the cache.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [[ $# -gt 0 ]] || set -- work
@@ -26,7 +27,7 @@ run() {
 if ! command -v "$(go env CC)" >/dev/null; then
   echo 'test: no C compiler is here, so the race detector is off' >&2
   [[ ${CI:-} != true ]] || exit 1
-  run 'all packages, without the race detector' go test -timeout 20m "$@"
+  run 'all packages, without the race detector' go test -vet off -timeout 20m "$@"
   exit "$status"
 fi
 
@@ -34,7 +35,7 @@ listed=$(go list -test -f '{{.ImportPath}}{{range .Deps}}{{if eq . "testing/sync
 virtual=$(sed -n 's/\.test virtual$//p' <<<"$listed")
 if [[ -n $virtual ]]; then
   # shellcheck disable=SC2086 # one word a package
-  run 'the packages with tests in virtual time' GOGC=400 go test -timeout 15m $virtual
+  run 'the packages with tests in virtual time' GOGC=400 go test -vet off -timeout 15m $virtual
 fi
-run 'all packages in real time, with the race detector' VIRTUALTIME_RACE=skip go test -race -timeout 15m "$@"
+run 'all packages in real time, with the race detector' VIRTUALTIME_RACE=skip go test -race -vet off -timeout 15m "$@"
 exit "$status"

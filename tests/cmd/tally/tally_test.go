@@ -106,7 +106,10 @@ func TestGreenIsNotSaidOfARunThatFailed(t *testing.T) {
 func TestAFolderOfSomethingElseIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, files := range []map[string]string{
-		{}, {"runs.tsv": "1 idle\n"}, {"runs.tsv": "1\tidle\tlong\t1\t0\n"}, {"runs.tsv": "1\tidle\t1\t1\t0\n"},
+		{},
+		{"runs.tsv": "1 idle\n"},
+		{"runs.tsv": "1\tidle\tlong\t1\t0\n"},
+		{"runs.tsv": "1\tidle\t1\t1\t0\n"},
 		{"runs.tsv": "1\tidle\t1\t1\t0\n", "1.json": "ok a\n"},
 	} {
 		_, err := tally(write(t, files))

@@ -2,16 +2,21 @@ package live
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
 )
 
 // poison is the type of events that a brittle projection cannot apply.
 const poison = "Poison"
+
+// sick are the aggregates with an event that is poison, by its version.
+var sick = map[string]int64{"event-0": 1, "event-1": 4, "event-2": 7}
 
 // brittle is the timeline of somebody who has no rule for poison, until it is mended.
 type brittle struct {
@@ -52,9 +57,26 @@ func (w *world) drop(aggregate string) {
 	}
 }
 
-// replayed says that everything that was set aside has been replayed.
-func (w *world) replayed() {
+// replay has everything replayed that was set aside. Of what a command finds locked it leaves the messages, and removes them
+// when it is given again.
+func (w *world) replay() {
+	w.Helper()
+	w.succeeds("projector", "parked replay --all")
+	for aggregate := range sick {
+		w.until("nothing of "+aggregate+" is set aside any more", func() bool {
+			if !w.isAside(aggregate) {
+				return true
+			}
+			w.succeeds("projector", "parked replay "+aggregate)
+			return false
+		})
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.run.Replayed = true
+}
+
+// isAside says whether a message of an aggregate, which has a session to itself, is set aside.
+func (w *world) isAside(aggregate string) bool {
+	return slices.ContainsFunc(w.aside(), func(a checker.Aside) bool { return a.Session == aggregate })
 }
