@@ -65,7 +65,7 @@ func TestAProducerStopsWhileItOpensAConnection(t *testing.T) {
 			w.pause(5 * time.Second)
 			begun := time.Now()
 			p.stop()
-			_ = <-p.done // it could not send what it had read
+			require.Error(t, <-p.done, "it could not send what it had read")
 			require.Less(t, time.Since(begun), 30*time.Second)
 		})
 	})
