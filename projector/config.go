@@ -34,8 +34,9 @@ type Config struct {
 	MongoURI string `envconfig:"MONGODB_URI" required:"true"`
 	// Database is the database of the read models.
 	Database string `envconfig:"READ_MODEL_DATABASE" required:"true"`
-	// Projection is the name of the projection to run.
-	Projection string `envconfig:"PROJECTION" default:"timeline"`
+	// Projection is the name of the projection to run. Empty is the only one that the program has, or timeline where it has those
+	// that come with the projector.
+	Projection string `envconfig:"PROJECTION" default:""`
 
 	// MirrorCollection is where the projection mirror puts its documents. Another name is another projection, with
 	// positions of its own.

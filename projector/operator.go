@@ -34,10 +34,10 @@ func program() commandline.Program[*desk, request] {
 	return commandline.Program[*desk, request]{Name: "projector", Commands: append(all, verifyCommand(), doctorCommand())}
 }
 
-// Main is the program behind its signals: it understands args (without the program's name), loads the configuration, does
+// Execute is [Main] without the process: it understands args (without the program's name), loads the configuration, does
 // what was asked for and returns an exit code of package commandline. run is what happens without a command; it tells of its
 // errors itself, but for those of a setting.
-func Main(ctx context.Context, args []string, load func() (Config, error), o Options, out, errOut io.Writer,
+func Execute(ctx context.Context, args []string, load func() (Config, error), o Options, out, errOut io.Writer,
 	run func(context.Context, Config) error,
 ) int {
 	return program().Main(args, out, errOut, func(c command, r request) error {

@@ -39,7 +39,7 @@ func TestCommandLine(t *testing.T) {
 		{nil, 2, "MONGODB_URI: is required"},
 	} {
 		var out, errOut bytes.Buffer
-		code := projector.Main(t.Context(), c.args, func() (projector.Config, error) { return projector.Config{}, problems },
+		code := projector.Execute(t.Context(), c.args, func() (projector.Config, error) { return projector.Config{}, problems },
 			projector.Options{}, &out, &errOut, nil)
 		require.Equal(t, c.code, code, c.args)
 		require.Contains(t, out.String()+errOut.String(), c.says)
@@ -53,7 +53,7 @@ func TestCommandLineRuns(t *testing.T) {
 			code int
 		}{{nil, 0}, {errors.New("no"), 1}, {settings.Problems{errors.New("PROJECTION: no")}, 2}} {
 			var out, errOut bytes.Buffer
-			code := projector.Main(t.Context(), args, func() (projector.Config, error) { return projector.Config{}, nil },
+			code := projector.Execute(t.Context(), args, func() (projector.Config, error) { return projector.Config{}, nil },
 				projector.Options{}, &out, &errOut, func(context.Context, projector.Config) error { return c.err })
 			require.Equal(t, c.code, code)
 			require.Empty(t, out.String())

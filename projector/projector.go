@@ -76,7 +76,7 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 		return err
 	}
 	defer s.close(ctx)
-	s.log.Info("projector starting", telemetry.KeyProjection, cfg.Projection, telemetry.KeyEntity, cfg.entity())
+	s.log.Info("projector starting", telemetry.KeyProjection, s.chosen.Name(), telemetry.KeyEntity, cfg.entity())
 
 	// Three ends, one after the other: of ctx, when receiving ends; of work, when batches in hand are left; of serving,
 	// when all is done.
@@ -201,11 +201,17 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 // choose validates the configuration, including what only the registry knows.
 func choose(cfg Config, registry *projection.Registry) (projection.Projection, error) {
 	chosen, known := registry.Lookup(cfg.Projection)
+	if cfg.Projection == "" {
+		chosen, known = registry.Default()
+	}
 	var problems settings.Problems
 	if joined, ok := cfg.Validate().(interface{ Unwrap() []error }); ok {
 		problems = joined.Unwrap()
 	}
-	if !known {
+	switch {
+	case !known && cfg.Projection == "":
+		problems = append(problems, fmt.Errorf("PROJECTION: is required, because the program has several; set one of %s", strings.Join(registry.Names(), ", ")))
+	case !known:
 		problems = append(problems, fmt.Errorf("PROJECTION: is not one of %s", strings.Join(registry.Names(), ", ")))
 	}
 	if len(problems) > 0 {

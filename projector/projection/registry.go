@@ -10,7 +10,8 @@ import (
 // Registry holds the projections a projector can run, by name. It is filled before the projector starts and only read
 // afterwards.
 type Registry struct {
-	byName map[string]Projection
+	byName  map[string]Projection
+	initial string // see Default; empty: none was chosen
 }
 
 // NewRegistry makes a registry of the given projections; the names must differ.
@@ -24,7 +25,7 @@ func NewRegistry(projections ...Projection) (*Registry, error) {
 	return r, nil
 }
 
-// builtin are the projections that come with the projector. One of your own goes here too.
+// builtin are the projections that come with the projector, the default first.
 var builtin = []Projection{
 	Timeline{},
 	Mirror{},
@@ -33,7 +34,7 @@ var builtin = []Projection{
 
 // Builtin is a fresh registry with the projections that come with the projector: [Timeline], [Mirror] and [Orders].
 func Builtin() *Registry {
-	r := &Registry{byName: make(map[string]Projection)}
+	r := &Registry{byName: make(map[string]Projection), initial: builtin[0].Name()}
 	for _, p := range builtin {
 		r.byName[p.Name()] = p
 	}
@@ -60,6 +61,17 @@ func (r *Registry) Register(p Projection) error {
 func (r *Registry) Lookup(name string) (Projection, bool) {
 	p, ok := r.byName[name]
 	return p, ok
+}
+
+// Default is what runs where PROJECTION names none: the only projection, or [Timeline] of [Builtin]. ok is false where several
+// could be meant.
+func (r *Registry) Default() (p Projection, ok bool) {
+	if r.initial == "" && len(r.byName) == 1 {
+		for _, p := range r.byName {
+			return p, true
+		}
+	}
+	return r.Lookup(r.initial)
 }
 
 // Names are the registered names, sorted.

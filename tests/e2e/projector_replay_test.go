@@ -40,7 +40,7 @@ func (w *projectorWorld) commandThrough(busPlug, mongoPlug *plug, s shape, args 
 	s.settings(nil)(&cfg, &opts)
 	var out, errOut bytes.Buffer
 	load := func() (projector.Config, error) { return cfg, cfg.Validate() }
-	code := projector.Main(w.Context(), args, load, opts, &out, &errOut, nil)
+	code := projector.Execute(w.Context(), args, load, opts, &out, &errOut, nil)
 	w.Logf("$ projector %q → %d\n%s%s", args, code, out.String(), errOut.String())
 	return operated{code, out.String(), errOut.String()}
 }

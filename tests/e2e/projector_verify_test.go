@@ -47,7 +47,7 @@ func (w *projectorWorld) operate(change func(*projector.Config, *projector.Optio
 		return config, nil
 	}
 	run := func(context.Context, projector.Config) error { w.Error("the command ran the projector"); return nil }
-	code := projector.Main(w.Context(), args, load, o, &out, &errOut, run)
+	code := projector.Execute(w.Context(), args, load, o, &out, &errOut, run)
 	w.Logf("$ projector %q → %d\n%s%s", args, code, out.String(), errOut.String())
 	return operated{code, out.String(), errOut.String()}
 }

@@ -98,7 +98,7 @@ func (w *world) killed(d time.Duration, args ...string) {
 func (w *world) command(ctx context.Context, bus, mongo *network.Link, args ...string) (code int, said string) {
 	var out bytes.Buffer
 	load := func() (projector.Config, error) { return w.projectorConfig(), nil }
-	code = projector.Main(ctx, args, load, projector.Options{
+	code = projector.Execute(ctx, args, load, projector.Options{
 		Logger: w.logger("operator"), Instance: "operator", Projections: w.projections, ServiceBus: busOptions(bus),
 		Mongo: func(o *options.ClientOptions) { o.SetDialer(mongo) },
 	}, &out, &out, nil)

@@ -170,7 +170,7 @@ func (w *world) command(of string, args ...string) (code int, said string) {
 		return code, out.String()
 	}
 	load := func() (projector.Config, error) { return w.projecting(bus, blobs), nil }
-	code = projector.Main(w.Context(), args, load, projector.Options{Instance: "desk", Projections: w.settings.Projections}, &out, &out,
+	code = projector.Execute(w.Context(), args, load, projector.Options{Instance: "desk", Projections: w.settings.Projections}, &out, &out,
 		func(context.Context, projector.Config) error { panic("the command ran the projector") })
 	return code, out.String()
 }

@@ -1,0 +1,77 @@
+package projector
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/settings"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+	"github.com/sluice-cdc/sluice/shared/tracing"
+)
+
+// Main is the whole program of a projector, for a func main of one line:
+//
+//	func main() { projector.Main(CustomerTotals{}) }
+//
+// The program has the given projections, and without any those of [projection.Builtin]. PROJECTION chooses among them; it may
+// stay unset where there is one alone.
+//
+// Main does not return. It takes the process for itself:
+//
+//   - The command line says what to do: nothing or `run` projects until it is stopped; the other commands (status, parked,
+//     verify, doctor) look after the read model, and `help` lists them.
+//   - The environment holds the settings: those of [Config], and OpenTelemetry's own OTEL_* for traces. Files and flags hold
+//     none.
+//   - SIGTERM and SIGINT stop it: the batches in hand are finished within SHUTDOWN_TIMEOUT and the sessions given back. A second
+//     signal changes nothing.
+//   - The log goes to standard output, one JSON object a line, as does what a command answers. What is wrong with the command
+//     line or a setting goes to standard error.
+//   - HTTP_ADDR serves /livez, /readyz, /status and /metrics.
+//   - The exit code is 0 after a stop that was asked for and where a command found all well, 2 when a setting, the command line
+//     or a projection's name is wrong, and 1 when it cannot go on or a command found a problem.
+//
+// A program that wants to share the process calls [Run] instead, with a context, a [Config] and a logger of its own.
+func Main(projections ...projection.Projection) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	code := serve(ctx, os.Args[1:], projections, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// serve is [Main] behind the process: it returns the exit code.
+func serve(ctx context.Context, args []string, projections []projection.Projection, out, errOut io.Writer) int {
+	var o Options
+	if len(projections) > 0 {
+		var err error
+		if o.Projections, err = projection.NewRegistry(projections...); err != nil {
+			fmt.Fprintln(errOut, "projector:", err)
+			return commandline.ExitUsage
+		}
+	}
+	return Execute(ctx, args, LoadConfig, o, out, errOut, func(ctx context.Context, cfg Config) error {
+		return project(ctx, cfg, o, out)
+	})
+}
+
+// project is the command run: it logs, traces and projects until ctx ends.
+func project(ctx context.Context, cfg Config, o Options, out io.Writer) error {
+	o.Instance = telemetry.Instance()
+	o.Logger = telemetry.Logger(out, cfg.LogLevel, "projector", o.Instance)
+	telemetry.LogStart(o.Logger)
+	traces, err := tracing.FromEnvironment(ctx, "projector", o.Instance, o.Logger)
+	if err != nil {
+		return settings.Problems{err}
+	}
+	defer traces.Close(ctx)
+	o.Tracer = traces.Tracer("github.com/sluice-cdc/sluice/projector")
+	if err = Run(ctx, cfg, o); err != nil {
+		o.Logger.Error("projector failed", telemetry.KeyError, err)
+	}
+	return err
+}
