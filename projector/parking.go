@@ -56,6 +56,10 @@ func (s *service) tell(session string, c *envelope.Change, r apply.Result) {
 		}
 		s.log.Warn("aggregate parked: an event could not be applied; its events wait in the dead-letter queue until it is replayed",
 			append(attributes, keyDescription, r.Description, keyToDo, "projector parked show '"+c.Aggregate+"'")...)
+		if r.Stack != "" {
+			s.log.Error("the projection panicked", telemetry.KeyAggregate, c.Aggregate, telemetry.KeyMessageID, c.MessageID,
+				keyDescription, r.Description, keyStack, r.Stack)
+		}
 	case apply.Parked:
 		s.log.Debug("event set aside behind a parked one", attributes...)
 	case apply.Gap:
@@ -67,6 +71,7 @@ func (s *service) tell(session string, c *envelope.Change, r apply.Result) {
 const (
 	keyDescription = "description"
 	keyToDo        = "to_do"
+	keyStack       = "stack"
 )
 
 // countParked keeps the number of parked aggregates up to date until ctx ends. The index makes it cheap; without it the

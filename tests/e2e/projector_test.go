@@ -254,6 +254,12 @@ func TestG6ProjectorFindsThePoisonInABatch(t *testing.T) {
 				require.Equal(w, int64(4), w.timeline("a").Guard.Version)
 				require.Equal(w, int64(1), w.timeline("b").Events)
 				require.Equal(w, []string{"a/5 " + reason, "a/6 AggregateParked"}, w.deadLetters())
+				// Where a panic happened is told once, and of nothing else.
+				where := 0
+				if eventType == "Panics" {
+					where = 1
+				}
+				require.Equal(w, where, strings.Count(p.log.text(), `"stack":"github.com/sluice-cdc/sluice/tests/e2e.picky.Project(`), p.log.text())
 			})
 		})
 	}

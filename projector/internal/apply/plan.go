@@ -35,6 +35,8 @@ type Result struct {
 	Kind        Kind
 	Reason      string // one word
 	Description string // for people; may quote the database's message
+	// Stack is the stack trace of a poison that is a panic of the projection. It is for the log alone: no record holds it.
+	Stack string
 	// recorded says of a poison that the parking of its aggregate is committed.
 	recorded bool
 }
@@ -206,7 +208,7 @@ func Undecodable(err error) Result {
 func project(p projection.Projection, c envelope.Change) (writes []projection.Write, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			writes, err = nil, projection.Permanent(fmt.Errorf("the projection panicked: %v", r))
+			writes, err = nil, recovered(r)
 		}
 	}()
 	return p.Project(projection.Event{Change: c})
@@ -216,7 +218,7 @@ func poison(reason string, err error) Result {
 	if promise, ok := errors.AsType[promiseError](err); ok {
 		return Result{Kind: Poison, Reason: ReasonPromise, Description: promise.Error()}
 	}
-	return Result{Kind: Poison, Reason: reason, Description: err.Error()}
+	return Result{Kind: Poison, Reason: reason, Description: err.Error(), Stack: Stack(err)}
 }
 
 // drop takes the changes at or below position, which are already applied, off the front of a group.

@@ -1,0 +1,54 @@
+package apply
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+)
+
+// maxStack is how many bytes of a stack trace are kept: the panic's own frames come first, and a recursion without end has
+// millions of them.
+const maxStack = 8 << 10
+
+// panicked is a panic in a projection: a permanent failure of its event, and of nothing else.
+type panicked struct {
+	value any
+	stack string
+}
+
+// recovered is the panic of a value that recover gave, called by the function that recovered it.
+func recovered(value any) error {
+	return panicked{value: value, stack: shorten(debug.Stack())}
+}
+
+func (p panicked) Error() string        { return fmt.Sprintf("the projection panicked: %v", p.value) }
+func (p panicked) Is(target error) bool { return target == projection.ErrPermanent }
+
+// Unwrap gives the error that was panicked with, if it was one.
+func (p panicked) Unwrap() error {
+	err, _ := p.value.(error)
+	return err
+}
+
+// Stack is the stack trace of an error that is a panic in a projection; empty of any other.
+func Stack(err error) string {
+	p, _ := errors.AsType[panicked](err)
+	return p.stack
+}
+
+// shorten takes what only says that there was a panic off the front of a stack trace, and what is too much off its end.
+func shorten(stack []byte) string {
+	if _, below, found := bytes.Cut(stack, []byte("\npanic(")); found {
+		if at := bytes.SplitAfterN(below, []byte("\n"), 3); len(at) == 3 {
+			stack = at[2]
+		}
+	}
+	if len(stack) <= maxStack {
+		return string(stack)
+	}
+	stack = stack[:maxStack]
+	return string(stack[:bytes.LastIndexByte(stack, '\n')+1]) + "…\n"
+}
