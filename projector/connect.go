@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
 	"github.com/sluice-cdc/sluice/projector/internal/ensure"
-	"github.com/sluice-cdc/sluice/projector/internal/outage"
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 

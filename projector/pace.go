@@ -45,7 +45,7 @@ func (s *service) pace(receiving context.Context, session *sessions.Session, mes
 	}
 	wait := longest/2 + rand.N(longest/2)
 	s.log.Warn("messages are delivered again and again, because their session's lock was lost each time: waiting before this delivery",
-		telemetry.KeySession, session.ID(), "deliveries", deliveries, "wait_ms", wait.Milliseconds())
+		telemetry.KeySession, session.ID(), telemetry.KeyDelivery, deliveries, telemetry.KeyWait, wait.Milliseconds())
 	if err := retry.Sleep(receiving, wait); err != nil {
 		return fmt.Errorf("stop with messages in hand: %w", err)
 	}

@@ -51,28 +51,22 @@ func (s *service) tell(session string, c *envelope.Change, r apply.Result) {
 	switch r.Kind {
 	case apply.Poison:
 		if c.Aggregate == "" {
-			s.log.Warn("event dead-lettered; its message names no aggregate, so none is parked", append(attributes, keyDescription, r.Description)...)
+			s.log.Warn("event dead-lettered; its message names no aggregate, so none is parked", append(attributes, telemetry.KeyDescription, r.Description)...)
 			return
 		}
 		s.log.Warn("aggregate parked: an event could not be applied; its events wait in the dead-letter queue until it is replayed",
-			append(attributes, keyDescription, r.Description, keyToDo, "projector parked show '"+c.Aggregate+"'")...)
+			append(attributes, telemetry.KeyDescription, r.Description, telemetry.KeyToDo, "projector parked show '"+c.Aggregate+"'")...)
 		if r.Stack != "" {
 			s.log.Error("the projection panicked", telemetry.KeyAggregate, c.Aggregate, telemetry.KeyMessageID, c.MessageID,
-				keyDescription, r.Description, keyStack, r.Stack)
+				telemetry.KeyDescription, r.Description, telemetry.KeyStack, r.Stack)
 		}
 	case apply.Parked:
 		s.log.Debug("event set aside behind a parked one", attributes...)
 	case apply.Gap:
-		s.log.Debug("event waits for an earlier version", append(attributes, keyDescription, r.Description)...)
+		s.log.Debug("event waits for an earlier version", append(attributes, telemetry.KeyDescription, r.Description)...)
 	case apply.Pending, apply.Applied, apply.Duplicate:
 	}
 }
-
-const (
-	keyDescription = "description"
-	keyToDo        = "to_do"
-	keyStack       = "stack"
-)
 
 // countParked keeps the number of parked aggregates up to date until ctx ends. The index makes it cheap; without it the
 // collection is read through, and so only now and then.

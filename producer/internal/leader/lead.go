@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
@@ -51,7 +52,8 @@ func (e *Election) beat(
 	defer fence.Stop()
 	stop, overtime := ctx.Done(), (<-chan time.Time)(nil)
 	background := context.WithoutCancel(ctx)
-	failures := 0 // requests in a row that failed without saying who leads
+	failing := false // since a request failed without saying who leads, until a heartbeat succeeds
+	storage := outage.New(e.log, "heartbeat")
 
 	for {
 		var err error
@@ -90,16 +92,16 @@ func (e *Election) beat(
 			return false, err
 		case err != nil:
 			e.config.Metrics.heartbeatFailed()
-			// Tried again until the fence, sooner than at the next heartbeat: storage may be back a moment before it.
-			if failures++; failures == 1 {
+			storage.Report(err, telemetry.KeyEpoch, term.Epoch, telemetry.KeyWait, time.Until(term.Deadline()).Milliseconds())
+			// Retried until the fence, sooner than at the next heartbeat: storage may be back a moment before it.
+			if !failing {
+				failing = true
 				heartbeat.Reset(e.config.HeartbeatInterval / hurry)
-				e.log.Warn("heartbeat failed, trying on", telemetry.KeyEpoch, term.Epoch, telemetry.KeyError, err,
-					telemetry.KeyWait, time.Until(term.Deadline()).Milliseconds())
 			}
-		case failures > 0 && wrote:
+		case failing && wrote:
+			failing = false
 			heartbeat.Reset(e.config.HeartbeatInterval)
-			e.log.Info("heartbeat again", telemetry.KeyEpoch, term.Epoch, telemetry.KeyAttempt, failures+1)
-			failures = 0
+			storage.Report(nil, telemetry.KeyEpoch, term.Epoch)
 		}
 		fence.Reset(time.Until(term.Deadline()))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -17,15 +18,12 @@ import (
 // requestTimeout bounds each request of a standby; a leader's requests are bounded by its fence.
 const requestTimeout = 5 * time.Second
 
-// remind is how often a failure that goes on is logged.
-const remind = 5 * time.Minute
-
 // standBy polls the checkpoint until this instance leads. It returns nil without a term when ctx ends first.
 func (e *Election) standBy(ctx context.Context) (*Term, error) {
 	var seen sighting
-	var told time.Time // when it was last logged that this fails
+	storage := outage.New(e.log, "election")
 	e.log.Info("standing by")
-	for failures := 0; ; {
+	for {
 		term, err := e.poll(ctx, &seen)
 		switch {
 		case ctx.Err() != nil && term == nil:
@@ -34,16 +32,8 @@ func (e *Election) standBy(ctx context.Context) (*Term, error) {
 			return term, nil
 		case errors.Is(err, checkpoint.ErrUnreadable), errors.Is(err, checkpoint.ErrGone), errors.Is(err, ErrVanished), errors.Is(err, ErrSessionKey):
 			return nil, err
-		case err != nil:
-			// Not a line a second for as long as storage is away. What is wrong by then may be another thing, though.
-			if failures++; failures == 1 || time.Since(told) >= remind {
-				told = time.Now()
-				e.log.Warn("cannot take part in the election, trying on", telemetry.KeyAttempt, failures, telemetry.KeyError, err)
-			}
-		case failures > 0:
-			e.log.Info("takes part in the election again", telemetry.KeyAttempt, failures)
-			failures = 0
 		}
+		storage.Report(err)
 		if retry.Sleep(ctx, e.config.StandbyPoll) != nil {
 			return nil, nil
 		}

@@ -32,8 +32,8 @@ func TestWhyAStandbyCannotTakePartIsToldAgain(t *testing.T) {
 		require.NoError(t, <-done)
 		var why []string
 		for line := range strings.Lines(log.String()) {
-			if strings.Contains(line, "cannot take part") {
-				_, reason, _ := strings.Cut(line, "attempt=")
+			if strings.Contains(line, "dependency=election") {
+				_, reason, _ := strings.Cut(line, "error=")
 				why = append(why, reason)
 			}
 		}

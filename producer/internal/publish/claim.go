@@ -49,6 +49,7 @@ func (l *lane) checkIn(ctx context.Context, i *item) error {
 		claim, err := p.config.Claims.Put(attempt, i.change)
 		cancel()
 		if err == nil {
+			p.bodies.Report(nil)
 			p.metrics.checkedIn(claim.Size)
 			i.change.Body, i.change.Claim = nil, &claim
 			return l.write(i)
@@ -57,9 +58,7 @@ func (l *lane) checkIn(ctx context.Context, i *item) error {
 			return context.Cause(ctx)
 		}
 		p.metrics.retried()
-		if backoff.Attempts() == 0 {
-			p.log.Warn("cannot keep the body of a large event, trying on", telemetry.KeyPosition, i.change.Position, telemetry.KeyError, err)
-		}
+		p.bodies.Report(err, telemetry.KeyPosition, i.change.Position)
 		if err := backoff.Wait(ctx); err != nil {
 			return err
 		}

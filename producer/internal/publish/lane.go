@@ -146,8 +146,8 @@ func (l *lane) persist(ctx context.Context, size int, attempt func(context.Conte
 	for attempts := 1; ; attempts++ {
 		err := p.fenced(ctx, attempt)
 		if err == nil {
-			if attempts > 1 && p.troubled.Add(-1) == 0 {
-				p.log.Info("Service Bus answers again", telemetry.KeyAttempt, attempts)
+			if attempts > 1 && p.failing.Add(-1) == 0 { // the last of the lanes that failed
+				p.sending.Report(nil)
 			}
 			return nil
 		}
@@ -159,9 +159,10 @@ func (l *lane) persist(ctx context.Context, size int, attempt func(context.Conte
 			return err
 		}
 		p.metrics.retried()
-		if attempts == 1 && p.troubled.Add(1) == 1 { // one line when it begins; the metric counts the rest
-			p.log.Warn("Service Bus does not take what is sent, trying on", telemetry.KeyBatch, size, telemetry.KeyError, err)
+		if attempts == 1 {
+			p.failing.Add(1)
 		}
+		p.sending.Report(err, telemetry.KeyBatch, size)
 		backoff := &failing
 		if errors.Is(err, errBusy) {
 			backoff = &busy

@@ -29,6 +29,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/outage"
 )
 
 // Scope is what one batch may hold.
@@ -87,7 +88,9 @@ type Publisher struct {
 	inFlight   atomic.Int64
 	progress   atomic.Int64 // acknowledgements and a busy broker's answers, to see whether there are any
 	patience   patience
-	troubled   atomic.Int64 // lanes whose last attempt failed
+	failing    atomic.Int64 // lanes whose last attempt failed
+	sending    *outage.Outage
+	bodies     *outage.Outage // of large events, on their way to [Claims]
 }
 
 // New prepares a publisher; nothing is sent before Run.
@@ -95,6 +98,8 @@ func New(config Config, broker Broker, fence Fence, start checkpoint.Progress, m
 	return &Publisher{
 		config: config, broker: broker, fence: fence, watermark: NewWatermark(start), metrics: metrics, log: log,
 		spans:      newSpans(config.Tracer, config.Entity),
+		sending:    outage.New(log, "sending to Service Bus"),
+		bodies:     outage.New(log, "claim checks"),
 		dispatcher: newDispatcher(config),
 		events:     semaphore.NewWeighted(config.MaxEvents),
 		bytes:      semaphore.NewWeighted(config.MaxBytes),

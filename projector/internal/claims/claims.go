@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/sluice-cdc/sluice/projector/internal/outage"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 

@@ -22,7 +22,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"github.com/sluice-cdc/sluice/projector/internal/outage"
+	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/servicebus"
 	"github.com/sluice-cdc/sluice/shared/telemetry"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-cdc/sluice/projector/internal/outage"
+	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
@@ -27,7 +27,7 @@ func TestAnOutageIsLoggedOnceAndSoIsItsEnd(t *testing.T) {
 	o.Report(nil)
 	require.NoError(t, o.Err())
 	o.Report(errors.New("y"))
-	require.Equal(t, 2, strings.Count(out.String(), `msg="dependency fails; trying again" dependency=database error=`))
+	require.Equal(t, 2, strings.Count(out.String(), `msg="dependency fails; retrying" dependency=database error=`))
 	require.Equal(t, 1, strings.Count(out.String(), `msg="dependency works again" dependency=database`))
 }
 
@@ -41,16 +41,16 @@ func TestAnOutageThatLastsIsToldAgain(t *testing.T) {
 			}
 			return a
 		}})), "database")
-		o.Report(errors.New("away"))
+		o.Report(errors.New("away"), "attempt_of", "me")
 		for range 11 {
 			time.Sleep(time.Minute)
 			o.Report(errors.New("not allowed"))
 		}
 		o.Report(nil)
-		require.Equal(t, `level=WARN msg="dependency fails; trying again" dependency=database error=away
-level=WARN msg="dependency still fails; trying again" dependency=database for=5m0s error="not allowed"
-level=WARN msg="dependency still fails; trying again" dependency=database for=10m0s error="not allowed"
-level=INFO msg="dependency works again" dependency=database for=11m0s
+		require.Equal(t, `level=WARN msg="dependency fails; retrying" dependency=database error=away attempt_of=me
+level=WARN msg="dependency still fails; retrying" dependency=database for=5m0s failures=6 error="not allowed"
+level=WARN msg="dependency still fails; retrying" dependency=database for=10m0s failures=11 error="not allowed"
+level=INFO msg="dependency works again" dependency=database for=11m0s failures=12
 `, out.String())
 	})
 }

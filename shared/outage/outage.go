@@ -1,0 +1,65 @@
+// Package outage logs that something a service depends on fails: at the first failure, every five minutes while it lasts, and
+// once when it ends, however many workers notice.
+//
+// The services themselves retry; this package only tells of it. What is counted rather than told is a metric.
+package outage
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// Outage follows one dependency. It is safe for concurrent use.
+type Outage struct {
+	log  *slog.Logger
+	what string
+
+	mu       sync.Mutex
+	err      error     // the failure it is in, nil when it works; guarded by mu
+	began    time.Time // of the failure; guarded by mu
+	logged   time.Time // when it was last logged; guarded by mu
+	failures int       // since it began; guarded by mu
+}
+
+// remindEvery is how often a failure that lasts is logged again: by then the reason may be another one.
+const remindEvery = 5 * time.Minute
+
+// New follows a dependency that the log calls what.
+func New(log *slog.Logger, what string) *Outage { return &Outage{log: log, what: what} }
+
+// Report takes the result of one attempt. The attributes are logged with it, if it is logged.
+func (o *Outage) Report(err error, attributes ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before, now := o.err, time.Now()
+	o.err = err
+	if err != nil {
+		o.failures++
+	}
+	about := func(more ...any) []any {
+		return append(append([]any{telemetry.KeyDependency, o.what}, more...), attributes...)
+	}
+	lasted := now.Sub(o.began).Round(time.Millisecond).String()
+	switch {
+	case err != nil && before == nil:
+		o.began, o.logged = now, now
+		o.log.Warn("dependency fails; retrying", about(telemetry.KeyError, err)...)
+	case err != nil && now.Sub(o.logged) >= remindEvery:
+		o.logged = now
+		o.log.Warn("dependency still fails; retrying",
+			about(telemetry.KeyFor, lasted, telemetry.KeyFailures, o.failures, telemetry.KeyError, err)...)
+	case err == nil && before != nil:
+		o.log.Info("dependency works again", about(telemetry.KeyFor, lasted, telemetry.KeyFailures, o.failures)...)
+		o.failures = 0
+	}
+}
+
+// Err is the failure it is in, or nil.
+func (o *Outage) Err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
