@@ -104,7 +104,7 @@ func LoadConfig() (Config, error) {
 
 // Validate reports every problem, joined. Whether the projection exists is known to [Run] alone.
 func (c *Config) Validate() error {
-	problems := []error{c.ServiceBus.Validate(), c.validateEntity(), settings.CheckMongoURI("MONGODB_URI", c.MongoURI)}
+	problems := []error{c.ServiceBus.Validate(), c.entity().Validate(), settings.CheckMongoURI("MONGODB_URI", c.MongoURI)}
 	switch {
 	case c.Database == "":
 		problems = append(problems, errors.New("READ_MODEL_DATABASE: is required and not set"))
@@ -152,22 +152,6 @@ func (c *Config) Validate() error {
 	return errors.Join(problems...)
 }
 
-// validateEntity wants exactly one kind of entity.
-func (c *Config) validateEntity() error {
-	subscribed := c.Topic != "" || c.Subscription != ""
-	switch {
-	case subscribed && c.Queue != "":
-		return errors.New("SERVICE_BUS_QUEUE: must not be set together with SERVICE_BUS_TOPIC and SERVICE_BUS_SUBSCRIPTION")
-	case !subscribed && c.Queue == "":
-		return errors.New("SERVICE_BUS_TOPIC: is required, with SERVICE_BUS_SUBSCRIPTION (or SERVICE_BUS_QUEUE instead of both)")
-	case subscribed && c.Topic == "":
-		return errors.New("SERVICE_BUS_TOPIC: is required with SERVICE_BUS_SUBSCRIPTION")
-	case subscribed && c.Subscription == "":
-		return errors.New("SERVICE_BUS_SUBSCRIPTION: is required with SERVICE_BUS_TOPIC")
-	}
-	return nil
-}
-
 func between(name string, value, low, high int) error {
 	if value < low || value > high {
 		return fmt.Errorf("%s: must be from %d to %d", name, low, high)
@@ -194,12 +178,9 @@ func (c *Config) connections() int {
 	return (c.MaxSessions + sessionsEach - 1) / sessionsEach
 }
 
-// entity is the path of what is received from.
-func (c *Config) entity() string {
-	if c.Queue != "" {
-		return c.Queue
-	}
-	return c.Topic + "/" + c.Subscription
+// entity is what is received from.
+func (c *Config) entity() azure.Entity {
+	return azure.Entity{Topic: c.Topic, Subscription: c.Subscription, Queue: c.Queue}
 }
 
 func (c *Config) mirror() (projection.Mirror, error) {

@@ -87,16 +87,9 @@ func (s *service) reachServiceBus(ctx context.Context) error {
 }
 
 func (s *service) peekDeadLetters(ctx context.Context, client *azservicebus.Client) error {
-	options := &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}
-	var receiver *azservicebus.Receiver
-	var err error
-	if s.cfg.Queue != "" {
-		receiver, err = client.NewReceiverForQueue(s.cfg.Queue, options)
-	} else {
-		receiver, err = client.NewReceiverForSubscription(s.cfg.Topic, s.cfg.Subscription, options)
-	}
+	receiver, err := s.cfg.entity().DeadLetters(client)
 	if err != nil {
-		return fmt.Errorf("open receiver of the dead-letter queue: %w", err)
+		return err
 	}
 	_, err = receiver.PeekMessages(ctx, 1, nil)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)

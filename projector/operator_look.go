@@ -34,8 +34,7 @@ func doctorCommand() command {
 func (d *desk) look() *inspect.Desk {
 	return &inspect.Desk{
 		Projection: d.chosen, Applier: d.applier, Database: d.mongo.Database(d.cfg.Database),
-		Bus:   d.bus,
-		Topic: d.cfg.Topic, Subscription: d.cfg.Subscription, Queue: d.cfg.Queue,
+		Bus: d.bus, Entity: d.cfg.entity(),
 		LocalAuth: d.cfg.ServiceBus.ConnectionString != "",
 	}
 }

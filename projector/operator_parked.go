@@ -71,8 +71,7 @@ func parkedCommands() []command {
 
 func (d *desk) keeper(wait time.Duration) *parked.Keeper {
 	return &parked.Keeper{
-		Applier: d.applier, Client: d.bus,
-		Topic: d.cfg.Topic, Subscription: d.cfg.Subscription, Queue: d.cfg.Queue,
+		Applier: d.applier, Client: d.bus, Entity: d.cfg.entity(),
 		Redeem: d.claims.Redeem,
 		Wait:   wait, ApplyTimeout: d.cfg.ApplyTimeout, SettleTimeout: d.cfg.SettleTimeout,
 	}

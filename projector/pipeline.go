@@ -39,7 +39,7 @@ func (s *service) handle(receiving, applying context.Context, session *sessions.
 			return err
 		}
 		b := s.decode(messages)
-		b.spans = follow(receiving, s.tracer, s.cfg.entity(), called, b)
+		b.spans = follow(receiving, s.tracer, s.cfg.entity().String(), called, b)
 		err = s.finishParts(receiving, applying, session, b, &completing)
 		b.spans.abandon()
 		if err != nil {

@@ -76,7 +76,7 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 		return err
 	}
 	defer s.close(ctx)
-	s.log.Info("projector starting", telemetry.KeyProjection, s.chosen.Name(), telemetry.KeyEntity, cfg.entity())
+	s.log.Info("projector starting", telemetry.KeyProjection, s.chosen.Name(), telemetry.KeyEntity, cfg.entity().String())
 
 	// Three ends, one after the other: of ctx, when receiving ends; of work, when batches in hand are left; of serving,
 	// when all is done.
@@ -187,7 +187,7 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 	s.pool = sessions.New(sessions.Ways{
 		Receiver: sessions.Receiver(cfg.SessionReceiver), Connections: cfg.connections(), Namespace: namespace, Dial: s.dial,
 	}, sessions.Options{
-		Entity:  sessions.Entity{Topic: cfg.Topic, Subscription: cfg.Subscription, Queue: cfg.Queue},
+		Entity:  cfg.entity(),
 		Workers: cfg.MaxSessions, Batch: cfg.ReceiveBatch,
 		Idle: cfg.SessionIdle, MaxHold: cfg.SessionMaxHold,
 		AcceptTimeout: cfg.AcceptTimeout, CloseTimeout: cfg.ShutdownTimeout / 8,

@@ -78,7 +78,6 @@ type Publisher struct {
 	fence     Fence
 	watermark *Watermark
 	metrics   *Metrics
-	log       *slog.Logger
 	spans     *spans
 
 	dispatcher *dispatcher
@@ -96,7 +95,7 @@ type Publisher struct {
 // New prepares a publisher; nothing is sent before Run.
 func New(config Config, broker Broker, fence Fence, start checkpoint.Progress, metrics *Metrics, log *slog.Logger) *Publisher {
 	return &Publisher{
-		config: config, broker: broker, fence: fence, watermark: NewWatermark(start), metrics: metrics, log: log,
+		config: config, broker: broker, fence: fence, watermark: NewWatermark(start), metrics: metrics,
 		spans:      newSpans(config.Tracer, config.Entity),
 		sending:    outage.New(log, "sending to Service Bus"),
 		bodies:     outage.New(log, "claim checks"),

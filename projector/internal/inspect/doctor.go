@@ -38,23 +38,23 @@ func (d *Desk) examineServiceBus(ctx context.Context, found *checkup.Findings) {
 	refusal, _ := errors.AsType[*azservicebus.Error](err)
 	switch {
 	case err == nil:
-		found.OK(check, "%q and its dead-letter queue can be received from", d.entity())
+		found.OK(check, "%q and its dead-letter queue can be received from", d.Entity.String())
 	case refusal != nil && refusal.Code == azservicebus.CodeNotFound:
 		found.Problem(check, "create it, or check SERVICE_BUS_TOPIC and SERVICE_BUS_SUBSCRIPTION, or SERVICE_BUS_QUEUE",
-			"the namespace has no entity %q", d.entity())
+			"the namespace has no entity %q", d.Entity.String())
 		return
 	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess && d.LocalAuth:
 		found.Problem(check, "check the key and that its rule has Listen; where the namespace has local authentication switched off "+
 			"(disableLocalAuth), no key is taken: set SERVICE_BUS_NAMESPACE and use an identity",
-			"the connection string is not accepted for %q", d.entity())
+			"the connection string is not accepted for %q", d.Entity.String())
 		return
 	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess:
 		found.Problem(check, "give it the role Azure Service Bus Data Receiver on the entity or the namespace (a new role takes minutes to work)",
-			"the identity may not receive from %q", d.entity())
+			"the identity may not receive from %q", d.Entity.String())
 		return
 	default:
 		found.Problem(check, "check the namespace's name, that ports 5671 or 443 are open to it, that an identity is signed in, and that a "+
-			"firewall of the namespace lets this address in", "no receiver's link to %q opens: %v", d.entity(), err)
+			"firewall of the namespace lets this address in", "no receiver's link to %q opens: %v", d.Entity.String(), err)
 		return
 	}
 	d.examineSessions(ctx, found)
@@ -65,15 +65,15 @@ func (d *Desk) examineSessions(ctx context.Context, found *checkup.Findings) {
 	bounded, cancel := d.bounded(ctx)
 	defer cancel()
 	start := time.Now()
-	session, err := d.session(bounded, "sluice-doctor-"+bson.NewObjectID().Hex())
+	session, err := d.Entity.Accept(bounded, d.Bus, "sluice-doctor-"+bson.NewObjectID().Hex())
 	if err != nil {
 		// A receiver without a session gets in where none is required, and only there.
 		if d.peek(bounded, nil, 1, func([]*azservicebus.ReceivedMessage) {}) == nil {
 			found.Problem(check, "create the subscription or queue anew with sessions required: it can only be set when it is created; "+
-				"drain the old one first", "%q does not require sessions, and without them order is lost", d.entity())
+				"drain the old one first", "%q does not require sessions, and without them order is lost", d.Entity.String())
 			return
 		}
-		found.Problem(check, "try again; if it stays, read the error", "no session of %q can be accepted: %v", d.entity(), err)
+		found.Problem(check, "try again; if it stays, read the error", "no session of %q can be accepted: %v", d.Entity.String(), err)
 		return
 	}
 	defer func() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/azure"
 )
 
 // Desk is one projection and the services it lives on.
@@ -23,8 +24,8 @@ type Desk struct {
 	Applier    *apply.Applier
 	Database   *mongo.Database
 	Bus        *azservicebus.Client
-	// Topic and Subscription, or Queue.
-	Topic, Subscription, Queue string
+	// Entity is what the projector receives from.
+	Entity azure.Entity
 	// LocalAuth: Service Bus is reached by a connection string, not by an identity.
 	LocalAuth bool
 	// Timeout bounds one request; zero means ten seconds.
@@ -39,33 +40,11 @@ func (d *Desk) bounded(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, timeout)
 }
 
-// entity is the path of what is received from.
-func (d *Desk) entity() string {
-	if d.Queue != "" {
-		return d.Queue
-	}
-	return d.Topic + "/" + d.Subscription
-}
-
-func (d *Desk) receiver(options *azservicebus.ReceiverOptions) (*azservicebus.Receiver, error) {
-	if d.Queue != "" {
-		return d.Bus.NewReceiverForQueue(d.Queue, options)
-	}
-	return d.Bus.NewReceiverForSubscription(d.Topic, d.Subscription, options)
-}
-
-func (d *Desk) session(ctx context.Context, id string) (*azservicebus.SessionReceiver, error) {
-	if d.Queue != "" {
-		return d.Bus.AcceptSessionForQueue(ctx, d.Queue, id, nil)
-	}
-	return d.Bus.AcceptSessionForSubscription(ctx, d.Topic, d.Subscription, id, nil)
-}
-
 // peek looks at messages without taking them; each gets those of one page. It ends after at most most messages.
 func (d *Desk) peek(ctx context.Context, options *azservicebus.ReceiverOptions, most int, each func([]*azservicebus.ReceivedMessage)) error {
-	receiver, err := d.receiver(options)
+	receiver, err := d.Entity.Receiver(d.Bus, options)
 	if err != nil {
-		return fmt.Errorf("open receiver: %w", err)
+		return err
 	}
 	defer func() {
 		ctx, cancel := d.bounded(context.WithoutCancel(ctx))
@@ -76,7 +55,7 @@ func (d *Desk) peek(ctx context.Context, options *azservicebus.ReceiverOptions, 
 	for seen := 0; seen < most; {
 		messages, err := receiver.PeekMessages(ctx, min(page, most-seen), nil)
 		if err != nil {
-			return fmt.Errorf("peek at %s: %w", d.entity(), err)
+			return fmt.Errorf("peek at %s: %w", d.Entity, err)
 		}
 		if len(messages) == 0 {
 			return nil

@@ -11,7 +11,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -48,7 +47,7 @@ type Status struct {
 
 // Status looks, and changes nothing. What does not answer is an error beside what the rest told.
 func (d *Desk) Status(ctx context.Context) (Status, error) {
-	s := Status{Projection: d.Projection.Name(), Database: d.Database.Name(), Entity: d.entity()}
+	s := Status{Projection: d.Projection.Name(), Database: d.Database.Name(), Entity: d.Entity.String()}
 	return s, errors.Join(d.readModel(ctx, &s), d.waiting(ctx, &s), d.deadLettered(ctx, &s))
 }
 
@@ -101,18 +100,12 @@ func (d *Desk) now(ctx context.Context) (bson.Timestamp, error) {
 func (d *Desk) waiting(ctx context.Context, s *Status) error {
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
-	var pager *runtime.Pager[azservicebus.ListSessionsResponse]
-	if d.Queue != "" {
-		pager = d.Bus.NewListSessionsForQueuePager(d.Queue, nil)
-	} else {
-		pager = d.Bus.NewListSessionsForSubscriptionPager(d.Topic, d.Subscription, nil)
-	}
-	n := int64(0)
+	pager, n := d.Entity.Sessions(d.Bus), int64(0)
 	for pager.More() && n < mostPeeked {
 		page, err := pager.NextPage(ctx)
 		if err != nil {
 			s.WaitingNote = "Service Bus does not list the sessions"
-			return fmt.Errorf("list sessions of %s: %w", d.entity(), err)
+			return fmt.Errorf("list sessions of %s: %w", d.Entity, err)
 		}
 		n += int64(len(page.Sessions))
 	}

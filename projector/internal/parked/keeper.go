@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/held"
+	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
@@ -29,8 +30,8 @@ var (
 type Keeper struct {
 	Applier *apply.Applier
 	Client  *azservicebus.Client
-	// Topic and Subscription, or Queue, name what the projector receives from.
-	Topic, Subscription, Queue string
+	// Entity is what the projector receives from.
+	Entity azure.Entity
 	// Redeem gets a body that a message could not carry. An [*envelope.Error] is final; done gives the room for it back.
 	Redeem func(ctx context.Context, c *envelope.Change) (done func(), err error)
 	// Wait is how long to wait for a session that a projector holds.
@@ -54,7 +55,7 @@ func (k *Keeper) hold(ctx context.Context, session string) (*held.Session, func(
 			return session, k.keep(ctx, session), nil
 		}
 		if refused, ok := errors.AsType[*amqp.Error](err); !ok || refused.Condition != sessionHeld {
-			return nil, nil, fmt.Errorf("accept session %s: %w", session, err)
+			return nil, nil, err
 		}
 		if backoff.Wait(waiting) != nil {
 			if ctx.Err() != nil {
@@ -70,10 +71,7 @@ func (k *Keeper) accept(ctx context.Context, session string) (*azservicebus.Sess
 	// An accept sets up links: a dozen round trips.
 	ctx, cancel := context.WithTimeout(ctx, 2*k.SettleTimeout)
 	defer cancel()
-	if k.Queue != "" {
-		return k.Client.AcceptSessionForQueue(ctx, k.Queue, session, nil)
-	}
-	return k.Client.AcceptSessionForSubscription(ctx, k.Topic, k.Subscription, session, nil)
+	return k.Entity.Accept(ctx, k.Client, session)
 }
 
 // keep renews the session's lock until the returned function is called, which gives it back. A renewal that fails is no

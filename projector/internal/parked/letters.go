@@ -26,21 +26,8 @@ type Letter struct {
 	place string
 }
 
-// deadLetters opens the dead-letter queue. It has no sessions.
-func (k *Keeper) deadLetters() (*azservicebus.Receiver, error) {
-	options := &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}
-	var receiver *azservicebus.Receiver
-	var err error
-	if k.Queue != "" {
-		receiver, err = k.Client.NewReceiverForQueue(k.Queue, options)
-	} else {
-		receiver, err = k.Client.NewReceiverForSubscription(k.Topic, k.Subscription, options)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open dead-letter queue: %w", err)
-	}
-	return receiver, nil
-}
+// deadLetters opens the dead-letter queue.
+func (k *Keeper) deadLetters() (*azservicebus.Receiver, error) { return k.Entity.DeadLetters(k.Client) }
 
 func (k *Keeper) closeDeadLetters(ctx context.Context, receiver *azservicebus.Receiver) {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.SettleTimeout)

@@ -22,22 +22,12 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/servicebus"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
-
-// Entity names what sessions are accepted from: Topic and Subscription, or Queue. It must require sessions.
-type Entity struct{ Topic, Subscription, Queue string }
-
-// path is the entity's address.
-func (e Entity) path() string {
-	if e.Queue != "" {
-		return e.Queue
-	}
-	return e.Topic + "/Subscriptions/" + e.Subscription
-}
 
 // Ways are how the broker is reached.
 type Ways struct {
@@ -51,7 +41,7 @@ type Ways struct {
 
 // Options are a pool's settings.
 type Options struct {
-	Entity
+	Entity        azure.Entity  // must require sessions
 	Workers       int           // sessions held at once
 	Batch         int           // messages received at once
 	Idle          time.Duration // how long to keep a session without messages
@@ -86,7 +76,7 @@ func New(ways Ways, opts Options) *Pool {
 	}
 	seen, judged := &prospects{log: opts.Logger}, &verdict{log: opts.Logger}
 	for range ways.Connections {
-		over := newDirect(opts.path(), ways.Namespace, opts.CloseTimeout, seen)
+		over := newDirect(opts.Entity.Path(), ways.Namespace, opts.CloseTimeout, seen)
 		through := newSDK(opts.Entity, ways.Dial, opts.CloseTimeout, seen)
 		switch ways.Receiver {
 		case Direct:

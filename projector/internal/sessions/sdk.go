@@ -9,18 +9,19 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/sluice-cdc/sluice/projector/internal/held"
+	"github.com/sluice-cdc/sluice/shared/azure"
 )
 
 // sdkAcceptor accepts sessions through the SDK, one at a time on its client: the SDK puts tokens for each under a mutex that
 // it holds while it waits for the network, so whoever comes second would wait there, with no context to end the wait.
 type sdkAcceptor struct {
-	entity    Entity
+	entity    azure.Entity
 	clients   *shared[*azservicebus.Client]
 	accepting chan struct{} // holds a token while somebody accepts
 	prospects *prospects
 }
 
-func newSDK(entity Entity, dial func() (*azservicebus.Client, error), within time.Duration, prospects *prospects) *sdkAcceptor {
+func newSDK(entity azure.Entity, dial func() (*azservicebus.Client, error), within time.Duration, prospects *prospects) *sdkAcceptor {
 	return &sdkAcceptor{
 		entity: entity, prospects: prospects, accepting: make(chan struct{}, 1),
 		clients: &shared[*azservicebus.Client]{
@@ -50,18 +51,13 @@ func (s *sdkAcceptor) accept(ctx context.Context) (link, func(context.Context), 
 	if err != nil {
 		return nil, nil, err
 	}
-	var receiver *azservicebus.SessionReceiver
-	if s.entity.Queue != "" {
-		receiver, err = client.way.AcceptNextSessionForQueue(ctx, s.entity.Queue, nil)
-	} else {
-		receiver, err = client.way.AcceptNextSessionForSubscription(ctx, s.entity.Topic, s.entity.Subscription, nil)
-	}
+	receiver, err := s.entity.AcceptNext(ctx, client.way)
 	if err != nil {
 		client.giveBack(ctx, lost(err))
 		if timedOut(err) {
 			return nil, nil, errNoSession
 		}
-		return nil, nil, fmt.Errorf("accept next session: %w", err)
+		return nil, nil, err
 	}
 	session := held.New(receiver)
 	release := func(ctx context.Context) { client.giveBack(ctx, session.Broken()) }
