@@ -11,10 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.opentelemetry.io/otel/trace"
 
-	"github.com/sluice-cdc/sluice/producer/internal/changes"
-	"github.com/sluice-cdc/sluice/producer/internal/leader"
 	"github.com/sluice-cdc/sluice/producer/internal/publish"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/claim"
@@ -132,60 +129,5 @@ func (n *connections) close(ctx context.Context) {
 	closing.Wait()
 	for _, db := range n.mongo {
 		_ = mongodb.Disconnect(ctx, db, closeTimeout)
-	}
-}
-
-func (c *Config) election(instance string) leader.Config {
-	return leader.Config{
-		Stream:            c.Stream,
-		Instance:          instance,
-		SessionKey:        c.SessionKey,
-		LeaseDuration:     c.LeaseDuration,
-		RenewInterval:     c.LeaseDuration / 3,
-		HeartbeatInterval: c.HeartbeatInterval,
-		FenceAfter:        c.FenceAfter,
-		TakeoverAfter:     c.TakeoverAfter,
-		TakeoverByExpiry:  c.LeaseTakeover == "expiry",
-		StandbyPoll:       c.StandbyPoll,
-		StopTimeout:       c.ShutdownTimeout,
-	}
-}
-
-// reading is for a configuration that is valid: its pipeline can be read.
-func (c *Config) reading(epoch int64) changes.Config {
-	pipeline, _ := changes.ParsePipeline(c.Pipeline)
-	return changes.Config{
-		Pipeline: pipeline,
-		Epoch:    epoch,
-		Mapping: changes.Mapping{
-			Stream:          c.Stream,
-			AggregatePath:   c.AggregateIDPath,
-			TypePath:        c.EventTypePath,
-			VersionPath:     c.VersionPath,
-			CorrelationPath: c.CorrelationIDPath,
-			TracePath:       c.TraceParentPath,
-			Operations:      c.Operations,
-		},
-		FullDocument:             fullDocument(c.FullDocument),
-		FullDocumentBeforeChange: fullDocument(c.BeforeChange),
-		StartAt:                  c.StartAt,
-		RestartWhenLost:          c.OnHistoryLost == "latest",
-		GiveUpAfter:              c.StallAfter,
-	}
-}
-
-func (c *Config) publishing(claims publish.Claims, tracer trace.Tracer) publish.Config {
-	return publish.Config{
-		Lanes:         c.PublishLanes,
-		MaxLanes:      c.PublishLanesMax,
-		Scope:         publish.Scope(c.BatchScope),
-		Format:        c.format(),
-		BatchMessages: c.BatchMessages,
-		MaxEvents:     c.MaxInFlightEvents,
-		MaxBytes:      c.MaxInFlightBytes,
-		Claims:        claims,
-		StallAfter:    c.StallAfter,
-		Tracer:        tracer,
-		Entity:        c.entity(),
 	}
 }

@@ -3,13 +3,14 @@ package producer
 import (
 	"errors"
 	"log/slog"
-	"math"
-	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
+	"github.com/sluice-cdc/sluice/producer/internal/leader"
+	"github.com/sluice-cdc/sluice/producer/internal/publish"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/settings"
@@ -121,88 +122,6 @@ func LoadConfig() (Config, error) {
 	return configs[0], err
 }
 
-// Validate reports every problem and every contradiction, joined. No message holds a secret.
-func (c *Config) Validate() error {
-	p := &problems{}
-	p.join(settings.CheckMongoURI("MONGODB_URI", c.MongoURI))
-	p.join(c.ServiceBus.Validate())
-	p.require((c.Topic == "") != (c.Queue == ""), "SERVICE_BUS_TOPIC, SERVICE_BUS_QUEUE: set exactly one of them")
-	p.join(c.Blob.Validate())
-	p.container("BLOB_CONTAINER", c.Container)
-	p.require(len(c.Stream) <= 256 && !strings.ContainsAny(c.Stream, "\n\\"),
-		"STREAM_NAME: must have at most 256 characters, and neither a newline nor a backslash")
-
-	if c.StartFrom == "snapshot" {
-		p.add("START_FROM: snapshot is not available yet; begin with latest or timestamp, and carry what is there already over by hand")
-	} else {
-		p.choice("START_FROM", c.StartFrom, "latest", "timestamp")
-	}
-	p.require(c.StartFrom != "timestamp" || !c.StartAt.IsZero(), "START_AT: is required with START_FROM=timestamp")
-	p.require(c.StartFrom == "timestamp" || c.StartAt.IsZero(), "START_AT: has no meaning without START_FROM=timestamp")
-	p.require(c.StartAt.IsZero() || (c.StartAt.Unix() > 0 && c.StartAt.Unix() <= math.MaxUint32),
-		"START_AT: must be a time from 1970 to 2106, which is what MongoDB can express")
-	if c.OnHistoryLost == "snapshot" {
-		p.add("ON_HISTORY_LOST: snapshot is not available yet; use fail, and decide then, or latest")
-	} else {
-		p.choice("ON_HISTORY_LOST", c.OnHistoryLost, "fail", "latest")
-	}
-	p.require(len(c.Operations) > 0, "OPERATIONS: must name at least one operation")
-	for _, o := range c.Operations {
-		p.require(o.Known(), "OPERATIONS: %q is none of insert, update, replace, delete", o)
-	}
-	if _, err := changes.ParsePipeline(c.Pipeline); err != nil {
-		p.add("PIPELINE: %w", err)
-	}
-	p.require(c.AggregateIDPath != "", "AGGREGATE_ID_PATH: must not be empty; use _id for the document's own id")
-	p.choice("FULL_DOCUMENT", c.FullDocument, "default", "updateLookup", "whenAvailable", "required")
-	p.choice("FULL_DOCUMENT_BEFORE_CHANGE", c.BeforeChange, "off", "whenAvailable", "required")
-
-	c.validateLeadership(p)
-
-	p.atLeast("PUBLISH_LANES", int64(c.PublishLanes), 1)
-	p.require(c.PublishLanesMax >= c.PublishLanes, "PUBLISH_LANES_MAX: must be at least PUBLISH_LANES (%d; it is %d)",
-		c.PublishLanes, c.PublishLanesMax)
-	p.require(c.PublishLanesMax <= 1024, "PUBLISH_LANES_MAX: must be at most 1024 (it is %d)", c.PublishLanesMax)
-	p.choice("BATCH_SCOPE", c.BatchScope, "session", "mixed")
-	p.atLeast("BATCH_MESSAGES", int64(c.BatchMessages), 1)
-	p.require(c.BatchMessages <= 4500, "BATCH_MESSAGES: must be at most 4500, what Service Bus Standard takes in a batch")
-	p.choice("MESSAGE_FORMAT", c.MessageFormat, "json", "bson")
-	p.choice("ON_OVERSIZE", c.OnOversize, "claimcheck", "fail")
-	if c.OnOversize == "claimcheck" {
-		p.container("CLAIM_CHECK_CONTAINER", c.ClaimContainer)
-	}
-	p.require(c.ClaimContainer != c.Container || c.OnOversize != "claimcheck",
-		"CLAIM_CHECK_CONTAINER: must not be BLOB_CONTAINER (%s): old claim checks are deleted there, and checkpoints never may be", c.Container)
-	p.atLeast("MAX_IN_FLIGHT_EVENTS", c.MaxInFlightEvents, 1)
-	p.require(c.MaxInFlightEvents <= 1_000_000, "MAX_IN_FLIGHT_EVENTS: must be at most 1000000 (it is %d)", c.MaxInFlightEvents)
-	p.atLeast("MAX_IN_FLIGHT_BYTES", c.MaxInFlightBytes, 1)
-	p.require(c.StallAfter == 0 || c.StallAfter >= time.Second, "STALL_AFTER: must be at least 1s, or 0, which means never (it is %v)", c.StallAfter)
-	p.positive("SHUTDOWN_TIMEOUT", c.ShutdownTimeout)
-	p.require(c.StatusInterval >= 0, "STATUS_INTERVAL: must not be negative; 0 turns it off")
-	return p.joined()
-}
-
-// validateLeadership keeps every pair of times far enough apart for a request to storage to fit in between.
-func (c *Config) validateLeadership(p *problems) {
-	const (
-		roundTrip = 500 * time.Millisecond
-		shortest  = 50 * time.Millisecond // between two requests to storage
-	)
-	p.require(c.LeaseDuration >= 15*time.Second && c.LeaseDuration <= 60*time.Second && c.LeaseDuration%time.Second == 0,
-		"LEASE_DURATION: must be a whole number of seconds from 15s to 60s, Azure's bounds (it is %v)", c.LeaseDuration)
-	p.require(c.HeartbeatInterval >= shortest, "HEARTBEAT_INTERVAL: must be at least %v (it is %v)", shortest, c.HeartbeatInterval)
-	p.require(c.StandbyPoll >= shortest, "STANDBY_POLL: must be at least %v (it is %v)", shortest, c.StandbyPoll)
-	p.require(c.HeartbeatInterval+roundTrip <= c.FenceAfter,
-		"FENCE_AFTER: must exceed HEARTBEAT_INTERVAL (%v) by at least %v (it is %v)", c.HeartbeatInterval, roundTrip, c.FenceAfter)
-	p.require(c.FenceAfter+roundTrip <= c.TakeoverAfter,
-		"TAKEOVER_AFTER: must exceed FENCE_AFTER (%v) by at least %v (it is %v), or a standby would lead beside a leader "+
-			"that may still send", c.FenceAfter, roundTrip, c.TakeoverAfter)
-	p.require(c.TakeoverAfter <= c.LeaseDuration,
-		"TAKEOVER_AFTER: must not exceed LEASE_DURATION (%v) (it is %v)", c.LeaseDuration, c.TakeoverAfter)
-	p.require(c.StandbyPoll < c.TakeoverAfter, "STANDBY_POLL: must be below TAKEOVER_AFTER (%v) (it is %v)", c.TakeoverAfter, c.StandbyPoll)
-	p.choice("LEASE_TAKEOVER", c.LeaseTakeover, "break", "expiry")
-}
-
 func (c *Config) entity() string { return c.Topic + c.Queue } // exactly one is set
 
 func (c *Config) format() envelope.Format {
@@ -218,4 +137,61 @@ func fullDocument(setting string) options.FullDocument {
 		return ""
 	}
 	return options.FullDocument(setting)
+}
+
+// election is how the leader is elected.
+func (c *Config) election(instance string) leader.Config {
+	return leader.Config{
+		Stream:            c.Stream,
+		Instance:          instance,
+		SessionKey:        c.SessionKey,
+		LeaseDuration:     c.LeaseDuration,
+		RenewInterval:     c.LeaseDuration / 3,
+		HeartbeatInterval: c.HeartbeatInterval,
+		FenceAfter:        c.FenceAfter,
+		TakeoverAfter:     c.TakeoverAfter,
+		TakeoverByExpiry:  c.LeaseTakeover == "expiry",
+		StandbyPoll:       c.StandbyPoll,
+		StopTimeout:       c.ShutdownTimeout,
+	}
+}
+
+// reading is for a configuration that is valid: its pipeline can be read.
+func (c *Config) reading(epoch int64) changes.Config {
+	pipeline, _ := changes.ParsePipeline(c.Pipeline)
+	return changes.Config{
+		Pipeline: pipeline,
+		Epoch:    epoch,
+		Mapping: changes.Mapping{
+			Stream:          c.Stream,
+			AggregatePath:   c.AggregateIDPath,
+			TypePath:        c.EventTypePath,
+			VersionPath:     c.VersionPath,
+			CorrelationPath: c.CorrelationIDPath,
+			TracePath:       c.TraceParentPath,
+			Operations:      c.Operations,
+		},
+		FullDocument:             fullDocument(c.FullDocument),
+		FullDocumentBeforeChange: fullDocument(c.BeforeChange),
+		StartAt:                  c.StartAt,
+		RestartWhenLost:          c.OnHistoryLost == "latest",
+		GiveUpAfter:              c.StallAfter,
+	}
+}
+
+// publishing is how events are sent.
+func (c *Config) publishing(claims publish.Claims, tracer trace.Tracer) publish.Config {
+	return publish.Config{
+		Lanes:         c.PublishLanes,
+		MaxLanes:      c.PublishLanesMax,
+		Scope:         publish.Scope(c.BatchScope),
+		Format:        c.format(),
+		BatchMessages: c.BatchMessages,
+		MaxEvents:     c.MaxInFlightEvents,
+		MaxBytes:      c.MaxInFlightBytes,
+		Claims:        claims,
+		StallAfter:    c.StallAfter,
+		Tracer:        tracer,
+		Entity:        c.entity(),
+	}
 }

@@ -1,10 +1,7 @@
 package projector
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -104,66 +101,45 @@ func LoadConfig() (Config, error) {
 
 // Validate reports every problem, joined. Whether the projection exists is known to [Run] alone.
 func (c *Config) Validate() error {
-	problems := []error{c.ServiceBus.Validate(), c.entity().Validate(), settings.CheckMongoURI("MONGODB_URI", c.MongoURI)}
+	var p settings.Checks
+	p.Add(c.ServiceBus.Validate(), c.entity().Validate(), settings.CheckMongoURI("MONGODB_URI", c.MongoURI))
 	switch {
 	case c.Database == "":
-		problems = append(problems, errors.New("READ_MODEL_DATABASE: is required and not set"))
+		p.Addf("READ_MODEL_DATABASE: is required and not set")
 	case len(c.Database) > 63 || strings.ContainsAny(c.Database, "/\\. \"$*<>:|?\x00"):
-		problems = append(problems, errors.New("READ_MODEL_DATABASE: is not a name for a database"))
+		p.Addf("READ_MODEL_DATABASE: is not a name for a database")
 	}
 	if c.SourceMongoURI != "" {
-		problems = append(problems, settings.CheckMongoURI("SOURCE_MONGODB_URI", c.SourceMongoURI))
+		p.Add(settings.CheckMongoURI("SOURCE_MONGODB_URI", c.SourceMongoURI))
 	}
 	if _, err := c.mirror(); err != nil {
-		problems = append(problems, fmt.Errorf("MIRROR_COLLECTION, MIRROR_KEY, MIRROR_FIELDS: %s", strings.ReplaceAll(err.Error(), "\n", "; ")))
+		p.Addf("MIRROR_COLLECTION, MIRROR_KEY, MIRROR_FIELDS: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	if c.Blob != (azure.Blob{}) {
-		problems = append(problems, c.Blob.Validate())
-		if c.ClaimContainer == "" {
-			problems = append(problems, errors.New("CLAIM_CHECK_CONTAINER: must not be empty"))
-		}
+		p.Add(c.Blob.Validate())
+		p.Require(c.ClaimContainer != "", "CLAIM_CHECK_CONTAINER: must not be empty")
 	}
-	if !slices.Contains([]sessions.Receiver{"", sessions.Auto, sessions.Direct, sessions.SDK}, sessions.Receiver(c.SessionReceiver)) {
-		problems = append(problems, errors.New("SESSION_RECEIVER: must be auto, direct or sdk"))
+	if c.SessionReceiver != "" {
+		p.Add(settings.OneOf("SESSION_RECEIVER", c.SessionReceiver, string(sessions.Auto), string(sessions.Direct), string(sessions.SDK)))
 	}
-	const maxReceive = 1000
-	problems = append(problems,
-		between("MAX_SESSIONS", c.MaxSessions, 1, 5000),
-		between("SERVICE_BUS_CONNECTIONS", c.Connections, 0, 1000),
-		between("RECEIVE_BATCH", c.ReceiveBatch, 1, maxReceive),
-		atLeast("SESSION_IDLE", c.SessionIdle, time.Millisecond),
-		atLeast("SESSION_MAX_HOLD", c.SessionMaxHold, time.Millisecond),
-		atLeast("ACCEPT_TIMEOUT", c.AcceptTimeout, time.Second),
-		atLeast("APPLY_TIMEOUT", c.ApplyTimeout, 100*time.Millisecond),
-		atLeast("VERSION_GAP_WAIT", c.VersionGapWait, 0),
-		atLeast("SETTLE_TIMEOUT", c.SettleTimeout, 100*time.Millisecond),
-		atLeast("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second),
-		atLeast("STATUS_INTERVAL", c.StatusInterval, 0),
+	p.Add(
+		settings.Between("MAX_SESSIONS", c.MaxSessions, 1, 5000),
+		settings.Between("SERVICE_BUS_CONNECTIONS", c.Connections, 0, 1000),
+		settings.Between("RECEIVE_BATCH", c.ReceiveBatch, 1, 1000),
+		settings.AtLeast("SESSION_IDLE", c.SessionIdle, time.Millisecond),
+		settings.AtLeast("SESSION_MAX_HOLD", c.SessionMaxHold, time.Millisecond),
+		settings.AtLeast("ACCEPT_TIMEOUT", c.AcceptTimeout, time.Second),
+		settings.AtLeast("APPLY_TIMEOUT", c.ApplyTimeout, 100*time.Millisecond),
+		settings.AtLeast("VERSION_GAP_WAIT", c.VersionGapWait, 0),
+		settings.AtLeast("SETTLE_TIMEOUT", c.SettleTimeout, 100*time.Millisecond),
+		settings.AtLeast("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second),
+		settings.AtLeast("STATUS_INTERVAL", c.StatusInterval, 0),
 	)
-	if c.Connections > c.MaxSessions && c.MaxSessions >= 1 {
-		problems = append(problems, errors.New("SERVICE_BUS_CONNECTIONS: must not exceed MAX_SESSIONS: the rest would have nothing to do"))
-	}
-	if c.SessionIdle > c.SessionMaxHold {
-		problems = append(problems, errors.New("SESSION_IDLE: must not exceed SESSION_MAX_HOLD"))
-	}
-	if c.SettleTimeout >= c.ShutdownTimeout {
-		problems = append(problems, errors.New("SETTLE_TIMEOUT: must be shorter than SHUTDOWN_TIMEOUT, which it has to fit in"))
-	}
-	return errors.Join(problems...)
-}
-
-func between(name string, value, low, high int) error {
-	if value < low || value > high {
-		return fmt.Errorf("%s: must be from %d to %d", name, low, high)
-	}
-	return nil
-}
-
-func atLeast(name string, value, low time.Duration) error {
-	if value < low {
-		return fmt.Errorf("%s: must be at least %s", name, low)
-	}
-	return nil
+	p.Require(c.Connections <= c.MaxSessions || c.MaxSessions < 1,
+		"SERVICE_BUS_CONNECTIONS: must not exceed MAX_SESSIONS: the rest would have nothing to do")
+	p.Require(c.SessionIdle <= c.SessionMaxHold, "SESSION_IDLE: must not exceed SESSION_MAX_HOLD")
+	p.Require(c.SettleTimeout < c.ShutdownTimeout, "SETTLE_TIMEOUT: must be shorter than SHUTDOWN_TIMEOUT, which it has to fit in")
+	return p.Err()
 }
 
 // connections is how many connections to make.

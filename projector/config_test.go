@@ -65,8 +65,8 @@ func TestLoadConfigReportsEveryProblemAndNoSecret(t *testing.T) {
   - SERVICE_BUS_QUEUE: must not be set together with SERVICE_BUS_TOPIC and SERVICE_BUS_SUBSCRIPTION
   - MONGODB_URI: is not a MongoDB connection string (mongodb://… or mongodb+srv://…)
   - READ_MODEL_DATABASE: is not a name for a database
-  - MAX_SESSIONS: must be from 1 to 5000
-  - ACCEPT_TIMEOUT: must be at least 1s
+  - MAX_SESSIONS: must be from 1 to 5000 (it is 0)
+  - ACCEPT_TIMEOUT: must be at least 1s (it is 1ms)
   - SESSION_IDLE: must not exceed SESSION_MAX_HOLD
   - SETTLE_TIMEOUT: must be shorter than SHUTDOWN_TIMEOUT, which it has to fit in`)
 }

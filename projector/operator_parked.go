@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/parked"
 	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
 // parkedCommands are the commands about parked aggregates.
@@ -44,7 +45,7 @@ func parkedCommands() []command {
 				if r.operand = operand; (operand == "") != r.all {
 					return errors.New("needs either an aggregate or --all")
 				}
-				return atLeast("--wait", r.wait, 0)
+				return settings.AtLeast("--wait", r.wait, 0)
 			},
 			Do: replayParked,
 		},
@@ -62,7 +63,7 @@ func parkedCommands() []command {
 				if !r.yes {
 					return fmt.Errorf("needs --yes: it gives up an event for good; look first: projector parked show '%s'", r.operand)
 				}
-				return atLeast("--wait", r.wait, 0)
+				return settings.AtLeast("--wait", r.wait, 0)
 			},
 			Do: dropParked,
 		},

@@ -1,7 +1,7 @@
 // Package settings reads a service's configuration from the environment through envconfig and reports every problem at
 // once, so that a wrong deployment is mended in one round.
 //
-// No message of this package holds a setting's value: some are secrets.
+// No message quotes a setting that may be a secret. What a check quotes is a number, a duration or a choice.
 package settings
 
 import (

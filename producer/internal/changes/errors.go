@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
 // ErrHistoryLost: the server cannot go on from the token, because its oplog no longer reaches back to it or because
@@ -32,50 +34,50 @@ type attempt struct {
 	resuming bool
 }
 
-// lost are the codes that say that the server cannot go on from a token. Names as in the server's error_codes.yml.
+// lost are the codes that say that the server cannot go on from a token.
 var lost = map[int]bool{
-	286: true, // ChangeStreamHistoryLost
-	280: true, // ChangeStreamFatalError: the token was not found in the stream
-	260: true, // InvalidResumeToken
-	136: true, // CappedPositionLost; Amazon DocumentDB
+	mongodb.ChangeStreamHistoryLost: true,
+	mongodb.ChangeStreamFatalError:  true, // the token was not found in the stream
+	mongodb.InvalidResumeToken:      true,
+	mongodb.CappedPositionLost:      true, // Amazon DocumentDB
 }
 
 // lostWhenResuming are codes of a request that cannot be understood. Behind a token it is the token that cannot: Azure
 // Cosmos DB says InvalidOptions of an expired one, Amazon DocumentDB FailedToParse.
 var lostWhenResuming = map[int]bool{
-	9:  true, // FailedToParse
-	72: true, // InvalidOptions
+	mongodb.FailedToParse:  true,
+	mongodb.InvalidOptions: true,
 }
 
 // refused are the codes that waiting does not heal, with what to do.
 var refused = map[int]string{
-	2:     "check PIPELINE, FULL_DOCUMENT and FULL_DOCUMENT_BEFORE_CHANGE",                                                        // BadValue
-	9:     "check PIPELINE",                                                                                                       // FailedToParse
-	13:    "give the user the actions find and changeStream on the collection",                                                    // Unauthorized
-	14:    "check PIPELINE",                                                                                                       // TypeMismatch
-	18:    "check user, password and authSource in MONGODB_URI",                                                                   // AuthenticationFailed
-	20:    "check PIPELINE",                                                                                                       // IllegalOperation
-	47:    "FULL_DOCUMENT or FULL_DOCUMENT_BEFORE_CHANGE is required, and the collection does not keep that image of this change", // NoMatchingDocument
-	59:    "the deployment has no change streams",                                                                                 // CommandNotFound
-	72:    "check FULL_DOCUMENT and FULL_DOCUMENT_BEFORE_CHANGE; what a deployment does not support must be off or default",       // InvalidOptions
-	73:    "check MONGODB_DATABASE and MONGODB_COLLECTION",                                                                        // InvalidNamespace
-	115:   "the deployment does not support these settings of a change stream, or has none",                                       // CommandNotSupported
-	168:   "check PIPELINE",                                                                                                       // InvalidPipelineOperator
-	8000:  "check user and roles in Atlas",                                                                                        // AtlasError
-	10334: "a change is larger than 16 MB, and this deployment cannot split it; take the checkpoint past it",                      // BSONObjectTooLarge
-	40324: "the deployment does not know a stage; check PIPELINE",                                                                 // unrecognized stage
-	40573: "change streams need a replica set; start the server with --replSet",                                                   // no replica set
+	mongodb.BadValue:                "check PIPELINE, FULL_DOCUMENT and FULL_DOCUMENT_BEFORE_CHANGE",
+	mongodb.FailedToParse:           "check PIPELINE",
+	mongodb.Unauthorized:            "give the user the actions find and changeStream on the collection",
+	mongodb.TypeMismatch:            "check PIPELINE",
+	mongodb.AuthenticationFailed:    "check user, password and authSource in MONGODB_URI",
+	mongodb.IllegalOperation:        "check PIPELINE",
+	mongodb.NoMatchingDocument:      "FULL_DOCUMENT or FULL_DOCUMENT_BEFORE_CHANGE is required, and the collection does not keep that image of this change",
+	mongodb.CommandNotFound:         "the deployment has no change streams",
+	mongodb.InvalidOptions:          "check FULL_DOCUMENT and FULL_DOCUMENT_BEFORE_CHANGE; what a deployment does not support must be off or default",
+	mongodb.InvalidNamespace:        "check MONGODB_DATABASE and MONGODB_COLLECTION",
+	mongodb.CommandNotSupported:     "the deployment does not support these settings of a change stream, or has none",
+	mongodb.InvalidPipelineOperator: "check PIPELINE",
+	mongodb.AtlasError:              "check user and roles in Atlas",
+	mongodb.BSONObjectTooLarge:      "a change is larger than 16 MB, and this deployment cannot split it; take the checkpoint past it",
+	mongodb.UnrecognizedStage:       "the deployment does not know a stage; check PIPELINE",
+	mongodb.NotAReplicaSet:          "change streams need a replica set; start the server with --replSet",
 }
 
 // passing are codes at and above firstAssertion that waiting heals.
 var passing = map[int]bool{
-	10107: true, // NotWritablePrimary
-	11600: true, // InterruptedAtShutdown
-	11602: true, // InterruptedDueToReplStateChange
-	13388: true, // StaleConfig
-	13435: true, // NotPrimaryNoSecondaryOk
-	13436: true, // NotPrimaryOrSecondary
-	16500: true, // Azure Cosmos DB: too many requests
+	mongodb.NotWritablePrimary:              true,
+	mongodb.InterruptedAtShutdown:           true,
+	mongodb.InterruptedDueToReplStateChange: true,
+	mongodb.StaleConfig:                     true,
+	mongodb.NotPrimaryNoSecondaryOk:         true,
+	mongodb.NotPrimaryOrSecondary:           true,
+	mongodb.CosmosTooManyRequests:           true,
 }
 
 // firstAssertion is where the codes begin that have no names: assertions in the server's code. At the opening of a stream

@@ -12,12 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/checkup"
 	"github.com/sluice-cdc/sluice/shared/envelope"
-)
-
-const (
-	codeChangeStreamFatal       = 280
-	codeChangeStreamHistoryLost = 286
-	codeNotAReplicaSet          = 40573
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
 func (s *Stream) examineMongo(ctx context.Context, e *checkup.Findings) {
@@ -59,10 +54,10 @@ func (s *Stream) examineStream(ctx context.Context, e *checkup.Findings) (token 
 		e.OK(check, "it opens on %s, through the %d stages of PIPELINE", ns, len(s.Pipeline))
 	case err == nil:
 		e.OK(check, "it opens on %s", ns)
-	case hasCode(err, codeUnauthorized):
+	case mongodb.HasCode(err, mongodb.Unauthorized):
 		e.Problem(check, "give the user the actions find and changeStream on it: the role read on the database has both",
 			"the user may not open one on %s", ns)
-	case hasCode(err, codeNotAReplicaSet):
+	case mongodb.HasCode(err, mongodb.NotAReplicaSet):
 		e.Problem(check, "start the server with --replSet and run rs.initiate() once", "the server is no replica set")
 	default:
 		e.Problem(check, "check MONGODB_DATABASE, MONGODB_COLLECTION, PIPELINE, FULL_DOCUMENT and FULL_DOCUMENT_BEFORE_CHANGE",
@@ -119,7 +114,7 @@ func (s *Stream) examineHistory(ctx context.Context, e *checkup.Findings) {
 	}
 	_, err = s.resumable(ctx, snapshot.Record.Progress.ResumeToken)
 	switch {
-	case hasCode(err, codeChangeStreamHistoryLost), hasCode(err, codeChangeStreamFatal), hasCode(err, codeInvalidResumeToken):
+	case mongodb.HasCode(err, mongodb.ChangeStreamHistoryLost, mongodb.ChangeStreamFatalError, mongodb.InvalidResumeToken):
 		e.Problem(check, "copy what is missing by hand and go on from now with ON_HISTORY_LOST=latest, or set a token that the oplog "+
 			"still holds (producer token rewind); make the oplog larger", "the stream cannot go on from the checkpoint: %v", err)
 	case err != nil:

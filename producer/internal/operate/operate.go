@@ -22,6 +22,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
 // ErrRefused is a change that would do harm; the error says which, and how to do it all the same where that is possible.
@@ -88,12 +89,7 @@ func (s *Stream) read(ctx context.Context) (checkpoint.Snapshot, error) {
 func (s *Stream) now(ctx context.Context) (bson.Timestamp, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	reply, err := s.Collection.Database().RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Raw()
-	if err != nil {
-		return bson.Timestamp{}, fmt.Errorf("ask MongoDB for its time: %w", err)
-	}
-	t, i, _ := reply.Lookup("$clusterTime", "clusterTime").TimestampOK()
-	return bson.Timestamp{T: t, I: i}, nil
+	return mongodb.ClusterTime(ctx, s.Collection.Database())
 }
 
 func clock(t bson.Timestamp) string {

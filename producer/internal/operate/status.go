@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
@@ -85,8 +84,6 @@ func timeOf(p checkpoint.Progress) bson.Timestamp {
 	return p.ClusterTime
 }
 
-const codeUnauthorized = 13
-
 // oldest is the time of the oldest entry of the oplog, or why it is unknown.
 func (s *Stream) oldest(ctx context.Context) (t bson.Timestamp, note string) {
 	ctx, cancel := s.bounded(ctx)
@@ -99,11 +96,6 @@ func (s *Stream) oldest(ctx context.Context) (t bson.Timestamp, note string) {
 		return t, "local.oplog.rs cannot be read: " + err.Error()
 	}
 	return t, ""
-}
-
-func hasCode(err error, code int) bool {
-	server, ok := errors.AsType[mongo.ServerError](err)
-	return ok && server.HasErrorCode(code)
 }
 
 // Print writes the status for people.

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
 // Change is how the checkpoint may be moved.
@@ -172,15 +173,13 @@ func (s *Stream) tokenAt(ctx context.Context, at bson.Timestamp) (bson.Raw, erro
 // resumable asks the deployment whether it can go on from a token, the way the reader would.
 func (s *Stream) resumable(ctx context.Context, token bson.Raw) (afterInvalidate bool, err error) {
 	err = s.tryOpen(ctx, s.options().SetResumeAfter(token))
-	if hasCode(err, codeInvalidResumeToken) { // an invalidate event's: only startAfter takes it
+	if mongodb.HasCode(err, mongodb.InvalidResumeToken) { // an invalidate event's: only startAfter takes it
 		if s.tryOpen(ctx, s.options().SetStartAfter(token)) == nil {
 			return true, nil
 		}
 	}
 	return false, err
 }
-
-const codeInvalidResumeToken = 260
 
 // stages are the pipeline's, which must not be nil.
 func (s *Stream) stages() mongo.Pipeline { return append(mongo.Pipeline{}, s.Pipeline...) }

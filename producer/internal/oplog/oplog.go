@@ -19,6 +19,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
@@ -28,13 +29,6 @@ var (
 	ErrForbidden = errors.New("needs read on local")
 	// ErrAbsent: the deployment has no oplog that can be read, as behind a mongos and on what only speaks the protocol.
 	ErrAbsent = errors.New("local.oplog.rs is not there to read on this deployment")
-)
-
-// The server's codes for both. Names as in its error_codes.yml; Atlas refuses with a code of its own.
-const (
-	codeUnauthorized     = 13
-	codeInvalidNamespace = 73
-	codeAtlasError       = 8000
 )
 
 // Oldest is the time of the oldest entry of the oplog. Errors: [ErrForbidden], [ErrAbsent], or the server's.
@@ -49,13 +43,11 @@ func Oldest(ctx context.Context, client *mongo.Client) (bson.Timestamp, error) {
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return entry.TS, ErrAbsent
 	}
-	if server, ok := errors.AsType[mongo.ServerError](err); ok {
-		switch {
-		case server.HasErrorCode(codeUnauthorized), server.HasErrorCode(codeAtlasError):
-			return entry.TS, ErrForbidden
-		case server.HasErrorCode(codeInvalidNamespace):
-			return entry.TS, ErrAbsent
-		}
+	switch {
+	case mongodb.HasCode(err, mongodb.Unauthorized, mongodb.AtlasError):
+		return entry.TS, ErrForbidden
+	case mongodb.HasCode(err, mongodb.InvalidNamespace):
+		return entry.TS, ErrAbsent
 	}
 	return entry.TS, err
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/Azure/go-amqp"
+
+	"github.com/sluice-cdc/sluice/shared/servicebus"
 )
 
 // judge says what the broker has made of a batch: nil, which is accepted and nothing else; errBusy, errCutShort, errUnknown or
@@ -26,13 +28,12 @@ func judge(state amqp.DeliveryState) error {
 // refusal reads why a batch was rejected.
 func refusal(why *amqp.Error) error {
 	verdict := errUnknown
-	switch why.Condition {
-	case "com.microsoft:server-busy", amqp.ErrCondResourceLimitExceeded:
+	switch condition := why.Condition; {
+	case condition == servicebus.CondServerBusy, condition == amqp.ErrCondResourceLimitExceeded:
 		verdict = errBusy
-	case "com.microsoft:operation-cancelled", "com.microsoft:timeout":
+	case condition == servicebus.CondOperationCancelled, condition == servicebus.CondTimeout:
 		verdict = errCutShort
-	case amqp.ErrCondMessageSizeExceeded, amqp.ErrCondNotAllowed, amqp.ErrCondNotImplemented, amqp.ErrCondInvalidField,
-		amqp.ErrCondDecodeError, "com.microsoft:argument-error", "com.microsoft:argument-out-of-range":
+	case condition == amqp.ErrCondMessageSizeExceeded, servicebus.NotUnderstood(condition):
 		verdict = ErrRefused // several partition keys in a batch for a partitioned entity, for example
 	}
 	return fmt.Errorf("%w: %w", verdict, why)

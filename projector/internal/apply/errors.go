@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
 // Class is what to do about an error.
@@ -27,34 +28,34 @@ const (
 
 // permanentCodes are the server's ways of refusing a write for what it is. Everything that is not here counts as
 // transient, also what nobody has heard of: to hold an aggregate up and say so is better than to set its events aside
-// because of, say, a missing right. [MongoDB src/mongo/base/error_codes.yml]
+// because of, say, a missing right.
 var permanentCodes = map[int]bool{
-	2:     true, // BadValue
-	9:     true, // FailedToParse
-	14:    true, // TypeMismatch
-	15:    true, // Overflow
-	16:    true, // InvalidLength
-	22:    true, // InvalidBSON
-	28:    true, // PathNotViable
-	40:    true, // ConflictingUpdateOperators
-	52:    true, // DollarPrefixedFieldName
-	53:    true, // InvalidIdField
-	54:    true, // NotSingleValueField
-	55:    true, // InvalidDBRef
-	56:    true, // EmptyFieldName
-	57:    true, // DottedFieldName
-	66:    true, // ImmutableField
-	73:    true, // InvalidNamespace
-	121:   true, // DocumentValidationFailure
-	10334: true, // BSONObjectTooLarge
-	17280: true, // KeyTooLong
-	17419: true, // the document would grow too large
-	17420: true, // the same, in a transaction's oplog entry
+	mongodb.BadValue:                   true,
+	mongodb.FailedToParse:              true,
+	mongodb.TypeMismatch:               true,
+	mongodb.Overflow:                   true,
+	mongodb.InvalidLength:              true,
+	mongodb.InvalidBSON:                true,
+	mongodb.PathNotViable:              true,
+	mongodb.ConflictingUpdateOperators: true,
+	mongodb.DollarPrefixedFieldName:    true,
+	mongodb.InvalidIDField:             true,
+	mongodb.NotSingleValueField:        true,
+	mongodb.InvalidDBRef:               true,
+	mongodb.EmptyFieldName:             true,
+	mongodb.DottedFieldName:            true,
+	mongodb.ImmutableField:             true,
+	mongodb.InvalidNamespace:           true,
+	mongodb.DocumentValidationFailure:  true,
+	mongodb.BSONObjectTooLarge:         true,
+	mongodb.KeyTooLong:                 true,
+	mongodb.ResultingDocumentTooLarge:  true,
+	mongodb.OplogEntryTooLarge:         true,
 }
 
 // duplicateKeyCodes: a conditional upsert whose condition does not hold collides with the document that is there; so does
 // a write that breaks a unique index.
-var duplicateKeyCodes = map[int]bool{11000: true, 11001: true, 12582: true}
+var duplicateKeyCodes = map[int]bool{mongodb.DuplicateKey: true, mongodb.DuplicateKeyUpdate: true, mongodb.DuplicateKeyCapped: true}
 
 // Classify judges an error of a projection or of the driver.
 func Classify(err error) Class {
@@ -105,14 +106,8 @@ func classifyWrite(e mongo.WriteError) Class {
 // Refused says that the server refused a command itself, for want of a right or because it does not know it.
 func Refused(err error) bool {
 	server, ok := errors.AsType[mongo.CommandError](err)
-	switch {
-	case !ok:
-		return false
-	case server.Code == 13, server.Code == 8000, server.Code == 59, server.Code == 85, server.Code == 86, server.Code == 115:
-		// Unauthorized, Atlas's own, CommandNotFound, IndexOptionsConflict, IndexKeySpecsConflict, CommandNotSupported
-		return true
-	}
-	return permanentCodes[int(server.Code)]
+	return ok && (permanentCodes[int(server.Code)] || mongodb.HasCode(server, mongodb.Unauthorized, mongodb.AtlasError,
+		mongodb.CommandNotFound, mongodb.IndexOptionsConflict, mongodb.IndexKeySpecsConflict, mongodb.CommandNotSupported))
 }
 
 // onlyID says whether a duplicate key is that of _id, which is where the guard is, or of some other unique index. Servers

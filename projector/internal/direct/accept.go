@@ -20,8 +20,6 @@ const (
 	timeoutProperty = "com.microsoft:timeout"
 	// lockedUntilProperty is when the lock ends, in ticks.
 	lockedUntilProperty = "com.microsoft:locked-until-utc"
-	// noSession is the broker's answer when it has waited so long in vain.
-	noSession amqp.ErrCond = "com.microsoft:timeout"
 	// answerTime is what is left of an accept's time for the broker's answer, which is then that there is no session.
 	answerTime = 2 * time.Second
 	// endTimeout bounds the end of an AMQP session on which a link could not be opened.
@@ -75,7 +73,7 @@ var ErrProtocol = errors.New("the link that was opened names no session")
 func refused(ctx context.Context, conn *servicebus.Conn, session *amqp.Session, err error) error {
 	if answer, ok := errors.AsType[*amqp.Error](err); ok {
 		conn.Keep(session)
-		if answer.Condition == noSession {
+		if answer.Condition == servicebus.CondTimeout {
 			return ErrNone
 		}
 		return fmt.Errorf("open a link for the next session: %w", err)

@@ -129,12 +129,9 @@ func (s *Session) CompleteMessage(ctx context.Context, m *azservicebus.ReceivedM
 	return s.settle(m, func(raw *amqp.Message) error { return s.link.AcceptMessage(ctx, raw) })
 }
 
-// deadLetter is the condition under which a rejected message goes to the dead-letter queue with a reason.
-const deadLetter amqp.ErrCond = "com.microsoft:dead-letter"
-
 // DeadLetterMessage moves a message to the dead-letter queue.
 func (s *Session) DeadLetterMessage(ctx context.Context, m *azservicebus.ReceivedMessage, o *azservicebus.DeadLetterOptions) error {
-	why := &amqp.Error{Condition: deadLetter, Info: map[string]any{}}
+	why := &amqp.Error{Condition: servicebus.CondDeadLetter, Info: map[string]any{}}
 	if o != nil && o.Reason != nil {
 		why.Info["DeadLetterReason"] = *o.Reason
 	}

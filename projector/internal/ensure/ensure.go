@@ -14,21 +14,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
 // ErrRights is a user who may not make a collection or an index.
 var ErrRights = errors.New("the user's rights do not suffice: give it the role readWrite on the database, or let somebody else " +
 	"make the collections and indexes and give it listCollections and listIndexes")
-
-// The server's codes. [MongoDB src/mongo/base/error_codes.yml]
-const (
-	codeUnauthorized          = 13
-	codeNamespaceExists       = 48
-	codeIndexOptionsConflict  = 85
-	codeIndexKeySpecsConflict = 86
-	codeDuplicateKey          = 11000
-	codeAtlas                 = 8000 // what Atlas answers where rights are missing
-)
 
 // Collections makes what is missing of the collections and their indexes. Errors: [ErrRights], and those of the driver.
 func Collections(ctx context.Context, database *mongo.Database, collections []projection.Collection) error {
@@ -42,7 +33,7 @@ func Collections(ctx context.Context, database *mongo.Database, collections []pr
 	}
 	for _, c := range collections {
 		if !there[c.Name] {
-			if err := database.CreateCollection(ctx, c.Name); err != nil && !hasCode(err, codeNamespaceExists) {
+			if err := database.CreateCollection(ctx, c.Name); err != nil && !mongodb.HasCode(err, mongodb.NamespaceExists) {
 				return explain(fmt.Errorf("create collection %s: %w", c.Name, err))
 			}
 		}
@@ -70,22 +61,17 @@ func makeIndex(ctx context.Context, collection *mongo.Collection, index projecti
 	}
 	err = fmt.Errorf("create index %v of %s: %w", index.Keys, collection.Name(), err)
 	switch {
-	case hasCode(err, codeIndexOptionsConflict), hasCode(err, codeIndexKeySpecsConflict):
+	case mongodb.HasCode(err, mongodb.IndexOptionsConflict, mongodb.IndexKeySpecsConflict):
 		return fmt.Errorf("%w; one with other options is there: drop that, or make the projection's the same", err)
-	case hasCode(err, codeDuplicateKey):
+	case mongodb.HasCode(err, mongodb.DuplicateKey):
 		return fmt.Errorf("%w; documents of the read model share these keys: mend them, or make the index not unique", err)
 	}
 	return explain(err)
 }
 
 func explain(err error) error {
-	if hasCode(err, codeUnauthorized) || hasCode(err, codeAtlas) {
+	if mongodb.HasCode(err, mongodb.Unauthorized, mongodb.AtlasError) {
 		return fmt.Errorf("%w: %w", err, ErrRights)
 	}
 	return err
-}
-
-func hasCode(err error, code int) bool {
-	server, ok := errors.AsType[mongo.ServerError](err)
-	return ok && server.HasErrorCode(code)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/ensure"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/checkup"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
 // Doctor checks everything a projector needs against the services.
@@ -91,10 +92,6 @@ func (d *Desk) examineSessions(ctx context.Context, found *checkup.Findings) {
 }
 
 const (
-	codeUnauthorized         = 13
-	codeIllegalOperation     = 20
-	codeNoTransactionsHere   = 263
-	codeValidationFailure    = 121
 	mendReadWrite            = "give the user the role readWrite on the database"
 	transactionsAreNecessary = "use a replica set or a sharded cluster of MongoDB 4.4 or newer"
 )
@@ -147,15 +144,14 @@ func names(collections []projection.Collection) string {
 func (d *Desk) examineWrite(ctx context.Context, found *checkup.Findings, collections []projection.Collection) {
 	const check = "write"
 	err := d.rehearse(ctx, collections)
-	server, _ := errors.AsType[mongo.ServerError](err)
 	switch {
 	case err == nil:
 		found.OK(check, "a transaction can write to %s (it was aborted)", d.Database.Name())
-	case server != nil && server.HasErrorCode(codeUnauthorized):
+	case mongodb.HasCode(err, mongodb.Unauthorized):
 		found.Problem(check, mendReadWrite, "the user may not write: %v", err)
-	case server != nil && (server.HasErrorCode(codeIllegalOperation) || server.HasErrorCode(codeNoTransactionsHere)):
+	case mongodb.HasCode(err, mongodb.IllegalOperation, mongodb.OperationNotSupportedInTransaction):
 		found.Problem(check, transactionsAreNecessary, "the deployment has no transactions: %v", err)
-	case server != nil && server.HasErrorCode(codeValidationFailure):
+	case mongodb.HasCode(err, mongodb.DocumentValidationFailure):
 		found.OK(check, "a transaction can write to %s (its validation refused the trial, which is no event's)", d.Database.Name())
 	default:
 		found.Problem(check, "read the error", "a transaction cannot write to %s: %v", d.Database.Name(), err)

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
 // mostPeeked is how many dead-lettered messages, and how many sessions, are counted.
@@ -54,7 +54,7 @@ func (d *Desk) Status(ctx context.Context) (Status, error) {
 func (d *Desk) readModel(ctx context.Context, s *Status) error {
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
-	now, err := d.now(ctx)
+	now, err := mongodb.ClusterTime(ctx, d.Database)
 	if err != nil {
 		s.ParkedNote, s.NewestNote = "MongoDB does not answer", "MongoDB does not answer"
 		return err
@@ -85,16 +85,6 @@ func (d *Desk) readModel(ctx context.Context, s *Status) error {
 		}
 	}
 	return nil
-}
-
-// now is the deployment's cluster time, zero where it tells none.
-func (d *Desk) now(ctx context.Context) (bson.Timestamp, error) {
-	reply, err := d.Database.RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Raw()
-	if err != nil {
-		return bson.Timestamp{}, fmt.Errorf("ask MongoDB for its time: %w", err)
-	}
-	t, i, _ := reply.Lookup("$clusterTime", "clusterTime").TimestampOK()
-	return bson.Timestamp{T: t, I: i}, nil
 }
 
 func (d *Desk) waiting(ctx context.Context, s *Status) error {

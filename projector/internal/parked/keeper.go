@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/shared/servicebus"
 )
 
 var (
@@ -40,9 +41,6 @@ type Keeper struct {
 	ApplyTimeout, SettleTimeout time.Duration
 }
 
-// sessionHeld is the broker's answer to who wants a session that somebody else holds.
-const sessionHeld amqp.ErrCond = "com.microsoft:session-cannot-be-locked"
-
 // hold takes a session and keeps it until the returned function is called. Errors: [ErrBusy].
 func (k *Keeper) hold(ctx context.Context, session string) (*held.Session, func(), error) {
 	waiting, cancel := context.WithTimeout(ctx, k.Wait)
@@ -54,7 +52,7 @@ func (k *Keeper) hold(ctx context.Context, session string) (*held.Session, func(
 			session := held.New(receiver)
 			return session, k.keep(ctx, session), nil
 		}
-		if refused, ok := errors.AsType[*amqp.Error](err); !ok || refused.Condition != sessionHeld {
+		if refused, ok := errors.AsType[*amqp.Error](err); !ok || refused.Condition != servicebus.CondSessionCannotBeLocked {
 			return nil, nil, err
 		}
 		if backoff.Wait(waiting) != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/sluice-cdc/sluice/projector/internal/direct"
+	"github.com/sluice-cdc/sluice/shared/servicebus"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
@@ -77,7 +78,7 @@ func ordinary(err error) bool {
 		return false
 	}
 	switch answer.Condition {
-	case "com.microsoft:session-cannot-be-locked", "com.microsoft:server-busy", "com.microsoft:session-lock-lost":
+	case servicebus.CondSessionCannotBeLocked, servicebus.CondServerBusy, servicebus.CondSessionLockLost:
 		return true
 	}
 	return false
@@ -90,13 +91,5 @@ func protocol(err error) bool {
 		return true
 	}
 	answer, ok := errors.AsType[*amqp.Error](err)
-	if !ok {
-		return false
-	}
-	switch answer.Condition {
-	case amqp.ErrCondNotImplemented, amqp.ErrCondInvalidField, amqp.ErrCondDecodeError, amqp.ErrCondNotAllowed,
-		"com.microsoft:argument-error", "com.microsoft:argument-out-of-range":
-		return true
-	}
-	return false
+	return ok && servicebus.NotUnderstood(answer.Condition)
 }

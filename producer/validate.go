@@ -1,0 +1,91 @@
+package producer
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/sluice-cdc/sluice/producer/internal/changes"
+	"github.com/sluice-cdc/sluice/shared/settings"
+)
+
+// Validate reports every problem and every contradiction, joined. No message holds a secret.
+func (c *Config) Validate() error {
+	var p settings.Checks
+	p.Add(settings.CheckMongoURI("MONGODB_URI", c.MongoURI))
+	p.Add(c.ServiceBus.Validate())
+	p.Require((c.Topic == "") != (c.Queue == ""), "SERVICE_BUS_TOPIC, SERVICE_BUS_QUEUE: set exactly one of them")
+	p.Add(c.Blob.Validate())
+	p.Add(settings.ContainerName("BLOB_CONTAINER", c.Container))
+	p.Require(len(c.Stream) <= 256 && !strings.ContainsAny(c.Stream, "\n\\"),
+		"STREAM_NAME: must have at most 256 characters, and neither a newline nor a backslash")
+
+	if c.StartFrom == "snapshot" {
+		p.Addf("START_FROM: snapshot is not available yet; begin with latest or timestamp, and carry what is there already over by hand")
+	} else {
+		p.Add(settings.OneOf("START_FROM", c.StartFrom, "latest", "timestamp"))
+	}
+	p.Require(c.StartFrom != "timestamp" || !c.StartAt.IsZero(), "START_AT: is required with START_FROM=timestamp")
+	p.Require(c.StartFrom == "timestamp" || c.StartAt.IsZero(), "START_AT: has no meaning without START_FROM=timestamp")
+	p.Require(c.StartAt.IsZero() || (c.StartAt.Unix() > 0 && c.StartAt.Unix() <= math.MaxUint32),
+		"START_AT: must be a time from 1970 to 2106, which is what MongoDB can express")
+	if c.OnHistoryLost == "snapshot" {
+		p.Addf("ON_HISTORY_LOST: snapshot is not available yet; use fail, and decide then, or latest")
+	} else {
+		p.Add(settings.OneOf("ON_HISTORY_LOST", c.OnHistoryLost, "fail", "latest"))
+	}
+	p.Require(len(c.Operations) > 0, "OPERATIONS: must name at least one operation")
+	for _, o := range c.Operations {
+		p.Require(o.Known(), "OPERATIONS: %q is none of insert, update, replace, delete", o)
+	}
+	if _, err := changes.ParsePipeline(c.Pipeline); err != nil {
+		p.Addf("PIPELINE: %w", err)
+	}
+	p.Require(c.AggregateIDPath != "", "AGGREGATE_ID_PATH: must not be empty; use _id for the document's own id")
+	p.Add(settings.OneOf("FULL_DOCUMENT", c.FullDocument, "default", "updateLookup", "whenAvailable", "required"))
+	p.Add(settings.OneOf("FULL_DOCUMENT_BEFORE_CHANGE", c.BeforeChange, "off", "whenAvailable", "required"))
+
+	c.validateLeadership(&p)
+
+	p.Add(settings.AtLeast("PUBLISH_LANES", c.PublishLanes, 1))
+	p.Require(c.PublishLanesMax >= c.PublishLanes, "PUBLISH_LANES_MAX: must be at least PUBLISH_LANES (%d; it is %d)",
+		c.PublishLanes, c.PublishLanesMax)
+	p.Add(settings.AtMost("PUBLISH_LANES_MAX", c.PublishLanesMax, 1024))
+	p.Add(settings.OneOf("BATCH_SCOPE", c.BatchScope, "session", "mixed"))
+	p.Add(settings.AtLeast("BATCH_MESSAGES", c.BatchMessages, 1))
+	p.Require(c.BatchMessages <= 4500, "BATCH_MESSAGES: must be at most 4500, what Service Bus Standard takes in a batch")
+	p.Add(settings.OneOf("MESSAGE_FORMAT", c.MessageFormat, "json", "bson"))
+	p.Add(settings.OneOf("ON_OVERSIZE", c.OnOversize, "claimcheck", "fail"))
+	if c.OnOversize == "claimcheck" {
+		p.Add(settings.ContainerName("CLAIM_CHECK_CONTAINER", c.ClaimContainer))
+	}
+	p.Require(c.ClaimContainer != c.Container || c.OnOversize != "claimcheck",
+		"CLAIM_CHECK_CONTAINER: must not be BLOB_CONTAINER (%s): old claim checks are deleted there, and checkpoints never may be", c.Container)
+	p.Add(settings.Between("MAX_IN_FLIGHT_EVENTS", c.MaxInFlightEvents, 1, 1_000_000))
+	p.Add(settings.AtLeast("MAX_IN_FLIGHT_BYTES", c.MaxInFlightBytes, 1))
+	p.Require(c.StallAfter == 0 || c.StallAfter >= time.Second, "STALL_AFTER: must be at least 1s, or 0, which means never (it is %v)", c.StallAfter)
+	p.Require(c.ShutdownTimeout > 0, "SHUTDOWN_TIMEOUT: must be above zero (it is %v)", c.ShutdownTimeout)
+	p.Require(c.StatusInterval >= 0, "STATUS_INTERVAL: must not be negative; 0 turns it off")
+	return p.Err()
+}
+
+// validateLeadership keeps every pair of times far enough apart for a request to storage to fit in between.
+func (c *Config) validateLeadership(p *settings.Checks) {
+	const (
+		roundTrip = 500 * time.Millisecond
+		shortest  = 50 * time.Millisecond // between two requests to storage
+	)
+	p.Require(c.LeaseDuration >= 15*time.Second && c.LeaseDuration <= 60*time.Second && c.LeaseDuration%time.Second == 0,
+		"LEASE_DURATION: must be a whole number of seconds from 15s to 60s, Azure's bounds (it is %v)", c.LeaseDuration)
+	p.Require(c.HeartbeatInterval >= shortest, "HEARTBEAT_INTERVAL: must be at least %v (it is %v)", shortest, c.HeartbeatInterval)
+	p.Require(c.StandbyPoll >= shortest, "STANDBY_POLL: must be at least %v (it is %v)", shortest, c.StandbyPoll)
+	p.Require(c.HeartbeatInterval+roundTrip <= c.FenceAfter,
+		"FENCE_AFTER: must exceed HEARTBEAT_INTERVAL (%v) by at least %v (it is %v)", c.HeartbeatInterval, roundTrip, c.FenceAfter)
+	p.Require(c.FenceAfter+roundTrip <= c.TakeoverAfter,
+		"TAKEOVER_AFTER: must exceed FENCE_AFTER (%v) by at least %v (it is %v), or a standby would lead beside a leader "+
+			"that may still send", c.FenceAfter, roundTrip, c.TakeoverAfter)
+	p.Require(c.TakeoverAfter <= c.LeaseDuration,
+		"TAKEOVER_AFTER: must not exceed LEASE_DURATION (%v) (it is %v)", c.LeaseDuration, c.TakeoverAfter)
+	p.Require(c.StandbyPoll < c.TakeoverAfter, "STANDBY_POLL: must be below TAKEOVER_AFTER (%v) (it is %v)", c.TakeoverAfter, c.StandbyPoll)
+	p.Add(settings.OneOf("LEASE_TAKEOVER", c.LeaseTakeover, "break", "expiry"))
+}

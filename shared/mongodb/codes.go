@@ -1,0 +1,83 @@
+package mongodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// The server's error codes, by the names that it gives them itself. [MongoDB src/mongo/base/error_codes.yml] Those at the end
+// have none: they are assertions in its code, or other vendors'.
+const (
+	BadValue                           = 2
+	FailedToParse                      = 9
+	Unauthorized                       = 13
+	TypeMismatch                       = 14
+	Overflow                           = 15
+	InvalidLength                      = 16
+	AuthenticationFailed               = 18
+	IllegalOperation                   = 20
+	InvalidBSON                        = 22
+	PathNotViable                      = 28
+	ConflictingUpdateOperators         = 40
+	NoMatchingDocument                 = 47
+	NamespaceExists                    = 48
+	DollarPrefixedFieldName            = 52
+	InvalidIDField                     = 53
+	NotSingleValueField                = 54
+	InvalidDBRef                       = 55
+	EmptyFieldName                     = 56
+	DottedFieldName                    = 57
+	CommandNotFound                    = 59
+	ImmutableField                     = 66
+	InvalidOptions                     = 72
+	InvalidNamespace                   = 73
+	IndexOptionsConflict               = 85
+	IndexKeySpecsConflict              = 86
+	CommandNotSupported                = 115
+	DocumentValidationFailure          = 121
+	CappedPositionLost                 = 136
+	InvalidPipelineOperator            = 168
+	InvalidResumeToken                 = 260
+	OperationNotSupportedInTransaction = 263
+	ChangeStreamFatalError             = 280
+	ChangeStreamHistoryLost            = 286
+	AtlasError                         = 8000
+	NotWritablePrimary                 = 10107
+	BSONObjectTooLarge                 = 10334
+	DuplicateKey                       = 11000
+	InterruptedAtShutdown              = 11600
+	InterruptedDueToReplStateChange    = 11602
+	StaleConfig                        = 13388
+	NotPrimaryNoSecondaryOk            = 13435
+	NotPrimaryOrSecondary              = 13436
+
+	DuplicateKeyUpdate        = 11001 // of servers of long ago
+	DuplicateKeyCapped        = 12582 // the same
+	CosmosTooManyRequests     = 16500 // Azure Cosmos DB's
+	KeyTooLong                = 17280
+	ResultingDocumentTooLarge = 17419 // by an update
+	OplogEntryTooLarge        = 17420 // the same, in a transaction's oplog entry
+	UnrecognizedStage         = 40324
+	NotAReplicaSet            = 40573
+)
+
+// HasCode says whether the server answered with one of the codes.
+func HasCode(err error, codes ...int) bool {
+	server, ok := errors.AsType[mongo.ServerError](err)
+	return ok && slices.ContainsFunc(codes, server.HasErrorCode)
+}
+
+// ClusterTime asks a deployment for its cluster time; zero where it keeps none.
+func ClusterTime(ctx context.Context, database *mongo.Database) (bson.Timestamp, error) {
+	reply, err := database.RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Raw()
+	if err != nil {
+		return bson.Timestamp{}, fmt.Errorf("ask MongoDB for its cluster time: %w", err)
+	}
+	t, i, _ := reply.Lookup("$clusterTime", "clusterTime").TimestampOK()
+	return bson.Timestamp{T: t, I: i}, nil
+}

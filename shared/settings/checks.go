@@ -1,0 +1,77 @@
+package settings
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Checks collects what is wrong with a configuration, for its Validate. The zero value is ready to use.
+type Checks struct{ problems []error }
+
+// Add takes the results of checks; nil is none.
+func (c *Checks) Add(problems ...error) {
+	for _, problem := range problems {
+		if problem != nil {
+			c.problems = append(c.problems, problem)
+		}
+	}
+}
+
+// Addf adds a problem. It begins with the setting's name and a colon.
+func (c *Checks) Addf(format string, args ...any) { c.Add(fmt.Errorf(format, args...)) }
+
+// Require adds a problem unless ok.
+func (c *Checks) Require(ok bool, format string, args ...any) {
+	if !ok {
+		c.Addf(format, args...)
+	}
+}
+
+// Err is every problem, joined; nil when there is none.
+func (c *Checks) Err() error { return errors.Join(c.problems...) }
+
+// AtLeast is nil for a value of low or more.
+func AtLeast[T cmp.Ordered](name string, value, low T) error {
+	if value < low {
+		return fmt.Errorf("%s: must be at least %v (it is %v)", name, low, value)
+	}
+	return nil
+}
+
+// AtMost is nil for a value of high or less.
+func AtMost[T cmp.Ordered](name string, value, high T) error {
+	if value > high {
+		return fmt.Errorf("%s: must be at most %v (it is %v)", name, high, value)
+	}
+	return nil
+}
+
+// Between is nil for a value from low to high.
+func Between[T cmp.Ordered](name string, value, low, high T) error {
+	if value < low || value > high {
+		return fmt.Errorf("%s: must be from %v to %v (it is %v)", name, low, high, value)
+	}
+	return nil
+}
+
+// OneOf is nil for one of the choices.
+func OneOf(name, value string, choices ...string) error {
+	if !slices.Contains(choices, value) {
+		return fmt.Errorf("%s: must be one of %s (it is %q)", name, strings.Join(choices, ", "), value)
+	}
+	return nil
+}
+
+var containerName = regexp.MustCompile(`^[a-z0-9](-?[a-z0-9])+$`)
+
+// ContainerName is nil for what Blob storage takes. It refuses any other name at every request, so waiting would not help.
+func ContainerName(name, value string) error {
+	if !containerName.MatchString(value) || len(value) < 3 || len(value) > 63 {
+		return fmt.Errorf("%s: must have 3 to 63 lower-case letters, digits and single hyphens between them (it is %q)", name, value)
+	}
+	return nil
+}
