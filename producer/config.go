@@ -3,17 +3,21 @@ package producer
 import (
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/leader"
+	"github.com/sluice-cdc/sluice/producer/internal/operate"
 	"github.com/sluice-cdc/sluice/producer/internal/publish"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/settings"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
 // Config is every setting of the producer. [LoadConfig] reads it from the environment.
@@ -194,4 +198,45 @@ func (c *Config) publishing(claims publish.Claims, tracer trace.Tracer) publish.
 		Tracer:        tracer,
 		Entity:        c.entity(),
 	}
+}
+
+// operating is what commands work with, but for where they print.
+func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error) {
+	reading := c.reading(0)
+	settings, err := reading.Settings(clients.collection)
+	if err != nil {
+		return nil, err
+	}
+	instance := o.Instance
+	if instance == "" {
+		instance = telemetry.Instance()
+	}
+	stream := &operate.Stream{
+		Name:       c.Stream,
+		Container:  clients.blob.ServiceClient().NewContainerClient(c.Container),
+		Collection: clients.collection,
+		Dial: func() (*azservicebus.Client, error) {
+			credential := o.Credential
+			if credential == nil && c.ServiceBus.ConnectionString == "" {
+				var err error
+				if credential, err = azure.Credential(); err != nil {
+					return nil, err
+				}
+			}
+			return c.ServiceBus.Client(credential, busOptions(o.ServiceBus))
+		},
+		Entity:        c.entity(),
+		LocalAuth:     c.ServiceBus.ConnectionString != "",
+		Operator:      "operator@" + strings.TrimSpace(instance),
+		LeaseDuration: c.LeaseDuration,
+		FullDocument:  fullDocument(c.FullDocument),
+		BeforeChange:  fullDocument(c.BeforeChange),
+		Pipeline:      reading.Pipeline,
+		Settings:      settings,
+		Unstable:      reading.Unstable(),
+	}
+	if c.OnOversize == "claimcheck" {
+		stream.Claims = clients.blob.ServiceClient().NewContainerClient(c.ClaimContainer)
+	}
+	return stream, nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// openClaims makes the desk where claim checks are redeemed, with storage behind it where some is configured.
-func openClaims(cfg Config, opts Options) (*claims.Desk, error) {
+// openClaims makes what redeems claim checks, with storage behind it where some is configured.
+func openClaims(cfg Config, opts Options) (*claims.Redeemer, error) {
 	if cfg.Blob == (azure.Blob{}) {
 		return claims.New(nil, opts.Logger), nil
 	}
@@ -24,7 +24,7 @@ func openClaims(cfg Config, opts Options) (*claims.Desk, error) {
 	if opts.Blob != nil {
 		o = *opts.Blob
 	}
-	o.Retry.MaxRetries = -1 // the desk repeats what it must, at its own times
+	o.Retry.MaxRetries = -1 // the redeemer retries what it must, at its own times
 	client, err := cfg.Blob.Client(opts.Credential, &o)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-cdc/sluice/projector/internal/operate"
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
@@ -161,4 +162,31 @@ func (c *Config) entity() azure.Entity {
 
 func (c *Config) mirror() (projection.Mirror, error) {
 	return projection.NewMirror(projection.MirrorOptions{Collection: c.MirrorCollection, Key: c.MirrorKey, Fields: c.MirrorFields})
+}
+
+// operating is what commands work with, but for what is opened for one command alone.
+func (c *Config) operating(s *service) *operate.Projector {
+	return &operate.Projector{
+		Projection: s.chosen, Applier: s.applier, Database: s.mongo.Database(c.Database),
+		Entity: c.entity(), LocalAuth: c.ServiceBus.ConnectionString != "",
+		Redeem:       s.claims.Redeem,
+		ApplyTimeout: c.ApplyTimeout, SettleTimeout: c.SettleTimeout,
+		Source: operate.Source{
+			MongoURI: c.SourceMongoURI, Database: c.SourceDatabase, Collection: c.SourceCollection,
+			AggregatePath: c.AggregatePath, TypePath: c.TypePath, VersionPath: c.VersionPath,
+		},
+	}
+}
+
+// accepting is how sessions are accepted and held.
+func (c *Config) accepting(s *service) sessions.Options {
+	return sessions.Options{
+		Entity:  c.entity(),
+		Workers: c.MaxSessions, Batch: c.ReceiveBatch,
+		Idle: c.SessionIdle, MaxHold: c.SessionMaxHold,
+		AcceptTimeout: c.AcceptTimeout, CloseTimeout: c.ShutdownTimeout / 8,
+		Logger:   s.log,
+		Held:     s.held,
+		Accepted: s.accepted,
+	}
 }

@@ -129,7 +129,7 @@ type service struct {
 	store   *outage.Outage // of the read-model database
 	tracer  trace.Tracer   // may be nil
 	gaps    *gaps.Gaps
-	claims  *claims.Desk
+	claims  *claims.Redeemer
 	state
 }
 
@@ -186,15 +186,7 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 	}
 	s.pool = sessions.New(sessions.Ways{
 		Receiver: sessions.Receiver(cfg.SessionReceiver), Connections: cfg.connections(), Namespace: namespace, Dial: s.dial,
-	}, sessions.Options{
-		Entity:  cfg.entity(),
-		Workers: cfg.MaxSessions, Batch: cfg.ReceiveBatch,
-		Idle: cfg.SessionIdle, MaxHold: cfg.SessionMaxHold,
-		AcceptTimeout: cfg.AcceptTimeout, CloseTimeout: cfg.ShutdownTimeout / 8,
-		Logger:   s.log,
-		Held:     s.held,
-		Accepted: s.accepted,
-	})
+	}, cfg.accepting(s))
 	return s, nil
 }
 

@@ -34,6 +34,14 @@ func (c *Checks) Require(ok bool, format string, args ...any) {
 // Err is every problem, joined; nil when there is none.
 func (c *Checks) Err() error { return errors.Join(c.problems...) }
 
+// Problems is [Checks.Err] as [Problems], for settings that are checked when they are needed.
+func (c *Checks) Problems() error {
+	if len(c.problems) == 0 {
+		return nil
+	}
+	return Problems(c.problems)
+}
+
 // AtLeast is nil for a value of low or more.
 func AtLeast[T cmp.Ordered](name string, value, low T) error {
 	if value < low {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,13 +18,13 @@ import (
 const takeTries = 20
 
 // BreakLease frees the lease, whoever holds it, and says what it did.
-func (s *Stream) BreakLease(ctx context.Context, out io.Writer) error {
+func (s *Stream) BreakLease(ctx context.Context) error {
 	snapshot, err := s.read(ctx)
 	if err != nil {
 		return err
 	}
 	if !snapshot.Leased {
-		fmt.Fprintf(out, "nothing to do: the lease of stream %q is free (%s)\n", s.Name, snapshot.LeaseState)
+		fmt.Fprintf(s.Out, "nothing to do: the lease of stream %q is free (%s)\n", s.Name, snapshot.LeaseState)
 		return nil
 	}
 	for range takeTries {
@@ -39,7 +38,7 @@ func (s *Stream) BreakLease(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "broke the lease that %s held in epoch %d\n"+
+	fmt.Fprintf(s.Out, "broke the lease that %s held in epoch %d\n"+
 		"It stops at its next heartbeat. Whichever replica takes the lease next leads with epoch %d: that may be the same one.\n",
 		snapshot.Record.Leader, snapshot.Record.Epoch, snapshot.Record.Epoch+1)
 	return nil

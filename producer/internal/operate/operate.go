@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -53,6 +54,8 @@ type Stream struct {
 	Settings string
 	// Unstable: what the pipeline passes may differ from one reading to the next.
 	Unstable bool
+	// Out is where commands print.
+	Out io.Writer
 	// Timeout bounds one request; zero means ten seconds.
 	Timeout time.Duration
 }

@@ -3,7 +3,6 @@ package operate
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -12,14 +11,14 @@ import (
 // SetSessionKey tells the checkpoint that from now on the stream is published with another session key. drained is the
 // operator's word that no message of the old one is left anywhere: nothing here can see that. Errors: [ErrRefused], or the
 // services'.
-func (s *Stream) SetSessionKey(ctx context.Context, key envelope.SessionKey, drained bool, out io.Writer) error {
+func (s *Stream) SetSessionKey(ctx context.Context, key envelope.SessionKey, drained bool) error {
 	present, err := s.read(ctx)
 	if err != nil {
 		return err
 	}
 	was := present.Record.SessionKey
 	if was == key {
-		fmt.Fprintf(out, "nothing to do: stream %q is published with %s\n", s.Name, key)
+		fmt.Fprintf(s.Out, "nothing to do: stream %q is published with %s\n", s.Name, key)
 		return nil
 	}
 	if !drained {
@@ -32,7 +31,7 @@ func (s *Stream) SetSessionKey(ctx context.Context, key envelope.SessionKey, dra
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "stream %q: session key %s → %s, epoch %d; the old record is kept as blob %s\n"+
+	fmt.Fprintf(s.Out, "stream %q: session key %s → %s, epoch %d; the old record is kept as blob %s\n"+
 		"Start the producers with SESSION_KEY=%s: any other is refused.\n",
 		s.Name, t.from.Record.SessionKey, key, t.from.Record.Epoch+1, kept, key)
 	return nil

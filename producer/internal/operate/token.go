@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -28,7 +27,7 @@ type Change struct {
 }
 
 // TokenShow writes the token of the checkpoint.
-func (s *Stream) TokenShow(ctx context.Context, out io.Writer) error {
+func (s *Stream) TokenShow(ctx context.Context) error {
 	snapshot, err := s.read(ctx)
 	if err != nil {
 		return err
@@ -41,7 +40,7 @@ func (s *Stream) TokenShow(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("write resume token: %w", err)
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "token\t%s\n", text)
 	fmt.Fprintf(w, "time\t%s\n", clock(timeOf(progress)))
 	fmt.Fprintf(w, "epoch\t%d\n", snapshot.Record.Epoch)
@@ -50,7 +49,7 @@ func (s *Stream) TokenShow(ctx context.Context, out io.Writer) error {
 
 // TokenSet moves the checkpoint to a token: its _data, or the whole document as Extended JSON. The deployment must be
 // able to go on from it. Errors: [ErrRefused], or the services'.
-func (s *Stream) TokenSet(ctx context.Context, token string, change Change, out io.Writer) error {
+func (s *Stream) TokenSet(ctx context.Context, token string, change Change) error {
 	raw, err := parseToken(token)
 	if err != nil {
 		return err
@@ -70,7 +69,7 @@ func (s *Stream) TokenSet(ctx context.Context, token string, change Change, out 
 	if to.AfterInvalidate, err = s.resumable(ctx, raw); err != nil {
 		return fmt.Errorf("%w: MongoDB cannot go on from this token: %w", ErrRefused, err)
 	}
-	return s.move(ctx, to, change, out)
+	return s.move(ctx, to, change)
 }
 
 func parseToken(text string) (raw bson.Raw, err error) {
@@ -85,7 +84,7 @@ func parseToken(text string) (raw bson.Raw, err error) {
 
 // TokenRewind moves the checkpoint back to an operation time, that second included. Errors: [ErrRefused], or the
 // services'.
-func (s *Stream) TokenRewind(ctx context.Context, to time.Time, change Change, out io.Writer) error {
+func (s *Stream) TokenRewind(ctx context.Context, to time.Time, change Change) error {
 	present, err := s.read(ctx)
 	if err != nil {
 		return err
@@ -114,7 +113,7 @@ func (s *Stream) TokenRewind(ctx context.Context, to time.Time, change Change, o
 		return fmt.Errorf("%w: MongoDB opens no change stream at %s (an oplog that no longer reaches back there says "+
 			"ChangeStreamHistoryLost): %w", ErrRefused, clock(at), err)
 	}
-	return s.move(ctx, checkpoint.Progress{ResumeToken: token, Position: envelope.TokenText(token), ClusterTime: at}, change, out)
+	return s.move(ctx, checkpoint.Progress{ResumeToken: token, Position: envelope.TokenText(token), ClusterTime: at}, change)
 }
 
 // renumbered says what a new series of positions means.
@@ -124,7 +123,7 @@ const renumbered = "\nPositions begin a new series, larger than all before. What
 
 // TokenRenumber accepts the present reading settings for a stream whose positions are counted: they begin a new series at
 // the checkpoint's token. Errors: [ErrRefused], or the services'.
-func (s *Stream) TokenRenumber(ctx context.Context, out io.Writer) error {
+func (s *Stream) TokenRenumber(ctx context.Context) error {
 	present, err := s.read(ctx)
 	if err != nil {
 		return err
@@ -134,7 +133,7 @@ func (s *Stream) TokenRenumber(ctx context.Context, out io.Writer) error {
 	case !changes.Counted(progress.Position):
 		return fmt.Errorf("%w: the stream's positions are resume tokens, which no setting changes: there is nothing to accept", ErrRefused)
 	case progress.Settings == s.Settings:
-		fmt.Fprintf(out, "nothing to do: stream %q was counted with these settings\n", s.Name)
+		fmt.Fprintf(s.Out, "nothing to do: stream %q was counted with these settings\n", s.Name)
 		return nil
 	}
 	// Never by force: whoever leads counts by the old settings until it notices.
@@ -144,9 +143,9 @@ func (s *Stream) TokenRenumber(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "stream %q: the present PIPELINE and collection are accepted, epoch %d; the old record is kept as blob %s\n",
+	fmt.Fprintf(s.Out, "stream %q: the present PIPELINE and collection are accepted, epoch %d; the old record is kept as blob %s\n",
 		s.Name, t.from.Record.Epoch+1, kept)
-	fmt.Fprint(out, renumbered)
+	fmt.Fprint(s.Out, renumbered)
 	return nil
 }
 
@@ -214,7 +213,7 @@ func closeStream(ctx context.Context, stream *mongo.ChangeStream) {
 	_ = stream.Close(ctx)
 }
 
-func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change, out io.Writer) error {
+func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change) error {
 	present, err := s.read(ctx)
 	if err != nil {
 		return err
@@ -235,22 +234,22 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	}
 	old := t.from.Record
 	if t.broke {
-		fmt.Fprintf(out, "broke the lease of %s\n", old.Leader)
+		fmt.Fprintf(s.Out, "broke the lease of %s\n", old.Leader)
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "checkpoint\tmoved from %s to %s\n", clock(timeOf(old.Progress)), clock(timeOf(to)))
 	fmt.Fprintf(w, "epoch\t%d → %d: a leader of epoch %d or before is fenced off\n", old.Epoch, old.Epoch+1, old.Epoch)
 	fmt.Fprintf(w, "old record\tkept as blob %s\n", kept)
 	_ = w.Flush()
 	if counted {
-		fmt.Fprint(out, renumbered)
+		fmt.Fprint(s.Out, renumbered)
 		return nil
 	}
 	if to.Position > old.Progress.Position {
-		fmt.Fprintln(out, "\nThe changes between the old position and the new one will never be published.")
+		fmt.Fprintln(s.Out, "\nThe changes between the old position and the new one will never be published.")
 		return nil
 	}
-	fmt.Fprintln(out, "\nThe next leader publishes every change after this point again, under the same message ids. Service Bus "+
+	fmt.Fprintln(s.Out, "\nThe next leader publishes every change after this point again, under the same message ids. Service Bus "+
 		"drops what\nits duplicate detection still remembers; read models recognise the rest by position and apply nothing twice.")
 	return nil
 }

@@ -37,35 +37,35 @@ type Store interface {
 	Get(ctx context.Context, c *envelope.Change) error
 }
 
-// Desk redeems claim checks. It is safe for concurrent use.
-type Desk struct {
+// Redeemer redeems claim checks. It is safe for concurrent use.
+type Redeemer struct {
 	store  Store // nil: none is configured
 	room   *semaphore.Weighted
 	outage *outage.Outage
 }
 
-// New makes a desk; store may be nil.
-func New(store Store, log *slog.Logger) *Desk {
-	return &Desk{store: store, room: semaphore.NewWeighted(MaxBytes), outage: outage.New(log, "claim checks")}
+// New makes a redeemer; store may be nil.
+func New(store Store, log *slog.Logger) *Redeemer {
+	return &Redeemer{store: store, room: semaphore.NewWeighted(MaxBytes), outage: outage.New(log, "claim checks")}
 }
 
 // Redeem gives the change its body, for as long as that takes: the error is final (an [*envelope.Error]), or the cause of
 // ctx, which has ended. done must be called when the body is not needed any more; it is never nil.
-func (d *Desk) Redeem(ctx context.Context, c *envelope.Change) (done func(), err error) {
+func (r *Redeemer) Redeem(ctx context.Context, c *envelope.Change) (done func(), err error) {
 	size := min(c.Claim.Size, MaxBytes)
-	if err := d.room.Acquire(ctx, size); err != nil {
+	if err := r.room.Acquire(ctx, size); err != nil {
 		return func() {}, fmt.Errorf("wait for room for a body of %d bytes: %w", c.Claim.Size, context.Cause(ctx))
 	}
-	done = func() { d.room.Release(size) }
+	done = func() { r.room.Release(size) }
 	var backoff retry.Backoff
 	for {
-		err := d.get(ctx, c)
+		err := r.get(ctx, c)
 		if _, final := errors.AsType[*envelope.Error](err); final || err == nil {
-			d.outage.Report(nil)
+			r.outage.Report(nil)
 			return done, err
 		}
 		if ctx.Err() == nil {
-			d.outage.Report(err)
+			r.outage.Report(err)
 		}
 		if err := backoff.Wait(ctx); err != nil {
 			return done, fmt.Errorf("wait for a claimed body: %w", err)
@@ -73,14 +73,14 @@ func (d *Desk) Redeem(ctx context.Context, c *envelope.Change) (done func(), err
 	}
 }
 
-func (d *Desk) get(ctx context.Context, c *envelope.Change) error {
-	if d.store == nil {
+func (r *Redeemer) get(ctx context.Context, c *envelope.Change) error {
+	if r.store == nil {
 		return errUnconfigured
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	return d.store.Get(ctx, c)
+	return r.store.Get(ctx, c)
 }
 
 // Err is why claim checks cannot be redeemed at the moment, or nil.
-func (d *Desk) Err() error { return d.outage.Err() }
+func (r *Redeemer) Err() error { return r.outage.Err() }

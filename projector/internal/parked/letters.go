@@ -27,10 +27,12 @@ type Letter struct {
 }
 
 // deadLetters opens the dead-letter queue.
-func (k *Keeper) deadLetters() (*azservicebus.Receiver, error) { return k.Entity.DeadLetters(k.Client) }
+func (p *Replayer) deadLetters() (*azservicebus.Receiver, error) {
+	return p.Entity.DeadLetters(p.Client)
+}
 
-func (k *Keeper) closeDeadLetters(ctx context.Context, receiver *azservicebus.Receiver) {
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.SettleTimeout)
+func (p *Replayer) closeDeadLetters(ctx context.Context, receiver *azservicebus.Receiver) {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.SettleTimeout)
 	defer cancel()
 	_ = receiver.Close(closing) // nothing of it is kept
 }
@@ -40,8 +42,8 @@ type peeker interface {
 	PeekMessages(ctx context.Context, count int, o *azservicebus.PeekMessagesOptions) ([]*azservicebus.ReceivedMessage, error)
 }
 
-func (k *Keeper) peek(ctx context.Context, from peeker, sequence int64) ([]*azservicebus.ReceivedMessage, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*k.SettleTimeout)
+func (p *Replayer) peek(ctx context.Context, from peeker, sequence int64) ([]*azservicebus.ReceivedMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*p.SettleTimeout)
 	defer cancel()
 	messages, err := from.PeekMessages(ctx, page, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &sequence})
 	if err != nil {
@@ -51,10 +53,10 @@ func (k *Keeper) peek(ctx context.Context, from peeker, sequence int64) ([]*azse
 }
 
 // scan shows f every message, in order of sequence numbers, until f answers false.
-func (k *Keeper) scan(ctx context.Context, from peeker, f func(*azservicebus.ReceivedMessage) bool) error {
+func (p *Replayer) scan(ctx context.Context, from peeker, f func(*azservicebus.ReceivedMessage) bool) error {
 	next := int64(0)
 	for {
-		messages, err := k.peek(ctx, from, next)
+		messages, err := p.peek(ctx, from, next)
 		if err != nil || len(messages) == 0 {
 			return err
 		}
@@ -75,8 +77,8 @@ func (k *Keeper) scan(ctx context.Context, from peeker, f func(*azservicebus.Rec
 }
 
 // lettersOf are the dead letters of an aggregate, in the order they are to be applied in.
-func (k *Keeper) lettersOf(ctx context.Context, from peeker, aggregate string) (letters []Letter, err error) {
-	err = k.scan(ctx, from, func(m *azservicebus.ReceivedMessage) bool {
+func (p *Replayer) lettersOf(ctx context.Context, from peeker, aggregate string) (letters []Letter, err error) {
+	err = p.scan(ctx, from, func(m *azservicebus.ReceivedMessage) bool {
 		if c := envelope.Partial(m); c.Aggregate == aggregate {
 			l := Letter{MessageID: c.MessageID, Position: c.Position, Version: c.Version, sequence: *m.SequenceNumber}
 			if m.DeadLetterReason != nil {
@@ -104,7 +106,7 @@ func order(letters []Letter) {
 }
 
 // contents fetches letters: as many messages as letters, in their order.
-func (k *Keeper) contents(ctx context.Context, from peeker, letters []Letter) ([]*azservicebus.ReceivedMessage, error) {
+func (p *Replayer) contents(ctx context.Context, from peeker, letters []Letter) ([]*azservicebus.ReceivedMessage, error) {
 	wanted := make(map[int64]*azservicebus.ReceivedMessage, len(letters))
 	for _, l := range letters {
 		wanted[l.sequence] = nil
@@ -112,7 +114,7 @@ func (k *Keeper) contents(ctx context.Context, from peeker, letters []Letter) ([
 	messages := make([]*azservicebus.ReceivedMessage, 0, len(letters))
 	for _, l := range letters {
 		if wanted[l.sequence] == nil {
-			found, err := k.peek(ctx, from, l.sequence)
+			found, err := p.peek(ctx, from, l.sequence)
 			if err != nil {
 				return nil, err
 			}

@@ -23,11 +23,11 @@ const (
 //
 // It may leave some: those that somebody else has locked, or that have so many before them that the locks of the first ones
 // run out. They do no harm: their effects are committed, and the guard says so.
-func (k *Keeper) remove(ctx context.Context, wanted map[int64]bool) (removed int, err error) {
+func (p *Replayer) remove(ctx context.Context, wanted map[int64]bool) (removed int, err error) {
 	if len(wanted) == 0 {
 		return 0, nil
 	}
-	receiver, err := k.deadLetters()
+	receiver, err := p.deadLetters()
 	if err != nil {
 		return 0, err
 	}
@@ -38,7 +38,7 @@ func (k *Keeper) remove(ctx context.Context, wanted map[int64]bool) (removed int
 	completing.SetLimit(inFlight)
 	var done atomic.Int64
 	for left > 0 && ctx.Err() == nil {
-		messages, received := k.receive(ctx, receiver)
+		messages, received := p.receive(ctx, receiver)
 		if received != nil {
 			err = received
 		}
@@ -56,7 +56,7 @@ func (k *Keeper) remove(ctx context.Context, wanted map[int64]bool) (removed int
 			}
 			left--
 			completing.Go(func() error {
-				settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.SettleTimeout)
+				settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.SettleTimeout)
 				defer cancel()
 				if err := receiver.CompleteMessage(settling, m, nil); err != nil {
 					return fmt.Errorf("remove message %s from the dead-letter queue: %w", m.MessageID, err)
@@ -71,13 +71,13 @@ func (k *Keeper) remove(ctx context.Context, wanted map[int64]bool) (removed int
 	}
 	err = errors.Join(err, completing.Wait(), ctx.Err())
 	// Messages that are unlocked would come to this receiver again, which still has credit, and stay locked by it.
-	k.closeDeadLetters(ctx, receiver)
-	k.giveBack(ctx, passed)
+	p.closeDeadLetters(ctx, receiver)
+	p.giveBack(ctx, passed)
 	return int(done.Load()), err
 }
 
 // receive gives what is there, nothing when that stays so for a while.
-func (k *Keeper) receive(ctx context.Context, receiver *azservicebus.Receiver) ([]*azservicebus.ReceivedMessage, error) {
+func (p *Replayer) receive(ctx context.Context, receiver *azservicebus.Receiver) ([]*azservicebus.ReceivedMessage, error) {
 	waiting, cancel := context.WithTimeout(ctx, quiet)
 	defer cancel()
 	messages, err := receiver.ReceiveMessages(waiting, page, nil)
@@ -88,17 +88,17 @@ func (k *Keeper) receive(ctx context.Context, receiver *azservicebus.Receiver) (
 }
 
 // giveBack unlocks messages. One that fails is unlocked when its lock runs out.
-func (k *Keeper) giveBack(ctx context.Context, tokens [][16]byte) {
-	receiver, err := k.deadLetters()
+func (p *Replayer) giveBack(ctx context.Context, tokens [][16]byte) {
+	receiver, err := p.deadLetters()
 	if err != nil {
 		return
 	}
-	defer k.closeDeadLetters(ctx, receiver)
+	defer p.closeDeadLetters(ctx, receiver)
 	var group errgroup.Group
 	group.SetLimit(inFlight)
 	for _, token := range tokens {
 		group.Go(func() error {
-			settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.SettleTimeout)
+			settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.SettleTimeout)
 			defer cancel()
 			return receiver.AbandonMessage(settling, &azservicebus.ReceivedMessage{LockToken: token}, nil)
 		})

@@ -47,18 +47,18 @@ const (
 // is in the way. With skip the event that parked it has no effect; where versions are missing, they are given up. Of an
 // aggregate that is not parked, it finds the dead letters that an earlier replay left.
 //
-// The dead letters stay where they are until [Keeper.Remove]. Errors: [ErrBusy], [ErrMissing], [ErrLocked], and what may heal.
-func (k *Keeper) Replay(ctx context.Context, aggregate string, skip bool) (Outcome, error) {
+// The dead letters stay where they are until [Replayer.Remove]. Errors: [ErrBusy], [ErrMissing], [ErrLocked], and what may heal.
+func (p *Replayer) Replay(ctx context.Context, aggregate string, skip bool) (Outcome, error) {
 	o := Outcome{Aggregate: aggregate, settled: make(map[int64]bool)}
 	for range maxPasses {
-		a, err := k.Applier.Parked(ctx, aggregate)
+		a, err := p.Applier.Parked(ctx, aggregate)
 		if errors.Is(err, apply.ErrNotParked) {
-			return o, k.leftovers(ctx, a, &o)
+			return o, p.leftovers(ctx, a, &o)
 		}
 		if err != nil {
 			return o, err
 		}
-		err = k.pass(ctx, a.Session, aggregate, skip, &o)
+		err = p.pass(ctx, a.Session, aggregate, skip, &o)
 		if !errors.Is(err, apply.ErrMoved) && !errors.Is(err, apply.ErrNotParked) {
 			return o, err
 		}
@@ -68,44 +68,44 @@ func (k *Keeper) Replay(ctx context.Context, aggregate string, skip bool) (Outco
 }
 
 // Remove takes the dead letters of outcomes out of the dead-letter queue and says how many.
-func (k *Keeper) Remove(ctx context.Context, outcomes ...Outcome) (removed, of int, err error) {
+func (p *Replayer) Remove(ctx context.Context, outcomes ...Outcome) (removed, of int, err error) {
 	wanted := make(map[int64]bool)
 	for _, o := range outcomes {
 		for sequence := range o.settled {
 			wanted[sequence] = true
 		}
 	}
-	removed, err = k.remove(ctx, wanted)
+	removed, err = p.remove(ctx, wanted)
 	return removed, len(wanted), err
 }
 
 // pass holds the session and replays what is there. Errors: [apply.ErrMoved] where events were set aside meanwhile.
-func (k *Keeper) pass(ctx context.Context, session, aggregate string, skip bool, o *Outcome) error {
-	kept, release, err := k.hold(ctx, session)
+func (p *Replayer) pass(ctx context.Context, session, aggregate string, skip bool, o *Outcome) error {
+	kept, release, err := p.holdSession(ctx, session)
 	if err != nil {
 		return err
 	}
 	defer release()
 	// First the record, then the proof that the session is ours, then the dead letters: who had the session before can
 	// dead-letter no more, and who gets it later must raise the record's count first.
-	a, err := k.Applier.Parked(ctx, aggregate)
+	a, err := p.Applier.Parked(ctx, aggregate)
 	if err != nil {
 		return err
 	}
-	if err := k.prove(ctx, kept); err != nil {
+	if err := p.proveHeld(ctx, kept); err != nil {
 		return err
 	}
-	letters, err := k.deadLetters()
+	letters, err := p.deadLetters()
 	if err != nil {
 		return err
 	}
-	defer k.closeDeadLetters(ctx, letters)
-	waiting, err := k.lettersOf(ctx, letters, aggregate)
+	defer p.closeDeadLetters(ctx, letters)
+	waiting, err := p.lettersOf(ctx, letters, aggregate)
 	if err != nil {
 		return err
 	}
 	replay := apply.Replay{Aggregate: aggregate, ID: a.ID}
-	gone, err := k.missing(ctx, a, waiting, kept)
+	gone, err := p.missing(ctx, a, waiting, kept)
 	switch {
 	case err != nil:
 		return err
@@ -117,18 +117,18 @@ func (k *Keeper) pass(ctx context.Context, session, aggregate string, skip bool,
 	case skip:
 		replay.Skip, o.Skipped = a.MessageID, true
 	}
-	if err := k.apply(ctx, letters, replay, waiting, o); err != nil {
+	if err := p.apply(ctx, letters, replay, waiting, o); err != nil {
 		return err
 	}
 	if o.Stuck != nil {
 		return nil
 	}
-	return k.Applier.Unpark(ctx, aggregate, a.Fence())
+	return p.Applier.Unpark(ctx, aggregate, a.Fence())
 }
 
 // missing says whether the event that parked the aggregate is nowhere: neither applied meanwhile, nor dead-lettered, nor
 // still in its session, where the projector that parked it may have left it.
-func (k *Keeper) missing(ctx context.Context, a apply.Aggregate, waiting []Letter, kept *held.Session) (bool, error) {
+func (p *Replayer) missing(ctx context.Context, a apply.Aggregate, waiting []Letter, kept *held.Session) (bool, error) {
 	if a.MessageID == "" || (a.Record.Position != "" && a.Record.Position <= a.Position) {
 		return false, nil
 	}
@@ -138,7 +138,7 @@ func (k *Keeper) missing(ctx context.Context, a apply.Aggregate, waiting []Lette
 		}
 	}
 	missing := true
-	err := k.scan(ctx, kept, func(m *azservicebus.ReceivedMessage) bool {
+	err := p.scan(ctx, kept, func(m *azservicebus.ReceivedMessage) bool {
 		missing = m.MessageID != a.MessageID || m.SessionID == nil || *m.SessionID != a.Session
 		return missing
 	})
@@ -146,11 +146,11 @@ func (k *Keeper) missing(ctx context.Context, a apply.Aggregate, waiting []Lette
 }
 
 // apply applies letters in their order, up to one that cannot be.
-func (k *Keeper) apply(ctx context.Context, from peeker, r apply.Replay, letters []Letter, o *Outcome) error {
+func (p *Replayer) apply(ctx context.Context, from peeker, r apply.Replay, letters []Letter, o *Outcome) error {
 	o.Stuck = nil
 	for len(letters) > 0 {
 		n := min(len(letters), batch)
-		messages, err := k.contents(ctx, from, letters[:n])
+		messages, err := p.contents(ctx, from, letters[:n])
 		if err != nil {
 			return err
 		}
@@ -165,15 +165,15 @@ func (k *Keeper) apply(ctx context.Context, from peeker, r apply.Replay, letters
 			n = max(claimed, 1)
 			changes, results = changes[:n], results[:n]
 		}
-		done, err := k.redeem(ctx, changes, results)
+		done, err := p.redeem(ctx, changes, results)
 		if err == nil {
-			err = k.passOver(ctx, r, letters, changes, results)
+			err = p.passOver(ctx, r, letters, changes, results)
 		}
 		if err != nil {
 			done()
 			return err
 		}
-		at, err := k.applyBatch(ctx, r, changes, results, o)
+		at, err := p.applyBatch(ctx, r, changes, results, o)
 		done()
 		for i := range results {
 			if results[i].Kind == apply.Applied || results[i].Kind == apply.Duplicate {
@@ -185,7 +185,7 @@ func (k *Keeper) apply(ctx context.Context, from peeker, r apply.Replay, letters
 		}
 		if at >= 0 {
 			o.Stuck = &Stuck{changes[at].MessageID, changes[at].Position, results[at].Reason, results[at].Description}
-			return k.Applier.Amend(ctx, r.Aggregate, r.ID, changes[at], results[at])
+			return p.Applier.Amend(ctx, r.Aggregate, r.ID, changes[at], results[at])
 		}
 		letters = letters[n:]
 	}
@@ -196,13 +196,13 @@ func (k *Keeper) apply(ctx context.Context, from peeker, r apply.Replay, letters
 const redeemTimeout = time.Minute
 
 // redeem gets the body of a batch that is one event with a body elsewhere. done must be called, whatever the error.
-func (k *Keeper) redeem(ctx context.Context, changes []envelope.Change, results []apply.Result) (done func(), err error) {
+func (p *Replayer) redeem(ctx context.Context, changes []envelope.Change, results []apply.Result) (done func(), err error) {
 	if changes[0].Claim == nil || results[0].Kind != apply.Pending {
 		return func() {}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, redeemTimeout)
 	defer cancel()
-	done, err = k.Redeem(ctx, &changes[0])
+	done, err = p.Redeem(ctx, &changes[0])
 	if refusal, ok := errors.AsType[*envelope.Error](err); ok {
 		results[0] = apply.Undecodable(refusal)
 		return done, nil
@@ -216,14 +216,14 @@ func (k *Keeper) redeem(ctx context.Context, changes []envelope.Change, results 
 
 // passOver makes the event that is to be skipped fit to be passed over where its message cannot be read. Without a position
 // nothing would record that it was passed over, so it goes before anything behind it is applied.
-func (k *Keeper) passOver(ctx context.Context, r apply.Replay, letters []Letter, changes []envelope.Change, results []apply.Result) error {
+func (p *Replayer) passOver(ctx context.Context, r apply.Replay, letters []Letter, changes []envelope.Change, results []apply.Result) error {
 	for i := range results {
 		if r.Skip == "" || changes[i].MessageID != r.Skip || results[i].Kind != apply.Poison {
 			continue
 		}
 		results[i] = apply.Result{}
 		if changes[i].Position == "" {
-			removed, err := k.remove(ctx, map[int64]bool{letters[i].sequence: true})
+			removed, err := p.remove(ctx, map[int64]bool{letters[i].sequence: true})
 			switch {
 			case err != nil:
 				return err
@@ -238,12 +238,12 @@ func (k *Keeper) passOver(ctx context.Context, r apply.Replay, letters []Letter,
 }
 
 // applyBatch applies changes, and gives the index of the one in the way, or -1.
-func (k *Keeper) applyBatch(ctx context.Context, r apply.Replay, changes []envelope.Change, results []apply.Result, o *Outcome) (int, error) {
+func (p *Replayer) applyBatch(ctx context.Context, r apply.Replay, changes []envelope.Change, results []apply.Result, o *Outcome) (int, error) {
 	var backoff retry.Backoff
 	for {
-		attempt, cancel := context.WithTimeout(ctx, k.ApplyTimeout)
+		attempt, cancel := context.WithTimeout(ctx, p.ApplyTimeout)
 		before := pending(results)
-		err := k.Applier.Replay(attempt, r, changes, results)
+		err := p.Applier.Replay(attempt, r, changes, results)
 		cancel()
 		left := pending(results)
 		switch {
@@ -293,13 +293,13 @@ func count(o *Outcome, r apply.Replay, changes []envelope.Change, results []appl
 }
 
 // leftovers finds the dead letters of an aggregate that is not parked: those that were applied can go, the others are counted.
-func (k *Keeper) leftovers(ctx context.Context, a apply.Aggregate, o *Outcome) error {
-	receiver, err := k.deadLetters()
+func (p *Replayer) leftovers(ctx context.Context, a apply.Aggregate, o *Outcome) error {
+	receiver, err := p.deadLetters()
 	if err != nil {
 		return err
 	}
-	defer k.closeDeadLetters(ctx, receiver)
-	letters, err := k.lettersOf(ctx, receiver, a.Name)
+	defer p.closeDeadLetters(ctx, receiver)
+	letters, err := p.lettersOf(ctx, receiver, a.Name)
 	for _, l := range letters {
 		if l.Position != "" && l.Position <= a.Position {
 			o.settled[l.sequence] = true

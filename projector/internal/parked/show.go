@@ -16,18 +16,18 @@ type Sight struct {
 }
 
 // Show looks at one parked aggregate. Errors: [apply.ErrNotParked].
-func (k *Keeper) Show(ctx context.Context, aggregate string) (Sight, error) {
-	a, err := k.Applier.Parked(ctx, aggregate)
+func (p *Replayer) Show(ctx context.Context, aggregate string) (Sight, error) {
+	a, err := p.Applier.Parked(ctx, aggregate)
 	s := Sight{Aggregate: a}
 	if err != nil {
 		return s, err
 	}
-	receiver, err := k.deadLetters()
+	receiver, err := p.deadLetters()
 	if err != nil {
 		return s, err
 	}
-	defer k.closeDeadLetters(ctx, receiver)
-	letters, err := k.lettersOf(ctx, receiver, aggregate)
+	defer p.closeDeadLetters(ctx, receiver)
+	letters, err := p.lettersOf(ctx, receiver, aggregate)
 	for _, l := range letters {
 		if l.Position != "" && l.Position <= a.Position {
 			s.Applied++

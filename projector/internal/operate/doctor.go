@@ -1,4 +1,4 @@
-package inspect
+package operate
 
 import (
 	"context"
@@ -19,10 +19,10 @@ import (
 )
 
 // Doctor checks everything a projector needs against the services.
-func (d *Desk) Doctor(ctx context.Context) checkup.Findings {
+func (p *Projector) Doctor(ctx context.Context) checkup.Findings {
 	var found checkup.Findings
-	d.examineServiceBus(ctx, &found)
-	d.examineMongo(ctx, &found)
+	p.examineServiceBus(ctx, &found)
+	p.examineMongo(ctx, &found)
 	return found
 }
 
@@ -31,54 +31,54 @@ const shortLock = 20 * time.Second
 
 // examineServiceBus looks into the dead-letter queue, which needs Listen, and accepts an empty session of its own, which
 // needs an entity with sessions.
-func (d *Desk) examineServiceBus(ctx context.Context, found *checkup.Findings) {
+func (p *Projector) examineServiceBus(ctx context.Context, found *checkup.Findings) {
 	const check = "service bus"
-	bounded, cancel := d.bounded(ctx)
-	err := d.peek(bounded, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}, 1, func([]*azservicebus.ReceivedMessage) {})
+	bounded, cancel := p.bounded(ctx)
+	err := p.peek(bounded, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}, 1, func([]*azservicebus.ReceivedMessage) {})
 	cancel()
 	refusal, _ := errors.AsType[*azservicebus.Error](err)
 	switch {
 	case err == nil:
-		found.OK(check, "%q and its dead-letter queue can be received from", d.Entity.String())
+		found.OK(check, "%q and its dead-letter queue can be received from", p.Entity.String())
 	case refusal != nil && refusal.Code == azservicebus.CodeNotFound:
 		found.Problem(check, "create it, or check SERVICE_BUS_TOPIC and SERVICE_BUS_SUBSCRIPTION, or SERVICE_BUS_QUEUE",
-			"the namespace has no entity %q", d.Entity.String())
+			"the namespace has no entity %q", p.Entity.String())
 		return
-	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess && d.LocalAuth:
+	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess && p.LocalAuth:
 		found.Problem(check, "check the key and that its rule has Listen; where the namespace has local authentication switched off "+
 			"(disableLocalAuth), no key is taken: set SERVICE_BUS_NAMESPACE and use an identity",
-			"the connection string is not accepted for %q", d.Entity.String())
+			"the connection string is not accepted for %q", p.Entity.String())
 		return
 	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess:
 		found.Problem(check, "give it the role Azure Service Bus Data Receiver on the entity or the namespace (a new role takes minutes to work)",
-			"the identity may not receive from %q", d.Entity.String())
+			"the identity may not receive from %q", p.Entity.String())
 		return
 	default:
 		found.Problem(check, "check the namespace's name, that ports 5671 or 443 are open to it, that an identity is signed in, and that a "+
-			"firewall of the namespace lets this address in", "no receiver's link to %q opens: %v", d.Entity.String(), err)
+			"firewall of the namespace lets this address in", "no receiver's link to %q opens: %v", p.Entity.String(), err)
 		return
 	}
-	d.examineSessions(ctx, found)
+	p.examineSessions(ctx, found)
 }
 
-func (d *Desk) examineSessions(ctx context.Context, found *checkup.Findings) {
+func (p *Projector) examineSessions(ctx context.Context, found *checkup.Findings) {
 	const check = "sessions"
-	bounded, cancel := d.bounded(ctx)
+	bounded, cancel := p.bounded(ctx)
 	defer cancel()
 	start := time.Now()
-	session, err := d.Entity.Accept(bounded, d.Bus, "sluice-doctor-"+bson.NewObjectID().Hex())
+	session, err := p.Entity.Accept(bounded, p.Bus, "sluice-doctor-"+bson.NewObjectID().Hex())
 	if err != nil {
 		// A receiver without a session gets in where none is required, and only there.
-		if d.peek(bounded, nil, 1, func([]*azservicebus.ReceivedMessage) {}) == nil {
+		if p.peek(bounded, nil, 1, func([]*azservicebus.ReceivedMessage) {}) == nil {
 			found.Problem(check, "create the subscription or queue anew with sessions required: it can only be set when it is created; "+
-				"drain the old one first", "%q does not require sessions, and without them order is lost", d.Entity.String())
+				"drain the old one first", "%q does not require sessions, and without them order is lost", p.Entity.String())
 			return
 		}
-		found.Problem(check, "try again; if it stays, read the error", "no session of %q can be accepted: %v", d.Entity.String(), err)
+		found.Problem(check, "try again; if it stays, read the error", "no session of %q can be accepted: %v", p.Entity.String(), err)
 		return
 	}
 	defer func() {
-		ctx, cancel := d.bounded(context.WithoutCancel(ctx))
+		ctx, cancel := p.bounded(context.WithoutCancel(ctx))
 		defer cancel()
 		_ = session.Close(ctx) // its lock runs out by itself
 	}()
@@ -96,19 +96,19 @@ const (
 	transactionsAreNecessary = "use a replica set or a sharded cluster of MongoDB 4.4 or newer"
 )
 
-func (d *Desk) examineMongo(ctx context.Context, found *checkup.Findings) {
-	bounded, cancel := d.bounded(ctx)
-	answers := found.Mongo(bounded, d.Database.Client(), "mongodb", "MONGODB_URI", "transactions")
+func (p *Projector) examineMongo(ctx context.Context, found *checkup.Findings) {
+	bounded, cancel := p.bounded(ctx)
+	answers := found.Mongo(bounded, p.Database.Client(), "mongodb", "MONGODB_URI", "transactions")
 	cancel()
 	if !answers {
 		return
 	}
-	collections, named := projection.Collections(d.Projection)
-	guards := d.Applier.GuardCollection()
+	collections, named := projection.Collections(p.Projection)
+	guards := p.Applier.GuardCollection()
 
 	const check = "collections"
-	bounded, cancel = d.bounded(ctx)
-	err := ensure.Collections(bounded, d.Database, collections)
+	bounded, cancel = p.bounded(ctx)
+	err := ensure.Collections(bounded, p.Database, collections)
 	cancel()
 	switch {
 	case errors.Is(err, ensure.ErrRights):
@@ -121,15 +121,15 @@ func (d *Desk) examineMongo(ctx context.Context, found *checkup.Findings) {
 		found.OK(check, "%s: there, with their indexes (made where they were missing, as at every start)", names(collections))
 	}
 
-	bounded, cancel = d.bounded(ctx)
+	bounded, cancel = p.bounded(ctx)
 	defer cancel()
-	if err := d.Applier.Index(bounded); err != nil {
+	if err := p.Applier.Index(bounded); err != nil {
 		found.Problem("index of parked", "give the user the action createIndex on "+guards+
 			", or create the index yourself; without it everything works, but parked aggregates are found by reading the whole collection", "it cannot be made: %v", err)
 	} else {
 		found.OK("index of parked", "it is on %s", guards)
 	}
-	d.examineWrite(bounded, found, append(collections, projection.Collection{Name: guards}))
+	p.examineWrite(bounded, found, append(collections, projection.Collection{Name: guards}))
 }
 
 func names(collections []projection.Collection) string {
@@ -141,25 +141,25 @@ func names(collections []projection.Collection) string {
 }
 
 // examineWrite writes to every collection in one transaction, and aborts it.
-func (d *Desk) examineWrite(ctx context.Context, found *checkup.Findings, collections []projection.Collection) {
+func (p *Projector) examineWrite(ctx context.Context, found *checkup.Findings, collections []projection.Collection) {
 	const check = "write"
-	err := d.rehearse(ctx, collections)
+	err := p.rehearse(ctx, collections)
 	switch {
 	case err == nil:
-		found.OK(check, "a transaction can write to %s (it was aborted)", d.Database.Name())
+		found.OK(check, "a transaction can write to %s (it was aborted)", p.Database.Name())
 	case mongodb.HasCode(err, mongodb.Unauthorized):
 		found.Problem(check, mendReadWrite, "the user may not write: %v", err)
 	case mongodb.HasCode(err, mongodb.IllegalOperation, mongodb.OperationNotSupportedInTransaction):
 		found.Problem(check, transactionsAreNecessary, "the deployment has no transactions: %v", err)
 	case mongodb.HasCode(err, mongodb.DocumentValidationFailure):
-		found.OK(check, "a transaction can write to %s (its validation refused the trial, which is no event's)", d.Database.Name())
+		found.OK(check, "a transaction can write to %s (its validation refused the trial, which is no event's)", p.Database.Name())
 	default:
-		found.Problem(check, "read the error", "a transaction cannot write to %s: %v", d.Database.Name(), err)
+		found.Problem(check, "read the error", "a transaction cannot write to %s: %v", p.Database.Name(), err)
 	}
 }
 
-func (d *Desk) rehearse(ctx context.Context, collections []projection.Collection) error {
-	session, err := d.Database.Client().StartSession()
+func (p *Projector) rehearse(ctx context.Context, collections []projection.Collection) error {
+	session, err := p.Database.Client().StartSession()
 	if err != nil {
 		return fmt.Errorf("start session: %w", err)
 	}
@@ -171,7 +171,7 @@ func (d *Desk) rehearse(ctx context.Context, collections []projection.Collection
 	ctx = mongo.NewSessionContext(ctx, session)
 	id := "sluice-doctor-" + bson.NewObjectID().Hex()
 	for _, c := range collections {
-		_, err := d.Database.Collection(c.Name).UpdateOne(ctx, bson.D{{Key: "_id", Value: id}},
+		_, err := p.Database.Collection(c.Name).UpdateOne(ctx, bson.D{{Key: "_id", Value: id}},
 			bson.D{{Key: "$set", Value: bson.D{{Key: projection.GuardField, Value: bson.D{}}}}}, options.UpdateOne().SetUpsert(true))
 		if err != nil {
 			return fmt.Errorf("write to %s: %w", c.Name, err)

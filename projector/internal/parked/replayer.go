@@ -27,8 +27,8 @@ var (
 	ErrLocked = errors.New("somebody else has locked a message of the dead-letter queue")
 )
 
-// Keeper looks after the parked aggregates of one projection.
-type Keeper struct {
+// Replayer replays the events of parked aggregates of one projection.
+type Replayer struct {
 	Applier *apply.Applier
 	Client  *azservicebus.Client
 	// Entity is what the projector receives from.
@@ -41,16 +41,16 @@ type Keeper struct {
 	ApplyTimeout, SettleTimeout time.Duration
 }
 
-// hold takes a session and keeps it until the returned function is called. Errors: [ErrBusy].
-func (k *Keeper) hold(ctx context.Context, session string) (*held.Session, func(), error) {
-	waiting, cancel := context.WithTimeout(ctx, k.Wait)
+// holdSession takes a session and keeps it until the returned function is called. Errors: [ErrBusy].
+func (p *Replayer) holdSession(ctx context.Context, session string) (*held.Session, func(), error) {
+	waiting, cancel := context.WithTimeout(ctx, p.Wait)
 	defer cancel()
 	backoff := retry.Backoff{Max: 500 * time.Millisecond}
 	for {
-		receiver, err := k.accept(ctx, session)
+		receiver, err := p.accept(ctx, session)
 		if err == nil {
 			session := held.New(receiver)
-			return session, k.keep(ctx, session), nil
+			return session, p.renewUntilReleased(ctx, session), nil
 		}
 		if refused, ok := errors.AsType[*amqp.Error](err); !ok || refused.Condition != servicebus.CondSessionCannotBeLocked {
 			return nil, nil, err
@@ -60,21 +60,21 @@ func (k *Keeper) hold(ctx context.Context, session string) (*held.Session, func(
 				return nil, nil, context.Cause(ctx)
 			}
 			return nil, nil, fmt.Errorf("%w %s, and did not give it back in %s: it does so once no messages come for it; wait longer "+
-				"(--wait), or stop the projectors for as long as this takes", ErrBusy, session, k.Wait)
+				"(--wait), or stop the projectors for as long as this takes", ErrBusy, session, p.Wait)
 		}
 	}
 }
 
-func (k *Keeper) accept(ctx context.Context, session string) (*azservicebus.SessionReceiver, error) {
+func (p *Replayer) accept(ctx context.Context, session string) (*azservicebus.SessionReceiver, error) {
 	// An accept sets up links: a dozen round trips.
-	ctx, cancel := context.WithTimeout(ctx, 2*k.SettleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*p.SettleTimeout)
 	defer cancel()
-	return k.Entity.Accept(ctx, k.Client, session)
+	return p.Entity.Accept(ctx, p.Client, session)
 }
 
-// keep renews the session's lock until the returned function is called, which gives it back. A renewal that fails is no
+// renewUntilReleased renews the session's lock until the returned function is called, which gives it back. A renewal that fails is no
 // harm: nothing rests on the lock but that others wait.
-func (k *Keeper) keep(ctx context.Context, session *held.Session) (release func()) {
+func (p *Replayer) renewUntilReleased(ctx context.Context, session *held.Session) (release func()) {
 	every := min(max(time.Until(session.LockedUntil())/2, time.Second), 20*time.Second)
 	renewing, stop := context.WithCancel(ctx)
 	var renewer sync.WaitGroup
@@ -86,16 +86,16 @@ func (k *Keeper) keep(ctx context.Context, session *held.Session) (release func(
 	return func() {
 		stop()
 		renewer.Wait()
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.SettleTimeout)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.SettleTimeout)
 		defer cancel()
 		_ = session.Close(closing) // else the lock expires
 	}
 }
 
-// prove makes sure that the session was ours after it was called: with the lock renewed, or with the session accepted
+// proveHeld makes sure that the session was ours after it was called: with the lock renewed, or with the session accepted
 // again, which is as good.
-func (k *Keeper) prove(ctx context.Context, session *held.Session) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*k.SettleTimeout)
+func (p *Replayer) proveHeld(ctx context.Context, session *held.Session) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*p.SettleTimeout)
 	defer cancel()
 	if err := session.Renew(ctx); err != nil {
 		return fmt.Errorf("renew lock of session %s: %w", session.ID(), err)

@@ -1,4 +1,4 @@
-package inspect
+package operate
 
 import (
 	"context"
@@ -46,30 +46,30 @@ type Status struct {
 }
 
 // Status looks, and changes nothing. What does not answer is an error beside what the rest told.
-func (d *Desk) Status(ctx context.Context) (Status, error) {
-	s := Status{Projection: d.Projection.Name(), Database: d.Database.Name(), Entity: d.Entity.String()}
-	return s, errors.Join(d.readModel(ctx, &s), d.waiting(ctx, &s), d.deadLettered(ctx, &s))
+func (p *Projector) Status(ctx context.Context) (Status, error) {
+	s := Status{Projection: p.Projection.Name(), Database: p.Database.Name(), Entity: p.Entity.String()}
+	return s, errors.Join(p.readModel(ctx, &s), p.waiting(ctx, &s), p.deadLettered(ctx, &s))
 }
 
-func (d *Desk) readModel(ctx context.Context, s *Status) error {
-	ctx, cancel := d.bounded(ctx)
+func (p *Projector) readModel(ctx context.Context, s *Status) error {
+	ctx, cancel := p.bounded(ctx)
 	defer cancel()
-	now, err := mongodb.ClusterTime(ctx, d.Database)
+	now, err := mongodb.ClusterTime(ctx, p.Database)
 	if err != nil {
 		s.ParkedNote, s.NewestNote = "MongoDB does not answer", "MongoDB does not answer"
 		return err
 	}
-	parked, err := d.Applier.Count(ctx)
+	parked, err := p.Applier.Count(ctx)
 	if err != nil {
-		s.ParkedNote = "it could not be counted in " + d.Applier.GuardCollection()
+		s.ParkedNote = "it could not be counted in " + p.Applier.GuardCollection()
 		return err
 	}
 	s.Parked = &parked
 	// Positions have no index: to keep one would cost every write. Of a large collection the newest stays unknown.
-	s.NewestAggregate, s.NewestPosition, err = d.Applier.Newest(ctx)
+	s.NewestAggregate, s.NewestPosition, err = p.Applier.Newest(ctx)
 	switch at := envelope.TokenTime(s.NewestPosition); {
 	case err != nil && ctx.Err() != nil:
-		s.NewestNote = "finding it took too long: it reads all of " + d.Applier.GuardCollection()
+		s.NewestNote = "finding it took too long: it reads all of " + p.Applier.GuardCollection()
 		return nil
 	case err != nil:
 		s.NewestNote = "it could not be read"
@@ -87,15 +87,15 @@ func (d *Desk) readModel(ctx context.Context, s *Status) error {
 	return nil
 }
 
-func (d *Desk) waiting(ctx context.Context, s *Status) error {
-	ctx, cancel := d.bounded(ctx)
+func (p *Projector) waiting(ctx context.Context, s *Status) error {
+	ctx, cancel := p.bounded(ctx)
 	defer cancel()
-	pager, n := d.Entity.Sessions(d.Bus), int64(0)
+	pager, n := p.Entity.Sessions(p.Bus), int64(0)
 	for pager.More() && n < mostPeeked {
 		page, err := pager.NextPage(ctx)
 		if err != nil {
 			s.WaitingNote = "Service Bus does not list the sessions"
-			return fmt.Errorf("list sessions of %s: %w", d.Entity, err)
+			return fmt.Errorf("list sessions of %s: %w", p.Entity, err)
 		}
 		n += int64(len(page.Sessions))
 	}
@@ -106,11 +106,11 @@ func (d *Desk) waiting(ctx context.Context, s *Status) error {
 	return nil
 }
 
-func (d *Desk) deadLettered(ctx context.Context, s *Status) error {
-	ctx, cancel := d.bounded(ctx)
+func (p *Projector) deadLettered(ctx context.Context, s *Status) error {
+	ctx, cancel := p.bounded(ctx)
 	defer cancel()
 	found, n := make(map[string]int64), 0
-	err := d.peek(ctx, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}, mostPeeked,
+	err := p.peek(ctx, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}, mostPeeked,
 		func(messages []*azservicebus.ReceivedMessage) {
 			n += len(messages)
 			for _, m := range messages {

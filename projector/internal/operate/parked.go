@@ -1,4 +1,4 @@
-package projector
+package operate
 
 import (
 	"context"
@@ -17,15 +17,15 @@ import (
 )
 
 // parkedCommands are the commands about parked aggregates.
-func parkedCommands() []command {
-	waiting := func(f *flag.FlagSet, r *request) { f.DurationVar(&r.wait, "wait", time.Minute, "") }
-	named := func(operand string, r *request) error {
-		if r.operand = operand; operand == "" {
+func parkedCommands() []Command {
+	waiting := func(f *flag.FlagSet, r *Request) { f.DurationVar(&r.wait, "wait", time.Minute, "") }
+	named := func(operand string, r *Request) error {
+		if r.aggregate = operand; operand == "" {
 			return errors.New("needs the aggregate; `projector parked list` shows those that are parked")
 		}
 		return nil
 	}
-	return []command{
+	return []Command{
 		{
 			Name: "parked list", Takes: "[--json]", Says: "the parked aggregates, those parked the longest first",
 			Flags: asJSON, Do: listParked,
@@ -37,12 +37,12 @@ func parkedCommands() []command {
 		{
 			Name: "parked replay", Takes: "AGGREGATE|--all [--wait 1m]", Operand: true,
 			Says: "apply the events that wait, in order, and go on as usual; can be given again at any time",
-			Flags: func(f *flag.FlagSet, r *request) {
+			Flags: func(f *flag.FlagSet, r *Request) {
 				waiting(f, r)
 				f.BoolVar(&r.all, "all", false, "")
 			},
-			Check: func(operand string, r *request) error {
-				if r.operand = operand; (operand == "") != r.all {
+			Check: func(operand string, r *Request) error {
+				if r.aggregate = operand; (operand == "") != r.all {
 					return errors.New("needs either an aggregate or --all")
 				}
 				return settings.AtLeast("--wait", r.wait, 0)
@@ -52,16 +52,16 @@ func parkedCommands() []command {
 		{
 			Name: "parked drop", Takes: "AGGREGATE --yes [--wait 1m]", Operand: true,
 			Says: "the same, without the event that parked it, or without the versions that are missing: they are given up for good",
-			Flags: func(f *flag.FlagSet, r *request) {
+			Flags: func(f *flag.FlagSet, r *Request) {
 				waiting(f, r)
 				f.BoolVar(&r.yes, "yes", false, "")
 			},
-			Check: func(operand string, r *request) error {
+			Check: func(operand string, r *Request) error {
 				if err := named(operand, r); err != nil {
 					return err
 				}
 				if !r.yes {
-					return fmt.Errorf("needs --yes: it gives up an event for good; look first: projector parked show '%s'", r.operand)
+					return fmt.Errorf("needs --yes: it gives up an event for good; look first: projector parked show '%s'", r.aggregate)
 				}
 				return settings.AtLeast("--wait", r.wait, 0)
 			},
@@ -70,11 +70,11 @@ func parkedCommands() []command {
 	}
 }
 
-func (d *desk) keeper(wait time.Duration) *parked.Keeper {
-	return &parked.Keeper{
-		Applier: d.applier, Client: d.bus, Entity: d.cfg.entity(),
-		Redeem: d.claims.Redeem,
-		Wait:   wait, ApplyTimeout: d.cfg.ApplyTimeout, SettleTimeout: d.cfg.SettleTimeout,
+func (p *Projector) replayer(wait time.Duration) *parked.Replayer {
+	return &parked.Replayer{
+		Applier: p.Applier, Client: p.Bus, Entity: p.Entity,
+		Redeem: p.Redeem,
+		Wait:   wait, ApplyTimeout: p.ApplyTimeout, SettleTimeout: p.SettleTimeout,
 	}
 }
 
@@ -98,8 +98,8 @@ func viewOf(a apply.Aggregate) parkedView {
 	}
 }
 
-func listParked(ctx context.Context, d *desk, r request) error {
-	all, err := d.applier.List(ctx)
+func listParked(ctx context.Context, p *Projector, r Request) error {
+	all, err := p.Applier.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -108,13 +108,13 @@ func listParked(ctx context.Context, d *desk, r request) error {
 		for i, a := range all {
 			views[i] = viewOf(a)
 		}
-		return commandline.WriteJSON(d.out, views)
+		return commandline.WriteJSON(p.Out, views)
 	}
 	if len(all) == 0 {
-		fmt.Fprintln(d.out, "no aggregate is parked")
+		fmt.Fprintln(p.Out, "no aggregate is parked")
 		return nil
 	}
-	w := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "AGGREGATE\tSINCE\tREASON\tPOSITION")
 	for _, a := range all {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", a.Name, a.Since.UTC().Format(time.RFC3339), a.Reason, known(a.Record.Position))
@@ -122,17 +122,17 @@ func listParked(ctx context.Context, d *desk, r request) error {
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the parked aggregates: %w", err)
 	}
-	fmt.Fprintln(d.out, "\nprojector parked show AGGREGATE tells more; projector parked replay AGGREGATE tries again.")
+	fmt.Fprintln(p.Out, "\nprojector parked show AGGREGATE tells more; projector parked replay AGGREGATE tries again.")
 	return nil
 }
 
 // shownLetters is how many dead letters are printed.
 const shownLetters = 10
 
-func showParked(ctx context.Context, d *desk, r request) error {
-	sight, err := d.keeper(0).Show(ctx, r.operand)
+func showParked(ctx context.Context, p *Projector, r Request) error {
+	sight, err := p.replayer(0).Show(ctx, r.aggregate)
 	if errors.Is(err, apply.ErrNotParked) {
-		return fmt.Errorf("%s is not parked; `projector parked list` shows those that are", r.operand)
+		return fmt.Errorf("%s is not parked; `projector parked list` shows those that are", r.aggregate)
 	}
 	if err != nil {
 		return err
@@ -140,9 +140,9 @@ func showParked(ctx context.Context, d *desk, r request) error {
 	view := viewOf(sight.Aggregate)
 	if r.json {
 		view.Waiting = sight.Waiting
-		return commandline.WriteJSON(d.out, view)
+		return commandline.WriteJSON(p.Out, view)
 	}
-	w := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', 0)
 	for _, row := range [][2]string{
 		{"aggregate", view.Aggregate},
 		{"parked since", view.Since.Format(time.RFC3339)},
@@ -168,7 +168,7 @@ func showParked(ctx context.Context, d *desk, r request) error {
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the parked aggregate: %w", err)
 	}
-	fmt.Fprintf(d.out, "\nOnce the cause is mended: projector parked replay '%s'\nTo go on without that event: projector parked drop '%s' --yes\n",
+	fmt.Fprintf(p.Out, "\nOnce the cause is mended: projector parked replay '%s'\nTo go on without that event: projector parked drop '%s' --yes\n",
 		view.Aggregate, view.Aggregate)
 	return nil
 }
@@ -187,52 +187,52 @@ func number(n int64) string {
 	return fmt.Sprint(n)
 }
 
-func replayParked(ctx context.Context, d *desk, r request) error {
+func replayParked(ctx context.Context, p *Projector, r Request) error {
 	if !r.all {
-		return d.replay(ctx, r, []string{r.operand}, false)
+		return p.replay(ctx, r, []string{r.aggregate}, false)
 	}
-	all, err := d.applier.List(ctx)
+	all, err := p.Applier.List(ctx)
 	if err != nil {
 		return err
 	}
 	if len(all) == 0 {
-		fmt.Fprintln(d.out, "no aggregate is parked")
+		fmt.Fprintln(p.Out, "no aggregate is parked")
 		return nil
 	}
 	names := make([]string, len(all))
 	for i, a := range all {
 		names[i] = a.Name
 	}
-	return d.replay(ctx, r, names, false)
+	return p.replay(ctx, r, names, false)
 }
 
-func dropParked(ctx context.Context, d *desk, r request) error {
-	return d.replay(ctx, r, []string{r.operand}, true)
+func dropParked(ctx context.Context, p *Projector, r Request) error {
+	return p.replay(ctx, r, []string{r.aggregate}, true)
 }
 
 // replay replays aggregates one after the other; one that fails does not keep the others from it.
-func (d *desk) replay(ctx context.Context, r request, aggregates []string, skip bool) error {
-	k := d.keeper(r.wait)
+func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, skip bool) error {
+	replayer := p.replayer(r.wait)
 	var failures []error
 	outcomes := make([]parked.Outcome, 0, len(aggregates))
 	for _, aggregate := range aggregates {
-		o, err := k.Replay(ctx, aggregate, skip)
+		o, err := replayer.Replay(ctx, aggregate, skip)
 		outcomes = append(outcomes, o)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("%s: %w", aggregate, err))
 			continue
 		}
-		describe(d.out, o)
+		describe(p.Out, o)
 		if o.Stuck != nil {
 			failures = append(failures, commandline.ErrFound)
 		}
 	}
-	removed, of, err := k.Remove(ctx, outcomes...)
+	removed, of, err := replayer.Remove(ctx, outcomes...)
 	if of > 0 {
-		fmt.Fprintf(d.out, "removed %d of %d messages from the dead-letter queue\n", removed, of)
+		fmt.Fprintf(p.Out, "removed %d of %d messages from the dead-letter queue\n", removed, of)
 	}
 	if removed < of && err == nil {
-		fmt.Fprintln(d.out, "The others are locked, or too far behind in the queue. Their effects are committed; given again, the command removes them.")
+		fmt.Fprintln(p.Out, "The others are locked, or too far behind in the queue. Their effects are committed; given again, the command removes them.")
 	}
 	var told []error // what has not been printed
 	for _, failure := range append(failures, err) {

@@ -1,0 +1,141 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// Command is one thing the program does. Without a Do it needs no [Stream]: run, and help.
+type Command = commandline.Command[*Stream, Request]
+
+// Request is a command line that has been understood.
+type Request struct {
+	// Stream names one of several.
+	Stream  string
+	json    bool
+	change  Change
+	token   string
+	to      string // as it was written
+	instant time.Time
+	key     envelope.SessionKey
+	drained bool
+}
+
+const notes = `--force breaks the lease of a producer that leads. --forward lets the checkpoint skip changes.
+--stream NAME says which, where STREAMS names several; every command but run needs it then.
+`
+
+// Program is what the program can do.
+func Program() commandline.Program[*Stream, Request] {
+	all := []Command{{Name: "run", Says: "take part in the election and publish (also without a command)"}, statusCommand()}
+	all = append(all, tokenCommands()...)
+	all = append(all, sessionKeyCommand(), Command{
+		Name: "lease break", Says: "free the lease, whoever holds it",
+		Do: func(ctx context.Context, s *Stream, _ Request) error { return s.BreakLease(ctx) },
+	}, doctorCommand())
+	return commandline.Program[*Stream, Request]{
+		Name: "producer", Commands: all, Notes: notes,
+		Flags: func(f *flag.FlagSet, r *Request) { f.StringVar(&r.Stream, "stream", "", "") },
+	}
+}
+
+func asJSON(f *flag.FlagSet, r *Request) { f.BoolVar(&r.json, "json", false, "") }
+
+func forced(f *flag.FlagSet, r *Request) { f.BoolVar(&r.change.Force, "force", false, "") }
+
+func statusCommand() Command {
+	return Command{
+		Name: "status", Takes: "[--json]", Says: "leader, epoch, position, lag, from the checkpoint blob and MongoDB alone",
+		Flags: asJSON,
+		Do: func(ctx context.Context, s *Stream, r Request) error {
+			status, err := s.Status(ctx)
+			if status.Stream == "" {
+				return err
+			}
+			return errors.Join(commandline.Show(s.Out, r.json, status), err)
+		},
+	}
+}
+
+func tokenCommands() []Command {
+	return []Command{
+		{
+			Name: "token show", Says: "the checkpoint's resume token",
+			Do: func(ctx context.Context, s *Stream, _ Request) error { return s.TokenShow(ctx) },
+		},
+		{
+			Name: "token set", Takes: "TOKEN [--force] [--forward]",
+			Says:    "move the checkpoint to a token: its _data, or the whole document as JSON",
+			Operand: true,
+			Flags: func(f *flag.FlagSet, r *Request) {
+				forced(f, r)
+				f.BoolVar(&r.change.Forward, "forward", false, "")
+			},
+			Check: func(operand string, r *Request) error {
+				if r.token = operand; operand == "" {
+					return errors.New("needs the token: its _data, or the whole document as JSON in quotes")
+				}
+				return nil
+			},
+			Do: func(ctx context.Context, s *Stream, r Request) error { return s.TokenSet(ctx, r.token, r.change) },
+		},
+		{
+			Name: "token rewind", Takes: "--to TIME [--force]",
+			Says: "move the checkpoint back to a time (RFC 3339, such as 2026-01-31T15:04:05Z)",
+			Flags: func(f *flag.FlagSet, r *Request) {
+				forced(f, r)
+				f.StringVar(&r.to, "to", "", "")
+			},
+			Check: func(_ string, r *Request) (err error) {
+				if r.instant, err = time.Parse(time.RFC3339, r.to); err != nil {
+					return fmt.Errorf("needs --to with a time of RFC 3339, such as 2026-01-31T15:04:05Z (it is %q)", r.to)
+				}
+				return nil
+			},
+			Do: func(ctx context.Context, s *Stream, r Request) error {
+				return s.TokenRewind(ctx, r.instant, r.change)
+			},
+		},
+		{
+			Name: "token renumber", Says: "accept a changed PIPELINE or collection where positions are counted",
+			Do: func(ctx context.Context, s *Stream, _ Request) error { return s.TokenRenumber(ctx) },
+		},
+	}
+}
+
+func sessionKeyCommand() Command {
+	return Command{
+		Name: "session-key", Takes: "KEY --drained",
+		Says:    "publish by another SESSION_KEY from now on, when nothing of the old one is left anywhere",
+		Operand: true,
+		Flags:   func(f *flag.FlagSet, r *Request) { f.BoolVar(&r.drained, "drained", false, "") },
+		Check: func(operand string, r *Request) error {
+			if operand == "" {
+				return errors.New("needs the new SESSION_KEY: aggregate, or bucket:N")
+			}
+			if err := r.key.UnmarshalText([]byte(operand)); err != nil {
+				return fmt.Errorf("KEY: %w", err)
+			}
+			return nil
+		},
+		Do: func(ctx context.Context, s *Stream, r Request) error {
+			return s.SetSessionKey(ctx, r.key, r.drained)
+		},
+	}
+}
+
+func doctorCommand() Command {
+	return Command{
+		Name: "doctor", Takes: "[--json]", Says: "check every setting and permission against the services",
+		Flags: asJSON,
+		Do: func(ctx context.Context, s *Stream, r Request) error {
+			return commandline.Diagnose(s.Out, r.json, s.Doctor(ctx))
+		},
+	}
+}

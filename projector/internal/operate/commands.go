@@ -1,0 +1,56 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/commandline"
+)
+
+// Command is one thing the program does. Without a Do it needs no [Projector]: run, and help.
+type Command = commandline.Command[*Projector, Request]
+
+// Request is a command line that has been understood.
+type Request struct {
+	aggregate string
+	json      bool
+	sample    int64         // of verify
+	inMemory  int64         // of verify
+	wait      time.Duration // for a session, or for a difference to heal
+	all       bool
+	yes       bool
+}
+
+// Program is what the program can do.
+func Program() commandline.Program[*Projector, Request] {
+	all := []Command{{Name: "run", Says: "receive and apply (also without a command)"}, statusCommand()}
+	all = append(all, parkedCommands()...)
+	return commandline.Program[*Projector, Request]{Name: "projector", Commands: append(all, verifyCommand(), doctorCommand())}
+}
+
+func statusCommand() Command {
+	return Command{
+		Name: "status", Takes: "[--json]",
+		Says:  "what is applied, parked, waiting and dead-lettered, from MongoDB and Service Bus",
+		Flags: asJSON,
+		Do: func(ctx context.Context, p *Projector, r Request) error {
+			status, err := p.Status(ctx)
+			return errors.Join(commandline.Show(p.Out, r.json, status), err)
+		},
+	}
+}
+
+func doctorCommand() Command {
+	return Command{
+		Name: "doctor", Takes: "[--json]",
+		Says:  "check every setting and permission against the services",
+		Flags: asJSON,
+		Do: func(ctx context.Context, p *Projector, r Request) error {
+			return commandline.Diagnose(p.Out, r.json, p.Doctor(ctx))
+		},
+	}
+}
+
+func asJSON(f *flag.FlagSet, r *Request) { f.BoolVar(&r.json, "json", false, "") }

@@ -1,0 +1,78 @@
+// Package operate is what people do to a projector by hand: see what waits and what is applied, replay or drop parked
+// aggregates, compare the read model with its source, and find out what keeps a projector from running.
+//
+// Guaranteed: only what is said to change is changed. status, verify and parked show change nothing. The doctor's one write
+// is in a transaction that is aborted, its one session is empty and given back, and the collections and indexes that it makes
+// are those that a projector makes at its start.
+package operate
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// Projector is one projection and the services it lives on: a projector that does not run.
+type Projector struct {
+	Projection projection.Projection
+	Applier    *apply.Applier
+	Database   *mongo.Database
+	Bus        *azservicebus.Client
+	// Entity is what the projector receives from.
+	Entity azure.Entity
+	// LocalAuth: Service Bus is reached by a connection string, not by an identity.
+	LocalAuth bool
+	// Source is the watched collection, for verify.
+	Source Source
+	// Redeem gets a body that a message could not carry; see [parked.Replayer].
+	Redeem func(ctx context.Context, c *envelope.Change) (done func(), err error)
+	// ApplyTimeout and SettleTimeout are the settings of these names.
+	ApplyTimeout, SettleTimeout time.Duration
+	// Out is where commands print.
+	Out io.Writer
+	// Timeout bounds one request; zero means ten seconds.
+	Timeout time.Duration
+}
+
+func (p *Projector) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	timeout := p.Timeout
+	if timeout == 0 {
+		timeout = 10 * time.Second
+	}
+	return context.WithTimeout(ctx, timeout)
+}
+
+// peek looks at messages without taking them; each gets those of one page. It ends after at most most messages.
+func (p *Projector) peek(ctx context.Context, options *azservicebus.ReceiverOptions, most int, each func([]*azservicebus.ReceivedMessage)) error {
+	receiver, err := p.Entity.Receiver(p.Bus, options)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := p.bounded(context.WithoutCancel(ctx))
+		defer cancel()
+		_ = receiver.Close(ctx) // it took nothing
+	}()
+	const page = 250
+	for seen := 0; seen < most; {
+		messages, err := receiver.PeekMessages(ctx, min(page, most-seen), nil)
+		if err != nil {
+			return fmt.Errorf("peek at %s: %w", p.Entity, err)
+		}
+		if len(messages) == 0 {
+			return nil
+		}
+		each(messages)
+		seen += len(messages)
+	}
+	return nil
+}
