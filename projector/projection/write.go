@@ -27,10 +27,11 @@ type ReplaceOne struct {
 	Document bson.Raw
 }
 
-// DeleteOne removes a document, if it is there.
+// DeleteOne removes a document, if it is there and meets every condition.
 type DeleteOne struct {
 	Collection string
 	ID         any
+	If         []Condition
 }
 
 // Update changes fields of a document, which is made when there is none.
@@ -53,6 +54,13 @@ func Delete(collection string, id any) Write {
 	return DeleteOne{Collection: collection, ID: id}
 }
 
+// DeleteIf removes a document that meets every condition, and does nothing to another: a customer without orders, say. It sees
+// the document as the writes before it left it. On a document that many aggregates feed it is not safe by itself: an order that
+// comes before the deletion or after it leaves different documents.
+func DeleteIf(collection string, id any, first Condition, more ...Condition) Write {
+	return DeleteOne{Collection: collection, ID: id, If: append([]Condition{first}, more...)}
+}
+
 func (UpdateOne) isWrite()  {}
 func (ReplaceOne) isWrite() {}
 func (DeleteOne) isWrite()  {}
@@ -65,48 +73,3 @@ func (w ReplaceOne) Target() (string, any) { return w.Collection, w.ID }
 
 // Target implements [Write].
 func (w DeleteOne) Target() (string, any) { return w.Collection, w.ID }
-
-// OpKind is what an [Op] does, by the name of MongoDB's update operator.
-type OpKind string
-
-// The kinds.
-const (
-	OpSet         OpKind = "$set"
-	OpSetOnInsert OpKind = "$setOnInsert"
-	OpUnset       OpKind = "$unset"
-	OpInc         OpKind = "$inc"
-	OpMin         OpKind = "$min"
-	OpMax         OpKind = "$max"
-	OpPush        OpKind = "$push"
-)
-
-// Op is one operator on one field. Field is a path with dots; a key that comes from data must be escaped with
-// [EscapeKey] first.
-type Op struct {
-	Kind  OpKind
-	Field string
-	Value any
-}
-
-// Set gives the field a value, whatever it had.
-func Set(field string, value any) Op { return Op{OpSet, field, value} }
-
-// SetOnInsert gives the field a value when this very update makes the document.
-func SetOnInsert(field string, value any) Op { return Op{OpSetOnInsert, field, value} }
-
-// Unset removes the field.
-func Unset(field string) Op { return Op{OpUnset, field, ""} }
-
-// Inc adds to a whole number; a missing field counts as 0.
-func Inc(field string, by int64) Op { return Op{OpInc, field, by} }
-
-// Min keeps the smaller of the field and the value, by BSON's comparison; a missing field takes the value.
-func Min(field string, value any) Op { return Op{OpMin, field, value} }
-
-// Max keeps the larger of the field and the value.
-func Max(field string, value any) Op { return Op{OpMax, field, value} }
-
-// Truncate keeps the first size elements of an array.
-func Truncate(field string, size int64) Op {
-	return Op{OpPush, field, bson.D{{Key: "$each", Value: bson.A{}}, {Key: "$slice", Value: size}}}
-}

@@ -39,7 +39,10 @@ func compact(writes []projection.Write) ([]projection.Write, error) {
 			documents[collection] = append(documents[collection], d)
 		}
 		update, ok := w.(projection.UpdateOne)
+		deletion, _ := w.(projection.DeleteOne)
 		switch {
+		case len(deletion.If) > 0: // it has to see what was written before
+			d.writes, d.fold = append(d.writes, w), nil
 		case !ok:
 			d.writes, d.fold = []projection.Write{w}, nil
 		case d.fold != nil && d.fold.add([]projection.Write{w}):

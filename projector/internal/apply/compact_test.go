@@ -21,6 +21,7 @@ func TestCompact(t *testing.T) {
 	require.NoError(t, err)
 	put := projection.Replace("m", 1, document)
 	gone := projection.Delete("m", 1)
+	if0 := projection.DeleteIf("m", 1, projection.Lte("n", 0))
 	for _, test := range []struct {
 		name string
 		in   []projection.Write
@@ -31,6 +32,8 @@ func TestCompact(t *testing.T) {
 		{"those that do not fold stay, in order", []projection.Write{push(1), push(1), inc("m", 1, 1)}, []projection.Write{push(1), push(1), inc("m", 1, 1)}},
 		{"before a deletion nothing matters", []projection.Write{put, inc("m", 1, 1), gone}, []projection.Write{gone}},
 		{"after it things do", []projection.Write{gone, put, inc("m", 1, 1), inc("m", 1, 1)}, []projection.Write{put, inc("m", 1, 2)}},
+		{"before a deletion under a condition they do", []projection.Write{put, inc("m", 1, 1), if0, inc("m", 1, 1), inc("m", 1, 1)}, []projection.Write{put, inc("m", 1, 1), if0, inc("m", 1, 2)}},
+		{"but for a later deletion without", []projection.Write{inc("m", 1, 1), if0, gone}, []projection.Write{gone}},
 		{"of that document only", []projection.Write{inc("m", 2, 1), inc("m", "1", 1), gone}, []projection.Write{inc("m", 2, 1), inc("m", "1", 1), gone}},
 		{"of that collection only", []projection.Write{projection.Delete("n", 1), gone}, []projection.Write{projection.Delete("n", 1), gone}},
 		{"equal numbers are one id", []projection.Write{inc("m", int64(1), 1), inc("m", 1.0, 1), gone}, []projection.Write{gone}},

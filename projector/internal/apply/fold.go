@@ -146,23 +146,35 @@ func above(field string) iter.Seq[string] {
 func merge(a, b projection.Op) (projection.Op, bool) {
 	if b.Kind == projection.OpSetOnInsert {
 		// The document is there by now: b does nothing.
-		return a, a.Kind != projection.OpPush
+		return a, replaceable(a.Kind)
 	}
 	if b.Kind == projection.OpSet || b.Kind == projection.OpUnset {
-		return b, a.Kind != projection.OpPush
+		return b, replaceable(a.Kind)
 	}
+	bound := b.Kind == projection.OpMin || b.Kind == projection.OpMax
 	switch {
 	case a.Kind == projection.OpInc && b.Kind == projection.OpInc, a.Kind == projection.OpSet && b.Kind == projection.OpInc:
 		sum, ok := add(a.Value, b.Value)
 		return projection.Op{Kind: a.Kind, Field: a.Field, Value: sum}, ok
-	case a.Kind == b.Kind && (a.Kind == projection.OpMin || a.Kind == projection.OpMax):
+	case bound && (a.Kind == b.Kind || a.Kind == projection.OpSet):
 		order, ok := compare(a.Value, b.Value)
-		if (a.Kind == projection.OpMin) == (order > 0) && order != 0 {
+		if (b.Kind == projection.OpMin) == (order > 0) && order != 0 {
 			a.Value = b.Value
 		}
 		return a, ok
 	}
 	return a, false
+}
+
+// replaceable says whether a later operator may take the place of one, so that the database never sees it. Of the others it is to
+// say itself whether the field lets them be done.
+func replaceable(kind projection.OpKind) bool {
+	switch kind {
+	case projection.OpSet, projection.OpSetOnInsert, projection.OpUnset, projection.OpInc, projection.OpMin, projection.OpMax:
+		return true
+	case projection.OpMul, projection.OpPush, projection.OpAddToSet, projection.OpPull, projection.OpPullAll:
+	}
+	return false
 }
 
 // add is the sum of two int64; not ok when one is something else, or when MongoDB would refuse the sum.

@@ -95,6 +95,20 @@ func TestFold(t *testing.T) {
 			1,
 			[]projection.Op{projection.SetOnInsert("n", int64(1))},
 		},
+		{
+			"the largest of what was set",
+			[][]projection.Write{
+				upsert(projection.Set("hi", int64(5)), projection.Set("lo", "b")), upsert(projection.Max("hi", int64(7)), projection.Min("lo", "c")),
+				upsert(projection.Max("hi", int64(6)), projection.Min("lo", "a")),
+			},
+			3,
+			[]projection.Op{projection.Set("hi", int64(7)), projection.Set("lo", "a")},
+		},
+		{"a product, then a sum", [][]projection.Write{upsert(projection.Mul("n", int64(2))), upsert(projection.Inc("n", 1))}, 1, []projection.Op{projection.Mul("n", int64(2))}},
+		{"two products", [][]projection.Write{upsert(projection.Mul("n", int64(0))), upsert(projection.Mul("n", int64(2)))}, 1, []projection.Op{projection.Mul("n", int64(0))}},
+		{"a product, then a value", [][]projection.Write{upsert(projection.Mul("n", int64(2))), upsert(projection.Set("n", 1))}, 1, []projection.Op{projection.Mul("n", int64(2))}},
+		{"members of a set", [][]projection.Write{upsert(projection.AddToSet("l", 1)), upsert(projection.AddToSet("l", 2))}, 1, []projection.Op{projection.AddToSet("l", 1)}},
+		{"a member that goes again", [][]projection.Write{upsert(projection.AddToSet("l", 1)), upsert(projection.Pull("l", 1))}, 1, []projection.Op{projection.AddToSet("l", 1)}},
 		{"values of two kinds", [][]projection.Write{upsert(projection.Min("n", int64(1))), upsert(projection.Min("n", "x"))}, 1, []projection.Op{projection.Min("n", int64(1))}},
 		{"inside a field that is set", [][]projection.Write{upsert(projection.Set("a", bson.D{})), upsert(projection.Set("a.b", 1))}, 1, []projection.Op{projection.Set("a", bson.D{})}},
 		{"around a field that is set", [][]projection.Write{upsert(projection.Set("a.b.c", 1)), upsert(projection.Unset("a"))}, 1, []projection.Op{projection.Set("a.b.c", 1)}},
@@ -153,7 +167,8 @@ func TestFoldDoesWhatTheUpdatesDoOneByOne(t *testing.T) {
 				ops = append(ops, []projection.Op{
 					projection.Set(field, value), projection.SetOnInsert(field, value), projection.Unset(field),
 					projection.Inc(field, value), projection.Min(field, value), projection.Max(field, value),
-				}[random.IntN(6)])
+					projection.Mul(field, value),
+				}[random.IntN(7)])
 			}
 			if !distinct(ops) {
 				continue
@@ -239,7 +254,9 @@ func interpret(doc map[string]int64, ops []projection.Op, upsert bool) map[strin
 			if !has || value > old {
 				doc[op.Field] = value
 			}
-		case projection.OpPush:
+		case projection.OpMul:
+			doc[op.Field] = old * value
+		case projection.OpPush, projection.OpAddToSet, projection.OpPull, projection.OpPullAll:
 		}
 	}
 	return doc

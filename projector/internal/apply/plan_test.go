@@ -39,6 +39,8 @@ func (counting) Project(e projection.Event) ([]projection.Write, error) {
 		return []projection.Write{projection.Delete("c", e.Aggregate)}, nil
 	case "guard":
 		return []projection.Write{projection.Update("c", e.Aggregate, projection.Set("_sluice.position", ""))}, nil
+	case "operator":
+		return []projection.Write{projection.Update("c", e.Aggregate, projection.Mul("n", "x"))}, nil
 	case "nil":
 		return []projection.Write{nil}, nil
 	}
@@ -97,6 +99,7 @@ func TestPlan(t *testing.T) {
 		{"another document", "a1:other id", "", "poisonProjectionInvalid"},
 		{"a deletion", "a1:delete", "", "poisonProjectionInvalid"},
 		{"the guard's field", "a1:guard", "", "poisonProjectionInvalid"},
+		{"an operator that cannot be", "a1:operator", "", "poisonProjectionInvalid"},
 		{"no write at all", "a1:nil", "", "poisonProjectionInvalid"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

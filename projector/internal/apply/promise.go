@@ -33,6 +33,9 @@ func check(p projection.Projection, c *envelope.Change, writes []projection.Writ
 		if update, ok := w.(projection.UpdateOne); ok && len(update.Ops) == 0 {
 			return broken("projection %s gave an update of %s without an operator", p.Name(), collection)
 		}
+		if err := valid(w); err != nil {
+			return broken("projection %s gave a write to %s that cannot be done: %v", p.Name(), collection, err)
+		}
 		if !isOne {
 			if collection == positionsCollection(p) {
 				return broken("projection %s writes to its own record of positions, %s", p.Name(), collection)
@@ -56,6 +59,21 @@ func check(p projection.Projection, c *envelope.Change, writes []projection.Writ
 				return broken("projection %s writes to the field %q", p.Name(), projection.GuardField)
 			}
 		}
+	}
+	return nil
+}
+
+// valid holds the values of a write's operators and conditions against what is supported.
+func valid(w projection.Write) error {
+	switch w := w.(type) {
+	case projection.UpdateOne:
+		for _, op := range w.Ops {
+			if err := op.Validate(); err != nil {
+				return err
+			}
+		}
+	case projection.DeleteOne:
+		return w.Validate()
 	}
 	return nil
 }

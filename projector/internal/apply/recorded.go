@@ -119,6 +119,8 @@ func model(w projection.Write) mongo.WriteModel {
 		return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(updateOf(w.Ops)).SetUpsert(w.Upsert)
 	case projection.ReplaceOne:
 		return mongo.NewReplaceOneModel().SetFilter(filter).SetReplacement(w.Document).SetUpsert(true)
+	case projection.DeleteOne:
+		filter = append(filter, projection.Filter(w.If)...)
 	}
 	return mongo.NewDeleteOneModel().SetFilter(filter)
 }

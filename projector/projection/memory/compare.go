@@ -11,59 +11,84 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-const classNumber = 3
+// The places of types in BSON's order. [https://www.mongodb.com/docs/manual/reference/bson-type-comparison-order/]
+const (
+	classNone = iota // a type that is not compared here
+	classMinKey
+	classUndefined
+	classNull
+	classNumber
+	classText
+	classDocument
+	classArray
+	classBinary
+	classObjectID
+	classBoolean
+	classDate
+	classTimestamp
+	classRegex
+	classMaxKey
+)
 
-// class is a value's place in BSON's order of types; 0 for a type that is not compared here.
-// [https://www.mongodb.com/docs/manual/reference/bson-type-comparison-order/]
+// class is a value's place in BSON's order of types.
 func class(v any) int {
 	switch v.(type) {
 	case bson.MinKey:
-		return 1
-	case nil, bson.Undefined:
-		return 2
-	case int32, int64, float64:
+		return classMinKey
+	case bson.Undefined:
+		return classUndefined
+	case nil:
+		return classNull
+	case int32, int64, float64, bson.Decimal128:
 		return classNumber
 	case string, bson.Symbol:
-		return 4
+		return classText
 	case bson.D:
-		return 5
+		return classDocument
 	case bson.A:
-		return 6
+		return classArray
 	case bson.Binary:
-		return 7
+		return classBinary
 	case bson.ObjectID:
-		return 8
+		return classObjectID
 	case bool:
-		return 9
+		return classBoolean
 	case bson.DateTime:
-		return 10
+		return classDate
 	case bson.Timestamp:
-		return 11
+		return classTimestamp
+	case bson.Regex:
+		return classRegex
 	case bson.MaxKey:
-		return 13
+		return classMaxKey
 	}
-	return 0
+	return classNone
 }
 
-// compare orders two values as $min and $max do. Inside one type it knows those that one takes the smallest of; else the
-// error is an [ErrUnsupported].
+// compare orders two values as $min, $max, $addToSet and $pull do. Code and DBPointers it does not compare; the error is an
+// [ErrUnsupported] then.
 func compare(a, b any) (int, error) {
 	x, y := class(a), class(b)
-	if x == 0 || y == 0 {
+	if x == classNone || y == classNone {
 		return 0, fmt.Errorf("%w: comparing a %T with a %T", ErrUnsupported, a, b)
 	}
 	if x != y {
 		return cmp.Compare(x, y), nil
 	}
 	switch v := a.(type) {
-	case nil, bson.MinKey, bson.MaxKey, bson.Undefined:
-		return 0, nil
-	case int32, int64, float64:
+	case int32, int64, float64, bson.Decimal128:
 		return compareNumbers(a, b), nil
-	case string:
-		if w, ok := b.(string); ok {
-			return strings.Compare(v, w), nil
-		}
+	case string, bson.Symbol:
+		return strings.Compare(textOf(a), textOf(b)), nil
+	case bson.D:
+		w, _ := b.(bson.D)
+		return compareDocuments(v, w)
+	case bson.A:
+		w, _ := b.(bson.A)
+		return compareArrays(v, w)
+	case bson.Binary:
+		w, _ := b.(bson.Binary)
+		return cmp.Or(cmp.Compare(len(v.Data), len(w.Data)), cmp.Compare(v.Subtype, w.Subtype), bytes.Compare(v.Data, w.Data)), nil
 	case bson.ObjectID:
 		w, _ := b.(bson.ObjectID)
 		return bytes.Compare(v[:], w[:]), nil
@@ -82,25 +107,94 @@ func compare(a, b any) (int, error) {
 	case bson.Timestamp:
 		w, _ := b.(bson.Timestamp)
 		return cmp.Or(cmp.Compare(v.T, w.T), cmp.Compare(v.I, w.I)), nil
+	case bson.Regex:
+		w, _ := b.(bson.Regex)
+		return cmp.Or(strings.Compare(v.Pattern, w.Pattern), strings.Compare(v.Options, w.Options)), nil
 	}
-	return 0, fmt.Errorf("%w: comparing two values of type %T", ErrUnsupported, a)
+	return 0, nil // null, undefined, the least and the greatest key have one value each
+}
+
+func textOf(v any) string {
+	if s, ok := v.(bson.Symbol); ok {
+		return string(s)
+	}
+	s, _ := v.(string)
+	return s
+}
+
+// compareDocuments compares field by field, in order: the type of the value, then the name, then the value.
+func compareDocuments(a, b bson.D) (int, error) {
+	for i := range min(len(a), len(b)) {
+		if order := cmp.Or(cmp.Compare(class(a[i].Value), class(b[i].Value)), strings.Compare(a[i].Key, b[i].Key)); order != 0 {
+			return order, nil
+		}
+		if order, err := compare(a[i].Value, b[i].Value); order != 0 || err != nil {
+			return order, err
+		}
+	}
+	return cmp.Compare(len(a), len(b)), nil
+}
+
+func compareArrays(a, b bson.A) (int, error) {
+	for i := range min(len(a), len(b)) {
+		if order, err := compare(a[i], b[i]); order != 0 || err != nil {
+			return order, err
+		}
+	}
+	return cmp.Compare(len(a), len(b)), nil
 }
 
 // compareNumbers compares exactly, whatever the types; NaN is below everything.
 func compareNumbers(a, b any) int {
 	f, aDouble := a.(float64)
 	g, bDouble := b.(float64)
+	_, aDecimal := a.(bson.Decimal128)
+	_, bDecimal := b.(bson.Decimal128)
 	switch {
-	case !aDouble && !bDouble:
-		return cmp.Compare(whole(a), whole(b))
 	case aDouble && bDouble:
 		return cmp.Compare(f, g)
-	case bDouble:
-		return -compareNumbers(b, a)
-	case math.IsNaN(f):
-		return -1
-	case math.IsInf(f, 0):
-		return cmp.Compare(f, 0)
+	case !aDouble && !bDouble && !aDecimal && !bDecimal:
+		return cmp.Compare(whole(a), whole(b))
 	}
-	return big.NewFloat(f).Cmp(new(big.Float).SetInt64(whole(b)))
+	x, xRank := exact(a)
+	y, yRank := exact(b)
+	if xRank != yRank || xRank != finite {
+		return cmp.Compare(xRank, yRank)
+	}
+	return x.Cmp(y)
+}
+
+// Where a number stands that is not finite.
+const (
+	notANumber = iota
+	minusInfinity
+	finite
+	plusInfinity
+)
+
+// exact is a number without rounding.
+func exact(v any) (*big.Rat, int) {
+	switch n := v.(type) {
+	case float64:
+		switch {
+		case math.IsNaN(n):
+			return nil, notANumber
+		case math.IsInf(n, 1):
+			return nil, plusInfinity
+		case math.IsInf(n, -1):
+			return nil, minusInfinity
+		}
+		return new(big.Rat).SetFloat64(n), finite
+	case bson.Decimal128:
+		switch {
+		case n.IsNaN():
+			return nil, notANumber
+		case n.IsInf() > 0:
+			return nil, plusInfinity
+		case n.IsInf() < 0:
+			return nil, minusInfinity
+		}
+		return decimalOf(n).rat(), finite
+	}
+	return new(big.Rat).SetInt64(whole(v)), finite
 }

@@ -43,7 +43,16 @@ func (s *Store) Apply(w projection.Write) error {
 	var now bson.D
 	switch w := w.(type) {
 	case projection.DeleteOne:
-		delete(documents, key)
+		if !exists {
+			return nil
+		}
+		gone, err := meets(old, projection.Filter(w.If))
+		if err != nil {
+			return fmt.Errorf("delete from %s %v: %w", collection, id, err)
+		}
+		if gone {
+			delete(documents, key)
+		}
 		return nil
 	case projection.ReplaceOne:
 		if exists {

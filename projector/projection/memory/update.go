@@ -2,7 +2,6 @@ package memory
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,9 +78,10 @@ func at(value any, path []string, op projection.Op) (any, error) {
 		return operate(value, op)
 	}
 	unset := op.Kind == projection.OpUnset
+	removes := unset || op.Kind == projection.OpPull || op.Kind == projection.OpPullAll // and so makes no path
 	switch v := value.(type) {
 	case missing:
-		if unset {
+		if removes {
 			return v, nil
 		}
 		return at(bson.D{}, path, op)
@@ -116,7 +116,7 @@ func at(value any, path []string, op projection.Op) (any, error) {
 			return nil, fmt.Errorf("%w: an array has no field %q", ErrRefused, path[0])
 		}
 		if i >= len(v) {
-			if unset {
+			if removes {
 				return v, nil
 			}
 			if i-len(v) > maxPadding {
@@ -165,12 +165,17 @@ func operate(value any, op projection.Op) (any, error) {
 		return operand, nil
 	case projection.OpInc:
 		if absent {
-			value = int64(0)
-			if _, ok := operand.(int32); ok {
-				value = int32(0)
+			if class(operand) != classNumber {
+				return nil, fmt.Errorf("%w: the sum needs a number, not %s", ErrRefused, Text(operand))
 			}
+			return operand, nil
 		}
 		return add(value, operand)
+	case projection.OpMul:
+		if absent {
+			value = int32(0)
+		}
+		return multiply(value, operand)
 	case projection.OpMin, projection.OpMax:
 		if absent {
 			return operand, nil
@@ -188,89 +193,17 @@ func operate(value any, op projection.Op) (any, error) {
 			value = bson.A{}
 		}
 		return push(value, operand)
+	case projection.OpAddToSet:
+		if absent {
+			value = bson.A{}
+		}
+		return addToSet(value, operand)
+	case projection.OpPull, projection.OpPullAll:
+		if absent {
+			return value, nil
+		}
+		return pull(value, operand, op.Kind)
 	case projection.OpUnset: // above
 	}
 	return nil, fmt.Errorf("%w: the operator %s", ErrUnsupported, op.Kind)
-}
-
-func add(value, by any) (any, error) {
-	switch v := value.(type) {
-	case int32, int64:
-		x, y := whole(v), int64(0)
-		switch n := by.(type) {
-		case float64:
-			return float64(x) + n, nil
-		case int32, int64:
-			y = whole(n)
-		default:
-			return nil, fmt.Errorf("%w: adding what is no number", ErrRefused)
-		}
-		if (y > 0 && x > math.MaxInt64-y) || (y < 0 && x < math.MinInt64-y) {
-			return nil, fmt.Errorf("%w: the sum overflows", ErrRefused)
-		}
-		_, narrow := value.(int32)
-		_, small := by.(int32)
-		if sum := x + y; narrow && small && sum == int64(int32(sum)) {
-			return int32(sum), nil
-		}
-		return x + y, nil
-	case float64:
-		switch n := by.(type) {
-		case float64:
-			return v + n, nil
-		case int32, int64:
-			return v + float64(whole(n)), nil
-		}
-	case bson.Decimal128:
-		return nil, fmt.Errorf("%w: adding to a decimal", ErrUnsupported)
-	}
-	return nil, fmt.Errorf("%w: adding to what is no number", ErrRefused)
-}
-
-// whole is an int32 or int64.
-func whole(v any) int64 {
-	if n, ok := v.(int32); ok {
-		return int64(n)
-	}
-	n, _ := v.(int64)
-	return n
-}
-
-// push appends to an array: a value, or {$each, $slice}.
-func push(value, operand any) (any, error) {
-	list, ok := value.(bson.A)
-	if !ok {
-		return nil, fmt.Errorf("%w: pushing to what is no array", ErrRefused)
-	}
-	modifiers, ok := operand.(bson.D)
-	if !ok || len(modifiers) == 0 || modifiers[0].Key != "$each" {
-		return append(slices.Clip(list), operand), nil
-	}
-	for _, m := range modifiers {
-		switch m.Key {
-		case "$each":
-			each, ok := m.Value.(bson.A)
-			if !ok {
-				return nil, fmt.Errorf("%w: $each is no array", ErrRefused)
-			}
-			list = append(slices.Clip(list), each...)
-		case "$slice":
-			n, ok := m.Value.(int64)
-			if small, isSmall := m.Value.(int32); isSmall {
-				n, ok = int64(small), true
-			}
-			if !ok {
-				return nil, fmt.Errorf("%w: $slice is no whole number", ErrRefused)
-			}
-			switch size := int64(len(list)); {
-			case n >= 0:
-				list = list[:min(n, size)]
-			case -n < size:
-				list = list[size+n:]
-			}
-		default:
-			return nil, fmt.Errorf("%w: $push with %s", ErrUnsupported, m.Key)
-		}
-	}
-	return slices.Clone(list), nil
 }

@@ -142,6 +142,9 @@ func said(writes []projection.Write) string {
 			all[i] = "replace " + target + ": " + memory.Text(w.Document)
 		case projection.DeleteOne:
 			all[i] = "delete " + target
+			if len(w.If) > 0 {
+				all[i] += " if " + memory.Text(projection.Filter(w.If))
+			}
 		}
 	}
 	return strings.Join(all, "; ")

@@ -175,7 +175,7 @@ func TestBadProjectionsAreFound(t *testing.T) {
 		"a write that the database refuses": {
 			code(func(e projection.Event) ([]projection.Write, error) {
 				return []projection.Write{projection.Update("c", 1, projection.Set("a", "x")), projection.Update("c", 1, projection.Inc("a", 1))}, nil
-			}), []string{"event 1 of 4", "write to c 1: $inc a: the write is refused: adding to what is no number"},
+			}), []string{"event 1 of 4", "write to c 1: $inc a: the write is refused: the sum needs two numbers, not \"x\" and 1"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,111 @@
+package projection
+
+import (
+	"fmt"
+	"math"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// CompareKind is how a [Condition] compares, by the name of MongoDB's query operator.
+type CompareKind string
+
+// The kinds.
+const (
+	CompareEq     CompareKind = "$eq"
+	CompareLt     CompareKind = "$lt"
+	CompareLte    CompareKind = "$lte"
+	CompareGt     CompareKind = "$gt"
+	CompareGte    CompareKind = "$gte"
+	CompareExists CompareKind = "$exists"
+)
+
+// Condition is a condition that a document meets: of one field, a path with dots through documents. Only values of the value's
+// own type meet it, numbers of all types being one: a missing field does not meet Lt("n", 1), and a text does not. An
+// array meets it when one of its elements does.
+//
+// The value is a number but NaN, a text, a boolean, a time, a timestamp or an ObjectID; nothing else is supported.
+type Condition struct {
+	Field string
+	Kind  CompareKind
+	Value any
+}
+
+// Eq is met by a field that equals the value.
+func Eq(field string, value any) Condition { return Condition{field, CompareEq, value} }
+
+// Lt is met by a field below the value.
+func Lt(field string, value any) Condition { return Condition{field, CompareLt, value} }
+
+// Lte is met by a field at or below the value.
+func Lte(field string, value any) Condition { return Condition{field, CompareLte, value} }
+
+// Gt is met by a field above the value.
+func Gt(field string, value any) Condition { return Condition{field, CompareGt, value} }
+
+// Gte is met by a field at or above the value.
+func Gte(field string, value any) Condition { return Condition{field, CompareGte, value} }
+
+// Missing is met where there is no such field; null is a value.
+func Missing(field string) Condition { return Condition{field, CompareExists, false} }
+
+// Filter says conditions in MongoDB's query language. A field may be named more than once.
+func Filter(conditions []Condition) bson.D {
+	filter := make(bson.D, 0, len(conditions))
+	for _, c := range conditions {
+		filter = append(filter, bson.E{Key: c.Field, Value: bson.D{{Key: string(c.Kind), Value: c.Value}}})
+	}
+	return filter
+}
+
+// Validate says what is wrong with a deletion's conditions.
+func (w DeleteOne) Validate() error { return validateFilter(Filter(w.If)) }
+
+func validateFilter(filter bson.D) error {
+	for _, e := range filter {
+		operators, ok := e.Value.(bson.D)
+		if !ok || e.Key == "" || e.Key[0] == '$' {
+			return fmt.Errorf("a condition names a field of the document and compares it by Eq, Lt, Lte, Gt, Gte or Missing; %q does not", e.Key)
+		}
+		if err := validateOperators(e.Key, operators); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func validateOperators(field string, operators bson.D) error {
+	for _, o := range operators {
+		switch kind := CompareKind(o.Key); kind {
+		case CompareExists:
+			if o.Value != any(false) {
+				return fmt.Errorf("the condition %s of %q is not supported: Missing is", kind, field)
+			}
+		case CompareEq, CompareLt, CompareLte, CompareGt, CompareGte:
+			if !comparableValue(o.Value) {
+				return fmt.Errorf("the condition %s of %q needs a number but NaN, a text, a boolean, a time, a timestamp or an ObjectID, not a %T",
+					kind, field, o.Value)
+			}
+		default:
+			return fmt.Errorf("the condition %s of %q is not supported: Eq, Lt, Lte, Gt, Gte and Missing are", kind, field)
+		}
+	}
+	return nil
+}
+
+// comparableValue says whether a condition's value is of a type that compares alike wherever it is compared.
+func comparableValue(value any) bool {
+	kind, data, err := bson.MarshalValue(value)
+	if err != nil {
+		return false
+	}
+	switch kind {
+	case bson.TypeString, bson.TypeBoolean, bson.TypeDateTime, bson.TypeTimestamp, bson.TypeObjectID, bson.TypeInt32, bson.TypeInt64:
+		return true
+	case bson.TypeDouble:
+		return !math.IsNaN(bson.RawValue{Type: kind, Value: data}.Double())
+	case bson.TypeDecimal128:
+		return !bson.RawValue{Type: kind, Value: data}.Decimal128().IsNaN()
+	}
+	return false
+}

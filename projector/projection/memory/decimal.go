@@ -1,0 +1,163 @@
+package memory
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// The bounds of a Decimal128. [IEEE 754-2008, table 3.6; BSON specification, decimal128]
+const (
+	digits      = 34
+	minExponent = -6176
+	maxExponent = 6111
+)
+
+// decimal is a decimal number of any precision: ± coefficient × 10^exponent, infinite, or not a number.
+type decimal struct {
+	negative    bool
+	coefficient *big.Int
+	exponent    int
+	infinite    bool
+	nan         bool
+}
+
+// decimalOf is a number as a decimal: whole numbers as they are, doubles with 15 digits, as the server's update operators take
+// them. [MongoDB src/mongo/util/safe_num.cpp, getDecimal; src/mongo/platform/decimal128.cpp, kRoundTo15Digits]
+func decimalOf(v any) decimal {
+	switch n := v.(type) {
+	case bson.Decimal128:
+		high, _ := n.GetBytes()
+		d := decimal{negative: high>>63 == 1, nan: n.IsNaN(), infinite: n.IsInf() != 0}
+		if d.nan || d.infinite {
+			return d
+		}
+		coefficient, exponent, err := n.BigInt()
+		if err != nil {
+			return decimal{nan: true}
+		}
+		d.coefficient, d.exponent = coefficient.Abs(coefficient), exponent
+		return d
+	case float64:
+		return decimalOfDouble(n)
+	}
+	n := big.NewInt(whole(v))
+	return decimal{negative: n.Sign() < 0, coefficient: n.Abs(n)}
+}
+
+func decimalOfDouble(f float64) decimal {
+	d := decimal{negative: math.Signbit(f), nan: math.IsNaN(f), infinite: math.IsInf(f, 0), coefficient: new(big.Int)}
+	if d.nan || d.infinite || f == 0 {
+		return d
+	}
+	// The server makes a decimal of all its digits first, and then takes 15 of them.
+	text, exponent, _ := strings.Cut(strconv.FormatFloat(math.Abs(f), 'e', digits-1, 64), "e")
+	d.coefficient.SetString(strings.Replace(text, ".", "", 1), 10)
+	d.exponent, _ = strconv.Atoi(exponent)
+	d.exponent -= digits - 1
+	const precise = 15
+	d = d.drop(d.length() - precise)
+	if d.length() > precise {
+		d = d.drop(1)
+	}
+	return d
+}
+
+func (d decimal) add(e decimal) (decimal, error) {
+	switch {
+	case d.nan || e.nan || (d.infinite && e.infinite && d.negative != e.negative):
+		return d, fmt.Errorf("%w: a sum of decimals that is not a number", ErrUnsupported)
+	case d.infinite:
+		return d, nil
+	case e.infinite:
+		return e, nil
+	}
+	exponent := min(d.exponent, e.exponent)
+	sum := new(big.Int).Add(d.scaled(exponent), e.scaled(exponent))
+	negative := sum.Sign() < 0 || (sum.Sign() == 0 && d.negative && e.negative)
+	return decimal{negative: negative, coefficient: sum.Abs(sum), exponent: exponent}, nil
+}
+
+func (d decimal) multiply(e decimal) (decimal, error) {
+	negative := d.negative != e.negative
+	switch {
+	case d.nan || e.nan || (d.infinite && e.zero()) || (d.zero() && e.infinite):
+		return d, fmt.Errorf("%w: a product of decimals that is not a number", ErrUnsupported)
+	case d.infinite || e.infinite:
+		return decimal{negative: negative, infinite: true}, nil
+	}
+	return decimal{
+		negative: negative, coefficient: new(big.Int).Mul(d.coefficient, e.coefficient), exponent: d.exponent + e.exponent,
+	}, nil
+}
+
+func (d decimal) zero() bool { return !d.infinite && !d.nan && d.coefficient.Sign() == 0 }
+
+// length is the number of the coefficient's digits.
+func (d decimal) length() int { return len(d.coefficient.Text(10)) }
+
+// scaled is the coefficient, with its sign, for a smaller exponent.
+func (d decimal) scaled(exponent int) *big.Int {
+	n := new(big.Int).Mul(d.coefficient, power(d.exponent-exponent))
+	if d.negative {
+		n.Neg(n)
+	}
+	return n
+}
+
+func power(exponent int) *big.Int {
+	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(exponent)), nil)
+}
+
+// drop rounds the last n digits away, halves to the even neighbour.
+func (d decimal) drop(n int) decimal {
+	if n <= 0 {
+		return d
+	}
+	unit := power(n)
+	quotient, rest := new(big.Int).QuoRem(d.coefficient, unit, new(big.Int))
+	if half := rest.Lsh(rest, 1).Cmp(unit); half > 0 || (half == 0 && quotient.Bit(0) == 1) {
+		quotient.Add(quotient, big.NewInt(1))
+	}
+	d.coefficient, d.exponent = quotient, d.exponent+n
+	return d
+}
+
+// encode rounds to what a Decimal128 holds; above that is infinity.
+func (d decimal) encode() (bson.Decimal128, error) {
+	const infinity = 0x78 << 56
+	var sign uint64
+	if d.negative {
+		sign = 1 << 63
+	}
+	if d.infinite {
+		return bson.NewDecimal128(sign|infinity, 0), nil
+	}
+	if d.zero() {
+		d.exponent = min(max(d.exponent, minExponent), maxExponent)
+	}
+	d = d.drop(max(d.length()-digits, minExponent-d.exponent))
+	if d.length() > digits { // it was all nines
+		d = d.drop(1)
+	}
+	if over := d.exponent - maxExponent; over > 0 {
+		if d.length()+over > digits {
+			return bson.NewDecimal128(sign|infinity, 0), nil
+		}
+		d.coefficient, d.exponent = new(big.Int).Mul(d.coefficient, power(over)), maxExponent
+	}
+	high, low := new(big.Int).Rsh(d.coefficient, 64).Uint64(), new(big.Int).And(d.coefficient, new(big.Int).SetUint64(math.MaxUint64)).Uint64()
+	return bson.NewDecimal128(sign|uint64(d.exponent-minExponent)<<49|high, low), nil
+}
+
+// rat is a finite decimal as a fraction.
+func (d decimal) rat() *big.Rat {
+	if d.exponent < 0 {
+		return new(big.Rat).SetFrac(d.scaled(d.exponent), power(-d.exponent))
+	}
+	return new(big.Rat).SetInt(d.scaled(0))
+}
