@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 # go.work's modules; "work" names all of their packages to the go command.
-MODULES := producer projector shared tests
+MODULES := producer projector shared tests tests/emulator
 TOOLS := bin/golangci-lint
 
 # make run: variables become flags of the one command, when they are set.

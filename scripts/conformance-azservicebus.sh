@@ -42,4 +42,4 @@ sed -i.orig \
 	go test -c -o admin.test ./admin
 	go test -c -o internal.test ./internal
 )
-go run ./internal/emulator/servicebus/conformance -dir "$work/module" "$@"
+go run ./conformance/servicebus/sdk -dir "$work/module" "$@"

@@ -43,9 +43,8 @@ fixed() { # an empty diff is what counts, whatever the exit code for others is
   return "$status"
 }
 
-tidy() { GOWORK=off go -C "$1" mod tidy -diff; }
-
-alone() { GOWORK=off go -C "$1" build ./...; }
+# Every module as somebody sees it who has not this workspace: tidy, and it builds with the versions that it requires.
+modules() { go run ./tests/cmd/modules; }
 
 # What only tests need is in no service, by whatever way: golangci-lint looks at the imports of single files.
 services() {
@@ -85,10 +84,7 @@ check gofumpt formatted
 check vet go vet work
 check golangci-lint linters
 check fix fixed
-for module in "${modules[@]}"; do
-  check "tidy $module" tidy "$module"
-  check "alone $module" alone "$module"
-done
+check modules modules
 check services services
 check scripts scripts
 check mutations mutations

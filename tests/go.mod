@@ -11,9 +11,9 @@ require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/google/uuid v1.6.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
-	github.com/sluice-cdc/sluice/producer v0.0.0
-	github.com/sluice-cdc/sluice/projector v0.0.0
-	github.com/sluice-cdc/sluice/shared v0.0.0
+	github.com/sluice-cdc/sluice/producer v0.1.0
+	github.com/sluice-cdc/sluice/projector v0.1.0
+	github.com/sluice-cdc/sluice/shared v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.mongodb.org/mongo-driver/v2 v2.9.3
 	go.opentelemetry.io/otel/trace v1.47.0
@@ -51,6 +51,7 @@ require (
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0
 	github.com/prometheus/procfs v0.22.0 // indirect
+	github.com/sluice-cdc/sluice/tests/emulator v0.1.0
 	github.com/xdg-go/pbkdf2 v1.0.0 // indirect
 	github.com/xdg-go/scram v1.2.0 // indirect
 	github.com/xdg-go/stringprep v1.0.4 // indirect
@@ -66,15 +67,10 @@ require (
 	go.opentelemetry.io/otel/sdk v1.47.0 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/exp v0.0.0-20260813180055-c1d0aacb2297 // indirect
+	golang.org/x/mod v0.42.0
 	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/sys v0.48.0
 	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
-)
-
-replace (
-	github.com/sluice-cdc/sluice/producer => ../producer
-	github.com/sluice-cdc/sluice/projector => ../projector
-	github.com/sluice-cdc/sluice/shared => ../shared
 )

@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"golang.org/x/sync/errgroup"
 
-	emulator "github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
+	emulator "github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
 // embeddedMongo serves an embedded MongoDB over TCP and gives a collection of it.

@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/cable"
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/netns"
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
+	"github.com/sluice-cdc/sluice/tests/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/projector/projection/memory"
-	emulator "github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
+	emulator "github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
 // The documents in memory are the server's after every write, whatever is written; and what one refuses, the other does.

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/servicebus"
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
-	emulator "github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
-	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
+	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
+	emulator "github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
 const (

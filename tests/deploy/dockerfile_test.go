@@ -247,18 +247,20 @@ func TestDockerignoreKeepsOutWhatIsNotNeeded(t *testing.T) {
 	ignored := ignoreFile(t)
 	for _, file := range []string{
 		".git/config", ".azure/dev/.env", ".env", "README.md", "infra/main.bicep", "bin/producer",
-		"tests/cmd/local/local_test.go", "tests/azurite/package.json", "producer/config_test.go", "shared/envelope/testdata/insert-json.json",
+		"tests/go.mod", "tests/cmd/local/local_test.go", "tests/azurite/package.json", "producer/config_test.go", "shared/envelope/testdata/insert-json.json",
 	} {
 		require.True(t, ignored(file), file)
 	}
-	for _, file := range []string{"go.work", "producer/go.mod", "tests/go.sum", "shared/envelope/doc.go", "projector/cmd/projector/main.go"} {
+	for _, file := range []string{"go.work", "producer/go.mod", "shared/go.sum", "shared/envelope/doc.go", "projector/cmd/projector/main.go"} {
 		require.False(t, ignored(file), file)
 	}
-	// every module that go.work names is there, or the Go command stops
-	for _, m := range regexp.MustCompile(`(?m)^\s+\./(\w+)`).FindAllStringSubmatch(read(t, "go.work"), -1) {
+	// each module that go.work names is there or taken out of it, or the Go command stops
+	for _, m := range regexp.MustCompile(`(?m)^\t\./([\w/]+)$`).FindAllStringSubmatch(read(t, "go.work"), -1) {
 		for _, s := range services {
-			require.True(t, slices.Contains(dockerfile(t, s.name), instruction{"COPY", m[1] + "/go.mod " + m[1] + "/go.sum " + m[1] + "/"}),
-				"%s/Dockerfile copies %s/go.mod", s.name, m[1])
+			text := read(t, s.name+"/Dockerfile")
+			copied := slices.Contains(dockerfile(t, s.name), instruction{"COPY", m[1] + "/go.mod " + m[1] + "/go.sum " + m[1] + "/"})
+			dropped := regexp.MustCompile(`-dropuse=\./` + m[1] + `(\s|$)`).MatchString(text)
+			require.True(t, copied != dropped, "%s/Dockerfile copies %s/go.mod or takes the module out of go.work", s.name, m[1])
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
-	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
 
 // A client is closed at once, although an answer is still owed to it. Should it spin until a deadline instead, virtual time

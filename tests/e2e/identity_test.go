@@ -24,7 +24,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 

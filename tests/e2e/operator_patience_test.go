@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
 // answersOnly is a way to MongoDB on which only what is asked for just now arrives. What the server tells later of its own

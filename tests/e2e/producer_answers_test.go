@@ -7,9 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/producer"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/amqp"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
 // lanes are several, with batches of one event, so that others have sends under way on the link.
@@ -19,7 +18,7 @@ func lanes(c *producer.Config, _ *producer.Options) {
 
 // G1: what the broker releases or modifies it has not stored. It is sent again, before anything later of its sessions.
 func TestG1OnlyAcceptedIsAnAcknowledgement(t *testing.T) {
-	for name, outcome := range map[string]amqp.Outcome{"released": amqp.Released, "modified": amqp.Modified} {
+	for name, outcome := range map[string]servicebus.Outcome{"released": servicebus.Released, "modified": servicebus.Modified} {
 		t.Run(name, func(t *testing.T) {
 			inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
 				a := w.start("a", lanes)
@@ -72,7 +71,7 @@ func TestG6EveryRefusalForGoodIsRecognised(t *testing.T) {
 			inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
 				a := w.start("a", lanes)
 				w.leads("a")
-				w.bus.AnswerSends(1000, servicebus.Answer{Outcome: amqp.Rejected, Condition: condition})
+				w.bus.AnswerSends(1000, servicebus.Answer{Outcome: servicebus.Rejected, Condition: condition})
 				w.insertMany(10, 4)
 				err := <-a.done
 				require.ErrorContains(w, err, "refused by Service Bus for good")

@@ -21,9 +21,9 @@ import (
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/shared/claim"
 	"github.com/sluice-cdc/sluice/shared/envelope"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
 // bigEvent is an event whose message no Service Bus takes.

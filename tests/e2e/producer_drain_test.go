@@ -8,8 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/producer"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
 // G1: what was read before a change that stops the stream is published before it stops: whoever takes the checkpoint past that

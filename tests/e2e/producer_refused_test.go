@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/producer"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
 // A leader that is throttled keeps its leadership for as long as it takes, and publishes when it may.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/shared/envelope"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
 func TestProducerPublishesInOrderAndCheckpoints(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/envelope"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
 // A session without messages is given back while the projector runs on, and by closing it: its lock does not run out.

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 

@@ -8,8 +8,8 @@ import (
 	"net"
 	"sync"
 
+	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/internal/azurite"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
 )
 
 // errAzuriteEnded is Azurite's process ending before it was told to.

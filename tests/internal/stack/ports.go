@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
+	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
 
 // Ports are those of the servers on 127.0.0.1; 0 takes a free one.

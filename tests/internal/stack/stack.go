@@ -11,11 +11,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-cdc/sluice/tests/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/azurite"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/blob"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
-	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
 )
 
 // The settings of the services that say where the servers are.

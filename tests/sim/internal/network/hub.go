@@ -4,7 +4,7 @@ import (
 	"net"
 	"sync"
 
-	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
+	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
 
 // Hub is one server's end of the network: a listener whose connections come over links.

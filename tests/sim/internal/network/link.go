@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sluice-cdc/sluice/tests/internal/netpipe"
+	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
 
 // Direction is a set of the two ways over a link.

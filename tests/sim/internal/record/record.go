@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
 )

@@ -10,8 +10,7 @@ import (
 	"strings"
 
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo"
-	"github.com/sluice-cdc/sluice/tests/internal/emulator/mongo/engine"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
@@ -56,7 +55,7 @@ func restore(m *mongo.Server, path string) error {
 		return fmt.Errorf("open snapshot: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	if err := m.Restore(f); errors.Is(err, engine.ErrSnapshot) {
+	if err := m.Restore(f); errors.Is(err, mongo.ErrSnapshot) {
 		return &flags.UsageError{Problems: []string{fmt.Sprintf("--mongo-snapshot: %s: %v: remove it to begin with nothing", path, err)}}
 	} else if err != nil {
 		return fmt.Errorf("restore MongoDB from %s: %w", path, err)

@@ -1,0 +1,95 @@
+package mongo_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fixture is a server on a TCP port with one client; both end with the test.
+type fixture struct {
+	srv    *mongo.Server
+	addr   string
+	client *driver.Client
+}
+
+func serve(t testing.TB, opts mongo.Options, more ...func(*options.ClientOptions)) *fixture {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	f := &fixture{srv: mongo.New(opts), addr: l.Addr().String()}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var serving errgroup.Group
+	serving.Go(func() error { return f.srv.Run(ctx, l) })
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, serving.Wait())
+	})
+	f.client = f.connect(t, more...)
+	return f
+}
+
+func (f *fixture) connect(t testing.TB, more ...func(*options.ClientOptions)) *driver.Client {
+	t.Helper()
+	o := options.Client().ApplyURI(mongo.URI(f.addr)).SetTimeout(20 * time.Second).SetHeartbeatInterval(soonAgain)
+	for _, m := range more {
+		m(o)
+	}
+	c, err := driver.Connect(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Disconnect(context.WithoutCancel(t.Context()))) })
+	return c
+}
+
+// soonAgain is how long a hello waits for news, and with it the driver: after a refusal that the server made up it wants the
+// next answer, and now and then its Disconnect misses that a hello has just begun. By itself it waits for ten seconds.
+const soonAgain = 500 * time.Millisecond
+
+func (f *fixture) coll() *driver.Collection { return f.client.Database("db").Collection("c") }
+
+func (f *fixture) command(t testing.TB, db string, cmd bson.D) bson.D {
+	t.Helper()
+	var out bson.D
+	require.NoError(t, f.client.Database(db).RunCommand(t.Context(), cmd).Decode(&out))
+	return out
+}
+
+func (f *fixture) failCommand(t testing.TB, mode any, data bson.D) {
+	t.Helper()
+	f.command(t, "admin", bson.D{{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: mode}, {Key: "data", Value: data}})
+}
+
+// next reads one event, failing the test when none comes.
+func next(t testing.TB, cs *driver.ChangeStream) bson.M {
+	t.Helper()
+	require.True(t, cs.Next(t.Context()), "no event: %v", cs.Err())
+	var m bson.M
+	require.NoError(t, cs.Decode(&m))
+	return m
+}
+
+func d(pairs ...any) bson.D {
+	out := bson.D{}
+	for i := 0; i < len(pairs); i += 2 {
+		out = append(out, bson.E{Key: pairs[i].(string), Value: pairs[i+1]})
+	}
+	return out
+}
+
+// closing ends a stream with the test; that it may have ended by itself is fine.
+func closing(t testing.TB, cs *driver.ChangeStream) {
+	t.Helper()
+	t.Cleanup(func() { _ = cs.Close(context.WithoutCancel(t.Context())) })
+}

@@ -1,0 +1,141 @@
+package servicebus_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+)
+
+// sign makes a shared access signature.
+func sign(k servicebus.Key, audience string, expires time.Time) string {
+	encoded, seconds := url.QueryEscape(audience), fmt.Sprint(expires.Unix())
+	mac := hmac.New(sha256.New, []byte(k.Value))
+	mac.Write([]byte(encoded + "\n" + seconds))
+	signature := url.QueryEscape(base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	return fmt.Sprintf("SharedAccessSignature sr=%s&sig=%s&se=%s&skn=%s", encoded, signature, seconds, k.Name)
+}
+
+// cbs puts a token on a connection and gives the status that answers.
+type cbs struct {
+	w        *world
+	session  *amqp.Session
+	requests *amqp.Sender
+	replies  *amqp.Receiver
+}
+
+func newCBS(t *testing.T, w *world) *cbs {
+	t.Helper()
+	c, err := w.dial(t.Context())
+	require.NoError(t, err)
+	client, err := amqp.NewConn(t.Context(), c, &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	x := &cbs{w: w}
+	x.session, err = client.NewSession(t.Context(), nil)
+	require.NoError(t, err)
+	x.requests, err = x.session.NewSender(t.Context(), "$cbs", nil)
+	require.NoError(t, err)
+	x.replies, err = x.session.NewReceiver(t.Context(), "$cbs", &amqp.ReceiverOptions{TargetAddress: "me"})
+	require.NoError(t, err)
+	return x
+}
+
+func (x *cbs) put(kind, audience, token string, expires time.Time) int32 {
+	t := x.w.t
+	t.Helper()
+	require.NoError(t, x.requests.Send(t.Context(), &amqp.Message{
+		Properties: &amqp.MessageProperties{MessageID: "1", ReplyTo: new("me")},
+		ApplicationProperties: map[string]any{
+			"operation": "put-token", "type": kind, "name": audience, "expiration": fmt.Sprint(expires.Unix()),
+		},
+		Value: token,
+	}, nil))
+	m, err := x.replies.Receive(t.Context(), nil)
+	require.NoError(t, err)
+	return m.ApplicationProperties["status-code"].(int32)
+}
+
+func TestTokensAreAcceptedOrDenied(t *testing.T) {
+	const sas, jwt = "servicebus.windows.net:sastoken", "jwt"
+	const audience = "amqp://emulator/" + queue
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		soon, past := time.Now().Add(time.Minute), time.Now().Add(-time.Second)
+		key := servicebus.RootKey()
+		stranger, liar := key, key
+		stranger.Name, liar.Value = "nobody", "guess"
+		for name, test := range map[string]struct {
+			kind, audience, token string
+			expires               time.Time
+			want                  int32
+		}{
+			"signature":                     {sas, audience, sign(key, audience, soon), soon, 202},
+			"signature of the namespace":    {sas, audience, sign(key, "amqp://emulator/", soon), soon, 202},
+			"expired signature":             {sas, audience, sign(key, audience, past), soon, 401},
+			"signature of another":          {sas, audience, sign(key, "amqp://emulator/lanes", soon), soon, 401},
+			"signature with a wrong key":    {sas, audience, sign(liar, audience, soon), soon, 401},
+			"signature with an unknown key": {sas, audience, sign(stranger, audience, soon), soon, 401},
+			"no signature at all":           {sas, audience, "SharedAccessSignature ", soon, 401},
+			"token":                         {jwt, audience, "a.b.c", soon, 202},
+			"expired token":                 {jwt, audience, "a.b.c", past, 401},
+			"token of another kind":         {"kerberos", audience, "x", soon, 400},
+			"nothing":                       {jwt, audience, "", soon, 400},
+			"no such entity":                {jwt, "amqp://emulator/nothing", "a.b.c", soon, 404},
+		} {
+			require.Equal(t, test.want, newCBS(t, w).put(test.kind, test.audience, test.token, test.expires), name)
+		}
+	})
+}
+
+// TestADeniedTokenLeavesNoClaim and one that is put again keeps the link beyond the first one's time.
+func TestADeniedTokenLeavesNoClaim(t *testing.T) {
+	const audience = "amqp://emulator/" + queue
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		x := newCBS(t, w)
+		require.EqualValues(t, 401, x.put("jwt", audience, "a.b.c", time.Now()))
+		_, err := x.session.NewSender(t.Context(), queue, nil)
+		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+
+		require.EqualValues(t, 202, x.put("jwt", audience, "a.b.c", time.Now().Add(time.Minute)))
+		s, err := x.session.NewSender(t.Context(), queue, nil)
+		require.NoError(t, err)
+		time.Sleep(50 * time.Second) // virtual
+		require.EqualValues(t, 202, x.put("jwt", audience, "a.b.c", time.Now().Add(time.Minute)))
+		time.Sleep(50 * time.Second)
+		require.NoError(t, s.Send(t.Context(), amqp.NewMessage([]byte("x")), nil))
+		time.Sleep(11 * time.Second)
+		require.Equal(t, "amqp:unauthorized-access", condition(t, s.Send(t.Context(), amqp.NewMessage([]byte("x")), nil)))
+	})
+}
+
+// TestRightsOfKeys: a key that may only listen does not send, and the other way round.
+func TestRightsOfKeys(t *testing.T) {
+	const audience = "amqp://emulator/" + queue
+	listens := servicebus.Key{Name: "reader", Value: "r", Rights: servicebus.Listen}
+	sends := servicebus.Key{Name: "writer", Value: "w", Rights: servicebus.Send}
+	inBubble(t, standard(), servicebus.Options{Keys: []servicebus.Key{listens, sends}}, func(t *testing.T, w *world) {
+		for _, key := range []servicebus.Key{listens, sends} {
+			x := newCBS(t, w)
+			soon := time.Now().Add(time.Minute)
+			require.EqualValues(t, 202, x.put("servicebus.windows.net:sastoken", audience, sign(key, audience, soon), soon))
+			_, sendErr := x.session.NewSender(t.Context(), queue, nil)
+			_, receiveErr := x.session.NewReceiver(t.Context(), queue, nil)
+			if key.Rights == servicebus.Listen {
+				require.Equal(t, "amqp:unauthorized-access", condition(t, sendErr))
+				require.ErrorContains(t, sendErr, "'Send' claim(s) are required")
+				require.NoError(t, receiveErr)
+			} else {
+				require.NoError(t, sendErr)
+				require.Equal(t, "amqp:unauthorized-access", condition(t, receiveErr))
+			}
+		}
+	})
+}

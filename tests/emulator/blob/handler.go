@@ -1,0 +1,195 @@
+package blob
+
+import (
+	"encoding/xml"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/state"
+)
+
+// operation is one REST operation and all that a client may say with it.
+type operation struct {
+	name    string
+	headers []string // x-ms- headers besides the common ones; "x-ms-meta-" is a prefix
+	params  []string // query parameters besides the ones that chose the operation
+	handle  func(*Server, *request) error
+}
+
+// route names an operation: GET and HEAD are one where both exist.
+type route struct {
+	level  string // service, container or blob
+	method string
+	comp   string
+}
+
+var (
+	blobHeaders = []string{
+		"x-ms-blob-type", "x-ms-blob-content-type", "x-ms-blob-content-encoding", "x-ms-blob-content-language",
+		"x-ms-blob-content-disposition", "x-ms-blob-cache-control", "x-ms-blob-content-md5", "x-ms-meta-", "x-ms-lease-id",
+	}
+	leaseHeaders = []string{
+		"x-ms-lease-action", "x-ms-lease-id", "x-ms-lease-duration", "x-ms-proposed-lease-id", "x-ms-lease-break-period",
+	}
+	readHeaders = []string{"x-ms-lease-id", "x-ms-range", "x-ms-range-get-content-md5"}
+	listParams  = []string{"prefix", "marker", "maxresults", "include", "delimiter"}
+)
+
+// operations is everything this server can do; what is not here is refused by
+// its name in unsupported.
+var operations = map[route]operation{
+	{"service", "GET", "list"}: {name: "List Containers", params: listParams, handle: (*Server).listContainers},
+
+	{"container", "PUT", ""}:         {name: "Create Container", headers: []string{"x-ms-meta-"}, handle: (*Server).createContainer},
+	{"container", "GET", ""}:         {name: "Get Container Properties", handle: (*Server).getContainer},
+	{"container", "HEAD", ""}:        {name: "Get Container Properties", handle: (*Server).getContainer},
+	{"container", "GET", "metadata"}: {name: "Get Container Metadata", handle: (*Server).getContainer},
+	{"container", "PUT", "metadata"}: {name: "Set Container Metadata", headers: []string{"x-ms-meta-"}, handle: (*Server).setContainerMetadata},
+	{"container", "DELETE", ""}:      {name: "Delete Container", handle: (*Server).deleteContainer},
+	{"container", "GET", "list"}:     {name: "List Blobs", params: listParams, handle: (*Server).listBlobs},
+
+	{"blob", "PUT", ""}:           {name: "Put Blob", headers: blobHeaders, handle: (*Server).putBlob},
+	{"blob", "PUT", "block"}:      {name: "Put Block", headers: []string{"x-ms-lease-id"}, params: []string{"blockid"}, handle: (*Server).putBlock},
+	{"blob", "PUT", "blocklist"}:  {name: "Put Block List", headers: blobHeaders, handle: (*Server).putBlockList},
+	{"blob", "GET", "blocklist"}:  {name: "Get Block List", headers: []string{"x-ms-lease-id"}, params: []string{"blocklisttype"}, handle: (*Server).getBlockList},
+	{"blob", "GET", ""}:           {name: "Get Blob", headers: readHeaders, handle: (*Server).getBlob},
+	{"blob", "HEAD", ""}:          {name: "Get Blob Properties", headers: []string{"x-ms-lease-id"}, handle: (*Server).headBlob},
+	{"blob", "GET", "metadata"}:   {name: "Get Blob Metadata", headers: []string{"x-ms-lease-id"}, handle: (*Server).headBlob},
+	{"blob", "HEAD", "metadata"}:  {name: "Get Blob Metadata", headers: []string{"x-ms-lease-id"}, handle: (*Server).headBlob},
+	{"blob", "PUT", "metadata"}:   {name: "Set Blob Metadata", headers: []string{"x-ms-meta-", "x-ms-lease-id"}, handle: (*Server).setBlobMetadata},
+	{"blob", "PUT", "properties"}: {name: "Set Blob Properties", headers: blobHeaders[1:], handle: (*Server).setBlobProperties},
+	{"blob", "PUT", "lease"}:      {name: "Lease Blob", headers: leaseHeaders, handle: (*Server).leaseBlob},
+	{"blob", "DELETE", ""}:        {name: "Delete Blob", headers: []string{"x-ms-lease-id", "x-ms-delete-snapshots"}, handle: (*Server).deleteBlob},
+}
+
+var (
+	commonHeaders = []string{"x-ms-version", "x-ms-date", "x-ms-client-request-id", "x-ms-return-client-request-id"}
+	commonParams  = []string{"comp", "restype", "timeout"}
+)
+
+// ServeHTTP answers one request of the Blob REST protocol.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rec := &statusWriter{ResponseWriter: w}
+	started := time.Now()
+	h := rec.Header()
+	h.Set("Server", "Sluice-Blob/1.0")
+	h.Set("x-ms-request-id", uuid.NewString())
+	h.Set("x-ms-version", r.Header.Get("x-ms-version"))
+	if id := r.Header.Get("x-ms-client-request-id"); id != "" {
+		h.Set("x-ms-client-request-id", id)
+	}
+	name, err := s.serve(rec, r)
+	if err != nil {
+		writeError(rec, r, err)
+	}
+	s.opts.Logger.Debug("blob request", "operation", name, "status", rec.status,
+		"error_code", h.Get("x-ms-error-code"), "elapsed", time.Since(started))
+	if s.opts.OnRequest != nil {
+		s.opts.OnRequest(r, rec.status)
+	}
+}
+
+// serve answers r, or returns why not. The name is the operation's.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) (name string, err error) {
+	if status := s.failing(); status != 0 {
+		code := "InternalError"
+		if status == http.StatusServiceUnavailable {
+			code = "ServerBusy"
+		}
+		return "injected failure", state.NewError(status, code, "The server is failing on purpose.")
+	}
+	if err := s.authenticate(r); err != nil {
+		return "authenticate", err
+	}
+	req, err := s.parse(w, r)
+	if err != nil {
+		return "parse", err
+	}
+	op, ok := operations[route{req.level, r.Method, req.query.Get("comp")}]
+	if !ok {
+		return "unsupported", unsupported(req)
+	}
+	if err := op.allows(req); err != nil {
+		return op.name, err
+	}
+	return op.name, op.handle(s, req)
+}
+
+// allows refuses headers and parameters the operation does not know, by name.
+func (op operation) allows(req *request) error {
+	for name := range req.Header {
+		lower := strings.ToLower(name)
+		if !strings.HasPrefix(lower, "x-ms-") || slices.Contains(commonHeaders, lower) || slices.Contains(op.headers, lower) ||
+			strings.HasPrefix(lower, "x-ms-meta-") && slices.Contains(op.headers, "x-ms-meta-") {
+			continue
+		}
+		return state.NewError(http.StatusBadRequest, "UnsupportedHeader",
+			"The header "+lower+" is not supported here with "+op.name+".")
+	}
+	for name := range req.query {
+		if !slices.Contains(commonParams, name) && !slices.Contains(op.params, name) {
+			return state.NewError(http.StatusBadRequest, "UnsupportedQueryParameter",
+				"The query parameter "+name+" is not supported here with "+op.name+".")
+		}
+	}
+	return nil
+}
+
+// unsupported names the operation that is missing. Its status is one that the
+// SDK does not retry.
+func unsupported(req *request) error {
+	what := req.Method + " on a " + req.level
+	if comp := req.query.Get("comp"); comp != "" {
+		what += " with comp=" + comp
+	}
+	return state.NewError(http.StatusNotImplemented, "NotImplemented", what+" is not supported by this server.")
+}
+
+type errorBody struct {
+	XMLName xml.Name `xml:"Error"`
+	Code    string
+	Message string
+}
+
+// writeError words err as the service does: the code in a header and, where a
+// body is allowed, in XML [status-and-error-codes].
+func writeError(w http.ResponseWriter, r *http.Request, err error) {
+	refusal, ok := errors.AsType[*state.Error](err)
+	if !ok {
+		refusal = state.NewError(http.StatusInternalServerError, "InternalError", err.Error())
+	}
+	w.Header().Set("x-ms-error-code", refusal.Code)
+	if r.Method == http.MethodHead || refusal.Status == http.StatusNotModified {
+		w.WriteHeader(refusal.Status)
+		return
+	}
+	writeXML(w, refusal.Status, errorBody{Code: refusal.Code, Message: refusal.Message +
+		"\nRequestId:" + w.Header().Get("x-ms-request-id") + "\nTime:" + time.Now().UTC().Format(time.RFC3339Nano)})
+}
+
+func writeXML(w http.ResponseWriter, status int, body any) {
+	text, err := xml.Marshal(body)
+	if err != nil {
+		panic("blob: marshal answer: " + err.Error()) // only our own types come here
+	}
+	w.Header().Set("Content-Type", "application/xml")
+	w.WriteHeader(status)
+	// An answer that cannot be written has nobody left to be told.
+	_, _ = w.Write(append([]byte(xml.Header), text...))
+}
+
+// statusWriter remembers the status for the log and the observer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}

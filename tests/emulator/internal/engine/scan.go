@@ -1,0 +1,198 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/keystring"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/query"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
+)
+
+// candidates calls yield for every record that may match: those an index on an
+// equality condition names, those in a range of _id, or all. sorted tells that
+// they come in the order of s. It stops when yield returns false, which must not
+// change what _ids there are.
+func (c *Collection) candidates(filter bson.D, s *query.Sort, yield func(r *record, sorted bool) bool) {
+	plain := func(r *record) bool { return yield(r, false) }
+	eqs := query.Equalities(filter)
+	for _, eq := range eqs {
+		if eq.Path == "_id" {
+			c.byIDs(eq.Values, plain)
+			return
+		}
+	}
+	for _, ix := range c.indexes {
+		if keys, ok := ix.lookup(eqs); ok {
+			var hits []*record
+			for _, k := range keys {
+				for r := range ix.entries[k] {
+					hits = append(hits, r)
+				}
+			}
+			slices.SortFunc(hits, func(a, b *record) int { return cmp.Compare(a.seq, b.seq) })
+			for _, r := range slices.Compact(hits) {
+				if !plain(r) {
+					return
+				}
+			}
+			return
+		}
+	}
+	b, within := rangeOf(filter)
+	if descending, sorted := byOrder(s); sorted || within {
+		c.ordered.scan(b, descending, func(r *record) bool { return yield(r, sorted) })
+		return
+	}
+	for r := c.first; r != nil; {
+		next := r.next // yield may move r to the end
+		if !plain(r) {
+			return
+		}
+		r = next
+	}
+}
+
+func (c *Collection) byIDs(values []any, yield func(*record) bool) {
+	seen := map[string]bool{}
+	for _, v := range values {
+		k := keystring.Of(v)
+		if r := c.byID[k]; r != nil && !seen[k] {
+			seen[k] = true
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// lookup gives the index keys to visit when every field of the index has an equality condition.
+func (ix *Index) lookup(eqs []query.Equality) ([]string, bool) {
+	if ix.filter != nil {
+		return nil, false
+	}
+	keys := []string{""}
+	for _, k := range ix.Key {
+		var values []any
+		found := false
+		for _, eq := range eqs {
+			if eq.Path == k.Key && !found {
+				values, found = eq.Values, true
+			}
+		}
+		if !found {
+			return nil, false
+		}
+		next := make([]string, 0, len(keys)*len(values))
+		for _, v := range values {
+			switch v.(type) {
+			case bson.A, nil, value.Missing: // keyed by element, or perhaps not at all
+				return nil, false
+			}
+			for _, prefix := range keys {
+				next = append(next, prefix+keystring.Of(v))
+			}
+		}
+		keys = next
+	}
+	return keys, true
+}
+
+// each calls f with the first match of a selection, or with every match when
+// multi: those are all chosen before the first call, so f may write. The caller
+// holds the lock.
+func (e *Engine) each(c *Collection, v View, s Selection, multi bool, f func(*record, bson.Raw, bson.D) error) error {
+	type match struct {
+		r   *record
+		raw bson.Raw
+		doc bson.D
+	}
+	var found []match
+	var failed error
+	c.candidates(s.Filter, s.Sort, func(r *record, sorted bool) bool {
+		raw := r.see(v)
+		if raw == nil {
+			return true
+		}
+		doc, err := value.Decode(raw)
+		if err == nil {
+			var ok bool
+			if ok, err = s.Matcher.Match(doc); !ok && err == nil {
+				return true
+			}
+		}
+		if err != nil {
+			failed = err
+			return false
+		}
+		m := match{r, raw, doc}
+		switch {
+		case multi || len(found) == 0:
+			found = append(found, m)
+		case s.Sort.Compare(doc, found[0].doc) < 0:
+			found[0] = m
+		}
+		return multi || (s.Sort != nil && !sorted)
+	})
+	if failed != nil {
+		return failed
+	}
+	for _, m := range found {
+		if err := f(m.r, m.raw, m.doc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Find calls yield with every matching document under the read lock: yield must be
+// quick and must not write. They come in the selection's order when sorted says
+// so; else in natural order unless an index was used. It stops when yield returns
+// false. doc is nil when the filter is empty.
+func (e *Engine) Find(ns NS, v View, s Selection, yield func(raw bson.Raw, doc bson.D, sorted bool) bool) error {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	c := e.colls[ns]
+	if c == nil {
+		return nil
+	}
+	var failed error
+	c.candidates(s.Filter, s.Sort, func(r *record, sorted bool) bool {
+		raw := r.see(v)
+		if raw == nil {
+			return true
+		}
+		if len(s.Filter) == 0 {
+			return yield(raw, nil, sorted)
+		}
+		doc, err := value.Decode(raw)
+		if err != nil {
+			failed = err
+			return false
+		}
+		ok, err := s.Matcher.Match(doc)
+		if err != nil {
+			failed = err
+			return false
+		}
+		return !ok || yield(raw, doc, sorted)
+	})
+	return failed
+}
+
+// Get reads one document by _id; nil when there is none.
+func (e *Engine) Get(ns NS, v View, id any) bson.Raw {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	c := e.colls[ns]
+	if c == nil {
+		return nil
+	}
+	r := c.byID[keystring.Of(id)]
+	if r == nil {
+		return nil
+	}
+	return r.see(v)
+}

@@ -1,0 +1,315 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/keystring"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/mongoerr"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/query"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
+)
+
+// vectored is how many inserts of one command share a cluster time, as the
+// batches a server replicates together do.
+const vectored = 500
+
+func idOf(raw bson.Raw) (bson.RawValue, string, error) {
+	rv, ok := value.RawField(raw, "_id")
+	if !ok {
+		return rv, "", mongoerr.New(mongoerr.BadValue, "document has no _id")
+	}
+	switch rv.Type {
+	case bson.TypeArray, bson.TypeRegex, bson.TypeUndefined:
+		return rv, "", mongoerr.New(53, "The '_id' value cannot be of type %s", rv.Type)
+	default:
+	}
+	v, _, err := value.DecodeValue(rv.Type, rv.Value)
+	if err != nil {
+		return rv, "", err
+	}
+	if d, ok := v.(bson.D); ok {
+		for _, e := range d {
+			if strings.HasPrefix(e.Key, "$") {
+				return rv, "", mongoerr.New(mongoerr.DollarPrefixedFieldName, "_id fields may not contain '$'-prefixed fields: %s is not valid for storage.", e.Key)
+			}
+		}
+	}
+	return rv, keystring.Of(v), nil
+}
+
+// batch gives entries of one statement their cluster time.
+type batch struct {
+	at bson.Timestamp
+	n  int
+}
+
+// write puts one version of a record in place: into the transaction, or committed
+// at once. raw nil deletes. The caller holds the lock and has matched the record.
+func (e *Engine) write(txn *Txn, c *Collection, r *record, raw bson.Raw, x *Entry, b *batch) error {
+	if r.owner != nil && r.owner != txn {
+		return errWait{r.owner.done}
+	}
+	if txn != nil && r.owner == nil && r.head != nil && value.CompareTimestamps(r.head.at, txn.snapshot) > 0 {
+		return conflict()
+	}
+	if raw != nil {
+		if len(raw) > value.MaxDocument {
+			return mongoerr.New(mongoerr.BSONObjectTooLarge, "object to insert too large. size in bytes: %d, max size: %d", len(raw), value.MaxDocument)
+		}
+		if err := c.unique(txn, r, raw); err != nil {
+			return named(err, c.NS)
+		}
+	}
+	x.NS, x.UUID, x.Images = c.NS, c.UUID, c.PreImages
+	if c.byID[r.key] != r {
+		c.byID[r.key] = r
+		c.ordered.add(r)
+		c.link(r)
+	} else if x.Kind == Insert && c.last != r {
+		c.unlink(r)
+		c.link(r)
+	}
+	c.index(r, raw)
+	if txn != nil {
+		if r.owner != nil {
+			c.unindex(r, r.pending.raw)
+		}
+		r.owner, r.pending = txn, &version{raw: raw}
+		txn.records[r], txn.touched[c] = c, true
+		txn.ops = append(txn.ops, op{c, x})
+		return nil
+	}
+	if b == nil || b.n%vectored == 0 {
+		x.At = e.tick()
+	} else {
+		x.At, x.TxnOp = b.at, b.n%vectored
+	}
+	if b != nil {
+		b.at = x.At
+		b.n++
+	}
+	e.push(c, r, raw, x.At)
+	e.append(x)
+	return nil
+}
+
+// named completes a unique index's error, which does not know its collection.
+func named(err error, ns NS) error {
+	if d, ok := errors.AsType[*clashError](err); ok {
+		return duplicate(ns, d.index.Name, d.index.Key, d.values)
+	}
+	return err
+}
+
+// insert adds one document; the caller holds the lock.
+func (e *Engine) insert(txn *Txn, c *Collection, raw bson.Raw, b *batch) error {
+	id, key, err := idOf(raw)
+	if err != nil {
+		return err
+	}
+	r := c.byID[key]
+	if r == nil {
+		r = &record{key: key}
+	}
+	if r.owner != nil && r.owner != txn {
+		return errWait{r.owner.done}
+	}
+	current := r.head
+	if r.owner != nil {
+		current = r.pending
+	}
+	if current != nil && current.raw != nil {
+		if txn != nil && r.owner == nil && value.CompareTimestamps(r.head.at, txn.snapshot) > 0 {
+			return conflict()
+		}
+		v, _, _ := value.DecodeValue(id.Type, id.Value)
+		return duplicate(c.NS, "_id_", bson.D{{Key: "_id", Value: int32(1)}}, bson.D{{Key: "_id", Value: v}})
+	}
+	return e.write(txn, c, r, raw, &Entry{Kind: Insert, ID: id, Full: raw}, b)
+}
+
+// Insert adds documents, each with its _id in first place. It reports what became
+// of each to outcome with the document's index, and stops at an error when
+// ordered. The returned error is one that ends the whole command.
+func (e *Engine) Insert(ctx context.Context, ns NS, txn *Txn, docs []bson.Raw, ordered bool, outcome func(i int, err error)) (n int, err error) {
+	i := 0
+	var b batch
+	err = e.locked(ctx, txn, func() error {
+		c, err := e.ensure(ns, txn)
+		if err != nil {
+			return err
+		}
+		for ; i < len(docs); i++ {
+			err := c.validateRaw(ctx, docs[i])
+			if err == nil {
+				err = e.insert(txn, c, docs[i], &b)
+			}
+			if err == nil {
+				n++
+				outcome(i, nil)
+				continue
+			}
+			if _, wait := err.(errWait); wait { //nolint:errorlint // never wrapped
+				return err
+			}
+			if txn != nil {
+				return err
+			}
+			outcome(i, err)
+			if ordered {
+				i = len(docs)
+			}
+		}
+		return nil
+	})
+	return n, err
+}
+
+// Selection is what updates, deletes and findAndModify choose documents by.
+type Selection struct {
+	Filter  bson.D
+	Matcher *query.Matcher
+	Sort    *query.Sort // nil: natural order
+}
+
+// UpdateSpec is one update statement.
+type UpdateSpec struct {
+	Selection
+	Update *query.Update
+	Upsert bool
+	Multi  bool
+}
+
+// WriteResult is what one statement did.
+type WriteResult struct {
+	Matched, Modified int
+	UpsertedID        *bson.RawValue
+	Before, After     bson.Raw // of the last document
+}
+
+// Update runs one statement. In a transaction any error means the transaction must be aborted.
+func (e *Engine) Update(ctx context.Context, ns NS, txn *Txn, u UpdateSpec) (WriteResult, error) {
+	var res WriteResult
+	seen := map[*record]bool{} // a document is updated once, even when the update waits half-way
+	err := e.locked(ctx, txn, func() error {
+		c := e.colls[ns]
+		if c != nil {
+			err := e.each(c, View{Txn: txn}, u.Selection, u.Multi, func(r *record, raw bson.Raw, doc bson.D) error {
+				if seen[r] {
+					return nil
+				}
+				if err := e.modify(ctx, txn, c, r, raw, doc, u.Update, &res); err != nil {
+					return err
+				}
+				seen[r] = true
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if !u.Upsert || res.Matched > 0 {
+			return nil
+		}
+		return e.upsert(ctx, ns, txn, u, &res)
+	})
+	return res, err
+}
+
+func (e *Engine) modify(ctx context.Context, txn *Txn, c *Collection, r *record, raw bson.Raw, doc bson.D, u *query.Update, res *WriteResult) error {
+	now, change, err := u.Apply(doc, false)
+	if err != nil {
+		return err
+	}
+	if !change.Empty() {
+		if err := c.validate(ctx, doc, now); err != nil {
+			return err
+		}
+		id, _ := value.RawField(raw, "_id")
+		next := value.Encode(now)
+		x := &Entry{Kind: Update, ID: id, Full: next, Change: change}
+		if change.Replace {
+			x.Kind = Replace
+		}
+		if c.PreImages {
+			x.Pre = raw
+		}
+		if err := e.write(txn, c, r, next, x, nil); err != nil {
+			return err
+		}
+		res.Modified++
+		res.After = next
+	} else {
+		res.After = raw
+	}
+	res.Matched++
+	res.Before = raw
+	return nil
+}
+
+func (e *Engine) upsert(ctx context.Context, ns NS, txn *Txn, u UpdateSpec, res *WriteResult) error {
+	c, err := e.ensure(ns, txn)
+	if err != nil {
+		return err
+	}
+	seed, err := query.UpsertSeed(u.Filter, u.Update.IsReplacement())
+	if err != nil {
+		return err
+	}
+	now, _, err := u.Update.Apply(seed, true)
+	if err != nil {
+		return err
+	}
+	now = WithID(now)
+	if err := c.validate(ctx, nil, now); err != nil {
+		return err
+	}
+	raw := value.Encode(now)
+	if err := e.insert(txn, c, raw, nil); err != nil {
+		return err
+	}
+	id, _ := value.RawField(raw, "_id")
+	res.UpsertedID, res.After = &id, raw
+	return nil
+}
+
+// WithID puts _id first, making an ObjectId when there is none.
+func WithID(d bson.D) bson.D {
+	id, ok := value.Get(d, "_id")
+	if ok && d[0].Key == "_id" {
+		return d
+	}
+	if !ok {
+		id = bson.NewObjectID()
+	}
+	return append(bson.D{{Key: "_id", Value: id}}, value.Remove(d, "_id")...)
+}
+
+// Delete removes the documents of a selection, one or all.
+func (e *Engine) Delete(ctx context.Context, ns NS, txn *Txn, s Selection, multi bool) (WriteResult, error) {
+	var res WriteResult
+	err := e.locked(ctx, txn, func() error {
+		c := e.colls[ns]
+		if c == nil {
+			return nil
+		}
+		return e.each(c, View{Txn: txn}, s, multi, func(r *record, raw bson.Raw, _ bson.D) error {
+			id, _ := value.RawField(raw, "_id")
+			x := &Entry{Kind: Delete, ID: id}
+			if c.PreImages {
+				x.Pre = raw
+			}
+			if err := e.write(txn, c, r, nil, x, nil); err != nil {
+				return err
+			}
+			res.Matched++
+			res.Before = raw
+			return nil
+		})
+	})
+	return res, err
+}

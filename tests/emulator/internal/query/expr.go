@@ -1,0 +1,258 @@
+package query
+
+import (
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/mongoerr"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
+)
+
+// Env is what a command gives its expressions: the moment it started and its `let` variables.
+type Env struct {
+	Now         time.Time
+	ClusterTime bson.Timestamp
+	Vars        bson.D
+}
+
+// Let evaluates a command's `let`: its values are expressions without a document.
+func (e *Env) Let(vars bson.D) error {
+	for _, v := range vars {
+		x, err := CompileExpr(v.Value)
+		if err != nil {
+			return err
+		}
+		got, err := x.Eval(value.Missing{}, e)
+		if err != nil {
+			return err
+		}
+		e.Vars = append(e.Vars, bson.E{Key: v.Key, Value: got})
+	}
+	return nil
+}
+
+// Expr is a compiled aggregation expression.
+type Expr struct{ eval func(s *scope) (any, error) }
+
+type scope struct {
+	root any
+	env  *Env
+	name string // innermost variable; outer ones follow
+	val  any
+	up   *scope
+}
+
+func (s *scope) with(name string, v any) *scope {
+	return &scope{root: s.root, env: s.env, name: name, val: v, up: s}
+}
+
+// Eval computes the expression for one document. value.Missing means "no value".
+func (e *Expr) Eval(root any, env *Env) (any, error) { return e.eval(&scope{root: root, env: env}) }
+
+func constant(v any) *Expr { return &Expr{func(*scope) (any, error) { return v, nil }} }
+
+// CompileExpr reads an expression: a literal, "$path", "$$var", an operator, a document or an array.
+func CompileExpr(v any) (*Expr, error) {
+	switch t := v.(type) {
+	case string:
+		if strings.HasPrefix(t, "$$") {
+			return compileVariable(t[2:])
+		}
+		if strings.HasPrefix(t, "$") {
+			if t == "$" {
+				return nil, mongoerr.New(16872, "'$' by itself is not a valid FieldPath")
+			}
+			path := value.Split(t[1:])
+			return &Expr{func(s *scope) (any, error) { return follow(s.root, path), nil }}, nil
+		}
+		return constant(t), nil
+	case bson.A:
+		items, err := compileList(t)
+		if err != nil {
+			return nil, err
+		}
+		return &Expr{func(s *scope) (any, error) {
+			out := make(bson.A, len(items))
+			for i, e := range items {
+				got, err := e.eval(s)
+				if err != nil {
+					return nil, err
+				}
+				if _, missing := got.(value.Missing); missing {
+					got = nil
+				}
+				out[i] = got
+			}
+			return out, nil
+		}}, nil
+	case bson.D:
+		if len(t) > 0 && strings.HasPrefix(t[0].Key, "$") {
+			if len(t) != 1 {
+				return nil, mongoerr.New(15983, "an object representing an expression must have exactly one field: %s has more", t[0].Key)
+			}
+			return compileCall(t[0].Key, t[0].Value)
+		}
+		return compileDocument(t)
+	default:
+		return constant(v), nil
+	}
+}
+
+func compileList(a bson.A) ([]*Expr, error) {
+	out := make([]*Expr, len(a))
+	for i, item := range a {
+		e, err := CompileExpr(item)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = e
+	}
+	return out, nil
+}
+
+func compileDocument(d bson.D) (*Expr, error) {
+	exprs := make([]*Expr, len(d))
+	for i, f := range d {
+		if strings.HasPrefix(f.Key, "$") || strings.Contains(f.Key, ".") {
+			return nil, mongoerr.New(16410, "field name %q is not allowed in an object expression", f.Key)
+		}
+		e, err := CompileExpr(f.Value)
+		if err != nil {
+			return nil, err
+		}
+		exprs[i] = e
+	}
+	return &Expr{func(s *scope) (any, error) {
+		out := make(bson.D, 0, len(d))
+		for i, e := range exprs {
+			got, err := e.eval(s)
+			if err != nil {
+				return nil, err
+			}
+			if _, missing := got.(value.Missing); !missing {
+				out = append(out, bson.E{Key: d[i].Key, Value: got})
+			}
+		}
+		return out, nil
+	}}, nil
+}
+
+func compileVariable(ref string) (*Expr, error) {
+	name, rest, dotted := strings.Cut(ref, ".")
+	var path []string
+	if dotted {
+		path = value.Split(rest)
+	}
+	switch name {
+	case "ROOT", "CURRENT":
+		return &Expr{func(s *scope) (any, error) { return follow(s.root, path), nil }}, nil
+	case "REMOVE":
+		return constant(value.Missing{}), nil
+	case "NOW":
+		return &Expr{func(s *scope) (any, error) { return bson.NewDateTimeFromTime(s.env.Now), nil }}, nil
+	case "CLUSTER_TIME":
+		return &Expr{func(s *scope) (any, error) { return s.env.ClusterTime, nil }}, nil
+	}
+	if name == "" || strings.ToUpper(name) == name {
+		return nil, mongoerr.Unsupported("system variable $$%s", name)
+	}
+	return &Expr{func(s *scope) (any, error) {
+		for at := s; at != nil; at = at.up {
+			if at.name == name {
+				return follow(at.val, path), nil
+			}
+		}
+		if v, ok := value.Get(s.env.Vars, name); ok {
+			return follow(v, path), nil
+		}
+		return nil, mongoerr.New(17276, "Use of undefined variable: %s", name)
+	}}, nil
+}
+
+// follow reads a field path of the expression language: arrays on the way become
+// arrays of what their documents hold.
+func follow(v any, path []string) any {
+	if len(path) == 0 {
+		return v
+	}
+	switch t := v.(type) {
+	case bson.D:
+		child, ok := value.Get(t, path[0])
+		if !ok {
+			return value.Missing{}
+		}
+		return follow(child, path[1:])
+	case bson.A:
+		out := bson.A{}
+		for _, e := range t {
+			got := follow(e, path)
+			if _, missing := got.(value.Missing); !missing {
+				out = append(out, got)
+			}
+		}
+		return out
+	default:
+		return value.Missing{}
+	}
+}
+
+func truthy(v any) bool {
+	switch t := v.(type) {
+	case nil, value.Missing, bson.Undefined:
+		return false
+	case bool:
+		return t
+	}
+	if f, ok := value.AsFloat(v); ok {
+		return f != 0
+	}
+	return true
+}
+
+func nullish(v any) bool {
+	switch v.(type) {
+	case nil, value.Missing, bson.Undefined:
+		return true
+	}
+	return false
+}
+
+// operator computes over evaluated arguments; nary operators that need lazy
+// evaluation or variables are in special.
+type operator struct {
+	min, max int // number of arguments; max < 0: any
+	apply    func(args []any) (any, error)
+}
+
+func compileCall(name string, arg any) (*Expr, error) {
+	if c, ok := special[name]; ok {
+		return c(arg)
+	}
+	op, ok := operators[name]
+	if !ok {
+		return nil, mongoerr.New(168, "Unrecognized expression '%s' (unknown, or not supported by the embedded MongoDB)", name)
+	}
+	list, isList := arg.(bson.A)
+	if !isList {
+		list = bson.A{arg}
+	}
+	if len(list) < op.min || (op.max >= 0 && len(list) > op.max) {
+		return nil, mongoerr.New(16020, "Expression %s takes between %d and %d arguments. %d were passed in.", name, op.min, op.max, len(list))
+	}
+	exprs, err := compileList(list)
+	if err != nil {
+		return nil, err
+	}
+	return &Expr{func(s *scope) (any, error) {
+		args := make([]any, len(exprs))
+		for i, e := range exprs {
+			var err error
+			if args[i], err = e.eval(s); err != nil {
+				return nil, err
+			}
+		}
+		return op.apply(args)
+	}}, nil
+}

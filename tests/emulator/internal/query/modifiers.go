@@ -1,0 +1,313 @@
+package query
+
+import (
+	"sort"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/mongoerr"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
+)
+
+var modifiers map[string]func(e *editor, m modifier) error
+
+func init() {
+	modifiers = map[string]func(e *editor, m modifier) error{
+		"$set":   func(e *editor, m modifier) error { return e.set(m.parts, value.Clone(m.arg)) },
+		"$unset": func(e *editor, m modifier) error { e.unset(m.parts); return nil },
+		"$setOnInsert": func(e *editor, m modifier) error {
+			if !e.inserting {
+				return nil
+			}
+			return e.set(m.parts, value.Clone(m.arg))
+		},
+		"$inc":         func(e *editor, m modifier) error { return number(e, m, add) },
+		"$mul":         func(e *editor, m modifier) error { return number(e, m, multiply) },
+		"$min":         func(e *editor, m modifier) error { return bound(e, m, -1) },
+		"$max":         func(e *editor, m modifier) error { return bound(e, m, 1) },
+		"$rename":      rename,
+		"$currentDate": currentDate,
+		"$push":        push,
+		"$addToSet":    addToSet,
+		"$pull":        pull,
+		"$pullAll":     pullAll,
+		"$pop":         pop,
+	}
+}
+
+func number(e *editor, m modifier, f func(a, b any) (any, error)) error {
+	if value.Class(m.arg) != 10 {
+		return mongoerr.New(mongoerr.TypeMismatch, "Cannot %s with non-numeric argument: {%s: %v}", map[string]string{"$inc": "increment", "$mul": "multiply"}[m.op], m.path, m.arg)
+	}
+	old, ok := e.get(m.parts)
+	if !ok {
+		if m.op == "$inc" {
+			return e.set(m.parts, m.arg)
+		}
+		zero, err := multiply(int32(0), m.arg)
+		if err != nil {
+			return err
+		}
+		return e.set(m.parts, zero)
+	}
+	if value.Class(old) != 10 {
+		id, _ := value.Get(e.doc, "_id")
+		return mongoerr.New(mongoerr.TypeMismatch, "Cannot apply %s to a value of non-numeric type. {_id: %v} has the field '%s' of non-numeric type %s", m.op, id, m.parts[len(m.parts)-1], TypeName(old))
+	}
+	now, err := f(old, m.arg)
+	if err != nil {
+		return err
+	}
+	_, wasFloat := old.(float64)
+	_, argFloat := m.arg.(float64)
+	if _, isFloat := now.(float64); isFloat && !wasFloat && !argFloat {
+		return mongoerr.New(mongoerr.BadValue, "Failed to apply %s operations to current value (%v) for document", m.op, old)
+	}
+	return e.set(m.parts, now)
+}
+
+func bound(e *editor, m modifier, sign int) error {
+	old, ok := e.get(m.parts)
+	if ok && value.Compare(m.arg, old)*sign <= 0 {
+		return nil
+	}
+	return e.set(m.parts, value.Clone(m.arg))
+}
+
+func rename(e *editor, m modifier) error {
+	v, ok := e.get(m.parts)
+	if !ok {
+		return nil
+	}
+	e.unset(m.parts)
+	return e.set(value.Split(m.arg.(string)), v)
+}
+
+func currentDate(e *editor, m modifier) error {
+	kind := "date"
+	switch t := m.arg.(type) {
+	case bool:
+	case bson.D:
+		v, _ := value.Get(t, "$type")
+		kind, _ = v.(string)
+		if len(t) != 1 || (kind != "date" && kind != "timestamp") {
+			return mongoerr.New(mongoerr.BadValue, "The '$type' string field is required to be 'date' or 'timestamp': {$currentDate: {field : {$type: 'date'}}}")
+		}
+	default:
+		return mongoerr.New(mongoerr.BadValue, "%s is not valid type for $currentDate. Please use a boolean ('true') or a $type expression ({$type: 'timestamp/date'}).", TypeName(m.arg))
+	}
+	if kind == "timestamp" {
+		return e.set(m.parts, e.env.ClusterTime)
+	}
+	return e.set(m.parts, bson.NewDateTimeFromTime(e.env.Now))
+}
+
+func array(e *editor, m modifier) (list bson.A, existed bool, err error) {
+	old, ok := e.get(m.parts)
+	if !ok {
+		return nil, false, nil
+	}
+	list, isArray := old.(bson.A)
+	if !isArray {
+		return nil, true, mongoerr.New(mongoerr.BadValue, "The field '%s' must be an array but is of type %s in document", m.path, TypeName(old))
+	}
+	return list, true, nil
+}
+
+func push(e *editor, m modifier) error {
+	list, existed, err := array(e, m)
+	if err != nil {
+		return err
+	}
+	items, mods := bson.A{m.arg}, bson.D(nil)
+	if d, ok := m.arg.(bson.D); ok {
+		if each, has := value.Get(d, "$each"); has {
+			if items, ok = each.(bson.A); !ok {
+				return mongoerr.New(mongoerr.BadValue, "The argument to $each in $push must be an array but it was of type: %s", TypeName(each))
+			}
+			mods = value.Remove(append(bson.D{}, d...), "$each")
+		}
+	}
+	out := append(bson.A{}, list...)
+	at := len(out)
+	if v, ok := value.Get(mods, "$position"); ok {
+		n, isInt := value.AsInt(v)
+		if !isInt {
+			return mongoerr.New(mongoerr.BadValue, "The value for $position must be an integer value")
+		}
+		if n < 0 {
+			n = max(int64(len(out))+n, 0)
+		}
+		at = int(min(n, int64(len(out))))
+	}
+	tail := append(bson.A{}, out[at:]...)
+	out = append(append(out[:at], value.Clone(items).(bson.A)...), tail...)
+	for _, mod := range mods {
+		switch mod.Key {
+		case "$position":
+		case "$sort":
+			if err := sortArray(out, mod.Value); err != nil {
+				return err
+			}
+		case "$slice":
+		default:
+			return mongoerr.New(mongoerr.BadValue, "Unrecognized clause in $push: %s", mod.Key)
+		}
+	}
+	if v, ok := value.Get(mods, "$slice"); ok { // always after the sort
+		n, isInt := value.AsInt(v)
+		if !isInt {
+			return mongoerr.New(mongoerr.BadValue, "The value for $slice must be an integer value")
+		}
+		if n < 0 {
+			out = out[max(int64(len(out))+n, 0):]
+		} else {
+			out = out[:min(n, int64(len(out)))]
+		}
+	}
+	if existed && len(list) > 0 && len(mods) == 0 {
+		e.replaceArray(m.parts, out)
+		e.appended(m.path, len(list), len(out))
+		return nil
+	}
+	return e.set(m.parts, out)
+}
+
+// replaceArray writes without noting the path; the caller notes what changed inside.
+func (e *editor) replaceArray(parts []string, list bson.A) {
+	ignored := "-"
+	out, _ := setIn(e.doc, parts, 0, list, &ignored)
+	e.doc = out.(bson.D)
+}
+
+func sortArray(list bson.A, spec any) error {
+	if d, ok := spec.(bson.D); ok {
+		s, err := CompileSort(d)
+		if err != nil {
+			return err
+		}
+		sort.SliceStable(list, func(i, j int) bool {
+			a, _ := list[i].(bson.D)
+			b, _ := list[j].(bson.D)
+			return s.Compare(a, b) < 0
+		})
+		return nil
+	}
+	n, ok := value.AsInt(spec)
+	if !ok || (n != 1 && n != -1) {
+		return mongoerr.New(mongoerr.BadValue, "The $sort element value must be either 1 or -1")
+	}
+	sort.SliceStable(list, func(i, j int) bool { return value.Compare(list[i], list[j])*int(n) < 0 })
+	return nil
+}
+
+func addToSet(e *editor, m modifier) error {
+	list, existed, err := array(e, m)
+	if err != nil {
+		return err
+	}
+	items := bson.A{m.arg}
+	if d, ok := m.arg.(bson.D); ok && len(d) > 0 && d[0].Key == "$each" {
+		each, isArray := d[0].Value.(bson.A)
+		if !isArray || len(d) != 1 {
+			return mongoerr.New(mongoerr.TypeMismatch, "The argument to $each in $addToSet must be an array, alone")
+		}
+		items = each
+	}
+	out := append(bson.A{}, list...)
+	for _, item := range items {
+		found := false
+		for _, v := range out {
+			found = found || value.Equal(v, item)
+		}
+		if !found {
+			out = append(out, value.Clone(item))
+		}
+	}
+	if len(out) == len(list) && existed {
+		return nil
+	}
+	if len(list) > 0 {
+		e.replaceArray(m.parts, out)
+		e.appended(m.path, len(list), len(out))
+		return nil
+	}
+	return e.set(m.parts, out)
+}
+
+func pull(e *editor, m modifier) error {
+	list, existed, err := array(e, m)
+	if err != nil || !existed {
+		return err
+	}
+	var keep func(v any) (bool, error)
+	if d, ok := m.arg.(bson.D); ok && !isOperators(d) {
+		p, err := compileAll(d, e.env)
+		if err != nil {
+			return err
+		}
+		keep = func(v any) (bool, error) {
+			doc, isDoc := v.(bson.D)
+			if !isDoc {
+				return true, nil
+			}
+			hit, err := p(doc)
+			return !hit, err
+		}
+	} else {
+		l, err := elemMatch(bson.D{{Key: "$in", Value: bson.A{m.arg}}}, e.env)
+		if ok {
+			l, err = elemMatch(d, e.env)
+		} else if r, isRegex := m.arg.(bson.Regex); isRegex {
+			l, err = elemMatch(bson.D{{Key: "$regex", Value: r}}, e.env)
+		}
+		if err != nil {
+			return err
+		}
+		keep = func(v any) (bool, error) { hit, err := l.test(bson.A{v}); return !hit, err }
+	}
+	out := bson.A{}
+	for _, v := range list {
+		ok, err := keep(v)
+		if err != nil {
+			return err
+		}
+		if ok {
+			out = append(out, v)
+		}
+	}
+	return e.set(m.parts, out)
+}
+
+func pullAll(e *editor, m modifier) error {
+	list, existed, err := array(e, m)
+	gone, ok := m.arg.(bson.A)
+	if !ok {
+		return mongoerr.New(mongoerr.BadValue, "$pullAll requires an array argument but was given a %s", TypeName(m.arg))
+	}
+	if err != nil || !existed {
+		return err
+	}
+	out := bson.A{}
+	for _, v := range list {
+		if hit, _ := inArray([]any{v, gone}); hit == false {
+			out = append(out, v)
+		}
+	}
+	return e.set(m.parts, out)
+}
+
+func pop(e *editor, m modifier) error {
+	n, ok := value.AsInt(m.arg)
+	if !ok || (n != 1 && n != -1) {
+		return mongoerr.New(mongoerr.FailedToParse, "$pop expects 1 or -1, found: %v", m.arg)
+	}
+	list, existed, err := array(e, m)
+	if err != nil || !existed || len(list) == 0 {
+		return err
+	}
+	if n == 1 {
+		return e.set(m.parts, append(bson.A{}, list[:len(list)-1]...))
+	}
+	return e.set(m.parts, append(bson.A{}, list[1:]...))
+}

@@ -1,0 +1,259 @@
+package query
+
+import (
+	"slices"
+	"sort"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/mongoerr"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
+)
+
+// Update is a compiled update: a replacement, a list of operators, or a pipeline.
+type Update struct {
+	replacement bson.D
+	pipeline    []Stage
+	mods        []modifier
+	positions   *positions // nil: no positional operators
+	env         *Env
+}
+
+type modifier struct {
+	op    string
+	path  string
+	parts []string
+	arg   any
+}
+
+// CompileUpdate reads the `u` of an update command.
+func CompileUpdate(u any, env *Env) (*Update, error) {
+	switch t := u.(type) {
+	case bson.A:
+		return compilePipelineUpdate(t, env)
+	case bson.D:
+		if len(t) == 0 || !strings.HasPrefix(t[0].Key, "$") {
+			for _, e := range t {
+				if strings.HasPrefix(e.Key, "$") {
+					return nil, mongoerr.New(mongoerr.DollarPrefixedFieldName, "The dollar ($) prefixed field '%s' is not allowed in the context of an update's replacement document. Consider using an aggregation pipeline with $replaceWith.", e.Key)
+				}
+			}
+			return &Update{replacement: append(bson.D{}, t...), env: env}, nil
+		}
+		return compileModifiers(t, env)
+	}
+	return nil, mongoerr.New(mongoerr.FailedToParse, "Update argument must be either an object or an array")
+}
+
+// IsReplacement says whether the update is a whole document.
+func (u *Update) IsReplacement() bool { return u.replacement != nil }
+
+func compilePipelineUpdate(a bson.A, env *Env) (*Update, error) {
+	for _, item := range a {
+		d, _ := item.(bson.D)
+		if len(d) != 1 {
+			return nil, mongoerr.New(40323, "A pipeline stage specification object must contain exactly one field.")
+		}
+		switch d[0].Key {
+		case "$set", "$addFields", "$unset", "$project", "$replaceWith", "$replaceRoot":
+		default:
+			return nil, mongoerr.New(mongoerr.InvalidOptions, "%s is not allowed to be used within an update", d[0].Key)
+		}
+	}
+	p, err := CompilePipeline(a, env)
+	return &Update{pipeline: p, env: env}, err
+}
+
+func compileModifiers(d bson.D, env *Env) (*Update, error) {
+	u := &Update{env: env}
+	for _, e := range d {
+		if _, ok := modifiers[e.Key]; !ok {
+			return nil, mongoerr.New(mongoerr.FailedToParse, "Unknown modifier: %s. Expected a valid update modifier or pipeline-style update specified as an array", e.Key)
+		}
+		fields, ok := e.Value.(bson.D)
+		if !ok {
+			return nil, mongoerr.New(mongoerr.FailedToParse, "Modifiers operate on fields but we found type %s instead. For example: {$mod: {<field>: ...}} not {%s: %v}", TypeName(e.Value), e.Key, e.Value)
+		}
+		for _, f := range fields {
+			m := modifier{op: e.Key, path: f.Key, parts: value.Split(f.Key), arg: f.Value}
+			if err := m.check(); err != nil {
+				return nil, err
+			}
+			u.mods = append(u.mods, m)
+		}
+	}
+	// A server applies modifiers in the order of their paths.
+	sort.SliceStable(u.mods, func(i, j int) bool { return slices.Compare(u.mods[i].parts, u.mods[j].parts) < 0 })
+	return u, u.conflicts()
+}
+
+func (m *modifier) check() error {
+	for i, p := range m.parts {
+		if p == "" {
+			return mongoerr.New(56, "The update path '%s' contains an empty field name, which is not allowed.", m.path)
+		}
+		if positional(p) && i > 0 && m.op != "$rename" {
+			continue
+		}
+		if strings.HasPrefix(p, "$") && i == 0 {
+			return mongoerr.New(mongoerr.DollarPrefixedFieldName, "The dollar ($) prefixed field '%s' in '%s' is not valid for storage.", p, m.path)
+		}
+	}
+	if m.op == "$rename" {
+		to, ok := m.arg.(string)
+		if !ok || to == m.path {
+			return mongoerr.New(mongoerr.BadValue, "The 'to' field for $rename must be a string that differs from the source: %s", m.path)
+		}
+	}
+	return nil
+}
+
+func (u *Update) conflicts() error {
+	var paths []string
+	for _, m := range u.mods {
+		paths = append(paths, m.path)
+		if m.op == "$rename" {
+			paths = append(paths, m.arg.(string))
+		}
+	}
+	for i, a := range paths {
+		for _, b := range paths[i+1:] {
+			if a == b || strings.HasPrefix(b, a+".") || strings.HasPrefix(a, b+".") {
+				return mongoerr.New(mongoerr.ConflictingUpdateOperators, "Updating the path '%s' would create a conflict at '%s'", b, a)
+			}
+		}
+	}
+	return nil
+}
+
+// Apply gives the new document and what changed; old is not touched. inserting
+// switches $setOnInsert on.
+func (u *Update) Apply(old bson.D, inserting bool) (bson.D, Change, error) {
+	var now bson.D
+	var c Change
+	var err error
+	switch {
+	case u.replacement != nil:
+		now, c = value.CloneDoc(u.replacement), Change{Replace: true}
+	case u.pipeline != nil:
+		now, err = u.runPipeline(old)
+	default:
+		e := &editor{doc: value.CloneDoc(old), inserting: inserting, env: u.env}
+		for _, m := range u.mods {
+			concrete := []modifier{m}
+			if u.positions != nil {
+				if concrete, err = u.positions.expand(e.doc, m, inserting); err != nil {
+					return nil, Change{}, err
+				}
+			}
+			for _, m := range concrete {
+				if err := modifiers[m.op](e, m); err != nil {
+					return nil, Change{}, err
+				}
+			}
+		}
+		now, c = e.doc, e.change(old)
+	}
+	if err != nil {
+		return nil, Change{}, err
+	}
+	if now, err = keepID(old, now); err != nil {
+		return nil, Change{}, err
+	}
+	if u.pipeline != nil {
+		c = diff(old, now)
+	}
+	if c.Replace && identical(old, now) {
+		c = Change{}
+	}
+	return now, c, nil
+}
+
+func (u *Update) runPipeline(old bson.D) (bson.D, error) {
+	docs := []bson.D{value.CloneDoc(old)}
+	docs, err := RunPipeline(u.pipeline, docs)
+	if err != nil {
+		return nil, err
+	}
+	return docs[0], nil
+}
+
+// keepID puts _id first, restores it when the update left it out, and refuses to change it.
+func keepID(old, now bson.D) (bson.D, error) {
+	was, had := value.Get(old, "_id")
+	is, has := value.Get(now, "_id")
+	switch {
+	case !had && !has:
+		return now, nil
+	case had && has && !identical(was, is):
+		return nil, mongoerr.New(mongoerr.ImmutableField, "Performing an update on the path '_id' would modify the immutable field '_id'")
+	case !has:
+		is = was
+	}
+	if len(now) > 0 && now[0].Key == "_id" {
+		return now, nil
+	}
+	return append(bson.D{{Key: "_id", Value: is}}, value.Remove(now, "_id")...), nil
+}
+
+// UpsertSeed is the document an upsert starts from: what the filter demands by equality.
+func UpsertSeed(filter bson.D, replacement bool) (bson.D, error) {
+	e := &editor{doc: bson.D{}}
+	seen := map[string]bool{}
+	for _, eq := range Equalities(filter) {
+		if len(eq.Values) != 1 || (replacement && eq.Path != "_id") {
+			continue
+		}
+		if seen[eq.Path] {
+			return nil, mongoerr.New(54, "cannot infer query fields to set, path '%s' is matched twice", eq.Path)
+		}
+		seen[eq.Path] = true
+		if err := e.set(value.Split(eq.Path), eq.Values[0]); err != nil {
+			return nil, err
+		}
+	}
+	return e.doc, nil
+}
+
+// Equality is a condition a filter puts on every match: the path holds one of Values.
+type Equality struct {
+	Path   string
+	Values []any
+}
+
+// Equalities lists the equality conditions that every match of the filter fulfils.
+func Equalities(filter bson.D) []Equality {
+	var out []Equality
+	for _, e := range filter {
+		if e.Key == "$and" {
+			list, _ := e.Value.(bson.A)
+			for _, item := range list {
+				if d, ok := item.(bson.D); ok {
+					out = append(out, Equalities(d)...)
+				}
+			}
+			continue
+		}
+		if strings.HasPrefix(e.Key, "$") {
+			continue
+		}
+		if !isOperators(e.Value) {
+			if _, regex := e.Value.(bson.Regex); !regex {
+				out = append(out, Equality{e.Key, []any{e.Value}})
+			}
+			continue
+		}
+		for _, op := range e.Value.(bson.D) {
+			switch op.Key {
+			case "$eq":
+				out = append(out, Equality{e.Key, []any{op.Value}})
+			case "$in":
+				if list, ok := op.Value.(bson.A); ok && !slices.ContainsFunc(list, func(v any) bool { _, r := v.(bson.Regex); return r }) {
+					out = append(out, Equality{e.Key, list})
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,309 @@
+package mongo
+
+import (
+	"context"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/engine"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/mongoerr"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/query"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
+)
+
+// maxWriteBatch is how many statements one command may carry, as hello says.
+const maxWriteBatch = 100_000
+
+// writeErrors collects what failed, in the shape of a reply.
+type writeErrors []bson.D
+
+func (w *writeErrors) add(i int, err error) {
+	e := mongoerr.From(err)
+	d := bson.D{{Key: "index", Value: int32(i)}, {Key: "code", Value: e.Code}}
+	d = append(d, e.Extra...)
+	*w = append(*w, append(d, bson.E{Key: "errmsg", Value: e.Msg}))
+}
+
+func hasWriteErrors(reply bson.D) bool {
+	_, ok := value.Get(reply, "writeErrors")
+	if n, has := value.Get(reply, "nErrors"); has && n != int32(0) {
+		return true
+	}
+	return ok
+}
+
+// fatal tells errors that fail the whole command from those of one statement.
+func fatal(ctx context.Context, r *request, err error) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	code := mongoerr.From(err).Code
+	return code == mongoerr.InternalError || (r.multi && (slices.Contains(retriable, code) || slices.Contains(transient, code)))
+}
+
+func (r *request) ordered() bool {
+	v, ok := value.Get(r.body, "ordered")
+	return !ok || v != false
+}
+
+func checkBatch(n int) error {
+	if n == 0 || n > maxWriteBatch {
+		return mongoerr.New(16, "Write batch sizes must be between 1 and %d. Got %d operations.", maxWriteBatch, n)
+	}
+	return nil
+}
+
+func writeReply(n int, more bson.D, errs writeErrors) bson.D {
+	d := append(bson.D{{Key: "n", Value: int32(n)}}, more...)
+	if len(errs) > 0 {
+		d = append(d, bson.E{Key: "writeErrors", Value: []bson.D(errs)})
+	}
+	return d
+}
+
+// storable checks a document a client sends to be stored, and puts _id first.
+func storable(raw bson.Raw) (bson.Raw, error) {
+	if len(raw) > value.MaxDocument {
+		return nil, mongoerr.New(mongoerr.BSONObjectTooLarge, "object to insert too large. size in bytes: %d, max size: %d", len(raw), value.MaxDocument)
+	}
+	if err := raw.Validate(); err != nil {
+		return nil, mongoerr.New(22, "Invalid BSON: %v", err)
+	}
+	if first, err := raw.IndexErr(0); err == nil && first.Key() == "_id" {
+		return raw, nil
+	}
+	d, err := value.Decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	return value.Encode(engine.WithID(d)), nil
+}
+
+func runInsert(ctx context.Context, r *request) (bson.D, error) {
+	ns, err := r.ns()
+	if err != nil {
+		return nil, err
+	}
+	docs, err := r.list("documents")
+	if err != nil {
+		return nil, err
+	}
+	if err := checkBatch(len(docs)); err != nil {
+		return nil, err
+	}
+	var errs writeErrors
+	good := make([]bson.Raw, 0, len(docs))
+	index := make([]int, 0, len(docs))
+	before := 0 // inserted by an earlier attempt
+	for i, d := range docs {
+		if r.ran(i) {
+			before++
+			continue
+		}
+		raw, err := storable(d)
+		if err != nil {
+			errs.add(i, err)
+			if r.ordered() {
+				break
+			}
+			continue
+		}
+		good, index = append(good, raw), append(index, i)
+	}
+	stopped := false
+	n, err := r.insertAll(ctx, ns, good, index, func(i int, err error) {
+		stopped = true
+		if r.ordered() {
+			errs = nil // what came before the batch's first failure never ran
+		}
+		errs.add(index[i], err)
+	})
+	if err != nil {
+		if fatal(ctx, r, err) {
+			return nil, err
+		}
+		errs = nil
+		errs.add(index[min(n, len(index)-1)], err)
+	}
+	n += before
+	if !stopped && r.ordered() && len(errs) > 1 {
+		errs = errs[:1]
+	}
+	slices.SortStableFunc(errs, func(a, b bson.D) int { return int(a[0].Value.(int32) - b[0].Value.(int32)) })
+	return writeReply(n, nil, errs), nil
+}
+
+// selection compiles a filter.
+func (r *request) selection(filter any, sort any) (engine.Selection, error) {
+	f, ok := filter.(bson.D)
+	if !ok {
+		return engine.Selection{}, mongoerr.New(mongoerr.TypeMismatch, "the filter has to be a document")
+	}
+	m, err := query.Compile(f, r.env)
+	if err != nil {
+		return engine.Selection{}, err
+	}
+	s := engine.Selection{Filter: f, Matcher: m}
+	if d, ok := sort.(bson.D); ok && len(d) > 0 {
+		if s.Sort, err = query.CompileSort(d); err != nil {
+			return engine.Selection{}, err
+		}
+	}
+	return s, nil
+}
+
+// statement reads one entry of updates, deletes or ops and refuses unknown fields.
+func statement(raw bson.Raw, name string, known ...string) (bson.D, error) {
+	d, err := value.Decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range d {
+		if !slices.Contains(known, e.Key) {
+			return nil, mongoerr.New(mongoerr.UnknownField, "BSON field '%s.%s' is an unknown field (or not supported by the embedded MongoDB).", name, e.Key)
+		}
+		if e.Key == "collation" {
+			return nil, mongoerr.Unsupported("collation")
+		}
+	}
+	return d, nil
+}
+
+func field(d bson.D, key string) any {
+	v, _ := value.Get(d, key)
+	return v
+}
+
+func (r *request) updateSpec(filter, u, sort, arrayFilters any, upsert, multi bool) (engine.UpdateSpec, error) {
+	sel, err := r.selection(filter, sort)
+	if err != nil {
+		return engine.UpdateSpec{}, err
+	}
+	up, err := query.CompileUpdate(u, r.env)
+	if err != nil {
+		return engine.UpdateSpec{}, err
+	}
+	filters, ok := arrayFilters.(bson.A)
+	if arrayFilters != nil && !ok {
+		return engine.UpdateSpec{}, mongoerr.New(mongoerr.TypeMismatch, "arrayFilters must be an array")
+	}
+	if err := up.Positional(sel.Filter, filters); err != nil {
+		return engine.UpdateSpec{}, err
+	}
+	if multi && up.IsReplacement() {
+		return engine.UpdateSpec{}, mongoerr.New(mongoerr.FailedToParse, "multi update is not supported for replacement-style update")
+	}
+	if r.numbered && !r.multi && multi {
+		return engine.UpdateSpec{}, mongoerr.New(mongoerr.InvalidOptions, "Cannot use retryable writes with multi=true")
+	}
+	return engine.UpdateSpec{Selection: sel, Update: up, Upsert: upsert, Multi: multi}, nil
+}
+
+func runUpdate(ctx context.Context, r *request) (bson.D, error) {
+	ns, err := r.ns()
+	if err != nil {
+		return nil, err
+	}
+	list, err := r.list("updates")
+	if err != nil {
+		return nil, err
+	}
+	if err := checkBatch(len(list)); err != nil {
+		return nil, err
+	}
+	var errs writeErrors
+	var upserted []bson.D
+	n, modified := 0, 0
+	for i, raw := range list {
+		res, err := once(r, i, func() (engine.WriteResult, error) { return r.updateOne(ctx, ns, raw) })
+		if err != nil {
+			if fatal(ctx, r, err) {
+				return nil, err
+			}
+			errs.add(i, err)
+		}
+		n, modified = n+res.Matched, modified+res.Modified
+		if res.UpsertedID != nil {
+			n++
+			upserted = append(upserted, bson.D{{Key: "index", Value: int32(i)}, {Key: "_id", Value: *res.UpsertedID}})
+		}
+		if err != nil && (r.ordered() || r.multi) {
+			break
+		}
+	}
+	more := bson.D{}
+	if len(upserted) > 0 {
+		more = append(more, bson.E{Key: "upserted", Value: upserted})
+	}
+	more = append(more, bson.E{Key: "nModified", Value: int32(modified)})
+	return writeReply(n, more, errs), nil
+}
+
+func (r *request) updateOne(ctx context.Context, ns engine.NS, raw bson.Raw) (engine.WriteResult, error) {
+	d, err := statement(raw, "update.updates", "q", "u", "c", "multi", "upsert", "collation", "arrayFilters", "hint", "sort")
+	if err != nil {
+		return engine.WriteResult{}, err
+	}
+	if err := r.hint(ns, field(d, "hint")); err != nil {
+		return engine.WriteResult{}, err
+	}
+	spec, err := r.updateSpec(field(d, "q"), field(d, "u"), field(d, "sort"), field(d, "arrayFilters"), field(d, "upsert") == true, field(d, "multi") == true)
+	if err != nil {
+		return engine.WriteResult{}, err
+	}
+	return r.srv.eng.Update(ctx, ns, r.txn, spec)
+}
+
+func runDelete(ctx context.Context, r *request) (bson.D, error) {
+	ns, err := r.ns()
+	if err != nil {
+		return nil, err
+	}
+	list, err := r.list("deletes")
+	if err != nil {
+		return nil, err
+	}
+	if err := checkBatch(len(list)); err != nil {
+		return nil, err
+	}
+	var errs writeErrors
+	n := 0
+	for i, raw := range list {
+		res, err := once(r, i, func() (engine.WriteResult, error) { return r.deleteOne(ctx, ns, raw) })
+		n += res.Matched
+		if err == nil {
+			continue
+		}
+		if fatal(ctx, r, err) {
+			return nil, err
+		}
+		errs.add(i, err)
+		if r.ordered() || r.multi {
+			break
+		}
+	}
+	return writeReply(n, nil, errs), nil
+}
+
+func (r *request) deleteOne(ctx context.Context, ns engine.NS, raw bson.Raw) (engine.WriteResult, error) {
+	d, err := statement(raw, "delete.deletes", "q", "limit", "collation", "hint")
+	if err != nil {
+		return engine.WriteResult{}, err
+	}
+	if err := r.hint(ns, field(d, "hint")); err != nil {
+		return engine.WriteResult{}, err
+	}
+	limit, ok := value.AsInt(field(d, "limit"))
+	if !ok || (limit != 0 && limit != 1) {
+		return engine.WriteResult{}, mongoerr.New(mongoerr.FailedToParse, "The limit field in delete objects must be 0 or 1. Got %v", field(d, "limit"))
+	}
+	if r.numbered && !r.multi && limit == 0 {
+		return engine.WriteResult{}, mongoerr.New(mongoerr.InvalidOptions, "Cannot use retryable writes with limit=0")
+	}
+	sel, err := r.selection(field(d, "q"), nil)
+	if err != nil {
+		return engine.WriteResult{}, err
+	}
+	return r.srv.eng.Delete(ctx, ns, r.txn, sel, limit == 0)
+}

@@ -1,0 +1,207 @@
+// Package mongo is an embedded MongoDB: a one-node replica set that speaks the
+// wire protocol of MongoDB 8.0 to the unmodified driver, in process and in memory.
+//
+// What it does, it does as a server would: CRUD with the server's error shapes,
+// transactions with snapshot isolation, retryable writes that are applied once,
+// change streams over a bounded oplog with sortable resume tokens. What it does
+// not do is refused by an error that names the command, stage, operator or option.
+//
+// Layers: wire (bytes and messages) → this package (connections, dispatch, one
+// file a family of commands) → engine (pure state) → query, value, keystring.
+//
+// The data lives in memory; Save and Restore carry it over a restart.
+//
+// Not provided: authentication, TLS, compression, a journal, further nodes,
+// collation, views, capped and time-series collections.
+package mongo
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/engine"
+)
+
+// Options configure a server; the zero value is usable.
+type Options struct {
+	Logger       *slog.Logger
+	ReplicaSet   string // default "rs0"
+	Host         string // advertised in hello; default the listener's address
+	OplogBytes   int    // default 256 MiB
+	OplogEntries int    // default without limit
+
+	// DocumentDB makes change streams poorer, as Azure DocumentDB's are; see documentdb.go.
+	DocumentDB bool
+
+	// NoSplit makes the server as one before 6.0.9: it does not know $changeStreamSplitLargeEvent.
+	NoSplit bool
+
+	// TransactionLifetime is how long a transaction may stay open; default 60 s.
+	TransactionLifetime time.Duration
+}
+
+// Server is one replica set member. It is always primary, but for StepDown.
+type Server struct {
+	opts     Options
+	log      *slog.Logger
+	eng      *engine.Engine
+	sessions *sessions
+	cursors  *cursors
+	fail     failpoints
+	ttl      ttl
+	started  time.Time
+
+	requests atomic.Int32 // ids of replies
+
+	mu       sync.Mutex
+	host     string
+	conns    map[*conn]struct{}
+	lastConn int32
+	down     time.Time     // not primary until then
+	stepped  chan struct{} // closed at the next step-down
+	topology topology
+}
+
+// New makes a server with an empty data set.
+func New(opts Options) *Server {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.ReplicaSet == "" {
+		opts.ReplicaSet = "rs0"
+	}
+	if opts.TransactionLifetime == 0 {
+		opts.TransactionLifetime = time.Minute
+	}
+	s := &Server{
+		opts: opts, log: opts.Logger, host: opts.Host, started: time.Now(),
+		eng:     engine.New(engine.Options{OplogBytes: opts.OplogBytes, OplogEntries: opts.OplogEntries}),
+		conns:   map[*conn]struct{}{},
+		stepped: make(chan struct{}),
+
+		topology: topology{process: bson.NewObjectID(), changed: make(chan struct{})},
+	}
+	s.sessions = newSessions(s.eng)
+	s.cursors = newCursors()
+	return s
+}
+
+// URI is a connection string for a server that listens on addr.
+func URI(addr string) string { return "mongodb://" + addr + "/?replicaSet=rs0" }
+
+// Run serves connections of l until ctx ends or l fails. When it returns, l and
+// every connection are closed and everything started is joined. The data stays: a
+// later Run serves it again.
+func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	if s.opts.Host == "" {
+		s.mu.Lock()
+		s.host = l.Addr().String()
+		s.mu.Unlock()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	var wg sync.WaitGroup
+	defer func() {
+		cancel()
+		wg.Wait()
+		stop()
+		l.Close()
+		s.eng.AbortAll()
+		s.stopTTL()
+	}()
+	s.startTTL()
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return err
+		}
+		wg.Go(func() {
+			if err := s.ServeConn(ctx, c); err != nil {
+				s.log.Debug("connection ended", "error", err)
+			}
+		})
+	}
+}
+
+// StepDown makes the server answer as a secondary for d: writes and reads fail
+// with the codes and labels that make drivers retry, waiting change streams end
+// with a resumable error, open transactions are aborted. Connections stay.
+func (s *Server) StepDown(d time.Duration) {
+	s.mu.Lock()
+	s.down = time.Now().Add(d)
+	s.topology.down = true
+	s.topology.bump()
+	close(s.stepped)
+	s.stepped = make(chan struct{})
+	s.mu.Unlock()
+	s.eng.AbortAll()
+	s.cursors.killStreams(errSteppedDown)
+}
+
+// primary tells whether writes are accepted, and gives a channel that closes at
+// the next step-down.
+func (s *Server) primary() (bool, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !time.Now().Before(s.down), s.stepped
+}
+
+// DropConnections closes every connection at once, as a network failure does.
+// Cursors and sessions stay.
+func (s *Server) DropConnections() {
+	s.mu.Lock()
+	all := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		all = append(all, c)
+	}
+	s.mu.Unlock()
+	for _, c := range all {
+		c.net.Close()
+	}
+}
+
+// ErrSnapshot is a snapshot that cannot be restored: not one, of another version, or cut off.
+var ErrSnapshot = engine.ErrSnapshot
+
+// Save writes the data and the oplog as of one moment, for Restore. Sessions,
+// cursors, fail points and open transactions are not part of it.
+func (s *Server) Save(w io.Writer) error { return s.eng.Save(w) }
+
+// Restore starts this server, before it serves anybody, with what another saved:
+// change streams resume by the tokens they had there, or are told that the oplog
+// has forgotten. A retryable write of before is not known any more and would be
+// applied again. [ErrSnapshot] means that r is no whole snapshot.
+func (s *Server) Restore(r io.Reader) error {
+	if err := s.eng.Restore(r); err != nil {
+		return err
+	}
+	s.armTTL()
+	return nil
+}
+
+// OpenStreams is the number of change streams that clients have open.
+func (s *Server) OpenStreams() int { return s.cursors.streams() }
+
+// KillCursors removes every open cursor: getMore answers CursorNotFound.
+func (s *Server) KillCursors() { s.cursors.killAll() }
+
+// LoseReplies lets the next n executions of a command take effect and then closes
+// the connection instead of replying: the outcome that makes a client retry.
+func (s *Server) LoseReplies(command string, n int) { s.fail.lose(command, n) }
+
+func (s *Server) advertised() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.host
+}

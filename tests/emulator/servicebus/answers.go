@@ -1,0 +1,60 @@
+package servicebus
+
+import (
+	"sync/atomic"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
+)
+
+// Outcome is a delivery state of AMQP, by its descriptor.
+type Outcome = amqp.Outcome
+
+// The outcomes of a send that is not stored.
+const (
+	Rejected Outcome = amqp.Rejected
+	Released Outcome = amqp.Released
+	Modified Outcome = amqp.Modified
+)
+
+// Answer is what becomes of a send that is not stored.
+type Answer struct {
+	// Outcome is Released, Modified, or Rejected with Condition.
+	Outcome Outcome
+	// Detach ends the link with Condition instead of answering: whoever has another send under way there learns nothing of it.
+	Detach    bool
+	Condition string
+}
+
+// answered is an Answer and how often it is still to be given.
+type answered struct {
+	Answer
+	left atomic.Int64
+}
+
+// AnswerSends gives an answer to the next n sends instead of storing them; 0 ends that.
+func (s *Server) AnswerSends(n int, a Answer) {
+	next := &answered{Answer: a}
+	next.left.Store(int64(n))
+	s.answer.Store(next)
+}
+
+// unstored is the answer to the send at hand; nil: it is to be stored.
+func (s *Server) unstored() *Answer {
+	if a := s.answer.Load(); a != nil && a.left.Add(-1) >= 0 {
+		return &a.Answer
+	}
+	return nil
+}
+
+// give gives an answer to a send.
+func (s *senderLink) give(a *Answer, id uint32) {
+	why := &amqp.Error{Condition: amqp.Symbol(a.Condition), Description: "told to"}
+	switch {
+	case a.Detach:
+		s.link.Detach(why)
+	case a.Outcome == amqp.Rejected:
+		s.link.Dispose(id, amqp.State{Outcome: amqp.Rejected, Err: why})
+	default:
+		s.link.Dispose(id, amqp.State{Outcome: a.Outcome})
+	}
+}

@@ -1,0 +1,109 @@
+package servicebus
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
+)
+
+const (
+	cbsAddress       = "$cbs"
+	managementSuffix = "/$management"
+)
+
+// client is the state of one connection. Only the connection's reader touches it, but for
+// claims and later.
+type client struct {
+	server  *Server
+	conn    net.Conn
+	claims  *claims
+	cbs     map[bool]bool // a link to $cbs is open, by whether the client sends on it
+	replies map[string]*replyLink
+	later   later // answers that are delayed, and what becomes of the idle
+	links   linkCount
+	forced  func(error) // closes the connection
+}
+
+// attach routes a new link by its address and direction.
+func (c *client) attach(l *amqp.Link) amqp.LinkHandler {
+	c.linkOpened()
+	return counted{c.handler(l), c}
+}
+
+func (c *client) handler(l *amqp.Link) amqp.LinkHandler {
+	h, err := c.open(l)
+	if err != nil {
+		l.Refuse(wireError(err))
+		return ignored{}
+	}
+	if address := l.Address(); address != cbsAddress {
+		_, management := cutSuffixFold(address, managementSuffix)
+		h = held{h, c.claims.hold(l, address, rightsFor(l, management))}
+		if !management {
+			h = c.watch(l, h)
+		}
+	}
+	return h
+}
+
+func (c *client) open(l *amqp.Link) (amqp.LinkHandler, error) {
+	address := l.Address()
+	if l.PeerSends && l.Target == nil || !l.PeerSends && l.Source == nil {
+		return nil, refusal(amqp.CondInvalidField, "attach without a terminus")
+	}
+	entity, management := cutSuffixFold(address, managementSuffix)
+	switch {
+	case address == cbsAddress:
+		if c.cbs[l.PeerSends] {
+			return nil, refusal(amqp.CondNotAllowed, "A link to connection's '$cbs' node is already open.")
+		}
+		c.cbs[l.PeerSends] = true
+		return held{c.openRPC(l, c.putToken, false), func() { c.cbs[l.PeerSends] = false }}, nil
+	case !c.claims.allow(address, rightsFor(l, management)): // listing sessions claims an entity's $management alone
+		return nil, refusal(amqp.CondUnauthorized, fmt.Sprintf("Unauthorized access. '%s' claim(s) are required to perform this operation. Resource: '%s'.", rightsFor(l, management), entity))
+	case management:
+		h, err := c.management(entity)
+		if err != nil {
+			return nil, err
+		}
+		return c.openRPC(l, h, true), nil
+	case l.PeerSends:
+		return c.openSender(l, entity)
+	default:
+		return c.openReceiver(l, entity)
+	}
+}
+
+func cutSuffixFold(s, suffix string) (string, bool) {
+	if len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix) {
+		return s[:len(s)-len(suffix)], true
+	}
+	return s, false
+}
+
+func refusal(condition amqp.Symbol, description string) error {
+	return &amqp.Error{Condition: condition, Description: description}
+}
+
+// wireError gives every error a condition a client can act on.
+func wireError(err error) *amqp.Error {
+	if e, is := errors.AsType[*amqp.Error](err); is {
+		return e
+	}
+	if e, is := errors.AsType[*broker.Error](err); is {
+		return &amqp.Error{Condition: amqp.Symbol(e.Condition), Description: e.Description}
+	}
+	return &amqp.Error{Condition: amqp.CondInternalError, Description: err.Error()}
+}
+
+// ignored is the handler of a link that was refused.
+type ignored struct{}
+
+func (ignored) Transfer(amqp.Delivery, []byte) {}
+func (ignored) Settle(amqp.Settlement)         {}
+func (ignored) Credit()                        {}
+func (ignored) Detached()                      {}

@@ -1,0 +1,84 @@
+package servicebus
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
+)
+
+// What goes wrong at a moment. See Faults for what goes wrong by chance, or for a while.
+
+// DropConnections cuts every live connection at once, without a word.
+func (s *Server) DropConnections() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.Close()
+	}
+}
+
+// RefuseSends makes the next n sends to a queue or topic fail with server-busy.
+func (s *Server) RefuseSends(entity string, n int) error {
+	in, err := s.broker.Inbox(entity)
+	if err != nil {
+		return fmt.Errorf("refuse sends: %w", err)
+	}
+	in.RefuseSends(n)
+	return nil
+}
+
+// LoseAcknowledgements makes the next n sends, to any entity, be stored and then cut the
+// connection instead of being answered: the sender cannot know what happened.
+func (s *Server) LoseAcknowledgements(n int) { s.loseAcks.Store(int64(n)) }
+
+func (s *Server) loseAck() bool {
+	for {
+		n := s.loseAcks.Load()
+		if n <= 0 {
+			return false
+		}
+		if s.loseAcks.CompareAndSwap(n, n-1) {
+			return true
+		}
+	}
+}
+
+// DetachLinks forcibly detaches every link to an entity, or to anything under it, on every
+// connection, as the service does when it moves an entity. It returns how many.
+func (s *Server) DetachLinks(entity string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, cl := range s.conns {
+		n += cl.claims.detach(strings.ToLower(entity))
+	}
+	return n
+}
+
+func (c *claims) detach(entity string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for l, x := range c.links {
+		if path := strings.ToLower(x.path); path == entity || strings.HasPrefix(path, entity+"/") {
+			l.Detach(forced())
+			n++
+		}
+	}
+	return n
+}
+
+func forced() *amqp.Error {
+	return &amqp.Error{Condition: "amqp:link:detach-forced", Description: "The link is force detached by the broker."}
+}
+
+// ExpireLocks lets every lock on an entity's messages and sessions run out now. It returns how
+// many; none for an unknown entity.
+func (s *Server) ExpireLocks(entity string) int {
+	e, err := s.broker.Entity(entity)
+	if err != nil {
+		return 0
+	}
+	return e.ExpireLocks()
+}

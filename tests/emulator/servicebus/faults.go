@@ -1,0 +1,177 @@
+package servicebus
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
+)
+
+// Faults are what goes wrong while they are injected. The choices are repeatable: they depend on
+// Seed and on the order of the operations of one kind alone.
+type Faults struct {
+	Seed uint64
+	// Send is a message or batch, Receive a run of deliveries on one link, Settle an outcome,
+	// Accept the opening of a receiver or session, Manage a request to $management.
+	Send, Receive, Settle, Accept, Manage Fault
+	// LoseLock is the chance that the lock of a message, or of its session, runs out just
+	// before the message is settled.
+	LoseLock float64
+}
+
+// Fault is what may happen to operations of one kind. Chances are from 0 to 1 and independent;
+// where several strike, the first in the order below decides.
+type Fault struct {
+	// Drop is the chance that the connection is cut and nothing else happens.
+	Drop float64
+	// Busy is the chance that the operation is refused with server-busy; a link that
+	// receives is detached with it.
+	Busy float64
+	// LoseAck is the chance that the operation happens and its connection is cut in place of
+	// the answer: the client cannot know.
+	LoseAck float64
+	// Detach is the chance that the operation happens and its link is forcibly detached in
+	// place of the answer. A receiving link is detached before it delivers.
+	Detach float64
+	// PerSecond, above 0, throttles: what exceeds it within a second is refused with
+	// server-busy. It counts the messages of sends, and operations otherwise.
+	PerSecond int
+	// Delay is how long every answer or delivery takes, and Jitter how much longer at most.
+	// Others are not held up, so answers may overtake each other; deliveries of one link
+	// do not.
+	Delay, Jitter time.Duration
+}
+
+// kind is a kind of operation.
+type kind int
+
+const (
+	sending kind = iota
+	receiving
+	settling
+	accepting
+	managing
+	kinds
+)
+
+// injected is one set of faults in force.
+type injected struct {
+	faults   [kinds]Fault
+	loseLock float64
+
+	mu      sync.Mutex // guards everything below
+	chances [kinds]*rand.Rand
+	jitter  [kinds]*rand.Rand
+	locks   *rand.Rand
+	second  [kinds]second
+}
+
+// second counts what was let through since it began.
+type second struct {
+	began time.Time
+	n     int
+}
+
+// Inject lets faults happen until end is called. Several sets add up: an operation is at the
+// mercy of each of them.
+func (s *Server) Inject(f Faults) (end func()) {
+	x := &injected{
+		faults:   [kinds]Fault{sending: f.Send, receiving: f.Receive, settling: f.Settle, accepting: f.Accept, managing: f.Manage},
+		loseLock: f.LoseLock, locks: rand.New(rand.NewPCG(f.Seed, uint64(2*kinds))),
+	}
+	for k := range kinds {
+		x.chances[k] = rand.New(rand.NewPCG(f.Seed, uint64(k)))
+		x.jitter[k] = rand.New(rand.NewPCG(f.Seed, uint64(kinds+k)))
+	}
+	s.editFaults(func(in []*injected) []*injected { return append(in, x) })
+	return func() {
+		s.editFaults(func(in []*injected) []*injected {
+			return slices.DeleteFunc(in, func(y *injected) bool { return x == y })
+		})
+	}
+}
+
+// editFaults replaces the list, which those who draw read without a lock.
+func (s *Server) editFaults(f func([]*injected) []*injected) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var now []*injected
+	if p := s.faults.Load(); p != nil {
+		now = slices.Clone(*p)
+	}
+	now = f(now)
+	s.faults.Store(&now)
+}
+
+func (s *Server) injected() []*injected {
+	if p := s.faults.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// fault is what strikes one operation.
+type fault struct{ drop, busy, loseAck, detach bool }
+
+// strike draws for an operation that counts n.
+func (s *Server) strike(k kind, n int) (f fault) {
+	for _, x := range s.injected() {
+		x.strike(k, n, &f)
+	}
+	return f
+}
+
+func (x *injected) strike(k kind, n int, f *fault) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c, r := x.faults[k], x.chances[k]
+	// All are drawn each time, so that one chance does not shift the others' sequence.
+	drop, busy, loseAck, detach := r.Float64() < c.Drop, r.Float64() < c.Busy, r.Float64() < c.LoseAck, r.Float64() < c.Detach
+	busy = busy || !drop && x.throttles(k, n)
+	f.drop, f.busy, f.loseAck, f.detach = f.drop || drop, f.busy || busy, f.loseAck || loseAck, f.detach || detach
+}
+
+func (x *injected) throttles(k kind, n int) bool {
+	limit, s := x.faults[k].PerSecond, &x.second[k]
+	if limit <= 0 {
+		return false
+	}
+	if now := time.Now(); now.Sub(s.began) >= time.Second {
+		*s = second{began: now}
+	}
+	if s.n > 0 && s.n+n > limit { // a batch above the limit goes through alone
+		return true
+	}
+	s.n += n
+	return false
+}
+
+// strikesLock draws whether a lock is lost now.
+func (s *Server) strikesLock() (lost bool) {
+	for _, x := range s.injected() {
+		x.mu.Lock()
+		lost = x.locks.Float64() < x.loseLock || lost
+		x.mu.Unlock()
+	}
+	return lost
+}
+
+// delay is how long an answer or a delivery has to wait.
+func (s *Server) delay(k kind) (d time.Duration) {
+	for _, x := range s.injected() {
+		d += x.faults[k].Delay
+		if most := x.faults[k].Jitter; most > 0 {
+			x.mu.Lock()
+			d += time.Duration(x.jitter[k].Int64N(int64(most) + 1))
+			x.mu.Unlock()
+		}
+	}
+	return d
+}
+
+var errBusy = &broker.Error{
+	Condition:   broker.ServerBusy,
+	Description: "The request was terminated because the entity is being throttled. Error code : 50009. Please wait 2 seconds and try again.",
+}

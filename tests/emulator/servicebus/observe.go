@@ -1,0 +1,44 @@
+package servicebus
+
+import (
+	"time"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
+)
+
+// Accepted is what an observer sees of a message that a send brought.
+type Accepted struct {
+	Entity     string // the queue or topic
+	MessageID  string
+	SessionID  string
+	EnqueuedAt time.Time
+	// Properties are the application properties; nil when there are none or they are malformed.
+	Properties map[string]any
+	Size       int // of the encoded message, in bytes
+	// Duplicate is true when duplicate detection dropped the message.
+	Duplicate bool
+}
+
+// Observe sets a function that is called once per message a send brings, in the order the
+// entity accepted them, duplicates included. It runs inside the send: it must be quick and must
+// not call the server. nil removes it.
+func (s *Server) Observe(f func(Accepted)) {
+	if f == nil {
+		s.broker.Observe(nil)
+		return
+	}
+	s.broker.Observe(func(a broker.Accepted) {
+		out := Accepted{
+			Entity: a.Entity, MessageID: a.MessageID, SessionID: a.SessionID,
+			EnqueuedAt: a.EnqueuedAt, Duplicate: a.Duplicate,
+			Size: len(a.Body),
+		}
+		if m, err := amqp.ParseMessage(a.Body); err == nil {
+			if props, err := m.ApplicationProperties(); err == nil {
+				out.Properties = props
+			}
+		}
+		f(out)
+	})
+}

@@ -1,0 +1,179 @@
+package servicebus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/atomapi"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus/entity"
+)
+
+// What describes the entities has a package of its own, which every part of the server shares.
+type (
+	// Config lists the entities of the namespace.
+	Config = entity.Config
+	// Queue is a queue.
+	Queue = entity.Queue
+	// Topic is a topic with its subscriptions.
+	Topic = entity.Topic
+	// Subscription is a subscription of a topic.
+	Subscription = entity.Subscription
+	// Inbound are the properties of an entity that takes messages.
+	Inbound = entity.Inbound
+	// Rule selects messages for a subscription.
+	Rule = entity.Rule
+	// Outbound are the properties of an entity messages are received from.
+	Outbound = entity.Outbound
+	// Stats are the counts of one entity.
+	Stats = broker.Stats
+)
+
+// Options configure a Server. The zero value is usable.
+type Options struct {
+	// Logger may be nil.
+	Logger *slog.Logger
+	// MaxMessageBytes limits a message and a batch; default 256 KiB.
+	MaxMessageBytes uint64
+	// IdleTimeout is demanded of clients; default 60 s.
+	IdleTimeout time.Duration
+	// AcceptTimeout is how long a request for any session waits when the client does not say;
+	// default 65 s, as measured on the service.
+	AcceptTimeout time.Duration
+	// Keys of the namespace; default RootKey.
+	Keys []Key
+	// Premium makes the administration answer as a namespace of that tier does.
+	Premium bool
+}
+
+// Server is a namespace.
+type Server struct {
+	broker *broker.Broker
+	api    *atomapi.API
+	opts   Options
+	log    *slog.Logger
+	clock  clock
+
+	loseAcks atomic.Int64
+	answer   atomic.Pointer[answered]    // to the next sends
+	faults   atomic.Pointer[[]*injected] // in force; the list is replaced, never changed
+
+	mu    sync.Mutex // guards conns, and who replaces faults
+	conns map[net.Conn]*client
+}
+
+// New builds the namespace. It starts nothing.
+func New(cfg Config, opts Options) (*Server, error) {
+	b, err := broker.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("new service bus: %w", err)
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.MaxMessageBytes == 0 {
+		opts.MaxMessageBytes = DefaultMaxMessageBytes
+	}
+	if opts.AcceptTimeout <= 0 {
+		opts.AcceptTimeout = 65 * time.Second
+	}
+	if len(opts.Keys) == 0 {
+		opts.Keys = []Key{RootKey()}
+	}
+	b.DecodeWith(newView)
+	s := &Server{broker: b, api: atomapi.New(b, cfg, "sluice-service-bus", opts.Premium), opts: opts, log: opts.Logger, conns: make(map[net.Conn]*client)}
+	s.clock.broker = b
+	return s, nil
+}
+
+// Run serves l until ctx ends or l fails. On return l and all connections are closed and every
+// goroutine is joined. It returns nil when ctx ended.
+func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	defer l.Close()
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("accept connection: %w", err)
+		}
+		wg.Go(func() {
+			if err := s.ServeConn(ctx, c); err != nil {
+				s.log.Debug("connection ended", "error", err)
+			}
+		})
+	}
+}
+
+// ServeConn serves one connection until it closes or ctx ends. It owns c.
+func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
+	cl := &client{server: s, conn: c, claims: newClaims(), cbs: make(map[bool]bool), replies: make(map[string]*replyLink)}
+	s.mu.Lock()
+	s.conns[c] = cl
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	}()
+	s.broker.Advance() // the clock stood still while nobody was connected
+	defer s.clock.use()()
+	defer cl.claims.close()
+	defer cl.later.close()
+	ctx, forced := context.WithCancelCause(ctx)
+	defer forced(nil)
+	cl.watchLinks(forced)
+	err := amqp.Serve(ctx, c, amqp.Options{
+		ContainerID: "sluice-service-bus", IdleTimeout: s.opts.IdleTimeout,
+		Logger: s.log, OnAttach: cl.attach,
+	})
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("serve service bus: %w", err)
+	}
+	return nil
+}
+
+// Stats returns the counts of a queue, a topic, "topic/Subscriptions/name" or one of their
+// "/$DeadLetterQueue"; zero for an unknown entity.
+func (s *Server) Stats(entity string) Stats { return s.broker.Stats(entity) }
+
+// Message is a dead-lettered message, for reports.
+type Message struct {
+	SequenceNumber int64
+	MessageID      string
+	SessionID      string
+	Reason         string
+	Description    string
+}
+
+// PeekDeadLetters returns up to limit messages of the entity's dead-letter queue in order; none
+// for an unknown entity.
+func (s *Server) PeekDeadLetters(entity string, limit int) []Message {
+	e, err := s.broker.Entity(entity + "/$DeadLetterQueue")
+	if err != nil {
+		return nil
+	}
+	s.broker.Advance() // without a connection nobody else does
+	var out []Message
+	for _, d := range e.Peek(0, limit, nil) {
+		out = append(out, Message{
+			SequenceNumber: d.SequenceNumber, MessageID: d.MessageID, SessionID: d.SessionID,
+			Reason: d.DeadLetter.Reason, Description: d.DeadLetter.Description,
+		})
+	}
+	return out
+}

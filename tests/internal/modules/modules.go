@@ -1,0 +1,47 @@
+// Package modules knows the Go modules of this repository, and packs them as a module proxy serves them: what stands in
+// the working tree, under a version of its own, so that the go command takes it as it takes a release.
+//
+// Guaranteed: the version says what is in the modules, so that the go command's cache never holds another content under
+// it; a module is packed by the rules of golang.org/x/mod/zip, with the repository's licence where it has none, as the go
+// command packs a module below the root of a repository.
+package modules
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Base is the path of the repository; a module's path is this and the folder it stands in.
+const Base = "github.com/sluice-cdc/sluice"
+
+// Released are the folders of the modules that have versions, each after those that it requires.
+func Released() []string { return []string{"shared", "tests/emulator", "producer", "projector"} }
+
+// All are those and the one that nobody imports.
+func All() []string { return append(Released(), "tests") }
+
+// Path is the path of the module in a folder of the repository.
+func Path(folder string) string { return Base + "/" + folder }
+
+// Root is the root of the repository: the first folder above the working directory that has a go.work.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the repository: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+			return dir, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("find the repository: %w", err)
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			return "", errors.New("find the repository: no folder above the working directory has a go.work: run this inside of it")
+		}
+		dir = above
+	}
+}

@@ -1,0 +1,96 @@
+package modules
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/semver"
+)
+
+// SetVersion makes the modules in the working tree require each other in a version that is to be released, in go.mod, go.sum
+// and go.work: what a module's zip contains is then final, and so is what the go.sum of those that require it says of it.
+func SetVersion(root, version string) error {
+	if !semver.IsValid(version) || semver.Canonical(version) != version {
+		return fmt.Errorf("set version: %q is no version such as v1.2.3", version)
+	}
+	scratch, err := os.MkdirTemp("", "modules")
+	if err != nil {
+		return fmt.Errorf("set version: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	p := &Proxy{Dir: scratch, Version: version, sums: map[string][2]string{}}
+	for _, folder := range All() {
+		if err := p.setRequired(filepath.Join(root, filepath.FromSlash(folder))); err != nil {
+			return err
+		}
+		m, err := read(root, folder, "")
+		if err != nil {
+			return err
+		}
+		if err := p.write(m); err != nil {
+			return err
+		}
+	}
+	return setWorkspace(filepath.Join(root, "go.work"), version)
+}
+
+// setRequired writes the go.mod and go.sum of a module whose requirements have been packed.
+func (p *Proxy) setRequired(dir string) error {
+	name := filepath.Join(dir, "go.mod")
+	mod, err := require(name, p.Version)
+	if err != nil {
+		return err
+	}
+	file, err := modfile.Parse(name, mod, nil)
+	if err != nil {
+		return err // it says where
+	}
+	sumName := filepath.Join(dir, "go.sum")
+	sum, err := os.ReadFile(sumName)
+	if err != nil {
+		return fmt.Errorf("set version: %w", err)
+	}
+	lines := strings.SplitAfter(string(foreign(sum)), "\n")
+	for _, r := range file.Require {
+		if ours(r.Mod.Path) {
+			lines = append(lines, p.sum(r.Mod.Path)...)
+		}
+	}
+	slices.Sort(lines)
+	return errors.Join(overwrite(name, mod), overwrite(sumName, []byte(strings.Join(lines, ""))))
+}
+
+// setWorkspace lets go.work say where the modules of the version are.
+func setWorkspace(name, version string) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("set version: %w", err)
+	}
+	file, err := modfile.ParseWork(name, text, nil)
+	if err != nil {
+		return err // it says where
+	}
+	for _, r := range slices.Clone(file.Replace) {
+		if !ours(r.Old.Path) {
+			continue
+		}
+		if err := errors.Join(file.DropReplace(r.Old.Path, r.Old.Version), file.AddReplace(r.Old.Path, version, r.New.Path, "")); err != nil {
+			return fmt.Errorf("set version in %s: %w", name, err)
+		}
+	}
+	file.Cleanup()
+	return overwrite(name, modfile.Format(file.Syntax))
+}
+
+// overwrite replaces what a file of the repository says.
+func overwrite(name string, text []byte) error {
+	if err := os.WriteFile(name, text, 0o644); err != nil { //nolint:gosec // everybody may read the repository
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
