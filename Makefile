@@ -9,6 +9,8 @@ TOOLS := bin/golangci-lint
 
 # make run: variables become flags of the one command, when they are set.
 RUN_FLAGS = \
+	$(if $(MONGODB_URI),$(if $(filter --external --stack-only,$(ARGS)),,--follow)) \
+	$(if $(WRITE_LOAD),--write-load) \
 	$(if $(INPUT),--input '$(INPUT)') \
 	$(if $(ONCE),--once) \
 	$(if $(EXPECT),--expect '$(EXPECT)') \
@@ -30,7 +32,7 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: run
-run: ## see it working: embedded stack, both services, events, check (INPUT= ONCE=1 EXPECT= CHAOS= RATE= AZURITE=1 … ARGS=)
+run: ## see it working: embedded stack, both services, events, check (INPUT= ONCE=1 EXPECT= CHAOS= RATE= AZURITE=1 MONGODB_URI= … ARGS=)
 	@$(if $(AZURITE),scripts/azurite.sh)
 	@go run ./tests/cmd/local $(strip $(RUN_FLAGS))
 

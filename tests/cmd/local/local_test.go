@@ -43,6 +43,9 @@ func TestLocal(t *testing.T) {
 		"fails over on Azurite":                                            azuriteFailover,
 		"refuses wrong usage":                                              wrongUsage,
 		"leaves nothing behind when interrupted or killed":                 interrupted,
+		"follows a collection of one's own, and only reads there":          follows,
+		"writes into a collection of one's own when told":                  writesWhenTold,
+		"says what is wrong with a MongoDB of one's own":                   theirsIsUnfit,
 		"serves the stack only, for a run with external servers":           stackOnly,
 		"serves the stack on ports of one's own, and keeps the data":       stackKept,
 	} {

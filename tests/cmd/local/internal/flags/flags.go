@@ -75,6 +75,10 @@ type Options struct {
 	Snapshot string
 	// Endpoints are the settings of --external, by name.
 	Endpoints map[string]string
+	// Follow is the collection of --follow.
+	Follow Follow
+	// WriteLoad inserts events into the collection of --follow.
+	WriteLoad bool
 }
 
 // UsageError is a command line that cannot work.
@@ -87,6 +91,7 @@ func (e *UsageError) Error() string { return strings.Join(e.Problems, "\n") }
 func Parse(args []string, getenv func(string) string, help io.Writer) (Options, error) {
 	var o Options
 	var input, expect, chaosText, portsText, serviceBusConfig string
+	var follow bool
 	fs := flag.NewFlagSet("local", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.IntVar(&o.Producers, "producers", 2, "producers to run; one leads, the others stand by")
@@ -106,6 +111,8 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.BoolVar(&o.Azurite, "azurite", false, "Azurite (npm, tests/azurite) as the blob store")
 	fs.StringVar(&serviceBusConfig, "servicebus-config", "", "`file` of entities, in the schema of the official emulator's Config.json")
 	fs.BoolVar(&o.External, "external", false, "no servers: use "+EnvMongo+", "+EnvServiceBus+", "+EnvBlob)
+	fs.BoolVar(&follow, "follow", false, "follow a collection of your own, which is only read: "+EnvMongo+", "+EnvDatabase+" and "+EnvCollection+"\nname it, everything else is embedded; until Ctrl-C, then the mirror is compared with it")
+	fs.BoolVar(&o.WriteLoad, "write-load", false, "with --follow: insert events into that collection, which must be empty, as into one of our own")
 	fs.Uint64Var(&o.Seed, "seed", 0, "seed of the generated events (default: a new one, which is reported)")
 	fs.StringVar(&o.Report, "report", "", "`file` to write the report to, as JSON")
 	fs.StringVar(&o.Logs, "logs", "", "`directory` to keep the services' logs in (default: kept only after a failure)")
@@ -153,6 +160,11 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 				problem("--external needs the environment variable %s", name)
 			}
 		}
+	}
+	if follow {
+		problems = append(problems, o.readFollow(given, getenv)...)
+	} else if o.WriteLoad {
+		problem("--write-load is about the collection of --follow: give both, or neither")
 	}
 	problems = append(problems, o.readFiles(input, expect, serviceBusConfig)...)
 	if len(problems) > 0 {
@@ -272,4 +284,4 @@ func readEntities(path string, any bool) (*servicebus.Config, error) {
 }
 
 // Ends says whether the run ends by itself.
-func (o Options) Ends() bool { return o.Once || (o.Input == nil && o.Generate > 0) }
+func (o Options) Ends() bool { return !o.Following() && (o.Once || (o.Input == nil && o.Generate > 0)) }

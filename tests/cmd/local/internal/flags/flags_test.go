@@ -151,3 +151,37 @@ func write(t *testing.T, text string) string {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
+
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"MONGODB_URI": "mongodb://db", "MONGODB_DATABASE": "app", "MONGODB_COLLECTION": "orders", "VERSION_PATH": "v"}
+	parse := func(args ...string) (Options, error) {
+		return Parse(append(args, "--follow"), func(name string) string { return env[name] }, &bytes.Buffer{})
+	}
+	o, err := parse()
+	require.NoError(t, err)
+	require.True(t, o.Following())
+	require.False(t, o.Ends())
+	require.Equal(t, Mirror, o.Projection)
+	require.Equal(t, Follow{
+		URI: "mongodb://db", Database: "app", Collection: "orders", Settings: []string{"VERSION_PATH=v", "AGGREGATE_ID_PATH=_id"},
+	}, o.Follow)
+
+	o, err = parse("--write-load", "--events=10")
+	require.NoError(t, err)
+	require.False(t, o.Following())
+	require.True(t, o.Ends())
+	require.Equal(t, Timeline, o.Projection)
+
+	for flag, says := range map[string]string{
+		"--external": "each say which servers there are", "--stack-only": "each say which servers there are",
+		"--events=5": "--events is about events that are inserted", "--once": "add --write-load", "--projection=orders": "builds the mirror",
+	} {
+		_, err := parse(flag)
+		require.ErrorContains(t, err, says, flag)
+	}
+	_, err = Parse([]string{"--write-load"}, noEnv, &bytes.Buffer{})
+	require.ErrorContains(t, err, "give both, or neither")
+	_, err = Parse([]string{"--follow"}, noEnv, &bytes.Buffer{})
+	require.ErrorContains(t, err, "--follow needs the environment variable MONGODB_COLLECTION")
+}

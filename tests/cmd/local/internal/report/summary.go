@@ -20,6 +20,8 @@ type Outcome struct {
 	// Stale is how many messages came from a leader after its successor's first; the guard and the duplicate detection
 	// make them harmless.
 	Stale int64
+	// Followed says that the events are changes that others made, to documents that were compared.
+	Followed bool
 	// Checked says what the read model was compared with.
 	Checked string
 	// Differences, Violations and DeadLetters are printed, the first few of each.
@@ -44,20 +46,28 @@ func (o Outcome) Summary(w io.Writer) {
 		fmt.Fprintf(&b, "  %-14s "+format+"\n", append([]any{name}, args...)...)
 	}
 
+	unit, came := "aggregates", "inserted"
+	if o.Followed {
+		unit, came = "documents", "seen"
+	}
 	b.WriteString("\n")
 	switch {
+	case o.OK() && o.Followed && o.Aggregates == 0:
+		b.WriteString("  NOTHING TO COMPARE: no document changed\n\n")
 	case o.OK():
-		fmt.Fprintf(&b, "  EXACTLY RIGHT: %d of %d aggregates (%s)\n\n", o.Right, o.Aggregates, o.Checked)
+		fmt.Fprintf(&b, "  EXACTLY RIGHT: %d of %d %s (%s)\n\n", o.Right, o.Aggregates, unit, o.Checked)
 	case o.Mismatches == 0:
-		fmt.Fprintf(&b, "  FAILED, although %d of %d aggregates are right in the end (%s)\n\n", o.Right, o.Aggregates, o.Checked)
+		fmt.Fprintf(&b, "  FAILED, although %d of %d %s are right in the end (%s)\n\n", o.Right, o.Aggregates, unit, o.Checked)
 	default:
-		fmt.Fprintf(&b, "  NOT RIGHT: %d of %d aggregates are (%s)\n\n", o.Right, o.Aggregates, o.Checked)
+		fmt.Fprintf(&b, "  NOT RIGHT: %d of %d %s are (%s)\n\n", o.Right, o.Aggregates, unit, o.Checked)
 	}
-	row("aggregates", "%d of %d right", o.Right, o.Aggregates)
+	row(unit, "%d of %d right", o.Right, o.Aggregates)
 	row("lost", "%d", o.Lost)
 	row("doubled", "%d", o.DuplicateEffects)
-	row("out of order", "%d", o.OutOfOrder)
-	row("events", "%d inserted, %s published, %d applied", o.EventsInserted, number(o.EventsPublished), o.EventsApplied)
+	if !o.Followed { // others' documents do not say their order
+		row("out of order", "%d", o.OutOfOrder)
+	}
+	row("events", "%d %s, %s published, %d applied", o.EventsInserted, came, number(o.EventsPublished), o.EventsApplied)
 	if o.DuplicatesPublished != 0 {
 		row("republished", "%s, dropped by duplicate detection", number(o.DuplicatesPublished))
 	}
@@ -77,10 +87,17 @@ func (o Outcome) Summary(w io.Writer) {
 		}
 		row(name, "%s", f.sentence())
 	}
-	row("throughput", "%.0f events/s", o.ThroughputEPS)
-	row("latency", "p50 %s, p99 %s, max %s (commit to visible)", ms(o.LatencyMs.P50), ms(o.LatencyMs.P99), ms(o.LatencyMs.Max))
+	if !o.Followed {
+		row("throughput", "%.0f events/s", o.ThroughputEPS)
+		row("latency", "p50 %s, p99 %s, max %s (commit to visible)", ms(o.LatencyMs.P50), ms(o.LatencyMs.P99), ms(o.LatencyMs.Max))
+	}
 	row("memory", "leader %.0f MB, standby %.0f MB, projector %.0f MB (most seen)", o.RSSMb.Leader, o.RSSMb.Standby, o.RSSMb.Projector)
-	row("took", "%s, seed %d", (time.Duration(o.ElapsedMs) * time.Millisecond).Round(100*time.Millisecond), o.Seed)
+	took := (time.Duration(o.ElapsedMs) * time.Millisecond).Round(100 * time.Millisecond)
+	if o.Followed {
+		row("took", "%s", took)
+	} else {
+		row("took", "%s, seed %d", took, o.Seed)
+	}
 	if o.Failure != "" {
 		fmt.Fprintf(&b, "\n  %s\n", o.Failure)
 	}

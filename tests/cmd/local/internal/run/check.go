@@ -25,11 +25,14 @@ func (r *runner) check(ctx context.Context, data *data, problem error) (report.O
 	if err != nil {
 		return report.Outcome{}, err
 	}
-	violations := history.Judge(r.witnessed())
+	var violations []history.Violation
+	if !r.options.Following() {
+		violations = history.Judge(r.witnessed())
+	}
 	counts, latency := r.rec.Counts(), r.rec.Latency()
 	outcome := report.Outcome{
 		Report: report.Report{
-			EventsInserted:      counts.Committed,
+			EventsInserted:      r.committed(),
 			EventsPublished:     report.Unknown,
 			EventsApplied:       applied,
 			Aggregates:          compared.Aggregates,
@@ -48,6 +51,7 @@ func (r *runner) check(ctx context.Context, data *data, problem error) (report.O
 		},
 		Right:       compared.Right,
 		Checked:     checked,
+		Followed:    r.options.Following(),
 		Differences: compared.Differences,
 	}
 	if took := counts.LastVisible.Sub(counts.FirstCommit).Seconds(); took > 0 {
@@ -96,6 +100,9 @@ func (r *runner) parked() int64 {
 }
 
 func (r *runner) compare(ctx context.Context, data *data) (c history.Comparison, applied int64, checked string, err error) {
+	if r.options.Following() {
+		return r.verdict.Comparison, r.applied(), r.compared(), nil
+	}
 	if r.options.Projection == flags.Mirror {
 		c, applied, err = compareMirror(ctx, data)
 		return c, applied, "every document of the mirror against its source, byte by byte", err

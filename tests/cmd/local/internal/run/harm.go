@@ -218,7 +218,7 @@ func (r *runner) awaitSuccessor(ctx context.Context, before child.Status, at, co
 			return f, nil
 		}
 		counts := r.rec.Counts()
-		nothing := r.stack == nil || counts.Published == counts.Committed
+		nothing := r.stack == nil || counts.Published == r.committed()
 		if !leads.IsZero() && nothing && time.Since(leads) > idleTakeover {
 			f.FirstPublishAfterMs, f.MeasuredBy = f.LeadsAfterMs, report.ByTakeover
 			return f, nil

@@ -109,12 +109,15 @@ func (r *runner) snapshot() view.Snapshot {
 	counts := r.rec.Counts()
 	s := view.Snapshot{
 		Elapsed:   r.elapsed(),
-		Inserted:  counts.Committed,
+		Followed:  r.options.Following(),
+		Inserted:  r.committed(),
 		Published: counts.Published,
-		Applied:   counts.Visible,
+		Applied:   r.applied(),
 		Dead:      report.Unknown,
 	}
-	_, s.Total = r.events()
+	if !s.Followed {
+		_, s.Total = r.events()
+	}
 	if r.stack != nil {
 		s.Dead = int64(r.stack.ServiceBus.Stats(r.places.route.Out()).DeadLettered)
 	} else {

@@ -18,14 +18,16 @@ import (
 
 // places says where the data is.
 type places struct {
-	endpoints map[string]string
-	source    string // database of the events
-	readModel string // database of the read models
-	container string // of the checkpoint blobs
-	route     stack.Route
+	endpoints  map[string]string
+	sourceURI  string // of the MongoDB with the events
+	source     string // database of the events
+	collection string // of the events
+	readModel  string // database of the read models
+	container  string // of the checkpoint blobs
+	route      stack.Route
 }
 
-// events is the source collection's name.
+// events is the source collection's name, where it is not the user's.
 const events = "events"
 
 func embeddedPlaces(s *stack.Stack) places {
@@ -33,7 +35,10 @@ func embeddedPlaces(s *stack.Stack) places {
 	for _, name := range []string{stack.EnvMongo, stack.EnvServiceBus, stack.EnvBlob} {
 		endpoints[name] = s.Endpoint(name)
 	}
-	return places{endpoints: endpoints, source: "shop", readModel: "readmodel", container: "sluice", route: s.Route}
+	return places{
+		endpoints: endpoints, sourceURI: endpoints[stack.EnvMongo], source: "shop", collection: events,
+		readModel: "readmodel", container: "sluice", route: s.Route,
+	}
 }
 
 // externalPlaces keeps away from what is there: databases and a container of their own for every run. The topic and the
@@ -41,11 +46,13 @@ func embeddedPlaces(s *stack.Stack) places {
 func externalPlaces(now time.Time, endpoints map[string]string) places {
 	id := now.UTC().Format("20060102t150405")
 	return places{
-		endpoints: endpoints,
-		source:    "sluice_local_" + id + "_shop",
-		readModel: "sluice_local_" + id + "_readmodel",
-		container: "sluice-local-" + id,
-		route:     stack.Route{Topic: stack.Topic, Subscription: stack.Subscription, LockDuration: time.Minute},
+		endpoints:  endpoints,
+		sourceURI:  endpoints[stack.EnvMongo],
+		source:     "sluice_local_" + id + "_shop",
+		collection: events,
+		readModel:  "sluice_local_" + id + "_readmodel",
+		container:  "sluice-local-" + id,
+		route:      stack.Route{Topic: stack.Topic, Subscription: stack.Subscription, LockDuration: time.Minute},
 	}
 }
 
@@ -78,9 +85,13 @@ func (r *runner) connect() (*data, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to MongoDB: %w", err)
 	}
+	source := client.Database(r.places.source).Collection(r.places.collection)
+	if r.source != nil {
+		source = r.source.Collection
+	}
 	return &data{
 		client:    client,
-		source:    client.Database(r.places.source).Collection(events),
+		source:    source,
 		readModel: client.Database(r.places.readModel),
 	}, nil
 }

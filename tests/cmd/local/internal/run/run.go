@@ -21,6 +21,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/report"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/source"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/view"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
@@ -35,9 +36,10 @@ type runner struct {
 	options flags.Options
 	live    *view.Live
 	rec     *history.Recorder
-	stack   *stack.Stack // nil with --external
-	places  places       // of the data
-	logs    string       // directory
+	stack   *stack.Stack   // nil with --external
+	source  *source.Source // nil without --follow
+	places  places         // of the data
+	logs    string         // directory
 
 	producers  []*child.Slot
 	projectors []*child.Slot
@@ -50,7 +52,8 @@ type runner struct {
 	failovers failovers
 	killing   sync.Mutex // one kill of a projector at a time
 	memory    memory
-	moved     atomic.Int64 // unix nanoseconds of the last event that is not in the recorder
+	moved     atomic.Int64   // unix nanoseconds of the last event that is not in the recorder
+	verdict   source.Verdict // with --follow; written by follow, read by check behind it
 }
 
 // Run runs once and returns what came out. stop, when closed, ends a run that has no end of its own: what was inserted
@@ -69,6 +72,12 @@ func Run(ctx context.Context, stop <-chan struct{}, o flags.Options, live *view.
 		r.logs = o.Logs
 	} else if err := os.Mkdir(r.logs, 0o755); err != nil {
 		return outcome, fmt.Errorf("make a directory for logs: %w", err)
+	}
+	if o.Follow.URI != "" {
+		if r.source, err = source.Open(ctx, o.Follow, o.WriteLoad); err != nil {
+			return outcome, err
+		}
+		defer func() { err = errors.Join(err, r.source.Close(ctx)) }()
 	}
 	producer, projector, err := r.programs(ctx, dir)
 	if err != nil {
@@ -116,6 +125,10 @@ func (r *runner) openStack(ctx, serving context.Context, servers *errgroup.Group
 	r.stack, r.places = s, embeddedPlaces(s)
 	s.ServiceBus.Observe(r.accepted)
 	r.event("the embedded stack serves MongoDB, Service Bus and Blob storage")
+	if f := r.options.Follow; f.URI != "" {
+		r.places.sourceURI, r.places.source, r.places.collection = f.URI, f.Database, f.Collection
+		r.event(fmt.Sprintf("following %s.%s of your own MongoDB%s", f.Database, f.Collection, map[bool]string{false: ", which is only read"}[r.options.WriteLoad]))
+	}
 	return nil
 }
 
@@ -131,14 +144,22 @@ func (r *runner) pipeline(ctx context.Context, stop <-chan struct{}, producer, p
 	defer stopBackground()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watchers := r.spawn(background, cancel, r.watch(data), r.sample, r.show)
+	watching := []func(context.Context) error{r.watch(data), r.sample, r.show}
+	if r.options.Following() {
+		watching = append(watching, r.source.Watch)
+	}
+	watchers := r.spawn(background, cancel, watching...)
 
 	services, stopServices := context.WithCancel(ctx)
 	defer stopServices()
 	r.fill(producer, projector)
 	running := r.spawn(services, cancel, r.slotRuns()...)
 
-	workErr := r.work(ctx, stop, data)
+	work := r.work
+	if r.options.Following() {
+		work = r.follow
+	}
+	workErr := work(ctx, stop, data)
 
 	stopServices()
 	workErr = errors.Join(workErr, running())

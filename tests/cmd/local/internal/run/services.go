@@ -32,11 +32,18 @@ func (r *runner) fill(producer, projector string) {
 	} else {
 		common = append(common, "SERVICE_BUS_TOPIC="+route.Topic)
 	}
+	ofProducer := append([]string{
+		stack.EnvMongo + "=" + r.places.sourceURI, // behind the one of all services: the last one counts
+		"MONGODB_DATABASE=" + r.places.source, "MONGODB_COLLECTION=" + r.places.collection,
+		"SESSION_KEY=" + r.options.SessionKey.String(), "BLOB_CONTAINER=" + r.places.container, "ON_OVERSIZE=claimcheck",
+	}, r.options.Follow.Settings...)
+	if r.options.Following() {
+		ofProducer = append(ofProducer, "START_FROM=timestamp", "START_AT="+r.source.From.UTC().Format(time.RFC3339))
+	} else {
+		ofProducer = append(ofProducer, "START_FROM=latest")
+	}
 	for i := range r.options.Producers {
-		r.producers = append(r.producers, r.slot(producer, "producer", i, common,
-			"MONGODB_DATABASE="+r.places.source, "MONGODB_COLLECTION="+events, "START_FROM=latest",
-			"SESSION_KEY="+r.options.SessionKey.String(),
-			"BLOB_CONTAINER="+r.places.container, "ON_OVERSIZE=claimcheck"))
+		r.producers = append(r.producers, r.slot(producer, "producer", i, common, ofProducer...))
 	}
 	for i := range r.options.Projectors {
 		own := []string{"READ_MODEL_DATABASE=" + r.places.readModel, "PROJECTION=" + r.options.Projection}

@@ -17,6 +17,7 @@ type Snapshot struct {
 	Leader    string        // empty: nobody leads
 	Epoch     int64
 	Standbys  []string
+	Followed  bool // others insert: what is seen of it
 	Inserted  int64
 	Total     int64 // 0: no end is planned
 	Published int64 // below 0: nobody watches the broker
@@ -26,6 +27,13 @@ type Snapshot struct {
 	Projector int     // projectors that answer
 	Parked    int64
 	Dead      int64 // dead-lettered; below 0: unknown
+}
+
+func (s Snapshot) came() string {
+	if s.Followed {
+		return "seen"
+	}
+	return "inserted"
 }
 
 // Lag is how many events are inserted and not to be seen yet.
@@ -129,7 +137,7 @@ func Block(s Snapshot) []string {
 		"",
 		fmt.Sprintf("  %-10s %s", "leader", leader),
 		fmt.Sprintf("  %-10s %s", "standby", standbys),
-		fmt.Sprintf("  %-10s %-8d %s", "inserted", s.Inserted, bar(s.Inserted, s.Total)),
+		fmt.Sprintf("  %-10s %-8d %s", s.came(), s.Inserted, bar(s.Inserted, s.Total)),
 		fmt.Sprintf("  %-10s %-8s %s", "published", known(s.Published), bar(s.Published, s.Total)),
 		fmt.Sprintf("  %-10s %-8d %s %.0f/s", "applied", s.Applied, bar(s.Applied, s.Total), s.Rate),
 		fmt.Sprintf("  %-10s %-8d sessions %d on %d projectors, parked %d, dead-lettered %s",
@@ -148,8 +156,8 @@ func Line(s Snapshot) string {
 	if s.Leader != "" {
 		leader = fmt.Sprintf("%s leads (epoch %d)", s.Leader, s.Epoch)
 	}
-	return fmt.Sprintf("%s  %s, %d standing by; inserted %d, published %s, applied %d, lag %d; sessions %d, parked %d, dead-lettered %s",
-		clock(s.Elapsed), leader, len(s.Standbys), s.Inserted, known(s.Published), s.Applied, s.Lag(), s.Sessions, s.Parked, known(s.Dead))
+	return fmt.Sprintf("%s  %s, %d standing by; %s %d, published %s, applied %d, lag %d; sessions %d, parked %d, dead-lettered %s",
+		clock(s.Elapsed), leader, len(s.Standbys), s.came(), s.Inserted, known(s.Published), s.Applied, s.Lag(), s.Sessions, s.Parked, known(s.Dead))
 }
 
 func clock(d time.Duration) string { return fmt.Sprintf("%7.1fs", d.Seconds()) }

@@ -1,0 +1,64 @@
+package flags
+
+import (
+	"fmt"
+	"slices"
+)
+
+// The settings that --follow takes from the environment, named as the producer's.
+const (
+	EnvDatabase   = "MONGODB_DATABASE"
+	EnvCollection = "MONGODB_COLLECTION"
+)
+
+// handedOn are the producer's settings about the documents of a collection, which --follow hands on to it.
+var handedOn = []string{"AGGREGATE_ID_PATH", "EVENT_TYPE_PATH", "VERSION_PATH", "FULL_DOCUMENT", "FULL_DOCUMENT_BEFORE_CHANGE"}
+
+// Follow is the collection of the user's own that a run follows. The zero value is none.
+type Follow struct {
+	URI, Database, Collection string
+	Settings                  []string // KEY=VALUE, further ones for the producers
+}
+
+// Following says that nothing is inserted: the run shows and checks what others write.
+func (o Options) Following() bool { return o.Follow.URI != "" && !o.WriteLoad }
+
+// readFollow reads the settings of --follow.
+func (o *Options) readFollow(given map[string]bool, getenv func(string) string) (problems []string) {
+	for _, setting := range []struct {
+		name string
+		to   *string
+	}{{EnvMongo, &o.Follow.URI}, {EnvDatabase, &o.Follow.Database}, {EnvCollection, &o.Follow.Collection}} {
+		if *setting.to = getenv(setting.name); *setting.to == "" {
+			problems = append(problems, fmt.Sprintf("--follow needs the environment variable %s", setting.name))
+		}
+	}
+	for _, name := range handedOn {
+		if value := getenv(name); value != "" {
+			o.Follow.Settings = append(o.Follow.Settings, name+"="+value)
+		}
+	}
+	for _, flag := range []string{"external", "stack-only", "servicebus-config"} {
+		if given[flag] {
+			problems = append(problems, fmt.Sprintf("--%s and --follow each say which servers there are: leave one of them out", flag))
+		}
+	}
+	if o.WriteLoad {
+		return problems
+	}
+	for _, flag := range []string{"input", "events", "rate", "once", "expect", "seed"} {
+		if given[flag] {
+			problems = append(problems, fmt.Sprintf("--%s is about events that are inserted, and --follow inserts none: leave it out, or add --write-load", flag))
+		}
+	}
+	if given["projection"] && o.Projection != Mirror {
+		problems = append(problems, "--projection "+o.Projection+": --follow builds the mirror, which can be compared with any collection: "+
+			"leave it out, or add --write-load")
+	}
+	o.Projection = Mirror
+	if getenv("AGGREGATE_ID_PATH") == "" {
+		// The order that matters to a mirror is that of each document, which every collection has.
+		o.Follow.Settings = append(o.Follow.Settings, "AGGREGATE_ID_PATH=_id")
+	}
+	return slices.Clip(problems)
+}

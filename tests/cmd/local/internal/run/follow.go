@@ -1,0 +1,87 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
+)
+
+// arrival is how long a change that was seen may be on its way to the mirror once the run is stopped.
+const arrival = 30 * time.Second
+
+// follow shows what others write into a collection of their own until it is stopped, and then compares what changed. The
+// services still run meanwhile, since the collection may still change.
+func (r *runner) follow(ctx context.Context, stop <-chan struct{}, data *data) error {
+	if err := r.awaitLeader(ctx, stop); err != nil {
+		return err
+	}
+	r.firstSent.Store(time.Now().UnixNano())
+	r.event("write to your collection and watch; Ctrl-C compares every document that changed, and ends")
+	group, ctx := errgroup.WithContext(ctx)
+	harming, stopHarm := context.WithCancel(ctx)
+	defer stopHarm()
+	group.Go(func() error { return r.harm(harming) })
+	group.Go(func() error {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-stop:
+		}
+		stopHarm()
+		r.event("stopping: comparing every document that changed")
+		if err := r.awaitArrival(ctx); err != nil && !errors.Is(err, errStuck) {
+			return err
+		}
+		var err error
+		r.verdict, err = r.source.Compare(ctx, data.readModel.Collection(flags.Mirror), arrival)
+		return err
+	})
+	return group.Wait()
+}
+
+// awaitArrival waits until everything that was seen is applied, so that the comparison seldom has to look twice. What never
+// arrives is the comparison's to find.
+func (r *runner) awaitArrival(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, arrival, errStuck)
+	defer cancel()
+	for seen := r.source.Seen(); r.rec.Counts().Published < seen || !r.drained(); {
+		if err := retry.Sleep(ctx, grain); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// committed is how many events there are to be published.
+func (r *runner) committed() int64 {
+	if r.options.Following() {
+		return r.source.Seen()
+	}
+	return r.rec.Counts().Committed
+}
+
+// applied is how many events are applied: to be seen in the read model or, of others' events, completed at the broker.
+func (r *runner) applied() int64 {
+	if r.options.Following() {
+		return int64(r.stack.ServiceBus.Stats(r.places.route.Out()).Completed)
+	}
+	return r.rec.Counts().Visible
+}
+
+// compared says what was compared with what.
+func (r *runner) compared() string {
+	text := "every document that changed, in the mirror against its source"
+	if r.verdict.Moving > 0 {
+		text += fmt.Sprintf("; %d more kept changing", r.verdict.Moving)
+	}
+	if !r.verdict.All {
+		text += fmt.Sprintf("; the first %d of them", r.verdict.Aggregates+r.verdict.Moving)
+	}
+	return text
+}

@@ -1,0 +1,113 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+)
+
+const (
+	// page is how many documents are read at once.
+	page = 200
+	// lookAgain is the time between two looks at what differs, which may be on its way.
+	lookAgain = 100 * time.Millisecond
+)
+
+// Verdict is what a comparison found.
+type Verdict struct {
+	history.Comparison
+	// Moving are the documents that kept changing while they were looked at: nothing can be said of them.
+	Moving int
+	// All is false where more documents changed than are remembered.
+	All bool
+}
+
+// Compare holds every document that has changed against its copy. What differs is looked at again for as long as patience;
+// the source may go on changing.
+func (s *Source) Compare(ctx context.Context, copied *mongo.Collection, patience time.Duration) (v Verdict, err error) {
+	pending, all := s.changes.ids()
+	began := time.Now()
+	expected, actual := &history.Documents{}, &history.Documents{}
+	gone := 0 // on both sides
+	for {
+		last := len(pending) == 0 || time.Since(began) > patience
+		var differ []bson.RawValue
+		for ids := range slices.Chunk(pending, page) {
+			theirs, err := read(ctx, s.Collection, ids)
+			if err != nil {
+				return v, err
+			}
+			ours, err := read(ctx, copied, ids)
+			if err != nil {
+				return v, err
+			}
+			for _, id := range ids {
+				key := text(id)
+				switch same := bytes.Equal(theirs[key], ours[key]); {
+				case !same && !last:
+					differ = append(differ, id)
+				case !same && s.changes.since(id, began):
+					v.Moving++
+				case theirs[key] == nil && ours[key] == nil:
+					gone++
+				default:
+					put(expected, key, theirs[key])
+					put(actual, key, ours[key])
+				}
+			}
+		}
+		if last {
+			break
+		}
+		if pending = differ; len(pending) > 0 {
+			if err := retry.Sleep(ctx, lookAgain); err != nil {
+				return v, err
+			}
+		}
+	}
+	v.Comparison, v.All = history.CompareDocuments(expected, actual), all
+	v.Aggregates += gone
+	v.Right += gone
+	return v, nil
+}
+
+func put(d *history.Documents, key string, document bson.Raw) {
+	if document != nil {
+		d.Add(key, key, sha256.Sum256(document))
+	}
+}
+
+func read(ctx context.Context, c *mongo.Collection, ids []bson.RawValue) (found map[string]bson.Raw, err error) {
+	cursor, err := c.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", c.Name(), err)
+	}
+	defer func() { err = errors.Join(err, cursor.Close(context.WithoutCancel(ctx))) }()
+	found = map[string]bson.Raw{}
+	for cursor.Next(ctx) {
+		found[text(cursor.Current.Lookup("_id"))] = slices.Clone(cursor.Current)
+	}
+	if err := cursor.Err(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", c.Name(), err)
+	}
+	return found, nil
+}
+
+// text tells an _id from every other one, and is readable where it is of a usual type.
+func text(id bson.RawValue) string {
+	if t, ok := envelope.Text(id); ok {
+		return fmt.Sprintf("%s %s", id.Type, t)
+	}
+	return id.String()
+}

@@ -1,0 +1,187 @@
+// Package source is a collection of the user's own, in a MongoDB of the user's own, that a run follows.
+//
+// Guaranteed: the package only reads: it says hello, lists the collection, opens a change stream and finds documents by
+// their _id. Whatever is wrong with the settings is a [*flags.UsageError] that says what to do, and never holds a password.
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
+
+	"github.com/sluice-cdc/sluice/shared/mongodb"
+	"github.com/sluice-cdc/sluice/shared/settings"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
+)
+
+const (
+	// answer is how long the user's MongoDB may take to be found; the URI's own serverSelectionTimeoutMS goes before it.
+	answer = 10 * time.Second
+	// diagnosis is how long one host may take to say why.
+	diagnosis = 2 * time.Second
+)
+
+// Source is the collection, found and fit to be followed.
+type Source struct {
+	Collection *mongo.Collection
+	// From is the second in which it was found: whoever reads the change stream from there sees the same changes.
+	From time.Time
+
+	client  *mongo.Client
+	changes changes
+}
+
+// hello is what is wanted of the server's answer.
+type hello struct {
+	SetName       string         `bson:"setName"`
+	Message       string         `bson:"msg"` // isdbgrid: a router of a sharded cluster
+	OperationTime bson.Timestamp `bson:"operationTime"`
+}
+
+func (h hello) hasChangeStreams() bool { return h.SetName != "" || h.Message == "isdbgrid" }
+
+// Open finds the collection; [Source.Close] must be called. write says that the run will insert events of its own: then
+// the collection must be empty, since the read model is compared with everything in it.
+func Open(ctx context.Context, f flags.Follow, write bool) (_ *Source, err error) {
+	if err := settings.CheckMongoURI(flags.EnvMongo, f.URI); err != nil {
+		return nil, usage("%v", err)
+	}
+	client, err := mongo.Connect(options.Client().SetServerSelectionTimeout(answer).ApplyURI(f.URI).SetAppName("sluice-local"))
+	if err != nil {
+		return nil, usage("%s: the driver refuses it; its host names, its options or its DNS record may be wrong", flags.EnvMongo)
+	}
+	s := &Source{Collection: client.Database(f.Database).Collection(f.Collection), client: client}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close(ctx))
+		}
+	}()
+	var h hello
+	if err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&h); ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	} else if err != nil {
+		return nil, unreachable(ctx, f.URI, err)
+	}
+	if !h.hasChangeStreams() {
+		return nil, usage("%s: %s", flags.EnvMongo, noReplicaSet)
+	}
+	if s.From = time.Unix(int64(h.OperationTime.T), 0); h.OperationTime.T == 0 {
+		return nil, usage("%s: the server does not say its operation time, which a change stream begins at: MongoDB 4.2 or later does", flags.EnvMongo)
+	}
+	if err := s.find(ctx, f); err != nil {
+		return nil, err
+	}
+	if write {
+		return s, s.requireEmpty(ctx)
+	}
+	return s, s.tryStream(ctx)
+}
+
+const noReplicaSet = "the server is no replica set, and only a replica set has change streams: " +
+	"start it with --replSet rs0 and run rs.initiate() once; a single node is enough"
+
+// unreachable says why no server was found, as far as the hosts tell.
+func unreachable(ctx context.Context, uri string, err error) error {
+	if _, none := errors.AsType[topology.ServerSelectionError](err); !none {
+		return usage("%s: MongoDB refuses: %v", flags.EnvMongo, err)
+	}
+	hosts := options.Client().ApplyURI(uri).Hosts
+	for _, host := range hosts {
+		switch h, err := ask(ctx, host); {
+		case err != nil:
+		case !h.hasChangeStreams():
+			return usage("%s: %s: %s", flags.EnvMongo, host, noReplicaSet)
+		default:
+			return usage("%s: %s answers as a member of the replica set %q, and no primary of the set that the URI names can be reached: "+
+				"check replicaSet=, and that this machine can resolve and reach every host of rs.conf(); "+
+				"directConnection=true stays with the host that is named", flags.EnvMongo, host, h.SetName)
+		}
+	}
+	return usage("%s: no MongoDB answers at %s within %s: check host and port, TLS, user and password, and what stands in between",
+		flags.EnvMongo, strings.Join(hosts, ", "), answer)
+}
+
+// ask says hello to one host alone, without signing in.
+func ask(ctx context.Context, host string) (h hello, err error) {
+	client, err := mongo.Connect(options.Client().SetHosts([]string{host}).SetDirect(true).SetServerSelectionTimeout(diagnosis))
+	if err != nil {
+		return h, err
+	}
+	defer func() { _ = mongodb.Disconnect(ctx, client, diagnosis) }() // what it said is known
+	err = client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&h)
+	return h, err
+}
+
+// find looks whether the collection is there and has change streams.
+func (s *Source) find(ctx context.Context, f flags.Follow) error {
+	there, err := s.Collection.Database().ListCollectionSpecifications(ctx, bson.D{}, options.ListCollections().SetNameOnly(true))
+	if err != nil {
+		return refused("list the collections of "+f.Database, err)
+	}
+	var names []string
+	for _, c := range there {
+		if c.Name == f.Collection && c.Type != "collection" {
+			return usage("MONGODB_COLLECTION: %s.%s is a %s, which has no change stream: name a collection", f.Database, f.Collection, c.Type)
+		}
+		names = append(names, c.Name)
+	}
+	if slices.Contains(names, f.Collection) {
+		return nil
+	}
+	if len(names) == 0 {
+		return usage("MONGODB_COLLECTION: there is no %s.%s: the database %s has no collections at all; check MONGODB_DATABASE", f.Database, f.Collection, f.Database)
+	}
+	slices.Sort(names)
+	const shown = 10
+	more := ""
+	if len(names) > shown {
+		names, more = names[:shown], ", …"
+	}
+	return usage("MONGODB_COLLECTION: there is no %s.%s: the database has %s%s", f.Database, f.Collection, strings.Join(names, ", "), more)
+}
+
+func (s *Source) requireEmpty(ctx context.Context) error {
+	switch err := s.Collection.FindOne(ctx, bson.D{}).Err(); {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return nil
+	case err != nil:
+		return refused("read "+s.name(), err)
+	}
+	return usage("--write-load: %s has documents, and the load must have a collection to itself, since the read model is compared with everything "+
+		"in it: name an empty one", s.name())
+}
+
+// tryStream opens a change stream, so that a right that is missing is found before anything is started.
+func (s *Source) tryStream(ctx context.Context) error {
+	stream, err := s.open(ctx, nil)
+	if err != nil {
+		return refused("open a change stream on "+s.name(), err)
+	}
+	return stream.Close(ctx)
+}
+
+// Close ends the connections.
+func (s *Source) Close(ctx context.Context) error {
+	if err := mongodb.Disconnect(ctx, s.client, 5*time.Second); err != nil {
+		return fmt.Errorf("disconnect from %s: %w", flags.EnvMongo, err)
+	}
+	return nil
+}
+
+func (s *Source) name() string { return s.Collection.Database().Name() + "." + s.Collection.Name() }
+
+func refused(what string, err error) error {
+	return usage("%s: cannot %s: %v", flags.EnvMongo, what, err)
+}
+
+func usage(format string, args ...any) error {
+	return &flags.UsageError{Problems: []string{fmt.Sprintf(format, args...)}}
+}
