@@ -57,6 +57,10 @@ chaos-network: ## as root: services whose network fails: ROUNDS=50, RINGS=5, LON
 	CI=true CHAOS_NETWORK=$(or $(ROUNDS),50) CHAOS_RINGS=$(or $(RINGS),5) CHAOS_LONGEST=$(or $(LONGEST),30) CHAOS_SEED=$(or $(SEED),1) \
 		CHAOS_TROUBLE='$(TROUBLE)' go test -count 1 -v -timeout 120m -run NetworkFails ./tests/chaos
 
+.PHONY: picture
+picture: ## on Linux: docs/run.svg, the README's moving picture, from a real run: CHAOS=
+	@CHAOS='$(CHAOS)' scripts/picture.sh
+
 .PHONY: images
 images: ## with Docker, or as root with dockerd and debootstrap: both images are built, and the pipeline runs with them
 	@scripts/azurite.sh

@@ -1,0 +1,73 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheScreenShowsWhatATerminalWould(t *testing.T) {
+	t.Parallel()
+	s := &screen{lines: []string{"$ run"}, row: 1}
+	for _, step := range []struct {
+		written string
+		want    []string
+	}{
+		{"one\r\n", []string{"$ run", "one"}},
+		{"a\r\nb\r\n", []string{"$ run", "one", "a", "b"}},
+		{"\x1b[2A\x1b[Jtwo\r\nc\r\n", []string{"$ run", "one", "two", "c"}},
+		{"\x1b[1", []string{"$ run", "one", "two", "c"}}, // a sequence in two parts
+		{"A\x1b[Jthree", []string{"$ run", "one", "two", "three"}},
+	} {
+		s.write([]byte(step.written))
+		require.Equal(t, step.want, s.copy(), "%q", step.written)
+	}
+}
+
+func TestAPictureShowsEachLineForAsLongAsItStays(t *testing.T) {
+	t.Parallel()
+	const second = time.Second
+	got := spans([]frame{
+		{0, []string{"$ run"}},
+		{second, []string{"$ run", "a", "1"}},
+		{2 * second, []string{"$ run", "a", "2"}},
+		{3 * second, []string{"$ run", "a", "b"}},
+	}, 10*second)
+	require.Equal(t, []span{
+		{2, "1", second, 2 * second, false},
+		{2, "2", 2 * second, 3 * second, false},
+		{0, "$ run", 0, 10 * second, true},
+		{1, "a", second, 10 * second, true},
+		{2, "b", 3 * second, 10 * second, true},
+	}, got)
+}
+
+// The picture that is committed is one that GitHub shows: whole XML, small, without scripts, and of a run that was right.
+func TestTheReadmesPicture(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/run.svg")
+	require.NoError(t, err)
+	require.Less(t, len(text), 200_000)
+	for d := xml.NewDecoder(strings.NewReader(string(text))); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		if e, ok := token.(xml.StartElement); ok {
+			require.Contains(t, []string{"svg", "title", "style", "rect", "g", "text"}, e.Name.Local)
+		}
+	}
+	require.Contains(t, string(text), "EXACTLY RIGHT")
+	require.Contains(t, string(text), "$ make run CHAOS=")
+	require.NotRegexp(t, regexp.MustCompile(`@keyframes (k\d+)\{0%\{visibility:\w+\}0\.00%`), string(text), "a line that is never shown")
+}
