@@ -75,11 +75,11 @@ func Truncate(field string, size int64) Op {
 // numbers by value whatever their type, documents with the same fields in the same order. The array grows with every new
 // value, and a document ends at 16 MB: use it for what is known to be few.
 func AddToSet(field string, values ...any) Op {
-	return Op{OpAddToSet, field, bson.D{{Key: "$each", Value: bson.A(values)}}}
+	return Op{OpAddToSet, field, bson.D{{Key: "$each", Value: append(bson.A{}, values...)}}}
 }
 
 // Pull removes every element of an array that equals one of the values, as wholes as with [AddToSet].
-func Pull(field string, values ...any) Op { return Op{OpPullAll, field, bson.A(values)} }
+func Pull(field string, values ...any) Op { return Op{OpPullAll, field, append(bson.A{}, values...)} }
 
 // PullWhere removes every element of an array that meets all the conditions: they name fields of elements that are documents,
 // or all have the field "", which is the element itself.

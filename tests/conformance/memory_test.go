@@ -100,7 +100,7 @@ func send(ctx context.Context, c *mongo.Collection, w projection.Write) error {
 	case projection.ReplaceOne:
 		_, err = c.ReplaceOne(ctx, filter, w.Document, options.Replace().SetUpsert(true))
 	case projection.DeleteOne:
-		_, err = c.DeleteOne(ctx, filter)
+		_, err = c.DeleteOne(ctx, append(filter, projection.Filter(w.If)...))
 	}
 	return err
 }
@@ -128,6 +128,9 @@ func (g generator) write(collection string) projection.Write {
 	id := one[any](g, 1, int64(1), "a", "b", bson.D{{Key: "x", Value: 1}})
 	switch g.IntN(12) {
 	case 0:
+		if g.IntN(2) == 0 {
+			return projection.DeleteIf(collection, id, g.condition(one(g, "a", "n", "n.x", "list", "m", "d")))
+		}
 		return projection.Delete(collection, id)
 	case 1, 2:
 		document := bson.D{}
@@ -158,7 +161,17 @@ func (g generator) op() projection.Op {
 	if g.IntN(60) == 0 {
 		field = one(g, "", "a..b", "$a", "a.$x", "_id")
 	}
-	switch g.IntN(9) {
+	switch g.IntN(15) {
+	case 9, 10:
+		return projection.AddToSet(one(g, field, "list"), g.value(1), g.value(2))
+	case 11:
+		return projection.Pull(one(g, field, "list"), g.value(0), g.value(2))
+	case 12:
+		return projection.PullWhere(one(g, field, "list"), g.condition(one(g, "", "x", "y")))
+	case 13:
+		return projection.Mul(one(g, field, "n", "t.k"), g.number())
+	case 14:
+		return projection.Add(one(g, field, "n", "t.k"), g.number())
 	case 0:
 		return projection.SetOnInsert(field, g.value(2))
 	case 1:
@@ -175,6 +188,28 @@ func (g generator) op() projection.Op {
 	return projection.Set(field, g.value(2))
 }
 
+func (g generator) condition(field string) projection.Condition {
+	value := one[any](g, 1, 1.5, decimal("1.5"), decimal("-0.0"), "a", true, bson.DateTime(1), bson.ObjectID{1})
+	return one(g, projection.Missing, func(f string) projection.Condition { return projection.Eq(f, value) },
+		func(f string) projection.Condition { return projection.Lt(f, value) }, func(f string) projection.Condition { return projection.Lte(f, value) },
+		func(f string) projection.Condition { return projection.Gt(f, value) }, func(f string) projection.Condition { return projection.Gte(f, value) },
+	)(field)
+}
+
+func (g generator) number() any {
+	return one[any](g, 0, 1, -2, int32(3), int64(1)<<40, 0.1, -1.5, math.Copysign(0, -1), decimal("0.00"), decimal("1.10"), decimal("-3E+3"),
+		decimal("1E-40"), decimal("9999999999999999999999999999999999"))
+}
+
+// decimal is one that the test names.
+func decimal(text string) bson.Decimal128 {
+	d, err := bson.ParseDecimal128(text)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
 func (g generator) value(depth int) any {
 	if depth > 0 {
 		switch g.IntN(4) {
@@ -188,6 +223,6 @@ func (g generator) value(depth int) any {
 			return list
 		}
 	}
-	return one[any](g, 1, int64(1), int64(math.MaxInt64), 1.5, math.NaN(), math.Inf(-1), "a", "b", "", nil, true, false,
+	return one[any](g, 1, int64(1), int64(math.MaxInt64), 1.5, math.NaN(), math.Inf(-1), math.Copysign(0, -1), decimal("1.50"), decimal("-2"), bson.Binary{Data: []byte{1}}, "a", "b", "", nil, true, false,
 		bson.DateTime(g.Int64N(3)), bson.ObjectID{byte(g.IntN(3))}, bson.Timestamp{T: uint32(g.IntN(2)), I: uint32(g.IntN(2))})
 }

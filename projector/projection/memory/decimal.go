@@ -67,14 +67,17 @@ func decimalOfDouble(f float64) decimal {
 	return d
 }
 
+// finite refuses what the server's results are not known of.
+func (d decimal) finite(e decimal) error {
+	if d.nan || e.nan || d.infinite || e.infinite {
+		return fmt.Errorf("%w: calculating with a decimal that is infinite or not a number", ErrUnsupported)
+	}
+	return nil
+}
+
 func (d decimal) add(e decimal) (decimal, error) {
-	switch {
-	case d.nan || e.nan || (d.infinite && e.infinite && d.negative != e.negative):
-		return d, fmt.Errorf("%w: a sum of decimals that is not a number", ErrUnsupported)
-	case d.infinite:
-		return d, nil
-	case e.infinite:
-		return e, nil
+	if err := d.finite(e); err != nil {
+		return d, err
 	}
 	exponent := min(d.exponent, e.exponent)
 	sum := new(big.Int).Add(d.scaled(exponent), e.scaled(exponent))
@@ -83,19 +86,13 @@ func (d decimal) add(e decimal) (decimal, error) {
 }
 
 func (d decimal) multiply(e decimal) (decimal, error) {
-	negative := d.negative != e.negative
-	switch {
-	case d.nan || e.nan || (d.infinite && e.zero()) || (d.zero() && e.infinite):
-		return d, fmt.Errorf("%w: a product of decimals that is not a number", ErrUnsupported)
-	case d.infinite || e.infinite:
-		return decimal{negative: negative, infinite: true}, nil
+	if err := d.finite(e); err != nil {
+		return d, err
 	}
 	return decimal{
-		negative: negative, coefficient: new(big.Int).Mul(d.coefficient, e.coefficient), exponent: d.exponent + e.exponent,
+		negative: d.negative != e.negative, coefficient: new(big.Int).Mul(d.coefficient, e.coefficient), exponent: d.exponent + e.exponent,
 	}, nil
 }
-
-func (d decimal) zero() bool { return !d.infinite && !d.nan && d.coefficient.Sign() == 0 }
 
 // length is the number of the coefficient's digits.
 func (d decimal) length() int { return len(d.coefficient.Text(10)) }
@@ -128,16 +125,13 @@ func (d decimal) drop(n int) decimal {
 }
 
 // encode rounds to what a Decimal128 holds; above that is infinity.
-func (d decimal) encode() (bson.Decimal128, error) {
+func (d decimal) encode() bson.Decimal128 {
 	const infinity = 0x78 << 56
 	var sign uint64
 	if d.negative {
 		sign = 1 << 63
 	}
-	if d.infinite {
-		return bson.NewDecimal128(sign|infinity, 0), nil
-	}
-	if d.zero() {
+	if d.coefficient.Sign() == 0 {
 		d.exponent = min(max(d.exponent, minExponent), maxExponent)
 	}
 	d = d.drop(max(d.length()-digits, minExponent-d.exponent))
@@ -146,12 +140,12 @@ func (d decimal) encode() (bson.Decimal128, error) {
 	}
 	if over := d.exponent - maxExponent; over > 0 {
 		if d.length()+over > digits {
-			return bson.NewDecimal128(sign|infinity, 0), nil
+			return bson.NewDecimal128(sign|infinity, 0)
 		}
 		d.coefficient, d.exponent = new(big.Int).Mul(d.coefficient, power(over)), maxExponent
 	}
 	high, low := new(big.Int).Rsh(d.coefficient, 64).Uint64(), new(big.Int).And(d.coefficient, new(big.Int).SetUint64(math.MaxUint64)).Uint64()
-	return bson.NewDecimal128(sign|uint64(d.exponent-minExponent)<<49|high, low), nil
+	return bson.NewDecimal128(sign|uint64(d.exponent-minExponent)<<49|high, low)
 }
 
 // rat is a finite decimal as a fraction.

@@ -65,7 +65,7 @@ func widest(value, by any, what string, wholes func(x, y int64) (int64, bool), d
 		if err != nil {
 			return nil, err
 		}
-		return result.encode()
+		return result.encode(), nil
 	}
 	_, aDouble := value.(float64)
 	_, bDouble := by.(float64)

@@ -35,7 +35,13 @@ func init() {
 	}
 }
 
-func number(e *editor, m modifier, f func(a, b any) (any, error)) error {
+func number(e *editor, m modifier, calculate func(a, b any) (any, error)) error {
+	f := func(a, b any) (any, error) {
+		if isDecimal(a) || isDecimal(b) {
+			return decimals(m.op, a, b)
+		}
+		return calculate(a, b)
+	}
 	if value.Class(m.arg) != 10 {
 		return mongoerr.New(mongoerr.TypeMismatch, "Cannot %s with non-numeric argument: {%s: %v}", map[string]string{"$inc": "increment", "$mul": "multiply"}[m.op], m.path, m.arg)
 	}
@@ -44,7 +50,7 @@ func number(e *editor, m modifier, f func(a, b any) (any, error)) error {
 		if m.op == "$inc" {
 			return e.set(m.parts, m.arg)
 		}
-		zero, err := multiply(int32(0), m.arg)
+		zero, err := f(int32(0), m.arg)
 		if err != nil {
 			return err
 		}
@@ -62,6 +68,10 @@ func number(e *editor, m modifier, f func(a, b any) (any, error)) error {
 	_, argFloat := m.arg.(float64)
 	if _, isFloat := now.(float64); isFloat && !wasFloat && !argFloat {
 		return mongoerr.New(mongoerr.BadValue, "Failed to apply %s operations to current value (%v) for document", m.op, old)
+	}
+	// A result of the same type and value is no change, whatever its digits: 1.0 plus 0.00 stays 1.0.
+	if TypeName(now) == TypeName(old) && value.Equal(now, old) {
+		return nil
 	}
 	return e.set(m.parts, now)
 }
@@ -235,48 +245,72 @@ func addToSet(e *editor, m modifier) error {
 	return e.set(m.parts, out)
 }
 
+// viable refuses a path that leads through something that could hold no such field: operators that only remove from an array
+// leave it alone where it is not there, but want to know that it could be. [MongoDB src/mongo/db/update/modifier_node.cpp]
+func viable(e *editor, m modifier) error {
+	for n := len(m.parts) - 1; n > 0; n-- {
+		at, ok := e.get(m.parts[:n])
+		if !ok {
+			continue
+		}
+		switch at.(type) {
+		case bson.D:
+			return nil
+		case bson.A:
+			if _, ok := value.Index(m.parts[n]); ok {
+				return nil
+			}
+		}
+		return mongoerr.New(mongoerr.PathNotViable, "Cannot use the part (%s) of (%s) to traverse the element (%v)", m.parts[n], m.path, at)
+	}
+	return nil
+}
+
 func pull(e *editor, m modifier) error {
-	list, existed, err := array(e, m)
-	if err != nil || !existed {
+	gone, err := pulled(m.arg, e.env)
+	if err != nil {
 		return err
 	}
-	var keep func(v any) (bool, error)
-	if d, ok := m.arg.(bson.D); ok && !isOperators(d) {
-		p, err := compileAll(d, e.env)
-		if err != nil {
-			return err
-		}
-		keep = func(v any) (bool, error) {
-			doc, isDoc := v.(bson.D)
-			if !isDoc {
-				return true, nil
-			}
-			hit, err := p(doc)
-			return !hit, err
-		}
-	} else {
-		l, err := elemMatch(bson.D{{Key: "$in", Value: bson.A{m.arg}}}, e.env)
-		if ok {
-			l, err = elemMatch(d, e.env)
-		} else if r, isRegex := m.arg.(bson.Regex); isRegex {
-			l, err = elemMatch(bson.D{{Key: "$regex", Value: r}}, e.env)
-		}
-		if err != nil {
-			return err
-		}
-		keep = func(v any) (bool, error) { hit, err := l.test(bson.A{v}); return !hit, err }
+	list, existed, err := array(e, m)
+	if err != nil {
+		return err
+	}
+	if !existed {
+		return viable(e, m)
 	}
 	out := bson.A{}
 	for _, v := range list {
-		ok, err := keep(v)
+		hit, err := gone(v)
 		if err != nil {
 			return err
 		}
-		if ok {
+		if !hit {
 			out = append(out, v)
 		}
 	}
 	return e.set(m.parts, out)
+}
+
+// pulled says which elements $pull removes: documents that match a filter, whatever operators or a regular expression
+// match, else what equals the value. [MongoDB src/mongo/db/update/pull_node.cpp]
+func pulled(arg any, env *Env) (predicate, error) {
+	d, isDoc := arg.(bson.D)
+	_, isRegex := arg.(bson.Regex)
+	switch {
+	case isDoc && !isOperators(d):
+		p, err := compileAll(d, env)
+		return func(v any) (bool, error) {
+			if _, ok := v.(bson.D); !ok {
+				return false, nil
+			}
+			return p(v)
+		}, err
+	case isDoc, isRegex:
+		leaves, err := compileField(arg, env)
+		p := atPath("", leaves)
+		return func(v any) (bool, error) { return p(bson.D{{Key: "", Value: v}}) }, err
+	}
+	return func(v any) (bool, error) { return value.Equal(v, arg), nil }, nil
 }
 
 func pullAll(e *editor, m modifier) error {
@@ -285,8 +319,11 @@ func pullAll(e *editor, m modifier) error {
 	if !ok {
 		return mongoerr.New(mongoerr.BadValue, "$pullAll requires an array argument but was given a %s", TypeName(m.arg))
 	}
-	if err != nil || !existed {
+	if err != nil {
 		return err
+	}
+	if !existed {
+		return viable(e, m)
 	}
 	out := bson.A{}
 	for _, v := range list {
