@@ -19,8 +19,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
 // BenchmarkProducerMemory starts two producers, as processes, on a collection with BACKLOG events (default 100,000) that are
@@ -49,9 +49,9 @@ func BenchmarkProducerMemory(b *testing.B) {
 }
 
 func followMemory(b *testing.B, program, format string, backlog, pad int) {
-	entities := stack.Entities()
+	entities := emulator.Entities()
 	entities.Topics[0].Subscriptions[0].Rules = []servicebus.Rule{} // what is published is taken and not kept
-	s, err := stack.New(b.Context(), stack.Options{ServiceBus: &entities, OplogBytes: 8 << 30})
+	s, err := emulator.New(b.Context(), emulator.Options{ServiceBus: &entities, OplogBytes: 8 << 30})
 	require.NoError(b, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
 	var running sync.WaitGroup
@@ -63,10 +63,10 @@ func followMemory(b *testing.B, program, format string, backlog, pad int) {
 	defer running.Wait()
 	defer stop()
 	begun := time.Now().Add(-2 * time.Second)
-	insertBacklog(b, s.Endpoint(stack.EnvMongo), backlog, pad)
+	insertBacklog(b, s.Endpoint(emulator.EnvMongo), backlog, pad)
 
 	leader := startProducer(b, s, program, format, begun)
-	for s.ServiceBus.Stats(stack.Topic).Accepted == 0 {
+	for s.ServiceBus.Stats(emulator.Topic).Accepted == 0 {
 		time.Sleep(10 * time.Millisecond) // a sampler's pace
 	}
 	standby := startProducer(b, s, program, format, begun)
@@ -75,7 +75,7 @@ func followMemory(b *testing.B, program, format string, backlog, pad int) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		published := s.ServiceBus.Stats(stack.Topic).Accepted
+		published := s.ServiceBus.Stats(emulator.Topic).Accepted
 		now := resident(b, leader.Process.Pid)
 		most, mostStanding = max(most, now), max(mostStanding, resident(b, standby.Process.Pid))
 		if published >= backlog {
@@ -119,13 +119,13 @@ func insertBacklog(b *testing.B, uri string, backlog, pad int) {
 	}
 }
 
-func startProducer(b *testing.B, s *stack.Stack, program, format string, begun time.Time) *exec.Cmd {
+func startProducer(b *testing.B, s *emulator.Stack, program, format string, begun time.Time) *exec.Cmd {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // a free port
 	require.NoError(b, err)
 	addr := l.Addr().String()
 	require.NoError(b, l.Close())
 	p := exec.CommandContext(b.Context(), program)
-	p.Env = append(s.Env(), "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SERVICE_BUS_TOPIC="+stack.Topic,
+	p.Env = append(s.Env(), "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SERVICE_BUS_TOPIC="+emulator.Topic,
 		"START_FROM=timestamp", "START_AT="+begun.UTC().Format(time.RFC3339), "MESSAGE_FORMAT="+format, "HTTP_ADDR="+addr,
 		"HOSTNAME=bench-"+addr)
 	for _, name := range []string{"GOGC", "GOMEMLIMIT", "MAX_IN_FLIGHT_EVENTS", "MAX_IN_FLIGHT_BYTES", "PUBLISH_LANES_MAX", "BATCH_SCOPE"} { // to try others

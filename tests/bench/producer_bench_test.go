@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
 const (
@@ -62,7 +62,7 @@ func (l load) count() int {
 
 // source is a stack with events in its collection, from a time on.
 type source struct {
-	stack  *stack.Stack
+	stack  *emulator.Stack
 	events *mongo.Collection
 	begun  time.Time
 	count  int
@@ -71,7 +71,7 @@ type source struct {
 
 func newSource(b *testing.B, latency time.Duration, count, aggregates int) *source {
 	b.Helper()
-	s, err := stack.New(b.Context(), stack.Options{Latency: latency})
+	s, err := emulator.New(b.Context(), emulator.Options{Latency: latency})
 	require.NoError(b, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
 	var serving sync.WaitGroup
@@ -80,7 +80,7 @@ func newSource(b *testing.B, latency time.Duration, count, aggregates int) *sour
 			b.Error(err)
 		}
 	})
-	client, err := mongo.Connect(options.Client().ApplyURI(s.Endpoint(stack.EnvMongo)))
+	client, err := mongo.Connect(options.Client().ApplyURI(s.Endpoint(emulator.EnvMongo)))
 	require.NoError(b, err)
 	b.Cleanup(func() {
 		_ = client.Disconnect(ctx)
@@ -137,16 +137,16 @@ func processor() time.Duration {
 func (s *source) arrived(n int) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for s.stack.ServiceBus.Stats(stack.Topic).Accepted < n {
+	for s.stack.ServiceBus.Stats(emulator.Topic).Accepted < n {
 		<-tick.C
 	}
 }
 
 func (s *source) config(l load) producer.Config {
 	c := producer.Config{
-		MongoURI: s.stack.Endpoint(stack.EnvMongo), Database: "shop", Collection: "events", Stream: fmt.Sprintf("run-%d", s.runs),
-		ServiceBus: azure.ServiceBus{ConnectionString: s.stack.Endpoint(stack.EnvServiceBus)}, Topic: stack.Topic,
-		Blob: azure.Blob{ConnectionString: s.stack.Endpoint(stack.EnvBlob)}, Container: "sluice",
+		MongoURI: s.stack.Endpoint(emulator.EnvMongo), Database: "shop", Collection: "events", Stream: fmt.Sprintf("run-%d", s.runs),
+		ServiceBus: azure.ServiceBus{ConnectionString: s.stack.Endpoint(emulator.EnvServiceBus)}, Topic: emulator.Topic,
+		Blob: azure.Blob{ConnectionString: s.stack.Endpoint(emulator.EnvBlob)}, Container: "sluice",
 		StartFrom: "timestamp", StartAt: s.begun, OnHistoryLost: "fail",
 		Operations:      []envelope.Operation{envelope.Insert},
 		AggregateIDPath: "aggregateId", EventTypePath: "type", VersionPath: "version",
@@ -168,7 +168,7 @@ func (s *source) runProducer(b *testing.B, l load) pace {
 	s.runs++
 	ctx, stop := context.WithCancel(b.Context())
 	done := make(chan error, 1)
-	before := s.stack.ServiceBus.Stats(stack.Topic).Accepted
+	before := s.stack.ServiceBus.Stats(emulator.Topic).Accepted
 	go func() { done <- producer.Run(ctx, s.config(l), producer.Options{Instance: "bench"}) }()
 	s.arrived(before + 1)
 	took := clock()
@@ -208,10 +208,10 @@ func (s *source) runRaw(b *testing.B, l load) pace {
 	b.Helper()
 	s.runs++
 	stream := fmt.Sprintf("raw-%d", s.runs)
-	client, err := azservicebus.NewClientFromConnectionString(s.stack.Endpoint(stack.EnvServiceBus), nil)
+	client, err := azservicebus.NewClientFromConnectionString(s.stack.Endpoint(emulator.EnvServiceBus), nil)
 	require.NoError(b, err)
 	defer func() { _ = client.Close(context.WithoutCancel(b.Context())) }()
-	sender, err := client.NewSender(stack.Topic, nil)
+	sender, err := client.NewSender(emulator.Topic, nil)
 	require.NoError(b, err)
 	_, err = sender.NewMessageBatch(b.Context(), nil) // opens the link
 	require.NoError(b, err)
@@ -274,10 +274,10 @@ func (s *source) runRead(b *testing.B) pace {
 // runNaive reads one change, sends it, saves the token in the blob's place (a document), and goes on.
 func (s *source) runNaive(b *testing.B, count int) pace {
 	b.Helper()
-	client, err := azservicebus.NewClientFromConnectionString(s.stack.Endpoint(stack.EnvServiceBus), nil)
+	client, err := azservicebus.NewClientFromConnectionString(s.stack.Endpoint(emulator.EnvServiceBus), nil)
 	require.NoError(b, err)
 	defer func() { _ = client.Close(context.WithoutCancel(b.Context())) }()
-	sender, err := client.NewSender(stack.Topic, nil)
+	sender, err := client.NewSender(emulator.Topic, nil)
 	require.NoError(b, err)
 	tokens := s.events.Database().Collection("tokens")
 	stream, err := s.events.Watch(b.Context(), mongo.Pipeline{},

@@ -18,17 +18,17 @@ import (
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
 const (
-	subscriptionPath = stack.Topic + "/Subscriptions/" + stack.Subscription
+	subscriptionPath = emulator.Topic + "/Subscriptions/" + emulator.Subscription
 	readModel        = "readmodel"
 )
 
 // backlog is a stack with messages waiting in its subscription.
 type backlog struct {
-	stack *stack.Stack
+	stack *emulator.Stack
 	mongo *mongo.Client
 	count int
 }
@@ -36,7 +36,7 @@ type backlog struct {
 // newBacklog publishes count events of so many aggregates, one after the other in turn, under a session key.
 func newBacklog(b *testing.B, latency time.Duration, count, aggregates int, key envelope.SessionKey) *backlog {
 	b.Helper()
-	s, err := stack.New(b.Context(), stack.Options{Latency: latency})
+	s, err := emulator.New(b.Context(), emulator.Options{Latency: latency})
 	require.NoError(b, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
 	var serving sync.WaitGroup
@@ -45,9 +45,9 @@ func newBacklog(b *testing.B, latency time.Duration, count, aggregates int, key 
 			b.Error(err)
 		}
 	})
-	client, err := mongo.Connect(options.Client().ApplyURI(s.Endpoint(stack.EnvMongo)))
+	client, err := mongo.Connect(options.Client().ApplyURI(s.Endpoint(emulator.EnvMongo)))
 	require.NoError(b, err)
-	bus, err := azservicebus.NewClientFromConnectionString(s.Endpoint(stack.EnvServiceBus), nil)
+	bus, err := azservicebus.NewClientFromConnectionString(s.Endpoint(emulator.EnvServiceBus), nil)
 	require.NoError(b, err)
 	b.Cleanup(func() {
 		_ = bus.Close(ctx)
@@ -55,7 +55,7 @@ func newBacklog(b *testing.B, latency time.Duration, count, aggregates int, key 
 		stop()
 		serving.Wait()
 	})
-	sender, err := bus.NewSender(stack.Topic, nil)
+	sender, err := bus.NewSender(emulator.Topic, nil)
 	require.NoError(b, err)
 	for first := 0; first < count; first += batchSize {
 		batch, err := sender.NewMessageBatch(b.Context(), nil)
@@ -105,11 +105,11 @@ func (l *backlog) completed(b *testing.B, n int) {
 }
 
 // projectorConfig is the settings of a replica, with the defaults.
-func projectorConfig(s *stack.Stack) projector.Config {
+func projectorConfig(s *emulator.Stack) projector.Config {
 	return projector.Config{
-		ServiceBus: azure.ServiceBus{ConnectionString: s.Endpoint(stack.EnvServiceBus)},
-		Topic:      stack.Topic, Subscription: stack.Subscription,
-		MongoURI: s.Endpoint(stack.EnvMongo), Database: readModel, Projection: "timeline",
+		ServiceBus: azure.ServiceBus{ConnectionString: s.Endpoint(emulator.EnvServiceBus)},
+		Topic:      emulator.Topic, Subscription: emulator.Subscription,
+		MongoURI: s.Endpoint(emulator.EnvMongo), Database: readModel, Projection: "timeline",
 		MaxSessions: 64, ReceiveBatch: 100,
 		SessionIdle: 2 * time.Second, SessionMaxHold: 5 * time.Second,
 		AcceptTimeout: time.Minute, ApplyTimeout: 10 * time.Second, SettleTimeout: 5 * time.Second,
@@ -144,13 +144,13 @@ func (l *backlog) project(b *testing.B, replicas int, change func(*projector.Con
 // it takes. The write is the least that makes a repeat harmless, one conditional update.
 func (l *backlog) naive(b *testing.B, count, sessions, aggregates int) {
 	b.Helper()
-	client, err := azservicebus.NewClientFromConnectionString(l.stack.Endpoint(stack.EnvServiceBus), nil)
+	client, err := azservicebus.NewClientFromConnectionString(l.stack.Endpoint(emulator.EnvServiceBus), nil)
 	require.NoError(b, err)
 	defer func() { _ = client.Close(context.WithoutCancel(b.Context())) }()
 	timelines := l.mongo.Database(readModel).Collection("timeline")
 	receivers := make([]*azservicebus.SessionReceiver, sessions)
 	for i := range receivers {
-		receivers[i], err = client.AcceptSessionForSubscription(b.Context(), stack.Topic, stack.Subscription,
+		receivers[i], err = client.AcceptSessionForSubscription(b.Context(), emulator.Topic, emulator.Subscription,
 			fmt.Sprintf("a%06d", i%aggregates), nil)
 		require.NoError(b, err)
 	}

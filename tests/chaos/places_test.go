@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/cable"
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/netns"
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
@@ -60,27 +61,27 @@ func (r *ring) fill(ctx context.Context) error {
 		}
 		var err error
 		place.way, err = wire.Listen(ctx, name, wire.Addrs{
-			Mongo: stack.Host(r.stack.Endpoint(stack.EnvMongo)), ServiceBus: stack.Host(r.stack.Endpoint(stack.EnvServiceBus)), Blob: r.options.blobURL,
+			Mongo: stack.Host(r.stack.Endpoint(emulator.EnvMongo)), ServiceBus: stack.Host(r.stack.Endpoint(emulator.EnvServiceBus)), Blob: r.options.blobURL,
 		}, at, &r.checkpoints, r.leases.Client)
 		if err != nil {
 			return err
 		}
 		addrs := place.way.Addrs()
 		env := []string{
-			"HTTP_ADDR=127.0.0.1:0", "LOG_LEVEL=info", "SERVICE_BUS_TOPIC=" + stack.Topic,
+			"HTTP_ADDR=127.0.0.1:0", "LOG_LEVEL=info", "SERVICE_BUS_TOPIC=" + emulator.Topic,
 			// Direct, or the driver would go where the server says it is, past the way.
-			stack.EnvMongo + "=mongodb://" + addrs.Mongo + "/?directConnection=true",
-			stack.EnvServiceBus + "=" + servicebus.ConnectionString(addrs.ServiceBus),
+			emulator.EnvMongo + "=mongodb://" + addrs.Mongo + "/?directConnection=true",
+			emulator.EnvServiceBus + "=" + servicebus.ConnectionString(addrs.ServiceBus),
 		}
 		if service == "producer" {
 			place.Program = r.options.producer
-			place.Env = append(append(env, stack.EnvBlob+"="+blob.ConnectionString(addrs.Blob), "BLOB_CONTAINER="+r.options.name,
+			place.Env = append(append(env, emulator.EnvBlob+"="+blob.ConnectionString(addrs.Blob), "BLOB_CONTAINER="+r.options.name,
 				"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "START_FROM=latest"), r.options.times...)
 			r.producers = append(r.producers, place)
 			continue
 		}
 		place.Program = r.options.projector
-		place.Env = append(env, "SERVICE_BUS_SUBSCRIPTION="+stack.Subscription, "READ_MODEL_DATABASE=readmodel", "PROJECTION=timeline",
+		place.Env = append(env, "SERVICE_BUS_SUBSCRIPTION="+emulator.Subscription, "READ_MODEL_DATABASE=readmodel", "PROJECTION=timeline",
 			"SESSION_IDLE=500ms", "MAX_SESSIONS=16", "SERVICE_BUS_CONNECTIONS=2")
 		r.projectors = append(r.projectors, place)
 	}

@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
@@ -47,7 +47,7 @@ type ringOptions struct {
 type ring struct {
 	*testing.T
 	options ringOptions
-	stack   *stack.Stack
+	stack   *emulator.Stack
 	events  *driver.Collection
 	model   *driver.Collection
 	trace   *trace
@@ -89,7 +89,7 @@ const (
 )
 
 func entities() *servicebus.Config {
-	c := stack.Entities()
+	c := emulator.Entities()
 	c.Topics[0].DuplicateDetectionWindow = duplicateWindow
 	c.Topics[0].Subscriptions[0].LockDuration = lockDuration
 	return &c
@@ -98,7 +98,7 @@ func entities() *servicebus.Config {
 // inRing runs a ring, has work done to it, and judges what came of it.
 func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring) error) (_ *ring, rest checker.Run) {
 	t.Helper()
-	s, err := stack.New(t.Context(), stack.Options{ServiceBus: entities()})
+	s, err := emulator.New(t.Context(), emulator.Options{ServiceBus: entities()})
 	require.NoError(t, err)
 	r := &ring{T: t, options: o, stack: s, rec: history.NewRecorder(), leases: leasecheck.NewRecorder(o.name + "/shop.events.json"), trace: &trace{began: time.Now()}}
 	defer func() {
@@ -116,7 +116,7 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 	}()
 	servers.Go(func() error { return s.Run(broken) })
 
-	client, err := driver.Connect(options.Client().ApplyURI(s.Endpoint(stack.EnvMongo)))
+	client, err := driver.Connect(options.Client().ApplyURI(s.Endpoint(emulator.EnvMongo)))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, client.Disconnect(context.WithoutCancel(t.Context()))) }()
 	r.events, r.model = client.Database("shop").Collection("events"), client.Database("readmodel").Collection("timeline")

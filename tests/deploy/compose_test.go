@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
 type composition struct {
@@ -64,13 +64,13 @@ func TestTheEmulatorsEntitiesAreTheEmbeddedStacks(t *testing.T) {
 	text := read(t, "scripts/servicebus-emulator.json")
 	entities, err := servicebus.ParseConfig([]byte(text))
 	require.NoError(t, err)
-	route, err := stack.FindRoute(entities)
+	route, err := emulator.FindRoute(entities)
 	require.NoError(t, err)
 	require.Equal(t, c.Services["producer"].Environment["SERVICE_BUS_TOPIC"], route.Topic)
 	require.Equal(t, c.Services["projector"].Environment["SERVICE_BUS_TOPIC"], route.Topic)
 	require.Equal(t, c.Services["projector"].Environment["SERVICE_BUS_SUBSCRIPTION"], route.Subscription)
-	require.Equal(t, stack.Topic, route.Topic, "where make test-external sends")
-	require.Equal(t, stack.Subscription, route.Subscription)
+	require.Equal(t, emulator.Topic, route.Topic, "where make test-external sends")
+	require.Equal(t, emulator.Subscription, route.Subscription)
 	require.True(t, entities.Topics[0].RequiresDuplicateDetection)
 	// what only the official one insists on
 	var raw struct {
@@ -83,7 +83,7 @@ func TestTheEmulatorsEntitiesAreTheEmbeddedStacks(t *testing.T) {
 	require.Equal(t, "sbemulatorns", raw.UserConfig.Namespaces[0].Name)
 	require.Equal(t, "Console", raw.UserConfig.Logging.Type)
 
-	s, err := stack.New(t.Context(), stack.Options{ServiceBus: &entities})
+	s, err := emulator.New(t.Context(), emulator.Options{ServiceBus: &entities})
 	require.NoError(t, err)
 	require.Equal(t, route, s.Route)
 	ctx, stop := context.WithCancel(t.Context())

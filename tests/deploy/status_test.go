@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
 // statusLine is a record as the queries read it.
@@ -28,11 +28,11 @@ type statusLine struct {
 // The services log the status by themselves, with every field that a query asks for: without it no alert could fire.
 func TestRunningServicesLogTheirStatus(t *testing.T) {
 	clearSettings(t)
-	servers, err := stack.New(t.Context(), stack.Options{})
+	servers, err := emulator.New(t.Context(), emulator.Options{})
 	require.NoError(t, err)
 	for name, value := range map[string]string{
-		stack.EnvMongo: servers.Endpoint(stack.EnvMongo), stack.EnvServiceBus: servers.Endpoint(stack.EnvServiceBus),
-		stack.EnvBlob: servers.Endpoint(stack.EnvBlob), "MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events",
+		emulator.EnvMongo: servers.Endpoint(emulator.EnvMongo), emulator.EnvServiceBus: servers.Endpoint(emulator.EnvServiceBus),
+		emulator.EnvBlob: servers.Endpoint(emulator.EnvBlob), "MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events",
 		"READ_MODEL_DATABASE": "readmodel", "SERVICE_BUS_TOPIC": servers.Route.Topic, "HTTP_ADDR": "", "STATUS_INTERVAL": "20ms",
 	} {
 		t.Setenv(name, value)

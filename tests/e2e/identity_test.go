@@ -24,6 +24,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
@@ -67,17 +68,17 @@ func TestServicesSignInWithTheirManagedIdentity(t *testing.T) {
 	blobs := blob.New(blob.Options{Token: "a-token"})
 	for k, v := range map[string]string{
 		"IDENTITY_ENDPOINT": endpoint.URL, "IDENTITY_HEADER": "a-header", "AZURE_CLIENT_ID": identity.client,
-		stack.EnvMongo: s.stack.Endpoint(stack.EnvMongo), "HTTP_ADDR": "127.0.0.1:0",
-		"SERVICE_BUS_NAMESPACE": "contoso.servicebus.windows.net", "SERVICE_BUS_TOPIC": stack.Topic,
+		emulator.EnvMongo: s.stack.Endpoint(emulator.EnvMongo), "HTTP_ADDR": "127.0.0.1:0",
+		"SERVICE_BUS_NAMESPACE": "contoso.servicebus.windows.net", "SERVICE_BUS_TOPIC": emulator.Topic,
 		"BLOB_ACCOUNT_URL": "https://devstoreaccount1.blob.core.windows.net",
 		"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events",
-		"SERVICE_BUS_SUBSCRIPTION": stack.Subscription, "READ_MODEL_DATABASE": "readmodel",
+		"SERVICE_BUS_SUBSCRIPTION": emulator.Subscription, "READ_MODEL_DATABASE": "readmodel",
 	} {
 		t.Setenv(k, v)
 	}
 	bus := &azservicebus.ClientOptions{NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
 		var d net.Dialer
-		return d.DialContext(ctx, "tcp", stack.Host(s.stack.Endpoint(stack.EnvServiceBus)))
+		return d.DialContext(ctx, "tcp", stack.Host(s.stack.Endpoint(emulator.EnvServiceBus)))
 	}}
 	producing, err := producer.LoadConfig()
 	require.NoError(t, err)
@@ -107,7 +108,7 @@ func TestServicesSignInWithTheirManagedIdentity(t *testing.T) {
 	s.blobs = checkpoints
 	s.leads("a")
 	s.insert(10)
-	reader, err := driver.Connect(options.Client().ApplyURI(s.stack.Endpoint(stack.EnvMongo)))
+	reader, err := driver.Connect(options.Client().ApplyURI(s.stack.Endpoint(emulator.EnvMongo)))
 	require.NoError(t, err)
 	defer func() { _ = reader.Disconnect(context.WithoutCancel(t.Context())) }()
 	s.until("ten events are visible", func() bool {

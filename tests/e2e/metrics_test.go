@@ -17,7 +17,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
 var served = regexp.MustCompile(`"serving health checks".*?"addr":"([^"]+)"`)
@@ -98,7 +98,7 @@ func TestReadmesTellEveryMetricAndTheyCount(t *testing.T) {
 	t.Setenv("HEARTBEAT_INTERVAL", "1s")
 	t.Setenv("FENCE_AFTER", "4s")
 	t.Setenv("TAKEOVER_AFTER", "6s")
-	t.Setenv("SERVICE_BUS_SUBSCRIPTION", stack.Subscription)
+	t.Setenv("SERVICE_BUS_SUBSCRIPTION", emulator.Subscription)
 	t.Setenv("READ_MODEL_DATABASE", "readmodel")
 	producing, err := producer.LoadConfig()
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/tracing"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
 // span is a span as a collector gets it.
@@ -125,7 +125,7 @@ func traced(t *testing.T, events []any) {
 		t.Setenv(name, value)
 	}
 	for name, value := range map[string]string{
-		"SERVICE_BUS_SUBSCRIPTION": stack.Subscription, "READ_MODEL_DATABASE": "readmodel", "TRACE_PARENT_PATH": "trace", "HTTP_ADDR": "",
+		"SERVICE_BUS_SUBSCRIPTION": emulator.Subscription, "READ_MODEL_DATABASE": "readmodel", "TRACE_PARENT_PATH": "trace", "HTTP_ADDR": "",
 	} {
 		t.Setenv(name, value)
 	}
@@ -184,8 +184,8 @@ func TestTraceLeadsFromTheEventToTheReadModel(t *testing.T) {
 			}
 			traced(t, documents)
 
-			published := r.named("publish " + stack.Topic)
-			processed := r.named("process " + stack.Topic + "/" + stack.Subscription)
+			published := r.named("publish " + emulator.Topic)
+			processed := r.named("process " + emulator.Topic + "/" + emulator.Subscription)
 			require.Len(t, published, events)
 			require.Len(t, processed, events)
 			traces, fromCaller := map[string]bool{}, 0
@@ -212,9 +212,9 @@ func TestTraceLeadsFromTheEventToTheReadModel(t *testing.T) {
 			require.Equal(t, 1, fromCaller)
 			// What is done to a batch is in the trace of one of its events and linked to the others'.
 			for _, name := range []string{"receive", "apply", "settle"} {
-				r.covers(t, name+" "+stack.Topic+"/"+stack.Subscription, processed)
+				r.covers(t, name+" "+emulator.Topic+"/"+emulator.Subscription, processed)
 			}
-			r.covers(t, "send "+stack.Topic, published)
+			r.covers(t, "send "+emulator.Topic, published)
 		})
 	}
 }
@@ -245,8 +245,8 @@ func TestTraceThatIsNotSampledMakesNoSpans(t *testing.T) {
 		bson.D{{Key: "aggregateId", Value: "a"}},
 		bson.D{{Key: "aggregateId", Value: "b"}, {Key: "trace", Value: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}},
 	})
-	require.Len(t, r.named("publish "+stack.Topic), 1, "the one whose maker wants it")
-	require.Len(t, r.named("process "+stack.Topic+"/"+stack.Subscription), 1)
+	require.Len(t, r.named("publish "+emulator.Topic), 1, "the one whose maker wants it")
+	require.Len(t, r.named("process "+emulator.Topic+"/"+emulator.Subscription), 1)
 }
 
 // A collector that refuses, or is not there, costs spans and nothing else.

@@ -259,9 +259,15 @@ func answerHello(conn net.Conn) error {
 	defer func() { _ = conn.Close() }()
 	const opReply, opQuery, opMsg = 1, 2004, 2013
 	document, err := bson.Marshal(bson.D{
-		{Key: "ok", Value: 1}, {Key: "helloOk", Value: true}, {Key: "isWritablePrimary", Value: true}, {Key: "ismaster", Value: true},
-		{Key: "minWireVersion", Value: 0}, {Key: "maxWireVersion", Value: 25}, {Key: "maxBsonObjectSize", Value: 16777216},
-		{Key: "maxMessageSizeBytes", Value: 48000000}, {Key: "maxWriteBatchSize", Value: 100000},
+		{Key: "ok", Value: 1},
+		{Key: "helloOk", Value: true},
+		{Key: "isWritablePrimary", Value: true},
+		{Key: "ismaster", Value: true},
+		{Key: "minWireVersion", Value: 0},
+		{Key: "maxWireVersion", Value: 25},
+		{Key: "maxBsonObjectSize", Value: 16777216},
+		{Key: "maxMessageSizeBytes", Value: 48000000},
+		{Key: "maxWriteBatchSize", Value: 100000},
 	})
 	if err != nil {
 		return err

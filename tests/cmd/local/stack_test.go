@@ -20,7 +20,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
 // stackKept is what an application of one's own sees: the ports it was told, and its data again after a restart.
@@ -86,7 +86,7 @@ func TestTheReadmesApplicationRuns(t *testing.T) {
 	main := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(main, []byte(program), 0o600))
 
-	s, err := stack.New(t.Context(), stack.Options{})
+	s, err := emulator.New(t.Context(), emulator.Options{})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)

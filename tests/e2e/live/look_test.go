@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
@@ -161,7 +162,7 @@ func (w *world) succeeds(of, args string) {
 // command runs one command, past every way.
 func (w *world) command(of string, args ...string) (code int, said string) {
 	var out bytes.Buffer
-	bus, blobs := stack.Host(w.stack.Endpoint(stack.EnvServiceBus)), w.storedAt
+	bus, blobs := stack.Host(w.stack.Endpoint(emulator.EnvServiceBus)), w.storedAt
 	if of == "producer" {
 		load := func() ([]producer.Config, error) { return w.producing(bus, blobs), nil }
 		code = producer.Main(w.Context(), args, load, producer.Options{Instance: "desk", Blob: w.storing()}, &out, &out, func(context.Context, []producer.Config) error {

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/tracing"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
@@ -71,8 +72,8 @@ func (s *service) start() {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.w.Context()))
 	s.now = &instance{
 		w: s.w, kind: s.kind, name: fmt.Sprintf("%s.%d", s.name, s.launched), log: &log{}, stop: cancel, done: make(chan struct{}),
-		bus:   newWay(s.w.T, stack.Host(s.w.stack.Endpoint(stack.EnvServiceBus))),
-		mongo: newWay(s.w.T, stack.Host(s.w.stack.Endpoint(stack.EnvMongo))),
+		bus:   newWay(s.w.T, stack.Host(s.w.stack.Endpoint(emulator.EnvServiceBus))),
+		mongo: newWay(s.w.T, stack.Host(s.w.stack.Endpoint(emulator.EnvMongo))),
 		blob:  newWay(s.w.T, s.w.storedAt),
 	}
 	s.w.tell("start %s", s.now.name)
@@ -177,7 +178,7 @@ var loaded = sync.OnceValues(func() (producer.Config, projector.Config) {
 	for name, value := range map[string]string{
 		"MONGODB_URI": mongo.URI("server:27017"), "MONGODB_DATABASE": database, "MONGODB_COLLECTION": "events",
 		"SERVICE_BUS_CONNECTION_STRING": servicebus.ConnectionString("server:5672"),
-		"SERVICE_BUS_TOPIC":             stack.Topic, "SERVICE_BUS_SUBSCRIPTION": stack.Subscription,
+		"SERVICE_BUS_TOPIC":             emulator.Topic, "SERVICE_BUS_SUBSCRIPTION": emulator.Subscription,
 		"BLOB_CONNECTION_STRING": blob.ConnectionString("server:10000"), "BLOB_CONTAINER": container,
 		"READ_MODEL_DATABASE": readModel, "SOURCE_DATABASE": database, "SOURCE_COLLECTION": "events",
 		"HTTP_ADDR": "127.0.0.1:0", "STATUS_INTERVAL": "100ms",
@@ -203,7 +204,7 @@ var loaded = sync.OnceValues(func() (producer.Config, projector.Config) {
 // producing are the settings of a producer that finds the servers at these addresses.
 func (w *world) producing(bus, blobs string) (all []producer.Config) {
 	c, _ := loaded()
-	c.MongoURI = w.stack.Endpoint(stack.EnvMongo)
+	c.MongoURI = w.stack.Endpoint(emulator.EnvMongo)
 	c.ServiceBus.ConnectionString, c.Blob.ConnectionString = servicebus.ConnectionString(bus), blob.ConnectionString(blobs)
 	c.SessionKey, c.BatchMessages, c.PublishLanes = w.settings.SessionKey, 10, w.settings.Lanes
 	if w.settings.Claims {
@@ -222,7 +223,7 @@ func (w *world) producing(bus, blobs string) (all []producer.Config) {
 // projecting are the settings of a projector.
 func (w *world) projecting(bus, blobs string) projector.Config {
 	_, c := loaded()
-	c.MongoURI, c.SourceCollection = w.stack.Endpoint(stack.EnvMongo), w.settings.Collections[0]
+	c.MongoURI, c.SourceCollection = w.stack.Endpoint(emulator.EnvMongo), w.settings.Collections[0]
 	c.ServiceBus.ConnectionString, c.Blob.ConnectionString = servicebus.ConnectionString(bus), blob.ConnectionString(blobs)
 	c.Projection, c.MaxSessions, c.Connections, c.ReceiveBatch = w.settings.Projection, w.settings.Sessions, w.settings.Connections, 20
 	return c

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
@@ -55,7 +56,7 @@ type settings struct {
 type world struct {
 	*testing.T
 	settings settings
-	stack    *stack.Stack
+	stack    *emulator.Stack
 	storage  *storage
 	storedAt string         // the address of storage
 	client   *driver.Client // the test's own, past every way
@@ -76,10 +77,10 @@ type world struct {
 // inWorld runs f with the servers up, and judges what was recorded.
 func inWorld(t *testing.T, s settings, f func(w *world)) {
 	t.Helper()
-	entities := stack.Entities()
+	entities := emulator.Entities()
 	entities.Topics[0].DuplicateDetectionWindow = duplicateWindow
 	entities.Topics[0].Subscriptions[0].LockDuration = lockDuration
-	servers, err := stack.New(t.Context(), stack.Options{ServiceBus: &entities})
+	servers, err := emulator.New(t.Context(), emulator.Options{ServiceBus: &entities})
 	require.NoError(t, err)
 	w := &world{
 		T: t, settings: s, stack: servers, seeds: seeds(t), records: newRecords(s),
@@ -96,8 +97,8 @@ func inWorld(t *testing.T, s settings, f func(w *world)) {
 		}
 	})
 	t.Cleanup(func() { stopServing(); running.Wait() })
-	w.storage, w.storedAt = serveStorage(t, stack.Host(servers.Endpoint(stack.EnvBlob)), w.streams(), w.acceptedCount)
-	w.client, err = driver.Connect(options.Client().ApplyURI(servers.Endpoint(stack.EnvMongo)))
+	w.storage, w.storedAt = serveStorage(t, stack.Host(servers.Endpoint(emulator.EnvBlob)), w.streams(), w.acceptedCount)
+	w.client, err = driver.Connect(options.Client().ApplyURI(servers.Endpoint(emulator.EnvMongo)))
 	require.NoError(t, err)
 	watching, stopWatching := context.WithCancel(serving)
 	opened := make(chan struct{})

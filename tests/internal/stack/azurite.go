@@ -8,7 +8,9 @@ import (
 	"net"
 	"sync"
 
+	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 	"github.com/sluice-cdc/sluice/tests/internal/azurite"
 )
 
@@ -21,15 +23,15 @@ func (s *Stack) startAzurite(ctx context.Context, o Options) (err error) {
 	if s.azurite, err = azurite.Start(ctx, azurite.Options{Dir: o.AzuriteDir}); err != nil {
 		return fmt.Errorf("start Azurite: %w", err)
 	}
-	if s.latency <= 0 && o.Ports.Blob == 0 {
-		s.endpoints[EnvBlob] = s.azurite.ConnectionString()
+	if o.Latency <= 0 && o.Ports.Blob == 0 {
+		s.endpoint = s.azurite.ConnectionString()
 		return nil
 	}
-	if s.blob, err = s.listen(ctx, o.Ports.Blob); err != nil {
+	if s.proxy, err = emulator.Listen(ctx, o.Ports.Blob, o.Latency); err != nil {
 		return err
 	}
 	// A signature covers the path, not the host: another address in front of it is as good.
-	s.endpoints[EnvBlob] = blob.ConnectionString(s.blob.Addr().String())
+	s.endpoint = blob.ConnectionString(s.proxy.Addr().String())
 	return nil
 }
 
@@ -38,8 +40,8 @@ func (s *Stack) runAzurite(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var proxy sync.WaitGroup
-	if s.blob != nil {
-		proxy.Go(func() { forward(ctx, s.blob, s.azurite.Addr()) })
+	if s.proxy != nil {
+		proxy.Go(func() { forward(ctx, s.proxy, s.azurite.Addr()) })
 	}
 	var err error
 	select {
@@ -49,6 +51,9 @@ func (s *Stack) runAzurite(ctx context.Context) error {
 	}
 	cancel()
 	proxy.Wait()
+	if delayed, ok := s.proxy.(*netpipe.DelayListener); ok {
+		delayed.Wait()
+	}
 	return errors.Join(err, s.azurite.Stop())
 }
 

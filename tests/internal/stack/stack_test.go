@@ -15,15 +15,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.uber.org/goleak"
 
+	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestTheThreeServersServeTheRealClientsWithTheLatencyAskedFor(t *testing.T) {
 	const latency = 20 * time.Millisecond
-	s, err := stack.New(t.Context(), stack.Options{Latency: latency})
+	s, err := emulator.New(t.Context(), emulator.Options{Latency: latency})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)
@@ -34,7 +34,7 @@ func TestTheThreeServersServeTheRealClientsWithTheLatencyAskedFor(t *testing.T) 
 	}()
 	require.Len(t, s.Env(), 3)
 
-	db, err := mongo.Connect(options.Client().ApplyURI(s.Endpoint(stack.EnvMongo)))
+	db, err := mongo.Connect(options.Client().ApplyURI(s.Endpoint(emulator.EnvMongo)))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Disconnect(context.WithoutCancel(t.Context()))) }()
 	require.NoError(t, db.Ping(t.Context(), nil)) // connects
@@ -43,12 +43,12 @@ func TestTheThreeServersServeTheRealClientsWithTheLatencyAskedFor(t *testing.T) 
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(start), latency)
 
-	blobs, err := azblob.NewClientFromConnectionString(s.Endpoint(stack.EnvBlob), nil)
+	blobs, err := azblob.NewClientFromConnectionString(s.Endpoint(emulator.EnvBlob), nil)
 	require.NoError(t, err)
 	_, err = blobs.CreateContainer(t.Context(), "sluice", nil)
 	require.NoError(t, err)
 
-	bus, err := azservicebus.NewClientFromConnectionString(s.Endpoint(stack.EnvServiceBus), nil)
+	bus, err := azservicebus.NewClientFromConnectionString(s.Endpoint(emulator.EnvServiceBus), nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, bus.Close(context.WithoutCancel(t.Context()))) }()
 	sender, err := bus.NewSender(s.Route.In(), nil)
@@ -62,12 +62,12 @@ func TestFindRoute(t *testing.T) {
 	withSessions := servicebus.Outbound{RequiresSession: true, LockDuration: time.Minute}
 	for name, test := range map[string]struct {
 		entities servicebus.Config
-		want     stack.Route
+		want     emulator.Route
 		in, out  string
 	}{
 		"the default": {
-			stack.Entities(),
-			stack.Route{Topic: "changes", Subscription: "projector", LockDuration: 30 * time.Second},
+			emulator.Entities(),
+			emulator.Route{Topic: "changes", Subscription: "projector", LockDuration: 30 * time.Second},
 			"changes", "changes/Subscriptions/projector",
 		},
 		"the first with sessions": {
@@ -75,25 +75,25 @@ func TestFindRoute(t *testing.T) {
 				{Name: "t1", Subscriptions: []servicebus.Subscription{{Name: "audit"}}},
 				{Name: "t2", Subscriptions: []servicebus.Subscription{{Name: "audit"}, {Name: "views", Outbound: withSessions}}},
 			}},
-			stack.Route{Topic: "t2", Subscription: "views", LockDuration: time.Minute},
+			emulator.Route{Topic: "t2", Subscription: "views", LockDuration: time.Minute},
 			"t2", "t2/Subscriptions/views",
 		},
 		"a queue": {
 			servicebus.Config{Queues: []servicebus.Queue{{Name: "plain"}, {Name: "q", Outbound: withSessions}}},
-			stack.Route{Queue: "q", LockDuration: time.Minute},
+			emulator.Route{Queue: "q", LockDuration: time.Minute},
 			"q", "q",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := stack.FindRoute(test.entities)
+			got, err := emulator.FindRoute(test.entities)
 			require.NoError(t, err)
 			require.Equal(t, test.want, got)
 			require.Equal(t, test.in, got.In())
 			require.Equal(t, test.out, got.Out())
 		})
 	}
-	_, err := stack.FindRoute(servicebus.Config{Queues: []servicebus.Queue{{Name: "plain"}}})
-	require.ErrorIs(t, err, stack.ErrNoRoute)
+	_, err := emulator.FindRoute(servicebus.Config{Queues: []servicebus.Queue{{Name: "plain"}}})
+	require.ErrorIs(t, err, emulator.ErrNoRoute)
 }
 
 func TestAPortThatIsTakenIsNamed(t *testing.T) {
@@ -101,21 +101,21 @@ func TestAPortThatIsTakenIsNamed(t *testing.T) {
 	other, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	port := other.Addr().(*net.TCPAddr).Port
-	_, err = stack.New(t.Context(), stack.Options{Ports: stack.Ports{ServiceBus: port}})
-	var taken *stack.PortError
+	_, err = emulator.New(t.Context(), emulator.Options{Ports: emulator.Ports{ServiceBus: port}})
+	var taken *emulator.PortError
 	require.ErrorAs(t, err, &taken)
 	require.Equal(t, port, taken.Port)
 	require.ErrorContains(t, err, "another program listens there")
 	require.NoError(t, other.Close())
 
-	s, err := stack.New(t.Context(), stack.Options{Ports: stack.Ports{ServiceBus: port}})
+	s, err := emulator.New(t.Context(), emulator.Options{Ports: emulator.Ports{ServiceBus: port}})
 	require.NoError(t, err)
-	require.Contains(t, s.Endpoint(stack.EnvServiceBus), fmt.Sprintf("//127.0.0.1:%d", port))
+	require.Contains(t, s.Endpoint(emulator.EnvServiceBus), fmt.Sprintf("//127.0.0.1:%d", port))
 	require.NoError(t, s.Close())
 }
 
 func TestANamespaceWithoutSessionsIsServed(t *testing.T) {
-	s, err := stack.New(t.Context(), stack.Options{ServiceBus: &servicebus.Config{Queues: []servicebus.Queue{{Name: "plain"}}}})
+	s, err := emulator.New(t.Context(), emulator.Options{ServiceBus: &servicebus.Config{Queues: []servicebus.Queue{{Name: "plain"}}}})
 	require.NoError(t, err)
 	require.Zero(t, s.Route)
 	require.NoError(t, s.Close())

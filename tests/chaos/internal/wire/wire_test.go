@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
@@ -30,12 +31,12 @@ type nobody struct{}
 func (nobody) Arrived(wire.Unit, *http.Request, []byte) func(int) func() { return nil }
 
 // onWay runs a way to a stack of its own.
-func onWay(t *testing.T) (*wire.Way, *stack.Stack) {
+func onWay(t *testing.T) (*wire.Way, *emulator.Stack) {
 	t.Helper()
-	s, err := stack.New(t.Context(), stack.Options{})
+	s, err := emulator.New(t.Context(), emulator.Options{})
 	require.NoError(t, err)
 	w, err := wire.Listen(t.Context(), "service", wire.Addrs{
-		Mongo: stack.Host(s.Endpoint(stack.EnvMongo)), ServiceBus: stack.Host(s.Endpoint(stack.EnvServiceBus)), Blob: stack.Host(s.Endpoint(stack.EnvBlob)),
+		Mongo: stack.Host(s.Endpoint(emulator.EnvMongo)), ServiceBus: stack.Host(s.Endpoint(emulator.EnvServiceBus)), Blob: stack.Host(s.Endpoint(emulator.EnvBlob)),
 	}, wire.Loopback, nobody{}, nil)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -81,7 +82,7 @@ func TestAHeldRequestTakesEffectWhenItIsLetGo(t *testing.T) {
 	done := insertOver(t, w)
 	<-trap.Sprung()
 	require.Same(t, w, trap.By())
-	direct := collection(t, s.Endpoint(stack.EnvMongo))
+	direct := collection(t, s.Endpoint(emulator.EnvMongo))
 	n, err := direct.CountDocuments(t.Context(), bson.D{})
 	require.NoError(t, err)
 	require.Zero(t, n, "the server has it already")
@@ -105,7 +106,7 @@ func TestALostRequestNeverArrivesAndALostReplyIsOfOneThatDid(t *testing.T) {
 			<-trap.Sprung()
 			trap.Release(false)
 			require.Error(t, <-done)
-			n, err := collection(t, s.Endpoint(stack.EnvMongo)).CountDocuments(t.Context(), bson.D{})
+			n, err := collection(t, s.Endpoint(emulator.EnvMongo)).CountDocuments(t.Context(), bson.D{})
 			require.NoError(t, err)
 			require.Equal(t, test.want, n)
 		})
@@ -117,7 +118,7 @@ func TestAHeldMessageOutlivesItsSender(t *testing.T) {
 	w, s := onWay(t)
 	client, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString(w.Addrs().ServiceBus), nil)
 	require.NoError(t, err)
-	sender, err := client.NewSender(stack.Topic, nil)
+	sender, err := client.NewSender(emulator.Topic, nil)
 	require.NoError(t, err)
 	send := func(ctx context.Context, id string) error {
 		return sender.SendMessage(ctx, &azservicebus.Message{SessionID: &id, MessageID: &id, Body: make([]byte, 1000)}, nil)

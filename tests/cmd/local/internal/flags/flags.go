@@ -17,9 +17,9 @@ import (
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/chaos"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
@@ -38,9 +38,9 @@ const (
 
 // The settings that --external takes from the environment.
 const (
-	EnvMongo      = stack.EnvMongo
-	EnvServiceBus = stack.EnvServiceBus
-	EnvBlob       = stack.EnvBlob
+	EnvMongo      = emulator.EnvMongo
+	EnvServiceBus = emulator.EnvServiceBus
+	EnvBlob       = emulator.EnvBlob
 )
 
 // Options is a checked command line.
@@ -53,7 +53,7 @@ type Options struct {
 	Once       bool
 	Chaos      chaos.Plan
 	Latency    time.Duration
-	Ports      stack.Ports // of the servers; 0: a free one
+	Ports      emulator.Ports // of the servers; 0: a free one
 	StackOnly  bool
 	Azurite    bool
 	External   bool
@@ -140,7 +140,7 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	if o.Chaos, err = chaos.Parse(chaosText); err != nil {
 		problem("--chaos: %v", err)
 	}
-	if o.Ports, err = parsePorts(portsText); err != nil {
+	if o.Ports, err = emulator.ParsePorts(portsText); err != nil {
 		problem("--ports %v", err)
 	}
 	problems = append(problems, o.contradictions(given)...)
@@ -277,7 +277,7 @@ func readEntities(path string, any bool) (*servicebus.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if _, err := stack.FindRoute(entities); err != nil && !any {
+	if _, err := emulator.FindRoute(entities); err != nil && !any {
 		return nil, fmt.Errorf("%s: %w: set RequiresSession on one", path, err)
 	}
 	return &entities, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
 func noEnv(string) string { return "" }
@@ -117,7 +117,7 @@ func TestWrongUsageSaysWhatToDo(t *testing.T) {
 
 func TestPorts(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]stack.Ports{
+	for text, want := range map[string]emulator.Ports{
 		"":                              {},
 		"standard":                      {Mongo: 27017, ServiceBus: 5672, Administration: 5300, Blob: 10000},
 		"servicebus=5673, mongodb=4000": {Mongo: 4000, ServiceBus: 5673},

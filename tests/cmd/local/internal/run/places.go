@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
@@ -24,7 +25,7 @@ type places struct {
 	collection string // of the events
 	readModel  string // database of the read models
 	container  string // of the checkpoint blobs
-	route      stack.Route
+	route      emulator.Route
 }
 
 // events is the source collection's name, where it is not the user's.
@@ -52,13 +53,16 @@ func externalPlaces(now time.Time, endpoints map[string]string) places {
 		collection: events,
 		readModel:  "sluice_local_" + id + "_readmodel",
 		container:  "sluice-local-" + id,
-		route:      stack.Route{Topic: stack.Topic, Subscription: stack.Subscription, LockDuration: time.Minute},
+		route:      emulator.Route{Topic: stack.Topic, Subscription: stack.Subscription, LockDuration: time.Minute},
 	}
 }
 
 // Open takes the ports of the stack that the flags ask for.
 func Open(ctx context.Context, o flags.Options) (*stack.Stack, error) {
-	so := stack.Options{Latency: o.Latency, Ports: o.Ports, Azurite: o.Azurite, ServiceBus: o.Entities}
+	so := stack.Options{
+		Options: emulator.Options{Latency: o.Latency, Ports: o.Ports, ServiceBus: o.Entities, Snapshot: o.Snapshot},
+		Azurite: o.Azurite,
+	}
 	if o.Azurite {
 		root, err := child.Checkout()
 		if err != nil {
@@ -67,7 +71,7 @@ func Open(ctx context.Context, o flags.Options) (*stack.Stack, error) {
 		so.AzuriteDir = filepath.Join(root, "tests", "azurite")
 	}
 	s, err := stack.New(ctx, so)
-	if port, is := errors.AsType[*stack.PortError](err); is {
+	if port, is := errors.AsType[*emulator.PortError](err); is {
 		return nil, &flags.UsageError{Problems: []string{"--ports: " + port.Error()}}
 	}
 	return s, err

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 // fill makes the places of the services; nothing is started yet.
 func (r *runner) fill(producer, projector string) {
 	common := []string{"HTTP_ADDR=127.0.0.1:0", "LOG_LEVEL=info"}
-	for _, name := range []string{stack.EnvMongo, stack.EnvServiceBus, stack.EnvBlob} {
+	for _, name := range []string{emulator.EnvMongo, emulator.EnvServiceBus, emulator.EnvBlob} {
 		common = append(common, name+"="+r.places.endpoints[name])
 	}
 	common = append(common, "CLAIM_CHECK_CONTAINER="+r.places.container+"-claims")
@@ -33,7 +33,7 @@ func (r *runner) fill(producer, projector string) {
 		common = append(common, "SERVICE_BUS_TOPIC="+route.Topic)
 	}
 	ofProducer := append([]string{
-		stack.EnvMongo + "=" + r.places.sourceURI, // behind the one of all services: the last one counts
+		emulator.EnvMongo + "=" + r.places.sourceURI, // behind the one of all services: the last one counts
 		"MONGODB_DATABASE=" + r.places.source, "MONGODB_COLLECTION=" + r.places.collection,
 		"SESSION_KEY=" + r.options.SessionKey.String(), "BLOB_CONTAINER=" + r.places.container, "ON_OVERSIZE=claimcheck",
 	}, r.options.Follow.Settings...)

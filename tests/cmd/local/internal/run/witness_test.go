@@ -8,9 +8,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
 func raw(t *testing.T, json string) bson.Raw {
@@ -71,7 +71,7 @@ func TestAMirroredEventIsSeenOnce(t *testing.T) {
 
 func TestWhatTheBrokerTakesIsRecordedOfOurTopicAlone(t *testing.T) {
 	t.Parallel()
-	r := &runner{rec: history.NewRecorder(), places: places{route: stack.Route{Topic: "changes", Subscription: "projector"}}}
+	r := &runner{rec: history.NewRecorder(), places: places{route: emulator.Route{Topic: "changes", Subscription: "projector"}}}
 	properties := map[string]any{"cloudEvents_subject": "a", "position": "8201", "epoch": int64(7), "version": int32(3)}
 	r.accepted(servicebus.Accepted{Entity: "changes", MessageID: "m", SessionID: "bucket-1", Properties: properties, Duplicate: true})
 	r.accepted(servicebus.Accepted{Entity: "other", MessageID: "n", SessionID: "bucket-1", Properties: properties})

@@ -1,24 +1,23 @@
-package flags
+package emulator
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
-// portsForm is what a complaint about --ports ends with.
+// portsForm is what a complaint about ports ends with.
 const portsForm = "write standard, or a list such as mongodb=27017,servicebus=5672,admin=5300,blob=10000"
 
-// parsePorts reads --ports. What is not named keeps taking a free port.
-func parsePorts(text string) (stack.Ports, error) {
-	var p stack.Ports
+// ParsePorts reads ports from a command line: "standard", which is [StandardPorts], or a list such as
+// mongodb=27017,servicebus=5672. A server that is not named takes a free port; an empty text names none.
+func ParsePorts(text string) (Ports, error) {
+	var p Ports
 	if text == "" {
 		return p, nil
 	}
 	if text == "standard" {
-		return stack.StandardPorts(), nil
+		return StandardPorts(), nil
 	}
 	ports := map[string]*int{"mongodb": &p.Mongo, "servicebus": &p.ServiceBus, "admin": &p.Administration, "blob": &p.Blob}
 	takenBy := map[int]string{}

@@ -1,4 +1,4 @@
-package stack
+package emulator
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
@@ -43,8 +44,9 @@ func (e *PortError) Error() string {
 
 func (e *PortError) Unwrap() error { return e.Err }
 
-// listen takes a port, with the latency in front of it.
-func (s *Stack) listen(ctx context.Context, port int) (net.Listener, error) {
+// Listen takes a port of 127.0.0.1, 0 for a free one, with the latency in front of it. A port that was asked for and cannot
+// be had is a [*PortError].
+func Listen(ctx context.Context, port int, latency time.Duration) (net.Listener, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil && port > 0 {
@@ -52,5 +54,5 @@ func (s *Stack) listen(ctx context.Context, port int) (net.Listener, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("listen on a free port: %w", err)
 	}
-	return netpipe.Delay(l, s.latency), nil
+	return netpipe.Delay(l, latency), nil
 }

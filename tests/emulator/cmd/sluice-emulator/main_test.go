@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// settings are read from what the program says, until there are n.
+func settings(t *testing.T, r io.Reader, n int) map[string]string {
+	t.Helper()
+	var text []byte
+	for strings.Count(string(text), "\n") < n {
+		more := make([]byte, 4096)
+		k, err := r.Read(more)
+		require.NoError(t, err)
+		text = append(text, more[:k]...)
+	}
+	found := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		found[name] = value
+	}
+	return found
+}
+
+func TestItServesUntilItIsToldToEnd(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "Config.json")
+	require.NoError(t, os.WriteFile(config, []byte(
+		`{"UserConfig":{"Namespaces":[{"Name":"n","Queues":[{"Name":"orders","Properties":{"RequiresSession":true}}]}]}}`), 0o600))
+	snapshot := filepath.Join(t.TempDir(), "data")
+	ctx, cancel := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- serve(ctx, []string{"--ports", "free", "--config", config, "--snapshot", snapshot}, in, io.Discard)
+	}()
+	s := settings(t, out, 6)
+	require.Equal(t, "orders", s["SERVICE_BUS_QUEUE"])
+	for _, url := range []string{s["SERVICE_BUS_ADMINISTRATION"] + "/health", s["EMULATOR_CONTROL"]} {
+		resp, err := http.Get(url)
+		require.NoError(t, err)
+		require.Equal(t, 200, resp.StatusCode, url)
+		require.NoError(t, resp.Body.Close())
+	}
+	http.DefaultClient.CloseIdleConnections()
+
+	// another one cannot have a port of its own choice
+	_, address, _ := strings.Cut(s["MONGODB_URI"], "127.0.0.1:")
+	port, _, _ := strings.Cut(address, "/")
+	var complaint bytes.Buffer
+	require.Equal(t, 2, serve(t.Context(), []string{"--ports", "mongodb=" + port}, io.Discard, &complaint))
+	require.Contains(t, complaint.String(), "127.0.0.1:"+port+": another program listens there: stop it, or choose another port")
+
+	cancel()
+	require.Equal(t, 0, <-ended)
+	require.FileExists(t, snapshot)
+}
+
+func TestWhatIsWrongWithTheCommandLineIsSaidAtOnce(t *testing.T) {
+	garbage := filepath.Join(t.TempDir(), "garbage")
+	require.NoError(t, os.WriteFile(garbage, []byte("no snapshot"), 0o600))
+	for name, test := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"a misspelt flag": {[]string{"--port", "free"}, []string{"-port", "--help lists the flags"}},
+		"several": {[]string{"--ports", "mongo=1", "--latency", "-1s", "--config", "nowhere.json", "now"}, []string{
+			`"now" is no flag`, `--ports "mongo=1": there is no server of that name`, "--latency -1s", "nowhere.json", "--help lists the flags",
+		}},
+		"no snapshot": {[]string{"--ports", "free", "--snapshot", garbage}, []string{garbage, "remove the file to begin with nothing"}},
+	} {
+		var stderr bytes.Buffer
+		require.Equal(t, 2, serve(t.Context(), test.args, io.Discard, &stderr), name)
+		for _, want := range test.want {
+			require.Contains(t, stderr.String(), want, name)
+		}
+	}
+	var help bytes.Buffer
+	require.Equal(t, 0, serve(t.Context(), []string{"--help"}, &help, io.Discard))
+	require.Contains(t, help.String(), "-snapshot file")
+}

@@ -1,0 +1,173 @@
+package emulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+)
+
+// The settings of the services that say where the servers are.
+const (
+	EnvMongo      = "MONGODB_URI"
+	EnvServiceBus = "SERVICE_BUS_CONNECTION_STRING"
+	EnvBlob       = "BLOB_CONNECTION_STRING"
+)
+
+// Options say what to start. The zero value starts all three servers in this process, with the default entities.
+type Options struct {
+	// Logger of the servers; nil: they are silent.
+	Logger *slog.Logger
+	// ServiceBus are the entities; nil: [Entities].
+	ServiceBus *servicebus.Config
+	// Ports to listen on; the zero value takes free ones.
+	Ports Ports
+	// Latency is the round trip to every server.
+	Latency time.Duration
+	// OplogBytes is how much history MongoDB keeps; 0: its own default.
+	OplogBytes int
+	// Snapshot is a file that keeps MongoDB's data and oplog over a restart: read at the start if it is there, written when
+	// [Stack.Run] ends. Empty: nowhere. Service Bus and Blob storage start empty always.
+	Snapshot string
+	// NoBlob leaves the blob server out, where another one takes its place.
+	NoBlob bool
+}
+
+// Stack is the set of servers.
+type Stack struct {
+	Mongo      *mongo.Server
+	ServiceBus *servicebus.Server
+	Blob       *blob.Server // nil with Options.NoBlob
+	Route      Route        // zero where nothing requires sessions
+
+	mongo     net.Listener
+	bus       net.Listener
+	manage    net.Listener // of Service Bus: HTTP
+	blob      net.Listener
+	endpoints map[string]string
+	snapshot  string
+}
+
+// New takes the ports; the error is a [*PortError] when one that was asked for cannot be had. Nothing is served before
+// [Stack.Run], which gives them back; one of it and [Stack.Close] must be called. In a test, [Start] does it all.
+func New(ctx context.Context, o Options) (_ *Stack, err error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	entities := Entities()
+	if o.ServiceBus != nil {
+		entities = *o.ServiceBus
+	}
+	s := &Stack{endpoints: map[string]string{}}
+	if s.Route, err = FindRoute(entities); err != nil && !errors.Is(err, ErrNoRoute) {
+		return nil, err
+	}
+	if s.ServiceBus, err = servicebus.New(entities, servicebus.Options{Logger: o.Logger}); err != nil {
+		return nil, err
+	}
+	s.Mongo = mongo.New(mongo.Options{Logger: o.Logger, OplogBytes: o.OplogBytes})
+	if s.snapshot = o.Snapshot; s.snapshot != "" {
+		if err := restore(s.Mongo, s.snapshot); err != nil {
+			return nil, err
+		}
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if s.mongo, err = Listen(ctx, o.Ports.Mongo, o.Latency); err != nil {
+		return nil, err
+	}
+	s.endpoints[EnvMongo] = mongo.URI(s.mongo.Addr().String())
+	if s.bus, err = Listen(ctx, o.Ports.ServiceBus, o.Latency); err != nil {
+		return nil, err
+	}
+	s.endpoints[EnvServiceBus] = servicebus.ConnectionString(s.bus.Addr().String())
+	if s.manage, err = Listen(ctx, o.Ports.Administration, o.Latency); err != nil {
+		return nil, err
+	}
+	if o.NoBlob {
+		return s, nil
+	}
+	if s.blob, err = Listen(ctx, o.Ports.Blob, o.Latency); err != nil {
+		return nil, err
+	}
+	s.Blob = blob.New(blob.Options{Logger: o.Logger})
+	s.endpoints[EnvBlob] = blob.ConnectionString(s.blob.Addr().String())
+	return s, nil
+}
+
+// Close gives back what New took, where Run is not called.
+func (s *Stack) Close() error {
+	var errs []error
+	for _, l := range []net.Listener{s.mongo, s.bus, s.manage, s.blob} {
+		if l != nil {
+			errs = append(errs, l.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Endpoint is one of the settings, by its name: [EnvMongo], [EnvServiceBus] or [EnvBlob]; empty for a server that was left out.
+func (s *Stack) Endpoint(name string) string { return s.endpoints[name] }
+
+// Management is the host:port of Service Bus's HTTP administration, which has no TLS and serves GET /health too.
+func (s *Stack) Management() string { return s.manage.Addr().String() }
+
+// Env are the settings as KEY=VALUE.
+func (s *Stack) Env() []string {
+	var env []string
+	for _, name := range []string{EnvMongo, EnvServiceBus, EnvBlob} {
+		if s.endpoints[name] != "" {
+			env = append(env, name+"="+s.endpoints[name])
+		}
+	}
+	return env
+}
+
+// Settings are KEY=VALUE, as an application takes them and Sluice's services do: where the servers are, and which entity of
+// Service Bus has sessions.
+func (s *Stack) Settings() []string {
+	env := s.Env()
+	switch {
+	case s.Route.Queue != "":
+		env = append(env, "SERVICE_BUS_QUEUE="+s.Route.Queue)
+	case s.Route.Topic != "":
+		env = append(env, "SERVICE_BUS_TOPIC="+s.Route.Topic, "SERVICE_BUS_SUBSCRIPTION="+s.Route.Subscription)
+	}
+	return append(env, "SERVICE_BUS_ADMINISTRATION=http://"+s.Management())
+}
+
+// Run serves until ctx ends, then returns nil; an error means that a server failed, or that the snapshot could not be written.
+func (s *Stack) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.Mongo.Run(ctx, s.mongo) })
+	group.Go(func() error { return s.ServiceBus.Run(ctx, s.bus) })
+	group.Go(func() error { return s.ServiceBus.RunManagement(ctx, s.manage) })
+	if s.Blob != nil {
+		group.Go(func() error { return s.Blob.Run(ctx, s.blob) })
+	}
+	err := group.Wait()
+	for _, l := range []net.Listener{s.mongo, s.bus, s.manage, s.blob} {
+		if delayed, ok := l.(*netpipe.DelayListener); ok {
+			delayed.Wait()
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("serve the embedded stack: %w", err)
+	}
+	if s.snapshot != "" {
+		err = errors.Join(err, save(s.Mongo, s.snapshot))
+	}
+	return err
+}
