@@ -29,6 +29,14 @@ type Event struct {
 	envelope.Change
 }
 
+// The operations that an event can be of.
+const (
+	OperationInsert  = envelope.Insert
+	OperationUpdate  = envelope.Update
+	OperationReplace = envelope.Replace
+	OperationDelete  = envelope.Delete
+)
+
 // UpdateDescription is what an update changed (updatedFields, removedFields, truncatedArrays), where the server said
 // so; else nil.
 func (e Event) UpdateDescription() bson.Raw {

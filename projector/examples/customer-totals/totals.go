@@ -1,0 +1,46 @@
+package main
+
+import (
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+)
+
+// CustomerTotals keeps {_id: <customerId>, orders, paidCents} for each customer of an event store of orders.
+type CustomerTotals struct{}
+
+// Name is also that of the record of positions, customer_totals_positions. It never changes.
+func (CustomerTotals) Name() string { return "customer_totals" }
+
+// Collections has an index for the customers who paid most: a sorted query reads them, and no document holds a ranking.
+func (CustomerTotals) Collections() []projection.Collection {
+	byPaid := projection.Index{Keys: bson.D{{Key: "paidCents", Value: -1}}}
+	return []projection.Collection{{Name: "customer_totals", Indexes: []projection.Index{byPaid}, KeyedBy: "data.customerId"}}
+}
+
+// Project says what one event writes. The orders of many aggregates feed one customer, and no order between aggregates is
+// promised: Inc does not mind it.
+func (CustomerTotals) Project(e projection.Event) ([]projection.Write, error) {
+	if e.Operation != projection.OperationInsert {
+		return nil, nil // an event store only grows
+	}
+	customer, hasCustomer := e.Document().Lookup("data", "customerId").StringValueOK()
+	total, hasTotal := e.Document().Lookup("data", "totalCents").AsInt64OK()
+	if !hasCustomer || !hasTotal {
+		return nil, projection.Permanent(errors.New("the event has no data.customerId or no data.totalCents"))
+	}
+	var op projection.Op
+	switch e.Type {
+	case "OrderPlaced":
+		op = projection.Inc("orders", 1)
+	case "OrderPaid":
+		op = projection.Inc("paidCents", total)
+	case "OrderRefunded":
+		op = projection.Inc("paidCents", -total)
+	default:
+		return nil, nil
+	}
+	return []projection.Write{projection.Update("customer_totals", customer, op)}, nil
+}
