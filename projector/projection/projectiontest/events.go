@@ -75,18 +75,19 @@ func body(operation envelope.Operation, key bson.Raw, before, after any) bson.Ra
 	return raw(b)
 }
 
-// stamp gives the events what the stream gives them, where the test has not: positions, identities and times.
-func stamp(events []projection.Event) []projection.Event {
+// stampFrom gives the events what the stream gives them, where the test has not: positions, identities and times. before is how
+// many come before them.
+func stampFrom(events []projection.Event, before int) []projection.Event {
 	stamped := make([]projection.Event, len(events))
 	for i, e := range events {
 		if e.Position == "" {
-			e.Position = fmt.Sprintf("82%022X", i+1)
+			e.Position = fmt.Sprintf("82%022X", before+i+1)
 		}
 		if e.MessageID == "" {
 			e.MessageID = envelope.MessageID(e.Stream, e.Position)
 		}
 		if e.Time.IsZero() {
-			e.Time = start.Add(time.Duration(i) * time.Second)
+			e.Time = start.Add(time.Duration(before+i) * time.Second)
 		}
 		stamped[i] = e
 	}

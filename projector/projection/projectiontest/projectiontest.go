@@ -10,7 +10,11 @@
 //   - after every prefix everything is delivered again from the start, as after a crash: the documents must be the same;
 //   - the events of different aggregates are interleaved in other ways, each aggregate's own in order: the documents must be
 //     the same, because no order between aggregates is promised. A document that many aggregates feed is therefore written
-//     by operators that do not mind the order: Inc, Min, Max, not Set.
+//     by operators that do not mind the order: Inc, Min, Max, not Set;
+//   - the documents of updates are given as they are after later changes, as a producer with FULL_DOCUMENT=updateLookup tells them
+//     when it is behind: the documents must come out the same;
+//   - the events are repeated, with later versions, for other aggregates, and for other customers or whatever else the fields named
+//     …Id identify: a document that grows with them each time is one that grows without bound.
 //
 // The documents are kept by package memory, which writes as MongoDB does.
 //
@@ -41,16 +45,45 @@ type Documents map[string][]any
 
 // Check fails the test with every problem it finds. want is the whole read model after the events; nil compares nothing and
 // does the rest.
-func Check(t TB, p projection.Projection, events []projection.Event, want Documents) {
+//
+// A document that every aggregate writes to is no problem, but worth knowing: it is logged, where t has a Logf as *testing.T does.
+func Check(t TB, p projection.Projection, events []projection.Event, want Documents, options ...Option) {
 	t.Helper()
-	if err := Problems(p, events, want); err != nil {
+	if err := Problems(p, events, want, options...); err != nil {
 		t.Errorf("projection %s:\n%v", p.Name(), err)
+		return
+	}
+	if log, ok := t.(interface {
+		Logf(format string, args ...any)
+	}); ok {
+		for _, said := range newKit(p, events, options).hot() {
+			log.Logf("projection %s: %s", p.Name(), said)
+		}
 	}
 }
 
+// Option tells [Check] what it cannot know.
+type Option func(*kit)
+
+// MayGrow says that documents of a collection grow with the history, and that you know a bound: an aggregate of yours
+// has a hundred events at most, say.
+func MayGrow(collection string) Option { return func(k *kit) { k.mayGrow[collection] = true } }
+
+// PostImages says that updates carry the document as it was right after them: the source keeps post-images and the
+// producer asks for them (FULL_DOCUMENT=required).
+func PostImages() Option { return func(k *kit) { k.postImages = true } }
+
+func newKit(p projection.Projection, events []projection.Event, options []Option) *kit {
+	k := &kit{projection: p, events: stampFrom(events, 0), mayGrow: make(map[string]bool)}
+	for _, o := range options {
+		o(k)
+	}
+	return k
+}
+
 // Problems is [Check] without a test: the problems found, joined; nil when there are none.
-func Problems(p projection.Projection, events []projection.Event, want Documents) error {
-	k := &kit{projection: p, events: stamp(events)}
+func Problems(p projection.Projection, events []projection.Event, want Documents, options ...Option) error {
+	k := newKit(p, events, options)
 	if err := k.project(); err != nil {
 		return err // without writes there is nothing more to say
 	}
@@ -65,13 +98,17 @@ func Problems(p projection.Projection, events []projection.Event, want Documents
 	problems = append(problems, k.again()...)
 	problems = append(problems, k.redelivered(model)...)
 	problems = append(problems, k.interleaved(model)...)
+	problems = append(problems, k.late(model)...)
+	if len(problems) == 0 { // what one that is wrong makes of more events says nothing
+		problems = k.unbounded()
+	}
 	return errors.Join(problems...)
 }
 
 // CheckPermanent fails the test unless the projection says that the event can never be applied.
 func CheckPermanent(t TB, p projection.Projection, e projection.Event) {
 	t.Helper()
-	events := stamp([]projection.Event{e})
+	events := stampFrom([]projection.Event{e}, 0)
 	writes, err := apply.Project(p, events[0].Change)
 	switch {
 	case err == nil:
@@ -86,6 +123,8 @@ type kit struct {
 	projection projection.Projection
 	events     []projection.Event
 	writes     [][]projection.Write // of each event, the first time
+	mayGrow    map[string]bool      // by collection
+	postImages bool
 }
 
 // compare holds the whole read model against what is expected.
