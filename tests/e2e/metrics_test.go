@@ -46,11 +46,11 @@ func (s *realStack) scrape(log *recorder) map[string]*dto.MetricFamily {
 	return families
 }
 
-// told are the rows of a service's README's table of metrics: name, type and labels, meaning. A unit is in the name, or the
+// told are the rows of docs/observe.md's table of a service's metrics: name, type and labels, meaning. A unit is in the name, or the
 // metric counts something.
 func told(t *testing.T, service string) (rows []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../" + service + "/README.md")
+	text, err := os.ReadFile("../../docs/observe.md")
 	require.NoError(t, err)
 	prefix := "sluice_" + service + "_"
 	for line := range strings.Lines(string(text)) {
@@ -87,8 +87,8 @@ func value(f *dto.MetricFamily) (sum float64) {
 	return sum
 }
 
-// The READMEs' tables name every metric with its type, labels and meaning, and no other; and the metrics count.
-func TestReadmesTellEveryMetricAndTheyCount(t *testing.T) {
+// The tables of docs/observe.md name every metric with its type, labels and meaning, and no other; and the metrics count.
+func TestTheDocumentationTellsEveryMetricAndTheyCount(t *testing.T) {
 	const events = 30
 	s := newRealStack(t, false)
 	for name, value := range s.settings() {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The promises of DESIGN §2, as what it is called when one is broken.
+// The promises of ARCHITECTURE §2, as what it is called when one is broken.
 var (
 	// ErrLost breaks G1: an event was committed and never arrived.
 	ErrLost = errors.New("event lost")

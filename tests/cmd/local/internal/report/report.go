@@ -39,7 +39,7 @@ type RSS struct {
 	Projector float64 `json:"projector"`
 }
 
-// Report is the result of a run; its fields are the contract of DESIGN §11.
+// Report is the result of a run; its fields are the contract of ARCHITECTURE §11.
 type Report struct {
 	EventsInserted      int64           `json:"events_inserted"`
 	EventsPublished     int64           `json:"events_published"` // different messages; Unknown where nobody watched

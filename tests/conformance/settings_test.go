@@ -12,15 +12,15 @@ import (
 	"github.com/sluice-cdc/sluice/projector"
 )
 
-// The tables of the README and of each service's own name every setting of the service with its default, and no other.
-func TestReadmesTellEverySetting(t *testing.T) {
+// The tables of docs/configure.md name every setting of each service with its default, and no other.
+func TestTheDocumentationTellsEverySetting(t *testing.T) {
 	for service, config := range map[string]reflect.Type{
 		"producer": reflect.TypeFor[producer.Config](), "projector": reflect.TypeFor[projector.Config](),
 	} {
 		t.Run(service, func(t *testing.T) {
 			told, known := map[string]string{}, map[string]string{}
-			tell(t, "../../README.md", "Configuration", told)
-			tell(t, "../../"+service+"/README.md", "Settings", told)
+			tell(t, "../../docs/configure.md", "Both services", told)
+			tell(t, "../../docs/configure.md", "The "+service, told)
 			settings(config, known)
 			if service == "producer" {
 				known["STREAM_NAME"] = "DATABASE.COLLECTION" // derived, not a default of the field

@@ -1,0 +1,197 @@
+package deploy
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	fenced    = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	spoken    = regexp.MustCompile("`[^`\n]*`")
+	link      = regexp.MustCompile(`\]\(([^)#\s]*)(#[^)\s]*)?\)`)
+	commanded = regexp.MustCompile("(?m)(?:`|^\\$ )make ([a-z-]+)")
+	called    = regexp.MustCompile("`([A-Za-z]+)`")
+	named     = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b`)
+	ours      = regexp.MustCompile("^`(?:--|producer |projector |scripts/|go run )")
+	flagged   = regexp.MustCompile("(?:^`| )--([a-z-]+)\\b")
+	heading   = regexp.MustCompile(`(?m)^#+ (.+)$`)
+)
+
+// documents are all pages of the repository, by their paths in it.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	pages := map[string]string{}
+	require.NoError(t, filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := entry.Name(); entry.IsDir() && (name == "node_modules" || name == ".git") {
+			return fs.SkipDir
+		}
+		if filepath.Ext(file) == ".md" {
+			name, err := filepath.Rel(root, file)
+			if err != nil {
+				return err
+			}
+			name = filepath.ToSlash(name)
+			pages[name] = read(t, name)
+		}
+		return nil
+	}))
+	for _, page := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/README.md", "infra/README.md"} {
+		require.Contains(t, pages, page)
+	}
+	return pages
+}
+
+// prose is a page without its code.
+func prose(text string) string { return spoken.ReplaceAllString(fenced.ReplaceAllString(text, ""), "") }
+
+// Links within the repository lead to a file that is there, and to a heading that is in it.
+func TestLinksLeadSomewhere(t *testing.T) {
+	pages, checked := documents(t), 0
+	for page, text := range pages {
+		for _, m := range link.FindAllStringSubmatch(prose(text), -1) {
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+				continue
+			}
+			checked++
+			to := page
+			if m[1] != "" {
+				to = path.Join(path.Dir(page), m[1])
+			}
+			_, err := os.Stat(filepath.Join(root, to))
+			require.NoError(t, err, "%s: %s", page, m[0])
+			if anchor := strings.TrimPrefix(m[2], "#"); anchor != "" {
+				require.Contains(t, anchors(pages[to]), anchor, "%s: %s", page, m[0])
+			}
+		}
+	}
+	require.Greater(t, checked, 100, "links are found at all")
+}
+
+// Every page of docs can be found from its index.
+func TestEveryPageIsInTheIndex(t *testing.T) {
+	pages := documents(t)
+	for page := range pages {
+		if name, inside := strings.CutPrefix(page, "docs/"); inside && name != "README.md" {
+			require.Contains(t, pages["docs/README.md"], "]("+name+")")
+		}
+	}
+}
+
+// What pages tell to type exists.
+func TestMakeTargetsInPagesExist(t *testing.T) {
+	targets, checked := map[string]bool{}, 0
+	for _, m := range target.FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		targets[m[1]] = true
+	}
+	for page, text := range documents(t) {
+		for _, m := range commanded.FindAllStringSubmatch(text, -1) {
+			checked++
+			require.True(t, targets[m[1]], "%s: make %s", page, m[1])
+		}
+	}
+	require.Greater(t, checked, 30, "commands are found at all")
+}
+
+// code is all that is not a page: programs, scripts, templates and the like.
+func code(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	require.NoError(t, filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch name := entry.Name(); {
+		case entry.IsDir() && (name == "node_modules" || name == ".git" || name == "bin" || name == "testdata"):
+			return fs.SkipDir
+		case entry.IsDir() || name == "documents_test.go":
+			return nil
+		}
+		switch filepath.Ext(file) {
+		case ".go", ".sh", ".ps1", ".yaml", ".yml", ".bicep", ".json", "":
+			text, err := os.ReadFile(file)
+			all.Write(text)
+			return err
+		}
+		return nil
+	}))
+	return all.String()
+}
+
+// Settings and flags that pages name exist: of ours, and of what our scripts call.
+func TestSettingsAndFlagsInPagesExist(t *testing.T) {
+	all, checked := code(t), 0
+	for page, text := range documents(t) {
+		for _, word := range spoken.FindAllString(fenced.ReplaceAllString(text, ""), -1) {
+			for _, m := range named.FindAllString(word, -1) {
+				if strings.HasPrefix(m, "OTEL_") { // OpenTelemetry's own, which its SDK reads
+					continue
+				}
+				checked++
+				name := m
+				for _, stream := range []string{"ORDERS_", "PAYMENTS_"} { // the examples of a stream's own settings
+					name = strings.TrimPrefix(name, stream)
+				}
+				require.Contains(t, all, name, "%s: %s", page, word)
+			}
+			if !ours.MatchString(word) {
+				continue
+			}
+			for _, m := range flagged.FindAllStringSubmatch(word, -1) {
+				checked++
+				require.True(t, strings.Contains(all, `"`+m[1]+`"`) || strings.Contains(all, "--"+m[1]), "%s: %s", page, word)
+			}
+		}
+	}
+	require.Greater(t, checked, 200, "settings and flags are found at all")
+}
+
+// The tour of the code names functions that are where it says.
+func TestTheTourOfTheCodeIsTrue(t *testing.T) {
+	_, tour, found := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## A tour of the code\n")
+	require.True(t, found)
+	checked := 0
+	for line := range strings.Lines(tour) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 {
+			continue
+		}
+		file := link.FindStringSubmatch(cells[1])
+		if file == nil {
+			continue // the head of a table
+		}
+		code := read(t, file[1])
+		for _, m := range called.FindAllStringSubmatch(cells[2], -1) {
+			checked++
+			require.Regexp(t, `(?m)^func (\([^)]*\) )?`+m[1]+`\(`, code, "%s has no function %s", file[1], m[1])
+		}
+	}
+	require.Greater(t, checked, 40, "functions are found at all")
+}
+
+// anchors are those that GitHub gives to headings.
+func anchors(markdown string) map[string]bool {
+	found := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(markdown, -1) {
+		kept := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-', r == '_', r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+				return r
+			}
+			return -1
+		}, strings.ToLower(m[1]))
+		found[kept] = true
+	}
+	return found
+}
