@@ -34,7 +34,7 @@ param onHistoryLost string = 'fail'
 param aggregateIdPath string = 'aggregateId'
 param fullDocument string = 'updateLookup'
 param fullDocumentBeforeChange string = 'whenAvailable'
-@description('Cannot be changed under way: ../../producer/README.md, "Sessions"')
+@description('Cannot be changed under way: ../../docs/configure.md, "Sessions"')
 param sessionKey string = 'aggregate'
 param logLevel string = 'info'
 @description('Of the changes, the share that is traced, where the environment takes traces')

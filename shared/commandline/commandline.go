@@ -98,7 +98,7 @@ func (p Program[D, R]) Usage() string {
 		fmt.Fprintf(w, "  %s\t%s\n", strings.TrimSpace(c.Name+" "+c.Takes), c.Says)
 	}
 	_ = w.Flush() // a strings.Builder takes everything
-	b.WriteString("\n" + p.Notes + "It is configured by environment variables, for every command as for run: see the README.\n" +
+	b.WriteString("\n" + p.Notes + "It is configured by environment variables, for every command as for run: see docs/configure.md.\n" +
 		"It exits with 0: fine, 1: a problem was found or the command failed, 2: wrong usage or settings.\n")
 	return b.String()
 }

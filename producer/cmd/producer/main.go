@@ -1,5 +1,5 @@
 // Command producer publishes the changes of a MongoDB collection to Azure Service Bus, and lets people look after a
-// stream: `producer help` lists the commands. It is configured by environment variables; see the README. It exits with
+// stream: `producer help` lists the commands. It is configured by environment variables: see docs/configure.md. It exits with
 // 0 after SIGTERM or SIGINT and where a command found all well, with 2 when a setting or the command line is wrong, and
 // with 1 when it cannot go on or a command found a problem.
 package main
