@@ -11,8 +11,8 @@
 // Not guaranteed: any order between different aggregates, and that each event is written by itself: the events of one
 // batch may be folded into one update, so readers may see several of them appear at once (never some of an event).
 //
-// Adding one's own takes one file and one line: implement [Projection], or [OneDocument] where it fits, and name it in
-// [Builtin]. README.md beside this file leads through it; package projectiontest tests it without a database.
+// One's own lies in a module of one's own: implement [Projection], or [OneDocument] where it fits, and hand it to projector.Main,
+// which is the whole program. README.md beside this file leads through it; package projectiontest tests it without a database.
 package projection
 
 import (
