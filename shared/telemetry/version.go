@@ -6,7 +6,7 @@ import (
 )
 
 // Version is the version of this build. The image's build sets it (-ldflags "-X …/telemetry.Version=…"); without it, it
-// is the commit that the Go command recorded, else "unknown".
+// is the commit or the module's version that the Go command recorded, else "unknown".
 var Version = ""
 
 // Build describes this build, for the first line of a service's log: its version and the Go that built it.
@@ -19,6 +19,9 @@ func Build() (version, goVersion string) {
 			if setting.Key == "vcs.revision" {
 				return setting.Value, runtime.Version()
 			}
+		}
+		if v := info.Main.Version; v != "" && v != "(devel)" { // go install …@version
+			return v, runtime.Version()
 		}
 	}
 	return "unknown", runtime.Version()

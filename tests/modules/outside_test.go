@@ -1,0 +1,115 @@
+package modules_test
+
+import (
+	"bytes"
+	"context"
+	"debug/buildinfo"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/modfile"
+
+	"github.com/sluice-cdc/sluice/tests/internal/modules"
+)
+
+// outside is a folder that knows nothing of this repository, and the proxy that it gets the modules from.
+type outside struct {
+	root  string
+	proxy *modules.Proxy
+}
+
+func newOutside(t *testing.T) outside {
+	t.Helper()
+	root, err := modules.Root()
+	require.NoError(t, err)
+	proxy, err := modules.Pack(root, t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, proxy.Forget(context.WithoutCancel(t.Context()))) })
+	return outside{root, proxy}
+}
+
+// run is a go command in a folder, which must succeed, and what it prints.
+func (o outside) run(t *testing.T, dir string, env []string, args ...string) string {
+	t.Helper()
+	cmd := o.proxy.Go(t.Context(), dir, env, args...)
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	require.NoError(t, err, "go %s\n%s%s", strings.Join(args, " "), out, &complaints)
+	return string(out)
+}
+
+func TestTheProgramsAreInstalledByTheirVersion(t *testing.T) {
+	o := newOutside(t)
+	bin := t.TempDir()
+	for program, from := range map[string]string{
+		"producer": "producer/cmd/producer", "projector": "projector/cmd/projector", "sluice-emulator": "tests/emulator/cmd/sluice-emulator",
+	} {
+		o.run(t, t.TempDir(), []string{"GOBIN=" + bin}, "install", modules.Path(from)+"@"+o.proxy.Version)
+		path := filepath.Join(bin, program)
+		help, err := exec.CommandContext(t.Context(), path, "--help").CombinedOutput()
+		require.NoError(t, err, "%s --help\n%s", program, help)
+		require.Contains(t, string(help), program)
+		built, err := buildinfo.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, o.proxy.Version, built.Main.Version)
+
+		// what others build is what is tested here: the workspace raises no version
+		inside, err := exec.CommandContext(t.Context(), "go", "list", "-C", o.root, "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", modules.Path(from)).Output()
+		require.NoError(t, err)
+		for _, m := range built.Deps {
+			if !strings.HasPrefix(m.Path, modules.Base+"/") {
+				require.Contains(t, strings.Split(string(inside), "\n"), m.Path+" "+m.Version, program)
+			}
+		}
+	}
+}
+
+func TestSomebodysOwnTestRunsAgainstTheEmbeddedServers(t *testing.T) {
+	o := newOutside(t)
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "user"))))
+	o.requires(t, dir, "example.com/app", []string{"tests/emulator"}, []string{
+		"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus", "go.mongodb.org/mongo-driver/v2", "github.com/stretchr/testify",
+	})
+	require.Contains(t, o.run(t, dir, nil, "test", "-count", "1", "./..."), "ok")
+}
+
+// What the embedded servers need is what a test must take along with them.
+func TestTheEmbeddedServersNeedLittle(t *testing.T) {
+	o := newOutside(t)
+	dir := t.TempDir()
+	o.requires(t, dir, "example.com/app", []string{"tests/emulator"}, nil)
+	needed := o.run(t, dir, nil, "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", modules.Path("tests/emulator/..."))
+	for m := range strings.FieldsSeq(needed) {
+		if !strings.HasPrefix(m, modules.Base+"/") {
+			require.Contains(t, []string{"github.com/google/uuid", "go.mongodb.org/mongo-driver/v2", "golang.org/x/sync"}, m, needed)
+		}
+	}
+}
+
+// requires makes a module that requires some of this repository's, and others in the versions that the tests have.
+func (o outside) requires(t *testing.T, dir, name string, ours, others []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(o.root, "tests", "go.mod"))
+	require.NoError(t, err)
+	known, err := modfile.Parse("go.mod", text, nil)
+	require.NoError(t, err)
+	mod := fmt.Sprintf("module %s\n\ngo %s\n", name, known.Go.Version)
+	for _, m := range ours {
+		mod += fmt.Sprintf("\nrequire %s %s\n", modules.Path(m), o.proxy.Version)
+	}
+	for _, r := range known.Require {
+		for _, m := range others {
+			if r.Mod.Path == m {
+				mod += fmt.Sprintf("\nrequire %s %s\n", m, r.Mod.Version)
+			}
+		}
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o600))
+}
