@@ -79,7 +79,8 @@ func setWorkspace(name, version string) error {
 		if !ours(r.Old.Path) {
 			continue
 		}
-		if err := errors.Join(file.DropReplace(r.Old.Path, r.Old.Version), file.AddReplace(r.Old.Path, version, r.New.Path, "")); err != nil {
+		path, dir := r.Old.Path, r.New.Path // what is dropped is cleared
+		if err := errors.Join(file.DropReplace(path, r.Old.Version), file.AddReplace(path, version, dir, "")); err != nil {
 			return fmt.Errorf("set version in %s: %w", name, err)
 		}
 	}

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# release.sh vX.Y.Z: makes the release of every module as one commit with its tags, here, and says how to publish it.
+#
+# The modules that others import require each other in the new version, with the sums of what is tagged; the changelog's
+# "Unreleased" becomes the release; and the go command, asked for the modules by their tags, must find what the sums say.
+# Nothing leaves this machine. When anything fails, the branch is as it was.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+die() {
+  echo "release: $*" >&2
+  exit 1
+}
+
+version=${1:-}
+[[ $# -eq 1 && $version =~ ^v[01]\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$ ]] || {
+  echo 'usage: scripts/release.sh vX.Y.Z, X being 0 or 1: from v2 on the paths of the modules must end in /v2' >&2
+  exit 2
+}
+tags=("$version" "shared/$version" "tests/emulator/$version" "producer/$version" "projector/$version")
+[[ -z $(git status --porcelain) ]] || die 'there are changes that are not committed: commit or stash them first'
+for tag in "${tags[@]}"; do
+  ! git rev-parse -q --verify "refs/tags/$tag" >/dev/null || die "tag $tag is there already: choose the next version"
+done
+grep -qx '## Unreleased' CHANGELOG.md || die 'CHANGELOG.md has no line "## Unreleased": it says what is released'
+[[ -n $(awk '/^## /{ p = $0 == "## Unreleased"; next } p && /^- /' CHANGELOG.md) ]] || die 'CHANGELOG.md lists nothing under "## Unreleased"'
+
+before=$(git rev-parse HEAD)
+undo() {
+  git reset -q --hard "$before"
+  git tag -d "${tags[@]}" >/dev/null 2>&1 || true
+}
+trap undo ERR
+
+go run ./tests/cmd/modules -version "$version"
+sed -i.before "s/^## Unreleased\$/## Unreleased\n\n## ${version#v} - $(date -u +%F)/" CHANGELOG.md
+rm CHANGELOG.md.before
+go list work >/dev/null
+git commit -qam "Release $version"
+for tag in "${tags[@]}"; do git tag -a -m "Release $version" "$tag"; done
+
+# What the go command makes of the tags is what will be served; it reads the repository's address from this folder.
+proof=$(mktemp -d)
+trap 'undo; rm -rf "$proof"' ERR
+(
+  cd "$proof"
+  export GOWORK=off GOFLAGS=-modcacherw GOMODCACHE=$proof/cache GOPRIVATE=github.com/sluice-cdc/sluice
+  export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0="url.file://$OLDPWD/.insteadOf" GIT_CONFIG_VALUE_0=https://github.com/sluice-cdc/sluice
+  for module in shared tests/emulator producer projector; do
+    go mod download -json "github.com/sluice-cdc/sluice/$module@$version" | sed -nE 's/.*"(Path|Sum)": "(.*)".*/\2/p' | paste -sd' '
+  done
+) >"$proof/tagged"
+while read -r path sum; do
+  grep -qxF "$path $version $sum" tests/go.sum || {
+    undo
+    die "the tag of $path has another content than tests/go.sum says: this is a fault of tests/cmd/modules"
+  }
+done <"$proof/tagged"
+rm -rf "$proof"
+trap - ERR
+
+echo "release: $version is committed and tagged; to publish it:"
+echo "  git push --atomic origin HEAD ${tags[*]}"
