@@ -42,8 +42,8 @@ func (s *service) awaitVersions(ctx context.Context, b *batch) error {
 	return sessions.ErrRelease
 }
 
-// tell logs what a person should know of one change. The record it speaks of is committed.
-func (s *service) tell(session string, c *envelope.Change, r apply.Result) {
+// logDecision logs what a person should know of one change. The record it speaks of is committed.
+func (s *service) logDecision(session string, c *envelope.Change, r apply.Result) {
 	attributes := []any{
 		telemetry.KeyAggregate, c.Aggregate, telemetry.KeySession, session, telemetry.KeyMessageID, c.MessageID,
 		telemetry.KeyPosition, c.Position, telemetry.KeyReason, r.Reason,

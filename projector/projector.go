@@ -119,17 +119,17 @@ var errShutdown = errors.New("stop projector: batches in hand were not finished 
 
 // service is a running projector.
 type service struct {
-	cfg     Config
-	log     *slog.Logger
-	dial    func() (*azservicebus.Client, error)
-	mongo   *mongo.Client
-	applier *apply.Applier
-	chosen  projection.Projection
-	pool    *sessions.Pool
-	store   *outage.Outage // of the read-model database
-	tracer  trace.Tracer   // may be nil
-	gaps    *gaps.Gaps
-	claims  *claims.Redeemer
+	cfg       Config
+	log       *slog.Logger
+	dial      func() (*azservicebus.Client, error)
+	mongo     *mongo.Client
+	applier   *apply.Applier
+	chosen    projection.Projection
+	pool      *sessions.Pool
+	readModel *outage.Outage
+	tracer    trace.Tracer // may be nil
+	gaps      *gaps.Gaps
+	claims    *claims.Redeemer
 	state
 }
 
@@ -155,7 +155,7 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 	}
 	s := &service{cfg: cfg, log: opts.Logger, chosen: chosen, tracer: opts.Tracer}
 	s.state.init(opts.Instance, chosen.Name())
-	s.store = outage.New(s.log, "read model")
+	s.readModel = outage.New(s.log, "read model")
 	if s.claims, err = openClaims(cfg, opts); err != nil {
 		return nil, err
 	}

@@ -143,8 +143,8 @@ func (s *spans) attributes(operation string, more ...attribute.KeyValue) []attri
 	}, more...)
 }
 
-// finish ends a span that may be nil.
-func finish(span trace.Span, err error) {
+// endSpan ends a span that may be nil.
+func endSpan(span trace.Span, err error) {
 	if span == nil {
 		return
 	}

@@ -14,14 +14,14 @@ import (
 func TestSpansThatNobodyWantsCostNothing(t *testing.T) {
 	var b batch
 	for range 100 {
-		b.add(&azservicebus.ReceivedMessage{}, envelope.Change{}, apply.Result{Kind: apply.Applied})
+		b.addMessage(&azservicebus.ReceivedMessage{}, envelope.Change{}, apply.Result{Kind: apply.Applied})
 	}
 	ctx, called := t.Context(), time.Now()
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		s := follow(ctx, nil, "changes", called, &b)
-		finish(s.applying(ctx), nil)
+		endSpan(s.applying(ctx), nil)
 		s.decided(&b)
-		finish(s.settling(ctx), nil)
+		endSpan(s.settling(ctx), nil)
 		s.abandon()
 	}))
 }

@@ -69,10 +69,15 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 // On nil every change is decided, or waits for another one of its aggregate that is. An error is one that may heal: calling
 // again with the same arguments goes on where it stopped.
 func (a *Applier) Apply(ctx context.Context, session string, changes []envelope.Change, results []Result) error {
-	groups, failure := a.plan(changes, results)
-	err := a.write(ctx, groups, results)
+	groups, decided, failure := a.plan(changes, results)
+	record(results, decided)
+	err := a.write(ctx, groups)
+	for _, g := range groups { // also after an error: what is committed is decided
+		record(results, g.decided)
+	}
 	if err == nil {
-		err = a.parkPoisoned(ctx, session, changes, results)
+		decided, err = a.parkPoisoned(ctx, session, changes, results)
+		record(results, decided)
 	}
 	if err != nil {
 		return fmt.Errorf("apply projection %s: %w", a.projection.Name(), err)
@@ -80,12 +85,13 @@ func (a *Applier) Apply(ctx context.Context, session string, changes []envelope.
 	return failure
 }
 
-func (a *Applier) write(ctx context.Context, groups []*group, results []Result) error {
+// write commits the groups' effects and has each group decide its changes.
+func (a *Applier) write(ctx context.Context, groups []*group) error {
 	if a.guards.inside {
-		return a.applyEmbedded(ctx, groups, results)
+		return a.applyEmbedded(ctx, groups)
 	}
 	for _, g := range groups {
-		if err := a.applyRecorded(ctx, g, results); err != nil {
+		if err := a.applyRecorded(ctx, g); err != nil {
 			return err
 		}
 	}
@@ -94,7 +100,7 @@ func (a *Applier) write(ctx context.Context, groups []*group, results []Result) 
 
 // rebase reads the guards of the groups whose condition did not hold and decides what they tell: what is applied already, a
 // parked aggregate, a missing version. It says whether it learned anything for every one of them.
-func (a *Applier) rebase(ctx context.Context, collided []*group, results []Result) (bool, error) {
+func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
 	if len(collided) == 0 {
 		return true, nil
 	}
@@ -113,7 +119,7 @@ func (a *Applier) rebase(ctx context.Context, collided []*group, results []Resul
 			return false, ErrNotParked
 		}
 		unguarded := s.exists && !s.guarded
-		learned := g.drop(s.position, results) > 0 || unguarded != g.unguarded
+		learned := g.dropApplied(s.position) > 0 || unguarded != g.unguarded
 		g.unguarded = unguarded
 		switch {
 		case len(g.events) == 0:
@@ -122,13 +128,13 @@ func (a *Applier) rebase(ctx context.Context, collided []*group, results []Resul
 			learned = learned || s.parked.Later != g.replay.parked.Later
 			g.replay = &s
 		case s.parked != nil:
-			held, err := a.refuse(ctx, g, s.parked, results)
+			counted, err := a.setAside(ctx, g, s.parked)
 			if err != nil {
 				return false, err
 			}
-			learned = learned || held
+			learned = learned || counted
 		}
-		if g.gap(s.version, results) {
+		if g.stopAtGap(s.version) {
 			learned = true
 		}
 		progress = progress && learned

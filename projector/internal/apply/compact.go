@@ -45,11 +45,11 @@ func compact(writes []projection.Write) ([]projection.Write, error) {
 			d.writes, d.fold = append(d.writes, w), nil
 		case !ok:
 			d.writes, d.fold = []projection.Write{w}, nil
-		case d.fold != nil && d.fold.add([]projection.Write{w}):
+		case d.fold != nil && d.fold.foldIn([]projection.Write{w}):
 			d.writes[len(d.writes)-1] = projection.UpdateOne{Collection: collection, ID: id, Upsert: d.fold.upsert, Ops: d.fold.ops}
 		default:
 			d.writes, d.fold = append(d.writes, w), newFold()
-			if !d.fold.add([]projection.Write{update}) {
+			if !d.fold.foldIn([]projection.Write{update}) {
 				d.fold = nil // it writes twice to one field: the database is to say what it thinks of that
 			}
 		}

@@ -14,11 +14,11 @@ import (
 
 // applyEmbedded writes each group as conditional updates of the aggregate's one document: one update in the usual case,
 // and one bulk write, unordered because aggregates do not depend on each other, for all groups.
-func (a *Applier) applyEmbedded(ctx context.Context, groups []*group, results []Result) error {
+func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 	collection := a.guards.collection
 	separately := false
 	for conflicts := 0; ; {
-		chunks := a.chunksOf(groups, results)
+		chunks := a.chunksOf(groups)
 		if len(chunks) == 0 {
 			return nil
 		}
@@ -40,7 +40,7 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group, results []
 			}
 			// Refused as a whole: too large, for example. Which update is meant shows when each goes alone.
 			if separately = true; len(chunks) == 1 {
-				chunks[0].group.refused(chunks[0].events, ReasonRefused, err, results)
+				chunks[0].group.refused(chunks[0].events, ReasonRefused, err)
 			}
 			continue
 		}
@@ -52,11 +52,11 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group, results []
 			case !ok && silent && !c.makes:
 				unseen = append(unseen, c)
 			case !ok:
-				c.done(results)
+				c.committed()
 			case class == Guarded:
 				collided = append(collided, c.group)
 			case class == Permanent:
-				c.group.refused(c.events, ReasonRefused, failure, results)
+				c.group.refused(c.events, ReasonRefused, failure)
 			default:
 				err = failure
 			}
@@ -64,11 +64,11 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group, results []
 		if err != nil {
 			return fmt.Errorf("write %s: %w", collection.Name(), err)
 		}
-		missed, err := a.look(ctx, unseen, results)
+		missed, err := a.resolve(ctx, unseen)
 		if err != nil {
 			return err
 		}
-		progress, err := a.rebase(ctx, append(collided, missed...), results)
+		progress, err := a.rebase(ctx, append(collided, missed...))
 		if err != nil {
 			return err
 		}
@@ -80,48 +80,6 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group, results []
 	}
 }
 
-// look finds out what became of updates that may have found nothing to change. Where there is no document there was nothing
-// to do; where the guard stands at the update's last change it was written. It returns the groups that remain.
-func (a *Applier) look(ctx context.Context, unseen []chunk, results []Result) (missed []*group, err error) {
-	if len(unseen) == 0 {
-		return nil, nil
-	}
-	aggregates := make([]string, len(unseen))
-	for i, c := range unseen {
-		aggregates[i] = c.group.aggregate
-	}
-	found, err := a.guards.read(ctx, aggregates...)
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range unseen {
-		s := found[c.group.aggregate]
-		if (!s.exists && c.group.replay == nil) || s.position == c.group.events[c.events-1].change.Position {
-			c.done(results)
-		} else {
-			missed = append(missed, c.group)
-		}
-	}
-	return missed, nil
-}
-
-// byModel takes a bulk write's error apart: what failed, by the model's index; or the error itself when it is about
-// the whole.
-func byModel(err error) (map[int]mongo.BulkWriteError, error) {
-	if err == nil {
-		return nil, nil
-	}
-	bulk, ok := errors.AsType[mongo.BulkWriteException](err)
-	if !ok || bulk.WriteConcernError != nil || len(bulk.WriteErrors) == 0 {
-		return nil, err
-	}
-	failed := make(map[int]mongo.BulkWriteError, len(bulk.WriteErrors))
-	for _, e := range bulk.WriteErrors {
-		failed[e.Index] = e
-	}
-	return failed, nil
-}
-
 // chunk is one update: the first events of a group.
 type chunk struct {
 	group  *group
@@ -131,19 +89,9 @@ type chunk struct {
 	fills  bool // it makes a document of a stub
 }
 
-// done marks the events as applied. What comes after them in a replay finds a stub no longer.
-func (c chunk) done(results []Result) {
-	c.group.done(c.events, results)
-	if replay := c.group.replay; c.fills && replay != nil {
-		filled := *replay
-		filled.empty = false
-		c.group.replay = &filled
-	}
-}
-
 // chunksOf is the next update of every group that has events left. An event that cannot be said as an update at all is
 // poison.
-func (a *Applier) chunksOf(groups []*group, results []Result) []chunk {
+func (a *Applier) chunksOf(groups []*group) []chunk {
 	var chunks []chunk
 	for _, g := range groups {
 		if len(g.events) == 0 {
@@ -151,13 +99,13 @@ func (a *Applier) chunksOf(groups []*group, results []Result) []chunk {
 		}
 		f, n := newFold(), 0
 		for _, e := range g.events {
-			if (n > 0 && g.oneByOne) || !f.add(e.writes) {
+			if (n > 0 && g.oneByOne) || !f.foldIn(e.writes) {
 				break
 			}
 			n++
 		}
 		if n == 0 {
-			g.refused(1, ReasonPromise, errNotOneUpdate, results)
+			g.refused(1, ReasonPromise, errNotOneUpdate)
 			continue
 		}
 		model, makes := a.modelOf(g, n, f)
@@ -262,4 +210,56 @@ func updateOf(ops []projection.Op, set ...bson.E) bson.D {
 		put(projection.OpSet, e)
 	}
 	return update
+}
+
+// byModel takes a bulk write's error apart: what failed, by the model's index; or the error itself when it is about
+// the whole.
+func byModel(err error) (map[int]mongo.BulkWriteError, error) {
+	if err == nil {
+		return nil, nil
+	}
+	bulk, ok := errors.AsType[mongo.BulkWriteException](err)
+	if !ok || bulk.WriteConcernError != nil || len(bulk.WriteErrors) == 0 {
+		return nil, err
+	}
+	failed := make(map[int]mongo.BulkWriteError, len(bulk.WriteErrors))
+	for _, e := range bulk.WriteErrors {
+		failed[e.Index] = e
+	}
+	return failed, nil
+}
+
+// resolve finds out what became of updates that may have found nothing to change. Where there is no document there was nothing
+// to do; where the guard stands at the update's last change it was written. It returns the groups that remain.
+func (a *Applier) resolve(ctx context.Context, unseen []chunk) (missed []*group, err error) {
+	if len(unseen) == 0 {
+		return nil, nil
+	}
+	aggregates := make([]string, len(unseen))
+	for i, c := range unseen {
+		aggregates[i] = c.group.aggregate
+	}
+	found, err := a.guards.read(ctx, aggregates...)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range unseen {
+		s := found[c.group.aggregate]
+		if (!s.exists && c.group.replay == nil) || s.position == c.group.events[c.events-1].change.Position {
+			c.committed()
+		} else {
+			missed = append(missed, c.group)
+		}
+	}
+	return missed, nil
+}
+
+// committed takes the events off their group. In a replay, what comes after them no longer finds a stub.
+func (c chunk) committed() {
+	c.group.committed(c.events)
+	if replay := c.group.replay; c.fills && replay != nil {
+		filled := *replay
+		filled.empty = false
+		c.group.replay = &filled
+	}
 }

@@ -36,9 +36,9 @@ type step struct {
 
 func newFold() *fold { return &fold{at: make(map[string]int), below: make(map[string]int)} }
 
-// add folds the writes of one more event in. It answers false, and changes nothing, when they and what is there cannot
+// foldIn folds the writes of one more event in. It answers false, and changes nothing, when they and what is there cannot
 // be said as one update.
-func (f *fold) add(writes []projection.Write) bool {
+func (f *fold) foldIn(writes []projection.Write) bool {
 	upsert, count := f.upsert, f.writes
 	var wiped *fold // what a whole document of this event wiped out
 	f.journal = f.journal[:0]
@@ -73,7 +73,7 @@ func (f *fold) update(w projection.UpdateOne) bool {
 		return false
 	}
 	for _, op := range w.Ops {
-		if !f.addOp(op, f.writes == 0) {
+		if !f.foldOp(op, f.writes == 0) {
 			return false
 		}
 	}
@@ -82,9 +82,9 @@ func (f *fold) update(w projection.UpdateOne) bool {
 	return true
 }
 
-// addOp folds one operator in. first says that it belongs to the first write: only that one can be the one that makes
+// foldOp folds one operator in. first says that it belongs to the first write: only that one can be the one that makes
 // the document, so only its $setOnInsert counts.
-func (f *fold) addOp(op projection.Op, first bool) bool {
+func (f *fold) foldOp(op projection.Op, first bool) bool {
 	if i, ok := f.at[op.Field]; ok {
 		merged, ok := merge(f.ops[i], op)
 		if ok {
@@ -154,7 +154,7 @@ func merge(a, b projection.Op) (projection.Op, bool) {
 	bound := b.Kind == projection.OpMin || b.Kind == projection.OpMax
 	switch {
 	case a.Kind == projection.OpInc && b.Kind == projection.OpInc, a.Kind == projection.OpSet && b.Kind == projection.OpInc:
-		sum, ok := add(a.Value, b.Value)
+		sum, ok := addInt64(a.Value, b.Value)
 		return projection.Op{Kind: a.Kind, Field: a.Field, Value: sum}, ok
 	case bound && (a.Kind == b.Kind || a.Kind == projection.OpSet):
 		order, ok := compare(a.Value, b.Value)
@@ -177,8 +177,8 @@ func replaceable(kind projection.OpKind) bool {
 	return false
 }
 
-// add is the sum of two int64; not ok when one is something else, or when MongoDB would refuse the sum.
-func add(a, b any) (any, bool) {
+// addInt64 is the sum of two int64; not ok when one is something else, or when MongoDB would refuse the sum.
+func addInt64(a, b any) (any, bool) {
 	x, xOK := a.(int64)
 	y, yOK := b.(int64)
 	if !xOK || !yOK || (y > 0 && x > math.MaxInt64-y) || (y < 0 && x < math.MinInt64-y) {

@@ -138,7 +138,7 @@ func TestFold(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f, n := newFold(), 0
 			for _, writes := range test.events {
-				if !f.add(writes) {
+				if !f.foldIn(writes) {
 					break
 				}
 				n++
@@ -179,10 +179,10 @@ func TestFoldDoesWhatTheUpdatesDoOneByOne(t *testing.T) {
 			}
 			if random.IntN(5) == 0 {
 				// The rest of this event cannot be folded in, so none of it may be.
-				require.False(t, f.add([]projection.Write{writes[0], projection.Delete("c", "a")}))
+				require.False(t, f.foldIn([]projection.Write{writes[0], projection.Delete("c", "a")}))
 				continue
 			}
-			if !f.add(writes) {
+			if !f.foldIn(writes) {
 				continue
 			}
 			events = append(events, writes)

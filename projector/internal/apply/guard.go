@@ -39,8 +39,8 @@ func guardsOf(p projection.Projection, database *mongo.Database) guards {
 	return guards{collection: database.Collection(positionsCollection(p))}
 }
 
-// standing is what was read of an aggregate's guard.
-type standing struct {
+// guardState is what was read of an aggregate's guard.
+type guardState struct {
 	exists   bool // there is a document
 	guarded  bool // it has a position
 	position string
@@ -51,7 +51,7 @@ type standing struct {
 }
 
 // read reads the guards of aggregates. One without a document is missing.
-func (g guards) read(ctx context.Context, aggregates ...string) (map[string]standing, error) {
+func (g guards) read(ctx context.Context, aggregates ...string) (map[string]guardState, error) {
 	field := projection.GuardField
 	if !g.inside {
 		field = guardPosition
@@ -69,7 +69,7 @@ func (g guards) read(ctx context.Context, aggregates ...string) (map[string]stan
 	if err := cursor.All(ctx, &docs); err != nil {
 		return nil, fmt.Errorf("read guard: %w", err)
 	}
-	found := make(map[string]standing, len(docs))
+	found := make(map[string]guardState, len(docs))
 	for _, doc := range docs {
 		id, s, err := g.decode(doc)
 		if err != nil {
@@ -83,13 +83,13 @@ func (g guards) read(ctx context.Context, aggregates ...string) (map[string]stan
 }
 
 // decode reads the guard of a document; id is empty where it is not a text, and so no aggregate's.
-func (g guards) decode(doc bson.Raw) (id string, s standing, err error) {
+func (g guards) decode(doc bson.Raw) (id string, s guardState, err error) {
 	id, _ = doc.Lookup("_id").StringValueOK()
 	guard := doc
 	if g.inside {
 		guard, _ = doc.Lookup(projection.GuardField).DocumentOK()
 	}
-	s = standing{exists: true, raw: guard.Lookup(guardParked)}
+	s = guardState{exists: true, raw: guard.Lookup(guardParked)}
 	s.position, s.guarded = guard.Lookup(guardPosition).StringValueOK()
 	s.version, _ = guard.Lookup(guardVersion).AsInt64OK()
 	s.empty, _ = guard.Lookup(guardEmpty).BooleanOK()
@@ -116,7 +116,7 @@ func (g guards) condition(group *group, n int) bson.D {
 		filter = append(filter, g.fenced(group.replay.parked.Fence())...)
 	}
 	// A guard without a version accepts any: the first one seen says where the count begins.
-	if _, needed := group.needs(n); needed > 0 {
+	if _, needed := group.requiredVersion(n); needed > 0 {
 		filter = append(filter, bson.E{Key: g.prefix + guardVersion, Value: bson.D{
 			{Key: "$not", Value: bson.D{{Key: "$lt", Value: needed}}},
 		}})

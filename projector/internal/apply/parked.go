@@ -54,9 +54,11 @@ func (g guards) fenced(f Fence) bson.D {
 	}
 }
 
-// parkPoisoned parks the aggregate of every poison in the batch, and what follows it of that aggregate is parked with it.
-// Poison that names no aggregate is left as it is.
-func (a *Applier) parkPoisoned(ctx context.Context, session string, changes []envelope.Change, results []Result) error {
+// parkPoisoned parks the aggregate of every poison in the batch, and with it what follows of that aggregate. Poison that names
+// no aggregate is left as it is. What is decided before an error is decided all the same.
+func (a *Applier) parkPoisoned(
+	ctx context.Context, session string, changes []envelope.Change, results []Result,
+) (decided []decision, err error) {
 	done := make(map[string]bool)
 	for i := range changes {
 		c := &changes[i]
@@ -64,91 +66,98 @@ func (a *Applier) parkPoisoned(ctx context.Context, session string, changes []en
 			continue
 		}
 		done[c.Aggregate] = true
-		var behind []int
+		var behind []decision
 		for j := i + 1; j < len(changes); j++ {
 			if changes[j].Aggregate == c.Aggregate && (results[j].Kind == Pending || results[j].Kind == Poison) {
-				behind = append(behind, j)
+				behind = append(behind, decision{j, results[j]})
 			}
 		}
-		if err := a.park(ctx, session, c, i, behind, results); err != nil {
-			return fmt.Errorf("park aggregate: %w", err)
+		parked, err := a.park(ctx, session, c, decision{i, results[i]}, behind)
+		decided = append(decided, parked...)
+		if err != nil {
+			return decided, fmt.Errorf("park aggregate: %w", err)
 		}
 	}
-	return nil
+	return decided, nil
 }
 
-// park commits that the aggregate of the poison is parked, unless that is no longer true, and decides the events behind it.
-func (a *Applier) park(ctx context.Context, session string, c *envelope.Change, at int, behind []int, results []Result) error {
-	record := Record{
+// park commits that the aggregate of a poison is parked, unless that is no longer true, and decides it and the events behind it.
+func (a *Applier) park(
+	ctx context.Context, session string, c *envelope.Change, poisoned decision, behind []decision,
+) ([]decision, error) {
+	r := Record{
 		ID: bson.NewObjectID(), Since: time.Now().UTC(), MessageID: c.MessageID, Position: c.Position,
-		Reason: results[at].Reason, Description: results[at].Description, Session: session, Later: int64(len(behind)),
+		Reason: poisoned.result.Reason, Description: poisoned.result.Description, Session: session, Later: int64(len(behind)),
 	}
 	unguarded := false
 	for range maxConflicts {
-		filter := bson.D{{Key: "_id", Value: c.Aggregate}, {Key: a.guards.prefix + guardParked, Value: bson.D{{Key: "$exists", Value: false}}}}
-		switch {
-		case unguarded:
-			filter = append(filter, bson.E{Key: a.guards.prefix + guardPosition, Value: bson.D{{Key: "$exists", Value: false}}})
-		case c.Position != "":
-			filter = append(filter, bson.E{Key: a.guards.prefix + guardPosition, Value: bson.D{{Key: "$lt", Value: c.Position}}})
-		}
-		if record.Reason == ReasonVersionGap {
-			filter = append(filter, bson.E{Key: a.guards.prefix + guardVersion, Value: bson.D{{Key: "$lt", Value: c.Version - 1}}})
-		}
-		made := bson.D{{Key: a.guards.prefix + guardPosition, Value: ""}}
-		if a.guards.inside {
-			made = append(made, bson.E{Key: a.guards.prefix + guardEmpty, Value: true})
-		}
-		_, err := a.guards.collection.UpdateOne(ctx, filter, bson.D{
-			{Key: "$set", Value: bson.D{{Key: a.guards.prefix + guardParked, Value: record}}},
-			{Key: "$setOnInsert", Value: made},
-		}, options.UpdateOne().SetUpsert(true))
+		err := a.writeRecord(ctx, c, r, unguarded)
 		if err == nil {
-			results[at].recorded = true
-			aside(&record, behind, results)
-			return nil
+			poisoned.result.recorded = true
+			return append(parkedBehind(&r, behind), poisoned), nil
 		}
 		switch class := Classify(err); {
 		case class == Permanent && a.guards.inside:
-			return fmt.Errorf("write %s: %w: %w", a.guards.collection.Name(), errNoStub, err)
+			return nil, fmt.Errorf("write %s: %w: %w", a.guards.collection.Name(), errNoStub, err)
 		case class != Guarded:
-			return fmt.Errorf("write %s: %w", a.guards.collection.Name(), err)
+			return nil, fmt.Errorf("write %s: %w", a.guards.collection.Name(), err)
 		}
 		found, err := a.guards.read(ctx, c.Aggregate)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		s := found[c.Aggregate]
 		switch {
 		case c.Position != "" && s.position >= c.Position:
-			results[at] = Result{Kind: Duplicate} // somebody could apply it
-			return nil
+			return []decision{{poisoned.index, Result{Kind: Duplicate}}}, nil // somebody could apply it
 		case s.parked != nil:
-			held, err := a.hold(ctx, c.Aggregate, s.parked, 1+len(behind))
+			counted, err := a.countSetAside(ctx, c.Aggregate, s.parked, 1+len(behind))
 			if err != nil {
-				return err
+				return nil, err
 			}
-			if !held {
+			if !counted {
 				continue
 			}
 			if c.MessageID != "" && c.MessageID == s.parked.MessageID {
-				results[at] = poisonAgain(s.parked)
-			} else {
-				aside(s.parked, []int{at}, results)
+				poisoned.result = poisonAgain(s.parked)
+				return append(parkedBehind(s.parked, behind), poisoned), nil
 			}
-			aside(s.parked, behind, results)
-			return nil
-		case record.Reason == ReasonVersionGap && s.version >= c.Version-1:
-			results[at] = Result{} // what was missing has come
-			return nil
+			return parkedBehind(s.parked, append([]decision{poisoned}, behind...)), nil
+		case r.Reason == ReasonVersionGap && s.version >= c.Version-1:
+			return []decision{{poisoned.index, Result{}}}, nil // what was missing has come
 		}
 		unguarded = s.exists && !s.guarded
 	}
-	return errContended
+	return nil, errContended
 }
 
-// hold raises the record's count before n events are set aside; false when the aggregate is no longer parked so.
-func (a *Applier) hold(ctx context.Context, aggregate string, r *Record, n int) (held bool, err error) {
+// writeRecord writes the record of a parking where the aggregate is not parked and the poison is not applied. Where there is no
+// guard it makes one.
+func (a *Applier) writeRecord(ctx context.Context, c *envelope.Change, r Record, unguarded bool) error {
+	filter := bson.D{{Key: "_id", Value: c.Aggregate}, {Key: a.guards.prefix + guardParked, Value: bson.D{{Key: "$exists", Value: false}}}}
+	switch {
+	case unguarded:
+		filter = append(filter, bson.E{Key: a.guards.prefix + guardPosition, Value: bson.D{{Key: "$exists", Value: false}}})
+	case c.Position != "":
+		filter = append(filter, bson.E{Key: a.guards.prefix + guardPosition, Value: bson.D{{Key: "$lt", Value: c.Position}}})
+	}
+	if r.Reason == ReasonVersionGap {
+		filter = append(filter, bson.E{Key: a.guards.prefix + guardVersion, Value: bson.D{{Key: "$lt", Value: c.Version - 1}}})
+	}
+	made := bson.D{{Key: a.guards.prefix + guardPosition, Value: ""}}
+	if a.guards.inside {
+		made = append(made, bson.E{Key: a.guards.prefix + guardEmpty, Value: true})
+	}
+	_, err := a.guards.collection.UpdateOne(ctx, filter, bson.D{
+		{Key: "$set", Value: bson.D{{Key: a.guards.prefix + guardParked, Value: r}}},
+		{Key: "$setOnInsert", Value: made},
+	}, options.UpdateOne().SetUpsert(true))
+	return err
+}
+
+// countSetAside raises the record's count before n events are set aside; false when the aggregate is no longer parked by this
+// record.
+func (a *Applier) countSetAside(ctx context.Context, aggregate string, r *Record, n int) (counted bool, err error) {
 	result, err := a.guards.collection.UpdateOne(ctx,
 		bson.D{{Key: "_id", Value: aggregate}, {Key: a.guards.prefix + guardParked + ".id", Value: r.ID}},
 		bson.D{{Key: "$inc", Value: bson.D{{Key: a.guards.prefix + guardParked + ".later", Value: int64(n)}}}})
@@ -158,16 +167,17 @@ func (a *Applier) hold(ctx context.Context, aggregate string, r *Record, n int) 
 	return result.MatchedCount == 1, nil
 }
 
-// aside marks events as parked behind the record's.
-func aside(r *Record, behind []int, results []Result) {
-	for _, i := range behind {
+// parkedBehind decides events that are parked behind the record's.
+func parkedBehind(r *Record, behind []decision) (decided []decision) {
+	for _, d := range behind {
 		description := fmt.Sprintf("the aggregate is parked since %s, because of message %s: %s",
 			r.Since.UTC().Format(time.RFC3339), r.MessageID, r.Reason)
-		if results[i].Kind == Poison {
-			description = fmt.Sprintf("%s. This event has a problem of its own: %s: %s", description, results[i].Reason, results[i].Description)
+		if d.result.Kind == Poison {
+			description = fmt.Sprintf("%s. This event has a problem of its own: %s: %s", description, d.result.Reason, d.result.Description)
 		}
-		results[i] = Result{Kind: Parked, Reason: ReasonParked, Description: description}
+		decided = append(decided, decision{d.index, Result{Kind: Parked, Reason: ReasonParked, Description: description}})
 	}
+	return decided
 }
 
 // poisonAgain is the result of an event that comes again and has parked its aggregate before.
@@ -175,18 +185,18 @@ func poisonAgain(r *Record) Result {
 	return Result{Kind: Poison, Reason: r.Reason, Description: r.Description, recorded: true}
 }
 
-// refuse deals with a group whose aggregate turned out to be parked: what it has left is set aside. It answers false when the
-// aggregate is no longer parked so.
-func (a *Applier) refuse(ctx context.Context, g *group, r *Record, results []Result) (bool, error) {
-	held, err := a.hold(ctx, g.aggregate, r, len(g.events))
-	if err != nil || !held {
+// setAside deals with a group whose aggregate turned out to be parked: what it has left is dead-lettered behind the event that
+// parked it. It answers false when the aggregate is no longer parked by this record.
+func (a *Applier) setAside(ctx context.Context, g *group, r *Record) (counted bool, err error) {
+	counted, err = a.countSetAside(ctx, g.aggregate, r, len(g.events))
+	if err != nil || !counted {
 		return false, err
 	}
 	for _, e := range g.events {
 		if e.change.MessageID != "" && e.change.MessageID == r.MessageID {
-			results[e.index] = poisonAgain(r)
+			g.decide(e, poisonAgain(r))
 		} else {
-			aside(r, []int{e.index}, results)
+			g.decided = append(g.decided, parkedBehind(r, []decision{{index: e.index}})...)
 		}
 	}
 	g.events = nil

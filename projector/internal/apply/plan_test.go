@@ -104,7 +104,8 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			changes, results := batchOf(test.batch)
-			groups, err := planner.plan(changes, results)
+			groups, decided, err := planner.plan(changes, results)
+			record(results, decided)
 			require.Equal(t, strings.Contains(test.batch, "away"), errors.Is(err, errAway))
 			require.Equal(t, test.groups, grouped(groups))
 			require.Equal(t, test.results, said(results))
@@ -122,18 +123,21 @@ func versionsOf(changes []envelope.Change, versions ...int64) {
 func TestPlanStopsWhereAVersionIsLeftOut(t *testing.T) {
 	changes, results := batchOf("a1 a2 a3 a4 b1 b2")
 	versionsOf(changes, 1, 0, 3, 4, 7, 8)
-	groups, err := planner.plan(changes, results)
+	groups, decided, err := planner.plan(changes, results)
+	record(results, decided)
 	require.NoError(t, err)
 	require.Equal(t, "a 0 1, b 4 5", grouped(groups), "versions are judged from insert to insert")
 
 	unjudged := *planner
 	unjudged.unjudged = true
-	groups, err = unjudged.plan(changes, results)
+	groups, decided, err = unjudged.plan(changes, results)
+	record(results, decided)
 	require.NoError(t, err)
 	require.Equal(t, "a 0 1 2 3, b 4 5", grouped(groups))
 
 	changes[2].Operation = envelope.Update
-	groups, err = planner.plan(changes, results)
+	groups, decided, err = planner.plan(changes, results)
+	record(results, decided)
 	require.NoError(t, err)
 	require.Equal(t, "a 0 1 2, b 4 5", grouped(groups), "an update does not count on")
 }
@@ -141,7 +145,8 @@ func TestPlanStopsWhereAVersionIsLeftOut(t *testing.T) {
 func TestPlanHoldsBackWhatIsAboveAGap(t *testing.T) {
 	changes, results := batchOf("a5 a6 a2 a3 a7 b1")
 	results[0].Kind = Gap
-	groups, err := planner.plan(changes, results)
+	groups, decided, err := planner.plan(changes, results)
+	record(results, decided)
 	require.NoError(t, err)
 	require.Equal(t, "a 2 3, b 5", grouped(groups))
 	require.Equal(t, "gap pending pending pending pending pending", said(results))
@@ -150,18 +155,21 @@ func TestPlanHoldsBackWhatIsAboveAGap(t *testing.T) {
 func TestAGapIsTheFirstChangeThatLeavesVersionsOut(t *testing.T) {
 	changes, results := batchOf("a1 a2 a3")
 	versionsOf(changes, 0, 5, 6)
-	groups, err := planner.plan(changes, results)
+	groups, decided, err := planner.plan(changes, results)
+	record(results, decided)
 	require.NoError(t, err)
 	g := groups[0]
-	require.False(t, g.gap(0, results), "the first version seen is accepted")
-	require.False(t, g.gap(4, results))
-	require.True(t, g.gap(3, results))
+	require.False(t, g.stopAtGap(0), "the first version seen is accepted")
+	require.False(t, g.stopAtGap(4))
+	require.True(t, g.stopAtGap(3))
 	require.Equal(t, "a 0", grouped(groups), "what is before it can be written")
 	require.Equal(t, "pending pending pending", said(results))
 
-	groups, err = planner.plan(changes[1:], results[1:])
+	groups, decided, err = planner.plan(changes[1:], results[1:])
+	record(results[1:], decided)
 	require.NoError(t, err)
-	require.True(t, groups[0].gap(3, results[1:]))
+	require.True(t, groups[0].stopAtGap(3))
+	record(results[1:], groups[0].decided)
 	require.Equal(t, "pending gapVersionGap pending", said(results))
 	require.Empty(t, groups[0].events)
 }
@@ -169,7 +177,8 @@ func TestAGapIsTheFirstChangeThatLeavesVersionsOut(t *testing.T) {
 func TestPlanGoesOnWhereItStopped(t *testing.T) {
 	changes, results := batchOf("a1 a2 a2 a3:poison a4 b1")
 	results[0].Kind, results[3].Kind = Applied, Poison
-	groups, err := planner.plan(changes, results)
+	groups, decided, err := planner.plan(changes, results)
+	record(results, decided)
 	require.NoError(t, err)
 	require.Equal(t, "a 1, b 5", grouped(groups))
 	require.Equal(t, "applied pending duplicate poison pending pending", said(results))
@@ -178,9 +187,10 @@ func TestPlanGoesOnWhereItStopped(t *testing.T) {
 func TestChunksFoldWhatCanBeFolded(t *testing.T) {
 	changes, results := batchOf("a1 a2 b7:ignored")
 	changes[1].Version = 9
-	groups, err := planner.plan(changes, results)
+	groups, decided, err := planner.plan(changes, results)
+	record(results, decided)
 	require.NoError(t, err)
-	chunks := planner.chunksOf(groups, results)
+	chunks := planner.chunksOf(groups)
 	require.Len(t, chunks, 2)
 
 	a := chunks[0].model.(*mongo.UpdateOneModel)
@@ -200,9 +210,9 @@ func TestChunksFoldWhatCanBeFolded(t *testing.T) {
 	require.False(t, *b.Upsert, "an event without effect made a document")
 
 	groups[0].oneByOne = true
-	require.Equal(t, 1, planner.chunksOf(groups, results)[0].events)
+	require.Equal(t, 1, planner.chunksOf(groups)[0].events)
 	groups[0].unguarded = true
-	a = planner.chunksOf(groups, results)[0].model.(*mongo.UpdateOneModel)
+	a = planner.chunksOf(groups)[0].model.(*mongo.UpdateOneModel)
 	require.Equal(t, bson.D{{Key: "_id", Value: "a"}, {Key: "_sluice.position", Value: bson.D{{Key: "$exists", Value: false}}}, unparked}, a.Filter)
 }
 
@@ -212,7 +222,7 @@ func TestAReplacementCarriesTheGuard(t *testing.T) {
 	changes, _ := batchOf("a1")
 	g := &group{aggregate: "a", events: []planned{{change: &changes[0]}}}
 	f := newFold()
-	require.True(t, f.add([]projection.Write{projection.Replace("c", "a", document)}))
+	require.True(t, f.foldIn([]projection.Write{projection.Replace("c", "a", document)}))
 	text := func(v any) string {
 		out, err := bson.MarshalExtJSON(bson.D{{Key: "u", Value: v}}, false, false)
 		require.NoError(t, err)
@@ -234,25 +244,31 @@ func TestAReplacementCarriesTheGuard(t *testing.T) {
 
 func TestDropTakesWhatIsAppliedOffTheFront(t *testing.T) {
 	changes, results := batchOf("a1 a2 a3")
-	groups, err := planner.plan(changes, results)
+	groups, decided, err := planner.plan(changes, results)
+	record(results, decided)
 	require.NoError(t, err)
-	require.Equal(t, 2, groups[0].drop("822", results))
+	require.Equal(t, 2, groups[0].dropApplied("822"))
+	record(results, groups[0].decided)
 	require.Equal(t, "a 2", grouped(groups))
 	require.Equal(t, "duplicate duplicate pending", said(results))
-	require.Zero(t, groups[0].drop("", results))
-	groups[0].done(1, results)
+	require.Zero(t, groups[0].dropApplied(""))
+	groups[0].committed(1)
+	record(results, groups[0].decided)
 	require.Equal(t, "duplicate duplicate applied", said(results))
 }
 
 func TestRefusedLooksForTheOneThatIsMeant(t *testing.T) {
 	changes, results := batchOf("a1 a2")
-	groups, err := planner.plan(changes, results)
+	groups, decided, err := planner.plan(changes, results)
+	record(results, decided)
 	require.NoError(t, err)
 	g := groups[0]
-	g.refused(2, ReasonRefused, errors.New("no"), results)
+	g.refused(2, ReasonRefused, errors.New("no"))
+	record(results, g.decided)
 	require.True(t, g.oneByOne)
 	require.Equal(t, "pending pending", said(results))
-	g.refused(1, ReasonRefused, errors.New("no"), results)
+	g.refused(1, ReasonRefused, errors.New("no"))
+	record(results, g.decided)
 	require.Equal(t, "poisonWriteRefused pending", said(results))
 	require.Empty(t, g.events, "what follows the poison must wait")
 }

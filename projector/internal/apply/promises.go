@@ -15,7 +15,7 @@ func Project(p projection.Projection, c envelope.Change) ([]projection.Write, er
 	if err != nil {
 		return nil, err
 	}
-	if _, one := p.(projection.OneDocument); one && !newFold().add(writes) {
+	if _, one := p.(projection.OneDocument); one && !newFold().foldIn(writes) {
 		return nil, errNotOneUpdate
 	}
 	return writes, nil

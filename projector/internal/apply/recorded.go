@@ -18,7 +18,7 @@ func positionsCollection(p projection.Projection) string { return p.Name() + "_p
 
 // applyRecorded writes a group's effects and its record in one transaction; the record is written first, and only where
 // its position is below.
-func (a *Applier) applyRecorded(ctx context.Context, g *group, results []Result) error {
+func (a *Applier) applyRecorded(ctx context.Context, g *group) error {
 	for conflicts := 0; len(g.events) > 0; {
 		n := len(g.events)
 		if g.oneByOne {
@@ -27,11 +27,11 @@ func (a *Applier) applyRecorded(ctx context.Context, g *group, results []Result)
 		err := a.commit(ctx, g, n)
 		switch Classify(err) {
 		case None:
-			g.done(n, results)
+			g.committed(n)
 		case Permanent:
-			g.refused(n, ReasonRefused, err, results)
+			g.refused(n, ReasonRefused, err)
 		case Guarded:
-			progress, err := a.rebase(ctx, []*group{g}, results)
+			progress, err := a.rebase(ctx, []*group{g})
 			if err != nil {
 				return err
 			}

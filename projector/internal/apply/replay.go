@@ -30,7 +30,8 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 	applier := *a
 	applier.skip = r.Skip
 	applier.unjudged = a.unjudged || r.Unjudged
-	groups, failure := applier.plan(changes, results)
+	groups, decided, failure := applier.plan(changes, results)
+	record(results, decided)
 	if len(groups) > 0 {
 		found, err := a.guards.read(ctx, r.Aggregate)
 		if err != nil {
@@ -42,9 +43,13 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 		}
 		for _, g := range groups {
 			g.replay, g.unguarded = &s, !s.guarded
-			g.drop(s.position, results)
+			g.dropApplied(s.position)
 		}
-		if err := applier.write(ctx, groups, results); err != nil {
+		err = applier.write(ctx, groups)
+		for _, g := range groups {
+			record(results, g.decided)
+		}
+		if err != nil {
 			return fmt.Errorf("replay events of %s: %w", r.Aggregate, err)
 		}
 	}

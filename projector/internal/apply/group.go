@@ -1,0 +1,127 @@
+package apply
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// planned is one change with the writes it causes.
+type planned struct {
+	index  int // in the batch
+	change *envelope.Change
+	writes []projection.Write
+}
+
+// group is what is to be written for one aggregate, in order.
+type group struct {
+	aggregate string
+	events    []planned
+	// oneByOne is set once the database refused several changes at once, to find the one it means.
+	oneByOne bool
+	// unguarded is set once the document was found to have no position: the filter must then say so.
+	unguarded bool
+	// unjudged is set where versions do not count on by one, so that a missing one cannot be told.
+	unjudged bool
+	// replay is how the guard of a parked aggregate stands whose events are applied all the same; else nil.
+	replay *guardState
+	// decided are the changes that were taken off events, with what became of them.
+	decided []decision
+}
+
+// decide takes note of what became of a change.
+func (g *group) decide(e planned, r Result) {
+	g.decided = append(g.decided, decision{e.index, r})
+}
+
+// last is the position of the last change planned; empty without any.
+func (g *group) last() string {
+	if g == nil || len(g.events) == 0 {
+		return ""
+	}
+	return g.events[len(g.events)-1].change.Position
+}
+
+// contains says whether the change of a position is planned already.
+func (g *group) contains(position string) bool {
+	if g == nil {
+		return false
+	}
+	_, found := slices.BinarySearchFunc(g.events, position, func(e planned, p string) int { return strings.Compare(e.change.Position, p) })
+	return found
+}
+
+// skipsVersion says whether a change leaves out a version after the last one planned.
+func (g *group) skipsVersion(c *envelope.Change) bool {
+	if g == nil || !versioned(c) {
+		return false
+	}
+	for _, e := range slices.Backward(g.events) {
+		if versioned(e.change) {
+			return c.Version > e.change.Version+1
+		}
+	}
+	return false
+}
+
+// requiredVersion is the first of the first n changes that has a version of its own, and the version that must be in the guard
+// before it; 0 when none must be.
+func (g *group) requiredVersion(n int) (index int, version int64) {
+	if g.unjudged {
+		return 0, 0
+	}
+	for i, e := range g.events[:n] {
+		if versioned(e.change) {
+			return i, e.change.Version - 1
+		}
+	}
+	return 0, 0
+}
+
+// stopAtGap compares the version in the guard with what the group requires, and says whether one is missing. What comes before
+// the change that leaves it out can be written; with nothing before it, that change is the gap, and what follows stays pending.
+func (g *group) stopAtGap(inGuard int64) bool {
+	at, required := g.requiredVersion(len(g.events))
+	if required == 0 || inGuard == 0 || inGuard >= required {
+		return false
+	}
+	if at == 0 {
+		g.decide(g.events[0], Result{Kind: Gap, Reason: ReasonVersionGap, Description: fmt.Sprintf(
+			"the event has version %d, and the last one applied has %d: the versions in between are missing. Where the versions of "+
+				"the source do not grow by one, set VERSION_GAP_WAIT=0", g.events[0].change.Version, inGuard)})
+	}
+	g.events = g.events[:at]
+	return true
+}
+
+// dropApplied takes the changes at or below the guard's position, which are already applied, off the front of the group.
+func (g *group) dropApplied(position string) (dropped int) {
+	for len(g.events) > 0 && g.events[0].change.Position <= position {
+		g.decide(g.events[0], Result{Kind: Duplicate})
+		g.events = g.events[1:]
+		dropped++
+	}
+	return dropped
+}
+
+// committed takes the first n changes off: their effects are committed.
+func (g *group) committed(n int) {
+	for _, e := range g.events[:n] {
+		g.decide(e, Result{Kind: Applied})
+	}
+	g.events = g.events[n:]
+}
+
+// refused deals with a permanent failure of the first n changes: of several, each is tried alone; a single one is the
+// poison, and what follows it stays pending.
+func (g *group) refused(n int, reason string, err error) {
+	if n > 1 {
+		g.oneByOne = true
+		return
+	}
+	g.decide(g.events[0], poison(reason, err))
+	g.events = nil
+}
