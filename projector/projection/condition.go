@@ -3,6 +3,7 @@ package projection
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -99,13 +100,14 @@ func comparableValue(value any) bool {
 	if err != nil {
 		return false
 	}
-	switch kind {
-	case bson.TypeString, bson.TypeBoolean, bson.TypeDateTime, bson.TypeTimestamp, bson.TypeObjectID, bson.TypeInt32, bson.TypeInt64:
-		return true
-	case bson.TypeDouble:
-		return !math.IsNaN(bson.RawValue{Type: kind, Value: data}.Double())
-	case bson.TypeDecimal128:
-		return !bson.RawValue{Type: kind, Value: data}.Decimal128().IsNaN()
+	v := bson.RawValue{Type: kind, Value: data}
+	if f, ok := v.DoubleOK(); ok {
+		return !math.IsNaN(f)
 	}
-	return false
+	if d, ok := v.Decimal128OK(); ok {
+		return !d.IsNaN()
+	}
+	return slices.Contains([]bson.Type{
+		bson.TypeString, bson.TypeBoolean, bson.TypeDateTime, bson.TypeTimestamp, bson.TypeObjectID, bson.TypeInt32, bson.TypeInt64,
+	}, kind)
 }

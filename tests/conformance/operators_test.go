@@ -197,8 +197,16 @@ func outcomes() []outcome {
 	}
 	// $min and $max order types before values.
 	ordered := []any{
-		bson.MinKey{}, nil, 7, "a", bson.D{}, bson.A{}, bson.Binary{Data: []byte{1}}, bson.ObjectID{1}, false, at, bson.Timestamp{T: 1},
-		bson.Regex{Pattern: "a"}, bson.MaxKey{},
+		bson.MinKey{},
+		nil, 7, "a",
+		bson.D{},
+		bson.A{},
+		bson.Binary{Data: []byte{1}},
+		bson.ObjectID{1},
+		false, at,
+		bson.Timestamp{T: 1},
+		bson.Regex{Pattern: "a"},
+		bson.MaxKey{},
 	}
 	for i, low := range ordered {
 		for _, high := range ordered[i+1:] {

@@ -35,7 +35,9 @@ func run(ctx context.Context, orders int, top int64) error {
 		order := bson.NewObjectID().Hex()
 		for i, event := range []string{"OrderPlaced", "OrderPaid"} {
 			if _, err := events.InsertOne(ctx, bson.D{
-				{Key: "aggregateId", Value: order}, {Key: "version", Value: i + 1}, {Key: "type", Value: event},
+				{Key: "aggregateId", Value: order},
+				{Key: "version", Value: i + 1},
+				{Key: "type", Value: event},
 				{Key: "data", Value: bson.D{{Key: "customerId", Value: customer}, {Key: "totalCents", Value: 100 * (n + 1)}}},
 			}); err != nil {
 				return err
