@@ -12,7 +12,10 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
 
-// Ports are those of the servers on 127.0.0.1; 0 takes a free one.
+// loopback is where the servers listen and are reached, where nobody says otherwise.
+const loopback = "127.0.0.1"
+
+// Ports are those of the servers; 0 takes a free one.
 type Ports struct {
 	Mongo          int
 	ServiceBus     int // AMQP
@@ -27,6 +30,7 @@ func StandardPorts() Ports {
 
 // PortError is a port that was asked for and cannot be had.
 type PortError struct {
+	Host string
 	Port int
 	Err  error
 }
@@ -39,18 +43,21 @@ func (e *PortError) Error() string {
 	case errors.Is(e.Err, syscall.EACCES):
 		why = "this user may not listen there: choose a port above 1023"
 	}
-	return fmt.Sprintf("listen on 127.0.0.1:%d: %s", e.Port, why)
+	return fmt.Sprintf("listen on %s: %s", net.JoinHostPort(e.Host, strconv.Itoa(e.Port)), why)
 }
 
 func (e *PortError) Unwrap() error { return e.Err }
 
-// Listen takes a port of 127.0.0.1, 0 for a free one, with the latency in front of it. A port that was asked for and cannot
-// be had is a [*PortError].
-func Listen(ctx context.Context, port int, latency time.Duration) (net.Listener, error) {
+// Listen takes a port of an address, 127.0.0.1 where it is empty, and 0 for a free one, with the latency in front of it. A
+// port that was asked for and cannot be had is a [*PortError].
+func Listen(ctx context.Context, host string, port int, latency time.Duration) (net.Listener, error) {
+	if host == "" {
+		host = loopback
+	}
 	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	l, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil && port > 0 {
-		return nil, &PortError{Port: port, Err: err}
+		return nil, &PortError{Host: host, Port: port, Err: err}
 	} else if err != nil {
 		return nil, fmt.Errorf("listen on a free port: %w", err)
 	}

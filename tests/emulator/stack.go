@@ -31,6 +31,11 @@ type Options struct {
 	ServiceBus *servicebus.Config
 	// Ports to listen on; the zero value takes free ones.
 	Ports Ports
+	// Host is the address to listen on; empty: 127.0.0.1, 0.0.0.0: all of the machine's.
+	Host string
+	// Advertise is the host by which clients reach the servers: in the settings, and in what MongoDB says of its set. Empty:
+	// Host, or 127.0.0.1 where that is all addresses.
+	Advertise string
 	// Latency is the round trip to every server.
 	Latency time.Duration
 	// OplogBytes is how much history MongoDB keeps; 0: its own default.
@@ -55,6 +60,8 @@ type Stack struct {
 	blob      net.Listener
 	endpoints map[string]string
 	snapshot  string
+
+	management string
 }
 
 // New takes the ports; the error is a [*PortError] when one that was asked for cannot be had. Nothing is served before
@@ -74,37 +81,53 @@ func New(ctx context.Context, o Options) (_ *Stack, err error) {
 	if s.ServiceBus, err = servicebus.New(entities, servicebus.Options{Logger: o.Logger}); err != nil {
 		return nil, err
 	}
-	s.Mongo = mongo.New(mongo.Options{Logger: o.Logger, OplogBytes: o.OplogBytes})
-	if s.snapshot = o.Snapshot; s.snapshot != "" {
-		if err := restore(s.Mongo, s.snapshot); err != nil {
-			return nil, err
-		}
-	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.mongo, err = Listen(ctx, o.Ports.Mongo, o.Latency); err != nil {
+	if s.mongo, err = Listen(ctx, o.Host, o.Ports.Mongo, o.Latency); err != nil {
 		return nil, err
 	}
-	s.endpoints[EnvMongo] = mongo.URI(s.mongo.Addr().String())
-	if s.bus, err = Listen(ctx, o.Ports.ServiceBus, o.Latency); err != nil {
+	s.Mongo = mongo.New(mongo.Options{Logger: o.Logger, OplogBytes: o.OplogBytes, Host: o.Reached(s.mongo)})
+	if s.snapshot = o.Snapshot; s.snapshot != "" {
+		if err := restore(s.Mongo, s.snapshot); err != nil {
+			return nil, err
+		}
+	}
+	s.endpoints[EnvMongo] = mongo.URI(o.Reached(s.mongo))
+	if s.bus, err = Listen(ctx, o.Host, o.Ports.ServiceBus, o.Latency); err != nil {
 		return nil, err
 	}
-	s.endpoints[EnvServiceBus] = servicebus.ConnectionString(s.bus.Addr().String())
-	if s.manage, err = Listen(ctx, o.Ports.Administration, o.Latency); err != nil {
+	s.endpoints[EnvServiceBus] = servicebus.ConnectionString(o.Reached(s.bus))
+	if s.manage, err = Listen(ctx, o.Host, o.Ports.Administration, o.Latency); err != nil {
 		return nil, err
 	}
+	s.management = o.Reached(s.manage)
 	if o.NoBlob {
 		return s, nil
 	}
-	if s.blob, err = Listen(ctx, o.Ports.Blob, o.Latency); err != nil {
+	if s.blob, err = Listen(ctx, o.Host, o.Ports.Blob, o.Latency); err != nil {
 		return nil, err
 	}
 	s.Blob = blob.New(blob.Options{Logger: o.Logger})
-	s.endpoints[EnvBlob] = blob.ConnectionString(s.blob.Addr().String())
+	s.endpoints[EnvBlob] = blob.ConnectionString(o.Reached(s.blob))
 	return s, nil
+}
+
+// Reached is how clients reach a listener, as host:port.
+func (o Options) Reached(l net.Listener) string {
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return l.Addr().String() // a listener of TCP has both
+	}
+	switch {
+	case o.Advertise != "":
+		host = o.Advertise
+	case net.ParseIP(host).IsUnspecified():
+		host = loopback
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // Close gives back what New took, where Run is not called.
@@ -122,7 +145,7 @@ func (s *Stack) Close() error {
 func (s *Stack) Endpoint(name string) string { return s.endpoints[name] }
 
 // Management is the host:port of Service Bus's HTTP administration, which has no TLS and serves GET /health too.
-func (s *Stack) Management() string { return s.manage.Addr().String() }
+func (s *Stack) Management() string { return s.management }
 
 // Env are the settings as KEY=VALUE.
 func (s *Stack) Env() []string {

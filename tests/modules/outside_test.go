@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -78,6 +79,17 @@ func TestSomebodysOwnTestRunsAgainstTheEmbeddedServers(t *testing.T) {
 		"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus", "go.mongodb.org/mongo-driver/v2", "github.com/stretchr/testify",
 	})
 	require.Contains(t, o.run(t, dir, nil, "test", "-count", "1", "./..."), "ok")
+
+	// what the README shows is what ran
+	readme, err := os.ReadFile(filepath.Join(o.root, "tests", "emulator", "README.md"))
+	require.NoError(t, err)
+	ran, err := os.ReadFile(filepath.Join("testdata", "user", "servers_test.go"))
+	require.NoError(t, err)
+	blocks := regexp.MustCompile("(?s)```go\n(func .*?)```").FindAllStringSubmatch(string(readme), -1)
+	require.Len(t, blocks, 3)
+	for _, b := range blocks {
+		require.Contains(t, string(ran), b[1])
+	}
 }
 
 // What the embedded servers need is what a test must take along with them.

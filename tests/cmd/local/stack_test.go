@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -75,26 +74,16 @@ func stackKept(t *testing.T, c command) {
 // TestTheReadmesApplicationRuns runs the program that the README shows, word for word, against the stack as it says.
 func TestTheReadmesApplicationRuns(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	readme, err := os.ReadFile(filepath.Join("..", "..", "emulator", "README.md"))
 	require.NoError(t, err)
-	_, section, found := strings.Cut(string(readme), "## Your own application against the stack\n")
-	require.True(t, found)
-	_, rest, found := strings.Cut(section, "```go\n")
+	_, rest, found := strings.Cut(string(readme), "```go\npackage main\n")
 	require.True(t, found)
 	program, _, found := strings.Cut(rest, "```\n")
 	require.True(t, found)
 	main := filepath.Join(t.TempDir(), "main.go")
-	require.NoError(t, os.WriteFile(main, []byte(program), 0o600))
+	require.NoError(t, os.WriteFile(main, []byte("package main\n"+program), 0o600))
 
-	s, err := emulator.New(t.Context(), emulator.Options{})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	served := make(chan error, 1)
-	go func() { served <- s.Run(ctx) }()
-	defer func() {
-		cancel()
-		require.NoError(t, <-served)
-	}()
+	s := emulator.Start(t, emulator.Options{})
 	cmd := exec.CommandContext(t.Context(), "go", "run", main)
 	cmd.Env = append(os.Environ(), s.Env()...)
 	cmd.Env = append(cmd.Env, "ADMIN="+s.Management())

@@ -27,7 +27,7 @@ func (s *Stack) startAzurite(ctx context.Context, o Options) (err error) {
 		s.endpoint = s.azurite.ConnectionString()
 		return nil
 	}
-	if s.proxy, err = emulator.Listen(ctx, o.Ports.Blob, o.Latency); err != nil {
+	if s.proxy, err = emulator.Listen(ctx, o.Host, o.Ports.Blob, o.Latency); err != nil {
 		return err
 	}
 	// A signature covers the path, not the host: another address in front of it is as good.

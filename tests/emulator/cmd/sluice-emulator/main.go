@@ -63,11 +63,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	} else if err != nil {
 		return err
 	}
-	l, err := emulator.Listen(ctx, controlPort, 0)
+	l, err := emulator.Listen(ctx, o.Host, controlPort, 0)
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	_, _ = fmt.Fprintf(stdout, "%s\nEMULATOR_CONTROL=http://%s\n", strings.Join(s.Settings(), "\n"), l.Addr()) // whoever reads may have gone
+	_, _ = fmt.Fprintf(stdout, "%s\nEMULATOR_CONTROL=http://%s\n", strings.Join(s.Settings(), "\n"), o.Reached(l)) // whoever reads may have gone
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.Run(ctx) })
 	group.Go(func() error { return listen(ctx, l, control.Handler(s)) })
@@ -80,7 +80,9 @@ func parse(args []string, stdout, stderr io.Writer) (o emulator.Options, control
 	var verbose bool
 	fs := flag.NewFlagSet("sluice-emulator", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	fs.StringVar(&ports, "ports", "standard", "`list` of ports on 127.0.0.1, such as mongodb=27017,servicebus=5672,admin=5300,blob=10000,\nor \"standard\", which is those, or \"free\"; a server that is not named takes a free port")
+	fs.StringVar(&ports, "ports", "standard", "`list` of ports, such as mongodb=27017,servicebus=5672,admin=5300,blob=10000,\nor \"standard\", which is those, or \"free\"; a server that is not named takes a free port")
+	fs.StringVar(&o.Host, "host", "127.0.0.1", "`address` to listen on; 0.0.0.0 is every address of the machine, for everybody who reaches it")
+	fs.StringVar(&o.Advertise, "advertise", "", "`host` by which clients reach the servers, where that is another one: a container's name")
 	fs.IntVar(&controlPort, "control", 0, "`port` on which servers are harmed over HTTP; 0: a free one. GET / lists how")
 	fs.StringVar(&config, "config", "", "`file` of queues, topics, subscriptions and rules, in the schema of the official emulator's Config.json;\nwithout it, topic \""+emulator.Topic+"\" with subscription \""+emulator.Subscription+"\", which requires sessions")
 	fs.StringVar(&o.Snapshot, "snapshot", "", "`file` that keeps MongoDB's data and oplog over a restart")

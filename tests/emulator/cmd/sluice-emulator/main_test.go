@@ -62,6 +62,20 @@ func TestItServesUntilItIsToldToEnd(t *testing.T) {
 	require.Equal(t, 2, serve(t.Context(), []string{"--ports", "mongodb=" + port}, io.Discard, &complaint))
 	require.Contains(t, complaint.String(), "127.0.0.1:"+port+": another program listens there: stop it, or choose another port")
 
+	// what clients are told is how they reach it, not where it listens
+	far, end := context.WithCancel(t.Context())
+	out, in = io.Pipe()
+	go func() {
+		ended <- serve(far, []string{"--ports", "free", "--host", "0.0.0.0", "--advertise", "emulator"}, in, io.Discard)
+	}()
+	for name, value := range settings(t, out, 7) {
+		if strings.Contains(value, ":") {
+			require.Regexp(t, `//emulator:\d+`, value, name)
+		}
+	}
+	end()
+	require.Equal(t, 0, <-ended)
+
 	cancel()
 	require.Equal(t, 0, <-ended)
 	require.FileExists(t, snapshot)
