@@ -5,6 +5,10 @@
 // holds it against a server, write by write). A write that MongoDB refuses is an [ErrRefused]; one whose outcome this
 // package does not know is an [ErrUnsupported] and never a guess. A write that fails changes nothing.
 //
+// Of operators and conditions it knows those of package projection, with the types, the digits and the order of elements that
+// they leave. It does not know sums and products of decimals that are infinite or no number, comparisons of code, and conditions
+// whose path leads through an array.
+//
 // Not guaranteed: anything about indexes, the largest size of a document, or concurrent use: a Store is of one goroutine.
 package memory
 

@@ -33,7 +33,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection/memory"
 )
 
-// TB is the part of *testing.T that is used.
+// TB is the part of *testing.T that is needed; a Logf is used where there is one.
 type TB interface {
 	Helper()
 	Errorf(format string, args ...any)

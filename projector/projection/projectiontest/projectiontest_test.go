@@ -147,7 +147,7 @@ func TestBadProjectionsAreFound(t *testing.T) {
 			}), []string{"depend on the order of events of different aggregates", `shop "all": latest is "o1", expected "o2"`, "With the events in the order 2 4 1 3:"},
 		},
 		"a panic": {
-			code(func(e projection.Event) ([]projection.Write, error) { panic("oh") }), []string{"event 4 of 4", "the projection panicked: oh"},
+			code(func(e projection.Event) ([]projection.Write, error) { panic("oh") }), []string{"event 4 of 4", "the projection panicked: oh", "projectiontest_test.go:"},
 		},
 		"another's document": {
 			oneDocument{func(e projection.Event) ([]projection.Write, error) {

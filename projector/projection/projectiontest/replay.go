@@ -34,6 +34,9 @@ func (k *kit) one(i int) ([]projection.Write, error) {
 	if !bytes.Equal(e.Body, k.events[i].Body) {
 		return nil, fmt.Errorf("%s: the projection changed the event's body", describe(k.events, i))
 	}
+	if stack := apply.Stack(err); stack != "" {
+		return nil, fmt.Errorf("%s: %w\n%s", describe(k.events, i), err, stack)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", describe(k.events, i), err)
 	}
