@@ -30,9 +30,9 @@ type clients struct {
 	claims     publish.Claims // nil: large events stop the stream
 }
 
-// connections are those of a process. Streams with the same source or the same storage account share a client: either
-// keeps what its users do apart. A connection to Service Bus they do not share: a stream that gives one up, because it
-// cannot know what became of a send, would make all others send again.
+// connections are those of a process. Streams with the same source or the same storage account share a client, which keeps
+// their requests apart. They do not share connections to Service Bus: a stream that closes one, because it cannot know what became of
+// a send, would make all the others send again.
 type connections struct {
 	streams []*clients
 	mongo   map[string]*mongo.Client // by URI
@@ -53,15 +53,16 @@ func connect(ctx context.Context, configs []Config, o Options) (*connections, er
 		}
 	}
 	for _, config := range configs {
-		if err := all.add(config, credential, o); err != nil {
-			all.close(ctx) // those before it run already, in the background
+		if err := all.connectStream(config, credential, o); err != nil {
+			all.close(ctx) // the clients before it already work in the background
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-func (n *connections) add(config Config, credential azcore.TokenCredential, o Options) error {
+// connectStream prepares the connections of one stream.
+func (n *connections) connectStream(config Config, credential azcore.TokenCredential, o Options) error {
 	blob := n.blob[config.Blob]
 	if blob == nil {
 		var err error
@@ -98,8 +99,8 @@ func (n *connections) add(config Config, credential azcore.TokenCredential, o Op
 	return nil
 }
 
-// blobOptions turns the SDK's own retries off: the election repeats what it must, at its own times, and a repeated
-// conditional write whose first answer was lost would be refused.
+// blobOptions turns the SDK's own retries off: the election retries what it must, when it must, and a conditional write that
+// is retried because its first answer was lost would be refused.
 func blobOptions(given *azblob.ClientOptions) *azblob.ClientOptions {
 	var o azblob.ClientOptions
 	if given != nil {
@@ -109,7 +110,7 @@ func blobOptions(given *azblob.ClientOptions) *azblob.ClientOptions {
 	return &o
 }
 
-// busOptions turns the SDK's own retries off: an operator's command tells what it met.
+// busOptions turns the SDK's own retries off: an operator's command reports the first failure.
 func busOptions(given *azservicebus.ClientOptions) *azservicebus.ClientOptions {
 	var o azservicebus.ClientOptions
 	if given != nil {

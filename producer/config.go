@@ -22,14 +22,14 @@ import (
 
 // Config is every setting of the producer. [LoadConfig] reads it from the environment.
 type Config struct {
-	// MongoURI is the source's connection string: a secret. The user needs find and changeStream on the collection,
-	// and read on the database local to have the oplog's headroom told.
+	// MongoURI is the source's connection string: a secret. The user needs find and changeStream on the collection, and, for the
+	// oplog's headroom to be known, read on the database local.
 	MongoURI string `envconfig:"MONGODB_URI" required:"true"`
 	// Database and Collection are what is watched.
 	Database   string `envconfig:"MONGODB_DATABASE" required:"true"`
 	Collection string `envconfig:"MONGODB_COLLECTION" required:"true"`
 	// Streams are the names of the streams, where the process has several. A variable that begins with a stream's name, such
-	// as ORDERS_MONGODB_COLLECTION, is a setting of that stream alone; what has none is shared by all.
+	// as ORDERS_MONGODB_COLLECTION, is a setting of that stream alone; all others are shared.
 	Streams []string `envconfig:"STREAMS"`
 	// Stream names the collection with its settings; it owns the checkpoint blob STREAM.json and is part of every
 	// message id. Default: DATABASE.COLLECTION.
@@ -50,7 +50,7 @@ type Config struct {
 	// OnHistoryLost is what happens when the server's oplog no longer reaches back to the checkpoint: fail, or latest (go
 	// on from now; what lies between is not published).
 	OnHistoryLost string `envconfig:"ON_HISTORY_LOST" default:"fail"`
-	// Operations become messages; other changes of documents are passed over.
+	// Operations become messages; other changes of documents are skipped.
 	Operations []envelope.Operation `envconfig:"OPERATIONS" default:"insert,update,replace,delete"`
 	// Pipeline is an Extended JSON array of stages for the change stream: $match, $project, $addFields, $set, $unset,
 	// $replaceRoot and $replaceWith that keep _id, operationType, documentKey and clusterTime.
@@ -76,7 +76,7 @@ type Config struct {
 	FenceAfter time.Duration `envconfig:"FENCE_AFTER" default:"4s"`
 	// TakeoverAfter without a new checkpoint a standby breaks the lease and leads.
 	TakeoverAfter time.Duration `envconfig:"TAKEOVER_AFTER" default:"6s"`
-	// StandbyPoll is the time between two looks of a standby.
+	// StandbyPoll is the time between two requests of a standby for the checkpoint.
 	StandbyPoll time.Duration `envconfig:"STANDBY_POLL" default:"1s"`
 	// LeaseTakeover is break, or expiry: wait until a silent leader's lease runs out.
 	LeaseTakeover string `envconfig:"LEASE_TAKEOVER" default:"break"`
@@ -86,8 +86,8 @@ type Config struct {
 	SessionKey envelope.SessionKey `envconfig:"SESSION_KEY" default:"aggregate"`
 	// PublishLanes is how many batches are outstanding at once to begin with, each of other aggregates than all the others.
 	PublishLanes int `envconfig:"PUBLISH_LANES" default:"16"`
-	// PublishLanesMax is up to how many there may be, where there is something to send and the way to Service Bus carries
-	// it: more are used while acknowledgements come fast, fewer when they come late or Service Bus is busy.
+	// PublishLanesMax is how many there may be at most: more are used while acknowledgements come fast, fewer when they come late
+	// or Service Bus is busy.
 	PublishLanesMax int `envconfig:"PUBLISH_LANES_MAX" default:"256"`
 	// BatchScope is session (one session a batch: right for every entity) or mixed (faster with many small aggregates;
 	// not for partitioned entities).
@@ -100,12 +100,12 @@ type Config struct {
 	// body goes to a blob in ClaimContainer, which the message names; created where missing and allowed).
 	OnOversize     string `envconfig:"ON_OVERSIZE" default:"fail"`
 	ClaimContainer string `envconfig:"CLAIM_CHECK_CONTAINER" default:"claim-checks"`
-	// MaxInFlightEvents and MaxInFlightBytes bound what has been read and not yet acknowledged. Beyond them reading waits.
+	// MaxInFlightEvents and MaxInFlightBytes bound what has been read and not yet acknowledged. At the bound, reading pauses.
 	MaxInFlightEvents int64 `envconfig:"MAX_IN_FLIGHT_EVENTS" default:"5000"`
 	MaxInFlightBytes  int64 `envconfig:"MAX_IN_FLIGHT_BYTES" default:"16777216"`
 
 	// StallAfter without an acknowledgement while events wait, or without an answer of MongoDB, the leader steps down: another
-	// replica may fare better. 0 means never.
+	// replica may do better. 0 means never.
 	StallAfter time.Duration `envconfig:"STALL_AFTER" default:"60s"`
 	// ShutdownTimeout is how long a stop may take to send what is in flight.
 	ShutdownTimeout time.Duration `envconfig:"SHUTDOWN_TIMEOUT" default:"20s"`

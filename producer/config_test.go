@@ -53,7 +53,7 @@ func TestAllProblemsAreListedAtOnceAndNoSecretIsPrinted(t *testing.T) {
 		"SESSION_KEY":                   "bucket:0",
 	})
 	_, err := LoadConfig()
-	require.EqualError(t, err, `14 setting(s) must be mended:
+	require.EqualError(t, err, `14 setting(s) must be fixed:
   - MONGODB_DATABASE: is required and not set
   - MONGODB_COLLECTION: is required and not set
   - HEARTBEAT_INTERVAL: its value cannot be read as a duration (for example 500ms, 15s, 2m)
@@ -102,7 +102,7 @@ func TestTimesOfLeadershipMustKeepTheirDistance(t *testing.T) {
 			minimal(t)
 			set(t, values)
 			_, err := LoadConfig()
-			require.ErrorContains(t, err, "1 setting(s) must be mended")
+			require.ErrorContains(t, err, "1 setting(s) must be fixed")
 		})
 	}
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // Main is the program behind its signals: it understands args (without the program's name), loads the configuration, does
-// what was asked for and returns an exit code of package commandline. run is what happens without a command; it tells of its
-// errors itself, but for those of a setting.
+// what was asked for and returns an exit code of package commandline. run is what happens without a command; it logs its own
+// errors, except for wrong settings.
 func Main(ctx context.Context, args []string, load func() ([]Config, error), o Options, out, errOut io.Writer,
 	run func(context.Context, []Config) error,
 ) int {

@@ -1,16 +1,16 @@
 // Package producer publishes the changes of a MongoDB collection to Azure Service Bus, in order and with nothing lost.
 //
 // Promised (the names are those of the README):
-//   - G1: the checkpoint covers only what Service Bus has acknowledged, without a gap, so that whoever goes on from it
-//     loses nothing.
+//   - G1: the checkpoint covers only what Service Bus has acknowledged, without a gap: a producer that resumes from it loses
+//     nothing.
 //   - G2: the changes of an aggregate arrive in commit order, in one session.
 //   - G3: a change has the same MessageId whoever publishes it and however often.
-//   - G4: one replica leads; one that only believes that it does stops by itself, and what it still sends carries an
-//     older epoch and an older position.
-//   - G6: what cannot be published stops the stream with an error that says why; nothing is passed over silently.
+//   - G4: one replica leads. One that only believes that it leads stops by itself; what it still sends carries an older epoch and
+//     an older position.
+//   - G6: what cannot be published stops the stream with an error that says why; nothing is skipped silently.
 //
-// Not promised: that a change is sent once (a new leader repeats what its predecessor sent after the last checkpoint,
-// and the broker's duplicate detection forgets); order between aggregates.
+// Not promised: that a change is sent once (a new leader sends again what its predecessor sent after the last checkpoint, and
+// the broker's duplicate detection forgets after a while); order between aggregates.
 package producer
 
 import (
@@ -61,9 +61,9 @@ func Run(ctx context.Context, config Config, o Options) error {
 	return RunStreams(ctx, []Config{config}, o)
 }
 
-// RunStreams is [Run] for several streams in one process, at least one: each has a leader of its own, so that the replicas
-// share the leading. What concerns the process is taken from the first configuration. Of several streams, one that fails
-// is tried again after a while and is no error.
+// RunStreams is [Run] for one or more streams in one process. Each stream has a leader of its own, so the replicas share the
+// work. Settings of the whole process are taken from the first configuration. Where there are several streams, one that fails is
+// restarted after a while, and its failure is not returned.
 func RunStreams(ctx context.Context, configs []Config, o Options) error {
 	log := o.Logger
 	if log == nil {
@@ -81,10 +81,10 @@ func RunStreams(ctx context.Context, configs []Config, o Options) error {
 	registry, metricsHandler := telemetry.Registry()
 	p := &process{instance: instance}
 	for i, config := range configs {
-		p.add(config, shared.streams[i], registry, o.Tracer, log)
+		p.addStream(config, shared.streams[i], registry, o.Tracer, log)
 	}
 
-	// The health server outlives the work: a producer that drains its last sends is still alive.
+	// The health server outlives the work: a producer that is draining its last sends is still alive.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	g, running := errgroup.WithContext(ctx)
@@ -98,7 +98,7 @@ func RunStreams(ctx context.Context, configs []Config, o Options) error {
 		probes := health.Probes{Live: p.live, Ready: ready, Status: p.status, Metrics: metricsHandler}
 		g.Go(func() error { return health.Serve(serving, addr, probes, log) })
 	}
-	for _, s := range p.streams { // a record each: alerts read one stream's status
+	for _, s := range p.streams { // one record per stream: alerts read the status of a single stream
 		g.Go(func() error {
 			telemetry.ReportStatus(serving, s.log, configs[0].StatusInterval, func() any { return s.status() })
 			return nil
@@ -111,8 +111,8 @@ func RunStreams(ctx context.Context, configs []Config, o Options) error {
 	return g.Wait()
 }
 
-// add makes the replica of one stream.
-func (p *process) add(config Config, clients *clients, registry prometheus.Registerer, tracer trace.Tracer, log *slog.Logger) {
+// addStream makes the replica of one stream.
+func (p *process) addStream(config Config, clients *clients, registry prometheus.Registerer, tracer trace.Tracer, log *slog.Logger) {
 	log = log.With(telemetry.KeyStream, config.Stream)
 	registry = prometheus.WrapRegistererWith(prometheus.Labels{telemetry.LabelStream: config.Stream}, registry)
 	blob := checkpoint.NewBlob(clients.blob.ServiceClient().NewContainerClient(config.Container), config.Stream)
@@ -194,7 +194,7 @@ func (p *producer) lead(ctx context.Context, term *leader.Term) error {
 	return g.Wait()
 }
 
-// stepDown asks for another leader where one may fare better.
+// stepDown asks for another leader where another replica may do better.
 func stepDown(err error) error {
 	if errors.Is(err, publish.ErrStalled) || errors.Is(err, changes.ErrSilent) {
 		return fmt.Errorf("%w: %w", leader.ErrStepDown, err)
@@ -218,8 +218,8 @@ func (o *outlet) Change(ctx context.Context, c envelope.Change, after checkpoint
 	return o.publisher.Publish(ctx, c, after)
 }
 
-// Idle moves the watermark. The very first token of a stream is written at once: until it is, a leader that dies makes
-// its successor begin at a later "now".
+// Idle moves the watermark. The very first token of a stream is written at once: were the leader to die before that, its
+// successor would begin at a later "now".
 func (o *outlet) Idle(ctx context.Context, after checkpoint.Progress) error {
 	o.publisher.Pass(after)
 	if o.begun.Load() {

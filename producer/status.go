@@ -14,7 +14,7 @@ import (
 type Status struct {
 	Instance string `json:"instance"`
 	Stream   string `json:"stream"`
-	// Role is leader, standby, or failed: Error has stopped the stream, and it is tried again after a while.
+	// Role is leader, standby, or failed: Error has stopped the stream, which will be restarted.
 	Role  string `json:"role"`
 	Error string `json:"error,omitempty"`
 	// Epoch and Leader are those of the checkpoint as this replica last saw it.

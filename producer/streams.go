@@ -20,7 +20,7 @@ import (
 )
 
 // LoadStreams reads the settings of every stream from the environment: of one, or of those that STREAMS names. A stream's
-// own variables, such as ORDERS_MONGODB_COLLECTION for orders, go before those that all share. The error is a
+// own variables, such as ORDERS_MONGODB_COLLECTION for orders, override those that all streams share. The error is a
 // [settings.Problems] with every problem found, each by the name of its variable.
 func LoadStreams() ([]Config, error) {
 	var process Config
@@ -32,27 +32,27 @@ func LoadStreams() ([]Config, error) {
 	var configs []Config
 	var problems settings.Problems
 	names := map[string]string{} // in STREAMS, by the full one
-	add := func(problem error) {
+	report := func(problem error) {
 		if !slices.ContainsFunc(problems, func(p error) bool { return p.Error() == problem.Error() }) {
-			problems = append(problems, problem) // what all share is wrong once
+			problems = append(problems, problem) // a shared setting is reported once
 		}
 	}
 	for i, name := range process.Streams {
 		if slices.Contains(process.Streams[:i], name) {
-			add(fmt.Errorf("STREAMS: names %s twice", name))
+			report(fmt.Errorf("STREAMS: names %s twice", name))
 			continue
 		}
 		for _, problem := range checkName(name) {
-			add(problem)
+			report(problem)
 		}
 		c, err := loadStream(prefix(name))
 		if of, ok := errors.AsType[settings.Problems](err); ok {
 			for _, problem := range of {
-				add(problem)
+				report(problem)
 			}
 		}
 		if other, taken := names[c.Stream]; taken {
-			add(fmt.Errorf("STREAMS: %s and %s are both the stream %q: watch two collections, or set %sSTREAM_NAME",
+			report(fmt.Errorf("STREAMS: %s and %s are both the stream %q: watch two collections, or set %sSTREAM_NAME",
 				other, name, c.Stream, prefix(name)))
 		}
 		names[c.Stream] = name
@@ -84,16 +84,16 @@ var streamName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 // checkName finds what is wrong with a stream's name.
 func checkName(stream string) (problems []error) {
 	if !streamName.MatchString(stream) {
-		return []error{fmt.Errorf("STREAMS: %q is no name for a stream: use small letters, digits and single hyphens, and begin with a letter", stream)}
+		return []error{fmt.Errorf("STREAMS: %q is no name for a stream: use lower-case letters, digits and single hyphens, and begin with a letter", stream)}
 	}
 	known := variables(reflect.TypeFor[Config]())
 	for _, variable := range known {
 		own := prefix(stream) + variable
 		if _, set := os.LookupEnv(own); set && slices.Contains(ofProcess, variable) {
-			problems = append(problems, fmt.Errorf("%s: is one for the whole process: set %s", own, variable))
+			problems = append(problems, fmt.Errorf("%s: is a setting of the whole process: set %s instead", own, variable))
 		}
 		if slices.Contains(known, own) {
-			problems = append(problems, fmt.Errorf("STREAMS: %s cannot be a stream's name: %s is a setting of all", stream, own))
+			problems = append(problems, fmt.Errorf("STREAMS: %s cannot be a stream's name: %s is a setting of every stream", stream, own))
 		}
 	}
 	return problems
@@ -130,7 +130,7 @@ func choose(configs []Config, name string) (Config, error) {
 	return Config{}, fmt.Errorf("%w: there is no stream %q; there is %s", commandline.ErrUsage, name, strings.Join(known, ", "))
 }
 
-// The times between a stream's failure and the next attempt to run it: as a platform restarts a process that ends.
+// The times between a stream's failure and its restart, much as a platform restarts a process that ends.
 const (
 	restartFirst = 10 * time.Second
 	restartMax   = 5 * time.Minute
@@ -142,9 +142,9 @@ type process struct {
 	streams  []*producer
 }
 
-// run runs every stream until ctx ends. The only stream's error ends the process: the platform restarts it and makes that
-// seen. Of several, one that fails must not take the others along, on this replica or, when the next one tries it, on
-// all: it is stopped alone, says so (log, /status, metric), and is tried again after a while.
+// run runs every stream until ctx ends. Where there is one, its error ends the process: the platform restarts it and shows that
+// it did. Where there are several, one that fails must not stop the others, neither on this replica nor on those that lead it
+// next: it alone is stopped, says so (log, /status, metric), and is restarted after a while.
 func (p *process) run(ctx context.Context) error {
 	if len(p.streams) == 1 {
 		s := p.streams[0]
@@ -153,16 +153,16 @@ func (p *process) run(ctx context.Context) error {
 	var running sync.WaitGroup
 	errs := make([]error, len(p.streams))
 	for i, s := range p.streams {
-		running.Go(func() { errs[i] = s.persist(ctx) })
+		running.Go(func() { errs[i] = s.runWithRestarts(ctx) })
 	}
 	running.Wait()
 	return errors.Join(errs...)
 }
 
-// persist runs the stream again and again. The error is what went wrong at the end, after ctx had ended.
-func (p *producer) persist(ctx context.Context) error {
+// runWithRestarts runs the stream, and restarts it after each failure. The error is what went wrong at the end, after ctx had ended.
+func (p *producer) runWithRestarts(ctx context.Context) error {
 	backoff := retry.Backoff{Initial: restartFirst, Max: restartMax}
-	// Replicas that start together look at their streams in different orders, and so share them.
+	// Replicas that start together poll their streams in different orders, and so share them.
 	if retry.Sleep(ctx, rand.N(p.config.StandbyPoll)) != nil {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (p *producer) persist(ctx context.Context) error {
 			backoff.Reset()
 		}
 		wait := backoff.Next()
-		p.log.Error("the stream has failed and is tried again later; the others go on",
+		p.log.Error("the stream has failed and will be restarted; the other streams go on",
 			telemetry.KeyError, err, telemetry.KeyWait, wait.Milliseconds())
 		p.failure.Store(&err)
 		if retry.Sleep(ctx, wait) != nil {
@@ -189,8 +189,8 @@ func (p *producer) persist(ctx context.Context) error {
 	}
 }
 
-// yield is how long this replica leaves a stream that has no leader to the others: longer, the more it leads already, so
-// that replicas share the streams. Nobody gives up a stream for that: a promise to balance it is not.
+// yield is how long this replica leaves a stream without a leader to the other replicas: the more streams it leads, the longer,
+// so that replicas share them. No replica gives up a stream for that: balance is not promised.
 func (p *process) yield(stream *producer) time.Duration {
 	const most = 3
 	leading := 0
@@ -219,12 +219,12 @@ func (p *process) status() any {
 	return all
 }
 
-// live has nothing to say against a process that can answer: a replica that cannot reach its services waits for them,
-// and a restart would not bring them back.
+// live is true of any process that can answer: a replica that cannot reach its services waits for them, and a restart would
+// not bring them back.
 func (p *process) live() error { return nil }
 
-// ready is a standby's answer, too: a rollout waits for it before it stops the old leader. A stream that has failed does
-// not make the replica unready: it would hold up what mends it, and the other streams.
+// ready is also true of a standby: a rollout waits for it before it stops the old leader. One stream that has failed does not
+// make the replica unready: that would hold up the rollout that fixes it, and the other streams.
 func (p *process) ready() error {
 	for _, s := range p.streams {
 		if s.failure.Load() == nil {

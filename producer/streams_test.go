@@ -25,7 +25,7 @@ func TestStreamsShareWhatTheyDoNotOverride(t *testing.T) {
 	require.Equal(t, []any{"web.events", "changes", 4}, []any{carts.Stream, carts.Topic, carts.PublishLanes})
 	require.Equal(t, orders.MongoURI, carts.MongoURI)
 	_, err = LoadConfig()
-	require.EqualError(t, err, "1 setting(s) must be mended:\n  - STREAMS: names several streams")
+	require.EqualError(t, err, "1 setting(s) must be fixed:\n  - STREAMS: names several streams")
 }
 
 func TestOneStreamMayHaveAName(t *testing.T) {
@@ -50,15 +50,15 @@ func TestEveryProblemOfEveryStreamIsToldByItsVariable(t *testing.T) {
 		"REFUNDS_MONGODB_COLLECTION": "orders",
 	})
 	_, err := LoadStreams()
-	require.EqualError(t, err, `9 setting(s) must be mended:
-  - ORDERS_HTTP_ADDR: is one for the whole process: set HTTP_ADDR
+	require.EqualError(t, err, `9 setting(s) must be fixed:
+  - ORDERS_HTTP_ADDR: is a setting of the whole process: set HTTP_ADDR instead
   - TAKEOVER_AFTER: must exceed ORDERS_FENCE_AFTER (7s) by at least 500ms (it is 6s), or a standby would lead beside a leader that may still send
   - BATCH_SCOPE: must be one of session, mixed (it is "all")
   - PAYMENTS_MONGODB_COLLECTION (or MONGODB_COLLECTION): is required and not set
   - PAYMENTS_LEASE_DURATION: its value cannot be read as a duration (for example 500ms, 15s, 2m)
   - SERVICE_BUS_TOPIC, PAYMENTS_SERVICE_BUS_QUEUE: set exactly one of them
   - STREAMS: names orders twice
-  - STREAMS: "Carts" is no name for a stream: use small letters, digits and single hyphens, and begin with a letter
+  - STREAMS: "Carts" is no name for a stream: use lower-case letters, digits and single hyphens, and begin with a letter
   - STREAMS: orders and refunds are both the stream "shop.orders": watch two collections, or set REFUNDS_STREAM_NAME`)
 }
 

@@ -21,7 +21,7 @@ func (c *Config) Validate() error {
 		"STREAM_NAME: must have at most 256 characters, and neither a newline nor a backslash")
 
 	if c.StartFrom == "snapshot" {
-		p.Addf("START_FROM: snapshot is not available yet; begin with latest or timestamp, and carry what is there already over by hand")
+		p.Addf("START_FROM: snapshot is not available yet; begin with latest or timestamp, and copy the existing documents by hand")
 	} else {
 		p.Add(settings.OneOf("START_FROM", c.StartFrom, "latest", "timestamp"))
 	}
@@ -30,7 +30,7 @@ func (c *Config) Validate() error {
 	p.Require(c.StartAt.IsZero() || (c.StartAt.Unix() > 0 && c.StartAt.Unix() <= math.MaxUint32),
 		"START_AT: must be a time from 1970 to 2106, which is what MongoDB can express")
 	if c.OnHistoryLost == "snapshot" {
-		p.Addf("ON_HISTORY_LOST: snapshot is not available yet; use fail, and decide then, or latest")
+		p.Addf("ON_HISTORY_LOST: snapshot is not available yet; use fail, and decide when it happens, or latest")
 	} else {
 		p.Add(settings.OneOf("ON_HISTORY_LOST", c.OnHistoryLost, "fail", "latest"))
 	}

@@ -20,8 +20,8 @@ type batch struct {
 
 func (b *batch) len() int { return len(b.messages) }
 
-// rest is the part of the batch that is still to be dealt with: changes that wait for another one of their aggregate. With
-// progress that one is out of the way; without, all that is left waits for a version that has not come.
+// rest is the part of the batch that is not decided: changes that wait for another one of their aggregate. progress says that this
+// one was decided; without progress, all that is left waits for a version that is missing.
 func (b *batch) rest() (rest *batch, progress bool) {
 	rest = &batch{spans: b.spans}
 	applied := make(map[string]bool)
@@ -32,7 +32,7 @@ func (b *batch) rest() (rest *batch, progress bool) {
 	}
 	for i, r := range b.results {
 		if r.Kind == apply.Gap && applied[b.changes[i].Aggregate] {
-			r = apply.Result{} // what was applied may close it
+			r = apply.Result{} // what was applied may have closed the gap
 		}
 		switch r.Kind {
 		case apply.Gap:
@@ -52,8 +52,8 @@ func (b *batch) addMessage(m *azservicebus.ReceivedMessage, c envelope.Change, r
 	b.results = append(b.results, r)
 }
 
-// parts cuts a batch into what is applied at once: an event whose body is kept elsewhere stands alone, so that a session never
-// holds more than one such body.
+// parts cuts a batch into what is applied at once: an event with a claim check stands alone, so that a session never holds more
+// than one such body in memory.
 func (b *batch) parts() iter.Seq[*batch] {
 	return func(yield func(*batch) bool) {
 		for begun := 0; begun < b.len(); {

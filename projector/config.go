@@ -44,8 +44,8 @@ type Config struct {
 	// MirrorFields are the top-level fields that the mirror keeps, separated by commas; empty keeps all.
 	MirrorFields []string `envconfig:"MIRROR_FIELDS" default:""`
 
-	// Blob says where the bodies of events are that were too large for a message; optional: without it the projector waits
-	// at the first such event, and says so. ClaimContainer is the producer's setting of that name.
+	// Blob says where the bodies are of events that were too large for a message. It is optional: without it the projector waits at
+	// the first such event, and logs why. ClaimContainer is the producer's setting of that name.
 	azure.Blob
 	ClaimContainer string `envconfig:"CLAIM_CHECK_CONTAINER" default:"claim-checks"`
 
@@ -64,22 +64,22 @@ type Config struct {
 	MaxSessions int `envconfig:"MAX_SESSIONS" default:"64"`
 	// ReceiveBatch is how many messages of a session are received and applied at once, 1 to 1000.
 	ReceiveBatch int `envconfig:"RECEIVE_BATCH" default:"100"`
-	// SessionIdle is how long a session without messages is kept while another worker of this replica has looked for one in
-	// vain for as long. Else it is given back at once.
+	// SessionIdle is how long a session without messages is kept, if another worker of this replica has looked for a session for
+	// as long and found none. Otherwise it is released at once.
 	SessionIdle time.Duration `envconfig:"SESSION_IDLE" default:"2s"`
 	// SessionMaxHold is how long a session with messages is kept while no other worker is free.
 	SessionMaxHold time.Duration `envconfig:"SESSION_MAX_HOLD" default:"5s"`
 	// AcceptTimeout is how long one accept waits for a session. An accept costs a dozen round trips, so it is long.
 	AcceptTimeout time.Duration `envconfig:"ACCEPT_TIMEOUT" default:"60s"`
-	// ApplyTimeout bounds one attempt to write a batch. Attempts that fail are repeated for as long as it takes.
+	// ApplyTimeout bounds one attempt to write a batch, which is retried for as long as it takes.
 	ApplyTimeout time.Duration `envconfig:"APPLY_TIMEOUT" default:"10s"`
-	// VersionGapWait is how long an insert whose version leaves some out after the last one applied waits for them, before
-	// its aggregate is parked; 0: versions are not judged, for sources where they do not count on by one.
+	// VersionGapWait is how long an insert waits for versions that are missing between the last one applied and its own, before its
+	// aggregate is parked; 0: versions are not checked, for sources whose versions do not grow by one.
 	VersionGapWait time.Duration `envconfig:"VERSION_GAP_WAIT" default:"30s"`
 	// SettleTimeout bounds the settlement of one message.
 	SettleTimeout time.Duration `envconfig:"SETTLE_TIMEOUT" default:"5s"`
-	// ShutdownTimeout is how long a stop may take: finish the batches in hand, give the sessions back, disconnect. It must
-	// be shorter than the platform's grace period.
+	// ShutdownTimeout is how long a stop may take: finish the batches in hand, release the sessions, disconnect. It must be shorter
+	// than the platform's grace period.
 	ShutdownTimeout time.Duration `envconfig:"SHUTDOWN_TIMEOUT" default:"20s"`
 
 	// HTTPAddr is where health, metrics and status are served (host:port); empty serves nothing.

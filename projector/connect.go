@@ -19,12 +19,12 @@ const (
 	// reachTimeout bounds one attempt to reach a dependency. A driver that missed MongoDB's first answer hears the next after ten
 	// seconds (see [mongodb.Interactive]): an attempt that ended then would complain of a MongoDB that is there.
 	reachTimeout = 15 * time.Second
-	// closeTimeout bounds the closing of what was opened for a moment.
+	// closeTimeout bounds the closing of a client or link that was used for a moment.
 	closeTimeout = 10 * time.Second
 )
 
-// connect finds out, once, that both dependencies can be reached and let us in; until then the projector is not ready.
-// The workers do not wait for it.
+// connect checks once that both dependencies can be reached and grant access; until then the projector is not ready. The workers do
+// not wait for it.
 func (s *service) connect(ctx context.Context) {
 	var checks sync.WaitGroup
 	checks.Go(func() {
@@ -51,7 +51,7 @@ func (s *service) reachMongo(ctx context.Context) error {
 	return ensure.Collections(ctx, s.mongo.Database(s.cfg.Database), collections)
 }
 
-// until repeats check until it succeeds; false when ctx ends first.
+// until retries check until it succeeds; false when ctx ends first.
 func until(ctx context.Context, seen *outage.Outage, check func(context.Context) error) bool {
 	var backoff retry.Backoff
 	for {
@@ -71,8 +71,8 @@ func until(ctx context.Context, seen *outage.Outage, check func(context.Context)
 	}
 }
 
-// reachServiceBus looks into the dead-letter queue: unlike accepting a session that answers at once, and it needs the same
-// connection, the same right and the same entity.
+// reachServiceBus peeks at the dead-letter queue. That needs the same connection, right and entity as accepting a session, but is
+// answered at once.
 func (s *service) reachServiceBus(ctx context.Context) error {
 	client, err := s.dial()
 	if err != nil {

@@ -13,18 +13,17 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// After so many deliveries, ten where nobody says otherwise, the broker takes a message out of its order by itself. Deliveries
-// that count are those whose lock ran out: the network was away with messages in hand, or the projector stood still. Over
-// and over that takes seconds, and what causes it may last longer. So after the freeDeliveries the next ones wait, for
-// firstPause and then twice as long each time up to longestPause, spread at random: ten deliveries take half a minute at
-// least, whichever replicas they are made to.
+// After MaxDeliveryCount deliveries, ten by default, the broker dead-letters a message by itself, out of order. Only a delivery
+// whose lock expired counts: the network was away with messages in hand, or the projector stood still. Ten of those may pass within
+// seconds, while their cause lasts longer. So after freeDeliveries each further one waits: firstPause, then twice as long each time
+// up to longestPause, spread at random. Ten deliveries then take half a minute at least, whichever replicas get them.
 const (
 	freeDeliveries = 3
 	firstPause     = 500 * time.Millisecond
 	longestPause   = 30 * time.Second
 )
 
-// pause is how long messages wait, before spreading, of which one is delivered for the n-th time.
+// pause is how long a batch waits, before spreading, when one of its messages is delivered for the n-th time.
 func pause(n uint32) time.Duration {
 	if n <= freeDeliveries {
 		return 0
@@ -32,8 +31,8 @@ func pause(n uint32) time.Duration {
 	return min(firstPause<<min(n-freeDeliveries-1, 10), longestPause)
 }
 
-// pace holds messages back that were delivered often, with their session kept and its lock renewed. Its error is why the
-// session is not to be used any more; given back, its messages are delivered again, and no delivery count rises.
+// pace delays messages that were delivered often, while their session is kept and its lock renewed. After an error the session
+// must be released: its messages are then delivered again, and no delivery count rises.
 func (s *service) pace(receiving context.Context, session *sessions.Session, messages []*azservicebus.ReceivedMessage) error {
 	var deliveries uint32
 	for _, m := range messages {

@@ -12,11 +12,11 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-var errNoProgress = errors.New("a batch was applied and nothing of it decided")
+var errNoProgress = errors.New("a batch was applied, and no message of it was decided")
 
-// awaitVersions deals with what is left of a batch when its first changes wait for versions that have not come. Those that
-// have waited for VERSION_GAP_WAIT become poison; nil says that there are some. While there are none the session is given
-// back, after a pause, so that the broker delivers its messages again and in order; that raises no delivery count.
+// awaitVersions handles what is left of a batch when its changes wait for versions that are missing. A change that has waited for
+// VERSION_GAP_WAIT becomes poison; the error is then nil, and the batch is to be applied again. While none has, the session is
+// released after a pause, so that the broker delivers its messages again, in order; that raises no delivery count.
 func (s *service) awaitVersions(ctx context.Context, b *batch) error {
 	expired, pause := false, time.Duration(0)
 	for i, r := range b.results {
@@ -38,11 +38,11 @@ func (s *service) awaitVersions(ctx context.Context, b *batch) error {
 		return errNoProgress
 	}
 	s.metrics.gaps.Inc()
-	_ = retry.Sleep(ctx, pause) // at its end the session is released all the same
+	_ = retry.Sleep(ctx, pause) // the session is released in any case
 	return sessions.ErrRelease
 }
 
-// logDecision logs what a person should know of one change. The record it speaks of is committed.
+// logDecision logs what an operator should know of one change. The record of a parking is committed by then.
 func (s *service) logDecision(session string, c *envelope.Change, r apply.Result) {
 	attributes := []any{
 		telemetry.KeyAggregate, c.Aggregate, telemetry.KeySession, session, telemetry.KeyMessageID, c.MessageID,
@@ -61,15 +61,15 @@ func (s *service) logDecision(session string, c *envelope.Change, r apply.Result
 				telemetry.KeyDescription, r.Description, telemetry.KeyStack, r.Stack)
 		}
 	case apply.Parked:
-		s.log.Debug("event set aside behind a parked one", attributes...)
+		s.log.Debug("event dead-lettered behind the one that parked its aggregate", attributes...)
 	case apply.Gap:
 		s.log.Debug("event waits for an earlier version", append(attributes, telemetry.KeyDescription, r.Description)...)
 	case apply.Pending, apply.Applied, apply.Duplicate:
 	}
 }
 
-// countParked keeps the number of parked aggregates up to date until ctx ends. The index makes it cheap; without it the
-// collection is read through, and so only now and then.
+// countParked keeps the number of parked aggregates up to date until ctx ends. The index makes counting cheap; without it the whole
+// collection is read, and therefore less often.
 func (s *service) countParked(ctx context.Context) {
 	indexed := s.indexParked(ctx)
 	every := 15 * time.Second
@@ -96,7 +96,8 @@ func (s *service) countParked(ctx context.Context) {
 	}
 }
 
-// indexParked makes the index, for as long as the database is away. Without the right to, everything works, only slower.
+// indexParked creates the index, and retries while the database is away. Without the right to create it, everything works, but
+// slower.
 func (s *service) indexParked(ctx context.Context) bool {
 	var backoff retry.Backoff
 	for {

@@ -34,7 +34,7 @@ func (s *service) handle(receiving, applying context.Context, session *sessions.
 		if err != nil {
 			return err
 		}
-		if s.gaps.Waiting() { // what an event waits for may be behind it
+		if s.gaps.Waiting() { // the version that an event waits for may be right behind it
 			messages = session.Complete(receiving, messages)
 		}
 		s.received(messages)
@@ -51,8 +51,8 @@ func (s *service) handle(receiving, applying context.Context, session *sessions.
 	}
 }
 
-// decode reads the messages. One that cannot be read is poison from the start. It parks its aggregate where the message
-// names one; else nobody can tell whose event it was, and it holds up nothing.
+// decode reads the messages. One that cannot be read is poison from the start. It parks its aggregate if the message names one;
+// otherwise nobody can tell whose event it was, and it parks none.
 func (s *service) decode(messages []*azservicebus.ReceivedMessage) *batch {
 	var b batch
 	for _, m := range messages {
@@ -66,7 +66,7 @@ func (s *service) decode(messages []*azservicebus.ReceivedMessage) *batch {
 	return &b
 }
 
-// finishParts deals with a batch, part after part.
+// finishParts finishes a batch, part by part.
 func (s *service) finishParts(
 	receiving, applying context.Context, session *sessions.Session, b *batch, completing *settlement,
 ) error {
@@ -86,9 +86,9 @@ func (s *service) finishParts(
 	return nil
 }
 
-// redeem gets the body of a batch that claims one, for as long as that takes: while storage is away the session is kept, or
-// given back every maxStuck.
-// A body that can never be had makes its event poison. done gives the room for the body back; nil: there is none.
+// redeem gets the body of a batch that has a claim check, retrying for as long as that takes: while storage is away the session is
+// kept, and released every maxStuck. A body that is gone or corrupt makes its event poison. done frees the memory of the body; nil:
+// there is none.
 func (s *service) redeem(receiving context.Context, b *batch) (done func(), err error) {
 	if b.changes[0].Claim == nil || b.results[0].Kind != apply.Pending {
 		return nil, nil
@@ -103,7 +103,7 @@ func (s *service) redeem(receiving context.Context, b *batch) (done func(), err 
 	return done, err
 }
 
-// finish deals with a batch until every message of it is decided, or what is left must be delivered again.
+// finish applies and settles a batch until all of its messages are decided, or those that are left must be delivered again.
 func (s *service) finish(
 	receiving, applying context.Context, session *sessions.Session, b *batch, completing *settlement,
 ) error {
@@ -128,14 +128,14 @@ func (s *service) finish(
 	return nil
 }
 
-// maxStuck is how long a session is kept whose batch cannot be dealt with. The service detaches a link that nobody uses for
-// ten minutes, and then the locks of its messages run out, which raises their delivery counts. Given back before, they do
-// not rise; whoever accepts the session next tries again.
+// maxStuck is how long a session is kept while its batch cannot be finished. The service detaches a link that is idle for ten
+// minutes; the locks of its messages then expire, which raises their delivery counts. A session that is released before raises none;
+// whoever accepts it next retries.
 const maxStuck = 5 * time.Minute
 
-// applyBatch writes the batch. While the database is away it tries again, with the session kept and its lock renewed, or given
-// back and accepted again every maxStuck, for as long as it takes: no delivery count rises. It gives up only when the lock
-// is lost or the projector stops.
+// applyBatch writes the batch. While the database is away it retries, for as long as that takes: the session is kept and its lock
+// renewed, and it is released and accepted again every maxStuck, so that no delivery count rises. It gives up only when the lock is
+// lost or the projector stops.
 func (s *service) applyBatch(receiving, applying context.Context, session *sessions.Session, b *batch) error {
 	var backoff retry.Backoff
 	for began := time.Now(); ; {
@@ -165,8 +165,8 @@ func (s *service) applyBatch(receiving, applying context.Context, session *sessi
 	}
 }
 
-// settleBatch tells the broker what became of the batch. The effects are committed: only now may a message be completed. It
-// waits for the broker's answers, unless all there is to do is complete: then that is left under way.
+// settleBatch tells the broker what became of the batch. The effects are committed: only now may a message be completed. It waits
+// for the broker's answers, unless all messages are completed: then it leaves that under way, in completing.
 func (s *service) settleBatch(ctx context.Context, session *sessions.Session, b *batch, completing *settlement) error {
 	choices := make([]settle.Choice, b.len())
 	for i, r := range b.results {

@@ -175,7 +175,7 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 		busOptions = *opts.ServiceBus
 	}
 	if busOptions.RetryOptions == (azservicebus.RetryOptions{}) {
-		// What fails is tried again here, with a new session; the SDK's own retries would only hide it and take long.
+		// Failures are retried here, with a new session; the SDK's own retries would only hide them, and take long.
 		busOptions.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: 200 * time.Millisecond}
 	}
 	s.dial = func() (*azservicebus.Client, error) { return cfg.ServiceBus.Client(opts.Credential, &busOptions) }

@@ -2,15 +2,15 @@ package projector
 
 import "sync"
 
-// settlement is a batch being completed while the next one is received and applied. That changes no order: the effects of
-// the batch are committed, and what is completed late, or not at all, is at worst delivered again and recognised. The zero
-// value is none under way; one goroutine uses it.
+// settlement is a batch that is being completed while the next one is received and applied. That does not affect order: the effects
+// of the batch are committed, and a message that is completed late, or not at all, is at worst delivered again and recognised as a
+// duplicate. The zero value has none under way; one goroutine uses it.
 type settlement struct {
 	under sync.WaitGroup
 	err   error // read after under is done
 }
 
-// begin runs send; the one before must have been waited for.
+// begin starts send; the caller has waited for the previous one.
 func (s *settlement) begin(send func() error) {
 	s.under.Go(func() { s.err = send() })
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-cdc/sluice/shared/tracing"
 )
 
-// spans follows the events of a batch on from where the producer's spans ended: one span for each event, from its receipt
-// until it is decided, and one for each thing that is done to the batch (receive, apply, settle). These are in the trace
-// of the first event that has one, linked to the others'. A nil one follows nothing, at no cost.
+// spans continues the traces of a batch's events where the producer's spans ended: one span for each event, from its receipt until
+// it is decided, and one for each step of the batch (receive, apply, settle). Those are in the trace of the first event that has
+// one, and linked to the others. nil traces nothing, at no cost.
 type spans struct {
 	tracer   trace.Tracer
 	entity   string
@@ -37,7 +37,7 @@ func follow(ctx context.Context, tracer trace.Tracer, entity string, called time
 	for i, m := range b.messages {
 		remote := tracing.Remote(b.changes[i].TraceParent)
 		if !remote.IsSampled() {
-			continue // nor does the sampler decide anew: half a trace helps nobody
+			continue // the producer decided not to sample it, and half a trace helps nobody
 		}
 		_, span := tracer.Start(trace.ContextWithRemoteSpanContext(ctx, remote), "process "+entity,
 			trace.WithSpanKind(trace.SpanKindConsumer), trace.WithTimestamp(arrived(m, called, now)),
@@ -63,8 +63,8 @@ func follow(ctx context.Context, tracer trace.Tracer, entity string, called time
 	return s
 }
 
-// arrived is when receiving a message began to be about it: at the call, or, where the call waited for something to come,
-// when it had come by the broker's clock.
+// arrived is when the receipt of a message began: when the call was made, or, if the call then waited for the message, when it
+// was enqueued by the broker's clock.
 func arrived(m *azservicebus.ReceivedMessage, called, now time.Time) time.Time {
 	if m.EnqueuedTime == nil || m.EnqueuedTime.Before(called) {
 		return called
@@ -124,7 +124,7 @@ func (s *spans) decided(b *batch) {
 	}
 }
 
-// abandon ends what is left: the messages are given back and will be delivered again.
+// abandon ends the spans that are left: their messages will be delivered again.
 func (s *spans) abandon() {
 	if s == nil {
 		return

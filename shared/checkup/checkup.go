@@ -1,4 +1,4 @@
-// Package checkup is how a service's doctor speaks: one finding a check, each with what is wrong and how to mend it.
+// Package checkup is how a service's doctor reports: one finding for each check, with what is wrong and how to fix it.
 package checkup
 
 import (
@@ -19,7 +19,7 @@ type Finding struct {
 	OK    bool   `json:"ok"`
 	// Says is what was found.
 	Says string `json:"says"`
-	// Mend is what to do about a problem.
+	// Mend is how to fix a problem.
 	Mend string `json:"mend,omitempty"`
 }
 
@@ -31,7 +31,7 @@ func (f *Findings) OK(check, says string, args ...any) {
 	*f = append(*f, Finding{Check: check, OK: true, Says: fmt.Sprintf(says, args...)})
 }
 
-// Problem adds a check that found something, and how to mend it.
+// Problem adds a check that found something, and how to fix it.
 func (f *Findings) Problem(check, mend, says string, args ...any) {
 	*f = append(*f, Finding{Check: check, Says: fmt.Sprintf(says, args...), Mend: mend})
 }
@@ -54,7 +54,7 @@ func (f Findings) Print(out io.Writer) {
 			fmt.Fprintf(w, "ok\t%s\t%s\n", one.Check, one.Says)
 			continue
 		}
-		fmt.Fprintf(w, "PROBLEM\t%s\t%s. To mend it: %s\n", one.Check, one.Says, one.Mend)
+		fmt.Fprintf(w, "PROBLEM\t%s\t%s. To fix it: %s\n", one.Check, one.Says, one.Mend)
 	}
 	_ = w.Flush()
 }

@@ -36,7 +36,7 @@ func NewStore(client *azblob.Client, name string) *Store {
 }
 
 // Put keeps the body of a change, which must have one, and says how to claim it. The container is created where it is
-// missing. An error says that the body may be kept or not; putting it again is the answer.
+// missing. After an error the body may have been stored or not; Put may be retried.
 func (s *Store) Put(ctx context.Context, c envelope.Change) (envelope.Claim, error) {
 	claim := envelope.NewClaim(c)
 	err := s.upload(ctx, claim, c.Body)
@@ -59,7 +59,7 @@ func (s *Store) upload(ctx context.Context, claim envelope.Claim, body []byte) e
 }
 
 // Get gives the change its body. An [*envelope.Error] says that it can never be had: the blob is gone from its
-// container, or holds something else. Every other error may heal by waiting, or by mending a setting or a right.
+// container, or holds something else. Every other error may be retried; somebody may have to fix a setting or a right first.
 func (s *Store) Get(ctx context.Context, c *envelope.Change) error {
 	response, err := s.container.NewBlobClient(c.Claim.Blob).DownloadStream(ctx, nil)
 	if bloberror.HasCode(err, bloberror.BlobNotFound) {

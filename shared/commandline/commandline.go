@@ -1,7 +1,6 @@
-// Package commandline is the command line of a service's program: one that runs, and has commands beside to look after what
-// runs.
+// Package commandline is the command line of a service's program: it runs the service, and has commands to operate it.
 //
-// Guaranteed: nothing is tried before the whole command line is understood, and what is wrong with it is said with what to do
+// Guaranteed: nothing is done before the whole command line is understood; an error says what is wrong with it and what to do
 // instead. The exit code tells a wrong command line or setting from a problem.
 package commandline
 
@@ -54,7 +53,7 @@ type Command[D, R any] struct {
 	Flags func(*flag.FlagSet, *R)
 	// Check takes the operand, empty where it is missing, and says what is wrong with it or the flags; nil: nothing can be.
 	Check func(operand string, r *R) error
-	// Do does it. nil is for the program's own work, which tells of its errors itself, and for help.
+	// Do does it. nil is for the program's own work, which logs its own errors, and for help.
 	Do func(context.Context, D, R) error
 }
 

@@ -17,7 +17,7 @@ import (
 // Reason says in one word why a message cannot be read; it becomes the dead-letter reason.
 type Reason string
 
-// The reasons. None of them heals by waiting: the message itself is wrong.
+// The reasons. A retry helps against none of them: the message itself is wrong.
 const (
 	ReasonMissingProperty    Reason = "MissingProperty"
 	ReasonInvalidProperty    Reason = "InvalidProperty"

@@ -19,7 +19,7 @@ import (
 type Probes struct {
 	// Live is nil while the process works; an error makes the platform restart it.
 	Live func() error
-	// Ready is nil while the service can do its part. A standby is ready: a rollout waits for it.
+	// Ready is nil while the service can do its work. A standby is ready: a rollout waits for it.
 	Ready func() error
 	// Status is what /status shows, as JSON, for people.
 	Status func() any

@@ -1,5 +1,5 @@
 // Package retry waits between attempts: exponentially longer, spread at random so that replicas that failed together
-// do not try again together, and never past the end of the context.
+// do not retry together, and never past the end of the context.
 package retry
 
 import (

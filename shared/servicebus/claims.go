@@ -78,8 +78,8 @@ func (c *Conn) put(ctx context.Context, audiences []string) error {
 	return nil
 }
 
-// renewClaims puts tokens again before they end, until ctx ends with the connection. When that fails until they have ended,
-// the service closes the links, with a word that says so.
+// renewClaims puts new tokens before the old ones expire, until ctx ends with the connection. If that fails until they have expired,
+// the service closes the links and says why.
 func (c *Conn) renewClaims(ctx context.Context) {
 	backoff := retry.Backoff{Initial: time.Second, Max: time.Minute}
 	for {

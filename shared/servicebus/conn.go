@@ -18,7 +18,7 @@ type Conn struct {
 	managing gate                 // guards managers
 	managers map[string]*requests // by entity
 
-	renewing   chan struct{} // holds a token when there is another claim to renew
+	renewing   chan struct{} // holds a value when there is another claim to renew
 	background sync.WaitGroup
 	stop       context.CancelFunc // ends what works in the background
 
@@ -44,8 +44,8 @@ func (c *Conn) Done() <-chan struct{} { return c.amqp.Done() }
 // Err is why the connection has ended; nil while it has not.
 func (c *Conn) Err() error { return c.amqp.Err() }
 
-// Close ends the connection and joins what worked in the background. The service is told, and not waited for; with ctx at its
-// end, writing that much is not waited for either.
+// Close ends the connection and joins what works in the background. It tells the service and does not wait for its answer; when ctx
+// ends it does not wait for the write either.
 func (c *Conn) Close(ctx context.Context) {
 	c.stop()
 	ended := make(chan struct{})
@@ -60,8 +60,8 @@ func (c *Conn) Close(ctx context.Context) {
 	}
 }
 
-// Session lends an AMQP session without links, which costs a round trip unless one was kept before. It is given to Keep or
-// closed.
+// Session lends an AMQP session without links, which costs a round trip unless one was kept before. It is given to ReturnSession
+// or closed.
 func (c *Conn) Session(ctx context.Context) (*amqp.Session, error) {
 	c.mu.Lock()
 	if last := len(c.idle) - 1; last >= 0 {
@@ -78,8 +78,8 @@ func (c *Conn) Session(ctx context.Context) (*amqp.Session, error) {
 	return session, nil
 }
 
-// Keep takes a session that Session lent and that has no link any more, to be lent again.
-func (c *Conn) Keep(session *amqp.Session) {
+// ReturnSession takes a session that Session lent and that has no link any more, to be lent again.
+func (c *Conn) ReturnSession(session *amqp.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.idle = append(c.idle, session)

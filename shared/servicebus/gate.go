@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// gate lets one in at a time. Unlike a mutex it can be held while the network is waited for: a context ends the wait for it.
+// gate lets in one goroutine at a time. Unlike a mutex it may be held while waiting for the network, because a context ends the wait
+// for it.
 type gate chan struct{}
 
 func newGate() gate { return make(gate, 1) }

@@ -10,7 +10,7 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// closeTimeout bounds the farewell to a link that was used for a moment.
+// closeTimeout bounds the closing of links that are no longer needed.
 const closeTimeout = 2 * time.Second
 
 // requests is a pair of links on a node that answers requests: $cbs, or an entity's $management.
@@ -68,7 +68,7 @@ func (r *requests) ask(ctx context.Context, properties map[string]any, body any)
 		if err != nil {
 			return nil, fmt.Errorf("wait for an answer: %w", err)
 		}
-		// An answer to somebody who has given up waiting is passed over.
+		// An answer to an earlier request that timed out is skipped.
 		if answer.Properties != nil && answer.Properties.CorrelationID == any(id) {
 			return read(answer)
 		}

@@ -1,5 +1,5 @@
-// Package settings reads a service's configuration from the environment through envconfig and reports every problem at
-// once, so that a wrong deployment is mended in one round.
+// Package settings reads a service's configuration from the environment through envconfig and reports every problem at once,
+// so that a wrong deployment is fixed in one go.
 //
 // No message quotes a setting that may be a secret. What a check quotes is a number, a duration or a choice.
 package settings
@@ -22,7 +22,7 @@ type Problems []error
 
 func (p Problems) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d setting(s) must be mended:", len(p))
+	fmt.Fprintf(&b, "%d setting(s) must be fixed:", len(p))
 	for _, problem := range p {
 		b.WriteString("\n  - ")
 		b.WriteString(problem.Error())
@@ -42,8 +42,8 @@ type Validator interface{ Validate() error }
 // error is a [Problems].
 func Load(spec any) error { return LoadWithPrefix(spec, "") }
 
-// LoadWithPrefix is [Load] where a variable whose name begins with prefix goes before the one without, which several may
-// share. A problem names the variable that the value came from.
+// LoadWithPrefix is [Load], with variables whose names begin with prefix taking precedence over those without it, which several
+// callers may share. A problem names the variable that the value came from.
 func LoadWithPrefix(spec any, prefix string) error {
 	var problems Problems
 	load(reflect.ValueOf(spec).Elem(), prefix, &problems)

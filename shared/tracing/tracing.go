@@ -1,8 +1,8 @@
 // Package tracing sends a service's OpenTelemetry spans to an OTLP endpoint, where the environment names one, and carries
 // a trace along with a change by its W3C traceparent.
 //
-// Guaranteed: without an endpoint nothing is made and nothing is spent. With one, the pipeline never waits for it: spans
-// that it does not take in time are dropped, and a stop waits for the last ones no longer than [CloseTimeout].
+// Guaranteed: without an endpoint there are no spans, and no cost. With one, the pipeline never waits for it: spans that it does not
+// accept in time are dropped, and a stop waits for the last ones no longer than [CloseTimeout].
 //
 // Not guaranteed: that every span arrives.
 //
@@ -103,7 +103,7 @@ func (t *Traces) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CloseTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.log.Warn("the last spans were not all taken", telemetry.KeyError, err)
+		t.log.Warn("the last spans were not all exported", telemetry.KeyError, err)
 	}
 }
 
@@ -114,7 +114,7 @@ type reporting struct {
 	failing atomic.Bool
 }
 
-// ExportSpans hands spans on. Those that are not taken are lost: they are worth no memory and nobody's time.
+// ExportSpans passes spans on. Those that are not accepted are lost: they are worth neither memory nor time.
 func (r *reporting) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := r.SpanExporter.ExportSpans(ctx, spans)
 	switch {

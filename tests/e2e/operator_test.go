@@ -350,7 +350,7 @@ func TestOperatorDoctor(t *testing.T) {
 	inProducerWorld(t, mongo.Options{}, func(w *producerWorld) {
 		missing := w.operate("doctor")
 		require.Equal(t, 1, missing.code)
-		require.Regexp(t, `PROBLEM +blob container +it does not exist\. To mend it: create it`, missing.out)
+		require.Regexp(t, `PROBLEM +blob container +it does not exist\. To fix it: create it`, missing.out)
 
 		p := w.start("a", nil)
 		w.leads("a")
@@ -365,7 +365,7 @@ func TestOperatorDoctor(t *testing.T) {
 		claiming := func(c *producer.Config) { c.OnOversize = "claimcheck" }
 		unclaimed := w.operateWith(claiming, "doctor")
 		require.Equal(t, 1, unclaimed.code)
-		require.Regexp(t, `PROBLEM +claim checks +the container does not exist\. To mend it: create it`, unclaimed.out)
+		require.Regexp(t, `PROBLEM +claim checks +the container does not exist\. To fix it: create it`, unclaimed.out)
 		_, err := w.blobs().CreateContainer(t.Context(), "claim-checks", nil)
 		require.NoError(t, err)
 		require.Regexp(t, `ok +claim checks +the body of a large event can be kept`, w.operateWith(claiming, "doctor").out)
@@ -391,7 +391,7 @@ func TestOperatorDoctor(t *testing.T) {
 			require.NotContains(t, got.out+got.err, secret)
 		}
 		w.failCommand("aggregate", 13)
-		require.Regexp(t, `PROBLEM +change stream +the user may not open one on shop.events. To mend it: give the user`, w.operate("doctor").out)
+		require.Regexp(t, `PROBLEM +change stream +the user may not open one on shop.events. To fix it: give the user`, w.operate("doctor").out)
 	})
 }
 
@@ -412,7 +412,7 @@ func TestOperatorTellsWhatDoesNotAnswer(t *testing.T) {
 
 		stranger := func(c *producer.Config) { c.MongoURI = "mongodb://user:hunter2@mongo:27017/?replicaSet=rs0" }
 		doctor = w.operateWith(stranger, "doctor")
-		require.Regexp(t, `PROBLEM +mongodb +it does not accept the user\. To mend it: check user, password and authSource`, doctor.out)
+		require.Regexp(t, `PROBLEM +mongodb +it does not accept the user\. To fix it: check user, password and authSource`, doctor.out)
 		require.NotContains(t, doctor.out+doctor.err, "hunter2")
 
 		w.blob.Fail(503, time.Hour)

@@ -265,7 +265,7 @@ func TestG6LostHistoryIsNeverPassedOverSilently(t *testing.T) {
 			lose(w)
 			b := w.start("b", func(c *producer.Config, _ *producer.Options) { c.OnHistoryLost = "latest" })
 			w.leads("b")
-			w.eventually("the loss is logged", func() bool { return strings.Contains(b.log.text(), "history is lost, going on from now") })
+			w.eventually("the loss is logged", func() bool { return strings.Contains(b.log.text(), "history is lost; resuming from now") })
 			w.pause(2 * time.Second)
 			w.insert("after")
 			w.eventually("the new event is published", func() bool { return w.bus.Stats(topic).Accepted == 11 })

@@ -86,7 +86,7 @@ func TestDoctorOfAProjector(t *testing.T) {
 			{`PROBLEM +mongodb +it does not answer`, func(c *projector.Config, _ *projector.Options) {
 				c.MongoURI = "mongodb://user:" + secret + "@nowhere:27017/?replicaSet=rs0"
 			}},
-			{`PROBLEM +mongodb +it does not accept the user\. To mend it: check user, password and authSource in MONGODB_URI`, func(c *projector.Config, _ *projector.Options) {
+			{`PROBLEM +mongodb +it does not accept the user\. To fix it: check user, password and authSource in MONGODB_URI`, func(c *projector.Config, _ *projector.Options) {
 				c.MongoURI = "mongodb://user:" + secret + "@mongo:27017/?replicaSet=rs0"
 			}},
 		} {

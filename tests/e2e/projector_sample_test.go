@@ -163,7 +163,7 @@ func TestVerifySampleGoesByTheKey(t *testing.T) {
 		for _, wrong := range []string{projection.ByAggregate, "data.customerId", "nowhere"} {
 			got := w.operate(by(wrong), "verify", "--sample", everything)
 			require.Equal(w, 1, got.code)
-			require.Contains(w, got.err, "not keyed by what its Collections say (KeyedBy): mend it, or leave it empty")
+			require.Contains(w, got.err, "not keyed by what its Collections say (KeyedBy): fix it, or leave it empty")
 		}
 	})
 }

@@ -92,7 +92,7 @@ func TestG6AStreamThatFailsStopsAloneAndComesBack(t *testing.T) {
 		w.insert("order-1")
 		w.published()
 		w.eventually("the failure is told", func() bool {
-			return strings.Contains(p.log.text(), `"the stream has failed and is tried again later; the others go on"`) &&
+			return strings.Contains(p.log.text(), `"the stream has failed and will be restarted; the other streams go on"`) &&
 				strings.Contains(p.log.text(), `"stream":"shop.payments","role":"failed","error":"`)
 		})
 		require.NotContains(t, p.log.text(), `"stream":"shop.events","role":"failed"`)

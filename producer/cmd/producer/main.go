@@ -35,9 +35,9 @@ func publish(ctx context.Context, configs []producer.Config) error {
 	defer traces.Close(ctx)
 	options := producer.Options{Logger: log, Instance: instance, Tracer: traces.Tracer("github.com/sluice-cdc/sluice/producer")}
 	if err := producer.RunStreams(ctx, configs, options); err != nil {
-		log.Error("stopped by an error", telemetry.KeyError, err)
+		log.Error("producer failed", telemetry.KeyError, err)
 		return err
 	}
-	log.Info("stopped")
+	log.Info("producer stopped")
 	return nil
 }

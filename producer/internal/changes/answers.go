@@ -1,13 +1,13 @@
 package changes
 
-// answers bounds what the server's answers take of memory: each is there as a whole, with its events copied out of it. Left
-// to itself the server fills 16 MB. It counts events and not bytes, so the number to ask for follows from their size.
+// answers bounds the memory of the server's answers: each is held as a whole while its events are copied out of it. By default
+// the server fills 16 MB. An answer can be bounded by a number of events only, so that number follows from their size.
 //
 // It is pure state, not safe for concurrent use.
 type answers struct {
 	average float64 // bytes of an event, lately; 0: none was seen
 	asked   int32
-	single  int // so many more events are asked for one by one
+	single  int // how many more events are to be asked for one by one
 }
 
 const (
@@ -19,14 +19,14 @@ const (
 
 func newAnswers() *answers { return &answers{asked: firstAnswer} }
 
-// one asks for the events of an answer, however large it was, one by one. changed says that they are not already.
+// one asks for the next events one by one, as many as the largest answer holds. changed is false when it did so already.
 func (a *answers) one() (changed bool) {
 	changed = a.single == 0
 	a.single, a.asked = most, 1
 	return changed
 }
 
-// took takes note of an event's size and gives the number to ask for from now on; changed says that it is another one.
+// took records an event's size and gives the number of events to ask for from now on; changed says that it is a new one.
 func (a *answers) took(size int) (number int32, changed bool) {
 	if a.single > 0 {
 		if a.single--; a.single > 0 {

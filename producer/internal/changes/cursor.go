@@ -16,10 +16,11 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// awaitTime is how long the server holds an empty answer back. It bounds how long an idle stream's token stays still.
+// awaitTime is how long the server waits for an event before it gives an empty answer. So an idle stream's token moves on at least
+// this often.
 const awaitTime = time.Second
 
-// cursor is one reading: where it is, over as many server cursors as it takes. It belongs to one goroutine.
+// cursor reads a stream and knows how far it has read, over as many server cursors as that takes. It belongs to one goroutine.
 type cursor struct {
 	reader    *Reader
 	sink      Sink
@@ -28,8 +29,8 @@ type cursor struct {
 	// fresh: no event has come since the server cursor was opened.
 	fresh   bool
 	attempt attempt // the one under way
-	doubts  int     // how often the loss of the history was not believed, since it last made progress
-	// fromNow: the history is lost, and a beginning in the past is lost with it.
+	doubts  int     // how often a report of lost history was not believed since it last made progress
+	// fromNow: the history is lost, so START_AT no longer counts.
 	fromNow bool
 	// split: the server is asked to split large events; false once it has refused.
 	split   bool
@@ -38,16 +39,15 @@ type cursor struct {
 	silence silence
 }
 
-// misresumed says that the driver resumed where only a new stream can go on: behind an invalidate with resumeAfter, which
-// servers refuse (it forgets that the stream was opened with startAfter when the first answer is an error), or in the
-// middle of a split event that does not split as before.
+// misresumed says that the driver may have resumed where only a new stream can go on: after an invalidate with resumeAfter,
+// which servers refuse (when the first answer is an error, the driver forgets that the stream was opened with startAfter); or in the
+// middle of a split event that is now split differently.
 func (c *cursor) misresumed() bool { return c.fresh && c.at.AfterInvalidate || c.partial.pending() }
 
-// mostDoubts bounds how often the word of the server is put down to the driver's mistake: a loss that comes again each time is
-// one.
+// mostDoubts bounds how often lost history is blamed on the driver. If the server reports it every time, the history is lost.
 const mostDoubts = 5
 
-// follow opens the stream and hands on what comes until it breaks (nil for an invalidate, which is no error).
+// follow opens the stream and passes on its events until it breaks. The error is nil after an invalidate.
 func (c *cursor) follow(ctx context.Context) error {
 	c.fresh = false
 	c.partial.drop()
@@ -91,7 +91,7 @@ func (c *cursor) follow(ctx context.Context) error {
 	}
 }
 
-// next moves on to the next event, if there is one. Where none is left of the last answer it asks for another.
+// next moves to the next event, if there is one. When the last answer is used up it asks for another.
 func (c *cursor) next(ctx context.Context, stream *mongo.ChangeStream) (there bool, err error) {
 	if stream.RemainingBatchLength() > 0 {
 		return stream.TryNext(ctx), stream.Err()
@@ -103,9 +103,9 @@ func (c *cursor) next(ctx context.Context, stream *mongo.ChangeStream) (there bo
 	return there, err
 }
 
-// openStream opens the stream with the stage that splits large events, where the deployment knows it: always, as it costs
-// nothing until an event is too large, and then there is no other way to read it. A deployment that refuses the stream is
-// asked again without it; if that opens, the stage was what it did not know.
+// openStream opens the stream, with the stage that splits large events where the deployment knows it: the stage costs nothing until
+// an event is too large, and then there is no other way to read it. If the deployment refuses the stream, it is opened without the
+// stage; if that works, the stage was what it did not know.
 func (c *cursor) openStream(ctx context.Context) (*mongo.ChangeStream, error) {
 	open := func(split bool) (*mongo.ChangeStream, error) {
 		pipeline := append(mongo.Pipeline{}, c.reader.config.Pipeline...)
@@ -146,7 +146,7 @@ func (c *cursor) options() *options.ChangeStreamOptionsBuilder {
 	case len(c.at.ResumeToken) > 0:
 		o.SetResumeAfter(c.at.ResumeToken)
 	default:
-		// An empty answer: of one with events the driver has no token that lies before them.
+		// An empty answer: of an answer with events the driver has no token from before them.
 		o.SetBatchSize(0)
 	}
 	if len(c.at.ResumeToken) == 0 && !config.StartAt.IsZero() && !c.fromNow {
@@ -155,8 +155,8 @@ func (c *cursor) options() *options.ChangeStreamOptionsBuilder {
 	return o
 }
 
-// begin takes note of a new stream's beginning. It must be in the checkpoint before anything else, or a leader that dies
-// now would make the next one begin later.
+// begin records where a new stream begins. That must be in the checkpoint before anything else: otherwise, if this leader dies now,
+// the next one begins later.
 func (c *cursor) begin(ctx context.Context, token bson.Raw) error {
 	if len(token) == 0 {
 		if !c.reader.tokenless.Swap(true) {
@@ -168,16 +168,16 @@ func (c *cursor) begin(ctx context.Context, token bson.Raw) error {
 	return c.idle(ctx, token)
 }
 
-// take hands one event on. The errors are refusals, or errTorn.
+// take passes one event on to the sink. The errors are refusals, or errTorn.
 func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err error) {
-	event, identity, err := c.partial.add(part)
+	event, identity, err := c.partial.addFragment(part)
 	switch {
 	case errors.Is(err, errTorn):
 		return false, err
 	case err != nil:
 		return false, &refusal{err}
 	case event == nil:
-		return false, nil // the rest of it comes
+		return false, nil // more fragments follow
 	}
 	token := event.Lookup("_id").Document()
 	after := checkpoint.Progress{ResumeToken: bytes.Clone(token), Published: c.at.Published}
@@ -200,7 +200,7 @@ func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err
 		}
 		err = c.sink.Change(ctx, mapped, after)
 	case collection:
-		c.reader.log.Warn("the watched collection was dropped or renamed; its documents' deletion makes no events",
+		c.reader.log.Warn("the watched collection was dropped or renamed; no events are published for the documents that went with it",
 			telemetry.KeyReason, operation, telemetry.KeyPosition, after.Position)
 		err = c.sink.Idle(ctx, after)
 	case invalidate:
@@ -218,10 +218,10 @@ func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err
 	return invalidated, nil
 }
 
-// idle takes note of the server's word that there is nothing up to token.
+// idle records that, as the server says, there is no event up to token.
 func (c *cursor) idle(ctx context.Context, token bson.Raw) error {
 	if len(token) == 0 || c.partial.pending() || bytes.Equal(token, c.at.ResumeToken) {
-		return nil // the deployment gives none while idle, or nothing is new
+		return nil // the deployment gives no token while idle, or the same one
 	}
 	position, err := c.numbering.idle(c.at, envelope.TokenText(token))
 	if err != nil {

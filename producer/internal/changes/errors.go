@@ -21,12 +21,12 @@ var ErrBeginningLost = errors.New("the oplog does not reach back to START_AT: se
 type remedy int
 
 const (
-	reopen      remedy = iota // anything that waiting can heal: the network, an election, a killed cursor
+	reopen      remedy = iota // anything that may recover by itself: the network, an election, a killed cursor
 	historyLost               // the policy ON_HISTORY_LOST decides
-	fatal                     // waiting cannot heal it: people must change something
+	fatal                     // it does not recover by itself: somebody must change something
 )
 
-// attempt is what the reader was at when an error came: the same code can mean different things.
+// attempt is what the reader was doing when an error came: the same code can mean different things.
 type attempt struct {
 	// opening: the server refused to open the stream, as opposed to ending one that was open.
 	opening bool
@@ -42,14 +42,14 @@ var lost = map[int]bool{
 	mongodb.CappedPositionLost:      true, // Amazon DocumentDB
 }
 
-// lostWhenResuming are codes of a request that cannot be understood. Behind a token it is the token that cannot: Azure
-// Cosmos DB says InvalidOptions of an expired one, Amazon DocumentDB FailedToParse.
+// lostWhenResuming are codes of a request that cannot be understood. When it resumes from a token, it is the token that cannot be:
+// Azure Cosmos DB answers InvalidOptions to an expired token, Amazon DocumentDB FailedToParse.
 var lostWhenResuming = map[int]bool{
 	mongodb.FailedToParse:  true,
 	mongodb.InvalidOptions: true,
 }
 
-// refused are the codes that waiting does not heal, with what to do.
+// refused are the codes of errors that do not recover by themselves, with what to do.
 var refused = map[int]string{
 	mongodb.BadValue:                "check PIPELINE, FULL_DOCUMENT and FULL_DOCUMENT_BEFORE_CHANGE",
 	mongodb.FailedToParse:           "check PIPELINE",
@@ -69,7 +69,7 @@ var refused = map[int]string{
 	mongodb.NotAReplicaSet:          "change streams need a replica set; start the server with --replSet",
 }
 
-// passing are codes at and above firstAssertion that waiting heals.
+// passing are codes at and above firstAssertion that recover by themselves.
 var passing = map[int]bool{
 	mongodb.NotWritablePrimary:              true,
 	mongodb.InterruptedAtShutdown:           true,
@@ -84,7 +84,7 @@ var passing = map[int]bool{
 // they say what is wrong with its stages and options.
 const firstAssertion = 10000
 
-// classify chooses the remedy by code alone; messages differ between versions and vendors. What it does not know is
+// classify chooses the remedy by code alone; messages differ between versions and vendors. After an unknown code the stream is
 // opened again, with growing pauses and a warning each time.
 func classify(err error, at attempt) remedy {
 	server, ok := errors.AsType[mongo.ServerError](err)
@@ -105,7 +105,7 @@ func classify(err error, at attempt) remedy {
 	return reopen
 }
 
-// explain adds what to do to an error that waiting does not heal.
+// explain adds what to do to an error that does not recover by itself.
 func explain(err error) error {
 	if server, ok := errors.AsType[mongo.ServerError](err); ok {
 		for _, code := range server.ErrorCodes() {

@@ -16,7 +16,7 @@ import (
 const SplitStage = "$changeStreamSplitLargeEvent"
 
 // ErrFragment: reading began in the middle of a split event, which only a token set by hand can make it do.
-var ErrFragment = errors.New("the checkpoint's token is in the middle of an event that was split: its beginning is not read any more; " +
+var ErrFragment = errors.New("the checkpoint's token is in the middle of an event that was split, and the beginning of the event is before it; " +
 	"set the checkpoint to a token before the event")
 
 // errTorn: fragments that do not belong together. The event is read again from its beginning.
@@ -32,10 +32,10 @@ func (f *fragments) pending() bool { return len(f.parts) > 0 }
 
 func (f *fragments) drop() { f.parts, f.of = nil, 0 }
 
-// add takes the next event of the stream. It returns the event itself where it is whole, the event put together where this
+// addFragment takes the next event of the stream. It returns the event itself where it is whole, the event put together where this
 // was its last fragment, with the last fragment's token as _id, and nil where more of it is to come. identity is the
 // event's token, however it was split. Errors: [ErrFragment], errTorn.
-func (f *fragments) add(event bson.Raw) (whole bson.Raw, identity string, err error) {
+func (f *fragments) addFragment(event bson.Raw) (whole bson.Raw, identity string, err error) {
 	token, ok := event.Lookup("_id").DocumentOK()
 	if !ok {
 		return nil, "", errors.New("read change event: it has no resume token")
@@ -67,9 +67,9 @@ func (f *fragments) add(event bson.Raw) (whole bson.Raw, identity string, err er
 	return whole, identity, err
 }
 
-// unsplit is the token that the event would have had in one piece, from that of its first fragment: the fragment's number,
-// a zero, stands before the end mark. So a change keeps its identity when a document that is looked up has grown or shrunk
-// until the event is read again. A token that looks otherwise is kept: it names the event just as well.
+// unsplit is the token that the event would have had in one piece, from the token of its first fragment, which has the fragment's
+// number, a zero, before the end mark. So a change keeps its identity when a looked-up document has grown or shrunk by the time the
+// event is read again. A token of another form is kept: it identifies the event just as well.
 func unsplit(token string) string {
 	const zeroAndEnd, end = "2904", "04"
 	if before, found := strings.CutSuffix(token, zeroAndEnd); found && envelope.Sortable(token) {

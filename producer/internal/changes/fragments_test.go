@@ -18,14 +18,14 @@ func part(t *testing.T, token string, fragment, of int32, fields ...bson.E) bson
 
 func TestFragmentsBecomeOneEvent(t *testing.T) {
 	var f fragments
-	whole, _, err := f.add(part(t, "82AA2904", 1, 3, bson.E{Key: "operationType", Value: "update"}))
+	whole, _, err := f.addFragment(part(t, "82AA2904", 1, 3, bson.E{Key: "operationType", Value: "update"}))
 	require.NoError(t, err)
 	require.Nil(t, whole)
 	require.True(t, f.pending())
-	whole, _, err = f.add(part(t, "82AA2B0204", 2, 3, bson.E{Key: "fullDocument", Value: bson.D{{Key: "a", Value: 1}}}))
+	whole, _, err = f.addFragment(part(t, "82AA2B0204", 2, 3, bson.E{Key: "fullDocument", Value: bson.D{{Key: "a", Value: 1}}}))
 	require.NoError(t, err)
 	require.Nil(t, whole)
-	whole, identity, err := f.add(part(t, "82AA2B0404", 3, 3, bson.E{Key: "documentKey", Value: bson.D{{Key: "_id", Value: 9}}}))
+	whole, identity, err := f.addFragment(part(t, "82AA2B0404", 3, 3, bson.E{Key: "documentKey", Value: bson.D{{Key: "_id", Value: 9}}}))
 	require.NoError(t, err)
 	require.Equal(t, "82AA04", identity, "the token that it would have had in one piece")
 	require.Equal(t, raw(t, bson.D{
@@ -37,7 +37,7 @@ func TestFragmentsBecomeOneEvent(t *testing.T) {
 	require.False(t, f.pending())
 
 	plain := raw(t, bson.D{{Key: "_id", Value: bson.D{{Key: "_data", Value: "82AB2904"}}}})
-	whole, identity, err = f.add(plain)
+	whole, identity, err = f.addFragment(plain)
 	require.NoError(t, err)
 	require.Equal(t, plain, whole)
 	require.Equal(t, "82AB2904", identity, "the end of a whole event's token is its own")
@@ -64,14 +64,14 @@ func TestG6FragmentsThatDoNotFit(t *testing.T) {
 			var f fragments
 			var err error
 			for _, p := range c.parts {
-				_, _, err = f.add(p)
+				_, _, err = f.addFragment(p)
 			}
 			require.ErrorIs(t, err, c.want)
 		})
 	}
 	var f fragments
-	_, _, err := f.add(raw(t, bson.D{{Key: "operationType", Value: "insert"}}))
+	_, _, err := f.addFragment(raw(t, bson.D{{Key: "operationType", Value: "insert"}}))
 	require.ErrorContains(t, err, "no resume token")
-	_, _, err = f.add(part(t, "82", 4, 3))
+	_, _, err = f.addFragment(part(t, "82", 4, 3))
 	require.ErrorContains(t, err, "splitEvent")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/tracing"
 )
 
-// ErrUnknownOperation is a change of a kind that this version does not know. It stops the stream: passing over it would
-// lose it silently.
+// ErrUnknownOperation is a change of a kind that this version does not know. It stops the stream: skipping it would lose it
+// silently.
 var ErrUnknownOperation = errors.New("unknown kind of change")
 
 // Mapping says where in a document the parts of an event stand. Paths are dotted; an empty one means that the part is
@@ -26,7 +26,7 @@ type Mapping struct {
 	VersionPath     string
 	CorrelationPath string
 	TracePath       string
-	// Operations that become messages; the others that MongoDB documents are passed over.
+	// Operations that become messages; the other documented operations are skipped.
 	Operations []envelope.Operation
 }
 
@@ -71,7 +71,7 @@ func (m Mapping) change(event bson.Raw, token, position string) (envelope.Change
 	}
 	c.Body = body
 
-	// The document that says whose change it is: as it is now, else as it was.
+	// The document that says which aggregate was changed: as it is now, else as it was.
 	document := c.Document()
 	if document == nil {
 		document = c.Before()

@@ -19,7 +19,7 @@ var (
 		"changes for old ones. Put the former settings back; or let a producer with them stop cleanly, and then accept the new ones " +
 		"with `producer token renumber`")
 	// ErrUnstableFilter: positions are counted, and the filter may count differently the second time.
-	ErrUnstableFilter = errors.New("on this deployment positions are counted, so PIPELINE must pass the same changes whenever it is asked; " +
+	ErrUnstableFilter = errors.New("on this deployment positions are counted, so PIPELINE must let the same changes through every time; " +
 		"its $match looks at fullDocument or at the whole event, and documents are looked up when they are read: set FULL_DOCUMENT and " +
 		"FULL_DOCUMENT_BEFORE_CHANGE to default and off (or to required), or match something else")
 )
@@ -28,8 +28,8 @@ var (
 //
 // Where resume tokens are sortable, a position is the token's text. Elsewhere it is an ordinal: the series, then how many
 // events the server has delivered in it, at a fixed width. The stream that follows a token is always the same, so a leader
-// that goes on from a checkpoint counts what its predecessor counted, and gives the same events the same ordinals. Where
-// there is no token to go on from (a new stream, lost history), a new series begins, named by the leader's epoch, which no
+// that resumes from a checkpoint counts what its predecessor counted, and gives the same events the same ordinals. Where
+// there is no token to resume from (a new stream, lost history), a new series begins, named by the leader's epoch, which no
 // leader before it had: so its ordinals are larger than all that were ever given. A stream that has begun to count goes on
 // counting.
 type numbering struct {

@@ -26,8 +26,9 @@ var legal = map[string]func(any) error{
 	"$replaceWith": checkReplacement,
 }
 
-// ParsePipeline reads stages for a change stream from an Extended JSON array. It accepts only those that provably keep
-// what this program needs of an event; a $match lets pass what tells of the collection's end, besides. The error names every problem; empty text is no pipeline.
+// ParsePipeline reads stages for a change stream from an Extended JSON array. It accepts only stages that provably keep what this
+// program needs of an event, and widens each $match to let through the events that say that the collection is gone. The error names
+// every problem; empty text is no pipeline.
 func ParsePipeline(text string) (mongo.Pipeline, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -64,8 +65,8 @@ func ParsePipeline(text string) (mongo.Pipeline, error) {
 	return wrapped.Stages, nil
 }
 
-// widened is a $match that lets the events pass, too, that tell of the collection's end. Without the invalidate event
-// nobody could read on behind a drop: the driver keeps no token of a stream that ends without one.
+// widened is a $match that also lets through the events that say that the collection is gone. Without the invalidate event nobody
+// could resume after a drop: the driver keeps no token of a stream that ends without one.
 func widened(filter any) bson.D {
 	return bson.D{{Key: "$match", Value: bson.D{{Key: "$or", Value: bson.A{
 		filter,
@@ -206,8 +207,8 @@ func includes(field string, v any) bool {
 	return v == "$"+field
 }
 
-// Unstable says that a filter may pass other changes when it is asked again: it looks at documents, and those are looked
-// up, or forgotten, by the time of the reading.
+// Unstable says that a filter may let other changes through the next time: it looks at documents, which are looked up, or already
+// deleted, when the event is read.
 func (c Config) Unstable() bool {
 	stable := func(o string) bool { return o == "" || o == "off" || o == "default" || o == "required" }
 	if stable(string(c.FullDocument)) && stable(string(c.FullDocumentBeforeChange)) {

@@ -55,7 +55,7 @@ type Config struct {
 	GiveUpAfter time.Duration
 }
 
-// ErrSilent is a source that has not answered for too long. Another process may have a way to it.
+// ErrSilent is a source that has not answered for too long. Another process may be able to reach it.
 var ErrSilent = errors.New("MongoDB has not answered for too long")
 
 // Reader reads one collection.
@@ -78,9 +78,9 @@ func (r *Reader) Reading() bool { return r.open.Load() }
 // Tokenless says that the deployment gives no token before a new stream's first event; safe for concurrent use.
 func (r *Reader) Tokenless() bool { return r.tokenless.Load() }
 
-// Run reads from behind from until ctx ends (then it returns nil), the sink refuses, or the stream cannot go on:
+// Run reads what follows from until ctx ends (then it returns nil), the sink refuses, or the stream cannot go on:
 // [ErrHistoryLost], [ErrBeginningLost], [ErrUnknownOperation], [ErrFragment], [ErrSettingsChanged], [ErrOtherDeployment],
-// [ErrUnstableFilter], or the server's refusal. Everything that waiting can heal is waited out, for GiveUpAfter at most
+// [ErrUnstableFilter], or the server's refusal. Whatever may recover by itself is retried, for GiveUpAfter at most
 // ([ErrSilent]).
 func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) error {
 	settings, err := r.config.Settings(r.collection)
@@ -105,7 +105,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 		if refusal, ok := errors.AsType[*refusal](err); ok {
 			return refusal.err
 		}
-		// That it could be opened is no progress: a server may fail at the next request, each time.
+		// Opening the stream is not progress: a server may fail at the next request, every time.
 		if !bytes.Equal(began, c.at.ResumeToken) || !c.attempt.opening && time.Since(opened) > backoff.Max {
 			c.doubts = 0
 			backoff.Reset()
@@ -113,14 +113,14 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 		remedy := classify(err, c.attempt)
 		if remedy == historyLost && c.misresumed() && c.doubts < mostDoubts {
 			c.doubts++
-			remedy = reopen // as the driver should have done
+			remedy = reopen // the driver should have done so
 		}
 		switch remedy {
 		case fatal:
 			if !c.answers.one() {
 				return explain(err)
 			}
-			// A server gives the error in place of a whole answer: those before what it cannot give are asked for one by one.
+			// The error stands for a whole answer: the events before the one that cannot be read are asked for one by one.
 		case historyLost:
 			if !r.config.RestartWhenLost && len(c.at.ResumeToken) == 0 && !r.config.StartAt.IsZero() {
 				return fmt.Errorf("%w: %w", ErrBeginningLost, err)
@@ -128,7 +128,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 			if !r.config.RestartWhenLost {
 				return fmt.Errorf("%w (ON_HISTORY_LOST=fail): %w", ErrHistoryLost, err)
 			}
-			r.log.Error("history is lost, going on from now; changes in between are not published",
+			r.log.Error("history is lost; resuming from now: the changes in between are not published",
 				telemetry.KeyPosition, c.at.Position, telemetry.KeyError, err)
 			c.at, c.fromNow = c.numbering.restart(c.at), true
 		case reopen:
@@ -136,7 +136,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 				return fmt.Errorf("%w: %w", ErrSilent, err)
 			}
 			if err != nil {
-				r.log.Warn("change stream interrupted, opening it again", telemetry.KeyError, err,
+				r.log.Warn("change stream interrupted; reopening it", telemetry.KeyError, err,
 					telemetry.KeyAttempt, backoff.Attempts()+1, telemetry.KeyPosition, c.at.Position)
 			}
 		}
@@ -146,7 +146,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 	}
 }
 
-// refusal is an error that reopening the stream cannot heal, whatever its code.
+// refusal is an error that reopening the stream does not help against, whatever its code.
 type refusal struct{ err error }
 
 func (r *refusal) Error() string { return r.err.Error() }

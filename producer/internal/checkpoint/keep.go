@@ -13,10 +13,10 @@ import (
 // maxCopies bounds how many copies of one epoch are kept: an operator who needs more has lost count, too.
 const maxCopies = 100
 
-// Keep writes a copy of a record beside it, for people to go back to, and returns the copy's name: STREAM.json.epoch-N,
+// KeepCopy writes a copy of a record beside it, for people to go back to, and returns the copy's name: STREAM.json.epoch-N,
 // with a number behind it where that exists. It replaces nothing. No stream's own blob can have such a name: those end
 // in .json. Errors: [ErrNotFound] without the container, or the service's.
-func (b *Blob) Keep(ctx context.Context, r Record) (name string, err error) {
+func (b *Blob) KeepCopy(ctx context.Context, r Record) (name string, err error) {
 	stem := fmt.Sprintf("%s.json.epoch-%d", r.Stream, r.Epoch)
 	for n := 1; n <= maxCopies; n++ {
 		name = stem

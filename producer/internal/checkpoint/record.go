@@ -1,11 +1,11 @@
 // Package checkpoint is the blob that says how far a stream has been published and who leads it: one blob a stream,
 // one JSON record, leased by the leader.
 //
-// Guaranteed: a record is only ever replaced by the holder of the blob's lease, and only if nobody replaced it since
-// that holder last looked (lease id and If-Match on every write). Its epoch therefore never goes back.
+// Guaranteed: a record is only ever replaced by the holder of the blob's lease, and only if nobody else replaced it since that holder
+// last read it (lease id and If-Match on every write). Its epoch therefore never goes back.
 //
-// A stream that has had a leader has a mark beside its checkpoint, in a blob of its own: so a checkpoint that was deleted is
-// told from one that never was, also by a process that has just started.
+// A stream that has had a leader has a mark beside its checkpoint, in a blob of its own: so even a process that has just started can
+// tell a checkpoint that was deleted from one that never existed.
 //
 // Not guaranteed: that the holder of the lease still runs; that is the business of package leader. Nor that a deleted
 // container is told from a new one: mark and checkpoint are deleted with it. Only keeping deleted containers for some days

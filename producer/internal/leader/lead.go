@@ -29,14 +29,14 @@ func (e *Election) lead(ctx context.Context, term *Term, work Work) error {
 		return err
 	}
 	end(err)
-	joined.Wait() // what the work says of its end adds nothing: leadership is gone
+	joined.Wait() // its error adds nothing: leadership is gone
 	if errors.Is(err, ErrFenced) {
-		e.giveBack(ctx, term.leaseID) // it may still be ours, and nobody is served by waiting until it runs out
+		e.giveBack(ctx, term.leaseID) // it may still be ours, and nobody gains by waiting until it expires
 	}
 	return err
 }
 
-// hurry is how many times as often a heartbeat is tried while storage does not answer.
+// hurry is how many times as often a heartbeat is retried while storage does not answer.
 const hurry = 5
 
 // beat writes the heartbeats of a term until the work has finished (done, with the work's error) or leadership is gone

@@ -139,7 +139,7 @@ func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, br
 		e.giveBack(ctx, leaseID)
 		return nil, err
 	}
-	// Before the first epoch: a record that anybody has published from is never taken for one that never was.
+	// Before the first epoch: a checkpoint that somebody has published from must never be taken for one that never existed.
 	if !e.begun {
 		if err := e.records.Mark(ctx); err != nil {
 			e.giveBack(ctx, leaseID)
@@ -157,13 +157,13 @@ func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, br
 	return term, nil
 }
 
-// giveBack releases a lease that will not be used, so that nobody has to wait for it to run out.
+// giveBack releases a lease that will not be used, so that nobody has to wait until it expires.
 func (e *Election) giveBack(ctx context.Context, leaseID string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	err := e.leases.Release(ctx, leaseID)
 	if ignore(err, checkpoint.ErrLeaseLost) != nil {
-		e.log.Warn("cannot release the lease, it will run out", telemetry.KeyError, err)
+		e.log.Warn("cannot release the lease; it will expire", telemetry.KeyError, err)
 	}
 }
 

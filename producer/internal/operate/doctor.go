@@ -6,8 +6,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/checkup"
 )
 
-// Doctor checks everything a producer needs against the services. It changes nothing that stays: its blobs are
-// removed again.
+// Doctor checks everything a producer needs against the services. It leaves nothing behind: its blobs are deleted again.
 func (s *Stream) Doctor(ctx context.Context) checkup.Findings {
 	var found checkup.Findings
 	s.examineBlob(ctx, &found)

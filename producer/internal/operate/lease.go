@@ -13,8 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// takeTries bounds how often a forced change tries against a leader that writes its heartbeat, or a standby that takes
-// the lease, in between.
+// takeTries bounds the attempts to take the lease while a leader writes its heartbeat, or a standby takes the lease, in between.
 const takeTries = 20
 
 // BreakLease frees the lease, whoever holds it, and says what it did.
@@ -50,15 +49,16 @@ func (s *Stream) breakOnce(ctx context.Context, snapshot checkpoint.Snapshot) er
 	return s.checkpoint().Break(ctx, snapshot.ETag)
 }
 
-// taken is the record under a lease of ours.
-type taken struct {
+// leasedRecord is the record under a lease of ours.
+type leasedRecord struct {
 	leaseID string
 	from    checkpoint.Snapshot
 	broke   bool // somebody else held the lease
 }
 
-// take acquires the lease of the record. While somebody else holds it that is [ErrRefused], or by force it is broken.
-func (s *Stream) take(ctx context.Context, force bool) (t taken, err error) {
+// takeLease acquires the lease of the record. While somebody else holds the lease, the error is [ErrRefused]; with force, their
+// lease is broken.
+func (s *Stream) takeLease(ctx context.Context, force bool) (t leasedRecord, err error) {
 	for range takeTries {
 		if t.from, err = s.read(ctx); err != nil {
 			return t, err
@@ -101,12 +101,12 @@ func (s *Stream) acquire(ctx context.Context, leaseID string, from checkpoint.Sn
 func (s *Stream) release(ctx context.Context, leaseID string) {
 	ctx, cancel := s.bounded(context.WithoutCancel(ctx))
 	defer cancel()
-	_ = s.checkpoint().Release(ctx, leaseID) // else it runs out
+	_ = s.checkpoint().Release(ctx, leaseID) // otherwise it expires
 }
 
-// replace moves the checkpoint to another progress. Where positions are counted a new series begins with it, larger than
-// all that any leader before can have given.
-func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, force bool) (t taken, kept string, err error) {
+// replace moves the checkpoint to other progress. Where positions are counted, a new series begins, larger than every position
+// that an earlier leader can have given.
+func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, force bool) (t leasedRecord, kept string, err error) {
 	return s.rewrite(ctx, force, func(r *checkpoint.Record) {
 		to.Published = r.Progress.Published
 		if changes.Counted(r.Progress.Position) || changes.Counted(to.Position) {
@@ -117,14 +117,14 @@ func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, force bool
 }
 
 // rewrite changes the record, as a new leader would: acquire, keep the old one, write the next epoch under the lease, release.
-func (s *Stream) rewrite(ctx context.Context, force bool, change func(*checkpoint.Record)) (t taken, kept string, err error) {
-	if t, err = s.take(ctx, force); err != nil {
+func (s *Stream) rewrite(ctx context.Context, force bool, change func(*checkpoint.Record)) (t leasedRecord, kept string, err error) {
+	if t, err = s.takeLease(ctx, force); err != nil {
 		return t, "", err
 	}
 	defer s.release(ctx, t.leaseID)
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	if kept, err = s.checkpoint().Keep(ctx, t.from.Record); err != nil {
+	if kept, err = s.checkpoint().KeepCopy(ctx, t.from.Record); err != nil {
 		return t, "", err
 	}
 	record := t.from.Record

@@ -1,12 +1,12 @@
-// Package operate is what people do to a stream by hand: look at it, move its checkpoint, break its lease, and find out
-// what keeps it from running.
+// Package operate is what people do to a stream by hand: see its state, move its checkpoint, break its lease, and find out what
+// keeps it from running.
 //
 // Guaranteed: the checkpoint is only ever changed the way a new leader changes it: under the lease, over the very record
-// that was read, with the next epoch. So a leader that was overruled is fenced off, and the record that was replaced is
-// kept beside it. Nothing is changed that the command does not name.
+// that was read, with the next epoch. So a leader that was overruled is fenced off, and the record that was replaced is kept as a
+// copy. A command changes only what it names.
 //
-// Not guaranteed: that nothing is published in the moment of a forced change. The overruled leader notices at its next
-// heartbeat, at the latest after FENCE_AFTER; what it sends until then carries the old epoch.
+// Not guaranteed: that nothing is published during a forced change. The overruled leader notices at its next heartbeat, at the
+// latest after FENCE_AFTER; what it sends until then carries the old epoch.
 package operate
 
 import (

@@ -23,7 +23,7 @@ func (s *Stream) SetSessionKey(ctx context.Context, key envelope.SessionKey, dra
 	}
 	if !drained {
 		return fmt.Errorf("%w: as long as messages published with %s wait, events of one aggregate would be in two sessions, be "+
-			"applied out of order, and the late ones be taken for duplicates and lost. Stop every producer, let the projectors "+
+			"applied out of order, and the late ones be leasedRecord for duplicates and lost. Stop every producer, let the projectors "+
 			"empty every subscription, replay or drop what is parked, and then give --drained", ErrRefused, was)
 	}
 	// Never by force: whoever leads would go on sending by the old key until it notices.

@@ -149,8 +149,8 @@ func (s *Stream) TokenRenumber(ctx context.Context) error {
 	return nil
 }
 
-// tokenAt is the token of a change stream opened at a time, before its first event: batches of size 0, or the first
-// answer might hold events, and then the driver has no token that lies before them.
+// tokenAt is the token of a change stream opened at a time, before its first event. It asks for a batch of size 0: if the first
+// answer held events, the driver would have no token from before them.
 func (s *Stream) tokenAt(ctx context.Context, at bson.Timestamp) (bson.Raw, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package oplog tells how much of a deployment's oplog lies before a stream's position: what may be written at the source
-// before the position falls off and changes are lost.
+// Package oplog measures how much of a deployment's oplog lies before a stream's position: how much may be written at the source
+// before the position falls off the oplog and changes are lost.
 //
 // Guaranteed: what cannot be known is said to be unknown, with the reason. Sampling costs one read of one entry of
 // local.oplog.rs.

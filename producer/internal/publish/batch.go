@@ -13,12 +13,12 @@ const batchFormat uint32 = 0x80013700
 // sectionOverhead is what a data section adds to its bytes, at most.
 const sectionOverhead = 8
 
-// amqpBatch is a batch, or one message that is sent without one: a batch holds 1 MB at most, a message of a Premium entity up
-// to 100 MB.
+// amqpBatch is a batch, or one message that is sent without a batch: a batch holds at most 1 MB, a message on Premium up to
+// 100 MB.
 type amqpBatch struct {
 	room     uint64
 	size     uint64
-	envelope *amqp.Message // has the properties of the first message, by which the broker files the batch
+	envelope *amqp.Message // has the first message's properties, which the broker takes as the batch's
 	messages [][]byte
 	alone    *azservicebus.Message
 }

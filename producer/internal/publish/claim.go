@@ -9,17 +9,17 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Claims keeps bodies that are too large for a message: [claim.Store].
+// Claims stores bodies that are too large for a message: [claim.Store].
 type Claims interface {
-	// Put keeps the body of a change. After an error it is put again.
+	// Put stores the body of a change. After an error it is retried.
 	Put(ctx context.Context, c envelope.Change) (envelope.Claim, error)
 }
 
 const (
-	// tooLarge is a body that no batch of Service Bus takes: its message is not even written.
+	// tooLarge is the size of a body above which no batch takes it, so that its message is not even encoded.
 	tooLarge = 1 << 20
-	// putTimeout bounds one attempt to keep a body: 16 MB at 0.5 MB/s. It may be longer than the fence: a body that a
-	// former leader keeps does no harm, and the message that claims it is not sent past the fence.
+	// putTimeout bounds one attempt to store a body: 16 MB at 0.5 MB/s. It may be longer than the fence: a body stored by a former
+	// leader does no harm, and the message that claims it is not sent past the fence.
 	putTimeout = 30 * time.Second
 )
 
@@ -29,7 +29,7 @@ func (l *lane) encode(ctx context.Context, i *item) error {
 	case i.message != nil:
 		return nil
 	case l.publisher.config.Claims != nil && len(i.change.Body) > tooLarge:
-		return l.checkIn(ctx, i)
+		return l.keepBody(ctx, i)
 	}
 	return l.write(i)
 }
@@ -39,8 +39,8 @@ func (l *lane) write(i *item) (err error) {
 	return err
 }
 
-// checkIn keeps the body of an item elsewhere, for as long as that takes, and makes the message that claims it.
-func (l *lane) checkIn(ctx context.Context, i *item) error {
+// keepBody stores the body of an item in Blob storage, retrying for as long as that takes, and encodes the message that claims it.
+func (l *lane) keepBody(ctx context.Context, i *item) error {
 	p := l.publisher
 	i.message = nil
 	var backoff retry.Backoff

@@ -11,8 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// lane sends one batch after the other. While one of its batches is not acknowledged, nothing else of the batch's sessions
-// is sent by anybody.
+// lane sends one batch after another. Until a batch is acknowledged, no lane sends anything else of its sessions.
 type lane struct {
 	publisher  *Publisher
 	dispatcher *dispatcher
@@ -46,7 +45,7 @@ func (l *lane) run(ctx context.Context) error {
 	}
 }
 
-// fill takes as much of what waits as one batch may hold.
+// fill packs as many of the waiting items as one batch may hold.
 func (l *lane) fill(ctx context.Context, first *backlog) (load, error) {
 	batch, err := l.newBatch(ctx)
 	if err != nil {
@@ -56,8 +55,8 @@ func (l *lane) fill(ctx context.Context, first *backlog) (load, error) {
 	room := l.publisher.config.BatchMessages
 	for session := first; session != nil; session = l.dispatcher.more() {
 		waiting := l.dispatcher.waiting(session, room-len(out.items))
-		n, err := l.add(ctx, batch, waiting)
-		if err != nil && !errors.Is(err, errFull) && n+len(out.items) == 0 { // behind others its turn comes again, when they are sent
+		n, err := l.pack(ctx, batch, waiting)
+		if err != nil && !errors.Is(err, errFull) && n+len(out.items) == 0 { // with items before it, those are sent first
 			if ctx.Err() == nil {
 				l.publisher.metrics.refused()
 			}
@@ -75,46 +74,46 @@ func (l *lane) fill(ctx context.Context, first *backlog) (load, error) {
 	return out, nil
 }
 
-// add puts the items into the batch in order, and says how many fit.
-func (l *lane) add(ctx context.Context, batch Batch, items []*item) (n int, err error) {
+// pack puts items into the batch in order, and says how many fit.
+func (l *lane) pack(ctx context.Context, batch Batch, items []*item) (n int, err error) {
 	for n, i := range items {
 		if err := l.encode(ctx, i); err != nil {
 			return n, err
 		}
 		err := batch.Add(i.message)
 		if errors.Is(err, ErrOversized) && l.publisher.config.Claims != nil && i.change.Claim == nil {
-			if err = l.checkIn(ctx, i); err == nil {
+			if err = l.keepBody(ctx, i); err == nil {
 				err = batch.Add(i.message)
 			}
 		}
 		switch {
 		case errors.Is(err, ErrOversized):
-			batch.AddAlone(i.message) // the item keeps its change, to be named where the entity has no room for it either
+			batch.AddAlone(i.message) // the item keeps its change, to be named if it is too large for the entity as well
 			return n + 1, errFull
 		case err != nil:
 			return n, err
 		}
-		i.message, i.change = nil, envelope.Change{} // the batch holds all that is needed, once
+		i.message, i.change = nil, envelope.Change{} // the batch holds all that is needed
 	}
 	return len(items), nil
 }
 
-// newBatch begins a batch, which needs the link, which may need a connection: tried for as long as this process leads.
+// newBatch begins a batch. That needs a link, and perhaps a new connection, so it is retried for as long as this process leads.
 func (l *lane) newBatch(ctx context.Context) (Batch, error) {
 	var batch Batch
-	err := l.persist(ctx, 0, func(ctx context.Context) (err error) {
+	err := l.retry(ctx, 0, func(ctx context.Context) (err error) {
 		batch, err = l.publisher.broker.NewBatch(ctx)
 		return err
 	})
 	return batch, err
 }
 
-// send sends the batch until it is acknowledged, and says how long the attempt took that was. Of the other outcomes, not
-// sent and unknown have one answer: the same batch again, before anything later of its sessions. [ErrRefused] and
-// [ErrOversized] have none.
+// send sends the batch until it is acknowledged; latency is that of the attempt that was. A batch that was not sent, and one whose
+// outcome is unknown, are sent again as they are, before anything later of their sessions. After [ErrRefused] and [ErrOversized]
+// there is nothing to retry.
 func (l *lane) send(ctx context.Context, load load) (latency time.Duration, err error) {
 	begun := time.Now()
-	err = l.persist(ctx, len(load.items), func(ctx context.Context) error {
+	err = l.retry(ctx, len(load.items), func(ctx context.Context) error {
 		attempt := time.Now()
 		err := l.publisher.broker.Send(ctx, load.batch)
 		latency = time.Since(attempt)
@@ -137,10 +136,10 @@ func (l *lane) send(ctx context.Context, load load) (latency time.Duration, err 
 	return latency, nil
 }
 
-// persist tries until it succeeds, ctx ends, or the broker refuses for good. No attempt begins or lasts beyond the fence.
-func (l *lane) persist(ctx context.Context, size int, attempt func(context.Context) error) error {
+// retry makes attempts until one succeeds, ctx ends, or the broker refuses for good. No attempt begins or lasts past the fence.
+func (l *lane) retry(ctx context.Context, size int, attempt func(context.Context) error) error {
 	p := l.publisher
-	// A busy broker asks for seconds; what else goes wrong may be over in a moment.
+	// A busy broker needs seconds; any other failure may be over in a moment.
 	failing := retry.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second}
 	busy := retry.Backoff{Initial: 2 * time.Second, Max: 8 * time.Second}
 	for attempts := 1; ; attempts++ {

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/servicebus"
 )
 
-// judge says what the broker has made of a batch: nil, which is accepted and nothing else; errBusy, errCutShort, errUnknown or
+// judge turns the broker's answer to a batch into an error: nil for accepted alone, else errBusy, errCutShort, errUnknown or
 // [ErrRefused].
 func judge(state amqp.DeliveryState) error {
 	rejected, ok := state.(*amqp.StateRejected)

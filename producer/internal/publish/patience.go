@@ -10,19 +10,18 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// patience is how long an attempt may take at least, for all lanes. It begins with nothing: an attempt lasts until the fence
-// that is in force when it begins, so that a dead connection is soon replaced. Heartbeats move the fence on, though, and a
-// large message on a slow line needs longer: so it doubles when a send did not come to its end, and shrinks when sends are
-// fast again. The zero value is ready to use.
+// patience is the least time that an attempt of any lane may take. At first it is zero: an attempt times out at the fence that
+// stands when it begins, so that a dead connection is soon replaced. But a large message on a slow line needs longer, and
+// heartbeats keep moving the fence on: so patience doubles when a send times out, and shrinks when sends are fast again. The zero
+// value is ready to use.
 type patience struct{ nanoseconds atomic.Int64 }
 
-// mostPatience is longer than a connection lives that carries nothing (go-amqp ends it after a minute).
+// mostPatience is as long as go-amqp keeps a connection on which nothing arrives.
 const mostPatience = time.Minute
 
 func (p *patience) now() time.Duration { return time.Duration(p.nanoseconds.Load()) }
 
-// learn takes note of an attempt that had this much time and took that much of it. Only a send teaches: that the connection
-// could be opened says that the network is there.
+// learn adjusts to an attempt that had this much time and took that much of it. It learns from sends only.
 func (p *patience) learn(had, took time.Duration, err error, timedOut bool) {
 	now := p.nanoseconds.Load()
 	switch {
@@ -33,8 +32,8 @@ func (p *patience) learn(had, took time.Duration, err error, timedOut bool) {
 	}
 }
 
-// fenced runs one attempt inside the time in which this process may act as the leader: no longer than the patience, and
-// never past the fence, wherever the heartbeats have moved it meanwhile.
+// fenced runs one attempt while this process may act as the leader: until the fence as it stands now or for as long as patience
+// allows, whichever is longer, and never past the fence, wherever the heartbeats have moved it meanwhile.
 func (p *Publisher) fenced(ctx context.Context, attempt func(context.Context) error) error {
 	begun := time.Now()
 	left := p.fence.Deadline().Sub(begun)

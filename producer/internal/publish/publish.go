@@ -1,18 +1,18 @@
-// Package publish carries events to Service Bus, many at a time, and knows at every moment up to where all of them have
-// arrived.
+// Package publish sends events to Service Bus, many at a time, and knows at every moment up to which event all have been
+// acknowledged.
 //
 // Guaranteed:
 //   - The events of a session arrive in the order in which they were published, whatever is sent again on the way: a
 //     lane has one batch outstanding, a session is in one lane at a time, and a batch whose outcome is unknown is sent
 //     again, unchanged, before anything later of its sessions.
 //   - The watermark never passes an event that has not been acknowledged.
-//   - What is held in memory is bounded by bytes and by count, also where one event is not acknowledged and all others
-//     are; beyond that [Publisher.Publish] blocks.
+//   - Memory is bounded by bytes and by count, even while one event stays unacknowledged and all others are acknowledged. At the
+//     bound [Publisher.Publish] blocks.
 //
 // Not guaranteed: that an event arrives once. A batch that is sent again may have arrived the first time; its messages
 // have the same ids.
 //
-// There are as many lanes as the way to the broker carries: a window finds out how many.
+// The number of lanes adapts to what the connection to the broker can carry: see window.
 package publish
 
 import (
@@ -50,11 +50,11 @@ type Config struct {
 	Scope         Scope
 	Format        envelope.Format
 	BatchMessages int // messages in a batch, at most
-	// MaxEvents is how many events may be between Publish and acknowledgement. One that is not acknowledged lets the others
-	// go ahead of it by four times as many: so much of them has to be remembered.
+	// MaxEvents is how many events may be between Publish and acknowledgement. While one event stays unacknowledged, the others may
+	// go ahead of it by four times as many: that is how many have to be remembered.
 	MaxEvents int64
 	MaxBytes  int64 // bytes of their bodies, at most; one event may be larger
-	// Claims keeps the bodies of events that are too large for a message; without one such an event is [ErrOversized].
+	// Claims stores the bodies of events that are too large for a message; nil makes such an event [ErrOversized].
 	Claims Claims
 	// StallAfter without a single acknowledgement while events wait, Run gives up with [ErrStalled]; 0 means
 	// never.
@@ -65,7 +65,7 @@ type Config struct {
 	Entity string
 }
 
-// ErrStalled is a publisher that makes no progress although events wait. Another process may fare better.
+// ErrStalled is a publisher that makes no progress although events wait. Another process may do better.
 var ErrStalled = errors.New("no event was acknowledged for too long although some wait")
 
 // Fence tells until when this process may send: *leader.Term.
@@ -163,9 +163,9 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return err
 }
 
-// send runs the lanes: one to begin with, which starts the next when it has something to do, and so on. The error of one lets
-// the others come to the end of what they have begun: cut off, they would be at every restart, and the checkpoint would not
-// move on.
+// send runs the lanes: one to begin with, which starts the next when it has something to send, and so on. When one fails, the
+// others first finish the batches they have begun: cancelled, those would be cancelled at every restart, and the checkpoint would
+// never move on.
 func (p *Publisher) send(ctx context.Context) error {
 	var lanes errgroup.Group
 	defer context.AfterFunc(ctx, p.dispatcher.interrupt)()
@@ -205,7 +205,7 @@ func (p *Publisher) watch(ctx context.Context) error {
 	}
 }
 
-// acknowledged gives back what a batch held.
+// acknowledged releases what the events of a batch held.
 func (p *Publisher) acknowledged(items []*item) {
 	sequences := make([]uint64, len(items))
 	var bytes int64
@@ -221,7 +221,7 @@ func (p *Publisher) acknowledged(items []*item) {
 	p.progress.Add(1)
 }
 
-// throttled takes note of a busy broker's answer. It is a sign of life: another leader would wait just as well.
+// throttled records that the broker is busy. It counts as progress: another leader would have to wait as well.
 func (p *Publisher) throttled() {
 	p.metrics.throttled()
 	p.dispatcher.throttled()

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// openTimeout bounds the first attempt to open a connection, which costs some ten round trips: one that hangs is given up
-	// soon. Each that runs out of time gives the next one twice as much, up to longestOpen.
+	// openTimeout bounds the first attempt to open a connection, which costs some ten round trips. Each attempt that times out
+	// doubles the time of the next one, up to longestOpen.
 	openTimeout = 5 * time.Second
 	longestOpen = time.Minute
-	// closeTimeout bounds how long a connection that is given up may take to close.
+	// closeTimeout bounds the closing of a connection that is no longer used.
 	closeTimeout = 2 * time.Second
 )
 
 // ServiceBus sends to one topic or queue, over one link that all lanes share.
 //
-// It speaks AMQP itself. The SDK opens broken links anew, every lane for itself and under a mutex that it holds while it waits
-// for the network, so that the others wait there whatever their contexts say; and it takes for sent what the broker has
-// released (azservicebus v1.11.0, AMQPLinksImpl.RecoverIfNeeded, go-amqp v1.7.0, Sender.Send).
+// It speaks AMQP itself. With the SDK every lane would reopen a broken link for itself, under a mutex that is held while waiting for
+// the network, so that the other lanes wait whatever their contexts say; and the SDK reports as sent what the broker has released
+// (azservicebus v1.11.0, AMQPLinksImpl.RecoverIfNeeded, go-amqp v1.7.0, Sender.Send).
 type ServiceBus struct {
 	entity    string
 	namespace *servicebus.Namespace
@@ -39,8 +39,8 @@ type ServiceBus struct {
 	allowed time.Duration // for the next attempt to open one; guarded by mu
 }
 
-// opening is an attempt to open a connection. No fence ends it: it sends nothing, and where it takes longer than a lane may wait,
-// a lane finds the connection open later on.
+// opening is an attempt to open a connection. The fence does not end it, because it sends nothing: when it takes longer than a lane
+// may wait, a later attempt finds the connection open.
 type opening struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when it is over
@@ -75,8 +75,8 @@ func (s *ServiceBus) NewBatch(ctx context.Context) (Batch, error) {
 	return &amqpBatch{room: c.room}, nil
 }
 
-// Send sends a batch that NewBatch made, over whatever connection there is now. One on which anything fails but the broker's
-// answer to this batch is given up: what others have under way on it ends with an error, and is sent again.
+// Send sends a batch that NewBatch made, over the connection that is open now. If anything fails but the batch itself, the
+// connection is closed: what other lanes are sending on it fails, and is sent again.
 func (s *ServiceBus) Send(ctx context.Context, b Batch) error {
 	c, err := s.connect(ctx)
 	if err != nil {
@@ -189,8 +189,8 @@ func (c *connection) openLink(ctx context.Context, entity string) error {
 	return nil
 }
 
-// send hands a message to the link and waits for what the broker has made of it. Whoever waits for credit keeps the others
-// from handing theirs over, which wait no longer than their contexts.
+// send hands a message over to the link and waits for the broker's answer. While one lane waits for credit the others wait too,
+// no longer than their contexts.
 func (c *connection) send(ctx context.Context, m *amqp.Message) (amqp.DeliveryState, error) {
 	select {
 	case c.sending <- struct{}{}:
@@ -205,7 +205,7 @@ func (c *connection) send(ctx context.Context, m *amqp.Message) (amqp.DeliverySt
 	return receipt.Wait(ctx)
 }
 
-// giveUp makes the next lane open a new connection.
+// giveUp closes a connection and makes the next lane open a new one.
 func (s *ServiceBus) giveUp(ctx context.Context, c *connection) {
 	if s.current.CompareAndSwap(c, nil) {
 		s.close(ctx, c)
@@ -213,7 +213,7 @@ func (s *ServiceBus) giveUp(ctx context.Context, c *connection) {
 }
 
 func (s *ServiceBus) close(ctx context.Context, c *connection) {
-	s.closing.Go(func() { // a dead peer answers no farewell, and no lane should wait for it
+	s.closing.Go(func() { // a dead peer does not answer, and no lane should wait for it
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		c.Close(ctx)

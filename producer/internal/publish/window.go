@@ -2,10 +2,10 @@ package publish
 
 import "time"
 
-// window is how many batches may be outstanding at once. It finds out what the way to the broker carries: it grows while
-// more waits to be sent and acknowledgements come about as fast as the fastest, shrinks when they come late (then batches
-// queue up somewhere, and more of them would only queue up longer), and halves when the broker says that it is busy.
-// Lateness never takes it below its least; a busy broker does, down to one.
+// window is how many batches may be outstanding at once: congestion control. It grows while more waits to be sent and
+// acknowledgements come about as fast as the fastest; shrinks when they come late, because batches then queue up somewhere and more of
+// them would only queue longer; and halves when the broker says that it is busy. Late acknowledgements never take it below least; a
+// busy broker does, down to one.
 //
 // It judges by rounds, of as many acknowledgements as may be outstanding, and by the fastest of a round: a single late one
 // says more about chance than about queues.
@@ -22,18 +22,18 @@ type window struct {
 	acks   int
 	round  time.Duration
 	wanted bool
-	// The fastest acknowledgement of this period and of the one before: what the way takes when nothing queues up.
+	// The fastest acknowledgement of this period and of the one before: the latency when nothing queues up.
 	fastest, earlier time.Duration
 	period           time.Time // its beginning
 	reduced          time.Time // when a busy broker last made it shrink
 }
 
 const (
-	// measured is how long the fastest acknowledgement counts, at least. A way that has become longer is known after
-	// twice that.
+	// measured is how long the fastest acknowledgement counts, at least. A latency that has grown for good is known after twice
+	// that.
 	measured = 10 * time.Second
-	// slack is how much later than twice the fastest an acknowledgement may come, so that scheduling on this machine does
-	// not pass for a queue.
+	// slack is how much later than twice the fastest an acknowledgement may come, so that scheduling on this machine is not taken
+	// for a queue.
 	slack = time.Millisecond
 	// calm is the least time between two reductions: the refusals of batches that were outstanding together are one.
 	calm = 500 * time.Millisecond

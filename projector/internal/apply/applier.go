@@ -18,12 +18,12 @@ import (
 var (
 	// errGuard is the guard of a transaction that did not match.
 	errGuard = errors.New("guard does not match")
-	// errRaced is a document that two transactions made at once.
-	errRaced = errors.New("the document was made by somebody else meanwhile")
-	// errContended is an aggregate that somebody else keeps writing to. Somebody makes progress, so it heals.
+	// errRaced is a document that two transactions created at once.
+	errRaced = errors.New("another transaction created the document at the same time")
+	// errContended is an aggregate that another projector keeps writing to. That one makes progress, so a retry will succeed.
 	errContended = errors.New("the guard keeps changing: another projector applies the same aggregate")
 	// ErrNotParked is an aggregate that is not parked, or not by the record that was meant.
-	ErrNotParked = errors.New("the aggregate is not parked so any more")
+	ErrNotParked = errors.New("the aggregate is no longer parked for this reason")
 )
 
 // maxConflicts is how often one aggregate's guard may change under us before we back off.
@@ -66,8 +66,8 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 // each. A result that is [Poison] already is of a message that could not be read; its change holds what is known of it.
 // session is the session that the changes came in, for the record of a parking.
 //
-// On nil every change is decided, or waits for another one of its aggregate that is. An error is one that may heal: calling
-// again with the same arguments goes on where it stopped.
+// On nil every change is decided, or waits for another one of its aggregate that is. Any error may be retried: with the same
+// arguments, Apply continues where it stopped.
 func (a *Applier) Apply(ctx context.Context, session string, changes []envelope.Change, results []Result) error {
 	groups, decided, failure := a.plan(changes, results)
 	record(results, decided)
@@ -98,8 +98,8 @@ func (a *Applier) write(ctx context.Context, groups []*group) error {
 	return nil
 }
 
-// rebase reads the guards of the groups whose condition did not hold and decides what they tell: what is applied already, a
-// parked aggregate, a missing version. It says whether it learned anything for every one of them.
+// rebase reads the guards of the groups whose condition did not hold, and has the groups decide what follows from them: what is
+// already applied, a parked aggregate, a missing version. It says whether it learned something about each of the groups.
 func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
 	if len(collided) == 0 {
 		return true, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// compact says the writes of several events in fewer: collection by collection and document by document, in order of
-// first appearance; updates of one document are folded, and what a later replacement or deletion wipes out is left out.
+// compact expresses the writes of several events in fewer: collection by collection and document by document, in order of
+// first appearance; updates of one document are folded, and writes that a later replacement or deletion overwrites are left out.
 // Inside one transaction the writes to one document keep their order and those to different documents do not depend on
 // each other, with one exception: a unique index that two documents pass a value across. Then the database refuses the
 // whole, and the events go one by one, each with its writes as they are.

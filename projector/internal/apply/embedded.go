@@ -30,7 +30,7 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 			models[i] = c.model
 		}
 		written, err := collection.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-		// An update that makes no document and finds none to change fails in silence.
+		// An update that creates no document and matches none succeeds without an effect.
 		silent := err != nil || written.MatchedCount+written.UpsertedCount < int64(len(chunks))
 		failed, err := byModel(err)
 		if err != nil {
@@ -38,7 +38,7 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 			if Classify(err) != Permanent {
 				return err
 			}
-			// Refused as a whole: too large, for example. Which update is meant shows when each goes alone.
+			// Refused as a whole: too large, for example. Sent one by one, the update that is meant shows.
 			if separately = true; len(chunks) == 1 {
 				chunks[0].group.refused(chunks[0].events, ReasonRefused, err)
 			}
@@ -229,8 +229,8 @@ func byModel(err error) (map[int]mongo.BulkWriteError, error) {
 	return failed, nil
 }
 
-// resolve finds out what became of updates that may have found nothing to change. Where there is no document there was nothing
-// to do; where the guard stands at the update's last change it was written. It returns the groups that remain.
+// resolve finds out what became of updates that may have matched nothing. Where there is no document there was nothing to do; where
+// the guard holds the position of the update's last change, it was written. It returns the groups that remain.
 func (a *Applier) resolve(ctx context.Context, unseen []chunk) (missed []*group, err error) {
 	if len(unseen) == 0 {
 		return nil, nil

@@ -18,17 +18,16 @@ type Class uint8
 const (
 	// None is no error.
 	None Class = iota
-	// Transient may heal: try the same again, for as long as it takes.
+	// Transient may recover by itself: retry, for as long as it takes.
 	Transient
-	// Guarded means that the guard did not match: read it and plan again.
+	// Guarded means that the guard did not match: read it, and decide again.
 	Guarded
-	// Permanent is about the change itself: trying again cannot help.
+	// Permanent is about the change itself: a retry cannot help.
 	Permanent
 )
 
-// permanentCodes are the server's ways of refusing a write for what it is. Everything that is not here counts as
-// transient, also what nobody has heard of: to hold an aggregate up and say so is better than to set its events aside
-// because of, say, a missing right.
+// permanentCodes are the server's ways of refusing a write for what it is. Every other code is transient, also an unknown one: to
+// keep an aggregate waiting, and say so, is better than to dead-letter its events because of, say, a missing right.
 var permanentCodes = map[int]bool{
 	mongodb.BadValue:                   true,
 	mongodb.FailedToParse:              true,
@@ -84,7 +83,7 @@ func Classify(err error) Class {
 	return Transient
 }
 
-// classifyWrites takes the gravest class; without any write error, what failed is the write concern, which heals.
+// classifyWrites takes the gravest class; without any write error, what failed is the write concern, which is transient.
 func classifyWrites[E any](all []E, of func(E) mongo.WriteError) Class {
 	worst := Transient
 	for _, e := range all {

@@ -24,7 +24,7 @@ type group struct {
 	oneByOne bool
 	// unguarded is set once the document was found to have no position: the filter must then say so.
 	unguarded bool
-	// unjudged is set where versions do not count on by one, so that a missing one cannot be told.
+	// unjudged is set where versions do not grow by one, so that a missing one cannot be recognised.
 	unjudged bool
 	// replay is how the guard of a parked aggregate stands whose events are applied all the same; else nil.
 	replay *guardState

@@ -27,12 +27,12 @@ type Record struct {
 	Description string `bson:"description"`
 	// Session is the session that the event came in.
 	Session string `bson:"session"`
-	// Later grows before events are set aside behind the first one, by at least their number. Who unparks on the
-	// strength of an older number is refused. See [Fence].
+	// Later grows before events are dead-lettered behind the first one, by at least their number. An unparking that rests on
+	// an older number is refused. See [Fence].
 	Later int64 `bson:"later"`
 }
 
-// Fence is what an unparking rests on: this parking, and nothing set aside since it was read.
+// Fence is what an unparking rests on: this parking, and no event dead-lettered behind it since the fence was read.
 type Fence struct {
 	ID    bson.ObjectID
 	Later int64
@@ -41,8 +41,8 @@ type Fence struct {
 // Fence is the record's.
 func (r *Record) Fence() Fence { return Fence{ID: r.ID, Later: r.Later} }
 
-// errNoStub is a database whose own rules refuse the record of a parking. Without the record later events would overtake, so
-// the aggregate waits for the rules to change.
+// errNoStub is a database whose own rules refuse the record of a parking. Without the record, later events would overtake the poison,
+// so the aggregate waits until the rules are changed.
 var errNoStub = errors.New("an event can never be applied, and the database refuses the record that parks its aggregate: let the " +
 	"collection's validator and unique indexes leave out documents where " + projection.GuardField + "." + guardEmpty + " is true")
 

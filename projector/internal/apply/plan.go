@@ -10,7 +10,7 @@ import (
 // plan asks the projection for the writes of every pending change and groups them by aggregate, in order of first
 // appearance. It decides what needs no database: changes at or below a position decided earlier in the batch are duplicates, and
 // those that the projection refuses are poison. results are what was decided before. The error is the first failure of the
-// projection that may heal.
+// projection that may be retried.
 //
 // A change stays pending where another one of its aggregate must be decided first: behind a poison or a failure; behind a
 // change with a higher position that came before it; behind a gap of versions inside the batch, since only the guard

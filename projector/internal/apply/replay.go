@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// ErrMoved is a parked aggregate of which events were set aside meanwhile: look for them before unparking it.
-var ErrMoved = errors.New("more events of the aggregate were set aside meanwhile")
+// ErrMoved is a parked aggregate of which more events were dead-lettered meanwhile: apply them before unparking it.
+var ErrMoved = errors.New("more events of the aggregate were dead-lettered meanwhile")
 
 // Replay is how the events of a parked aggregate are applied.
 type Replay struct {
@@ -25,7 +25,7 @@ type Replay struct {
 }
 
 // Replay writes the effects of changes of a parked aggregate, as [Applier.Apply] does, and leaves it parked. A change that
-// is poison or behind a gap ends it: what follows stays pending. Errors: [ErrNotParked], and what may heal.
+// is poison or behind a gap ends it: what follows stays pending. Errors: [ErrNotParked], and those that may be retried.
 func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Change, results []Result) error {
 	applier := *a
 	applier.skip = r.Skip

@@ -11,12 +11,12 @@ type Kind uint8
 
 // The kinds.
 const (
-	// Pending has not been decided: a failure that may heal came first, or a change of its aggregate that must be dealt
-	// with before.
+	// Pending has not been decided: a failure that may be retried came first, or a change of its aggregate that must be decided
+	// before.
 	Pending Kind = iota
 	// Applied is committed, now.
 	Applied
-	// Duplicate was committed before, or is no news.
+	// Duplicate was committed before.
 	Duplicate
 	// Poison can never be applied. Its aggregate is parked, where the change names one.
 	Poison

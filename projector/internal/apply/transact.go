@@ -29,18 +29,18 @@ func transaction() *options.TransactionOptionsBuilder {
 		SetReadPreference(readpref.Primary())
 }
 
-// transact runs write in a transaction and commits it, repeating the whole or the commit as the server's labels ask for, until
-// ctx ends. That is [mongo.Session.WithTransaction], but that its commits and aborts end with ctx, too: the driver's know of no
-// end, and a server that leaves one unanswered would keep the session and the stop of the projector waiting.
+// transact runs write in a transaction and commits it, and retries the whole or the commit as the server's labels ask for, until ctx
+// ends. [mongo.Session.WithTransaction] does the same, except that its commits and aborts do not end with ctx: a server that leaves
+// one unanswered would keep the session, and the stop of the projector, waiting.
 //
-// After an error the effect may be committed all the same: the guard tells.
+// After an error the effect may nevertheless be committed: the guard tells.
 func transact(ctx context.Context, client *mongo.Client, write func(context.Context) error) error {
 	session, err := client.StartSession(options.Session().SetDefaultTransactionOptions(transaction()))
 	if err != nil {
 		return fmt.Errorf("start session: %w", err)
 	}
-	// Once ctx has ended this sends nothing. So it must be where a commit had no answer: a transaction that a sharded
-	// cluster is committing must not be aborted, which could undo a part of it.
+	// Once ctx has ended this sends nothing, as is right after a commit that had no answer: a transaction that a sharded cluster is
+	// committing must not be aborted, which could undo a part of it.
 	defer session.EndSession(ctx)
 	backoff := retry.Backoff{Initial: 10 * time.Millisecond, Max: 500 * time.Millisecond}
 	for {

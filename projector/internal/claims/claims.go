@@ -1,7 +1,7 @@
 // Package claims gets the bodies that messages could not carry.
 //
-// Guaranteed: the bytes that are held at once are bounded, whatever the number of sessions; a body is refused for good only
-// when its blob is gone or holds something else. Storage that is away, slow, or does not let us in is waited for.
+// Guaranteed: the bytes held in memory at once are bounded, whatever the number of sessions; a body is refused for good only when its
+// blob is gone or holds something else. While storage is away, slow, or denies access, the request is retried.
 //
 // Not guaranteed: order between sessions that wait for room.
 package claims
@@ -27,30 +27,30 @@ const (
 	attemptTimeout = 30 * time.Second
 )
 
-// errUnconfigured is a projector that meets a claim check and has no storage to go to. It waits: the message is fine.
+// errUnconfigured is a claim check that meets a projector without storage settings. The message is fine, so it waits.
 var errUnconfigured = errors.New("a message's body is kept in Blob storage, and this projector is not told where: " +
 	"set BLOB_ACCOUNT_URL (or, for an emulator, BLOB_CONNECTION_STRING) and CLAIM_CHECK_CONTAINER as the producer's are")
 
-// Store is where the bodies are: [claim.Store].
-type Store interface {
+// Bodies is where the bodies are: [claim.Store].
+type Bodies interface {
 	// Get gives the change its body. An [*envelope.Error] is final.
 	Get(ctx context.Context, c *envelope.Change) error
 }
 
 // Redeemer redeems claim checks. It is safe for concurrent use.
 type Redeemer struct {
-	store  Store // nil: none is configured
+	bodies Bodies // nil: none is configured
 	room   *semaphore.Weighted
 	outage *outage.Outage
 }
 
-// New makes a redeemer; store may be nil.
-func New(store Store, log *slog.Logger) *Redeemer {
-	return &Redeemer{store: store, room: semaphore.NewWeighted(MaxBytes), outage: outage.New(log, "claim checks")}
+// New makes a redeemer; bodies may be nil.
+func New(bodies Bodies, log *slog.Logger) *Redeemer {
+	return &Redeemer{bodies: bodies, room: semaphore.NewWeighted(MaxBytes), outage: outage.New(log, "claim checks")}
 }
 
-// Redeem gives the change its body, for as long as that takes: the error is final (an [*envelope.Error]), or the cause of
-// ctx, which has ended. done must be called when the body is not needed any more; it is never nil.
+// Redeem gives the change its body, and retries until that succeeds or ctx ends. The error is final (an [*envelope.Error]), or the
+// cause of ctx. done must be called when the body is no longer needed; it is never nil.
 func (r *Redeemer) Redeem(ctx context.Context, c *envelope.Change) (done func(), err error) {
 	size := min(c.Claim.Size, MaxBytes)
 	if err := r.room.Acquire(ctx, size); err != nil {
@@ -74,12 +74,12 @@ func (r *Redeemer) Redeem(ctx context.Context, c *envelope.Change) (done func(),
 }
 
 func (r *Redeemer) get(ctx context.Context, c *envelope.Change) error {
-	if r.store == nil {
+	if r.bodies == nil {
 		return errUnconfigured
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	return r.store.Get(ctx, c)
+	return r.bodies.Get(ctx, c)
 }
 
 // Err is why claim checks cannot be redeemed at the moment, or nil.

@@ -20,7 +20,7 @@ const (
 	timeoutProperty = "com.microsoft:timeout"
 	// lockedUntilProperty is when the lock ends, in ticks.
 	lockedUntilProperty = "com.microsoft:locked-until-utc"
-	// answerTime is what is left of an accept's time for the broker's answer, which is then that there is no session.
+	// answerTime is kept of an accept's time for the broker to answer that there is no session.
 	answerTime = 2 * time.Second
 	// endTimeout bounds the end of an AMQP session on which a link could not be opened.
 	endTimeout = 2 * time.Second
@@ -72,14 +72,14 @@ var ErrProtocol = errors.New("the link that was opened names no session")
 // refused ends or keeps the AMQP session of a link that was not opened, and says why it was not.
 func refused(ctx context.Context, conn *servicebus.Conn, session *amqp.Session, err error) error {
 	if answer, ok := errors.AsType[*amqp.Error](err); ok {
-		conn.Keep(session)
+		conn.ReturnSession(session)
 		if answer.Condition == servicebus.CondTimeout {
 			return ErrNone
 		}
 		return fmt.Errorf("open a link for the next session: %w", err)
 	}
-	// Nobody answered, and the broker may still open the link: it ends with its AMQP session. A broker that does not know the
-	// property waits longer than we do, and answers now; one that is not there does not.
+	// There was no answer, and the broker may still open the link: it ends with its AMQP session. A broker that does not know the
+	// timeout property waits longer than we do, but answers the end of the session; a broker that is gone does not.
 	if unanswered := end(ctx, session); errors.Is(err, context.DeadlineExceeded) && unanswered == nil {
 		return ErrNone
 	}

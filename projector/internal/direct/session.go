@@ -41,7 +41,7 @@ func (s *Session) Broken() bool { return s.broken.Load() }
 // Doubtful says that something on this session was not answered at all, so that the connection may be gone.
 func (s *Session) Doubtful() bool { return s.doubtful.Load() }
 
-// failed takes note of why something failed.
+// failed records that something failed, and whether the broker answered at all.
 func (s *Session) failed(err error) {
 	s.broken.Store(true)
 	if !Answered(err) {
@@ -49,7 +49,7 @@ func (s *Session) failed(err error) {
 	}
 }
 
-// Answered says that an error is what the broker has said, of a link or of a request: the connection is fine.
+// Answered says that an error is the broker's answer about a link or a request, so that the connection works.
 func Answered(err error) bool {
 	_, ended := errors.AsType[*amqp.ConnError](err)
 	_, said := errors.AsType[*amqp.Error](err)
@@ -70,7 +70,7 @@ func (s *Session) Receive(ctx context.Context, count int) ([]*azservicebus.Recei
 		}
 		return nil, fmt.Errorf("receive: %w", err)
 	}
-	return s.arrived([]*azservicebus.ReceivedMessage{s.keep(first)}, count), nil
+	return s.arrived([]*azservicebus.ReceivedMessage{s.remember(first)}, count), nil
 }
 
 // Arrived returns what has arrived, in order, at most count, without waiting; nothing perhaps.
@@ -93,9 +93,9 @@ func (s *Session) More(ctx context.Context, count int, quiet time.Duration) (mes
 		next, err := s.link.Receive(waiting, nil)
 		cancel()
 		if err != nil {
-			return messages // whoever receives next hears of it, if it is more than silence
+			return messages // if it is more than a timeout, the next Receive returns it
 		}
-		messages = s.arrived(append(messages, s.keep(next)), count)
+		messages = s.arrived(append(messages, s.remember(next)), count)
 	}
 	return messages
 }
@@ -106,13 +106,13 @@ func (s *Session) arrived(messages []*azservicebus.ReceivedMessage, count int) [
 		if m == nil {
 			break
 		}
-		messages = append(messages, s.keep(m))
+		messages = append(messages, s.remember(m))
 	}
 	return messages
 }
 
-// keep remembers a message until it is settled.
-func (s *Session) keep(m *amqp.Message) *azservicebus.ReceivedMessage {
+// remember keeps a message until it is settled.
+func (s *Session) remember(m *amqp.Message) *azservicebus.ReceivedMessage {
 	s.credit--
 	received := read(m)
 	s.mu.Lock()
@@ -171,7 +171,7 @@ func (s *Session) Renew(ctx context.Context) error {
 func (s *Session) Close(ctx context.Context) error {
 	err := s.link.Close(ctx)
 	if err == nil && !s.broken.Load() {
-		s.conn.Keep(s.session)
+		s.conn.ReturnSession(s.session)
 		return nil
 	}
 	return errors.Join(err, end(ctx, s.session))

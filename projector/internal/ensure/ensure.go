@@ -1,4 +1,4 @@
-// Package ensure makes the collections and indexes of a projection where they are missing.
+// Package ensure creates the collections and indexes of a projection where they are missing.
 //
 // Guaranteed: any number of processes may do it at once, and again; what is there already stays as it is. Nothing is ever
 // dropped or changed: an index that is there with other options is an error that says what to do.
@@ -18,8 +18,8 @@ import (
 )
 
 // ErrRights is a user who may not make a collection or an index.
-var ErrRights = errors.New("the user's rights do not suffice: give it the role readWrite on the database, or let somebody else " +
-	"make the collections and indexes and give it listCollections and listIndexes")
+var ErrRights = errors.New("the user has too few rights: give it the role readWrite on the database, or let somebody else " +
+	"create the collections and indexes and give it listCollections and listIndexes")
 
 // Collections makes what is missing of the collections and their indexes. Errors: [ErrRights], and those of the driver.
 func Collections(ctx context.Context, database *mongo.Database, collections []projection.Collection) error {
@@ -64,7 +64,7 @@ func makeIndex(ctx context.Context, collection *mongo.Collection, index projecti
 	case mongodb.HasCode(err, mongodb.IndexOptionsConflict, mongodb.IndexKeySpecsConflict):
 		return fmt.Errorf("%w; one with other options is there: drop that, or make the projection's the same", err)
 	case mongodb.HasCode(err, mongodb.DuplicateKey):
-		return fmt.Errorf("%w; documents of the read model share these keys: mend them, or make the index not unique", err)
+		return fmt.Errorf("%w; documents of the read model share these keys: fix them, or make the index not unique", err)
 	}
 	return explain(err)
 }

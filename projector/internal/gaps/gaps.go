@@ -1,8 +1,8 @@
 // Package gaps remembers for how long events have waited for an earlier version of their aggregate.
 //
-// Guaranteed: an event is not said to have waited too long before it was seen to wait for that long, by this process, with
-// no longer interruption than the wait itself. Not guaranteed: that all processes agree. Each counts for itself, so an event
-// may wait for as long as it takes one of them to have counted enough.
+// Guaranteed: an event is reported as overdue only after this process has seen it wait for that long, with no interruption longer
+// than the wait itself. Not guaranteed: that all processes agree. Each measures for itself, so an event waits until one of them has
+// seen it wait long enough.
 package gaps
 
 import (
@@ -26,20 +26,20 @@ type gap struct {
 	backoff     retry.Backoff
 }
 
-// maxPause bounds the time between two looks at an event that waits: while it passes, the session's other events wait too.
+// maxPause bounds the time between two attempts to apply an event that waits: meanwhile the session's other events wait, too.
 const maxPause = 2 * time.Second
 
 // New remembers gaps; wait is how long an event may wait.
 func New(wait time.Duration) *Gaps { return &Gaps{wait: wait, waiting: make(map[string]*gap)} }
 
-// Seen takes that an event of an aggregate was found to wait. over says that it has waited long enough; else pause is how
-// long to leave it before looking again.
+// Seen records that an event of an aggregate waits for an earlier version. over says that it has waited too long; otherwise pause is
+// the time until it should be tried again.
 func (g *Gaps) Seen(aggregate, messageID string) (pause time.Duration, over bool) {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for name, w := range g.waiting {
-		if now.Sub(w.last) > g.wait+maxPause { // it healed, or somebody else has it
+		if now.Sub(w.last) > g.wait+maxPause { // the version came, or another process has the session
 			delete(g.waiting, name)
 		}
 	}
@@ -57,7 +57,7 @@ func (g *Gaps) Seen(aggregate, messageID string) (pause time.Duration, over bool
 	return min(w.backoff.Next(), left), false
 }
 
-// Waiting says whether an event has been seen to wait, and may be seen again any moment.
+// Waiting says whether an event was recently seen to wait, so that it may come again at any moment.
 func (g *Gaps) Waiting() bool {
 	now := time.Now()
 	g.mu.Lock()

@@ -1,8 +1,8 @@
 // Package held guards a session that was accepted, so that its lock can be renewed while its messages are dealt with.
 //
-// The SDK leaves that to its caller. A renewal writes down when the lock ends, and so does whoever opens the session's link
-// anew, which a settlement, a peek and a renewal all do by themselves when the link is gone, whatever retries the client was
-// given (azservicebus v1.11.0, SessionReceiver.newLink, messageSettler.settleWithRetries). Nothing orders these writes.
+// The SDK leaves that to its caller. A renewal writes the end of the lock to a field of the receiver, and so does whatever reopens
+// the session's link: a settlement, a peek or a renewal does that by itself when the link is gone, whatever retries the client was
+// given (azservicebus v1.11.0, SessionReceiver.newLink, messageSettler.settleWithRetries). Nothing synchronises these writes.
 //
 // Guaranteed: while the lock is being renewed nothing else can open the link. A renewal waits for the settlements that are
 // under way, and those that come later wait for it.

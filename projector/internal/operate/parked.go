@@ -130,16 +130,16 @@ func listParked(ctx context.Context, p *Projector, r Request) error {
 const shownLetters = 10
 
 func showParked(ctx context.Context, p *Projector, r Request) error {
-	sight, err := p.replayer(0).Show(ctx, r.aggregate)
+	details, err := p.replayer(0).Show(ctx, r.aggregate)
 	if errors.Is(err, apply.ErrNotParked) {
 		return fmt.Errorf("%s is not parked; `projector parked list` shows those that are", r.aggregate)
 	}
 	if err != nil {
 		return err
 	}
-	view := viewOf(sight.Aggregate)
+	view := viewOf(details.Aggregate)
 	if r.json {
-		view.Waiting = sight.Waiting
+		view.Waiting = details.Waiting
 		return commandline.WriteJSON(p.Out, view)
 	}
 	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', 0)
@@ -151,24 +151,24 @@ func showParked(ctx context.Context, p *Projector, r Request) error {
 		{"event", "message " + known(view.MessageID) + ", position " + known(view.Position)},
 		{"applied up to", known(view.Applied)},
 		{"session", view.Session},
-		{"waiting", fmt.Sprintf("%d events in the dead-letter queue", len(sight.Waiting))},
+		{"waiting", fmt.Sprintf("%d events in the dead-letter queue", len(details.Waiting))},
 	} {
 		fmt.Fprintf(w, "%s\t%s\n", row[0], row[1])
 	}
-	for i, l := range sight.Waiting {
+	for i, l := range details.Waiting {
 		if i == shownLetters {
-			fmt.Fprintf(w, "\t… and %d more\n", len(sight.Waiting)-i)
+			fmt.Fprintf(w, "\t… and %d more\n", len(details.Waiting)-i)
 			break
 		}
 		fmt.Fprintf(w, "\t%s  version %s  %s\n", known(l.Position), number(l.Version), l.Reason)
 	}
-	if sight.Applied > 0 {
-		fmt.Fprintf(w, "applied already\t%d dead letters: an interrupted replay left them; the next one removes them\n", sight.Applied)
+	if details.Applied > 0 {
+		fmt.Fprintf(w, "applied already\t%d dead letters: an interrupted replay left them; the next one removes them\n", details.Applied)
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the parked aggregate: %w", err)
 	}
-	fmt.Fprintf(p.Out, "\nOnce the cause is mended: projector parked replay '%s'\nTo go on without that event: projector parked drop '%s' --yes\n",
+	fmt.Fprintf(p.Out, "\nOnce the cause is fixed: projector parked replay '%s'\nTo go on without that event: projector parked drop '%s' --yes\n",
 		view.Aggregate, view.Aggregate)
 	return nil
 }
@@ -260,7 +260,7 @@ func describe(out io.Writer, o parked.Outcome) {
 	} else {
 		fmt.Fprintf(out, "%s: %s; it stays parked, because of message %s at position %s: %s: %s\n", o.Aggregate, strings.Join(parts, ", "),
 			known(o.Stuck.MessageID), known(o.Stuck.Position), o.Stuck.Reason, o.Stuck.Description)
-		fmt.Fprintf(out, "Mend the cause and give the command again, or go on without that event: projector parked drop '%s' --yes\n", o.Aggregate)
+		fmt.Fprintf(out, "Fix the cause and give the command again, or go on without that event: projector parked drop '%s' --yes\n", o.Aggregate)
 	}
 	if o.Foreign > 0 {
 		fmt.Fprintf(out, "%s: %d more of its messages are in the dead-letter queue that the read model does not have; they were left there\n",

@@ -18,11 +18,11 @@ const (
 	quiet = 3 * time.Second
 )
 
-// remove completes messages of the dead-letter queue, by their sequence numbers, and says how many. Those before them are
-// locked meanwhile, since a queue hands out its messages in order, and given back at the end.
+// remove completes messages of the dead-letter queue, by their sequence numbers, and says how many. A queue delivers its messages in
+// order, so those before them are locked meanwhile, and abandoned at the end.
 //
-// It may leave some: those that somebody else has locked, or that have so many before them that the locks of the first ones
-// run out. They do no harm: their effects are committed, and the guard says so.
+// It may leave some: those that another receiver has locked, or that have so many before them that the locks of the first ones
+// expire. They do no harm: their effects are committed, and the guard says so.
 func (p *Replayer) remove(ctx context.Context, wanted map[int64]bool) (removed int, err error) {
 	if len(wanted) == 0 {
 		return 0, nil

@@ -19,11 +19,11 @@ import (
 )
 
 var (
-	// ErrBusy is a session that a projector holds and does not give back.
+	// ErrBusy is a session that a projector holds and does not release.
 	ErrBusy = errors.New("a projector holds the session")
 	// ErrMissing is an aggregate whose poison is nowhere to be found.
 	ErrMissing = errors.New("the event that parked the aggregate is neither in the dead-letter queue nor in its session")
-	// ErrLocked is a dead letter that must go first and that somebody else has in hand.
+	// ErrLocked is a dead letter that must be removed first and that another receiver has locked.
 	ErrLocked = errors.New("somebody else has locked a message of the dead-letter queue")
 )
 
@@ -72,8 +72,8 @@ func (p *Replayer) accept(ctx context.Context, session string) (*azservicebus.Se
 	return p.Entity.Accept(ctx, p.Client, session)
 }
 
-// renewUntilReleased renews the session's lock until the returned function is called, which gives it back. A renewal that fails is no
-// harm: nothing rests on the lock but that others wait.
+// renewUntilReleased renews the session's lock until the returned function is called, which releases the session. A renewal that
+// fails does no harm: the lock only keeps others waiting.
 func (p *Replayer) renewUntilReleased(ctx context.Context, session *held.Session) (release func()) {
 	every := min(max(time.Until(session.LockedUntil())/2, time.Second), 20*time.Second)
 	renewing, stop := context.WithCancel(ctx)
@@ -92,8 +92,8 @@ func (p *Replayer) renewUntilReleased(ctx context.Context, session *held.Session
 	}
 }
 
-// proveHeld makes sure that the session was ours after it was called: with the lock renewed, or with the session accepted
-// again, which is as good.
+// proveHeld makes sure that we held the session at some moment after the call: the lock was renewed, or the session was accepted
+// again, which proves the same.
 func (p *Replayer) proveHeld(ctx context.Context, session *held.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*p.SettleTimeout)
 	defer cancel()

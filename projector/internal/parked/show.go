@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 )
 
-// Sight is a parked aggregate and what of it waits in the dead-letter queue.
-type Sight struct {
+// Details is a parked aggregate and what of it waits in the dead-letter queue.
+type Details struct {
 	apply.Aggregate
 	// Waiting are its dead letters that have not been applied, in the order they will be.
 	Waiting []Letter
@@ -16,9 +16,9 @@ type Sight struct {
 }
 
 // Show looks at one parked aggregate. Errors: [apply.ErrNotParked].
-func (p *Replayer) Show(ctx context.Context, aggregate string) (Sight, error) {
+func (p *Replayer) Show(ctx context.Context, aggregate string) (Details, error) {
 	a, err := p.Applier.Parked(ctx, aggregate)
-	s := Sight{Aggregate: a}
+	s := Details{Aggregate: a}
 	if err != nil {
 		return s, err
 	}

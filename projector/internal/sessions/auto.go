@@ -23,8 +23,8 @@ const (
 	SDK    Receiver = "sdk"    // through azservicebus
 )
 
-// maxRefusals is how many accepts may be refused, with none that ever worked, before we take it that the service does not
-// understand them.
+// maxRefusals is how many accepts may be refused, when none has ever worked, before we conclude that the service does not understand
+// them.
 const maxRefusals = 3
 
 // verdict is whether the service understands how sessions are accepted directly; all workers' acceptors share it.
@@ -57,21 +57,20 @@ func (a *autoAcceptor) close(ctx context.Context) {
 
 func (v *verdict) refused() bool { return !v.worked.Load() && v.refusals.Load() >= maxRefusals }
 
-// hear takes the outcome of an accept. Any answer that a link for sessions gets in the ordinary course of things shows that
-// the service understands what it is asked.
+// hear records the outcome of an accept. Any ordinary answer to a request for a session shows that the service understands it.
 func (v *verdict) hear(err error) {
 	switch {
 	case err == nil, errors.Is(err, errNoSession), ordinary(err):
 		v.worked.Store(true)
 	case !v.worked.Load() && protocol(err):
 		if v.refusals.Add(1) == maxRefusals {
-			v.log.Error("Service Bus refuses to have sessions accepted over AMQP as it is done here; accepting them through the SDK, "+
+			v.log.Error("Service Bus does not understand how sessions are accepted over AMQP; accepting them through the SDK, "+
 				"which is slower (SESSION_RECEIVER=sdk does so from the start)", telemetry.KeyError, err)
 		}
 	}
 }
 
-// ordinary says that the broker has understood and cannot grant a session now.
+// ordinary says that the broker understood the request and cannot grant a session now.
 func ordinary(err error) bool {
 	answer, ok := errors.AsType[*amqp.Error](err)
 	if !ok {
@@ -84,8 +83,8 @@ func ordinary(err error) bool {
 	return false
 }
 
-// protocol says that the broker has not understood, or gave an answer that we do not: not, that it does not let us in, has no
-// such entity, or is away.
+// protocol says that the broker did not understand the request, or we did not understand its answer. Denied access, a missing entity
+// and a broker that is away are none of that.
 func protocol(err error) bool {
 	if errors.Is(err, direct.ErrProtocol) {
 		return true

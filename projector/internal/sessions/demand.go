@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// demand judges whether sessions wait for a worker. The broker does not say, and a worker that looks for a session may be
-// about to get one: in a flood of short sessions many look at any moment. But one that has looked in vain for as long as a
-// session without messages would be kept shows that there are workers enough to keep every one that comes in that time.
+// demand estimates whether sessions wait for a worker. The broker does not say, and a worker that looks for a session may be about
+// to get one: with many short sessions, many workers look at any moment. But when a worker has found none for as long as an idle
+// session would be kept, there are workers enough for every session that comes in that time.
 //
-// Being wrong costs round trips, never order: a session is given back too early, or kept while another one waits.
+// Being wrong costs round trips, never order: a session is released too early, or kept while another one waits.
 type demand struct {
 	keep    time.Duration // a session without messages
 	seekers list.List     // of time.Time: since when each worker without a session has looked for one, oldest first

@@ -14,13 +14,13 @@ import (
 
 // directAcceptor accepts sessions over AMQP, any number of them at once on its connection.
 type directAcceptor struct {
-	entity    string
-	conns     *shared[*servicebus.Conn]
-	prospects *prospects
+	entity  string
+	conns   *shared[*servicebus.Conn]
+	backlog *backlogEstimate
 }
 
-func newDirect(entity string, namespace *servicebus.Namespace, within time.Duration, prospects *prospects) *directAcceptor {
-	return &directAcceptor{entity: entity, prospects: prospects, conns: &shared[*servicebus.Conn]{
+func newDirect(entity string, namespace *servicebus.Namespace, within time.Duration, backlog *backlogEstimate) *directAcceptor {
+	return &directAcceptor{entity: entity, backlog: backlog, conns: &shared[*servicebus.Conn]{
 		open:    namespace.Connect,
 		alive:   func(c *servicebus.Conn) bool { return c.Err() == nil },
 		shut:    func(ctx context.Context, c *servicebus.Conn) { c.Close(ctx) },
@@ -38,7 +38,7 @@ func (d *directAcceptor) accept(ctx context.Context) (link, func(context.Context
 	switch {
 	case err == nil:
 		release := func(ctx context.Context) { conn.giveBack(ctx, session.Doubtful()) }
-		return &directLink{Session: session, prospects: d.prospects}, release, nil
+		return &directLink{Session: session, backlog: d.backlog}, release, nil
 	case errors.Is(err, direct.ErrNone):
 		conn.giveBack(ctx, false)
 		return nil, nil, errNoSession
@@ -52,8 +52,8 @@ func (d *directAcceptor) close(ctx context.Context) { d.conns.close(ctx) }
 // directLink is a session whose messages arrive by themselves, one after the other.
 type directLink struct {
 	*direct.Session
-	prospects *prospects
-	begun     bool // something has been received
+	backlog *backlogEstimate
+	begun   bool // something has been received
 }
 
 // What a session holds arrives as fast as the network carries it; so long after a message, more of a burst would have come.
@@ -81,9 +81,9 @@ func (l *directLink) Known(ctx context.Context, count int) ([]*azservicebus.Rece
 	case err != nil:
 		return nil, err
 	}
-	if due, _ := l.prospects.prospect(); due {
+	if due, _ := l.backlog.shouldLook(); due {
 		messages = append(messages, l.Session.More(ctx, count-len(messages), burst)...)
-		l.prospects.found(len(messages) > 1)
+		l.backlog.found(len(messages) > 1)
 	}
 	return messages, nil
 }

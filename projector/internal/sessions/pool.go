@@ -4,9 +4,9 @@
 //   - A session's messages reach the handler in order, also across redeliveries on the same link.
 //   - While the handler runs, the session's lock is renewed; when a renewal fails, the handler's context is cancelled
 //     with ErrLockLost as its cause.
-//   - A session is given back by closing its link, which unlocks its messages without raising any delivery count.
-//   - While every worker has a session, or has not looked for one in vain for Idle, others may be waiting: sessions without
-//     work are released at once and none is held longer than MaxHold. Else a session is kept for Idle after its last message,
+//   - A session is released by closing its link, which unlocks its messages without raising any delivery count.
+//   - Unless a worker has looked for a session for Idle and found none, other sessions may be waiting: a session without messages
+//     is then released at once, and none is held longer than MaxHold. Otherwise a session is kept for Idle after its last message,
 //     because accepting it again would cost round trips: two directly, some fifteen through the SDK.
 //
 // Not guaranteed: that the lock is held. It may have expired, unnoticed, at any moment: correctness must not rest on it.
@@ -29,7 +29,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Ways are how the broker is reached.
+// Ways say how the broker is reached.
 type Ways struct {
 	Receiver Receiver
 	// Connections is how many connections the workers share.
@@ -74,7 +74,7 @@ func New(ways Ways, opts Options) *Pool {
 		waiting: list.New(),
 		demand:  demand{keep: opts.Idle},
 	}
-	seen, judged := &prospects{log: opts.Logger}, &verdict{log: opts.Logger}
+	seen, judged := &backlogEstimate{log: opts.Logger}, &verdict{log: opts.Logger}
 	for range ways.Connections {
 		over := newDirect(opts.Entity.Path(), ways.Namespace, opts.CloseTimeout, seen)
 		through := newSDK(opts.Entity, ways.Dial, opts.CloseTimeout, seen)
@@ -126,7 +126,7 @@ func (p *Pool) worker(ctx, work context.Context, way acceptor, handle Handler) {
 		case err == nil:
 			backoff.Reset()
 			p.outage.Report(nil)
-			p.hold(ctx, work, session, handle)
+			p.handleSession(ctx, work, session, handle)
 			seeker = p.seek()
 		case ctx.Err() != nil:
 		case errors.Is(err, errNoSession):
@@ -159,7 +159,7 @@ func (p *Pool) accept(ctx context.Context, way acceptor, seeker *list.Element) (
 	defer p.mu.Unlock()
 	p.demand.found(seeker)
 	if !p.demand.met(now) {
-		// Two for one: should many sessions wait, the workers that look for them double each time.
+		// Two for one: if many sessions wait, the number of workers that look for them doubles each time.
 		p.wakeOldest()
 		p.wakeOldest()
 	}
@@ -169,8 +169,8 @@ func (p *Pool) accept(ctx context.Context, way acceptor, seeker *list.Element) (
 	return &Session{pool: p, link: l, release: release, accepted: now}, nil
 }
 
-// hold runs the handler with the lock renewed beside it, then gives the session back.
-func (p *Pool) hold(ctx, work context.Context, s *Session, handle Handler) {
+// handleSession runs the handler with the lock renewed beside it, then gives the session back.
+func (p *Pool) handleSession(ctx, work context.Context, s *Session, handle Handler) {
 	if p.opts.Held != nil {
 		p.opts.Held(+1)
 		defer p.opts.Held(-1)
@@ -198,13 +198,13 @@ func (p *Pool) hold(ctx, work context.Context, s *Session, handle Handler) {
 	case errors.Is(lost, ErrLockLost):
 		log.Warn("session lock lost; its messages will be delivered again", telemetry.KeyError, lost)
 	case err != nil && !errors.Is(err, ErrRelease) && ctx.Err() == nil:
-		log.Warn("session dropped; its messages will be delivered again", telemetry.KeyError, err)
+		log.Warn("session released after an error; its messages will be delivered again", telemetry.KeyError, err)
 	}
 
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.opts.CloseTimeout)
 	defer cancel()
 	if err := s.link.Close(closing); err != nil {
-		log.Debug("session not closed cleanly; its lock will expire", telemetry.KeyError, err)
+		log.Debug("session not released cleanly; its lock will expire", telemetry.KeyError, err)
 	}
 	s.release(ctx)
 }

@@ -18,12 +18,12 @@ type sdkAcceptor struct {
 	entity    azure.Entity
 	clients   *shared[*azservicebus.Client]
 	accepting chan struct{} // holds a token while somebody accepts
-	prospects *prospects
+	backlog   *backlogEstimate
 }
 
-func newSDK(entity azure.Entity, dial func() (*azservicebus.Client, error), within time.Duration, prospects *prospects) *sdkAcceptor {
+func newSDK(entity azure.Entity, dial func() (*azservicebus.Client, error), within time.Duration, backlog *backlogEstimate) *sdkAcceptor {
 	return &sdkAcceptor{
-		entity: entity, prospects: prospects, accepting: make(chan struct{}, 1),
+		entity: entity, backlog: backlog, accepting: make(chan struct{}, 1),
 		clients: &shared[*azservicebus.Client]{
 			open: func(context.Context) (*azservicebus.Client, error) {
 				client, err := dial()
@@ -61,7 +61,7 @@ func (s *sdkAcceptor) accept(ctx context.Context) (link, func(context.Context), 
 	}
 	session := held.New(receiver)
 	release := func(ctx context.Context) { client.giveBack(ctx, session.Broken()) }
-	return &sdkLink{Session: session, prospects: s.prospects}, release, nil
+	return &sdkLink{Session: session, backlog: s.backlog}, release, nil
 }
 
 func (s *sdkAcceptor) close(ctx context.Context) { s.clients.close(ctx) }

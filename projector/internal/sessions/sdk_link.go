@@ -12,9 +12,9 @@ import (
 
 // sdkLink is a session that the SDK has accepted.
 //
-// It never asks for more than is known to be there. The SDK leaves the credit of a receive that came back with fewer messages
-// standing, and until the next receive it hands back whatever arrives on it; the broker then delivers those messages again,
-// behind later ones. A session would lose its order, and the guard would take the message that comes late for a duplicate. So
+// It never asks for more messages than are known to be there. When a receive returns fewer messages than it asked for, the SDK
+// leaves the rest of its credit standing, and releases whatever arrives before the next receive; the broker then delivers those
+// messages again, behind later ones. The session would lose its order, and the guard would take the late message for a duplicate. So
 // the credit is always one of these:
 //   - one, for the message that the session was accepted for,
 //   - as many as a peek saw waiting, which locks and credits nothing,
@@ -23,14 +23,14 @@ import (
 // A link on which a receive came back short still has credit standing, and is not received from again.
 type sdkLink struct {
 	*held.Session
-	prospects *prospects
+	backlog *backlogEstimate
 
 	// last is the highest sequence number received; 0 before the first.
 	last int64
-	// known is how many messages are there and not yet received, as far as we know.
-	known   int
-	outlook outlook
-	// open says that the link may still owe us messages that we asked for and did not get.
+	// known is how many messages are there, as far as we know, and not yet received.
+	known    int
+	schedule peekSchedule
+	// open says that the link has credit standing: messages that we asked for may still arrive.
 	open bool
 }
 
@@ -40,7 +40,7 @@ func (l *sdkLink) Known(ctx context.Context, count int) ([]*azservicebus.Receive
 		return nil, ErrRelease
 	}
 	if l.known == 0 {
-		if err := l.look(ctx, count); err != nil {
+		if err := l.peekAhead(ctx, count); err != nil {
 			return nil, err
 		}
 	}
@@ -65,28 +65,28 @@ func (l *sdkLink) Next(ctx context.Context, _ int) ([]*azservicebus.ReceivedMess
 // More implements link: Known has returned all that a peek saw.
 func (l *sdkLink) More(context.Context, int) []*azservicebus.ReceivedMessage { return nil }
 
-// look finds out what is there, where that pays. The broker grants sessions that have a message: that one is known.
-func (l *sdkLink) look(ctx context.Context, count int) error {
+// peekAhead finds out how many messages wait, where that pays. The broker grants sessions that have a message: that one is known.
+func (l *sdkLink) peekAhead(ctx context.Context, count int) error {
 	first := l.last == 0
 	expected := 0
 	if first {
 		expected = 1
 		due := false
-		if due, l.outlook = l.prospects.prospect(); !due {
+		if due, l.schedule = l.backlog.shouldLook(); !due {
 			l.known = expected
 			return nil
 		}
-	} else if !l.outlook.due() {
+	} else if !l.schedule.due() {
 		return nil
 	}
 	var err error
 	if l.known, err = l.waiting(ctx, count); err != nil {
 		return err
 	}
-	l.outlook.saw(l.known > expected)
+	l.schedule.saw(l.known > expected)
 	if first {
 		l.known = max(l.known, expected)
-		l.prospects.found(l.known > expected)
+		l.backlog.found(l.known > expected)
 	}
 	return nil
 }
@@ -94,18 +94,18 @@ func (l *sdkLink) look(ctx context.Context, count int) error {
 // waiting counts the messages of this session that are ready to be received, up to a batch, but at least two: one is no news
 // of a session that was just accepted.
 func (l *sdkLink) waiting(ctx context.Context, batch int) (int, error) {
-	if l.prospects.blind.Load() {
+	if l.backlog.blind.Load() {
 		return 0, nil
 	}
 	from := l.last + 1
 	peeked, err := l.PeekMessages(ctx, max(batch, 2), &azservicebus.PeekMessagesOptions{FromSequenceNumber: &from})
 	if err != nil {
 		if ctx.Err() == nil {
-			l.prospects.peeked(err)
+			l.backlog.peeked(err)
 		}
 		return 0, fmt.Errorf("peek session: %w", err)
 	}
-	l.prospects.peeked(nil)
+	l.backlog.peeked(nil)
 	count := 0
 	for _, m := range peeked {
 		// A peek of the whole entity would show other sessions' messages too; those and deferred ones do not come.

@@ -96,14 +96,14 @@ func TestTheLongestIdleIsWokenFirst(t *testing.T) {
 }
 
 func TestPeeksAreGivenUpOnlyWhenNoneEverWorked(t *testing.T) {
-	never := &prospects{log: slog.New(slog.DiscardHandler)}
+	never := &backlogEstimate{log: slog.New(slog.DiscardHandler)}
 	for range maxPeekFailures {
 		require.False(t, never.blind.Load())
 		never.peeked(errors.New("no such operation"))
 	}
 	require.True(t, never.blind.Load())
 
-	once := &prospects{log: slog.New(slog.DiscardHandler)}
+	once := &backlogEstimate{log: slog.New(slog.DiscardHandler)}
 	once.peeked(nil)
 	for range 10 * maxPeekFailures {
 		once.peeked(errors.New("connection lost"))

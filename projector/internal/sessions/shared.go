@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// shared is one of the pool's ways to the broker, used by several workers. One on which something broke is replaced by another
-// one for whoever comes next. Sessions that are still good stay on the old one, which is closed when the last of them has
-// been given back.
+// shared is a connection to the broker (or a client of the SDK) that several workers use. When something on it breaks, it is replaced
+// for whoever comes next. Sessions that still work stay on the old one, which is closed when the last of them has been released.
 type shared[T any] struct {
 	open   func(ctx context.Context) (T, error)
 	alive  func(T) bool

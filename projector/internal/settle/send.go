@@ -28,7 +28,7 @@ const inFlight = 128
 // after the other, so that they lie in the dead-letter queue in their order. Each settlement gets timeout: the SDK would
 // try for 40 seconds by itself, on its own terms. The error joins a failure of either kind, after all have ended.
 //
-// It finishes what it began even when ctx ends meanwhile, so that what is applied is not delivered again for nothing.
+// It finishes even when ctx ends meanwhile, so that what is applied is not delivered again for nothing.
 func Send(ctx context.Context, r Receiver, timeout time.Duration, messages []*azservicebus.ReceivedMessage, choices []Choice) error {
 	ctx = context.WithoutCancel(ctx)
 	var group errgroup.Group

@@ -39,7 +39,7 @@ func newFindings(kept int) *findings {
 	return &findings{kept: kept, byKey: make(map[string]Finding)}
 }
 
-func (f *findings) add(found []Finding) {
+func (f *findings) record(found []Finding) {
 	for _, one := range found {
 		if len(f.byKey) < f.kept {
 			f.byKey[one.target.key] = one

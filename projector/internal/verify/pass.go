@@ -30,9 +30,9 @@ type pass struct {
 	wanted      func(key string) bool
 	// only, unless nil, are the wanted documents. Then nothing is read but what feeds them, and they.
 	only []target
-	// held are the parked aggregates, halfway those of them that were met: a look at only some documents must read them
-	// whole, because what follows a poison event is not applied.
-	held, halfway map[string]bool
+	// parked are the parked aggregates, and halfway those of them that this pass met: it must read all of their events, because
+	// what follows a poison event is not applied.
+	parked, halfway map[string]bool
 	// traced keeps, for each wanted document, the aggregates that write to it.
 	traced bool
 
@@ -73,16 +73,16 @@ func (p *pass) run(ctx context.Context) error {
 
 // recompute makes the documents in memory.
 func (p *pass) recompute(ctx context.Context) error {
-	add := func(c envelope.Change) error { return p.add(ctx, c) }
+	applyEvent := func(c envelope.Change) error { return p.applyEvent(ctx, c) }
 	if p.only == nil {
-		p.begin()
-		return p.Source.each(ctx, bson.D{}, add)
+		p.reset()
+		return p.Source.each(ctx, bson.D{}, applyEvent)
 	}
 	p.halfway = make(map[string]bool)
 	for {
 		met := slices.Collect(maps.Keys(p.halfway))
-		p.begin()
-		if err := p.Source.any(ctx, append(p.feeding(), p.Source.of(met)...), add); err != nil {
+		p.reset()
+		if err := p.Source.any(ctx, append(p.feeding(), p.Source.of(met)...), applyEvent); err != nil {
 			return err
 		}
 		if len(p.halfway) == len(met) {
@@ -91,16 +91,16 @@ func (p *pass) recompute(ctx context.Context) error {
 	}
 }
 
-// begin forgets what was read.
-func (p *pass) begin() {
+// reset forgets what was read.
+func (p *pass) reset() {
 	p.store, p.events, p.poison, p.current, p.stopped = memory.Store{}, 0, 0, "", false
 	p.unknown, p.feeds = make(map[string]bool), make(map[string]map[string]int64)
 }
 
-// add applies one event of the source to the documents in memory.
-func (p *pass) add(ctx context.Context, c envelope.Change) error {
+// applyEvent applies one event of the source to the documents in memory.
+func (p *pass) applyEvent(ctx context.Context, c envelope.Change) error {
 	p.events++
-	if p.held[c.Aggregate] {
+	if p.parked[c.Aggregate] {
 		p.halfway[c.Aggregate] = true
 	}
 	if c.Aggregate != p.current {
@@ -193,7 +193,7 @@ func (p *pass) compare(ctx context.Context, collection string, filter bson.D) er
 	}
 	seen := make(map[string]bool)
 	if err := drain(ctx, cursor, "read "+collection, func(raw bson.Raw) error {
-		return p.hold(collection, raw, seen)
+		return p.compareDocument(collection, raw, seen)
 	}); err != nil {
 		return err
 	}
@@ -211,8 +211,8 @@ func (p *pass) compare(ctx context.Context, collection string, filter bson.D) er
 	return nil
 }
 
-// hold holds one document of the read model against that in memory.
-func (p *pass) hold(collection string, raw bson.Raw, seen map[string]bool) error {
+// compareDocument compares one document of the read model with the one in memory.
+func (p *pass) compareDocument(collection string, raw bson.Raw, seen map[string]bool) error {
 	inner, id, err := memory.Key(raw.Lookup("_id"))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", collection, err)

@@ -15,9 +15,9 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// ErrKeyedBy is a projection whose documents are not keyed by what it says: a sample would miss events that feed them.
+// ErrKeyedBy is a projection whose documents are not keyed by what it says: a sample would miss events that write to them.
 var ErrKeyedBy = errors.New("the projection's documents are not keyed by what its Collections say (KeyedBy): " +
-	"mend it, or leave it empty, and the whole source is read")
+	"fix it, or leave it empty, and the whole source is read")
 
 // target is a document to compare, whether it is there or not.
 type target struct {
@@ -95,16 +95,17 @@ func sample(ctx context.Context, c *mongo.Collection, n int64, fields bson.D, fn
 }
 
 // focused is a pass over these documents alone: of the source it reads what feeds them.
-func (v *Verifier) focused(collections []projection.Collection, only []target, held map[string]bool) *pass {
+func (v *Verifier) focused(collections []projection.Collection, only []target, parked map[string]bool) *pass {
 	wanted := make(map[string]bool, len(only))
 	for _, t := range only {
 		wanted[t.key] = true
 	}
-	return &pass{Verifier: v, collections: collections, wanted: func(key string) bool { return wanted[key] }, only: only, held: held}
+	return &pass{Verifier: v, collections: collections, wanted: func(key string) bool { return wanted[key] }, only: only, parked: parked}
 }
 
-// held are the parked aggregates of which a document may be fed by a part.
-func (v *Verifier) held(ctx context.Context, collections []projection.Collection) (map[string]bool, error) {
+// parkedAggregates are the parked aggregates, where a pass over some documents may read only a part of an aggregate's events; nil
+// where it reads all of them, because every document is keyed by the aggregate.
+func (v *Verifier) parkedAggregates(ctx context.Context, collections []projection.Collection) (map[string]bool, error) {
 	partly := false
 	for _, c := range collections {
 		partly = partly || c.KeyedBy != projection.ByAggregate
@@ -112,12 +113,12 @@ func (v *Verifier) held(ctx context.Context, collections []projection.Collection
 	if !partly {
 		return nil, nil
 	}
-	parked, err := v.Parked(ctx)
-	held := make(map[string]bool, len(parked))
-	for _, a := range parked {
-		held[a.Name] = true
+	all, err := v.Parked(ctx)
+	parked := make(map[string]bool, len(all))
+	for _, a := range all {
+		parked[a.Name] = true
 	}
-	return held, err
+	return parked, err
 }
 
 // ids are those of the documents to compare, of one collection.
@@ -131,7 +132,7 @@ func (p *pass) ids(collection string) bson.A {
 	return ids
 }
 
-// feeding are the conditions of which every document of the source that feeds one to compare meets one.
+// feeding are conditions; each document of the source that writes to a document of this pass meets at least one.
 func (p *pass) feeding() (conditions []bson.D) {
 	for _, c := range p.collections {
 		ids := p.ids(c.Name)
@@ -150,7 +151,7 @@ func (p *pass) feeding() (conditions []bson.D) {
 	return conditions
 }
 
-// Keyed holds a projection to its word on what its documents are keyed by, in the writes of one insert. Errors: [ErrKeyedBy].
+// Keyed checks, by the writes of one insert, that documents are keyed by what the projection says. Errors: [ErrKeyedBy].
 func Keyed(collections []projection.Collection, c envelope.Change, writes []projection.Write) error {
 	for _, w := range writes {
 		collection, id := w.Target()

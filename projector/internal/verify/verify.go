@@ -1,22 +1,22 @@
 // Package verify recomputes a read model from the source collection, by the projection's own code and in memory, and says
 // where the read model differs.
 //
-// A sample, and the second look at a difference, read only what feeds their documents: each insert writes to at most one
-// document of a collection, whose _id is told by a path of the inserted document ([projection.Collection.KeyedBy]), so that
-// the read model's ids find the events, and random events find ids that the read model should have. A projection that does
-// not say so is compared with the whole source.
+// A sample, and the second comparison of a difference, read only the events that write to their documents. That works where each
+// insert writes to at most one document of a collection, and a path of the inserted document gives its _id
+// ([projection.Collection.KeyedBy]): ids of the read model then lead to the events, and random events lead to ids that the read model
+// should have. The read model of any other projection is compared with the whole source.
 //
-// Guaranteed: memory is bounded by a number of documents, not by the collections: of large ones the documents are compared
-// in several passes, each over a part of them. Nothing is written. A difference is looked at again before it is
-// reported, so that what was only on its way does not count; and it says how far the aggregates behind it are applied,
-// which tells an event that is still to come from a document that is wrong.
+// Guaranteed: memory is bounded by a number of documents, whatever the size of the collections: large ones are compared in several
+// passes, each over a part of the documents. Nothing is written. A difference is compared again before it is reported, so that events
+// on their way do not count. The report says how far the aggregates of a document are applied, which tells a late event from a wrong
+// document.
 //
 // What cannot be known:
 //   - changes of which the source keeps no trace. Each document of the source counts as one insert: right for event stores,
 //     and for projections of the current documents, such as the mirror; not for one that counts updates or deletes;
-//   - what an event's message told and its document does not: time, position, identity. Documents that depend on it
-//     are counted and not compared;
-//   - a document that changes at every look. It is reported as changing, and neither right nor wrong.
+//   - what the message of an event holds and its document does not: time, position, identity. Documents that depend on these are
+//     counted and not compared;
+//   - a document that changes between every two comparisons. It is reported as changing, and neither as right nor as wrong.
 package verify
 
 import (
@@ -91,48 +91,48 @@ func (v *Verifier) Verify(ctx context.Context) (Report, error) {
 	found := newFindings(v.Kept)
 	var err error
 	if v.Sample > 0 && traceable(collections) {
-		err = v.some(ctx, collections, &report, found)
+		err = v.verifySample(ctx, collections, &report, found)
 	} else {
-		err = v.all(ctx, collections, &report, found)
+		err = v.verifyAll(ctx, collections, &report, found)
 	}
 	if err == nil {
-		err = v.again(ctx, collections, found)
+		err = v.recheck(ctx, collections, found)
 	}
 	report.Differing, report.Changing, report.Findings = found.differing, found.changing, found.list()
 	return report, err
 }
 
-// some compares a sample, and reads what feeds it.
-func (v *Verifier) some(ctx context.Context, collections []projection.Collection, report *Report, found *findings) error {
+// verifySample compares a sample, and reads what feeds it.
+func (v *Verifier) verifySample(ctx context.Context, collections []projection.Collection, report *Report, found *findings) error {
 	drawn, err := v.draw(ctx, collections)
 	if err != nil {
 		return err
 	}
-	held, err := v.held(ctx, collections)
+	parked, err := v.parkedAggregates(ctx, collections)
 	if err != nil {
 		return err
 	}
 	for only := range slices.Chunk(drawn, atOnce) {
-		p := v.focused(collections, only, held)
+		p := v.focused(collections, only, parked)
 		if err := p.run(ctx); err != nil {
 			return err
 		}
 		report.Events += p.events
 		report.Poison += p.poison
-		report.add(p)
-		found.add(p.found)
+		report.countPass(p)
+		found.record(p.found)
 	}
 	return nil
 }
 
-// add counts what a pass compared.
-func (r *Report) add(p *pass) {
+// countPass counts what a pass compared.
+func (r *Report) countPass(p *pass) {
 	r.Documents += p.compared
 	r.Unknown += int64(len(p.unknown))
 }
 
-// all compares in parts, each of which reads the whole source; of a sample, one part.
-func (v *Verifier) all(ctx context.Context, collections []projection.Collection, report *Report, found *findings) error {
+// verifyAll compares in parts, each of which reads the whole source; of a sample, one part.
+func (v *Verifier) verifyAll(ctx context.Context, collections []projection.Collection, report *Report, found *findings) error {
 	report.Scanned = true
 	total, err := v.count(ctx, collections)
 	if err != nil {
@@ -154,8 +154,8 @@ func (v *Verifier) all(ctx context.Context, collections []projection.Collection,
 			return err
 		}
 		report.Events, report.Poison = p.events, p.poison
-		report.add(p)
-		found.add(p.found)
+		report.countPass(p)
+		found.record(p.found)
 	}
 	return nil
 }
@@ -171,8 +171,8 @@ func (v *Verifier) count(ctx context.Context, collections []projection.Collectio
 	return total, nil
 }
 
-// again looks at what differed once more, after a while and at the end of the time to wait: what only was on its way heals.
-func (v *Verifier) again(ctx context.Context, collections []projection.Collection, found *findings) error {
+// recheck compares what differed again, after a while and at the end of the time to wait: what only was on its way heals.
+func (v *Verifier) recheck(ctx context.Context, collections []projection.Collection, found *findings) error {
 	for _, pause := range []time.Duration{v.Wait / 5, v.Wait - v.Wait/5} {
 		if len(found.byKey) == 0 {
 			return nil
@@ -180,7 +180,7 @@ func (v *Verifier) again(ctx context.Context, collections []projection.Collectio
 		if err := retry.Sleep(ctx, pause); err != nil {
 			return err
 		}
-		p, err := v.look(ctx, collections, found)
+		p, err := v.recheckOnce(ctx, collections, found)
 		if err != nil {
 			return err
 		}
@@ -191,15 +191,15 @@ func (v *Verifier) again(ctx context.Context, collections []projection.Collectio
 	return nil
 }
 
-// look looks at what differed, and at what feeds it where that can be found.
-func (v *Verifier) look(ctx context.Context, collections []projection.Collection, found *findings) (*pass, error) {
+// recheckOnce compares again what differed, and at what feeds it where that can be found.
+func (v *Verifier) recheckOnce(ctx context.Context, collections []projection.Collection, found *findings) (*pass, error) {
 	p := &pass{Verifier: v, collections: collections, wanted: func(key string) bool { _, differs := found.byKey[key]; return differs }}
 	if traceable(collections) {
-		held, err := v.held(ctx, collections)
+		parked, err := v.parkedAggregates(ctx, collections)
 		if err != nil {
 			return nil, err
 		}
-		p = v.focused(collections, found.targets(), held)
+		p = v.focused(collections, found.targets(), parked)
 	}
 	p.traced = true
 	return p, p.run(ctx)

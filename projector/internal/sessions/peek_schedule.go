@@ -1,20 +1,20 @@
 package sessions
 
-// maxGap is the most receives that go without a peek between two: a backlog that nobody expected is found so late.
+// maxGap is the most receives without a peek between two peeks: so late is an unexpected backlog found.
 const maxGap = 7
 
-// outlook decides when a peek pays. It costs a round trip, ten credits on a Standard namespace (a message costs one), and the
+// peekSchedule decides when a peek pays. It costs a round trip, ten credits on a Standard namespace (a message costs one), and the
 // messages' bytes twice; it tells how many more messages may be received at once. While peeks find some they
 // are made each time; each that finds none doubles the gap to the next one.
 //
 // What it decides is never a matter of order: only of how many messages are received at once.
-type outlook struct {
+type peekSchedule struct {
 	gap  int // receives from one peek to the next
 	left int // of them still to come
 }
 
 // due says whether to peek now; it is asked once a receive.
-func (o *outlook) due() bool {
+func (o *peekSchedule) due() bool {
 	if o.left > 0 {
 		o.left--
 		return false
@@ -22,8 +22,8 @@ func (o *outlook) due() bool {
 	return true
 }
 
-// saw takes the outcome of a peek: whether it found more than would have been received without it.
-func (o *outlook) saw(more bool) {
+// saw records the outcome of a peek: whether it found more than would have been received without it.
+func (o *peekSchedule) saw(more bool) {
 	if more {
 		o.gap = 0
 	} else {

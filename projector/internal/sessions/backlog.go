@@ -1,0 +1,53 @@
+package sessions
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// maxPeekFailures is how many peeks may fail, when none has ever worked, before we conclude that the broker has no peek.
+const maxPeekFailures = 8
+
+// backlogEstimate learns whether sessions, when they are accepted, hold more than the one message they were granted for. Finding out
+// costs a peek through the SDK, and a short wait directly.
+type backlogEstimate struct {
+	log *slog.Logger
+
+	worked   atomic.Bool
+	failures atomic.Int32
+	// blind says that peeks do not work here; messages are then received one by one.
+	blind atomic.Bool
+
+	mu       sync.Mutex
+	schedule peekSchedule // of sessions just accepted; guarded by mu
+}
+
+// shouldLook says whether to find out about a session that was just accepted; if not, after is its schedule from then on.
+func (p *backlogEstimate) shouldLook() (due bool, after peekSchedule) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	due = p.schedule.due()
+	return due, peekSchedule{gap: p.schedule.gap, left: p.schedule.gap}
+}
+
+// found records whether a session that was just accepted held more.
+func (p *backlogEstimate) found(more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.schedule.saw(more)
+}
+
+// peeked records the outcome of a peek. A broker without peek fails all of them; a broken connection fails some.
+func (p *backlogEstimate) peeked(err error) {
+	if err == nil {
+		p.worked.Store(true)
+		return
+	}
+	if !p.worked.Load() && p.failures.Add(1) == maxPeekFailures {
+		p.blind.Store(true)
+		p.log.Warn("peeking at sessions does not work here; receiving messages one by one", telemetry.KeyError, err)
+	}
+}
