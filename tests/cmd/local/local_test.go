@@ -46,6 +46,7 @@ func TestLocal(t *testing.T) {
 		"follows a collection of one's own, and only reads there":          follows,
 		"writes into a collection of one's own when told":                  writesWhenTold,
 		"says what is wrong with a MongoDB of one's own":                   theirsIsUnfit,
+		"ends when asked, whatever harm is still planned":                  stopsBeforeHarm,
 		"serves the stack only, for a run with external servers":           stackOnly,
 		"serves the stack on ports of one's own, and keeps the data":       stackKept,
 	} {
@@ -309,6 +310,20 @@ func interrupted(t *testing.T, c command) {
 			require.Eventually(t, func() bool { return len(children(t, cmd)) == 0 }, 10*time.Second, 5*time.Millisecond)
 		})
 	}
+}
+
+func stopsBeforeHarm(t *testing.T, c command) {
+	cmd := c.command(t, "--events=0", "--chaos=kill-leader@1h")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	for line := newLines(out); !strings.Contains(line(t), "leads, epoch"); {
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+	text, err := io.ReadAll(out)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Wait(), string(text))
+	require.Contains(t, string(text), "EXACTLY RIGHT")
 }
 
 func stackOnly(t *testing.T, c command) {

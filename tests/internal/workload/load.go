@@ -21,6 +21,8 @@ const (
 	tick = 10 * time.Millisecond
 	// patience is how long the database may refuse before a load gives up.
 	patience = 60 * time.Second
+	// attemptTimeout bounds one insertMany.
+	attemptTimeout = 10 * time.Second
 
 	duplicateKey = 11000
 )
@@ -109,7 +111,10 @@ func (l Loader) insert(ctx context.Context, batch []Event) error {
 	backoff := retry.Backoff{Initial: 50 * time.Millisecond, Max: time.Second}
 	deadline := time.Now().Add(patience)
 	for {
-		_, err := l.Collection.InsertMany(ctx, documents, options.InsertMany().SetOrdered(true))
+		// What Sending has been told of is inserted, also when the load is stopped meanwhile.
+		attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
+		_, err := l.Collection.InsertMany(attempt, documents, options.InsertMany().SetOrdered(true))
+		cancel()
 		if err == nil {
 			return nil
 		}

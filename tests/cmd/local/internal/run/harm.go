@@ -120,6 +120,7 @@ func (r *runner) harm(ctx context.Context) error {
 	}
 	err := group.Wait()
 	if ctx.Err() != nil {
+		r.failovers.setDone() // what is left is not done any more
 		return nil
 	}
 	r.failovers.setDone()
