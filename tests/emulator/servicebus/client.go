@@ -22,7 +22,7 @@ type client struct {
 	conn    net.Conn
 	claims  *claims
 	cbs     map[bool]bool // a link to $cbs is open, by whether the client sends on it
-	replies map[string]*replyLink
+	replies []*replyLink
 	later   later // answers that are delayed, and what becomes of the idle
 	links   linkCount
 	forced  func(error) // closes the connection
@@ -40,7 +40,7 @@ func (c *client) handler(l *amqp.Link) amqp.LinkHandler {
 		l.Refuse(wireError(err))
 		return ignored{}
 	}
-	if address := l.Address(); address != cbsAddress {
+	if address := entityPath(l); address != cbsAddress {
 		_, management := cutSuffixFold(address, managementSuffix)
 		h = held{h, c.claims.hold(l, address, rightsFor(l, management))}
 		if !management {
@@ -51,7 +51,7 @@ func (c *client) handler(l *amqp.Link) amqp.LinkHandler {
 }
 
 func (c *client) open(l *amqp.Link) (amqp.LinkHandler, error) {
-	address := l.Address()
+	address := entityPath(l)
 	if l.PeerSends && l.Target == nil || !l.PeerSends && l.Source == nil {
 		return nil, refusal(amqp.CondInvalidField, "attach without a terminus")
 	}
@@ -76,6 +76,17 @@ func (c *client) open(l *amqp.Link) (amqp.LinkHandler, error) {
 	default:
 		return c.openReceiver(l, entity)
 	}
+}
+
+// entityPath is the path of what a link is about. Python names it with a URL of the namespace.
+func entityPath(l *amqp.Link) string {
+	address := l.Address()
+	scheme, rest, isURL := strings.Cut(address, "://")
+	if !isURL || scheme != "amqp" && scheme != "amqps" && scheme != "sb" {
+		return address
+	}
+	_, path, _ := strings.Cut(rest, "/")
+	return strings.TrimSuffix(path, "/")
 }
 
 func cutSuffixFold(s, suffix string) (string, bool) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/atomapi"
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
 )
 
@@ -17,12 +18,13 @@ type manager struct {
 	address string
 	inbox   *broker.Inbox
 	entity  *broker.Entity
+	rules   *atomapi.API
 
 	maxState int // bytes of a session's state
 }
 
 func (c *client) management(address string) (operation, error) {
-	m := &manager{address: address, maxState: maxStateBytes}
+	m := &manager{address: address, rules: c.server.api, maxState: maxStateBytes}
 	if c.server.opts.Premium {
 		m.maxState = maxPremiumStateBytes
 	}
@@ -54,6 +56,12 @@ func (m *manager) serve(r *request) response {
 			return m.updateDisposition(r)
 		case vendor + "get-message-sessions":
 			return m.listSessions(r)
+		case vendor + "add-rule":
+			return m.addRule(r)
+		case vendor + "remove-rule":
+			return m.removeRule(r)
+		case vendor + "enumerate-rules":
+			return m.listRules(r)
 		}
 	}
 	if m.inbox != nil {
@@ -65,7 +73,7 @@ func (m *manager) serve(r *request) response {
 		}
 	}
 	return response{
-		Status:      http.StatusNotImplemented,
+		Status: http.StatusNotImplemented, Condition: amqp.CondNotImplemented,
 		Description: fmt.Sprintf("operation '%s' on '%s' is not supported by this emulator", r.Operation, m.address),
 	}
 }
@@ -193,7 +201,11 @@ func messages(ds []broker.Delivery) response {
 		if err != nil {
 			return failed(err)
 		}
-		list[i] = map[string]any{"message": b}
+		m := map[string]any{"message": b}
+		if t := ds[i].Token; t != (broker.Token{}) { // JavaScript and Python look for it here, Go in the message
+			m["lock-token"] = amqp.UUID(t)
+		}
+		list[i] = m
 	}
 	return ok(map[string]any{"messages": list})
 }

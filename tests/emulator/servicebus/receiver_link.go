@@ -11,10 +11,9 @@ import (
 )
 
 const (
-	sessionFilter     amqp.Symbol = "com.microsoft:session-filter"
-	sessionFilterCode uint64      = 0x137000000C
-	propTimeout       amqp.Symbol = "com.microsoft:timeout"
-	propLockedUntil   amqp.Symbol = "com.microsoft:locked-until-utc"
+	sessionFilter   amqp.Symbol = "com.microsoft:session-filter"
+	propTimeout     amqp.Symbol = "com.microsoft:timeout"
+	propLockedUntil amqp.Symbol = "com.microsoft:locked-until-utc"
 
 	// pumpBatch is how many messages leave the broker under one lock.
 	pumpBatch = 64
@@ -99,7 +98,7 @@ func (r *receiverLink) accepted(g broker.SessionGrant, err error) {
 		return
 	}
 	r.open(amqp.Terms{
-		Source:     r.link.Source.WithFilter(sessionFilter, sessionFilterCode, g.SessionID),
+		Source:     r.link.Source.WithFilter(sessionFilter, g.SessionID),
 		Properties: map[amqp.Symbol]any{propLockedUntil: ticks(g.LockedUntil)},
 	})
 }

@@ -2,7 +2,10 @@ package servicebus
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
@@ -19,26 +22,54 @@ type request struct {
 // body returns the body as a map; nil when it is none.
 func (r *request) body() map[string]any { return amqp.StringMap(r.Value) }
 
-// response answers a request; Status is an HTTP one.
+// response answers a request; Status is an HTTP one. Condition says why it was refused: clients branch on it before the status.
 type response struct {
 	Status      int
+	Condition   amqp.Symbol
 	Description string
 	Value       any
 }
 
 type operation func(*request) response
 
-// openRPC opens one direction of a request-response pair. manages says that faults of managing
-// strike it.
+const condArgument amqp.Symbol = "com.microsoft:argument-error"
+
+// openRPC opens one direction of a request-response pair of a node. manages says that faults of managing strike it.
 func (c *client) openRPC(l *amqp.Link, serve operation, manages bool) amqp.LinkHandler {
 	if l.PeerSends {
 		l.Accept(amqp.Terms{MaxMessageSize: c.server.opts.MaxMessageBytes, Credit: senderCredit})
 		return &requestLink{client: c, link: l, serve: serve, manages: manages}
 	}
-	r := &replyLink{client: c, link: l, address: l.Target.Address()}
-	c.replies[r.address] = r
+	r := &replyLink{client: c, link: l, node: strings.ToLower(entityPath(l))}
+	c.replies = append(c.replies, r)
 	l.Accept(amqp.Terms{})
 	return r
+}
+
+// replyLink is the link that a request to a node names to be answered on: by its target address or, as JavaScript does whose
+// links to $cbs have no address, by its name. Python names none; then it is the only one of the node. Nil: none can be told.
+func (c *client) replyLink(node, replyTo string) *replyLink {
+	var named, ofNode []*replyLink
+	for _, r := range c.replies {
+		if r.node != node {
+			continue
+		}
+		ofNode = append(ofNode, r)
+		switch replyTo {
+		case "":
+		case r.link.Target.Address():
+			return r
+		case r.link.Name:
+			named = append(named, r)
+		}
+	}
+	switch {
+	case len(named) > 0:
+		return named[0]
+	case replyTo == "" && len(ofNode) == 1:
+		return ofNode[0]
+	}
+	return nil
 }
 
 // requestLink takes requests. It answers each in the reader's goroutine, in order.
@@ -63,20 +94,34 @@ func (r *requestLink) Transfer(d amqp.Delivery, data []byte) {
 		r.link.Detach(&amqp.Error{Condition: amqp.CondDecodeError, Description: err.Error()})
 		return
 	}
+	req.Operation, _ = req.App["operation"].(string)
+	reply := r.client.replyLink(strings.ToLower(entityPath(r.link)), m.Properties.ReplyTo)
+	if reply == nil {
+		r.unanswerable(d, m.Properties.ReplyTo, req.Operation)
+		return
+	}
 	if !d.Settled {
 		r.link.Dispose(d.ID, amqp.State{Outcome: amqp.Accepted})
-	}
-	req.Operation, _ = req.App["operation"].(string)
-	reply := r.client.replies[m.Properties.ReplyTo]
-	if reply == nil {
-		r.client.server.log.Warn("request without a link to reply on", "operation", req.Operation)
-		return
 	}
 	id := m.Properties.MessageID
 	if m.Properties.CorrelationID != nil {
 		id = m.Properties.CorrelationID
 	}
 	r.answer(reply, id, &req)
+}
+
+// unanswerable refuses a request whose answer would reach nobody: whoever sent it would wait for ever.
+func (r *requestLink) unanswerable(d amqp.Delivery, replyTo, operation string) {
+	why := &amqp.Error{
+		Condition:   amqp.CondNotAllowed,
+		Description: fmt.Sprintf("the request '%s' cannot be answered: no link of this connection receives from '%s' with the target address or name '%s'", operation, r.link.Address(), replyTo),
+	}
+	r.client.server.log.Error("request cannot be answered", "operation", operation, "node", r.link.Address(), "reply_to", replyTo)
+	if d.Settled {
+		r.link.Detach(why)
+		return
+	}
+	r.link.Dispose(d.ID, amqp.State{Outcome: amqp.Rejected, Err: why})
 }
 
 // answer serves a request and sends the response, unless a fault strikes.
@@ -107,22 +152,26 @@ func (r *requestLink) answer(reply *replyLink, id any, req *request) {
 	r.client.later.after(server.delay(managing), func() { reply.send(id, x) })
 }
 
-// replyLink carries responses back. Its target address is what requests name as reply-to.
+// replyLink carries responses of a node back.
 type replyLink struct {
 	ignored
-	client  *client
-	link    *amqp.Link
-	address string
+	client *client
+	link   *amqp.Link
+	node   string // in lower case
 
 	mu    sync.Mutex
 	queue [][]byte // waits for credit
 }
 
 func (r *replyLink) send(correlationID any, x response) {
-	b, err := amqp.AppendReply(nil, correlationID, map[string]any{
+	app := map[string]any{
 		"status-code": int32(x.Status), "status-description": x.Description,
 		"statusCode": int32(x.Status), "statusDescription": x.Description,
-	}, x.Value)
+	}
+	if x.Condition != "" {
+		app["error-condition"], app["errorCondition"] = x.Condition, x.Condition
+	}
+	b, err := amqp.AppendReply(nil, correlationID, app, x.Value)
 	if err != nil {
 		r.client.server.log.Error("response could not be encoded", "error", err)
 		r.link.Detach(&amqp.Error{Condition: amqp.CondInternalError, Description: err.Error()})
@@ -145,9 +194,7 @@ func (r *replyLink) Credit() {
 
 // Detached implements amqp.LinkHandler.
 func (r *replyLink) Detached() {
-	if r.client.replies[r.address] == r {
-		delete(r.client.replies, r.address)
-	}
+	r.client.replies = slices.DeleteFunc(r.client.replies, func(x *replyLink) bool { return x == r })
 }
 
 func ok(value map[string]any) response {
@@ -160,9 +207,9 @@ func ok(value map[string]any) response {
 
 // failed gives a broker's refusal the status the service uses for it.
 func failed(err error) response {
-	status, description := http.StatusInternalServerError, err.Error()
+	status, condition, description := http.StatusInternalServerError, amqp.CondInternalError, err.Error()
 	if e, is := errors.AsType[*broker.Error](err); is {
-		description = e.Description
+		condition, description = amqp.Symbol(e.Condition), e.Description
 		switch e.Condition {
 		case broker.MessageLockLost, broker.SessionLockLost:
 			status = http.StatusGone
@@ -172,15 +219,17 @@ func failed(err error) response {
 			status = http.StatusServiceUnavailable
 		case broker.Timeout:
 			status = http.StatusRequestTimeout
+		case broker.AlreadyExists:
+			status = http.StatusConflict
 		case broker.NotImplemented:
 			status = http.StatusNotImplemented
 		default:
 			status = http.StatusBadRequest
 		}
 	}
-	return response{Status: status, Description: description}
+	return response{Status: status, Condition: condition, Description: description}
 }
 
 func badRequest(description string) response {
-	return response{Status: http.StatusBadRequest, Description: description}
+	return response{Status: http.StatusBadRequest, Condition: condArgument, Description: description}
 }

@@ -121,7 +121,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 
 // ServeConn serves one connection until it closes or ctx ends. It owns c.
 func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
-	cl := &client{server: s, conn: c, claims: newClaims(), cbs: make(map[bool]bool), replies: make(map[string]*replyLink)}
+	cl := &client{server: s, conn: c, claims: newClaims(), cbs: make(map[bool]bool)}
 	s.mu.Lock()
 	s.conns[c] = cl
 	s.mu.Unlock()

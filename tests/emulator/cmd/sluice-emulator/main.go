@@ -117,9 +117,11 @@ func parse(args []string, stdout, stderr io.Writer) (o emulator.Options, control
 	if err := errors.Join(problems...); err != nil {
 		return o, 0, fmt.Errorf("%w\n%w", err, errUsage)
 	}
+	level := slog.LevelError // what a client would otherwise wait for in vain
 	if verbose {
-		o.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		level = slog.LevelDebug
 	}
+	o.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 	return o, controlPort, nil
 }
 

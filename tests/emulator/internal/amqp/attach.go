@@ -57,11 +57,21 @@ func (t *Terminus) FilterNames() []string {
 	return names
 }
 
-// WithFilter returns a copy whose only filter is the given one.
-func (t *Terminus) WithFilter(name Symbol, descriptor uint64, value any) *Terminus {
+// WithFilter returns a copy whose only filter is the given one, in the form in which the client sent it: some clients
+// describe the value, others send it bare and compare what comes back with that.
+func (t *Terminus) WithFilter(name Symbol, value any) *Terminus {
 	out := &Terminus{Descriptor: t.Descriptor, Fields: make([]any, max(len(t.Fields), filterField+1))}
 	copy(out.Fields, t.Fields)
-	out.Fields[filterField] = map[any]any{name: Described{Descriptor: descriptor, Value: value}}
+	m, _ := out.Fields[filterField].(map[any]any)
+	key := any(name)
+	asked, ok := m[key]
+	if v, named := m[string(name)]; !ok && named {
+		key, asked = string(name), v
+	}
+	if d, described := asked.(Described); described {
+		value = Described{Descriptor: d.Descriptor, Value: value}
+	}
+	out.Fields[filterField] = map[any]any{key: value}
 	return out
 }
 

@@ -40,7 +40,8 @@ func (s *State) append(b []byte) ([]byte, error) {
 		b, at := beginComposite(b, byte(s.Outcome))
 		b = AppendBool(b, s.DeliveryFailed)
 		b = AppendBool(b, s.UndeliverableHere)
-		return endCompound(b, at, 2), nil
+		b = AppendNull(b) // message-annotations
+		return endCompound(b, at, 3), nil
 	case Received, Accepted, Released:
 	}
 	return append(b, codeDescribed, codeSmallUlong, byte(s.Outcome), codeList0), nil
@@ -100,7 +101,8 @@ func (p *Disposition) append(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return endCompound(b, at, 5), nil
+	b = AppendBool(b, false) // batchable
+	return endCompound(b, at, 6), nil
 }
 
 func (p *Disposition) decode(f *fields) error {

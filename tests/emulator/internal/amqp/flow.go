@@ -23,16 +23,14 @@ func (p *Flow) append(b []byte) []byte {
 	b = AppendUint(b, p.IncomingWindow)
 	b = AppendUint(b, p.NextOutgoingID)
 	b = AppendUint(b, p.OutgoingWindow)
-	if !p.HasHandle {
-		return endCompound(b, at, 4)
-	}
-	b = AppendUint(b, p.Handle)
+	b = appendOptUint(b, p.Handle, p.HasHandle)
 	b = appendOptUint(b, p.DeliveryCount, p.HasDeliveryCount)
 	b = appendOptUint(b, p.LinkCredit, p.HasLinkCredit)
 	b = AppendNull(b) // available
 	b = AppendBool(b, p.Drain)
 	b = AppendBool(b, p.Echo)
-	return endCompound(b, at, 10)
+	b = AppendNull(b) // properties
+	return endCompound(b, at, 11)
 }
 
 func (p *Flow) decode(f *fields) error {

@@ -90,7 +90,9 @@ func (p *Begin) append(b []byte) []byte {
 	b = AppendUint(b, p.IncomingWindow)
 	b = AppendUint(b, p.OutgoingWindow)
 	b = AppendUint(b, p.HandleMax)
-	return endCompound(b, at, 5)
+	b = AppendNull(AppendNull(b)) // capabilities
+	b = AppendNull(b)             // properties
+	return endCompound(b, at, 8)
 }
 
 func (p *Begin) decode(f *fields) error {

@@ -30,7 +30,12 @@ func (p *Transfer) append(b []byte) []byte {
 	b = appendOptUint(b, p.MessageFormat, p.HasMessageFormat)
 	b = AppendBool(b, p.Settled)
 	b = AppendBool(b, p.More)
-	return endCompound(b, at, 6)
+	b = AppendNull(b) // rcv-settle-mode: the link's applies
+	b = AppendNull(b) // state: only of use on resumption
+	b = AppendBool(b, p.Resume)
+	b = AppendBool(b, p.Aborted)
+	b = AppendBool(b, false) // batchable
+	return endCompound(b, at, 11)
 }
 
 func (p *Transfer) decode(f *fields) error {

@@ -110,6 +110,7 @@ func adoptRules(rules []broker.Rule, created time.Time) []*rule {
 					*p.value = &v
 				}
 			}
+			x.Filter.Properties = describeValues(f.User)
 		}
 		if r.Action != nil {
 			x.Action = &actionXML{Type: "SqlRuleAction", SQL: new(r.Action.String())}

@@ -3,6 +3,8 @@ package atomapi
 import (
 	"encoding/xml"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,13 +42,15 @@ type actionXML struct {
 }
 
 type valuesXML struct {
-	Items []struct {
-		Key   string `xml:"Key"`
-		Value struct {
-			Type string `xml:"http://www.w3.org/2001/XMLSchema-instance type,attr"`
-			Text string `xml:",chardata"`
-		} `xml:"Value"`
-	} `xml:"KeyValueOfstringanyType"`
+	Items []valueXML `xml:"KeyValueOfstringanyType"`
+}
+
+type valueXML struct {
+	Key   string `xml:"Key"`
+	Value struct {
+		Type string `xml:"http://www.w3.org/2001/XMLSchema-instance type,attr"`
+		Text string `xml:",chardata"`
+	} `xml:"Value"`
 }
 
 // values decodes typed values; nil is none.
@@ -215,4 +219,32 @@ func (v *valuesXML) write(b *strings.Builder, name string) {
 		b.WriteString("</KeyValueOfstringanyType>")
 	}
 	b.WriteString("</" + name + ">")
+}
+
+// describeValues is the other way of values; nil where there are none.
+func describeValues(m map[string]any) *valuesXML {
+	if len(m) == 0 {
+		return nil
+	}
+	out := &valuesXML{}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		item := valueXML{Key: k}
+		switch v := m[k].(type) {
+		case bool:
+			item.Value.Type = "boolean"
+		case float32, float64:
+			item.Value.Type = "double"
+		case int8, int16, int32, int64, uint8, uint16, uint32, uint64, int:
+			item.Value.Type = "long"
+		case time.Time:
+			item.Value.Type, item.Value.Text = "dateTime", v.UTC().Format(time.RFC3339Nano)
+		default:
+			item.Value.Type = "string"
+		}
+		if item.Value.Text == "" {
+			item.Value.Text = fmt.Sprint(m[k])
+		}
+		out.Items = append(out.Items, item)
+	}
+	return out
 }

@@ -8,6 +8,7 @@ const (
 	NotAllowed              Condition = "amqp:not-allowed"
 	NotFound                Condition = "amqp:not-found"
 	NotImplemented          Condition = "amqp:not-implemented"
+	AlreadyExists           Condition = "com.microsoft:entity-already-exists"
 	ArgumentOutOfRange      Condition = "com.microsoft:argument-out-of-range"
 	ServerBusy              Condition = "com.microsoft:server-busy"
 	Timeout                 Condition = "com.microsoft:timeout"
