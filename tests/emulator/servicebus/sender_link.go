@@ -30,7 +30,7 @@ func (c *client) openSender(l *amqp.Link, entity string) (amqp.LinkHandler, erro
 		limit = n
 	}
 	l.Accept(amqp.Terms{
-		MaxMessageSize: limit, Credit: senderCredit,
+		MaxMessageSize: limit, RejectTooLarge: true, Credit: senderCredit,
 		Properties: map[amqp.Symbol]any{"com.microsoft:max-message-batch-size": min(limit, maxBatchBytes)},
 	})
 	return &senderLink{client: c, link: l, inbox: in}, nil

@@ -64,10 +64,12 @@ type Link struct {
 	drain         bool
 	creditLimit   uint32 // PeerSends: what we replenish to
 	maxSize       uint64 // PeerSends: bytes of one message
+	rejectLarger  bool
 
 	// The message being put together; only the reader's goroutine touches these.
 	partial   []byte
 	delivery  Delivery
+	size      uint64 // of what has come of it
 	assembles bool
 }
 
@@ -125,6 +127,7 @@ type Terms struct {
 	Target         *Terminus // nil: echo the client's
 	Properties     map[Symbol]any
 	MaxMessageSize uint64 // bytes; must not be 0 when the client sends
+	RejectTooLarge bool   // a message of more bytes is rejected, where otherwise the link is detached
 	Credit         uint32 // when the client sends: how many messages it may have under way
 }
 
@@ -153,7 +156,7 @@ func (l *Link) Accept(t Terms) bool {
 	}
 	l.state = linkAttached
 	if l.PeerSends {
-		l.credit, l.creditLimit, l.maxSize = t.Credit, t.Credit, t.MaxMessageSize
+		l.credit, l.creditLimit, l.maxSize, l.rejectLarger = t.Credit, t.Credit, t.MaxMessageSize, t.RejectTooLarge
 		l.sess.sendFlow(l)
 	}
 	return true

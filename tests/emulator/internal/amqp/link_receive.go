@@ -40,21 +40,29 @@ func (s *session) transfer(f *fields, payload []byte) error {
 	if s.sinceFlow >= incomingWindow/2 {
 		s.sendFlow(nil)
 	}
-	maxSize := l.maxSize
+	maxSize, rejects := l.maxSize, l.rejectLarger
 	c.mu.Unlock()
-	if fault == nil && uint64(len(l.partial)+len(payload)) > maxSize {
-		fault = &Error{
-			Condition:   CondMessageSizeExceeded,
-			Description: fmt.Sprintf("The received message (delivery-id:%d, size:%d bytes) exceeds the limit (%d bytes) currently allowed on the link.", p.DeliveryID, len(l.partial)+len(payload), maxSize),
-		}
+	if !l.assembles {
+		l.size = 0
+	}
+	l.size += uint64(len(payload))
+	if fault == nil && l.size > maxSize && !rejects {
+		fault = l.tooLarge(p.DeliveryID, maxSize)
 	}
 	if fault != nil {
 		l.partial, l.assembles = nil, false
 		l.Detach(fault)
 		return nil
 	}
-	l.assemble(&p, payload)
+	l.assemble(&p, payload, maxSize)
 	return nil
+}
+
+func (l *Link) tooLarge(id uint32, maxSize uint64) *Error {
+	return &Error{
+		Condition:   CondMessageSizeExceeded,
+		Description: fmt.Sprintf("The received message (delivery-id:%d, size:%d bytes) exceeds the limit (%d bytes) currently allowed on the link.", id, l.size, maxSize),
+	}
 }
 
 // admitLocked checks a transfer against the link's credit and the one under assembly.
@@ -85,8 +93,9 @@ func (l *Link) admitLocked(p *Transfer) *Error {
 	return nil
 }
 
-// assemble adds payload to the message and hands it over when complete.
-func (l *Link) assemble(p *Transfer, payload []byte) {
+// assemble adds payload to the message and hands it over when complete. Nothing is kept of one that is too large: it is read
+// to its end and then rejected.
+func (l *Link) assemble(p *Transfer, payload []byte, maxSize uint64) {
 	if !l.assembles {
 		l.delivery = Delivery{ID: p.DeliveryID, Format: p.MessageFormat}
 		l.assembles = true
@@ -96,8 +105,21 @@ func (l *Link) assemble(p *Transfer, payload []byte) {
 		l.partial, l.assembles = nil, false
 		return
 	}
-	l.partial = append(l.partial, payload...)
+	if l.size > maxSize {
+		l.partial = nil
+	} else {
+		l.partial = append(l.partial, payload...)
+	}
 	if p.More {
+		return
+	}
+	if l.size > maxSize {
+		l.assembles = false
+		if why := l.tooLarge(l.delivery.ID, maxSize); l.delivery.Settled {
+			l.Detach(why)
+		} else {
+			l.Dispose(l.delivery.ID, State{Outcome: Rejected, Err: why})
+		}
 		return
 	}
 	data := l.partial

@@ -55,6 +55,32 @@ func TestViolationsAreAnsweredAtTheirLayer(t *testing.T) {
 		r.transfer(Transfer{Handle: 3}, make([]byte, 60))
 		r.expectDetach(CondMessageSizeExceeded)
 	})
+	t.Run("message too large, and the link goes on", func(t *testing.T) {
+		r, _ := newRaw(t, Options{OnAttach: func(l *Link) LinkHandler {
+			l.Accept(Terms{MaxMessageSize: 100, RejectTooLarge: true, Credit: 5})
+			return &echo{link: l}
+		}})
+		r.attachSender(3)
+		desc, _ := r.next()
+		require.Equal(t, uint64(descAttach), desc)
+		next := func(id uint32) (d Disposition) {
+			desc, f := r.next()
+			require.Equal(t, uint64(descDisposition), desc)
+			require.NoError(t, d.decode(f))
+			require.Equal(t, id, d.First)
+			return d
+		}
+		p := first(3, 0)
+		p.More = true
+		r.transfer(p, make([]byte, 60))
+		r.transfer(Transfer{Handle: 3, More: true}, make([]byte, 60)) // 100 are passed here
+		r.transfer(Transfer{Handle: 3}, make([]byte, 60))
+		d := next(0)
+		require.Equal(t, CondMessageSizeExceeded, d.State.Err.Condition)
+		require.Contains(t, d.State.Err.Description, "size:180 bytes")
+		r.transfer(first(3, 1), make([]byte, 100))
+		require.Equal(t, Accepted, next(1).State.Outcome)
+	})
 	t.Run("transfer without credit", func(t *testing.T) {
 		r := attached(t, 0)
 		r.transfer(first(3, 0), nil)
