@@ -21,6 +21,7 @@ var (
 	named     = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b`)
 	ours      = regexp.MustCompile("^`(?:--|producer |projector |scripts/|go run )")
 	flagged   = regexp.MustCompile("(?:^`| )--([a-z-]+)\\b")
+	method    = regexp.MustCompile("`\\(\\*(\\w+)\\)\\.(\\w+)`")
 	heading   = regexp.MustCompile(`(?m)^#+ (.+)$`)
 )
 
@@ -177,6 +178,19 @@ func TestTheTourOfTheCodeIsTrue(t *testing.T) {
 		}
 	}
 	require.Greater(t, checked, 40, "functions are found at all")
+}
+
+// Methods that pages name exist.
+func TestMethodsInPagesExist(t *testing.T) {
+	all, checked := code(t), 0
+	for page, text := range documents(t) {
+		for _, m := range method.FindAllStringSubmatch(text, -1) {
+			checked++
+			declared := regexp.MustCompile(`(?m)^func \(\w+ \*` + m[1] + `\) ` + m[2] + `\(`)
+			require.True(t, declared.MatchString(all), "%s: %s", page, m[0])
+		}
+	}
+	require.Greater(t, checked, 5, "methods are found at all")
 }
 
 // anchors are those that GitHub gives to headings.

@@ -38,6 +38,9 @@ func (o *Options) readFollow(given map[string]bool, getenv func(string) string) 
 			o.Follow.Settings = append(o.Follow.Settings, name+"="+value)
 		}
 	}
+	if len(problems) > 0 {
+		problems = append(problems, "make run follows a collection of your own where MONGODB_URI is set: unset it to see the embedded MongoDB at work")
+	}
 	for _, flag := range []string{"external", "stack-only", "servicebus-config"} {
 		if given[flag] {
 			problems = append(problems, fmt.Sprintf("--%s and --follow each say which servers there are: leave one of them out", flag))
