@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# images.sh: builds the images of both services and runs the pipeline once with them (tests/images).
+# images.sh: builds the images of both services and of the embedded servers, and runs the pipeline once (tests/images).
 #
 # A Docker engine that answers is used as it is: it has the base images, or pulls them. Where none answers, root starts one
 # for this run, where dockerd and debootstrap are installed (Debian: apt-get install docker.io debootstrap). That one pulls
@@ -92,10 +92,13 @@ golang() {
     settings+=(--change "ENV $setting=\"$(go env $setting)\"")
   done
   GOTOOLCHAIN=go$version GOCACHE=$cache/go-build CGO_ENABLED=0 \
-    go build -trimpath -tags grpcnotrace -o "$work/bin/" ./producer/cmd/producer ./projector/cmd/projector
+    go build -trimpath -tags grpcnotrace -o "$work/bin/" ./producer/cmd/producer ./projector/cmd/projector ./tests/emulator/cmd/sluice-emulator
   # In the form in which a module proxy serves them: everything that is to be loaded, and of the rest the go.mod files.
+  # The tests' own modules are in no image.
+  sed -e "s|\./|$PWD/|" -e '/\/tests$/d' go.work >"$work/go.work"
+  cp go.work.sum "$work/"
   {
-    go mod download -json | sed -nE 's/^\t"(Info|GoMod|Zip)": "(.*)",?$/\2/p'
+    GOWORK=$work/go.work go mod download -json | sed -nE 's/^\t"(Info|GoMod|Zip)": "(.*)",?$/\2/p'
     find "$(go env GOMODCACHE)/cache/download" \( -name '*.mod' -o -name '*.info' -o -name list \) -type f
   } | sed "s|^$(go env GOMODCACHE)/cache/download/||" | sort -u >"$work/modules"
   tar -C "$root" -cf "$work/root.tar" .
@@ -126,7 +129,7 @@ distroless() {
 
 # What an image is made of: this script, and the modules.
 made_of=$(cat scripts/images.sh go.work ./*/go.mod ./*/go.sum | cksum | tr ' ' -)
-mapfile -t names < <(sed -nE 's/^FROM ([^ ]+).*/\1/p' producer/Dockerfile projector/Dockerfile | sort -u)
+mapfile -t names < <(sed -nE 's/^FROM ([^ ]+).*/\1/p' producer/Dockerfile projector/Dockerfile tests/emulator/Dockerfile | sort -u)
 for name in "${names[@]}"; do
   if [[ $(docker image inspect -f '{{index .Config.Labels "made-of"}}' "$name" 2>/dev/null) == "$made_of" ]]; then continue; fi
   case $name in
