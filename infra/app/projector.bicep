@@ -15,7 +15,8 @@ param scalerIdentityId string
 
 param mongoSecretUri string
 param readModelDatabase string
-param projection string = 'timeline'
+@description('Empty: the only one that the program has, or timeline')
+param projection string = ''
 param serviceBusNamespace string
 @description('The namespace without its domain: the scaler appends it')
 param serviceBusName string

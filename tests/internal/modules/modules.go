@@ -20,8 +20,8 @@ const Base = "github.com/sluice-cdc/sluice"
 // Released are the folders of the modules that have versions, each after those that it requires.
 func Released() []string { return []string{"shared", "tests/emulator", "producer", "projector"} }
 
-// All are those and the one that nobody imports.
-func All() []string { return append(Released(), "tests") }
+// All are those, the one that nobody imports, and the examples, which require a release as their users do.
+func All() []string { return append(Released(), "tests", "projector/examples/customer-totals") }
 
 // Path is the path of the module in a folder of the repository.
 func Path(folder string) string { return Base + "/" + folder }
