@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/claim"
 )
 
-// openClaims makes what redeems claim checks, with storage behind it where some is configured.
+// openClaims makes the redeemer of claim checks, with storage if some is configured.
 func openClaims(cfg Config, opts Options) (*claims.Redeemer, error) {
 	if cfg.Blob == (azure.Blob{}) {
 		return claims.New(nil, opts.Logger), nil

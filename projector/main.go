@@ -28,7 +28,7 @@ import (
 //     verify, doctor) look after the read model, and `help` lists them.
 //   - The environment holds the settings: those of [Config], and OpenTelemetry's own OTEL_* for traces. Files and flags hold
 //     none.
-//   - SIGTERM and SIGINT stop it: the batches in hand are finished within SHUTDOWN_TIMEOUT and the sessions given back. A second
+//   - SIGTERM and SIGINT stop it: the batches in hand are finished within SHUTDOWN_TIMEOUT and the sessions released. A second
 //     signal changes nothing.
 //   - The log goes to standard output, one JSON object a line, as does what a command answers. What is wrong with the command
 //     line or a setting goes to standard error.

@@ -35,7 +35,7 @@ func (s *service) handle(receiving, applying context.Context, session *sessions.
 			return err
 		}
 		if s.gaps.Waiting() { // the version that an event waits for may be right behind it
-			messages = session.Complete(receiving, messages)
+			messages = session.Gather(receiving, messages)
 		}
 		s.received(messages)
 		if err := s.pace(receiving, session, messages); err != nil {

@@ -67,7 +67,7 @@ type Options struct {
 }
 
 // Run projects until ctx ends, then stops within ShutdownTimeout: it accepts and receives no more, finishes the batches
-// in hand, or leaves them to be delivered again, and gives every session back, which raises no delivery count. It
+// in hand, or leaves them to be delivered again, and releases every session, which raises no delivery count. It
 // returns nil after such a stop, a [settings.Problems] when the configuration is wrong, and else why it could not go
 // on. Whatever it started has ended when it returns.
 func Run(ctx context.Context, cfg Config, opts Options) error {

@@ -130,7 +130,7 @@ func (s *spans) abandon() {
 		return
 	}
 	for _, span := range s.open {
-		span.SetStatus(codes.Error, "not decided before the session was given back")
+		span.SetStatus(codes.Error, "not decided before the session was released")
 		span.End()
 	}
 }

@@ -42,7 +42,7 @@ type Change struct {
 	// Aggregate is the aggregate id as text ([Text]).
 	Aggregate string
 	// Session is the id of the session that carries the change ([SessionKey.Session]); empty means the aggregate's own
-	// ([SessionID]). It is known to the producer only: many aggregates may share one, and nothing is told by it.
+	// ([SessionID]). It is known to the producer only: many aggregates may share one, so it identifies none.
 	Session   string
 	Operation Operation
 	// Type is the event's type where the event names one, else the operation.

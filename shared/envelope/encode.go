@@ -46,7 +46,7 @@ const (
 )
 
 // maxText bounds, in bytes, each text that an event brings into the properties of its message. Service Bus takes 32 KB for
-// one and 64 KB for all of them, and refuses more with an error that looks like one that heals.
+// one and 64 KB for all of them, and refuses more with an error that looks like a transient one.
 const maxText = 8 << 10
 
 const (

@@ -12,9 +12,8 @@ import (
 // Interactive sets up the client of a command: somebody waits for the answer. It gives MongoDB up after five seconds and
 // asks twice a second until then.
 //
-// It has to ask. By default the driver waits to be told, which may take ten seconds, and it can miss what it is told: an
-// operation that finds no server reads the topology and only then subscribes to it, and what is learned in between does not
-// reach it (mongo-driver v2.9.3, topology.Topology.Subscribe). It would fail although MongoDB had answered.
+// It has to poll. By default the driver waits for the server to push changes, which may take ten seconds, and it can miss one: an
+// operation that finds no server reads the topology and only then subscribes to it, so a change in between does not reach it (mongo-driver v2.9.3, topology.Topology.Subscribe). It would fail although MongoDB had answered.
 func Interactive(o *options.ClientOptions) {
 	o.SetServerSelectionTimeout(5 * time.Second).SetServerMonitoringMode(options.ServerMonitoringModePoll)
 }

@@ -1,7 +1,7 @@
 // Package outage logs that something a service depends on fails: at the first failure, every five minutes while it lasts, and
 // once when it ends, however many workers notice.
 //
-// The services themselves retry; this package only tells of it. What is counted rather than told is a metric.
+// The services themselves retry; this package only logs. How often something failed is counted by metrics.
 package outage
 
 import (

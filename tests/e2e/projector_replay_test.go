@@ -301,7 +301,7 @@ func TestReplayWaitsForTheSession(t *testing.T) {
 		s.mended.Store(true)
 		busy := w.command(s, "parked", "replay", "a", "--wait", "5s")
 		require.Equal(w, 1, busy.code)
-		require.Contains(w, busy.err, "a projector holds the session a, and did not give it back in 5s")
+		require.Contains(w, busy.err, "a projector holds the session a, and did not release it in 5s")
 		require.Equal(w, 0, w.command(s, "parked", "replay", "a").code)
 		w.requireRight(s, "a", 1)
 		_, err := p.end()

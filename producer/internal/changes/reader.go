@@ -49,7 +49,7 @@ type Config struct {
 	// FullDocument and FullDocumentBeforeChange are the change stream's options of those names; empty leaves them out.
 	FullDocument             options.FullDocument
 	FullDocumentBeforeChange options.FullDocument
-	// RestartWhenLost goes on from now when the history is lost, instead of failing with [ErrHistoryLost].
+	// RestartWhenLost resumes from now when the history is lost, instead of failing with [ErrHistoryLost].
 	RestartWhenLost bool
 	// GiveUpAfter without an answer, Run gives up with [ErrSilent]; 0 means never.
 	GiveUpAfter time.Duration

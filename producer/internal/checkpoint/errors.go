@@ -10,7 +10,7 @@ import (
 )
 
 // What a request to the blob can meet. Everything else (throttling, time-outs, a network away) says nothing about who
-// leads, and is tried again.
+// leads, and is retried.
 var (
 	// ErrNotFound: the blob or its container does not exist.
 	ErrNotFound = errors.New("checkpoint blob not found")

@@ -14,7 +14,7 @@ import (
 const maxCopies = 100
 
 // KeepCopy writes a copy of a record beside it, for people to go back to, and returns the copy's name: STREAM.json.epoch-N,
-// with a number behind it where that exists. It replaces nothing. No stream's own blob can have such a name: those end
+// followed by a number if that exists. It replaces nothing. No stream's own blob can have such a name: those end
 // in .json. Errors: [ErrNotFound] without the container, or the service's.
 func (b *Blob) KeepCopy(ctx context.Context, r Record) (name string, err error) {
 	stem := fmt.Sprintf("%s.json.epoch-%d", r.Stream, r.Epoch)

@@ -7,9 +7,9 @@
 // A stream that has had a leader has a mark beside its checkpoint, in a blob of its own: so even a process that has just started can
 // tell a checkpoint that was deleted from one that never existed.
 //
-// Not guaranteed: that the holder of the lease still runs; that is the business of package leader. Nor that a deleted
-// container is told from a new one: mark and checkpoint are deleted with it. Only keeping deleted containers for some days
-// (soft delete of containers) helps against that; a producer that makes a checkpoint anew logs a warning.
+// Not guaranteed: that the holder of the lease still runs; that is the business of package leader. Nor that a deleted container
+// is distinguished from a new one: mark and checkpoint are deleted with it. Only soft delete of containers helps against that; a
+// producer that creates a checkpoint logs a warning.
 package checkpoint
 
 import (

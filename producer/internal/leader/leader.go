@@ -65,7 +65,7 @@ var (
 	ErrStepDown = errors.New("stepping down")
 	// ErrVanished: the checkpoint that this instance has seen is not there any more. Starting a new one would begin again
 	// at epoch 1 and forget what has been published, so that is left to people.
-	ErrVanished = errors.New("the checkpoint blob has been deleted while in use; restart a producer to be told what to do")
+	ErrVanished = errors.New("the checkpoint blob has been deleted while in use; restart a producer: its error says what to do")
 	// ErrSessionKey: what has been published went by another session key. Events of one aggregate would wait in two sessions
 	// and be applied out of order; what comes late is then taken for a duplicate, and lost.
 	ErrSessionKey = errors.New("the stream has been published with another SESSION_KEY")

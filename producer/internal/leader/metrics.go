@@ -72,7 +72,7 @@ func (m *Metrics) began(broken bool) {
 	}
 }
 
-// end takes note of how a term ended.
+// end records how a term ended.
 func (m *Metrics) end(err error) {
 	if m == nil {
 		return
@@ -97,7 +97,7 @@ func (m *Metrics) heartbeatFailed() {
 	}
 }
 
-// heartbeat takes note of how long before the fence one succeeded.
+// heartbeat records how long before the fence a heartbeat succeeded.
 func (m *Metrics) heartbeat(left time.Duration) {
 	if m != nil {
 		m.margin.Observe(max(left, 0).Seconds())

@@ -110,7 +110,7 @@ func (s *Stream) examineHistory(ctx context.Context, e *checkup.Findings) {
 		if err == nil || errors.Is(err, checkpoint.ErrNotFound) {
 			e.OK(check, "there is no checkpoint to go on from yet")
 		}
-		return // an unreadable one has been told
+		return // an unreadable checkpoint has been reported
 	}
 	_, err = s.resumable(ctx, snapshot.Record.Progress.ResumeToken)
 	switch {

@@ -37,7 +37,7 @@ type Status struct {
 	HeadroomNote    string `json:"oplog_headroom_note,omitempty"`
 }
 
-// Status looks at the stream and changes nothing. MongoDB being away is an error beside what the blob told; without a
+// Status reads the stream's state and changes nothing. If MongoDB is away, the error comes with what the blob says; without a
 // record there is no status.
 func (s *Stream) Status(ctx context.Context) (Status, error) {
 	snapshot, err := s.read(ctx)

@@ -75,7 +75,7 @@ func (w *window) acknowledged(now time.Time, latency time.Duration, wanted bool)
 // late says that batches queue up on the way.
 func (w *window) late(latency time.Duration) bool { return latency > 2*min(w.fastest, w.earlier)+slack }
 
-// throttled takes note of a batch that the broker refused because it is busy.
+// throttled records that the broker refused a batch because it is busy.
 func (w *window) throttled(now time.Time) {
 	if now.Sub(w.reduced) >= calm {
 		w.probing, w.reduced = false, now

@@ -41,7 +41,7 @@ type Applier struct {
 
 // Options are an applier's settings.
 type Options struct {
-	// Unjudged says that versions of the source do not count on by one, so that a missing one cannot be told.
+	// Unjudged says that versions of the source do not grow by one, so that a missing one cannot be recognised.
 	Unjudged bool
 }
 

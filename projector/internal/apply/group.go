@@ -32,7 +32,7 @@ type group struct {
 	decided []decision
 }
 
-// decide takes note of what became of a change.
+// decide records what became of a change.
 func (g *group) decide(e planned, r Result) {
 	g.decided = append(g.decided, decision{e.index, r})
 }
@@ -115,7 +115,7 @@ func (g *group) committed(n int) {
 	g.events = g.events[n:]
 }
 
-// refused deals with a permanent failure of the first n changes: of several, each is tried alone; a single one is the
+// refused handles a permanent failure of the first n changes: of several, each is tried alone; a single one is the
 // poison, and what follows it stays pending.
 func (g *group) refused(n int, reason string, err error) {
 	if n > 1 {

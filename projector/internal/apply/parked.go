@@ -185,7 +185,7 @@ func poisonAgain(r *Record) Result {
 	return Result{Kind: Poison, Reason: r.Reason, Description: r.Description, recorded: true}
 }
 
-// setAside deals with a group whose aggregate turned out to be parked: what it has left is dead-lettered behind the event that
+// setAside handles a group whose aggregate turned out to be parked: what it has left is dead-lettered behind the event that
 // parked it. It answers false when the aggregate is no longer parked by this record.
 func (a *Applier) setAside(ctx context.Context, g *group, r *Record) (counted bool, err error) {
 	counted, err = a.countSetAside(ctx, g.aggregate, r, len(g.events))

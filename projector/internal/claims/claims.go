@@ -28,7 +28,7 @@ const (
 )
 
 // errUnconfigured is a claim check that meets a projector without storage settings. The message is fine, so it waits.
-var errUnconfigured = errors.New("a message's body is kept in Blob storage, and this projector is not told where: " +
+var errUnconfigured = errors.New("a message's body is in Blob storage, and this projector is not configured to read it: " +
 	"set BLOB_ACCOUNT_URL (or, for an emulator, BLOB_CONNECTION_STRING) and CLAIM_CHECK_CONTAINER as the producer's are")
 
 // Bodies is where the bodies are: [claim.Store].

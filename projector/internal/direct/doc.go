@@ -4,7 +4,7 @@
 //
 // Guaranteed:
 //   - A session's messages are received in the order in which the broker sends them. What has arrived and was not received is
-//     given back with the session, like what was received and not settled.
+//     released with the session, like what was received and not settled.
 //   - No method waits longer than its context.
 //   - Several goroutines may settle at once while another one renews the lock. One at a time receives.
 //

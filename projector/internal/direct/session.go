@@ -161,13 +161,13 @@ func (s *Session) settle(m *azservicebus.ReceivedMessage, how func(*amqp.Message
 // Renew renews the lock.
 func (s *Session) Renew(ctx context.Context) error {
 	_, err := s.conn.Manage(ctx, s.entity, "com.microsoft:renew-session-lock", s.link.LinkName(), map[string]any{"session-id": s.id})
-	if err != nil && !errors.Is(err, context.Canceled) { // whoever cancels it gives the session back
+	if err != nil && !errors.Is(err, context.Canceled) { // whoever cancels it releases the session
 		s.failed(err)
 	}
 	return err
 }
 
-// Close gives the session back, which unlocks its messages without counting a delivery. Nothing else may be under way.
+// Close releases the session, which unlocks its messages without counting a delivery. Nothing else may be under way.
 func (s *Session) Close(ctx context.Context) error {
 	err := s.link.Close(ctx)
 	if err == nil && !s.broken.Load() {

@@ -18,7 +18,7 @@ type Request struct {
 	json      bool
 	sample    int64         // of verify
 	inMemory  int64         // of verify
-	wait      time.Duration // for a session, or for a difference to heal
+	wait      time.Duration // for a session, or for a difference to disappear
 	all       bool
 	yes       bool
 }

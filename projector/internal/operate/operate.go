@@ -2,7 +2,7 @@
 // aggregates, compare the read model with its source, and find out what keeps a projector from running.
 //
 // Guaranteed: only what is said to change is changed. status, verify and parked show change nothing. The doctor's one write
-// is in a transaction that is aborted, its one session is empty and given back, and the collections and indexes that it makes
+// is in a transaction that is aborted, its one session is empty and released, and the collections and indexes that it makes
 // are those that a projector makes at its start.
 package operate
 

@@ -234,16 +234,16 @@ func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, 
 	if removed < of && err == nil {
 		fmt.Fprintln(p.Out, "The others are locked, or too far behind in the queue. Their effects are committed; given again, the command removes them.")
 	}
-	var told []error // what has not been printed
+	var unprinted []error // what has not been printed
 	for _, failure := range append(failures, err) {
 		if failure != nil && !errors.Is(failure, commandline.ErrFound) {
-			told = append(told, failure)
+			unprinted = append(unprinted, failure)
 		}
 	}
-	if len(told) == 0 && len(failures) > 0 {
+	if len(unprinted) == 0 && len(failures) > 0 {
 		return commandline.ErrFound
 	}
-	return errors.Join(told...)
+	return errors.Join(unprinted...)
 }
 
 // describe says what became of an aggregate.

@@ -45,7 +45,7 @@ type Status struct {
 	DeadLetteredNote string           `json:"dead_lettered_note,omitempty"`
 }
 
-// Status looks, and changes nothing. What does not answer is an error beside what the rest told.
+// Status reads the state and changes nothing. If a service does not answer, the error comes with what the others say.
 func (p *Projector) Status(ctx context.Context) (Status, error) {
 	s := Status{Projection: p.Projection.Name(), Database: p.Database.Name(), Entity: p.Entity.String()}
 	return s, errors.Join(p.readModel(ctx, &s), p.waiting(ctx, &s), p.deadLettered(ctx, &s))

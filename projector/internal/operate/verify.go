@@ -40,7 +40,7 @@ func verifyCommand() Command {
 				return fmt.Errorf("--hold %d: it is the most documents held in memory at once, 1 or more; what is more is compared in parts", r.inMemory)
 			}
 			if r.wait < 0 {
-				return fmt.Errorf("--wait %s: it is how long a difference may take to heal, such as 10s", r.wait)
+				return fmt.Errorf("--wait %s: it is how long a difference may take to disappear, such as 10s", r.wait)
 			}
 			return nil
 		},

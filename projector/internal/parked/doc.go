@@ -12,6 +12,6 @@
 //     command can be given again: what was applied is recognised.
 //   - Messages of other aggregates stay where they are and keep their place.
 //
-// Not guaranteed: that the delivery counts of other dead letters stay as they are. A queue cannot be asked for one message:
-// to remove one, those before it are locked for the moment, and then given back. Dead letters are not moved on by their count.
+// Not guaranteed: that the delivery counts of other dead letters stay as they are. A queue cannot be asked for a certain message: to
+// remove one, those before it are locked for a moment and then abandoned. A dead-letter queue moves no message because of its count.
 package parked

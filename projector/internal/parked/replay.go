@@ -10,7 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
-	"github.com/sluice-cdc/sluice/projector/internal/held"
+	"github.com/sluice-cdc/sluice/projector/internal/viasdk"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
@@ -47,7 +47,7 @@ const (
 // is in the way. With skip the event that parked it has no effect; where versions are missing, they are given up. Of an
 // aggregate that is not parked, it finds the dead letters that an earlier replay left.
 //
-// The dead letters stay where they are until [Replayer.Remove]. Errors: [ErrBusy], [ErrMissing], [ErrLocked], and what may heal.
+// The dead letters stay where they are until [Replayer.Remove]. Errors: [ErrBusy], [ErrMissing], [ErrLocked], and those that may be retried.
 func (p *Replayer) Replay(ctx context.Context, aggregate string, skip bool) (Outcome, error) {
 	o := Outcome{Aggregate: aggregate, settled: make(map[int64]bool)}
 	for range maxPasses {
@@ -128,7 +128,7 @@ func (p *Replayer) pass(ctx context.Context, session, aggregate string, skip boo
 
 // missing says whether the event that parked the aggregate is nowhere: neither applied meanwhile, nor dead-lettered, nor
 // still in its session, where the projector that parked it may have left it.
-func (p *Replayer) missing(ctx context.Context, a apply.Aggregate, waiting []Letter, kept *held.Session) (bool, error) {
+func (p *Replayer) missing(ctx context.Context, a apply.Aggregate, waiting []Letter, kept *viasdk.Session) (bool, error) {
 	if a.MessageID == "" || (a.Record.Position != "" && a.Record.Position <= a.Position) {
 		return false, nil
 	}
@@ -214,8 +214,8 @@ func (p *Replayer) redeem(ctx context.Context, changes []envelope.Change, result
 	return done, nil
 }
 
-// passOver makes the event that is to be skipped fit to be passed over where its message cannot be read. Without a position
-// nothing would record that it was passed over, so it goes before anything behind it is applied.
+// passOver lets the event that is to be skipped be skipped even though its message cannot be read. If the event has no position, no
+// guard can record that it was skipped, so its message is removed before anything behind it is applied.
 func (p *Replayer) passOver(ctx context.Context, r apply.Replay, letters []Letter, changes []envelope.Change, results []apply.Result) error {
 	for i := range results {
 		if r.Skip == "" || changes[i].MessageID != r.Skip || results[i].Kind != apply.Poison {

@@ -11,7 +11,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
-	"github.com/sluice-cdc/sluice/projector/internal/held"
+	"github.com/sluice-cdc/sluice/projector/internal/viasdk"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
@@ -42,14 +42,14 @@ type Replayer struct {
 }
 
 // holdSession takes a session and keeps it until the returned function is called. Errors: [ErrBusy].
-func (p *Replayer) holdSession(ctx context.Context, session string) (*held.Session, func(), error) {
+func (p *Replayer) holdSession(ctx context.Context, session string) (*viasdk.Session, func(), error) {
 	waiting, cancel := context.WithTimeout(ctx, p.Wait)
 	defer cancel()
 	backoff := retry.Backoff{Max: 500 * time.Millisecond}
 	for {
 		receiver, err := p.accept(ctx, session)
 		if err == nil {
-			session := held.New(receiver)
+			session := viasdk.New(receiver)
 			return session, p.renewUntilReleased(ctx, session), nil
 		}
 		if refused, ok := errors.AsType[*amqp.Error](err); !ok || refused.Condition != servicebus.CondSessionCannotBeLocked {
@@ -59,7 +59,7 @@ func (p *Replayer) holdSession(ctx context.Context, session string) (*held.Sessi
 			if ctx.Err() != nil {
 				return nil, nil, context.Cause(ctx)
 			}
-			return nil, nil, fmt.Errorf("%w %s, and did not give it back in %s: it does so once no messages come for it; wait longer "+
+			return nil, nil, fmt.Errorf("%w %s, and did not release it in %s: it does so once no messages come for it; wait longer "+
 				"(--wait), or stop the projectors for as long as this takes", ErrBusy, session, p.Wait)
 		}
 	}
@@ -74,7 +74,7 @@ func (p *Replayer) accept(ctx context.Context, session string) (*azservicebus.Se
 
 // renewUntilReleased renews the session's lock until the returned function is called, which releases the session. A renewal that
 // fails does no harm: the lock only keeps others waiting.
-func (p *Replayer) renewUntilReleased(ctx context.Context, session *held.Session) (release func()) {
+func (p *Replayer) renewUntilReleased(ctx context.Context, session *viasdk.Session) (release func()) {
 	every := min(max(time.Until(session.LockedUntil())/2, time.Second), 20*time.Second)
 	renewing, stop := context.WithCancel(ctx)
 	var renewer sync.WaitGroup
@@ -94,7 +94,7 @@ func (p *Replayer) renewUntilReleased(ctx context.Context, session *held.Session
 
 // proveHeld makes sure that we held the session at some moment after the call: the lock was renewed, or the session was accepted
 // again, which proves the same.
-func (p *Replayer) proveHeld(ctx context.Context, session *held.Session) error {
+func (p *Replayer) proveHeld(ctx context.Context, session *viasdk.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*p.SettleTimeout)
 	defer cancel()
 	if err := session.Renew(ctx); err != nil {

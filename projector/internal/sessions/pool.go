@@ -49,9 +49,9 @@ type Options struct {
 	AcceptTimeout time.Duration // how long one accept waits for a session; long, because each costs round trips
 	CloseTimeout  time.Duration // how long giving a session back may take
 	Logger        *slog.Logger
-	// Held, if set, is told +1 and -1 as sessions come and go.
+	// Held, if set, is called with +1 and -1 as sessions are accepted and released.
 	Held func(delta int)
-	// Accepted, if set, is told how long each session that was accepted had been asked for.
+	// Accepted, if set, is called with the time that each accept took.
 	Accepted func(took time.Duration)
 }
 
@@ -90,12 +90,12 @@ func New(ways Ways, opts Options) *Pool {
 	return p
 }
 
-// Handler deals with one session until [Session.Receive] says [ErrRelease], or ctx ends. receiving ends when the pool is
+// Handler handles one session until [Session.Receive] says [ErrRelease], or ctx ends. receiving ends when the pool is
 // to stop; applying may outlive it, so that what has been received can be finished. Both end when the session's lock
 // is lost, with [ErrLockLost] as the cause. Errors other than ErrRelease are logged, and the session is released as well.
 type Handler func(receiving, applying context.Context, s *Session) error
 
-// Run works until ctx ends and every session has been given back. The handlers' applying context derives from work,
+// Run works until ctx ends and every session has been released. The handlers' applying context derives from work,
 // which may end later than ctx.
 func (p *Pool) Run(ctx, work context.Context, handle Handler) {
 	var workers sync.WaitGroup
@@ -169,7 +169,7 @@ func (p *Pool) accept(ctx context.Context, way acceptor, seeker *list.Element) (
 	return &Session{pool: p, link: l, release: release, accepted: now}, nil
 }
 
-// handleSession runs the handler with the lock renewed beside it, then gives the session back.
+// handleSession runs the handler while the lock is renewed, then releases the session.
 func (p *Pool) handleSession(ctx, work context.Context, s *Session, handle Handler) {
 	if p.opts.Held != nil {
 		p.opts.Held(+1)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"github.com/sluice-cdc/sluice/projector/internal/held"
+	"github.com/sluice-cdc/sluice/projector/internal/viasdk"
 	"github.com/sluice-cdc/sluice/shared/azure"
 )
 
@@ -59,7 +59,7 @@ func (s *sdkAcceptor) accept(ctx context.Context) (link, func(context.Context), 
 		}
 		return nil, nil, err
 	}
-	session := held.New(receiver)
+	session := viasdk.New(receiver)
 	release := func(ctx context.Context) { client.giveBack(ctx, session.Broken()) }
 	return &sdkLink{Session: session, backlog: s.backlog}, release, nil
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"github.com/sluice-cdc/sluice/projector/internal/held"
+	"github.com/sluice-cdc/sluice/projector/internal/viasdk"
 )
 
 // sdkLink is a session that the SDK has accepted.
@@ -22,7 +22,7 @@ import (
 //
 // A link on which a receive came back short still has credit standing, and is not received from again.
 type sdkLink struct {
-	*held.Session
+	*viasdk.Session
 	backlog *backlogEstimate
 
 	// last is the highest sequence number received; 0 before the first.
@@ -127,7 +127,7 @@ func (l *sdkLink) receive(ctx context.Context, count int) ([]*azservicebus.Recei
 	switch {
 	case len(messages) > 0:
 		return messages, nil
-	case errors.Is(err, held.ErrBroken): // whoever broke it says why
+	case errors.Is(err, viasdk.ErrBroken): // whoever broke it says why
 		return nil, ErrRelease
 	case err != nil:
 		return nil, fmt.Errorf("receive messages: %w", err)

@@ -38,7 +38,7 @@ func (s *Session) Settler() settle.Receiver { return s.link }
 // Receive returns the session's next messages, in order, at least one, or [ErrRelease].
 func (s *Session) Receive(ctx context.Context) ([]*azservicebus.ReceivedMessage, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx) // what has arrived already is given back
+		return nil, context.Cause(ctx) // what has arrived already is released with the session
 	}
 	if s.pool.contended() && time.Since(s.accepted) >= s.pool.opts.MaxHold {
 		return nil, ErrRelease
@@ -59,14 +59,14 @@ func (s *Session) Receive(ctx context.Context) ([]*azservicebus.ReceivedMessage,
 	return messages, err
 }
 
-// Complete adds to received messages those that are there as well, up to a batch, and waits shortly for them: for whoever must
+// Gather adds to received messages those that are there as well, up to a batch, and waits shortly for them: for whoever must
 // see together what belongs together.
-func (s *Session) Complete(ctx context.Context, messages []*azservicebus.ReceivedMessage) []*azservicebus.ReceivedMessage {
+func (s *Session) Gather(ctx context.Context, messages []*azservicebus.ReceivedMessage) []*azservicebus.ReceivedMessage {
 	return append(messages, s.link.More(ctx, s.pool.opts.Batch-len(messages))...)
 }
 
 // renewal is how long to wait between renewals: half of the lock's remaining time, at most maxRenewal, because the time it
-// ends at is told by the broker's clock and ours may differ.
+// ends at is by the broker's clock, and ours may differ.
 const (
 	minRenewal = 500 * time.Millisecond
 	maxRenewal = 20 * time.Second

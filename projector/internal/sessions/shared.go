@@ -29,7 +29,7 @@ type use[T any] struct {
 	users int // guarded by of.mu
 }
 
-// take gives the current way, or opens one while others wait. It must be given back.
+// take gives the current way, or opens one while others wait. It must be ended with giveBack.
 func (s *shared[T]) take(ctx context.Context) (*use[T], error) {
 	if u := s.join(ctx); u != nil {
 		return u, nil

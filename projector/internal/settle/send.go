@@ -9,16 +9,16 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sluice-cdc/sluice/projector/internal/held"
+	"github.com/sluice-cdc/sluice/projector/internal/viasdk"
 )
 
-// Receiver is what settles: a [held.Session].
+// Receiver is what settles: a [viasdk.Session].
 type Receiver interface {
 	CompleteMessage(ctx context.Context, m *azservicebus.ReceivedMessage, o *azservicebus.CompleteMessageOptions) error
 	DeadLetterMessage(ctx context.Context, m *azservicebus.ReceivedMessage, o *azservicebus.DeadLetterOptions) error
 }
 
-var _ Receiver = (*held.Session)(nil)
+var _ Receiver = (*viasdk.Session)(nil)
 
 // inFlight bounds the settlements of one session that are under way at once: each costs a round trip, and there is no
 // batch form.

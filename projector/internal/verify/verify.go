@@ -49,12 +49,12 @@ type Verifier struct {
 	Parked func(ctx context.Context) ([]apply.Aggregate, error)
 	// Sample, unless 0, is about how many documents to compare: a random part of them.
 	Sample int64
-	// Wait is how long a difference may take to heal before it is reported.
+	// Wait is how long a difference may take to disappear before it is reported.
 	Wait time.Duration
 	// PerPass is about how many documents are held in memory at once: what is more is compared in parts, each of which reads
 	// both sides anew.
 	PerPass int64
-	// Kept is the most differences that are looked at again and told of one by one; 0 means 1,000. The rest is counted.
+	// Kept is the most differences that are compared again and reported one by one; 0 means 1,000. The rest is counted.
 	Kept int
 }
 
@@ -171,7 +171,8 @@ func (v *Verifier) count(ctx context.Context, collections []projection.Collectio
 	return total, nil
 }
 
-// recheck compares what differed again, after a while and at the end of the time to wait: what only was on its way heals.
+// recheck compares what differed again, after a while and at the end of Wait: a difference whose events were on their way is gone
+// by then.
 func (v *Verifier) recheck(ctx context.Context, collections []projection.Collection, found *findings) error {
 	for _, pause := range []time.Duration{v.Wait / 5, v.Wait - v.Wait/5} {
 		if len(found.byKey) == 0 {

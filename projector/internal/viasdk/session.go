@@ -1,4 +1,4 @@
-// Package held guards a session that was accepted, so that its lock can be renewed while its messages are dealt with.
+// Package viasdk guards a session that the SDK has accepted, so that its lock can be renewed while its messages are dealt with.
 //
 // The SDK leaves that to its caller. A renewal writes the end of the lock to a field of the receiver, and so does whatever reopens
 // the session's link: a settlement, a peek or a renewal does that by itself when the link is gone, whatever retries the client was
@@ -7,7 +7,7 @@
 // Guaranteed: while the lock is being renewed nothing else can open the link. A renewal waits for the settlements that are
 // under way, and those that come later wait for it.
 // Not guaranteed: that the lock is held, or that the link is the one that the session was accepted on.
-package held
+package viasdk
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// ErrBroken means that something failed on this session before: its link may be gone, so it is to be given back.
+// ErrBroken means that something failed on this session before: its link may be gone, so it must be released.
 var ErrBroken = errors.New("session is broken")
 
 // Session is an accepted session. Its methods but Receive may be called by several goroutines at once.
@@ -91,7 +91,7 @@ func (s *Session) Renew(ctx context.Context) error {
 // Broken says that something failed on this session, so that its link, or the connection, may be gone.
 func (s *Session) Broken() bool { return s.broken.Load() }
 
-// Close gives the session back, which unlocks its messages. Nothing else may be under way.
+// Close releases the session, which unlocks its messages. Nothing else may be under way.
 func (s *Session) Close(ctx context.Context) error { return s.receiver.Close(ctx) }
 
 func (s *Session) use(ctx context.Context, weight int64, call func() error) error {
@@ -100,7 +100,7 @@ func (s *Session) use(ctx context.Context, weight int64, call func() error) erro
 	}
 	defer s.using.Release(weight)
 	err := call()
-	if err != nil && !errors.Is(err, context.Canceled) { // whoever cancels it gives the session back
+	if err != nil && !errors.Is(err, context.Canceled) { // whoever cancels it releases the session
 		s.broken.Store(true)
 	}
 	return err
