@@ -108,7 +108,7 @@ func TestAnAMQPSessionIsLentAgain(t *testing.T) {
 		var kept *amqp.Session
 		lend := func() (err error) { kept, err = conn.Session(b.Context()); return err }
 		require.Equal(b, 1, b.trips(lend))
-		conn.Keep(kept)
+		conn.ReturnSession(kept)
 		require.Zero(b, b.trips(lend))
 		conn.Close(b.Context())
 	})
