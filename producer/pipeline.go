@@ -1,0 +1,105 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-cdc/sluice/producer/internal/changes"
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/internal/leader"
+	"github.com/sluice-cdc/sluice/producer/internal/oplog"
+	"github.com/sluice-cdc/sluice/producer/internal/publish"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
+)
+
+// lead is the data's way, for one term of leadership:
+//
+//	change stream → envelope → lane → batch → Service Bus → watermark → checkpoint
+func (p *producer) lead(ctx context.Context, term *leader.Term) error {
+	publisher := publish.New(p.config.publishing(p.clients.claims, p.tracer), p.clients.broker, term, term.Start, p.metrics, p.log)
+	reader := changes.New(p.clients.collection, p.config.reading(term.Epoch), p.log)
+	sink := &outlet{term: term, publisher: publisher, sessions: p.config.SessionKey}
+	sink.begun.Store(len(term.Start.ResumeToken) > 0)
+
+	term.Track(publisher.Progress)
+	var headroom oplog.Sampler
+	p.current.Store(&activity{publisher, reader, sink, &headroom})
+	defer p.current.Store(nil)
+
+	g, ctx := errgroup.WithContext(ctx)
+	reading, stopReading := context.WithCancel(ctx)
+	g.Go(func() error {
+		defer stopReading()
+		select {
+		case <-term.Stopping():
+		case <-reading.Done():
+		}
+		return nil
+	})
+	g.Go(func() error {
+		headroom.Run(reading, p.clients.collection.Database().Client())
+		return nil
+	})
+	published := make(chan struct{})
+	g.Go(func() error {
+		defer stopReading()
+		err := reader.Run(reading, term.Start, sink)
+		publisher.Close()
+		// What was read before an error is published before the error ends the term. Otherwise a change that stops the stream
+		// would keep those before it from ever being published, and whoever takes the checkpoint past it would lose them.
+		<-published
+		return stepDown(err)
+	})
+	g.Go(func() error {
+		defer close(published)
+		return stepDown(publisher.Run(ctx))
+	})
+	return g.Wait()
+}
+
+// stepDown asks for another leader where another replica may do better.
+func stepDown(err error) error {
+	if errors.Is(err, publish.ErrStalled) || errors.Is(err, changes.ErrSilent) {
+		return fmt.Errorf("%w: %w", leader.ErrStepDown, err)
+	}
+	return err
+}
+
+// outlet is what the reader reads into: the publisher, with this term's epoch and its session on every change.
+type outlet struct {
+	term      *leader.Term
+	publisher *publish.Publisher
+	sessions  envelope.SessionKey
+	begun     atomic.Bool // the checkpoint holds a token
+}
+
+var _ changes.Sink = (*outlet)(nil)
+
+// Change publishes one change, or waits until there is room for it.
+func (o *outlet) Change(ctx context.Context, c envelope.Change, after checkpoint.Progress) error {
+	c.Epoch, c.Session = o.term.Epoch, o.sessions.Session(c.Aggregate)
+	return o.publisher.Publish(ctx, c, after)
+}
+
+// Idle moves the watermark. The very first token of a stream is written at once: were the leader to die before that, its
+// successor would begin at a later "now".
+func (o *outlet) Idle(ctx context.Context, after checkpoint.Progress) error {
+	o.publisher.Pass(after)
+	if o.begun.Load() {
+		return nil
+	}
+	backoff := retry.Backoff{Max: time.Second}
+	for o.term.Checkpoint(ctx) != nil { // the heartbeat logs why; the fence ends ctx when it lasts
+		if err := backoff.Wait(ctx); err != nil {
+			return fmt.Errorf("write the first checkpoint of the stream: %w", err)
+		}
+	}
+	o.begun.Store(true)
+	return nil
+}
