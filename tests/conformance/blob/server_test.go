@@ -222,3 +222,30 @@ func TestContentMD5(t *testing.T) {
 	require.Equal(t, sum[:], got.ContentMD5)
 	require.NoError(t, got.Body.Close())
 }
+
+// TestMetadataNames: one that is no identifier is refused, and they come back as clients send them, in lower case.
+func TestMetadataNames(t *testing.T) {
+	ctx := t.Context()
+	server := blob.New(blob.Options{})
+	client := inMemory(t, server.Transport())
+	_, err := client.CreateContainer(ctx, "leader", nil)
+	require.NoError(t, err)
+	bc := client.ServiceClient().NewContainerClient("leader").NewBlockBlobClient("x")
+	for _, name := range []string{"not-a-name", "1st", "a.b"} {
+		_, err = client.UploadBuffer(ctx, "leader", "x", nil, &azblob.UploadBufferOptions{Metadata: map[string]*string{name: new("1")}})
+		require.ErrorContains(t, err, "InvalidMetadata")
+	}
+	_, err = client.UploadBuffer(ctx, "leader", "x", nil, &azblob.UploadBufferOptions{Metadata: map[string]*string{"_epoch2": new("1")}})
+	require.NoError(t, err)
+	p, err := bc.GetProperties(ctx, nil)
+	require.NoError(t, err)
+	require.Equal(t, map[string]*string{"_epoch2": new("1")}, p.Metadata)
+}
+
+// TestErrorsAreText that a client may show as it came.
+func TestErrorsAreText(t *testing.T) {
+	client := inMemory(t, blob.New(blob.Options{}).Transport())
+	_, err := client.DownloadStream(t.Context(), "none", "x", nil)
+	require.ErrorContains(t, err, "\nRequestId:")
+	require.NotContains(t, err.Error(), "&#x")
+}

@@ -106,6 +106,32 @@ func TestClientBulkWrite(t *testing.T) {
 	require.Equal(t, []bson.D{d("_id", int32(7), "x", int32(1))}, all(t, f.client.Database("db").Collection("b"), bson.D{}))
 }
 
+// TestAnEmptyTimestampIsFilledIn by the server, at the top level of what is inserted or replaces another, and but for _id.
+func TestAnEmptyTimestampIsFilledIn(t *testing.T) {
+	f := serve(t, mongo.Options{})
+	ctx, c := t.Context(), f.coll()
+	empty := bson.Timestamp{}
+	doc := func(id any) bson.D { return d("_id", id, "at", empty, "deep", d("at", empty)) }
+	_, err := c.InsertOne(ctx, doc(empty))
+	require.NoError(t, err)
+	_, err = c.InsertOne(ctx, doc(1)[1:]) // the driver adds an _id
+	require.NoError(t, err)
+	_, err = c.ReplaceOne(ctx, d("_id", 2), doc(2), options.Replace().SetUpsert(true))
+	require.NoError(t, err)
+	_, err = f.client.BulkWrite(ctx, []driver.ClientBulkWrite{{Database: "db", Collection: c.Name(), Model: driver.NewClientInsertOneModel().SetDocument(doc(3))}})
+	require.NoError(t, err)
+	got := all(t, c, bson.D{})
+	require.Len(t, got, 4)
+	require.Equal(t, empty, got[0][0].Value, "an empty _id stays")
+	for _, x := range got {
+		require.Positive(t, x[1].Value.(bson.Timestamp).T)
+		require.Equal(t, d("at", empty), x[2].Value)
+	}
+	_, err = c.UpdateOne(ctx, d("_id", 3), d("$set", d("at", empty)))
+	require.NoError(t, err)
+	require.Equal(t, empty, all(t, c, d("_id", 3))[0][1].Value, "an operator sets what it is given")
+}
+
 func TestFindAndModify(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	ctx, c := t.Context(), f.coll()

@@ -108,7 +108,7 @@ func (r *request) describe(b state.Blob) {
 		}
 	}
 	for name, value := range b.Meta {
-		h.Set("x-ms-meta-"+name, value)
+		h["x-ms-meta-"+name] = []string{value} // in lower case: Python's client keeps the case
 	}
 	h.Set("ETag", b.ETag)
 	h.Set("Last-Modified", b.LastModified.Format(http.TimeFormat))

@@ -29,7 +29,7 @@ func (s *Server) getContainer(r *request) error {
 	}
 	h := r.w.Header()
 	for name, value := range info.Meta {
-		h.Set("x-ms-meta-"+name, value)
+		h["x-ms-meta-"+name] = []string{value} // in lower case: Python's client keeps the case
 	}
 	h.Set("x-ms-lease-state", string(state.Available))
 	h.Set("x-ms-lease-status", "unlocked")

@@ -1,9 +1,11 @@
 package blob
 
 import (
+	"bytes"
 	"encoding/xml"
 	"errors"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -72,6 +74,9 @@ var (
 	commonParams  = []string{"comp", "restype", "timeout"}
 )
 
+// metadataName is an identifier of C# [naming-and-referencing-containers--blobs--and-metadata]; a header has no other letters.
+var metadataName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // ServeHTTP answers one request of the Blob REST protocol.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rec := &statusWriter{ResponseWriter: w}
@@ -116,6 +121,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (name string, err
 	}
 	if err := op.allows(req); err != nil {
 		return op.name, err
+	}
+	for name := range req.metadata() {
+		if !metadataName.MatchString(name) {
+			return op.name, state.NewError(http.StatusBadRequest, "InvalidMetadata", "The metadata specified is invalid. It has characters that are not permitted.")
+		}
 	}
 	return op.name, op.handle(s, req)
 }
@@ -179,6 +189,7 @@ func writeXML(w http.ResponseWriter, status int, body any) {
 	}
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
+	text = bytes.ReplaceAll(text, []byte("&#xA;"), []byte("\n")) // JavaScript's client shows the text as it came
 	// An answer that cannot be written has nobody left to be told.
 	_, _ = w.Write(append([]byte(xml.Header), text...))
 }

@@ -91,9 +91,13 @@ func (w *memoryWriter) Write(p []byte) (int, error) {
 
 func (w *memoryWriter) response(r *http.Request) *http.Response {
 	w.WriteHeader(http.StatusOK)
+	header := make(http.Header, len(w.header))
+	for name, values := range w.header { // as a client reads them from a socket
+		header[textproto.CanonicalMIMEHeaderKey(name)] = values
+	}
 	resp := &http.Response{
 		Status: http.StatusText(w.status), StatusCode: w.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: w.header, Body: http.NoBody, ContentLength: int64(w.body.Len()), Request: r,
+		Header: header, Body: http.NoBody, ContentLength: int64(w.body.Len()), Request: r,
 	}
 	if r.Method != http.MethodHead {
 		resp.Body = io.NopCloser(bytes.NewReader(w.body.Bytes()))

@@ -169,7 +169,7 @@ func (r *request) bulkInsert(ctx context.Context, ns engine.NS, raw bson.Raw, to
 	if !ok || rv.Type != bson.TypeEmbeddedDocument {
 		return nil, mongoerr.New(mongoerr.MissingField, "BSON field 'insert.document' is missing but a required field")
 	}
-	doc, err := storable(bson.Raw(rv.Value))
+	doc, err := r.storable(bson.Raw(rv.Value))
 	if err != nil {
 		return nil, err
 	}

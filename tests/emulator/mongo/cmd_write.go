@@ -1,10 +1,12 @@
 package mongo
 
 import (
+	"bytes"
 	"context"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/engine"
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/mongoerr"
@@ -62,22 +64,39 @@ func writeReply(n int, more bson.D, errs writeErrors) bson.D {
 	return d
 }
 
-// storable checks a document a client sends to be stored, and puts _id first.
-func storable(raw bson.Raw) (bson.Raw, error) {
+// storable checks a document a client sends to be stored, puts _id first and fills in its empty timestamps.
+func (r *request) storable(raw bson.Raw) (bson.Raw, error) {
 	if len(raw) > value.MaxDocument {
 		return nil, mongoerr.New(mongoerr.BSONObjectTooLarge, "object to insert too large. size in bytes: %d, max size: %d", len(raw), value.MaxDocument)
 	}
 	if err := raw.Validate(); err != nil {
 		return nil, mongoerr.New(22, "Invalid BSON: %v", err)
 	}
-	if first, err := raw.IndexErr(0); err == nil && first.Key() == "_id" {
+	first, err := raw.IndexErr(0)
+	if err == nil && first.Key() == "_id" && !hasEmptyTimestamp(raw) {
 		return raw, nil
 	}
 	d, err := value.Decode(raw)
 	if err != nil {
 		return nil, err
 	}
+	query.FillTimestamps(d, r.env)
 	return value.Encode(engine.WithID(d)), nil
+}
+
+// hasEmptyTimestamp looks at the top level alone, of a document that is valid.
+func hasEmptyTimestamp(raw bson.Raw) bool {
+	for rest := raw[4:]; len(rest) > 1; {
+		element, left, ok := bsoncore.ReadElement(rest)
+		if !ok {
+			return false
+		}
+		if v := element.Value(); v.Type == bsoncore.TypeTimestamp && bytes.Equal(v.Data, make([]byte, 8)) {
+			return true
+		}
+		rest = left
+	}
+	return false
 }
 
 func runInsert(ctx context.Context, r *request) (bson.D, error) {
@@ -101,7 +120,7 @@ func runInsert(ctx context.Context, r *request) (bson.D, error) {
 			before++
 			continue
 		}
-		raw, err := storable(d)
+		raw, err := r.storable(d)
 		if err != nil {
 			errs.add(i, err)
 			if r.ordered() {

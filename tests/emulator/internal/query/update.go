@@ -136,6 +136,7 @@ func (u *Update) Apply(old bson.D, inserting bool) (bson.D, Change, error) {
 	switch {
 	case u.replacement != nil:
 		now, c = value.CloneDoc(u.replacement), Change{Replace: true}
+		FillTimestamps(now, u.env)
 	case u.pipeline != nil:
 		now, err = u.runPipeline(old)
 	default:
@@ -256,4 +257,14 @@ func Equalities(filter bson.D) []Equality {
 		}
 	}
 	return out
+}
+
+// FillTimestamps puts the cluster's time into the empty timestamps at the top level of a document that is inserted or replaces
+// another. An empty one as _id stays.
+func FillTimestamps(d bson.D, env *Env) {
+	for i, e := range d {
+		if e.Key != "_id" && e.Value == (bson.Timestamp{}) {
+			d[i].Value = env.ClusterTime
+		}
+	}
 }
