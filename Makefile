@@ -39,6 +39,7 @@ run: ## see it working: embedded stack, both services, events, check (INPUT= ONC
 .PHONY: test
 test: ## every test of every module, those in real time with the race detector, and Azurite where npm is
 	@scripts/azurite.sh
+	@scripts/clients.sh
 	@scripts/test.sh
 
 .PHONY: sim

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Installs the JavaScript and Python clients of Service Bus, MongoDB and Blob storage that tests/clients runs, from their lock
+# files, unless they are there already. Without npm, python3 or a registry it says so and succeeds: the tests of that language
+# then skip, and JavaScript's fail where CI=true.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../tests/clients"
+
+javascript() {
+  if ! command -v npm >/dev/null; then
+    echo "clients: npm is not here, so the JavaScript clients are not installed" >&2
+    return
+  fi
+  # npm ci leaves a copy of the lock file's hash here, written only when it succeeded.
+  local stamp=javascript/node_modules/.sluice-lock lock
+  lock=$(cksum <javascript/package-lock.json)
+  [[ -f $stamp && $(<"$stamp") == "$lock" ]] && return
+  echo "clients: installing from tests/clients/javascript/package-lock.json"
+  if npm --prefix javascript ci --ignore-scripts --no-audit --no-fund --loglevel=error; then
+    printf '%s' "$lock" >"$stamp"
+  else
+    echo "clients: npm could not install the JavaScript clients" >&2
+    [[ ${CI:-} != true ]]
+  fi
+}
+
+# The environment is outside the repository, by the hash of what is in it: every checkout finds it.
+python() {
+  if ! command -v python3 >/dev/null; then
+    echo "clients: python3 is not here, so the Python clients are not installed" >&2
+    return
+  fi
+  local sum venv
+  sum=$({ python3 --version && cat python/requirements.txt; } | cksum | cut -d ' ' -f 1)
+  venv=${XDG_CACHE_HOME:-$HOME/.cache}/sluice/python-clients-$sum
+  if [[ ! -f $venv/.complete ]]; then
+    echo "clients: installing from tests/clients/python/requirements.txt"
+    if ! { rm -rf "$venv" && python3 -m venv "$venv" &&
+      "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --requirement python/requirements.txt &&
+      touch "$venv/.complete"; }; then
+      echo "clients: the Python clients could not be installed, so their tests are skipped" >&2
+      rm -f python/.interpreter
+      return
+    fi
+  fi
+  printf '%s\n' "$venv/bin/python" >python/.interpreter
+}
+
+javascript
+python

@@ -1,0 +1,103 @@
+package clients
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/emulator"
+)
+
+// patience is for one program of scenarios, each of which gives up by itself much sooner.
+const patience = 2 * time.Minute
+
+// client is a language with the official clients in it.
+type client struct {
+	name    string
+	dir     string // of its programs, and the suffix of their names
+	suffix  string
+	command string // what runs them
+	env     []string
+}
+
+// javaScript skips the test where Node or the packages are not; with CI=true it fails: there they must be.
+func javaScript(t *testing.T) client {
+	t.Helper()
+	without := func(why string) {
+		t.Helper()
+		if os.Getenv("CI") == "true" {
+			t.Fatal("JavaScript must run: ", why)
+		}
+		t.Skip("without JavaScript: ", why)
+	}
+	node, err := exec.LookPath("node")
+	if err != nil {
+		without("node is not on the PATH")
+	}
+	modules, err := filepath.Abs("javascript/node_modules")
+	require.NoError(t, err)
+	if _, err := os.Stat(filepath.Join(modules, ".sluice-lock")); err != nil {
+		without("the packages are not installed: scripts/clients.sh does it")
+	}
+	return client{name: "JavaScript", dir: "javascript", suffix: ".js", command: node, env: []string{"NODE_PATH=" + modules}}
+}
+
+// python skips the test where Python or the packages are not.
+func python(t *testing.T) client {
+	t.Helper()
+	interpreter, err := os.ReadFile("python/.interpreter")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("without Python: the packages are not installed: scripts/clients.sh does it, where python3 and a registry are")
+	}
+	require.NoError(t, err)
+	command := strings.TrimSpace(string(interpreter))
+	if _, err := os.Stat(command); err != nil {
+		t.Skip("without Python: what scripts/clients.sh installed is gone; run it again")
+	}
+	return client{name: "Python", dir: "python", suffix: ".py", command: command, env: []string{"PYTHONDONTWRITEBYTECODE=1"}}
+}
+
+// run runs a program with the settings of the stack, and gives what it printed.
+func (c client) run(t *testing.T, s *emulator.Stack, dir, program string) []byte {
+	t.Helper()
+	for _, name := range []string{program, "report"} { // so that the go command runs the test again when they change
+		_, _ = os.Stat(filepath.Join(dir, name+c.suffix))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.command, program+c.suffix) //nolint:gosec // a program of this directory
+	cmd.Dir = dir
+	cmd.Env = append(append(os.Environ(), c.env...), s.Settings()...)
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s %s: %s\n%s", c.command, program+c.suffix, out, problems.String())
+	return out
+}
+
+// result is what a program says about one scenario.
+type result struct {
+	Area, Name, Outcome, Detail string
+}
+
+func results(t *testing.T, out []byte) []result {
+	t.Helper()
+	var all []result
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		var r result
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &r), lines.Text())
+		all = append(all, r)
+	}
+	return all
+}

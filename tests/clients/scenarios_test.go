@@ -1,0 +1,86 @@
+package clients
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+)
+
+// entities are what the scenarios of Service Bus use.
+func entities() *servicebus.Config {
+	out := servicebus.Outbound{LockDuration: 30 * time.Second, MaxDeliveryCount: 10}
+	withSessions := out
+	withSessions.RequiresSession = true
+	return &servicebus.Config{
+		Queues: []servicebus.Queue{
+			{Name: "plain", Outbound: out},
+			{Name: "sessions", Outbound: withSessions},
+			{Name: "unique", Outbound: out, Inbound: servicebus.Inbound{RequiresDuplicateDetection: true, DuplicateDetectionWindow: 5 * time.Minute}},
+		},
+		Topics: []servicebus.Topic{{Name: "news", Subscriptions: []servicebus.Subscription{{Name: "all", Outbound: out}}}},
+	}
+}
+
+// refused are the scenarios of which the embedded servers say that they do not do this.
+var refused = map[string][]string{
+	"mongodb": {
+		"a capped collection",
+		"aggregate: buckets",
+		"aggregate: facets and counts",
+		"aggregate: look up another collection",
+		"aggregate: parts of a date",
+		"aggregate: write with $merge",
+		"statistics of a database",
+		"the state of the replica set",
+	},
+}
+
+// TestJavaScript runs the scenarios with @azure/service-bus, mongodb and @azure/storage-blob.
+func TestJavaScript(t *testing.T) {
+	t.Parallel()
+	scenarios(t, javaScript(t), map[string]string{
+		"servicebus": "@azure/service-bus 7.9.5", "mongodb": "mongodb 7.9.0", "blob": "@azure/storage-blob 12.34.0",
+	})
+}
+
+// TestPython runs them with azure-servicebus, pymongo and azure-storage-blob.
+func TestPython(t *testing.T) {
+	t.Parallel()
+	scenarios(t, python(t), map[string]string{
+		"servicebus": "azure-servicebus 7.15.0", "mongodb": "pymongo 4.20.0", "blob": "azure-storage-blob 12.31.1",
+	})
+}
+
+var titles = map[string]string{"servicebus": "Service Bus", "mongodb": "MongoDB", "blob": "Blob storage"}
+
+func scenarios(t *testing.T, c client, packages map[string]string) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	for area, pkg := range packages {
+		t.Run(area, func(t *testing.T) {
+			t.Parallel()
+			s := emulator.Start(t, emulator.Options{ServiceBus: entities()})
+			count := map[string]int{}
+			for _, r := range results(t, c.run(t, s, c.dir, area)) {
+				count[r.Outcome]++
+				switch r.Outcome {
+				case "passed":
+					require.NotContains(t, refused[area], r.Name, "it passes now: take it off the list of what is refused")
+				case "refused":
+					require.Contains(t, refused[area], r.Name, r.Detail)
+				default:
+					t.Errorf("%s: %s: %s", r.Name, r.Outcome, r.Detail)
+				}
+			}
+			row := fmt.Sprintf("| %s, %s | %s | %d | %d | %d |\n", c.name, pkg, titles[area], count["passed"], count["refused"], count["wrong"])
+			require.True(t, strings.Contains(string(readme), row), "the table of README.md has not this run's row: %s", row)
+		})
+	}
+}
