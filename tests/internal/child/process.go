@@ -80,7 +80,7 @@ func (p *process) how() string {
 	exit, ok := errors.AsType[*exec.ExitError](p.waitErr)
 	switch {
 	case p.waitErr == nil:
-		return "ended by itself"
+		return "ended in order, with exit code 0"
 	case !ok:
 		return p.waitErr.Error()
 	}

@@ -100,7 +100,7 @@ var errNoLeader = errors.New("no producer became leader with an open change stre
 
 // awaitLeader waits until events that are inserted will be seen, and a projector is there to apply them.
 func (r *runner) awaitLeader(ctx context.Context, stop <-chan struct{}) error {
-	r.event(fmt.Sprintf("starting %d producers and %d projectors", len(r.producers), len(r.projectors)))
+	r.event(fmt.Sprintf("starting producers: %d, projectors: %d", len(r.producers), len(r.projectors)))
 	waiting, cancel := context.WithTimeout(ctx, leaderPatience)
 	defer cancel()
 	for {
