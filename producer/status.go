@@ -97,7 +97,7 @@ func (p *producer) observe(r prometheus.Registerer) {
 		}
 		return 0
 	})
-	gauge("sluice_producer_failed", "1 while the stream is stopped by an error and waits to be tried again, else 0.", func() float64 {
+	gauge("sluice_producer_failed", "1 while the stream is stopped by an error and waits to be retried, else 0.", func() float64 {
 		if p.failure.Load() != nil {
 			return 1
 		}

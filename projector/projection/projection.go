@@ -57,7 +57,7 @@ type Projection interface {
 	Name() string
 	// Project gives the writes of one event, in order; none when the event does not concern the projection. An error
 	// made by [Permanent] (and a panic) parks the event's aggregate: the event and all later ones of it wait in the
-	// dead-letter queue until they are replayed. Any other error is tried again until it goes away, and holds up its
+	// dead-letter queue until they are replayed. Any other error is retried until it goes away, and holds up its
 	// aggregate meanwhile.
 	Project(e Event) ([]Write, error)
 }

@@ -33,7 +33,7 @@ const maxPause = 2 * time.Second
 func New(wait time.Duration) *Gaps { return &Gaps{wait: wait, waiting: make(map[string]*gap)} }
 
 // Seen records that an event of an aggregate waits for an earlier version. over says that it has waited too long; otherwise pause is
-// the time until it should be tried again.
+// the time until it should be retried.
 func (g *Gaps) Seen(aggregate, messageID string) (pause time.Duration, over bool) {
 	now := time.Now()
 	g.mu.Lock()

@@ -114,7 +114,7 @@ func CheckPermanent(t TB, p projection.Projection, e projection.Event) {
 	case err == nil:
 		t.Errorf("projection %s: %s: expected a permanent error, came %s", p.Name(), describe(events, 0), said(writes))
 	case !errors.Is(err, projection.ErrPermanent):
-		t.Errorf("projection %s: %s: expected a permanent error, came one that is tried again for ever: %v", p.Name(), describe(events, 0), err)
+		t.Errorf("projection %s: %s: expected a permanent error, got one that is retried for ever: %v", p.Name(), describe(events, 0), err)
 	}
 }
 
