@@ -153,9 +153,14 @@ func (c *container) status() (status child.Status) {
 }
 
 // users are those of the container's processes, as the machine sees them.
-func (c *container) users() []string {
+func (c *container) users() (users []string) {
 	c.t.Helper()
-	return strings.Fields(mustDocker(c.t, "top", c.name, "-eo", "uid"))[1:] // behind the heading
+	for line := range strings.Lines(mustDocker(c.t, "top", c.name, "-eo", "pid,uid")) { // Docker asks for the first itself
+		if process := strings.Fields(line); process[0] != "PID" {
+			users = append(users, process[1])
+		}
+	}
+	return users
 }
 
 // terminate sends SIGTERM, as the platform does, and wants an end in order.
