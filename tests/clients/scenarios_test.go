@@ -3,6 +3,8 @@ package clients
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +49,7 @@ func TestJavaScript(t *testing.T) {
 	t.Parallel()
 	scenarios(t, javaScript(t), map[string]string{
 		"servicebus": "@azure/service-bus 7.9.5", "mongodb": "mongodb 7.9.0", "blob": "@azure/storage-blob 12.34.0",
+		"administration": "@azure/service-bus 7.9.5",
 	})
 }
 
@@ -55,10 +58,11 @@ func TestPython(t *testing.T) {
 	t.Parallel()
 	scenarios(t, python(t), map[string]string{
 		"servicebus": "azure-servicebus 7.15.0", "mongodb": "pymongo 4.20.0", "blob": "azure-storage-blob 12.31.1",
+		"administration": "azure-servicebus 7.15.0",
 	})
 }
 
-var titles = map[string]string{"servicebus": "Service Bus", "mongodb": "MongoDB", "blob": "Blob storage"}
+var titles = map[string]string{"servicebus": "Service Bus", "mongodb": "MongoDB", "blob": "Blob storage", "administration": "Administration"}
 
 func scenarios(t *testing.T, c client, packages map[string]string) {
 	readme, err := os.ReadFile("README.md")
@@ -66,7 +70,11 @@ func scenarios(t *testing.T, c client, packages map[string]string) {
 	for area, pkg := range packages {
 		t.Run(area, func(t *testing.T) {
 			t.Parallel()
-			s := emulator.Start(t, emulator.Options{ServiceBus: entities()})
+			s := emulator.Start(t, emulator.Options{ServiceBus: entities(), TLS: true})
+			ca := filepath.Join(t.TempDir(), "ca.pem")
+			require.NoError(t, os.WriteFile(ca, s.CA(), 0o600))
+			c := c
+			c.env = append(slices.Clone(c.env), "NODE_EXTRA_CA_CERTS="+ca, "SERVICE_BUS_CA="+ca)
 			count := map[string]int{}
 			for _, r := range results(t, c.run(t, s, c.dir, area)) {
 				count[r.Outcome]++

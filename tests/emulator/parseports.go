@@ -7,7 +7,7 @@ import (
 )
 
 // portsForm is what a complaint about ports ends with.
-const portsForm = "write standard, or a list such as mongodb=27017,servicebus=5672,admin=5300,blob=10000"
+const portsForm = "write standard, or a list such as mongodb=27017,servicebus=5672,admin=5300,tls=5671,blob=10000"
 
 // ParsePorts reads ports from a command line: "standard", which is [StandardPorts], or a list such as
 // mongodb=27017,servicebus=5672. A server that is not named takes a free port; an empty text names none.
@@ -19,7 +19,7 @@ func ParsePorts(text string) (Ports, error) {
 	if text == "standard" {
 		return StandardPorts(), nil
 	}
-	ports := map[string]*int{"mongodb": &p.Mongo, "servicebus": &p.ServiceBus, "admin": &p.Administration, "blob": &p.Blob}
+	ports := map[string]*int{"mongodb": &p.Mongo, "servicebus": &p.ServiceBus, "admin": &p.Administration, "tls": &p.TLS, "blob": &p.Blob}
 	takenBy := map[int]string{}
 	for part := range strings.SplitSeq(text, ",") {
 		name, number, _ := strings.Cut(strings.TrimSpace(part), "=")

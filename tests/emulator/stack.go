@@ -2,10 +2,12 @@ package emulator
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,6 +23,8 @@ const (
 	EnvMongo      = "MONGODB_URI"
 	EnvServiceBus = "SERVICE_BUS_CONNECTION_STRING"
 	EnvBlob       = "BLOB_CONNECTION_STRING"
+	// EnvServiceBusTLS is where Service Bus is behind TLS, with [Options.TLS].
+	EnvServiceBusTLS = "SERVICE_BUS_TLS_CONNECTION_STRING"
 )
 
 // Options say what to start. The zero value starts all three servers in this process, with the default entities.
@@ -43,6 +47,9 @@ type Options struct {
 	// Snapshot is a file that keeps MongoDB's data and oplog over a restart: read at the start if it is there, written when
 	// [Stack.Run] ends. Empty: nowhere. Service Bus and Blob storage start empty always.
 	Snapshot string
+	// TLS serves Service Bus and its administration behind TLS too, both on one port: what some clients insist on, such as
+	// JavaScript's administration client. They have to trust [Stack.CA].
+	TLS bool
 	// NoBlob leaves the blob server out, where another one takes its place.
 	NoBlob bool
 }
@@ -58,6 +65,9 @@ type Stack struct {
 	bus       net.Listener
 	manage    net.Listener // of Service Bus: HTTP
 	blob      net.Listener
+	secure    net.Listener // Service Bus and its administration behind TLS; nil without
+	tls       *tls.Config
+	ca        []byte
 	endpoints map[string]string
 	snapshot  string
 
@@ -104,6 +114,23 @@ func New(ctx context.Context, o Options) (_ *Stack, err error) {
 		return nil, err
 	}
 	s.management = o.Reached(s.manage)
+	if o.TLS {
+		if s.secure, err = Listen(ctx, o.Host, o.Ports.TLS, o.Latency); err != nil {
+			return nil, err
+		}
+		// To a client this is a service like the real one: a host's name, and no word of an emulator.
+		host, port, err := net.SplitHostPort(o.Reached(s.secure))
+		if err != nil {
+			return nil, fmt.Errorf("read the address of Service Bus behind TLS: %w", err)
+		}
+		if host == "127.0.0.1" {
+			host = "localhost"
+		}
+		if s.tls, s.ca, err = certificates(time.Now(), host); err != nil {
+			return nil, err
+		}
+		s.endpoints[EnvServiceBusTLS] = strings.TrimSuffix(servicebus.ConnectionString(net.JoinHostPort(host, port)), "UseDevelopmentEmulator=true;")
+	}
 	if o.NoBlob {
 		return s, nil
 	}
@@ -133,7 +160,7 @@ func (o Options) Reached(l net.Listener) string {
 // Close gives back what New took, where Run is not called.
 func (s *Stack) Close() error {
 	var errs []error
-	for _, l := range []net.Listener{s.mongo, s.bus, s.manage, s.blob} {
+	for _, l := range []net.Listener{s.mongo, s.bus, s.manage, s.secure, s.blob} {
 		if l != nil {
 			errs = append(errs, l.Close())
 		}
@@ -144,13 +171,16 @@ func (s *Stack) Close() error {
 // Endpoint is one of the settings, by its name: [EnvMongo], [EnvServiceBus] or [EnvBlob]; empty for a server that was left out.
 func (s *Stack) Endpoint(name string) string { return s.endpoints[name] }
 
+// CA is the certificate, as PEM, that clients have to trust with [Options.TLS]. It is another one at every start.
+func (s *Stack) CA() []byte { return s.ca }
+
 // Management is the host:port of Service Bus's HTTP administration, which has no TLS and serves GET /health too.
 func (s *Stack) Management() string { return s.management }
 
 // Env are the settings as KEY=VALUE.
 func (s *Stack) Env() []string {
 	var env []string
-	for _, name := range []string{EnvMongo, EnvServiceBus, EnvBlob} {
+	for _, name := range []string{EnvMongo, EnvServiceBus, EnvServiceBusTLS, EnvBlob} {
 		if s.endpoints[name] != "" {
 			env = append(env, name+"="+s.endpoints[name])
 		}
@@ -177,11 +207,14 @@ func (s *Stack) Run(ctx context.Context) error {
 	group.Go(func() error { return s.Mongo.Run(ctx, s.mongo) })
 	group.Go(func() error { return s.ServiceBus.Run(ctx, s.bus) })
 	group.Go(func() error { return s.ServiceBus.RunManagement(ctx, s.manage) })
+	if s.secure != nil {
+		group.Go(func() error { return s.ServiceBus.RunTLS(ctx, s.secure, s.tls) })
+	}
 	if s.Blob != nil {
 		group.Go(func() error { return s.Blob.Run(ctx, s.blob) })
 	}
 	err := group.Wait()
-	for _, l := range []net.Listener{s.mongo, s.bus, s.manage, s.blob} {
+	for _, l := range []net.Listener{s.mongo, s.bus, s.manage, s.secure, s.blob} {
 		if delayed, ok := l.(*netpipe.DelayListener); ok {
 			delayed.Wait()
 		}

@@ -53,7 +53,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, controlPort, err := parse(args, stdout, stderr)
+	o, controlPort, ca, err := parse(args, stdout, stderr)
 	if err != nil {
 		return err
 	}
@@ -63,11 +63,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	} else if err != nil {
 		return err
 	}
+	settings := s.Settings()
+	if ca != "" {
+		if err := os.WriteFile(ca, s.CA(), 0o644); err != nil { //nolint:gosec // whoever trusts it reads it
+			return errors.Join(fmt.Errorf("--tls: write the certificate: %w", err), s.Close())
+		}
+		settings = append(settings, "SERVICE_BUS_CA="+ca)
+	}
 	l, err := emulator.Listen(ctx, o.Host, controlPort, 0)
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	_, _ = fmt.Fprintf(stdout, "%s\nEMULATOR_CONTROL=http://%s\n", strings.Join(s.Settings(), "\n"), o.Reached(l)) // whoever reads may have gone
+	_, _ = fmt.Fprintf(stdout, "%s\nEMULATOR_CONTROL=http://%s\n", strings.Join(settings, "\n"), o.Reached(l)) // whoever reads may have gone
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.Run(ctx) })
 	group.Go(func() error { return listen(ctx, l, control.Handler(s)) })
@@ -75,17 +82,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // parse reads the command line, and the file that it names.
-func parse(args []string, stdout, stderr io.Writer) (o emulator.Options, controlPort int, err error) {
+func parse(args []string, stdout, stderr io.Writer) (o emulator.Options, controlPort int, ca string, err error) {
 	var ports, config string
 	var verbose bool
 	fs := flag.NewFlagSet("sluice-emulator", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	fs.StringVar(&ports, "ports", "standard", "`list` of ports, such as mongodb=27017,servicebus=5672,admin=5300,blob=10000,\nor \"standard\", which is those, or \"free\"; a server that is not named takes a free port")
+	fs.StringVar(&ports, "ports", "standard", "`list` of ports, such as mongodb=27017,servicebus=5672,admin=5300,tls=5671,blob=10000,\nor \"standard\", which is those, or \"free\"; a server that is not named takes a free port")
 	fs.StringVar(&o.Host, "host", "127.0.0.1", "`address` to listen on; 0.0.0.0 is every address of the machine, for everybody who reaches it")
 	fs.StringVar(&o.Advertise, "advertise", "", "`host` by which clients reach the servers, where that is another one: a container's name")
 	fs.IntVar(&controlPort, "control", 0, "`port` on which servers are harmed over HTTP; 0: a free one. GET / lists how")
 	fs.StringVar(&config, "config", "", "`file` of queues, topics, subscriptions and rules, in the schema of the official emulator's Config.json;\nwithout it, topic \""+emulator.Topic+"\" with subscription \""+emulator.Subscription+"\", which requires sessions")
 	fs.StringVar(&o.Snapshot, "snapshot", "", "`file` that keeps MongoDB's data and oplog over a restart")
+	fs.StringVar(&ca, "tls", "", "`file` to write a CA's certificate to; Service Bus and its administration are then served behind TLS too, by a certificate\nof it, for clients that insist on that: NODE_EXTRA_CA_CERTS=file for JavaScript's, connection_verify=file for Python's")
 	fs.DurationVar(&o.Latency, "latency", 0, "simulated round trip to every server, such as 2ms")
 	fs.BoolVar(&verbose, "verbose", false, "log what the servers do to standard error")
 	fs.Usage = func() {}
@@ -93,9 +101,9 @@ func parse(args []string, stdout, stderr io.Writer) (o emulator.Options, control
 		_, _ = fmt.Fprintln(stdout, "sluice-emulator serves MongoDB, Service Bus and Blob storage, and prints where.\nFlags:")
 		fs.SetOutput(stdout)
 		fs.PrintDefaults()
-		return o, 0, err
+		return o, 0, "", err
 	} else if err != nil {
-		return o, 0, fmt.Errorf("%w: %w", err, errUsage)
+		return o, 0, "", fmt.Errorf("%w: %w", err, errUsage)
 	}
 	var problems []error
 	if fs.NArg() > 0 {
@@ -106,6 +114,7 @@ func parse(args []string, stdout, stderr io.Writer) (o emulator.Options, control
 			problems = append(problems, fmt.Errorf("--ports %w", err))
 		}
 	}
+	o.TLS = ca != ""
 	if o.Latency < 0 {
 		problems = append(problems, fmt.Errorf("--latency %s: a round trip takes no less than nothing", o.Latency))
 	}
@@ -115,14 +124,14 @@ func parse(args []string, stdout, stderr io.Writer) (o emulator.Options, control
 		}
 	}
 	if err := errors.Join(problems...); err != nil {
-		return o, 0, fmt.Errorf("%w\n%w", err, errUsage)
+		return o, 0, "", fmt.Errorf("%w\n%w", err, errUsage)
 	}
 	level := slog.LevelError // what a client would otherwise wait for in vain
 	if verbose {
 		level = slog.LevelDebug
 	}
 	o.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
-	return o, controlPort, nil
+	return o, controlPort, ca, nil
 }
 
 func entities(path string) (*servicebus.Config, error) {

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net/http"
 	"os"
@@ -103,4 +105,38 @@ func TestWhatIsWrongWithTheCommandLineIsSaidAtOnce(t *testing.T) {
 	var help bytes.Buffer
 	require.Equal(t, 0, serve(t.Context(), []string{"--help"}, &help, io.Discard))
 	require.Contains(t, help.String(), "-snapshot file")
+}
+
+// TestTLSOnRequest: what trusts the certificate that was written reaches the administration by the name that is printed.
+func TestTLSOnRequest(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	ctx, cancel := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	ended := make(chan int, 1)
+	go func() { ended <- serve(ctx, []string{"--ports", "free", "--tls", file}, in, io.Discard) }()
+	s := settings(t, out, 9)
+	require.Equal(t, file, s["SERVICE_BUS_CA"])
+	address, _, _ := strings.Cut(strings.TrimPrefix(s["SERVICE_BUS_TLS_CONNECTION_STRING"], "Endpoint=sb://"), ";")
+	require.True(t, strings.HasPrefix(address, "localhost:"), address)
+	require.NotContains(t, s["SERVICE_BUS_TLS_CONNECTION_STRING"], "UseDevelopmentEmulator")
+	pem, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for name, trusted := range map[string]bool{"the CA": true, "nothing": false} {
+		roots := x509.NewCertPool()
+		if trusted {
+			require.True(t, roots.AppendCertsFromPEM(pem))
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+		resp, err := client.Get("https://" + address + "/health")
+		if !trusted {
+			require.ErrorContains(t, err, "certificate", name)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, 200, resp.StatusCode)
+		require.NoError(t, resp.Body.Close())
+		client.CloseIdleConnections()
+	}
+	cancel()
+	require.Zero(t, <-ended)
 }

@@ -36,7 +36,7 @@ func (a *API) describe(b *strings.Builder, e *entity) error {
 		d.SizeInBytes = new(a.broker.Bytes(e.path))
 	}
 	active := s.Active - s.Deferred
-	var counts strings.Builder
+	var inner strings.Builder
 	for _, c := range []struct {
 		name  string
 		count int
@@ -47,9 +47,9 @@ func (a *API) describe(b *strings.Builder, e *entity) error {
 		{"TransferDeadLetterMessageCount", s.TransferDeadLettered},
 		{"TransferMessageCount", s.Transferring},
 	} {
-		fmt.Fprintf(&counts, `<d2p1:%s xmlns:d2p1="%s">%d</d2p1:%[1]s>`, c.name, nsCounts, c.count)
+		fmt.Fprintf(&inner, `<d2p1:%s>%d</d2p1:%[1]s>`, c.name, c.count)
 	}
-	d.CountDetails = &raw{Inner: counts.String()}
+	d.CountDetails = &counts{Namespace: nsCounts, Inner: inner.String()}
 	if e.kind != topicKind {
 		d.MessageCount = new(int64(s.Active + s.DeadLettered + s.Scheduled + s.TransferDeadLettered + s.Transferring))
 	} else {
@@ -59,7 +59,7 @@ func (a *API) describe(b *strings.Builder, e *entity) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", e.path, err)
 	}
-	b.Write(text)
+	b.WriteString(quotes.Replace(string(text)))
 	return nil
 }
 

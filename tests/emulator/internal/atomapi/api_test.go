@@ -42,6 +42,21 @@ func TestWhatIsNotSupportedIsRefusedByName(t *testing.T) {
 	require.Equal(t, http.StatusCreated, status)
 }
 
+// TestAnswersAreThoseThatJavaScriptReads: it fails without these two properties, does not decode apostrophes, and finds the
+// counts by the prefix that the enclosing element declares.
+func TestAnswersAreThoseThatJavaScriptReads(t *testing.T) {
+	q := newQueues(t)
+	status, text := q.do(http.MethodPut, "/q", "<UserMetadata>it's \"mine\" &amp; &lt;yours&gt;</UserMetadata>")
+	require.Equal(t, http.StatusCreated, status)
+	for _, part := range []string{
+		"<EntityAvailabilityStatus>Available</EntityAvailabilityStatus>", "<EnableExpress>false</EnableExpress>",
+		`<CountDetails xmlns:d2p1="` + nsCounts + `"><d2p1:ActiveMessageCount>0</d2p1:ActiveMessageCount><d2p1:Dead`,
+		"<UserMetadata>it's &quot;mine&quot; &amp; &lt;yours&gt;</UserMetadata>",
+	} {
+		require.Contains(t, text, part)
+	}
+}
+
 // TestWhatIsIdleIsGoneForTheAdministrationToo and can be made again.
 func TestWhatIsIdleIsGoneForTheAdministrationToo(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {

@@ -48,13 +48,14 @@ type description struct {
 	UpdatedAt                                 string   `xml:"UpdatedAt,omitempty"`
 	AccessedAt                                string   `xml:"AccessedAt,omitempty"`
 	SupportOrdering                           *bool    `xml:"SupportOrdering"`
-	CountDetails                              *raw     `xml:"CountDetails"`
+	CountDetails                              *counts  `xml:"CountDetails"`
 	SubscriptionCount                         *int     `xml:"SubscriptionCount"`
 	SQLFilterCount                            *int     `xml:"SqlFilterCount"`
 	CorrelationFilterCount                    *int     `xml:"CorrelationFilterCount"`
 	AutoDeleteOnIdle                          *string  `xml:"AutoDeleteOnIdle"`
 	EnablePartitioning                        *bool    `xml:"EnablePartitioning"`
 	EnableSubscriptionPartitioning            *bool    `xml:"EnableSubscriptionPartitioning"`
+	EntityAvailabilityStatus                  *string  `xml:"EntityAvailabilityStatus"`
 	EnableExpress                             *bool    `xml:"EnableExpress"`
 	ForwardDeadLetteredMessagesTo             *string  `xml:"ForwardDeadLetteredMessagesTo"`
 	MaxMessageSizeInKilobytes                 *int64   `xml:"MaxMessageSizeInKilobytes"`
@@ -63,6 +64,12 @@ type description struct {
 // raw is XML that is kept as it came.
 type raw struct {
 	Inner string `xml:",innerxml"`
+}
+
+// counts is raw with the namespace that all its elements share: JavaScript's client looks for their prefix.
+type counts struct {
+	Namespace string `xml:"xmlns:d2p1,attr,omitempty"`
+	Inner     string `xml:",innerxml"`
 }
 
 func or[T any](p **T, v T) {
@@ -77,6 +84,7 @@ func (d *description) complete(kind string, premium bool) {
 	or(&d.EnableBatchedOperations, true)
 	or(&d.Status, "Active")
 	or(&d.AutoDeleteOnIdle, forever)
+	d.EntityAvailabilityStatus = new("Available")
 	if kind != topicKind {
 		or(&d.LockDuration, "PT1M")
 		or(&d.RequiresSession, false)
@@ -91,6 +99,7 @@ func (d *description) complete(kind string, premium bool) {
 	or(&d.RequiresDuplicateDetection, false)
 	or(&d.DuplicateDetectionHistoryTimeWindow, "PT10M")
 	or(&d.EnablePartitioning, false)
+	or(&d.EnableExpress, false)
 	or(&d.SupportOrdering, true)
 	or(&d.MaxMessageSizeInKilobytes, map[bool]int64{false: 256, true: 1024}[premium])
 }

@@ -161,8 +161,11 @@ func (x *filterXML) correlation() []field {
 func escape(s string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(s)) // a Builder does not fail
-	return b.String()
+	return quotes.Replace(b.String())
 }
+
+// quotes need no number: JavaScript's client shows one as it came.
+var quotes = strings.NewReplacer("&#39;", "'", "&#34;", "&quot;")
 
 func element(b *strings.Builder, name, text string) {
 	b.WriteString("<" + name + ">" + escape(text) + "</" + name + ">")
