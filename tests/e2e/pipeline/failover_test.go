@@ -1,0 +1,119 @@
+// Package pipeline_test holds both services together to what they promise: large events (claim check) and several streams in virtual
+// time; failover, traces, metrics and signing in over TCP, on the stack that a user runs.
+package pipeline_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+	"github.com/stretchr/testify/require"
+)
+
+// The tests of this file run over sockets and in real time, because Azurite does: once against the embedded blob server
+// and once against Azurite. The times of leadership are as short as the configuration allows.
+
+func onEveryBlobStore(t *testing.T, test func(t *testing.T, s *realStack)) {
+	t.Helper()
+	for name, withAzurite := range map[string]bool{"embedded": false, "Azurite": true} {
+		t.Run(name, func(t *testing.T) { test(t, newRealStack(t, withAzurite)) })
+	}
+}
+
+func TestG1G2G4FailoverOnEveryBlobStore(t *testing.T) {
+	onEveryBlobStore(t, func(t *testing.T, s *realStack) {
+		a := s.start("a")
+		s.leads("a")
+		b := s.start("b")
+		s.insert(50)
+		s.until("all is in the checkpoint", func() bool { return s.checkpoint().Published == 50 })
+
+		s.insert(25)
+		a.network.Pull() // a vanishes, perhaps in the middle of it
+		s.insert(25)
+		s.leads("b")
+		s.until("all is in the checkpoint", func() bool { return s.checkpoint().Published == 100 })
+		require.EqualValues(t, 2, s.checkpoint().Epoch)
+
+		a.network.PlugIn() // a comes back and stands by
+		s.insert(10)
+		b.stop()
+		require.NoError(t, <-b.done)
+		s.leads("a")
+		s.insert(10)
+		s.until("all is in the checkpoint", func() bool { return s.checkpoint().Published == 120 })
+		require.EqualValues(t, 3, s.checkpoint().Epoch)
+		a.stop()
+		require.NoError(t, <-a.done)
+
+		epochs := s.received()
+		require.EqualValues(t, 1, epochs[0])
+		require.EqualValues(t, 3, epochs[len(epochs)-1])
+	})
+}
+
+// G4: the lease guards the very blob that holds the checkpoint, so that nobody else can write it while somebody leads.
+func TestG4CheckpointIsLeasedOnEveryBlobStore(t *testing.T) {
+	onEveryBlobStore(t, func(t *testing.T, s *realStack) {
+		a := s.start("a")
+		s.leads("a")
+		checkpoint := s.blobs.ServiceClient().NewContainerClient("sluice").NewBlockBlobClient("shop.events.json")
+
+		_, err := checkpoint.UploadBuffer(t.Context(), []byte("{}"), nil)
+		require.True(t, bloberror.HasCode(err, bloberror.LeaseIDMissing), "%v", err)
+		_, err = checkpoint.Delete(t.Context(), nil)
+		require.True(t, bloberror.HasCode(err, bloberror.LeaseIDMissing), "%v", err)
+		stranger, err := lease.NewBlobClient(checkpoint, nil)
+		require.NoError(t, err)
+		_, err = stranger.AcquireLease(t.Context(), 15, nil)
+		require.True(t, bloberror.HasCode(err, bloberror.LeaseAlreadyPresent), "%v", err)
+
+		// A heartbeat changes the ETag, which is what standbys watch.
+		etag := func() azcore.ETag {
+			properties, err := checkpoint.GetProperties(t.Context(), nil)
+			require.NoError(t, err)
+			return *properties.ETag
+		}
+		first := etag()
+		s.until("a heartbeat", func() bool { return etag() != first })
+
+		a.stop()
+		require.NoError(t, <-a.done)
+		properties, err := checkpoint.GetProperties(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, lease.StateTypeAvailable, *properties.LeaseState, "released, and not deleted: the epoch stays")
+		require.EqualValues(t, 1, s.checkpoint().Epoch)
+
+		b := s.start("b")
+		s.leads("b")
+		require.EqualValues(t, 2, s.checkpoint().Epoch)
+		b.stop()
+		require.NoError(t, <-b.done)
+	})
+}
+
+// G4: a leader whose lease was broken and taken by somebody else is refused at its next write, and says so.
+func TestG4ALeaderWithoutItsLeaseStepsDownOnEveryBlobStore(t *testing.T) {
+	onEveryBlobStore(t, func(t *testing.T, s *realStack) {
+		a := s.start("a")
+		s.leads("a")
+		checkpoint := s.blobs.ServiceClient().NewContainerClient("sluice").NewBlockBlobClient("shop.events.json")
+		stranger, err := lease.NewBlobClient(checkpoint, nil)
+		require.NoError(t, err)
+		atOnce := int32(0)
+		_, err = stranger.BreakLease(t.Context(), &lease.BlobBreakOptions{BreakPeriod: &atOnce})
+		require.NoError(t, err)
+		_, err = stranger.AcquireLease(t.Context(), 15, nil)
+		if !bloberror.HasCode(err, bloberror.LeaseAlreadyPresent) { // unless a was back before the stranger came
+			require.NoError(t, err)
+			s.until("a stands by", func() bool { return strings.Contains(a.log.Text(), "leadership ended, standing by") })
+			_, err = stranger.ReleaseLease(t.Context(), nil)
+			require.NoError(t, err)
+		}
+		s.until("a leads again", func() bool { return s.checkpoint().Epoch == 2 })
+		a.stop()
+		require.NoError(t, <-a.done)
+	})
+}

@@ -1,0 +1,114 @@
+package pipeline_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// identityEndpoint is what Container Apps offers a workload with a managed identity: tokens over HTTP.
+type identityEndpoint struct {
+	client string // of a run of its own: the SDK keeps an identity's tokens for as long as the process lives
+
+	mu        sync.Mutex // guards everything below
+	resources map[string]int
+	problems  []string
+}
+
+// seen is a copy of what was asked for so far, and of what was wrong with it.
+func (e *identityEndpoint) seen() (problems []string, resources map[string]int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.problems), maps.Clone(e.resources)
+}
+
+func (e *identityEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r.Header.Get("X-Identity-Header") != "a-header" || r.URL.Query().Get("client_id") != e.client {
+		e.problems = append(e.problems, "a request without the header or for another identity: "+r.URL.RawQuery)
+	}
+	e.resources[r.URL.Query().Get("resource")]++
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]string{
+		"access_token": "a-token", "token_type": "Bearer", "resource": r.URL.Query().Get("resource"),
+		"expires_on": fmt.Sprint(time.Now().Add(time.Hour).Unix()),
+	})
+}
+
+// In Azure nothing secret is configured: the services sign in to Service Bus and Blob storage as their managed identity.
+func TestServicesSignInWithTheirManagedIdentity(t *testing.T) {
+	identity := &identityEndpoint{client: rand.Text(), resources: map[string]int{}}
+	endpoint := httptest.NewServer(identity)
+	defer endpoint.Close()
+	s := newRealStack(t, false)
+	blobs := blob.New(blob.Options{Token: "a-token"})
+	for k, v := range map[string]string{
+		"IDENTITY_ENDPOINT": endpoint.URL, "IDENTITY_HEADER": "a-header", "AZURE_CLIENT_ID": identity.client,
+		emulator.EnvMongo: s.stack.Endpoint(emulator.EnvMongo), "HTTP_ADDR": "127.0.0.1:0",
+		"SERVICE_BUS_NAMESPACE": "contoso.servicebus.windows.net", "SERVICE_BUS_TOPIC": emulator.Topic,
+		"BLOB_ACCOUNT_URL": "https://devstoreaccount1.blob.core.windows.net",
+		"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events",
+		"SERVICE_BUS_SUBSCRIPTION": emulator.Subscription, "READ_MODEL_DATABASE": "readmodel",
+	} {
+		t.Setenv(k, v)
+	}
+	bus := world.BusOptions(s.bus())
+	producing, err := producer.LoadConfig()
+	require.NoError(t, err)
+	projecting, err := projector.LoadConfig()
+	require.NoError(t, err)
+
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 2)
+	log := &world.Recorder{}
+	logger := slog.New(slog.NewJSONHandler(log, nil))
+	storage := world.BlobOptions(blobs.Transport())
+	go func() {
+		done <- producer.Run(ctx, producing, producer.Options{Logger: logger, Instance: "a", Blob: storage, ServiceBus: bus})
+	}()
+	go func() {
+		done <- projector.Run(ctx, projecting, projector.Options{Logger: logger, Instance: "p", ServiceBus: bus})
+	}()
+	defer func() {
+		if t.Failed() {
+			t.Log(log.Text())
+		}
+	}()
+
+	checkpoints, err := azblob.NewClientFromConnectionString(blob.ConnectionString(world.BlobHost), storage)
+	require.NoError(t, err)
+	s.blobs = checkpoints
+	s.leads("a")
+	s.insert(10)
+	s.until("ten events are visible", func() bool {
+		doc, err := world.ReadTimeline(t.Context(), s.events.Database().Client(), "one")
+		return err == nil && doc.Events == 10
+	})
+	stop()
+	require.NoError(t, <-done)
+	require.NoError(t, <-done)
+
+	problems, resources := identity.seen()
+	require.Empty(t, problems)
+	require.NotZero(t, resources["https://servicebus.azure.net/"], "%v", resources)
+	require.NotZero(t, resources["https://storage.azure.com"], "%v", resources)
+}

@@ -1,0 +1,158 @@
+package pipeline_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+var served = regexp.MustCompile(`"serving health checks".*?"addr":"([^"]+)"`)
+
+// scrape reads /metrics of the service that writes this log, its own metrics alone.
+func (s *realStack) scrape(log *world.Recorder) map[string]*dto.MetricFamily {
+	s.Helper()
+	var addr []string
+	s.until("the service says where it serves", func() bool {
+		addr = served.FindStringSubmatch(log.Text())
+		return addr != nil
+	})
+	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+addr[1]+"/metrics", http.NoBody)
+	require.NoError(s, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(s, err)
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	require.NoError(s, err)
+	for name := range families {
+		if !strings.HasPrefix(name, "sluice_") {
+			delete(families, name) // of the Go runtime and the process
+		}
+	}
+	return families
+}
+
+// told are the rows of docs/observe.md's table of a service's metrics: name, type and labels, meaning. A unit is in the name, or the
+// metric counts something.
+func told(t *testing.T, service string) (rows []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/observe.md")
+	require.NoError(t, err)
+	prefix := "sluice_" + service + "_"
+	for line := range strings.Lines(string(text)) {
+		if cells := strings.Split(line, "|"); len(cells) == 6 && strings.HasPrefix(strings.Trim(cells[1], " `"), prefix) {
+			name, unit := strings.Trim(cells[1], " `"), strings.TrimSpace(cells[3])
+			require.Equal(t, strings.Contains(name, "_seconds"), unit == "s", name)
+			require.Equal(t, strings.Contains(name, "_bytes"), unit == "bytes", name)
+			rows = append(rows, strings.Join([]string{name, strings.TrimSpace(cells[2]), strings.TrimSpace(cells[4])}, " | "))
+		}
+	}
+	return rows
+}
+
+func rows(families map[string]*dto.MetricFamily) (rows []string) {
+	for name, f := range families {
+		var kind strings.Builder
+		kind.WriteString(strings.ToLower(f.GetType().String()))
+		for _, l := range f.Metric[0].Label {
+			if l.GetName() != "stream" { // every one of the producer's has it
+				kind.WriteString(" by `" + l.GetName() + "`")
+			}
+		}
+		rows = append(rows, strings.Join([]string{name, kind.String(), f.GetHelp()}, " | "))
+	}
+	slices.Sort(rows)
+	return rows
+}
+
+// value sums a metric over its labels: a counter's or gauge's value, the number of a histogram's observations.
+func value(f *dto.MetricFamily) (sum float64) {
+	for _, m := range f.GetMetric() {
+		sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+	}
+	return sum
+}
+
+// The tables of docs/observe.md name every metric with its type, labels and meaning, and no other; and the metrics count.
+func TestTheDocumentationTellsEveryMetricAndTheyCount(t *testing.T) {
+	const events = 30
+	s := newRealStack(t, false)
+	for name, value := range s.settings() {
+		t.Setenv(name, value)
+	}
+	// A busy machine shall not cost the leader its lead: the times of leadership as they are by default.
+	t.Setenv("HEARTBEAT_INTERVAL", "1s")
+	t.Setenv("FENCE_AFTER", "4s")
+	t.Setenv("TAKEOVER_AFTER", "6s")
+	t.Setenv("SERVICE_BUS_SUBSCRIPTION", emulator.Subscription)
+	t.Setenv("READ_MODEL_DATABASE", "readmodel")
+	producing, err := producer.LoadConfig()
+	require.NoError(t, err)
+	projecting, err := projector.LoadConfig()
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 2)
+	ofProducer, ofProjector := &world.Recorder{}, &world.Recorder{}
+	go func() {
+		done <- producer.Run(ctx, producing, producer.Options{Instance: "a", Logger: slog.New(slog.NewJSONHandler(ofProducer, nil))})
+	}()
+	go func() {
+		done <- projector.Run(ctx, projecting, projector.Options{Instance: "p", Logger: slog.New(slog.NewJSONHandler(ofProjector, nil))})
+	}()
+	s.leads("a")
+	s.insert(events)
+	s.until("all is applied", func() bool { return s.stack.ServiceBus.Stats(s.stack.Route.Out()).Completed >= events })
+	var p, q map[string]*dto.MetricFamily
+	s.until("a heartbeat has been counted", func() bool {
+		p = s.scrape(ofProducer)
+		return value(p["sluice_producer_fence_margin_seconds"]) > 0
+	})
+	q = s.scrape(ofProjector)
+
+	require.Equal(t, told(t, "producer"), rows(p))
+	require.Equal(t, told(t, "projector"), rows(q))
+	for _, f := range p {
+		for _, m := range f.Metric {
+			require.True(t, slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool {
+				return l.GetName() == "stream" && l.GetValue() == "shop.events"
+			}), "%s has the label stream", f.GetName())
+		}
+	}
+	for name, want := range map[string]float64{
+		"published_total": events, "leading": 1, "failed": 0, "epoch": 1, "terms_begun_total": 1, "terms_ended_total": 0, "in_flight": 0,
+	} {
+		require.InDelta(t, want, value(p["sluice_producer_"+name]), 0, name)
+	}
+	for name, want := range map[string]float64{
+		"applied_total": events, "duplicates_total": 0, "latency_seconds": events, "deadlettered_total": 0, "parked_aggregates": 0,
+	} {
+		require.InDelta(t, want, value(q["sluice_projector_"+name]), 0, name)
+	}
+	for _, name := range []string{"sluice_producer_batch_size", "sluice_producer_send_seconds"} {
+		require.NotZero(t, value(p[name]), name)
+	}
+	for _, name := range []string{"accept_seconds", "apply_seconds", "settle_seconds", "batch_size"} {
+		require.NotZero(t, value(q["sluice_projector_"+name]), name)
+	}
+	for name, f := range p {
+		require.False(t, strings.HasSuffix(name, "_seconds") && f.GetType() == dto.MetricType_GAUGE && value(f) < 0, name)
+	}
+	stop()
+	require.NoError(t, <-done)
+	require.NoError(t, <-done)
+}

@@ -1,0 +1,135 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// twoStreams are the settings of a process with two streams, as STREAMS=orders,payments makes them.
+func twoStreams(w *world.World) []producer.Config {
+	w.Helper()
+	orders := w.ProducerConfig()
+	orders.Streams = []string{"orders", "payments"}
+	orders.StatusInterval = time.Second
+	payments := orders
+	payments.Collection, payments.Stream = "payments", "shop.payments"
+	require.NoError(w, orders.Validate())
+	require.NoError(w, payments.Validate())
+	return []producer.Config{orders, payments}
+}
+
+// insertBoth commits n events of each stream.
+func insertBoth(w *world.World, n int) {
+	w.Helper()
+	for i := range n {
+		w.Insert(fmt.Sprintf("order-%d", i%5))
+		aggregate := fmt.Sprintf("payment-%d", i%3)
+		w.Inserted[aggregate]++
+		w.InsertInto(w.Events.Database().Collection("payments"), bson.D{
+			{Key: "aggregateId", Value: aggregate}, {Key: "version", Value: w.Inserted[aggregate]}, {Key: "type", Value: "Paid"},
+		})
+	}
+}
+
+// Two replicas share two streams: each leads one. When one replica is killed the other takes its stream over, and the stream
+// that it led already notices nothing.
+func TestG1G2G4TwoStreamsAreSharedByTwoReplicasAndFailOverOneByOne(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		replicas := map[string]*world.Producer{}
+		for _, name := range []string{"a", "b"} {
+			replicas[name] = w.StartStreams(name, twoStreams(w))
+		}
+		w.Eventually("both streams are led", func() bool {
+			return w.CheckpointOf("shop.events").Token != nil && w.CheckpointOf("shop.payments").Token != nil
+		})
+		orders, payments := w.CheckpointOf("shop.events"), w.CheckpointOf("shop.payments")
+		require.NotEqual(t, orders.Leader, payments.Leader, "each replica leads one")
+		require.EqualValues(t, 1, orders.Epoch)
+		require.EqualValues(t, 1, payments.Epoch)
+		insertBoth(w, 40)
+		w.Published()
+
+		replicas[payments.Leader].Vanish()
+		insertBoth(w, 40)
+		w.Published()
+		after := w.CheckpointOf("shop.payments")
+		require.Equal(t, orders.Leader, after.Leader)
+		require.EqualValues(t, 2, after.Epoch)
+		unmoved := w.CheckpointOf("shop.events")
+		require.Equal(t, orders.Leader, unmoved.Leader)
+		require.EqualValues(t, 1, unmoved.Epoch, "the other stream is not touched")
+
+		// It comes back, stands by for both, and takes over both when the other one stops.
+		replicas[payments.Leader].ComeBack()
+		replicas[orders.Leader].End()
+		w.Eventually("the one that came back leads both", func() bool {
+			return w.CheckpointOf("shop.events").Epoch == 2 && w.CheckpointOf("shop.payments").Epoch == 3
+		})
+		insertBoth(w, 10)
+		w.Published()
+		replicas[payments.Leader].End()
+	})
+}
+
+// A stream that fails stops alone, says so, and is tried again until what ails it is mended; the others never notice.
+func TestG6AStreamThatFailsStopsAloneAndComesBack(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		_, err := w.Blobs().CreateContainer(w.Context(), "sluice", nil)
+		require.NoError(t, err)
+		_, err = w.Blobs().UploadBuffer(w.Context(), "sluice", "shop.payments.json", []byte("no checkpoint"), nil)
+		require.NoError(t, err)
+		p := w.StartStreams("a", twoStreams(w))
+		w.Leads("a")
+		w.Insert("order-1")
+		w.Published()
+		w.Eventually("the failure is told", func() bool {
+			return strings.Contains(p.Log.Text(), `"the stream has failed and will be restarted; the other streams go on"`) &&
+				strings.Contains(p.Log.Text(), `"stream":"shop.payments","role":"failed","error":"`)
+		})
+		require.NotContains(t, p.Log.Text(), `"stream":"shop.events","role":"failed"`)
+
+		_, err = w.Blobs().DeleteBlob(w.Context(), "sluice", "shop.payments.json", nil)
+		require.NoError(t, err)
+		w.Eventually("the stream is led", func() bool { return w.CheckpointOf("shop.payments").Token != nil })
+		require.EqualValues(t, 1, w.CheckpointOf("shop.events").Epoch, "the other one has been led all the time")
+		insertBoth(w, 5)
+		w.Published()
+		p.End()
+	})
+}
+
+func TestOperatorSaysWhichStream(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		p := w.StartStreams("a", twoStreams(w))
+		w.Eventually("both streams are led", func() bool {
+			return w.CheckpointOf("shop.events").Token != nil && w.CheckpointOf("shop.payments").Token != nil
+		})
+		for _, name := range []string{"payments", "shop.payments"} {
+			o := w.OperateProducer(twoStreams(w), "status", "--stream", name)
+			require.Zero(t, o.Code)
+			require.Regexp(t, `stream +shop\.payments`, o.Out)
+		}
+		for _, wrong := range []struct {
+			args []string
+			says string
+		}{
+			{[]string{"status"}, "there are several streams: say which with --stream orders|payments"},
+			{[]string{"lease", "break", "--stream", "carts"}, `there is no stream "carts"; there is orders, payments`},
+			{[]string{"run", "--stream", "orders"}, "not defined: -stream"},
+		} {
+			o := w.OperateProducer(twoStreams(w), wrong.args...)
+			require.Equal(t, commandline.ExitUsage, o.Code)
+			require.Contains(t, o.Err, wrong.says)
+		}
+		p.End()
+	})
+}

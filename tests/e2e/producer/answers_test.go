@@ -1,0 +1,83 @@
+package producer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// lanes are several, with batches of one event, so that others have sends under way on the link.
+func lanes(c *producer.Config, _ *producer.Options) {
+	c.PublishLanes, c.PublishLanesMax, c.BatchMessages = 4, 4, 1
+}
+
+// G1: what the broker releases or modifies it has not stored. It is sent again, before anything later of its sessions.
+func TestG1OnlyAcceptedIsAnAcknowledgement(t *testing.T) {
+	for name, outcome := range map[string]servicebus.Outcome{"released": servicebus.Released, "modified": servicebus.Modified} {
+		t.Run(name, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+				a := w.StartProducer("a", lanes)
+				w.Leads("a")
+				w.Bus.AnswerSends(3, servicebus.Answer{Outcome: outcome})
+				w.InsertMany(40, 4)
+				w.Published()
+				w.Eventually("all is acknowledged", func() bool { return w.Checkpoint().Published == 40 })
+				require.Equal(w, 40, w.Bus.Stats(world.Topic).Accepted)
+				w.Judge()
+				a.End()
+			})
+		})
+	}
+}
+
+// G1: a link that the broker ends is replaced, whatever it says while it ends it, and what was under way there is sent again.
+func TestG1ALinkThatIsDetachedIsReplaced(t *testing.T) {
+	for _, condition := range []string{
+		"com.microsoft:server-busy", "amqp:resource-limit-exceeded", "amqp:link:detach-forced", "amqp:link:message-size-exceeded",
+		"amqp:not-allowed", "amqp:internal-error", "com.microsoft:timeout",
+	} {
+		t.Run(condition, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+				a := w.StartProducer("a", lanes)
+				w.Leads("a")
+				w.InsertMany(10, 4)
+				w.Published()
+				w.Bus.AnswerSends(1, servicebus.Answer{Detach: true, Condition: condition})
+				w.InsertMany(40, 4)
+				detached := time.Now()
+				w.Published()
+				require.Less(w, time.Since(detached), 10*time.Second)
+				w.Eventually("all is acknowledged", func() bool { return w.Checkpoint().Published == 50 })
+				require.EqualValues(w, 1, w.Checkpoint().Epoch)
+				w.Judge()
+				a.End()
+			})
+		})
+	}
+}
+
+// G6: what the broker will never take ends the stream, with its reason, under every condition that says so.
+func TestG6EveryRefusalForGoodIsRecognised(t *testing.T) {
+	for _, condition := range []string{
+		"amqp:not-allowed", "amqp:not-implemented", "amqp:invalid-field", "amqp:decode-error",
+		"com.microsoft:argument-error", "com.microsoft:argument-out-of-range",
+	} {
+		t.Run(condition, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+				a := w.StartProducer("a", lanes)
+				w.Leads("a")
+				w.Bus.AnswerSends(1000, servicebus.Answer{Outcome: servicebus.Rejected, Condition: condition})
+				w.InsertMany(10, 4)
+				err := <-a.Done
+				require.ErrorContains(w, err, "refused by Service Bus for good")
+				require.ErrorContains(w, err, condition)
+				require.Zero(w, w.Checkpoint().Published)
+			})
+		})
+	}
+}

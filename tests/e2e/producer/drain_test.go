@@ -1,0 +1,47 @@
+package producer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// G1: what was read before a change that stops the stream is published before it stops: whoever takes the checkpoint past that
+// change, as the error may advise, must not pass over what was on its way.
+func TestG1WhatWasReadBeforeTheStreamStopsIsPublished(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.BeforeChange = "required" })
+		w.Leads("a")
+		end := w.Bus.Inject(servicebus.Faults{Send: servicebus.Fault{Delay: 3 * time.Second}})
+		w.InsertMany(20, 5)
+		w.Pass(time.Second) // they are read, and sending them takes longer
+		_, err := w.Events.UpdateOne(w.Context(), bson.D{{Key: "aggregateId", Value: "a0"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: 1}}}})
+		require.NoError(t, err)
+		require.ErrorContains(t, a.Failed(), "FULL_DOCUMENT_BEFORE_CHANGE is required")
+		end()
+		w.Judge()
+		require.EqualValues(t, 20, w.Checkpoint().Published)
+	})
+}
+
+// G1: a server answers with several changes at once, or with an error in place of all of them where it cannot give one. Those before
+// it are asked for one by one, and published.
+func TestG1WhatLiesBeforeAnUnreadableChangeIsPublished(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		ran(w)
+		required := func(c *producer.Config, _ *producer.Options) { c.BeforeChange = "required" }
+		w.InsertMany(20, 5)
+		_, err := w.Events.UpdateOne(w.Context(), bson.D{{Key: "aggregateId", Value: "a0"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: 1}}}})
+		require.NoError(t, err)
+		b := w.StartProducer("b", required)
+		require.ErrorContains(t, b.Failed(), "FULL_DOCUMENT_BEFORE_CHANGE is required")
+		w.Judge()
+		require.EqualValues(t, 30, w.Checkpoint().Published)
+	})
+}

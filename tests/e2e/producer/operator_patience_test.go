@@ -1,0 +1,16 @@
+package producer_test
+
+import (
+	"testing"
+
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+func TestAProducerCommandAsksMongoDBAndDoesNotWaitToBeTold(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		a.End()
+		w.RequirePatience(func() world.Operated { return operate(w, "status") })
+	})
+}

@@ -1,0 +1,52 @@
+package producer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/settings"
+)
+
+func TestOperatorCommandLine(t *testing.T) {
+	noConfig := settings.Problems{errors.New("MONGODB_URI: is required")}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"help"}, 0, "usage: producer"},
+		{[]string{"-h"}, 0, "usage: producer"},
+		{[]string{"status", "-h"}, 0, "usage: producer"},
+		{[]string{"stauts"}, 2, `there is no command "stauts"`},
+		{[]string{"token"}, 2, "needs a second word: show|set|rewind|renumber"},
+		{[]string{"lease"}, 2, "needs a second word: break"},
+		{[]string{"token", "drop"}, 2, `"producer token" needs a second word`},
+		{[]string{"token", "set"}, 2, "needs the token"},
+		{[]string{"token", "set", "82", "83"}, 2, `does not take "83"`},
+		{[]string{"token", "rewind"}, 2, "needs --to with a time"},
+		{[]string{"token", "rewind", "--to", "yesterday"}, 2, `it is "yesterday"`},
+		{[]string{"status", "--loud"}, 2, "not defined: -loud"},
+		{[]string{"status"}, 2, "MONGODB_URI: is required"},
+		{nil, 2, "MONGODB_URI: is required"},
+	} {
+		var out, errOut bytes.Buffer
+		code := producer.Main(t.Context(), c.args, func() ([]producer.Config, error) { return nil, noConfig },
+			producer.Options{}, &out, &errOut, nil)
+		require.Equal(t, c.code, code, c.args)
+		require.Contains(t, out.String()+errOut.String(), c.says)
+	}
+	for _, args := range [][]string{nil, {"run"}} {
+		for code, result := range map[int]error{0: nil, 1: errors.New("no"), 2: settings.Problems{errors.New("PIPELINE: no")}} {
+			var out, errOut bytes.Buffer
+			ran := producer.Main(t.Context(), args, func() ([]producer.Config, error) { return []producer.Config{{}}, nil },
+				producer.Options{}, &out, &errOut, func(context.Context, []producer.Config) error { return result })
+			require.Equal(t, code, ran)
+			require.Equal(t, code == 2, errOut.Len() > 0, "what runs tells of its errors itself")
+		}
+	}
+}

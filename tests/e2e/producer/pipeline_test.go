@@ -1,0 +1,75 @@
+package producer_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+func withPipeline(text string) func(*producer.Config, *producer.Options) {
+	return func(c *producer.Config, _ *producer.Options) { c.Pipeline = text }
+}
+
+// noise is a change that the pipelines below do not pass.
+func noise(w *world.World) {
+	w.Helper()
+	w.InsertDocument(bson.D{{Key: "aggregateId", Value: "noise"}, {Key: "type", Value: "Noise"}})
+}
+
+// The server filters and trims; order, checkpoint and the collection's end are as without a pipeline. This one would keep
+// the invalidate event back, too.
+func TestG1ProducerReadsThroughAPipeline(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		pipeline := withPipeline(`[
+			{"$match": {"operationType": "insert", "fullDocument.type": {"$ne": "Noise"}}},
+			{"$unset": ["fullDocument.secret", "wallTime"]},
+			{"$replaceWith": {"$mergeObjects": ["$$ROOT", {"seen": true}]}}
+		]`)
+		a := w.StartProducer("a", pipeline)
+		w.Leads("a")
+		for range 20 {
+			noise(w)
+			w.InsertMany(3, 2)
+		}
+		w.Published()
+		require.NoError(t, w.Events.Drop(w.Context()))
+		noise(w)
+		w.InsertMany(10, 2)
+		w.Published()
+		require.NotContains(t, a.Log.Text(), "history")
+		a.End()
+
+		b := w.StartProducer("b", pipeline)
+		w.InsertMany(10, 2)
+		w.Published()
+		b.End()
+		require.Zero(t, w.Bus.Stats(world.Topic).Duplicates)
+	})
+}
+
+// A checkpoint moves past what the filter keeps back: the oplog cannot outrun a stream whose changes are all filtered.
+func TestProducerOfFilteredChangesMovesItsCheckpoint(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", withPipeline(`[{"$match": {"fullDocument.type": {"$ne": "Noise"}}}]`))
+		w.Leads("a")
+		before := w.Checkpoint().Position
+		noise(w)
+		w.Eventually("the checkpoint moves", func() bool { return w.Checkpoint().Position > before })
+		require.Empty(t, w.Took())
+		a.End()
+	})
+}
+
+// G6: what the server refuses of a pipeline ends the producer, with the server's word and what to look at.
+func TestG6AServersRefusalOfThePipelineIsTold(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", withPipeline(`[{"$match": {"n": {"$nope": 1}}}]`))
+		err := a.Failed()
+		require.ErrorContains(t, err, "$nope")
+		require.ErrorContains(t, err, "check PIPELINE")
+	})
+}

@@ -1,0 +1,105 @@
+package producer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// A leader that is throttled keeps its leadership for as long as it takes, and publishes when it may.
+func TestAThrottledLeaderHoldsOn(t *testing.T) {
+	for _, scope := range []string{"session", "mixed"} {
+		world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+			a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.BatchScope, c.StallAfter = scope, 30*time.Second })
+			w.Leads("a")
+			b := w.StartProducer("b", nil)
+			end := w.Bus.Inject(servicebus.Faults{Send: servicebus.Fault{Busy: 1}})
+			w.InsertMany(200, 50)
+			w.Pass(10 * time.Minute)
+			require.Zero(t, w.Bus.Stats(world.Topic).Accepted)
+			end()
+			w.Published()
+			require.Equal(t, "a", w.Checkpoint().Leader)
+			require.EqualValues(t, 1, w.Checkpoint().Epoch)
+			b.End()
+			a.End()
+		})
+	}
+}
+
+// G6: batches that Service Bus will refuse however often they are sent stop the stream, with the reason it gave: here several
+// sessions in a batch for a partitioned entity.
+func TestG6ABatchThatIsRefusedForGoodStopsTheStream(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) {
+			c.Topic, c.Queue, c.BatchScope = "", world.PartitionedQueue, "mixed"
+		})
+		w.Leads("a")
+		w.InsertMany(100, 50)
+		err := <-a.Done
+		require.ErrorContains(t, err, "refused by Service Bus for good")
+		require.ErrorContains(t, err, "partitioning")
+		// A batch is not waited for to fill up: one that holds one event is of one session, and is taken.
+		accepted := w.Bus.Stats(world.PartitionedQueue).Accepted
+		require.Less(t, accepted, 100)
+		require.LessOrEqual(t, w.Checkpoint().Published, int64(accepted))
+	})
+}
+
+// The same entity takes batches of one session each.
+func TestAPartitionedEntityTakesBatchesOfOneSession(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.Topic, c.Queue = "", world.PartitionedQueue })
+		w.Leads("a")
+		w.InsertMany(100, 10)
+		w.Eventually("all are published", func() bool { return w.Bus.Stats(world.PartitionedQueue).Accepted == 100 })
+		w.Judge()
+		a.End()
+	})
+}
+
+// Service Bus that takes longer for a send than the fence is ahead, for a large message or by itself, is waited for as long as the
+// heartbeats go on: no leader would fare better.
+func TestASlowServiceBusIsWaitedFor(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		end := w.Bus.Inject(servicebus.Faults{Send: servicebus.Fault{Delay: 10 * time.Second}})
+		w.InsertMany(40, 4)
+		begun := time.Now()
+		w.Published()
+		w.Eventually("all is acknowledged", func() bool { return w.Checkpoint().Published == 40 })
+		require.Less(t, time.Since(begun), time.Minute)
+		require.EqualValues(t, 1, w.Checkpoint().Epoch)
+		end()
+		a.End()
+	})
+}
+
+// A leader to which MongoDB alone does not answer cannot know what waits there. It makes room for a replica that fares better.
+func TestALeaderWithoutItsSourceMakesRoom(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		b := w.StartProducer("b", nil)
+		w.InsertMany(10, 2)
+		w.Published()
+		a.MongoPlug.Pull()
+		w.InsertMany(10, 2)
+		cut := time.Now()
+		w.Published()
+		require.Less(t, time.Since(cut), 2*time.Minute)
+		require.Greater(t, time.Since(cut), time.Minute, "STALL_AFTER")
+		w.Leads("b")
+		require.Contains(t, a.Log.Text(), "stepped down for another leader")
+		a.MongoPlug.PlugIn()
+		b.End()
+		w.Leads("a")
+		a.End()
+	})
+}

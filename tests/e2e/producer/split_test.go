@@ -1,0 +1,113 @@
+package producer_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// claiming leaves the bodies of large events in blobs.
+func claiming(c *producer.Config, _ *producer.Options) {
+	c.MessageFormat, c.OnOversize, c.ClaimContainer = "bson", "claimcheck", "claim-checks"
+}
+
+// insertLarge commits a document of 9 MB in a collection that keeps pre-images: the event of its next update is larger
+// than 16 MB.
+func insertLarge(w *world.World) {
+	w.Helper()
+	w.Inserted["big"]++
+	w.InsertDocument(bson.D{
+		{Key: "_id", Value: "big"},
+		{Key: "aggregateId", Value: "big"},
+		{Key: "version", Value: 1},
+		{Key: "pad", Value: strings.Repeat("x", 9<<20)},
+	})
+}
+
+func updateLarge(w *world.World) {
+	w.Helper()
+	w.Inserted["big"]++
+	_, err := w.Events.UpdateByID(w.Context(), "big", bson.D{{Key: "$inc", Value: bson.D{{Key: "version", Value: 1}}}})
+	require.NoError(w, err)
+}
+
+// G1, G3 and G6: an event larger than a document comes in fragments, in answers of their own, and is published whole and
+// once, whatever happens between them.
+func TestG1G3G6AnEventInFragmentsIsPublishedWhole(t *testing.T) {
+	for name, between := range map[string]func(w *world.World) func(a *world.Producer){
+		"nothing": nil,
+		"the driver resumes behind the first fragment": func(w *world.World) func(*world.Producer) {
+			w.FailMongo(1, 43, "getMore")
+			return nil
+		},
+		"the server does not go on from there": func(w *world.World) func(*world.Producer) {
+			w.FailMongo(1, 280, "getMore")
+			return nil
+		},
+		"the leader vanishes": func(w *world.World) func(*world.Producer) {
+			w.DelayMongo(1, 30*time.Second, "getMore")
+			return func(a *world.Producer) { a.Vanish() }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+				require.NoError(t, w.Events.Database().CreateCollection(w.Context(), "events",
+					options.CreateCollection().SetChangeStreamPreAndPostImages(bson.D{{Key: "enabled", Value: true}})))
+				a := w.StartProducer("a", claiming)
+				w.Leads("a")
+				insertLarge(w)
+				w.Published()
+				w.Eventually("the checkpoint has it", func() bool { return w.Checkpoint().Published == 1 })
+				before := w.Checkpoint().Position
+				w.Pass(333 * time.Millisecond) // between two answers: the reader waits for the next
+
+				var then func(*world.Producer)
+				if between != nil {
+					then = between(w)
+				}
+				updateLarge(w)
+				if then != nil {
+					w.Pass(3 * time.Second)
+					require.Len(t, w.Took(), 1, "half an event is not published")
+					require.Equal(t, before, w.Checkpoint().Position, "nor passed")
+					then(a)
+				}
+				b := w.StartProducer("b", claiming)
+				w.InsertMany(20, 3)
+				w.Published()
+				for _, accepted := range w.Took() {
+					if accepted.SessionID == "big" && accepted.Properties["operation"] == "update" {
+						require.Greater(t, accepted.Properties["claim_size"], int64(18<<20), "both documents are in it")
+					}
+				}
+				w.Eventually("the checkpoint has all", func() bool { return w.Checkpoint().Published == int64(w.Total()) })
+				a.End()
+				b.End()
+			})
+		})
+	}
+}
+
+// A deployment that cannot split is read all the same, until an event is too large for it: that is told.
+func TestG6ADeploymentThatCannotSplitSaysWhichEventItCannotGive(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{NoSplit: true}}, func(w *world.World) {
+		require.NoError(t, w.Events.Database().CreateCollection(w.Context(), "events",
+			options.CreateCollection().SetChangeStreamPreAndPostImages(bson.D{{Key: "enabled", Value: true}})))
+		a := w.StartProducer("a", claiming)
+		w.Leads("a")
+		require.Contains(t, a.Log.Text(), "does not split events larger than 16 MB")
+		insertLarge(w)
+		w.Published()
+		updateLarge(w)
+		require.ErrorContains(t, a.Failed(), "a change is larger than 16 MB, and this deployment cannot split it")
+		require.EqualValues(t, 1, w.Checkpoint().Published)
+	})
+}

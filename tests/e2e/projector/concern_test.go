@@ -1,0 +1,53 @@
+package projector_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	mongoevent "go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// G1: a message is completed on the strength of a write that no election can take back, whatever the connection string
+// asks of writes: by one update, or by the commit of a transaction, which the driver gives the client's write concern.
+func TestG1EffectsAreCommittedByTheMajorityWhateverTheURISays(t *testing.T) {
+	for _, test := range []struct {
+		projection, commits string
+		message             func(w *world.World)
+	}{
+		{"timeline", "update", func(w *world.World) { publish(w, event("a", 1, "T")) }},
+		{"mirror", "commitTransaction", func(w *world.World) { publish(w, documentChange("a", 1, envelope.Insert, full("a"))) }},
+	} {
+		t.Run(test.projection, func(t *testing.T) {
+			inVirtualTime(t, func(w *world.World) {
+				var mu sync.Mutex
+				var concerns []string // guarded by mu
+				monitor := &mongoevent.CommandMonitor{Started: func(_ context.Context, e *mongoevent.CommandStartedEvent) {
+					if e.CommandName == test.commits {
+						mu.Lock()
+						defer mu.Unlock()
+						concerns = append(concerns, e.Command.Lookup("writeConcern").String())
+					}
+				}}
+				p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+					dial := o.Mongo
+					c.MongoURI += "&w=1&readConcernLevel=local"
+					c.Projection, o.Mongo = test.projection, func(m *options.ClientOptions) { dial(m); m.SetMonitor(monitor) }
+				})
+				test.message(w)
+				w.Completed(1)
+				_, err := p.End()
+				require.NoError(w, err)
+				mu.Lock()
+				defer mu.Unlock()
+				require.Equal(w, []string{`{"w": "majority"}`}, concerns)
+			})
+		})
+	}
+}

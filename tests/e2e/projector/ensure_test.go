@@ -1,0 +1,58 @@
+package projector_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+func ordersToo(c *projector.Config, _ *projector.Options) { c.Projection = "orders" }
+
+// indexes names the indexes of a read-model collection.
+func indexes(w *world.World, collection string) (names []string) {
+	w.Helper()
+	specifications, err := w.Client.Database(world.ReadModel).Collection(collection).Indexes().ListSpecifications(w.Context())
+	require.NoError(w, err)
+	for _, s := range specifications {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Several replicas that start at once make each collection and index once, and none of them complains.
+func TestProjectorsMakeWhatTheirProjectionNeeds(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		// Servers before MongoDB 7 say so to those who come second; the embedded one does when it is made to.
+		w.FailMongo(2, 48, "create")
+		for range 3 {
+			w.StartProjector(ordersToo)
+		}
+		w.Eventually("all of it is made", func() bool { return len(indexes(w, "orders")) == 2 && len(indexes(w, "customers")) == 1 })
+		require.Equal(w, []string{"_id_", "customerId_1_placedAt_-1"}, indexes(w, "orders"))
+		require.Equal(w, []string{"_id_"}, indexes(w, "customers"))
+		again := w.StartProjector(ordersToo)
+		publish(w, event("o1", 1, "OrderPlaced")) // it has no customer: only its arrival counts
+		w.Eventually("it is dealt with", func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 1 })
+		for _, p := range w.Projectors {
+			_, err := p.End()
+			require.NoError(w, err)
+			require.NotContains(w, p.Log.Text(), "dependency fails")
+		}
+		require.NotContains(w, again.Log.Text(), "dependency fails")
+	})
+}
+
+// A user without the right to make an index is told so, and what to give; when it has it, all goes on by itself.
+func TestProjectorTellsOfMissingRights(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		w.FailMongo(3, 13, "createIndexes")
+		p := w.StartProjector(ordersToo)
+		w.Eventually("it complains", func() bool { return strings.Contains(p.Log.Text(), "give it the role readWrite on the database") })
+		w.Eventually("it works again", func() bool { return strings.Contains(p.Log.Text(), "dependency works again") })
+		require.Equal(w, []string{"_id_", "customerId_1_placedAt_-1"}, indexes(w, "orders"))
+	})
+}

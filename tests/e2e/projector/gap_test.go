@@ -1,0 +1,156 @@
+package projector_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// G5: a message overtook another. It waits for the other, and then both are applied in order.
+func TestG5VersionGapHeals(t *testing.T) {
+	for name, test := range map[string]struct {
+		receiver string
+		late     time.Duration
+	}{
+		"in the same batch":                     {"direct", 0},
+		"before the wait is over":               {"direct", 20 * time.Second},
+		"before the wait is over, with the SDK": {"sdk", 20 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachShape(t, func(w *world.World, s shape) {
+				p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+					s.settings(nil)(c, o)
+					c.SessionReceiver = test.receiver
+				})
+				publish(w, event("a", 1, "T"))
+				w.Completed(1)
+				w.DelayMongo(1, time.Second, "update")
+				publish(w, event("a", 2, "T"))
+				w.Eventually("it is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
+				publish(w, event("a", 4, "T"), event("a", 5, "T"))
+				w.Pass(test.late)
+				publish(w, event("a", 3, "T"), event("a", 6, "T"))
+				w.Completed(6)
+				_, err := p.End()
+				require.NoError(w, err)
+				require.Equal(w, 6, s.applied(w, "a"))
+				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
+				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+			})
+		})
+	}
+}
+
+// G5: what is missing does not come. The aggregate is parked, with a reason that tells how to go on, and no event behind
+// the gap is applied.
+func TestG5VersionGapParks(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		publish(w, event("a", 5, "T")) // the first version seen is accepted
+		w.Completed(1)
+		began := time.Now()
+		publish(w, event("a", 7, "T"), event("a", 8, "T"))
+		publish(w, event("b", 1, "T"), event("b", 2, "T"))
+		w.Completed(3)
+		require.Less(w, time.Since(began), time.Second, "another aggregate waited")
+		deadLettered(w, 2)
+		require.GreaterOrEqual(w, time.Since(began), 30*time.Second)
+		require.Less(w, time.Since(began), 35*time.Second)
+		_, err := p.End()
+		require.NoError(w, err)
+		require.Equal(w, []string{"a/7 VersionGap", "a/8 AggregateParked"}, deadLetters(w))
+		require.Equal(w, 1, s.applied(w, "a"))
+		record := parked(w, s.guards, "a")
+		require.Contains(w, record.Description, "the event has version 7, and the last one applied has 5")
+		require.Contains(w, record.Description, "VERSION_GAP_WAIT=0")
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
+	})
+}
+
+// G5: what was missing comes after its aggregate was parked for it, and is set aside with the rest. A replay puts it in its
+// place; what never comes can be given up.
+func TestG5ReplayClosesAVersionGap(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		publish(w, event("a", 1, "T"), event("a", 4, "T"))
+		publish(w, event("b", 1, "T"), event("b", 3, "T"))
+		deadLettered(w, 2)
+		still := operate(w, s, "parked", "replay", "a")
+		require.Equal(w, 1, still.Code)
+		require.Contains(w, still.Out, "it stays parked, because of message "+messageID(event("a", 4, ""))+" at position "+event("a", 4, "").Position+": VersionGap")
+		publish(w, event("a", 3, "T"))
+		publish(w, event("a", 2, "T"))
+		deadLettered(w, 4)
+		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
+		requireRight(w, s, "a", 4)
+
+		require.Equal(w, 0, operate(w, s, "parked", "drop", "b", "--yes").Code)
+		require.Equal(w, 2, s.applied(w, "b"), "the event behind the gap is no poison")
+		require.Empty(w, deadLetters(w))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// A source whose versions leave numbers out is applied as it comes.
+func TestProjectorWithoutJudgingVersions(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+			s.settings(nil)(c, o)
+			c.VersionGapWait = 0
+		})
+		publish(w, event("a", 10, "T"), event("a", 20, "T"))
+		publish(w, event("a", 45, "T"))
+		w.Completed(3)
+		_, err := p.End()
+		require.NoError(w, err)
+		require.Equal(w, 3, s.applied(w, "a"))
+	})
+}
+
+// latest keeps the document of an aggregate's last change.
+type latest struct{}
+
+func (latest) Name() string       { return "latest" }
+func (latest) Collection() string { return "latest" }
+
+func (latest) Project(e projection.Event) ([]projection.Write, error) {
+	return []projection.Write{projection.Replace("latest", e.Aggregate, e.Document())}, nil
+}
+
+// G6: a change that counts no version, and replaces the document that the guard lies in, leaves the version there: the one
+// that is missing afterwards is told.
+func TestG6AReplacementForgetsNoVersion(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+			registry, err := projection.NewRegistry(latest{})
+			require.NoError(w, err)
+			c.Projection, o.Projections = "latest", registry
+		})
+		publish(w, event("a", 1, "T"))
+		w.Completed(1)
+		touched := event("a", 2, "$touched")
+		touched.Operation = envelope.Update
+		publish(w, touched)
+		w.Completed(2)
+		raw, err := w.Client.Database(world.ReadModel).Collection("latest").FindOne(w.Context(), bson.D{{Key: "_id", Value: "a"}}).Raw()
+		require.NoError(w, err)
+		text, err := bson.MarshalExtJSON(raw, false, false)
+		require.NoError(w, err)
+		require.Equal(w, `{"_id":"a","aggregateId":"a","version":2,"type":"$touched","occurredAt":"2026-01-01T00:00:02Z",`+
+			`"_sluice":{"version":1,"position":"820000000000000000000002","epoch":1}}`, string(text))
+
+		publish(w, event("a", 3, "T")) // and where is the second?
+		deadLettered(w, 1)
+		_, err = p.End()
+		require.NoError(w, err)
+		require.Equal(w, []string{"a/3 VersionGap"}, deadLetters(w))
+	})
+}

@@ -1,0 +1,61 @@
+package projector_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	mongoevent "go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// A commit that MongoDB leaves unanswered keeps nobody longer than APPLY_TIMEOUT: neither the projector's stop, nor who applies
+// the messages after it, once. It is never followed by an abort, which on a sharded cluster could undo a part of it.
+func TestACommitWithoutAnAnswerKeepsNobodyWaiting(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		var mu sync.Mutex
+		var ends []string // the commands that end transactions; guarded by mu
+		ended := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(ends)
+		}
+		monitor := &mongoevent.CommandMonitor{Started: func(_ context.Context, e *mongoevent.CommandStartedEvent) {
+			if slices.Contains([]string{"commitTransaction", "abortTransaction"}, e.CommandName) {
+				mu.Lock()
+				defer mu.Unlock()
+				ends = append(ends, e.CommandName)
+			}
+		}}
+		first := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+			dial := o.Mongo
+			c.Projection, o.Mongo = "mirror", func(m *options.ClientOptions) { dial(m); m.SetMonitor(monitor) }
+		})
+		w.DelayMongo(1, 10*time.Minute, "commitTransaction")
+		publish(w, documentChange("a", 1, envelope.Insert, full("a")))
+		w.Eventually("the commit is under way", func() bool { return len(ended()) > 0 })
+		asked := time.Now()
+		_, err := first.End()
+		require.NoError(w, err)
+		require.LessOrEqual(w, time.Since(asked), 15*time.Second)
+		require.Equal(w, []string{"commitTransaction"}, ended())
+		require.Equal(w, 1, w.Bus.Stats(world.SubscriptionPath).Active)
+		require.Empty(w, mirrored(w, "a"))
+
+		second := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" })
+		w.Pass(2 * time.Minute) // longer than a transaction lives
+		w.Completed(1)
+		counted, err := second.End()
+		require.NoError(w, err)
+		require.Equal(w, 1, counted.Applied)
+		require.Zero(w, counted.Redelivered)
+		require.Equal(w, `{"_id":"a"}`, mirrored(w, "a"))
+	})
+}

@@ -1,0 +1,151 @@
+package projector_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+func TestStatusOfAProjection(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		empty := w.OperateProjector(nil, "status")
+		require.Equal(w, 0, empty.Code)
+		require.Contains(w, empty.Out, "newest applied  nothing is applied yet")
+		require.Contains(w, empty.Out, "waiting         0 sessions have messages")
+
+		p := w.StartProjector(nil)
+		publish(w, event("a", 1, "T"), event("a", 2, "T"))
+		bad := event("b", 3, "T")
+		bad.Body = bson.Raw(documentChange("b", 3, "insert").Body) // no document
+		publish(w, bad)
+		publish(w, event("b", 4, "T"))
+		w.Eventually("b is parked", func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 2 })
+		w.Completed(2)
+		_, err := p.End()
+		require.NoError(w, err)
+		publish(w, event("c", 5, "T"))
+		publish(w, event("d", 6, "T"))
+
+		var status struct {
+			Projection, Database, Entity string
+			Parked                       int64
+			Newest                       string           `json:"newest_position"`
+			Aggregate                    string           `json:"newest_aggregate"`
+			Waiting                      int64            `json:"waiting_sessions"`
+			Dead                         map[string]int64 `json:"dead_lettered"`
+		}
+		got := w.OperateProjector(nil, "status", "--json")
+		require.Equal(w, 0, got.Code, got.Err)
+		require.NoError(w, json.Unmarshal([]byte(got.Out), &status))
+		require.Equal(w, "timeline", status.Projection)
+		require.Equal(w, world.ReadModel, status.Database)
+		require.Equal(w, "changes/projector", status.Entity)
+		require.EqualValues(w, 1, status.Parked)
+		require.Equal(w, event("a", 2, "T").Position, status.Newest)
+		require.Equal(w, "a", status.Aggregate)
+		require.EqualValues(w, 2, status.Waiting)
+		require.Equal(w, map[string]int64{"ProjectionFailed": 1, "AggregateParked": 1}, status.Dead)
+		require.Regexp(w, `dead-lettered +1 AggregateParked, 1 ProjectionFailed`, w.OperateProjector(nil, "status").Out)
+
+		w.FailMongo(2, 13, "ping")
+		partly := w.OperateProjector(nil, "status")
+		require.Equal(w, 1, partly.Code)
+		require.Contains(w, partly.Out, "unknown: MongoDB does not answer")
+		require.Contains(w, partly.Out, "2 sessions have messages", "what answers is told all the same")
+	})
+}
+
+func TestDoctorOfAProjector(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		for _, name := range []string{"timeline", "mirror", "orders"} {
+			set := func(c *projector.Config, _ *projector.Options) { c.Projection = name }
+			well := w.OperateProjector(set, "doctor")
+			require.Equal(w, 0, well.Code)
+			require.NotContains(w, well.Out, "PROBLEM")
+			require.Regexp(w, `sessions +they are required, and can be accepted; the lock lasts about 30s`, well.Out)
+		}
+		for _, collection := range []string{"timeline", "mirror", "mirror_positions", "orders", "orders_positions"} {
+			n, err := w.Client.Database(world.ReadModel).Collection(collection).CountDocuments(w.Context(), bson.D{})
+			require.NoError(w, err)
+			require.Zero(w, n, "the doctor left something in %s", collection)
+		}
+
+		const secret = "c2VjcmV0"
+		for _, sick := range []struct {
+			says   string
+			change func(*projector.Config, *projector.Options)
+		}{
+			{`PROBLEM +service bus +the namespace has no entity "changes/nobody"`, func(c *projector.Config, _ *projector.Options) { c.Subscription = "nobody" }},
+			{`PROBLEM +service bus +the connection string is not accepted.*Listen.*disableLocalAuth`, func(c *projector.Config, _ *projector.Options) {
+				c.ServiceBus.ConnectionString = "Endpoint=sb://bus:5672;SharedAccessKeyName=nobody;SharedAccessKey=" + secret + ";UseDevelopmentEmulator=true"
+			}},
+			{`PROBLEM +mongodb +it does not answer`, func(c *projector.Config, _ *projector.Options) {
+				c.MongoURI = "mongodb://user:" + secret + "@nowhere:27017/?replicaSet=rs0"
+			}},
+			{`PROBLEM +mongodb +it does not accept the user\. To fix it: check user, password and authSource in MONGODB_URI`, func(c *projector.Config, _ *projector.Options) {
+				c.MongoURI = "mongodb://user:" + secret + "@mongo:27017/?replicaSet=rs0"
+			}},
+		} {
+			got := w.OperateProjector(sick.change, "doctor")
+			require.Equal(w, 1, got.Code)
+			require.Regexp(w, sick.says, got.Out)
+			require.NotContains(w, got.Out+got.Err, secret)
+		}
+		for command, says := range map[string]string{
+			"createIndexes": `PROBLEM +index of parked +it cannot be made.*createIndex on timeline`,
+			"update":        `PROBLEM +write +the user may not write.*readWrite`,
+		} {
+			w.FailMongo(1, 13, command)
+			got := w.OperateProjector(nil, "doctor")
+			require.Equal(w, 1, got.Code)
+			require.Regexp(w, says, got.Out)
+		}
+		w.FailMongo(1, 13, "createIndexes")
+		require.Regexp(w, `PROBLEM +collections +the user may not look for them or make them`,
+			w.OperateProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "orders" }, "doctor").Out)
+		w.FailMongo(1, 20, "update")
+		require.Regexp(w, `PROBLEM +write +the deployment has no transactions`, w.OperateProjector(nil, "doctor").Out)
+
+		var found []struct {
+			Check, Says, Mend string
+			OK                bool
+		}
+		require.NoError(w, json.Unmarshal([]byte(w.OperateProjector(nil, "doctor", "--json").Out), &found))
+		require.Equal(w, "settings", found[0].Check)
+		require.Len(w, found, 7)
+	})
+}
+
+// A queue without sessions, and one whose locks are short.
+func TestDoctorKnowsSessions(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		queue := func(name string) func(*projector.Config, *projector.Options) {
+			return func(c *projector.Config, _ *projector.Options) { c.Topic, c.Subscription, c.Queue = "", "", name }
+		}
+		require.Regexp(w, `PROBLEM +sessions +"plain" does not require sessions`, w.OperateProjector(queue("plain"), "doctor").Out)
+		require.Regexp(w, `PROBLEM +sessions +.*their lock lasts only about 5s`, w.OperateProjector(queue("short"), "doctor").Out)
+	})
+}
+
+func TestStatusAndDoctorWrongUsage(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		for _, command := range []string{"status", "doctor"} {
+			for says, args := range map[string][]string{`does not take "now"`: {command, "now"}, "not defined: -fast": {command, "--fast"}} {
+				got := w.OperateProjector(nil, args...)
+				require.Equal(w, 2, got.Code)
+				require.Contains(w, got.Err, says)
+			}
+			got := w.OperateProjector(func(c *projector.Config, _ *projector.Options) { c.MongoURI = "" }, command)
+			require.Equal(w, 2, got.Code)
+			require.Contains(w, got.Err, "MONGODB_URI: is required")
+			got = w.OperateProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "none" }, command)
+			require.Equal(w, 2, got.Code)
+			require.Contains(w, got.Err, "PROJECTION: is not one of ")
+		}
+	})
+}

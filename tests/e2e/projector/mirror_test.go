@@ -1,0 +1,122 @@
+package projector_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// documentChange is a change of the document whose _id is its aggregate.
+func documentChange(id string, n int, operation envelope.Operation, fields ...bson.E) envelope.Change {
+	body, err := bson.Marshal(append(bson.D{
+		{Key: "operationType", Value: string(operation)}, {Key: "documentKey", Value: bson.D{{Key: "_id", Value: id}}},
+	}, fields...))
+	if err != nil {
+		panic(err)
+	}
+	position := fmt.Sprintf("82%022X", n)
+	return envelope.Change{
+		Stream: "shop.orders", Token: position + id, Position: position, Epoch: 1,
+		Aggregate: id, Operation: operation, Type: string(operation), Body: body,
+	}
+}
+
+func full(id string, fields ...bson.E) bson.E {
+	return bson.E{Key: "fullDocument", Value: append(bson.D{{Key: "_id", Value: id}}, fields...)}
+}
+
+// mirrored is the mirror's document as Extended JSON, empty when there is none.
+func mirrored(w *world.World, id string) string {
+	w.Helper()
+	raw, err := w.Client.Database(world.ReadModel).Collection("mirror").FindOne(w.Context(), bson.D{{Key: "_id", Value: id}}).Raw()
+	if err != nil {
+		return ""
+	}
+	text, err := bson.MarshalExtJSON(raw, false, false)
+	require.NoError(w, err)
+	return string(text)
+}
+
+// Documents come, change and go, once each and in order, though the broker forgets and repeats.
+func TestProjectorMirrorsDocuments(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" })
+		insert := documentChange("o1", 1, envelope.Insert, full("o1", bson.E{Key: "state", Value: "new"}, bson.E{Key: "lines", Value: bson.A{1, 2, 3}}))
+		update := documentChange("o1", 2, envelope.Update, bson.E{Key: "updateDescription", Value: bson.D{
+			{Key: "updatedFields", Value: bson.D{{Key: "state", Value: "paid"}, {Key: "lines.0", Value: 9}}},
+			{Key: "truncatedArrays", Value: bson.A{bson.D{{Key: "field", Value: "lines"}, {Key: "newSize", Value: 2}}}},
+		}})
+		publish(w, insert, update)
+		publish(w, documentChange("o2", 3, envelope.Insert, full("o2")))
+		w.Completed(3)
+		require.Equal(w, `{"_id":"o1","state":"paid","lines":[9,2]}`, mirrored(w, "o1"))
+		require.Equal(w, `{"_id":"o2"}`, mirrored(w, "o2"))
+
+		publish(w, documentChange("o1", 4, envelope.Replace, full("o1", bson.E{Key: "state", Value: "sent"})))
+		publish(w, documentChange("o2", 5, envelope.Delete))
+		w.Completed(5)
+		require.Equal(w, `{"_id":"o1","state":"sent"}`, mirrored(w, "o1"))
+		require.Empty(w, mirrored(w, "o2"))
+
+		// What was deleted does not come back when its insert is published again after the broker's window.
+		w.Pass(time.Minute)
+		publish(w, documentChange("o2", 3, envelope.Insert, full("o2")))
+		publish(w, insert, update)
+		w.Completed(8)
+		require.Equal(w, `{"_id":"o1","state":"sent"}`, mirrored(w, "o1"))
+		require.Empty(w, mirrored(w, "o2"))
+
+		counted, err := p.End()
+		require.NoError(w, err)
+		require.Equal(w, 5, counted.Applied)
+		require.Equal(w, 3, counted.Duplicates)
+		raw, err := w.Client.Database(world.ReadModel).Collection("mirror_positions").FindOne(w.Context(), bson.D{{Key: "_id", Value: "o1"}}).Raw()
+		require.NoError(w, err)
+		require.Equal(w, fmt.Sprintf("82%022X", 4), raw.Lookup("position").StringValue())
+	})
+}
+
+// The effects and the record of a batch are one: when the transaction cannot commit, neither is there.
+func TestProjectorMirrorsAtomically(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" })
+		require.NoError(w, w.Client.Database("admin").RunCommand(w.Context(), bson.D{
+			{Key: "configureFailPoint", Value: "failCommand"},
+			{Key: "mode", Value: bson.D{{Key: "times", Value: 3}}},
+			{Key: "data", Value: bson.D{
+				{Key: "failCommands", Value: bson.A{"commitTransaction"}},
+				{Key: "errorCode", Value: 251},
+				{Key: "errorLabels", Value: bson.A{"TransientTransactionError"}},
+			}},
+		}).Err())
+		publish(w, documentChange("o1", 1, envelope.Insert, full("o1")))
+		w.Completed(1)
+		counted, err := p.End()
+		require.NoError(w, err)
+		require.Equal(w, 1, counted.Applied)
+		require.Zero(w, counted.Duplicates)
+		require.Equal(w, `{"_id":"o1"}`, mirrored(w, "o1"))
+	})
+}
+
+// A document that somebody made without a guard is taken over, not fought with.
+func TestProjectorTakesOverADocumentWithoutAGuard(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		_, err := w.Client.Database(world.ReadModel).Collection("timeline").InsertOne(w.Context(), bson.D{{Key: "_id", Value: "a"}, {Key: "note", Value: "mine"}})
+		require.NoError(w, err)
+		p := w.StartProjector(nil)
+		publish(w, event("a", 1, "T"), event("a", 2, "T"))
+		w.Completed(2)
+		counted, err := p.End()
+		require.NoError(w, err)
+		require.Equal(w, 2, counted.Applied)
+		require.Equal(w, int64(2), w.TimelineOf("a").Events)
+	})
+}

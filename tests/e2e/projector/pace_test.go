@@ -1,0 +1,41 @@
+package projector_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// G1, G2: locks that are lost with every settlement, for longer than ten deliveries take one after the other, do not use up a
+// message's deliveries: the broker would take it out of its order.
+func TestG1G2MessagesOutlastLocksThatAreLost(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		const events = 30
+		sender, err := w.BusClient.NewSender(world.QueueOfTenTries, nil)
+		require.NoError(w, err)
+		batch, err := sender.NewMessageBatch(w.Context(), nil)
+		require.NoError(w, err)
+		for n := 1; n <= events; n++ {
+			require.NoError(w, batch.AddMessage(encode(w, event("a", n, "T")), nil))
+		}
+		heal := w.Bus.Inject(servicebus.Faults{LoseLock: 1})
+		positions := watch(w, "timeline")
+		require.NoError(w, sender.SendMessageBatch(w.Context(), batch, nil))
+		first, second := w.StartProjector(from(world.QueueOfTenTries)), w.StartProjector(from(world.QueueOfTenTries))
+		w.Pass(20 * time.Second)
+		require.Zero(w, w.Bus.Stats(world.QueueOfTenTries).Completed, "the locks are lost")
+		heal()
+		w.Eventually("everything is completed", func() bool { return w.Bus.Stats(world.QueueOfTenTries).Completed == events })
+		for _, p := range []*world.Projector{first, second} {
+			_, err := p.End()
+			require.NoError(w, err)
+		}
+		require.Zero(w, w.Bus.Stats(world.QueueOfTenTries).DeadLettered)
+		require.Equal(w, int64(events), w.TimelineOf("a").Events)
+		require.Len(w, positions()["a"], 1, "applied at once, and recognised ever after")
+	})
+}

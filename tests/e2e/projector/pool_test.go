@@ -1,0 +1,206 @@
+package projector_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// A session without messages is given back while the projector runs on, and by closing it: its lock does not run out.
+func TestProjectorGivesIdleSessionsBack(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		p := w.StartProjector(nil)
+		w.Pass(3 * time.Second)   // workers look in vain
+		for n := 1; n <= 5; n++ { // more often than MaxDeliveryCount
+			publish(w, event("a", n, "T"), event("b", n, "T"))
+			w.Completed(2 * n)
+			require.Equal(w, 2, w.Bus.Stats(world.SubscriptionPath).HeldSessions, "kept for SESSION_IDLE")
+			w.Pass(3 * time.Second)
+			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).HeldSessions)
+		}
+		counted, err := p.End()
+		require.NoError(w, err)
+		require.Zero(w, counted.Redelivered)
+		require.Equal(w, 10, counted.Applied)
+	})
+}
+
+// A session that always has messages gives way to others after SESSION_MAX_HOLD.
+func TestProjectorLetsNoHotSessionStarveOthers(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		const hot = 500
+		for n := 1; n <= hot; n++ {
+			publish(w, event("hot", n, "T"))
+		}
+		w.DelayMongo(hot+10, 10*time.Millisecond, "update") // five seconds of work
+		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) {
+			c.MaxSessions, c.Connections, c.ReceiveBatch = 1, 1, 1
+			c.SessionIdle, c.SessionMaxHold = 500*time.Millisecond, time.Second
+		})
+		w.Completed(1)
+		for n := 1; n <= 3; n++ {
+			publish(w, event(fmt.Sprint("cold", n), 1, "T"))
+			w.Eventually("the cold one has its turn", func() bool { return w.TimelineOf(fmt.Sprint("cold", n)).Events == 1 })
+			require.Less(w, w.TimelineOf("hot").Events, int64(hot))
+		}
+		w.Completed(hot + 3)
+		counted, err := p.End()
+		require.NoError(w, err)
+		require.Equal(w, hot+3, counted.Applied, "nothing of it out of order")
+		require.Zero(w, counted.Redelivered)
+	})
+}
+
+// Stops in the middle of the work, again and again: no delivery count rises and each is over in time.
+func TestProjectorStopsCleanlyWithManySessions(t *testing.T) {
+	for _, receiver := range []string{"direct", "sdk"} {
+		t.Run(receiver, func(t *testing.T) { inVirtualTime(t, func(w *world.World) { stopAgainAndAgain(w, receiver) }) })
+	}
+}
+
+func stopAgainAndAgain(w *world.World, receiver string) {
+	const aggregates, events, stops = 12, 60, 8
+	for n := 1; n <= events; n++ {
+		for a := range aggregates {
+			publish(w, event(fmt.Sprint("a", a), n, "T"))
+		}
+	}
+	w.DelayMongo(10_000, 30*time.Millisecond, "update")
+	applied := 0
+	for range stops {
+		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.SessionReceiver, c.ReceiveBatch = receiver, 2 })
+		w.Eventually("something is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
+		w.Pass(45 * time.Millisecond)
+		start := time.Now()
+		counted, err := p.End()
+		require.NoError(w, err)
+		require.Less(w, time.Since(start), 20*time.Second)
+		require.Zero(w, counted.Redelivered)
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).HeldSessions)
+		applied += counted.Applied
+	}
+	require.Less(w, w.Bus.Stats(world.SubscriptionPath).Completed, aggregates*events, "the stops came too late to tell anything")
+	p := w.StartProjector(nil)
+	w.Completed(aggregates * events)
+	counted, err := p.End()
+	require.NoError(w, err)
+	require.Zero(w, counted.Redelivered)
+	require.Equal(w, aggregates*events, applied+counted.Applied)
+	require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+}
+
+// A session is given back only when everything of it is completed, which takes several round trips.
+func TestProjectorCompletesBeforeItGivesBack(t *testing.T) {
+	inRealTime(t, 5*time.Millisecond, func(w *world.World) {
+		const aggregates, events = 6, 300
+		for a := range aggregates {
+			var changes []envelope.Change
+			for n := 1; n <= events; n++ {
+				changes = append(changes, event(fmt.Sprint("a", a), n, "T"))
+			}
+			publish(w, changes...)
+		}
+		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.MaxSessions, c.ReceiveBatch = 2, events })
+		w.Completed(aggregates * events)
+		counted, err := p.End()
+		require.NoError(w, err)
+		require.Equal(w, aggregates*events, counted.Applied)
+		require.Zero(w, counted.Duplicates)
+	})
+}
+
+// A settlement whose link is gone opens it again, and so writes down anew when the lock ends, which a renewal does, too: the
+// race detector sees it when they are not kept apart.
+func TestProjectorRenewsBesideSettlementsThatOpenTheLinkAgain(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		const rounds, events = 10, 20
+		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.ApplyTimeout = time.Minute })
+		for round := range rounds {
+			w.DelayMongo(1, world.LockDuration, "update") // a renewal comes and goes while the batch is being applied
+			for n := 1; n <= events; n++ {
+				publish(w, event("a", round*events+n, "T"))
+			}
+			w.Pass(world.LockDuration - time.Second)
+			end := w.Bus.Inject(servicebus.Faults{Seed: uint64(round), Settle: servicebus.Fault{Detach: 0.3}})
+			w.Completed((round + 1) * events)
+			end()
+		}
+		_, err := p.End()
+		require.NoError(w, err)
+		require.Equal(w, int64(rounds*events), w.TimelineOf("a").Events)
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+	})
+}
+
+// from makes a projector receive from a queue.
+func from(queue string) func(*projector.Config, *projector.Options) {
+	return func(c *projector.Config, _ *projector.Options) { c.Topic, c.Subscription, c.Queue = "", "", queue }
+}
+
+// A queue in place of topic and subscription.
+func TestProjectorReceivesFromAQueue(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		sender, err := w.BusClient.NewSender(world.Queue, nil)
+		require.NoError(w, err)
+		garbage := encode(w, event("b", 1, "T"))
+		garbage.Body = []byte("{")
+		for _, m := range []*azservicebus.Message{encode(w, event("a", 1, "T")), encode(w, event("a", 2, "T")), garbage, encode(w, event("c", 1, "T"))} {
+			require.NoError(w, sender.SendMessage(w.Context(), m, nil))
+		}
+		p := w.StartProjector(from(world.Queue))
+		w.Eventually("the queue is empty", func() bool {
+			s := w.Bus.Stats(world.Queue)
+			return s.Completed == 3 && s.DeadLettered == 1
+		})
+		_, err = p.End()
+		require.NoError(w, err)
+		require.Equal(w, int64(2), w.TimelineOf("a").Events)
+		require.Equal(w, int64(1), w.TimelineOf("c").Events)
+	})
+}
+
+// bucketed is an event in a session that its aggregate shares with others.
+func bucketed(key envelope.SessionKey, aggregate string, n int) envelope.Change {
+	c := event(aggregate, n, "T")
+	c.Session = key.Session(aggregate)
+	return c
+}
+
+// G1, G2, G3: aggregates that share sessions keep their order and lose nothing, whatever happens to connections and
+// projectors.
+func TestG1G2G3ProjectorsOfSharedSessions(t *testing.T) {
+	const events, aggregates = 60, 12
+	key := envelope.Buckets(3)
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			inVirtualTime(t, func(w *world.World) {
+				random := rand.New(rand.NewPCG(seed, 2))
+				positions := watch(w, "timeline")
+				running := []*world.Projector{w.StartProjector(nil), w.StartProjector(nil)}
+				for n := 1; n <= events; n++ {
+					for a := range aggregates {
+						publish(w, bucketed(key, fmt.Sprint("a", a), n))
+					}
+					w.Pass(time.Duration(random.IntN(6)) * time.Millisecond)
+					interrupt(w, random, 20, running)
+				}
+				w.Completed(events * aggregates)
+				for _, p := range running {
+					_, err := p.End()
+					require.NoError(w, err)
+				}
+				require.LessOrEqual(w, w.Bus.Stats(world.SubscriptionPath).Sessions, 3)
+				appliedInOrder(w, positions(), aggregates, events)
+			})
+		})
+	}
+}

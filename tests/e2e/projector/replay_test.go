@@ -1,0 +1,379 @@
+package projector_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// operate runs one command of the projector's program, for a shape.
+func operate(w *world.World, s shape, args ...string) world.Operated {
+	w.Helper()
+	return operateThrough(w, &world.Plug{}, &world.Plug{}, s, args...)
+}
+
+// operateThrough runs a command that is connected to the network by plugs.
+func operateThrough(w *world.World, busPlug, mongoPlug *world.Plug, s shape, args ...string) world.Operated {
+	w.Helper()
+	cfg := w.ProjectorConfig()
+	opts := projector.Options{
+		ServiceBus: world.BusOptions(busPlug.Dialer(w.BusNet)),
+		Mongo:      world.MongoOptions(mongoPlug.Dialer(w.MongoNet)),
+	}
+	// A write that is given up leaves a connection behind which the driver, when it disconnects, waits for without letting
+	// virtual time pass.
+	cfg.ApplyTimeout = 5 * time.Minute
+	s.settings(nil)(&cfg, &opts)
+	var out, errOut bytes.Buffer
+	load := func() (projector.Config, error) { return cfg, cfg.Validate() }
+	code := projector.Execute(w.Context(), args, load, opts, &out, &errOut, nil)
+	w.Logf("$ projector %q → %d\n%s%s", args, code, out.String(), errOut.String())
+	return world.Operated{Code: code, Out: out.String(), Err: errOut.String()}
+}
+
+// requireRight holds what is there against the events 1 to n, each applied once and in order.
+func requireRight(w *world.World, s shape, aggregate string, events int) {
+	w.Helper()
+	require.Equal(w, events, s.applied(w, aggregate))
+	require.Empty(w, parked(w, s.guards, aggregate))
+	require.False(w, guard(w, s.guards, aggregate).Lookup("empty").Type != 0, "the document is still marked as a stub")
+	if s.name == "mendable" {
+		doc := w.TimelineOf(aggregate)
+		require.Equal(w, fmt.Sprintf("2026-01-01T00:00:%02dZ", events), doc.Last)
+		require.Equal(w, "2026-01-01T00:00:01Z", doc.First, "what is set when the document is made was not set")
+	}
+}
+
+// G5: what is mended is replayed: the events come in order, and what comes after them is applied as usual.
+func TestG5ReplayAppliesWhatWaitsInOrder(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		positions := watch(w, "timeline")
+		p := w.StartProjector(s.settings(nil))
+		for n := 1; n <= 5; n++ {
+			eventType := "T"
+			if n == 1 || n == 3 {
+				eventType = "Poison"
+			}
+			publish(w, event("a", n, eventType))
+			publish(w, event("b", n, "T"))
+			publish(w, event("c", n, map[bool]string{true: "Poison", false: "T"}[n == 2]))
+		}
+		deadLettered(w, 9)
+
+		list := operate(w, s, "parked", "list")
+		require.Equal(w, 0, list.Code)
+		require.Regexp(w, `a +2000-01-01T00:00:\d\dZ +ProjectionFailed +`+event("a", 1, "").Position, list.Out)
+		show := operate(w, s, "parked", "show", "a")
+		require.Equal(w, 0, show.Code)
+		require.Contains(w, show.Out, "5 events in the dead-letter queue")
+		require.Contains(w, show.Out, "projector parked drop 'a' --yes")
+
+		still := operate(w, s, "parked", "replay", "a")
+		require.Equal(w, 1, still.Code)
+		require.Contains(w, still.Out, "a: 0 events applied; it stays parked, because of message "+messageID(event("a", 1, "")))
+		require.Empty(w, still.Err)
+		require.Equal(w, 9, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+
+		s.mended.Store(true)
+		replay := operate(w, s, "parked", "replay", "a")
+		require.Equal(w, 0, replay.Code, replay.Err)
+		require.Equal(w, "a: 5 events applied; it is not parked\nremoved 5 of 5 messages from the dead-letter queue\n", replay.Out)
+		requireRight(w, s, "a", 5)
+		require.Equal(w, []string{"c/2 ProjectionFailed", "c/3 AggregateParked", "c/4 AggregateParked", "c/5 AggregateParked"}, deadLetters(w))
+
+		publish(w, event("a", 6, "T"))
+		w.Completed(5 + 1 + 1)
+		requireRight(w, s, "a", 6)
+		require.Equal(w, 1, s.applied(w, "c"))
+
+		all := operate(w, s, "parked", "replay", "--all")
+		require.Equal(w, 0, all.Code, all.Err)
+		requireRight(w, s, "c", 5)
+		require.Empty(w, deadLetters(w))
+		require.Equal(w, "no aggregate is parked\n", operate(w, s, "parked", "list").Out)
+		require.Equal(w, "no aggregate is parked\n", operate(w, s, "parked", "replay", "--all").Out)
+		_, err := p.End()
+		require.NoError(w, err)
+		if s.name == "mendable" {
+			for id, seen := range positions() {
+				require.IsNonDecreasing(w, seen, id) // ending a parking moves nothing
+			}
+		}
+	})
+}
+
+// G5: dropping gives up the event in the way and keeps the rest.
+func TestG5DropKeepsTheRest(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		publish(w, event("a", 1, "T"), event("a", 2, "Poison"), event("a", 3, "T"), event("a", 4, "Poison"), event("a", 5, "T"))
+		deadLettered(w, 4)
+		publish(w, event("f", 1, "Poison"), event("f", 2, "T"))
+		deadLettered(w, 6)
+		unreadable := encode(w, event("g", 2, "T"))
+		unreadable.ApplicationProperties = nil
+		publish(w, event("g", 1, "T"))
+		send(w, unreadable, encode(w, event("g", 3, "T")))
+		deadLettered(w, 8)
+
+		require.Equal(w, 2, operate(w, s, "parked", "drop", "a").Code)
+		first := operate(w, s, "parked", "drop", "a", "--yes")
+		require.Equal(w, 1, first.Code)
+		require.Contains(w, first.Out, "a: 1 events applied, the event in the way given up; it stays parked, because of message "+
+			messageID(event("a", 4, "")))
+		require.Equal(w, messageID(event("a", 4, "")), parked(w, s.guards, "a").MessageID)
+		require.Equal(w, 2, s.applied(w, "a"))
+		second := operate(w, s, "parked", "drop", "a", "--yes")
+		require.Equal(w, 0, second.Code, second.Err)
+		require.Equal(w, 3, s.applied(w, "a"))
+
+		// The very first event: the document is made by the second.
+		require.Equal(w, 0, operate(w, s, "parked", "drop", "f", "--yes").Code)
+		require.Equal(w, 1, s.applied(w, "f"))
+		require.Empty(w, parked(w, s.guards, "f"))
+
+		// Nobody knows where the unreadable one belongs; it is removed, and the version it may have had is not missed.
+		stuck := operate(w, s, "parked", "drop", "g", "--yes")
+		require.Equal(w, 1, stuck.Code)
+		require.Contains(w, stuck.Out, "VersionGap")
+		require.Equal(w, 0, operate(w, s, "parked", "drop", "g", "--yes").Code)
+		require.Equal(w, 2, s.applied(w, "g"))
+
+		require.Empty(w, deadLetters(w))
+		publish(w, event("a", 6, "T"), event("a", 7, "T"))
+		w.Completed(1 + 1 + 2)
+		require.Equal(w, 5, s.applied(w, "a"))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// G6: what nobody can read and somebody else has locked is not passed over: once its aggregate is not parked any more, no command
+// would find it again.
+func TestG6DropWaitsForWhatSomebodyElseHasLocked(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		unreadable := encode(w, event("a", 2, "T"))
+		unreadable.ApplicationProperties = nil
+		publish(w, event("a", 1, "T"))
+		send(w, unreadable)
+		deadLettered(w, 1)
+		receiver, err := w.BusClient.NewReceiverForSubscription(world.Topic, world.Subscription, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
+		require.NoError(w, err)
+		_, err = receiver.ReceiveMessages(w.Context(), 1, nil)
+		require.NoError(w, err)
+
+		refused := operate(w, s, "parked", "drop", "a", "--yes")
+		require.Equal(w, 1, refused.Code)
+		require.Contains(w, refused.Err, "somebody else has locked a message of the dead-letter queue")
+		require.NotEmpty(w, parked(w, s.guards, "a"))
+		w.Pass(time.Minute) // the lock runs out
+		require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
+		require.Empty(w, parked(w, s.guards, "a"))
+		require.Empty(w, deadLetters(w))
+		require.NoError(w, receiver.Close(w.Context()))
+		_, err = p.End()
+		require.NoError(w, err)
+	})
+}
+
+// G5: killed at any point, a replay can be given again, and nothing is lost, doubled or applied out of order; a projector runs
+// beside it all the time.
+func TestG5ReplayKilledAnywhere(t *testing.T) {
+	step := 3 // with 1 it passes as well, and takes half a minute
+	if testing.Short() {
+		step = 11
+	}
+	for _, s := range shapes() {
+		t.Run(s.name, func(t *testing.T) {
+			for n, finished := 1, false; !finished; n += step {
+				inVirtualTime(t, func(w *world.World) {
+					s.mended.Store(false)
+					p := w.StartProjector(s.settings(nil))
+					publish(w, event("x", 1, "Poison"))
+					deadLettered(w, 1)
+					publish(w, event("a", 1, "Poison"), event("a", 2, "T"), event("a", 3, "T"))
+					deadLettered(w, 4)
+					s.mended.Store(true)
+					busPlug, mongoPlug := &world.Plug{}, &world.Plug{}
+					kill := world.LayFuse(n, busPlug, mongoPlug)
+					operateThrough(w, busPlug, mongoPlug, s, "parked", "replay", "a")
+					finished = !kill.HasBlown()
+					publish(w, event("a", 4, "T"))
+					w.Eventually("the event is applied or set aside", func() bool {
+						stats := w.Bus.Stats(world.SubscriptionPath)
+						return stats.Active == 0 && stats.Locked == 0
+					})
+					w.Pass(time.Minute) // locks run out
+
+					again := operate(w, s, "parked", "replay", "a")
+					require.Equal(w, 0, again.Code, "after %d writes: %s", n, again.Err)
+					requireRight(w, s, "a", 4)
+					require.Equal(w, []string{"x/1 ProjectionFailed"}, deadLetters(w), "after %d writes", n)
+					require.NotEmpty(w, parked(w, s.guards, "x"))
+					publish(w, event("a", 5, "T"))
+					w.Eventually("life goes on", func() bool { return s.applied(w, "a") == 5 })
+					_, err := p.End()
+					require.NoError(w, err)
+				})
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
+// Two people replay the same aggregate at once: one waits for the other, and finds nothing left to do.
+func TestG5TwoReplaysAtOnce(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		publish(w, event("a", 1, "Poison"), event("a", 2, "T"), event("a", 3, "T"))
+		deadLettered(w, 3)
+		_, err := p.End()
+		require.NoError(w, err)
+		s.mended.Store(true)
+		w.DelayMongo(1, 10*time.Second, "update")
+		both := make(chan world.Operated, 2)
+		for range cap(both) {
+			go func() { both <- operate(w, s, "parked", "replay", "a") }()
+		}
+		for range cap(both) {
+			replay := <-both
+			require.Equal(w, 0, replay.Code, replay.Err)
+		}
+		requireRight(w, s, "a", 3)
+		require.Empty(w, deadLetters(w))
+	})
+}
+
+// G5: a replay does not end a parking behind the back of a projector that sets events aside meanwhile.
+func TestG5ReplayNoticesWhatIsSetAsideMeanwhile(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		publish(w, event("a", 1, "Poison"), event("a", 2, "T"))
+		deadLettered(w, 2)
+		w.Pass(10 * time.Second) // the session is given back
+		s.mended.Store(true)
+		// The replay is held up before its first write; meanwhile its lock is lost, and a projector takes the session.
+		command, done := "update", make(chan world.Operated, 1)
+		w.DelayMongo(1, 40*time.Second, command)
+		go func() { done <- operate(w, s, "parked", "replay", "a") }()
+		w.Eventually("the replay has the session", func() bool { return w.Bus.Stats(world.SubscriptionPath).HeldSessions == 1 })
+		w.Pass(time.Second)
+		w.Bus.ExpireLocks(world.SubscriptionPath)
+		publish(w, event("a", 3, "T"))
+		deadLettered(w, 3)
+		replay := <-done
+		require.Equal(w, 0, replay.Code, replay.Err)
+		requireRight(w, s, "a", 3)
+		require.Empty(w, deadLetters(w))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// A projector that holds the session and does not give it back is named, and waited for no longer than was asked.
+func TestReplayWaitsForTheSession(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		s := shapes()[0]
+		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+			s.settings(nil)(c, o)
+			c.SessionIdle, c.SessionMaxHold = 20*time.Second, 20*time.Second
+		})
+		w.Pass(30 * time.Second) // a worker has looked for a session in vain, so that one without messages is kept
+		publish(w, event("a", 1, "Poison"))
+		deadLettered(w, 1)
+		s.mended.Store(true)
+		busy := operate(w, s, "parked", "replay", "a", "--wait", "5s")
+		require.Equal(w, 1, busy.Code)
+		require.Contains(w, busy.Err, "a projector holds the session a, and did not release it in 5s")
+		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
+		requireRight(w, s, "a", 1)
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// G5: many dead letters of others lie before those of the aggregate, and stay where they are.
+func TestG5ReplayLeavesOthersInTheirPlace(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		s := shapes()[0]
+		p := w.StartProjector(s.settings(nil))
+		const others = 700
+		publish(w, event("o", 1, "Poison"))
+		deadLettered(w, 1)
+		for n := 2; n <= others; n += 100 {
+			batch := make([]*azservicebus.Message, 0, 100)
+			for i := n; i < min(n+100, others+1); i++ {
+				batch = append(batch, encode(w, event("o", i, "T")))
+			}
+			send(w, batch...)
+		}
+		deadLettered(w, others)
+		publish(w, event("a", 1, "Poison"), event("a", 2, "T"))
+		deadLettered(w, others+2)
+		before := deadLetters(w)
+		s.mended.Store(true)
+		replay := operate(w, s, "parked", "replay", "a")
+		require.Equal(w, 0, replay.Code)
+		require.Contains(w, replay.Out, "removed 2 of 2 messages")
+		require.Equal(w, before[:others], deadLetters(w))
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Locked)
+
+		all := operate(w, s, "parked", "replay", "o")
+		require.Equal(w, 0, all.Code)
+		require.Equal(w, int64(others), w.TimelineOf("o").Events)
+		require.Empty(w, deadLetters(w))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// The event that parked the aggregate was removed by somebody: to go on without it must be said.
+func TestG6ReplayDoesNotGoOnWithoutThePoison(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		publish(w, event("a", 1, "T"), event("a", 2, "Poison"), event("a", 3, "T"))
+		deadLettered(w, 2)
+		receiver, err := w.BusClient.NewReceiverForSubscription(world.Topic, world.Subscription,
+			&azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter, ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
+		require.NoError(w, err)
+		_, err = receiver.ReceiveMessages(w.Context(), 1, nil)
+		require.NoError(w, err)
+		require.NoError(w, receiver.Close(w.Context()))
+		s.mended.Store(true)
+		replay := operate(w, s, "parked", "replay", "a")
+		require.Equal(w, 1, replay.Code)
+		require.Contains(w, replay.Err, "somebody removed it. To go on without it: projector parked drop 'a' --yes")
+		require.NotEmpty(w, parked(w, s.guards, "a"))
+		require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
+		require.Equal(w, 2, s.applied(w, "a"))
+		_, err = p.End()
+		require.NoError(w, err)
+	})
+}
+
+// Dead letters of an aggregate that nobody parked are not touched.
+func TestReplayOfWhatIsNotParked(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		s := shapes()[0]
+		replay := operate(w, s, "parked", "replay", "nobody")
+		require.Equal(w, 0, replay.Code)
+		require.Equal(w, "nobody: 0 events applied; it is not parked\n", replay.Out)
+		show := operate(w, s, "parked", "show", "nobody")
+		require.Equal(w, 1, show.Code)
+		require.Equal(w, "projector: nobody is not parked; `projector parked list` shows those that are\n", show.Err)
+		n, err := w.Client.Database(world.ReadModel).Collection("timeline").CountDocuments(w.Context(), bson.D{})
+		require.NoError(w, err)
+		require.Zero(w, n)
+	})
+}

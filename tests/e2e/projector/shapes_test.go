@@ -1,0 +1,156 @@
+package projector_test
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// mendable is a timeline that cannot apply events of the type Poison before it is mended. Events of the type Touch count
+// only where there is a document.
+type mendable struct {
+	projection.Timeline
+	mended *atomic.Bool
+}
+
+func (mendable) Name() string { return "mendable" }
+
+func (m mendable) Project(e projection.Event) ([]projection.Write, error) {
+	if e.Type == "Poison" && !m.mended.Load() {
+		return nil, projection.Permanent(errors.New("no rule for it"))
+	}
+	if e.Type == "Touch" {
+		return []projection.Write{projection.UpdateExisting("timeline", e.Aggregate, projection.Inc("events", 1))}, nil
+	}
+	return m.Timeline.Project(e)
+}
+
+// ledger writes two collections for each event: a line of its own, and a total that every aggregate feeds. Its guard is
+// a record of positions.
+type ledger struct{ mended *atomic.Bool }
+
+func (ledger) Name() string { return "ledger" }
+
+func (l ledger) Project(e projection.Event) ([]projection.Write, error) {
+	if e.Type == "Poison" && !l.mended.Load() {
+		return nil, projection.Permanent(errors.New("no rule for it"))
+	}
+	return []projection.Write{
+		projection.Replace("lines", fmt.Sprintf("%s/%d", e.Aggregate, e.Version), e.Document()),
+		projection.Update("totals", "all", projection.Inc("events", 1)),
+	}, nil
+}
+
+// shape is a projection to be tested in both of its kinds.
+type shape struct {
+	name    string // of the projection
+	guards  string // the collection with the guards
+	mended  *atomic.Bool
+	project projection.Projection
+	// applied is how many events of an aggregate took effect.
+	applied func(w *world.World, aggregate string) int
+}
+
+// shapes are a projection with one document per aggregate, and one with a record of positions.
+func shapes() []shape {
+	one, several := &atomic.Bool{}, &atomic.Bool{}
+	return []shape{
+		{
+			name: "mendable", guards: "timeline", mended: one, project: mendable{mended: one},
+			applied: func(w *world.World, aggregate string) int { return int(w.TimelineOf(aggregate).Events) },
+		},
+		{
+			name: "ledger", guards: "ledger_positions", mended: several, project: ledger{mended: several},
+			applied: func(w *world.World, aggregate string) int {
+				n, err := w.Client.Database(world.ReadModel).Collection("lines").CountDocuments(w.Context(), bson.D{{Key: "aggregateId", Value: aggregate}})
+				require.NoError(w, err)
+				return int(n)
+			},
+		},
+	}
+}
+
+// settings makes a projector run the shape; mended says how its copy of the code stands, nil shares the shape's.
+func (s shape) settings(mended *atomic.Bool) func(*projector.Config, *projector.Options) {
+	project := s.project
+	if mended != nil {
+		if s.name == "mendable" {
+			project = mendable{mended: mended}
+		} else {
+			project = ledger{mended: mended}
+		}
+	}
+	return func(c *projector.Config, o *projector.Options) {
+		registry, err := projection.NewRegistry(project)
+		if err != nil {
+			panic(err)
+		}
+		c.Projection, o.Projections = s.name, registry
+	}
+}
+
+// parkedRecord is why an aggregate is parked.
+type parkedRecord struct {
+	MessageID   string `bson:"messageId"`
+	Position    string `bson:"position"`
+	Reason      string `bson:"reason"`
+	Description string `bson:"description"`
+	Session     string `bson:"session"`
+	Later       int    `bson:"later"`
+}
+
+// guard is an aggregate's guard as it stands in the database; nil when there is none.
+func guard(w *world.World, collection, aggregate string) bson.Raw {
+	w.Helper()
+	doc, err := w.Client.Database(world.ReadModel).Collection(collection).FindOne(w.Context(), bson.D{{Key: "_id", Value: aggregate}}).Raw()
+	if err != nil {
+		return nil
+	}
+	if guard, ok := doc.Lookup(projection.GuardField).DocumentOK(); ok {
+		return guard
+	}
+	return doc
+}
+
+// parked is an aggregate's record; zero when it is not parked.
+func parked(w *world.World, collection, aggregate string) (r parkedRecord) {
+	w.Helper()
+	if value := guard(w, collection, aggregate).Lookup("parked"); value.Type != 0 {
+		require.NoError(w, value.Unmarshal(&r))
+	}
+	return r
+}
+
+func deadLettered(w *world.World, n int) {
+	w.Helper()
+	w.Eventually(fmt.Sprintf("%d dead letters", n), func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered >= n })
+}
+
+// deadLetters is what lies in the dead-letter queue, in its order: aggregate/version, or what is known of them, and the
+// reason.
+func deadLetters(w *world.World) (all []string) {
+	w.Helper()
+	receiver, err := w.BusClient.NewReceiverForSubscription(world.Topic, world.Subscription,
+		&azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
+	require.NoError(w, err)
+	messages, err := receiver.PeekMessages(w.Context(), 1000, nil)
+	require.NoError(w, err)
+	require.NoError(w, receiver.Close(w.Context()))
+	for _, m := range messages {
+		c := envelope.Partial(m)
+		all = append(all, fmt.Sprintf("%s/%d %s", c.Aggregate, c.Version, *m.DeadLetterReason))
+	}
+	return all
+}
+
+// messageID is the id that an event's message has.
+func messageID(c envelope.Change) string { return envelope.MessageID(c.Stream, c.Token) }

@@ -1,0 +1,29 @@
+package world
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// FailMongo makes MongoDB answer the next n commands of these names with an error code.
+func (w *World) FailMongo(n, code int, commands ...string) {
+	w.Helper()
+	w.failPoint(n, commands, bson.E{Key: "errorCode", Value: code})
+}
+
+// DelayMongo makes MongoDB wait before it executes the next n commands of these names.
+func (w *World) DelayMongo(n int, d time.Duration, commands ...string) {
+	w.Helper()
+	w.failPoint(n, commands, bson.E{Key: "blockConnection", Value: true}, bson.E{Key: "blockTimeMS", Value: d.Milliseconds()})
+}
+
+func (w *World) failPoint(n int, commands []string, data ...bson.E) {
+	w.Helper()
+	require.NoError(w, w.Client.Database("admin").RunCommand(w.Context(), bson.D{
+		{Key: "configureFailPoint", Value: "failCommand"},
+		{Key: "mode", Value: bson.D{{Key: "times", Value: n}}},
+		{Key: "data", Value: append(bson.D{{Key: "failCommands", Value: commands}}, data...)},
+	}).Err())
+}

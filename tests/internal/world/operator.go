@@ -1,0 +1,67 @@
+package world
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/settings"
+)
+
+// Operated is the outcome of one operator command.
+type Operated struct {
+	Code     int
+	Out, Err string
+}
+
+// OperateProducer runs one command of a producer of these streams.
+func (w *World) OperateProducer(configs []producer.Config, args ...string) Operated {
+	w.Helper()
+	o := producer.Options{
+		Instance:   "desk",
+		ServiceBus: BusOptions(w.BusNet),
+		Blob:       BlobOptions(w.Blob.Transport()),
+		Mongo:      MongoOptions(w.OperatorMongo),
+	}
+	var out, errOut bytes.Buffer
+	load := func() (_ []producer.Config, err error) {
+		for _, c := range configs {
+			if wrong := c.Validate(); wrong != nil {
+				err = settings.Problems{wrong}
+			}
+		}
+		return configs, err
+	}
+	run := func(context.Context, []producer.Config) error { w.Error("the command ran the producer"); return nil }
+	code := producer.Main(w.Context(), args, load, o, &out, &errOut, run)
+	w.Logf("$ producer %q → %d\n%s%s", args, code, out.String(), errOut.String())
+	return Operated{code, out.String(), errOut.String()}
+}
+
+// OperateProjector runs one command of a projector that knows its source; change adjusts its settings.
+func (w *World) OperateProjector(change func(*projector.Config, *projector.Options), args ...string) Operated {
+	w.Helper()
+	config := w.ProjectorConfig()
+	config.SourceDatabase, config.SourceCollection = sourceDatabase, sourceCollection
+	config.AggregatePath, config.TypePath, config.VersionPath = "aggregateId", "type", "version"
+	o := projector.Options{
+		Instance:   "desk",
+		ServiceBus: BusOptions(w.BusNet),
+		Mongo:      MongoOptions(w.OperatorMongo),
+	}
+	if change != nil {
+		change(&config, &o)
+	}
+	var out, errOut bytes.Buffer
+	load := func() (projector.Config, error) {
+		if joined, ok := config.Validate().(interface{ Unwrap() []error }); ok {
+			return config, settings.Problems(joined.Unwrap())
+		}
+		return config, nil
+	}
+	run := func(context.Context, projector.Config) error { w.Error("the command ran the projector"); return nil }
+	code := projector.Execute(w.Context(), args, load, o, &out, &errOut, run)
+	w.Logf("$ projector %q → %d\n%s%s", args, code, out.String(), errOut.String())
+	return Operated{code, out.String(), errOut.String()}
+}

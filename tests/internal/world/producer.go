@@ -1,0 +1,134 @@
+package world
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+)
+
+// Producer is a producer in this process, on connections of its own.
+type Producer struct {
+	Stop context.CancelFunc
+	Done chan error // what Run gave; then it is closed
+	Log  *Recorder
+	// BusPlug, MongoPlug and BlobPlug connect it to the servers.
+	BusPlug, MongoPlug, BlobPlug *Plug
+
+	w *World
+}
+
+// ProducerConfig is the settings of a producer where a test says nothing else: the collection shop.events, to Topic.
+func (w *World) ProducerConfig() producer.Config {
+	return producer.Config{
+		MongoURI: mongo.URI(mongoHost), Database: sourceDatabase, Collection: sourceCollection, Stream: "shop.events",
+		ServiceBus: azure.ServiceBus{ConnectionString: servicebus.ConnectionString(busHost)}, Topic: Topic,
+		Blob: azure.Blob{ConnectionString: blob.ConnectionString(BlobHost)}, Container: "sluice",
+		StartFrom: "latest", OnHistoryLost: "fail",
+		Operations:      []envelope.Operation{envelope.Insert, envelope.Update, envelope.Replace, envelope.Delete},
+		AggregateIDPath: "aggregateId", EventTypePath: "type", VersionPath: "version",
+		FullDocument: "updateLookup", BeforeChange: "whenAvailable",
+		LeaseDuration: 15 * time.Second, HeartbeatInterval: time.Second, FenceAfter: 4 * time.Second,
+		TakeoverAfter: 6 * time.Second, StandbyPoll: time.Second, LeaseTakeover: "break",
+		PublishLanes: 4, PublishLanesMax: 16, BatchScope: "session", BatchMessages: 100, MessageFormat: "json",
+		OnOversize: "fail", ClaimContainer: "claim-checks", MaxInFlightEvents: 1000, MaxInFlightBytes: 1 << 20, StallAfter: time.Minute, ShutdownTimeout: 20 * time.Second,
+	}
+}
+
+// StartProducer runs a producer; change adjusts its settings.
+func (w *World) StartProducer(instance string, change func(*producer.Config, *producer.Options)) *Producer {
+	w.Helper()
+	config := w.ProducerConfig()
+	require.NoError(w, config.Validate())
+	return w.startProducer(instance, func(ctx context.Context, o producer.Options) error {
+		return producer.Run(ctx, config, o)
+	}, func(o *producer.Options) {
+		if change != nil {
+			change(&config, o)
+		}
+	})
+}
+
+// StartStreams runs a producer of several streams.
+func (w *World) StartStreams(instance string, configs []producer.Config) *Producer {
+	w.Helper()
+	return w.startProducer(instance, func(ctx context.Context, o producer.Options) error {
+		return producer.RunStreams(ctx, configs, o)
+	}, func(*producer.Options) {})
+}
+
+func (w *World) startProducer(
+	instance string, run func(context.Context, producer.Options) error, change func(*producer.Options),
+) *Producer {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	p := &Producer{
+		Stop: cancel, Done: make(chan error, 1), Log: &Recorder{},
+		BusPlug: &Plug{}, MongoPlug: &Plug{}, BlobPlug: &Plug{}, w: w,
+	}
+	o := producer.Options{
+		Logger:     slog.New(slog.NewJSONHandler(p.Log, nil)),
+		Instance:   instance,
+		ServiceBus: BusOptions(p.BusPlug.Dialer(w.BusNet)),
+		Blob:       BlobOptions(p.BlobPlug.Transport(w.Blob.Transport())),
+		Mongo:      MongoOptions(p.MongoPlug.Dialer(w.MongoNet)),
+	}
+	change(&o)
+	go func() {
+		p.Done <- run(ctx, o)
+		close(p.Done)
+	}()
+	w.Producers = append(w.Producers, p)
+	return p
+}
+
+// End asks the producer to stop and waits for it.
+func (p *Producer) End() {
+	p.w.Helper()
+	p.Stop()
+	require.NoError(p.w, <-p.Done)
+}
+
+// Failed waits until the producer has ended by itself, and gives its error.
+func (p *Producer) Failed() (err error) {
+	p.w.Helper()
+	p.w.Eventually("the producer ends by itself", func() bool {
+		select {
+		case err = <-p.Done:
+			return true
+		default:
+			return false
+		}
+	})
+	require.Error(p.w, err)
+	return err
+}
+
+// Vanish cuts the producer off from everything at once, as a process that is killed; End still has to be called.
+func (p *Producer) Vanish() {
+	p.BusPlug.Pull()
+	p.MongoPlug.Pull()
+	p.BlobPlug.Pull()
+}
+
+// ComeBack undoes Vanish.
+func (p *Producer) ComeBack() {
+	p.BusPlug.PlugIn()
+	p.MongoPlug.PlugIn()
+	p.BlobPlug.PlugIn()
+}
+
+// kill ends a producer that the test may have ended already.
+func (p *Producer) kill() {
+	p.Vanish()
+	p.Stop()
+	for range p.Done { // closed at its end
+	}
+}

@@ -1,0 +1,105 @@
+package world
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+)
+
+// Projector is a projector in this process, on connections of its own.
+type Projector struct {
+	Stop context.CancelFunc
+	Done chan error // what Run gave; then it is closed
+	Log  *Recorder
+	// BusPlug and MongoPlug connect it to the servers.
+	BusPlug, MongoPlug *Plug
+
+	w    *World
+	last *Counters // once it has ended
+	err  error
+}
+
+// Counters are what a projector says when it stops.
+type Counters struct {
+	Msg          string `json:"msg"`
+	Applied      int    `json:"applied"`
+	Duplicates   int    `json:"duplicates"`
+	DeadLettered int    `json:"dead_lettered"`
+	Redelivered  int    `json:"redelivered"`
+}
+
+// ProjectorConfig is the settings of a projector where a test says nothing else: the projection timeline, from Subscription.
+func (w *World) ProjectorConfig() projector.Config {
+	return projector.Config{
+		ServiceBus: azure.ServiceBus{ConnectionString: servicebus.ConnectionString(busHost)},
+		Topic:      Topic, Subscription: Subscription, Connections: 2,
+		MongoURI: mongo.URI(mongoHost), Database: ReadModel, Projection: "timeline",
+		MaxSessions: 8, ReceiveBatch: 100,
+		SessionIdle: 2 * time.Second, SessionMaxHold: 30 * time.Second,
+		AcceptTimeout: time.Minute, ApplyTimeout: 10 * time.Second, SettleTimeout: 5 * time.Second,
+		VersionGapWait:  30 * time.Second,
+		ShutdownTimeout: 20 * time.Second,
+	}
+}
+
+// StartProjector runs a projector; change adjusts its settings.
+func (w *World) StartProjector(change func(*projector.Config, *projector.Options)) *Projector {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	p := &Projector{
+		Stop: cancel, Done: make(chan error, 1), Log: &Recorder{},
+		BusPlug: &Plug{}, MongoPlug: &Plug{}, w: w,
+	}
+	config := w.ProjectorConfig()
+	o := projector.Options{
+		Logger:     slog.New(slog.NewJSONHandler(p.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Instance:   "projector",
+		ServiceBus: BusOptions(p.BusPlug.Dialer(w.BusNet)),
+		Mongo:      MongoOptions(p.MongoPlug.Dialer(w.MongoNet)),
+	}
+	if change != nil {
+		change(&config, &o)
+	}
+	go func() {
+		p.Done <- projector.Run(ctx, config, o)
+		close(p.Done)
+	}()
+	w.Projectors = append(w.Projectors, p)
+	return p
+}
+
+// End asks the projector to stop, waits for it, and gives its error and its last words.
+func (p *Projector) End() (Counters, error) {
+	if p.last == nil {
+		p.Stop()
+		p.err = <-p.Done
+		if p.w.Failed() {
+			p.w.Log(p.Log.Text())
+		}
+		p.last = p.lastWords()
+	}
+	return *p.last, p.err
+}
+
+// Kill makes the projector vanish from the network at once, as a process that is killed, and then ends it.
+func (p *Projector) Kill() {
+	p.BusPlug.Pull()
+	p.MongoPlug.Pull()
+	_, _ = p.End()
+}
+
+func (p *Projector) lastWords() *Counters {
+	lines := bytes.Split(bytes.TrimSpace([]byte(p.Log.Text())), []byte("\n"))
+	var c Counters
+	require.NoError(p.w, json.Unmarshal(lines[len(lines)-1], &c))
+	require.Equal(p.w, "projector stopped", c.Msg)
+	return &c
+}

@@ -1,0 +1,169 @@
+package world
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/stretchr/testify/require"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
+	"github.com/sluice-cdc/sluice/tests/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+)
+
+// The names of the servers, as everybody in the world dials them.
+const (
+	busHost   = "bus:5672"
+	mongoHost = "mongo:27017"
+	BlobHost  = "blob:10000"
+)
+
+// Options are what differs between worlds. The zero value is right for most tests.
+type Options struct {
+	Mongo           mongo.Options
+	DuplicateWindow time.Duration // the topic's; 0 is ten minutes
+	RoundTrip       time.Duration // of the services' way to Service Bus, which then needs real time: see InVirtualTime
+	Patience        time.Duration // how long Eventually waits; 0 is ten minutes
+	Poll            time.Duration // how often Eventually looks; 0 is every 10 ms
+}
+
+// World is the three embedded servers and the test's own clients, with producers and projectors to run on them. Its methods fail the
+// test, and are called by the test's own goroutine.
+type World struct {
+	*testing.T
+	Bus       *servicebus.Server
+	Mongo     *mongo.Server
+	Blob      *blob.Server
+	BusNet    *netpipe.Listener
+	MongoNet  *netpipe.Listener
+	BusClient *azservicebus.Client // the test's own, as the next three
+	Sender    *azservicebus.Sender // to Topic
+	Client    *driver.Client
+	Events    *driver.Collection // what the producers read
+	// OperatorMongo is how an operator's commands reach MongoDB.
+	OperatorMongo options.ContextDialer
+	// Inserted is how many events of each aggregate are committed.
+	Inserted   map[string]int
+	Producers  []*Producer  // all that were started
+	Projectors []*Projector // all that were started
+
+	patience, poll time.Duration
+
+	mu       sync.Mutex
+	accepted []servicebus.Accepted // what the broker took, in its order
+}
+
+// tokensAreDue is when every token of Service Bus that the SDK has got is to be renewed. Links that several goroutines open at
+// once leave all but the last behind, with a goroutine each that sleeps until then, finds its client closed and ends
+// (azservicebus v1.11.0, AMQPLinksImpl.Get); a bubble must not end before. With all clients and servers gone it costs nothing.
+const tokensAreDue = 3 * time.Hour
+
+// InVirtualTime runs f in a world in a bubble of virtual time. It has no round trips: the SDK holds mutexes while it waits for the
+// network, and virtual time does not pass while a goroutine waits for a mutex.
+func InVirtualTime(t *testing.T, o Options, f func(w *World)) {
+	t.Helper()
+	require.Zero(t, o.RoundTrip, "a round trip needs InRealTime")
+	virtualtime.Test(t, func(t *testing.T) {
+		defer time.Sleep(tokensAreDue)
+		run(t, o, f)
+	})
+}
+
+// InRealTime runs f in a world without a bubble.
+func InRealTime(t *testing.T, o Options, f func(w *World)) {
+	t.Helper()
+	run(t, o, f)
+}
+
+func run(t *testing.T, o Options, f func(w *World)) {
+	t.Helper()
+	window := o.DuplicateWindow
+	if window == 0 {
+		window = 10 * time.Minute
+	}
+	bus, err := servicebus.New(entities(window), servicebus.Options{})
+	require.NoError(t, err)
+	w := &World{
+		T: t, Bus: bus, Mongo: mongo.New(o.Mongo), Blob: blob.New(blob.Options{Token: "a-token"}),
+		BusNet: netpipe.Listen(busHost), MongoNet: netpipe.Listen(mongoHost), Inserted: map[string]int{},
+		patience: 10 * time.Minute, poll: 10 * time.Millisecond,
+	}
+	if o.Patience > 0 {
+		w.patience = o.Patience
+	}
+	if o.Poll > 0 {
+		w.poll = o.Poll
+	}
+	w.OperatorMongo = ByName{w.MongoNet}
+	bus.Observe(func(a servicebus.Accepted) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.accepted = append(w.accepted, a)
+	})
+	stopServers := w.serve(o.RoundTrip)
+	defer stopServers()
+	w.connect()
+	defer func() {
+		w.endServices()
+		_ = w.BusClient.Close(context.WithoutCancel(t.Context()))
+		_ = w.Client.Disconnect(context.WithoutCancel(t.Context()))
+	}()
+	f(w)
+}
+
+// serve runs the servers until stop, which waits for their end.
+func (w *World) serve(roundTrip time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context())) // the servers outlive the test's own clients
+	var servers sync.WaitGroup
+	servers.Go(func() {
+		var l net.Listener = w.BusNet
+		if roundTrip > 0 {
+			delayed := netpipe.Delay(w.BusNet, roundTrip)
+			defer delayed.(*netpipe.DelayListener).Wait()
+			l = delayed
+		}
+		if err := w.Bus.Run(ctx, l); err != nil {
+			w.Errorf("run Service Bus: %v", err)
+		}
+	})
+	servers.Go(func() {
+		if err := w.Mongo.Run(ctx, w.MongoNet); err != nil {
+			w.Errorf("run MongoDB: %v", err)
+		}
+	})
+	return func() {
+		cancel()
+		servers.Wait()
+	}
+}
+
+// connect makes the test's own clients.
+func (w *World) connect() {
+	w.Helper()
+	var err error
+	w.BusClient, err = azservicebus.NewClientFromConnectionString(servicebus.ConnectionString(busHost), BusOptions(w.BusNet))
+	require.NoError(w, err)
+	w.Sender, err = w.BusClient.NewSender(Topic, nil)
+	require.NoError(w, err)
+	w.Client, err = driver.Connect(options.Client().ApplyURI(mongo.URI(mongoHost)).SetDialer(w.MongoNet))
+	require.NoError(w, err)
+	w.Events = w.Client.Database(sourceDatabase).Collection(sourceCollection)
+}
+
+// endServices ends what the test left running, so that a test that fails says why and not that its bubble is deadlocked.
+func (w *World) endServices() {
+	for _, p := range w.Producers {
+		p.kill()
+	}
+	for _, p := range w.Projectors {
+		p.Kill()
+	}
+}
