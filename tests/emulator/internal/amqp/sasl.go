@@ -21,7 +21,7 @@ const (
 
 // mechanisms are offered in this order. None checks a secret: claims are put through $cbs,
 // one layer up, as Azure does.
-var mechanisms = []Symbol{"MSSBCBS", "ANONYMOUS", "PLAIN", "EXTERNAL"}
+var mechanisms = []Symbol{"MSSBCBS", "ANONYMOUS", "EXTERNAL"}
 
 // negotiate exchanges protocol headers and, when the client asks for it, SASL.
 func negotiate(br *bufio.Reader, w io.Writer) error {
