@@ -37,9 +37,9 @@ func javaScript(t *testing.T) client {
 	without := func(why string) {
 		t.Helper()
 		if os.Getenv("CI") == "true" {
-			t.Fatal("JavaScript must run: ", why)
+			t.Fatal("JavaScript must run:", why)
 		}
-		t.Skip("without JavaScript: ", why)
+		t.Skip("without JavaScript:", why)
 	}
 	node, err := exec.LookPath("node")
 	if err != nil {
