@@ -2,17 +2,12 @@ package world
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-
-	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
 
 // Plug is what connects a service to a server, or to the network. The zero value is plugged in.
@@ -112,33 +107,42 @@ func (t transport) Do(r *http.Request) (*http.Response, error) {
 	return t.to.Do(r)
 }
 
-// ByName is a network with one host.
-type ByName struct{ Listener *netpipe.Listener }
+// Fuse pulls plugs when it has let through what it is good for.
+type Fuse struct {
+	mu    sync.Mutex // guards everything below
+	left  int        // writes
+	blown bool
+	plugs []*Plug
+}
 
-func (n ByName) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	if addr != n.Listener.Addr().String() {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("no such host")}
+// LayFuse makes a fuse that blows after n writes through either of the plugs.
+func LayFuse(n int, plugs ...*Plug) *Fuse {
+	f := &Fuse{left: n, plugs: plugs}
+	for _, p := range plugs {
+		p.mu.Lock()
+		p.fuse = f
+		p.mu.Unlock()
 	}
-	return n.Listener.DialContext(ctx, network, addr)
+	return f
 }
 
-// BlobOptions are those of a client of Blob storage on this way to it.
-func BlobOptions(way policy.Transporter) *azblob.ClientOptions {
-	o := &azblob.ClientOptions{}
-	o.Transport = way
-	return o
+// HasBlown says whether the plugs have been pulled.
+func (f *Fuse) HasBlown() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.blown
 }
 
-// BusOptions are those of a client of Service Bus on this way to it.
-func BusOptions(way options.ContextDialer) *azservicebus.ClientOptions {
-	return &azservicebus.ClientOptions{
-		NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
-			return way.DialContext(ctx, "", "")
-		},
+// burn takes one write.
+func (f *Fuse) burn() {
+	f.mu.Lock()
+	f.left--
+	blows := f.left < 0 && !f.blown
+	f.blown = f.blown || blows
+	f.mu.Unlock()
+	if blows {
+		for _, p := range f.plugs {
+			p.Pull()
+		}
 	}
-}
-
-// MongoOptions make a client of MongoDB use this way to it.
-func MongoOptions(way options.ContextDialer) func(*options.ClientOptions) {
-	return func(o *options.ClientOptions) { o.SetDialer(way) }
 }

@@ -1,0 +1,45 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
+)
+
+// ByName is a network with one host.
+type ByName struct{ Listener *netpipe.Listener }
+
+func (n ByName) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	if addr != n.Listener.Addr().String() {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("no such host")}
+	}
+	return n.Listener.DialContext(ctx, network, addr)
+}
+
+// BlobOptions are those of a client of Blob storage on this way to it.
+func BlobOptions(way policy.Transporter) *azblob.ClientOptions {
+	o := &azblob.ClientOptions{}
+	o.Transport = way
+	return o
+}
+
+// BusOptions are those of a client of Service Bus on this way to it.
+func BusOptions(way options.ContextDialer) *azservicebus.ClientOptions {
+	return &azservicebus.ClientOptions{
+		NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+			return way.DialContext(ctx, "", "")
+		},
+	}
+}
+
+// MongoOptions make a client of MongoDB use this way to it.
+func MongoOptions(way options.ContextDialer) func(*options.ClientOptions) {
+	return func(o *options.ClientOptions) { o.SetDialer(way) }
+}
