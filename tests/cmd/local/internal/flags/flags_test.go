@@ -119,7 +119,7 @@ func TestPorts(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]emulator.Ports{
 		"":                              {},
-		"standard":                      {Mongo: 27017, ServiceBus: 5672, Administration: 5300, Blob: 10000},
+		"standard":                      {Mongo: 27017, ServiceBus: 5672, Administration: 5300, TLS: 5671, Blob: 10000},
 		"servicebus=5673, mongodb=4000": {Mongo: 4000, ServiceBus: 5673},
 		"admin=1,blob=65535":            {Administration: 1, Blob: 65535},
 	} {
