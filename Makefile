@@ -37,7 +37,7 @@ run: ## see it working: embedded stack, both services, events, check (INPUT= ONC
 	@go run ./tests/cmd/local $(strip $(RUN_FLAGS))
 
 .PHONY: test
-test: ## every test of every module, those in real time with the race detector, and Azurite where npm is
+test: ## every test of every module, those in real time with the race detector; Azurite and other languages' clients where npm and Python are
 	@scripts/azurite.sh
 	@scripts/clients.sh
 	@scripts/test.sh

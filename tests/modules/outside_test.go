@@ -117,16 +117,17 @@ func (o outside) requires(t *testing.T, dir, name string, ours, others []string)
 	require.NoError(t, err)
 	known, err := modfile.Parse("go.mod", text, nil)
 	require.NoError(t, err)
-	mod := fmt.Sprintf("module %s\n\ngo %s\n", name, known.Go.Version)
+	var mod bytes.Buffer
+	fmt.Fprintf(&mod, "module %s\n\ngo %s\n", name, known.Go.Version)
 	for _, m := range ours {
-		mod += fmt.Sprintf("\nrequire %s %s\n", modules.Path(m), o.proxy.Version)
+		fmt.Fprintf(&mod, "\nrequire %s %s\n", modules.Path(m), o.proxy.Version)
 	}
 	for _, r := range known.Require {
 		for _, m := range others {
 			if r.Mod.Path == m {
-				mod += fmt.Sprintf("\nrequire %s %s\n", m, r.Mod.Version)
+				fmt.Fprintf(&mod, "\nrequire %s %s\n", m, r.Mod.Version)
 			}
 		}
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), mod.Bytes(), 0o600))
 }
