@@ -1,9 +1,6 @@
 package mongo_test
 
 import (
-	"context"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,15 +17,9 @@ import (
 // time, and the set's clock moves by its ten-second no-op.
 func TestVirtualTime(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		srv := mongo.New(mongo.Options{Host: "mongo.test:27017"})
-		ctx, cancel := context.WithCancel(t.Context())
-		var conns sync.WaitGroup
-		dial := dialer(func(context.Context, string, string) (net.Conn, error) {
-			server, client := netpipe.Pipe()
-			conns.Go(func() { srv.ServeConn(ctx, server) }) //nolint:errcheck // how a connection ended does not matter
-			return client, nil
-		})
-		client, err := driver.Connect(options.Client().ApplyURI(mongo.URI("mongo.test:27017")).SetDialer(dial))
+		ctx := t.Context()
+		l := netpipe.Serve(t, mongo.New(mongo.Options{Host: "mongo.test:27017"}).Run)
+		client, err := driver.Connect(options.Client().ApplyURI(mongo.URI("mongo.test:27017")).SetDialer(l))
 		require.NoError(t, err)
 		c := client.Database("db").Collection("c")
 		cs, err := c.Watch(ctx, driver.Pipeline{})
@@ -46,8 +37,6 @@ func TestVirtualTime(t *testing.T) {
 		require.Equal(t, d("_id", int32(1)), next(t, cs)["documentKey"])
 		require.NoError(t, cs.Close(ctx))
 		require.NoError(t, client.Disconnect(ctx))
-		cancel()
-		conns.Wait()
 	})
 }
 
@@ -55,15 +44,9 @@ func TestVirtualTime(t *testing.T) {
 // what is younger, has no date, or is outside its partial filter.
 func TestTTL(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		srv := mongo.New(mongo.Options{Host: "mongo.test:27017"})
-		ctx, cancel := context.WithCancel(t.Context())
-		var conns sync.WaitGroup
-		dial := dialer(func(context.Context, string, string) (net.Conn, error) {
-			server, client := netpipe.Pipe()
-			conns.Go(func() { srv.ServeConn(ctx, server) }) //nolint:errcheck // how a connection ended does not matter
-			return client, nil
-		})
-		client, err := driver.Connect(options.Client().ApplyURI(mongo.URI("mongo.test:27017")).SetDialer(dial))
+		ctx := t.Context()
+		l := netpipe.Serve(t, mongo.New(mongo.Options{Host: "mongo.test:27017"}).Run)
+		client, err := driver.Connect(options.Client().ApplyURI(mongo.URI("mongo.test:27017")).SetDialer(l))
 		require.NoError(t, err)
 		c := client.Database("db").Collection("c")
 		_, err = c.Indexes().CreateOne(ctx, driver.IndexModel{Keys: d("at", 1), Options: options.Index().SetExpireAfterSeconds(100).SetPartialFilterExpression(d("temporary", true))})
@@ -88,13 +71,5 @@ func TestTTL(t *testing.T) {
 		require.EqualValues(t, 3, n)
 		require.NoError(t, cs.Close(ctx))
 		require.NoError(t, client.Disconnect(ctx))
-		cancel()
-		conns.Wait()
 	})
-}
-
-type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
-
-func (d dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	return d(ctx, network, addr)
 }
