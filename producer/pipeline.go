@@ -83,7 +83,7 @@ var _ changes.Sink = (*outlet)(nil)
 
 // Change publishes one change, or waits until there is room for it.
 func (o *outlet) Change(ctx context.Context, c envelope.Change, after checkpoint.Progress) error {
-	c.Epoch, c.Session = o.term.Epoch, o.sessions.Session(c.Aggregate)
+	c.Epoch, c.Generation, c.Session = o.term.Epoch, o.term.Generation, o.sessions.Session(c.Aggregate)
 	return o.publisher.Publish(ctx, c, after)
 }
 

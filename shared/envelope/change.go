@@ -33,8 +33,11 @@ type Change struct {
 	Stream string
 	// Token is the resume token as text ([TokenText]). It is known to the producer only: a message carries its hash.
 	Token string
-	// MessageID is set by [Decode]; [Encode] derives it from Stream and Token.
+	// MessageID is set by [Decode]; [Encode] derives it from Stream, Token and Generation.
 	MessageID string
+	// Generation is how often the stream has been rewound so that it is published anew: a part of the MessageId and of nothing else.
+	// It is known to the producer only.
+	Generation int64
 	// Position orders the changes of a stream by plain string comparison.
 	Position string
 	// Epoch is the publishing leader's epoch, from 1.

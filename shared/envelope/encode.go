@@ -84,6 +84,7 @@ func Encode(c Change, format Format) (*azservicebus.Message, error) {
 		return nil, fmt.Errorf("encode change at %s: %w", c.Position, err)
 	}
 	id, session := MessageID(c.Stream, c.Token), c.SessionID()
+	sent := InGeneration(id, c.Generation)
 	properties := make(map[string]any, maxProperties)
 	properties[propSpecVersion] = specVersion
 	properties[propID] = id
@@ -107,7 +108,7 @@ func Encode(c Change, format Format) (*azservicebus.Message, error) {
 	}
 	contentType := string(format)
 	m := &azservicebus.Message{
-		MessageID:             &id,
+		MessageID:             &sent,
 		SessionID:             &session,
 		PartitionKey:          &session,
 		Subject:               &c.Type,

@@ -257,6 +257,27 @@ func TestG3MessageIDDependsOnStreamAndTokenAlone(t *testing.T) {
 	require.NotEqual(t, envelope.MessageID("s", "t"), envelope.MessageID("s", "t2"))
 }
 
+// G3: what is published anew has another MessageId, or the broker would drop what it already took, and is the same event to
+// everybody else: its CloudEvents id, its claim check and its position stay.
+func TestG3AGenerationIsPartOfTheMessageIDAlone(t *testing.T) {
+	first := insert(t)
+	want, err := envelope.Encode(first, envelope.JSON)
+	require.NoError(t, err)
+	ids := map[string]bool{*want.MessageID: true}
+	for generation := int64(1); generation <= 3; generation++ {
+		anew := first
+		anew.Generation = generation
+		m, err := envelope.Encode(anew, envelope.JSON)
+		require.NoError(t, err)
+		require.Len(t, *m.MessageID, 64)
+		require.NotContains(t, ids, *m.MessageID)
+		ids[*m.MessageID] = true
+		m.MessageID = want.MessageID
+		require.Equal(t, want, m)
+		require.Equal(t, envelope.NewClaim(first), envelope.NewClaim(anew))
+	}
+}
+
 func TestSessionIDFitsTheBroker(t *testing.T) {
 	require.Equal(t, strings.Repeat("x", 128), envelope.SessionID(strings.Repeat("x", 128)))
 	require.Equal(t, strings.Repeat("é", 128), envelope.SessionID(strings.Repeat("é", 128)), "128 units, 256 bytes")

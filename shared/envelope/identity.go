@@ -29,6 +29,16 @@ func MessageID(stream, token string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// InGeneration is the MessageId of a change that is published anew, from its identity: another one in each generation, so that the
+// broker takes what it already took in the generation before. Generation 0 is the first.
+func InGeneration(id string, generation int64) string {
+	if generation == 0 {
+		return id
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d", id, generation))
+	return hex.EncodeToString(sum[:])
+}
+
 // SessionID is the session that carries an aggregate: the id itself, or "sha256:" and the hex hash of an id that
 // Service Bus would refuse as too long.
 func SessionID(aggregate string) string {

@@ -29,8 +29,9 @@ import (
 const (
 	schemaTokens  = 1 // positions are sortable tokens
 	schemaCounted = 2 // positions are counted: a version that cannot count must not lead
+	schemaRewound = 3 // the stream is published anew: a version that knows no generations would send what the broker drops
 	// Schema is the newest that this package reads.
-	Schema = schemaCounted
+	Schema = schemaRewound
 )
 
 // ErrUnreadable is a blob that holds no record of a known schema. It is never overwritten.
@@ -61,6 +62,8 @@ type Record struct {
 	Leader string
 	// SessionKey is the one that everything published so far went by.
 	SessionKey envelope.SessionKey
+	// Generation is how often the stream has been rewound to be published anew. It is part of every MessageId.
+	Generation int64
 	Progress   Progress
 	// HeartbeatAt is the writer's wall clock, for people: it is never compared.
 	HeartbeatAt time.Time
@@ -72,6 +75,7 @@ type wireRecord struct {
 	Epoch           int64           `json:"epoch"`
 	Leader          string          `json:"leader"`
 	SessionKey      string          `json:"sessionKey,omitempty"` // absent: aggregate
+	Generation      int64           `json:"generation,omitempty"`
 	ResumeToken     json.RawMessage `json:"resumeToken"`
 	AfterInvalidate bool            `json:"afterInvalidate,omitempty"`
 	Position        string          `json:"position"`
@@ -89,11 +93,15 @@ type wireTimestamp struct {
 // MarshalJSON writes the record. The token is canonical Extended JSON.
 func (r Record) MarshalJSON() ([]byte, error) {
 	w := wireRecord{
-		Schema: schemaTokens, Stream: r.Stream, Epoch: r.Epoch, Leader: r.Leader, AfterInvalidate: r.Progress.AfterInvalidate,
-		Position: r.Progress.Position, Settings: r.Progress.Settings, Published: r.Progress.Published, HeartbeatAt: r.HeartbeatAt.UTC(),
+		Schema: schemaTokens, Stream: r.Stream, Epoch: r.Epoch, Leader: r.Leader, Generation: r.Generation,
+		AfterInvalidate: r.Progress.AfterInvalidate,
+		Position:        r.Progress.Position, Settings: r.Progress.Settings, Published: r.Progress.Published, HeartbeatAt: r.HeartbeatAt.UTC(),
 	}
 	if w.Settings != "" {
 		w.Schema = schemaCounted
+	}
+	if w.Generation > 0 {
+		w.Schema = schemaRewound
 	}
 	if r.SessionKey != (envelope.SessionKey{}) {
 		w.SessionKey = r.SessionKey.String()
@@ -123,11 +131,11 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	case w.Schema > Schema:
 		return fmt.Errorf("%w: it has schema %d, and the newest known here is %d: a newer version wrote it",
 			ErrUnreadable, w.Schema, Schema)
-	case w.Stream == "" || w.Epoch < 0:
-		return fmt.Errorf("%w: stream %q with epoch %d", ErrUnreadable, w.Stream, w.Epoch)
+	case w.Stream == "" || w.Epoch < 0 || w.Generation < 0:
+		return fmt.Errorf("%w: stream %q with epoch %d and generation %d", ErrUnreadable, w.Stream, w.Epoch, w.Generation)
 	}
 	*r = Record{
-		Stream: w.Stream, Epoch: w.Epoch, Leader: w.Leader, HeartbeatAt: w.HeartbeatAt,
+		Stream: w.Stream, Epoch: w.Epoch, Leader: w.Leader, Generation: w.Generation, HeartbeatAt: w.HeartbeatAt,
 		Progress: Progress{
 			AfterInvalidate: w.AfterInvalidate, Position: w.Position, Settings: w.Settings, Published: w.Published,
 		},

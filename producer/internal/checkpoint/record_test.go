@@ -42,12 +42,21 @@ func counted(t *testing.T) Record {
 	return r
 }
 
+// rewound is the sample after two rewinds.
+func rewound(t *testing.T) Record {
+	t.Helper()
+	r := sample(t)
+	r.Generation = 2
+	return r
+}
+
 // The golden files are what other versions wrote: they are never changed, only joined by others.
 func TestRecordReadsAndWritesTheGoldenForms(t *testing.T) {
 	bucketed := sample(t)
 	bucketed.SessionKey = envelope.Buckets(64)
 	for file, record := range map[string]Record{
 		"record-schema1.json": sample(t), "record-schema1-bucket.json": bucketed, "record-schema2.json": counted(t),
+		"record-schema3.json": rewound(t),
 	} {
 		t.Run(file, func(t *testing.T) {
 			golden, err := os.ReadFile("testdata/" + file)
@@ -75,13 +84,14 @@ func TestANewStreamsRecordHasNoToken(t *testing.T) {
 // G6: a blob that is something else is never taken for an empty checkpoint.
 func TestG6WhatIsNoRecordIsUnreadable(t *testing.T) {
 	for name, text := range map[string]string{
-		"no schema":        `{"stream":"s","epoch":1}`,
-		"a newer schema":   `{"schema":3,"stream":"s","epoch":1}`,
-		"no stream":        `{"schema":1,"epoch":1}`,
-		"a negative epoch": `{"schema":1,"stream":"s","epoch":-1}`,
-		"a strange key":    `{"schema":1,"stream":"s","epoch":1,"sessionKey":"moon"}`,
-		"a broken token":   `{"schema":1,"stream":"s","epoch":1,"resumeToken":{"_data":{"$oid":1}}}`,
-		"a list":           `[]`,
+		"no schema":             `{"stream":"s","epoch":1}`,
+		"a newer schema":        `{"schema":4,"stream":"s","epoch":1}`,
+		"no stream":             `{"schema":1,"epoch":1}`,
+		"a negative epoch":      `{"schema":1,"stream":"s","epoch":-1}`,
+		"a negative generation": `{"schema":3,"stream":"s","epoch":1,"generation":-1}`,
+		"a strange key":         `{"schema":1,"stream":"s","epoch":1,"sessionKey":"moon"}`,
+		"a broken token":        `{"schema":1,"stream":"s","epoch":1,"resumeToken":{"_data":{"$oid":1}}}`,
+		"a list":                `[]`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r Record

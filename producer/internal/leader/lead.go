@@ -116,7 +116,7 @@ func (e *Election) write(ctx context.Context, term *Term) error {
 
 	record := checkpoint.Record{
 		Stream: e.config.Stream, Epoch: term.Epoch, Leader: e.config.Instance, SessionKey: e.config.SessionKey,
-		Progress: term.current(), HeartbeatAt: start,
+		Generation: term.Generation, Progress: term.current(), HeartbeatAt: start,
 	}
 	etag, err := e.records.Write(ctx, record, term.leaseID, term.etag)
 	if errors.Is(err, checkpoint.ErrChanged) {

@@ -14,6 +14,8 @@ import (
 type Term struct {
 	// Epoch is larger than that of every term before.
 	Epoch int64
+	// Generation is the stream's: a part of every MessageId.
+	Generation int64
 	// Start is how far the leaders before have published.
 	Start checkpoint.Progress
 
@@ -30,13 +32,14 @@ type Term struct {
 func newTerm(config Config, leaseID string, snapshot checkpoint.Snapshot) *Term {
 	start := snapshot.Record.Progress
 	return &Term{
-		Epoch:    snapshot.Record.Epoch + 1,
-		Start:    start,
-		leaseID:  leaseID,
-		etag:     snapshot.ETag,
-		stopping: make(chan struct{}),
-		requests: make(chan chan error),
-		progress: func() checkpoint.Progress { return start },
+		Epoch:      snapshot.Record.Epoch + 1,
+		Generation: snapshot.Record.Generation,
+		Start:      start,
+		leaseID:    leaseID,
+		etag:       snapshot.ETag,
+		stopping:   make(chan struct{}),
+		requests:   make(chan chan error),
+		progress:   func() checkpoint.Progress { return start },
 	}
 }
 

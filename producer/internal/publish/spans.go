@@ -44,7 +44,7 @@ func (s *spans) published(ctx context.Context, c *envelope.Change) trace.Span {
 		return nil
 	}
 	span.SetAttributes(s.attributes("send",
-		attribute.String("messaging.message.id", envelope.MessageID(c.Stream, c.Token)),
+		attribute.String("messaging.message.id", envelope.InGeneration(envelope.MessageID(c.Stream, c.Token), c.Generation)),
 		attribute.String("sluice.stream", c.Stream),
 		attribute.String("sluice.aggregate", c.Aggregate),
 		attribute.String("sluice.position", c.Position),
