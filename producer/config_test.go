@@ -107,6 +107,43 @@ func TestTimesOfLeadershipMustKeepTheirDistance(t *testing.T) {
 	}
 }
 
+// The driver watches the whole database where the collection has no name, and a stream without names began as ".".
+func TestWhatIsRequiredMustNotBeEmpty(t *testing.T) {
+	for _, empty := range []string{"", " "} {
+		minimal(t)
+		set(t, map[string]string{"MONGODB_URI": empty, "MONGODB_DATABASE": empty, "MONGODB_COLLECTION": empty})
+		_, err := LoadConfig()
+		require.EqualError(t, err, `3 setting(s) must be fixed:
+  - MONGODB_URI: is required and empty
+  - MONGODB_DATABASE: is required and empty
+  - MONGODB_COLLECTION: is required and empty`)
+	}
+	minimal(t)
+	set(t, map[string]string{"STREAMS": "orders", "ORDERS_MONGODB_COLLECTION": ""})
+	_, err := LoadConfig()
+	require.EqualError(t, err, "1 setting(s) must be fixed:\n  - ORDERS_MONGODB_COLLECTION: is required and empty")
+	var none Config
+	require.ErrorContains(t, none.Validate(), "MONGODB_COLLECTION: is required and not set", "whoever makes a Config in Go is told, too")
+}
+
+func TestNamesThatMongoDBRefusesAreRefusedAtTheStart(t *testing.T) {
+	for name, values := range map[string]map[string]string{
+		"a database with a dot":             {"MONGODB_DATABASE": "shop.events"},
+		"a connection string as a database": {"MONGODB_DATABASE": "mongodb://user:hunter2@db.example"},
+		"a system collection":               {"MONGODB_COLLECTION": "system.views"},
+		"a collection with a dollar":        {"MONGODB_COLLECTION": "$events"},
+		"a collection that ends in a dot":   {"MONGODB_COLLECTION": "events."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			minimal(t)
+			set(t, values)
+			_, err := LoadConfig()
+			require.ErrorContains(t, err, "1 setting(s) must be fixed")
+			require.NotContains(t, err.Error(), "hunter2")
+		})
+	}
+}
+
 func TestASnapshotIsToldToBeNotAvailableYet(t *testing.T) {
 	minimal(t)
 	set(t, map[string]string{"START_FROM": "snapshot", "ON_HISTORY_LOST": "snapshot"})

@@ -12,7 +12,8 @@ import (
 // Validate reports every problem and every contradiction, joined. No message holds a secret.
 func (c *Config) Validate() error {
 	var p settings.Checks
-	p.Add(settings.CheckMongoURI("MONGODB_URI", c.MongoURI))
+	p.Add(settings.CheckMongoURI("MONGODB_URI", c.MongoURI),
+		settings.MongoDatabase("MONGODB_DATABASE", c.Database), settings.MongoCollection("MONGODB_COLLECTION", c.Collection))
 	p.Add(c.ServiceBus.Validate())
 	p.Require((c.Topic == "") != (c.Queue == ""), "SERVICE_BUS_TOPIC, SERVICE_BUS_QUEUE: set exactly one of them")
 	p.Add(c.Blob.Validate())

@@ -104,14 +104,15 @@ func LoadConfig() (Config, error) {
 func (c *Config) Validate() error {
 	var p settings.Checks
 	p.Add(c.ServiceBus.Validate(), c.entity().Validate(), settings.CheckMongoURI("MONGODB_URI", c.MongoURI))
-	switch {
-	case c.Database == "":
-		p.Addf("READ_MODEL_DATABASE: is required and not set")
-	case len(c.Database) > 63 || strings.ContainsAny(c.Database, "/\\. \"$*<>:|?\x00"):
-		p.Addf("READ_MODEL_DATABASE: is not a name for a database")
-	}
+	p.Add(settings.MongoDatabase("READ_MODEL_DATABASE", c.Database))
 	if c.SourceMongoURI != "" {
 		p.Add(settings.CheckMongoURI("SOURCE_MONGODB_URI", c.SourceMongoURI))
+	}
+	if c.SourceDatabase != "" {
+		p.Add(settings.MongoDatabase("SOURCE_DATABASE", c.SourceDatabase))
+	}
+	if c.SourceCollection != "" {
+		p.Add(settings.MongoCollection("SOURCE_COLLECTION", c.SourceCollection))
 	}
 	if _, err := c.mirror(); err != nil {
 		p.Addf("MIRROR_COLLECTION, MIRROR_KEY, MIRROR_FIELDS: %s", strings.ReplaceAll(err.Error(), "\n", "; "))

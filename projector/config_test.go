@@ -64,21 +64,21 @@ func TestLoadConfigReportsEveryProblemAndNoSecret(t *testing.T) {
   - SERVICE_BUS_CONNECTION_STRING: is not a Service Bus connection string (Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…)
   - SERVICE_BUS_QUEUE: must not be set together with SERVICE_BUS_TOPIC and SERVICE_BUS_SUBSCRIPTION
   - MONGODB_URI: is not a MongoDB connection string (mongodb://… or mongodb+srv://…)
-  - READ_MODEL_DATABASE: is not a name for a database
+  - READ_MODEL_DATABASE: is not a name for a database: at most 63 bytes, and none of / \ . " $ and space
   - MAX_SESSIONS: must be from 1 to 5000 (it is 0)
   - ACCEPT_TIMEOUT: must be at least 1s (it is 1ms)
   - SESSION_IDLE: must not exceed SESSION_MAX_HOLD
   - SETTLE_TIMEOUT: must be shorter than SHUTDOWN_TIMEOUT, which it has to fit in`)
 }
 
-func TestLoadConfigWithNothingSet(t *testing.T) {
+func TestLoadConfigRefusesWhatIsEmptyLikeWhatIsMissing(t *testing.T) {
 	environment(t, nil)
 	_, err := projector.LoadConfig()
 	require.EqualError(t, err, `4 setting(s) must be fixed:
+  - MONGODB_URI: is required and empty
+  - READ_MODEL_DATABASE: is required and empty
   - SERVICE_BUS_NAMESPACE: is required (or, for an emulator, SERVICE_BUS_CONNECTION_STRING)
-  - SERVICE_BUS_TOPIC: is required, with SERVICE_BUS_SUBSCRIPTION (or SERVICE_BUS_QUEUE instead of both)
-  - MONGODB_URI: is required and not set
-  - READ_MODEL_DATABASE: is required and not set`)
+  - SERVICE_BUS_TOPIC: is required, with SERVICE_BUS_SUBSCRIPTION (or SERVICE_BUS_QUEUE instead of both)`)
 }
 
 func TestRunRefusesAnUnknownProjection(t *testing.T) {

@@ -14,15 +14,21 @@ param image string
 param identityId string
 param identityClientId string
 
+@minLength(1)
 param mongoSecretUri string
+@minLength(1)
 param mongoDatabase string
+@minLength(1)
 param mongoCollection string
+@minLength(1)
 param serviceBusNamespace string
 // azd takes empty for missing and would ask for it, hence the defaults.
 @description('Exactly one of topic and queue is not empty')
 param topic string = ''
 param queue string = ''
+@minLength(1)
 param blobAccountUrl string
+@minLength(1)
 param blobContainer string
 
 param claimCheckContainer string

@@ -13,10 +13,13 @@ param identityId string
 param identityClientId string
 param scalerIdentityId string
 
+@minLength(1)
 param mongoSecretUri string
+@minLength(1)
 param readModelDatabase string
 @description('Empty: the only one that the program has, or timeline')
 param projection string = ''
+@minLength(1)
 param serviceBusNamespace string
 @description('The namespace without its domain: the scaler appends it')
 param serviceBusName string
@@ -26,7 +29,9 @@ param topic string = ''
 param subscription string = ''
 param queue string = ''
 
+@minLength(1)
 param blobAccountUrl string
+@minLength(1)
 param claimCheckContainer string
 
 // azd fills in text, so numbers come as text.

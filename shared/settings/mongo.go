@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -18,4 +19,30 @@ func CheckMongoURI(setting, uri string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: is not a MongoDB connection string (mongodb://… or mongodb+srv://…)", setting)
+}
+
+// MongoDatabase is nil for a name that a database can have. Like the next one it does not quote what is none: that is a connection
+// string in the wrong place more often than not.
+func MongoDatabase(setting, name string) error {
+	switch {
+	case name == "":
+		return errors.New(setting + ": is required and not set")
+	case len(name) > 63 || strings.ContainsAny(name, "/\\. \"$\x00"):
+		return fmt.Errorf("%s: is not a name for a database: at most 63 bytes, and none of / \\ . \" $ and space", setting)
+	}
+	return nil
+}
+
+// MongoCollection is nil for a name that a collection of one's own can have. An empty one is worse than a wrong one: the driver
+// watches the whole database then.
+func MongoCollection(setting, name string) error {
+	switch {
+	case name == "":
+		return errors.New(setting + ": is required and not set")
+	case strings.HasPrefix(name, "system."):
+		return fmt.Errorf("%s: what begins with system. belongs to MongoDB, which gives no changes of it", setting)
+	case len(name) > 235 || strings.ContainsAny(name, "$\x00") || strings.HasPrefix(name, ".") || strings.HasSuffix(name, "."):
+		return fmt.Errorf("%s: is not a name for a collection: at most 235 bytes, no $, and no . at its ends", setting)
+	}
+	return nil
 }

@@ -120,8 +120,14 @@ func load(v reflect.Value, prefix string, problems *Problems) {
 func read(field reflect.StructField) (reflect.Value, error) {
 	single := reflect.New(reflect.StructOf([]reflect.StructField{field}))
 	err := envconfig.Process("", single.Interface())
+	if value, set := os.LookupEnv(field.Tag.Get("envconfig")); err == nil && set && strings.TrimSpace(value) == "" && field.Tag.Get("required") == "true" {
+		err = errEmpty // envconfig takes it for a value; a database without a name would be a stream without a source
+	}
 	return single.Elem().Field(0), err
 }
+
+// errEmpty is a required setting that is there and says nothing.
+var errEmpty = errors.New("empty")
 
 // describe says what is wrong with a field; own is the name that goes before its variable's, or the same.
 func describe(field reflect.StructField, own string, err error) error {
@@ -129,7 +135,10 @@ func describe(field reflect.StructField, own string, err error) error {
 	if parse, ok := errors.AsType[*envconfig.ParseError](err); ok {
 		return fmt.Errorf("%s: its value cannot be read as %s", parse.KeyName, kind(field.Type))
 	}
-	if value, set := os.LookupEnv(name); !set || value == "" {
+	if errors.Is(err, errEmpty) {
+		return fmt.Errorf("%s: is required and empty", name)
+	}
+	if _, set := os.LookupEnv(name); !set {
 		if own != name {
 			return fmt.Errorf("%s (or %s): is required and not set", own, name)
 		}

@@ -309,3 +309,16 @@ func TestWaitingStreamHoldsNothing(t *testing.T) {
 	require.ErrorIs(t, reading.Wait(), context.Canceled)
 	require.NoError(t, cs.Close(ctx))
 }
+
+// A server refuses an empty name by every command. The driver makes the watch of a collection without a name one of its
+// whole database, so that only the services can refuse that.
+func TestAnEmptyNameIsAnInvalidNamespace(t *testing.T) {
+	f := serve(t, mongo.Options{})
+	ctx, c := t.Context(), f.coll()
+	require.EqualValues(t, 73, code(t, c.Database().RunCommand(ctx, bson.D{{Key: "find", Value: ""}}).Err()))
+	_, err := c.Database().Collection("system.views").Watch(ctx, driver.Pipeline{})
+	require.EqualValues(t, 73, code(t, err), err)
+	require.EqualValues(t, 73, code(t, c.Database().Client().Database("a.b").RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err()))
+	open := bson.D{{Key: "aggregate", Value: ""}, {Key: "pipeline", Value: bson.A{bson.D{{Key: "$changeStream", Value: bson.D{}}}}}, {Key: "cursor", Value: bson.D{}}}
+	require.EqualValues(t, 73, code(t, c.Database().RunCommand(ctx, open).Err()))
+}

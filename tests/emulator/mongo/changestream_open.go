@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -108,6 +109,12 @@ func (r *request) streamScope(s *stream, d bson.D) (ns string, err error) {
 		}
 	}
 	if coll, isColl := r.body[0].Value.(string); isColl {
+		switch {
+		case coll == "":
+			return "", mongoerr.New(mongoerr.InvalidNamespace, "Invalid namespace specified '%s.'", r.db)
+		case strings.HasPrefix(coll, "system."):
+			return "", mongoerr.New(mongoerr.InvalidNamespace, "$changeStream may not be opened on the internal %s.%s collection", r.db, coll)
+		}
 		if cluster {
 			return "", mongoerr.New(mongoerr.InvalidOptions, "A $changeStream with 'allChangesForCluster:true' may only be opened on the 'admin' database, and with no collection name")
 		}

@@ -85,7 +85,10 @@ func (r *request) int(key string, absent int64) (int64, error) {
 // ns is the collection that the command's first field names.
 func (r *request) ns() (engine.NS, error) {
 	s, ok := r.body[0].Value.(string)
-	if !ok || s == "" {
+	if ok && s == "" {
+		return engine.NS{}, mongoerr.New(mongoerr.InvalidNamespace, "Invalid namespace specified '%s.'", r.db)
+	}
+	if !ok {
 		return engine.NS{}, mongoerr.New(mongoerr.InvalidNamespace, "collection name has invalid type %s", query.TypeName(r.body[0].Value))
 	}
 	return engine.NS{DB: r.db, Coll: s}, nil
@@ -182,7 +185,9 @@ func (s *Server) parse(c *conn, m *wire.Message) (*request, error) {
 	}
 	r := &request{srv: s, conn: c, name: body[0].Key, body: body, raw: m.Body, seqs: m.Sequences}
 	if db, ok := value.Get(body, "$db"); ok {
-		r.db, _ = db.(string)
+		if r.db, ok = db.(string); ok && !validDatabase(r.db) {
+			return r, mongoerr.New(mongoerr.InvalidNamespace, "Invalid database name: '%s'", r.db)
+		}
 	} else if m.OpCode == wire.OpQuery {
 		r.db = strings.TrimSuffix(m.Namespace, ".$cmd")
 	}
@@ -208,6 +213,11 @@ func (s *Server) parse(c *conn, m *wire.Message) (*request, error) {
 		r.multi = true
 	}
 	return r, nil
+}
+
+// validDatabase says whether a database can have the name; a server asks that of every command, reading ones included.
+func validDatabase(name string) bool {
+	return name != "" && len(name) <= 63 && !strings.ContainsAny(name, "/\\. \"$\x00")
 }
 
 func (s *Server) run(ctx context.Context, r *request) (bson.D, error) {
