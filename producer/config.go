@@ -73,11 +73,12 @@ type Config struct {
 	// HeartbeatInterval is the time between two checkpoints.
 	HeartbeatInterval time.Duration `envconfig:"HEARTBEAT_INTERVAL" default:"1s"`
 	// FenceAfter without a successful checkpoint, counted from before the request, the leader stops.
-	FenceAfter time.Duration `envconfig:"FENCE_AFTER" default:"4s"`
+	FenceAfter time.Duration `envconfig:"FENCE_AFTER" default:"2.5s"`
 	// TakeoverAfter without a new checkpoint a standby breaks the lease and leads.
-	TakeoverAfter time.Duration `envconfig:"TAKEOVER_AFTER" default:"6s"`
-	// StandbyPoll is the time between two requests of a standby for the checkpoint.
-	StandbyPoll time.Duration `envconfig:"STANDBY_POLL" default:"1s"`
+	TakeoverAfter time.Duration `envconfig:"TAKEOVER_AFTER" default:"4s"`
+	// StandbyPoll is the time between two requests of a standby for the checkpoint, at most: once the leader is half a heartbeat
+	// late, it looks every 250 ms.
+	StandbyPoll time.Duration `envconfig:"STANDBY_POLL" default:"500ms"`
 	// LeaseTakeover is break, or expiry: wait until a silent leader's lease runs out.
 	LeaseTakeover string `envconfig:"LEASE_TAKEOVER" default:"break"`
 

@@ -32,7 +32,7 @@ func TestTheLeastConfigurationIsEnough(t *testing.T) {
 	require.Equal(t, "shop.events", c.Stream)
 	require.Equal(t, "changes", c.entity())
 	require.Equal(t, envelope.JSON, c.format())
-	require.Equal(t, 4*time.Second, c.FenceAfter)
+	require.Equal(t, 2500*time.Millisecond, c.FenceAfter)
 	require.Equal(t, []envelope.Operation{"insert", "update", "replace", "delete"}, c.Operations)
 }
 
@@ -46,7 +46,7 @@ func TestAllProblemsAreListedAtOnceAndNoSecretIsPrinted(t *testing.T) {
 		"SERVICE_BUS_QUEUE":             "changes",
 		"START_FROM":                    "timestamp",
 		"OPERATIONS":                    "insert,upsert",
-		"LEASE_DURATION":                "5s",
+		"LEASE_DURATION":                "3s",
 		"FENCE_AFTER":                   "7s",
 		"HEARTBEAT_INTERVAL":            "soon",
 		"PUBLISH_LANES":                 "0",
@@ -64,16 +64,16 @@ func TestAllProblemsAreListedAtOnceAndNoSecretIsPrinted(t *testing.T) {
   - BLOB_ACCOUNT_URL: must not be set together with BLOB_CONNECTION_STRING: they name two different ways to sign in
   - START_AT: is required with START_FROM=timestamp
   - OPERATIONS: "upsert" is none of insert, update, replace, delete
-  - LEASE_DURATION: must be a whole number of seconds from 15s to 60s, Azure's bounds (it is 5s)
-  - TAKEOVER_AFTER: must exceed FENCE_AFTER (7s) by at least 500ms (it is 6s), or a standby would lead beside a leader that may still send
-  - TAKEOVER_AFTER: must not exceed LEASE_DURATION (5s) (it is 6s)
+  - LEASE_DURATION: must be a whole number of seconds from 15s to 60s, Azure's bounds (it is 3s)
+  - TAKEOVER_AFTER: must exceed FENCE_AFTER (7s) by at least 500ms (it is 4s), or a standby would lead beside a leader that may still send
+  - TAKEOVER_AFTER: must not exceed LEASE_DURATION (3s) (it is 4s)
   - PUBLISH_LANES: must be at least 1 (it is 0)`)
 }
 
 func TestTimesOfLeadershipMustKeepTheirDistance(t *testing.T) {
 	for name, values := range map[string]map[string]string{
 		"the fence at the heartbeat":         {"HEARTBEAT_INTERVAL": "4s"},
-		"takeover at the fence":              {"TAKEOVER_AFTER": "4s"},
+		"takeover at the fence":              {"TAKEOVER_AFTER": "2.5s"},
 		"takeover after the lease's end":     {"TAKEOVER_AFTER": "16s"},
 		"a poll slower than the takeover":    {"STANDBY_POLL": "6s"},
 		"a lease of no whole seconds":        {"LEASE_DURATION": "15500ms"},

@@ -151,8 +151,8 @@ func (s *source) config(l load) producer.Config {
 		Operations:      []envelope.Operation{envelope.Insert},
 		AggregateIDPath: "aggregateId", EventTypePath: "type", VersionPath: "version",
 		FullDocument: "updateLookup", BeforeChange: "off",
-		LeaseDuration: 15 * time.Second, HeartbeatInterval: time.Second, FenceAfter: 4 * time.Second,
-		TakeoverAfter: 6 * time.Second, StandbyPoll: time.Second, LeaseTakeover: "break",
+		LeaseDuration: 15 * time.Second, HeartbeatInterval: time.Second, FenceAfter: 2500 * time.Millisecond,
+		TakeoverAfter: 4 * time.Second, StandbyPoll: 500 * time.Millisecond, LeaseTakeover: "break",
 		PublishLanes: l.lanes, PublishLanesMax: l.lanes, BatchScope: l.scope, BatchMessages: batchSize, MessageFormat: "bson",
 		OnOversize: "fail", MaxInFlightEvents: inFlight, MaxInFlightBytes: 16 << 20, ShutdownTimeout: 20 * time.Second,
 	}

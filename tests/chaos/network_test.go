@@ -23,7 +23,7 @@ const (
 	stallAfter = 10 * time.Second
 	// takeoverAfter is the default of TAKEOVER_AFTER: when it has passed since a leader's last write another one may lead, and
 	// nothing of the first one may come in any more.
-	takeoverAfter = 6 * time.Second
+	takeoverAfter = 4 * time.Second
 	// flowing is how many events are to be seen before anything happens: by then every connection is open.
 	flowing = 20
 )

@@ -39,7 +39,7 @@ const (
 	subPath      = topic + "/Subscriptions/" + subscription
 	blobHost     = "blob:10000"
 	container    = "sluice"
-	fenceAfter   = 4 * time.Second
+	fenceAfter   = 2500 * time.Millisecond
 )
 
 // world is the three servers, everything recorded of them, and the services that run.

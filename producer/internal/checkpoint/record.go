@@ -65,7 +65,8 @@ type Record struct {
 	// Generation is how often the stream has been rewound to be published anew. It is part of every MessageId.
 	Generation int64
 	Progress   Progress
-	// HeartbeatAt is the writer's wall clock, for people: it is never compared.
+	// HeartbeatAt is the writer's wall clock, for people, and by which it knows this record again: it is never compared with
+	// another clock.
 	HeartbeatAt time.Time
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
@@ -36,8 +38,14 @@ func (e *Election) lead(ctx context.Context, term *Term, work Work) error {
 	return err
 }
 
-// hurry is how many times as often a heartbeat is retried while storage does not answer.
-const hurry = 5
+const (
+	// hurry is how many times as often a heartbeat is retried while storage does not answer.
+	hurry = 5
+	// hedge is how many times in a fence a heartbeat that has no answer yet is sent once more beside the first.
+	hedge = 8
+	// hedges is how many requests of one heartbeat may be outstanding.
+	hedges = 4
+)
 
 // beat writes the heartbeats of a term until the work has finished (done, with the work's error) or leadership is gone
 // (not done, with [ErrLost] or [ErrFenced]).
@@ -46,12 +54,16 @@ func (e *Election) beat(
 ) (done bool, err error) {
 	heartbeat := time.NewTicker(e.config.HeartbeatInterval)
 	defer heartbeat.Stop()
-	renewal := time.NewTicker(e.config.RenewInterval)
+	renewal := time.NewTimer(e.config.RenewInterval)
 	defer renewal.Stop()
+	background, release := context.WithCancel(context.WithoutCancel(ctx))
+	var renewing sync.WaitGroup
+	defer renewing.Wait()
+	defer release()
+	renewed := make(chan error, 1)
 	fence := time.NewTimer(time.Until(term.Deadline()))
 	defer fence.Stop()
 	stop, overtime := ctx.Done(), (<-chan time.Time)(nil)
-	background := context.WithoutCancel(ctx)
 	failing := false // since a request failed without saying who leads, until a heartbeat succeeds
 	storage := outage.New(e.log, "heartbeat")
 
@@ -80,9 +92,11 @@ func (e *Election) beat(
 		case result := <-term.requests:
 			err, wrote = e.write(background, term), true
 			result <- err
-		case <-renewal.C:
+		case <-renewal.C: // beside the heartbeats, which a slow renewal must not hold up
+			renewing.Go(func() { renewed <- e.renew(background, term) })
+		case err = <-renewed:
 			next := e.config.RenewInterval
-			if err = e.renew(background, term); err != nil {
+			if err != nil {
 				next = min(next, e.config.HeartbeatInterval)
 			}
 			renewal.Reset(next)
@@ -118,13 +132,7 @@ func (e *Election) write(ctx context.Context, term *Term) error {
 		Stream: e.config.Stream, Epoch: term.Epoch, Leader: e.config.Instance, SessionKey: e.config.SessionKey,
 		Generation: term.Generation, Progress: term.current(), HeartbeatAt: start,
 	}
-	etag, err := e.records.Write(ctx, record, term.leaseID, term.etag)
-	if errors.Is(err, checkpoint.ErrChanged) {
-		// Most likely by ourselves: an earlier write arrived and its answer did not.
-		if err = e.adopt(ctx, term); err == nil {
-			etag, err = e.records.Write(ctx, record, term.leaseID, term.etag)
-		}
-	}
+	err := e.put(ctx, term, record)
 	switch {
 	case errors.Is(err, checkpoint.ErrLeaseLost), errors.Is(err, checkpoint.ErrLeaseHeld),
 		errors.Is(err, checkpoint.ErrChanged), errors.Is(err, checkpoint.ErrNotFound):
@@ -132,7 +140,6 @@ func (e *Election) write(ctx context.Context, term *Term) error {
 	case err != nil:
 		return err
 	}
-	term.etag = etag
 	if fence := term.Deadline(); !fence.IsZero() {
 		e.config.Metrics.heartbeat(time.Until(fence))
 	}
@@ -143,17 +150,75 @@ func (e *Election) write(ctx context.Context, term *Term) error {
 	return nil
 }
 
-// adopt takes over the ETag of the record if this term wrote it: nobody else can have, with our epoch in it.
-func (e *Election) adopt(ctx context.Context, term *Term) error {
+// put writes the record over the one that this term wrote last. A request without an answer is followed by others of the same
+// content: one in ten thousand takes seconds, and the fence is not much longer. They have the same condition, so one of them at
+// most is carried out.
+func (e *Election) put(ctx context.Context, term *Term, record checkpoint.Record) error {
+	type answer struct {
+		etag azcore.ETag
+		err  error
+	}
+	var outstanding sync.WaitGroup
+	defer outstanding.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan answer, hedges)
+	under := 0
+	send := func() {
+		under++
+		etag := term.etag
+		outstanding.Go(func() {
+			written, err := e.records.Write(ctx, record, term.leaseID, etag)
+			answers <- answer{written, err}
+		})
+	}
+	slow := time.NewTicker(e.config.FenceAfter / hedge)
+	defer slow.Stop()
+
+	send()
+	for {
+		select {
+		case <-slow.C:
+			if under < hedges {
+				send()
+			}
+		case a := <-answers:
+			under--
+			switch {
+			case a.err == nil:
+				term.etag = a.etag
+				return nil
+			case errors.Is(a.err, checkpoint.ErrChanged):
+				// Most likely by ourselves: by an earlier request whose answer is still on its way, or was lost.
+				written, err := e.adopt(ctx, term, record)
+				if err != nil || written {
+					return err
+				}
+				send()
+			case under == 0, decisive(a.err):
+				return a.err
+			}
+		}
+	}
+}
+
+// decisive is an answer after which no other request of the same heartbeat can succeed.
+func decisive(err error) bool {
+	return errors.Is(err, checkpoint.ErrLeaseLost) || errors.Is(err, checkpoint.ErrLeaseHeld) || errors.Is(err, checkpoint.ErrNotFound)
+}
+
+// adopt takes over the ETag of the record if this term wrote it (nobody else can have, with our epoch in it), and says whether
+// it is this very record.
+func (e *Election) adopt(ctx context.Context, term *Term, record checkpoint.Record) (written bool, err error) {
 	snapshot, err := e.records.Read(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if snapshot.Record.Epoch != term.Epoch || snapshot.Record.Leader != e.config.Instance {
-		return fmt.Errorf("%w by %s in epoch %d", checkpoint.ErrChanged, snapshot.Record.Leader, snapshot.Record.Epoch)
+		return false, fmt.Errorf("%w by %s in epoch %d", checkpoint.ErrChanged, snapshot.Record.Leader, snapshot.Record.Epoch)
 	}
 	term.etag = snapshot.ETag
-	return nil
+	return snapshot.Record.HeartbeatAt.Equal(record.HeartbeatAt), nil
 }
 
 func (e *Election) renew(ctx context.Context, term *Term) error {
@@ -166,12 +231,12 @@ func (e *Election) renew(ctx context.Context, term *Term) error {
 	return err
 }
 
-// bounded ends a request early enough for a second one before the fence. A term that has no deadline yet is being
-// acquired: its request has the poll's own bound.
+// bounded ends a request at the fence, when its answer is of no use any more. A term that has no fence yet is being acquired:
+// what is left of the fence after the first write must be enough for the second.
 func (e *Election) bounded(ctx context.Context, term *Term) (context.Context, context.CancelFunc) {
-	deadline := time.Now().Add(e.config.FenceAfter / 2)
-	if fence := term.Deadline(); !fence.IsZero() && fence.Before(deadline) {
-		deadline = fence
+	deadline := term.Deadline()
+	if deadline.IsZero() {
+		deadline = time.Now().Add(e.config.FenceAfter / 2)
 	}
 	return context.WithDeadline(ctx, deadline)
 }

@@ -334,9 +334,9 @@ func TestG4TheFenceCountsFromBeforeTheRequest(t *testing.T) {
 		first := <-h.begun
 		var asked time.Time // when the last write that succeeded was asked for
 		a.view.set(nil, func(_ context.Context, op string) error {
-			if op == "write" {
+			if op == "write" && asked.IsZero() {
 				asked = time.Now()
-				time.Sleep(1900 * time.Millisecond) // virtual: slow, yet within the request's own bound
+				time.Sleep(1900 * time.Millisecond) // virtual: slow, and repeated meanwhile
 				a.view.set(hang, nil)
 			}
 			return nil

@@ -15,8 +15,12 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// requestTimeout bounds each request of a standby; a leader's requests are bounded by its fence.
-const requestTimeout = 5 * time.Second
+const (
+	// requestTimeout bounds each request of a standby; a leader's requests are bounded by its fence.
+	requestTimeout = 5 * time.Second
+	// closePoll is the time between two requests of a standby, at most, once the leader is late with its heartbeat.
+	closePoll = 250 * time.Millisecond
+)
 
 // standBy polls the checkpoint until this instance leads. It returns nil without a term when ctx ends first.
 func (e *Election) standBy(ctx context.Context) (*Term, error) {
@@ -34,10 +38,18 @@ func (e *Election) standBy(ctx context.Context) (*Term, error) {
 			return nil, err
 		}
 		storage.Report(err)
-		if retry.Sleep(ctx, e.config.StandbyPoll) != nil {
+		if retry.Sleep(ctx, e.pause(seen)) != nil {
 			return nil, nil
 		}
 	}
+}
+
+// pause is the time until the next look: a leader that is half a heartbeat late may be gone.
+func (e *Election) pause(seen sighting) time.Duration {
+	if !seen.since.IsZero() && time.Since(seen.since) > e.config.HeartbeatInterval*3/2 {
+		return min(e.config.StandbyPoll, closePoll)
+	}
+	return e.config.StandbyPoll
 }
 
 // sighting is how long the record has been the same, by this machine's monotonic clock.

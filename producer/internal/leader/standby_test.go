@@ -43,3 +43,28 @@ func TestWhyAStandbyCannotTakePartIsToldAgain(t *testing.T) {
 		require.Contains(t, why[2], "not allowed")
 	})
 }
+
+// However rarely a standby looks while all is well, it looks often once the leader is late.
+func TestASilentLeaderIsNoticedWithinAClosePoll(t *testing.T) {
+	for phase := range 8 {
+		virtualtime.Test(t, func(t *testing.T) {
+			m, h := &memory{}, newHistory()
+			config := testConfig("a")
+			config.FenceAfter, config.TakeoverAfter, config.StandbyPoll = 2500*time.Millisecond, 4*time.Second, 1500*time.Millisecond
+			a := join(t, m, h, config)
+			<-h.begun
+			config.Instance = "b"
+			b := join(t, m, h, config)
+			time.Sleep(20*time.Second + time.Duration(phase)*250*time.Millisecond) // virtual
+			a.view.set(hang, nil)
+			last := m.writes[len(m.writes)-1].HeartbeatAt
+			second := <-h.begun
+			require.Equal(t, "b", second.instance)
+			// The last record was seen at the poll after it, and its age counts from then.
+			require.LessOrEqual(t, second.began.Sub(last), config.StandbyPoll+config.TakeoverAfter+closePoll, "phase %d", phase)
+			a.view.set(nil, nil)
+			a.leave(t)
+			b.leave(t)
+		})
+	}
+}

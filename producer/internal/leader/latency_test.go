@@ -1,0 +1,93 @@
+package leader
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
+)
+
+// latencies are those of Blob storage on a bad day, by how many requests are slower: the tail is the heavier, the rarer.
+var latencies = []struct {
+	slower float64
+	takes  time.Duration
+}{
+	{1, 3 * time.Millisecond},
+	{0.5, 8 * time.Millisecond},
+	{0.01, 120 * time.Millisecond},
+	{0.0001, 2 * time.Second},
+	{0.000001, 20 * time.Second},
+}
+
+// latency draws how long a request takes; between two lines of the table it is interpolated on logarithmic scales.
+func latency(random *rand.Rand) time.Duration {
+	u := 1 - random.Float64() // never 0
+	for i := 1; i < len(latencies); i++ {
+		if u < latencies[i].slower && i < len(latencies)-1 {
+			continue
+		}
+		a, b := latencies[i-1], latencies[i]
+		u = max(u, b.slower)
+		part := math.Log(a.slower/u) / math.Log(a.slower/b.slower)
+		return time.Duration(float64(a.takes) * math.Pow(float64(b.takes)/float64(a.takes), part))
+	}
+	panic("the table has no end")
+}
+
+// slowly takes its time on the way to storage or on the way back, and is ended by its context.
+func slowly(seed uint64) func(context.Context, string) error {
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(seed, 0xb10b))
+	return func(ctx context.Context, _ string) error {
+		mu.Lock()
+		takes := latency(random) / 2
+		mu.Unlock()
+		return retry.Sleep(ctx, takes)
+	}
+}
+
+// Slow storage alone costs nobody the leadership, with the times that the producer has by default. ELECTION_HOURS=100 is what the
+// README's figure is from.
+func TestG4SlowStorageCostsNobodyTheLeadership(t *testing.T) {
+	hours := 12
+	if set := os.Getenv("ELECTION_HOURS"); set != "" {
+		var err error
+		hours, err = strconv.Atoi(set)
+		require.NoError(t, err)
+	}
+	virtualtime.Test(t, func(t *testing.T) {
+		m, h := &memory{}, newHistory()
+		var members []*member
+		for i, name := range []string{"a", "b", "c"} {
+			config := testConfig(name)
+			config.FenceAfter, config.TakeoverAfter, config.StandbyPoll = 2500*time.Millisecond, 4*time.Second, 500*time.Millisecond
+			e := join(t, m, h, config)
+			if i == 0 {
+				<-h.begun
+			}
+			e.view.set(slowly(uint64(2*i)), slowly(uint64(2*i+1)))
+			members = append(members, e)
+		}
+		time.Sleep(time.Duration(hours) * time.Hour) // virtual
+		t.Logf("%d hours: %d checkpoints, %d terms", hours, len(m.writes), len(h.tenures))
+		for _, tenure := range h.tenures[1:] {
+			t.Logf("epoch %d of %s began after %s", tenure.epoch, tenure.instance, tenure.began.Sub(h.tenures[0].began))
+		}
+		require.Len(t, h.tenures, 1, "false take-overs")
+		for _, e := range members {
+			e.view.set(nil, nil)
+		}
+		for _, e := range members {
+			e.leave(t)
+		}
+	})
+}
