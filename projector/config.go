@@ -168,7 +168,7 @@ func (c *Config) mirror() (projection.Mirror, error) {
 // operating is what commands work with, but for what is opened for one command alone.
 func (c *Config) operating(s *service) *operate.Projector {
 	return &operate.Projector{
-		Projection: s.chosen, Applier: s.applier, Database: s.mongo.Database(c.Database),
+		Program: s.program, Projection: s.chosen, Applier: s.applier, Database: s.mongo.Database(c.Database),
 		Entity: c.entity(), LocalAuth: c.ServiceBus.ConnectionString != "",
 		Redeem:       s.claims.Redeem,
 		ApplyTimeout: c.ApplyTimeout, SettleTimeout: c.SettleTimeout,

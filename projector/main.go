@@ -39,18 +39,18 @@ import (
 // A program that wants to share the process calls [Run] instead, with a context, a [Config] and a logger of its own.
 func Main(projections ...projection.Projection) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	code := serve(ctx, os.Args[1:], projections, os.Stdout, os.Stderr)
+	code := serve(ctx, commandline.Invocation(os.Args[0]), os.Args[1:], projections, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
 // serve is [Main] behind the process: it returns the exit code.
-func serve(ctx context.Context, args []string, projections []projection.Projection, out, errOut io.Writer) int {
-	var o Options
+func serve(ctx context.Context, program string, args []string, projections []projection.Projection, out, errOut io.Writer) int {
+	o := Options{Program: program}
 	if len(projections) > 0 {
 		var err error
 		if o.Projections, err = projection.NewRegistry(projections...); err != nil {
-			fmt.Fprintln(errOut, "projector:", err)
+			fmt.Fprintln(errOut, program+":", err)
 			return commandline.ExitUsage
 		}
 	}

@@ -55,7 +55,7 @@ func TestAProgramRunsItsOnlyProjection(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // a projector that is asked to stop before it began says all the same what it is
 		var out, errOut bytes.Buffer
-		code := serve(ctx, nil, c.program, &out, &errOut)
+		code := serve(ctx, "projector", nil, c.program, &out, &errOut)
 		if c.refused != "" {
 			require.Equal(t, 2, code, "%+v", c)
 			require.Contains(t, errOut.String(), c.refused)
@@ -111,7 +111,7 @@ func TestMainTakesTheProcess(t *testing.T) {
 	}
 	code, said := run("help", nil)
 	require.Zero(t, code, said)
-	require.Contains(t, said, "usage: projector")
+	require.Contains(t, said, "usage: projector.test [COMMAND]", "by its own name")
 	code, said = run("stauts", nil)
 	require.Equal(t, 2, code, said)
 	require.Contains(t, said, `there is no command "stauts"`)

@@ -16,7 +16,7 @@ import (
 func Execute(ctx context.Context, args []string, load func() (Config, error), o Options, out, errOut io.Writer,
 	run func(context.Context, Config) error,
 ) int {
-	return operate.Program().Main(args, out, errOut, func(c operate.Command, r operate.Request) error {
+	return operate.Program(o.program()).Main(args, out, errOut, func(c operate.Command, r operate.Request) error {
 		config, err := load()
 		switch {
 		case err != nil:

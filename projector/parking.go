@@ -55,7 +55,7 @@ func (s *service) logDecision(session string, c *envelope.Change, r apply.Result
 			return
 		}
 		s.log.Warn("aggregate parked: an event could not be applied; its events wait in the dead-letter queue until it is replayed",
-			append(attributes, telemetry.KeyDescription, r.Description, telemetry.KeyToDo, "projector parked show '"+c.Aggregate+"'")...)
+			append(attributes, telemetry.KeyDescription, r.Description, telemetry.KeyToDo, s.program+" parked show '"+c.Aggregate+"'")...)
 		if r.Stack != "" {
 			s.log.Error("the projection panicked", telemetry.KeyAggregate, c.Aggregate, telemetry.KeyMessageID, c.MessageID,
 				telemetry.KeyDescription, r.Description, telemetry.KeyStack, r.Stack)

@@ -19,6 +19,7 @@
 package projector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,8 @@ import (
 type Options struct {
 	// Logger takes the log; nil discards it.
 	Logger *slog.Logger
+	// Program is what people type to run the program: messages name commands by it. Empty means projector.
+	Program string
 	// Instance names this replica in /status; empty takes [telemetry.Instance].
 	Instance string
 	// Projections holds what PROJECTION can name; nil takes [projection.Builtin].
@@ -65,6 +68,8 @@ type Options struct {
 	// Tracer makes spans, which go on where the producer's ended; nil makes none.
 	Tracer trace.Tracer
 }
+
+func (o Options) program() string { return cmp.Or(o.Program, "projector") }
 
 // Run projects until ctx ends, then stops within ShutdownTimeout: it accepts and receives no more, finishes the batches
 // in hand, or leaves them to be delivered again, and releases every session, which raises no delivery count. It
@@ -120,6 +125,7 @@ var errShutdown = errors.New("stop projector: batches in hand were not finished 
 // service is a running projector.
 type service struct {
 	cfg       Config
+	program   string
 	log       *slog.Logger
 	dial      func() (*azservicebus.Client, error)
 	mongo     *mongo.Client
@@ -153,7 +159,7 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 			return nil, err
 		}
 	}
-	s := &service{cfg: cfg, log: opts.Logger, chosen: chosen, tracer: opts.Tracer}
+	s := &service{cfg: cfg, program: opts.program(), log: opts.Logger, chosen: chosen, tracer: opts.Tracer}
 	s.state.init(opts.Instance, chosen.Name())
 	s.readModel = outage.New(s.log, "read model")
 	if s.claims, err = openClaims(cfg, opts); err != nil {

@@ -32,12 +32,13 @@ type Index struct {
 	Partial bson.D
 }
 
-// Stored is a projection that names its collections. They and their indexes are made at the start, by however many
-// replicas at once; without it they are made by the first write, without indexes. `projector verify` needs it of any
-// projection that is no [OneDocument], to find documents that should not be there.
+// Stored is a projection that declares its collections. They and their indexes are created at the start, by any number of
+// replicas at once. A projection that does not declare its collections has them created by the first write, without indexes.
+// `projector verify` needs the declaration of any projection that is not a [OneDocument], to find documents that should not exist.
 type Stored interface {
 	Projection
-	// Collections are all collections that the projection ever writes to.
+	// Collections are all collections that the projection ever writes to. A write to any other one is refused as a permanent
+	// error: it would go where verify does not look.
 	Collections() []Collection
 }
 

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
@@ -18,10 +19,11 @@ func broken(format string, args ...any) error { return promiseError{fmt.Sprintf(
 
 var errNotOneUpdate = broken("the writes of one event cannot be said as one update: they write to the same field in ways that exclude each other")
 
-// check holds the writes against the rules: they name a collection and an id, and those of a [projection.OneDocument]
-// go to its one document, leave the guard alone and delete nothing.
+// check holds the writes against the rules: they name a collection and an id; those of a [projection.Stored] go to collections
+// that it declares; those of a [projection.OneDocument] go to its one document, leave the guard alone and delete nothing.
 func check(p projection.Projection, c *envelope.Change, writes []projection.Write) error {
 	one, isOne := p.(projection.OneDocument)
+	declared, named := projection.Collections(p)
 	for _, w := range writes {
 		if w == nil {
 			return broken("projection %s gave a nil write", p.Name())
@@ -39,6 +41,11 @@ func check(p projection.Projection, c *envelope.Change, writes []projection.Writ
 		if !isOne {
 			if collection == positionsCollection(p) {
 				return broken("projection %s writes to its own record of positions, %s", p.Name(), collection)
+			}
+			if named && !slices.ContainsFunc(declared, func(d projection.Collection) bool { return d.Name == collection }) {
+				return broken("projection %s writes to collection %s, which its Collections do not declare: its documents would have no indexes, "+
+					"and verify would not see them. Add projection.Collection{Name: %q} to Collections, or correct the name",
+					p.Name(), collection, collection)
 			}
 			continue
 		}

@@ -23,11 +23,11 @@ type Request struct {
 	yes       bool
 }
 
-// Program is what the program can do.
-func Program() commandline.Program[*Projector, Request] {
+// Program is what the program can do; name is what people type to run it.
+func Program(name string) commandline.Program[*Projector, Request] {
 	all := []Command{{Name: "run", Says: "receive and apply (also without a command)"}, statusCommand()}
-	all = append(all, parkedCommands()...)
-	return commandline.Program[*Projector, Request]{Name: "projector", Commands: append(all, verifyCommand(), doctorCommand())}
+	all = append(all, parkedCommands(name)...)
+	return commandline.Program[*Projector, Request]{Name: name, Commands: append(all, verifyCommand(), doctorCommand())}
 }
 
 func statusCommand() Command {

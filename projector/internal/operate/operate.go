@@ -23,6 +23,8 @@ import (
 
 // Projector is one projection and the services it lives on: a projector that does not run.
 type Projector struct {
+	// Program is what people type to give a command.
+	Program    string
 	Projection projection.Projection
 	Applier    *apply.Applier
 	Database   *mongo.Database

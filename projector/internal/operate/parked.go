@@ -17,11 +17,11 @@ import (
 )
 
 // parkedCommands are the commands about parked aggregates.
-func parkedCommands() []Command {
+func parkedCommands(program string) []Command {
 	waiting := func(f *flag.FlagSet, r *Request) { f.DurationVar(&r.wait, "wait", time.Minute, "") }
 	named := func(operand string, r *Request) error {
 		if r.aggregate = operand; operand == "" {
-			return errors.New("needs the aggregate; `projector parked list` shows those that are parked")
+			return fmt.Errorf("needs the aggregate; `%s parked list` shows those that are parked", program)
 		}
 		return nil
 	}
@@ -61,7 +61,7 @@ func parkedCommands() []Command {
 					return err
 				}
 				if !r.yes {
-					return fmt.Errorf("needs --yes: it gives up an event for good; look first: projector parked show '%s'", r.aggregate)
+					return fmt.Errorf("needs --yes: it gives up an event for good; look first: %s parked show '%s'", program, r.aggregate)
 				}
 				return settings.AtLeast("--wait", r.wait, 0)
 			},
@@ -72,7 +72,7 @@ func parkedCommands() []Command {
 
 func (p *Projector) replayer(wait time.Duration) *parked.Replayer {
 	return &parked.Replayer{
-		Applier: p.Applier, Client: p.Bus, Entity: p.Entity,
+		Program: p.Program, Applier: p.Applier, Client: p.Bus, Entity: p.Entity,
 		Redeem: p.Redeem,
 		Wait:   wait, ApplyTimeout: p.ApplyTimeout, SettleTimeout: p.SettleTimeout,
 	}
@@ -122,7 +122,7 @@ func listParked(ctx context.Context, p *Projector, r Request) error {
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the parked aggregates: %w", err)
 	}
-	fmt.Fprintln(p.Out, "\nprojector parked show AGGREGATE tells more; projector parked replay AGGREGATE tries again.")
+	fmt.Fprintf(p.Out, "\n%[1]s parked show AGGREGATE shows more; %[1]s parked replay AGGREGATE tries again.\n", p.Program)
 	return nil
 }
 
@@ -132,7 +132,7 @@ const shownLetters = 10
 func showParked(ctx context.Context, p *Projector, r Request) error {
 	details, err := p.replayer(0).Show(ctx, r.aggregate)
 	if errors.Is(err, apply.ErrNotParked) {
-		return fmt.Errorf("%s is not parked; `projector parked list` shows those that are", r.aggregate)
+		return fmt.Errorf("%s is not parked; `%s parked list` shows those that are", r.aggregate, p.Program)
 	}
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func showParked(ctx context.Context, p *Projector, r Request) error {
 		{"event", "message " + known(view.MessageID) + ", position " + known(view.Position)},
 		{"applied up to", known(view.Applied)},
 		{"session", view.Session},
-		{"waiting", fmt.Sprintf("%d events in the dead-letter queue", len(details.Waiting))},
+		{"waiting", commandline.Count(len(details.Waiting), "event") + " in the dead-letter queue"},
 	} {
 		fmt.Fprintf(w, "%s\t%s\n", row[0], row[1])
 	}
@@ -163,13 +163,13 @@ func showParked(ctx context.Context, p *Projector, r Request) error {
 		fmt.Fprintf(w, "\t%s  version %s  %s\n", known(l.Position), number(l.Version), l.Reason)
 	}
 	if details.Applied > 0 {
-		fmt.Fprintf(w, "applied already\t%d dead letters: an interrupted replay left them; the next one removes them\n", details.Applied)
+		fmt.Fprintf(w, "applied already\t%s, left by an interrupted replay; the next replay removes them\n", commandline.Count(details.Applied, "dead letter"))
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the parked aggregate: %w", err)
 	}
-	fmt.Fprintf(p.Out, "\nOnce the cause is fixed: projector parked replay '%s'\nTo go on without that event: projector parked drop '%s' --yes\n",
-		view.Aggregate, view.Aggregate)
+	fmt.Fprintf(p.Out, "\nOnce the cause is fixed: %[1]s parked replay '%[2]s'\nTo go on without that event: %[1]s parked drop '%[2]s' --yes\n",
+		p.Program, view.Aggregate)
 	return nil
 }
 
@@ -222,14 +222,14 @@ func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, 
 			failures = append(failures, fmt.Errorf("%s: %w", aggregate, err))
 			continue
 		}
-		describe(p.Out, o)
+		describe(p.Out, p.Program, o)
 		if o.Stuck != nil {
 			failures = append(failures, commandline.ErrFound)
 		}
 	}
 	removed, of, err := replayer.Remove(ctx, outcomes...)
 	if of > 0 {
-		fmt.Fprintf(p.Out, "removed %d of %d messages from the dead-letter queue\n", removed, of)
+		fmt.Fprintf(p.Out, "removed %d of %s from the dead-letter queue\n", removed, commandline.Count(of, "message"))
 	}
 	if removed < of && err == nil {
 		fmt.Fprintln(p.Out, "The others are locked, or too far behind in the queue. Their effects are committed; given again, the command removes them.")
@@ -247,20 +247,20 @@ func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, 
 }
 
 // describe says what became of an aggregate.
-func describe(out io.Writer, o parked.Outcome) {
-	parts := []string{fmt.Sprintf("%d events applied", o.Applied)}
+func describe(out io.Writer, program string, o parked.Outcome) {
+	parts := []string{commandline.Count(o.Applied, "event") + " applied"}
 	if o.Known > 0 {
-		parts = append(parts, fmt.Sprintf("%d were applied before", o.Known))
+		parts = append(parts, commandline.Count(o.Known, "event")+" applied before")
 	}
 	if o.Skipped {
-		parts = append(parts, "the event in the way given up")
+		parts = append(parts, "the event in the way dropped")
 	}
 	if o.Stuck == nil {
 		fmt.Fprintf(out, "%s: %s; it is not parked\n", o.Aggregate, strings.Join(parts, ", "))
 	} else {
 		fmt.Fprintf(out, "%s: %s; it stays parked, because of message %s at position %s: %s: %s\n", o.Aggregate, strings.Join(parts, ", "),
 			known(o.Stuck.MessageID), known(o.Stuck.Position), o.Stuck.Reason, o.Stuck.Description)
-		fmt.Fprintf(out, "Fix the cause and give the command again, or go on without that event: projector parked drop '%s' --yes\n", o.Aggregate)
+		fmt.Fprintf(out, "Fix the cause and give the command again, or go on without that event: %s parked drop '%s' --yes\n", program, o.Aggregate)
 	}
 	if o.Foreign > 0 {
 		fmt.Fprintf(out, "%s: %d more of its messages are in the dead-letter queue that the read model does not have; they were left there\n",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
@@ -138,7 +139,7 @@ func (s Status) Print(out io.Writer) {
 	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, value) }
 	line("projection", s.Projection+", in database "+s.Database)
 	line("receives from", s.Entity)
-	line("parked", countText(s.Parked, "aggregates", s.ParkedNote))
+	line("parked", countText(s.Parked, "aggregate", "", s.ParkedNote))
 	switch {
 	case s.NewestPosition == "":
 		line("newest applied", s.NewestNote)
@@ -147,7 +148,7 @@ func (s Status) Print(out io.Writer) {
 	default:
 		line("newest applied", fmt.Sprintf("%s, of aggregate %s", s.NewestTime, s.NewestAggregate))
 	}
-	line("waiting", countText(s.WaitingSessions, "sessions have messages", s.WaitingNote))
+	line("waiting", countText(s.WaitingSessions, "session", " with messages", s.WaitingNote))
 	switch {
 	case s.AgeSeconds == nil || s.WaitingSessions == nil:
 		line("lag", "unknown")
@@ -160,14 +161,14 @@ func (s Status) Print(out io.Writer) {
 	_ = w.Flush()
 }
 
-func countText(n *int64, what, note string) string {
+func countText(n *int64, one, more, note string) string {
 	switch {
 	case n == nil:
 		return "unknown: " + note
 	case note != "":
-		return fmt.Sprintf("%d %s, %s", *n, what, note)
+		return commandline.Count(*n, one) + more + ", " + note
 	}
-	return fmt.Sprintf("%d %s", *n, what)
+	return commandline.Count(*n, one) + more
 }
 
 func reasonsText(reasons map[string]int64, note string) string {

@@ -56,7 +56,7 @@ func verifyReadModel(ctx context.Context, p *Projector, r Request) error {
 	}
 	defer closeSource()
 	v := verify.Verifier{
-		Projection: p.Projection, Source: source,
+		Program: p.Program, Projection: p.Projection, Source: source,
 		ReadModel: p.Database.Client().Database(p.Database.Name(), options.Database().SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary())),
 		Guards:    p.Applier.Guards, Parked: p.Applier.List,
 		Sample: r.sample, Wait: r.wait, PerPass: r.inMemory,

@@ -110,8 +110,8 @@ func (p *Replayer) pass(ctx context.Context, session, aggregate string, skip boo
 	case err != nil:
 		return err
 	case gone && !skip:
-		return fmt.Errorf("%w (message %s): somebody removed it. To go on without it: projector parked drop '%s' --yes",
-			ErrMissing, a.MessageID, aggregate)
+		return fmt.Errorf("%w (message %s): somebody removed it. To go on without it: %s parked drop '%s' --yes",
+			ErrMissing, a.MessageID, p.Program, aggregate)
 	case skip && (gone || a.Reason == apply.ReasonVersionGap):
 		replay.Unjudged, o.Skipped = true, true
 	case skip:

@@ -29,6 +29,8 @@ var (
 
 // Replayer replays the events of parked aggregates of one projection.
 type Replayer struct {
+	// Program is what people type to give a command.
+	Program string
 	Applier *apply.Applier
 	Client  *azservicebus.Client
 	// Entity is what the projector receives from.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 )
 
 // Finding is one document that differs.
@@ -59,7 +59,7 @@ func (f *findings) targets() []target {
 }
 
 // confirm takes the outcome of another look: what is right by now is forgotten, and what is not is explained.
-func (f *findings) confirm(ctx context.Context, p *pass, guards func(context.Context, ...string) (map[string]apply.Guard, error)) error {
+func (f *findings) confirm(ctx context.Context, p *pass) error {
 	f.differing -= int64(len(f.confirmed)) - f.changing
 	f.confirmed, f.changing = nil, 0
 	before := f.byKey
@@ -68,10 +68,10 @@ func (f *findings) confirm(ctx context.Context, p *pass, guards func(context.Con
 		f.byKey[one.target.key] = one
 		if before[one.target.key].state != one.state {
 			f.changing++
-			one.Why = "it changes while it is looked at: look again when less is written to it"
+			one.Why = "it changes while it is being compared: verify again when less is written to it"
 		} else {
 			var err error
-			if one.Why, err = explain(ctx, p.feeds[one.target.key], guards); err != nil {
+			if one.Why, err = explain(ctx, p.feeds[one.target.key], p.Verifier); err != nil {
 				return err
 			}
 			f.differing++
@@ -92,39 +92,40 @@ func (f *findings) list() []Finding {
 const explained = 100
 
 // explain tells a document whose events are still to come from one that is wrong.
-func explain(ctx context.Context, feeds map[string]int64, guards func(context.Context, ...string) (map[string]apply.Guard, error)) (string, error) {
+func explain(ctx context.Context, feeds map[string]int64, v *Verifier) (string, error) {
 	if len(feeds) == 0 {
 		return "the source has nothing for it: its delete is on its way, or it is wrong", nil
 	}
 	aggregates := slices.Sorted(maps.Keys(feeds))
 	aggregates = aggregates[:min(len(aggregates), explained)]
-	stand, err := guards(ctx, aggregates...)
+	stand, err := v.Guards(ctx, aggregates...)
 	if err != nil {
 		return "", err
 	}
 	const most = 3
-	var says []string
+	var parked, late []string
 	unversioned := false
 	for _, a := range aggregates {
 		guard, known := stand[a]
 		switch {
 		case guard.Parked != nil:
-			says = append(says, fmt.Sprintf("aggregate %s is parked (%s): projector parked show %s", a, guard.Parked.Reason, a))
+			parked = append(parked, fmt.Sprintf("aggregate %s is parked (%s): %s parked show '%s'", a, guard.Parked.Reason, v.Program, a))
 		case !known || guard.Position == "":
-			says = append(says, fmt.Sprintf("no event of aggregate %s is applied: they are on their way, or lost", a))
+			late = append(late, fmt.Sprintf("no event of aggregate %s is applied: they are on their way, or lost", a))
 		case feeds[a] == 0 || guard.Version == 0:
 			unversioned = true
 		case guard.Version < feeds[a]:
-			says = append(says, fmt.Sprintf("aggregate %s is applied up to version %d of %d: the rest is on its way, or lost", a, guard.Version, feeds[a]))
+			late = append(late, fmt.Sprintf("aggregate %s is applied up to version %d of %d: the rest is on its way, or lost", a, guard.Version, feeds[a]))
 		}
 	}
+	reasons := append(parked, late...) // what waits for somebody comes first
 	switch {
-	case len(says) > most:
-		return strings.Join(says[:most], "; ") + fmt.Sprintf("; and %d aggregates more", len(says)-most), nil
-	case len(says) > 0:
-		return strings.Join(says, "; "), nil
+	case len(reasons) > most:
+		return strings.Join(reasons[:most], "; ") + "; and " + commandline.Count(len(reasons)-most, "more aggregate"), nil
+	case len(reasons) > 0:
+		return strings.Join(reasons, "; "), nil
 	case unversioned:
-		return "its events have no versions, so how far they are applied is not known: `projector status` says whether messages wait", nil
+		return fmt.Sprintf("its events have no versions, so how far they are applied is not known: `%s status` shows whether messages wait", v.Program), nil
 	case len(feeds) > explained:
 		return fmt.Sprintf("the first %d of its %d aggregates are applied", explained, len(feeds)), nil
 	}
@@ -147,21 +148,47 @@ func (r Report) Print(out io.Writer, shown int) {
 		fmt.Fprintf(out, "%s holds no document: check SOURCE_MONGODB_URI, SOURCE_DATABASE and SOURCE_COLLECTION\n", r.Source)
 	}
 	if r.Unknown > 0 {
-		fmt.Fprintf(out, "%d documents are not compared: they depend on what the source does not tell (the time, position or id of a change)\n", r.Unknown)
+		fmt.Fprintf(out, "not compared: %s, which depend on what the source does not hold (the time, position or id of a change)\n",
+			commandline.Count(r.Unknown, "document"))
 	}
 	if r.Poison > 0 {
-		fmt.Fprintf(out, "%d events can never be applied, as the projection says: `projector parked list`\n", r.Poison)
+		fmt.Fprintf(out, "%s can never be applied: %s\n    `%s parked list` lists the aggregates that wait for it\n",
+			commandline.Count(r.Poison, "event"), r.Refusal, r.program)
 	}
 	sample := ""
 	if r.Sampled {
 		sample = ", a sample"
 	}
-	verdict := "all right"
-	if !r.OK() {
-		verdict = fmt.Sprintf("%d differ", r.Differing)
-		if r.Changing > 0 {
-			verdict += fmt.Sprintf(", %d change while they are looked at", r.Changing)
-		}
+	fmt.Fprintf(out, "%s against %s: %s, %s%s: %s\n", r.Projection, r.Source,
+		commandline.Count(r.Events, "event"), commandline.Count(r.Documents, "document"), sample, r.verdict())
+}
+
+// verdict is what to make of the numbers.
+func (r Report) verdict() string {
+	var wrong []string
+	if r.Differing > 0 {
+		wrong = append(wrong, agree(r.Differing, "differs", "differ"))
 	}
-	fmt.Fprintf(out, "%s against %s: %d events, %d documents%s: %s\n", r.Projection, r.Source, r.Events, r.Documents, sample, verdict)
+	if r.Changing > 0 {
+		wrong = append(wrong, agree(r.Changing, "changes", "change")+" while being compared")
+	}
+	switch {
+	case len(wrong) > 0:
+		return strings.Join(wrong, ", ")
+	case r.Documents == 0 && r.Unknown > 0:
+		return "nothing could be compared, so nothing is verified"
+	case r.Documents == 0 && r.Poison == 0:
+		return "nothing was compared, so nothing is verified: the projection writes nothing for these events, and its collections are empty"
+	case r.Documents == 0:
+		return "nothing was compared, so nothing is verified"
+	}
+	return "all right"
+}
+
+// agree is a number with the verb that goes with it.
+func agree(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ type pass struct {
 	feeds    map[string]map[string]int64 // by document: its aggregates, each with its last version
 	events   int64
 	poison   int64
+	refusal  string // why the first poison event cannot be applied
 	compared int64
 	found    []Finding
 
@@ -121,6 +123,7 @@ func (p *pass) applyEvent(ctx context.Context, c envelope.Change) error {
 	}
 	if errors.Is(err, projection.ErrPermanent) || errors.Is(err, memory.ErrRefused) {
 		p.poison++
+		p.refusal = cmp.Or(p.refusal, err.Error())
 		// What follows is applied only where somebody dropped the event.
 		guards, err := p.Guards(ctx, c.Aggregate)
 		p.stopped = guards[c.Aggregate].Parked != nil
@@ -225,11 +228,11 @@ func (p *pass) compareDocument(collection string, raw bson.Raw, seen map[string]
 	if err := bson.Unmarshal(raw, &got); err != nil {
 		return fmt.Errorf("read document %s of %s: %w", memory.Text(id), collection, err)
 	}
-	p.compared++
 	seen[inner] = true
 	if p.unknown[key] {
 		return nil
 	}
+	p.compared++
 	says := []string{"is there, and no event of the source makes it"}
 	if want, expected := p.store.ByKey(collection, inner); expected {
 		says = memory.Diff(want, withoutGuard(got))

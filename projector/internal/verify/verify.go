@@ -20,6 +20,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,8 @@ var ErrNotStored = errors.New("the projection does not name its collections, so 
 
 // Verifier compares one read model with its source.
 type Verifier struct {
+	// Program is what people type to run the projector's commands.
+	Program    string
 	Projection projection.Projection
 	Source     Source
 	ReadModel  *mongo.Database
@@ -74,12 +77,16 @@ type Report struct {
 	Changing int64 `json:"changing"`
 	// Unknown is how many documents depend on what the source does not tell.
 	Unknown int64 `json:"unknown"`
-	// Poison is how many events the projection says can never be applied.
-	Poison int64 `json:"poison"`
+	// Poison is how many events the projection says can never be applied; Refusal is what it says of the first one.
+	Poison  int64  `json:"poison"`
+	Refusal string `json:"refusal,omitempty"`
+
+	program string
 }
 
-// OK says that every document compared is right.
-func (r Report) OK() bool { return r.Differing == 0 && r.Changing == 0 }
+// OK says that documents were compared, and that each of them is right. Where there was none to compare, nothing is verified: the
+// source may be another, or the projection may write elsewhere.
+func (r Report) OK() bool { return r.Documents > 0 && r.Differing == 0 && r.Changing == 0 }
 
 // Verify compares. Errors: [ErrNotStored], and what the databases say.
 func (v *Verifier) Verify(ctx context.Context) (Report, error) {
@@ -87,7 +94,7 @@ func (v *Verifier) Verify(ctx context.Context) (Report, error) {
 	if !ok {
 		return Report{}, ErrNotStored
 	}
-	report := Report{Projection: v.Projection.Name(), Source: v.Source.String(), Sampled: v.Sample > 0}
+	report := Report{program: v.Program, Projection: v.Projection.Name(), Source: v.Source.String(), Sampled: v.Sample > 0}
 	found := newFindings(v.Kept)
 	var err error
 	if v.Sample > 0 && traceable(collections) {
@@ -127,6 +134,7 @@ func (v *Verifier) verifySample(ctx context.Context, collections []projection.Co
 
 // countPass counts what a pass compared.
 func (r *Report) countPass(p *pass) {
+	r.Refusal = cmp.Or(r.Refusal, p.refusal)
 	r.Documents += p.compared
 	r.Unknown += int64(len(p.unknown))
 }
@@ -185,7 +193,7 @@ func (v *Verifier) recheck(ctx context.Context, collections []projection.Collect
 		if err != nil {
 			return err
 		}
-		if err := found.confirm(ctx, p, v.Guards); err != nil {
+		if err := found.confirm(ctx, p); err != nil {
 			return err
 		}
 	}

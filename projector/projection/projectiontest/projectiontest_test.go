@@ -109,6 +109,14 @@ func TestBadProjectionsAreFound(t *testing.T) {
 				return []projection.Write{projection.Update("c", e.Aggregate, projection.Inc("n", 1))}, nil
 			})}, []string{"event 1 of 4 (insert OrderPlaced of aggregate o1)", `c is said to be keyed by type, and an event of aggregate o1 writes to its document "o1"`},
 		},
+		"a collection that it does not declare": {
+			misread{code(func(e projection.Event) ([]projection.Write, error) {
+				return []projection.Write{projection.Update("other", e.Aggregate, projection.Inc("n", 1))}, nil
+			})}, []string{
+				"event 1 of 4 (insert OrderPlaced of aggregate o1): projection bad writes to collection other, which its Collections do not declare",
+				`Add projection.Collection{Name: "other"} to Collections`,
+			},
+		},
 		"a counter": {
 			code(func(e projection.Event) ([]projection.Write, error) {
 				return []projection.Write{projection.Update("c", e.Aggregate, projection.Set("n", calls.Add(1)))}, nil
