@@ -27,7 +27,8 @@ type clients struct {
 	collection *mongo.Collection
 	broker     *publish.ServiceBus
 	blob       *azblob.Client
-	claims     publish.Claims // nil: large events stop the stream
+	claims     publish.Claims   // nil: large events stop the stream
+	refusals   publish.Refusals // nil: a message that is refused for good stops the stream
 }
 
 // connections are those of a process. Streams with the same source or the same storage account share a client, which keeps
@@ -92,8 +93,12 @@ func (n *connections) connectStream(config Config, credential azcore.TokenCreden
 		broker:     publish.NewServiceBus(config.entity(), namespace),
 		blob:       blob,
 	}
+	kept := claim.NewStore(blob, config.ClaimContainer)
 	if config.OnOversize == "claimcheck" {
-		c.claims = claim.NewStore(blob, config.ClaimContainer)
+		c.claims = kept
+	}
+	if config.OnRefused == "park" {
+		c.refusals = kept
 	}
 	n.streams = append(n.streams, c)
 	return nil

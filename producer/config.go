@@ -99,7 +99,10 @@ type Config struct {
 	MessageFormat string `envconfig:"MESSAGE_FORMAT" default:"json"`
 	// OnOversize is what happens to an event that is too large for a message: fail (the stream stops), or claimcheck (its
 	// body goes to a blob in ClaimContainer, which the message names; created where missing and allowed).
-	OnOversize     string `envconfig:"ON_OVERSIZE" default:"fail"`
+	OnOversize string `envconfig:"ON_OVERSIZE" default:"fail"`
+	// OnRefused is what happens to a message that Service Bus refuses for good: fail (the stream stops), or park (it is kept in
+	// ClaimContainer with a record of why, and the stream goes on without it).
+	OnRefused      string `envconfig:"ON_REFUSED" default:"fail"`
 	ClaimContainer string `envconfig:"CLAIM_CHECK_CONTAINER" default:"claim-checks"`
 	// MaxInFlightEvents and MaxInFlightBytes bound what has been read and not yet acknowledged. At the bound, reading pauses.
 	MaxInFlightEvents int64 `envconfig:"MAX_IN_FLIGHT_EVENTS" default:"5000"`
@@ -126,6 +129,9 @@ func LoadConfig() (Config, error) {
 	}
 	return configs[0], err
 }
+
+// keeps says that the container of claim checks is used.
+func (c *Config) keeps() bool { return c.OnOversize == "claimcheck" || c.OnRefused == "park" }
 
 func (c *Config) entity() string { return c.Topic + c.Queue } // exactly one is set
 
@@ -185,7 +191,7 @@ func (c *Config) reading(epoch int64) changes.Config {
 }
 
 // publishing is how events are sent.
-func (c *Config) publishing(claims publish.Claims, tracer trace.Tracer) publish.Config {
+func (c *Config) publishing(clients *clients, tracer trace.Tracer) publish.Config {
 	return publish.Config{
 		Lanes:         c.PublishLanes,
 		MaxLanes:      c.PublishLanesMax,
@@ -194,7 +200,8 @@ func (c *Config) publishing(claims publish.Claims, tracer trace.Tracer) publish.
 		BatchMessages: c.BatchMessages,
 		MaxEvents:     c.MaxInFlightEvents,
 		MaxBytes:      c.MaxInFlightBytes,
-		Claims:        claims,
+		Claims:        clients.claims,
+		Refusals:      clients.refusals,
 		StallAfter:    c.StallAfter,
 		Tracer:        tracer,
 		Entity:        c.entity(),
@@ -236,7 +243,7 @@ func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error)
 		Settings:      settings,
 		Unstable:      reading.Unstable(),
 	}
-	if c.OnOversize == "claimcheck" {
+	if c.keeps() {
 		stream.Claims = clients.blob.ServiceClient().NewContainerClient(c.ClaimContainer)
 	}
 	return stream, nil

@@ -22,7 +22,7 @@ import (
 //
 //	change stream → envelope → lane → batch → Service Bus → watermark → checkpoint
 func (p *producer) lead(ctx context.Context, term *leader.Term) error {
-	publisher := publish.New(p.config.publishing(p.clients.claims, p.tracer), p.clients.broker, term, term.Start, p.metrics, p.log)
+	publisher := publish.New(p.config.publishing(p.clients, p.tracer), p.clients.broker, term, term.Start, p.metrics, p.log)
 	reader := changes.New(p.clients.collection, p.config.reading(term.Epoch), p.log)
 	sink := &outlet{term: term, publisher: publisher, sessions: p.config.SessionKey}
 	sink.begun.Store(len(term.Start.ResumeToken) > 0)

@@ -23,6 +23,8 @@ type Status struct {
 	// Published counts the events acknowledged to this process; InFlight those read and not yet acknowledged.
 	Published int64 `json:"published"`
 	InFlight  int64 `json:"in_flight"`
+	// Parked counts the events that Service Bus refused for good and that this process kept in Blob storage (ON_REFUSED=park).
+	Parked int64 `json:"parked"`
 	// Position is how far everything has been acknowledged: a leader's own, else the checkpoint's.
 	Position string `json:"position"`
 	// CheckpointAgeMS is the time since the checkpoint was last written (a standby: since it saw it change); -1 when it
@@ -44,7 +46,7 @@ func (p *producer) status() Status {
 	state := p.election.State()
 	s := Status{
 		Instance: p.instance, Stream: p.config.Stream, Role: "standby",
-		Epoch: state.Epoch, Leader: state.Leader, Published: p.metrics.Published(), Position: state.Position,
+		Epoch: state.Epoch, Leader: state.Leader, Published: p.metrics.Published(), Parked: p.metrics.Parked(), Position: state.Position,
 		CheckpointAgeMS: -1,
 	}
 	if !state.WrittenAt.IsZero() {

@@ -57,10 +57,11 @@ func (c *Config) Validate() error {
 	p.Require(c.BatchMessages <= 4500, "BATCH_MESSAGES: must be at most 4500, what Service Bus Standard takes in a batch")
 	p.Add(settings.OneOf("MESSAGE_FORMAT", c.MessageFormat, "json", "bson"))
 	p.Add(settings.OneOf("ON_OVERSIZE", c.OnOversize, "claimcheck", "fail"))
-	if c.OnOversize == "claimcheck" {
+	p.Add(settings.OneOf("ON_REFUSED", c.OnRefused, "fail", "park"))
+	if c.keeps() {
 		p.Add(settings.ContainerName("CLAIM_CHECK_CONTAINER", c.ClaimContainer))
 	}
-	p.Require(c.ClaimContainer != c.Container || c.OnOversize != "claimcheck",
+	p.Require(c.ClaimContainer != c.Container || !c.keeps(),
 		"CLAIM_CHECK_CONTAINER: must not be BLOB_CONTAINER (%s): old claim checks are deleted there, and checkpoints never may be", c.Container)
 	p.Add(settings.Between("MAX_IN_FLIGHT_EVENTS", c.MaxInFlightEvents, 1, 1_000_000))
 	p.Add(settings.AtLeast("MAX_IN_FLIGHT_BYTES", c.MaxInFlightBytes, 1))

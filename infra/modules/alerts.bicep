@@ -167,6 +167,17 @@ var logs = [
     severity: 1
   }
   {
+    name: 'refused'
+    description: 'Service Bus refused a message, which the producer has set aside: it is in no read model.'
+    query: loadTextContent('../queries/refused.kql')
+    column: 'refused'
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'PT5M'
+    frequency: 'PT5M'
+    severity: 1
+  }
+  {
     name: 'restarts'
     description: 'A container was restarted: it crashed, or did not answer its liveness probe.'
     query: loadTextContent('../queries/restarts.kql')

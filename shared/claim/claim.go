@@ -15,7 +15,6 @@ import (
 	"io"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
@@ -39,22 +38,31 @@ func NewStore(client *azblob.Client, name string) *Store {
 // missing. After an error the body may have been stored or not; Put may be retried.
 func (s *Store) Put(ctx context.Context, c envelope.Change) (envelope.Claim, error) {
 	claim := envelope.NewClaim(c)
-	err := s.upload(ctx, claim, c.Body)
-	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
-		if _, err = s.container.Create(ctx, nil); err == nil || bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
-			err = s.upload(ctx, claim, c.Body)
-		}
-	}
-	if err != nil {
-		return envelope.Claim{}, fmt.Errorf("keep body of %d bytes in blob %s: %w", claim.Size, claim.Blob, err)
+	if err := s.Keep(ctx, claim.Blob, string(envelope.BSON), c.Body); err != nil {
+		return envelope.Claim{}, err
 	}
 	return claim, nil
 }
 
+// Keep stores content under a name, in place of what has that name. The container is created where it is missing. After an error
+// it may have been stored or not; Keep may be retried.
+func (s *Store) Keep(ctx context.Context, name, contentType string, content []byte) error {
+	err := s.upload(ctx, name, contentType, content)
+	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
+		if _, err = s.container.Create(ctx, nil); err == nil || bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
+			err = s.upload(ctx, name, contentType, content)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("keep %d bytes in blob %s: %w", len(content), name, err)
+	}
+	return nil
+}
+
 // upload is one Put Blob: the blob is there as a whole or not at all.
-func (s *Store) upload(ctx context.Context, claim envelope.Claim, body []byte) error {
-	_, err := s.container.NewBlockBlobClient(claim.Blob).Upload(ctx, streaming.NopCloser(bytes.NewReader(body)),
-		&blockblob.UploadOptions{HTTPHeaders: &blob.HTTPHeaders{BlobContentType: to.Ptr(string(envelope.BSON))}})
+func (s *Store) upload(ctx context.Context, name, contentType string, content []byte) error {
+	_, err := s.container.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(content)),
+		&blockblob.UploadOptions{HTTPHeaders: &blob.HTTPHeaders{BlobContentType: &contentType}})
 	return err
 }
 

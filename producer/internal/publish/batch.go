@@ -71,6 +71,38 @@ func (b *amqpBatch) message() *amqp.Message {
 	return &m
 }
 
+// Split implements [Batch].
+func (b *amqpBatch) Split(n int) (first, rest Batch, err error) {
+	if n < 1 || n >= len(b.messages) {
+		return nil, nil, fmt.Errorf("split a batch of %d messages behind the first %d: not possible", len(b.messages), n)
+	}
+	var next amqp.Message
+	if err := next.UnmarshalBinary(b.messages[n]); err != nil {
+		return nil, nil, fmt.Errorf("read a message of the batch: %w", err)
+	}
+	next.Data = nil
+	return &amqpBatch{room: b.room, envelope: b.envelope, messages: b.messages[:n]},
+		&amqpBatch{room: b.room, envelope: &next, messages: b.messages[n:]}, nil
+}
+
+// Only implements [Batch].
+func (b *amqpBatch) Only() (contentType string, body []byte, err error) {
+	if b.alone != nil {
+		return *b.alone.ContentType, b.alone.Body, nil
+	}
+	if len(b.messages) != 1 {
+		return "", nil, fmt.Errorf("read the only message of a batch: it has %d", len(b.messages))
+	}
+	var m amqp.Message
+	if err := m.UnmarshalBinary(b.messages[0]); err != nil {
+		return "", nil, fmt.Errorf("read the message of the batch: %w", err)
+	}
+	if m.Properties != nil && m.Properties.ContentType != nil {
+		contentType = *m.Properties.ContentType
+	}
+	return contentType, m.GetData(), nil
+}
+
 // batchRoom is how large a batch may be on a link.
 func batchRoom(link *amqp.Sender) uint64 {
 	var limit uint64

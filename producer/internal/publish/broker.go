@@ -11,8 +11,9 @@ import (
 var (
 	// ErrOversized is an event that Service Bus cannot take, because its message is larger than the entity's may be.
 	ErrOversized = errors.New("event is too large for Service Bus")
-	// ErrRefused is a batch that Service Bus will refuse however often it is sent. Nothing of it was stored.
-	ErrRefused = errors.New("batch is refused by Service Bus for good")
+	// ErrRefused is a batch that Service Bus will refuse however often it is sent. Nothing of it was stored. Which of its messages it
+	// is about is found by sending them apart.
+	ErrRefused = errors.New("refused by Service Bus for good")
 )
 
 // errFull means that a message does not fit behind those that are in the batch already.
@@ -25,6 +26,10 @@ var errBusy = errors.New("send is refused because Service Bus is busy")
 // errUnknown is a send whose outcome is unknown, because the connection failed: it may have been stored.
 var errUnknown = errors.New("outcome of the send is unknown")
 
+// errObjection is an errUnknown of which the broker says why: it rejected the batch for a reason that may pass, or ended the link, the
+// session or the connection. On a connection that lanes share, it may be about another lane's batch.
+var errObjection = errors.New("Service Bus objects")
+
 // errCutShort is a send that timed out in the broker: it may have been stored.
 var errCutShort = errors.New("send timed out in Service Bus")
 
@@ -35,6 +40,8 @@ type Broker interface {
 	// Send sends a batch of at least one message, all or nothing. nil means acknowledged. After any error but [ErrRefused] and
 	// [ErrOversized] the batch may have been stored or not: the same batch must be sent again before anything later of its sessions.
 	Send(ctx context.Context, b Batch) error
+	// SendApart is Send on a connection on which nothing else is sent meanwhile: what the broker says there is about this batch.
+	SendApart(ctx context.Context, b Batch) error
 }
 
 // Batch is what one send carries.
@@ -45,4 +52,8 @@ type Batch interface {
 	// AddAlone sends one message without a batch, because it is too large even for an empty one. If it is too large for the
 	// entity as well, Send returns [ErrOversized].
 	AddAlone(m *azservicebus.Message)
+	// Split gives the first n messages and the rest, each as a batch; 0 < n < the number of messages.
+	Split(n int) (first, rest Batch, err error)
+	// Only is the content of a batch of one message, as it is sent.
+	Only() (contentType string, body []byte, err error)
 }

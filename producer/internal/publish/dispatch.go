@@ -148,6 +148,24 @@ func (d *dispatcher) end(sessions []*backlog, latency time.Duration) {
 	d.wake()
 }
 
+// release releases sessions of a batch that is sent in parts, whose other sessions are still under way.
+func (d *dispatcher) release(sessions ...*backlog) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, b := range sessions {
+		d.schedule.release(b)
+	}
+	d.wake()
+}
+
+// endParts ends a batch that was sent in parts, which says nothing about how fast batches are acknowledged.
+func (d *dispatcher) endParts() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.outstanding--
+	d.wake()
+}
+
 func (d *dispatcher) throttled() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -37,11 +36,18 @@ func (l *lane) run(ctx context.Context) error {
 		span := l.publisher.spans.sending(ctx, load.items)
 		latency, err := l.send(ctx, load)
 		l.publisher.spans.sent(span, err)
-		if err != nil {
+		switch {
+		case err == nil:
+			l.publisher.acknowledged(load.items)
+			l.dispatcher.end(load.sessions, latency)
+		case errors.Is(err, errSuspect), errors.Is(err, ErrRefused):
+			if err := l.separate(ctx, load, err); err != nil {
+				return err
+			}
+			l.dispatcher.endParts()
+		default:
 			return err
 		}
-		l.publisher.acknowledged(load.items)
-		l.dispatcher.end(load.sessions, latency)
 	}
 }
 
@@ -52,7 +58,7 @@ func (l *lane) fill(ctx context.Context, first *backlog) (load, error) {
 		return load{}, err
 	}
 	out := load{batch: batch}
-	room := l.publisher.config.BatchMessages
+	room := int(l.publisher.batchMessages.Load())
 	for session := first; session != nil; session = l.dispatcher.more() {
 		waiting := l.dispatcher.waiting(session, room-len(out.items))
 		n, err := l.pack(ctx, batch, waiting)
@@ -93,7 +99,7 @@ func (l *lane) pack(ctx context.Context, batch Batch, items []*item) (n int, err
 		case err != nil:
 			return n, err
 		}
-		i.message, i.change = nil, envelope.Change{} // the batch holds all that is needed
+		i.message, i.change.Body = nil, nil // the batch holds them; the rest names the event if it is refused
 	}
 	return len(items), nil
 }
@@ -109,26 +115,20 @@ func (l *lane) newBatch(ctx context.Context) (Batch, error) {
 }
 
 // send sends the batch until it is acknowledged; latency is that of the attempt that was. A batch that was not sent, and one whose
-// outcome is unknown, are sent again as they are, before anything later of their sessions. After [ErrRefused] and [ErrOversized]
-// there is nothing to retry.
+// outcome is unknown, are sent again as they are, before anything later of their sessions. After [ErrRefused], [ErrOversized] and
+// errSuspect there is nothing to retry as it is.
 func (l *lane) send(ctx context.Context, load load) (latency time.Duration, err error) {
+	var held suspicion
 	begun := time.Now()
 	err = l.retry(ctx, len(load.items), func(ctx context.Context) error {
 		attempt := time.Now()
-		err := l.publisher.broker.Send(ctx, load.batch)
+		err := l.attempt(ctx, load, l.publisher.broker.Send)
 		latency = time.Since(attempt)
-		if errors.Is(err, errUnknown) || errors.Is(err, errCutShort) {
-			l.publisher.metrics.doubted()
+		if held.add(err, l.publisher.taken.Load()); held.apart(l.publisher.taken.Load()) {
+			return fmt.Errorf("%w: %w", errSuspect, err)
 		}
 		return err
 	})
-	if errors.Is(err, ErrOversized) {
-		return 0, oversized(load.items[0])
-	}
-	if errors.Is(err, ErrRefused) {
-		return 0, fmt.Errorf("send %d events of session %q and %d others: %w",
-			len(load.items), load.sessions[0].session, len(load.sessions)-1, err)
-	}
 	if err != nil {
 		return 0, err
 	}
@@ -136,7 +136,21 @@ func (l *lane) send(ctx context.Context, load load) (latency time.Duration, err 
 	return latency, nil
 }
 
-// retry makes attempts until one succeeds, ctx ends, or the broker refuses for good. No attempt begins or lasts past the fence.
+// attempt sends a load once, one way or the other.
+func (l *lane) attempt(ctx context.Context, load load, send func(context.Context, Batch) error) error {
+	err := send(ctx, load.batch)
+	switch {
+	case errors.Is(err, errUnknown), errors.Is(err, errCutShort):
+		l.publisher.metrics.doubted()
+	case errors.Is(err, ErrOversized):
+		l.publisher.metrics.refused()
+		return oversized(load.items[0])
+	}
+	return err
+}
+
+// retry makes attempts until one succeeds, ctx ends, or another attempt would not help ([ErrRefused], [ErrOversized], errSuspect). No
+// attempt begins or lasts past the fence.
 func (l *lane) retry(ctx context.Context, size int, attempt func(context.Context) error) error {
 	p := l.publisher
 	// A busy broker needs seconds; any other failure may be over in a moment.
@@ -153,8 +167,10 @@ func (l *lane) retry(ctx context.Context, size int, attempt func(context.Context
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if errors.Is(err, ErrRefused) || errors.Is(err, ErrOversized) {
-			p.metrics.refused()
+		if errors.Is(err, ErrRefused) || errors.Is(err, ErrOversized) || errors.Is(err, errSuspect) {
+			if attempts > 1 && p.failing.Add(-1) == 0 {
+				p.sending.Report(nil) // what is left is about this batch
+			}
 			return err
 		}
 		p.metrics.retried()

@@ -15,11 +15,14 @@ type Metrics struct {
 	unknown   prometheus.Counter
 	busy      prometheus.Counter
 	refusals  prometheus.Counter
+	splits    prometheus.Counter
+	parked    prometheus.Counter
 	claims    prometheus.Counter
 	kept      prometheus.Counter
 	batches   prometheus.Histogram
 	latency   prometheus.Histogram
 	total     atomic.Int64
+	keptBack  atomic.Int64
 }
 
 // NewMetrics registers the metrics of publishing.
@@ -44,7 +47,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 		refusals: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_unsendable_total",
-			Help: "Events or batches that can never be sent. Each stops the stream.",
+			Help: "Events that can never be sent. Each stops the stream, unless it is parked.",
+		}),
+		splits: registered.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_producer_batches_split_total",
+			Help: "Batches that Service Bus did not take as they were, and that were sent in parts to find the message that it refuses.",
+		}),
+		parked: registered.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_producer_parked_total",
+			Help: "Events that Service Bus refused for good, and that were kept in Blob storage instead (ON_REFUSED=park).",
 		}),
 		claims: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_claim_checks_total",
@@ -67,6 +78,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 // Published is the number of events acknowledged to this process.
 func (m *Metrics) Published() int64 { return m.total.Load() }
 
+// Parked is the number of events that were refused for good and kept in Blob storage by this process.
+func (m *Metrics) Parked() int64 { return m.keptBack.Load() }
+
 func (m *Metrics) acknowledged(events int, latency time.Duration) {
 	m.total.Add(int64(events))
 	m.published.Add(float64(events))
@@ -78,6 +92,12 @@ func (m *Metrics) doubted()   { m.unknown.Inc() }
 func (m *Metrics) retried()   { m.retries.Inc() }
 func (m *Metrics) throttled() { m.busy.Inc() }
 func (m *Metrics) refused()   { m.refusals.Inc() }
+func (m *Metrics) split()     { m.splits.Inc() }
+
+func (m *Metrics) park() {
+	m.parked.Inc()
+	m.keptBack.Add(1)
+}
 
 func (m *Metrics) checkedIn(bytes int64) {
 	m.claims.Inc()

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/servicebus"
 )
 
-// judge turns the broker's answer to a batch into an error: nil for accepted alone, else errBusy, errCutShort, errUnknown or
-// [ErrRefused].
+// judge turns the broker's answer to a batch into an error: nil for accepted alone, else errBusy, errCutShort, errUnknown,
+// errObjection or [ErrRefused].
 func judge(state amqp.DeliveryState) error {
 	rejected, ok := state.(*amqp.StateRejected)
 	switch {
@@ -27,20 +27,54 @@ func judge(state amqp.DeliveryState) error {
 
 // refusal reads why a batch was rejected.
 func refusal(why *amqp.Error) error {
-	verdict := errUnknown
 	switch condition := why.Condition; {
 	case condition == servicebus.CondServerBusy, condition == amqp.ErrCondResourceLimitExceeded:
-		verdict = errBusy
+		return fmt.Errorf("%w: %w", errBusy, why)
 	case condition == servicebus.CondOperationCancelled, condition == servicebus.CondTimeout:
-		verdict = errCutShort
-	case condition == amqp.ErrCondMessageSizeExceeded, servicebus.NotUnderstood(condition):
-		verdict = ErrRefused // several partition keys in a batch for a partitioned entity, for example
+		return fmt.Errorf("%w: %w", errCutShort, why)
+	case forGood(condition): // several partition keys in a batch for a partitioned entity, for example
+		return fmt.Errorf("%w: %w", ErrRefused, why)
 	}
-	return fmt.Errorf("%w: %w", verdict, why)
+	return fmt.Errorf("%w: %w: %w", errUnknown, errObjection, why)
 }
 
-// exceedsSize says that a message is larger than the link, or the broker, takes.
+// forGood says that a condition, where it is about a batch, is about what the batch is.
+func forGood(condition amqp.ErrCond) bool {
+	return condition == amqp.ErrCondMessageSizeExceeded || servicebus.NotUnderstood(condition)
+}
+
+// interruption reads an error that came in place of an answer: errUnknown, and errObjection too where the broker ended the link or
+// what carries it, unless it does that to anybody now and then.
+func interruption(err error) error {
+	said := ended(err)
+	if said == nil {
+		return fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	switch said.Condition {
+	case amqp.ErrCondDetachForced, amqp.ErrCondConnectionForced, servicebus.CondServerBusy, amqp.ErrCondResourceLimitExceeded,
+		servicebus.CondOperationCancelled, servicebus.CondTimeout:
+		return fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	return fmt.Errorf("%w: %w: %w", errUnknown, errObjection, err)
+}
+
+// ended is what the broker said when it ended the link, the session or the connection; nil when it did not, or did not say why.
+func ended(err error) *amqp.Error {
+	if link, ok := errors.AsType[*amqp.LinkError](err); ok {
+		return link.RemoteErr
+	}
+	if session, ok := errors.AsType[*amqp.SessionError](err); ok {
+		return session.RemoteErr
+	}
+	if conn, ok := errors.AsType[*amqp.ConnError](err); ok {
+		return conn.RemoteErr
+	}
+	return nil
+}
+
+// exceedsSize says that a message is larger than the link, or the broker, takes: the one that was sent, and not one of another lane
+// for which the link was ended.
 func exceedsSize(err error) bool {
 	said, ok := errors.AsType[*amqp.Error](err)
-	return ok && said.Condition == amqp.ErrCondMessageSizeExceeded
+	return ok && said.Condition == amqp.ErrCondMessageSizeExceeded && ended(err) == nil
 }

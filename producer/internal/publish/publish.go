@@ -56,6 +56,9 @@ type Config struct {
 	MaxBytes  int64 // bytes of their bodies, at most; one event may be larger
 	// Claims stores the bodies of events that are too large for a message; nil makes such an event [ErrOversized].
 	Claims Claims
+	// Refusals keeps messages that Service Bus refuses for good, and the stream goes on without them; nil makes such a message
+	// [ErrRefused].
+	Refusals Refusals
 	// StallAfter without a single acknowledgement while events wait, Run gives up with [ErrStalled]; 0 means
 	// never.
 	StallAfter time.Duration
@@ -85,25 +88,36 @@ type Publisher struct {
 	bytes      *semaphore.Weighted
 	remembered *semaphore.Weighted // events from the oldest that is not acknowledged to the newest
 	inFlight   atomic.Int64
-	progress   atomic.Int64 // acknowledgements and a busy broker's answers, to see whether there are any
+	progress   atomic.Int64 // batches acknowledged and messages parked, to see whether there are any
+	taken      atomic.Int64 // batches acknowledged
+	proof      atomic.Int64 // what taken was when a message was last parked
+	throttles  atomic.Int64 // a busy broker's answers
 	patience   patience
 	failing    atomic.Int64 // lanes whose last attempt failed
 	sending    *outage.Outage
 	bodies     *outage.Outage // of large events, on their way to [Claims]
+	refusing   *outage.Outage // of refused messages, on their way to [Refusals]
+	log        *slog.Logger
+	// batchMessages is how many messages a batch may have: as configured, until the broker refuses so many.
+	batchMessages atomic.Int64
 }
 
 // New prepares a publisher; nothing is sent before Run.
 func New(config Config, broker Broker, fence Fence, start checkpoint.Progress, metrics *Metrics, log *slog.Logger) *Publisher {
-	return &Publisher{
+	p := &Publisher{
 		config: config, broker: broker, fence: fence, watermark: NewWatermark(start), metrics: metrics,
 		spans:      newSpans(config.Tracer, config.Entity),
 		sending:    outage.New(log, "sending to Service Bus"),
 		bodies:     outage.New(log, "claim checks"),
+		refusing:   outage.New(log, "refused messages"),
+		log:        log,
 		dispatcher: newDispatcher(config),
 		events:     semaphore.NewWeighted(config.MaxEvents),
 		bytes:      semaphore.NewWeighted(config.MaxBytes),
 		remembered: semaphore.NewWeighted(ahead * config.MaxEvents),
 	}
+	p.batchMessages.Store(int64(config.BatchMessages))
+	return p
 }
 
 // Progress is how far everything has been acknowledged.
@@ -183,23 +197,33 @@ func (p *Publisher) send(ctx context.Context) error {
 	return lanes.Wait()
 }
 
-// watch returns [ErrStalled] when events wait and none is acknowledged for StallAfter, and nil when ctx ends.
+// throttledStalls is how many times longer a broker is waited for that answers that it is busy: another leader would most likely have
+// to wait as well, but not for ever, because it comes over another connection.
+const throttledStalls = 30
+
+// watch returns [ErrStalled] when events wait and none is acknowledged for StallAfter, or for throttledStalls times as long while the
+// broker says that it is busy, and nil when ctx ends.
 func (p *Publisher) watch(ctx context.Context) error {
 	const looks = 4 // in StallAfter: how exactly it is kept
 	ticker := time.NewTicker(p.config.StallAfter / looks)
 	defer ticker.Stop()
-	last, still := p.progress.Load(), 0
+	acknowledged, throttled := p.progress.Load(), p.throttles.Load()
+	still, silent := 0, 0 // looks without an acknowledgement, and without any answer
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
-		if now := p.progress.Load(); now != last || p.inFlight.Load() == 0 {
-			last, still = now, 0
+		if now := p.progress.Load(); now != acknowledged || p.inFlight.Load() == 0 {
+			acknowledged, still, silent = now, 0, 0
 			continue
 		}
-		if still++; still > looks { // the first look may come right after the event
+		still, silent = still+1, silent+1
+		if now := p.throttles.Load(); now != throttled {
+			throttled, silent = now, 0
+		}
+		if silent > looks || still > throttledStalls*looks { // the first look may come right after the event
 			return ErrStalled
 		}
 	}
@@ -207,25 +231,31 @@ func (p *Publisher) watch(ctx context.Context) error {
 
 // acknowledged releases what the events of a batch held.
 func (p *Publisher) acknowledged(items []*item) {
+	p.spans.acknowledged(items)
+	p.release(items, p.watermark.Ack)
+	p.progress.Add(1)
+	p.taken.Add(1)
+}
+
+// release gives back the room of events that are done with, and moves the watermark.
+func (p *Publisher) release(items []*item, done func(sequence ...uint64) (reached int64)) {
 	sequences := make([]uint64, len(items))
 	var bytes int64
 	for n, i := range items {
 		sequences[n] = i.sequence
 		bytes += i.size
 	}
-	p.spans.acknowledged(items)
-	p.remembered.Release(p.watermark.Ack(sequences...))
+	p.remembered.Release(done(sequences...))
 	p.bytes.Release(bytes)
 	p.events.Release(int64(len(items)))
 	p.inFlight.Add(-int64(len(items)))
-	p.progress.Add(1)
 }
 
-// throttled records that the broker is busy. It counts as progress: another leader would have to wait as well.
+// throttled records that the broker is busy.
 func (p *Publisher) throttled() {
 	p.metrics.throttled()
 	p.dispatcher.throttled()
-	p.progress.Add(1)
+	p.throttles.Add(1)
 }
 
 // oversized explains an event that cannot be sent.

@@ -31,6 +31,9 @@ type ServiceBus struct {
 	entity    string
 	namespace *servicebus.Namespace
 
+	apart *ServiceBus   // the connection for one batch at a time; nil in itself
+	alone chan struct{} // holds a token while a batch is sent apart
+
 	current atomic.Pointer[connection] // nil: the next lane that needs one has it opened
 	closing sync.WaitGroup
 
@@ -63,7 +66,10 @@ type connection struct {
 
 // NewServiceBus sends to an entity; nothing is connected before the first use.
 func NewServiceBus(entity string, namespace *servicebus.Namespace) *ServiceBus {
-	return &ServiceBus{entity: entity, namespace: namespace, allowed: openTimeout}
+	return &ServiceBus{
+		entity: entity, namespace: namespace, allowed: openTimeout, alone: make(chan struct{}, 1),
+		apart: &ServiceBus{entity: entity, namespace: namespace, allowed: openTimeout},
+	}
 }
 
 // NewBatch begins a batch as large as the link allows, and opens the link where it is not open.
@@ -88,7 +94,7 @@ func (s *ServiceBus) Send(ctx context.Context, b Batch) error {
 		err = judge(state)
 	} else {
 		s.giveUp(ctx, c)
-		err = fmt.Errorf("%w: %w", errUnknown, err)
+		err = interruption(err)
 	}
 	if batch.alone != nil && exceedsSize(err) {
 		return fmt.Errorf("%w: not even by itself: %v", ErrOversized, err) //nolint:errorlint // what it says is no verdict any more
@@ -96,8 +102,22 @@ func (s *ServiceBus) Send(ctx context.Context, b Batch) error {
 	return err
 }
 
+// SendApart implements [Broker].
+func (s *ServiceBus) SendApart(ctx context.Context, b Batch) error {
+	select {
+	case s.alone <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for another batch that is sent apart: %w", context.Cause(ctx))
+	}
+	defer func() { <-s.alone }()
+	return s.apart.Send(ctx, b)
+}
+
 // Close closes the connection, or gives up opening one, and waits for those that were given up before. Nobody uses it any more.
 func (s *ServiceBus) Close(ctx context.Context) {
+	if s.apart != nil {
+		s.apart.Close(ctx)
+	}
 	s.mu.Lock()
 	under := s.opening
 	s.mu.Unlock()

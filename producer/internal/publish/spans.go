@@ -110,6 +110,15 @@ func (s *spans) acknowledged(items []*item) {
 	}
 }
 
+// refused ends the span of an event that Service Bus refused.
+func (s *spans) refused(i *item, why error) {
+	if s == nil || i.span == nil {
+		return
+	}
+	fail(i.span, why)
+	s.acknowledged([]*item{i})
+}
+
 // errUnacknowledged is what became of an event whose term ended: the next leader publishes it, in a trace of its own.
 var errUnacknowledged = errors.New("not acknowledged before the leadership ended")
 

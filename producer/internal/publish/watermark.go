@@ -22,9 +22,10 @@ type Watermark struct {
 }
 
 type entry struct {
-	after checkpoint.Progress
-	acked bool
-	event bool // counts as published, as opposed to progress without an event
+	after   checkpoint.Progress
+	acked   bool
+	event   bool // counts as published, as opposed to progress without an event
+	dropped bool // an event that does not
 }
 
 // NewWatermark begins where a stream's earlier publishing ended.
@@ -60,12 +61,21 @@ func (w *Watermark) Pass(after checkpoint.Progress) {
 func (w *Watermark) Ack(sequence ...uint64) (reached int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := w.reached.Published
 	for _, s := range sequence {
 		w.at(int(s - w.first)).acked = true
 	}
-	w.advance()
-	return w.reached.Published - before
+	return w.advance()
+}
+
+// Drop is Ack of events that are kept elsewhere: they do not count as published.
+func (w *Watermark) Drop(sequence ...uint64) (reached int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range sequence {
+		e := w.at(int(s - w.first))
+		e.acked, e.dropped = true, true
+	}
+	return w.advance()
 }
 
 // Progress is the end of the contiguous acknowledged prefix: what a checkpoint may say.
@@ -89,12 +99,16 @@ func (w *Watermark) push(e entry) uint64 {
 
 func (w *Watermark) at(i int) *entry { return &w.entries[(w.head+i)%len(w.entries)] }
 
-func (w *Watermark) advance() {
+// advance moves the prefix on, and says by how many events.
+func (w *Watermark) advance() (events int64) {
 	for w.count > 0 && w.at(0).acked {
 		e := w.at(0)
 		published := w.reached.Published
 		if e.event {
-			published++
+			events++
+			if !e.dropped {
+				published++
+			}
 		}
 		w.reached = e.after
 		w.reached.Published = published
@@ -103,4 +117,5 @@ func (w *Watermark) advance() {
 		w.count--
 		w.first++
 	}
+	return events
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -31,10 +32,19 @@ func operateWith(w *world.World, change func(*producer.Config), args ...string) 
 }
 
 // blobNames lists the container.
-func blobNames(w *world.World) (names []string) {
+func blobNames(w *world.World) []string {
 	w.Helper()
-	for pager := w.Blobs().NewListBlobsFlatPager("sluice", nil); pager.More(); {
+	return blobNamesIn(w, "sluice")
+}
+
+// blobNamesIn are those of a container, none where it does not exist.
+func blobNamesIn(w *world.World, container string) (names []string) {
+	w.Helper()
+	for pager := w.Blobs().NewListBlobsFlatPager(container, nil); pager.More(); {
 		page, err := pager.NextPage(w.Context())
+		if bloberror.HasCode(err, bloberror.ContainerNotFound) {
+			return nil
+		}
 		require.NoError(w, err)
 		for _, b := range page.Segment.BlobItems {
 			names = append(names, *b.Name)
@@ -46,7 +56,12 @@ func blobNames(w *world.World) (names []string) {
 // blobContent is a blob as it lies there.
 func blobContent(w *world.World, name string) string {
 	w.Helper()
-	response, err := w.Blobs().DownloadStream(w.Context(), "sluice", name, nil)
+	return contentIn(w, "sluice", name)
+}
+
+func contentIn(w *world.World, container, name string) string {
+	w.Helper()
+	response, err := w.Blobs().DownloadStream(w.Context(), container, name, nil)
 	require.NoError(w, err)
 	defer response.Body.Close()
 	var b bytes.Buffer

@@ -1,9 +1,11 @@
 package servicebus
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
 )
 
 // Outcome is a delivery state of AMQP, by its descriptor.
@@ -38,12 +40,36 @@ func (s *Server) AnswerSends(n int, a Answer) {
 	s.answer.Store(next)
 }
 
+// singled is an Answer to whatever holds a message that it is about.
+type singled struct {
+	Answer
+	about func(Accepted) bool
+}
+
+// AnswerSendsOf gives an answer, until end is called, to every send that holds a message that it is about, instead of storing it: a
+// batch is taken as a whole or not at all. about is called for each message that is sent, must be quick and must not call the server.
+// Another call takes the place of the one before.
+func (s *Server) AnswerSendsOf(about func(Accepted) bool, a Answer) (end func()) {
+	s.single.Store(&singled{a, about})
+	return func() { s.single.Store(nil) }
+}
+
 // unstored is the answer to the send at hand; nil: it is to be stored.
-func (s *Server) unstored() *Answer {
+func (s *Server) unstored(entity string, batch []*broker.Payload) *Answer {
 	if a := s.answer.Load(); a != nil && a.left.Add(-1) >= 0 {
 		return &a.Answer
 	}
+	if a := s.single.Load(); a != nil && slices.ContainsFunc(batch, func(p *broker.Payload) bool { return a.about(seen(entity, p)) }) {
+		return &a.Answer
+	}
 	return nil
+}
+
+// seen is a message that has not been accepted, as an observer would see it.
+func seen(entity string, p *broker.Payload) Accepted {
+	a := Accepted{Entity: entity, MessageID: p.MessageID, SessionID: p.SessionID, Size: len(p.Body)}
+	a.readProperties(p.Body)
+	return a
 }
 
 // give gives an answer to a send.

@@ -34,11 +34,15 @@ func (s *Server) Observe(f func(Accepted)) {
 			EnqueuedAt: a.EnqueuedAt, Duplicate: a.Duplicate,
 			Size: len(a.Body),
 		}
-		if m, err := amqp.ParseMessage(a.Body); err == nil {
-			if props, err := m.ApplicationProperties(); err == nil {
-				out.Properties = props
-			}
-		}
+		out.readProperties(a.Body)
 		f(out)
 	})
+}
+
+func (a *Accepted) readProperties(body []byte) {
+	if m, err := amqp.ParseMessage(body); err == nil {
+		if props, err := m.ApplicationProperties(); err == nil {
+			a.Properties = props
+		}
+	}
 }

@@ -48,7 +48,7 @@ func (s *senderLink) Transfer(d amqp.Delivery, data []byte) {
 		s.link.Detach(&amqp.Error{Condition: amqp.CondDecodeError, Description: err.Error()})
 		return
 	}
-	if a := server.unstored(); a != nil {
+	if a := server.unstored(s.inbox.Path(), batch); a != nil {
 		s.give(a, d.ID)
 		return
 	}

@@ -63,6 +63,7 @@ type Server struct {
 
 	loseAcks atomic.Int64
 	answer   atomic.Pointer[answered]    // to the next sends
+	single   atomic.Pointer[singled]     // to the sends of some messages
 	faults   atomic.Pointer[[]*injected] // in force; the list is replaced, never changed
 
 	mu    sync.Mutex // guards conns, and who replaces faults

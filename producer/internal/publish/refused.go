@@ -1,0 +1,147 @@
+package publish
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// Refusals keeps messages that Service Bus refuses: [claim.Store].
+type Refusals interface {
+	// Keep stores content as a blob of this name, over one that is there. After an error it is retried.
+	Keep(ctx context.Context, name, contentType string, content []byte) error
+}
+
+// nameOf names the event of an item that is in a batch.
+func nameOf(i *item) string {
+	return fmt.Sprintf("%s of aggregate %q at %s", i.change.Operation, i.change.Aggregate, i.change.Position)
+}
+
+// refuse ends the stream for a message that is refused for good, or parks it: keeps it in Blob storage, with a record that says what
+// it was and why, before the watermark moves past it.
+func (l *lane) refuse(ctx context.Context, part load, why error) error {
+	p, i := l.publisher, part.items[0]
+	p.metrics.refused()
+	why = fmt.Errorf("send the %s: %w", nameOf(i), why)
+	if p.config.Refusals == nil {
+		return fmt.Errorf("%w. Correct what makes it so; or set ON_REFUSED=park, which keeps such a message in CLAIM_CHECK_CONTAINER and "+
+			"publishes what comes after it", why)
+	}
+	if err := p.awaitProof(ctx); err != nil {
+		return fmt.Errorf("%w: %w", err, why)
+	}
+	kept, err := keepsake(i.change, part.batch, why)
+	if err != nil {
+		return err
+	}
+	for _, blob := range kept {
+		if err := l.keep(ctx, blob); err != nil {
+			return err
+		}
+	}
+	p.metrics.park()
+	p.log.Error("Service Bus refuses a message for good: it is parked, and what comes after it is published",
+		telemetry.KeyPosition, i.change.Position, telemetry.KeyAggregate, i.change.Aggregate, telemetry.KeyDescription,
+		"the record is blob "+kept[1].name, telemetry.KeyError, why)
+	p.spans.refused(i, why)
+	p.release(part.items, p.watermark.Drop)
+	p.progress.Add(1)
+	return nil
+}
+
+// errNoProof is a message that is not parked, because it may be all messages that are refused.
+var errNoProof = errors.New("nothing else is taken either, so it is not parked (ON_REFUSED=park): see whether the entity takes messages")
+
+// awaitProof waits until Service Bus has taken another message in this term, and one for each message that is parked: an entity that
+// takes nothing refuses everything, and not because of what a message is.
+func (p *Publisher) awaitProof(ctx context.Context) error {
+	const look = 100 * time.Millisecond
+	for waited := time.Duration(0); ; waited += look {
+		last := p.proof.Load()
+		if taken := p.taken.Load(); taken > last && p.proof.CompareAndSwap(last, taken) {
+			return nil
+		}
+		if p.config.StallAfter > 0 && waited >= p.config.StallAfter/2 {
+			return errNoProof
+		}
+		if err := retry.Sleep(ctx, look); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// keep stores one blob, retrying for as long as that takes.
+func (l *lane) keep(ctx context.Context, b blob) error {
+	p := l.publisher
+	var backoff retry.Backoff
+	for {
+		attempt, cancel := context.WithTimeout(ctx, putTimeout)
+		err := p.config.Refusals.Keep(attempt, b.name, b.contentType, b.content)
+		cancel()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		p.refusing.Report(err, telemetry.KeyDescription, b.name)
+		if err == nil {
+			return nil
+		}
+		p.metrics.retried()
+		if err := backoff.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+type blob struct {
+	name, contentType string
+	content           []byte
+}
+
+// refusalRecord is the record beside the body of a parked message. Fields are added and never renamed.
+type refusalRecord struct {
+	Schema      int       `json:"schema"`
+	Stream      string    `json:"stream"`
+	MessageID   string    `json:"messageId"`
+	Session     string    `json:"sessionId"`
+	Aggregate   string    `json:"aggregate"`
+	Position    string    `json:"position"`
+	Operation   string    `json:"operation"`
+	Type        string    `json:"type"`
+	Version     int64     `json:"version,omitempty"`
+	Time        time.Time `json:"time"`
+	Epoch       int64     `json:"epoch"`
+	Reason      string    `json:"reason"`
+	ContentType string    `json:"contentType"`
+	Body        string    `json:"body"` // the name of the blob that holds it
+	Size        int       `json:"size"` // bytes
+	SHA256      string    `json:"sha256"`
+	ParkedAt    time.Time `json:"parkedAt"`
+}
+
+// keepsake is what is kept of a refused message: its body, then the record, so that a record's body is always there.
+func keepsake(c envelope.Change, b Batch, why error) (kept [2]blob, err error) {
+	contentType, body, err := b.Only()
+	if err != nil {
+		return kept, err
+	}
+	id := envelope.InGeneration(envelope.MessageID(c.Stream, c.Token), c.Generation)
+	name := fmt.Sprintf("refused/%s/%s", c.Stream, id)
+	sum := sha256.Sum256(body)
+	record, err := json.Marshal(refusalRecord{
+		Schema: 1, Stream: c.Stream, MessageID: id, Session: c.SessionID(), Aggregate: c.Aggregate, Position: c.Position,
+		Operation: string(c.Operation), Type: c.Type, Version: c.Version, Time: c.Time.UTC(), Epoch: c.Epoch, Reason: why.Error(),
+		ContentType: contentType, Body: name + ".body", Size: len(body), SHA256: hex.EncodeToString(sum[:]), ParkedAt: time.Now().UTC(),
+	})
+	if err != nil {
+		return kept, fmt.Errorf("write the record of a refused message: %w", err)
+	}
+	return [2]blob{{name + ".body", contentType, body}, {name + ".json", "application/json", record}}, nil
+}
