@@ -24,7 +24,7 @@ import (
 type Config struct {
 	// MongoURI is the source's connection string: a secret. The user needs find and changeStream on the collection, and, for the
 	// oplog's headroom to be known, read on the database local.
-	MongoURI string `envconfig:"MONGODB_URI" required:"true"`
+	MongoURI string `envconfig:"MONGODB_URI" secret:"true" required:"true"`
 	// Database and Collection are what is watched.
 	Database   string `envconfig:"MONGODB_DATABASE" required:"true"`
 	Collection string `envconfig:"MONGODB_COLLECTION" required:"true"`
@@ -118,6 +118,8 @@ type Config struct {
 	LogLevel slog.Level `envconfig:"LOG_LEVEL" default:"info"`
 	// StatusInterval is the time between two log records of the status, which alerts are made of; 0 writes none.
 	StatusInterval time.Duration `envconfig:"STATUS_INTERVAL" default:"15s"`
+	// IgnoreVariables are variables of other programs that look like misspelt settings of this one, which are refused.
+	IgnoreVariables []string `envconfig:"IGNORE_VARIABLES" default:""`
 }
 
 // LoadConfig reads the settings of a process with one stream from the environment; [LoadStreams] those of any. The error

@@ -7,7 +7,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer/internal/operate"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
+	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
 // Main is the program behind its signals: it understands args (without the program's name), loads the configuration, does
@@ -16,7 +18,9 @@ import (
 func Main(ctx context.Context, args []string, load func() ([]Config, error), o Options, out, errOut io.Writer,
 	run func(context.Context, []Config) error,
 ) int {
-	return operate.Program().Main(args, out, errOut, func(c operate.Command, r operate.Request) error {
+	program := operate.Program()
+	program.Commands = append(program.Commands, configCommand())
+	return program.Main(args, out, errOut, func(c operate.Command, r operate.Request) error {
 		configs, err := load()
 		switch {
 		case err != nil:
@@ -52,4 +56,21 @@ func command(ctx context.Context, c operate.Command, r operate.Request, config C
 	}
 	stream.Out = out
 	return c.Do(ctx, stream, r)
+}
+
+// configCommand shows the settings that the environment gives: of the process, and of its streams.
+func configCommand() operate.Command {
+	list := func() []settings.Setting {
+		var process Config
+		_ = settings.Load(&process) // the names of the streams are wanted, whatever else is wrong
+		var prefixes []string
+		for _, name := range process.Streams {
+			prefixes = append(prefixes, prefix(name))
+		}
+		return settings.List(process, prefixes...)
+	}
+	return commandline.ConfigCommand[*operate.Stream, operate.Request](list, func() error {
+		_, err := LoadStreams()
+		return err
+	})
 }

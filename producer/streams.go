@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,9 +23,14 @@ import (
 // [settings.Problems] with every problem found, each by the name of its variable.
 func LoadStreams() ([]Config, error) {
 	var process Config
-	_ = settings.Load(&process) // what is wrong with it is found below, stream by stream
+	_ = settings.Load(&process)                                                                                                  // what is wrong with it is found below, stream by stream
+	known := settings.Known{Spec: process, OfProcess: ofProcess, Foreign: append(process.IgnoreVariables, "SOURCE_MONGODB_URI")} // the projector's
 	if len(process.Streams) == 0 {
 		c, err := loadStream("")
+		problems, _ := errors.AsType[settings.Problems](err)
+		if problems = append(problems, known.Misspelt(os.Environ())...); len(problems) > 0 {
+			err = problems
+		}
 		return []Config{c}, err
 	}
 	var configs []Config
@@ -57,7 +61,9 @@ func LoadStreams() ([]Config, error) {
 		}
 		names[c.Stream] = name
 		configs = append(configs, c)
+		known.Prefixes = append(known.Prefixes, prefix(name))
 	}
+	problems = append(problems, known.Misspelt(os.Environ())...)
 	if len(problems) > 0 {
 		return configs, problems
 	}
@@ -77,7 +83,7 @@ func loadStream(prefix string) (Config, error) {
 func prefix(stream string) string { return strings.ToUpper(strings.ReplaceAll(stream, "-", "_")) + "_" }
 
 // ofProcess are settings that streams cannot have for themselves.
-var ofProcess = []string{"STREAMS", "HTTP_ADDR", "LOG_LEVEL", "STATUS_INTERVAL"}
+var ofProcess = []string{"STREAMS", "HTTP_ADDR", "LOG_LEVEL", "STATUS_INTERVAL", "IGNORE_VARIABLES"}
 
 var streamName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
@@ -86,7 +92,7 @@ func checkName(stream string) (problems []error) {
 	if !streamName.MatchString(stream) {
 		return []error{fmt.Errorf("STREAMS: %q is no name for a stream: use lower-case letters, digits and single hyphens, and begin with a letter", stream)}
 	}
-	known := variables(reflect.TypeFor[Config]())
+	known := settings.Names(Config{})
 	for _, variable := range known {
 		own := prefix(stream) + variable
 		if _, set := os.LookupEnv(own); set && slices.Contains(ofProcess, variable) {
@@ -97,17 +103,6 @@ func checkName(stream string) (problems []error) {
 		}
 	}
 	return problems
-}
-
-func variables(config reflect.Type) (names []string) {
-	for field := range config.Fields() {
-		if field.Anonymous {
-			names = append(names, variables(field.Type)...)
-		} else {
-			names = append(names, field.Tag.Get("envconfig"))
-		}
-	}
-	return names
 }
 
 // choose finds the stream that a command is about, by its name in STREAMS or its full one; without a name the only one.

@@ -100,3 +100,18 @@ func TestAReplicaIsReadyWhileAnyOfItsStreamsIsWell(t *testing.T) {
 	p.streams[1].failure.Store(&failure)
 	require.Error(t, p.ready())
 }
+
+// Whoever misspells a setting gets its default, or another stream's topic, and is not told.
+func TestMisspeltSettingsAreRefused(t *testing.T) {
+	minimal(t)
+	set(t, map[string]string{"ON_OVERSIZED": "claimcheck", "OTEL_SERVICE_NAME": "orders", "GOMEMLIMIT": "400MiB"})
+	_, err := LoadConfig()
+	require.EqualError(t, err, "1 setting(s) must be fixed:\n"+
+		"  - ON_OVERSIZED: is no setting; did you mean ON_OVERSIZE? (where it is another program's, name it in IGNORE_VARIABLES)")
+	set(t, map[string]string{"IGNORE_VARIABLES": "ON_OVERSIZED"})
+	_, err = LoadConfig()
+	require.NoError(t, err)
+	set(t, map[string]string{"STREAMS": "orders,payments", "PAYMENTS_MONGODB_COLLECTION": "payments", "PAYMENT_SERVICE_BUS_TOPIC": "payments"})
+	_, err = LoadStreams()
+	require.ErrorContains(t, err, "PAYMENT_SERVICE_BUS_TOPIC: is no setting; did you mean PAYMENTS_SERVICE_BUS_TOPIC?")
+}

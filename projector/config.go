@@ -1,7 +1,9 @@
 package projector
 
 import (
+	"errors"
 	"log/slog"
+	"os"
 	"strings"
 	"time"
 
@@ -29,7 +31,7 @@ type Config struct {
 
 	// MongoURI is the deployment of the read models: a secret. A projection with more than one document per aggregate
 	// needs a replica set.
-	MongoURI string `envconfig:"MONGODB_URI" required:"true"`
+	MongoURI string `envconfig:"MONGODB_URI" secret:"true" required:"true"`
 	// Database is the database of the read models.
 	Database string `envconfig:"READ_MODEL_DATABASE" required:"true"`
 	// Projection is the name of the projection to run. Empty is the only one that the program has, or timeline where it has those
@@ -51,7 +53,7 @@ type Config struct {
 
 	// SourceMongoURI is the deployment of the watched collection: a secret. Empty: that of the read models. It, the
 	// database and the collection are for `projector verify` alone.
-	SourceMongoURI   string `envconfig:"SOURCE_MONGODB_URI"`
+	SourceMongoURI   string `envconfig:"SOURCE_MONGODB_URI" secret:"true"`
 	SourceDatabase   string `envconfig:"SOURCE_DATABASE"`
 	SourceCollection string `envconfig:"SOURCE_COLLECTION"`
 	// AggregatePath, TypePath and VersionPath are the producer's settings of these names, for `projector verify` too.
@@ -88,14 +90,19 @@ type Config struct {
 	LogLevel slog.Level `envconfig:"LOG_LEVEL" default:"info"`
 	// StatusInterval is the time between two log records of the status, which alerts are made of; 0 writes none.
 	StatusInterval time.Duration `envconfig:"STATUS_INTERVAL" default:"15s"`
+	// IgnoreVariables are variables of other programs that look like misspelt settings of this one, which are refused.
+	IgnoreVariables []string `envconfig:"IGNORE_VARIABLES" default:""`
 }
 
 // LoadConfig reads the settings from the environment. The error is a [settings.Problems] with every problem found, without any
 // setting's value.
 func LoadConfig() (Config, error) {
 	var c Config
-	if err := settings.Load(&c); err != nil {
-		return Config{}, err
+	err := settings.Load(&c)
+	problems, _ := errors.AsType[settings.Problems](err)
+	problems = append(problems, settings.Known{Spec: c, Foreign: c.IgnoreVariables}.Misspelt(os.Environ())...)
+	if len(problems) > 0 {
+		return Config{}, problems
 	}
 	return c, nil
 }

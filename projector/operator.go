@@ -7,7 +7,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector/internal/operate"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
+	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
 // Execute is [Main] without the process: it understands args (without the program's name), loads the configuration, does
@@ -16,7 +19,9 @@ import (
 func Execute(ctx context.Context, args []string, load func() (Config, error), o Options, out, errOut io.Writer,
 	run func(context.Context, Config) error,
 ) int {
-	return operate.Program(o.program()).Main(args, out, errOut, func(c operate.Command, r operate.Request) error {
+	program := operate.Program(o.program())
+	program.Commands = append(program.Commands, configCommand(o))
+	return program.Main(args, out, errOut, func(c operate.Command, r operate.Request) error {
 		config, err := load()
 		switch {
 		case err != nil:
@@ -55,4 +60,22 @@ func command(ctx context.Context, c operate.Command, r operate.Request, cfg Conf
 	p := cfg.operating(s)
 	p.Bus, p.Out, p.Source.Adjust = bus, out, o.Mongo
 	return c.Do(ctx, p, r)
+}
+
+// configCommand shows the settings that the environment gives. What is wrong with them includes a projection that the program
+// does not have.
+func configCommand(o Options) operate.Command {
+	list := func() []settings.Setting { return settings.List(Config{}) }
+	return commandline.ConfigCommand[*operate.Projector, operate.Request](list, func() error {
+		config, err := LoadConfig()
+		if err != nil {
+			return err
+		}
+		registry := o.Projections
+		if registry == nil {
+			registry = projection.Builtin()
+		}
+		_, err = choose(config, registry)
+		return err
+	})
 }

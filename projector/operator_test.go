@@ -31,7 +31,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"parked", "replay", "a", "b"}, 2, `does not take "b"`},
 		{[]string{"parked", "replay", "a", "--wait", "-1s"}, 2, "--wait: must be at least 0s"},
 		{[]string{"parked", "drop", "--yes"}, 2, "needs the aggregate"},
-		{[]string{"parked", "drop", "a"}, 2, "needs --yes: it gives up an event for good; look first: projector parked show 'a'"},
+		{[]string{"parked", "drop", "a"}, 2, "needs --yes: it gives up for good the event in the way, or the versions that are missing; look first: projector parked show -- a"},
 		{[]string{"parked", "drop", "a", "--yes"}, 2, "MONGODB_URI: is required"},
 		{[]string{"run", "fast"}, 2, `projector run does not take "fast"`},
 		{[]string{"run", "--fast"}, 2, "not defined: -fast"},

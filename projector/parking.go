@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 var errNoProgress = errors.New("a batch was applied, and no message of it was decided")
@@ -55,7 +56,7 @@ func (s *service) logDecision(session string, c *envelope.Change, r apply.Result
 			return
 		}
 		s.log.Warn("aggregate parked: an event could not be applied; its events wait in the dead-letter queue until it is replayed",
-			append(attributes, telemetry.KeyDescription, r.Description, telemetry.KeyToDo, s.program+" parked show '"+c.Aggregate+"'")...)
+			append(attributes, telemetry.KeyDescription, r.Description, telemetry.KeyToDo, terminal.Paste(c.Aggregate, s.program, "parked show"))...)
 		if r.Stack != "" {
 			s.log.Error("the projection panicked", telemetry.KeyAggregate, c.Aggregate, telemetry.KeyMessageID, c.MessageID,
 				telemetry.KeyDescription, r.Description, telemetry.KeyStack, r.Stack)

@@ -24,7 +24,7 @@ type ServiceBus struct {
 	// Namespace is the fully qualified name, such as contoso.servicebus.windows.net.
 	Namespace string `envconfig:"SERVICE_BUS_NAMESPACE"`
 	// ConnectionString is a secret.
-	ConnectionString string `envconfig:"SERVICE_BUS_CONNECTION_STRING"`
+	ConnectionString string `envconfig:"SERVICE_BUS_CONNECTION_STRING" secret:"true"`
 }
 
 // Validate reports every problem, joined.
@@ -67,7 +67,7 @@ type Blob struct {
 	// AccountURL is such as https://contoso.blob.core.windows.net.
 	AccountURL string `envconfig:"BLOB_ACCOUNT_URL"`
 	// ConnectionString is a secret.
-	ConnectionString string `envconfig:"BLOB_CONNECTION_STRING"`
+	ConnectionString string `envconfig:"BLOB_CONNECTION_STRING" secret:"true"`
 }
 
 // Validate reports every problem, joined.

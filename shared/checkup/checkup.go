@@ -11,6 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/auth"
+
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // Finding is the result of one check.
@@ -51,10 +53,10 @@ func (f Findings) Print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, one := range f {
 		if one.OK {
-			fmt.Fprintf(w, "ok\t%s\t%s\n", one.Check, one.Says)
+			fmt.Fprintf(w, "ok\t%s\t%s\n", one.Check, terminal.Printable(one.Says))
 			continue
 		}
-		fmt.Fprintf(w, "PROBLEM\t%s\t%s. To fix it: %s\n", one.Check, one.Says, one.Mend)
+		fmt.Fprintf(w, "PROBLEM\t%s\t%s. To fix it: %s\n", one.Check, terminal.Printable(one.Says), terminal.Printable(one.Mend))
 	}
 	_ = w.Flush()
 }

@@ -15,6 +15,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/sluice-cdc/sluice/shared/settings"
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // The exit codes of the programs.
@@ -53,39 +54,49 @@ type Command[D, R any] struct {
 	Flags func(*flag.FlagSet, *R)
 	// Check takes the operand, empty where it is missing, and says what is wrong with it or the flags; nil: nothing can be.
 	Check func(operand string, r *R) error
-	// Do does it. nil is for the program's own work, which logs its own errors, and for help.
+	// Do does it. nil is for the program's own work, which logs its own errors, for help, and where there is Local.
 	Do func(context.Context, D, R) error
+	// Local does it with neither settings nor services.
+	Local func(out io.Writer) error
 }
 
 // Main is the program behind its signals: it understands args (without the program's name), hands on what is to be done, and
 // gives the exit code.
 func (p Program[D, R]) Main(args []string, out, errOut io.Writer, do func(Command[D, R], R) error) int {
 	c, r, err := p.parse(args)
-	if err == nil && c.Name == help {
-		fmt.Fprint(out, p.Usage())
-		return ExitOK
-	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case c.Local != nil:
+		err = c.Local(out)
+	default:
 		err = do(c, r)
 	}
 	if err == nil {
 		return ExitOK
 	}
 	if _, wrong := errors.AsType[settings.Problems](err); wrong || errors.Is(err, ErrUsage) {
-		fmt.Fprintln(errOut, p.Name+":", err)
+		fmt.Fprintln(errOut, p.Name+":", terminal.Lines(err.Error()))
 		return ExitUsage
 	}
-	if c.Do != nil && !errors.Is(err, ErrFound) {
-		fmt.Fprintln(errOut, p.Name+":", err)
+	if (c.Do != nil || c.Local != nil) && !errors.Is(err, ErrFound) {
+		fmt.Fprintln(errOut, p.Name+":", terminal.Lines(err.Error()))
 	}
 	return ExitProblem
 }
 
-const help = "help"
-
-// all are the commands with help.
+// all are the commands with those that every program has.
 func (p Program[D, R]) all() []Command[D, R] {
-	return append(slices.Clone(p.Commands), Command[D, R]{Name: help, Says: "this text"})
+	return append(slices.Clone(p.Commands), versionCommand[D, R](p.Name), completionCommand(p), Command[D, R]{
+		Name: "help", Takes: "[COMMAND]", Says: "this text, or what a command takes",
+	})
+}
+
+// helped is the command that prints a help.
+func helped[D, R any](text string) Command[D, R] {
+	return Command[D, R]{Name: "help", Local: func(out io.Writer) error {
+		_, err := io.WriteString(out, text)
+		return err
+	}}
 }
 
 // Usage is the program's help.
@@ -97,41 +108,74 @@ func (p Program[D, R]) Usage() string {
 		fmt.Fprintf(w, "  %s\t%s\n", strings.TrimSpace(c.Name+" "+c.Takes), c.Says)
 	}
 	_ = w.Flush() // a strings.Builder takes everything
-	b.WriteString("\n" + p.Notes + "It is configured by environment variables, for every command as for run: see docs/configure.md.\n" +
-		"It exits with 0: fine, 1: a problem was found or the command failed, 2: wrong usage or settings.\n")
+	b.WriteString("\n" + p.Notes + "`" + p.Name + " COMMAND --help` tells of one command. An operand that begins with - goes behind --.\n" + closing)
 	return b.String()
+}
+
+const closing = "It is configured by environment variables, for every command as for run: see docs/configure.md.\n" +
+	"It exits with 0: fine, 1: a problem was found or the command failed, 2: wrong usage or settings.\n"
+
+// usageOf is the help of one command.
+func (p Program[D, R]) usageOf(c Command[D, R]) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "usage: %s\n\n%s.\n", strings.TrimSpace(p.Name+" "+c.Name+" "+c.Takes), strings.Join(strings.Fields(c.Says), " "))
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	lead := "\n"
+	p.flags(c, new(R)).VisitAll(func(f *flag.Flag) {
+		kind, usage := flag.UnquoteUsage(f)
+		fmt.Fprintf(w, "%s  %s\t%s%s\n", lead, strings.TrimSpace("--"+f.Name+" "+kind), usage, unlessZero(f))
+		lead = ""
+	})
+	_ = w.Flush()
+	b.WriteString("\n" + closing)
+	return b.String()
+}
+
+func unlessZero(f *flag.Flag) string {
+	if slices.Contains([]string{"", "0", "false", "0s"}, f.DefValue) {
+		return ""
+	}
+	return " (default " + f.DefValue + ")"
+}
+
+// flags declares what a command takes.
+func (p Program[D, R]) flags(c Command[D, R], r *R) *flag.FlagSet {
+	flags := flag.NewFlagSet(c.Name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	if p.Flags != nil && c.Do != nil {
+		p.Flags(flags, r)
+	}
+	if c.Flags != nil {
+		c.Flags(flags, r)
+	}
+	return flags
 }
 
 // parse understands a command line. Errors: [ErrUsage], with a sentence about what to do.
 func (p Program[D, R]) parse(args []string) (c Command[D, R], r R, err error) {
-	asked := Command[D, R]{Name: help}
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		return p.Commands[0], r, nil
-	}
-	if slices.Contains([]string{"-h", "-help", "--help"}, args[0]) {
-		return asked, r, nil
+	case slices.Contains([]string{"-h", "-help", "--help"}, args[0]), len(args) == 1 && args[0] == "help":
+		return helped[D, R](p.Usage()), r, nil
+	case slices.Contains([]string{"-version", "--version"}, args[0]):
+		args[0] = "version"
+	case args[0] == "help":
+		args = append(slices.Clone(args[1:]), "--help")
 	}
 	if c, args, err = p.find(args); err != nil {
 		return c, r, err
 	}
-	flags := flag.NewFlagSet(c.Name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	if p.Flags != nil && c.Do != nil {
-		p.Flags(flags, &r)
-	}
-	if c.Flags != nil {
-		c.Flags(flags, &r)
-	}
-	rest, err := parseMixed(flags, args)
+	rest, err := parseMixed(p.flags(c, &r), args)
 	operand := ""
 	if c.Operand && len(rest) > 0 {
 		operand, rest = rest[0], rest[1:]
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		return asked, r, nil
+		return helped[D, R](p.usageOf(c)), r, nil
 	case err != nil:
-		return c, r, fmt.Errorf("%w: %s %s: %w; see `%s help`", ErrUsage, p.Name, c.Name, err, p.Name)
+		return c, r, fmt.Errorf("%w: %s %s: %w; see `%s %s --help`", ErrUsage, p.Name, c.Name, err, p.Name, c.Name)
 	case len(rest) > 0:
 		return c, r, fmt.Errorf("%w: %s %s does not take %q", ErrUsage, p.Name, c.Name, rest[0])
 	case c.Check != nil:
@@ -163,14 +207,17 @@ func (p Program[D, R]) find(args []string) (Command[D, R], []string, error) {
 	return Command[D, R]{}, nil, fmt.Errorf("%w: %q needs a second word: %s", ErrUsage, p.Name+" "+args[0], strings.Join(seconds, "|"))
 }
 
-// parseMixed lets flags stand before and after the operands.
+// parseMixed lets flags stand before and after the operands. Behind -- everything is an operand, whatever it begins with.
 func parseMixed(flags *flag.FlagSet, args []string) (operands []string, err error) {
 	for {
 		if err := flags.Parse(args); err != nil {
 			return operands, err
 		}
-		if flags.NArg() == 0 {
+		switch taken := len(args) - flags.NArg(); {
+		case flags.NArg() == 0:
 			return operands, nil
+		case taken > 0 && args[taken-1] == "--":
+			return append(operands, flags.Args()...), nil
 		}
 		operands, args = append(operands, flags.Arg(0)), flags.Args()[1:]
 	}

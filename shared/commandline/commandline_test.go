@@ -7,6 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,12 +29,12 @@ func program() commandline.Program[io.Writer, request] {
 	return commandline.Program[io.Writer, request]{
 		Name:  "door",
 		Notes: "--where says which.\n",
-		Flags: func(f *flag.FlagSet, r *request) { f.StringVar(&r.where, "where", "front", "") },
+		Flags: func(f *flag.FlagSet, r *request) { f.StringVar(&r.where, "where", "front", "which `DOOR` is meant") },
 		Commands: []command{
 			{Name: "run", Says: "stand open"},
 			{
 				Name: "ring twice", Takes: "NAME [--loud]", Says: "ring", Operand: true,
-				Flags: func(f *flag.FlagSet, r *request) { f.BoolVar(&r.loud, "loud", false, "") },
+				Flags: func(f *flag.FlagSet, r *request) { f.BoolVar(&r.loud, "loud", false, "ring again") },
 				Check: func(operand string, r *request) error {
 					if r.name = operand; operand == "" {
 						return errors.New("needs a name")
@@ -78,11 +80,76 @@ func TestACommandLineIsUnderstood(t *testing.T) {
 		require.Equal(t, c.out, out)
 		require.Empty(t, errOut)
 	}
-	for _, args := range [][]string{{"help"}, {"-h"}, {"ring", "twice", "--help"}} {
+	for _, args := range [][]string{{"help"}, {"-h"}, {"--help"}} {
 		code, out, _ := do(nil, args...)
 		require.Equal(t, commandline.ExitOK, code)
 		require.Regexp(t, `(?s)^usage: door .*ring twice NAME \[--loud\]  ring\n.*--where says which\.\n.*exits with 0`, out)
 	}
+	for _, args := range [][]string{{"ring", "twice", "--help"}, {"help", "ring", "twice"}, {"ring", "twice", "ann", "-h"}} {
+		code, out, _ := do(nil, args...)
+		require.Equal(t, commandline.ExitOK, code)
+		require.Regexp(t, `(?s)^usage: door ring twice NAME \[--loud\]\n\nring\.\n\n  --loud +ring again\n  --where DOOR +which DOOR is meant \(default front\)\n\n.*exits with 0`, out)
+		require.NotContains(t, out, "ring once", "of another command nothing is said")
+	}
+}
+
+// What is behind -- is data, whatever it looks like.
+func TestAnOperandThatLooksLikeAFlagStandsBehindDashes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		out  string
+	}{
+		{[]string{"ring", "twice", "--", "--loud"}, "{name:--loud loud:false where:front}"},
+		{[]string{"ring", "twice", "--loud", "--", "--where=back"}, "{name:--where=back loud:true where:front}"},
+		{[]string{"ring", "twice", "--", "--"}, "{name:-- loud:false where:front}"},
+	} {
+		code, out, errOut := do(nil, c.args...)
+		require.Equal(t, commandline.ExitOK, code, errOut)
+		require.Equal(t, c.out, out)
+	}
+	code, _, errOut := do(nil, "ring", "twice", "--", "ann", "--loud")
+	require.Equal(t, commandline.ExitUsage, code)
+	require.Contains(t, errOut, `does not take "--loud"`)
+}
+
+func TestTheVersionIsTold(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"version"}, {"--version"}} {
+		code, out, _ := do(nil, args...)
+		require.Equal(t, commandline.ExitOK, code)
+		require.Regexp(t, `^door \S+, built by go1\.\S+\n$`, out)
+	}
+	_, out, _ := do(nil, "version", "--json")
+	require.Contains(t, out, `"program": "door"`)
+}
+
+func TestBashCompletesCommandsAndFlags(t *testing.T) {
+	t.Parallel()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("there is no bash here")
+	}
+	_, script, _ := do(nil, "completion", "bash")
+	for typed, want := range map[string]string{
+		"":                     "run ring version completion help",
+		"r":                    "run ring",
+		"ring ":                "twice once",
+		"ring twice ":          "--loud --where",
+		"ring twice --l":       "--loud",
+		"ring once --":         "--where",
+		"completion ":          "bash zsh fish",
+		"ring twice ann --whe": "--where",
+	} {
+		words := strings.Split("door "+typed, " ")
+		run := exec.CommandContext(t.Context(), bash, append([]string{"-c", script + `COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _door; echo "${COMPREPLY[*]}"`, "bash"}, words...)...)
+		out, err := run.CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.Equal(t, want, strings.TrimSpace(string(out)), "typed: %q", typed)
+	}
+	code, _, errOut := do(nil, "completion", "tcsh")
+	require.Equal(t, commandline.ExitUsage, code)
+	require.Contains(t, errOut, "bash, zsh or fish")
 }
 
 func TestWhatCannotBeUnderstoodIsNotTried(t *testing.T) {
@@ -97,8 +164,8 @@ func TestWhatCannotBeUnderstoodIsNotTried(t *testing.T) {
 		{[]string{"ring", "twice"}, "door: wrong usage: door ring twice needs a name\n"},
 		{[]string{"ring", "twice", "ann", "bob"}, "door: wrong usage: door ring twice does not take \"bob\"\n"},
 		{[]string{"ring", "once", "ann"}, "door: wrong usage: door ring once does not take \"ann\"\n"},
-		{[]string{"ring", "once", "--loud"}, "door: wrong usage: door ring once: flag provided but not defined: -loud; see `door help`\n"},
-		{[]string{"run", "--where=back"}, "door: wrong usage: door run: flag provided but not defined: -where; see `door help`\n"},
+		{[]string{"ring", "once", "--loud"}, "door: wrong usage: door ring once: flag provided but not defined: -loud; see `door ring once --help`\n"},
+		{[]string{"run", "--where=back"}, "door: wrong usage: door run: flag provided but not defined: -where; see `door run --help`\n"},
 	} {
 		code, out, errOut := do(nil, c.args...)
 		require.Equal(t, commandline.ExitUsage, code)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/tests/internal/bicep"
 )
 
@@ -180,4 +181,26 @@ func TestGracePeriodCoversTheShutdown(t *testing.T) {
 		require.Equal(t, "45", grace, s.name)
 		require.Equal(t, "20s", containerEnv(t, s.name)["SHUTDOWN_TIMEOUT"].Text, "%s: must end well before the grace period", s.name)
 	}
+}
+
+// Both services may be given one environment, and azd has its own beside it: what only one of them reads is not misspelt to the other.
+func TestNoServiceTakesTheSettingsOfTheOtherForMisspelt(t *testing.T) {
+	clearSettings(t)
+	var environ []string
+	for _, s := range services {
+		for name := range settingsOf(s.config) {
+			environ = append(environ, name+"=1", "ORDERS_"+name+"=1")
+		}
+	}
+	for name := range notOurs {
+		environ = append(environ, name+"=1")
+	}
+	for _, name := range strings.FieldsFunc(read(t, "infra/main.parameters.json"), func(r rune) bool { return !(r == '_' || r >= 'A' && r <= 'Z') }) {
+		if strings.Contains(name, "_") {
+			environ = append(environ, name+"=1")
+		}
+	}
+	require.Empty(t, settings.Known{Spec: projector.Config{}}.Misspelt(environ))
+	known := settings.Known{Spec: producer.Config{}, Foreign: []string{"SOURCE_MONGODB_URI"}}
+	require.Empty(t, known.Misspelt(environ))
 }

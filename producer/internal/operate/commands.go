@@ -41,13 +41,17 @@ func Program() commandline.Program[*Stream, Request] {
 	}, doctorCommand())
 	return commandline.Program[*Stream, Request]{
 		Name: "producer", Commands: all, Notes: notes,
-		Flags: func(f *flag.FlagSet, r *Request) { f.StringVar(&r.Stream, "stream", "", "") },
+		Flags: func(f *flag.FlagSet, r *Request) {
+			f.StringVar(&r.Stream, "stream", "", "the `NAME` of a stream, where STREAMS names several")
+		},
 	}
 }
 
-func asJSON(f *flag.FlagSet, r *Request) { f.BoolVar(&r.json, "json", false, "") }
+func asJSON(f *flag.FlagSet, r *Request) { f.BoolVar(&r.json, "json", false, "as JSON") }
 
-func forced(f *flag.FlagSet, r *Request) { f.BoolVar(&r.change.Force, "force", false, "") }
+func forced(f *flag.FlagSet, r *Request) {
+	f.BoolVar(&r.change.Force, "force", false, "break the lease of a producer that leads")
+}
 
 func statusCommand() Command {
 	return Command{
@@ -75,7 +79,7 @@ func tokenCommands() []Command {
 			Operand: true,
 			Flags: func(f *flag.FlagSet, r *Request) {
 				forced(f, r)
-				f.BoolVar(&r.change.Forward, "forward", false, "")
+				f.BoolVar(&r.change.Forward, "forward", false, "let the checkpoint skip changes: they are never published")
 			},
 			Check: func(operand string, r *Request) error {
 				if r.token = operand; operand == "" {
@@ -90,7 +94,7 @@ func tokenCommands() []Command {
 			Says: "move the checkpoint back to a time (RFC 3339, such as 2026-01-31T15:04:05Z)",
 			Flags: func(f *flag.FlagSet, r *Request) {
 				forced(f, r)
-				f.StringVar(&r.to, "to", "", "")
+				f.StringVar(&r.to, "to", "", "the `TIME`, in RFC 3339")
 			},
 			Check: func(_ string, r *Request) (err error) {
 				if r.instant, err = time.Parse(time.RFC3339, r.to); err != nil {
@@ -114,7 +118,9 @@ func sessionKeyCommand() Command {
 		Name: "session-key", Takes: "KEY --drained",
 		Says:    "publish by another SESSION_KEY from now on, when nothing of the old one is left anywhere",
 		Operand: true,
-		Flags:   func(f *flag.FlagSet, r *Request) { f.BoolVar(&r.drained, "drained", false, "") },
+		Flags: func(f *flag.FlagSet, r *Request) {
+			f.BoolVar(&r.drained, "drained", false, "your word that no message of the old key is left anywhere")
+		},
 		Check: func(operand string, r *Request) error {
 			if operand == "" {
 				return errors.New("needs the new SESSION_KEY: aggregate, or bucket:N")

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/oplog"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // Status is a stream as the blob and MongoDB tell it. A pointer that is nil means unknown, and the note beside it why.
@@ -101,7 +102,7 @@ func (s *Stream) oldest(ctx context.Context) (t bson.Timestamp, note string) {
 // Print writes the status for people.
 func (st Status) Print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, value) }
+	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, terminal.Printable(value)) }
 	line("stream", st.Stream)
 	line("leader", leaderText(st.Leader, st.Lease))
 	line("epoch", fmt.Sprint(st.Epoch))

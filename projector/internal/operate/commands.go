@@ -53,4 +53,4 @@ func doctorCommand() Command {
 	}
 }
 
-func asJSON(f *flag.FlagSet, r *Request) { f.BoolVar(&r.json, "json", false, "") }
+func asJSON(f *flag.FlagSet, r *Request) { f.BoolVar(&r.json, "json", false, "as JSON") }

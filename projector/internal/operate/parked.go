@@ -14,11 +14,14 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/parked"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/settings"
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // parkedCommands are the commands about parked aggregates.
 func parkedCommands(program string) []Command {
-	waiting := func(f *flag.FlagSet, r *Request) { f.DurationVar(&r.wait, "wait", time.Minute, "") }
+	waiting := func(f *flag.FlagSet, r *Request) {
+		f.DurationVar(&r.wait, "wait", time.Minute, "how `long` to wait for the session, while a projector holds it")
+	}
 	named := func(operand string, r *Request) error {
 		if r.aggregate = operand; operand == "" {
 			return fmt.Errorf("needs the aggregate; `%s parked list` shows those that are parked", program)
@@ -39,7 +42,7 @@ func parkedCommands(program string) []Command {
 			Says: "apply the events that wait, in order, and go on as usual; can be given again at any time",
 			Flags: func(f *flag.FlagSet, r *Request) {
 				waiting(f, r)
-				f.BoolVar(&r.all, "all", false, "")
+				f.BoolVar(&r.all, "all", false, "every parked aggregate")
 			},
 			Check: func(operand string, r *Request) error {
 				if r.aggregate = operand; (operand == "") != r.all {
@@ -54,14 +57,15 @@ func parkedCommands(program string) []Command {
 			Says: "the same, without the event that parked it, or without the versions that are missing: they are given up for good",
 			Flags: func(f *flag.FlagSet, r *Request) {
 				waiting(f, r)
-				f.BoolVar(&r.yes, "yes", false, "")
+				f.BoolVar(&r.yes, "yes", false, "give up for good")
 			},
 			Check: func(operand string, r *Request) error {
 				if err := named(operand, r); err != nil {
 					return err
 				}
 				if !r.yes {
-					return fmt.Errorf("needs --yes: it gives up an event for good; look first: %s parked show '%s'", program, r.aggregate)
+					return fmt.Errorf("needs --yes: it gives up for good the event in the way, or the versions that are missing; look first: %s",
+						terminal.Paste(r.aggregate, program, "parked show"))
 				}
 				return settings.AtLeast("--wait", r.wait, 0)
 			},
@@ -117,12 +121,15 @@ func listParked(ctx context.Context, p *Projector, r Request) error {
 	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "AGGREGATE\tSINCE\tREASON\tPOSITION")
 	for _, a := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", a.Name, a.Since.UTC().Format(time.RFC3339), a.Reason, known(a.Record.Position))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", terminal.Printable(a.Name), a.Since.UTC().Format(time.RFC3339), terminal.Printable(a.Reason),
+			known(a.Record.Position))
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the parked aggregates: %w", err)
 	}
-	fmt.Fprintf(p.Out, "\n%[1]s parked show AGGREGATE shows more; %[1]s parked replay AGGREGATE tries again.\n", p.Program)
+	fmt.Fprintf(p.Out, "\n%[1]s parked show AGGREGATE shows more; %[1]s parked replay AGGREGATE tries again. A name that a shell would read\n"+
+		"otherwise goes into quotes, one that begins with - behind --. For the first one: %[2]s\n",
+		p.Program, terminal.Paste(all[0].Name, p.Program, "parked show"))
 	return nil
 }
 
@@ -132,7 +139,7 @@ const shownLetters = 10
 func showParked(ctx context.Context, p *Projector, r Request) error {
 	details, err := p.replayer(0).Show(ctx, r.aggregate)
 	if errors.Is(err, apply.ErrNotParked) {
-		return fmt.Errorf("%s is not parked; `%s parked list` shows those that are", r.aggregate, p.Program)
+		return fmt.Errorf("%s is not parked; `%s parked list` shows those that are", terminal.Printable(r.aggregate), p.Program)
 	}
 	if err != nil {
 		return err
@@ -153,14 +160,14 @@ func showParked(ctx context.Context, p *Projector, r Request) error {
 		{"session", view.Session},
 		{"waiting", commandline.Count(len(details.Waiting), "event") + " in the dead-letter queue"},
 	} {
-		fmt.Fprintf(w, "%s\t%s\n", row[0], row[1])
+		fmt.Fprintf(w, "%s\t%s\n", row[0], terminal.Printable(row[1]))
 	}
 	for i, l := range details.Waiting {
 		if i == shownLetters {
 			fmt.Fprintf(w, "\t… and %d more\n", len(details.Waiting)-i)
 			break
 		}
-		fmt.Fprintf(w, "\t%s  version %s  %s\n", known(l.Position), number(l.Version), l.Reason)
+		fmt.Fprintf(w, "\t%s  version %s  %s\n", known(l.Position), number(l.Version), terminal.Printable(l.Reason))
 	}
 	if details.Applied > 0 {
 		fmt.Fprintf(w, "applied already\t%s, left by an interrupted replay; the next replay removes them\n", commandline.Count(details.Applied, "dead letter"))
@@ -168,8 +175,12 @@ func showParked(ctx context.Context, p *Projector, r Request) error {
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the parked aggregate: %w", err)
 	}
-	fmt.Fprintf(p.Out, "\nOnce the cause is fixed: %[1]s parked replay '%[2]s'\nTo go on without that event: %[1]s parked drop '%[2]s' --yes\n",
-		p.Program, view.Aggregate)
+	without := "without that event"
+	if view.Reason == apply.ReasonVersionGap {
+		without = "without the versions that are missing, which are given up for good"
+	}
+	fmt.Fprintf(p.Out, "\nOnce the cause is fixed: %s\nTo go on %s: %s\n",
+		terminal.Paste(view.Aggregate, p.Program, "parked replay"), without, terminal.Paste(view.Aggregate, p.Program, "parked drop", "--yes"))
 	return nil
 }
 
@@ -177,7 +188,7 @@ func known(text string) string {
 	if text == "" {
 		return "unknown"
 	}
-	return text
+	return terminal.Printable(text)
 }
 
 func number(n int64) string {
@@ -219,7 +230,12 @@ func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, 
 		o, err := replayer.Replay(ctx, aggregate, skip)
 		outcomes = append(outcomes, o)
 		if err != nil {
-			failures = append(failures, fmt.Errorf("%s: %w", aggregate, err))
+			failures = append(failures, fmt.Errorf("%s: %w", terminal.Printable(aggregate), err))
+			continue
+		}
+		if o.Unknown {
+			failures = append(failures, fmt.Errorf("there is no aggregate %s: neither the read model nor the dead-letter queue has anything of it; "+
+				"`%s parked list` shows those that are parked", terminal.Printable(aggregate), p.Program))
 			continue
 		}
 		describe(p.Out, p.Program, o)
@@ -248,22 +264,28 @@ func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, 
 
 // describe says what became of an aggregate.
 func describe(out io.Writer, program string, o parked.Outcome) {
+	name := terminal.Printable(o.Aggregate)
 	parts := []string{commandline.Count(o.Applied, "event") + " applied"}
 	if o.Known > 0 {
 		parts = append(parts, commandline.Count(o.Known, "event")+" applied before")
 	}
-	if o.Skipped {
+	switch {
+	case o.MissingVersions != "":
+		why, _, _ := strings.Cut(o.MissingVersions, ". ") // behind it is what else could be done
+		parts = append(parts, "what never came is given up ("+terminal.Printable(why)+")")
+	case o.Skipped:
 		parts = append(parts, "the event in the way dropped")
 	}
 	if o.Stuck == nil {
-		fmt.Fprintf(out, "%s: %s; it is not parked\n", o.Aggregate, strings.Join(parts, ", "))
+		fmt.Fprintf(out, "%s: %s; it is not parked\n", name, strings.Join(parts, ", "))
 	} else {
-		fmt.Fprintf(out, "%s: %s; it stays parked, because of message %s at position %s: %s: %s\n", o.Aggregate, strings.Join(parts, ", "),
-			known(o.Stuck.MessageID), known(o.Stuck.Position), o.Stuck.Reason, o.Stuck.Description)
-		fmt.Fprintf(out, "Fix the cause and give the command again, or go on without that event: %s parked drop '%s' --yes\n", program, o.Aggregate)
+		fmt.Fprintf(out, "%s: %s; it stays parked, because of message %s at position %s: %s: %s\n", name, strings.Join(parts, ", "),
+			known(o.Stuck.MessageID), known(o.Stuck.Position), terminal.Printable(o.Stuck.Reason), terminal.Printable(o.Stuck.Description))
+		fmt.Fprintf(out, "Fix the cause and give the command again, or go on without that event: %s\n",
+			terminal.Paste(o.Aggregate, program, "parked drop", "--yes"))
 	}
 	if o.Foreign > 0 {
 		fmt.Fprintf(out, "%s: %d more of its messages are in the dead-letter queue that the read model does not have; they were left there\n",
-			o.Aggregate, o.Foreign)
+			name, o.Foreign)
 	}
 }

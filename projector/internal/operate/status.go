@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // mostPeeked is how many dead-lettered messages, and how many sessions, are counted.
@@ -136,7 +137,7 @@ func (p *Projector) deadLettered(ctx context.Context, s *Status) error {
 // Print writes the status for people.
 func (s Status) Print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, value) }
+	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, terminal.Printable(value)) }
 	line("projection", s.Projection+", in database "+s.Database)
 	line("receives from", s.Entity)
 	line("parked", countText(s.Parked, "aggregate", "", s.ParkedNote))

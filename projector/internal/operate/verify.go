@@ -27,10 +27,10 @@ func verifyCommand() Command {
 			"  \twith --sample of about N documents: of the source only what feeds them is read, quickly where it\n" +
 			"  \thas an index on AGGREGATE_ID_PATH (on MIRROR_KEY for a mirror)",
 		Flags: func(f *flag.FlagSet, r *Request) {
-			f.Int64Var(&r.sample, "sample", 0, "")
-			f.DurationVar(&r.wait, "wait", 10*time.Second, "")
-			f.Int64Var(&r.inMemory, "hold", 200_000, "")
-			f.BoolVar(&r.json, "json", false, "")
+			f.Int64Var(&r.sample, "sample", 0, "compare about `N` documents; without it all of them")
+			f.DurationVar(&r.wait, "wait", 10*time.Second, "how `long` a difference may take to disappear")
+			f.Int64Var(&r.inMemory, "hold", 200_000, "`N` documents in memory at once, at most; what is more is compared in parts")
+			f.BoolVar(&r.json, "json", false, "as JSON")
 		},
 		Check: func(_ string, r *Request) error {
 			if r.sample < 0 {

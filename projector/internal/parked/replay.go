@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/viasdk"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // Outcome is what became of one aggregate.
@@ -21,10 +22,14 @@ type Outcome struct {
 	Applied   int // events whose effect was committed, now
 	Known     int // events that were applied before
 	Skipped   bool
+	// MissingVersions is why the aggregate was parked, where it was for versions that are missing and they are given up.
+	MissingVersions string
 	// Stuck is the event that could not be applied; the aggregate stays parked because of it. nil: it is not parked any more.
 	Stuck *Stuck
 	// Foreign counts dead letters of an aggregate that is not parked which its read model has not: they are left.
 	Foreign int
+	// Unknown: neither the read model nor the dead-letter queue has ever heard of it.
+	Unknown bool
 	// settled are the sequence numbers of the dead letters that have done their duty.
 	settled map[int64]bool
 }
@@ -110,10 +115,13 @@ func (p *Replayer) pass(ctx context.Context, session, aggregate string, skip boo
 	case err != nil:
 		return err
 	case gone && !skip:
-		return fmt.Errorf("%w (message %s): somebody removed it. To go on without it: %s parked drop '%s' --yes",
-			ErrMissing, a.MessageID, p.Program, aggregate)
+		return fmt.Errorf("%w (message %s): somebody removed it. To go on without it: %s",
+			ErrMissing, a.MessageID, terminal.Paste(aggregate, p.Program, "parked drop", "--yes"))
 	case skip && (gone || a.Reason == apply.ReasonVersionGap):
 		replay.Unjudged, o.Skipped = true, true
+		if a.Reason == apply.ReasonVersionGap {
+			o.MissingVersions = a.Description
+		}
 	case skip:
 		replay.Skip, o.Skipped = a.MessageID, true
 	}
@@ -300,6 +308,7 @@ func (p *Replayer) leftovers(ctx context.Context, a apply.Aggregate, o *Outcome)
 	}
 	defer p.closeDeadLetters(ctx, receiver)
 	letters, err := p.lettersOf(ctx, receiver, a.Name)
+	o.Unknown = err == nil && len(letters) == 0 && a.Position == ""
 	for _, l := range letters {
 		if l.Position != "" && l.Position <= a.Position {
 			o.settled[l.sequence] = true

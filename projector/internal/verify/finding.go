@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // Finding is one document that differs.
@@ -139,7 +140,7 @@ func (r Report) Print(out io.Writer, shown int) {
 			fmt.Fprintf(out, "… and %d more (--json has them)\n", len(r.Findings)-shown)
 			break
 		}
-		fmt.Fprintf(out, "%s %s: %s\n    %s\n", f.Collection, f.ID, strings.Join(f.Says, "; "), f.Why)
+		fmt.Fprintf(out, "%s %s: %s\n    %s\n", f.Collection, terminal.Printable(f.ID), terminal.Printable(strings.Join(f.Says, "; ")), terminal.Printable(f.Why))
 	}
 	if r.Sampled && r.Scanned {
 		fmt.Fprintf(out, "%s does not say what its documents are keyed by (projection.Collection), so the whole source was read\n", r.Projection)

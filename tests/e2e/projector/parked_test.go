@@ -56,7 +56,7 @@ func TestG5PoisonParksItsAggregateAndNothingElse(t *testing.T) {
 		require.NoError(w, err)
 		require.Equal(w, 11, counted.Applied)
 		require.Equal(w, 5, counted.DeadLettered)
-		require.Contains(w, p.Log.Text(), `"to_do":"projector parked show 'a'"`)
+		require.Contains(w, p.Log.Text(), `"to_do":"projector parked show -- a"`)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
 	})
 }

@@ -74,7 +74,7 @@ func TestG5ReplayAppliesWhatWaitsInOrder(t *testing.T) {
 		show := operate(w, s, "parked", "show", "a")
 		require.Equal(w, 0, show.Code)
 		require.Contains(w, show.Out, "5 events in the dead-letter queue")
-		require.Contains(w, show.Out, "projector parked drop 'a' --yes")
+		require.Contains(w, show.Out, "projector parked drop --yes -- a")
 
 		still := operate(w, s, "parked", "replay", "a")
 		require.Equal(w, 1, still.Code)
@@ -127,7 +127,7 @@ func TestG5DropKeepsTheRest(t *testing.T) {
 		require.Equal(w, 2, operate(w, s, "parked", "drop", "a").Code)
 		first := operate(w, s, "parked", "drop", "a", "--yes")
 		require.Equal(w, 1, first.Code)
-		require.Contains(w, first.Out, "a: 1 events applied, the event in the way given up; it stays parked, because of message "+
+		require.Contains(w, first.Out, "a: 1 event applied, the event in the way dropped; it stays parked, because of message "+
 			messageID(event("a", 4, "")))
 		require.Equal(w, messageID(event("a", 4, "")), parked(w, s.guards, "a").MessageID)
 		require.Equal(w, 2, s.applied(w, "a"))
@@ -353,7 +353,7 @@ func TestG6ReplayDoesNotGoOnWithoutThePoison(t *testing.T) {
 		s.mended.Store(true)
 		replay := operate(w, s, "parked", "replay", "a")
 		require.Equal(w, 1, replay.Code)
-		require.Contains(w, replay.Err, "somebody removed it. To go on without it: projector parked drop 'a' --yes")
+		require.Contains(w, replay.Err, "somebody removed it. To go on without it: projector parked drop --yes -- a")
 		require.NotEmpty(w, parked(w, s.guards, "a"))
 		require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
 		require.Equal(w, 2, s.applied(w, "a"))
@@ -366,9 +366,12 @@ func TestG6ReplayDoesNotGoOnWithoutThePoison(t *testing.T) {
 func TestReplayOfWhatIsNotParked(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := shapes()[0]
-		replay := operate(w, s, "parked", "replay", "nobody")
-		require.Equal(w, 0, replay.Code)
-		require.Equal(w, "nobody: 0 events applied; it is not parked\n", replay.Out)
+		for _, command := range [][]string{{"parked", "replay", "nobody"}, {"parked", "drop", "nobody", "--yes"}} {
+			got := operate(w, s, command...)
+			require.Equal(w, 1, got.Code, "a misspelt name is no success")
+			require.Empty(w, got.Out)
+			require.Contains(w, got.Err, "there is no aggregate nobody: neither the read model nor the dead-letter queue has anything of it")
+		}
 		show := operate(w, s, "parked", "show", "nobody")
 		require.Equal(w, 1, show.Code)
 		require.Equal(w, "projector: nobody is not parked; `projector parked list` shows those that are\n", show.Err)

@@ -1,0 +1,56 @@
+package settings
+
+import (
+	"os"
+	"reflect"
+)
+
+// Setting is one setting as it is in force, for people who look.
+type Setting struct {
+	Name string `json:"name"`
+	// Value is what the program reads; of a secret that is set it says no more than that.
+	Value string `json:"value"`
+	// From is environment, or default.
+	From    string `json:"from"`
+	Default string `json:"default"`
+	// Required and Secret are as the documentation says.
+	Required bool `json:"required,omitempty"`
+	Secret   bool `json:"secret,omitempty"`
+}
+
+// Hidden stands where the value of a secret would.
+const Hidden = "(set; secret)"
+
+// List gives every setting of a struct in its order, and behind each those variables by which single streams have another value:
+// prefixes are what they begin with.
+func List(spec any, prefixes ...string) (all []Setting) {
+	for field := range fields(reflect.TypeOf(spec)) {
+		shared := inForce(field, "")
+		all = append(all, shared)
+		for _, prefix := range prefixes {
+			if own := inForce(field, prefix); own.From == fromEnvironment {
+				own.Default = shared.Name + " = " + shared.Value
+				own.Required = false
+				all = append(all, own)
+			}
+		}
+	}
+	return all
+}
+
+const fromEnvironment = "environment"
+
+func inForce(field reflect.StructField, prefix string) Setting {
+	s := Setting{
+		Name: prefix + field.Tag.Get("envconfig"), From: "default", Default: field.Tag.Get("default"),
+		Required: field.Tag.Get("required") == "true", Secret: field.Tag.Get("secret") == "true",
+	}
+	s.Value = s.Default
+	if value, set := os.LookupEnv(s.Name); set {
+		s.From, s.Value = fromEnvironment, value
+		if s.Secret && value != "" {
+			s.Value = Hidden
+		}
+	}
+	return s
+}

@@ -1,0 +1,183 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Known is what a program reads from its environment, so that a variable that was meant for it and is none of its settings is
+// found. What is somebody else's is left alone: only what is near to a setting, or begins as only settings do, is misspelt.
+type Known struct {
+	// Spec is a struct with the settings in its envconfig tags, or a pointer to one.
+	Spec any
+	// Prefixes are what the variables of single streams begin with, such as ORDERS_; the settings in ofProcess have no such form.
+	Prefixes  []string
+	OfProcess []string
+	// Foreign are variables of others that would look misspelt.
+	Foreign []string
+}
+
+// Names are the variables of a struct's settings, in its order.
+func Names(spec any) (names []string) {
+	for field := range fields(reflect.TypeOf(spec)) {
+		names = append(names, field.Tag.Get("envconfig"))
+	}
+	return names
+}
+
+// fields are those with a setting.
+func fields(t reflect.Type) func(yield func(reflect.StructField) bool) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return func(yield func(reflect.StructField) bool) {
+		for field := range t.Fields() {
+			if field.Anonymous {
+				for inner := range fields(field.Type) {
+					if !yield(inner) {
+						return
+					}
+				}
+			} else if field.Tag.Get("ignored") != "true" && !yield(field) {
+				return
+			}
+		}
+	}
+}
+
+// standard is what the variables of programs and platforms begin with that run beside, below or inside of this one. They are never
+// taken for misspelt, whatever they look like.
+var standard = []string{
+	"OTEL_", "AZURE_", "KUBERNETES_", "CONTAINER_APP_", "IDENTITY_", "MSI_", "APPLICATIONINSIGHTS_", "AWS_", "GCP_", "DAPR_", "SSL_", "LC_", "GO",
+}
+
+// serviceLink is what Kubernetes and Docker put behind the name of a service to say where it is: a service may be called like a stream.
+var serviceLink = regexp.MustCompile(`^(NAME|SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// Misspelt finds the variables of an environment (NAME=VALUE) that were meant for the program and are none of its settings: nil
+// where there are none. No value is quoted.
+func (k Known) Misspelt(environ []string) Problems {
+	shared := Names(k.Spec)
+	known := make(map[string]bool)
+	var ofStreams, all []string
+	for _, name := range shared {
+		known[name] = true
+		all = append(all, name)
+		if slices.Contains(k.OfProcess, name) {
+			continue
+		}
+		ofStreams = append(ofStreams, name)
+	}
+	for _, prefix := range k.Prefixes {
+		for _, name := range shared { // those of the process, too: that they are is said elsewhere
+			known[prefix+name] = true
+			all = append(all, prefix+name)
+		}
+	}
+	var problems Problems
+	for _, variable := range slices.Sorted(slices.Values(environ)) {
+		name, _, _ := strings.Cut(variable, "=")
+		if known[name] || slices.Contains(k.Foreign, name) || slices.ContainsFunc(standard, func(s string) bool { return strings.HasPrefix(name, s) }) {
+			continue
+		}
+		if says := k.misspelling(name, all, ofStreams); says != "" {
+			problems = append(problems, errors.New(name+": "+says+" (where it is another program's, name it in IGNORE_VARIABLES)"))
+		}
+	}
+	return problems
+}
+
+// misspelling says what is wrong with a variable that is no setting; "" where nothing is.
+func (k Known) misspelling(name string, all, ofStreams []string) string {
+	if meant := nearest(name, all); meant != "" {
+		return "is no setting; did you mean " + meant + "?"
+	}
+	for _, prefix := range k.Prefixes {
+		own, found := strings.CutPrefix(name, prefix)
+		if !found || serviceLink.MatchString(own) {
+			continue
+		}
+		says := fmt.Sprintf("begins as the settings of one stream do, and there is no setting %s", own)
+		for _, setting := range ofStreams {
+			if strings.HasSuffix(setting, "_"+own) {
+				return says + "; did you mean " + prefix + setting + "?"
+			}
+		}
+		return says
+	}
+	if len(k.Prefixes) == 0 {
+		return ""
+	}
+	for _, setting := range ofStreams {
+		if strings.Contains(setting, "_") && strings.HasSuffix(name, "_"+setting) {
+			return fmt.Sprintf("is the setting %s of a stream that STREAMS does not name; what a stream's settings begin with is %s",
+				setting, strings.Join(k.Prefixes, ", "))
+		}
+	}
+	return ""
+}
+
+// nearest is the setting that a name was most likely meant to be; "" where it is not near to any.
+func nearest(name string, settings []string) string {
+	upper := strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToUpper(name))
+	best, distance := "", 3
+	for _, setting := range settings {
+		allowed := 2
+		if len(setting) < 10 { // short names are near to many words
+			allowed = 1
+		}
+		if d := edits(upper, setting); d <= allowed && d < distance {
+			best, distance = setting, d
+		}
+	}
+	if best != "" {
+		return best
+	}
+	words := strings.Split(upper, "_")
+	for _, setting := range settings {
+		if len(words) > 1 && lacksOne(words, strings.Split(setting, "_")) {
+			return setting
+		}
+	}
+	return ""
+}
+
+// lacksOne says whether words are those of a setting but for one: AGGREGATE_PATH for AGGREGATE_ID_PATH.
+func lacksOne(words, setting []string) bool {
+	if len(words)+1 != len(setting) {
+		return false
+	}
+	for i := range setting {
+		if slices.Equal(words, slices.Delete(slices.Clone(setting), i, i+1)) {
+			return true
+		}
+	}
+	return false
+}
+
+// edits counts what must be inserted, deleted, replaced or swapped with its neighbour to get from a to b.
+func edits(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, last, row = last, row, before
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			replace := last[j-1]
+			if a[i-1] != b[j-1] {
+				replace++
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, replace)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,61 @@
+package projector_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// words are what a POSIX shell would give to the program projector where somebody pastes a line.
+func words(w *world.World, line string) []string {
+	w.Helper()
+	script := `projector() { for word do printf '%s\0' "$word"; done; }` + "\n" + line + "\n"
+	run := exec.CommandContext(w.Context(), "sh", "-c", script)
+	run.Dir = w.TempDir()
+	out, err := run.CombinedOutput()
+	require.NoError(w, err, "%s: %s", line, out)
+	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+}
+
+// A name is whatever the source's documents say. What a command prints about it must do nothing to a terminal, and what it
+// offers to be pasted must be about this aggregate and no other: that of an aggregate called --all would replay everything.
+func TestPrintedCommandsCanBePasted(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		s := shapes()[0]
+		names := []string{"--all", "-h", "it's", "$(touch was-here)", "a b", "red\x1b[31m\x07", "two\nlines", "\u202emoc.elpmaxe", "order-17"}
+		p := w.StartProjector(s.settings(nil))
+		for i, name := range names {
+			publish(w, event(name, 1, "Poison"))
+			deadLettered(w, i+1)
+		}
+		list := operate(w, s, "parked", "list")
+		require.Equal(w, 0, list.Code, list.Err)
+		status := operate(w, s, "status")
+		for _, shown := range []string{list.Out, status.Out} {
+			require.NotRegexp(w, `[\x00-\x09\x0b-\x1f\x7f]|\x{202e}`, shown)
+		}
+		require.Equal(w, 4+len(names), strings.Count(list.Out, "\n"), "a line each: %s", list.Out)
+
+		s.mended.Store(true)
+		for i, name := range names {
+			show := operate(w, s, "parked", "show", "--", name)
+			require.Equal(w, 0, show.Code, show.Err)
+			require.NotRegexp(w, `[\x00-\x09\x0b-\x1f\x7f]|\x{202e}`, show.Out)
+			_, rest, _ := strings.Cut(show.Out, "Once the cause is fixed: ")
+			replay, rest, _ := strings.Cut(rest, "\n")
+			_, drop, _ := strings.Cut(rest, ": ")
+			require.Equal(w, []string{"parked", "drop", "--yes", "--", name}, words(w, drop))
+			replayed := operate(w, s, words(w, replay)...)
+			require.Equal(w, 0, replayed.Code, replayed.Err)
+			require.NotRegexp(w, `[\x00-\x09\x0b-\x1f\x7f]|\x{202e}`, replayed.Out)
+			require.Len(w, deadLetters(w), len(names)-i-1, "only %q is replayed", name)
+			require.Equal(w, 0, operate(w, s, words(w, replay)...).Code, "given again, it does no harm")
+		}
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
