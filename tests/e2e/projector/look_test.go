@@ -16,7 +16,7 @@ func TestStatusOfAProjection(t *testing.T) {
 		empty := w.OperateProjector(nil, "status")
 		require.Equal(w, 0, empty.Code)
 		require.Contains(w, empty.Out, "newest applied  nothing is applied yet")
-		require.Contains(w, empty.Out, "waiting         0 sessions have messages")
+		require.Contains(w, empty.Out, "waiting         0 sessions with messages")
 
 		p := w.StartProjector(nil)
 		publish(w, event("a", 1, "T"), event("a", 2, "T"))
@@ -56,7 +56,7 @@ func TestStatusOfAProjection(t *testing.T) {
 		partly := w.OperateProjector(nil, "status")
 		require.Equal(w, 1, partly.Code)
 		require.Contains(w, partly.Out, "unknown: MongoDB does not answer")
-		require.Contains(w, partly.Out, "2 sessions have messages", "what answers is told all the same")
+		require.Contains(w, partly.Out, "2 sessions with messages", "what answers is told all the same")
 	})
 }
 
