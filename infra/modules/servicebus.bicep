@@ -33,8 +33,10 @@ var premium = sku == 'Premium'
 var useTopic = entityKind == 'topic'
 var entity = 'changes'
 var subscription = 'projector'
-// Premium partitions a namespace, Standard an entity.
-var entityPartitioned = partitioned && !premium
+// Standard partitions an entity. Premium partitions the namespace, at most once for each messaging unit, and then takes only
+// entities that say they are partitioned.
+var namespacePartitions = partitioned ? min(messagingUnits, 4) : 1
+var entityPartitioned = partitioned && (!premium || namespacePartitions > 1)
 // The least a quota may be in Standard is 1 GB, the most 5 GB: room for a backlog while the projector is away.
 var megabytes = premium ? 81920 : 5120
 
@@ -50,7 +52,7 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
   properties: {
     disableLocalAuth: true
     minimumTlsVersion: '1.2'
-    premiumMessagingPartitions: premium ? (partitioned ? min(messagingUnits, 4) : 1) : null
+    premiumMessagingPartitions: premium ? namespacePartitions : null
   }
 }
 
@@ -62,7 +64,7 @@ resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = if (useTopi
     requiresDuplicateDetection: true
     duplicateDetectionHistoryTimeWindow: duplicateDetectionWindow
     enablePartitioning: entityPartitioned
-    supportOrdering: !partitioned
+    supportOrdering: !entityPartitioned
     maxSizeInMegabytes: megabytes
   }
 }

@@ -1,0 +1,230 @@
+package bicep
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Eval is what an expression of the file comes to: a bool, an int, a string, or nil for null. Names are those given, then the
+// file's variables, then the defaults of its parameters; a path such as a.outputs.b is given under that name.
+//
+// It knows what conditions are made of: literals, ! && || == != < <= > >=, a ? b : c, parentheses, empty, min and max. Anything
+// else is an error, never a guess.
+func (f *File) Eval(expression string, given map[string]any) (any, error) {
+	tokens, err := scan(expression)
+	if err != nil {
+		return nil, fmt.Errorf("evaluate %s: %w", expression, err)
+	}
+	e := evaluator{parser: parser{tokens: tokens}, file: f, given: given}
+	v, err := e.choice()
+	if err == nil && e.peek().kind != end {
+		err = e.expected("the end")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("evaluate %s: %w", expression, err)
+	}
+	return v, nil
+}
+
+// EvalValue is [File.Eval] of a parsed value.
+func (f *File) EvalValue(v Value, given map[string]any) (any, error) {
+	switch v.Kind {
+	case String:
+		return v.Text, nil
+	case Expression:
+		return f.Eval(v.Text, given)
+	}
+	return nil, fmt.Errorf("evaluate line %d: neither a literal nor an expression", v.Line)
+}
+
+type evaluator struct {
+	parser
+	file  *File
+	given map[string]any
+}
+
+// operator takes an operator, whose characters are tokens of their own.
+func (e *evaluator) operator(signs string) bool {
+	for i := range signs {
+		if e.at+i >= len(e.tokens) || e.tokens[e.at+i].kind != sign || e.tokens[e.at+i].text != signs[i:i+1] {
+			return false
+		}
+	}
+	e.at += len(signs)
+	return true
+}
+
+func (e *evaluator) choice() (any, error) {
+	condition, err := e.or()
+	if err != nil || !e.operator("?") {
+		return condition, err
+	}
+	yes, err := e.choice()
+	if err != nil {
+		return nil, err
+	}
+	if !e.operator(":") {
+		return nil, e.expected(":")
+	}
+	no, err := e.choice()
+	if err != nil {
+		return nil, err
+	}
+	is, ok := condition.(bool)
+	if !ok {
+		return nil, fmt.Errorf("%v is no condition", condition)
+	}
+	if is {
+		return yes, nil
+	}
+	return no, nil
+}
+
+func (e *evaluator) or() (any, error)  { return e.logical("||", e.and) }
+func (e *evaluator) and() (any, error) { return e.logical("&&", e.compared) }
+
+// logical is a chain of one of the two operators. Both sides are evaluated: nothing here has effects.
+func (e *evaluator) logical(operator string, below func() (any, error)) (any, error) {
+	left, err := below()
+	for err == nil && e.operator(operator) {
+		var right any
+		if right, err = below(); err != nil {
+			break
+		}
+		l, leftIs := left.(bool)
+		r, rightIs := right.(bool)
+		if !leftIs || !rightIs {
+			return nil, fmt.Errorf("%v %s %v: both must be conditions", left, operator, right)
+		}
+		if operator == "&&" {
+			left = l && r
+		} else {
+			left = l || r
+		}
+	}
+	return left, err
+}
+
+func (e *evaluator) compared() (any, error) {
+	left, err := e.single()
+	if err != nil {
+		return nil, err
+	}
+	for _, operator := range []string{"==", "!=", "<=", ">=", "<", ">"} {
+		if !e.operator(operator) {
+			continue
+		}
+		right, err := e.single()
+		if err != nil {
+			return nil, err
+		}
+		return compare(left, operator, right)
+	}
+	return left, nil
+}
+
+func compare(left any, operator string, right any) (any, error) {
+	switch operator {
+	case "==":
+		return left == right, nil
+	case "!=":
+		return left != right, nil
+	}
+	l, leftIs := left.(int)
+	r, rightIs := right.(int)
+	if !leftIs || !rightIs {
+		return nil, fmt.Errorf("%v %s %v: both must be numbers", left, operator, right)
+	}
+	switch operator {
+	case "<":
+		return l < r, nil
+	case "<=":
+		return l <= r, nil
+	case ">":
+		return l > r, nil
+	}
+	return l >= r, nil
+}
+
+func (e *evaluator) single() (any, error) {
+	if e.operator("!") {
+		v, err := e.single()
+		is, ok := v.(bool)
+		if err == nil && !ok {
+			err = fmt.Errorf("!%v: it must be a condition", v)
+		}
+		return !is, err
+	}
+	if e.operator("(") {
+		v, err := e.choice()
+		if err == nil && !e.operator(")") {
+			err = e.expected(")")
+		}
+		return v, err
+	}
+	t := e.next()
+	switch t.kind {
+	case text:
+		return t.text, nil
+	case word:
+		return e.named(t.text)
+	}
+	e.at--
+	return nil, e.expected("a value that this evaluator knows")
+}
+
+func (e *evaluator) named(name string) (any, error) {
+	if n, err := strconv.Atoi(name); err == nil {
+		return n, nil
+	}
+	switch name {
+	case "true", "false":
+		return name == "true", nil
+	case "null":
+		return nil, nil
+	}
+	if e.operator("(") {
+		return e.function(name)
+	}
+	for e.operator(".") {
+		name += "." + e.next().text
+	}
+	if v, ok := e.given[name]; ok {
+		return v, nil
+	}
+	for _, keyword := range []string{"var", "param"} {
+		if d, ok := e.file.Find(keyword, name); ok && d.HasValue {
+			return e.file.EvalValue(d.Value, e.given)
+		}
+	}
+	return nil, fmt.Errorf("nobody says what %s is", name)
+}
+
+func (e *evaluator) function(name string) (any, error) {
+	var arguments []any
+	for !e.operator(")") {
+		if len(arguments) > 0 && !e.operator(",") {
+			return nil, e.expected(",")
+		}
+		v, err := e.choice()
+		if err != nil {
+			return nil, err
+		}
+		arguments = append(arguments, v)
+	}
+	switch {
+	case name == "empty" && len(arguments) == 1:
+		return arguments[0] == "" || arguments[0] == nil, nil
+	case (name == "min" || name == "max") && len(arguments) == 2:
+		a, aIs := arguments[0].(int)
+		b, bIs := arguments[1].(int)
+		if !aIs || !bIs {
+			break
+		}
+		if name == "min" {
+			return min(a, b), nil
+		}
+		return max(a, b), nil
+	}
+	return nil, fmt.Errorf("%s%v: a function that this evaluator does not know", name, arguments)
+}
