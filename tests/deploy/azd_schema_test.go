@@ -40,6 +40,8 @@ func TestAzureYamlSchemaRefusesMistakes(t *testing.T) {
 		{"a shell azd does not have", "      shell: sh\n", "      shell: bash\n"},
 		{"a shell without a script", "      run: scripts/preflight.sh\n", ""},
 		{"a script beside those for the systems", "  preprovision:\n", "  preprovision:\n    run: x\n"},
+		{"a pipeline that azd does not know", "provider: github", "provider: gitlab"},
+		{"variables under another name", "  variables:\n", "  vars:\n"},
 		{"another provider", "provider: bicep", "provider: terraform"},
 		{"a version that is no range", `azd: ">= 1.25.0"`, `azd: "1.25"`},
 	} {

@@ -26,6 +26,10 @@ type project struct {
 			BuildArgs   []string `yaml:"buildArgs"`
 		}
 	} `yaml:"services"`
+	Pipeline struct {
+		Provider           string
+		Variables, Secrets []string
+	}
 	Hooks map[string]struct{ Posix, Windows struct{ Shell, Run string } } `yaml:"hooks"`
 }
 
