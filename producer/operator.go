@@ -10,11 +10,12 @@ import (
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/settings"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
 // Main is the program behind its signals: it understands args (without the program's name), loads the configuration, does
 // what was asked for and returns an exit code of package commandline. run is what happens without a command; it logs its own
-// errors, except for wrong settings.
+// errors. Wrong settings are printed to errOut, and without a command they are in the log on out, too.
 func Main(ctx context.Context, args []string, load func() ([]Config, error), o Options, out, errOut io.Writer,
 	run func(context.Context, []Config) error,
 ) int {
@@ -24,6 +25,9 @@ func Main(ctx context.Context, args []string, load func() ([]Config, error), o O
 		configs, err := load()
 		switch {
 		case err != nil:
+			if c.Do == nil {
+				telemetry.LogRefused(out, "producer", err)
+			}
 			return err
 		case c.Do == nil:
 			return run(ctx, configs)

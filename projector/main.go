@@ -31,7 +31,7 @@ import (
 //   - SIGTERM and SIGINT stop it: the batches in hand are finished within SHUTDOWN_TIMEOUT and the sessions released. A second
 //     signal changes nothing.
 //   - The log goes to standard output, one JSON object a line, as does what a command answers. What is wrong with the command
-//     line or a setting goes to standard error.
+//     line or a setting goes to standard error; a setting that stops the service is in the log, too.
 //   - HTTP_ADDR serves /livez, /readyz, /status and /metrics.
 //   - The exit code is 0 after a stop that was asked for and where a command found all well, 2 when a setting, the command line
 //     or a projection's name is wrong, and 1 when it cannot go on or a command found a problem.
@@ -66,6 +66,7 @@ func project(ctx context.Context, cfg Config, o Options, out io.Writer) error {
 	telemetry.LogStart(o.Logger)
 	traces, err := tracing.FromEnvironment(ctx, "projector", o.Instance, o.Logger)
 	if err != nil {
+		telemetry.LogRefused(out, "projector", err)
 		return settings.Problems{err}
 	}
 	defer traces.Close(ctx)

@@ -11,11 +11,12 @@ import (
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/settings"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
 // Execute is [Main] without the process: it understands args (without the program's name), loads the configuration, does
-// what was asked for and returns an exit code of package commandline. run is what happens without a command; it tells of its
-// errors itself, but for those of a setting.
+// what was asked for and returns an exit code of package commandline. run is what happens without a command; it logs its own
+// errors. Wrong settings are printed to errOut, and without a command they are in the log on out, too.
 func Execute(ctx context.Context, args []string, load func() (Config, error), o Options, out, errOut io.Writer,
 	run func(context.Context, Config) error,
 ) int {
@@ -25,6 +26,9 @@ func Execute(ctx context.Context, args []string, load func() (Config, error), o 
 		config, err := load()
 		switch {
 		case err != nil:
+			if c.Do == nil {
+				telemetry.LogRefused(out, "projector", err)
+			}
 			return err
 		case c.Do == nil:
 			return run(ctx, config)

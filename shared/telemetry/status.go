@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"time"
 )
@@ -14,6 +15,12 @@ const StatusMessage = "status"
 func LogStart(log *slog.Logger) {
 	version, goVersion := Build()
 	log.Info("starting", KeyVersion, version, KeyGo, goVersion)
+}
+
+// LogRefused writes the only record of a service that does not start because its settings are wrong, at level ERROR, as
+// [Logger] would: who is on call hears of ERROR records, and not of what is printed for the person at a prompt.
+func LogRefused(w io.Writer, service string, err error) {
+	Logger(w, slog.LevelError, service, Instance()).Error("settings are wrong", KeyError, err)
 }
 
 // ReportStatus logs what status returns, as the attribute "status", at once and then each interval until ctx ends. It is

@@ -30,6 +30,7 @@ func publish(ctx context.Context, configs []producer.Config) error {
 	telemetry.LogStart(log)
 	traces, err := tracing.FromEnvironment(ctx, "producer", instance, log)
 	if err != nil {
+		telemetry.LogRefused(os.Stdout, "producer", err)
 		return settings.Problems{err}
 	}
 	defer traces.Close(ctx)
