@@ -16,6 +16,7 @@ type Command = commandline.Command[*Projector, Request]
 type Request struct {
 	aggregate string
 	json      bool
+	log       bool          // of status
 	sample    int64         // of verify
 	inMemory  int64         // of verify
 	wait      time.Duration // for a session, or for a difference to disappear
@@ -32,10 +33,16 @@ func Program(name string) commandline.Program[*Projector, Request] {
 
 func statusCommand() Command {
 	return Command{
-		Name: "status", Takes: "[--json]",
-		Says:  "what is applied, parked, waiting and dead-lettered, from MongoDB and Service Bus",
-		Flags: asJSON,
+		Name: "status", Takes: "[--json | --log]",
+		Says: "what is applied, parked, waiting and dead-lettered, from MongoDB and Service Bus",
+		Flags: func(f *flag.FlagSet, r *Request) {
+			asJSON(f, r)
+			f.BoolVar(&r.log, "log", false, "")
+		},
 		Do: func(ctx context.Context, p *Projector, r Request) error {
+			if r.log {
+				return p.Watch(ctx)
+			}
 			status, err := p.Status(ctx)
 			return errors.Join(commandline.Show(p.Out, r.json, status), err)
 		},

@@ -52,6 +52,28 @@ func TestStatusOfAProjection(t *testing.T) {
 		require.Equal(w, map[string]int64{"ProjectionFailed": 1, "AggregateParked": 1}, status.Dead)
 		require.Regexp(w, `dead-lettered +1 AggregateParked, 1 ProjectionFailed`, w.OperateProjector(nil, "status").Out)
 
+		type watched struct {
+			Level, Msg, Service string
+			Status              struct {
+				Parked      *int64
+				Waiting     *int64 `json:"waiting_sessions"`
+				DeadLetters *int64 `json:"dead_letters"`
+			}
+		}
+		logged := w.OperateProjector(nil, "status", "--log")
+		require.Equal(w, 0, logged.Code, logged.Err)
+		var record watched
+		require.NoError(w, json.Unmarshal([]byte(logged.Out), &record), "one record: %s", logged.Out)
+		require.Equal(w, []string{"INFO", "watched", "projector"}, []string{record.Level, record.Msg, record.Service})
+		require.Equal(w, []int64{1, 2, 2}, []int64{*record.Status.Parked, *record.Status.Waiting, *record.Status.DeadLetters})
+
+		w.FailMongo(1, 13, "aggregate") // that is how a count is asked for
+		logged, record = w.OperateProjector(nil, "status", "--log"), watched{}
+		require.Equal(w, 1, logged.Code)
+		require.NoError(w, json.Unmarshal([]byte(logged.Out), &record))
+		require.Nil(w, record.Status.Parked, "unknown is not 0")
+		require.EqualValues(w, 2, *record.Status.Waiting)
+
 		w.FailMongo(2, 13, "ping")
 		partly := w.OperateProjector(nil, "status")
 		require.Equal(w, 1, partly.Code)

@@ -1,0 +1,59 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// Watched is what waits for a projection, whether a projector runs or not: the counts of its own subscription or queue and of
+// its read model. A pointer that is nil means unknown, and the note beside it why.
+type Watched struct {
+	Projection string `json:"projection"`
+	Entity     string `json:"entity"`
+	// Parked is the number of parked aggregates.
+	Parked     *int64 `json:"parked"`
+	ParkedNote string `json:"parked_note,omitempty"`
+	// WaitingSessions counts the sessions with messages.
+	WaitingSessions *int64 `json:"waiting_sessions"`
+	WaitingNote     string `json:"waiting_note,omitempty"`
+	// DeadLetters counts the messages in the dead-letter queue.
+	DeadLetters     *int64 `json:"dead_letters"`
+	DeadLettersNote string `json:"dead_letters_note,omitempty"`
+}
+
+// Watch writes what waits as one record of the log, the message [telemetry.WatchMessage]: alerts see by it what no projector
+// is there to tell. It leaves out the newest position, which costs a look at every position record. If a service does not
+// answer, the record has what the others say, and the error is returned as well.
+func (p *Projector) Watch(ctx context.Context) error {
+	s := Status{Projection: p.Projection.Name(), Entity: p.Entity.String()}
+	err := errors.Join(p.countParked(ctx, &s), p.waiting(ctx, &s), p.deadLettered(ctx, &s))
+	w := Watched{
+		Projection: s.Projection, Entity: s.Entity,
+		Parked: s.Parked, ParkedNote: s.ParkedNote,
+		WaitingSessions: s.WaitingSessions, WaitingNote: s.WaitingNote,
+		DeadLettersNote: s.DeadLetteredNote,
+	}
+	if s.DeadLettered != nil {
+		w.DeadLetters = new(int64)
+		for _, n := range s.DeadLettered {
+			*w.DeadLetters += n
+		}
+	}
+	telemetry.Logger(p.Out, slog.LevelInfo, "projector", telemetry.Instance()).Info(telemetry.WatchMessage, "status", w)
+	return err
+}
+
+func (p *Projector) countParked(ctx context.Context, s *Status) error {
+	ctx, cancel := p.bounded(ctx)
+	defer cancel()
+	parked, err := p.Applier.Count(ctx)
+	if err != nil {
+		s.ParkedNote = "it could not be counted in " + p.Applier.GuardCollection()
+		return err
+	}
+	s.Parked = &parked
+	return nil
+}
