@@ -30,6 +30,9 @@ var environmentName = '${abbreviations.containerAppsEnvironment}${token}'
 // Container app names have at most 32 characters; the apps are made by azd deploy, and alerts name them before.
 var producerName = '${abbreviations.containerApp}producer-${token}'
 var projectorName = '${abbreviations.containerApp}projector-${token}'
+var producerJobName = '${abbreviations.containerAppsJob}producer-${token}'
+var projectorJobName = '${abbreviations.containerAppsJob}projector-${token}'
+var watchName = '${abbreviations.containerAppsJob}watch-${token}'
 
 module identities 'modules/identities.bicep' = {
   name: 'identities'
@@ -186,11 +189,14 @@ output topicName string = serviceBus.outputs.topicName
 output subscriptionName string = serviceBus.outputs.subscriptionName
 output queueName string = serviceBus.outputs.queueName
 output producerName string = producerName
+output producerJobName string = producerJobName
 output producerIdentityId string = identities.outputs.producerId
 output producerClientId string = identities.outputs.producerClientId
 output projectorName string = projectorName
+output projectorJobName string = projectorJobName
 output projectorIdentityId string = identities.outputs.projectorId
 output projectorClientId string = identities.outputs.projectorClientId
 output scalerIdentityId string = identities.outputs.scalerId
 output sourceSecretUri string = vaultAccess.outputs.sourceSecretUri
 output readModelSecretUri string = vaultAccess.outputs.readModelSecretUri
+output watchName string = watchName

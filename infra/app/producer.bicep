@@ -6,6 +6,8 @@
 // flight, writes its last checkpoint, releases the lease, and a new replica leads within a second. If readiness meant
 // leading, the new revision would never be ready and the rollout would hang.
 param name string
+@description('The job for operators')
+param jobName string
 param location string
 param environmentName string
 param containerEnvironmentName string
@@ -57,6 +59,38 @@ var sizes = {
   large: { cpu: '1', memory: '2Gi', limit: '1700MiB' }
 }
 
+// What the producer is told, and the jobs with its image.
+var settings = concat(
+  [
+    { name: 'AZURE_CLIENT_ID', value: identityClientId }
+    { name: 'AZURE_TOKEN_CREDENTIALS', value: 'ManagedIdentityCredential' } // this one and no other
+    { name: 'GOMEMLIMIT', value: sizes[size].limit }
+    { name: 'MONGODB_URI', secretRef: 'mongodb-uri' }
+    { name: 'MONGODB_DATABASE', value: mongoDatabase }
+    { name: 'MONGODB_COLLECTION', value: mongoCollection }
+    { name: 'SERVICE_BUS_NAMESPACE', value: serviceBusNamespace }
+    { name: 'SERVICE_BUS_TOPIC', value: topic }
+    { name: 'SERVICE_BUS_QUEUE', value: queue }
+    { name: 'BLOB_ACCOUNT_URL', value: blobAccountUrl }
+    { name: 'BLOB_CONTAINER', value: blobContainer }
+    { name: 'ON_OVERSIZE', value: 'claimcheck' } // the container and the right to it are there
+    { name: 'CLAIM_CHECK_CONTAINER', value: claimCheckContainer }
+    { name: 'START_FROM', value: startFrom }
+    { name: 'ON_HISTORY_LOST', value: onHistoryLost }
+    { name: 'AGGREGATE_ID_PATH', value: aggregateIdPath }
+    { name: 'FULL_DOCUMENT', value: fullDocument }
+    { name: 'FULL_DOCUMENT_BEFORE_CHANGE', value: fullDocumentBeforeChange }
+    { name: 'SESSION_KEY', value: sessionKey }
+    { name: 'HTTP_ADDR', value: ':8080' }
+    { name: 'SHUTDOWN_TIMEOUT', value: '20s' }
+    { name: 'STATUS_INTERVAL', value: '15s' } // the alerts count on it
+    { name: 'LOG_LEVEL', value: logLevel }
+    { name: 'OTEL_TRACES_SAMPLER', value: 'parentbased_traceidratio' } // the producer decides for both
+    { name: 'OTEL_TRACES_SAMPLER_ARG', value: traceShare }
+  ],
+  empty(startAt) ? [] : [{ name: 'START_AT', value: startAt }] // empty is no time
+)
+
 resource environment 'Microsoft.App/managedEnvironments@2025-07-01' existing = {
   name: containerEnvironmentName
 }
@@ -83,36 +117,7 @@ resource producer 'Microsoft.App/containerApps@2025-07-01' = {
           name: 'producer'
           image: image
           resources: { cpu: json(sizes[size].cpu), memory: sizes[size].memory } // json: a fraction is no int
-          env: concat(
-            [
-              { name: 'AZURE_CLIENT_ID', value: identityClientId }
-              { name: 'AZURE_TOKEN_CREDENTIALS', value: 'ManagedIdentityCredential' } // this one and no other
-              { name: 'GOMEMLIMIT', value: sizes[size].limit }
-              { name: 'MONGODB_URI', secretRef: 'mongodb-uri' }
-              { name: 'MONGODB_DATABASE', value: mongoDatabase }
-              { name: 'MONGODB_COLLECTION', value: mongoCollection }
-              { name: 'SERVICE_BUS_NAMESPACE', value: serviceBusNamespace }
-              { name: 'SERVICE_BUS_TOPIC', value: topic }
-              { name: 'SERVICE_BUS_QUEUE', value: queue }
-              { name: 'BLOB_ACCOUNT_URL', value: blobAccountUrl }
-              { name: 'BLOB_CONTAINER', value: blobContainer }
-              { name: 'ON_OVERSIZE', value: 'claimcheck' } // the container and the right to it are there
-              { name: 'CLAIM_CHECK_CONTAINER', value: claimCheckContainer }
-              { name: 'START_FROM', value: startFrom }
-              { name: 'ON_HISTORY_LOST', value: onHistoryLost }
-              { name: 'AGGREGATE_ID_PATH', value: aggregateIdPath }
-              { name: 'FULL_DOCUMENT', value: fullDocument }
-              { name: 'FULL_DOCUMENT_BEFORE_CHANGE', value: fullDocumentBeforeChange }
-              { name: 'SESSION_KEY', value: sessionKey }
-              { name: 'HTTP_ADDR', value: ':8080' }
-              { name: 'SHUTDOWN_TIMEOUT', value: '20s' }
-              { name: 'STATUS_INTERVAL', value: '15s' } // the alerts count on it
-              { name: 'LOG_LEVEL', value: logLevel }
-              { name: 'OTEL_TRACES_SAMPLER', value: 'parentbased_traceidratio' } // the producer decides for both
-              { name: 'OTEL_TRACES_SAMPLER_ARG', value: traceShare }
-            ],
-            empty(startAt) ? [] : [{ name: 'START_AT', value: startAt }] // empty is no time
-          )
+          env: settings
           // Without ingress the platform adds none of its own. None of them asks for MongoDB, Service Bus or storage: a
           // restart would not bring those back.
           probes: [
@@ -125,6 +130,26 @@ resource producer 'Microsoft.App/containerApps@2025-07-01' = {
       // One leads and one stands by. More would not send more; the third is room for the platform to move one.
       scale: { minReplicas: 2, maxReplicas: 3 }
     }
+  }
+}
+
+// The operator's commands: doctor, status, token, session-key, lease.
+module operate 'job.bicep' = {
+  name: 'producer-operate'
+  params: {
+    name: jobName
+    location: location
+    tags: { 'azd-env-name': environmentName }
+    environmentId: environment.id
+    registry: registry
+    image: image
+    identityId: identityId
+    mongoSecretUri: mongoSecretUri
+    args: ['help']
+    settings: settings
+    cpu: sizes[size].cpu
+    memory: sizes[size].memory
+    timeoutSeconds: 3600
   }
 }
 

@@ -4,6 +4,10 @@
 // A rollout: both revisions receive for a while, which is safe, since a session has one holder and the guard in the read
 // model decides about order anyway. Messages and position records stay readable for the version before and after.
 param name string
+@description('The job for operators')
+param jobName string
+@description('The job that watches')
+param watchName string
 param location string
 param environmentName string
 param containerEnvironmentName string
@@ -57,6 +61,30 @@ var sizes = {
   large: { cpu: '1', memory: '2Gi', limit: '1700MiB' }
 }
 
+// What the projector is told, and the jobs with its image.
+var settings = [
+  { name: 'AZURE_CLIENT_ID', value: identityClientId }
+  { name: 'AZURE_TOKEN_CREDENTIALS', value: 'ManagedIdentityCredential' } // this one and no other
+  { name: 'GOMEMLIMIT', value: sizes[size].limit }
+  { name: 'MONGODB_URI', secretRef: 'mongodb-uri' }
+  { name: 'READ_MODEL_DATABASE', value: readModelDatabase }
+  { name: 'PROJECTION', value: projection }
+  { name: 'SERVICE_BUS_NAMESPACE', value: serviceBusNamespace }
+  { name: 'SERVICE_BUS_TOPIC', value: topic }
+  { name: 'SERVICE_BUS_SUBSCRIPTION', value: subscription }
+  { name: 'SERVICE_BUS_QUEUE', value: queue }
+  { name: 'BLOB_ACCOUNT_URL', value: blobAccountUrl } // for the bodies of large events
+  { name: 'CLAIM_CHECK_CONTAINER', value: claimCheckContainer }
+  { name: 'MAX_SESSIONS', value: maxSessions }
+  { name: 'VERSION_GAP_WAIT', value: versionGapWait }
+  { name: 'HTTP_ADDR', value: ':8080' }
+  { name: 'SHUTDOWN_TIMEOUT', value: '20s' }
+  { name: 'STATUS_INTERVAL', value: '15s' } // the alerts count on it
+  { name: 'LOG_LEVEL', value: logLevel }
+  { name: 'OTEL_TRACES_SAMPLER', value: 'parentbased_traceidratio' } // the producer decides for both
+  { name: 'OTEL_TRACES_SAMPLER_ARG', value: traceShare }
+]
+
 resource environment 'Microsoft.App/managedEnvironments@2025-07-01' existing = {
   name: containerEnvironmentName
 }
@@ -87,28 +115,7 @@ resource projector 'Microsoft.App/containerApps@2025-07-01' = {
           name: 'projector'
           image: image
           resources: { cpu: json(sizes[size].cpu), memory: sizes[size].memory } // json: a fraction is no int
-          env: [
-            { name: 'AZURE_CLIENT_ID', value: identityClientId }
-            { name: 'AZURE_TOKEN_CREDENTIALS', value: 'ManagedIdentityCredential' } // this one and no other
-            { name: 'GOMEMLIMIT', value: sizes[size].limit }
-            { name: 'MONGODB_URI', secretRef: 'mongodb-uri' }
-            { name: 'READ_MODEL_DATABASE', value: readModelDatabase }
-            { name: 'PROJECTION', value: projection }
-            { name: 'SERVICE_BUS_NAMESPACE', value: serviceBusNamespace }
-            { name: 'SERVICE_BUS_TOPIC', value: topic }
-            { name: 'SERVICE_BUS_SUBSCRIPTION', value: subscription }
-            { name: 'SERVICE_BUS_QUEUE', value: queue }
-            { name: 'BLOB_ACCOUNT_URL', value: blobAccountUrl } // for the bodies of large events
-            { name: 'CLAIM_CHECK_CONTAINER', value: claimCheckContainer }
-            { name: 'MAX_SESSIONS', value: maxSessions }
-            { name: 'VERSION_GAP_WAIT', value: versionGapWait }
-            { name: 'HTTP_ADDR', value: ':8080' }
-            { name: 'SHUTDOWN_TIMEOUT', value: '20s' }
-            { name: 'STATUS_INTERVAL', value: '15s' } // the alerts count on it
-            { name: 'LOG_LEVEL', value: logLevel }
-            { name: 'OTEL_TRACES_SAMPLER', value: 'parentbased_traceidratio' } // the producer decides for both
-            { name: 'OTEL_TRACES_SAMPLER_ARG', value: traceShare }
-          ]
+          env: settings
           // Without ingress the platform adds none of its own. Liveness asks for nothing but the process; readiness waits
           // for the first connection, so that a revision with a wrong secret does not replace one that works.
           probes: [
@@ -136,6 +143,47 @@ resource projector 'Microsoft.App/containerApps@2025-07-01' = {
         ]
       }
     }
+  }
+}
+
+// The operator's commands: doctor, status, verify, parked. A verification of everything takes its time.
+module operate 'job.bicep' = {
+  name: 'projector-operate'
+  params: {
+    name: jobName
+    location: location
+    tags: { 'azd-env-name': environmentName }
+    environmentId: environment.id
+    registry: registry
+    image: image
+    identityId: identityId
+    mongoSecretUri: mongoSecretUri
+    args: ['help']
+    settings: settings
+    cpu: sizes[size].cpu
+    memory: sizes[size].memory
+    timeoutSeconds: 21600
+  }
+}
+
+// Tells every five minutes what waits for the projector, whether one runs or not: the alerts stalled, dead-letters and parked.
+module watch 'job.bicep' = {
+  name: 'projector-watch'
+  params: {
+    name: watchName
+    location: location
+    tags: { 'azd-env-name': environmentName }
+    environmentId: environment.id
+    registry: registry
+    image: image
+    identityId: identityId
+    mongoSecretUri: mongoSecretUri
+    args: ['status', '--log']
+    settings: settings
+    cpu: sizes.small.cpu
+    memory: sizes.small.memory
+    schedule: '*/5 * * * *'
+    timeoutSeconds: 120
   }
 }
 

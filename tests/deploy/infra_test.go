@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -148,18 +149,18 @@ func TestDefaultsAgree(t *testing.T) {
 
 // A module gets every parameter that has no default, and none that it does not have.
 func TestModulesGetTheirParameters(t *testing.T) {
-	for path, f := range templates(t) {
+	for file, f := range templates(t) {
 		for _, m := range f.All("module") {
-			callee := template(t, strings.Trim(m.Type, "'"))
+			callee := template(t, path.Join(path.Dir(file), strings.Trim(m.Type, "'")))
 			params, _ := m.Value.Field("params")
 			given := map[string]bool{}
 			for _, field := range params.Fields {
 				given[field.Name] = true
 				_, known := callee.Find("param", field.Name)
-				require.True(t, known, "%s: module %s has no parameter %s", path, m.Name, field.Name)
+				require.True(t, known, "%s: module %s has no parameter %s", file, m.Name, field.Name)
 			}
 			for _, p := range callee.All("param") {
-				require.True(t, p.HasValue || given[p.Name], "%s: module %s needs %s", path, m.Name, p.Name)
+				require.True(t, p.HasValue || given[p.Name], "%s: module %s needs %s", file, m.Name, p.Name)
 			}
 		}
 	}

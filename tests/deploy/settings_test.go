@@ -68,15 +68,26 @@ func settingsOf(config reflect.Type) map[string]setting {
 // containerEnv is the environment of the app's container as its template writes it: the value, or secretRef.
 func containerEnv(t *testing.T, service string) map[string]bicep.Value {
 	t.Helper()
-	app, found := template(t, "app/"+service+".bicep").Find("resource", service)
+	f := template(t, "app/"+service+".bicep")
+	settings, found := f.Find("var", "settings")
+	require.True(t, found, "app/%s.bicep has the variable settings", service)
+	app, found := f.Find("resource", service)
 	require.True(t, found, "app/%s.bicep has the resource %s", service, service)
-	env := map[string]bicep.Value{}
+	containers := 0
 	app.Value.Walk(func(path []string, v bicep.Value) {
-		if len(path) == 0 || path[len(path)-1] != "env" || v.Kind != bicep.Object {
+		if strings.Join(path, ".") == "properties.template.containers.env" {
+			containers++
+			require.Equal(t, "settings", v.Text, "the container's environment")
+		}
+	})
+	require.Equal(t, 1, containers)
+	env := map[string]bicep.Value{}
+	settings.Value.Walk(func(_ []string, v bicep.Value) {
+		name, ok := v.Field("name")
+		if v.Kind != bicep.Object || !ok {
 			return
 		}
-		name, ok := v.Field("name")
-		require.True(t, ok && name.Kind == bicep.String, "line %d: an entry of env needs a literal name", v.Line)
+		require.Equal(t, bicep.String, name.Kind, "line %d: a setting needs a literal name", v.Line)
 		require.NotContains(t, env, name.Text, "line %d: set twice", v.Line)
 		value, isValue := v.Field("value")
 		if ref, ok := v.Field("secretRef"); ok {

@@ -1,0 +1,52 @@
+// A Container Apps job with a service's image, identity and settings: one of its operator's commands, by the clock or when
+// somebody starts it (scripts/operate.sh). So nobody needs rights of their own on the data, nor a machine inside the network.
+param name string
+param location string
+param tags object
+param environmentId string
+param registry string
+param image string
+param identityId string
+param mongoSecretUri string
+@description('The command, word by word')
+param args string[]
+@description('The service\'s own settings')
+param settings array
+param cpu string
+param memory string
+@description('Minute, hour, day, month, weekday in UTC; empty: only when somebody starts it')
+param schedule string = ''
+@minValue(30)
+@description('Seconds after which it is killed')
+param timeoutSeconds int
+
+resource job 'Microsoft.App/jobs@2025-07-01' = {
+  name: name
+  location: location
+  tags: tags
+  identity: { type: 'UserAssigned', userAssignedIdentities: { '${identityId}': {} } }
+  properties: {
+    environmentId: environmentId
+    workloadProfileName: 'Consumption'
+    configuration: {
+      triggerType: empty(schedule) ? 'Manual' : 'Schedule'
+      manualTriggerConfig: empty(schedule) ? { parallelism: 1, replicaCompletionCount: 1 } : null
+      scheduleTriggerConfig: empty(schedule) ? null : { cronExpression: schedule, parallelism: 1, replicaCompletionCount: 1 }
+      replicaTimeout: timeoutSeconds
+      replicaRetryLimit: 0 // a command that failed is looked at, not repeated
+      registries: [{ server: registry, identity: identityId }]
+      secrets: [{ name: 'mongodb-uri', keyVaultUrl: mongoSecretUri, identity: identityId }]
+    }
+    template: {
+      containers: [
+        {
+          name: 'command'
+          image: image
+          args: args
+          env: settings
+          resources: { cpu: json(cpu), memory: memory } // json: a fraction is no int
+        }
+      ]
+    }
+  }
+}
