@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
 	"github.com/sluice-cdc/sluice/projector/internal/ensure"
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
@@ -74,28 +74,21 @@ func until(ctx context.Context, seen *outage.Outage, check func(context.Context)
 // reachServiceBus peeks at the dead-letter queue. That needs the same connection, right and entity as accepting a session, but is
 // answered at once.
 func (s *service) reachServiceBus(ctx context.Context) error {
-	client, err := s.dial()
+	conn, err := s.namespace.Connect(ctx)
 	if err != nil {
-		return fmt.Errorf("make a Service Bus client: %w", err)
+		return err
 	}
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
-		_ = client.Close(closing)
+		conn.Close(closing)
 	}()
-	return s.peekDeadLetters(ctx, client)
-}
-
-func (s *service) peekDeadLetters(ctx context.Context, client *azservicebus.Client) error {
-	receiver, err := s.cfg.entity().DeadLetters(client)
-	if err != nil {
+	letters := s.cfg.entity().Path() + azure.DeadLetters
+	if err := conn.Claim(ctx, letters); err != nil {
 		return err
 	}
-	_, err = receiver.PeekMessages(ctx, 1, nil)
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	_ = receiver.Close(closing)
-	if err != nil {
+	first := map[string]any{"from-sequence-number": int64(0), "message-count": int32(1)}
+	if _, err := conn.Manage(ctx, letters, "com.microsoft:peek-message", "", first); err != nil {
 		return fmt.Errorf("peek at the dead-letter queue of %s: %w", s.cfg.entity(), err)
 	}
 	return nil

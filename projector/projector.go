@@ -127,7 +127,8 @@ type service struct {
 	cfg       Config
 	program   string
 	log       *slog.Logger
-	dial      func() (*azservicebus.Client, error)
+	namespace *servicebus.Namespace
+	dial      func() (*azservicebus.Client, error) // through the SDK
 	mongo     *mongo.Client
 	applier   *apply.Applier
 	chosen    projection.Projection
@@ -185,13 +186,12 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 		busOptions.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: 200 * time.Millisecond}
 	}
 	s.dial = func() (*azservicebus.Client, error) { return cfg.ServiceBus.Client(opts.Credential, &busOptions) }
-	namespace, err := servicebus.New(cfg.ServiceBus, opts.Credential, &busOptions)
-	if err != nil {
+	if s.namespace, err = servicebus.New(cfg.ServiceBus, opts.Credential, &busOptions); err != nil {
 		_ = mongodb.Disconnect(ctx, s.mongo, cfg.ShutdownTimeout/8)
 		return nil, err
 	}
 	s.pool = sessions.New(sessions.Ways{
-		Receiver: sessions.Receiver(cfg.SessionReceiver), Connections: cfg.connections(), Namespace: namespace, Dial: s.dial,
+		Receiver: sessions.Receiver(cfg.SessionReceiver), Connections: cfg.connections(), Namespace: s.namespace, Dial: s.dial,
 	}, cfg.accepting(s))
 	return s, nil
 }

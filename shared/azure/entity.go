@@ -44,6 +44,9 @@ func (e Entity) Path() string {
 	return e.Topic + "/Subscriptions/" + e.Subscription
 }
 
+// DeadLetters ends the path of an entity's dead-letter queue.
+const DeadLetters = "/$DeadLetterQueue"
+
 // Receiver opens a receiver without a session; options may be nil.
 func (e Entity) Receiver(client *azservicebus.Client, options *azservicebus.ReceiverOptions) (receiver *azservicebus.Receiver, err error) {
 	if e.Queue != "" {

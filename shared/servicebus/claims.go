@@ -55,11 +55,7 @@ func (c *Conn) put(ctx context.Context, audiences []string) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		defer cancel()
-		link.close(closing)
-	}()
+	defer link.closeSoon(ctx)
 	for _, audience := range audiences {
 		got, err := c.namespace.tokens.token(ctx, audience)
 		if err != nil {

@@ -10,14 +10,17 @@ import (
 // management is the address of an entity's management node.
 func management(entity string) string { return entity + "/$management" }
 
-// Manage asks an entity's management node, on behalf of one of its links on this connection. The links to the node are
+// Manage asks an entity's management node, on behalf of one of its links on this connection, or of none (""). The links to the node are
 // opened at the first request, or the first after they broke, and then kept. Errors: a [*StatusError] where the node refuses.
 func (c *Conn) Manage(ctx context.Context, entity, operation, link string, body map[string]any) (map[string]any, error) {
 	node, err := c.manager(ctx, entity)
 	if err != nil {
 		return nil, err
 	}
-	properties := map[string]any{"operation": operation, "associated-link-name": link}
+	properties := map[string]any{"operation": operation}
+	if link != "" {
+		properties["associated-link-name"] = link
+	}
 	if deadline, ok := ctx.Deadline(); ok {
 		properties["server-timeout"] = uint64(max(time.Until(deadline).Milliseconds(), 1))
 	}
@@ -42,7 +45,11 @@ func (c *Conn) manager(ctx context.Context, entity string) (*requests, error) {
 	}
 	defer c.managing.leave()
 	if node := c.managers[entity]; node != nil {
-		return node, nil
+		if !node.broken.Load() {
+			return node, nil
+		}
+		delete(c.managers, entity)
+		node.closeSoon(ctx)
 	}
 	node, err := openRequests(ctx, c.amqp, management(entity))
 	if err != nil {
@@ -60,8 +67,6 @@ func (c *Conn) forget(ctx context.Context, entity string, node *requests) {
 	defer c.managing.leave()
 	if c.managers[entity] == node {
 		delete(c.managers, entity)
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		defer cancel()
-		node.close(closing)
+		node.closeSoon(ctx)
 	}
 }

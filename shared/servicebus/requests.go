@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -19,7 +20,8 @@ type requests struct {
 	session  *amqp.Session
 	sender   *amqp.Sender
 	receiver *amqp.Receiver
-	replies  string // the address that answers come to
+	replies  string      // the address that answers come to
+	broken   atomic.Bool // the links cannot be used any more
 }
 
 // openRequests costs three round trips.
@@ -37,15 +39,18 @@ func openRequests(ctx context.Context, conn *amqp.Conn, node string) (_ *request
 		})
 	}
 	if err != nil {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		defer cancel()
-		r.close(closing)
+		r.closeSoon(ctx)
 		return nil, fmt.Errorf("open links to %s: %w", node, err)
 	}
 	return r, nil
 }
 
-func (r *requests) close(ctx context.Context) { _ = r.session.Close(ctx) }
+// closeSoon closes the links, whether ctx has ended or not, and does not wait for long.
+func (r *requests) closeSoon(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_ = r.session.Close(ctx)
+}
 
 // ask sends a request and returns its answer's body. Errors: a [*StatusError] where the node refuses; anything else means that
 // the links are in doubt.
@@ -60,7 +65,8 @@ func (r *requests) ask(ctx context.Context, properties map[string]any, body any)
 		ApplicationProperties: properties,
 		Value:                 body,
 	}
-	if err := r.sender.Send(ctx, request, nil); err != nil {
+	if err := r.send(ctx, request); err != nil {
+		r.broken.Store(true)
 		return nil, fmt.Errorf("send a request: %w", err)
 	}
 	for {
@@ -73,6 +79,20 @@ func (r *requests) ask(ctx context.Context, properties map[string]any, body any)
 			return read(answer)
 		}
 	}
+}
+
+func (r *requests) send(ctx context.Context, request *amqp.Message) error {
+	receipt, err := Send(ctx, r.sender, request)
+	if err != nil {
+		return err
+	}
+	state, err := receipt.Wait(ctx)
+	if rejected, ok := state.(*amqp.StateRejected); ok && rejected.Error != nil {
+		return rejected.Error
+	} else if ok {
+		return errors.New("the request is rejected without a reason")
+	}
+	return err
 }
 
 func read(answer *amqp.Message) (any, error) {

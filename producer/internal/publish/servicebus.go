@@ -217,7 +217,7 @@ func (c *connection) send(ctx context.Context, m *amqp.Message) (amqp.DeliverySt
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for another batch to be handed over: %w", context.Cause(ctx))
 	}
-	receipt, err := c.link.SendWithReceipt(ctx, m, nil)
+	receipt, err := servicebus.Send(ctx, c.link, m)
 	<-c.sending
 	if err != nil {
 		return nil, err
