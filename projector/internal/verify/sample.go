@@ -15,9 +15,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// ErrKeyedBy is a projection whose documents are not keyed by what it says: a sample would miss events that write to them.
-var ErrKeyedBy = errors.New("the projection's documents are not keyed by what its Collections say (KeyedBy): " +
-	"fix it, or leave it empty, and the whole source is read")
+// ErrKeyedBy is a projection whose documents are not keyed by what it declares: a sample would miss events that write to them.
+var ErrKeyedBy = errors.New("correct KeyedBy, or leave it empty: verify then reads the whole source")
 
 // target is a document to compare, whether it is there or not.
 type target struct {
@@ -165,8 +164,12 @@ func Keyed(collections []projection.Collection, c envelope.Change, writes []proj
 			}
 			wanted, _, err := memory.Key(want)
 			if key, _, _ := memory.Key(id); err != nil || key != wanted {
-				return fmt.Errorf("%w: %s is said to be keyed by %s, and an event of aggregate %s writes to its document %s",
-					ErrKeyedBy, collection, said.KeyedBy, c.Aggregate, memory.Text(id))
+				is := "is not in the event"
+				if value, found := want.(bson.RawValue); !found || value.Type != 0 {
+					is = "is " + memory.Text(want) + " in the event"
+				}
+				return fmt.Errorf("%s is declared KeyedBy %q, which %s, and the event writes to document %s: %w",
+					collection, said.KeyedBy, is, memory.Text(id), ErrKeyedBy)
 			}
 		}
 	}

@@ -28,36 +28,63 @@ type document struct{ collection, key string }
 
 // growth is one way for a history to grow.
 type growth struct {
-	aggregates, identifiers bool
-	with                    string // what a document grows with, for people
+	variation
+	with string // what a document grows with, for people
 }
 
-var growths = []growth{
-	{false, false, "the events of an aggregate"},
-	{true, false, "the aggregates that feed it"},
-	{true, true, "the aggregates of the whole source"},
+// growths are the ways, those that tell the most first.
+func (k *kit) growths() []growth {
+	all := []growth{
+		{variation{}, "the events of an aggregate"},
+		{variation{aggregates: true}, "the aggregates that feed it"},
+	}
+	for _, field := range variable(k.base()) {
+		if !k.few[field] {
+			with := "the values of " + field
+			all = append(all, growth{variation{field: field}, with}, growth{variation{field: field, aggregates: true}, with})
+		}
+	}
+	return append(all, growth{variation{identifiers: true, aggregates: true}, "the aggregates of the whole source"})
 }
 
 // unbounded finds documents that grow as long as a history does.
 func (k *kit) unbounded() (problems []error) {
-	told := make(map[document]bool)
-	for _, g := range growths {
-		grown, model := k.grow(g)
-		for _, d := range slices.SortedFunc(maps.Keys(grown), func(a, b document) int {
-			return strings.Compare(a.collection+"\x00"+a.key, b.collection+"\x00"+b.key)
-		}) {
-			if told[d] || k.mayGrow[d.collection] {
+	type finding struct {
+		sizes
+		by    growth
+		also  []string // other fields that it grows with
+		id    any
+		where string // most of it
+	}
+	found := make(map[document]*finding)
+	for _, g := range k.growths() {
+		grown, model := k.grow(g, func(d document) bool {
+			f := found[d]
+			return !k.mayGrow[d.collection] && (f == nil || (f.by.field != "" && g.field != "" && g.field != f.by.field && !slices.Contains(f.also, g.field)))
+		})
+		for d, s := range grown {
+			if f := found[d]; f != nil {
+				f.also = append(f.also, g.field)
 				continue
 			}
-			told[d] = true
-			s := grown[d]
 			now, _ := model.ByKey(d.collection, d.key)
-			problems = append(problems, fmt.Errorf("%s %s grows without bound, with %s: it has %d bytes after %d times the given events, and %d after "+
-				"%d times; most of it is in %s. A document ends at 16 MB, and each write to it costs more until then. Keep what grows as a document "+
-				"for each entry, and for the top N make an index (Collections) and read by a sorted query with a limit. Where you know a "+
-				"bound, say so: projectiontest.MayGrow(%q)",
-				d.collection, memory.Text(idOf(now)), g.with, s.before, s.times/2, s.now, s.times, largest(now), d.collection))
+			found[d] = &finding{sizes: s, by: g, id: idOf(now), where: largest(now)}
 		}
+	}
+	for _, d := range slices.SortedFunc(maps.Keys(found), func(a, b document) int {
+		return strings.Compare(a.collection+"\x00"+a.key, b.collection+"\x00"+b.key)
+	}) {
+		f := found[d]
+		with, few := f.by.with, ""
+		if f.by.field != "" {
+			with = strings.Join(append([]string{with}, f.also...), " and of ")
+			few = fmt.Sprintf(" If a field has few values, like a status or a currency, say so: projectiontest.Few(%q).", f.by.field)
+		}
+		problems = append(problems, fmt.Errorf("%s %s grows without bound, with %s: it has %d bytes after %d times the given events, and %d after "+
+			"%d times; most of it is in %s. A document ends at 16 MB, and each write to it costs more until then. Keep a document for each "+
+			"entry; for the top N, make an index (Collections) and read by a sorted query with a limit.%s If you know another bound, say so: "+
+			"projectiontest.MayGrow(%q)",
+			d.collection, memory.Text(f.id), with, f.before, f.times/2, f.now, f.times, f.where, few, d.collection))
 	}
 	return problems
 }
@@ -69,18 +96,17 @@ type sizes struct {
 	times       int // how often the events were repeated by then
 }
 
-// grow repeats the given events, in one way, until nothing grows with them any more, or for long.
-func (k *kit) grow(g growth) (map[document]sizes, *memory.Store) {
+// grow repeats the given events, in one way, until none of the documents that matter grows with them any more, or for long.
+func (k *kit) grow(g growth, matters func(document) bool) (map[document]sizes, *memory.Store) {
 	model := &memory.Store{}
 	given := k.base()
 	grown := make(map[document]sizes)
 	times := 0
 	repeat := func(upTo int) bool {
 		for ; times < upTo; times++ {
-			v := variation{n: times, aggregates: g.aggregates, identifiers: g.identifiers}
 			events := given
 			if times > 0 {
-				events = v.events(given)
+				events = k.varied(g.variation, times)
 			}
 			if !k.add(model, stampFrom(events, times*len(given))) {
 				return false // no history that the projection or a database takes
@@ -92,7 +118,9 @@ func (k *kit) grow(g growth) (map[document]sizes, *memory.Store) {
 		return nil, model
 	}
 	for d, size := range documents(model) {
-		grown[d] = sizes{now: size, times: 1}
+		if matters(d) {
+			grown[d] = sizes{now: size, times: 1}
+		}
 	}
 	for n := fewTimes / 4; len(grown) > 0 && n <= manyTimes && (n <= fewTimes || n*len(given) <= manyEvents); n *= 2 {
 		if !repeat(n) {
@@ -113,6 +141,12 @@ func (k *kit) grow(g growth) (map[document]sizes, *memory.Store) {
 		}
 	}
 	return grown, model
+}
+
+// varied are the given events in the n-th variation.
+func (k *kit) varied(v variation, n int) []projection.Event {
+	v.n, v.few = n, k.few
+	return v.events(k.base())
 }
 
 // base is the part of the given events that is repeated: whole aggregates.
@@ -174,48 +208,4 @@ func largest(d bson.D) (field string) {
 		}
 	}
 	return field
-}
-
-// hotTimes is how many other sets of aggregates have to write to a document that every aggregate writes to.
-const hotTimes = 4
-
-// hot are the documents that every aggregate writes to, though each has other customers, say, than the next.
-func (k *kit) hot() (said []string) {
-	writers := make(map[document]map[string]bool)
-	names := make(map[document]any)
-	aggregates := make(map[string]bool)
-	for n := range hotTimes {
-		events := k.base()
-		if n > 0 {
-			events = variation{n: n, aggregates: true, identifiers: true}.events(events)
-		}
-		for _, e := range stampFrom(events, n*len(events)) {
-			aggregates[e.Aggregate] = true
-			writes, err := apply.Project(k.projection, e.Change)
-			if err != nil {
-				return nil
-			}
-			for _, w := range writes {
-				collection, id := w.Target()
-				key, _, err := memory.Key(id)
-				if err != nil {
-					return nil
-				}
-				d := document{collection, key}
-				if writers[d] == nil {
-					writers[d] = make(map[string]bool)
-				}
-				writers[d][e.Aggregate], names[d] = true, id
-			}
-		}
-	}
-	for d, by := range writers {
-		if len(by) == len(aggregates) {
-			said = append(said, fmt.Sprintf("every aggregate writes to %s %s: their writes wait for each other there, and however many projectors run, "+
-				"they are as fast as one document. Where that is too slow, spread it over several documents, by a hash of the aggregate, "+
-				"and add them up when reading", d.collection, memory.Text(names[d])))
-		}
-	}
-	slices.Sort(said)
-	return said
 }

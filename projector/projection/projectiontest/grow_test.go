@@ -1,8 +1,11 @@
 package projectiontest_test
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -45,7 +48,7 @@ func TestDocumentsThatGrowWithoutBoundAreFound(t *testing.T) {
 			write(all, func(e projection.Event) projection.Op {
 				return projection.Inc("scores."+projection.EscapeKey(customerOf(e)), 1)
 			}),
-			[]string{`c "all" grows without bound, with the aggregates of the whole source`, "most of it is in scores", "a sorted query with a limit", `projectiontest.MayGrow("c")`},
+			[]string{`c "all" grows without bound, with the values of data.customerId`, "most of it is in scores", "a sorted query with a limit", `projectiontest.MayGrow("c")`},
 		},
 		"a list of aggregates in one document": {
 			write(all, func(e projection.Event) projection.Op {
@@ -68,9 +71,19 @@ func TestDocumentsThatGrowWithoutBoundAreFound(t *testing.T) {
 		"a set of what there are few of": {
 			write(aggregate, func(e projection.Event) projection.Op { return projection.AddToSet("types", e.Type) }), nil,
 		},
-		"counters by what there are few of": {
+		"counters by what only the projection's author knows to be few": {
 			write(all, func(e projection.Event) projection.Op {
 				return projection.Inc("currency."+e.Document().Lookup("data", "currency").StringValue(), 1)
+			}),
+			[]string{`c "all" grows without bound, with the values of data.currency`, `projectiontest.Few("data.currency")`},
+		},
+		"counters by what the projection refuses to take more of": {
+			code(func(e projection.Event) ([]projection.Write, error) {
+				currency := e.Document().Lookup("data", "currency").StringValue()
+				if currency != "EUR" {
+					return nil, projection.Permanent(errors.New("the currency is none"))
+				}
+				return []projection.Write{projection.Update("c", "all", projection.Inc("currency."+currency, 1))}, nil
 			}), nil,
 		},
 		"the newest hundred": {
@@ -100,6 +113,67 @@ func TestDocumentsThatGrowWithoutBoundAreFound(t *testing.T) {
 	}
 }
 
+// Any field may hold what there are many of, whatever it is called and whatever its type.
+func TestRankingsAreFoundByEveryKindOfField(t *testing.T) {
+	oid, err := bson.ObjectIDFromHex("65a000000000000000000001")
+	require.NoError(t, err)
+	decimal, err := bson.ParseDecimal128("19.90")
+	require.NoError(t, err)
+	data := func(customer string, n int) bson.D {
+		return bson.D{
+			{Key: "customer", Value: customer}, {Key: "quantity", Value: n}, {Key: "weight", Value: 1.5}, {Key: "price", Value: decimal},
+			{Key: "buyer", Value: oid}, {Key: "due", Value: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)}, {Key: "day", Value: "2026-01-05"},
+			{Key: "lines", Value: bson.A{bson.D{{Key: "article", Value: "pen"}, {Key: "unit", Value: bson.D{{Key: "of", Value: "box"}}}}}},
+			{Key: "tags", Value: bson.A{"new", "red"}}, {Key: "gift", Value: true},
+		}
+	}
+	events := []projection.Event{
+		projectiontest.Insert("o1", bson.D{{Key: "kind", Value: "OrderPlaced"}, {Key: "version", Value: 1}, {Key: "data", Value: data("ann", 1)}}),
+		projectiontest.Insert("o2", bson.D{{Key: "kind", Value: "OrderPlaced"}, {Key: "version", Value: 1}, {Key: "data", Value: data("bob", 2)}}),
+	}
+	for i := range events {
+		events[i].Type = "OrderPlaced" // EVENT_TYPE_PATH=kind
+	}
+	for path, many := range map[string]bool{
+		"data.customer": true, "data.quantity": true, "data.weight": true, "data.price": true, "data.buyer": true, "data.due": true, "data.day": true,
+		"data.lines.0.article": true, "data.lines.0.unit.of": true, "data.tags.1": true,
+		"data.gift": false, "kind": false,
+	} {
+		t.Run(path, func(t *testing.T) {
+			ranking := code(func(e projection.Event) ([]projection.Write, error) {
+				value := e.Document().Lookup(strings.Split(path, ".")...)
+				return []projection.Write{projection.Update("shop", "all", projection.Inc("by."+projection.EscapeKey(value.String()), 1))}, nil
+			})
+			err := projectiontest.Problems(ranking, events, nil)
+			if !many {
+				require.NoError(t, err)
+				return
+			}
+			field := strings.NewReplacer(".0", "", ".1", "").Replace(path)
+			require.ErrorContains(t, err, `shop "all" grows without bound, with the values of `+field+":")
+			require.NoError(t, projectiontest.Problems(ranking, events, nil, projectiontest.Few(field)))
+			require.Error(t, projectiontest.Problems(ranking, events, nil, projectiontest.Few("data")))
+		})
+	}
+}
+
+func TestADocumentThatGrowsWithSeveralFieldsNamesThem(t *testing.T) {
+	err := projectiontest.Problems(code(func(e projection.Event) ([]projection.Write, error) {
+		currency := e.Document().Lookup("data", "currency").StringValue()
+		return []projection.Write{projection.Update("c", "all", projection.Inc("scores."+projection.EscapeKey(customerOf(e)), 1), projection.Inc("in."+currency, 1))}, nil
+	}), history(), nil)
+	require.ErrorContains(t, err, "with the values of data.currency and of data.customerId:")
+}
+
+// A set of what many aggregates have differs in its order, and grows: both are said.
+func TestASetThatGrowsIsNotOnlyOutOfOrder(t *testing.T) {
+	err := projectiontest.Problems(code(func(e projection.Event) ([]projection.Write, error) {
+		return []projection.Write{projection.Update("c", "all", projection.AddToSet("customers", customerOf(e)))}, nil
+	}), history(), nil)
+	require.ErrorContains(t, err, "AddToSet keeps its members in the order they came")
+	require.ErrorContains(t, err, `c "all" grows without bound, with the values of data.customerId`)
+}
+
 // logging is a recorder that logs, too.
 type logging struct {
 	recorder
@@ -127,6 +201,18 @@ func TestADocumentThatEveryAggregateWritesToIsLogged(t *testing.T) {
 	projectiontest.Check(&l, projection.Orders{}, []projection.Event{placed("o1", "ann"), placed("o2", "ann"), placed("o3", "ann")}, nil)
 	require.Empty(t, l.said)
 	require.Empty(t, l.logged)
+
+	// Whatever the field is called that says whose they are.
+	l = logging{}
+	by := code(func(e projection.Event) ([]projection.Write, error) {
+		return []projection.Write{projection.Update("c", e.Document().Lookup("customer").StringValue(), projection.Inc("n", 1))}, nil
+	})
+	sale := func(order string) projection.Event { return projectiontest.Insert(order, `{"customer": "ann"}`) }
+	projectiontest.Check(&l, by, []projection.Event{sale("o1"), sale("o2")}, nil)
+	require.Empty(t, l.said)
+	require.Empty(t, l.logged)
+	projectiontest.Check(&l, by, []projection.Event{sale("o1"), sale("o2")}, nil, projectiontest.Few("customer"))
+	require.Len(t, l.logged, 1, "if there are few customers, many aggregates are of each")
 }
 
 func account(n int) string { return fmt.Sprintf(`{"_id": "a1", "balance": %d}`, n) }

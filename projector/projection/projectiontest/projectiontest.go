@@ -1,24 +1,29 @@
 // Package projectiontest tests a projection with nothing but its own code: no database, no broker.
 //
-// [Check] projects the given events, compares the documents with the expected ones, and then does what a projector does to a
-// projection in its life, to find code that would go wrong there:
+// [Check] projects the given events, compares the documents with the expected ones, and then puts the projection through what happens
+// in production, to find code that would go wrong there:
 //
 //   - the same event is projected again, in another order and from several goroutines at once: the writes must be the same
 //     (a clock, a counter, a random number, a map's order show), and the event unchanged;
-//   - each event's writes are held against the rules of package projection, those of a [projection.OneDocument] among them, and
-//     against what the projection says its documents are keyed by;
+//   - each event's writes are checked against the rules of package projection: a [projection.Stored] writes to the collections that it
+//     declares, and to documents that are keyed by what it declares; a [projection.OneDocument] writes to its one document;
 //   - after every prefix everything is delivered again from the start, as after a crash: the documents must be the same;
 //   - the events of different aggregates are interleaved in other ways, each aggregate's own in order: the documents must be
-//     the same, because no order between aggregates is promised. A document that many aggregates feed is therefore written
-//     by operators that do not mind the order: Inc, Min, Max, not Set;
-//   - the documents of updates are given as they are after later changes, as a producer with FULL_DOCUMENT=updateLookup tells them
-//     when it is behind: the documents must come out the same;
-//   - the events are repeated, with later versions, for other aggregates, and for other customers or whatever else the fields named
-//     …Id identify: a document that grows with them each time is one that grows without bound.
+//     the same, because no order between aggregates is guaranteed. Write a document that many aggregates feed with operators that give
+//     the same result in any order: Inc, Min and Max, not Set;
+//   - updates are delivered with a newer document than the change, as by a producer with FULL_DOCUMENT=updateLookup that is late: the
+//     documents must come out the same;
+//   - the events are repeated: with later versions, for other aggregates, and, field by field, with a new value each time for every
+//     number, text, time and identifier in the source's documents. A document that grows with them every time grows without bound.
 //
-// The documents are kept by package memory, which writes as MongoDB does.
+// Package memory keeps the documents, and writes as MongoDB does.
 //
-// Not found: what a database of your own refuses (unique indexes, validation), and what the given events do not show.
+// Every field may have many values, whatever its name. Where one has few, a status or a currency, and a document has an entry for each,
+// say [Few]; where you know another bound, [MayGrow].
+//
+// Not found: what a database of your own refuses (unique indexes, validation); what the given events do not show; growth with values
+// that the projection refuses or ignores when they are new, because it accepts only those that it knows; and growth with two fields
+// that must agree, where the projection refuses an event in which one is new and the other is not.
 package projectiontest
 
 import (
@@ -46,7 +51,8 @@ type Documents map[string][]any
 // Check fails the test with every problem it finds. want is the whole read model after the events; nil compares nothing and
 // does the rest.
 //
-// A document that every aggregate writes to is no problem, but worth knowing: it is logged, where t has a Logf as *testing.T does.
+// A document that every aggregate writes to is no failure, but worth knowing: it is logged if t has a Logf, as *testing.T does. Go shows
+// the log of a test that passes only with go test -v.
 func Check(t TB, p projection.Projection, events []projection.Event, want Documents, options ...Option) {
 	t.Helper()
 	if err := Problems(p, events, want, options...); err != nil {
@@ -69,12 +75,22 @@ type Option func(*kit)
 // has a hundred events at most, say.
 func MayGrow(collection string) Option { return func(k *kit) { k.mayGrow[collection] = true } }
 
+// Few says that fields of the source's documents, each a path such as "data.currency", have few values in all the history: a status,
+// a currency. A document with an entry for each of them does not grow without bound.
+func Few(paths ...string) Option {
+	return func(k *kit) {
+		for _, path := range paths {
+			k.few[path] = true
+		}
+	}
+}
+
 // PostImages says that updates carry the document as it was right after them: the source keeps post-images and the
 // producer asks for them (FULL_DOCUMENT=required).
 func PostImages() Option { return func(k *kit) { k.postImages = true } }
 
 func newKit(p projection.Projection, events []projection.Event, options []Option) *kit {
-	k := &kit{projection: p, events: stampFrom(events, 0), mayGrow: make(map[string]bool)}
+	k := &kit{projection: p, events: stampFrom(events, 0), mayGrow: make(map[string]bool), few: make(map[string]bool)}
 	for _, o := range options {
 		o(k)
 	}
@@ -95,13 +111,13 @@ func Problems(p projection.Projection, events []projection.Event, want Documents
 	if want != nil {
 		problems = compare(want, model)
 	}
-	problems = append(problems, k.again()...)
+	if impure := k.again(); len(impure) > 0 {
+		return errors.Join(append(problems, impure...)...) // it fails the rest as well, and that would name other causes
+	}
 	problems = append(problems, k.redelivered(model)...)
 	problems = append(problems, k.interleaved(model)...)
 	problems = append(problems, k.late(model)...)
-	if len(problems) == 0 { // what one that is wrong makes of more events says nothing
-		problems = k.unbounded()
-	}
+	problems = append(problems, k.unbounded()...)
 	return errors.Join(problems...)
 }
 
@@ -124,6 +140,7 @@ type kit struct {
 	events     []projection.Event
 	writes     [][]projection.Write // of each event, the first time
 	mayGrow    map[string]bool      // by collection
+	few        map[string]bool      // by path
 	postImages bool
 }
 

@@ -3,6 +3,7 @@ package projectiontest_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -102,25 +103,27 @@ func TestBadProjectionsAreFound(t *testing.T) {
 		"a clock": {
 			code(func(e projection.Event) ([]projection.Write, error) {
 				return []projection.Write{projection.Update("c", e.Aggregate, projection.Set("at", time.Now()))}, nil
-			}), []string{"event 1 of 4 (insert OrderPlaced of aggregate o1): the same event gave other writes the second time", "first: update c \"o1\": $set at"},
+			}), []string{"event 1 of 4 (insert OrderPlaced of aggregate o1), and 3 more: the same event gave other writes the second time", "first: update c \"o1\": $set at"},
 		},
 		"another key than it says": {
 			misread{code(func(e projection.Event) ([]projection.Write, error) {
 				return []projection.Write{projection.Update("c", e.Aggregate, projection.Inc("n", 1))}, nil
-			})}, []string{"event 1 of 4 (insert OrderPlaced of aggregate o1)", `c is said to be keyed by type, and an event of aggregate o1 writes to its document "o1"`},
+			})}, []string{
+				`event 1 of 4 (insert OrderPlaced of aggregate o1), and 3 more: c is declared KeyedBy "type", which is "OrderPlaced" in the event, and the event writes to document "o1"`,
+			},
 		},
 		"a collection that it does not declare": {
 			misread{code(func(e projection.Event) ([]projection.Write, error) {
 				return []projection.Write{projection.Update("other", e.Aggregate, projection.Inc("n", 1))}, nil
 			})}, []string{
-				"event 1 of 4 (insert OrderPlaced of aggregate o1): projection bad writes to collection other, which its Collections do not declare",
+				"event 1 of 4 (insert OrderPlaced of aggregate o1), and 3 more: projection bad writes to collection other, which its Collections do not declare",
 				`Add projection.Collection{Name: "other"} to Collections`,
 			},
 		},
 		"a counter": {
 			code(func(e projection.Event) ([]projection.Write, error) {
 				return []projection.Write{projection.Update("c", e.Aggregate, projection.Set("n", calls.Add(1)))}, nil
-			}), []string{"the same event gave other writes", "after event 1 of 4 (insert OrderPlaced of aggregate o1) everything was delivered again"},
+			}), []string{"event 1 of 4 (insert OrderPlaced of aggregate o1), and 3 more: the same event gave other writes"},
 		},
 		"a map's order": {
 			code(func(e projection.Event) ([]projection.Write, error) {
@@ -147,15 +150,15 @@ func TestBadProjectionsAreFound(t *testing.T) {
 			code(func(e projection.Event) ([]projection.Write, error) {
 				e.Body[5]++
 				return nil, nil
-			}), []string{"event 1 of 4 (insert OrderPlaced of aggregate o1): the projection changed the event's body"},
+			}), []string{"event 1 of 4 (insert OrderPlaced of aggregate o1), and 3 more: the projection changed the event's body"},
 		},
 		"the last writer wins across aggregates": {
 			code(func(e projection.Event) ([]projection.Write, error) {
 				return []projection.Write{projection.Update("shop", "all", projection.Set("latest", e.Aggregate))}, nil
-			}), []string{"depend on the order of events of different aggregates", `shop "all": latest is "o1", expected "o2"`, "With the events in the order 2 4 1 3:"},
+			}), []string{"the documents depend on the order of events of different aggregates, which is not guaranteed", `shop "all": latest is "o1", expected "o2"`, "With the events in the order 2 4 1 3:"},
 		},
 		"a panic": {
-			code(func(e projection.Event) ([]projection.Write, error) { panic("oh") }), []string{"event 4 of 4", "the projection panicked: oh", "projectiontest_test.go:"},
+			code(func(e projection.Event) ([]projection.Write, error) { panic("oh") }), []string{"event 1 of 4 (insert OrderPlaced of aggregate o1), and 3 more: the projection panicked: oh", "projectiontest_test.go:"},
 		},
 		"another's document": {
 			oneDocument{func(e projection.Event) ([]projection.Write, error) {
@@ -230,6 +233,35 @@ func TestWhatDiffersIsSaid(t *testing.T) {
 	projectiontest.CheckPermanent(&r, projection.Timeline{}, events[0])
 	require.Len(t, r.said, 1)
 	require.Contains(t, r.said[0], `expected a permanent error, came update timeline "o1": $inc events 1`)
+}
+
+// A wrong cause is worse than none: a clock on a document that many aggregates feed makes it depend on their order, too, and that is
+// not what to mend.
+func TestAClockIsNotTakenForAnOrder(t *testing.T) {
+	events := []projection.Event{placed("o1", "ann"), placed("o2", "ann"), later("o1", "ann", "OrderPaid", 2, 1)}
+	err := projectiontest.Problems(code(func(e projection.Event) ([]projection.Write, error) {
+		return []projection.Write{projection.Update("c", customerOf(e), projection.Set("at", time.Now()))}, nil
+	}), events, nil)
+	require.ErrorContains(t, err, "the same event gave other writes the second time")
+	require.NotContains(t, err.Error(), "order of events")
+	require.Equal(t, 1, strings.Count(err.Error(), "gave other writes"))
+}
+
+func TestAKeyThatIsNotInTheEventIsSaidOnce(t *testing.T) {
+	p := elsewhere{code(func(e projection.Event) ([]projection.Write, error) {
+		return []projection.Write{projection.Update("c", customerOf(e), projection.Inc("n", 1))}, nil
+	})}
+	events := []projection.Event{placed("o1", "ann"), placed("o2", "bob"), placed("o3", "bob")}
+	require.EqualError(t, projectiontest.Problems(p, events, nil), `event 1 of 3 (insert OrderPlaced of aggregate o1), and 2 more: `+
+		`c is declared KeyedBy "data.customer", which is not in the event, and the event writes to document "ann": `+
+		`correct KeyedBy, or leave it empty: verify then reads the whole source`)
+}
+
+// elsewhere says that its documents are keyed by a field that there is not.
+type elsewhere struct{ code }
+
+func (elsewhere) Collections() []projection.Collection {
+	return []projection.Collection{{Name: "c", KeyedBy: "data.customer"}}
 }
 
 func TestAMalformedDocumentIsTheTestsMistake(t *testing.T) {

@@ -32,44 +32,69 @@ func (k *kit) one(i int) ([]projection.Write, error) {
 	e.Body = bytes.Clone(e.Body)
 	writes, err := apply.Project(k.projection, e.Change)
 	if !bytes.Equal(e.Body, k.events[i].Body) {
-		return nil, fmt.Errorf("%s: the projection changed the event's body", describe(k.events, i))
+		return nil, errors.New("the projection changed the event's body")
 	}
 	if stack := apply.Stack(err); stack != "" {
-		return nil, fmt.Errorf("%s: %w\n%s", describe(k.events, i), err, stack)
+		return nil, fmt.Errorf("%w\n%s", err, stack)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", describe(k.events, i), err)
+	return writes, err
+}
+
+// mistake is what is wrong with one event. Many events may share one.
+type mistake struct {
+	event int
+	same  string // equal in those that share it
+	err   error
+}
+
+// once says each mistake once, by its first event and with how many more share it.
+func (k *kit) once(mistakes []mistake) (problems []error) {
+	more := make(map[string]int)
+	for _, m := range mistakes {
+		more[m.same]++
 	}
-	return writes, nil
+	for _, m := range mistakes {
+		others := ""
+		switch n := more[m.same] - 1; {
+		case n < 0:
+			continue // said
+		case n > 0:
+			others = fmt.Sprintf(", and %d more", n)
+		}
+		more[m.same] = 0
+		problems = append(problems, fmt.Errorf("%s%s: %w", describe(k.events, m.event), others, m.err))
+	}
+	return problems
 }
 
 // project asks for the writes of every event for the first time.
 func (k *kit) project() error {
-	var problems []error
+	var mistakes []mistake
 	collections, _ := projection.Collections(k.projection)
 	for i, e := range k.events {
 		writes, err := k.one(i)
-		if err == nil && e.Operation == envelope.Insert {
+		switch {
+		case err != nil:
+			same, _, _ := strings.Cut(err.Error(), "\n") // a panic's stack differs
+			mistakes = append(mistakes, mistake{i, same, err})
+		case e.Operation == envelope.Insert:
 			if err = verify.Keyed(collections, e.Change, writes); err != nil {
-				err = fmt.Errorf("%s: %w", describe(k.events, i), err)
+				mistakes = append(mistakes, mistake{i, verify.ErrKeyedBy.Error(), err})
 			}
-		}
-		if err != nil {
-			problems = append(problems, err)
 		}
 		k.writes = append(k.writes, writes)
 	}
-	return errors.Join(problems...)
+	return errors.Join(k.once(mistakes)...)
 }
 
 // again asks again: backwards, and from several goroutines at once.
 func (k *kit) again() []error {
-	found := make([]error, len(k.events)) // one problem an event is enough
+	found := make([]error, len(k.events)) // one mistake an event is enough
 	repeat := func(i int) error {
 		writes, err := k.one(i)
 		if err == nil && !memory.Same(k.writes[i], writes) {
-			err = fmt.Errorf("%s: the same event gave other writes the second time: a projection may depend on nothing but the event\n"+
-				"  first: %s\n  then:  %s", describe(k.events, i), said(k.writes[i]), said(writes))
+			err = fmt.Errorf("the same event gave other writes the second time: a projection may depend on nothing but the event\n"+
+				"  first: %s\n  then:  %s", said(k.writes[i]), said(writes))
 		}
 		return err
 	}
@@ -90,7 +115,13 @@ func (k *kit) again() []error {
 		})
 	}
 	all.Wait()
-	return slices.DeleteFunc(found, func(err error) bool { return err == nil })
+	var mistakes []mistake
+	for i, err := range found {
+		if err != nil {
+			mistakes = append(mistakes, mistake{i, "other writes", err})
+		}
+	}
+	return k.once(mistakes)
 }
 
 // straight is the order as given.
@@ -125,7 +156,7 @@ func (k *kit) redelivered(want *memory.Store) []error {
 			e := k.events[i]
 			writes, err := k.one(i)
 			if err != nil {
-				return []error{fmt.Errorf("delivered again: %w", err)}
+				return []error{fmt.Errorf("delivered again: %s: %w", describe(k.events, i), err)}
 			}
 			if e.Position <= guard[e.Aggregate] {
 				continue
@@ -178,8 +209,9 @@ func (k *kit) interleaved(want *memory.Store) []error {
 			}
 			err = errors.New(strings.Join(differences, "\n  "))
 		}
-		return []error{fmt.Errorf("the documents depend on the order of events of different aggregates, which nobody promises "+
-			"(Inc, Min and Max do not mind it; Set does). With the events in the order %s:\n  %w", numbers(order), err)}
+		return []error{fmt.Errorf("the documents depend on the order of events of different aggregates, which is not guaranteed. "+
+			"Inc, Min and Max give the same result in any order; Set does not, and AddToSet keeps its members in the order they came "+
+			"(Set(\"tags.\"+EscapeKey(tag), true) makes a set without order). With the events in the order %s:\n  %w", numbers(order), err)}
 	}
 	return nil
 }

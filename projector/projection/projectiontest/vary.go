@@ -1,11 +1,8 @@
 package projectiontest
 
 import (
-	"encoding/binary"
-	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -19,8 +16,13 @@ type variation struct {
 	n int
 	// aggregates gives the events other aggregates; else they follow the given ones of the same aggregates.
 	aggregates bool
-	// identifiers gives every identifier in the documents another value, too: another customer of another order.
+	// field is the path of a field that gets a new value for each of its values; empty: none.
+	field string
+	// identifiers gives every field that identifies something, by its name or its type, another value, too: another customer of
+	// another order.
 	identifiers bool
+	// few are the paths of fields that have few values, which therefore stay.
+	few map[string]bool
 }
 
 // events are the given ones, varied. They have no positions yet.
@@ -33,26 +35,15 @@ func (v variation) events(given []projection.Event) []projection.Event {
 	for i, e := range given {
 		d := dressing{variation: v, aggregate: e.Aggregate, version: int64(v.n) * last[e.Aggregate]}
 		body := fields(e.Body)
-		for j := range body {
-			switch document, _ := body[j].Value.(bson.D); body[j].Key {
-			case "documentKey", "fullDocument", "fullDocumentBeforeChange":
-				if document != nil {
-					body[j].Value = d.document(document, true)
-				}
-			case "updateDescription":
-				for k := range document {
-					if updated, ok := document[k].Value.(bson.D); ok && document[k].Key == "updatedFields" {
-						document[k].Value = d.document(updated, true)
-					}
-				}
-			}
+		for _, document := range documentsOf(body) {
+			d.document(document, "")
 		}
 		e.Body, e.Position, e.MessageID = raw(body), "", ""
 		if !e.Time.IsZero() {
 			e.Time = e.Time.AddDate(0, 0, v.n)
 		}
 		if v.aggregates {
-			e.Aggregate = d.text(e.Aggregate)
+			e.Aggregate = otherText(e.Aggregate, v.n)
 			e.Session = "" // one of its own
 		} else if e.Version > 0 {
 			e.Version += d.version
@@ -62,6 +53,25 @@ func (v variation) events(given []projection.Event) []projection.Event {
 	return varied
 }
 
+// documentsOf are the documents in an event's body that hold fields of the source's document. What is written to their elements is
+// written to the body.
+func documentsOf(body bson.D) (all []bson.D) {
+	for _, part := range body {
+		document, _ := part.Value.(bson.D)
+		switch part.Key {
+		case "documentKey", "fullDocument", "fullDocumentBeforeChange":
+			all = append(all, document)
+		case "updateDescription":
+			for _, e := range document {
+				if updated, ok := e.Value.(bson.D); ok && e.Key == "updatedFields" {
+					all = append(all, updated)
+				}
+			}
+		}
+	}
+	return all
+}
+
 // dressing is what a variation does to the documents of one event.
 type dressing struct {
 	variation
@@ -69,104 +79,115 @@ type dressing struct {
 	version   int64 // is added, where the aggregate stays
 }
 
-func (d dressing) document(document bson.D, top bool) bson.D {
-	varied := slices.Clone(document)
-	for i, f := range varied {
-		name := f.Key[strings.LastIndexByte(f.Key, '.')+1:]
+// document varies the fields of a document in place; path leads to it, and is empty for a whole one.
+func (d dressing) document(document bson.D, path string) {
+	for i, f := range document {
+		at := below(path, f.Key)
 		n, isNumber := number(f.Value)
 		switch {
-		case top && f.Key == "version" && isNumber && !d.aggregates:
-			varied[i].Value = n + d.version
-		case top && f.Key == "type":
+		case at == versionField && isNumber && !d.aggregates:
+			document[i].Value = n + d.version
+		case at == typeField:
 		default:
-			varied[i].Value = d.value(f.Value, (top && f.Key == "_id") || (d.identifiers && identifies(name)))
+			document[i].Value = d.value(f.Value, at)
 		}
 	}
-	return varied
 }
 
-// value varies a value that identifies something, that is the aggregate's name, or that holds some.
-func (d dressing) value(value any, identifies bool) any {
-	if d.aggregates && !identifies {
-		if text, ok := envelope.Text(rawValue(value)); ok && text == d.aggregate {
-			identifies = true
-		}
-	}
+// value varies the value at a path, where it is to vary or is the aggregate's name.
+func (d dressing) value(value any, path string) any {
 	switch v := value.(type) {
 	case bson.D:
-		return d.document(v, false)
+		d.document(v, path)
+		return v
 	case bson.A:
-		varied := make(bson.A, len(v))
-		for i, element := range v {
-			varied[i] = d.value(element, identifies)
+		for i := range v {
+			v[i] = d.value(v[i], path)
 		}
-		return varied
-	case bson.ObjectID:
-		if identifies || d.identifiers {
-			return bson.ObjectID(d.bytes(v[:]))
-		}
-	case bson.Binary:
-		if (identifies || d.identifiers) && len(v.Data) >= 8 {
-			return bson.Binary{Subtype: v.Subtype, Data: d.bytes(v.Data)}
-		}
+		return v
 	}
-	if !identifies {
-		return value
-	}
-	if n, ok := number(value); ok {
-		return n + int64(d.n)*1_000_003
-	}
-	if text, ok := value.(string); ok {
-		return d.text(text)
+	if d.varies(value, path) {
+		return other(value, d.n)
 	}
 	return value
 }
 
-// bytes gives an identifier of the same length.
-func (d dressing) bytes(id []byte) []byte {
-	varied := slices.Clone(id)
-	end := varied[len(varied)-4:]
-	binary.BigEndian.PutUint32(end, binary.BigEndian.Uint32(end)^uint32(d.n))
-	return varied
+func (d dressing) varies(value any, path string) bool {
+	switch {
+	case path == "_id": // each event of an event store is a document of its own
+		return true
+	case d.aggregates && names(value, d.aggregate):
+		return true
+	case d.few[path]:
+		return false
+	case d.field != "" && path == d.field:
+		return true
+	}
+	return d.identifiers && identifies(value, path)
 }
 
-var hexadecimal = regexp.MustCompile(`^[0-9a-fA-F-]{24,36}$`)
+// The fields of a document that are known to be neither an identifier nor a value: they follow the event.
+const (
+	versionField = "version"
+	typeField    = "type"
+)
 
-// text gives an identifier of the same kind: a projection may read it as a number, an ObjectID or a UUID.
-func (d dressing) text(id string) string {
-	if n, err := strconv.ParseInt(id, 10, 64); err == nil {
-		return strconv.FormatInt(n+int64(d.n)*1_000_003, 10)
+// below is the path of a field of a document. The elements of an array have the path of the array.
+func below(path, field string) string {
+	steps := strings.Split(field, ".") // updatedFields holds paths
+	if path != "" {
+		steps = append([]string{path}, steps...)
 	}
-	if hexadecimal.MatchString(id) {
-		if n, err := strconv.ParseUint(id[len(id)-8:], 16, 32); err == nil {
-			return id[:len(id)-8] + fmt.Sprintf("%08x", uint32(n)^uint32(d.n))
-		}
-	}
-	return fmt.Sprintf("%s~%d", id, d.n)
+	return strings.Join(slices.DeleteFunc(steps, func(s string) bool { return strings.Trim(s, "0123456789") == "" }), ".")
+}
+
+// names says whether a value is an aggregate's name.
+func names(value any, aggregate string) bool {
+	text, ok := envelope.Text(rawValue(value))
+	return ok && text == aggregate
 }
 
 var identifying = regexp.MustCompile(`(^|_)(id|ids|uuid|guid|email)$|[a-z](Id|Ids|ID|IDs|UUID|Uuid|Guid|Email)$`)
 
-// identifies says whether a field has as many values as there are things, by its name. Others may have few: a currency, a status.
-func identifies(name string) bool { return identifying.MatchString(name) }
-
-func number(value any) (int64, bool) {
-	switch n := value.(type) {
-	case int32:
-		return int64(n), true
-	case int64:
-		return n, true
+// identifies says whether a field has as many values as there are things, by its type or by its name.
+func identifies(value any, path string) bool {
+	switch value.(type) {
+	case bson.ObjectID, bson.Binary:
+		return true
 	}
-	return 0, false
+	return identifying.MatchString(path[strings.LastIndexByte(path, '.')+1:])
 }
 
-func rawValue(value any) bson.RawValue {
-	if value == nil {
-		return bson.RawValue{Type: bson.TypeNull}
+// variable are the paths of the fields whose values can be varied one by one: numbers, texts, times and identifiers, but for those that
+// are the aggregate's name or the event's type under another name, which vary with these.
+func variable(events []projection.Event) []string {
+	own := make(map[string]bool) // by path: has a value of its own
+	for _, e := range events {
+		var look func(value any, path string)
+		look = func(value any, path string) {
+			switch v := value.(type) {
+			case bson.D:
+				for _, f := range v {
+					look(f.Value, below(path, f.Key))
+				}
+			case bson.A:
+				for _, element := range v {
+					look(element, path)
+				}
+			default:
+				own[path] = own[path] || (canVary(v) && !names(v, e.Aggregate) && v != any(e.Type))
+			}
+		}
+		for _, document := range documentsOf(fields(e.Body)) {
+			look(document, "")
+		}
 	}
-	kind, data, err := bson.MarshalValue(value)
-	if err != nil {
-		return bson.RawValue{}
+	var paths []string
+	for path, has := range own {
+		if has && !slices.Contains([]string{"", "_id", versionField, typeField}, path) {
+			paths = append(paths, path)
+		}
 	}
-	return bson.RawValue{Type: kind, Value: data}
+	slices.Sort(paths)
+	return paths
 }

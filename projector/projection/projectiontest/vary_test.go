@@ -2,6 +2,7 @@ package projectiontest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -74,4 +75,37 @@ func TestEventsAreRepeatedOfOtherEverything(t *testing.T) {
 			{Key: "paid", Value: true},
 		}},
 	}, fields(e.Document()))
+}
+
+func TestEventsAreRepeatedWithOtherValuesOfOneField(t *testing.T) {
+	given := shop()
+	e := variation{n: 3, field: "data.skuIds"}.events([]projection.Event{given})[0]
+	want := fields(given.Document())
+	want[0].Value = bson.ObjectID{1, 11: 3}
+	want[2].Value = int64(8)
+	want[6].Value.(bson.D)[4].Value = bson.A{"3000026", "a~3"}
+	require.Equal(t, want, fields(e.Document()))
+	require.Equal(t, []string{
+		"data.customerId", "data.paymentId", "data.session", "data.shop_id", "data.skuIds", "status", "total",
+	}, variable([]projection.Event{given}), "neither the event's type nor the aggregate's name")
+}
+
+func TestEveryValueHasOthersOfItsKind(t *testing.T) {
+	price, err := bson.ParseDecimal128("19.90")
+	require.NoError(t, err)
+	priceier, err := bson.ParseDecimal128("20019.96")
+	require.NoError(t, err)
+	day := time.Date(2026, 2, 27, 1, 2, 3, 0, time.UTC)
+	for _, c := range []struct{ value, other any }{
+		{"ann", "ann~2"}, {"17", "2000023"}, {"2026-02-27", "2026-03-01"}, {"2026-02-27T01:02:03.5+01:00", "2026-03-01T01:02:03.5+01:00"},
+		{int32(1), int64(2_000_007)}, {int64(1), int64(2_000_007)}, {1.5, 2_000_007.5}, {price, priceier},
+		{bson.NewDateTimeFromTime(day), bson.NewDateTimeFromTime(day.AddDate(0, 0, 2))},
+	} {
+		require.True(t, canVary(c.value))
+		require.Equal(t, c.other, other(c.value, 2))
+	}
+	for _, same := range []any{true, nil, bson.Binary{Data: []byte("short")}, bson.Regex{Pattern: "a"}} {
+		require.False(t, canVary(same))
+		require.Equal(t, same, other(same, 2))
+	}
 }
