@@ -2,10 +2,12 @@ package producer_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/producer"
@@ -131,6 +133,43 @@ func TestG6ARefusedMessageIsParkedWithItsReason(t *testing.T) {
 			})
 		})
 	}
+}
+
+// G6: while the container cannot be written, the checkpoint stays before the message, whoever leads.
+func TestG6ARefusedMessageIsParkedOnlyWhenItIsKept(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", func(c *producer.Config, o *producer.Options) {
+			c.OnRefused = "park"
+			o.Blob.Transport = withoutClaims{o.Blob.Transport}
+		})
+		w.Leads("a")
+		w.Bus.AnswerSendsOf(theFourthOf("a0"), refusals["for good"])
+		w.InsertMany(40, 4)
+		w.Eventually("the container is missed", func() bool { return strings.Contains(a.Log.Text(), "refused messages") })
+		w.Eventually("the others are published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 33 })
+		w.Pass(10 * time.Second)
+		published := w.Checkpoint().Published
+		require.LessOrEqual(w, published, int64(3*4), "what is before the fourth of a0")
+		a.Vanish()
+
+		b := w.StartProducer("b", func(c *producer.Config, _ *producer.Options) { c.OnRefused = "park" })
+		w.Eventually("everything else is published", func() bool { return w.Checkpoint().Published == int64(w.Total()-1) })
+		require.Len(w, blobNamesIn(w, "claim-checks"), 2)
+		b.End()
+	})
+}
+
+// withoutClaims is a way to storage on which the container of claim checks cannot be written.
+type withoutClaims struct{ next policy.Transporter }
+
+func (s withoutClaims) Do(r *http.Request) (*http.Response, error) {
+	if strings.Contains(r.URL.Path, "/claim-checks/") {
+		return &http.Response{
+			Status: "403 Forbidden", StatusCode: http.StatusForbidden, Request: r, Body: http.NoBody,
+			Header: http.Header{"X-Ms-Error-Code": {"AuthorizationFailure"}},
+		}, nil
+	}
+	return s.next.Do(r)
 }
 
 // G6: a message is not parked while nothing else is taken: an entity that refuses everything would empty the stream into Blob storage.
