@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/internal/oplog"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -30,6 +31,9 @@ type cursor struct {
 	fresh   bool
 	attempt attempt // the one under way
 	doubts  int     // how often a report of lost history was not believed since it last made progress
+	// confirmed: the server is known to hold everything after the resume point, since the server cursor was opened.
+	confirmed bool
+	asked     time.Time // when it was last asked whether it does
 	// fromNow: the history is lost, so START_AT no longer counts.
 	fromNow bool
 	// split: the server is asked to split large events; false once it has refused.
@@ -60,6 +64,7 @@ func (c *cursor) follow(ctx context.Context) error {
 	c.reader.open.Store(true)
 	defer c.reader.open.Store(false)
 	c.fresh, c.attempt.opening = true, false
+	c.confirmed, c.asked = len(c.at.ResumeToken) == 0, time.Time{}
 	if len(c.at.ResumeToken) == 0 {
 		stream.SetBatchSize(c.answers.asked) // it was opened with an empty answer
 		if err := c.begin(ctx, stream.ResumeToken()); err != nil {
@@ -72,7 +77,7 @@ func (c *cursor) follow(ctx context.Context) error {
 			return err
 		}
 		if there {
-			c.fresh = false
+			c.fresh, c.confirmed = false, true // to give an event, the server has to have found the resume point
 			if number, changed := c.answers.took(len(stream.Current)); changed {
 				stream.SetBatchSize(number)
 			}
@@ -85,10 +90,47 @@ func (c *cursor) follow(ctx context.Context) error {
 		if stream.ID() == 0 {
 			return errEnded
 		}
+		if err := c.confirm(ctx); err != nil {
+			return err
+		}
+		if !c.confirmed {
+			continue
+		}
 		if err := c.idle(ctx, stream.ResumeToken()); err != nil {
 			return err
 		}
 	}
+}
+
+// errForgotten: the oplog no longer holds the resume point, although the server goes on as if it did.
+var errForgotten = errors.New("the oplog begins behind the checkpoint, and the server did not say so")
+
+// confirm asks whether the oplog holds the resume point, unless that is known. Without it a token that says "nothing up to here" must
+// not be kept: a server may accept an event's token that its oplog has forgotten and say just that (seen on MongoDB 4.4.1), and what was
+// lost in between would have been passed over. The error is errForgotten; while nothing is known there is none.
+func (c *cursor) confirm(ctx context.Context) error {
+	const again, limit = 5 * time.Second, 10 * time.Second
+	if c.confirmed || !c.asked.IsZero() && time.Since(c.asked) < again {
+		return nil
+	}
+	c.asked = time.Now()
+	at := envelope.TokenTime(envelope.TokenText(c.at.ResumeToken))
+	if at.IsZero() {
+		return nil // the token tells no time: the next event confirms it
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	reaches, err := oplog.Reaches(ctx, c.reader.collection, at)
+	switch {
+	case err != nil:
+		c.reader.log.Warn("cannot tell whether the oplog still holds the checkpoint; until then the checkpoint moves with events alone",
+			telemetry.KeyError, err, telemetry.KeyPosition, c.at.Position)
+		return nil
+	case !reaches:
+		return errForgotten
+	}
+	c.confirmed = true
+	return nil
 }
 
 // next moves to the next event, if there is one. When the last answer is used up it asks for another.

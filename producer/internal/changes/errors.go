@@ -87,6 +87,9 @@ const firstAssertion = 10000
 // classify chooses the remedy by code alone; messages differ between versions and vendors. After an unknown code the stream is
 // opened again, with growing pauses and a warning each time.
 func classify(err error, at attempt) remedy {
+	if errors.Is(err, errForgotten) {
+		return historyLost
+	}
 	server, ok := errors.AsType[mongo.ServerError](err)
 	if !ok {
 		return reopen

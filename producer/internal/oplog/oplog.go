@@ -11,6 +11,7 @@ package oplog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +51,34 @@ func Oldest(ctx context.Context, client *mongo.Client) (bson.Timestamp, error) {
 		return entry.TS, ErrAbsent
 	}
 	return entry.TS, err
+}
+
+// Reaches says whether the oplog reaches back to a time, so that everything that was changed since can still be read. Where the oplog
+// may not be read, a change stream of the collection that begins at that time tells. The error is the server's: nothing is known.
+func Reaches(ctx context.Context, collection *mongo.Collection, at bson.Timestamp) (bool, error) {
+	oldest, err := Oldest(ctx, collection.Database().Client())
+	switch {
+	case err == nil:
+		return !oldest.After(at), nil
+	case !errors.Is(err, ErrForbidden) && !errors.Is(err, ErrAbsent):
+		return false, fmt.Errorf("look how far the oplog reaches back: %w", err)
+	}
+	// Its first answer holds one event at most: what comes of it is not read.
+	stream, err := collection.Watch(ctx, mongo.Pipeline{}, options.ChangeStream().SetBatchSize(1).SetMaxAwaitTime(100*time.Millisecond).SetStartAtOperationTime(&at))
+	if err == nil {
+		stream.TryNext(ctx) // servers refuse some beginnings only then
+		err = stream.Err()
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = stream.Close(closing)
+	}
+	if mongodb.HasCode(err, mongodb.ChangeStreamHistoryLost, mongodb.ChangeStreamFatalError, mongodb.CappedPositionLost) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("open a change stream at a time to see how far the oplog reaches back: %w", err)
+	}
+	return true, nil
 }
 
 const (

@@ -67,3 +67,84 @@ func TestG6ABeginningBeforeTheOplogIsTold(t *testing.T) {
 		require.Empty(t, w.Took())
 	})
 }
+
+// forgotten is a checkpoint at an event that the oplog no longer holds, on a server that does not say so: nothing is newer in the
+// collection than what was lost.
+func forgotten(w *world.World) {
+	w.Helper()
+	a := w.StartProducer("a", nil)
+	w.Leads("a")
+	w.InsertMany(10, 2)
+	w.Published()
+	w.Eventually("the checkpoint is at the last event", func() bool { return w.Checkpoint().Published == 10 })
+	a.MongoPlug.Pull() // so that no later token is kept
+	a.End()
+	_, err := w.Events.InsertMany(w.Context(), []any{bson.D{{Key: "aggregateId", Value: "lost"}, {Key: "version", Value: 1}}})
+	require.NoError(w, err)
+	crowd(w)
+}
+
+// crowd pushes everything off an oplog of a hundred entries by writes to another collection.
+func crowd(w *world.World) {
+	w.Helper()
+	for range 300 {
+		w.InsertInto(w.Events.Database().Collection("other"), bson.D{{Key: "x", Value: 1}})
+	}
+}
+
+// forgetful is a server that accepts what it has forgotten.
+func forgetful() world.Options {
+	return world.Options{Mongo: mongo.Options{OplogEntries: 100, AcceptLostTokens: true}}
+}
+
+// G6: a server that accepts a resume point that its oplog no longer holds, and says that nothing has happened since, is not believed:
+// what was lost in between is told.
+func TestG6AResumePointThatTheOplogForgotIsHistoryLost(t *testing.T) {
+	for name, refuse := range map[string]string{"where the oplog can be read": "", "where it cannot": "find"} {
+		t.Run(name, func(t *testing.T) {
+			world.InVirtualTime(t, forgetful(), func(w *world.World) {
+				forgotten(w)
+				before := w.Checkpoint()
+				if refuse != "" {
+					w.FailMongo(1000, 13, refuse)
+				}
+				b := w.StartProducer("b", nil)
+				require.ErrorContains(w, b.Failed(), "changes in between may be lost (ON_HISTORY_LOST=fail)")
+				after := w.Checkpoint()
+				require.Equal(w, before.Token, after.Token, "no later token is kept")
+				require.EqualValues(w, 10, after.Published)
+			})
+		})
+	}
+}
+
+// G6: while nobody can say whether the oplog still holds the resume point, the checkpoint moves with events alone; once it is known
+// that it does, an idle stream's checkpoint moves on again.
+func TestG6NoTokenIsKeptBeforeTheResumePointIsConfirmed(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		w.InsertMany(10, 2)
+		w.Published()
+		a.End()
+		w.FailMongo(5, 96, "find")
+		b := w.StartProducer("b", nil)
+		w.Leads("b")
+		before := w.Checkpoint().Position
+		for range 3 {
+			w.InsertInto(w.Events.Database().Collection("other"), bson.D{{Key: "x", Value: 1}})
+			w.Pass(time.Second)
+		}
+		require.Equal(w, before, w.Checkpoint().Position)
+		w.InsertMany(10, 2)
+		w.Published()
+		w.Eventually("the checkpoint moves with an event", func() bool { return w.Checkpoint().Position > before })
+		b.End()
+		c := w.StartProducer("c", nil)
+		w.Leads("c")
+		before = w.Checkpoint().Position
+		w.InsertInto(w.Events.Database().Collection("other"), bson.D{{Key: "x", Value: 1}})
+		w.Eventually("the checkpoint moves while idle", func() bool { return w.Checkpoint().Position > before })
+		c.End()
+	})
+}

@@ -21,8 +21,10 @@ type stream struct {
 	before   string    // fullDocumentBeforeChange
 	expanded bool
 	stages   []query.Stage
-	split    bool // $changeStreamSplitLargeEvent
-	opaque   bool // as Azure DocumentDB: see documentdb.go
+	split    bool   // $changeStreamSplitLargeEvent
+	opaque   bool   // as Azure DocumentDB: see documentdb.go
+	lenient  bool   // accepts tokens that are lost
+	missed   string // such a token, not met yet; else ""
 
 	at      uint64         // position of the next entry
 	from    bson.Timestamp // entries before this are not looked at
@@ -94,6 +96,9 @@ func (s *stream) fill(size int) ([]bson.Raw, error) {
 			if !s.covers(x) || value.CompareTimestamps(x.At, s.from) < 0 {
 				s.at++
 				continue
+			}
+			if s.missed != "" {
+				return nil, notFound(s.missed)
 			}
 			t := token(x)
 			raw, keep, err := s.event(x, t)

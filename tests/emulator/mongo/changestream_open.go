@@ -24,7 +24,7 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 	if !ok {
 		return nil, mongoerr.New(50808, "$changeStream stage expects a document as argument")
 	}
-	s := &stream{eng: r.srv.eng, full: "default", before: "off"}
+	s := &stream{eng: r.srv.eng, full: "default", before: "off", lenient: r.srv.opts.AcceptLostTokens}
 	wire, err := r.streamScope(s, d)
 	if err != nil {
 		return nil, err
@@ -207,6 +207,9 @@ func (s *stream) resume(d bson.D, startAfter bool) error {
 		return mongoerr.New(mongoerr.InvalidResumeToken, "Attempted to resume a single-collection change stream, but the resume token does not include a UUID.")
 	}
 	if err := s.seek(p.Time); err != nil {
+		if s.lenient && s.scope.Coll != "" {
+			return s.pretend(p.Data)
+		}
 		return err
 	}
 	for {
@@ -241,7 +244,18 @@ func (s *stream) resume(d bson.D, startAfter bool) error {
 			}
 		}
 		if n == 0 {
-			return mongoerr.New(mongoerr.ChangeStreamFatalError, "cannot resume stream; the resume token was not found. {_data: \"%s\"}", p.Data)
+			return notFound(p.Data)
 		}
 	}
+}
+
+// pretend goes on from the oldest entry as if the token might still be met. It will not: the first event of the stream is another one.
+func (s *stream) pretend(token string) error {
+	oldest := s.eng.FirstTime()
+	s.missed = token
+	return s.seek(oldest)
+}
+
+func notFound(token string) error {
+	return mongoerr.New(mongoerr.ChangeStreamFatalError, "cannot resume stream; the resume token was not found. {_data: \"%s\"}", token)
 }

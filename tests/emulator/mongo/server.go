@@ -44,6 +44,10 @@ type Options struct {
 	// NoSplit makes the server as one before 6.0.9: it does not know $changeStreamSplitLargeEvent.
 	NoSplit bool
 
+	// AcceptLostTokens makes the server accept, on a collection's stream, an event's resume token that the oplog no longer holds, as
+	// 4.4 was seen to: it answers nothing, with fresh high-water marks, and fails only when the collection changes again.
+	AcceptLostTokens bool
+
 	// TransactionLifetime is how long a transaction may stay open; default 60 s.
 	TransactionLifetime time.Duration
 }
