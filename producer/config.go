@@ -1,6 +1,9 @@
 package producer
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
@@ -11,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/leader"
 	"github.com/sluice-cdc/sluice/producer/internal/operate"
 	"github.com/sluice-cdc/sluice/producer/internal/publish"
@@ -55,17 +59,20 @@ type Config struct {
 	// Pipeline is an Extended JSON array of stages for the change stream: $match, $project, $addFields, $set, $unset,
 	// $replaceRoot and $replaceWith that keep _id, operationType, documentKey and clusterTime.
 	Pipeline string `envconfig:"PIPELINE"`
-	// The paths are dotted and lead into the document. Where there is no aggregate id, documentKey._id takes its place.
+	// The paths are dotted and lead into the document. Where a document has no aggregate id, documentKey._id takes its place.
 	AggregateIDPath   string `envconfig:"AGGREGATE_ID_PATH" default:"aggregateId"`
 	EventTypePath     string `envconfig:"EVENT_TYPE_PATH" default:"type"`
 	VersionPath       string `envconfig:"VERSION_PATH" default:"version"`
 	CorrelationIDPath string `envconfig:"CORRELATION_ID_PATH"`
+	// OnUnknownAggregate is what happens to an update or a delete without an image of its document, which would tell its
+	// aggregate: fail, or documentKey (all updates and deletes go by documentKey._id, unless their image is required).
+	OnUnknownAggregate string `envconfig:"ON_UNKNOWN_AGGREGATE" default:"fail"`
 	// TraceParentPath leads to a W3C traceparent in the document: the trace in which the event was made goes on.
 	TraceParentPath string `envconfig:"TRACE_PARENT_PATH"`
 	// FullDocument is the change stream's option for updates: updateLookup, whenAvailable, required, or default (none).
 	FullDocument string `envconfig:"FULL_DOCUMENT" default:"updateLookup"`
-	// BeforeChange is the change stream's fullDocumentBeforeChange: whenAvailable, required, or off. A delete finds its
-	// aggregate in the pre-image, where the collection keeps them.
+	// BeforeChange is the change stream's fullDocumentBeforeChange: whenAvailable, required, or off. Updates and deletes find
+	// their aggregate in the pre-image.
 	BeforeChange string `envconfig:"FULL_DOCUMENT_BEFORE_CHANGE" default:"whenAvailable"`
 
 	// LeaseDuration is the blob lease's: 15s to 60s, Azure's bounds.
@@ -158,6 +165,7 @@ func (c *Config) election(instance string) leader.Config {
 		Stream:            c.Stream,
 		Instance:          instance,
 		SessionKey:        c.SessionKey,
+		Reading:           c.decisive(),
 		LeaseDuration:     c.LeaseDuration,
 		RenewInterval:     c.LeaseDuration / 3,
 		HeartbeatInterval: c.HeartbeatInterval,
@@ -169,21 +177,56 @@ func (c *Config) election(instance string) leader.Config {
 	}
 }
 
+// mapping says where the parts of an event stand.
+func (c *Config) mapping() changes.Mapping {
+	m := changes.Mapping{
+		Stream:          c.Stream,
+		AggregatePath:   c.AggregateIDPath,
+		TypePath:        c.EventTypePath,
+		VersionPath:     c.VersionPath,
+		CorrelationPath: c.CorrelationIDPath,
+		TracePath:       c.TraceParentPath,
+		Operations:      c.Operations,
+		ByKey:           c.OnUnknownAggregate == "documentKey",
+		PostImages:      c.FullDocument == "required" || c.FullDocument == "whenAvailable",
+	}
+	// An image that may be there or not cannot decide between two aggregates: one that may be missing tells the aggregate only
+	// where a change without it stops the stream.
+	tells := func(setting string) bool { return setting == "required" || setting == "whenAvailable" && !m.ByKey }
+	m.Images = changes.Images{Before: tells(c.BeforeChange), After: tells(c.FullDocument)}
+	return m
+}
+
+// decisive is what decides which aggregate a change belongs to and which number it has there, as the checkpoint keeps it.
+func (c *Config) decisive() checkpoint.Reading {
+	var pipeline bytes.Buffer
+	if json.Compact(&pipeline, []byte(c.Pipeline)) != nil {
+		pipeline.Reset() // it is empty
+	}
+	m := c.mapping()
+	r := checkpoint.Reading{AggregateIDPath: c.AggregateIDPath, VersionPath: c.VersionPath, Pipeline: pipeline.String()}
+	operations := make([]string, len(c.Operations))
+	for i, o := range c.Operations {
+		operations[i] = string(o)
+		switch o {
+		case envelope.Update:
+			r.Updates = m.OfUpdates()
+		case envelope.Delete:
+			r.Deletes = m.OfDeletes()
+		default: // the document itself tells its aggregate
+		}
+	}
+	r.Operations = strings.Join(operations, ",")
+	return r
+}
+
 // reading is for a configuration that is valid: its pipeline can be read.
 func (c *Config) reading(epoch int64) changes.Config {
 	pipeline, _ := changes.ParsePipeline(c.Pipeline)
 	return changes.Config{
-		Pipeline: pipeline,
-		Epoch:    epoch,
-		Mapping: changes.Mapping{
-			Stream:          c.Stream,
-			AggregatePath:   c.AggregateIDPath,
-			TypePath:        c.EventTypePath,
-			VersionPath:     c.VersionPath,
-			CorrelationPath: c.CorrelationIDPath,
-			TracePath:       c.TraceParentPath,
-			Operations:      c.Operations,
-		},
+		Pipeline:                 pipeline,
+		Epoch:                    epoch,
+		Mapping:                  c.mapping(),
 		FullDocument:             fullDocument(c.FullDocument),
 		FullDocumentBeforeChange: fullDocument(c.BeforeChange),
 		StartAt:                  c.StartAt,
@@ -243,6 +286,8 @@ func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error)
 		BeforeChange:  fullDocument(c.BeforeChange),
 		Pipeline:      reading.Pipeline,
 		Settings:      settings,
+		Reading:       c.decisive(),
+		CheckImages:   func(ctx context.Context) error { return reading.CheckImages(ctx, clients.collection) },
 		Unstable:      reading.Unstable(),
 	}
 	if c.keeps() {

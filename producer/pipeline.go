@@ -18,6 +18,19 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
+// takePart takes part in the election until ctx ends. Beside it, once, it checks what no leader could publish by: a standby tells it
+// before the leader of another version, which may not have checked, has gone.
+func (p *producer) takePart(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	ctx, done := context.WithCancel(ctx)
+	g.Go(func() error {
+		defer done()
+		return p.election.Run(ctx, p.lead)
+	})
+	g.Go(func() error { return p.config.reading(0).AwaitImages(ctx, p.clients.collection) })
+	return g.Wait()
+}
+
 // lead is the data's way, for one term of leadership:
 //
 //	change stream → envelope → lane → batch → Service Bus → watermark → checkpoint

@@ -143,7 +143,7 @@ type process struct {
 func (p *process) run(ctx context.Context) error {
 	if len(p.streams) == 1 {
 		s := p.streams[0]
-		return s.election.Run(ctx, s.lead)
+		return s.takePart(ctx)
 	}
 	var running sync.WaitGroup
 	errs := make([]error, len(p.streams))
@@ -163,7 +163,7 @@ func (p *producer) runWithRestarts(ctx context.Context) error {
 	}
 	for {
 		started := time.Now()
-		err := p.election.Run(ctx, p.lead)
+		err := p.takePart(ctx)
 		if ctx.Err() != nil {
 			if err != nil {
 				return fmt.Errorf("stop stream %s: %w", p.config.Stream, err)

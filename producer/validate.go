@@ -43,6 +43,7 @@ func (c *Config) Validate() error {
 		p.Addf("PIPELINE: %w", err)
 	}
 	p.Require(c.AggregateIDPath != "", "AGGREGATE_ID_PATH: must not be empty; use _id for the document's own id")
+	p.Add(settings.OneOf("ON_UNKNOWN_AGGREGATE", c.OnUnknownAggregate, "fail", "documentKey"))
 	p.Add(settings.OneOf("FULL_DOCUMENT", c.FullDocument, "default", "updateLookup", "whenAvailable", "required"))
 	p.Add(settings.OneOf("FULL_DOCUMENT_BEFORE_CHANGE", c.BeforeChange, "off", "whenAvailable", "required"))
 

@@ -40,6 +40,9 @@ param startFrom string = 'latest'
 param startAt string = ''
 param onHistoryLost string = 'fail'
 param aggregateIdPath string = 'aggregateId'
+@description('Updates and deletes need a collection that keeps images: ../../docs/configure.md')
+param operations string = 'insert,update,replace,delete'
+param onUnknownAggregate string = 'fail'
 param fullDocument string = 'updateLookup'
 param fullDocumentBeforeChange string = 'whenAvailable'
 @description('Cannot be changed under way: ../../docs/configure.md, "Sessions"')
@@ -78,6 +81,8 @@ var settings = concat(
     { name: 'START_FROM', value: startFrom }
     { name: 'ON_HISTORY_LOST', value: onHistoryLost }
     { name: 'AGGREGATE_ID_PATH', value: aggregateIdPath }
+    { name: 'OPERATIONS', value: operations }
+    { name: 'ON_UNKNOWN_AGGREGATE', value: onUnknownAggregate }
     { name: 'FULL_DOCUMENT', value: fullDocument }
     { name: 'FULL_DOCUMENT_BEFORE_CHANGE', value: fullDocumentBeforeChange }
     { name: 'SESSION_KEY', value: sessionKey }

@@ -150,7 +150,7 @@ func (s *source) config(l load) producer.Config {
 		StartFrom: "timestamp", StartAt: s.begun, OnHistoryLost: "fail",
 		Operations:      []envelope.Operation{envelope.Insert},
 		AggregateIDPath: "aggregateId", EventTypePath: "type", VersionPath: "version",
-		FullDocument: "updateLookup", BeforeChange: "off",
+		FullDocument: "updateLookup", BeforeChange: "off", OnUnknownAggregate: "fail",
 		LeaseDuration: 15 * time.Second, HeartbeatInterval: time.Second, FenceAfter: 2500 * time.Millisecond,
 		TakeoverAfter: 4 * time.Second, StandbyPoll: 500 * time.Millisecond, LeaseTakeover: "break",
 		PublishLanes: l.lanes, PublishLanesMax: l.lanes, BatchScope: l.scope, BatchMessages: batchSize, MessageFormat: "bson",

@@ -76,7 +76,7 @@ func (r *ring) fill(ctx context.Context) error {
 		if service == "producer" {
 			place.Program = r.options.producer
 			place.Env = append(append(env, emulator.EnvBlob+"="+blob.ConnectionString(addrs.Blob), "BLOB_CONTAINER="+r.options.name,
-				"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "START_FROM=latest"), r.options.times...)
+				"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "OPERATIONS=insert", "START_FROM=latest"), r.options.times...)
 			r.producers = append(r.producers, place)
 			continue
 		}

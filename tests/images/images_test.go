@@ -40,7 +40,7 @@ func TestG1G2G3OfTheImages(t *testing.T) {
 	source, model := client.Database("shop").Collection("events"), client.Database("readmodel").Collection("timeline")
 
 	producer := run(t, root, "producer", producerImage, append(s.Env(), "SERVICE_BUS_TOPIC="+stack.Topic,
-		"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "START_FROM=latest")...)
+		"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "OPERATIONS=insert", "START_FROM=latest")...)
 	projector := run(t, root, "projector", projectorImage, append(s.Env(), "SERVICE_BUS_TOPIC="+stack.Topic,
 		"SERVICE_BUS_SUBSCRIPTION="+stack.Subscription, "READ_MODEL_DATABASE=readmodel", "PROJECTION=timeline")...)
 	for _, c := range []*container{producer, projector} {

@@ -33,7 +33,7 @@ func TestAProjectorOfOnesOwnProjects(t *testing.T) {
 	o.run(t, dir, []string{"GOBIN=" + bin}, "install", modules.Path("producer/cmd/producer")+"@"+o.proxy.Version)
 
 	settings := append(emulator.Start(t, emulator.Options{}).Settings(),
-		"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "READ_MODEL_DATABASE=readmodel", "HTTP_ADDR=")
+		"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "OPERATIONS=insert", "READ_MODEL_DATABASE=readmodel", "HTTP_ADDR=")
 	program := func(name string, args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(bin, name), args...) // a service ends by SIGTERM
 		cmd.Env = append(os.Environ(), settings...)

@@ -141,7 +141,7 @@ func busOptions(link *network.Link) *azservicebus.ClientOptions {
 // loaded are the services' settings as an empty environment makes them, but for the addresses.
 var loaded = sync.OnceValues(func() (producer.Config, projector.Config) {
 	for name, value := range map[string]string{
-		"MONGODB_URI": mongo.URI("mongo:27017"), "MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events",
+		"MONGODB_URI": mongo.URI("mongo:27017"), "MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "OPERATIONS": "insert",
 		"SERVICE_BUS_CONNECTION_STRING": servicebus.ConnectionString("bus:5672"),
 		"SERVICE_BUS_TOPIC":             topic, "SERVICE_BUS_SUBSCRIPTION": subscription,
 		"BLOB_CONNECTION_STRING": blob.ConnectionString(blobHost), "BLOB_CONTAINER": container, "PROJECTION": "timeline",

@@ -28,6 +28,12 @@ type Mapping struct {
 	TracePath       string
 	// Operations that become messages; the other documented operations are skipped.
 	Operations []envelope.Operation
+	// Images tell the aggregate of updates and deletes.
+	Images Images
+	// ByKey: where no image tells it, documentKey._id does (ON_UNKNOWN_AGGREGATE=documentKey).
+	ByKey bool
+	// PostImages: the fullDocument of an update is what the update made of it, and is not looked up.
+	PostImages bool
 }
 
 // kind says what to do with an event of the change stream.
@@ -71,7 +77,7 @@ func (m Mapping) change(event bson.Raw, token, position string) (envelope.Change
 	}
 	c.Body = body
 
-	// The document that says which aggregate was changed: as it is now, else as it was.
+	// What the event is called and where it comes from is content: it is read from the document as the event shows it, like the body.
 	document := c.Document()
 	if document == nil {
 		document = c.Before()
@@ -80,32 +86,15 @@ func (m Mapping) change(event bson.Raw, token, position string) (envelope.Change
 	if text, ok := envelope.Text(at(document, m.TypePath)); ok {
 		c.Type = text
 	}
-	if n, ok := at(document, m.VersionPath).AsInt64OK(); ok {
-		c.Version = n
-	}
 	if text, ok := envelope.Text(at(document, m.CorrelationPath)); ok {
 		c.CorrelationID = text
 	}
 	if text, ok := envelope.Text(at(document, m.TracePath)); ok && tracing.Remote(text).IsValid() {
 		c.TraceParent = text
 	}
-	var ok bool
-	if c.Aggregate, ok = envelope.Text(at(document, m.AggregatePath)); ok {
-		return c, nil
-	}
-	id := c.Key().Lookup("_id")
-	if c.Aggregate, ok = envelope.Text(id); !ok {
-		if id.Type == 0 {
-			return envelope.Change{}, fmt.Errorf("read change event at %s: it has neither %s nor documentKey._id",
-				position, m.AggregatePath)
-		}
-		// An empty string or null is a legal _id, and no legal session: its Extended JSON stands for it.
-		c.Aggregate = id.String()
-		if c.Aggregate == "" {
-			c.Aggregate = "null"
-		}
-	}
-	return c, nil
+	c.Version = m.version(c)
+	c.Aggregate, err = m.aggregate(c)
+	return c, err
 }
 
 // at is the value at a dotted path, zero where there is none.

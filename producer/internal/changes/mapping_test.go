@@ -24,6 +24,7 @@ func mapping() Mapping {
 		Stream: "shop.events", AggregatePath: "order.id", TypePath: "type", VersionPath: "version",
 		CorrelationPath: "meta.correlation",
 		Operations:      []envelope.Operation{envelope.Insert, envelope.Update, envelope.Replace, envelope.Delete},
+		Images:          Images{Before: true},
 	}
 }
 
@@ -82,32 +83,21 @@ func TestAnAggregateWithoutItsPathIsTheDocumentsKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := mapped(t, mapping(), bson.D{
+				{Key: "operationType", Value: "insert"},
+				{Key: "documentKey", Value: bson.D{{Key: "_id", Value: test.key}}},
+				{Key: "fullDocument", Value: bson.D{{Key: "_id", Value: test.key}}},
+			})
+			require.Equal(t, test.want, c.Aggregate)
+			require.Equal(t, "insert", c.Type)
+			byID := mapping()
+			byID.AggregatePath, byID.Images = "_id", Images{}
+			c = mapped(t, byID, bson.D{
 				{Key: "operationType", Value: "delete"},
 				{Key: "documentKey", Value: bson.D{{Key: "_id", Value: test.key}}},
 			})
-			require.Equal(t, test.want, c.Aggregate)
-			require.Equal(t, "delete", c.Type)
+			require.Equal(t, test.want, c.Aggregate, "a delete of a document that is its own aggregate")
 		})
 	}
-}
-
-func TestADeleteFindsItsAggregateInThePreImage(t *testing.T) {
-	c := mapped(t, mapping(), bson.D{
-		{Key: "operationType", Value: "delete"},
-		{Key: "documentKey", Value: bson.D{{Key: "_id", Value: 1}}},
-		{Key: "fullDocumentBeforeChange", Value: bson.D{{Key: "order", Value: bson.D{{Key: "id", Value: "o-1"}}}}},
-	})
-	require.Equal(t, "o-1", c.Aggregate)
-}
-
-func TestAnUpdateWhoseDocumentIsGoneStillHasItsKey(t *testing.T) {
-	c := mapped(t, mapping(), bson.D{
-		{Key: "operationType", Value: "update"},
-		{Key: "fullDocument", Value: nil},
-		{Key: "documentKey", Value: bson.D{{Key: "_id", Value: "k"}}},
-	})
-	require.Equal(t, "k", c.Aggregate)
-	require.Nil(t, c.Document())
 }
 
 func TestTimeFallsBackToTheClusterTime(t *testing.T) {

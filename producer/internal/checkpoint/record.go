@@ -62,6 +62,8 @@ type Record struct {
 	Leader string
 	// SessionKey is the one that everything published so far went by.
 	SessionKey envelope.SessionKey
+	// Reading is the one that everything published so far went by.
+	Reading Reading
 	// Generation is how often the stream has been rewound to be published anew. It is part of every MessageId.
 	Generation int64
 	Progress   Progress
@@ -77,6 +79,7 @@ type wireRecord struct {
 	Leader          string          `json:"leader"`
 	SessionKey      string          `json:"sessionKey,omitempty"` // absent: aggregate
 	Generation      int64           `json:"generation,omitempty"`
+	Reading         *Reading        `json:"reading,omitempty"` // absent: an earlier version wrote the record
 	ResumeToken     json.RawMessage `json:"resumeToken"`
 	AfterInvalidate bool            `json:"afterInvalidate,omitempty"`
 	Position        string          `json:"position"`
@@ -106,6 +109,9 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	}
 	if r.SessionKey != (envelope.SessionKey{}) {
 		w.SessionKey = r.SessionKey.String()
+	}
+	if r.Reading != (Reading{}) {
+		w.Reading = &r.Reading
 	}
 	if len(r.Progress.ResumeToken) > 0 {
 		token, err := bson.MarshalExtJSON(r.Progress.ResumeToken, true, false)
@@ -140,6 +146,9 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 		Progress: Progress{
 			AfterInvalidate: w.AfterInvalidate, Position: w.Position, Settings: w.Settings, Published: w.Published,
 		},
+	}
+	if w.Reading != nil {
+		r.Reading = *w.Reading
 	}
 	if w.SessionKey != "" {
 		if err := r.SessionKey.UnmarshalText([]byte(w.SessionKey)); err != nil {

@@ -54,8 +54,13 @@ func rewound(t *testing.T) Record {
 func TestRecordReadsAndWritesTheGoldenForms(t *testing.T) {
 	bucketed := sample(t)
 	bucketed.SessionKey = envelope.Buckets(64)
+	read := sample(t)
+	read.Reading = Reading{
+		AggregateIDPath: "order.id", VersionPath: "version", Pipeline: `[{"$unset":"fullDocument.secret"}]`,
+		Operations: "insert,update", Updates: "image",
+	}
 	for file, record := range map[string]Record{
-		"record-schema1.json": sample(t), "record-schema1-bucket.json": bucketed, "record-schema2.json": counted(t),
+		"record-schema1.json": sample(t), "record-schema1-reading.json": read, "record-schema1-bucket.json": bucketed, "record-schema2.json": counted(t),
 		"record-schema3.json": rewound(t),
 	} {
 		t.Run(file, func(t *testing.T) {

@@ -69,6 +69,8 @@ var (
 	// ErrSessionKey: what has been published went by another session key. Events of one aggregate would wait in two sessions
 	// and be applied out of order; what comes late is then taken for a duplicate, and lost.
 	ErrSessionKey = errors.New("the stream has been published with another SESSION_KEY")
+	// ErrReading: what has been published was read by other settings, with other aggregates or other numbers.
+	ErrReading = errors.New("the stream has been published by other settings")
 )
 
 // Config is how an election runs. The relations between the times are checked by the producer's configuration.
@@ -76,6 +78,7 @@ type Config struct {
 	Stream            string
 	Instance          string
 	SessionKey        envelope.SessionKey // of the work; a record with another one is refused
+	Reading           checkpoint.Reading  // likewise
 	LeaseDuration     time.Duration       // 15 s to 60 s, Azure's bounds
 	RenewInterval     time.Duration       // of the lease itself
 	HeartbeatInterval time.Duration
@@ -130,7 +133,7 @@ func (e *Election) State() State { return *e.state.Load() }
 // Run stands by, leads whenever it can, and stands by again when leadership is lost. When ctx ends it lets the work
 // finish, writes the last checkpoint, releases the lease and returns nil. It returns an error when the work fails by
 // itself (unless with [ErrStepDown]), and when the checkpoint cannot be used (checkpoint.ErrUnreadable, checkpoint.ErrGone, [ErrVanished],
-// [ErrSessionKey]).
+// [ErrSessionKey], [ErrReading]).
 func (e *Election) Run(ctx context.Context, work Work) error {
 	for {
 		term, err := e.standBy(ctx)

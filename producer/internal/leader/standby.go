@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -34,7 +35,8 @@ func (e *Election) standBy(ctx context.Context) (*Term, error) {
 			return nil, nil
 		case term != nil:
 			return term, nil
-		case errors.Is(err, checkpoint.ErrUnreadable), errors.Is(err, checkpoint.ErrGone), errors.Is(err, ErrVanished), errors.Is(err, ErrSessionKey):
+		case errors.Is(err, checkpoint.ErrUnreadable), errors.Is(err, checkpoint.ErrGone), errors.Is(err, ErrVanished),
+			errors.Is(err, ErrSessionKey), errors.Is(err, ErrReading):
 			return nil, err
 		}
 		storage.Report(err)
@@ -94,10 +96,8 @@ func (e *Election) poll(ctx context.Context, seen *sighting) (*Term, error) {
 		return nil, err
 	}
 	e.known = true
-	if was := snapshot.Record.SessionKey; was != e.config.SessionKey {
-		return nil, fmt.Errorf("%w: it was %s and is %s now; go back, or stop every producer, wait until the subscription is "+
-			"empty and no aggregate is parked, and tell the checkpoint: `producer session-key %s --drained`",
-			ErrSessionKey, was, e.config.SessionKey, e.config.SessionKey)
+	if err := e.refuse(snapshot.Record); err != nil {
+		return nil, err
 	}
 	unchanged := seen.of(snapshot.ETag, time.Now())
 	e.observe(State{
@@ -126,12 +126,31 @@ func (e *Election) poll(ctx context.Context, seen *sighting) (*Term, error) {
 	return e.acquire(ctx, snapshot, snapshot.Leased)
 }
 
+// refuse refuses to follow on what was published by settings under which the same aggregates have other sessions or numbers.
+func (e *Election) refuse(published checkpoint.Record) error {
+	if was := published.SessionKey; was != e.config.SessionKey {
+		return fmt.Errorf("%w: it was %s and is %s now; go back, or stop every producer, wait until the subscription is "+
+			"empty and no aggregate is parked, and tell the checkpoint: `producer session-key %s --drained`",
+			ErrSessionKey, was, e.config.SessionKey, e.config.SessionKey)
+	}
+	if changed, drain := published.Reading.Changed(e.config.Reading); drain {
+		return fmt.Errorf("%w: %s; go back, or stop every producer, wait until the subscription is empty and no aggregate is parked, "+
+			"and accept these settings: `producer reading --drained`", ErrReading, strings.Join(changed, "; "))
+	} else if len(changed) > 0 {
+		return fmt.Errorf("%w: %s; go back, or stop every producer, and accept these settings: `producer reading`",
+			ErrReading, strings.Join(changed, "; "))
+	}
+	return nil
+}
+
 // create makes the record of a new stream, unless another producer is first.
 func (e *Election) create(ctx context.Context) error {
 	if e.known {
 		return ErrVanished
 	}
-	err := e.records.Create(ctx, checkpoint.Record{Stream: e.config.Stream, SessionKey: e.config.SessionKey, HeartbeatAt: time.Now()})
+	err := e.records.Create(ctx, checkpoint.Record{
+		Stream: e.config.Stream, SessionKey: e.config.SessionKey, Reading: e.config.Reading, HeartbeatAt: time.Now(),
+	})
 	if err == nil {
 		e.known = true
 		e.log.Warn("no checkpoint found, made a new one: the stream begins where START_FROM says")

@@ -35,7 +35,7 @@ const notes = `--force breaks the lease of a producer that leads. --forward lets
 func Program() commandline.Program[*Stream, Request] {
 	all := []Command{{Name: "run", Says: "take part in the election and publish (also without a command)"}, statusCommand()}
 	all = append(all, tokenCommands()...)
-	all = append(all, sessionKeyCommand(), Command{
+	all = append(all, sessionKeyCommand(), readingCommand(), Command{
 		Name: "lease break", Says: "free the lease, whoever holds it",
 		Do: func(ctx context.Context, s *Stream, _ Request) error { return s.BreakLease(ctx) },
 	}, doctorCommand())
@@ -133,6 +133,15 @@ func sessionKeyCommand() Command {
 		Do: func(ctx context.Context, s *Stream, r Request) error {
 			return s.SetSessionKey(ctx, r.key, r.drained)
 		},
+	}
+}
+
+func readingCommand() Command {
+	return Command{
+		Name: "reading", Takes: "[--drained]",
+		Says:  "accept a changed AGGREGATE_ID_PATH, VERSION_PATH, PIPELINE or ON_UNKNOWN_AGGREGATE",
+		Flags: func(f *flag.FlagSet, r *Request) { f.BoolVar(&r.drained, "drained", false, "") },
+		Do:    func(ctx context.Context, s *Stream, r Request) error { return s.AcceptReading(ctx, r.drained) },
 	}
 }
 

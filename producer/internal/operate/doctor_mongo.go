@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -140,7 +141,7 @@ func (s *Stream) examineImages(ctx context.Context, e *checkup.Findings) {
 	const check = "pre-images"
 	bounded, cancel := s.bounded(ctx)
 	defer cancel()
-	kept, err := s.keepsImages(bounded)
+	kept, _, err := changes.KeepsImages(bounded, s.Collection)
 	required := s.BeforeChange == options.Required || s.FullDocument == options.Required
 	switch {
 	case err != nil && required:
@@ -154,19 +155,30 @@ func (s *Stream) examineImages(ctx context.Context, e *checkup.Findings) {
 			"FULL_DOCUMENT_BEFORE_CHANGE=whenAvailable and FULL_DOCUMENT=updateLookup", s.Collection.Name()),
 			"required by the settings, and the collection does not keep them: its first update would stop the stream")
 	default:
-		e.OK(check, "the collection keeps none: a delete's aggregate is its documentKey._id")
+		e.OK(check, "the collection keeps none, and none is required")
 	}
+	s.examineAggregates(ctx, e)
 }
 
-func (s *Stream) keepsImages(ctx context.Context) (bool, error) {
-	found, err := s.Collection.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: s.Collection.Name()}})
-	if err != nil {
-		return false, err
+// examineAggregates asks whether every update and delete can tell its aggregate, at every reading the same.
+func (s *Stream) examineAggregates(ctx context.Context, e *checkup.Findings) {
+	const check = "aggregates"
+	bounded, cancel := s.bounded(ctx)
+	defer cancel()
+	switch err := s.CheckImages(bounded); {
+	case errors.Is(err, changes.ErrNoImages):
+		e.Problem(check, "do one of what the error says", "%v", err)
+	case err != nil:
+		e.Problem(check, "try again; if it stays, read the error", "the collection could not be asked: %v", err)
+	case s.Reading.Updates == "documentKey" && s.Reading.Deletes == "documentKey" && s.Reading.AggregateIDPath != "_id":
+		e.OK(check, "updates and deletes go by documentKey._id; inserts and replaces by %s", s.Reading.AggregateIDPath)
+	default:
+		e.OK(check, "%s tells that of every change, or the change stops the stream", s.Reading.AggregateIDPath)
 	}
-	for _, collection := range found {
-		if enabled, ok := collection.Options.Lookup("changeStreamPreAndPostImages", "enabled").BooleanOK(); ok {
-			return enabled, nil
+	if snapshot, err := s.read(ctx); err == nil {
+		if changed, _ := snapshot.Record.Reading.Changed(s.Reading); len(changed) > 0 {
+			e.Problem("settings", "put them back, or accept the new ones: producer reading", "another producer published by others: %s",
+				strings.Join(changed, "; "))
 		}
 	}
-	return false, nil
 }

@@ -52,6 +52,10 @@ type Stream struct {
 	Pipeline mongo.Pipeline
 	// Settings is the hash of what is read, as a leader would put it into the record where positions are counted.
 	Settings string
+	// Reading is what the present settings would put into the record.
+	Reading checkpoint.Reading
+	// CheckImages says whether updates and deletes can tell their aggregate.
+	CheckImages func(ctx context.Context) error
 	// Unstable: what the pipeline passes may differ from one reading to the next.
 	Unstable bool
 	// Out is where commands print.

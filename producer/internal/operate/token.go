@@ -139,6 +139,9 @@ func (s *Stream) TokenRenumber(ctx context.Context) error {
 	// Never by force: whoever leads counts by the old settings until it notices.
 	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) {
 		r.Progress.Position, r.Progress.Settings = changes.NewSeries(r.Epoch), s.Settings
+		if r.Reading != (checkpoint.Reading{}) {
+			r.Reading.Pipeline = s.Reading.Pipeline
+		}
 	})
 	if err != nil {
 		return err

@@ -176,7 +176,7 @@ func (w *world) projector(n int) *service {
 // loaded are the services' settings as an empty environment makes them, but for the addresses.
 var loaded = sync.OnceValues(func() (producer.Config, projector.Config) {
 	for name, value := range map[string]string{
-		"MONGODB_URI": mongo.URI("server:27017"), "MONGODB_DATABASE": database, "MONGODB_COLLECTION": "events",
+		"MONGODB_URI": mongo.URI("server:27017"), "MONGODB_DATABASE": database, "MONGODB_COLLECTION": "events", "OPERATIONS": "insert",
 		"SERVICE_BUS_CONNECTION_STRING": servicebus.ConnectionString("server:5672"),
 		"SERVICE_BUS_TOPIC":             emulator.Topic, "SERVICE_BUS_SUBSCRIPTION": emulator.Subscription,
 		"BLOB_CONNECTION_STRING": blob.ConnectionString("server:10000"), "BLOB_CONTAINER": container,

@@ -66,7 +66,7 @@ func TestServicesSignInWithTheirManagedIdentity(t *testing.T) {
 		emulator.EnvMongo: s.stack.Endpoint(emulator.EnvMongo), "HTTP_ADDR": "127.0.0.1:0",
 		"SERVICE_BUS_NAMESPACE": "contoso.servicebus.windows.net", "SERVICE_BUS_TOPIC": emulator.Topic,
 		"BLOB_ACCOUNT_URL": "https://devstoreaccount1.blob.core.windows.net",
-		"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events",
+		"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "OPERATIONS": "insert",
 		"SERVICE_BUS_SUBSCRIPTION": emulator.Subscription, "READ_MODEL_DATABASE": "readmodel",
 	} {
 		t.Setenv(k, v)

@@ -64,7 +64,7 @@ func (s *realStack) settings() map[string]string {
 	return map[string]string{
 		stack.EnvMongo: s.stack.Endpoint(stack.EnvMongo), stack.EnvServiceBus: s.stack.Endpoint(stack.EnvServiceBus),
 		stack.EnvBlob:      s.stack.Endpoint(stack.EnvBlob),
-		"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "SERVICE_BUS_TOPIC": stack.Topic,
+		"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "OPERATIONS": "insert", "SERVICE_BUS_TOPIC": stack.Topic,
 		"HTTP_ADDR": "127.0.0.1:0", "HEARTBEAT_INTERVAL": "200ms", "STANDBY_POLL": "200ms", "FENCE_AFTER": "800ms", "TAKEOVER_AFTER": "1500ms",
 	}
 }

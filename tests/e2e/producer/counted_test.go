@@ -20,8 +20,9 @@ import (
 var documentDB = world.Options{Mongo: mongo.Options{DocumentDB: true}}
 
 // plainly are the settings that such a deployment takes.
-func plainly(c *producer.Config, _ *producer.Options) {
-	c.FullDocument, c.BeforeChange = "default", "off"
+func plainly(c *producer.Config, o *producer.Options) {
+	world.AllOperations(c, o)
+	c.FullDocument, c.BeforeChange, c.OnUnknownAggregate = "default", "off", "documentKey"
 }
 
 func plainlyWith(pipeline string) func(*producer.Config, *producer.Options) {
@@ -66,16 +67,6 @@ func TestG1G2ProducerOfADeploymentWithoutSortableTokens(t *testing.T) {
 		a := startCounting(w, "a", plainly)
 		require.Contains(t, a.Log.Text(), "gives no resume token before the first change")
 		w.InsertMany(500, 7)
-		for i := range 20 { // changes without updateDescription and pre-images
-			w.Inserted["u"]++
-			if i == 0 {
-				w.InsertDocument(bson.D{{Key: "_id", Value: "u"}, {Key: "aggregateId", Value: "u"}, {Key: "version", Value: 1}})
-				continue
-			}
-			_, err := w.Events.UpdateByID(w.Context(), "u", bson.D{{Key: "$inc", Value: bson.D{{Key: "version", Value: 1}}}})
-			require.NoError(t, err)
-			w.Eventually("it is published as it was", func() bool { return w.Bus.Stats(world.Topic).Accepted >= w.Total() })
-		}
 		w.Published()
 		a.End()
 		require.Equal(t, fmt.Sprintf("n0000000001.%018d", w.Total()), w.Checkpoint().Position)
@@ -86,6 +77,34 @@ func TestG1G2ProducerOfADeploymentWithoutSortableTokens(t *testing.T) {
 		b.End()
 		judgeNumbers(w)
 		require.Zero(t, w.Bus.Stats(world.Topic).Duplicates)
+	})
+}
+
+// G2: updates without updateDescription and images go by their key, in order; what was looked up does not number them.
+func TestG2UpdatesOfADeploymentWithoutImagesGoByTheirKey(t *testing.T) {
+	world.InVirtualTime(t, documentDB, func(w *world.World) {
+		a := startCounting(w, "a", plainly)
+		w.InsertDocument(bson.D{{Key: "_id", Value: "u"}, {Key: "aggregateId", Value: "other"}, {Key: "version", Value: 1}})
+		for range 20 {
+			_, err := w.Events.UpdateByID(w.Context(), "u", bson.D{{Key: "$inc", Value: bson.D{{Key: "version", Value: 1}}}})
+			require.NoError(t, err)
+		}
+		w.Eventually("all is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 22 })
+		a.End()
+		judgeNumbers(w)
+		highest, updates := "", 0
+		for _, accepted := range w.Took() {
+			if accepted.Properties["operation"] != "update" {
+				continue
+			}
+			updates++
+			require.Equal(t, "u", accepted.SessionID)
+			require.NotContains(t, accepted.Properties, envelope.PropVersion)
+			position := accepted.Properties[envelope.PropPosition].(string)
+			require.Greater(t, position, highest)
+			highest = position
+		}
+		require.Equal(t, 20, updates)
 	})
 }
 

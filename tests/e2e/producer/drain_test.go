@@ -12,11 +12,16 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
+// requireImages asks for what the collection does not keep, and does not look first: its first update stops the stream.
+func requireImages(c *producer.Config, _ *producer.Options) {
+	c.BeforeChange, c.OnUnknownAggregate = "required", "documentKey"
+}
+
 // G1: what was read before a change that stops the stream is published before it stops: whoever takes the checkpoint past that
 // change, as the error may advise, must not pass over what was on its way.
 func TestG1WhatWasReadBeforeTheStreamStopsIsPublished(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.BeforeChange = "required" })
+		a := w.StartProducer("a", requireImages)
 		w.Leads("a")
 		end := w.Bus.Inject(servicebus.Faults{Send: servicebus.Fault{Delay: 3 * time.Second}})
 		w.InsertMany(20, 5)
@@ -35,11 +40,10 @@ func TestG1WhatWasReadBeforeTheStreamStopsIsPublished(t *testing.T) {
 func TestG1WhatLiesBeforeAnUnreadableChangeIsPublished(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		ran(w)
-		required := func(c *producer.Config, _ *producer.Options) { c.BeforeChange = "required" }
 		w.InsertMany(20, 5)
 		_, err := w.Events.UpdateOne(w.Context(), bson.D{{Key: "aggregateId", Value: "a0"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: 1}}}})
 		require.NoError(t, err)
-		b := w.StartProducer("b", required)
+		b := w.StartProducer("b", requireImages)
 		require.ErrorContains(t, b.Failed(), "FULL_DOCUMENT_BEFORE_CHANGE is required")
 		w.Judge()
 		require.EqualValues(t, 30, w.Checkpoint().Published)

@@ -14,7 +14,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -287,9 +286,8 @@ func TestG6AnOversizedEventStopsTheStream(t *testing.T) {
 
 func TestProducerMapsUpdatesAndDeletesToTheirAggregate(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		require.NoError(t, w.Events.Database().CreateCollection(w.Context(), "events",
-			options.CreateCollection().SetChangeStreamPreAndPostImages(bson.D{{Key: "enabled", Value: true}})))
-		a := w.StartProducer("a", nil)
+		w.KeepImages()
+		a := w.StartProducer("a", world.AllOperations)
 		w.Leads("a")
 		key := bson.D{{Key: "_id", Value: 1}}
 		w.InsertDocument(bson.D{{Key: "_id", Value: 1}, {Key: "aggregateId", Value: "x"}, {Key: "n", Value: 1}})

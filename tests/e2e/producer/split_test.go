@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
@@ -15,7 +14,8 @@ import (
 )
 
 // claiming leaves the bodies of large events in blobs.
-func claiming(c *producer.Config, _ *producer.Options) {
+func claiming(c *producer.Config, o *producer.Options) {
+	world.AllOperations(c, o)
 	c.MessageFormat, c.OnOversize, c.ClaimContainer = "bson", "claimcheck", "claim-checks"
 }
 
@@ -59,8 +59,7 @@ func TestG1G3G6AnEventInFragmentsIsPublishedWhole(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-				require.NoError(t, w.Events.Database().CreateCollection(w.Context(), "events",
-					options.CreateCollection().SetChangeStreamPreAndPostImages(bson.D{{Key: "enabled", Value: true}})))
+				w.KeepImages()
 				a := w.StartProducer("a", claiming)
 				w.Leads("a")
 				insertLarge(w)
@@ -99,8 +98,7 @@ func TestG1G3G6AnEventInFragmentsIsPublishedWhole(t *testing.T) {
 // A deployment that cannot split is read all the same, until an event is too large for it: that is told.
 func TestG6ADeploymentThatCannotSplitSaysWhichEventItCannotGive(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{NoSplit: true}}, func(w *world.World) {
-		require.NoError(t, w.Events.Database().CreateCollection(w.Context(), "events",
-			options.CreateCollection().SetChangeStreamPreAndPostImages(bson.D{{Key: "enabled", Value: true}})))
+		w.KeepImages()
 		a := w.StartProducer("a", claiming)
 		w.Leads("a")
 		require.Contains(t, a.Log.Text(), "does not split events larger than 16 MB")

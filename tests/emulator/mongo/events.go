@@ -177,7 +177,7 @@ func (s *stream) fullDocument(b []byte, x *engine.Entry) ([]byte, error) {
 		}
 		return value.AppendElement(b, "fullDocument", now), nil
 	case "whenAvailable", "required":
-		if x.Images {
+		if s.eng.KeepsImages(x) {
 			return value.AppendElement(b, "fullDocument", x.Full), nil
 		}
 		if s.full == "required" {
@@ -197,7 +197,7 @@ func (s *stream) preImage(b []byte, x *engine.Entry) ([]byte, error) {
 	switch {
 	case s.before == "off":
 		return b, nil
-	case x.Pre != nil:
+	case x.Pre != nil && s.eng.KeepsImages(x):
 		return value.AppendElement(b, "fullDocumentBeforeChange", x.Pre), nil
 	case s.before == "required":
 		return nil, mongoerr.New(mongoerr.NoMatchingDocument, "Change stream was configured to require a pre-image for all update, delete and replace events, but the pre-image was not found for event: {operationType: \"%s\"}", x.Kind)

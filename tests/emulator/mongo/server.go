@@ -200,6 +200,9 @@ func (s *Server) OpenStreams() int { return s.cursors.streams() }
 // KillCursors removes every open cursor: getMore answers CursorNotFound.
 func (s *Server) KillCursors() { s.cursors.killAll() }
 
+// ExpireImages lets the pre- and post-images of every change until now be gone, as expireAfterSeconds does after a while.
+func (s *Server) ExpireImages() { s.eng.ExpireImages() }
+
 // LoseReplies lets the next n executions of a command take effect and then closes
 // the connection instead of replying: the outcome that makes a client retry.
 func (s *Server) LoseReplies(command string, n int) { s.fail.lose(command, n) }

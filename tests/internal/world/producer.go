@@ -33,14 +33,19 @@ func (w *World) ProducerConfig() producer.Config {
 		ServiceBus: azure.ServiceBus{ConnectionString: servicebus.ConnectionString(busHost)}, Topic: Topic,
 		Blob: azure.Blob{ConnectionString: blob.ConnectionString(BlobHost)}, Container: "sluice",
 		StartFrom: "latest", OnHistoryLost: "fail",
-		Operations:      []envelope.Operation{envelope.Insert, envelope.Update, envelope.Replace, envelope.Delete},
+		Operations:      []envelope.Operation{envelope.Insert, envelope.Replace}, // the source is a log of events
 		AggregateIDPath: "aggregateId", EventTypePath: "type", VersionPath: "version",
-		FullDocument: "updateLookup", BeforeChange: "whenAvailable",
+		FullDocument: "updateLookup", BeforeChange: "whenAvailable", OnUnknownAggregate: "fail",
 		LeaseDuration: 15 * time.Second, HeartbeatInterval: time.Second, FenceAfter: 2500 * time.Millisecond,
 		TakeoverAfter: 4 * time.Second, StandbyPoll: 500 * time.Millisecond, LeaseTakeover: "break",
 		PublishLanes: 4, PublishLanesMax: 16, BatchScope: "session", BatchMessages: 100, MessageFormat: "json",
 		OnOversize: "fail", OnRefused: "fail", ClaimContainer: "claim-checks", MaxInFlightEvents: 1000, MaxInFlightBytes: 1 << 20, StallAfter: time.Minute, ShutdownTimeout: 20 * time.Second,
 	}
+}
+
+// AllOperations publishes updates and deletes as well, for which the collection must keep images: see [World.KeepImages].
+func AllOperations(c *producer.Config, _ *producer.Options) {
+	c.Operations = []envelope.Operation{envelope.Insert, envelope.Update, envelope.Replace, envelope.Delete}
 }
 
 // StartProducer runs a producer; change adjusts its settings.

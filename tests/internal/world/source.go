@@ -6,7 +6,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
+
+// KeepImages makes the collection, with the documents before and after each change.
+func (w *World) KeepImages() {
+	w.Helper()
+	require.NoError(w, w.Events.Database().CreateCollection(w.Context(), sourceCollection,
+		options.CreateCollection().SetChangeStreamPreAndPostImages(bson.D{{Key: "enabled", Value: true}})))
+}
 
 // Insert commits the next event of an aggregate.
 func (w *World) Insert(aggregate string) {

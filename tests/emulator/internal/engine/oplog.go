@@ -64,6 +64,8 @@ type oplog struct {
 	truncated bool
 	changed   chan struct{} // closed at the next append
 	watched   bool          // somebody holds changed
+
+	imagesUntil bson.Timestamp // images of entries until then have expired
 }
 
 // log stamps a single-operation entry and appends it.
@@ -131,6 +133,20 @@ func (e *Engine) FirstTime() bson.Timestamp {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return e.oplog.entries[0].At
+}
+
+// ExpireImages lets the images of every change until now be gone, as expireAfterSeconds does after a while.
+func (e *Engine) ExpireImages() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.oplog.imagesUntil = e.clock
+}
+
+// KeepsImages says whether the documents before and after an entry are there for change streams.
+func (e *Engine) KeepsImages(x *Entry) bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return x.Images && value.CompareTimestamps(x.At, e.oplog.imagesUntil) > 0
 }
 
 // Oplog is a copy of the entries there are, oldest first.

@@ -32,10 +32,15 @@ func (r *runner) fill(producer, projector string) {
 	} else {
 		common = append(common, "SERVICE_BUS_TOPIC="+route.Topic)
 	}
+	operations := "insert,update,replace,delete"
+	if !r.options.Following() {
+		operations = "insert" // what is written is a log of events
+	}
 	ofProducer := append([]string{
 		emulator.EnvMongo + "=" + r.places.sourceURI, // behind the one of all services: the last one counts
 		"MONGODB_DATABASE=" + r.places.source, "MONGODB_COLLECTION=" + r.places.collection,
 		"SESSION_KEY=" + r.options.SessionKey.String(), "BLOB_CONTAINER=" + r.places.container, "ON_OVERSIZE=claimcheck",
+		"OPERATIONS=" + operations,
 	}, r.options.Follow.Settings...)
 	if r.options.Following() {
 		ofProducer = append(ofProducer, "START_FROM=timestamp", "START_AT="+r.source.From.UTC().Format(time.RFC3339))

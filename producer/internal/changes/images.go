@@ -1,0 +1,88 @@
+package changes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/sluice-cdc/sluice/shared/mongodb"
+	"github.com/sluice-cdc/sluice/shared/retry"
+)
+
+// ErrNoImages: updates and deletes would belong to an aggregate that only an image of the document can tell, and there are none.
+var ErrNoImages = errors.New("AGGREGATE_ID_PATH leads into the document, and an update or a delete has no document that is the same " +
+	"at every reading")
+
+// CheckImages refuses with [ErrNoImages] settings by which an update or a delete would not say which aggregate it belongs to. nil
+// also means that nobody can say: the collection does not exist yet, or the user may not look. Then the first such change tells. Other
+// errors are the server's.
+func (c Config) CheckImages(ctx context.Context, collection *mongo.Collection) error {
+	if !c.Mapping.needsImages() {
+		return nil
+	}
+	kept, exists, err := KeepsImages(ctx, collection)
+	switch {
+	case mongodb.HasCode(err, mongodb.Unauthorized):
+		return nil
+	case err != nil:
+		return err
+	case !exists, kept && c.Mapping.Images != Images{}:
+		return nil
+	}
+	if inKey, err := c.Mapping.inShardKey(ctx, collection); err != nil || inKey {
+		return err
+	}
+	asked := "the collection keeps none"
+	if kept {
+		asked = "the settings ask for none (FULL_DOCUMENT_BEFORE_CHANGE=whenAvailable does)"
+	}
+	return fmt.Errorf("%w: an image would be, and %s. Either %s. To keep images, run db.runCommand({collMod: %q, "+
+		"changeStreamPreAndPostImages: {enabled: true}})", ErrNoImages, asked, remedies, collection.Name())
+}
+
+// AwaitImages is [Config.CheckImages] for as long as MongoDB does not answer, or until ctx ends. The only error is [ErrNoImages].
+func (c Config) AwaitImages(ctx context.Context, collection *mongo.Collection) error {
+	backoff := retry.Backoff{Initial: time.Second, Max: 30 * time.Second}
+	for {
+		asking := newSilence(0)
+		err := asking.ask(ctx, func(ctx context.Context) error { return c.CheckImages(ctx, collection) })
+		if err == nil || errors.Is(err, ErrNoImages) {
+			return err
+		}
+		if backoff.Wait(ctx) != nil {
+			return nil
+		}
+	}
+}
+
+// KeepsImages says whether a collection keeps the documents before and after a change, and whether it exists at all.
+func KeepsImages(ctx context.Context, collection *mongo.Collection) (kept, exists bool, err error) {
+	found, err := collection.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: collection.Name()}})
+	if err != nil {
+		return false, false, err
+	}
+	for _, c := range found {
+		enabled, _ := c.Options.Lookup("changeStreamPreAndPostImages", "enabled").BooleanOK()
+		return enabled, true, nil
+	}
+	return false, false, nil
+}
+
+// inShardKey says whether the collection is sharded by the aggregate's id, which then is in every document's key.
+func (m Mapping) inShardKey(ctx context.Context, collection *mongo.Collection) (bool, error) {
+	name := collection.Database().Name() + "." + collection.Name()
+	sharding, err := collection.Database().Client().Database("config").Collection("collections").
+		FindOne(ctx, bson.D{{Key: "_id", Value: name}}).Raw()
+	if err != nil {
+		if _, answered := errors.AsType[mongo.ServerError](err); answered || errors.Is(err, mongo.ErrNoDocuments) {
+			return false, nil // not sharded, not to be known, or no such database
+		}
+		return false, err
+	}
+	key, _ := sharding.Lookup("key").DocumentOK()
+	return key != nil && key.Lookup(m.AggregatePath).Type != 0, nil
+}

@@ -1,0 +1,38 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+)
+
+// AcceptReading tells the checkpoint that from now on the stream is published by the present settings, which find aggregates or
+// versions elsewhere than those before. drained is the operator's word that no message of the old ones is left anywhere. Errors:
+// [ErrRefused], or the services'.
+func (s *Stream) AcceptReading(ctx context.Context, drained bool) error {
+	present, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	changed, drain := present.Record.Reading.Changed(s.Reading)
+	switch {
+	case len(changed) == 0:
+		fmt.Fprintf(s.Out, "nothing to do: these settings put every change of stream %q where those before put it\n", s.Name)
+		return nil
+	case drain && !drained:
+		return fmt.Errorf("%w: %s. As long as messages published by the former settings wait, events of one aggregate would be in two "+
+			"sessions, be applied out of order, and the late ones be taken for duplicates and lost. Stop every producer, let the projectors "+
+			"empty every subscription, replay or drop what is parked, and then give --drained", ErrRefused, strings.Join(changed, "; "))
+	}
+	// Never by force: whoever leads would go on publishing by the old settings until it notices.
+	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) { r.Reading = s.Reading })
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.Out, "stream %q: accepted: %s; epoch %d; the old record is kept as blob %s\n"+
+		"Read models keep what they have: where aggregates have other ids now, or versions begin anew, build new ones.\n",
+		s.Name, strings.Join(changed, "; "), t.from.Record.Epoch+1, kept)
+	return nil
+}

@@ -1,0 +1,198 @@
+package producer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+func change(w *world.World, n int) {
+	w.Helper()
+	_, err := w.Events.UpdateOne(w.Context(), bson.D{{Key: "_id", Value: "D1"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: n}}}})
+	require.NoError(w, err)
+}
+
+func remove(w *world.World) {
+	w.Helper()
+	_, err := w.Events.DeleteOne(w.Context(), bson.D{{Key: "_id", Value: "D1"}})
+	require.NoError(w, err)
+}
+
+func insertD1(w *world.World) {
+	w.Helper()
+	w.InsertDocument(bson.D{{Key: "_id", Value: "D1"}, {Key: "aggregateId", Value: "A"}, {Key: "n", Value: 0}})
+}
+
+// G2 and G3: a change that a second leader reads again, when its document has long been deleted, goes where the first one sent it, as
+// the same message.
+func TestG2G3AChangeHasOneAggregateWhoeverReadsIt(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		w.KeepImages()
+		a := w.StartProducer("a", world.AllOperations)
+		w.Leads("a")
+		insertD1(w)
+		w.Eventually("the insert is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 1 })
+		w.Pass(2 * time.Second) // it is in the checkpoint
+		a.BlobPlug.Pull()
+		change(w, 1)
+		w.Eventually("the update is published, and in no checkpoint", func() bool { return w.Bus.Stats(world.Topic).Accepted == 2 })
+		remove(w)
+		b := w.StartProducer("b", world.AllOperations)
+		w.Leads("b")
+		w.Eventually("b has published all", func() bool { return w.Checkpoint().Published == 3 })
+		a.BlobPlug.PlugIn()
+		b.End()
+		a.End()
+
+		ids := map[any]string{} // by operation
+		for _, m := range w.Took() {
+			require.Equal(t, "A", m.SessionID, "epoch %v: %v", m.Properties["epoch"], m.Properties["operation"])
+			if first, again := ids[m.Properties["operation"]]; again {
+				require.Equal(t, first, m.MessageID)
+				require.True(t, m.Duplicate)
+			}
+			ids[m.Properties["operation"]] = m.MessageID
+		}
+		require.Len(t, ids, 3)
+	})
+}
+
+// G6: a change whose image has expired before anybody read it stops the stream, and what to do is said.
+func TestG6AnExpiredImageStopsTheStream(t *testing.T) {
+	for name, harm := range map[string]func(*world.World){
+		"an update": func(w *world.World) { change(w, 1) }, "a delete": remove,
+	} {
+		t.Run(name, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+				w.KeepImages()
+				a := w.StartProducer("a", world.AllOperations)
+				w.Leads("a")
+				insertD1(w)
+				w.Eventually("the insert is published", func() bool { return w.Checkpoint().Published == 1 })
+				a.End()
+				harm(w)
+				w.Mongo.ExpireImages()
+				b := w.StartProducer("b", world.AllOperations)
+				err := b.Failed()
+				require.ErrorContains(t, err, "does not say which aggregate it belongs to")
+				require.ErrorContains(t, err, "expired since")
+				require.EqualValues(t, 1, w.Checkpoint().Published, "the checkpoint stays before it")
+			})
+		})
+	}
+}
+
+// G6: a collection without images is refused at the start, by a standby too, unless nothing can be read there that needs one.
+func TestG6ACollectionWithoutImagesIsRefused(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		insertD1(w)
+		leader := w.StartProducer("leader", nil)
+		w.Leads("leader")
+		standby := w.StartProducer("standby", world.AllOperations)
+		require.ErrorContains(t, standby.Failed(), "changeStreamPreAndPostImages: {enabled: true}")
+		w.Leads("leader")
+		leader.End()
+
+		for name, set := range map[string]func(*producer.Config){
+			"by the document's id": func(c *producer.Config) { c.AggregateIDPath = "_id" },
+			"by the key":           func(c *producer.Config) { c.OnUnknownAggregate = "documentKey" },
+		} {
+			p := w.StartProducer("p", func(c *producer.Config, o *producer.Options) {
+				world.AllOperations(c, o)
+				set(c)
+				c.Stream = "shop." + c.AggregateIDPath + c.OnUnknownAggregate
+			})
+			w.Pass(5 * time.Second)
+			select {
+			case err := <-p.Done:
+				require.NoError(t, err, name)
+			default:
+			}
+			p.End()
+		}
+		doctor := operateWith(w, func(c *producer.Config) { world.AllOperations(c, nil) }, "doctor")
+		require.Equal(t, commandline.ExitProblem, doctor.Code)
+		require.Contains(t, doctor.Out, "changeStreamPreAndPostImages")
+	})
+}
+
+// By its key, a change goes by its key at every reading, whether the collection keeps an image today or not.
+func TestG2ByItsKeyAChangeAlwaysGoesByItsKey(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		w.KeepImages()
+		a := w.StartProducer("a", func(c *producer.Config, o *producer.Options) {
+			world.AllOperations(c, o)
+			c.OnUnknownAggregate = "documentKey"
+		})
+		w.Leads("a")
+		insertD1(w)
+		change(w, 1)
+		w.Eventually("both are published", func() bool { return len(w.Took()) == 2 })
+		w.Mongo.ExpireImages()
+		remove(w)
+		w.Eventually("all are published", func() bool { return len(w.Took()) == 3 })
+		a.End()
+		require.Equal(t, "A", w.Took()[0].SessionID)
+		require.Equal(t, "D1", w.Took()[1].SessionID)
+		require.Equal(t, "D1", w.Took()[2].SessionID)
+	})
+}
+
+// all is a change of settings beside that to all operations.
+func all(change func(*producer.Config)) func(*producer.Config) {
+	return func(c *producer.Config) {
+		world.AllOperations(c, nil)
+		change(c)
+	}
+}
+
+// G2: settings that would put an aggregate's next event into another session, or give it another number, are refused until somebody
+// says that nothing is left of the former ones.
+func TestG2OtherReadingSettingsAreRefused(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		w.KeepImages()
+		a := w.StartProducer("a", world.AllOperations)
+		w.Leads("a")
+		w.InsertMany(50, 10)
+		w.Published()
+		byType := all(func(c *producer.Config) { c.AggregateIDPath = "type" })
+		for setting, change := range map[string]func(*producer.Config){
+			"AGGREGATE_ID_PATH":    byType,
+			"VERSION_PATH":         func(c *producer.Config) { c.VersionPath = "number" },
+			"PIPELINE":             func(c *producer.Config) { c.Pipeline = `[{"$set": {"fullDocument.aggregateId": "one"}}]` },
+			"ON_UNKNOWN_AGGREGATE": func(c *producer.Config) { c.OnUnknownAggregate = "documentKey" },
+		} {
+			other := w.StartProducer("other", func(c *producer.Config, _ *producer.Options) { all(change)(c) })
+			require.ErrorContains(t, other.Failed(), setting)
+		}
+		a.End()
+		undrained := operateWith(w, byType, "reading")
+		require.Equal(t, commandline.ExitProblem, undrained.Code)
+		require.Contains(t, undrained.Err, `AGGREGATE_ID_PATH was "aggregateId" and is "type" now`)
+		require.Contains(t, operateWith(w, all(func(*producer.Config) {}), "reading").Out, "nothing to do")
+		require.Contains(t, operateWith(w, byType, "doctor").Out, "producer reading")
+		require.Zero(t, operateWith(w, all(func(c *producer.Config) { c.VersionPath = "number" }), "reading").Code, "no message waits for a version")
+		require.Zero(t, operateWith(w, byType, "reading", "--drained").Code)
+		b := w.StartProducer("b", func(c *producer.Config, _ *producer.Options) { byType(c) })
+		w.Insert("x")
+		w.Eventually("it is published by the new path", func() bool { return w.Took()[len(w.Took())-1].SessionID == "Counted" })
+		b.End()
+
+		// What is let through may change at any time.
+		c := w.StartProducer("c", func(c *producer.Config, _ *producer.Options) {
+			byType(c)
+			c.Operations = []envelope.Operation{envelope.Insert}
+			c.Pipeline = `[{"$match": {"operationType": "insert"}}]`
+		})
+		w.Insert("y")
+		w.Eventually("it is published", func() bool { return len(w.Took()) == 52 })
+		c.End()
+	})
+}
