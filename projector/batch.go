@@ -14,8 +14,10 @@ type batch struct {
 	messages []*azservicebus.ReceivedMessage
 	changes  []envelope.Change
 	results  []apply.Result
-	gaps     int    // changes that were behind a gap before this round
-	spans    *spans // nil when nobody traces them
+	gaps     int // changes that were behind a gap before this round
+	// pace, if set, is called once the changes are applied, or their aggregates parked, and before the messages are settled.
+	pace  func() error
+	spans *spans // nil when nobody traces them
 }
 
 func (b *batch) len() int { return len(b.messages) }
@@ -62,6 +64,7 @@ func (b *batch) parts() iter.Seq[*batch] {
 				end++
 			}
 			part := &batch{messages: b.messages[begun:end], changes: b.changes[begun:end], results: b.results[begun:end], spans: b.spans}
+			part.pace, b.pace = b.pace, nil
 			if !yield(part) {
 				return
 			}

@@ -78,6 +78,13 @@ type Config struct {
 	// VersionGapWait is how long an insert waits for versions that are missing between the last one applied and its own, before its
 	// aggregate is parked; 0: versions are not checked, for sources whose versions do not grow by one.
 	VersionGapWait time.Duration `envconfig:"VERSION_GAP_WAIT" default:"30s"`
+	// VersionFirst is the version that every aggregate begins with: an insert with a higher one, of an aggregate of which nothing was
+	// applied, then waits for the missing ones, and is parked as any other gap; 0: an aggregate may begin with any version. It is for
+	// streams read from their beginning, and for projections that write something for an aggregate's first event.
+	VersionFirst int64 `envconfig:"VERSION_FIRST" default:"0"`
+	// MaxDeliveries is the MaxDeliveryCount of the subscription or queue, after which the broker dead-letters a message by itself, out of
+	// its order. Before that, the projector parks the message's aggregate. 0 is as 10, the service's default.
+	MaxDeliveries int `envconfig:"MAX_DELIVERIES" default:"10"`
 	// SettleTimeout bounds the settlement of one message.
 	SettleTimeout time.Duration `envconfig:"SETTLE_TIMEOUT" default:"5s"`
 	// ShutdownTimeout is how long a stop may take: finish the batches in hand, release the sessions, disconnect. It must be shorter
@@ -140,12 +147,15 @@ func (c *Config) Validate() error {
 		settings.AtLeast("ACCEPT_TIMEOUT", c.AcceptTimeout, time.Second),
 		settings.AtLeast("APPLY_TIMEOUT", c.ApplyTimeout, 100*time.Millisecond),
 		settings.AtLeast("VERSION_GAP_WAIT", c.VersionGapWait, 0),
+		settings.AtLeast("VERSION_FIRST", c.VersionFirst, 0),
+		settings.Between("MAX_DELIVERIES", c.MaxDeliveries, 0, 1_000_000),
 		settings.AtLeast("SETTLE_TIMEOUT", c.SettleTimeout, 100*time.Millisecond),
 		settings.AtLeast("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second),
 		settings.AtLeast("STATUS_INTERVAL", c.StatusInterval, 0),
 	)
 	p.Require(c.Connections <= c.MaxSessions || c.MaxSessions < 1,
 		"SERVICE_BUS_CONNECTIONS: must not exceed MAX_SESSIONS: the rest would have nothing to do")
+	p.Require(c.VersionFirst == 0 || c.VersionGapWait > 0, "VERSION_FIRST: needs VERSION_GAP_WAIT: with 0 no version is missed")
 	p.Require(c.SessionIdle <= c.SessionMaxHold, "SESSION_IDLE: must not exceed SESSION_MAX_HOLD")
 	p.Require(c.SettleTimeout < c.ShutdownTimeout, "SETTLE_TIMEOUT: must be shorter than SHUTDOWN_TIMEOUT, which it has to fit in")
 	return p.Err()
@@ -161,6 +171,14 @@ func (c *Config) connections() int {
 		sessionsEach = 4
 	}
 	return (c.MaxSessions + sessionsEach - 1) / sessionsEach
+}
+
+// maxDeliveries is how often the broker delivers a message.
+func (c *Config) maxDeliveries() int {
+	if c.MaxDeliveries > 0 {
+		return c.MaxDeliveries
+	}
+	return 10
 }
 
 // entity is what is received from.

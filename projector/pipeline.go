@@ -38,10 +38,12 @@ func (s *service) handle(receiving, applying context.Context, session *sessions.
 			messages = session.Gather(receiving, messages)
 		}
 		s.received(messages)
-		if err := s.pace(receiving, session, messages); err != nil {
+		b := s.decode(messages)
+		if s.atRisk(messages) { // what might be the last delivery is not waited with before its aggregate is parked
+			b.pace = func() error { return s.pace(receiving, session, messages) }
+		} else if err := s.pace(receiving, session, messages); err != nil {
 			return err
 		}
-		b := s.decode(messages)
 		b.spans = follow(receiving, s.tracer, s.cfg.entity().String(), called, b)
 		err = s.finishParts(receiving, applying, session, b, &completing)
 		b.spans.abandon()
@@ -51,17 +53,21 @@ func (s *service) handle(receiving, applying context.Context, session *sessions.
 	}
 }
 
-// decode reads the messages. One that cannot be read is poison from the start. It parks its aggregate if the message names one;
+// decode reads the messages. One that cannot be read is poison from the start, and so is one that was delivered so often that the
+// broker might dead-letter it by itself: unless it turns out to be applied already. Poison parks its aggregate if the message names one;
 // otherwise nobody can tell whose event it was, and it parks none.
 func (s *service) decode(messages []*azservicebus.ReceivedMessage) *batch {
 	var b batch
 	for _, m := range messages {
 		change, err := envelope.Decode(m)
-		if err == nil {
+		switch {
+		case err != nil:
+			b.addMessage(m, envelope.Partial(m), apply.Undecodable(err))
+		case m.DeliveryCount >= s.lastDelivery:
+			b.addMessage(m, change, apply.UsedUp(m.DeliveryCount, s.cfg.maxDeliveries()))
+		default:
 			b.addMessage(m, change, apply.Result{})
-			continue
 		}
-		b.addMessage(m, envelope.Partial(m), apply.Undecodable(err))
 	}
 	return &b
 }
@@ -113,6 +119,11 @@ func (s *service) finish(
 		}
 		if err := completing.wait(); err != nil {
 			return err
+		}
+		if b.pace != nil {
+			if err := b.pace(); err != nil {
+				return err
+			}
 		}
 		if err := s.settleBatch(applying, session, b, completing); err != nil {
 			return err

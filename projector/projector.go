@@ -136,7 +136,9 @@ type service struct {
 	readModel *outage.Outage
 	tracer    trace.Tracer // may be nil
 	gaps      *gaps.Gaps
-	claims    *claims.Redeemer
+	// lastDelivery is the first delivery that is not risked: see lastDelivery.
+	lastDelivery uint32
+	claims       *claims.Redeemer
 	state
 }
 
@@ -174,8 +176,9 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 	if s.mongo, err = mongo.Connect(clientOptions); err != nil {
 		return nil, fmt.Errorf("open MongoDB client: %w", err)
 	}
-	s.applier = apply.New(chosen, s.mongo, cfg.Database, apply.Options{Unjudged: cfg.VersionGapWait == 0})
+	s.applier = apply.New(chosen, s.mongo, cfg.Database, apply.Options{Unjudged: cfg.VersionGapWait == 0, FirstVersion: cfg.VersionFirst})
 	s.gaps = gaps.New(cfg.VersionGapWait)
+	s.lastDelivery = lastDelivery(cfg.maxDeliveries())
 
 	busOptions := azservicebus.ClientOptions{}
 	if opts.ServiceBus != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/settle"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/health"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -59,13 +58,6 @@ type metrics struct {
 	acceptSeconds, applySeconds, settleSeconds, batchSize, latency   prometheus.Histogram
 }
 
-// reasons are all that messages are dead-lettered for.
-var reasons = []string{
-	apply.ReasonParked, apply.ReasonVersionGap, apply.ReasonProjection, apply.ReasonPromise, apply.ReasonRefused,
-	string(envelope.ReasonMissingProperty), string(envelope.ReasonInvalidProperty), string(envelope.ReasonUnknownContentType),
-	string(envelope.ReasonUndecodableBody), string(envelope.ReasonClaimMissing), string(envelope.ReasonClaimCorrupt),
-}
-
 const namespace = "sluice_projector"
 
 func (s *state) init(instance, projection string) {
@@ -106,7 +98,7 @@ func (s *state) init(instance, projection string) {
 	s.metrics.parked = registered.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "parked_aggregates", Help: "Parked aggregates in the read model, whoever parked them.",
 	})
-	for _, reason := range reasons { // a counter that begins at its first event hides it
+	for _, reason := range apply.Reasons() { // a counter that begins at its first event hides it
 		s.metrics.deadLettered.WithLabelValues(reason)
 	}
 }

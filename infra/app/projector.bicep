@@ -41,6 +41,7 @@ param claimCheckContainer string
 // azd fills in text, so numbers come as text.
 param maxSessions string = '64'
 param versionGapWait string = '30s'
+param versionFirst string = '0'
 @description('0 costs nothing while nothing happens, and a first message then waits for a start. 1 answers at once')
 param minReplicas string = '0'
 @description('At most the number of aggregates that change at the same time, divided by maxSessions')
@@ -77,6 +78,8 @@ var settings = [
   { name: 'CLAIM_CHECK_CONTAINER', value: claimCheckContainer }
   { name: 'MAX_SESSIONS', value: maxSessions }
   { name: 'VERSION_GAP_WAIT', value: versionGapWait }
+  { name: 'VERSION_FIRST', value: versionFirst }
+  { name: 'MAX_DELIVERIES', value: '1000' } // the maxDeliveryCount of ../modules/servicebus.bicep
   { name: 'HTTP_ADDR', value: ':8080' }
   { name: 'SHUTDOWN_TIMEOUT', value: '20s' }
   { name: 'STATUS_INTERVAL', value: '15s' } // the alerts count on it

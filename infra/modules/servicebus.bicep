@@ -26,8 +26,8 @@ param duplicateDetectionWindow string = 'PT10M'
 param lockDuration string = 'PT1M'
 
 @minValue(1)
-@description('Deliveries after which the broker dead-letters by itself. The projector dead-letters what is poison at once and spreads redeliveries, so this is for what makes it stand still')
-param maxDeliveryCount int = 10
+@description('Deliveries after which the broker dead-letters by itself, and later events overtake. The projector dead-letters what is poison at once, spreads redeliveries, and parks what comes near this number (MAX_DELIVERIES, which must say the same), so it is large')
+param maxDeliveryCount int = 1000
 
 var premium = sku == 'Premium'
 var useTopic = entityKind == 'topic'

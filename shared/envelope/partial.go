@@ -6,13 +6,14 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// Partial is what can be read of a message that [Decode] refuses: its id, and the aggregate, the position and the version
-// where they can be read, each empty where not. The aggregate is the subject's; without one it is the session's id, where
+// Partial is what can be read of a message that [Decode] refuses: its id, and the stream, the aggregate, the position, the operation
+// and the version where they can be read, each empty where not. The aggregate is the subject's; without one it is the session's id, where
 // that is an aggregate's own and no hash of one.
 func Partial(m *azservicebus.ReceivedMessage) Change {
 	p := properties(m.ApplicationProperties)
 	c := Change{
 		MessageID: m.MessageID,
+		Stream:    strings.TrimPrefix(p.text(propSource), sourceURI),
 		Aggregate: p.text(propSubject),
 		Position:  p.text(propPosition),
 		Operation: Operation(p.text(propOperation)),

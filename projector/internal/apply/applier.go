@@ -36,13 +36,17 @@ type Applier struct {
 	database   *mongo.Database
 	guards     guards
 	unjudged   bool
-	skip       string // see Replay
+	// firstVersion is the setting VERSION_FIRST.
+	firstVersion int64
+	skip         string // see Replay
 }
 
 // Options are an applier's settings.
 type Options struct {
 	// Unjudged says that versions of the source do not grow by one, so that a missing one cannot be recognised.
 	Unjudged bool
+	// FirstVersion is the version that every aggregate begins with, so that a higher one cannot be an aggregate's first; 0: any can.
+	FirstVersion int64
 }
 
 // New makes an applier of a projection for a read-model database. Effects are committed with write concern majority
@@ -56,7 +60,7 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 			// A guard that is read must not be rolled back later: messages are completed because of it.
 			SetReadConcern(readconcern.Majority()).
 			SetReadPreference(readpref.Primary())),
-		unjudged: o.Unjudged,
+		unjudged: o.Unjudged, firstVersion: o.FirstVersion,
 	}
 	a.guards = guardsOf(p, a.database)
 	return a
@@ -76,8 +80,7 @@ func (a *Applier) Apply(ctx context.Context, session string, changes []envelope.
 		record(results, g.decided)
 	}
 	if err == nil {
-		decided, err = a.parkPoisoned(ctx, session, changes, results)
-		record(results, decided)
+		err = a.parkPoisoned(ctx, session, changes, results)
 	}
 	if err != nil {
 		return fmt.Errorf("apply projection %s: %w", a.projection.Name(), err)
@@ -134,7 +137,7 @@ func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
 			}
 			learned = learned || counted
 		}
-		if g.stopAtGap(s.version) {
+		if g.stopAtGap(s) {
 			learned = true
 		}
 		progress = progress && learned

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -86,6 +87,7 @@ type chunk struct {
 	events int
 	model  mongo.WriteModel
 	makes  bool // it makes the document where there is none, and so fails where the condition does not hold
+	waits  bool // it would make the document, but cannot be the first to
 	fills  bool // it makes a document of a stub
 }
 
@@ -109,7 +111,7 @@ func (a *Applier) chunksOf(groups []*group) []chunk {
 			continue
 		}
 		model, makes := a.modelOf(g, n, f)
-		chunks = append(chunks, chunk{group: g, events: n, model: model, makes: makes, fills: f.upsert})
+		chunks = append(chunks, chunk{group: g, events: n, model: model, makes: makes, waits: f.upsert && !makes, fills: f.upsert})
 	}
 	return chunks
 }
@@ -118,11 +120,14 @@ func (a *Applier) chunksOf(groups []*group) []chunk {
 func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, makes bool) {
 	filter := a.guards.condition(g, n)
 	// In a replay there is a document: the parked record is in it.
-	upsert := g.replay == nil
-	fields, whole := a.guards.moved(g, n)
+	upsert := g.replay == nil && !g.mustFollow(n)
+	fields, first, whole := a.guards.moved(g, n)
 	if f.replacement != nil {
-		if !upsert {
+		if g.replay != nil {
 			fields = append(fields, bson.E{Key: guardParked, Value: g.replay.raw})
+		}
+		if first > 0 {
+			fields = append(fields, bson.E{Key: guardFirst, Value: first}) // the one that stood there is replaced
 		}
 		document := replacementOf(g.aggregate, f)
 		if !whole && !g.unjudged {
@@ -132,19 +137,21 @@ func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, mak
 		return mongo.NewReplaceOneModel().SetFilter(filter).SetReplacement(document).SetUpsert(upsert), upsert
 	}
 	ops := f.ops
-	if !upsert && g.replay.empty {
+	if g.replay != nil && g.replay.empty {
 		ops = onStub(f)
-	}
-	var set bson.D
-	if whole && upsert {
-		set = bson.D{{Key: projection.GuardField, Value: fields}}
-	} else {
-		for _, e := range fields {
-			set = append(set, bson.E{Key: a.guards.prefix + e.Key, Value: e.Value})
-		}
 	}
 	// Without an effect there is nothing to guard: the position moves where there is a document, and none is made.
 	makes = f.upsert && upsert
+	switch {
+	case first > 0 && makes:
+		ops = append(slices.Clip(ops), projection.SetOnInsert(a.guards.prefix+guardFirst, first))
+	case first > 0 && g.replay != nil && g.replay.position == "":
+		fields = append(fields, bson.E{Key: guardFirst, Value: first})
+	}
+	var set bson.D
+	for _, e := range fields {
+		set = append(set, bson.E{Key: a.guards.prefix + e.Key, Value: e.Value})
+	}
 	return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(updateOf(ops, set...)).SetUpsert(makes), makes
 }
 
@@ -165,7 +172,10 @@ func replacementOf(aggregate string, f *fold) bson.D {
 // there: an ordinary replacement would take it away, and with it the means to tell that one is missing.
 func replacing(document, fields bson.D) mongo.Pipeline {
 	literal := func(v any) bson.D { return bson.D{{Key: "$literal", Value: v}} }
-	guard := bson.D{{Key: guardVersion, Value: "$" + projection.GuardField + "." + guardVersion}}
+	var guard bson.D
+	for _, stays := range []string{guardVersion, guardFirst} {
+		guard = append(guard, bson.E{Key: stays, Value: "$" + projection.GuardField + "." + stays})
+	}
 	for _, e := range fields {
 		guard = append(guard, bson.E{Key: e.Key, Value: literal(e.Value)})
 	}
@@ -245,7 +255,7 @@ func (a *Applier) resolve(ctx context.Context, unseen []chunk) (missed []*group,
 	}
 	for _, c := range unseen {
 		s := found[c.group.aggregate]
-		if (!s.exists && c.group.replay == nil) || s.position == c.group.events[c.events-1].change.Position {
+		if (!s.exists && c.group.replay == nil && !c.waits) || s.position == c.group.events[c.events-1].change.Position {
 			c.committed()
 		} else {
 			missed = append(missed, c.group)

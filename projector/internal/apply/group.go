@@ -26,6 +26,8 @@ type group struct {
 	unguarded bool
 	// unjudged is set where versions do not grow by one, so that a missing one cannot be recognised.
 	unjudged bool
+	// firstVersion is the version that aggregates begin with; 0: any.
+	firstVersion int64
 	// replay is how the guard of a parked aggregate stands whose events are applied all the same; else nil.
 	replay *guardState
 	// decided are the changes that were taken off events, with what became of them.
@@ -81,20 +83,35 @@ func (g *group) requiredVersion(n int) (index int, version int64) {
 	return 0, 0
 }
 
-// stopAtGap compares the version in the guard with what the group requires, and says whether one is missing. What comes before
-// the change that leaves it out can be written; with nothing before it, that change is the gap, and what follows stays pending.
-func (g *group) stopAtGap(inGuard int64) bool {
+// mustFollow says whether the first n changes cannot be an aggregate's first, because versions begin below them.
+func (g *group) mustFollow(n int) bool {
+	at, required := g.requiredVersion(n)
+	return at == 0 && g.firstVersion > 0 && required >= g.firstVersion
+}
+
+// stopAtGap compares the guard with the version that the group requires, and says whether one is missing. What comes before the
+// change that leaves it out can be written; with nothing before it, that change is the gap, and what follows stays pending.
+func (g *group) stopAtGap(s guardState) bool {
 	at, required := g.requiredVersion(len(g.events))
-	if required == 0 || inGuard == 0 || inGuard >= required {
+	none := g.mustFollow(len(g.events)) && s.position == ""
+	if required == 0 || (s.version == 0 && !none) || s.version >= required {
 		return false
 	}
 	if at == 0 {
-		g.decide(g.events[0], Result{Kind: Gap, Reason: ReasonVersionGap, Description: fmt.Sprintf(
-			"the event has version %d, and the last one applied has %d: the versions in between are missing. Where the versions of "+
-				"the source do not grow by one, set VERSION_GAP_WAIT=0", g.events[0].change.Version, inGuard)})
+		g.decide(g.events[0], Result{Kind: Gap, Reason: ReasonVersionGap, Description: missing(g.events[0].change.Version, s.version, g.firstVersion)})
 	}
 	g.events = g.events[:at]
 	return true
+}
+
+// missing describes a gap of versions before one, behind the last that was applied, if any.
+func missing(version, last, first int64) string {
+	if last == 0 {
+		return fmt.Sprintf("the event has version %d, and nothing of its aggregate was applied, whose versions begin with %d: those before it "+
+			"are missing. Where aggregates begin with other versions, set VERSION_FIRST=0", version, first)
+	}
+	return fmt.Sprintf("the event has version %d, and the last one applied has %d: the versions in between are missing. Where the versions of "+
+		"the source do not grow by one, set VERSION_GAP_WAIT=0", version, last)
 }
 
 // dropApplied takes the changes at or below the guard's position, which are already applied, off the front of the group.

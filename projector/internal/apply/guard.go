@@ -17,7 +17,10 @@ const (
 	guardPosition = "position"
 	guardEpoch    = "epoch"
 	guardVersion  = "version" // of the last insert that had one
-	guardParked   = "parked"
+	// guardFirst is the version from which on every one up to guardVersion is known to have been applied. Guards that were made before
+	// there was this field have none.
+	guardFirst  = "first"
+	guardParked = "parked"
 	// guardEmpty marks a stub: a document made only to hold a parked record. As far as the projection goes it does not
 	// exist.
 	guardEmpty = "empty"
@@ -45,6 +48,7 @@ type guardState struct {
 	guarded  bool // it has a position
 	position string
 	version  int64
+	first    int64 // 0: not known
 	empty    bool
 	parked   *Record
 	raw      bson.RawValue // the parked record as it stands there
@@ -58,7 +62,7 @@ func (g guards) read(ctx context.Context, aggregates ...string) (map[string]guar
 	}
 	fields := bson.D{{Key: field, Value: 1}}
 	if !g.inside {
-		fields = append(fields, bson.E{Key: guardVersion, Value: 1}, bson.E{Key: guardParked, Value: 1})
+		fields = append(fields, bson.E{Key: guardVersion, Value: 1}, bson.E{Key: guardFirst, Value: 1}, bson.E{Key: guardParked, Value: 1})
 	}
 	cursor, err := g.collection.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: aggregates}}}},
 		options.Find().SetProjection(fields))
@@ -92,6 +96,7 @@ func (g guards) decode(doc bson.Raw) (id string, s guardState, err error) {
 	s = guardState{exists: true, raw: guard.Lookup(guardParked)}
 	s.position, s.guarded = guard.Lookup(guardPosition).StringValueOK()
 	s.version, _ = guard.Lookup(guardVersion).AsInt64OK()
+	s.first, _ = guard.Lookup(guardFirst).AsInt64OK()
 	s.empty, _ = guard.Lookup(guardEmpty).BooleanOK()
 	if s.raw.Type != 0 {
 		s.parked = &Record{}
@@ -106,7 +111,10 @@ func (g guards) decode(doc bson.Raw) (id string, s guardState, err error) {
 // the aggregate is not parked (or, in a replay, is parked as the replay found it), and no version is missing.
 func (g guards) condition(group *group, n int) bson.D {
 	position := bson.D{{Key: "$lt", Value: group.events[0].change.Position}}
-	if group.unguarded {
+	switch {
+	case group.mustFollow(n): // what stands there has a position, of an event
+		position = append(position, bson.E{Key: "$gt", Value: ""})
+	case group.unguarded:
 		position = bson.D{{Key: "$exists", Value: false}}
 	}
 	filter := bson.D{{Key: "_id", Value: group.aggregate}, {Key: g.prefix + guardPosition, Value: position}}
@@ -115,7 +123,7 @@ func (g guards) condition(group *group, n int) bson.D {
 	} else {
 		filter = append(filter, g.fenced(group.replay.parked.Fence())...)
 	}
-	// A guard without a version accepts any: the first one seen says where the count begins.
+	// A guard without a version accepts any: the first one seen says where the count begins, unless VERSION_FIRST does.
 	if _, needed := group.requiredVersion(n); needed > 0 {
 		filter = append(filter, bson.E{Key: g.prefix + guardVersion, Value: bson.D{
 			{Key: "$not", Value: bson.D{{Key: "$lt", Value: needed}}},
@@ -125,20 +133,28 @@ func (g guards) condition(group *group, n int) bson.D {
 }
 
 // moved is the guard that stands once the first n events of a group are applied, as fields and values. Without a version
-// among them the one that stands there stays.
-func (g guards) moved(group *group, n int) (set bson.D, whole bool) {
+// among them the one that stands there stays. first is the version of the first of them that has one, where the guard is to say so
+// if it has none yet; 0 where it is not.
+func (g guards) moved(group *group, n int) (set bson.D, first int64, whole bool) {
 	last := group.events[n-1].change
 	guard := bson.D{{Key: guardPosition, Value: last.Position}, {Key: guardEpoch, Value: last.Epoch}}
 	var version int64
 	for _, e := range group.events[:n] {
 		if versioned(e.change) {
 			version = e.change.Version
+			if first == 0 {
+				first = version
+			}
 		}
 	}
-	if version != 0 {
-		guard = append(guard, bson.E{Key: guardVersion, Value: version})
+	switch {
+	case version == 0:
+		return guard, 0, false
+	case group.unjudged: // versions may have been left out: of no other is it known
+		guard = append(guard, bson.E{Key: guardVersion, Value: version}, bson.E{Key: guardFirst, Value: version})
+		return guard, 0, true
 	}
-	return guard, version != 0
+	return append(guard, bson.E{Key: guardVersion, Value: version}), first, true
 }
 
 // versioned says whether a change counts its aggregate on: an insert that carries a version. Other operations repeat the

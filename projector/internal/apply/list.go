@@ -14,6 +14,8 @@ type Aggregate struct {
 	Name string
 	// Position is that of the last event applied; empty when none was.
 	Position string
+	// Guard is all that its guard says.
+	Guard Guard
 	Record
 }
 
@@ -60,7 +62,7 @@ func (a *Applier) List(ctx context.Context) ([]Aggregate, error) {
 			return nil, err
 		}
 		if id != "" && s.parked != nil {
-			all = append(all, Aggregate{Name: id, Position: s.position, Record: *s.parked})
+			all = append(all, Aggregate{Name: id, Position: s.position, Guard: s.guard(), Record: *s.parked})
 		}
 	}
 	return all, nil
@@ -74,7 +76,7 @@ func (a *Applier) Parked(ctx context.Context, aggregate string) (Aggregate, erro
 	}
 	s := found[aggregate]
 	if s.parked == nil {
-		return Aggregate{Name: aggregate, Position: s.position}, ErrNotParked
+		return Aggregate{Name: aggregate, Position: s.position, Guard: s.guard()}, ErrNotParked
 	}
-	return Aggregate{Name: aggregate, Position: s.position, Record: *s.parked}, nil
+	return Aggregate{Name: aggregate, Position: s.position, Guard: s.guard(), Record: *s.parked}, nil
 }

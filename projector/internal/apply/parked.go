@@ -54,18 +54,14 @@ func (g guards) fenced(f Fence) bson.D {
 	}
 }
 
-// parkPoisoned parks the aggregate of every poison in the batch, and with it what follows of that aggregate. Poison that names
-// no aggregate is left as it is. What is decided before an error is decided all the same.
-func (a *Applier) parkPoisoned(
-	ctx context.Context, session string, changes []envelope.Change, results []Result,
-) (decided []decision, err error) {
-	done := make(map[string]bool)
+// parkPoisoned parks the aggregate of every poison in the batch, and with it what follows of that aggregate, and writes what became
+// of them into results, also before an error. Poison that names no aggregate is left as it is.
+func (a *Applier) parkPoisoned(ctx context.Context, session string, changes []envelope.Change, results []Result) error {
 	for i := range changes {
 		c := &changes[i]
-		if results[i].Kind != Poison || results[i].recorded || c.Aggregate == "" || done[c.Aggregate] {
+		if results[i].Kind != Poison || results[i].recorded || c.Aggregate == "" {
 			continue
 		}
-		done[c.Aggregate] = true
 		var behind []decision
 		for j := i + 1; j < len(changes); j++ {
 			if changes[j].Aggregate == c.Aggregate && (results[j].Kind == Pending || results[j].Kind == Poison) {
@@ -73,12 +69,12 @@ func (a *Applier) parkPoisoned(
 			}
 		}
 		parked, err := a.park(ctx, session, c, decision{i, results[i]}, behind)
-		decided = append(decided, parked...)
+		record(results, parked)
 		if err != nil {
-			return decided, fmt.Errorf("park aggregate: %w", err)
+			return fmt.Errorf("park aggregate: %w", err)
 		}
 	}
-	return decided, nil
+	return nil
 }
 
 // park commits that the aggregate of a poison is parked, unless that is no longer true, and decides it and the events behind it.
@@ -108,7 +104,7 @@ func (a *Applier) park(
 		}
 		s := found[c.Aggregate]
 		switch {
-		case c.Position != "" && s.position >= c.Position:
+		case c.Position != "" && s.position >= c.Position && r.Reason != ReasonOvertaken:
 			return []decision{{poisoned.index, Result{Kind: Duplicate}}}, nil // somebody could apply it
 		case s.parked != nil:
 			counted, err := a.countSetAside(ctx, c.Aggregate, s.parked, 1+len(behind))
@@ -136,13 +132,16 @@ func (a *Applier) park(
 func (a *Applier) writeRecord(ctx context.Context, c *envelope.Change, r Record, unguarded bool) error {
 	filter := bson.D{{Key: "_id", Value: c.Aggregate}, {Key: a.guards.prefix + guardParked, Value: bson.D{{Key: "$exists", Value: false}}}}
 	switch {
+	case r.Reason == ReasonOvertaken: // wherever the guard stands
 	case unguarded:
 		filter = append(filter, bson.E{Key: a.guards.prefix + guardPosition, Value: bson.D{{Key: "$exists", Value: false}}})
 	case c.Position != "":
 		filter = append(filter, bson.E{Key: a.guards.prefix + guardPosition, Value: bson.D{{Key: "$lt", Value: c.Position}}})
 	}
 	if r.Reason == ReasonVersionGap {
-		filter = append(filter, bson.E{Key: a.guards.prefix + guardVersion, Value: bson.D{{Key: "$lt", Value: c.Version - 1}}})
+		filter = append(filter, bson.E{Key: a.guards.prefix + guardVersion, Value: bson.D{
+			{Key: "$not", Value: bson.D{{Key: "$gte", Value: c.Version - 1}}},
+		}})
 	}
 	made := bson.D{{Key: a.guards.prefix + guardPosition, Value: ""}}
 	if a.guards.inside {
@@ -172,7 +171,7 @@ func parkedBehind(r *Record, behind []decision) (decided []decision) {
 	for _, d := range behind {
 		description := fmt.Sprintf("the aggregate is parked since %s, because of message %s: %s",
 			r.Since.UTC().Format(time.RFC3339), r.MessageID, r.Reason)
-		if d.result.Kind == Poison {
+		if d.result.Kind == Poison && d.result.Reason != ReasonDeliveries {
 			description = fmt.Sprintf("%s. This event has a problem of its own: %s: %s", description, d.result.Reason, d.result.Description)
 		}
 		decided = append(decided, decision{d.index, Result{Kind: Parked, Reason: ReasonParked, Description: description}})

@@ -61,7 +61,7 @@ func (a *Applier) plan(changes []envelope.Change, results []Result) (groups []*g
 			continue
 		}
 		if g == nil {
-			g = &group{aggregate: c.Aggregate, unjudged: a.unjudged}
+			g = &group{aggregate: c.Aggregate, unjudged: a.unjudged, firstVersion: a.firstVersion}
 			byAggregate[c.Aggregate] = g
 			groups = append(groups, g)
 		}

@@ -159,16 +159,16 @@ func TestAGapIsTheFirstChangeThatLeavesVersionsOut(t *testing.T) {
 	record(results, decided)
 	require.NoError(t, err)
 	g := groups[0]
-	require.False(t, g.stopAtGap(0), "the first version seen is accepted")
-	require.False(t, g.stopAtGap(4))
-	require.True(t, g.stopAtGap(3))
+	require.False(t, g.stopAtGap(guardState{position: "0", version: 0}), "the first version seen is accepted")
+	require.False(t, g.stopAtGap(guardState{position: "0", version: 4}))
+	require.True(t, g.stopAtGap(guardState{position: "0", version: 3}))
 	require.Equal(t, "a 0", grouped(groups), "what is before it can be written")
 	require.Equal(t, "pending pending pending", said(results))
 
 	groups, decided, err = planner.plan(changes[1:], results[1:])
 	record(results[1:], decided)
 	require.NoError(t, err)
-	require.True(t, groups[0].stopAtGap(3))
+	require.True(t, groups[0].stopAtGap(guardState{position: "0", version: 3}))
 	record(results[1:], groups[0].decided)
 	require.Equal(t, "pending gapVersionGap pending", said(results))
 	require.Empty(t, groups[0].events)
@@ -200,9 +200,10 @@ func TestChunksFoldWhatCanBeFolded(t *testing.T) {
 	require.Equal(t, bson.D{{Key: "_id", Value: "a"}, {Key: "_sluice.position", Value: bson.D{{Key: "$lt", Value: "821"}}}, unparked, complete}, a.Filter)
 	require.Equal(t, bson.D{
 		{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(2)}}},
-		{Key: "$set", Value: bson.D{{Key: "_sluice", Value: bson.D{
-			{Key: "position", Value: "822"}, {Key: "epoch", Value: int64(3)}, {Key: "version", Value: int64(9)},
-		}}}},
+		{Key: "$setOnInsert", Value: bson.D{{Key: "_sluice.first", Value: int64(9)}}},
+		{Key: "$set", Value: bson.D{
+			{Key: "_sluice.position", Value: "822"}, {Key: "_sluice.epoch", Value: int64(3)}, {Key: "_sluice.version", Value: int64(9)},
+		}},
 	}, a.Update)
 	require.True(t, *a.Upsert)
 
@@ -230,12 +231,12 @@ func TestAReplacementCarriesTheGuard(t *testing.T) {
 	}
 	changes[0].Version = 7
 	made, _ := planner.modelOf(g, 1, f)
-	require.Equal(t, `{"u":{"_id":"a","x":"y","_sluice":{"position":"821","epoch":3,"version":7}}}`, text(made.(*mongo.ReplaceOneModel).Replacement))
+	require.Equal(t, `{"u":{"_id":"a","x":"y","_sluice":{"position":"821","epoch":3,"version":7,"first":7}}}`, text(made.(*mongo.ReplaceOneModel).Replacement))
 
 	changes[0].Version = 0 // the one that stands there stays
 	made, _ = planner.modelOf(g, 1, f)
 	require.Equal(t, `{"u":[{"$replaceWith":{"$mergeObjects":[{"$literal":{"_id":"a","x":"y"}},`+
-		`{"_sluice":{"version":"$_sluice.version","position":{"$literal":"821"},"epoch":{"$literal":3}}}]}}]}`, text(made.(*mongo.UpdateOneModel).Update))
+		`{"_sluice":{"version":"$_sluice.version","first":"$_sluice.first","position":{"$literal":"821"},"epoch":{"$literal":3}}}]}}]}`, text(made.(*mongo.UpdateOneModel).Update))
 
 	g.unjudged = true // nobody asks for it
 	made, _ = planner.modelOf(g, 1, f)

@@ -18,8 +18,14 @@ type Guard struct {
 	Position string
 	// Version is that of the last insert applied that had one; 0 when none had.
 	Version int64
+	// First is the version from which on every one up to Version is known to have been applied; 0 where that is not known.
+	First int64
 	// Parked is why it is parked; nil when it is not.
 	Parked *Record
+}
+
+func (s guardState) guard() Guard {
+	return Guard{Position: s.position, Version: s.version, First: s.first, Parked: s.parked}
 }
 
 // Guards reads the guards of aggregates. One that nothing is known of is missing.
@@ -30,7 +36,7 @@ func (a *Applier) Guards(ctx context.Context, aggregates ...string) (map[string]
 	}
 	all := make(map[string]Guard, len(found))
 	for aggregate, s := range found {
-		all[aggregate] = Guard{Position: s.position, Version: s.version, Parked: s.parked}
+		all[aggregate] = s.guard()
 	}
 	return all, nil
 }

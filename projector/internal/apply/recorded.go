@@ -61,9 +61,16 @@ func (a *Applier) commit(ctx context.Context, g *group, n int) error {
 		}
 	}
 	record := func(ctx context.Context) error {
-		guard, _ := a.guards.moved(g, n)
-		written, err := records.UpdateOne(ctx, a.guards.condition(g, n), bson.D{{Key: "$set", Value: guard}},
-			options.UpdateOne().SetUpsert(g.replay == nil))
+		guard, first, _ := a.guards.moved(g, n)
+		makes := g.replay == nil && !g.mustFollow(n)
+		update := bson.D{{Key: "$set", Value: guard}}
+		switch {
+		case first > 0 && makes:
+			update = append(update, bson.E{Key: "$setOnInsert", Value: bson.D{{Key: guardFirst, Value: first}}})
+		case first > 0 && g.replay != nil && g.replay.position == "":
+			update[0].Value = append(guard, bson.E{Key: guardFirst, Value: first})
+		}
+		written, err := records.UpdateOne(ctx, a.guards.condition(g, n), update, options.UpdateOne().SetUpsert(makes))
 		switch {
 		case Classify(err) == Guarded:
 			return errGuard

@@ -44,6 +44,7 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 		for _, g := range groups {
 			g.replay, g.unguarded = &s, !s.guarded
 			g.dropApplied(s.position)
+			g.stopAtGap(s)
 		}
 		err = applier.write(ctx, groups)
 		for _, g := range groups {
@@ -54,6 +55,13 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 		}
 	}
 	return failure
+}
+
+// Park parks an aggregate that is not parked, because of an event of it in the dead-letter queue that the broker put there; session is
+// that of the event. Where somebody has parked it meanwhile, or could apply the event, it does nothing.
+func (a *Applier) Park(ctx context.Context, session string, c *envelope.Change, reason Result) error {
+	_, err := a.park(ctx, session, c, decision{result: reason}, nil)
+	return err
 }
 
 // Unpark ends a parking, where nothing was set aside since the fence was read. Errors: [ErrMoved], [ErrNotParked].

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
@@ -44,7 +45,18 @@ const (
 	ReasonProjection = "ProjectionFailed"  // the projection said that the event cannot be applied, or panicked
 	ReasonPromise    = "ProjectionInvalid" // the projection's writes break its promise
 	ReasonRefused    = "WriteRefused"      // the database refused the write for what it is
+	ReasonDeliveries = "DeliveriesUsedUp"  // the broker would soon dead-letter the event by itself, and later ones would overtake it
+	ReasonOvertaken  = "Overtaken"         // the broker dead-lettered the event by itself, and later ones were applied
 )
+
+// Reasons are all that messages are dead-lettered for, but for Overtaken, which the broker did for a reason of its own.
+func Reasons() []string {
+	return []string{
+		ReasonParked, ReasonVersionGap, ReasonProjection, ReasonPromise, ReasonRefused, ReasonDeliveries,
+		string(envelope.ReasonMissingProperty), string(envelope.ReasonInvalidProperty), string(envelope.ReasonUnknownContentType),
+		string(envelope.ReasonUndecodableBody), string(envelope.ReasonClaimMissing), string(envelope.ReasonClaimCorrupt),
+	}
+}
 
 // decision is what became of one change of a batch.
 type decision struct {
@@ -65,6 +77,13 @@ func Undecodable(err error) Result {
 		return Result{Kind: Poison, Reason: string(e.Reason), Description: e.Description}
 	}
 	return Result{Kind: Poison, Reason: "Undecodable", Description: err.Error()}
+}
+
+// UsedUp is the result of an event that was delivered n times of at most most: if its lock is lost once or twice more, the broker
+// dead-letters it by itself, and whoever applies the next event does not know of it. So the aggregate is parked before.
+func UsedUp(n uint32, most int) Result {
+	return Result{Kind: Poison, Reason: ReasonDeliveries, Description: fmt.Sprintf("the event was delivered %d times, and the broker takes it out "+
+		"of its order after %d: a projector stopped, or lost its lock, each time that it had the event in hand. Find out why, then replay", n, most)}
 }
 
 func poison(reason string, err error) Result {

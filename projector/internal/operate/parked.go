@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -93,6 +94,7 @@ type parkedView struct {
 	Applied     string          `json:"applied_position"`
 	Session     string          `json:"session"`
 	Waiting     []parked.Letter `json:"waiting,omitempty"`
+	Overtaken   []parked.Letter `json:"overtaken,omitempty"`
 }
 
 func viewOf(a apply.Aggregate) parkedView {
@@ -146,7 +148,7 @@ func showParked(ctx context.Context, p *Projector, r Request) error {
 	}
 	view := viewOf(details.Aggregate)
 	if r.json {
-		view.Waiting = details.Waiting
+		view.Waiting, view.Overtaken = details.Waiting, details.Overtaken
 		return commandline.WriteJSON(p.Out, view)
 	}
 	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', 0)
@@ -162,12 +164,11 @@ func showParked(ctx context.Context, p *Projector, r Request) error {
 	} {
 		fmt.Fprintf(w, "%s\t%s\n", row[0], terminal.Printable(row[1]))
 	}
-	for i, l := range details.Waiting {
-		if i == shownLetters {
-			fmt.Fprintf(w, "\t… and %d more\n", len(details.Waiting)-i)
-			break
-		}
-		fmt.Fprintf(w, "\t%s  version %s  %s\n", known(l.Position), number(l.Version), terminal.Printable(l.Reason))
+	listLetters(w, details.Waiting)
+	if len(details.Overtaken) > 0 {
+		fmt.Fprintf(w, "overtaken\t%s that the broker dead-lettered by itself; later ones were applied, and nothing says that these were\n",
+			commandline.Count(len(details.Overtaken), "event"))
+		listLetters(w, details.Overtaken)
 	}
 	if details.Applied > 0 {
 		fmt.Fprintf(w, "applied already\t%s, left by an interrupted replay; the next replay removes them\n", commandline.Count(details.Applied, "dead letter"))
@@ -182,6 +183,16 @@ func showParked(ctx context.Context, p *Projector, r Request) error {
 	fmt.Fprintf(p.Out, "\nOnce the cause is fixed: %s\nTo go on %s: %s\n",
 		terminal.Paste(view.Aggregate, p.Program, "parked replay"), without, terminal.Paste(view.Aggregate, p.Program, "parked drop", "--yes"))
 	return nil
+}
+
+func listLetters(w io.Writer, letters []parked.Letter) {
+	for i, l := range letters {
+		if i == shownLetters {
+			fmt.Fprintf(w, "\t… and %d more\n", len(letters)-i)
+			break
+		}
+		fmt.Fprintf(w, "\t%s  version %s  %s\n", known(l.Position), number(l.Version), terminal.Printable(l.Reason))
+	}
 }
 
 func known(text string) string {
@@ -206,13 +217,22 @@ func replayParked(ctx context.Context, p *Projector, r Request) error {
 	if err != nil {
 		return err
 	}
-	if len(all) == 0 {
-		fmt.Fprintln(p.Out, "no aggregate is parked")
-		return nil
-	}
 	names := make([]string, len(all))
 	for i, a := range all {
 		names[i] = a.Name
+	}
+	strays, err := p.replayer(r.wait).Strays(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range strays {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		fmt.Fprintln(p.Out, "no aggregate is parked")
+		return nil
 	}
 	return p.replay(ctx, r, names, false)
 }

@@ -22,6 +22,8 @@ type Letter struct {
 	Version  int64  `json:"version"`
 	Reason   string `json:"reason"`
 	sequence int64
+	session  string
+	change   envelope.Change // without its body
 	// place is where it is applied: its position, or behind what was dead-lettered before it.
 	place string
 }
@@ -80,16 +82,23 @@ func (p *Replayer) scan(ctx context.Context, from peeker, f func(*azservicebus.R
 func (p *Replayer) lettersOf(ctx context.Context, from peeker, aggregate string) (letters []Letter, err error) {
 	err = p.scan(ctx, from, func(m *azservicebus.ReceivedMessage) bool {
 		if c := envelope.Partial(m); c.Aggregate == aggregate {
-			l := Letter{MessageID: c.MessageID, Position: c.Position, Version: c.Version, sequence: *m.SequenceNumber}
-			if m.DeadLetterReason != nil {
-				l.Reason = *m.DeadLetterReason
-			}
-			letters = append(letters, l)
+			letters = append(letters, letterOf(m, c))
 		}
 		return true
 	})
 	order(letters)
 	return letters, err
+}
+
+func letterOf(m *azservicebus.ReceivedMessage, c envelope.Change) Letter {
+	l := Letter{MessageID: c.MessageID, Position: c.Position, Version: c.Version, sequence: *m.SequenceNumber, change: c}
+	if m.DeadLetterReason != nil {
+		l.Reason = *m.DeadLetterReason
+	}
+	if m.SessionID != nil {
+		l.session = *m.SessionID
+	}
+	return l
 }
 
 // order puts letters, which come in order of sequence numbers, in that of their positions. One without a position keeps

@@ -58,7 +58,12 @@ func (p *Replayer) Replay(ctx context.Context, aggregate string, skip bool) (Out
 	for range maxPasses {
 		a, err := p.Applier.Parked(ctx, aggregate)
 		if errors.Is(err, apply.ErrNotParked) {
-			return o, p.leftovers(ctx, a, &o)
+			parked, err := p.leftovers(ctx, a, &o)
+			if err != nil || !parked {
+				return o, err
+			}
+			skip = false // a person decides with the reason before them
+			continue
 		}
 		if err != nil {
 			return o, err
@@ -108,6 +113,13 @@ func (p *Replayer) pass(ctx context.Context, session, aggregate string, skip boo
 	waiting, err := p.lettersOf(ctx, letters, aggregate)
 	if err != nil {
 		return err
+	}
+	o.Stuck = nil
+	if waiting, err = p.stuckOnOvertaken(ctx, a, waiting, skip, o); err != nil || o.Stuck != nil {
+		return err
+	}
+	if a.Reason == apply.ReasonOvertaken { // what it is parked for is decided
+		skip = false
 	}
 	replay := apply.Replay{Aggregate: aggregate, ID: a.ID}
 	gone, err := p.missing(ctx, a, waiting, kept)
@@ -236,13 +248,17 @@ func (p *Replayer) passOver(ctx context.Context, r apply.Replay, letters []Lette
 			case err != nil:
 				return err
 			case removed == 0:
-				return fmt.Errorf("%w: message %s, which is to be given up; a command that was interrupted may have left it so: "+
-					"give this one again when the lock has run out, in a minute or so", ErrLocked, letters[i].MessageID)
+				return locked(letters[i])
 			}
 			results[i] = apply.Result{Kind: apply.Duplicate}
 		}
 	}
 	return nil
+}
+
+func locked(l Letter) error {
+	return fmt.Errorf("%w: message %s, which is to be given up; a command that was interrupted may have left it so: "+
+		"give this one again when the lock has run out, in a minute or so", ErrLocked, l.MessageID)
 }
 
 // applyBatch applies changes, and gives the index of the one in the way, or -1.
@@ -300,22 +316,29 @@ func count(o *Outcome, r apply.Replay, changes []envelope.Change, results []appl
 	}
 }
 
-// leftovers finds the dead letters of an aggregate that is not parked: those that were applied can go, the others are counted.
-func (p *Replayer) leftovers(ctx context.Context, a apply.Aggregate, o *Outcome) error {
+// leftovers finds the dead letters of an aggregate that is not parked: those that were applied can go, the others are counted. Where
+// the broker put one there by itself, the aggregate is parked, and the answer true.
+func (p *Replayer) leftovers(ctx context.Context, a apply.Aggregate, o *Outcome) (parked bool, err error) {
 	receiver, err := p.deadLetters()
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer p.closeDeadLetters(ctx, receiver)
 	letters, err := p.lettersOf(ctx, receiver, a.Name)
-	o.Unknown = err == nil && len(letters) == 0 && a.Position == ""
+	if err != nil {
+		return false, err
+	}
+	o.Unknown = len(letters) == 0 && a.Position == ""
+	if parked, err = p.parkStray(ctx, a, letters); parked || err != nil {
+		return parked, err
+	}
 	for _, l := range letters {
-		if l.Position != "" && l.Position <= a.Position {
+		if p.Applier.Standing(a.Guard, &l.change, l.Reason) == apply.Done {
 			o.settled[l.sequence] = true
 			o.Known++
 		} else if !o.settled[l.sequence] {
 			o.Foreign++
 		}
 	}
-	return err
+	return false, nil
 }

@@ -11,6 +11,9 @@ type Details struct {
 	apply.Aggregate
 	// Waiting are its dead letters that have not been applied, in the order they will be.
 	Waiting []Letter
+	// Overtaken are its dead letters that the broker put there by itself, and of which nothing says that they were applied before later
+	// events were.
+	Overtaken []Letter
 	// Applied counts its dead letters that have been: an interrupted replay leaves some.
 	Applied int
 }
@@ -29,9 +32,12 @@ func (p *Replayer) Show(ctx context.Context, aggregate string) (Details, error) 
 	defer p.closeDeadLetters(ctx, receiver)
 	letters, err := p.lettersOf(ctx, receiver, aggregate)
 	for _, l := range letters {
-		if l.Position != "" && l.Position <= a.Position {
+		switch p.Applier.Standing(a.Guard, &l.change, l.Reason) {
+		case apply.Done:
 			s.Applied++
-		} else {
+		case apply.Overtaken:
+			s.Overtaken = append(s.Overtaken, l)
+		case apply.Waiting:
 			s.Waiting = append(s.Waiting, l)
 		}
 	}

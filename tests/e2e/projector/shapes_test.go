@@ -45,7 +45,7 @@ func (l ledger) Project(e projection.Event) ([]projection.Write, error) {
 		return nil, projection.Permanent(errors.New("no rule for it"))
 	}
 	return []projection.Write{
-		projection.Replace("lines", fmt.Sprintf("%s/%d", e.Aggregate, e.Version), e.Document()),
+		projection.Replace("lines", e.Document().Lookup("_id").StringValue(), e.Document()),
 		projection.Update("totals", "all", projection.Inc("events", 1)),
 	}, nil
 }
@@ -56,6 +56,7 @@ type shape struct {
 	guards  string // the collection with the guards
 	mended  *atomic.Bool
 	project projection.Projection
+	adjust  func(*projector.Config) // the settings; nil leaves them as they are
 	// applied is how many events of an aggregate took effect.
 	applied func(w *world.World, aggregate string) int
 }
@@ -95,6 +96,9 @@ func (s shape) settings(mended *atomic.Bool) func(*projector.Config, *projector.
 			panic(err)
 		}
 		c.Projection, o.Projections = s.name, registry
+		if s.adjust != nil {
+			s.adjust(c)
+		}
 	}
 }
 

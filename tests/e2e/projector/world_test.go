@@ -95,11 +95,11 @@ func watch(w *world.World, collection string) (positions func() map[string][]str
 		defer cancel()
 		for stream.Next(ctx) {
 			id := stream.Current.Lookup("documentKey", "_id").StringValue()
-			guard := stream.Current.Lookup("updateDescription", "updatedFields", "_sluice")
-			if guard.Type == 0 {
-				guard = stream.Current.Lookup("fullDocument", "_sluice")
+			position := stream.Current.Lookup("updateDescription", "updatedFields", "_sluice.position")
+			if position.Type == 0 { // the document was made, or replaced
+				position = stream.Current.Lookup("fullDocument", "_sluice", "position")
 			}
-			seen[id] = append(seen[id], guard.Document().Lookup("position").StringValue())
+			seen[id] = append(seen[id], position.StringValue())
 		}
 		require.ErrorIs(w, stream.Err(), context.DeadlineExceeded)
 		require.NoError(w, stream.Close(w.Context()))

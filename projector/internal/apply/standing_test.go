@@ -1,0 +1,45 @@
+package apply
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// G1, G6: what the broker dead-lettered by itself is known to be applied only where its very position or its version says so.
+func TestG1G6TheStandingOfADeadLetter(t *testing.T) {
+	const broker = "MaxDeliveryCountExceeded"
+	stands := Guard{Position: "825", Version: 5, First: 2}
+	for _, test := range []struct {
+		name     string
+		guard    Guard
+		position string
+		version  int64
+		reason   string
+		unjudged bool
+		want     Standing
+	}{
+		{"above the guard", stands, "826", 6, broker, false, Waiting},
+		{"of nothing applied", Guard{}, "826", 6, broker, false, Waiting},
+		{"no position", stands, "", 0, "MissingProperty", false, Waiting},
+		{"the last one applied", stands, "825", 0, broker, false, Done},
+		{"a version that was counted", stands, "824", 4, broker, false, Done},
+		{"the first that was counted", stands, "822", 2, broker, false, Done},
+		{"a version before the count began", stands, "821", 1, broker, false, Overtaken},
+		{"a guard that does not say where the count began", Guard{Position: "825", Version: 5}, "824", 4, broker, false, Overtaken},
+		{"versions that leave numbers out", stands, "824", 4, broker, true, Overtaken},
+		{"no version", stands, "824", 0, broker, false, Overtaken},
+		{"too old", stands, "824", 0, "TTLExpiredException", false, Overtaken},
+		{"somebody else's reason", stands, "824", 0, "", false, Overtaken},
+		{"parked by us, and behind the guard", stands, "824", 0, ReasonRefused, false, Done},
+		{"parked by us, and above the guard", stands, "826", 0, ReasonRefused, false, Waiting},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := envelope.Change{Position: test.position, Version: test.version, Operation: envelope.Insert}
+			a := &Applier{unjudged: test.unjudged}
+			require.Equal(t, test.want, a.Standing(test.guard, &c, test.reason))
+		})
+	}
+}

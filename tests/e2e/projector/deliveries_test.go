@@ -1,0 +1,258 @@
+package projector_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// maxDeliveries is what the subscription of every world has.
+const maxDeliveries = 3
+
+// versionless is an event whose change carries no version.
+func versionless(aggregate string, n int) envelope.Change {
+	c := event(aggregate, n, "T")
+	c.Version = 0
+	return c
+}
+
+// loseDeliveries takes what waits in a session n times, and lets the lock run out each time, as who dies with it in hand.
+func loseDeliveries(w *world.World, session string, n int) {
+	w.Helper()
+	for range n {
+		receiver, err := w.BusClient.AcceptSessionForSubscription(w.Context(), world.Topic, world.Subscription, session, nil)
+		require.NoError(w, err)
+		messages, err := receiver.ReceiveMessages(w.Context(), 1, nil)
+		require.NoError(w, err)
+		require.Len(w, messages, 1)
+		w.Pass(world.LockDuration + time.Second)
+		_ = receiver.Close(w.Context()) // its lock is lost
+	}
+}
+
+// deadly is a projection with an event that ends its projector: it takes more memory than there is, say.
+type deadly struct {
+	projection.Projection
+	armed, dies *atomic.Bool
+}
+
+func (d deadly) Project(e projection.Event) ([]projection.Write, error) {
+	if e.Version == 2 && d.armed.Load() {
+		d.dies.Store(true)
+		return nil, errors.New("out of memory")
+	}
+	return d.Projection.Project(e)
+}
+
+// deadlyDocument is the same, of a projection with one document per aggregate.
+type deadlyDocument struct {
+	deadly
+	one projection.OneDocument
+}
+
+func (d deadlyDocument) Collection() string { return d.one.Collection() }
+
+// G1, G2, G5: an event that ends every projector that has it in hand is not taken out of its order by the broker, for the next one to
+// overtake it: its aggregate is parked before.
+func TestG1G2G5AnEventThatUsesUpItsDeliveriesIsNotOvertaken(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		var armed, dies atomic.Bool
+		settings := func(c *projector.Config, o *projector.Options) {
+			s.settings(nil)(c, o)
+			c.MaxDeliveries = maxDeliveries
+			mortal := deadly{Projection: s.project, armed: &armed, dies: &dies}
+			registry, err := projection.NewRegistry(mortal)
+			if one, ok := s.project.(projection.OneDocument); ok {
+				registry, err = projection.NewRegistry(deadlyDocument{deadly: mortal, one: one})
+			}
+			require.NoError(w, err)
+			o.Projections = registry
+		}
+		armed.Store(true)
+		p := w.StartProjector(settings)
+		publish(w, event("a", 1, "T"))
+		w.Completed(1)
+		publish(w, event("a", 2, "T"))
+		over := func() bool { return dies.Load() || w.Bus.Stats(world.SubscriptionPath).DeadLettered > 0 }
+		for w.Eventually("it dies, or gives the event up", over); dies.Load(); w.Eventually("it dies, or gives the event up", over) {
+			p.BusPlug.Stall()
+			p.MongoPlug.Pull()
+			w.Pass(world.LockDuration + time.Second)
+			p.Kill()
+			dies.Store(false)
+			p = w.StartProjector(settings)
+		}
+		publish(w, event("a", 3, "T"), event("b", 1, "T"))
+		w.Completed(2)
+		deadLettered(w, 2)
+		require.Equal(w, 1, s.applied(w, "a"))
+		require.Equal(w, []string{"a/2 DeliveriesUsedUp", "a/3 AggregateParked"}, deadLetters(w))
+		require.Contains(w, parked(w, s.guards, "a").Description, "the event was delivered 2 times, and the broker takes it out of its order after 3")
+
+		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
+		requireRight(w, s, "a", 3)
+		require.Empty(w, deadLetters(w))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// G3: what was applied, and could never be completed, is completed in the end, however often it was delivered.
+func TestG3AnAppliedEventThatUsesUpItsDeliveriesParksNothing(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		first := w.StartProjector(s.settings(nil))
+		w.DelayMongo(1, time.Second, "update")
+		publish(w, event("a", 1, "T"))
+		w.Eventually("it is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
+		first.BusPlug.Stall()
+		w.Eventually("it is applied", func() bool { return s.applied(w, "a") == 1 })
+		w.Pass(world.LockDuration)
+		first.Kill()
+		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+			s.settings(nil)(c, o)
+			c.MaxDeliveries = maxDeliveries
+		})
+		publish(w, event("a", 2, "T"))
+		w.Completed(2)
+		_, err := p.End()
+		require.NoError(w, err)
+		requireRight(w, s, "a", 2)
+	})
+}
+
+// G6: where every aggregate begins with version 1, a higher one that comes first is a gap: it heals, or parks its aggregate.
+func TestG6AMissingFirstEventIsMissed(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		s.adjust = func(c *projector.Config) { c.VersionFirst = 1 }
+		p := w.StartProjector(s.settings(nil))
+		publish(w, event("late", 2, "T"), event("lost", 2, "T"), event("lost", 3, "T"), event("right", 1, "T"), event("right", 2, "T"))
+		w.Completed(2)
+		publish(w, event("late", 1, "T"))
+		w.Completed(4)
+		requireRight(w, s, "late", 2)
+		deadLettered(w, 2)
+		require.Zero(w, s.applied(w, "lost"))
+		require.Equal(w, []string{"lost/2 VersionGap", "lost/3 AggregateParked"}, deadLetters(w))
+		require.Contains(w, parked(w, s.guards, "lost").Description, "nothing of its aggregate was applied, whose versions begin with 1")
+		publish(w, event("right", 3, "T"))
+		w.Completed(5)
+		requireRight(w, s, "right", 3)
+		require.Equal(w, 1, operate(w, s, "parked", "replay", "lost").Code, "the first event is still missing")
+		require.Zero(w, s.applied(w, "lost"))
+		publish(w, event("lost", 1, "T"))
+		deadLettered(w, 3)
+		require.Equal(w, 0, operate(w, s, "parked", "replay", "lost").Code)
+		requireRight(w, s, "lost", 3)
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// broker is the reason of a message that the broker dead-letters by itself.
+const broker = "MaxDeliveryCountExceeded"
+
+// G1, G6: what the broker dead-lettered by itself, and later events overtook, is not taken for applied because of its position: it is
+// kept, and a person decides.
+func TestG1G6AnOvertakenEventIsKeptForAPerson(t *testing.T) {
+	for name, test := range map[string]struct {
+		event   func(n int) envelope.Change
+		applied int // events before the one that is overtaken
+		letter  string
+	}{
+		"without a version":     {func(n int) envelope.Change { return versionless("a", n) }, 1, "a/0 "},
+		"the aggregate's first": {func(n int) envelope.Change { return event("a", n, "T") }, 0, "a/1 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachShape(t, func(w *world.World, s shape) {
+				at := test.applied + 1
+				p := w.StartProjector(s.settings(nil))
+				for n := range test.applied {
+					publish(w, test.event(n+1))
+				}
+				w.Completed(test.applied)
+				_, err := p.End()
+				require.NoError(w, err)
+				publish(w, test.event(at))
+				loseDeliveries(w, "a", maxDeliveries)
+				deadLettered(w, 1)
+				p = w.StartProjector(s.settings(nil))
+				publish(w, test.event(at+1), test.event(at+2))
+				w.Completed(test.applied + 2)
+				before := guard(w, s.guards, "a")
+
+				replay := operate(w, s, "parked", "replay", "--all")
+				require.Equal(w, 1, replay.Code)
+				require.Contains(w, replay.Out, "Overtaken")
+				require.Equal(w, []string{test.letter + broker}, deadLetters(w), "the only copy is kept")
+				require.Equal(w, "Overtaken", parked(w, s.guards, "a").Reason)
+				show := operate(w, s, "parked", "show", "a")
+				require.Contains(w, show.Out, "1 event that the broker dead-lettered by itself; later ones were applied")
+				require.Equal(w, 1, operate(w, s, "parked", "replay", "a").Code, "nothing has changed")
+				require.Equal(w, []string{test.letter + broker}, deadLetters(w))
+
+				publish(w, test.event(at+3))
+				deadLettered(w, 2)
+				require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
+				require.Empty(w, deadLetters(w))
+				require.Empty(w, parked(w, s.guards, "a"))
+				after := guard(w, s.guards, "a")
+				require.Less(w, before.Lookup("position").StringValue(), after.Lookup("position").StringValue(), "what came meanwhile is applied")
+				_, err = p.End()
+				require.NoError(w, err)
+			})
+		})
+	}
+}
+
+// G1, G2: what the broker dead-lettered by itself and nothing has overtaken yet is applied by a replay, in its place.
+func TestG1G2AReplayAppliesWhatTheBrokerDeadLettered(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		publish(w, versionless("a", 1))
+		w.Completed(1)
+		_, err := p.End()
+		require.NoError(w, err)
+		publish(w, versionless("a", 2))
+		loseDeliveries(w, "a", maxDeliveries)
+		deadLettered(w, 1)
+		require.Equal(w, 0, operate(w, s, "parked", "replay", "--all").Code)
+		require.Empty(w, deadLetters(w))
+		require.Equal(w, event("a", 2, "").Position, guard(w, s.guards, "a").Lookup("position").StringValue())
+		require.Empty(w, parked(w, s.guards, "a"))
+	})
+}
+
+// G3: what was applied and the broker dead-lettered all the same is recognised, by its version or because it was the last.
+func TestG3AReplayRecognisesWhatWasAppliedBeforeTheBrokerDeadLetteredIt(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		w.DelayMongo(2, time.Second, "update")
+		publish(w, event("a", 1, "T"), event("a", 2, "T"))
+		publish(w, versionless("b", 1))
+		w.Eventually("they are in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked == 3 })
+		p.BusPlug.Stall()
+		w.Eventually("they are applied", func() bool {
+			return guard(w, s.guards, "b") != nil && guard(w, s.guards, "a") != nil
+		})
+		w.Pass(world.LockDuration)
+		p.Kill()
+		loseDeliveries(w, "a", maxDeliveries-1)
+		loseDeliveries(w, "a", maxDeliveries-1) // the other message of the session
+		loseDeliveries(w, "b", maxDeliveries-1)
+		deadLettered(w, 3)
+		replay := operate(w, s, "parked", "replay", "--all")
+		require.Equal(w, 0, replay.Code)
+		require.Contains(w, replay.Out, "removed 3 of 3")
+		require.Equal(w, 2, s.applied(w, "a"))
+		require.Empty(w, parked(w, s.guards, "a"))
+		require.Empty(w, deadLetters(w))
+	})
+}
