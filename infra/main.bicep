@@ -61,6 +61,9 @@ param partitioned bool = false
 @description('Receives the alerts; empty: they are shown in the portal only')
 param alertEmail string = ''
 
+@description('Others subscribe to the topic as well. Metrics count for all of them, so the alert on the backlog is left out')
+param othersSubscribe bool = false
+
 @minValue(1)
 @description('Hours that the source\'s oplog is certain to reach back (Atlas: "minimum oplog window")')
 param oplogHours int = 24
@@ -104,6 +107,7 @@ module resources 'resources.bicep' = {
     entityKind: entityKind
     partitioned: partitioned
     alertEmail: alertEmail
+    othersSubscribe: othersSubscribe
     oplogHours: oplogHours
     lagAlertSeconds: lagAlertSeconds
     logRetentionDays: logRetentionDays

@@ -17,6 +17,7 @@ param entityKind string
 param partitioned bool
 
 param alertEmail string
+param othersSubscribe bool
 param oplogHours int
 param lagAlertSeconds int
 param logRetentionDays int
@@ -155,6 +156,9 @@ module alerts 'modules/alerts.bicep' = {
     workspaceId: monitoring.outputs.workspaceId
     namespaceId: serviceBus.outputs.id
     entityName: serviceBus.outputs.entityName
+    premium: serviceBusSku == 'Premium'
+    othersSubscribe: othersSubscribe
+    storageId: storage.outputs.id
     actionGroupName: '${abbreviations.actionGroup}${token}'
     email: alertEmail
     producerName: producerName

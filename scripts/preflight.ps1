@@ -9,6 +9,11 @@ function Required([string]$name, [string]$what) {
     if (-not [Environment]::GetEnvironmentVariable($name)) { Problem "$name is not set: $what" }
 }
 
+# Not wrong, but seldom meant.
+if (-not $env:ALERT_EMAIL) {
+    [Console]::Error.WriteLine('preflight: warning: ALERT_EMAIL is not set, so alerts are in the portal and wake nobody; azd env set ALERT_EMAIL ADDRESS')
+}
+
 Required 'MONGODB_DATABASE' 'the database to watch; azd env set MONGODB_DATABASE NAME'
 Required 'MONGODB_COLLECTION' 'the collection to watch; azd env set MONGODB_COLLECTION NAME'
 

@@ -13,6 +13,10 @@ required() { # required NAME WHAT: NAME must be set
   [ -n "$value" ] || problem "$1 is not set: $2"
 }
 
+# Not wrong, but seldom meant.
+[ -n "${ALERT_EMAIL:-}" ] ||
+  echo 'preflight: warning: ALERT_EMAIL is not set, so alerts are in the portal and wake nobody; azd env set ALERT_EMAIL ADDRESS' >&2
+
 required MONGODB_DATABASE 'the database to watch; azd env set MONGODB_DATABASE NAME'
 required MONGODB_COLLECTION 'the collection to watch; azd env set MONGODB_COLLECTION NAME'
 

@@ -1,6 +1,7 @@
 // The alerts, each of which should fire before data is lost. What the platform counts itself comes from metrics; what only
-// the services know comes from the status records that they log every 15 seconds (../queries, one file each). What to do
-// about each of them: ../README.md, "Runbook".
+// the services know comes from the status records that they log every 15 seconds; what a projector that is dead cannot tell
+// comes from the job that watches, every five minutes (../queries, one file each). What to do about each of them: ../README.md,
+// "Runbook".
 //
 // Log records take a minute or two to arrive, so a log alert fires that much later than its condition holds.
 param location string
@@ -8,6 +9,10 @@ param tags object
 param workspaceId string
 param namespaceId string
 param entityName string
+param premium bool
+@description('Others subscribe to the topic: what metrics count is then not the projector\'s alone')
+param othersSubscribe bool
+param storageId string
 param actionGroupName string
 @description('Empty: no action group; the alerts are in the portal')
 param email string
@@ -32,21 +37,14 @@ resource actionGroup 'Microsoft.Insights/actionGroups@2023-01-01' = if (!empty(e
 
 var actionGroups = empty(email) ? [] : [actionGroup.id]
 
-// --- from metrics of Service Bus
+// --- from the platform's metrics
 
 var metrics = [
   {
-    name: 'dead-letters'
-    description: 'Messages lie in the dead-letter queue: changes that are in no read model.'
-    metric: 'DeadletteredMessages'
-    aggregation: 'Maximum'
-    threshold: 0
-    window: 'PT5M'
-    severity: 1
-  }
-  {
     name: 'backlog'
     description: 'Messages pile up: the projector is away, too small, or its database is.'
+    when: !othersSubscribe // a metric counts a topic's messages for all of its subscriptions
+    of: 'entity'
     metric: 'ActiveMessages'
     aggregation: 'Average'
     threshold: backlogMessages
@@ -56,16 +54,62 @@ var metrics = [
   {
     name: 'throttled'
     description: 'Service Bus turns requests away: the tier is too small for the load.'
+    when: true
+    of: 'entity'
     metric: 'ThrottledRequests'
     aggregation: 'Total'
     threshold: 0
     window: 'PT15M'
     severity: 3
   }
+  {
+    name: 'cpu'
+    description: 'The namespace\'s processors are busy: requests wait, and soon they are turned away.'
+    when: premium
+    of: 'namespace'
+    metric: 'NamespaceCpuUsage'
+    aggregation: 'Average'
+    threshold: 70
+    window: 'PT15M'
+    severity: 3
+  }
+  {
+    name: 'memory'
+    description: 'The namespace\'s memory is nearly full: many receivers, or a large backlog.'
+    when: premium
+    of: 'namespace'
+    metric: 'NamespaceMemoryUsage'
+    aggregation: 'Average'
+    threshold: 90
+    window: 'PT15M'
+    severity: 3
+  }
+  {
+    name: 'storage'
+    description: 'The storage account fails requests: a leader that cannot write its checkpoint stops.'
+    when: true
+    of: 'storage'
+    metric: 'Availability'
+    aggregation: 'Average'
+    threshold: 99
+    window: 'PT5M'
+    severity: 1
+  }
 ]
 
+// Where a metric is from: the scope, its namespace and its dimensions.
+var sources = {
+  entity: {
+    scope: namespaceId
+    kind: 'Microsoft.ServiceBus/namespaces'
+    dimensions: [{ name: 'EntityName', operator: 'Include', values: [entityName] }]
+  }
+  namespace: { scope: namespaceId, kind: 'Microsoft.ServiceBus/namespaces', dimensions: [] }
+  storage: { scope: storageId, kind: 'Microsoft.Storage/storageAccounts', dimensions: [] }
+}
+
 resource metricAlerts 'Microsoft.Insights/metricAlerts@2018-03-01' = [
-  for m in metrics: {
+  for m in metrics: if (m.when) {
     name: 'sluice-${m.name}'
     location: 'global'
     tags: tags
@@ -73,7 +117,7 @@ resource metricAlerts 'Microsoft.Insights/metricAlerts@2018-03-01' = [
       description: m.description
       severity: m.severity
       enabled: true
-      scopes: [namespaceId]
+      scopes: [sources[m.of].scope]
       evaluationFrequency: 'PT1M'
       windowSize: m.window
       autoMitigate: true
@@ -83,11 +127,11 @@ resource metricAlerts 'Microsoft.Insights/metricAlerts@2018-03-01' = [
           {
             criterionType: 'StaticThresholdCriterion'
             name: m.name
-            metricNamespace: 'Microsoft.ServiceBus/namespaces'
+            metricNamespace: sources[m.of].kind
             metricName: m.metric
-            dimensions: [{ name: 'EntityName', operator: 'Include', values: [entityName] }]
+            dimensions: sources[m.of].dimensions
             timeAggregation: m.aggregation
-            operator: 'GreaterThan'
+            operator: m.of == 'storage' ? 'LessThan' : 'GreaterThan' // availability is what is well
             threshold: m.threshold
           }
         ]
@@ -119,8 +163,54 @@ var logs = [
     operator: 'LessThan'
     threshold: 1
     window: 'PT5M'
+    range: 'P2D'
     frequency: 'PT5M'
     severity: 0
+  }
+  {
+    name: 'stalled'
+    description: 'Messages have waited for 15 minutes and nothing was applied: no projector runs, or none gets on.'
+    query: loadTextContent('../queries/stalled.kql')
+    column: 'stalled_sessions'
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'PT15M'
+    frequency: 'PT5M'
+    severity: 1
+  }
+  {
+    name: 'watch-silent'
+    description: 'The job that watches has not told all it should for 20 minutes: what it asks is away for the projector, too.'
+    query: loadTextContent('../queries/watch-silent.kql')
+    column: 'watch_records'
+    operator: 'LessThan'
+    threshold: 1
+    window: 'PT15M'
+    range: 'P2D'
+    frequency: 'PT15M'
+    severity: 2
+  }
+  {
+    name: 'platform'
+    description: 'The platform has trouble with an app: it cannot count messages, pull the image, or keep the container running.'
+    query: loadTextContent('../queries/platform.kql')
+    column: 'troubled_minutes'
+    operator: 'GreaterThan'
+    threshold: 2
+    window: 'PT15M'
+    frequency: 'PT5M'
+    severity: 1
+  }
+  {
+    name: 'dead-letters'
+    description: 'Messages lie in the dead-letter queue: changes that are in no read model.'
+    query: loadTextContent('../queries/dead-letters.kql')
+    column: 'dead_letters'
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'PT15M'
+    frequency: 'PT5M'
+    severity: 1
   }
   {
     name: 'checkpoint-old'
@@ -162,7 +252,7 @@ var logs = [
     column: 'parked'
     operator: 'GreaterThan'
     threshold: 0
-    window: 'PT5M'
+    window: 'PT15M'
     frequency: 'PT5M'
     severity: 1
   }
@@ -215,6 +305,7 @@ resource logAlerts 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [
       scopes: [workspaceId]
       evaluationFrequency: l.frequency
       windowSize: l.window
+      overrideQueryTimeRange: l.?range // of the query, where it looks further back than the window
       autoMitigate: true
       // In a workspace that was made a minute ago a query may be refused because its table is not known yet. The queries
       // are compiled in tests instead.

@@ -98,6 +98,7 @@ resource projectorClaimChecks 'Microsoft.Authorization/roleAssignments@2022-04-0
   properties: { principalId: projectorPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataReader }
 }
 
+output id string = account.id
 output name string = account.name
 // Without the final slash that Azure writes.
 output blobUrl string = substring(account.properties.primaryEndpoints.blob, 0, length(account.properties.primaryEndpoints.blob) - 1)

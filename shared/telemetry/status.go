@@ -10,7 +10,7 @@ import (
 // StatusMessage is the message of the records that [ReportStatus] writes. Alerts and the workbook select by it.
 const StatusMessage = "status"
 
-// WatchMessage is the message of the record that `projector status --log` writes. Alerts select by it.
+// WatchMessage is the message of the record that `projector status --log` writes, and the name of its attribute. Alerts select by it.
 const WatchMessage = "watched"
 
 // LogStart writes a service's first record, with the version of the build. Alerts count it by instance: a second one in a

@@ -2,11 +2,13 @@ package deploy
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +21,8 @@ import (
 
 var (
 	statusField = regexp.MustCompile(`line\.status\.(\w+)`)
+	watchField  = regexp.MustCompile(`line\.watched\.(\w+)`)
+	jsonTag     = regexp.MustCompile("`json:\"(\\w+)")
 	placeholder = regexp.MustCompile(`\{\{(\w+)\}\}`)
 	message     = regexp.MustCompile(`line\.msg\) (?:==|in) \(?((?:'[^']*'(?:, )?)+)`)
 	quoted      = regexp.MustCompile(`'([^']*)'`)
@@ -43,7 +47,12 @@ func checkQuery(t *testing.T, name, query, sources string) {
 			t.Errorf("%s: nobody fills in {{%s}}", name, app)
 		}
 	}
-	require.NotEmpty(t, uses, "%s: of which app?", name)
+	watched := watchField.FindAllStringSubmatch(query, -1)
+	require.True(t, len(uses) > 0 || len(watched) > 0, "%s: of which app?", name)
+	watchable := watchFields(t)
+	for _, m := range watched {
+		require.True(t, watchable[m[1]], "%s: projector status --log tells no %s", name, m[1])
+	}
 	for _, m := range statusField.FindAllStringSubmatch(query, -1) {
 		require.True(t, known[m[1]], "%s: the status of %v has no field %s", name, sorted(uses), m[1])
 	}
@@ -59,6 +68,17 @@ func addStatusFields(known map[string]bool, status reflect.Type) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		known[name] = true
 	}
+}
+
+// watchFields are what `projector status --log` tells; that it does is an end-to-end test's.
+func watchFields(t *testing.T) map[string]bool {
+	t.Helper()
+	fields := map[string]bool{}
+	for _, m := range jsonTag.FindAllStringSubmatch(read(t, "projector/internal/operate/watch.go"), -1) {
+		fields[m[1]] = true
+	}
+	require.Greater(t, len(fields), 5)
+	return fields
 }
 
 // productSources is the text of all code of the services that is not a test.
@@ -105,11 +125,71 @@ func TestAlertsAskForWhatTheServicesLog(t *testing.T) {
 		column, _ := alert.Field("column")
 		lines := strings.Split(strings.TrimSpace(query), "\n")
 		require.Contains(t, lines[len(lines)-1], " "+column.Text+" = ", "%s: the query's last line makes the column that is measured", name)
+		_, wider := alert.Field("range")
+		require.Equal(t, strings.Contains(query, "where ever > 0"), wider,
+			"%s: to know whether there was ever a record, the query must look further back than its window", name)
 	}
 	entries, err := os.ReadDir(filepath.Join(root, "infra", "queries"))
 	require.NoError(t, err)
 	for _, e := range entries {
 		require.True(t, used[e.Name()], "infra/queries/%s is no alert's", e.Name())
+	}
+}
+
+// platformMetrics are metrics that the platform has, with the aggregations that it keeps, by their resource's type
+// (Azure Monitor's reference, "Supported metrics").
+var platformMetrics = map[string]map[string][]string{
+	"Microsoft.ServiceBus/namespaces": {
+		"ActiveMessages":       {"Average", "Minimum", "Maximum"},
+		"ThrottledRequests":    {"Total"},
+		"NamespaceCpuUsage":    {"Average", "Maximum"},
+		"NamespaceMemoryUsage": {"Average", "Maximum"},
+	},
+	"Microsoft.Storage/storageAccounts": {"Availability": {"Average", "Minimum", "Maximum"}},
+}
+
+// An alert on a metric that nobody emits would never fire, and one of a tier that is not there would be refused.
+func TestMetricAlertsAskForWhatThePlatformHas(t *testing.T) {
+	f := template(t, "modules/alerts.bicep")
+	v, found := f.Find("var", "sources")
+	require.True(t, found)
+	kinds := map[string]string{}
+	for _, source := range v.Value.Fields {
+		kind, _ := source.Value.Field("kind")
+		kinds[source.Name] = kind.Text
+	}
+	made := func(premium, others bool) []string {
+		var names []string
+		for name, m := range list(t, "metrics") {
+			when, _ := m.Field("when")
+			is, err := f.EvalValue(when, map[string]any{"premium": premium, "othersSubscribe": others})
+			require.NoError(t, err)
+			if is == true {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	require.Equal(t, []string{"backlog", "storage", "throttled"}, made(false, false))
+	require.Equal(t, []string{"backlog", "cpu", "memory", "storage", "throttled"}, made(true, false))
+	require.Equal(t, []string{"storage", "throttled"}, made(false, true), "metrics count all subscriptions of a topic")
+	for name, m := range list(t, "metrics") {
+		of, _ := m.Field("of")
+		metric, _ := m.Field("metric")
+		aggregation, _ := m.Field("aggregation")
+		require.Contains(t, platformMetrics[kinds[of.Text]][metric.Text], aggregation.Text, "%s", name)
+	}
+}
+
+// A projector that is dead tells nothing, so alerts on what waits for it ask the job that watches.
+func TestWhatWaitsIsAskedOfTheWatch(t *testing.T) {
+	for name, field := range map[string]string{
+		"stalled": "waiting_sessions", "dead-letters": "dead_letters", "parked": "parked", "watch-silent": "parked",
+	} {
+		query := read(t, "infra/queries/"+name+".kql")
+		require.Contains(t, query, "line.msg) == 'watched'", name)
+		require.Contains(t, query, "line.watched."+field, name)
 	}
 }
 
@@ -149,4 +229,6 @@ func TestRunbookHasEveryAlert(t *testing.T) {
 		entries[m[1]] = true
 	}
 	require.Equal(t, sorted(alerts), sorted(entries))
+	cost := fmt.Sprintf("| alert rules (%d on logs, ", len(list(t, "logs")))
+	require.True(t, strings.Contains(read(t, "infra/README.md"), cost), "the table of costs in infra/README.md has no row %q", cost)
 }

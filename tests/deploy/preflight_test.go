@@ -31,11 +31,11 @@ func TestPreflightTellsWhatIsMissing(t *testing.T) {
 	for _, name := range []string{"MONGODB_DATABASE", "MONGODB_COLLECTION", "SOURCE_MONGODB_URI"} {
 		require.Contains(t, output, "preflight: "+name+" is not set")
 	}
-	output, code = preflight(t, "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=documentdb")
+	output, code = preflight(t, "ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=documentdb")
 	require.Equal(t, 1, code)
 	require.Equal(t, 1, strings.Count(output, "preflight:"), output)
 	require.Contains(t, output, "DOCUMENTDB_PASSWORD")
-	output, code = preflight(t, "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=cosmos", "SOURCE_MONGODB_URI=hunter2")
+	output, code = preflight(t, "ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=cosmos", "SOURCE_MONGODB_URI=hunter2")
 	require.Equal(t, 1, code)
 	require.Contains(t, output, "MONGO_MODE")
 	require.NotContains(t, output, "hunter2")
@@ -43,13 +43,22 @@ func TestPreflightTellsWhatIsMissing(t *testing.T) {
 
 func TestPreflightLetsTheRightThrough(t *testing.T) {
 	for _, env := range [][]string{
-		{"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"},
-		{"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=documentdb", "DOCUMENTDB_PASSWORD=12345678"},
+		{"ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"},
+		{"ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=documentdb", "DOCUMENTDB_PASSWORD=12345678"},
 	} {
 		output, code := preflight(t, env...)
 		require.Equal(t, 0, code, output)
 		require.Empty(t, output)
 	}
+}
+
+// Without an address nobody is woken: that may be meant, so it is said and stops nothing.
+func TestPreflightWarnsOfAlertsThatWakeNobody(t *testing.T) {
+	output, code := preflight(t, "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x")
+	require.Equal(t, 0, code, output)
+	require.Equal(t, 1, strings.Count(output, "\n"), output)
+	require.Contains(t, output, "preflight: warning: ALERT_EMAIL is not set")
+	require.Contains(t, read(t, "scripts/preflight.ps1"), strings.TrimSpace(output), "the same on Windows")
 }
 
 // The script for Windows asks for the same.

@@ -42,7 +42,7 @@ func (p *Projector) Watch(ctx context.Context) error {
 			*w.DeadLetters += n
 		}
 	}
-	telemetry.Logger(p.Out, slog.LevelInfo, "projector", telemetry.Instance()).Info(telemetry.WatchMessage, "status", w)
+	telemetry.Logger(p.Out, slog.LevelInfo, "projector", telemetry.Instance()).Info(telemetry.WatchMessage, telemetry.WatchMessage, w)
 	return err
 }
 

@@ -10,10 +10,11 @@ for (const file of ['bridge.min.js', 'Kusto.Language.Bridge.min.js']) {
   vm.runInThisContext(fs.readFileSync(path.join(service, file), 'utf8'), { filename: file });
 }
 
-// The table, with the columns that we use, as the Azure Monitor reference has it.
+// The tables, with the columns that we use, as the Azure Monitor reference has it.
 const table =
   'let ContainerAppConsoleLogs = datatable(TimeGenerated: datetime, ContainerAppName: string, ContainerGroupName: string, ' +
-  'RevisionName: string, Log: string, Stream: string)[];\n';
+  'RevisionName: string, Log: string, Stream: string)[];\n' +
+  'let ContainerAppSystemLogs = datatable(TimeGenerated: datetime, ContainerAppName: string, RevisionName: string, Log: string)[];\n';
 const values = { producer: 'ca-producer-x', projector: 'ca-projector-x', oplogMinutes: '1440' };
 
 // problems lists what is wrong with a query; the column, if given, must come out of it as a number.

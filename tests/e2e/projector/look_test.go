@@ -54,7 +54,7 @@ func TestStatusOfAProjection(t *testing.T) {
 
 		type watched struct {
 			Level, Msg, Service string
-			Status              struct {
+			Watched             struct {
 				Parked      *int64
 				Waiting     *int64 `json:"waiting_sessions"`
 				DeadLetters *int64 `json:"dead_letters"`
@@ -65,14 +65,14 @@ func TestStatusOfAProjection(t *testing.T) {
 		var record watched
 		require.NoError(w, json.Unmarshal([]byte(logged.Out), &record), "one record: %s", logged.Out)
 		require.Equal(w, []string{"INFO", "watched", "projector"}, []string{record.Level, record.Msg, record.Service})
-		require.Equal(w, []int64{1, 2, 2}, []int64{*record.Status.Parked, *record.Status.Waiting, *record.Status.DeadLetters})
+		require.Equal(w, []int64{1, 2, 2}, []int64{*record.Watched.Parked, *record.Watched.Waiting, *record.Watched.DeadLetters})
 
 		w.FailMongo(1, 13, "aggregate") // that is how a count is asked for
 		logged, record = w.OperateProjector(nil, "status", "--log"), watched{}
 		require.Equal(w, 1, logged.Code)
 		require.NoError(w, json.Unmarshal([]byte(logged.Out), &record))
-		require.Nil(w, record.Status.Parked, "unknown is not 0")
-		require.EqualValues(w, 2, *record.Status.Waiting)
+		require.Nil(w, record.Watched.Parked, "unknown is not 0")
+		require.EqualValues(w, 2, *record.Watched.Waiting)
 
 		w.FailMongo(2, 13, "ping")
 		partly := w.OperateProjector(nil, "status")
