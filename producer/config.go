@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.opentelemetry.io/otel/trace"
 
@@ -278,7 +279,9 @@ func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error)
 			}
 			return c.ServiceBus.Client(credential, busOptions(o.ServiceBus))
 		},
+		Administer:    func() (*admin.Client, error) { return c.administer(o) },
 		Entity:        c.entity(),
+		Queue:         c.Queue != "",
 		LocalAuth:     c.ServiceBus.ConnectionString != "",
 		Operator:      "operator@" + strings.TrimSpace(instance),
 		LeaseDuration: c.LeaseDuration,
@@ -294,4 +297,25 @@ func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error)
 		stream.Claims = clients.blob.ServiceClient().NewContainerClient(c.ClaimContainer)
 	}
 	return stream, nil
+}
+
+// administer makes a client of Service Bus's administration.
+func (c *Config) administer(o Options) (*admin.Client, error) {
+	var web *admin.ClientOptions
+	if o.Administration != nil {
+		web = &admin.ClientOptions{ClientOptions: *o.Administration}
+	} else if strings.Contains(c.ServiceBus.ConnectionString, "UseDevelopmentEmulator=true") {
+		return nil, operate.ErrNotAdministered // its administration is elsewhere, and without TLS
+	}
+	if c.ServiceBus.ConnectionString != "" {
+		return admin.NewClientFromConnectionString(c.ServiceBus.ConnectionString, web)
+	}
+	credential := o.Credential
+	if credential == nil {
+		var err error
+		if credential, err = azure.Credential(); err != nil {
+			return nil, err
+		}
+	}
+	return admin.NewClient(c.ServiceBus.Namespace, credential, web)
 }

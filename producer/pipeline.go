@@ -73,7 +73,11 @@ func (p *producer) lead(ctx context.Context, term *leader.Term) error {
 		defer close(published)
 		return stepDown(publisher.Run(ctx))
 	})
-	return g.Wait()
+	err := g.Wait()
+	if errors.Is(err, leader.ErrStepDown) { // the election goes on, and what another error means is told by who runs it
+		p.keepFailure(err, true)
+	}
+	return err
 }
 
 // stepDown asks for another leader where another replica may do better.

@@ -48,6 +48,8 @@ type Options struct {
 	ServiceBus *azservicebus.ClientOptions
 	Blob       *azblob.ClientOptions
 	Mongo      func(*options.ClientOptions)
+	// Administration is for the doctor, which asks Service Bus how the entity is made.
+	Administration *azcore.ClientOptions
 	// Tracer makes spans, from reading an event to its acknowledgement; nil makes none.
 	Tracer trace.Tracer
 }
@@ -115,7 +117,7 @@ func (p *process) addStream(config Config, clients *clients, registry prometheus
 	blob := checkpoint.NewBlob(clients.blob.ServiceClient().NewContainerClient(config.Container), config.Stream)
 	s := &producer{
 		config: config, instance: p.instance, clients: clients,
-		metrics: publish.NewMetrics(registry), tracer: tracer, log: log,
+		metrics: publish.NewMetrics(registry), tracer: tracer, log: log, checkpoint: blob,
 	}
 	election := config.election(p.instance)
 	election.Metrics = leader.NewMetrics(registry)
@@ -142,6 +144,8 @@ type producer struct {
 	metrics  *publish.Metrics
 	tracer   trace.Tracer // may be nil
 	log      *slog.Logger
-	current  atomic.Pointer[activity] // nil while standing by
-	failure  atomic.Pointer[error]    // why the stream is stopped; nil while it runs
+	// checkpoint is for the last failure; the election alone reads and writes the record.
+	checkpoint *checkpoint.Blob
+	current    atomic.Pointer[activity] // nil while standing by
+	failure    atomic.Pointer[error]    // why the stream is stopped; nil while it runs
 }

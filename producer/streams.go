@@ -143,7 +143,11 @@ type process struct {
 func (p *process) run(ctx context.Context) error {
 	if len(p.streams) == 1 {
 		s := p.streams[0]
-		return s.takePart(ctx)
+		err := s.takePart(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.keepFailure(err, false)
+		}
+		return err
 	}
 	var running sync.WaitGroup
 	errs := make([]error, len(p.streams))
@@ -177,6 +181,7 @@ func (p *producer) runWithRestarts(ctx context.Context) error {
 		p.log.Error("the stream has failed and will be restarted; the other streams go on",
 			telemetry.KeyError, err, telemetry.KeyWait, wait.Milliseconds())
 		p.failure.Store(&err)
+		p.keepFailure(err, false)
 		if retry.Sleep(ctx, wait) != nil {
 			return nil
 		}

@@ -55,14 +55,18 @@ func forced(f *flag.FlagSet, r *Request) {
 
 func statusCommand() Command {
 	return Command{
-		Name: "status", Takes: "[--json]", Says: "leader, epoch, position, lag, from the checkpoint blob and MongoDB alone",
+		Name: "status", Takes: "[--json]", Says: "leader, epoch, position, lag and last failure, from Blob storage and MongoDB alone; 1 where nobody leads or the stream is stopped",
 		Flags: asJSON,
 		Do: func(ctx context.Context, s *Stream, r Request) error {
 			status, err := s.Status(ctx)
 			if status.Stream == "" {
 				return err
 			}
-			return errors.Join(commandline.Show(s.Out, r.json, status), err)
+			err = errors.Join(commandline.Show(s.Out, r.json, status), err)
+			if err == nil && !status.Well() {
+				return commandline.ErrFound
+			}
+			return err
 		},
 	}
 }

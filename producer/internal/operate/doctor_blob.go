@@ -31,7 +31,10 @@ func (s *Stream) examineBlob(ctx context.Context, e *checkup.Findings) {
 		e.Problem("blob container", mend, "%s", says)
 		return
 	}
-	e.OK("blob container", "it exists")
+	e.OK("blob container", "it exists; it answers in %s", checkup.Fastest(func() error {
+		_, err := s.Container.GetProperties(ctx, nil)
+		return err
+	}))
 
 	snapshot, err := s.checkpoint().Read(ctx)
 	switch {
@@ -47,6 +50,7 @@ func (s *Stream) examineBlob(ctx context.Context, e *checkup.Findings) {
 		e.Problem("checkpoint", mend, "%s", says)
 	default:
 		e.OK("checkpoint", "epoch %d, %s, lease %s", snapshot.Record.Epoch, leaderText(snapshot.Record.Leader, snapshot.LeaseState), snapshot.LeaseState)
+		s.examineFailure(ctx, e, snapshot)
 	}
 
 	name := s.Name + ".doctor-" + uuid.NewString()
@@ -59,6 +63,24 @@ func (s *Stream) examineBlob(ctx context.Context, e *checkup.Findings) {
 		return
 	}
 	e.OK("lease and write", "a lease can be taken and a conditional write made (on a scratch blob, removed again)")
+}
+
+// examineFailure tells of the last failure, and whether the stream has gone on since.
+func (s *Stream) examineFailure(ctx context.Context, e *checkup.Findings, snapshot checkpoint.Snapshot) {
+	const check = "last failure"
+	f, err := s.lastFailure(ctx)
+	switch {
+	case err != nil:
+		says, mend := explainBlob(err)
+		e.Problem(check, mend, "%s", says)
+	case f == nil:
+		e.OK(check, "none")
+	case f.Over(snapshot):
+		e.OK(check, "at %s, of %s; the stream has gone on since: %s", f.At.Format(time.RFC3339), f.Instance, f.Error)
+	default:
+		e.Problem(check, "do what it says, then start the producer again if it has ended; where an event has to be given up: `producer token set --forward`",
+			"the stream is stopped since %s (%s, epoch %d): %s", f.At.Format(time.RFC3339), f.Instance, f.Epoch, f.Error)
+	}
 }
 
 var errUnconditional = errors.New("a write over a record that had changed was accepted")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
@@ -13,11 +14,13 @@ import (
 // examineServiceBus opens a sender's link and sends nothing.
 func (s *Stream) examineServiceBus(ctx context.Context, e *checkup.Findings) {
 	const check = "service bus"
-	ctx, cancel := s.bounded(ctx)
+	bounded, cancel := s.bounded(ctx)
 	defer cancel()
-	err := s.openSender(ctx)
+	began := time.Now()
+	err := s.openSender(bounded)
 	if err == nil {
-		e.OK(check, "a sender's link to %q opens", s.Entity)
+		e.OK(check, "a sender's link to %q opens, in %s with its connection", s.Entity, time.Since(began).Round(time.Millisecond))
+		s.examineEntity(ctx, e)
 		return
 	}
 	refusal, _ := errors.AsType[*azservicebus.Error](err)

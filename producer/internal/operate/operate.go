@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -38,8 +39,11 @@ type Stream struct {
 	Collection *mongo.Collection
 	// Dial makes a Service Bus client; only the doctor calls it.
 	Dial func() (*azservicebus.Client, error)
-	// Entity is the topic or the queue.
+	// Administer makes a client of Service Bus's administration, or gives [ErrNotAdministered]; only the doctor calls it.
+	Administer func() (*admin.Client, error)
+	// Entity is the topic, or the queue if Queue.
 	Entity string
+	Queue  bool
 	// LocalAuth: Service Bus is reached by a connection string, not by an identity.
 	LocalAuth bool
 	// Operator writes the record when it is changed by hand: a leader's name, and nobody's instance.

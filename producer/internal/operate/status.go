@@ -36,7 +36,15 @@ type Status struct {
 	// HeadroomSeconds is how far the oldest entry of the oplog lies behind the position: at zero the history is lost.
 	HeadroomSeconds *int64 `json:"oplog_headroom_seconds"`
 	HeadroomNote    string `json:"oplog_headroom_note,omitempty"`
+	// Leads says that somebody holds the lease. Stopped says that the last failure is not over: the stream does not go past it.
+	Leads   bool `json:"leads"`
+	Stopped bool `json:"stopped"`
+	// LastFailure is the last one of any replica; null where there was none.
+	LastFailure *checkpoint.Failure `json:"last_failure"`
 }
+
+// Well says that the stream is led and goes on.
+func (st Status) Well() bool { return st.Leads && !st.Stopped }
 
 // Status reads the stream's state and changes nothing. If MongoDB is away, the error comes with what the blob says; without a
 // record there is no status.
@@ -52,6 +60,10 @@ func (s *Stream) Status(ctx context.Context) (Status, error) {
 		Position: record.Progress.Position, PositionTime: clock(at), Published: record.Progress.Published,
 		SessionKey:          record.SessionKey.String(),
 		HeartbeatAgeSeconds: time.Since(record.HeartbeatAt).Round(time.Millisecond * 100).Seconds(),
+	}
+	status.Leads = snapshot.Leased
+	if status.LastFailure, err = s.lastFailure(ctx); err == nil && status.LastFailure != nil {
+		status.Stopped = !status.LastFailure.Over(snapshot)
 	}
 	now, err := s.now(ctx)
 	if err != nil {
@@ -75,6 +87,13 @@ func (s *Stream) Status(ctx context.Context) (Status, error) {
 		status.HeadroomSeconds = new(int64(at.T) - int64(oldest.T))
 	}
 	return status, nil
+}
+
+// lastFailure is why a replica last stopped publishing; nil where none has, or it cannot be read.
+func (s *Stream) lastFailure(ctx context.Context) (*checkpoint.Failure, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	return s.checkpoint().LastFailure(ctx)
 }
 
 // timeOf is the cluster time of a progress, zero where it is unknown.
@@ -104,6 +123,14 @@ func (st Status) Print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, terminal.Printable(value)) }
 	line("stream", st.Stream)
+	switch {
+	case st.Stopped:
+		line("state", "STOPPED: nothing is published past its last failure, which is below")
+	case !st.Leads:
+		line("state", "NOT LED: nobody publishes; start a producer, or see its log")
+	default:
+		line("state", "published by its leader")
+	}
 	line("leader", leaderText(st.Leader, st.Lease))
 	line("epoch", fmt.Sprint(st.Epoch))
 	line("lease", st.Lease)
@@ -121,6 +148,14 @@ func (st Status) Print(out io.Writer) {
 		line("oplog headroom", fmt.Sprintf("none: the oplog begins %d s after the position, and the changes between are lost", -*n))
 	} else {
 		line("oplog headroom", secondsText(st.HeadroomSeconds, st.HeadroomNote, "from the oldest entry of the oplog to the position"))
+	}
+	if f := st.LastFailure; f != nil {
+		over := ""
+		if !st.Stopped {
+			over = " (over: the stream has gone on since)"
+		}
+		line("last failure", fmt.Sprintf("%s, of %s in epoch %d%s", f.At.Format(time.RFC3339), f.Instance, f.Epoch, over))
+		line("", f.Error)
 	}
 	_ = w.Flush()
 }

@@ -156,7 +156,10 @@ func (s *Server) helloReply(c *conn, legacy bool) bson.D {
 	primary, _ := s.primary()
 	host := s.advertised()
 	version, _, _ := s.topologyVersion()
-	d := bson.D{{Key: "helloOk", Value: true}}
+	var d bson.D
+	if !s.opts.NoHello {
+		d = bson.D{{Key: "helloOk", Value: true}}
+	}
 	if legacy {
 		d = append(d, bson.E{Key: "ismaster", Value: primary})
 	}

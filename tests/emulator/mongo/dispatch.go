@@ -194,6 +194,9 @@ func (s *Server) parse(c *conn, m *wire.Message) (*request, error) {
 	if r.db == "" {
 		return r, mongoerr.New(40571, "OP_MSG requests require a $db argument")
 	}
+	if s.opts.NoHello && r.name == "hello" {
+		return r, mongoerr.New(mongoerr.CommandNotFound, "no such command: 'hello'")
+	}
 	if r.cmd = commands[r.name]; r.cmd == nil {
 		return r, mongoerr.New(mongoerr.CommandNotFound, "no such command: '%s' (unknown, or not supported by the embedded MongoDB)", r.name)
 	}

@@ -47,6 +47,8 @@ type Options struct {
 	// AcceptLostTokens makes the server accept, on a collection's stream, an event's resume token that the oplog no longer holds, as
 	// 4.4 was seen to: it answers nothing, with fresh high-water marks, and fails only when the collection changes again.
 	AcceptLostTokens bool
+	// NoHello makes the server as one before 4.4.2, which knows isMaster alone.
+	NoHello bool
 
 	// TransactionLifetime is how long a transaction may stay open; default 60 s.
 	TransactionLifetime time.Duration

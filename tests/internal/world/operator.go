@@ -23,6 +23,8 @@ func (w *World) OperateProducer(configs []producer.Config, args ...string) Opera
 		ServiceBus: BusOptions(w.BusNet),
 		Blob:       BlobOptions(w.Blob.Transport()),
 		Mongo:      MongoOptions(w.OperatorMongo),
+
+		Administration: w.Administration,
 	}
 	var out, errOut bytes.Buffer
 	load := func() (_ []producer.Config, err error) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/stretchr/testify/require"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
@@ -50,6 +51,8 @@ type World struct {
 	Events    *driver.Collection // what the producers read
 	// OperatorMongo is how an operator's commands reach MongoDB.
 	OperatorMongo options.ContextDialer
+	// Administration is how a producer's commands reach the administration of Service Bus; nil: not at all.
+	Administration *azcore.ClientOptions
 	// Inserted is how many events of each aggregate are committed.
 	Inserted   map[string]int
 	Producers  []*Producer  // all that were started

@@ -1,0 +1,87 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+)
+
+// failureSuffix names the blob beside a checkpoint that holds the stream's last failure. No stream's own blob can have such a
+// name: those end in .json.
+//
+// It is a blob of its own because anything else could do harm: a write of the checkpoint's metadata would change its ETag, by which a
+// leader knows that nobody wrote but itself, and would need the lease, which a replica that fails may not have or has just given up.
+// Nothing reads this blob but the commands for people, and whoever fails last writes it, without a condition.
+const failureSuffix = ".json.failure"
+
+// Failure is why a replica stopped publishing a stream, for people.
+type Failure struct {
+	Stream   string `json:"stream"`
+	Instance string `json:"instance"`
+	// Led says that the replica led when it failed, in this epoch; otherwise the epoch is that of the record it saw.
+	Led   bool  `json:"led"`
+	Epoch int64 `json:"epoch"`
+	// StepDown: the replica gave the stream to another one, and goes on by itself.
+	StepDown bool `json:"stepDown,omitempty"`
+	// Position is how far the stream was published then.
+	Position string `json:"position"`
+	// Error says what went wrong, with which event, and what to do.
+	Error string `json:"error"`
+	// At is the replica's wall clock.
+	At time.Time `json:"at"`
+}
+
+// Over says that the stream has gone on since: somebody has led it past the place where it failed. Where a failure was of a
+// replica that did not lead, or that only stepped down, a leader is enough.
+func (f Failure) Over(now Snapshot) bool {
+	record := now.Record
+	switch {
+	case record.Progress.Position > f.Position:
+		return true
+	case f.Led && !f.StepDown:
+		return false
+	}
+	return now.Leased && (record.Epoch > f.Epoch || !f.Led)
+}
+
+// KeepFailure writes the stream's last failure beside its checkpoint. Errors: the service's; nothing depends on it.
+func (b *Blob) KeepFailure(ctx context.Context, f Failure) error {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("write the last failure: %w", err)
+	}
+	_, err = b.container.NewBlockBlobClient(b.stream+failureSuffix).Upload(ctx, streaming.NopCloser(bytes.NewReader(text)),
+		&blockblob.UploadOptions{HTTPHeaders: &blob.HTTPHeaders{BlobContentType: new("application/json")}})
+	if err != nil {
+		return fmt.Errorf("keep the last failure: %w", translate(err))
+	}
+	return nil
+}
+
+// LastFailure reads what KeepFailure wrote; nil where nothing has failed. Errors: the service's.
+func (b *Blob) LastFailure(ctx context.Context) (*Failure, error) {
+	response, err := b.container.NewBlobClient(b.stream+failureSuffix).DownloadStream(ctx, nil)
+	if err = translate(err); errors.Is(err, ErrNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read the last failure: %w", err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxRecord))
+	if err != nil {
+		return nil, fmt.Errorf("read the last failure: %w", err)
+	}
+	var f Failure
+	if err := json.Unmarshal(text, &f); err != nil {
+		return nil, fmt.Errorf("read the last failure: %w", err)
+	}
+	return &f, nil
+}

@@ -1,0 +1,101 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/sluice-cdc/sluice/shared/checkup"
+)
+
+// ErrNotAdministered is a namespace whose administration nobody can ask: an emulator's.
+var ErrNotAdministered = errors.New("an emulator is not asked")
+
+// entity is what its administration says of a queue, or of a topic and its subscriptions.
+type entity struct {
+	recognises bool     // duplicates
+	sessions   []string // those that require sessions: the queue itself, or subscriptions
+	none       []string // those that do not
+}
+
+// examineEntity asks the administration of Service Bus whether the entity is made as it must be. That needs the right to manage, which
+// the producer does without: where it is missing, that is said and is no problem.
+func (s *Stream) examineEntity(ctx context.Context, e *checkup.Findings) {
+	const sessions, duplicates = "sessions", "duplicate detection"
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	found, err := s.describe(ctx)
+	if err != nil {
+		why := "the administration does not say: " + err.Error()
+		if refused, ok := errors.AsType[*azcore.ResponseError](err); ok {
+			why = "the administration answers " + http.StatusText(refused.StatusCode)
+			if refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden {
+				why = "only who may manage the namespace is told (the role Reader on it, or a key with Manage)"
+			}
+		}
+		e.OK(sessions, "unknown: %s; `projector doctor` tries them", why)
+		e.OK(duplicates, "unknown: %s", why)
+		return
+	}
+	const anew = "create it anew: this can only be set when an entity is created; drain the old one first"
+	switch {
+	case len(found.none) > 0:
+		e.Problem(sessions, anew, "%s does not require sessions, and without them order is lost", strings.Join(found.none, ", "))
+	case len(found.sessions) == 0:
+		e.Problem(sessions, "create a subscription that requires sessions", "topic %q has no subscription: what is published is kept by nobody", s.Entity)
+	default:
+		e.OK(sessions, "required by %s", strings.Join(found.sessions, ", "))
+	}
+	if !found.recognises {
+		e.Problem(duplicates, anew, "%q does not recognise what is sent again: read models do, other subscribers get it twice", s.Entity)
+		return
+	}
+	e.OK(duplicates, "%q recognises what is sent again", s.Entity)
+}
+
+func (s *Stream) describe(ctx context.Context) (found entity, err error) {
+	client, err := s.Administer()
+	if err != nil {
+		return found, err
+	}
+	note := func(name string, required *bool) {
+		if required != nil && *required {
+			found.sessions = append(found.sessions, name)
+		} else {
+			found.none = append(found.none, name)
+		}
+	}
+	if s.Queue {
+		queue, err := client.GetQueue(ctx, s.Entity, nil)
+		switch {
+		case err != nil:
+			return found, err
+		case queue == nil:
+			return found, errors.New("there is no such queue")
+		}
+		note(s.Entity, queue.RequiresSession)
+		found.recognises = queue.RequiresDuplicateDetection != nil && *queue.RequiresDuplicateDetection
+		return found, nil
+	}
+	topic, err := client.GetTopic(ctx, s.Entity, nil)
+	switch {
+	case err != nil:
+		return found, err
+	case topic == nil:
+		return found, errors.New("there is no such topic")
+	}
+	found.recognises = topic.RequiresDuplicateDetection != nil && *topic.RequiresDuplicateDetection
+	for pager := client.NewListSubscriptionsPager(s.Entity, nil); pager.More(); {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return found, err
+		}
+		for _, subscription := range page.Subscriptions {
+			note(s.Entity+"/"+subscription.SubscriptionName, subscription.RequiresSession)
+		}
+	}
+	return found, nil
+}

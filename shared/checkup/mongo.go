@@ -1,0 +1,123 @@
+package checkup
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/auth"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
+
+	"github.com/sluice-cdc/sluice/shared/mongodb"
+)
+
+// Mongo checks that a deployment answers, lets the user in, and is no standalone server; standalone says what that one
+// lacks. False: there is no use in asking it anything else. setting names the connection string.
+func (f *Findings) Mongo(ctx context.Context, client *mongo.Client, check, setting, standalone string) bool {
+	if err := ping(ctx, client); err != nil {
+		says, mend := ExplainMongo(err, setting)
+		f.Problem(check, mend, "%s", says)
+		return false
+	}
+	roundTrip := Fastest(func() error { return ping(ctx, client) })
+	// MongoDB before 4.4.2 does not know hello, and after 5 a server may be set up not to know the other.
+	who, err := hello(ctx, client, "hello")
+	if mongodb.HasCode(err, mongodb.CommandNotFound) {
+		who, err = hello(ctx, client, "isMaster")
+	}
+	switch {
+	case err != nil: // it answers all the same
+		f.OK(check, "it answers, in %s; what it is, it does not say", roundTrip)
+	case who.Msg == "isdbgrid":
+		f.OK(check, "it answers, in %s (a sharded cluster)", roundTrip)
+	case who.SetName != "":
+		f.OK(check, "it answers, in %s (replica set %s)", roundTrip, who.SetName)
+	default:
+		f.Problem(check, "start it with --replSet and run rs.initiate() once; one member is enough",
+			"it is a standalone server, which has no %s", standalone)
+		return false
+	}
+	return true
+}
+
+type identity struct {
+	SetName string `bson:"setName"`
+	Msg     string `bson:"msg"`
+}
+
+func hello(ctx context.Context, client *mongo.Client, command string) (who identity, err error) {
+	err = client.Database("admin").RunCommand(ctx, bson.D{{Key: command, Value: 1}}).Decode(&who)
+	return who, err
+}
+
+func ping(ctx context.Context, client *mongo.Client) error {
+	return client.Database("admin").RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err()
+}
+
+// Fastest is the shortest of three round trips: the others tell of the network's or the machine's moods.
+func Fastest(roundTrip func() error) time.Duration {
+	var best time.Duration
+	for range 3 {
+		began := time.Now()
+		if roundTrip() != nil {
+			continue
+		}
+		if took := time.Since(began); best == 0 || took < best {
+			best = took
+		}
+	}
+	return best.Round(10 * time.Microsecond)
+}
+
+// ExplainMongo says in words why MongoDB could not be asked anything, and what to do about it: each cause has its own. setting
+// names the connection string. No word of either is a secret.
+func ExplainMongo(err error, setting string) (says, mend string) {
+	if selection, ok := errors.AsType[topology.ServerSelectionError](err); ok {
+		var silent error
+		for _, server := range selection.Desc.Servers {
+			if server.LastError == nil && server.Kind != 0 {
+				return "it answers, and has no primary at the moment", "wait for the election to end; if it lasts, see rs.status(): a majority of the members must be up"
+			}
+			if server.LastError != nil {
+				silent = errors.Join(silent, fmt.Errorf("%s: %w", server.Addr, server.LastError))
+			}
+		}
+		if silent != nil {
+			err = silent
+		} else if len(selection.Desc.Servers) == 0 {
+			return "no host of the connection string belongs to the replica set that it names", "check replicaSet and the hosts in " + setting
+		}
+	}
+	// The driver's type, not a code: self-hosted servers say 18, Atlas says 8000.
+	if _, refused := errors.AsType[*auth.Error](err); refused || mongodb.HasCode(err, mongodb.AuthenticationFailed) {
+		return "it does not accept the user", "check user, password and authSource in " + setting
+	}
+	var (
+		unnamed     *net.DNSError
+		authority   x509.UnknownAuthorityError
+		hostname    x509.HostnameError
+		certificate *tls.CertificateVerificationError
+		plain       tls.RecordHeaderError
+	)
+	switch {
+	case errors.As(err, &unnamed):
+		return fmt.Sprintf("there is no host %q", unnamed.Name), "check the hosts in " + setting + ", and the DNS"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Sprintf("nothing listens there: %v", err), "check host and port in " + setting + ", and that MongoDB runs"
+	case errors.As(err, &authority), errors.As(err, &hostname), errors.As(err, &certificate):
+		return fmt.Sprintf("its certificate is not accepted: %v", err), "check tls and tlsCAFile in " + setting + ", and the name by which the hosts are called there"
+	case errors.As(err, &plain):
+		return fmt.Sprintf("it does not speak TLS: %v", err), "check tls in " + setting
+	}
+	if server, ok := errors.AsType[mongo.ServerError](err); ok {
+		return fmt.Sprintf("it answers with an error: %v", server), "read the error; check the user's roles"
+	}
+	return fmt.Sprintf("it does not answer: %v", err), "check the hosts in " + setting + ", the network, and the deployment's list of allowed addresses"
+}

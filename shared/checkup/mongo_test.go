@@ -1,0 +1,44 @@
+package checkup_test
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/shared/checkup"
+)
+
+// fails is a way to MongoDB that leads nowhere.
+type fails struct{ err error }
+
+func (f fails) DialContext(context.Context, string, string) (net.Conn, error) { return nil, f.err }
+
+// Through the real driver: what it makes of a cause is what people read.
+func TestEachCauseOfSilenceHasItsOwnWords(t *testing.T) {
+	t.Parallel()
+	for says, err := range map[string]error{
+		`there is no host "db.example"`:             &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "db.example", IsNotFound: true}},
+		`nothing listens there: db.example:27017: `: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED},
+		`its certificate is not accepted`:           x509.UnknownAuthorityError{},
+		`it does not answer: db.example:27017: `:    errors.New("i/o timeout"),
+	} {
+		client, opened := mongo.Connect(options.Client().ApplyURI("mongodb://user:hunter2@db.example/?replicaSet=rs0").
+			SetDialer(fails{err}).SetServerSelectionTimeout(200 * time.Millisecond))
+		require.NoError(t, opened)
+		var found checkup.Findings
+		require.False(t, found.Mongo(t.Context(), client, "mongodb", "MONGODB_URI", "change streams"))
+		require.Len(t, found, 1)
+		require.Contains(t, found[0].Says, says)
+		require.NotContains(t, found[0].Says+found[0].Mend, "hunter2")
+		require.Contains(t, found[0].Mend, "MONGODB_URI")
+		require.NoError(t, client.Disconnect(t.Context()))
+	}
+}

@@ -1,0 +1,79 @@
+package producer_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// A stream that an event has stopped is told by the commands as stopped, with the event and what to do, for as long as nobody has
+// gone past it, whether or not somebody holds the lease at that moment.
+func TestTheCommandsTellWhyAStreamIsStopped(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		w.InsertMany(3, 1)
+		w.Published()
+		require.Equal(t, 0, operate(w, "status").Code)
+		require.Regexp(t, `ok +last failure +none`, operate(w, "doctor").Out)
+
+		w.InsertDocument(bigEvent(t, "grown", 300<<10))
+		a.Failed()
+		for range 2 { // the second time somebody has tried again
+			status := operate(w, "status")
+			require.Equal(t, 1, status.Code)
+			require.Empty(t, status.Err)
+			require.Regexp(t, `state +STOPPED`, status.Out)
+			require.Regexp(t, `(?s)last failure .* of a in epoch \d\n.*event is too large.* of aggregate "grown" .*set ON_OVERSIZE=claimcheck`, status.Out)
+			doctor := operate(w, "doctor")
+			require.Equal(t, 1, doctor.Code)
+			require.Regexp(t, `PROBLEM +last failure +the stream is stopped since .* of aggregate "grown"`, doctor.Out)
+			w.StartProducer("a", nil).Failed()
+		}
+		require.Contains(t, blobNames(w), "shop.events.json.failure", "beside the checkpoint, which no failure touches")
+
+		b := w.StartProducer("b", func(c *producer.Config, _ *producer.Options) { c.OnOversize = "claimcheck" })
+		w.Leads("b")
+		w.Eventually("the large event is published", func() bool { return w.Checkpoint().Published == 4 })
+		over := operate(w, "status")
+		require.Equal(t, 0, over.Code, over.Out)
+		require.Contains(t, over.Out, "(over: the stream has gone on since)")
+		require.Regexp(t, `ok +last failure +at .* the stream has gone on since`, operate(w, "doctor").Out)
+		b.End()
+
+		nobody := operate(w, "status", "--json")
+		require.Equal(t, 1, nobody.Code, "nobody leads")
+		var status struct {
+			Leads, Stopped bool
+			LastFailure    struct{ Instance, Error string } `json:"last_failure"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(nobody.Out), &status))
+		require.False(t, status.Leads)
+		require.False(t, status.Stopped)
+		require.Equal(t, "a", status.LastFailure.Instance)
+		require.Contains(t, status.LastFailure.Error, "too large")
+	})
+}
+
+// A leader that steps down goes on, and so does its stream.
+func TestTheCommandsTellOfALeaderThatSteppedDown(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		end := w.Bus.Inject(servicebus.Faults{Send: servicebus.Fault{Drop: 1}})
+		w.InsertMany(3, 1)
+		w.Eventually("it steps down, and leads again", func() bool { return w.Checkpoint().Epoch > 1 })
+		end()
+		w.Published()
+		w.Eventually("the checkpoint has it", func() bool { return w.Checkpoint().Published == 3 })
+		status := operate(w, "status")
+		require.Equal(t, 0, status.Code, status.Out)
+		require.Regexp(t, `(?s)last failure +\S+, of a in epoch \d+ \(over: .*stepping down`, status.Out)
+		a.End()
+	})
+}
