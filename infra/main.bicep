@@ -42,7 +42,7 @@ param readModelDatabase string = 'readmodel'
 // --- Service Bus
 
 @allowed(['Standard', 'Premium'])
-@description('Standard carries about 333 messages a second through a topic; Premium scales by messaging units')
+@description('Standard carries about 327 messages a second through a topic; Premium scales by messaging units')
 param serviceBusSku string = 'Standard'
 
 @allowed([1, 2, 4, 8, 16])

@@ -42,8 +42,10 @@ param claimCheckContainer string
 param maxSessions string = '64'
 param versionGapWait string = '30s'
 param versionFirst string = '0'
-@description('0 costs nothing while nothing happens, and a first message then waits for a start. 1 answers at once')
-param minReplicas string = '0'
+@allowed(['Standard', 'Premium'])
+param serviceBusSku string = 'Standard'
+@description('0 costs nothing while nothing happens, and a first message then waits for a start. 1 answers at once. Empty: 1 in Standard, where a namespace that is throttled counts nothing, so that no replica would ever start; else 0')
+param minReplicas string = ''
 @description('At most the number of aggregates that change at the same time, divided by maxSessions')
 param maxReplicas string = '5'
 @description('Messages that wait for each replica that runs. See ../README.md, "Scaling", for why it is this')
@@ -61,6 +63,8 @@ var sizes = {
   medium: { cpu: '0.5', memory: '1Gi', limit: '800MiB' }
   large: { cpu: '1', memory: '2Gi', limit: '1700MiB' }
 }
+
+var leastReplicas = empty(minReplicas) ? (serviceBusSku == 'Standard' ? '1' : '0') : minReplicas
 
 // What the projector is told, and the jobs with its image.
 var settings = [
@@ -129,7 +133,7 @@ resource projector 'Microsoft.App/containerApps@2025-07-01' = {
         }
       ]
       scale: {
-        minReplicas: int(minReplicas)
+        minReplicas: int(leastReplicas)
         maxReplicas: int(maxReplicas)
         pollingInterval: 15 // seconds; a poll costs 10 of the 1,000 credits a second that Standard has
         cooldownPeriod: 300 // seconds without messages before the last replica stops

@@ -2,6 +2,7 @@ package scaling
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -71,7 +72,14 @@ func deployed(t *testing.T) Rule {
 			require.Equal(t, rule.Cooldown, time.Duration(number(v.Text))*time.Second)
 		}
 	})
-	require.Equal(t, rule.Min, param("minReplicas"))
+	for sku, least := range map[string]string{"Standard": "1", "Premium": "0"} {
+		v, err := f.Eval("leastReplicas", map[string]any{"serviceBusSku": sku})
+		require.NoError(t, err)
+		require.Equal(t, least, v, "%s: a throttled namespace counts 0, and from 0 replicas nobody would come back", sku)
+	}
+	v, err := f.Eval("leastReplicas", map[string]any{"serviceBusSku": "Standard", "minReplicas": strconv.Itoa(rule.Min)})
+	require.NoError(t, err)
+	require.Equal(t, strconv.Itoa(rule.Min), v, "what is set counts")
 	require.Equal(t, rule.Max, param("maxReplicas"))
 	require.Equal(t, Typical.Sessions, param("maxSessions"))
 	return rule
@@ -144,4 +152,37 @@ func TestOneAggregateIsOneReplicasWork(t *testing.T) {
 	for _, second := range Run(WithTarget(1), Typical, s.Load, s.Seconds) {
 		require.LessOrEqual(t, second.Useful, 1)
 	}
+}
+
+// credits are what Standard gives a namespace in a second, and what things cost: messages, filters and administration by
+// Azure's word, the rest by assumption.
+const (
+	creditsASecond = 1000
+	throughTopic   = 3 // send, filter, receive
+	throughQueue   = 2
+	ofAccept       = 1
+	ofLook         = 10 // the scaler's, a request of administration
+)
+
+// The table of capacity is this sum, with the services' own settings.
+func TestCapacityCountsWhatIsNoMessage(t *testing.T) {
+	rule := deployed(t)
+	workers := float64(rule.Max * Typical.Sessions)
+	accepts, renewals, looks := workers/60, workers/30, ofLook/rule.Polling.Seconds()
+	left := creditsASecond - accepts - renewals - looks
+	readme, err := os.ReadFile(infra + "README.md")
+	require.NoError(t, err)
+	for _, row := range []string{
+		fmt.Sprintf("| an accept that found none within `ACCEPT_TIMEOUT` (60 s) | 1 | %.1f |", accepts),
+		fmt.Sprintf("| a renewal of a session's lock, twice in its 60 s | 1 | %.1f |", renewals),
+		fmt.Sprintf("| the scaler's look, every %.0f s | %d | %.1f |", rule.Polling.Seconds(), ofLook, looks),
+		fmt.Sprintf("about **%d messages a second** through a topic", int(left/throughTopic)),
+		fmt.Sprintf("%d when each message is a session", int(left/(throughTopic+ofAccept))),
+		fmt.Sprintf("%d through a queue", int(left/throughQueue)),
+	} {
+		require.True(t, strings.Contains(string(readme), row), "infra/README.md does not say %q", row)
+	}
+	settings, err := os.ReadFile("../../../projector/config.go")
+	require.NoError(t, err)
+	require.True(t, strings.Contains(string(settings), "`envconfig:\"ACCEPT_TIMEOUT\" default:\"60s\"`"), "the table reckons with 60 s")
 }
