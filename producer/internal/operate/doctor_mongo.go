@@ -114,8 +114,11 @@ func (s *Stream) examineHistory(ctx context.Context, e *checkup.Findings) {
 		return // an unreadable checkpoint has been reported
 	}
 	_, err = s.resumable(ctx, snapshot.Record.Progress.ResumeToken)
+	if err == nil {
+		err = s.held(ctx, snapshot.Record.Progress.ResumeToken)
+	}
 	switch {
-	case mongodb.HasCode(err, mongodb.ChangeStreamHistoryLost, mongodb.ChangeStreamFatalError, mongodb.InvalidResumeToken):
+	case errors.Is(err, errForgotten), mongodb.HasCode(err, mongodb.ChangeStreamHistoryLost, mongodb.ChangeStreamFatalError, mongodb.InvalidResumeToken):
 		e.Problem(check, "copy what is missing by hand and go on from now with ON_HISTORY_LOST=latest, or set a token that the oplog "+
 			"still holds (producer token rewind); make the oplog larger", "the stream cannot go on from the checkpoint: %v", err)
 	case err != nil:

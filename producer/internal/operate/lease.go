@@ -105,12 +105,15 @@ func (s *Stream) release(ctx context.Context, leaseID string) {
 }
 
 // replace moves the checkpoint to other progress. Where positions are counted, a new series begins, larger than every position
-// that an earlier leader can have given.
+// that an earlier leader can have given. Where they are not and the checkpoint goes back, a new generation begins: with the MessageIds
+// that they had, the broker would drop what it remembers.
 func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, force bool) (t leasedRecord, kept string, err error) {
 	return s.rewrite(ctx, force, func(r *checkpoint.Record) {
 		to.Published = r.Progress.Published
 		if changes.Counted(r.Progress.Position) || changes.Counted(to.Position) {
 			to.Position, to.Settings = changes.NewSeries(r.Epoch), s.Settings
+		} else if to.Position < r.Progress.Position {
+			r.Generation++
 		}
 		r.Progress = to
 	})

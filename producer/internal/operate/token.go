@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/internal/oplog"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
@@ -66,7 +67,10 @@ func (s *Stream) TokenSet(ctx context.Context, token string, change Change) erro
 	case !envelope.Sortable(to.Position):
 		return fmt.Errorf("%w: the stream's positions are tokens, so its _data must be hex that begins with 82, as MongoDB's are", ErrRefused)
 	}
-	if to.AfterInvalidate, err = s.resumable(ctx, raw); err != nil {
+	if to.AfterInvalidate, err = s.resumable(ctx, raw); err == nil {
+		err = s.held(ctx, raw)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: MongoDB cannot go on from this token: %w", ErrRefused, err)
 	}
 	return s.move(ctx, to, change)
@@ -183,6 +187,24 @@ func (s *Stream) resumable(ctx context.Context, token bson.Raw) (afterInvalidate
 	return false, err
 }
 
+// errForgotten: the deployment would go on from a token that its oplog no longer holds, and pass over what was lost.
+var errForgotten = errors.New("its oplog begins behind it")
+
+// held asks whether the oplog still holds the place of an event's token: a deployment may accept one that it does not. Where that
+// cannot be known there is no error.
+func (s *Stream) held(ctx context.Context, token bson.Raw) error {
+	at := envelope.TokenTime(envelope.TokenText(token))
+	if at.IsZero() {
+		return nil
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	if reaches, err := oplog.Reaches(ctx, s.Collection, at); err == nil && !reaches {
+		return errForgotten
+	}
+	return nil
+}
+
 // stages are the pipeline's, which must not be nil.
 func (s *Stream) stages() mongo.Pipeline { return append(mongo.Pipeline{}, s.Pipeline...) }
 
@@ -243,16 +265,24 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	fmt.Fprintf(w, "checkpoint\tmoved from %s to %s\n", clock(timeOf(old.Progress)), clock(timeOf(to)))
 	fmt.Fprintf(w, "epoch\t%d → %d: a leader of epoch %d or before is fenced off\n", old.Epoch, old.Epoch+1, old.Epoch)
 	fmt.Fprintf(w, "old record\tkept as blob %s\n", kept)
+	back := !counted && to.Position < old.Progress.Position
+	if back {
+		fmt.Fprintf(w, "generation\t%d → %d\n", old.Generation, old.Generation+1)
+	}
 	_ = w.Flush()
 	if counted {
 		fmt.Fprint(s.Out, renumbered)
 		return nil
 	}
-	if to.Position > old.Progress.Position {
+	if !back {
 		fmt.Fprintln(s.Out, "\nThe changes between the old position and the new one will never be published.")
 		return nil
 	}
-	fmt.Fprintln(s.Out, "\nThe next leader publishes every change after this point again, under the same message ids. Service Bus "+
-		"drops what\nits duplicate detection still remembers; read models recognise the rest by position and apply nothing twice.")
+	fmt.Fprintf(s.Out, anew, s.Entity)
 	return nil
 }
+
+// anew says what happens to the changes behind a checkpoint that went back.
+const anew = "\nThe next leader publishes every change after this point again, to %s and every subscription that it has. The MessageIds are " +
+	"new ones, so\nService Bus takes them again. Read models that follow already recognise them by position and apply nothing twice; one whose\n" +
+	"subscription is new gets them all. Every other subscriber sees them again: by cloudEvents_id or position it can tell.\n"

@@ -148,3 +148,18 @@ func TestG6NoTokenIsKeptBeforeTheResumePointIsConfirmed(t *testing.T) {
 		c.End()
 	})
 }
+
+// G6: nor does the operator's command move the checkpoint to such a point, and the doctor tells of one.
+func TestG6OperatorRefusesAPointThatTheOplogForgot(t *testing.T) {
+	world.InVirtualTime(t, forgetful(), func(w *world.World) {
+		forgotten(w)
+		before := w.Checkpoint()
+		set := operate(w, "token", "set", before.Token["_data"].(string))
+		require.Equal(w, 1, set.Code)
+		require.Contains(w, set.Err, "its oplog begins behind it")
+		require.Equal(w, before, w.Checkpoint())
+		doctor := operate(w, "doctor")
+		require.Equal(w, 1, doctor.Code)
+		require.Regexp(w, `PROBLEM +history +the stream cannot go on from the checkpoint`, doctor.Out)
+	})
+}

@@ -94,6 +94,11 @@ func New(cfg Config, opts Options) (*Server, error) {
 	return s, nil
 }
 
+// AddSubscription makes a subscription of a topic, as the administration does: it gets what is sent from now on.
+func (s *Server) AddSubscription(topic string, subscription Subscription) error {
+	return s.broker.CreateSubscription(topic, subscription)
+}
+
 // Run serves l until ctx ends or l fails. On return l and all connections are closed and every
 // goroutine is joined. It returns nil when ctx ended.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {

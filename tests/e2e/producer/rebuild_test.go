@@ -1,0 +1,78 @@
+package producer_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// The procedure, as the projections' README has it.
+var procedure = []string{
+	"1. Give the projection a new name and its collections new names: it then has positions of its own.",
+	"2. Stop every producer.",
+	"3. Make a subscription for it, with sessions, like the old one's. It must not get a change before the rewind, because positions only go forward: what came later would make everything before it a duplicate.",
+	"4. Rewind the stream: `producer token rewind --to TIME`, with a time before the first change that the new read model needs, as far back as the oplog reaches.",
+	"5. Start the producers. They publish every change since then again: the old read model recognises them by position.",
+	"6. Start a projector with the new projection on the new subscription. It applies them.",
+	"7. When it has caught up, point the readers to the new collections, and remove the old projector and its subscription.",
+}
+
+// G1 and G3: a new read model gets every change by the procedure of the README, although the broker remembers all of them, and the
+// old one applies none a second time.
+func TestG1G3ANewReadModelIsBuiltBesideTheOldOne(t *testing.T) {
+	guide, err := os.ReadFile("../../../projector/projection/README.md")
+	require.NoError(t, err)
+	for _, step := range procedure {
+		require.Contains(t, string(guide), "\n"+step+"\n")
+	}
+	world.InVirtualTime(t, world.Options{DuplicateWindow: 7 * 24 * time.Hour}, func(w *world.World) {
+		beginning := time.Now()
+		w.Pass(2 * time.Second)
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		old := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection, c.MirrorCollection = "mirror", "orders" })
+		w.InsertMany(50, 5)
+		w.Completed(50)
+		require.EqualValues(w, 50, documents(w, "orders"))
+
+		const anew = "anew"
+		a.End()
+		require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
+			Name: anew, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
+		}))
+		done := operate(w, "token", "rewind", "--to", beginning.UTC().Format(time.RFC3339))
+		require.Zero(w, done.Code, done.Err)
+		b := w.StartProducer("b", nil)
+		fresh := w.StartProjector(func(c *projector.Config, _ *projector.Options) {
+			c.Subscription, c.Projection, c.MirrorCollection = anew, "mirror", "orders-2"
+		})
+		w.InsertMany(10, 5)
+		w.Eventually("the new read model has everything", func() bool { return documents(w, "orders-2") == 60 })
+		w.Completed(50 + 60)
+		b.End()
+		ended, err := old.End()
+		require.NoError(w, err)
+		require.Equal(w, 60, ended.Applied, "nothing twice")
+		require.Equal(w, 50, ended.Duplicates)
+		require.EqualValues(w, 60, documents(w, "orders"))
+		built, err := fresh.End()
+		require.NoError(w, err)
+		require.Equal(w, 60, built.Applied)
+		require.Zero(w, built.DeadLettered)
+	})
+}
+
+// documents counts those of a collection of the read model.
+func documents(w *world.World, collection string) int64 {
+	w.Helper()
+	n, err := w.Client.Database(world.ReadModel).Collection(collection).CountDocuments(w.Context(), bson.D{})
+	require.NoError(w, err)
+	return n
+}
