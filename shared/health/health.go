@@ -27,13 +27,14 @@ type Probes struct {
 	Metrics http.Handler
 }
 
-// Serve answers on addr (host:port; port 0 takes a free one, which is logged) until ctx ends, then closes every
-// connection and returns nil. Any other end is an error.
+// Serve answers on addr, the setting HTTP_ADDR (host:port; port 0 takes a free one, which is logged), until ctx ends, then closes
+// every connection and returns nil. Any other end is an error.
 func Serve(ctx context.Context, addr string, p Probes, log *slog.Logger) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return fmt.Errorf("listen for health checks on %s: %w", addr, err)
+		return fmt.Errorf("listen for health checks on %s: %w: set HTTP_ADDR to another address (such as :8081), or leave it empty (HTTP_ADDR=) "+
+			"to serve no health checks and metrics", addr, err)
 	}
 	log.Info("serving health checks", telemetry.KeyAddr, listener.Addr().String())
 

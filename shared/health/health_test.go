@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,4 +76,15 @@ func TestServeOnATakenAddressIsAnError(t *testing.T) {
 	defer taken.Close()
 	err := health.Serve(t.Context(), taken.Listener.Addr().String(), probes(nil), slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "listen for health checks on "+taken.Listener.Addr().String())
+}
+
+// Two programs on one machine want the same address by default: the error says which setting that is.
+func TestAnAddressInUseNamesItsSetting(t *testing.T) {
+	var config net.ListenConfig
+	taken, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, taken.Close()) }()
+	err = health.Serve(t.Context(), taken.Addr().String(), probes(nil), slog.New(slog.DiscardHandler))
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.ErrorContains(t, err, "set HTTP_ADDR to another address (such as :8081), or leave it empty (HTTP_ADDR=)")
 }
