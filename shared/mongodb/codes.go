@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -72,7 +73,8 @@ func HasCode(err error, codes ...int) bool {
 	return ok && slices.ContainsFunc(codes, server.HasErrorCode)
 }
 
-// ClusterTime asks a deployment for its cluster time; zero where it keeps none.
+// ClusterTime asks a deployment for its cluster time; zero where it keeps none. It is a place in the oplog rather than a clock: while
+// nothing is written it stands still, for up to ten seconds. See [Now].
 func ClusterTime(ctx context.Context, database *mongo.Database) (bson.Timestamp, error) {
 	reply, err := database.RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Raw()
 	if err != nil {
@@ -80,4 +82,16 @@ func ClusterTime(ctx context.Context, database *mongo.Database) (bson.Timestamp,
 	}
 	t, i, _ := reply.Lookup("$clusterTime", "clusterTime").TimestampOK()
 	return bson.Timestamp{T: t, I: i}, nil
+}
+
+// Now asks a server for the time by its clock; zero where it does not say.
+func Now(ctx context.Context, database *mongo.Database) (time.Time, error) {
+	reply, err := database.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw()
+	if err != nil {
+		return time.Time{}, fmt.Errorf("ask MongoDB for the time: %w", err)
+	}
+	if ms, ok := reply.Lookup("localTime").DateTimeOK(); ok {
+		return time.UnixMilli(ms), nil
+	}
+	return time.Time{}, nil
 }

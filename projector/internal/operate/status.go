@@ -36,8 +36,8 @@ type Status struct {
 	NewestPosition  string `json:"newest_position"`
 	NewestTime      string `json:"newest_time"`
 	NewestNote      string `json:"newest_note,omitempty"`
-	// AgeSeconds is from NewestTime to the cluster time of the read model's deployment. Without waiting sessions it is how
-	// long nothing has come; with some it is the lag.
+	// AgeSeconds is the time since NewestTime, by the clock of the read model's server: its cluster time stands still while nothing is
+	// written. Without waiting sessions it is how long nothing has come; with some it is the lag.
 	AgeSeconds *int64 `json:"age_seconds"`
 	// WaitingSessions counts the sessions with messages: aggregates that wait, or are being applied.
 	WaitingSessions *int64 `json:"waiting_sessions"`
@@ -56,7 +56,7 @@ func (p *Projector) Status(ctx context.Context) (Status, error) {
 func (p *Projector) readModel(ctx context.Context, s *Status) error {
 	ctx, cancel := p.bounded(ctx)
 	defer cancel()
-	now, err := mongodb.ClusterTime(ctx, p.Database)
+	now, err := mongodb.Now(ctx, p.Database)
 	if err != nil {
 		s.ParkedNote, s.NewestNote = "MongoDB does not answer", "MongoDB does not answer"
 		return err
@@ -83,7 +83,7 @@ func (p *Projector) readModel(ctx context.Context, s *Status) error {
 	default:
 		s.NewestTime = time.Unix(int64(at.T), 0).UTC().Format(time.RFC3339)
 		if !now.IsZero() {
-			s.AgeSeconds = new(max(int64(now.T)-int64(at.T), 0))
+			s.AgeSeconds = new(max(now.Unix()-int64(at.T), 0))
 		}
 	}
 	return nil

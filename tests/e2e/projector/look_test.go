@@ -2,7 +2,9 @@ package projector_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -74,11 +76,26 @@ func TestStatusOfAProjection(t *testing.T) {
 		require.Nil(w, record.Watched.Parked, "unknown is not 0")
 		require.EqualValues(w, 2, *record.Watched.Waiting)
 
-		w.FailMongo(2, 13, "ping")
+		w.FailMongo(1, 13, "aggregate")
 		partly := w.OperateProjector(nil, "status")
 		require.Equal(w, 1, partly.Code)
-		require.Contains(w, partly.Out, "unknown: MongoDB does not answer")
+		require.Contains(w, partly.Out, "unknown: it could not be counted in timeline")
 		require.Contains(w, partly.Out, "2 sessions with messages", "what answers is told all the same")
+	})
+}
+
+// The age of the newest change goes on while nothing is written, though the cluster time stands still then.
+func TestStatusKnowsHowOldTheNewestChangeIs(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		w.StartProjector(nil)
+		newest := event("a", 1, "T")
+		newest.Position = fmt.Sprintf("82%08X%014X", time.Now().Unix(), 1)
+		publish(w, newest)
+		w.Completed(1)
+		w.Pass(3 * time.Second)
+		require.Contains(w, w.OperateProjector(nil, "status").Out, "no message waits; the newest change applied is 3 s old")
+		w.Pass(50 * time.Second)
+		require.Contains(w, w.OperateProjector(nil, "status").Out, "no message waits; the newest change applied is 53 s old")
 	})
 }
 
