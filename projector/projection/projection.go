@@ -23,13 +23,31 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// Event is one change of one document of the watched collection: the decoded message. Its methods Document, Before and
-// Key give the document after the change, before it, and its key, each nil where the server did not say.
+// Event is one change of one document of the watched collection, decoded from its message. Its fields and methods are those of the
+// embedded [envelope.Change]. A projection reads
+//
+//	e.Aggregate     string     the aggregate's id, as text: the field aggregateId (the producer's AGGREGATE_ID_PATH), else the _id
+//	e.Operation     Operation  insert, update, replace or delete
+//	e.Type          string     the event's type: the field type (EVENT_TYPE_PATH), else the operation
+//	e.Version       int64      the event's number within its aggregate: the field version (VERSION_PATH), else 0
+//	e.Time          time.Time  when the change was made, by the server's clock; the zero time where the server did not say
+//	e.CorrelationID string     the change's correlation id, or empty
+//
+//	e.Document()          bson.Raw  the document after the change; nil for a delete, and for an update whose document was deleted since
+//	e.Before()            bson.Raw  the document before the change, if the collection keeps pre-images; else nil
+//	e.Key()               bson.Raw  the document's key: {_id: …}, with the shard key on a sharded collection
+//	e.UpdateDescription() bson.Raw  what an update changed, if the server said so; else nil
+//
+// What else there is (Position, Epoch, MessageID, Stream, …) is the stream's own, and `projector verify` cannot compare documents that
+// depend on it or on Time: the source does not hold them.
 type Event struct {
 	envelope.Change
 }
 
-// The operations that an event can be of.
+// Operation is what was done to the document.
+type Operation = envelope.Operation
+
+// The operations.
 const (
 	OperationInsert  = envelope.Insert
 	OperationUpdate  = envelope.Update

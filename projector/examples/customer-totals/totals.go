@@ -11,17 +11,18 @@ import (
 // CustomerTotals keeps {_id: <customerId>, orders, paidCents} for each customer of an event store of orders.
 type CustomerTotals struct{}
 
-// Name is also that of the record of positions, customer_totals_positions. It never changes.
+// Name is also used for the positions collection, customer_totals_positions, so never change it.
 func (CustomerTotals) Name() string { return "customer_totals" }
 
-// Collections has an index for the customers who paid most: a sorted query reads them, and no document holds a ranking.
+// Collections declares every collection that is written to. The index is for the customers who paid most: a sorted query reads
+// them, and no document holds a ranking.
 func (CustomerTotals) Collections() []projection.Collection {
 	byPaid := projection.Index{Keys: bson.D{{Key: "paidCents", Value: -1}}}
 	return []projection.Collection{{Name: "customer_totals", Indexes: []projection.Index{byPaid}, KeyedBy: "data.customerId"}}
 }
 
-// Project says what one event writes. The orders of many aggregates feed one customer, and no order between aggregates is
-// promised: Inc does not mind it.
+// Project returns what one event writes. The events of many orders write to one customer, and no order between aggregates is
+// guaranteed: Inc gives the same result in any order.
 func (CustomerTotals) Project(e projection.Event) ([]projection.Write, error) {
 	if e.Operation != projection.OperationInsert {
 		return nil, nil // an event store only grows
