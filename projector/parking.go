@@ -24,7 +24,7 @@ func (s *service) awaitVersions(ctx context.Context, b *batch) error {
 		if r.Kind != apply.Gap {
 			continue
 		}
-		wait, over := s.gaps.Seen(b.changes[i].Aggregate, b.changes[i].MessageID)
+		wait, over := s.gaps.Seen(b.changes[i].Stream+"\n"+b.changes[i].Aggregate, b.changes[i].MessageID)
 		if over {
 			b.results[i].Kind = apply.Poison
 			expired = true

@@ -95,8 +95,8 @@ type OneDocument interface {
 	Collection() string
 }
 
-// GuardField is the field of a [OneDocument] projection's documents that holds the guard
-// {position, epoch, version}, and parked {since, messageId, position, reason, description} while the aggregate is parked; a
+// GuardField is the field of a [OneDocument] projection's documents that holds the guard {position, epoch, version, first, stream}, with
+// streams where several feed the aggregate, and with parked {since, messageId, position, reason, description} while it is parked; a
 // projection must not write to it.
 const GuardField = "_sluice"
 

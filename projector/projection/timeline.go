@@ -14,7 +14,7 @@ const timelineName = "timeline"
 // Timeline counts the events of an event store, per aggregate, in one document:
 //
 //	{_id: <aggregate id>, events: <int64>, types: {<type, by EscapeKey>: <int64>},
-//	 firstOccurredAt, lastOccurredAt, lastType, _sluice: {position, epoch, version}}
+//	 firstOccurredAt, lastOccurredAt, lastType, _sluice: {position, epoch, version, first, stream}}
 //
 // It counts, so an event lost or applied twice shows. Only inserts count: an event store is append-only. First and last
 // are meant by order, not by time. The type and the time are the fields type and occurredAt of the inserted document,

@@ -121,9 +121,9 @@ func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
 		if g.replay != nil && (s.parked == nil || s.parked.ID != g.replay.parked.ID) {
 			return false, ErrNotParked
 		}
-		unguarded := s.exists && !s.guarded
-		learned := g.dropApplied(s.position) > 0 || unguarded != g.unguarded
-		g.unguarded = unguarded
+		seen, lies, shared := s.of(g.stream), s.place(g.stream), len(s.guests) > 0
+		learned := g.dropApplied(seen.position) > 0 || lies != g.place || shared != g.shared
+		g.place, g.shared = lies, shared
 		switch {
 		case len(g.events) == 0:
 			learned = true
@@ -137,7 +137,7 @@ func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
 			}
 			learned = learned || counted
 		}
-		if g.stopAtGap(s) {
+		if g.stopAtGap(seen) {
 			learned = true
 		}
 		progress = progress && learned

@@ -14,7 +14,10 @@
 // ([projection.OneDocument]: a whole batch is one conditional update), or in a record of its own, written in one
 // transaction with the effects.
 //
-// Not guaranteed: order between aggregates. Positions must come from one stream: those of two streams do not compare.
+// Where several streams feed one aggregate, all of this holds for each of them by itself: each has its own guard (streams.go), and a
+// parking stops all of them.
+//
+// Not guaranteed: order between aggregates, and between two streams.
 //
 // Planning (plan.go, fold.go) and the judgement of errors (errors.go) are pure.
 package apply

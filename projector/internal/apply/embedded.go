@@ -123,16 +123,18 @@ func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, mak
 	upsert := g.replay == nil && !g.mustFollow(n)
 	fields, first, whole := a.guards.moved(g, n)
 	if f.replacement != nil {
-		if g.replay != nil {
-			fields = append(fields, bson.E{Key: guardParked, Value: g.replay.raw})
-		}
-		if first > 0 {
+		beside := g.shared || g.guest || (!whole && !g.unjudged) // something of the guard stays
+		if first > 0 && (!beside || g.begins()) {
 			fields = append(fields, bson.E{Key: guardFirst, Value: first}) // the one that stood there is replaced
 		}
 		document := replacementOf(g.aggregate, f)
-		if !whole && !g.unjudged {
-			return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(replacing(document, fields)).SetUpsert(upsert), upsert
+		if beside {
+			return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(replacing(document, g, fields)).SetUpsert(upsert), upsert
 		}
+		if g.replay != nil {
+			fields = append(fields, bson.E{Key: guardParked, Value: g.replay.raw})
+		}
+		filter = append(filter, bson.E{Key: a.guards.prefix + guardStreams, Value: bson.D{{Key: "$exists", Value: false}}}) // they would be lost
 		document = append(document, bson.E{Key: projection.GuardField, Value: fields})
 		return mongo.NewReplaceOneModel().SetFilter(filter).SetReplacement(document).SetUpsert(upsert), upsert
 	}
@@ -143,14 +145,14 @@ func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, mak
 	// Without an effect there is nothing to guard: the position moves where there is a document, and none is made.
 	makes = f.upsert && upsert
 	switch {
-	case first > 0 && makes:
-		ops = append(slices.Clip(ops), projection.SetOnInsert(a.guards.prefix+guardFirst, first))
-	case first > 0 && g.replay != nil && g.replay.position == "":
+	case first > 0 && g.begins():
 		fields = append(fields, bson.E{Key: guardFirst, Value: first})
+	case first > 0 && makes:
+		ops = append(slices.Clip(ops), projection.SetOnInsert(a.guards.at(g.place)+guardFirst, first))
 	}
 	var set bson.D
 	for _, e := range fields {
-		set = append(set, bson.E{Key: a.guards.prefix + e.Key, Value: e.Value})
+		set = append(set, bson.E{Key: a.guards.at(g.place) + e.Key, Value: e.Value})
 	}
 	return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(updateOf(ops, set...)).SetUpsert(makes), makes
 }
@@ -168,16 +170,37 @@ func replacementOf(aggregate string, f *fold) bson.D {
 	return document
 }
 
-// replacing says a whole document, with the fields of its guard, as an update that leaves the guard the version that stands
-// there: an ordinary replacement would take it away, and with it the means to tell that one is missing.
-func replacing(document, fields bson.D) mongo.Pipeline {
+// replacing says a whole document, with the fields of its guard, as an update that leaves what else stands in the guard: an
+// ordinary replacement would take away the version, and with it the means to tell that one is missing, and other streams' guards.
+func replacing(document bson.D, g *group, fields bson.D) mongo.Pipeline {
 	literal := func(v any) bson.D { return bson.D{{Key: "$literal", Value: v}} }
-	var guard bson.D
-	for _, stays := range []string{guardVersion, guardFirst} {
-		guard = append(guard, bson.E{Key: stays, Value: "$" + projection.GuardField + "." + stays})
+	path := "$" + projection.GuardField + "."
+	stay := []string{guardVersion, guardFirst}
+	switch {
+	case g.guest:
+		stay = append(stay, guardPosition, guardEpoch, guardStream)
+	case g.shared:
+		stay = append(stay, guardStreams)
 	}
-	for _, e := range fields {
-		guard = append(guard, bson.E{Key: e.Key, Value: literal(e.Value)})
+	var guard bson.D
+	for _, name := range stay {
+		if g.guest || !slices.ContainsFunc(fields, func(e bson.E) bool { return e.Key == name }) {
+			guard = append(guard, bson.E{Key: name, Value: path + name})
+		}
+	}
+	if g.replay != nil {
+		guard = append(guard, bson.E{Key: guardParked, Value: literal(g.replay.raw)})
+	}
+	if g.guest {
+		key := projection.EscapeKey(g.stream)
+		streams := path + guardStreams
+		guard = append(guard, bson.E{Key: guardStreams, Value: bson.D{{Key: "$mergeObjects", Value: bson.A{
+			streams, bson.D{{Key: key, Value: bson.D{{Key: "$mergeObjects", Value: bson.A{streams + "." + key, literal(fields)}}}}},
+		}}}})
+	} else {
+		for _, e := range fields {
+			guard = append(guard, bson.E{Key: e.Key, Value: literal(e.Value)})
+		}
 	}
 	return mongo.Pipeline{{{Key: "$replaceWith", Value: bson.D{{Key: "$mergeObjects", Value: bson.A{
 		literal(document), bson.D{{Key: projection.GuardField, Value: guard}},
@@ -255,7 +278,7 @@ func (a *Applier) resolve(ctx context.Context, unseen []chunk) (missed []*group,
 	}
 	for _, c := range unseen {
 		s := found[c.group.aggregate]
-		if (!s.exists && c.group.replay == nil && !c.waits) || s.position == c.group.events[c.events-1].change.Position {
+		if (!s.exists && c.group.replay == nil && !c.waits) || s.of(c.group.stream).position == c.group.events[c.events-1].change.Position {
 			c.committed()
 		} else {
 			missed = append(missed, c.group)

@@ -16,14 +16,15 @@ type planned struct {
 	writes []projection.Write
 }
 
-// group is what is to be written for one aggregate, in order.
+// group is what is to be written for one aggregate and stream, in order.
 type group struct {
 	aggregate string
 	events    []planned
 	// oneByOne is set once the database refused several changes at once, to find the one it means.
 	oneByOne bool
-	// unguarded is set once the document was found to have no position: the filter must then say so.
-	unguarded bool
+	place
+	// shared is set once the guard was found to hold those of several streams.
+	shared bool
 	// unjudged is set where versions do not grow by one, so that a missing one cannot be recognised.
 	unjudged bool
 	// firstVersion is the version that aggregates begin with; 0: any.
@@ -37,6 +38,11 @@ type group struct {
 // decide records what became of a change.
 func (g *group) decide(e planned, r Result) {
 	g.decided = append(g.decided, decision{e.index, r})
+}
+
+// begins says that nothing of the stream was applied before, as the condition will make sure.
+func (g *group) begins() bool {
+	return g.unguarded || (g.replay != nil && g.replay.of(g.stream).position == "")
 }
 
 // last is the position of the last change planned; empty without any.

@@ -19,8 +19,11 @@ const (
 	guardVersion  = "version" // of the last insert that had one
 	// guardFirst is the version from which on every one up to guardVersion is known to have been applied. Guards that were made before
 	// there was this field have none.
-	guardFirst  = "first"
-	guardParked = "parked"
+	guardFirst = "first"
+	// guardStream names the stream whose the guard is, and guardStreams holds those of the others.
+	guardStream  = "stream"
+	guardStreams = "streams"
+	guardParked  = "parked"
 	// guardEmpty marks a stub: a document made only to hold a parked record. As far as the projection goes it does not
 	// exist.
 	guardEmpty = "empty"
@@ -48,7 +51,9 @@ type guardState struct {
 	guarded  bool // it has a position
 	position string
 	version  int64
-	first    int64 // 0: not known
+	first    int64                 // 0: not known
+	stream   string                // whose it is; empty: nobody's yet, or not known
+	guests   map[string]guardState // of other streams: position, guarded, version, first
 	empty    bool
 	parked   *Record
 	raw      bson.RawValue // the parked record as it stands there
@@ -62,7 +67,9 @@ func (g guards) read(ctx context.Context, aggregates ...string) (map[string]guar
 	}
 	fields := bson.D{{Key: field, Value: 1}}
 	if !g.inside {
-		fields = append(fields, bson.E{Key: guardVersion, Value: 1}, bson.E{Key: guardFirst, Value: 1}, bson.E{Key: guardParked, Value: 1})
+		for _, name := range []string{guardVersion, guardFirst, guardStream, guardStreams, guardParked} {
+			fields = append(fields, bson.E{Key: name, Value: 1})
+		}
 	}
 	cursor, err := g.collection.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: aggregates}}}},
 		options.Find().SetProjection(fields))
@@ -94,9 +101,8 @@ func (g guards) decode(doc bson.Raw) (id string, s guardState, err error) {
 		guard, _ = doc.Lookup(projection.GuardField).DocumentOK()
 	}
 	s = guardState{exists: true, raw: guard.Lookup(guardParked)}
-	s.position, s.guarded = guard.Lookup(guardPosition).StringValueOK()
-	s.version, _ = guard.Lookup(guardVersion).AsInt64OK()
-	s.first, _ = guard.Lookup(guardFirst).AsInt64OK()
+	s.readPosition(guard)
+	s.readStreams(guard)
 	s.empty, _ = guard.Lookup(guardEmpty).BooleanOK()
 	if s.raw.Type != 0 {
 		s.parked = &Record{}
@@ -117,7 +123,8 @@ func (g guards) condition(group *group, n int) bson.D {
 	case group.unguarded:
 		position = bson.D{{Key: "$exists", Value: false}}
 	}
-	filter := bson.D{{Key: "_id", Value: group.aggregate}, {Key: g.prefix + guardPosition, Value: position}}
+	at := g.at(group.place)
+	filter := append(bson.D{{Key: "_id", Value: group.aggregate}, {Key: at + guardPosition, Value: position}}, g.owned(group.place)...)
 	if group.replay == nil {
 		filter = append(filter, bson.E{Key: g.prefix + guardParked, Value: bson.D{{Key: "$exists", Value: false}}})
 	} else {
@@ -125,7 +132,7 @@ func (g guards) condition(group *group, n int) bson.D {
 	}
 	// A guard without a version accepts any: the first one seen says where the count begins, unless VERSION_FIRST does.
 	if _, needed := group.requiredVersion(n); needed > 0 {
-		filter = append(filter, bson.E{Key: g.prefix + guardVersion, Value: bson.D{
+		filter = append(filter, bson.E{Key: at + guardVersion, Value: bson.D{
 			{Key: "$not", Value: bson.D{{Key: "$lt", Value: needed}}},
 		}})
 	}
@@ -138,6 +145,9 @@ func (g guards) condition(group *group, n int) bson.D {
 func (g guards) moved(group *group, n int) (set bson.D, first int64, whole bool) {
 	last := group.events[n-1].change
 	guard := bson.D{{Key: guardPosition, Value: last.Position}, {Key: guardEpoch, Value: last.Epoch}}
+	if !group.guest && group.stream != "" {
+		guard = append(guard, bson.E{Key: guardStream, Value: group.stream})
+	}
 	var version int64
 	for _, e := range group.events[:n] {
 		if versioned(e.change) {

@@ -12,7 +12,7 @@ import (
 // Aggregate is a parked one.
 type Aggregate struct {
 	Name string
-	// Position is that of the last event applied; empty when none was.
+	// Position is that of the last event applied, of the stream of the event that parked it; empty when none was.
 	Position string
 	// Guard is all that its guard says.
 	Guard Guard
@@ -47,6 +47,7 @@ func (a *Applier) List(ctx context.Context) ([]Aggregate, error) {
 	cursor, err := a.guards.collection.Find(ctx, bson.D{{Key: a.guards.since(), Value: bson.D{{Key: "$exists", Value: true}}}},
 		options.Find().SetSort(bson.D{{Key: a.guards.since(), Value: 1}}).SetProjection(bson.D{
 			{Key: a.guards.prefix + guardPosition, Value: 1}, {Key: a.guards.prefix + guardParked, Value: 1},
+			{Key: a.guards.prefix + guardStream, Value: 1}, {Key: a.guards.prefix + guardStreams, Value: 1},
 		}))
 	if err != nil {
 		return nil, fmt.Errorf("list parked aggregates: %w", err)
@@ -62,7 +63,7 @@ func (a *Applier) List(ctx context.Context) ([]Aggregate, error) {
 			return nil, err
 		}
 		if id != "" && s.parked != nil {
-			all = append(all, Aggregate{Name: id, Position: s.position, Guard: s.guard(), Record: *s.parked})
+			all = append(all, Aggregate{Name: id, Position: s.of(s.parked.Stream).position, Guard: s.guard(), Record: *s.parked})
 		}
 	}
 	return all, nil
@@ -78,5 +79,5 @@ func (a *Applier) Parked(ctx context.Context, aggregate string) (Aggregate, erro
 	if s.parked == nil {
 		return Aggregate{Name: aggregate, Position: s.position, Guard: s.guard()}, ErrNotParked
 	}
-	return Aggregate{Name: aggregate, Position: s.position, Guard: s.guard(), Record: *s.parked}, nil
+	return Aggregate{Name: aggregate, Position: s.of(s.parked.Stream).position, Guard: s.guard(), Record: *s.parked}, nil
 }

@@ -21,6 +21,9 @@ type Record struct {
 	Since time.Time     `bson:"since"`
 	// MessageID is of the event that could not be applied; empty when its message had none.
 	MessageID string `bson:"messageId"`
+	// Stream is that event's, which says what its position compares with; empty when its message did not tell, or the record is older
+	// than this field.
+	Stream string `bson:"stream,omitempty"`
 	// Position is that event's; empty when its message did not tell.
 	Position    string `bson:"position"`
 	Reason      string `bson:"reason"`
@@ -82,12 +85,12 @@ func (a *Applier) park(
 	ctx context.Context, session string, c *envelope.Change, poisoned decision, behind []decision,
 ) ([]decision, error) {
 	r := Record{
-		ID: bson.NewObjectID(), Since: time.Now().UTC(), MessageID: c.MessageID, Position: c.Position,
+		ID: bson.NewObjectID(), Since: time.Now().UTC(), MessageID: c.MessageID, Stream: c.Stream, Position: c.Position,
 		Reason: poisoned.result.Reason, Description: poisoned.result.Description, Session: session, Later: int64(len(behind)),
 	}
-	unguarded := false
+	lies := place{stream: c.Stream}
 	for range maxConflicts {
-		err := a.writeRecord(ctx, c, r, unguarded)
+		err := a.writeRecord(ctx, c, r, lies)
 		if err == nil {
 			poisoned.result.recorded = true
 			return append(parkedBehind(&r, behind), poisoned), nil
@@ -102,7 +105,7 @@ func (a *Applier) park(
 		if err != nil {
 			return nil, err
 		}
-		s := found[c.Aggregate]
+		s := found[c.Aggregate].of(c.Stream)
 		switch {
 		case c.Position != "" && s.position >= c.Position && r.Reason != ReasonOvertaken:
 			return []decision{{poisoned.index, Result{Kind: Duplicate}}}, nil // somebody could apply it
@@ -122,24 +125,25 @@ func (a *Applier) park(
 		case r.Reason == ReasonVersionGap && s.version >= c.Version-1:
 			return []decision{{poisoned.index, Result{}}}, nil // what was missing has come
 		}
-		unguarded = s.exists && !s.guarded
+		lies = found[c.Aggregate].place(c.Stream)
 	}
 	return nil, errContended
 }
 
 // writeRecord writes the record of a parking where the aggregate is not parked and the poison is not applied. Where there is no
 // guard it makes one.
-func (a *Applier) writeRecord(ctx context.Context, c *envelope.Change, r Record, unguarded bool) error {
+func (a *Applier) writeRecord(ctx context.Context, c *envelope.Change, r Record, lies place) error {
+	at := a.guards.at(lies)
 	filter := bson.D{{Key: "_id", Value: c.Aggregate}, {Key: a.guards.prefix + guardParked, Value: bson.D{{Key: "$exists", Value: false}}}}
 	switch {
 	case r.Reason == ReasonOvertaken: // wherever the guard stands
-	case unguarded:
-		filter = append(filter, bson.E{Key: a.guards.prefix + guardPosition, Value: bson.D{{Key: "$exists", Value: false}}})
+	case lies.unguarded:
+		filter = append(append(filter, a.guards.owned(lies)...), bson.E{Key: at + guardPosition, Value: bson.D{{Key: "$exists", Value: false}}})
 	case c.Position != "":
-		filter = append(filter, bson.E{Key: a.guards.prefix + guardPosition, Value: bson.D{{Key: "$lt", Value: c.Position}}})
+		filter = append(append(filter, a.guards.owned(lies)...), bson.E{Key: at + guardPosition, Value: bson.D{{Key: "$lt", Value: c.Position}}})
 	}
 	if r.Reason == ReasonVersionGap {
-		filter = append(filter, bson.E{Key: a.guards.prefix + guardVersion, Value: bson.D{
+		filter = append(filter, bson.E{Key: at + guardVersion, Value: bson.D{
 			{Key: "$not", Value: bson.D{{Key: "$gte", Value: c.Version - 1}}},
 		}})
 	}

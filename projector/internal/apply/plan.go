@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// plan asks the projection for the writes of every pending change and groups them by aggregate, in order of first
+// plan asks the projection for the writes of every pending change and groups them by aggregate and stream, in order of first
 // appearance. It decides what needs no database: changes at or below a position decided earlier in the batch are duplicates, and
 // those that the projection refuses are poison. results are what was decided before. The error is the first failure of the
 // projection that may be retried.
@@ -16,26 +16,28 @@ import (
 // change with a higher position that came before it; behind a gap of versions inside the batch, since only the guard
 // knows what the first change behind the gap may follow; and above a [Gap], while those below it may close it.
 func (a *Applier) plan(changes []envelope.Change, results []Result) (groups []*group, decided []decision, failure error) {
-	byAggregate := make(map[string]*group)
-	reached := make(map[string]string) // the highest position decided
+	type key struct{ aggregate, stream string } // positions of two streams do not compare
+	byKey := make(map[key]*group)
+	reached := make(map[key]string) // the highest position decided
 	blocked := make(map[string]bool)
-	gap := make(map[string]string) // the position of the gap
+	gap := make(map[key]string) // the position of the gap
 	for i := range changes {
 		c := &changes[i]
-		g := byAggregate[c.Aggregate]
-		switch waits, gapped := gap[c.Aggregate]; {
+		k := key{c.Aggregate, c.Stream}
+		g := byKey[k]
+		switch waits, gapped := gap[k]; {
 		case blocked[c.Aggregate]:
 			continue
 		case results[i].Kind == Poison, results[i].Kind == Parked:
 			blocked[c.Aggregate] = true
 			continue
 		case results[i].Kind == Gap:
-			gap[c.Aggregate] = c.Position
+			gap[k] = c.Position
 			continue
 		case results[i].Kind != Pending:
-			reached[c.Aggregate] = max(reached[c.Aggregate], c.Position)
+			reached[k] = max(reached[k], c.Position)
 			continue
-		case c.Position <= reached[c.Aggregate], g.contains(c.Position):
+		case c.Position <= reached[k], g.contains(c.Position):
 			decided = append(decided, decision{i, Result{Kind: Duplicate}})
 			continue
 		case gapped && c.Position > waits, c.Position < g.last():
@@ -61,8 +63,8 @@ func (a *Applier) plan(changes []envelope.Change, results []Result) (groups []*g
 			continue
 		}
 		if g == nil {
-			g = &group{aggregate: c.Aggregate, unjudged: a.unjudged, firstVersion: a.firstVersion}
-			byAggregate[c.Aggregate] = g
+			g = &group{aggregate: c.Aggregate, place: place{stream: c.Stream}, unjudged: a.unjudged, firstVersion: a.firstVersion}
+			byKey[k] = g
 			groups = append(groups, g)
 		}
 		g.events = append(g.events, planned{index: i, change: c, writes: writes})

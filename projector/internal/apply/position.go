@@ -20,12 +20,37 @@ type Guard struct {
 	Version int64
 	// First is the version from which on every one up to Version is known to have been applied; 0 where that is not known.
 	First int64
+	// Stream is the stream that all of these are of; empty where that is not known. Streams are the guards of others.
+	Stream  string
+	Streams map[string]Guard
 	// Parked is why it is parked; nil when it is not.
 	Parked *Record
 }
 
-func (s guardState) guard() Guard {
+func (s guardState) alone() Guard {
 	return Guard{Position: s.position, Version: s.version, First: s.first, Parked: s.parked}
+}
+
+// Of is the guard of one stream.
+func (g Guard) Of(stream string) Guard {
+	if own, ok := g.Streams[stream]; ok {
+		return own
+	}
+	if stream != "" && g.Stream != "" && stream != g.Stream {
+		return Guard{Parked: g.Parked}
+	}
+	return g
+}
+
+func (s guardState) guard() Guard {
+	g := Guard{Position: s.position, Version: s.version, First: s.first, Stream: s.stream, Parked: s.parked}
+	for stream := range s.guests {
+		if g.Streams == nil {
+			g.Streams = make(map[string]Guard)
+		}
+		g.Streams[stream] = s.of(stream).alone()
+	}
+	return g
 }
 
 // Guards reads the guards of aggregates. One that nothing is known of is missing.

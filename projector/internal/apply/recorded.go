@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// positionsCollection holds the record of positions, one document per aggregate: {_id, position, epoch, version}, and
+// positionsCollection holds the record of positions, one document per aggregate: {_id, position, epoch, version, first, stream}, and
 // parked where it is.
 func positionsCollection(p projection.Projection) string { return p.Name() + "_positions" }
 
@@ -63,12 +63,16 @@ func (a *Applier) commit(ctx context.Context, g *group, n int) error {
 	record := func(ctx context.Context) error {
 		guard, first, _ := a.guards.moved(g, n)
 		makes := g.replay == nil && !g.mustFollow(n)
+		at := a.guards.at(g.place)
+		if first > 0 && g.begins() {
+			guard = append(guard, bson.E{Key: guardFirst, Value: first})
+		}
+		for i := range guard {
+			guard[i].Key = at + guard[i].Key
+		}
 		update := bson.D{{Key: "$set", Value: guard}}
-		switch {
-		case first > 0 && makes:
-			update = append(update, bson.E{Key: "$setOnInsert", Value: bson.D{{Key: guardFirst, Value: first}}})
-		case first > 0 && g.replay != nil && g.replay.position == "":
-			update[0].Value = append(guard, bson.E{Key: guardFirst, Value: first})
+		if first > 0 && makes && !g.begins() {
+			update = append(update, bson.E{Key: "$setOnInsert", Value: bson.D{{Key: at + guardFirst, Value: first}}})
 		}
 		written, err := records.UpdateOne(ctx, a.guards.condition(g, n), update, options.UpdateOne().SetUpsert(makes))
 		switch {

@@ -42,9 +42,10 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 			return ErrNotParked
 		}
 		for _, g := range groups {
-			g.replay, g.unguarded = &s, !s.guarded
-			g.dropApplied(s.position)
-			g.stopAtGap(s)
+			seen := s.of(g.stream)
+			g.replay, g.place, g.shared = &s, s.place(g.stream), len(s.guests) > 0
+			g.dropApplied(seen.position)
+			g.stopAtGap(seen)
 		}
 		err = applier.write(ctx, groups)
 		for _, g := range groups {
@@ -103,6 +104,7 @@ func (a *Applier) Amend(ctx context.Context, aggregate string, id bson.ObjectID,
 		bson.D{{Key: "_id", Value: aggregate}, {Key: parked + ".id", Value: id}},
 		bson.D{{Key: "$set", Value: bson.D{
 			{Key: parked + ".messageId", Value: c.MessageID},
+			{Key: parked + ".stream", Value: c.Stream},
 			{Key: parked + ".position", Value: c.Position},
 			{Key: parked + ".reason", Value: r.Reason},
 			{Key: parked + ".description", Value: r.Description},

@@ -23,6 +23,7 @@ const (
 // whatever lies below the guard was applied, or given up. One that the broker dead-lettered by itself, because of its deliveries or its
 // age, did not: later events may have overtaken it. Of it only the position of the very event, or a version, says that it was applied.
 func (a *Applier) Standing(g Guard, c *envelope.Change, reason string) Standing {
+	g = g.Of(c.Stream)
 	switch {
 	case c.Position == "" || c.Position > g.Position:
 		return Waiting

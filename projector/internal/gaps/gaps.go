@@ -32,7 +32,7 @@ const maxPause = 2 * time.Second
 // New remembers gaps; wait is how long an event may wait.
 func New(wait time.Duration) *Gaps { return &Gaps{wait: wait, waiting: make(map[string]*gap)} }
 
-// Seen records that an event of an aggregate waits for an earlier version. over says that it has waited too long; otherwise pause is
+// Seen records that an event of an aggregate, which is named with its stream, waits for an earlier version. over says that it has waited too long; otherwise pause is
 // the time until it should be retried.
 func (g *Gaps) Seen(aggregate, messageID string) (pause time.Duration, over bool) {
 	now := time.Now()

@@ -24,8 +24,8 @@ type Letter struct {
 	sequence int64
 	session  string
 	change   envelope.Change // without its body
-	// place is where it is applied: its position, or behind what was dead-lettered before it.
-	place string
+	// place is where it is applied among those of stream: its position, or behind what was dead-lettered before it.
+	stream, place string
 }
 
 // deadLetters opens the dead-letter queue.
@@ -101,16 +101,19 @@ func letterOf(m *azservicebus.ReceivedMessage, c envelope.Change) Letter {
 	return l
 }
 
-// order puts letters, which come in order of sequence numbers, in that of their positions. One without a position keeps
-// its place behind those that were dead-lettered before it.
+// order puts letters, which come in order of sequence numbers, in that of their positions, one stream after the other: two streams'
+// do not compare. One without a position keeps its place behind those that were dead-lettered before it.
 func order(letters []Letter) {
-	highest := ""
+	highest, stream := make(map[string]string), ""
 	for i := range letters {
-		highest = max(highest, letters[i].Position)
-		letters[i].place = cmp.Or(letters[i].Position, highest)
+		if letters[i].change.Stream != "" {
+			stream = letters[i].change.Stream
+		}
+		highest[stream] = max(highest[stream], letters[i].Position)
+		letters[i].stream, letters[i].place = stream, cmp.Or(letters[i].Position, highest[stream])
 	}
 	slices.SortStableFunc(letters, func(a, b Letter) int {
-		return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.sequence, b.sequence))
+		return cmp.Or(cmp.Compare(a.stream, b.stream), cmp.Compare(a.place, b.place), cmp.Compare(a.sequence, b.sequence))
 	})
 }
 

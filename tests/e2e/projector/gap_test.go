@@ -145,7 +145,7 @@ func TestG6AReplacementForgetsNoVersion(t *testing.T) {
 		text, err := bson.MarshalExtJSON(raw, false, false)
 		require.NoError(w, err)
 		require.Equal(w, `{"_id":"a","aggregateId":"a","version":2,"type":"$touched","occurredAt":"2026-01-01T00:00:02Z",`+
-			`"_sluice":{"version":1,"first":1,"position":"820000000000000000000002","epoch":1}}`, string(text))
+			`"_sluice":{"version":1,"first":1,"position":"820000000000000000000002","epoch":1,"stream":"shop.events"}}`, string(text))
 
 		publish(w, event("a", 3, "T")) // and where is the second?
 		deadLettered(w, 1)

@@ -1,0 +1,85 @@
+package apply
+
+import (
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+)
+
+// An aggregate may be fed by several streams, whose positions do not compare. Its guard is that of the stream that came first, its
+// home stream, which it names; each other stream is a guest, with a guard of its own in the field streams. A guard that was made before
+// guards named a stream becomes that of the first one that comes.
+
+// place is where one stream's guard lies in that of an aggregate.
+type place struct {
+	stream string
+	// guest says that another stream is at home there.
+	guest bool
+	// unguarded says that there is a document, and no position of the stream in it: the filter must then say so.
+	unguarded bool
+}
+
+// at is the path of the fields of a place.
+func (g guards) at(p place) string {
+	if p.guest {
+		return g.prefix + guardStreams + "." + projection.EscapeKey(p.stream) + "."
+	}
+	return g.prefix
+}
+
+// owned is the condition that a place is where it was last seen.
+func (g guards) owned(p place) bson.D {
+	switch {
+	case p.stream == "":
+		return nil
+	case p.guest:
+		return bson.D{{Key: g.prefix + guardStream, Value: bson.D{{Key: "$ne", Value: p.stream}}}}
+	}
+	return bson.D{{Key: g.prefix + guardStream, Value: bson.D{{Key: "$in", Value: bson.A{nil, p.stream}}}}}
+}
+
+// of is the guard as a stream's events see it. A message that does not name its stream sees the home stream's.
+func (s guardState) of(stream string) guardState {
+	if !s.isGuest(stream) {
+		return s
+	}
+	own := s.guests[stream]
+	s.position, s.guarded, s.version, s.first = own.position, own.guarded, own.version, own.first
+	return s
+}
+
+func (s guardState) isGuest(stream string) bool {
+	if _, known := s.guests[stream]; known {
+		return true
+	}
+	return stream != "" && s.stream != "" && s.stream != stream
+}
+
+func (s guardState) place(stream string) place {
+	return place{stream: stream, guest: s.isGuest(stream), unguarded: s.exists && !s.of(stream).guarded}
+}
+
+// readStreams reads the guests' guards.
+func (s *guardState) readStreams(guard bson.Raw) {
+	s.stream, _ = guard.Lookup(guardStream).StringValueOK()
+	streams, _ := guard.Lookup(guardStreams).DocumentOK()
+	elements, _ := streams.Elements()
+	for _, e := range elements {
+		own, ok := e.Value().DocumentOK()
+		if !ok {
+			continue
+		}
+		var guest guardState
+		guest.readPosition(own)
+		if s.guests == nil {
+			s.guests = make(map[string]guardState)
+		}
+		s.guests[projection.UnescapeKey(e.Key())] = guest
+	}
+}
+
+func (s *guardState) readPosition(guard bson.Raw) {
+	s.position, s.guarded = guard.Lookup(guardPosition).StringValueOK()
+	s.version, _ = guard.Lookup(guardVersion).AsInt64OK()
+	s.first, _ = guard.Lookup(guardFirst).AsInt64OK()
+}
