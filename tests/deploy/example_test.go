@@ -27,6 +27,7 @@ func TestTheExampleDeploysAsWeDo(t *testing.T) {
 	projector.Project, projector.Docker.Context = ".", "."
 	require.Equal(t, projector, theirs.Services["projector"])
 	require.Len(t, theirs.Services, 2)
+	require.Equal(t, ours.Pipeline, theirs.Pipeline)
 	for name, hook := range ours.Hooks {
 		if strings.HasPrefix(hook.Posix.Run, "scripts/") {
 			hook.Posix.Run, hook.Windows.Run = copied+hook.Posix.Run, copied+hook.Windows.Run

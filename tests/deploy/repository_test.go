@@ -25,6 +25,30 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
+// files are the texts of all files of the repository with one of the names, by path.
+func files(t *testing.T, names ...string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	require.NoError(t, filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := entry.Name(); entry.IsDir() && (name == "node_modules" || name == ".git" || name == "testdata" || name == "bin") {
+			return fs.SkipDir
+		}
+		if !entry.IsDir() && slices.Contains(names, entry.Name()) {
+			name, err := filepath.Rel(root, file)
+			if err != nil {
+				return err
+			}
+			found[filepath.ToSlash(name)] = read(t, filepath.ToSlash(name))
+		}
+		return nil
+	}))
+	require.NotEmpty(t, found)
+	return found
+}
+
 // template parses a file below infra.
 func template(t *testing.T, path string) *bicep.File {
 	t.Helper()

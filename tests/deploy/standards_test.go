@@ -1,8 +1,12 @@
 package deploy
 
 import (
+	"maps"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,14 +14,23 @@ import (
 )
 
 var (
-	used    = regexp.MustCompile(`(?m)uses: (\S+)`)
-	pinned  = regexp.MustCompile(`^[\w.-]+/[\w.-]+@v\d+(\.\d+)*$`)
+	used    = regexp.MustCompile(`(?m)uses: (.+)$`)
+	pinned  = regexp.MustCompile(`^[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 	made    = regexp.MustCompile(`(?m)(?:run: |^\s+|&& )make ([a-z-]+)`)
 	target  = regexp.MustCompile(`(?m)^([a-z-]+):`)
 	runFile = regexp.MustCompile(`(?m)run: (\.ci/\S+|scripts/\S+)`)
 )
 
-// Workflows name actions by tag, ask for no more rights than they need, and call what exists.
+// rights are what jobs may do besides reading the code, each for a reason.
+var rights = map[string]map[string]string{
+	"azure-dev.yml deploy":  {"contents": "read", "id-token": "write"}, // to sign in without a password
+	"azure-dev.yml what-if": {"contents": "read", "id-token": "write"},
+	"release.yml release":   {"contents": "write"}, // to push the release; it is started by hand
+	"release.yml images":    {"contents": "read", "packages": "write"},
+	"release.yml manifests": {"contents": "read", "packages": "write"},
+}
+
+// Workflows name actions by commit, with the version that it is, give no job more rights than it needs, and call what exists.
 func TestWorkflowsKeepTheRules(t *testing.T) {
 	targets := map[string]bool{}
 	for _, m := range target.FindAllStringSubmatch(read(t, "Makefile"), -1) {
@@ -26,6 +39,7 @@ func TestWorkflowsKeepTheRules(t *testing.T) {
 	workflows, err := filepath.Glob(filepath.Join(root, ".github/workflows/*"))
 	require.NoError(t, err)
 	require.NotEmpty(t, workflows)
+	unseen := maps.Clone(rights)
 	for _, file := range workflows {
 		name := filepath.Base(file)
 		text := read(t, ".github/workflows/"+name)
@@ -37,16 +51,10 @@ func TestWorkflowsKeepTheRules(t *testing.T) {
 			}
 		}
 		require.NoError(t, yaml.Unmarshal([]byte(text), &workflow), name)
-		want := map[string]string{"contents": "read"}
-		switch name {
-		case "azure-dev.yml":
-			want["id-token"] = "write" // to sign in without a password
-		case "release.yml":
-			want["contents"] = "write" // to push the release; it is started by hand
-		}
-		require.Equal(t, want, workflow.Permissions, name)
+		require.Equal(t, map[string]string{"contents": "read"}, workflow.Permissions, name)
 		for job, j := range workflow.Jobs {
-			require.Empty(t, j.Permissions, "%s: %s", name, job)
+			require.Equal(t, rights[name+" "+job], j.Permissions, "%s: %s", name, job)
+			delete(unseen, name+" "+job)
 			require.Positive(t, j.Timeout, "%s: %s has no end", name, job)
 		}
 		for _, m := range used.FindAllStringSubmatch(text, -1) {
@@ -59,6 +67,80 @@ func TestWorkflowsKeepTheRules(t *testing.T) {
 			require.FileExists(t, filepath.Join(root, m[1]), name)
 		}
 	}
+	require.Empty(t, unseen, "rights of jobs that are no more")
+}
+
+// What is deployed has passed: the workflow waits for ci, deploys the commit that ci ran on, and only from this repository's main
+// and an environment that people protect. What a pull request runs has an identity of its own.
+func TestOnlyWhatHasPassedIsDeployed(t *testing.T) {
+	var workflow struct {
+		On struct {
+			Run  struct{ Workflows, Branches, Types []string } `yaml:"workflow_run"`
+			Push any
+		}
+		Jobs map[string]struct {
+			If          string
+			Environment string
+			Env         map[string]string
+			Steps       []struct {
+				Uses string
+				With map[string]any
+			}
+		}
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, ".github/workflows/azure-dev.yml")), &workflow))
+	require.Nil(t, workflow.On.Push)
+	require.Equal(t, []string{"ci"}, workflow.On.Run.Workflows)
+	require.Equal(t, []string{"main"}, workflow.On.Run.Branches)
+	require.True(t, strings.HasPrefix(read(t, ".github/workflows/ci.yml"), "#") && strings.Contains(read(t, ".github/workflows/ci.yml"), "\nname: ci\n"))
+	deploy, preview := workflow.Jobs["deploy"], workflow.Jobs["what-if"]
+	require.Equal(t, "azure", deploy.Environment)
+	for _, condition := range []string{
+		"workflow_run.conclusion == 'success'", "workflow_run.event == 'push'", "head_repository.full_name == github.repository",
+	} {
+		require.Contains(t, deploy.If, condition)
+	}
+	require.Equal(t, "${{ github.event.workflow_run.head_sha || github.sha }}", deploy.Steps[0].With["ref"])
+	require.Contains(t, preview.If, "head.repo.full_name == github.repository")
+	require.Empty(t, preview.Environment)
+	require.Equal(t, "${{ vars.AZURE_PREVIEW_CLIENT_ID }}", preview.Env["AZURE_CLIENT_ID"])
+	for name, value := range deploy.Env {
+		if name != "AZURE_CLIENT_ID" {
+			require.Equal(t, value, preview.Env[name], "%s: what-if must ask about what would be deployed", name)
+		}
+	}
+	for name, value := range preview.Env {
+		require.NotContains(t, value, "secrets.", name)
+	}
+}
+
+// Whatever names a version is kept current by Dependabot.
+func TestDependabotKnowsEveryManifest(t *testing.T) {
+	kinds := map[string]string{
+		"go.mod": "gomod", "Dockerfile": "docker", "package.json": "npm", "requirements.txt": "pip", "compose.yaml": "docker-compose",
+	}
+	var config struct {
+		Updates []struct {
+			Ecosystem   string `yaml:"package-ecosystem"`
+			Directory   string
+			Directories []string
+		}
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, ".github/dependabot.yml")), &config))
+	kept := map[string]bool{}
+	for _, u := range config.Updates {
+		for _, directory := range append(u.Directories, u.Directory) {
+			if directory != "" {
+				require.False(t, kept[u.Ecosystem+" "+directory], "%s %s twice", u.Ecosystem, directory)
+				kept[u.Ecosystem+" "+directory] = true
+			}
+		}
+	}
+	want := map[string]bool{"github-actions /": true}
+	for file := range files(t, slices.Collect(maps.Keys(kinds))...) {
+		want[kinds[path.Base(file)]+" /"+path.Dir(file)] = true
+	}
+	require.Equal(t, want, kept)
 }
 
 // What the gallery of azd templates and GitHub look for.
