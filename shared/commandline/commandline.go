@@ -101,15 +101,29 @@ func helped[D, R any](text string) Command[D, R] {
 
 // Usage is the program's help.
 func (p Program[D, R]) Usage() string {
+	return "usage: " + p.Name + " [COMMAND]\n\n" + listOf(p.all()) + "\n" + p.Notes +
+		"`" + p.Name + " COMMAND --help` tells of one command. An operand that begins with - goes behind --.\n" + closing
+}
+
+// listOf is a line for each command.
+func listOf[D, R any](commands []Command[D, R]) string {
 	var b strings.Builder
-	b.WriteString("usage: " + p.Name + " [COMMAND]\n\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, c := range p.all() {
+	for _, c := range commands {
 		fmt.Fprintf(w, "  %s\t%s\n", strings.TrimSpace(c.Name+" "+c.Takes), c.Says)
 	}
 	_ = w.Flush() // a strings.Builder takes everything
-	b.WriteString("\n" + p.Notes + "`" + p.Name + " COMMAND --help` tells of one command. An operand that begins with - goes behind --.\n" + closing)
 	return b.String()
+}
+
+// group are the commands whose first word of two is this one.
+func (p Program[D, R]) group(first string) (commands []Command[D, R]) {
+	for _, c := range p.all() {
+		if strings.HasPrefix(c.Name, first+" ") {
+			commands = append(commands, c)
+		}
+	}
+	return commands
 }
 
 const closing = "It is configured by environment variables, for every command as for run: see docs/configure.md.\n" +
@@ -156,12 +170,15 @@ func (p Program[D, R]) parse(args []string) (c Command[D, R], r R, err error) {
 	switch {
 	case len(args) == 0:
 		return p.Commands[0], r, nil
-	case slices.Contains([]string{"-h", "-help", "--help"}, args[0]), len(args) == 1 && args[0] == "help":
+	case asksForHelp(args[0]), len(args) == 1 && args[0] == "help":
 		return helped[D, R](p.Usage()), r, nil
 	case slices.Contains([]string{"-version", "--version"}, args[0]):
 		args[0] = "version"
 	case args[0] == "help":
 		args = append(slices.Clone(args[1:]), "--help")
+	}
+	if group := p.group(args[0]); len(group) > 0 && len(args) > 1 && asksForHelp(args[1]) {
+		return helped[D, R]("usage: " + p.Name + " " + args[0] + " COMMAND\n\n" + listOf(group) + "\n" + closing), r, nil
 	}
 	if c, args, err = p.find(args); err != nil {
 		return c, r, err
@@ -188,7 +205,6 @@ func (p Program[D, R]) parse(args []string) (c Command[D, R], r R, err error) {
 
 // find finds the command that args begin with, and what follows it.
 func (p Program[D, R]) find(args []string) (Command[D, R], []string, error) {
-	var seconds []string // the second words that the first word can have
 	for _, c := range p.all() {
 		first, second, two := strings.Cut(c.Name, " ")
 		switch {
@@ -197,15 +213,19 @@ func (p Program[D, R]) find(args []string) (Command[D, R], []string, error) {
 			return c, args[1:], nil
 		case len(args) > 1 && args[1] == second:
 			return c, args[2:], nil
-		default:
-			seconds = append(seconds, second)
 		}
 	}
-	if len(seconds) == 0 {
+	switch group := p.group(args[0]); {
+	case len(group) == 0:
 		return Command[D, R]{}, nil, fmt.Errorf("%w: there is no command %q; `%s help` lists them", ErrUsage, args[0], p.Name)
+	case len(args) == 1:
+		return Command[D, R]{}, nil, fmt.Errorf("%w: %q is not a whole command; choose one of these:\n%s", ErrUsage, args[0], strings.TrimSuffix(listOf(group), "\n"))
+	default:
+		return Command[D, R]{}, nil, fmt.Errorf("%w: there is no command %q; choose one of these:\n%s", ErrUsage, args[0]+" "+args[1], strings.TrimSuffix(listOf(group), "\n"))
 	}
-	return Command[D, R]{}, nil, fmt.Errorf("%w: %q needs a second word: %s", ErrUsage, p.Name+" "+args[0], strings.Join(seconds, "|"))
 }
+
+func asksForHelp(arg string) bool { return slices.Contains([]string{"-h", "-help", "--help"}, arg) }
 
 // parseMixed lets flags stand before and after the operands. Behind -- everything is an operand, whatever it begins with.
 func parseMixed(flags *flag.FlagSet, args []string) (operands []string, err error) {

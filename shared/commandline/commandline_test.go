@@ -46,7 +46,7 @@ func program() commandline.Program[io.Writer, request] {
 					return err
 				},
 			},
-			{Name: "ring once", Do: func(context.Context, io.Writer, request) error { return nil }},
+			{Name: "ring once", Says: "knock", Do: func(context.Context, io.Writer, request) error { return nil }},
 		},
 	}
 }
@@ -159,8 +159,8 @@ func TestWhatCannotBeUnderstoodIsNotTried(t *testing.T) {
 		says string
 	}{
 		{[]string{"knock"}, "door: wrong usage: there is no command \"knock\"; `door help` lists them\n"},
-		{[]string{"ring"}, "door: wrong usage: \"door ring\" needs a second word: twice|once\n"},
-		{[]string{"ring", "thrice"}, "door: wrong usage: \"door ring\" needs a second word: twice|once\n"},
+		{[]string{"ring"}, "door: wrong usage: \"ring\" is not a whole command; choose one of these:\n  ring twice NAME [--loud]  ring\n  ring once                 knock\n"},
+		{[]string{"ring", "thrice"}, "door: wrong usage: there is no command \"ring thrice\"; choose one of these:\n  ring twice NAME [--loud]  ring\n  ring once                 knock\n"},
 		{[]string{"ring", "twice"}, "door: wrong usage: door ring twice needs a name\n"},
 		{[]string{"ring", "twice", "ann", "bob"}, "door: wrong usage: door ring twice does not take \"bob\"\n"},
 		{[]string{"ring", "once", "ann"}, "door: wrong usage: door ring once does not take \"ann\"\n"},
