@@ -19,7 +19,7 @@ param location string
 param mongoMode string = 'external'
 
 @secure()
-@description('Connection string of the source: a user with find and changeStream on the watched collection, nothing more')
+@description('Connection string of the source: a user with the role read on the watched database, nothing more')
 param sourceMongoUri string = ''
 
 @secure()
@@ -60,6 +60,9 @@ param partitioned bool = false
 
 @description('Receives the alerts; empty: they are shown in the portal only')
 param alertEmail string = ''
+
+@description('Object id of a Microsoft Entra group whose members are on call: they may start the operators\' jobs and look at messages, blobs and the read models\' URI. Empty: nobody but those who may already')
+param operatorsGroupId string = ''
 
 @description('Others subscribe to the topic as well. Metrics count for all of them, so the alert on the backlog is left out')
 param othersSubscribe bool = false
@@ -108,6 +111,7 @@ module resources 'resources.bicep' = {
     partitioned: partitioned
     alertEmail: alertEmail
     othersSubscribe: othersSubscribe
+    operatorsGroupId: operatorsGroupId
     oplogHours: oplogHours
     lagAlertSeconds: lagAlertSeconds
     logRetentionDays: logRetentionDays

@@ -18,6 +18,7 @@ param partitioned bool
 
 param alertEmail string
 param othersSubscribe bool
+param operatorsGroupId string
 param oplogHours int
 param lagAlertSeconds int
 param logRetentionDays int
@@ -89,6 +90,7 @@ module storage 'modules/storage.bicep' = {
     location: location
     tags: tags
     name: '${abbreviations.storageAccount}${token}'
+    operatorsGroupId: operatorsGroupId
     producerPrincipalId: identities.outputs.producerPrincipalId
     projectorPrincipalId: identities.outputs.projectorPrincipalId
   }
@@ -107,6 +109,7 @@ module serviceBus 'modules/servicebus.bicep' = {
     producerPrincipalId: identities.outputs.producerPrincipalId
     projectorPrincipalId: identities.outputs.projectorPrincipalId
     scalerPrincipalId: identities.outputs.scalerPrincipalId
+    operatorsGroupId: operatorsGroupId
   }
 }
 
@@ -143,6 +146,7 @@ module vaultAccess 'modules/keyvault-access.bicep' = {
   dependsOn: [documentDb]
   params: {
     vaultName: vault.outputs.name
+    operatorsGroupId: operatorsGroupId
     producerPrincipalId: identities.outputs.producerPrincipalId
     projectorPrincipalId: identities.outputs.projectorPrincipalId
   }

@@ -16,9 +16,13 @@ param cpu string
 param memory string
 @description('Minute, hour, day, month, weekday in UTC; empty: only when somebody starts it')
 param schedule string = ''
+@description('A group of people who may start it, stop it and see its runs; empty: none')
+param operatorsGroupId string = ''
 @minValue(30)
 @description('Seconds after which it is killed')
 param timeoutSeconds int
+
+var jobsOperator = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', 'b9a307c4-5aa3-4b52-ba60-2b17c136cd7b')
 
 resource job 'Microsoft.App/jobs@2025-07-01' = {
   name: name
@@ -49,4 +53,10 @@ resource job 'Microsoft.App/jobs@2025-07-01' = {
       ]
     }
   }
+}
+
+resource operatorsJob 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operatorsGroupId)) {
+  name: guid(job.id, operatorsGroupId, jobsOperator)
+  scope: job
+  properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: jobsOperator }
 }

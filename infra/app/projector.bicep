@@ -12,6 +12,8 @@ param location string
 param environmentName string
 param containerEnvironmentName string
 param registry string
+@description('A group of people who may run the operator\'s commands; empty: none')
+param operatorsGroupId string = ''
 param image string
 param identityId string
 param identityClientId string
@@ -166,6 +168,7 @@ module operate 'job.bicep' = {
     identityId: identityId
     mongoSecretUri: mongoSecretUri
     args: ['help']
+    operatorsGroupId: operatorsGroupId
     settings: settings
     cpu: sizes[size].cpu
     memory: sizes[size].memory

@@ -2,6 +2,8 @@
 param vaultName string
 param producerPrincipalId string
 param projectorPrincipalId string
+@description('A group of people; empty: none')
+param operatorsGroupId string
 
 var secretsUser = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '4633458b-17de-408a-b874-0445c86b69e6')
 
@@ -22,6 +24,13 @@ resource projectorReads 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(vault::readModel.id, projectorPrincipalId, secretsUser)
   scope: vault::readModel
   properties: { principalId: projectorPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: secretsUser }
+}
+
+// Operators read the URI of the read models, to look at them. The source is none of the runbook's business.
+resource operatorsRead 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operatorsGroupId)) {
+  name: guid(vault::readModel.id, operatorsGroupId, secretsUser)
+  scope: vault::readModel
+  properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: secretsUser }
 }
 
 // Addresses without a version: the platform takes a new version of the secret within half an hour.

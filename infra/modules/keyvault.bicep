@@ -30,7 +30,7 @@ resource source 'Microsoft.KeyVault/vaults/secrets@2025-05-01' = if (fillSource)
   parent: vault
   name: 'source-mongodb-uri'
   tags: tags
-  properties: { value: sourceMongoUri, contentType: 'MongoDB connection string: find and changeStream on the source' }
+  properties: { value: sourceMongoUri, contentType: 'MongoDB connection string: read on the source' }
 }
 
 resource readModel 'Microsoft.KeyVault/vaults/secrets@2025-05-01' = if (fillReadModel) {

@@ -18,6 +18,8 @@ param partitioned bool
 param producerPrincipalId string
 param projectorPrincipalId string
 param scalerPrincipalId string
+@description('A group of people; empty: none')
+param operatorsGroupId string
 
 @description('ISO 8601. How long the broker remembers message ids. It costs throughput, and only spares the projector duplicates, which its own guard would see')
 param duplicateDetectionWindow string = 'PT10M'
@@ -120,6 +122,20 @@ resource projectorQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = i
   name: guid(queue.id, projectorPrincipalId, dataReceiver)
   scope: queue
   properties: { principalId: projectorPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataReceiver }
+}
+
+// Operators look at what waits and at the dead-letter queue (the portal's Service Bus Explorer). What they take out there is lost
+// to the read model, so it is the receiver's right and no more.
+resource operatorsSubscription 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (useTopic && !empty(operatorsGroupId)) {
+  name: guid(projection.id, operatorsGroupId, dataReceiver)
+  scope: projection
+  properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: dataReceiver }
+}
+
+resource operatorsQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!useTopic && !empty(operatorsGroupId)) {
+  name: guid(queue.id, operatorsGroupId, dataReceiver)
+  scope: queue
+  properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: dataReceiver }
 }
 
 // The scaler reads one number, the count of active messages, and no built-in role below Data Owner has that right for

@@ -5,6 +5,8 @@ param tags object
 param name string
 param producerPrincipalId string
 param projectorPrincipalId string
+@description('A group of people; empty: none')
+param operatorsGroupId string
 
 @minValue(7)
 @description('Days after which the body of an oversized message is deleted. A message must be gone by then, also from the dead-letter queue')
@@ -96,6 +98,19 @@ resource projectorClaimChecks 'Microsoft.Authorization/roleAssignments@2022-04-0
   name: guid(claimChecks.id, projectorPrincipalId, dataReader)
   scope: claimChecks
   properties: { principalId: projectorPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataReader }
+}
+
+// Operators look into checkpoints and large bodies. Changes of a checkpoint go through the producer's commands, in its job.
+resource operatorsCheckpoints 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operatorsGroupId)) {
+  name: guid(checkpoints.id, operatorsGroupId, dataReader)
+  scope: checkpoints
+  properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: dataReader }
+}
+
+resource operatorsClaimChecks 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operatorsGroupId)) {
+  name: guid(claimChecks.id, operatorsGroupId, dataReader)
+  scope: claimChecks
+  properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: dataReader }
 }
 
 output id string = account.id

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -65,9 +66,11 @@ func TestJobsRunWhatTheProgramsUnderstand(t *testing.T) {
 				require.Equal(t, same, field(same).Text, "%s: as the %s has it", name, s.name)
 			}
 			if schedule := field("schedule").Text; schedule != "" {
+				require.Empty(t, field("operatorsGroupId").Text, "%s: the clock starts it, people have one of their own", name)
 				scheduled[name] = schedule + ": " + s.name + " " + strings.Join(args, " ")
 			} else {
 				require.Equal(t, []string{"help"}, args, "%s: a person says what it does", name)
+				require.Equal(t, "operatorsGroupId", field("operatorsGroupId").Text, name)
 			}
 		}
 	}
@@ -152,4 +155,21 @@ esac`)
 		require.Contains(t, string(calls), "SERVICE_"+strings.ToUpper(c.args[0])+"_JOB_NAME")
 		require.Contains(t, string(calls), "--job-execution-name the-execution")
 	}
+}
+
+var operated = regexp.MustCompile("(?m)(?:`|^)scripts/operate\\.sh (producer|projector) ([^`#\n]+)")
+
+// The commands that the runbook tells to type are commands.
+func TestTheRunbooksCommandsExist(t *testing.T) {
+	checked := 0
+	for page, text := range documents(t) {
+		for _, m := range operated.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[2], "COMMAND") {
+				continue
+			}
+			checked++
+			require.True(t, understands(t, m[1], strings.Fields(m[2])), "%s: %s", page, m[0])
+		}
+	}
+	require.GreaterOrEqual(t, checked, 4, "commands are found at all")
 }

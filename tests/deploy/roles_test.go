@@ -18,6 +18,7 @@ var roles = map[string]string{
 	"090c5cfd-751d-490a-894a-3ce6f1109419": "Azure Service Bus Data Owner",
 	"7f951dda-4ed3-4680-a7ca-43fe172d538d": "AcrPull",
 	"4633458b-17de-408a-b874-0445c86b69e6": "Key Vault Secrets User",
+	"b9a307c4-5aa3-4b52-ba60-2b17c136cd7b": "Container Apps Jobs Operator",
 }
 
 type grant struct{ who, role, on string }
@@ -36,6 +37,12 @@ var allowed = map[grant]bool{
 	{"projectorPrincipalId", "Key Vault Secrets User", "vault::readModel"}:    true,
 	{"scalerPrincipalId", "Azure Service Bus Data Owner", "projection"}:       true,
 	{"scalerPrincipalId", "Azure Service Bus Data Owner", "queue"}:            true,
+	{"operatorsGroupId", "Azure Service Bus Data Receiver", "projection"}:     true,
+	{"operatorsGroupId", "Azure Service Bus Data Receiver", "queue"}:          true,
+	{"operatorsGroupId", "Storage Blob Data Reader", "checkpoints"}:           true,
+	{"operatorsGroupId", "Storage Blob Data Reader", "claimChecks"}:           true,
+	{"operatorsGroupId", "Key Vault Secrets User", "vault::readModel"}:        true,
+	{"operatorsGroupId", "Container Apps Jobs Operator", "job"}:               true, // those that a person starts
 	{"puller", "AcrPull", "registry"}:                                         true, // of both images: the narrowest there is
 }
 
@@ -51,7 +58,14 @@ func TestRolesAreTheseAndNoOthers(t *testing.T) {
 		properties, _ := r.Value.Field("properties")
 		who, _ := properties.Field("principalId")
 		kind, _ := properties.Field("principalType")
-		require.Equal(t, "ServicePrincipal", kind.Text, "%s: %s: without it, a new identity is not found for minutes", path, r.Name)
+		if people := who.Text == "operatorsGroupId"; people {
+			require.Equal(t, "Group", kind.Text, "%s: %s", path, r.Name)
+			without, err := template(t, path).Eval(r.Condition, map[string]any{"operatorsGroupId": "", "entityKind": "topic"})
+			require.NoError(t, err)
+			require.Equal(t, false, without, "%s: %s: where no group is named nobody gets anything", path, r.Name)
+		} else {
+			require.Equal(t, "ServicePrincipal", kind.Text, "%s: %s: without it, a new identity is not found for minutes", path, r.Name)
+		}
 		definition, _ := properties.Field("roleDefinitionId")
 		role, ok := template(t, path).Find("var", definition.Text)
 		require.True(t, ok, "%s: %s", path, definition.Text)
