@@ -6,29 +6,29 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Collection is a collection that a projection writes to, with the indexes its readers need beside that of _id.
+// Collection is a collection that a projection writes to, with the indexes that its readers need besides the one on _id.
 type Collection struct {
 	Name    string
 	Indexes []Index
-	// KeyedBy says which value of a document of the watched collection is the _id of the one document here that its insert
-	// writes to: the value at a dotted path, or [ByAggregate]. `projector verify` then reads, for a sample and for a second
-	// look, only what feeds the documents it compares. Empty: nobody knows, and it reads the whole source.
+	// KeyedBy is the path in the source document (with dots) whose value is the _id of the one document here that the insert writes
+	// to; or [ByAggregate]. `projector verify` then reads only the events of the documents that it compares, for a sample and when it
+	// compares a difference again. If KeyedBy is empty, it reads the whole source.
 	KeyedBy string
 }
 
 // ByAggregate is the [Collection.KeyedBy] of documents whose _id is the event's Aggregate.
 const ByAggregate = "$aggregate"
 
-// Index is an index of a collection. It is made when a projector starts, under the name MongoDB derives from Keys; one that
-// is no longer named here is left alone.
+// Index is an index of a collection. It is created when a projector starts, with the name that MongoDB derives from Keys. An index
+// that is no longer declared is not dropped.
 type Index struct {
 	// Keys are the fields, in order, each with 1 or -1.
 	Keys bson.D
-	// Unique refuses a second document with the same keys: a permanent failure of the event that would make one. Prefer an
-	// _id: events of different aggregates come in any order, and so a value may arrive at its new document before it
-	// has left the old one. That of a [OneDocument] must leave stubs out, by Partial.
+	// Unique refuses a second document with the same keys, which is a permanent failure of the event. Prefer an _id: events of
+	// different aggregates come in any order, so a value may arrive at its new document before it has left the old one. A unique
+	// index of a [OneDocument] must leave stubs out, by Partial.
 	Unique bool
-	// Partial, unless nil, leaves out the documents that do not match this filter.
+	// Partial, unless nil, leaves out the documents that do not match the filter.
 	Partial bson.D
 }
 
@@ -42,7 +42,7 @@ type Stored interface {
 	Collections() []Collection
 }
 
-// Collections are the collections of a projection; ok is false for one that does not say.
+// Collections returns the collections of a projection. ok is false if it declares none: it is neither [Stored] nor [OneDocument].
 func Collections(p Projection) (all []Collection, ok bool) {
 	one, isOne := p.(OneDocument)
 	stored, isStored := p.(Stored)

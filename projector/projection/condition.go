@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// CompareKind is how a [Condition] compares, by the name of MongoDB's query operator.
+// CompareKind is how a [Condition] compares: the name of MongoDB's query operator.
 type CompareKind string
 
 // The kinds.
@@ -21,11 +21,11 @@ const (
 	CompareExists CompareKind = "$exists"
 )
 
-// Condition is a condition that a document meets: of one field, a path with dots through documents. Only values of the value's
-// own type meet it, numbers of all types being one: a missing field does not meet Lt("n", 1), and a text does not. An
-// array meets it when one of its elements does.
+// Condition compares one field of a document with a value. Field is a path with dots. Only values of the same type can meet a
+// condition, and all numbers are of one type: neither a missing field nor a text meets Lt("n", 1). An array meets a condition if
+// one of its elements does.
 //
-// The value is a number but NaN, a text, a boolean, a time, a timestamp or an ObjectID; nothing else is supported.
+// The value is a number (but not NaN), a text, a boolean, a time, a timestamp or an ObjectID. Nothing else is supported.
 type Condition struct {
 	Field string
 	Kind  CompareKind
@@ -47,10 +47,10 @@ func Gt(field string, value any) Condition { return Condition{field, CompareGt, 
 // Gte is met by a field at or above the value.
 func Gte(field string, value any) Condition { return Condition{field, CompareGte, value} }
 
-// Missing is met where there is no such field; null is a value.
+// Missing is met if there is no such field. A field that is null is not missing.
 func Missing(field string) Condition { return Condition{field, CompareExists, false} }
 
-// Filter says conditions in MongoDB's query language. A field may be named more than once.
+// Filter translates conditions into MongoDB's query language. A field may be named more than once.
 func Filter(conditions []Condition) bson.D {
 	filter := make(bson.D, 0, len(conditions))
 	for _, c := range conditions {
@@ -59,7 +59,7 @@ func Filter(conditions []Condition) bson.D {
 	return filter
 }
 
-// Validate says what is wrong with a deletion's conditions.
+// Validate returns what is wrong with a deletion's conditions.
 func (w DeleteOne) Validate() error { return validateFilter(Filter(w.If)) }
 
 func validateFilter(filter bson.D) error {
@@ -94,7 +94,7 @@ func validateOperators(field string, operators bson.D) error {
 	return nil
 }
 
-// comparableValue says whether a condition's value is of a type that compares alike wherever it is compared.
+// comparableValue reports whether a value is of a type that MongoDB and package memory compare alike.
 func comparableValue(value any) bool {
 	kind, data, err := bson.MarshalValue(value)
 	if err != nil {

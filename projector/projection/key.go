@@ -7,13 +7,13 @@ import (
 
 const hexDigits = "0123456789ABCDEF"
 
-// emptyKey stands for the empty string, which cannot be a step of a field path. A lone % is otherwise never written:
-// a % that is meant becomes %25.
+// emptyKey stands for the empty string, which cannot be a step of a field path. EscapeKey writes no other % alone: it writes
+// % as %25.
 const emptyKey = "%"
 
-// EscapeKey makes any text a single step of a field path, so that a key that comes from data can be used in an
-// update: % becomes %25, a dot %2E, a leading dollar %24, NUL %00, bytes that are not UTF-8 their %XX, and the empty
-// string a lone %. [UnescapeKey] undoes it.
+// EscapeKey turns any text into a single step of a field path, so that an update can use a key that comes from data:
+// % becomes %25, a dot %2E, a leading dollar %24, NUL %00, bytes that are not UTF-8 their %XX, and the empty
+// string a single %. [UnescapeKey] undoes it.
 func EscapeKey(key string) string {
 	if key == "" {
 		return emptyKey
@@ -37,7 +37,7 @@ func EscapeKey(key string) string {
 	return b.String()
 }
 
-// UnescapeKey gives back what [EscapeKey] was given. Text that EscapeKey cannot have made keeps its stray % signs.
+// UnescapeKey undoes [EscapeKey]. A % that EscapeKey cannot have written stays.
 func UnescapeKey(escaped string) string {
 	if escaped == emptyKey {
 		return ""

@@ -11,18 +11,17 @@ import (
 
 const mirrorName = "mirror"
 
-// Mirror keeps the current document per key: the watched collection again, by its documentKey._id. Inserts and
-// replacements put the document; updates put it too where the message carries the whole document, else they repeat the
-// changed fields on the document that is there; deletes remove it. The documents are as in the source, without a guard:
-// that is in <name>_positions.
+// Mirror keeps a copy of the watched collection: the current document for each documentKey._id. Inserts and
+// replacements write the document. Updates write it too if the message carries the whole document; otherwise they change the
+// same fields of the copy. Deletes remove it. The copies have no guard in them: it is in <name>_positions.
 //
-// The zero value mirrors whole documents into the collection mirror; [NewMirror] makes others.
+// The zero value mirrors whole documents into the collection mirror; [NewMirror] takes options.
 type Mirror struct{ options MirrorOptions }
 
 var _ Stored = Mirror{}
 
-// Name implements [Projection]: mirror, or mirror_<collection> for another collection, so that two mirrors in one database
-// keep their positions apart.
+// Name implements [Projection]. It is mirror, or mirror_<collection> for another collection: two mirrors in one database
+// have separate positions.
 func (m Mirror) Name() string {
 	if m.options.Collection == "" || m.options.Collection == mirrorName {
 		return mirrorName
@@ -83,7 +82,7 @@ func (m Mirror) Project(e Event) ([]Write, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Two updates, because one cannot both cut an array and set an element of it.
+	// Two updates, because one cannot both shorten an array and set an element of it.
 	for _, ops := range [][]Op{truncations, changes} {
 		if len(ops) > 0 {
 			writes = append(writes, UpdateExisting(m.collection(), id, ops...))
@@ -92,7 +91,7 @@ func (m Mirror) Project(e Event) ([]Write, error) {
 	return writes, nil
 }
 
-// truncations are the arrays that an update cut short.
+// truncations are operators for the arrays that an update shortened.
 func (m Mirror) truncations(description bson.Raw) ([]Op, error) {
 	truncated, ok := description.Lookup("truncatedArrays").ArrayOK()
 	if !ok {
@@ -117,8 +116,8 @@ func (m Mirror) truncations(description bson.Raw) ([]Op, error) {
 	return ops, nil
 }
 
-// changes are the fields that an update set and removed. The description's paths have dots between their steps; a
-// field whose own name holds a dot cannot be told from a path, as MongoDB documents.
+// changes are operators for the fields that an update set and removed. The description's paths have dots between their steps, so a
+// field whose name contains a dot looks like a path, as MongoDB documents.
 func (m Mirror) changes(description bson.Raw) ([]Op, error) {
 	var ops []Op
 	if updated, ok := description.Lookup("updatedFields").DocumentOK(); ok {

@@ -12,22 +12,22 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// MirrorOptions say what a [Mirror] is to be. The zero value mirrors whole documents, by their _id.
+// MirrorOptions are the options of a [Mirror]. The zero value mirrors whole documents, by their _id.
 type MirrorOptions struct {
 	// Collection is where the documents go; empty means mirror.
 	Collection string
-	// Key is the dotted path of the field whose value becomes the _id; empty means _id. Its values must be unique in the
-	// source, and one that goes from a document to another must stay within one aggregate: no order between aggregates is
-	// promised, and so the old document's delete could take the new one's away. A delete, a replacement, and an update of the
-	// key itself leave the old key behind unless the event tells it: without a pre-image (changeStreamPreAndPostImages) such
-	// an event is refused as permanent.
+	// Key is the path (with dots) of the field whose value becomes the _id; empty means _id. Its values must be unique in the
+	// source. A value that moves from one document to another must stay within one aggregate: no order between aggregates is
+	// guaranteed, so the delete of the old document could remove the new one. A delete, a replacement and an update of the
+	// key must remove the copy with the old key, which only a pre-image (changeStreamPreAndPostImages) contains: without one,
+	// such an event is a permanent error.
 	Key string
-	// Fields are the top-level fields that are kept, beside _id; empty keeps all. Documents written under another selection
-	// keep their fields until their next change.
+	// Fields are the top-level fields to keep, besides _id; empty keeps all. After a change of Fields, a copy keeps its old fields
+	// until its document changes.
 	Fields []string
 }
 
-// NewMirror makes a mirror. The error names every option that cannot be.
+// NewMirror returns a mirror with options. The error names every option that is wrong.
 func NewMirror(o MirrorOptions) (Mirror, error) {
 	var problems []error
 	if strings.ContainsAny(o.Collection, "$\x00") || strings.HasPrefix(o.Collection, "system.") {
@@ -50,13 +50,13 @@ func NewMirror(o MirrorOptions) (Mirror, error) {
 	return Mirror{options: o}, errors.Join(problems...)
 }
 
-// Plain says that the mirror has no options: the settings of a projector may give it some.
+// Plain reports that the mirror has no options, so that the settings of a projector may set them.
 func (m Mirror) Plain() bool {
 	return m.options.Collection == "" && m.options.Key == "" && len(m.options.Fields) == 0
 }
 
-// key is the _id of the document a change is about; moved is the one it had before, when the change gave it another key. The
-// _id is of type 0 where that key cannot be told and need not be: the document is gone, and its delete follows.
+// key returns the _id of a change's copy, and in moved the _id that the copy had before, if the change gave it another one. The
+// _id has type 0 if it is not known and not needed: the document has been deleted, and the delete's own event follows.
 func (m Mirror) key(e Event) (id, moved bson.RawValue, err error) {
 	if m.options.Key == "" {
 		if id = e.Key().Lookup("_id"); id.Type == 0 {
@@ -79,20 +79,21 @@ func (m Mirror) key(e Event) (id, moved bson.RawValue, err error) {
 			return id, before, nil
 		case id.Type == 0:
 		case before.Type == 0 && (e.Operation == envelope.Replace || changesKey(e.UpdateDescription(), m.options.Key)):
-			id = before // it may have had another key: unknown is not guessed
+			id = before // it may have had another key, and we do not guess
 		case before.Type != 0 && !sameValue(before, after):
 			moved = before
 		}
 	}
 	if id.Type == 0 || id.Type == bson.TypeNull || id.Type == bson.TypeArray {
-		return id, moved, Permanent(fmt.Errorf("the %s does not tell the document's key %s: is it in every document, and does the source "+
-			"collection keep pre-images (changeStreamPreAndPostImages), and does the producer look updated documents up (FULL_DOCUMENT=updateLookup)?",
+		return id, moved, Permanent(fmt.Errorf("the %s does not contain the document's key %s: check that every document has it, that the source "+
+			"collection keeps pre-images (changeStreamPreAndPostImages), and that the producer looks updated documents up (FULL_DOCUMENT=updateLookup)",
 			e.Operation, m.options.Key))
 	}
 	return id, moved, nil
 }
 
-// changesKey says whether an update writes to the key, or around or inside it; also when nobody knows what it wrote to.
+// changesKey reports whether an update writes to the key, to a part of it or to what contains it. It is true if the description is
+// missing or cannot be read.
 func changesKey(description bson.Raw, key string) bool {
 	if description == nil {
 		return true

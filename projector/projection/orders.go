@@ -17,20 +17,20 @@ const (
 	CustomersCollection = "customers"
 )
 
-// Orders is the sample: what a shop's event store says of its orders, and of its customers, whose totals the orders of
-// many aggregates feed. The aggregate is the order; its events carry data {customerId, totalCents, items, currency} as
-// it stands after the event.
+// Orders is a sample for a shop's event store. It keeps a document for each order, which is the aggregate, and one for each customer,
+// which the events of many orders write to. Each event carries data {customerId, totalCents, items, currency}, the values
+// after the event.
 //
 //	orders:    {_id: <aggregate id>, customerId, status, items, totalCents, currency, events, placedAt, changedAt}
 //	customers: {_id: <customerId>, orders, open, paid, delivered, cancelled, refunded, paidCents, refundedCents,
 //	            firstOrderAt, lastOrderAt}
 //
-// A document that many aggregates feed is written in any order between them, so it is written by operators that do not
-// mind: counts, sums, a smallest and a largest. Two orders of one customer at once are two transactions that meet in its
-// document; one of them is repeated.
+// No order between aggregates is guaranteed, so the customers are written with operators that give the same result in any order:
+// counts, sums, a minimum and a maximum. Two orders of one customer at the same time are two transactions that conflict in its
+// document, and one of them is retried.
 //
-// An event of an unknown type counts and changes no status. One without a customer, an amount or a time can never be
-// applied.
+// An event of an unknown type is counted, and changes no status. An event without a customer, an amount or a time is a permanent
+// error.
 type Orders struct{}
 
 var _ Stored = Orders{}
@@ -38,7 +38,7 @@ var _ Stored = Orders{}
 // Name implements [Projection].
 func (Orders) Name() string { return ordersName }
 
-// Collections implements [Stored]: the orders of a customer are found by an index.
+// Collections implements [Stored]. An index finds the orders of a customer.
 func (Orders) Collections() []Collection {
 	byCustomer := Index{Keys: bson.D{{Key: "customerId", Value: 1}, {Key: "placedAt", Value: -1}}}
 	return []Collection{
@@ -47,7 +47,7 @@ func (Orders) Collections() []Collection {
 	}
 }
 
-// step is what a type of event does to an order and to its customer.
+// step is what an event of one type does to an order and to its customer.
 type step struct {
 	status string
 	count  string // the customer's counter

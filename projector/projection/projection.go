@@ -1,18 +1,17 @@
-// Package projection is what one writes against to make a read model of one's own: a name, and a function from an event
-// to the writes it causes.
+// Package projection is the API for read models. A projection is a name, and a function from an event to the writes that it causes.
 //
-// A projection is pure: it reads the event and nothing else, keeps no state, and gives the same writes for the same
+// A projection is pure: it reads the event and nothing else, keeps no state, and returns the same writes for the same
 // event every time. The projector does the rest and guarantees, per aggregate:
-//   - events come in commit order;
-//   - the effect of each event is written once, though messages are delivered again after a crash, a lost lock or a
+//   - events arrive in commit order;
+//   - the effect of each event is written once, although messages are delivered again after a crash, a lost lock or a
 //     change of leaders: a guard with the position of the last applied event is written together with the effects;
 //   - a message is completed only after its effect is committed with write concern majority.
 //
-// Not guaranteed: any order between different aggregates, and that each event is written by itself: the events of one
-// batch may be folded into one update, so readers may see several of them appear at once (never some of an event).
+// Not guaranteed: any order between different aggregates; and that each event is written separately: the events of a
+// batch may be folded into one update, so that readers see several of them appear at once (but never a part of an event).
 //
-// One's own lies in a module of one's own: implement [Projection], or [OneDocument] where it fits, and hand it to projector.Main,
-// which is the whole program. README.md beside this file leads through it; package projectiontest tests it without a database.
+// To write a projection, implement [Projection], [Stored] or [OneDocument] in a module of your own, and pass it to projector.Main,
+// which is the whole program. README.md in this folder shows how; package projectiontest tests a projection without a database.
 package projection
 
 import (
@@ -55,8 +54,7 @@ const (
 	OperationDelete  = envelope.Delete
 )
 
-// UpdateDescription is what an update changed (updatedFields, removedFields, truncatedArrays), where the server said
-// so; else nil.
+// UpdateDescription is what an update changed (updatedFields, removedFields, truncatedArrays); nil if the event does not carry it.
 func (e Event) UpdateDescription() bson.Raw {
 	doc, ok := e.Body.Lookup("updateDescription").DocumentOK()
 	if !ok {
@@ -65,33 +63,33 @@ func (e Event) UpdateDescription() bson.Raw {
 	return doc
 }
 
-// gone says that the document was deleted before an update of it could look it up.
+// gone reports that the document of an update had been deleted when it was looked up.
 func (e Event) gone() bool { return e.Body.Lookup("fullDocument").Type == bson.TypeNull }
 
 // Projection turns events into writes. Its functions are called from many goroutines at once.
 type Projection interface {
-	// Name names the projection and its record of positions (collection <name>_positions). It never changes: under
-	// another name the projection would start without a memory of what it has applied.
+	// Name is the name of the projection and of its positions collection, <name>_positions. It must never change: under
+	// another name the projection would not know what it has applied.
 	Name() string
-	// Project gives the writes of one event, in order; none when the event does not concern the projection. An error
-	// made by [Permanent] (and a panic) parks the event's aggregate: the event and all later ones of it wait in the
-	// dead-letter queue until they are replayed. Any other error is retried until it goes away, and holds up its
-	// aggregate meanwhile.
+	// Project returns the writes of one event, in order; none if the event does not concern the projection. An error
+	// made by [Permanent], or a panic, parks the event's aggregate: the event and all later ones of the aggregate wait in the
+	// dead-letter queue until they are replayed. Any other error is retried until it goes away, and the aggregate waits
+	// meanwhile.
 	Project(e Event) ([]Write, error)
 }
 
 // OneDocument is a projection that keeps one document per aggregate: every write is an update or a replacement of the
-// document of collection Collection() whose _id is the event's Aggregate, and nothing is ever deleted. The guard
-// then lives inside that document, in the field _sluice, and a batch costs one update instead of a transaction. A
-// write that breaks this promise is refused.
+// document in Collection() whose _id is the event's Aggregate, and nothing is ever deleted. The guard is then
+// inside that document, in the field _sluice, and a batch costs one update instead of a transaction. A
+// write that breaks this rule is refused as a permanent error.
 //
-// Where the very first event of an aggregate cannot be applied there is a stub: a document that holds nothing but _id and
-// _sluice {empty: true, parked: {…}}. Readers leave out documents where _sluice.empty is true, and so must a validator or a
-// unique index of the collection: where the database refuses the stub, the aggregate waits until it does not. To the
-// projection's writes a stub is no document.
+// If the first event of an aggregate cannot be applied, the aggregate is parked in a stub: a document with nothing but _id and
+// _sluice {empty: true, parked: {…}}. Readers must leave out documents where _sluice.empty is true, and so must a validator and
+// the unique indexes of the collection: while the database refuses the stub, the aggregate waits. The
+// projection's writes do not see a stub: to them there is no document.
 type OneDocument interface {
 	Projection
-	// Collection names the collection of the documents. Like the name it never changes.
+	// Collection is the name of the documents' collection. Like Name, it must never change.
 	Collection() string
 }
 
@@ -100,11 +98,11 @@ type OneDocument interface {
 // projection must not write to it.
 const GuardField = "_sluice"
 
-// ErrPermanent marks errors that trying again cannot heal.
+// ErrPermanent marks errors that a retry cannot help.
 var ErrPermanent = errors.New("permanent")
 
-// Permanent says that an event can never be applied, whatever is tried. Its aggregate is parked with err's text as
-// description, and the event dead-lettered; the text must hold no secrets.
+// Permanent marks an error as permanent: the event can never be applied. Its aggregate is parked, with err's text as the
+// description, and the event is dead-lettered. The text must not contain secrets.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Registry holds the projections a projector can run, by name. It is filled before the projector starts and only read
+// Registry holds the projections that a projector can run, by name. It is filled before the projector starts, and only read
 // afterwards.
 type Registry struct {
 	byName  map[string]Projection
-	initial string // see Default; empty: none was chosen
+	initial string // the name of the default; empty means the only projection
 }
 
-// NewRegistry makes a registry of the given projections; the names must differ.
+// NewRegistry returns a registry of the given projections. Their names must differ.
 func NewRegistry(projections ...Projection) (*Registry, error) {
 	r := &Registry{byName: make(map[string]Projection)}
 	for _, p := range projections {
@@ -25,14 +25,14 @@ func NewRegistry(projections ...Projection) (*Registry, error) {
 	return r, nil
 }
 
-// builtin are the projections that come with the projector, the default first.
+// builtin are the projections that come with the projector. The first is the default.
 var builtin = []Projection{
 	Timeline{},
 	Mirror{},
 	Orders{},
 }
 
-// Builtin is a fresh registry with the projections that come with the projector: [Timeline], [Mirror] and [Orders].
+// Builtin returns a new registry with the projections that come with the projector: [Timeline], [Mirror] and [Orders].
 func Builtin() *Registry {
 	r := &Registry{byName: make(map[string]Projection), initial: builtin[0].Name()}
 	for _, p := range builtin {
@@ -41,11 +41,11 @@ func Builtin() *Registry {
 	return r
 }
 
-// Register adds a projection. Its name must be new, and fit to be part of a collection's name.
+// Register adds a projection. Its name must be new, and must be allowed in the name of a collection.
 func (r *Registry) Register(p Projection) error {
 	name := p.Name()
 	if name == "" || strings.ContainsAny(name, "$\x00 ") || strings.HasPrefix(name, "system.") {
-		return fmt.Errorf("register projection %q: the name cannot be part of a collection's name", name)
+		return fmt.Errorf("register projection %q: a collection cannot have such a name: use letters, digits, _ and -", name)
 	}
 	if _, taken := r.byName[name]; taken {
 		return fmt.Errorf("register projection %q: the name is taken", name)
@@ -63,8 +63,8 @@ func (r *Registry) Lookup(name string) (Projection, bool) {
 	return p, ok
 }
 
-// Default is what runs where PROJECTION names none: the only projection, or [Timeline] of [Builtin]. ok is false where several
-// could be meant.
+// Default is the projection that runs if PROJECTION is not set: the only one, or [Timeline] of [Builtin]. ok is false if there are
+// several.
 func (r *Registry) Default() (p Projection, ok bool) {
 	if r.initial == "" && len(r.byName) == 1 {
 		for _, p := range r.byName {
@@ -74,5 +74,5 @@ func (r *Registry) Default() (p Projection, ok bool) {
 	return r.Lookup(r.initial)
 }
 
-// Names are the registered names, sorted.
+// Names returns the registered names, sorted.
 func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.byName)) }

@@ -16,9 +16,9 @@ const timelineName = "timeline"
 //	{_id: <aggregate id>, events: <int64>, types: {<type, by EscapeKey>: <int64>},
 //	 firstOccurredAt, lastOccurredAt, lastType, _sluice: {position, epoch, version, first, stream}}
 //
-// It counts, so an event lost or applied twice shows. Only inserts count: an event store is append-only. First and last
-// are meant by order, not by time. The type and the time are the fields type and occurredAt of the inserted document,
-// as they stand there; without them, the message's type and time (RFC 3339).
+// An event that is lost or applied twice shows in the count. Only inserts count: an event store is append-only. First and last
+// refer to the order of events, not to their times. The type and the time are copied from the fields type and occurredAt of the
+// inserted document; without these fields, they are the event's type and time (RFC 3339).
 type Timeline struct{}
 
 var _ OneDocument = Timeline{}
@@ -53,7 +53,7 @@ func (Timeline) Project(e Event) ([]Write, error) {
 	return []Write{Update(timelineName, e.Aggregate, ops...)}, nil
 }
 
-// occurredAt is nil when neither the document nor the message knows a time.
+// occurredAt is nil if neither the document nor the event has a time.
 func occurredAt(e Event, document bson.Raw) any {
 	if v := document.Lookup("occurredAt"); v.Type != 0 && v.Type != bson.TypeNull {
 		return v

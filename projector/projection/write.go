@@ -2,8 +2,8 @@ package projection
 
 import "go.mongodb.org/mongo-driver/v2/bson"
 
-// Write is one write to one document: [UpdateOne], [ReplaceOne] or [DeleteOne]. The set is closed, because the planner
-// must know how to fold them.
+// Write is one write to one document: [UpdateOne], [ReplaceOne] or [DeleteOne]. There are no others, because the projector
+// must know how to fold several into one.
 type Write interface {
 	// Target is the document written to.
 	Target() (collection string, id any)
@@ -14,37 +14,37 @@ type Write interface {
 type UpdateOne struct {
 	Collection string
 	ID         any
-	// Upsert makes the document when there is none.
+	// Upsert creates the document if there is none.
 	Upsert bool
 	Ops    []Op
 }
 
-// ReplaceOne puts a whole document in the place of what was there, or makes it.
+// ReplaceOne writes a whole document, in place of the one that is there or as a new one.
 type ReplaceOne struct {
 	Collection string
 	ID         any
-	// Document's _id, if it has one, must be ID.
+	// Document may have an _id, which must then be ID.
 	Document bson.Raw
 }
 
-// DeleteOne removes a document, if it is there and meets every condition.
+// DeleteOne removes a document if there is one and it meets every condition.
 type DeleteOne struct {
 	Collection string
 	ID         any
 	If         []Condition
 }
 
-// Update changes fields of a document, which is made when there is none.
+// Update changes fields of a document, and creates it if there is none. It takes any number of operators.
 func Update(collection string, id any, ops ...Op) Write {
 	return UpdateOne{Collection: collection, ID: id, Upsert: true, Ops: ops}
 }
 
-// UpdateExisting changes fields of a document and does nothing when there is none.
+// UpdateExisting changes fields of a document, and does nothing if there is none.
 func UpdateExisting(collection string, id any, ops ...Op) Write {
 	return UpdateOne{Collection: collection, ID: id, Ops: ops}
 }
 
-// Replace puts a whole document in place.
+// Replace writes a whole document.
 func Replace(collection string, id any, document bson.Raw) Write {
 	return ReplaceOne{Collection: collection, ID: id, Document: document}
 }
@@ -54,9 +54,9 @@ func Delete(collection string, id any) Write {
 	return DeleteOne{Collection: collection, ID: id}
 }
 
-// DeleteIf removes a document that meets every condition, and does nothing to another: a customer without orders, say. It sees
-// the document as the writes before it left it. On a document that many aggregates feed it is not safe by itself: an order that
-// comes before the deletion or after it leaves different documents.
+// DeleteIf removes a document if it meets every condition: a customer without orders, say. It sees the document as the writes before
+// it left it. Be careful with documents that many aggregates write to: an order that arrives before the deletion leaves another
+// document than one that arrives after it.
 func DeleteIf(collection string, id any, first Condition, more ...Condition) Write {
 	return DeleteOne{Collection: collection, ID: id, If: append([]Condition{first}, more...)}
 }
