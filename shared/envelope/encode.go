@@ -49,6 +49,9 @@ const (
 // one and 64 KB for all of them, and refuses more with an error that looks like a transient one.
 const maxText = 8 << 10
 
+// maxStream bounds the stream's name likewise: it is in the source, and in the name of a claim check.
+const maxStream = 1 << 10
+
 const (
 	specVersion = "1.0"
 	sourceURI   = "sluice:"
@@ -71,13 +74,8 @@ func Encode(c Change, format Format) (*azservicebus.Message, error) {
 	case !c.Operation.Known():
 		return nil, fmt.Errorf("encode change at %s: operation %q has no message form", c.Position, c.Operation)
 	}
-	for _, text := range []struct{ name, value string }{
-		{"aggregate id", c.Aggregate}, {"event type", c.Type}, {"correlation id", c.CorrelationID}, {"traceparent", c.TraceParent},
-	} {
-		if len(text.value) > maxText {
-			return nil, fmt.Errorf("encode change at %s: the %s has %d bytes, and a message's property holds %d: "+
-				"does its path lead to the right field?", c.Position, text.name, len(text.value), maxText)
-		}
+	if err := bounded(c); err != nil {
+		return nil, err
 	}
 	body, err := encodeBody(c, &format)
 	if err != nil {
@@ -120,6 +118,32 @@ func Encode(c Change, format Format) (*azservicebus.Message, error) {
 		m.CorrelationID = &c.CorrelationID
 	}
 	return m, nil
+}
+
+// bounded names the text of a change that is too long for its message.
+func bounded(c Change) error {
+	for _, text := range []struct {
+		name, value string
+		most        int
+		advice      string
+	}{
+		{"aggregate id", c.Aggregate, maxText, "does its path lead to the right field?"},
+		{"event type", c.Type, maxText, "does its path lead to the right field?"},
+		{"correlation id", c.CorrelationID, maxText, "does its path lead to the right field?"},
+		{"traceparent", c.TraceParent, maxText, "does its path lead to the right field?"},
+		{"position", c.Position, maxText, "it must be bounded when it is made"},
+		{"stream", c.Stream, maxStream, "use a shorter STREAM_NAME"},
+	} {
+		if len(text.value) > text.most {
+			return fmt.Errorf("encode change at %.100s: the %s has %d bytes, and a message holds %d of it: %s",
+				c.Position, text.name, len(text.value), text.most, text.advice)
+		}
+	}
+	if session := c.SessionID(); utf16Len(session) > maxSessionID {
+		return fmt.Errorf("encode change at %.100s: the session id has %d characters, and Service Bus takes %d", c.Position,
+			utf16Len(session), maxSessionID)
+	}
+	return nil
 }
 
 // encodeBody writes the body in the format; of a change whose body is kept elsewhere there is none, in a format of its own.

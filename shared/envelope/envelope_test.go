@@ -230,6 +230,7 @@ func TestG6EncodeRefusesATextThatNoPropertyHolds(t *testing.T) {
 		"event type":     func(c *envelope.Change) *string { return &c.Type },
 		"correlation id": func(c *envelope.Change) *string { return &c.CorrelationID },
 		"traceparent":    func(c *envelope.Change) *string { return &c.TraceParent },
+		"position":       func(c *envelope.Change) *string { return &c.Position },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := insert(t)
@@ -241,6 +242,14 @@ func TestG6EncodeRefusesATextThatNoPropertyHolds(t *testing.T) {
 			require.ErrorContains(t, err, "the "+name+" has 8193 bytes")
 		})
 	}
+	c := insert(t)
+	c.Stream = strings.Repeat("x", 1025)
+	_, err := envelope.Encode(c, envelope.BSON)
+	require.ErrorContains(t, err, "the stream has 1025 bytes")
+	c = insert(t)
+	c.Session = strings.Repeat("x", 129)
+	_, err = envelope.Encode(c, envelope.BSON)
+	require.ErrorContains(t, err, "the session id has 129 characters")
 }
 
 // G3: the identity of a change does not depend on who publishes it, or when.

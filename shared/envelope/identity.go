@@ -83,7 +83,7 @@ func Sortable(token string) bool {
 // TokenTime is the cluster time in a sortable token or position: behind the byte 82 its seconds and its increment, in hex.
 // Zero of one that tells none.
 func TokenTime(position string) (t bson.Timestamp) {
-	if !Sortable(position) || len(position) < 18 {
+	if len(position) < 18 || !Sortable(position[:18]) {
 		return t
 	}
 	both, err := strconv.ParseUint(position[2:18], 16, 64)
@@ -91,6 +91,21 @@ func TokenTime(position string) (t bson.Timestamp) {
 		return t
 	}
 	return bson.Timestamp{T: uint32(both >> 32), I: uint32(both)}
+}
+
+// TokenForm is the version of a sortable token, or of a position that was made of one, as it stands there behind the cluster time: 2B02
+// is version 1, 2B04 is version 2. Empty of anything else.
+func TokenForm(position string) string {
+	const at, zero = 18, "29"
+	switch {
+	case len(position) < at+len(zero) || !Sortable(position[:at]):
+		return ""
+	case position[at:at+len(zero)] == zero:
+		return zero
+	case len(position) < at+4:
+		return ""
+	}
+	return position[at : at+4]
 }
 
 // Text is a BSON value as the text of an aggregate id: strings as they are, ObjectIDs as 24 hex digits, UUIDs in

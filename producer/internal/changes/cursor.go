@@ -223,17 +223,23 @@ func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err
 	}
 	token := event.Lookup("_id").Document()
 	after := checkpoint.Progress{ResumeToken: bytes.Clone(token), Published: c.at.Published}
-	if after.Position, err = c.numbering.event(c.at, envelope.TokenText(token)); err != nil {
+	operation, _ := event.Lookup("operationType").StringValueOK()
+	position, err := c.numbering.event(c.at, identity, operation)
+	if err == nil {
+		after.Position, err = c.numbering.event(c.at, envelope.TokenText(token), operation)
+	}
+	if err == nil {
+		identity, err = c.numbering.identity(c.at, identity, operation)
+	}
+	if err != nil {
 		return false, &refusal{err}
 	}
-	position := identity
 	if Counted(after.Position) {
-		position, after.Settings = after.Position, c.numbering.settings
+		after.Settings = c.numbering.settings
 	}
 	if t, i, ok := event.Lookup("clusterTime").TimestampOK(); ok {
 		after.ClusterTime = bson.Timestamp{T: t, I: i}
 	}
-	operation, _ := event.Lookup("operationType").StringValueOK()
 	switch c.reader.config.Mapping.kind(operation) {
 	case change:
 		mapped, mapErr := c.reader.config.Mapping.change(event, identity, position)

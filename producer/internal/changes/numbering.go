@@ -26,7 +26,7 @@ var (
 
 // numbering gives changes their positions, which compare by plain string comparison.
 //
-// Where resume tokens are sortable, a position is the token's text. Elsewhere it is an ordinal: the series, then how many
+// Where resume tokens are sortable, a position is the token's text, in the form in which the stream began. Elsewhere it is an ordinal: the series, then how many
 // events the server has delivered in it, at a fixed width. The stream that follows a token is always the same, so a leader
 // that resumes from a checkpoint counts what its predecessor counted, and gives the same events the same ordinals. Where
 // there is no token to resume from (a new stream, lost history), a new series begins, named by the leader's epoch, which no
@@ -83,10 +83,14 @@ func (n numbering) accept(from checkpoint.Progress) error {
 }
 
 // event is the position of the next event after at, whose token has this text.
-func (n numbering) event(at checkpoint.Progress, token string) (string, error) {
+func (n numbering) event(at checkpoint.Progress, token, operation string) (string, error) {
 	o, counting, err := n.counts(at, token)
-	if err != nil || !counting {
-		return token, err
+	if err != nil {
+		return "", err
+	}
+	if !counting {
+		text, err := n.identity(at, token, operation)
+		return behind(bounded(text), at.Position), err
 	}
 	if o.count++; o.count > maxCount || o.series > maxSeries {
 		return "", fmt.Errorf("count event %v: the position's width is exceeded", o)
@@ -94,11 +98,23 @@ func (n numbering) event(at checkpoint.Progress, token string) (string, error) {
 	return o.String(), nil
 }
 
+// identity is the text that tells the event of a token from all others: the token's, in the form of the stream.
+func (n numbering) identity(at checkpoint.Progress, token, operation string) (string, error) {
+	form := envelope.TokenForm(at.Position)
+	if form == "" || !envelope.Sortable(token) {
+		return token, nil
+	}
+	return inForm(form, token, operation)
+}
+
 // idle is the position at a token without an event, after at.
 func (n numbering) idle(at checkpoint.Progress, token string) (string, error) {
 	o, counting, err := n.counts(at, token)
-	if err != nil || !counting {
-		return token, err
+	if err != nil {
+		return "", err
+	}
+	if !counting {
+		return PositionOf(token, at.Position)
 	}
 	return o.String(), nil
 }

@@ -30,8 +30,10 @@ const (
 	schemaTokens  = 1 // positions are sortable tokens
 	schemaCounted = 2 // positions are counted: a version that cannot count must not lead
 	schemaRewound = 3 // the stream is published anew: a version that knows no generations would send what the broker drops
+	// positions are written in another form than the tokens have: a version that takes tokens for positions would begin other ones
+	schemaTranslated = 4
 	// Schema is the newest that this package reads.
-	Schema = schemaRewound
+	Schema = schemaTranslated
 )
 
 // ErrUnreadable is a blob that holds no record of a known schema. It is never overwritten.
@@ -43,7 +45,7 @@ type Progress struct {
 	ResumeToken bson.Raw
 	// AfterInvalidate says that ResumeToken is an invalidate event's: reading goes on with startAfter.
 	AfterInvalidate bool
-	// Position is the token as comparable text where tokens are sortable, else an ordinal.
+	// Position is the token as comparable text where tokens are sortable, in the form in which the stream began; else an ordinal.
 	Position string
 	// Settings is a hash of what decides which events are counted; empty where positions are tokens.
 	Settings string
@@ -51,6 +53,15 @@ type Progress struct {
 	ClusterTime bson.Timestamp
 	// Published counts the events acknowledged since the stream began.
 	Published int64
+}
+
+// translated says that the position has another form than the token.
+func (p Progress) translated() bool {
+	position, token := envelope.TokenForm(p.Position), ""
+	if position != "" && len(p.ResumeToken) > 0 {
+		token = envelope.TokenForm(envelope.TokenText(p.ResumeToken))
+	}
+	return token != "" && token != position
 }
 
 // Record is the content of the blob.
@@ -106,6 +117,9 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	}
 	if w.Generation > 0 {
 		w.Schema = schemaRewound
+	}
+	if r.Progress.translated() {
+		w.Schema = schemaTranslated
 	}
 	if r.SessionKey != (envelope.SessionKey{}) {
 		w.SessionKey = r.SessionKey.String()

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,14 @@ func rewound(t *testing.T) Record {
 	return r
 }
 
+// translated is the sample of a stream that began with tokens of version 1, on a server that writes version 2.
+func translated(t *testing.T) Record {
+	t.Helper()
+	r := sample(t)
+	r.Progress.Position = strings.Replace(r.Progress.Position, "2B04", "2B02", 1)
+	return r
+}
+
 // The golden files are what other versions wrote: they are never changed, only joined by others.
 func TestRecordReadsAndWritesTheGoldenForms(t *testing.T) {
 	bucketed := sample(t)
@@ -61,7 +70,7 @@ func TestRecordReadsAndWritesTheGoldenForms(t *testing.T) {
 	}
 	for file, record := range map[string]Record{
 		"record-schema1.json": sample(t), "record-schema1-reading.json": read, "record-schema1-bucket.json": bucketed, "record-schema2.json": counted(t),
-		"record-schema3.json": rewound(t),
+		"record-schema3.json": rewound(t), "record-schema4.json": translated(t),
 	} {
 		t.Run(file, func(t *testing.T) {
 			golden, err := os.ReadFile("testdata/" + file)
@@ -90,7 +99,7 @@ func TestANewStreamsRecordHasNoToken(t *testing.T) {
 func TestG6WhatIsNoRecordIsUnreadable(t *testing.T) {
 	for name, text := range map[string]string{
 		"no schema":             `{"stream":"s","epoch":1}`,
-		"a newer schema":        `{"schema":4,"stream":"s","epoch":1}`,
+		"a newer schema":        `{"schema":5,"stream":"s","epoch":1}`,
 		"no stream":             `{"schema":1,"epoch":1}`,
 		"a negative epoch":      `{"schema":1,"stream":"s","epoch":-1}`,
 		"a negative generation": `{"schema":3,"stream":"s","epoch":1,"generation":-1}`,

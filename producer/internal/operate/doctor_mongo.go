@@ -31,7 +31,7 @@ func (s *Stream) examineMongo(ctx context.Context, e *checkup.Findings) {
 	case len(token) == 0:
 		e.OK("tokens", "none before the first event on this deployment; where they cannot be sorted, positions are counted")
 	case envelope.Sortable(envelope.TokenText(token)):
-		e.OK("tokens", "sortable")
+		s.examineForm(ctx, e, envelope.TokenForm(envelope.TokenText(token)))
 	default:
 		e.OK("tokens", "not sortable: positions are counted")
 	}
@@ -69,6 +69,23 @@ func (s *Stream) examineStream(ctx context.Context, e *checkup.Findings) (token 
 	}
 	s.examineSplit(ctx, e)
 	return token, true
+}
+
+// examineForm compares the form of the deployment's tokens with that of the stream's positions.
+func (s *Stream) examineForm(ctx context.Context, e *checkup.Findings, form string) {
+	const check = "tokens"
+	snapshot, err := s.read(ctx)
+	position := snapshot.Record.Progress.Position
+	if err != nil || envelope.TokenForm(position) == "" || envelope.TokenForm(position) == form {
+		e.OK(check, "sortable, of the form %s", form)
+		return
+	}
+	if !changes.Translates(form, envelope.TokenForm(position)) {
+		e.Problem(check, "use a newer version, or go back to the former one of MongoDB",
+			"of the form %s, which cannot be compared with the stream's positions, of the form %s", form, envelope.TokenForm(position))
+		return
+	}
+	e.OK(check, "sortable, of the form %s; positions keep the stream's form, %s", form, envelope.TokenForm(position))
 }
 
 // examineSplit asks whether the deployment can give events larger than a document.

@@ -67,6 +67,11 @@ func (s *Stream) TokenSet(ctx context.Context, token string, change Change) erro
 	case !envelope.Sortable(to.Position):
 		return fmt.Errorf("%w: the stream's positions are tokens, so its _data must be hex that begins with 82, as MongoDB's are", ErrRefused)
 	}
+	if !changes.Counted(to.Position) {
+		if to.Position, err = changes.PositionOf(to.Position, present.Record.Progress.Position); err != nil {
+			return fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+	}
 	if to.AfterInvalidate, err = s.resumable(ctx, raw); err == nil {
 		err = s.held(ctx, raw)
 	}
@@ -117,7 +122,11 @@ func (s *Stream) TokenRewind(ctx context.Context, to time.Time, change Change) e
 		return fmt.Errorf("%w: MongoDB opens no change stream at %s (an oplog that no longer reaches back there says "+
 			"ChangeStreamHistoryLost): %w", ErrRefused, clock(at), err)
 	}
-	return s.move(ctx, checkpoint.Progress{ResumeToken: token, Position: envelope.TokenText(token), ClusterTime: at}, change)
+	position, err := changes.PositionOf(envelope.TokenText(token), present.Record.Progress.Position)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return s.move(ctx, checkpoint.Progress{ResumeToken: token, Position: position, ClusterTime: at}, change)
 }
 
 // renumbered says what a new series of positions means.

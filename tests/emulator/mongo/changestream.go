@@ -23,6 +23,7 @@ type stream struct {
 	stages   []query.Stage
 	split    bool   // $changeStreamSplitLargeEvent
 	opaque   bool   // as Azure DocumentDB: see documentdb.go
+	version  int    // of its tokens; 0 is 2
 	lenient  bool   // accepts tokens that are lost
 	missed   string // such a token, not met yet; else ""
 
@@ -69,7 +70,7 @@ func (s *stream) fill(size int) ([]bson.Raw, error) {
 		}
 		if s.pending != nil {
 			x := s.pending
-			t := token(x)
+			t := s.tokenFor(x)
 			t.Invalidate = true
 			raw, keep, err := s.pass(s.invalidateEvent(x, t), t)
 			if err != nil {
@@ -88,7 +89,7 @@ func (s *stream) fill(size int) ([]bson.Raw, error) {
 		}
 		if n == 0 { // everything up to last has been looked at
 			if value.CompareTimestamps(last, s.from) >= 0 {
-				s.advance(keystring.HighWaterMark(last))
+				s.advance(s.mark(last))
 			}
 			break
 		}
@@ -100,7 +101,7 @@ func (s *stream) fill(size int) ([]bson.Raw, error) {
 			if s.missed != "" {
 				return nil, notFound(s.missed)
 			}
-			t := token(x)
+			t := s.tokenFor(x)
 			raw, keep, err := s.event(x, t)
 			if err != nil {
 				return nil, err

@@ -24,7 +24,7 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 	if !ok {
 		return nil, mongoerr.New(50808, "$changeStream stage expects a document as argument")
 	}
-	s := &stream{eng: r.srv.eng, full: "default", before: "off", lenient: r.srv.opts.AcceptLostTokens}
+	s := &stream{version: int(r.srv.tokens.Load()), eng: r.srv.eng, full: "default", before: "off", lenient: r.srv.opts.AcceptLostTokens}
 	wire, err := r.streamScope(s, d)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (s *stream) seek(at bson.Timestamp) error {
 		return historyLost()
 	}
 	s.at, s.from = position, at
-	s.advance(keystring.HighWaterMark(at))
+	s.advance(s.mark(at))
 	return nil
 }
 
@@ -226,19 +226,24 @@ func (s *stream) resume(d bson.D, startAfter bool) error {
 			if !s.covers(x) {
 				continue
 			}
-			t := token(x)
-			if data, _ := t.Encode(); data == p.Data {
+			t := s.tokenFor(x)
+			is := func(t keystring.Token) bool { // in the version of the token that the client has
+				t.Version = p.Version
+				data, _ := t.Encode()
+				return data == p.Data
+			}
+			if is(t) {
 				if s.invalidates(x) {
 					s.pending = x
 				}
 				s.advance(t)
 				return nil
 			}
-			if within, err := s.resumeWithin(x, t, p.Data); within || err != nil {
+			if within, err := s.resumeWithin(x, t, is); within || err != nil {
 				return err
 			}
 			t.Invalidate = true
-			if data, _ := t.Encode(); data == p.Data && s.invalidates(x) {
+			if is(t) && s.invalidates(x) {
 				s.advance(t)
 				return nil
 			}

@@ -47,9 +47,16 @@ func (s *stream) invalidates(x *engine.Entry) bool {
 	}
 }
 
-// token identifies an entry's event.
-func token(x *engine.Entry) keystring.Token {
-	t := keystring.Token{Time: x.At, TxnOp: x.TxnOp, UUID: x.UUID, Operation: x.Kind.String(), KeyField: "documentKey"}
+// mark is the token of a moment, before any event of that moment.
+func (s *stream) mark(at bson.Timestamp) keystring.Token {
+	t := keystring.HighWaterMark(at)
+	t.Version = s.version
+	return t
+}
+
+// tokenFor identifies an entry's event.
+func (s *stream) tokenFor(x *engine.Entry) keystring.Token {
+	t := keystring.Token{Version: s.version, Time: x.At, TxnOp: x.TxnOp, UUID: x.UUID, Operation: x.Kind.String(), KeyField: "documentKey"}
 	switch {
 	case x.ID.Type != 0:
 		v, _, _ := value.DecodeValue(x.ID.Type, x.ID.Value)

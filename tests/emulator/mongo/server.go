@@ -50,6 +50,9 @@ type Options struct {
 	// NoHello makes the server as one before 4.4.2, which knows isMaster alone.
 	NoHello bool
 
+	// TokenVersion is that of resume tokens: 1 as servers before 7.0 write them, or 2, the default. See also [Server.SetTokenVersion].
+	TokenVersion int
+
 	// TransactionLifetime is how long a transaction may stay open; default 60 s.
 	TransactionLifetime time.Duration
 }
@@ -66,6 +69,7 @@ type Server struct {
 	started  time.Time
 
 	requests atomic.Int32 // ids of replies
+	tokens   atomic.Int32 // version of the tokens of streams that are opened from now on
 
 	mu       sync.Mutex
 	host     string
@@ -95,6 +99,7 @@ func New(opts Options) *Server {
 
 		topology: topology{process: bson.NewObjectID(), changed: make(chan struct{})},
 	}
+	s.tokens.Store(int32(opts.TokenVersion))
 	s.sessions = newSessions(s.eng)
 	s.cursors = newCursors()
 	return s
@@ -201,6 +206,13 @@ func (s *Server) OpenStreams() int { return s.cursors.streams() }
 
 // KillCursors removes every open cursor: getMore answers CursorNotFound.
 func (s *Server) KillCursors() { s.cursors.killAll() }
+
+// SetTokenVersion makes change streams have resume tokens of that version (1, or 2) from now on, as an upgrade of the server does: open
+// ones end with a resumable error, and tokens of either version are taken to resume from.
+func (s *Server) SetTokenVersion(version int) {
+	s.tokens.Store(int32(version))
+	s.cursors.killStreams(errSteppedDown)
+}
 
 // ExpireImages lets the pre- and post-images of every change until now be gone, as expireAfterSeconds does after a while.
 func (s *Server) ExpireImages() { s.eng.ExpireImages() }

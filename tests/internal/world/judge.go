@@ -51,6 +51,7 @@ func (w *World) Judge() {
 
 // CheckpointRecord is the checkpoint blob as anybody can read it.
 type CheckpointRecord struct {
+	Schema     int            `json:"schema"`
 	Epoch      int64          `json:"epoch"`
 	Leader     string         `json:"leader"`
 	SessionKey string         `json:"sessionKey"`

@@ -1,6 +1,7 @@
 package keystring
 
 import (
+	"cmp"
 	"encoding/hex"
 	"math"
 	"math/rand/v2"
@@ -56,6 +57,19 @@ func TestTokenEncodesAsPublished(t *testing.T) {
 			HighWaterMark(bson.Timestamp{T: 1666277036, I: 2}),
 			"8263515EAC000000022B0429296E1404",
 		},
+		{
+			"version 1, update", "a public repository, 2024",
+			Token{
+				Version: 1, Time: bson.Timestamp{T: 1723711841, I: 1}, UUID: uuid(t, "E9487B8EF2864139A085DBC4AD6DB29C"),
+				Operation: "update", KeyField: "documentKey", Key: bson.D{{Key: "_id", Value: oid(t, "657adb477df7fd75cbed4b4d")}},
+			},
+			"8266BDC161000000012B022C0100296E5A1004E9487B8EF2864139A085DBC4AD6DB29C46645F69640064657ADB477DF7FD75CBED4B4D0004",
+		},
+		{
+			"version 1, high-water mark", "a public repository, 2021",
+			Token{Version: 1, Time: bson.Timestamp{T: 1630496062, I: 2}, HighWater: true},
+			"82612F653E000000022B0229296E04",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, bits := c.tok.Encode()
@@ -63,7 +77,7 @@ func TestTokenEncodesAsPublished(t *testing.T) {
 			require.Nil(t, bits)
 			p, err := Parse(bson.D{{Key: "_data", Value: got}})
 			require.NoError(t, err)
-			require.Equal(t, Parsed{Data: got, Time: c.tok.Time, HighWater: c.tok.HighWater, HasUUID: c.tok.UUID != nil}, p)
+			require.Equal(t, Parsed{Version: cmp.Or(c.tok.Version, 2), Data: got, Time: c.tok.Time, HighWater: c.tok.HighWater, HasUUID: c.tok.UUID != nil}, p)
 		})
 	}
 }
@@ -132,7 +146,7 @@ func TestTypeBitsTellNumberTypes(t *testing.T) {
 }
 
 func TestParseRefusesWhatIsNoToken(t *testing.T) {
-	for _, c := range []any{"zz", "", "82", "8263515EAC00000002", "8263515EAC000000022B0229296E1404", "8263515EAC000000022B0429296E14", int32(5), nil} {
+	for _, c := range []any{"zz", "", "82", "8263515EAC00000002", "8263515EAC000000022B0629296E1404", "8263515EAC000000022B0429296E04", "8263515EAC000000022B0429296E14", int32(5), nil} {
 		_, err := Parse(bson.D{{Key: "_data", Value: c}})
 		require.Error(t, err, "%v", c)
 	}

@@ -13,6 +13,7 @@ import (
 
 // Token is a change stream's resume token. Its hex form sorts in stream order.
 type Token struct {
+	Version    int // 1: as servers before 7.0 write it; 0 means 2
 	Time       bson.Timestamp
 	HighWater  bool // no event: the point just before everything at Time
 	TxnOp      int  // index within the events that share Time
@@ -28,7 +29,12 @@ type Token struct {
 func (t Token) Encode() (data string, typeBits []byte) {
 	b := Builder{Key: make([]byte, 0, 128)}
 	b.Append(t.Time)
-	b.Append(2)
+	old := t.Version == 1
+	if old {
+		b.Append(1)
+	} else {
+		b.Append(2)
+	}
 	if t.HighWater {
 		b.Append(0)
 	} else {
@@ -36,12 +42,22 @@ func (t Token) Encode() (data string, typeBits []byte) {
 	}
 	b.Append(t.TxnOp)
 	b.Append(t.Invalidate)
-	if t.UUID == nil {
-		b.Append(nil)
-	} else {
+	switch {
+	case t.UUID != nil:
 		b.Append(bson.Binary{Subtype: 4, Data: t.UUID})
+	case !old || !t.HighWater: // an old high-water mark leaves out what there is not
+		b.Append(nil)
 	}
-	if !t.HighWater {
+	switch {
+	case t.HighWater:
+	case old:
+		if t.Key != nil && t.KeyField == "documentKey" {
+			b.Append(t.Key)
+		}
+		if t.Fragment > 0 {
+			b.Append(t.Fragment - 1)
+		}
+	default:
 		b.Key = append(b.Key, tObject)
 		b.Field("operationType", t.Operation)
 		if t.Key != nil {
@@ -76,6 +92,7 @@ func HighWaterMark(at bson.Timestamp) Token { return Token{Time: at, HighWater: 
 
 // Parsed is what resuming needs to know of a token; Data identifies the event exactly.
 type Parsed struct {
+	Version    int
 	Data       string
 	Time       bson.Timestamp
 	HighWater  bool
@@ -85,7 +102,7 @@ type Parsed struct {
 }
 
 // Parse reads a client's token document. Errors: FailedToParse when _data is not
-// hex, InvalidResumeToken when the bytes are no token of this version.
+// hex, InvalidResumeToken when the bytes are no token of a known version.
 func Parse(d bson.D) (Parsed, error) {
 	v, _ := value.Get(d, "_data")
 	data, ok := v.(string)
@@ -96,7 +113,7 @@ func Parse(d bson.D) (Parsed, error) {
 	if err != nil {
 		return Parsed{}, mongoerr.New(mongoerr.FailedToParse, "resume token string was not a valid hex string")
 	}
-	bad := mongoerr.New(mongoerr.InvalidResumeToken, "bad resume token: not a version 2 token: %s", data)
+	bad := mongoerr.New(mongoerr.InvalidResumeToken, "bad resume token: not a token of version 1 or 2: %s", data)
 	r := reader{b: raw}
 	if r.byte() != tTimestamp {
 		return Parsed{}, bad
@@ -111,14 +128,18 @@ func Parse(d bson.D) (Parsed, error) {
 	default:
 		return Parsed{}, bad
 	}
-	p.HighWater = kind == 0
-	if r.bad || version != 2 || (kind != 0 && kind != 128) || p.TxnOp < 0 {
+	p.HighWater, p.Version = kind == 0, int(version)
+	if r.bad || (version != 1 && version != 2) || (kind != 0 && kind != 128) || p.TxnOp < 0 {
 		return Parsed{}, bad
 	}
 	switch r.byte() {
 	case tBinary:
 		p.HasUUID = true
 	case tNull:
+	case tEnd:
+		if p.Version != 1 || !p.HighWater || len(r.b) > 0 {
+			return Parsed{}, bad
+		}
 	default:
 		return Parsed{}, bad
 	}

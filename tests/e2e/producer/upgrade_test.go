@@ -1,0 +1,55 @@
+package producer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// G3: an operator who moves the checkpoint after an upgrade of MongoDB leaves the stream in its form: what is published anew has the
+// positions that read models know.
+func TestG3ARewindKeepsTheStreamsForm(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{TokenVersion: 1}}, func(w *world.World) {
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		begun := time.Now()
+		w.Pass(time.Second)
+		w.InsertMany(20, 4)
+		w.Published()
+		a.End()
+		w.Mongo.SetTokenVersion(2)
+		form, data := envelope.TokenForm(w.Checkpoint().Position), w.Checkpoint().Token["_data"].(string)
+		first := w.Took()
+
+		rewound := operate(w, "token", "rewind", "--to", begun.UTC().Format(time.RFC3339))
+		require.Zero(t, rewound.Code, rewound.Err)
+		require.Equal(t, form, envelope.TokenForm(w.Checkpoint().Position))
+		back := operate(w, "token", "set", "--forward", data)
+		require.Zero(t, back.Code, back.Err)
+		require.Equal(t, data, w.Checkpoint().Position)
+		require.Regexp(t, `ok +tokens +sortable, of the form 2B04; positions keep the stream's form, 2B02`, operate(w, "doctor").Out)
+		require.Zero(t, operate(w, "token", "rewind", "--to", begun.UTC().Format(time.RFC3339)).Code)
+
+		b := w.StartProducer("b", nil)
+		w.Eventually("all is published anew", func() bool { return len(w.Took()) == 2*len(first) })
+		b.End()
+		var before, anew []any // of each aggregate in order, so of one
+		for i, m := range w.Took() {
+			if m.SessionID != "a0" {
+				continue
+			}
+			if i < len(first) {
+				before = append(before, m.Properties[envelope.PropPosition])
+			} else {
+				anew = append(anew, m.Properties[envelope.PropPosition])
+			}
+		}
+		require.Len(t, before, 5)
+		require.Equal(t, before, anew)
+	})
+}
