@@ -18,9 +18,13 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// takePart takes part in the election until ctx ends. Beside it, once, it checks what no leader could publish by: a standby tells it
+// takePart takes part in the election until ctx ends, once MongoDB has answered: no checkpoint is made, and nobody's lease is broken,
+// by a replica that could not read. Beside it, once, it checks what no leader could publish by: a standby tells it
 // before the leader of another version, which may not have checked, has gone.
 func (p *producer) takePart(ctx context.Context) error {
+	if !p.reachMongo(ctx) {
+		return nil
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	ctx, done := context.WithCancel(ctx)
 	g.Go(func() error {

@@ -103,6 +103,12 @@ func RunStreams(ctx context.Context, configs []Config, o Options) error {
 			return nil
 		})
 	}
+	for _, s := range p.streams {
+		g.Go(func() error {
+			s.keepBus(running)
+			return nil
+		})
+	}
 	g.Go(func() error {
 		defer stopServing()
 		return p.run(running)
@@ -146,6 +152,7 @@ type producer struct {
 	log      *slog.Logger
 	// checkpoint is for the last failure; the election alone reads and writes the record.
 	checkpoint *checkpoint.Blob
+	reached    reached
 	current    atomic.Pointer[activity] // nil while standing by
 	failure    atomic.Pointer[error]    // why the stream is stopped; nil while it runs
 }

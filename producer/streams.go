@@ -219,17 +219,31 @@ func (p *process) status() any {
 	return all
 }
 
-// live is true of any process that can answer: a replica that cannot reach its services waits for them, and a restart would
-// not bring them back.
-func (p *process) live() error { return nil }
-
-// ready is also true of a standby: a rollout waits for it before it stops the old leader. One stream that has failed does not
-// make the replica unready: that would hold up the rollout that fixes it, and the other streams.
-func (p *process) ready() error {
+// live is true of any process that can answer and has ended what it had to: a replica that cannot reach its services waits for
+// them, and a restart would not bring them back.
+func (p *process) live() error {
+	var stuck []error
 	for _, s := range p.streams {
-		if s.failure.Load() == nil {
-			return nil
-		}
+		stuck = append(stuck, s.alive())
 	}
-	return errors.New("every stream has failed; see /status")
+	return errors.Join(stuck...)
+}
+
+// ready is true of a replica that could lead each of its streams, as soon as it has reached what that takes, and from then on: a
+// rollout waits for it before it stops the old leader, and a new revision with a wrong secret must not replace one that works. One
+// stream that has failed does not make the replica unready: that would hold up the rollout that fixes it, and the other streams.
+func (p *process) ready() error {
+	var missing []error
+	failed := 0
+	for _, s := range p.streams {
+		if s.failure.Load() != nil {
+			failed++
+			continue
+		}
+		missing = append(missing, s.able())
+	}
+	if failed == len(p.streams) {
+		return errors.New("every stream has failed; see /status")
+	}
+	return errors.Join(missing...)
 }

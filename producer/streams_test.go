@@ -1,12 +1,16 @@
 package producer
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/internal/leader"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 )
 
@@ -91,12 +95,38 @@ func TestAReplicaLeavesAFreeStreamToOthersTheMoreItLeads(t *testing.T) {
 	}
 }
 
+// able is a replica of a stream that has reached all that it takes to lead.
+func able(t *testing.T) *producer {
+	t.Helper()
+	s := &producer{election: leader.New(leader.Config{TakeoverAfter: time.Hour, HeartbeatInterval: time.Second, StandbyPoll: time.Second}, leased{}, nil, slog.New(slog.DiscardHandler))}
+	s.reached.mongo.Store(true)
+	s.reached.bus.Store(true)
+	require.ErrorContains(t, s.able(), "storage has not been reached yet")
+	ctx, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- s.election.Run(ctx, nil) }()
+	require.Eventually(t, func() bool { return s.able() == nil }, time.Second, time.Millisecond)
+	stop()
+	require.NoError(t, <-done)
+	return s
+}
+
+// leased is a checkpoint of somebody else's.
+type leased struct{ leader.Records }
+
+func (leased) Read(context.Context) (checkpoint.Snapshot, error) {
+	return checkpoint.Snapshot{Leased: true, ETag: "1"}, nil
+}
+
 func TestAReplicaIsReadyWhileAnyOfItsStreamsIsWell(t *testing.T) {
-	p := process{streams: []*producer{{}, {}}}
+	p := process{streams: []*producer{able(t), able(t)}}
 	require.NoError(t, p.ready())
 	failure := errors.New("history is lost")
 	p.streams[0].failure.Store(&failure)
 	require.NoError(t, p.ready())
+	p.streams[1].reached.bus.Store(false)
+	require.ErrorContains(t, p.ready(), "Service Bus has not been reached yet")
 	p.streams[1].failure.Store(&failure)
 	require.Error(t, p.ready())
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/outage"
-	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
 const (
@@ -29,13 +28,13 @@ func (s *service) connect(ctx context.Context) {
 	var checks sync.WaitGroup
 	checks.Go(func() {
 		seen := outage.New(s.log, "connection to MongoDB")
-		if until(ctx, seen, s.reachMongo) {
+		if seen.Until(ctx, reachTimeout, s.reachMongo) {
 			s.mongoReady.Store(true)
 		}
 	})
 	checks.Go(func() {
 		seen := outage.New(s.log, "connection to Service Bus")
-		if until(ctx, seen, s.reachServiceBus) {
+		if seen.Until(ctx, reachTimeout, s.reachServiceBus) {
 			s.busReady.Store(true)
 		}
 	})
@@ -49,26 +48,6 @@ func (s *service) reachMongo(ctx context.Context) error {
 	}
 	collections, _ := projection.Collections(s.chosen)
 	return ensure.Collections(ctx, s.mongo.Database(s.cfg.Database), collections)
-}
-
-// until retries check until it succeeds; false when ctx ends first.
-func until(ctx context.Context, seen *outage.Outage, check func(context.Context) error) bool {
-	var backoff retry.Backoff
-	for {
-		attempt, cancel := context.WithTimeout(ctx, reachTimeout)
-		err := check(attempt)
-		cancel()
-		if ctx.Err() != nil {
-			return false
-		}
-		seen.Report(err)
-		if err == nil {
-			return true
-		}
-		if backoff.Wait(ctx) != nil {
-			return false
-		}
-	}
 }
 
 // reachServiceBus peeks at the dead-letter queue. That needs the same connection, right and entity as accepting a session, but is

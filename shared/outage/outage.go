@@ -1,14 +1,16 @@
 // Package outage logs that something a service depends on fails: at the first failure, every five minutes while it lasts, and
 // once when it ends, however many workers notice.
 //
-// The services themselves retry; this package only logs. How often something failed is counted by metrics.
+// The services themselves retry, but for [Outage.Until]. How often something failed is counted by metrics.
 package outage
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
@@ -54,6 +56,26 @@ func (o *Outage) Report(err error, attributes ...any) {
 	case err == nil && before != nil:
 		o.log.Info("dependency works again", about(telemetry.KeyFor, lasted, telemetry.KeyFailures, o.failures)...)
 		o.failures = 0
+	}
+}
+
+// Until retries check until it succeeds, each attempt for so long at most, and reports every attempt; false when ctx ends first.
+func (o *Outage) Until(ctx context.Context, attempt time.Duration, check func(context.Context) error) bool {
+	var backoff retry.Backoff
+	for {
+		trying, cancel := context.WithTimeout(ctx, attempt)
+		err := check(trying)
+		cancel()
+		if ctx.Err() != nil {
+			return false
+		}
+		o.Report(err)
+		if err == nil {
+			return true
+		}
+		if backoff.Wait(ctx) != nil {
+			return false
+		}
 	}
 }
 

@@ -31,7 +31,9 @@ func (e *Election) lead(ctx context.Context, term *Term, work Work) error {
 		return err
 	}
 	end(err)
+	e.ending.Store(new(time.Now()))
 	joined.Wait() // its error adds nothing: leadership is gone
+	e.ending.Store(nil)
 	if errors.Is(err, ErrFenced) {
 		e.giveBack(ctx, term.leaseID) // it may still be ours, and nobody gains by waiting until it expires
 	}

@@ -105,9 +105,10 @@ type Election struct {
 	leases  Leases
 	log     *slog.Logger
 
-	state atomic.Pointer[State]
-	known bool // a checkpoint has been seen or made; only touched by Run
-	begun bool // the stream is marked as begun; only touched by Run
+	state  atomic.Pointer[State]
+	ending atomic.Pointer[time.Time] // since when the work of a lost term has been ending; nil: none is
+	known  bool                      // a checkpoint has been seen or made; only touched by Run
+	begun  bool                      // the stream is marked as begun; only touched by Run
 }
 
 // State is what is known about the leadership, for status pages.
@@ -155,6 +156,14 @@ func (e *Election) Run(ctx context.Context, work Work) error {
 			return err
 		}
 	}
+}
+
+// Ending is since when the work of a lost term has been ending; zero when none is. Safe for concurrent use.
+func (e *Election) Ending() time.Time {
+	if since := e.ending.Load(); since != nil {
+		return *since
+	}
+	return time.Time{}
 }
 
 func (e *Election) observe(s State) { e.state.Store(&s) }

@@ -61,7 +61,8 @@ type connection struct {
 	// sending holds a token while a lane hands its batch to the link, which waits for credit there; acknowledgements are
 	// waited for by all lanes at once.
 	sending chan struct{}
-	room    uint64 // bytes of a batch, at most
+	room    uint64      // bytes of a batch, at most
+	used    atomic.Bool // something has been sent since it was last looked at
 }
 
 // NewServiceBus sends to an entity; nothing is connected before the first use.
@@ -88,6 +89,7 @@ func (s *ServiceBus) Send(ctx context.Context, b Batch) error {
 	if err != nil {
 		return err
 	}
+	c.used.Store(true)
 	batch := b.(*amqpBatch)
 	state, err := c.send(ctx, batch.message())
 	if err == nil {

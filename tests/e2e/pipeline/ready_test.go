@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,4 +47,30 @@ func TestAProducerThatStopsIsNotReady(t *testing.T) {
 	})
 	require.NoError(t, <-a.done)
 	require.EqualValues(t, 1, s.checkpoint().Published)
+}
+
+// A new revision that cannot reach what a leader needs must not replace one that works.
+func TestAProducerIsReadyOnceItHasReachedWhatALeaderNeeds(t *testing.T) {
+	s := newRealStack(t, false)
+	network := &world.Plug{}
+	network.Pull()
+	a := s.startOn("a", network)
+	s.until("it answers", func() bool { _, ok := s.ready(a.log); return ok })
+	s.until("it has complained of both", func() bool {
+		text := a.log.Text()
+		return strings.Contains(text, "connection to Service Bus") && strings.Contains(text, "connection to MongoDB")
+	})
+	status, _ := s.ready(a.log)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	network.PlugIn()
+	s.until("it is ready", func() bool { status, _ := s.ready(a.log); return status == http.StatusOK })
+	network.Pull()
+	s.until("it has noticed", func() bool {
+		return strings.Contains(a.log.Text(), "dependency=heartbeat") || strings.Contains(a.log.Text(), `"heartbeat"`)
+	})
+	status, _ = s.ready(a.log)
+	require.Equal(t, http.StatusOK, status, "what fails later would fail anywhere else")
+	network.PlugIn()
+	a.stop()
+	require.NoError(t, <-a.done)
 }

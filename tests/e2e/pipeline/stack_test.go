@@ -78,7 +78,10 @@ type realProducer struct {
 }
 
 // start runs a producer configured by the environment, as in production.
-func (s *realStack) start(instance string) *realProducer {
+func (s *realStack) start(instance string) *realProducer { return s.startOn(instance, &world.Plug{}) }
+
+// startOn is start with a network that may be away.
+func (s *realStack) startOn(instance string, network *world.Plug) *realProducer {
 	s.Helper()
 	for k, v := range s.settings() {
 		s.Setenv(k, v)
@@ -86,7 +89,7 @@ func (s *realStack) start(instance string) *realProducer {
 	config, err := producer.LoadConfig()
 	require.NoError(s, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
-	p := &realProducer{stop: cancel, done: make(chan error, 1), log: &world.Recorder{}, network: &world.Plug{}}
+	p := &realProducer{stop: cancel, done: make(chan error, 1), log: &world.Recorder{}, network: network}
 	go func() {
 		p.done <- producer.Run(ctx, config, producer.Options{
 			Logger: slog.New(slog.NewJSONHandler(p.log, nil)), Instance: instance,

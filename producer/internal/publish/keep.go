@@ -1,0 +1,72 @@
+package publish
+
+import (
+	"context"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+)
+
+// refreshAfter is how long a link may go without a send: Service Bus ends one that is idle for ten minutes.
+const refreshAfter = 5 * time.Minute
+
+// Keep keeps a link open until ctx ends, whether anything is sent or not, and reports each attempt to open one: nil when it is
+// open. A link that has been idle for long is replaced before the service ends it.
+func (s *ServiceBus) Keep(ctx context.Context, report func(error)) {
+	backoff := retry.Backoff{Initial: 100 * time.Millisecond, Max: 10 * time.Second}
+	for ctx.Err() == nil {
+		c, err := s.connect(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		report(err)
+		if err != nil {
+			if backoff.Wait(ctx) != nil {
+				return
+			}
+			continue
+		}
+		opened := time.Now()
+		s.watch(ctx, c)
+		if time.Since(opened) > backoff.Max {
+			backoff.Reset()
+		} else if backoff.Wait(ctx) != nil { // it is closed as soon as it is open
+			return
+		}
+	}
+}
+
+// watch returns when the connection is not to be used any more, or when ctx ends.
+func (s *ServiceBus) watch(ctx context.Context, c *connection) {
+	idle := time.NewTicker(refreshAfter)
+	defer idle.Stop()
+	for s.current.Load() == c {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.Done():
+			s.giveUp(ctx, c)
+			return
+		case <-idle.C:
+			if !c.used.Swap(false) && s.refresh(ctx, c) {
+				return
+			}
+		}
+	}
+}
+
+// refresh puts a new connection in the place of one that is idle, without a moment in which there is none.
+func (s *ServiceBus) refresh(ctx context.Context, c *connection) (replaced bool) {
+	dialing, cancel := context.WithTimeout(ctx, longestOpen)
+	defer cancel()
+	fresh, err := s.dial(dialing)
+	if err != nil {
+		return false // the old one may still do, and is tried again later
+	}
+	if c.used.Load() || !s.current.CompareAndSwap(c, fresh) {
+		s.close(ctx, fresh)
+		return false
+	}
+	s.close(ctx, c)
+	return true
+}

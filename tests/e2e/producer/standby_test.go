@@ -1,0 +1,63 @@
+package producer_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// gate is a way that may let nobody through any more, while those who are through stay.
+type gate struct {
+	to     options.ContextDialer
+	closed atomic.Bool
+}
+
+func (g *gate) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	if g.closed.Load() {
+		return nil, net.ErrClosed
+	}
+	return g.to.DialContext(ctx, network, addr)
+}
+
+// A standby has its link open, also after most of an hour, although Service Bus ends a link that is idle for ten minutes: it sends as soon as
+// it leads.
+func TestAStandbyKeepsItsLinkOpen(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		way := &gate{to: w.BusNet}
+		b := w.StartProducer("b", func(_ *producer.Config, o *producer.Options) { o.ServiceBus = world.BusOptions(way) })
+		w.Pass(57 * time.Minute)
+		way.closed.Store(true)
+		a.Vanish()
+		w.Insert("x")
+		w.Published()
+		require.Equal(w, "b", w.Checkpoint().Leader)
+		b.End()
+	})
+}
+
+// A replica that has never reached MongoDB takes no part: it makes no checkpoint, and breaks nobody's lease.
+func TestAReplicaWithoutMongoDBTakesNoPart(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		way := &world.Plug{}
+		way.Pull()
+		a := w.StartProducer("a", func(_ *producer.Config, o *producer.Options) { o.Mongo = world.MongoOptions(way.Dialer(w.MongoNet)) })
+		w.Pass(2 * time.Minute)
+		require.Contains(w, a.Log.Text(), "connection to MongoDB")
+		require.NotContains(w, a.Log.Text(), "no checkpoint found")
+		way.PlugIn()
+		w.Leads("a")
+		require.Equal(w, 1, strings.Count(a.Log.Text(), "no checkpoint found"))
+		a.End()
+	})
+}
