@@ -45,6 +45,8 @@ const (
 	hurry = 5
 	// hedge is how many times in a fence a heartbeat that has no answer yet is sent once more beside the first.
 	hedge = 8
+	// leaseMargin before the lease may run out the leader stops.
+	leaseMargin = 500 * time.Millisecond
 	// hedges is how many requests of one heartbeat may be outstanding.
 	hedges = 4
 )
@@ -224,9 +226,13 @@ func (e *Election) adopt(ctx context.Context, term *Term, record checkpoint.Reco
 }
 
 func (e *Election) renew(ctx context.Context, term *Term) error {
-	ctx, cancel := e.bounded(ctx, term)
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, e.config.FenceAfter)
 	defer cancel()
 	err := e.leases.Renew(ctx, term.leaseID)
+	if err == nil {
+		term.extendLease(start.Add(e.config.LeaseDuration - leaseMargin))
+	}
 	if errors.Is(err, checkpoint.ErrLeaseLost) || errors.Is(err, checkpoint.ErrNotFound) {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}

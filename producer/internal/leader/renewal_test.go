@@ -10,6 +10,32 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
+// G4: a lease that cannot be renewed runs out, however well the checkpoints are written: whoever finds it free takes it at once.
+func TestG4ALeaderWhoseLeaseRunsOutStopsBeforeItDoes(t *testing.T) {
+	for phase := range 10 {
+		virtualtime.Test(t, func(t *testing.T) {
+			m, h := &memory{}, newHistory()
+			a := join(t, m, h, testConfig("a"))
+			first := <-h.begun
+			b := join(t, m, h, testConfig("b"))
+			time.Sleep(time.Duration(phase) * 700 * time.Millisecond) // virtual
+			a.view.set(func(_ context.Context, op string) error {
+				if op == "renew" {
+					return errAway
+				}
+				return nil
+			}, nil)
+			second := <-h.begun
+			require.NotSame(t, first, second)
+			require.False(t, first.ended.IsZero(), "phase %d: it still leads", phase)
+			require.False(t, second.began.Before(first.ended), "phase %d", phase)
+			a.view.set(nil, nil)
+			a.leave(t)
+			b.leave(t)
+		})
+	}
+}
+
 // A renewal that fails is tried again at the pace of the heartbeat: at its own, two in a row would cost a healthy leader the lease.
 func TestAFailedRenewalIsTriedAgainBeforeTheLeaseRunsOut(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {

@@ -161,7 +161,7 @@ func (e *Election) create(ctx context.Context) error {
 // acquire takes the free lease, or one that was just broken, and writes the next epoch: only then is this instance the
 // leader.
 func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, broken bool) (*Term, error) {
-	leaseID := uuid.NewString()
+	leaseID, leased := uuid.NewString(), time.Now().Add(e.config.LeaseDuration-leaseMargin)
 	if err := e.leases.Acquire(ctx, leaseID, e.config.LeaseDuration, snapshot.ETag); err != nil {
 		if errors.Is(err, checkpoint.ErrLeaseHeld) || errors.Is(err, checkpoint.ErrChanged) {
 			return nil, nil // another standby was faster
@@ -178,7 +178,7 @@ func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, br
 		}
 		e.begun = true
 	}
-	term := newTerm(e.config, leaseID, snapshot)
+	term := newTerm(leaseID, leased, snapshot)
 	if err := e.write(ctx, term); err != nil {
 		e.giveBack(ctx, leaseID)
 		return nil, ignore(err, ErrLost) // another standby broke the lease in the same moment

@@ -25,17 +25,19 @@ type Term struct {
 	requests chan chan error
 
 	mu       sync.Mutex
-	deadline time.Time
+	proven   time.Time // how long the last write proves that nobody takes over; zero before the first
+	leased   time.Time // until shortly before the lease may run out
 	progress func() checkpoint.Progress
 }
 
-func newTerm(config Config, leaseID string, snapshot checkpoint.Snapshot) *Term {
+func newTerm(leaseID string, leased time.Time, snapshot checkpoint.Snapshot) *Term {
 	start := snapshot.Record.Progress
 	return &Term{
 		Epoch:      snapshot.Record.Epoch + 1,
 		Generation: snapshot.Record.Generation,
 		Start:      start,
 		leaseID:    leaseID,
+		leased:     leased,
 		etag:       snapshot.ETag,
 		stopping:   make(chan struct{}),
 		requests:   make(chan chan error),
@@ -47,17 +49,26 @@ func newTerm(config Config, leaseID string, snapshot checkpoint.Snapshot) *Term 
 func (t *Term) Stopping() <-chan struct{} { return t.stopping }
 
 // Deadline is the moment on this machine's monotonic clock after which nothing may be sent: another leader may exist.
-// It moves on with every successful heartbeat.
+// It moves on with every successful heartbeat, as long as the lease lasts: whoever finds it expired takes it at once.
 func (t *Term) Deadline() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.deadline
+	if t.leased.Before(t.proven) {
+		return t.leased
+	}
+	return t.proven
 }
 
-func (t *Term) extend(deadline time.Time) {
+func (t *Term) extend(proven time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.deadline = deadline
+	t.proven = proven
+}
+
+func (t *Term) extendLease(leased time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leased = leased
 }
 
 // Track makes every checkpoint from now on say what progress says. It is called from another goroutine and must not
