@@ -93,9 +93,9 @@ type OneDocument interface {
 	Collection() string
 }
 
-// GuardField is the field of a [OneDocument] projection's documents that holds the guard {position, epoch, version, first, stream}, with
-// streams where several feed the aggregate, and with parked {since, messageId, position, reason, description} while it is parked; a
-// projection must not write to it.
+// GuardField is the field that holds the guard in the documents of a [OneDocument] projection: {position, epoch, version, first,
+// stream}; streams, if several of them feed the aggregate; and parked {since, messageId, position, reason, description} while the
+// aggregate is parked. A projection must not write to it.
 const GuardField = "_sluice"
 
 // ErrPermanent marks errors that a retry cannot help.

@@ -13,7 +13,7 @@ import (
 func push(value, operand any) (any, error) {
 	list, ok := value.(bson.A)
 	if !ok {
-		return nil, fmt.Errorf("%w: pushing to what is no array", ErrRefused)
+		return nil, fmt.Errorf("%w: pushing to a value that is not an array", ErrRefused)
 	}
 	modifiers, ok := operand.(bson.D)
 	if !ok || len(modifiers) == 0 || modifiers[0].Key != "$each" {
@@ -24,7 +24,7 @@ func push(value, operand any) (any, error) {
 		case "$each":
 			each, ok := m.Value.(bson.A)
 			if !ok {
-				return nil, fmt.Errorf("%w: $each is no array", ErrRefused)
+				return nil, fmt.Errorf("%w: $each is not an array", ErrRefused)
 			}
 			list = append(slices.Clip(list), each...)
 		case "$slice":
@@ -33,7 +33,7 @@ func push(value, operand any) (any, error) {
 				n, ok = int64(small), true
 			}
 			if !ok {
-				return nil, fmt.Errorf("%w: $slice is no whole number", ErrRefused)
+				return nil, fmt.Errorf("%w: $slice is not a whole number", ErrRefused)
 			}
 			switch size := int64(len(list)); {
 			case n >= 0:
@@ -48,11 +48,11 @@ func push(value, operand any) (any, error) {
 	return slices.Clone(list), nil
 }
 
-// addToSet appends those of {$each} that no element equals.
+// addToSet appends the values of {$each} that no element equals.
 func addToSet(value, operand any) (any, error) {
 	list, ok := value.(bson.A)
 	if !ok {
-		return nil, fmt.Errorf("%w: adding to what is no array", ErrRefused)
+		return nil, fmt.Errorf("%w: adding to a value that is not an array", ErrRefused)
 	}
 	modifiers, _ := operand.(bson.D)
 	if len(modifiers) != 1 || modifiers[0].Key != "$each" {
@@ -60,7 +60,7 @@ func addToSet(value, operand any) (any, error) {
 	}
 	each, ok := modifiers[0].Value.(bson.A)
 	if !ok {
-		return nil, fmt.Errorf("%w: $each is no array", ErrRefused)
+		return nil, fmt.Errorf("%w: $each is not an array", ErrRefused)
 	}
 	list = slices.Clone(list)
 	for _, v := range each {
@@ -87,7 +87,7 @@ func pull(value, operand any, kind projection.OpKind) (any, error) {
 	}
 	list, ok := value.(bson.A)
 	if !ok {
-		return nil, fmt.Errorf("%w: removing from what is no array", ErrRefused)
+		return nil, fmt.Errorf("%w: removing from a value that is not an array", ErrRefused)
 	}
 	kept := bson.A{}
 	for _, v := range list {
@@ -102,7 +102,7 @@ func pull(value, operand any, kind projection.OpKind) (any, error) {
 	return kept, nil
 }
 
-// holds says whether an element of a list equals a value.
+// holds reports whether an element of a list equals a value.
 func holds(list bson.A, value any) (bool, error) {
 	for _, v := range list {
 		if order, err := compare(v, value); order == 0 || err != nil {

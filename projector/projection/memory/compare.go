@@ -65,8 +65,7 @@ func class(v any) int {
 	return classNone
 }
 
-// compare orders two values as $min, $max, $addToSet and $pull do. Code and DBPointers it does not compare; the error is an
-// [ErrUnsupported] then.
+// compare orders two values as $min, $max, $addToSet and $pull do. For code and DBPointers the error is an [ErrUnsupported].
 func compare(a, b any) (int, error) {
 	x, y := class(a), class(b)
 	if x == classNone || y == classNone {
@@ -164,7 +163,7 @@ func compareNumbers(a, b any) int {
 	return x.Cmp(y)
 }
 
-// Where a number stands that is not finite.
+// The places of numbers that are not finite.
 const (
 	notANumber = iota
 	minusInfinity

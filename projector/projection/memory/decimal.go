@@ -26,8 +26,7 @@ type decimal struct {
 	nan         bool
 }
 
-// decimalOf is a number as a decimal: whole numbers as they are, doubles with 15 digits, as the server's update operators take
-// them. [MongoDB src/mongo/util/safe_num.cpp, getDecimal; src/mongo/platform/decimal128.cpp, kRoundTo15Digits]
+// decimalOf is a number as a decimal: whole numbers as they are, doubles with 15 digits, as in the server's update operators. [MongoDB src/mongo/util/safe_num.cpp, getDecimal; src/mongo/platform/decimal128.cpp, kRoundTo15Digits]
 func decimalOf(v any) decimal {
 	switch n := v.(type) {
 	case bson.Decimal128:
@@ -54,7 +53,7 @@ func decimalOfDouble(f float64) decimal {
 	if d.nan || d.infinite || f == 0 {
 		return d
 	}
-	// The server makes a decimal of all its digits first, and then takes 15 of them.
+	// The server first converts all digits to a decimal, and then rounds to 15.
 	text, exponent, _ := strings.Cut(strconv.FormatFloat(math.Abs(f), 'e', digits-1, 64), "e")
 	d.coefficient.SetString(strings.Replace(text, ".", "", 1), 10)
 	d.exponent, _ = strconv.Atoi(exponent)
@@ -67,7 +66,7 @@ func decimalOfDouble(f float64) decimal {
 	return d
 }
 
-// finite refuses what the server's results are not known of.
+// finite refuses numbers for which the server's results are not known.
 func (d decimal) finite(e decimal) error {
 	if d.nan || e.nan || d.infinite || e.infinite {
 		return fmt.Errorf("%w: calculating with a decimal that is infinite or not a number", ErrUnsupported)
@@ -97,7 +96,7 @@ func (d decimal) multiply(e decimal) (decimal, error) {
 // length is the number of the coefficient's digits.
 func (d decimal) length() int { return len(d.coefficient.Text(10)) }
 
-// scaled is the coefficient, with its sign, for a smaller exponent.
+// scaled is the coefficient with its sign, scaled to a smaller exponent.
 func (d decimal) scaled(exponent int) *big.Int {
 	n := new(big.Int).Mul(d.coefficient, power(d.exponent-exponent))
 	if d.negative {
@@ -110,7 +109,7 @@ func power(exponent int) *big.Int {
 	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(exponent)), nil)
 }
 
-// drop rounds the last n digits away, halves to the even neighbour.
+// drop rounds the last n digits away, half to even.
 func (d decimal) drop(n int) decimal {
 	if n <= 0 {
 		return d
@@ -124,7 +123,7 @@ func (d decimal) drop(n int) decimal {
 	return d
 }
 
-// encode rounds to what a Decimal128 holds; above that is infinity.
+// encode rounds to a Decimal128. What is too large becomes infinity.
 func (d decimal) encode() bson.Decimal128 {
 	const infinity = 0x78 << 56
 	var sign uint64

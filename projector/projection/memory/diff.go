@@ -8,13 +8,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Diff says how a document differs from what was expected, one difference a line such as `customer.name is "x", expected
-// "y"`, in the expectation's order. Empty: they are equal. The order of fields does not count; the type of a value does.
+// Diff lists how a document differs from the expected one, such as `customer.name is "x", expected "y"`, in the order of the
+// expected document. The list is empty if they are equal. The order of fields does not count; the type of a value does.
 func Diff(want, got bson.D) []string {
 	return diff(nil, "", want, got, equal)
 }
 
-// DiffNumbers is [Diff], but that numbers of different types are equal when their values are.
+// DiffNumbers is [Diff], except that numbers of different types are equal if their values are.
 func DiffNumbers(want, got bson.D) []string {
 	return diff(nil, "", want, got, func(a, b any) bool {
 		if class(a) == classNumber && class(b) == classNumber {
@@ -84,10 +84,10 @@ func equal(a, b any) bool {
 	return err == nil && otherErr == nil && bytes.Equal(one, other)
 }
 
-// longest is how many bytes of a value are said.
+// longest is how many bytes of a value [Text] keeps.
 const longest = 200
 
-// Text is a value for people: relaxed Extended JSON, shortened where it is long.
+// Text is a value for people: relaxed Extended JSON, shortened if it is long.
 func Text(v any) string { return text(v, false) }
 
 // text is Extended JSON; canonical tells 1 from int64 1 and 1.0.

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// meets says whether a document meets a filter of [projection.Filter].
+// meets reports whether a document meets a filter of [projection.Filter].
 func meets(document bson.D, filter bson.D) (bool, error) {
 	for _, condition := range filter {
 		operators, ok := condition.Value.(bson.D)
@@ -43,7 +43,7 @@ func reach(document bson.D, path string) (any, error) {
 	return value, nil
 }
 
-// meetsPull says whether an element of an array meets the conditions of [projection.PullWhere].
+// meetsPull reports whether an element of an array meets the conditions of [projection.PullWhere].
 func meetsPull(element, conditions any) (bool, error) {
 	filter, ok := conditions.(bson.D)
 	if !ok || len(filter) == 0 {
@@ -59,7 +59,7 @@ func meetsPull(element, conditions any) (bool, error) {
 	return meets(document, filter)
 }
 
-// meetsAll says whether a value meets every operator: an array does where one of its elements does.
+// meetsAll reports whether a value meets every operator. An array meets one if one of its elements does.
 func meetsAll(value any, operators bson.D) (bool, error) {
 	for _, o := range operators {
 		operand, err := Stored(o.Value)

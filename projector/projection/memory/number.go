@@ -48,7 +48,7 @@ func calculate(value, by any, what string, wholes func(x, y int64) (int64, bool)
 	if err != nil {
 		return nil, err
 	}
-	// A result of the same type and value is no change: 1.0 stays 1.0 where 0.00 is added, and -0 stays -0.
+	// A result of the same type and value is no change: 1.0 stays 1.0 if 0.00 is added, and -0 stays -0.
 	if fmt.Sprintf("%T", result) == fmt.Sprintf("%T", value) && compareNumbers(result, value) == 0 {
 		return value, nil
 	}
@@ -93,7 +93,7 @@ func whole(v any) int64 {
 	return n
 }
 
-// double is a number that is no decimal.
+// double is a number that is not a decimal, as a float64.
 func double(v any) float64 {
 	if f, ok := v.(float64); ok {
 		return f

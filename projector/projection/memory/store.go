@@ -1,15 +1,15 @@
-// Package memory keeps documents in memory and applies the writes of package projection to them as MongoDB would: what
-// projections are tested with, and what a read model is recomputed in.
+// Package memory keeps documents in memory and applies the writes of package projection to them as MongoDB would. Tests of
+// projections use it, and `projector verify` recomputes read models in it.
 //
-// Guaranteed: a write that succeeds leaves the document that MongoDB would leave, up to the order of its fields (a test
-// holds it against a server, write by write). A write that MongoDB refuses is an [ErrRefused]; one whose outcome this
-// package does not know is an [ErrUnsupported] and never a guess. A write that fails changes nothing.
+// Guaranteed: a write that succeeds leaves the document that MongoDB would leave, except for the order of its fields (a test
+// compares it with a server, write by write). A write that MongoDB refuses is an [ErrRefused]. If this package does not know
+// what MongoDB would do, the write is an [ErrUnsupported]; it never guesses. A write that fails changes nothing.
 //
-// Of operators and conditions it knows those of package projection, with the types, the digits and the order of elements that
-// they leave. It does not know sums and products of decimals that are infinite or no number, comparisons of code, and conditions
-// whose path leads through an array.
+// It supports the operators and conditions of package projection, with the types, the digits and the order of elements that
+// MongoDB leaves. It does not support sums and products of decimals that are infinite or not a number, comparisons of code, and
+// conditions whose path leads through an array.
 //
-// Not guaranteed: anything about indexes, the largest size of a document, or concurrent use: a Store is of one goroutine.
+// Not guaranteed: anything about indexes or the largest size of a document. A Store is not safe for concurrent use.
 package memory
 
 import (
@@ -24,13 +24,13 @@ import (
 )
 
 var (
-	// ErrRefused is a write that MongoDB refuses for what it is.
+	// ErrRefused is a write that MongoDB refuses because of the write itself.
 	ErrRefused = errors.New("the write is refused")
-	// ErrUnsupported is a write whose outcome this package does not know.
+	// ErrUnsupported is a write whose result this package does not know.
 	ErrUnsupported = errors.New("the write is not supported here")
 )
 
-// Store holds documents by collection and id. The zero value is empty and ready to use.
+// Store holds documents by collection and _id. The zero value is empty and ready to use.
 type Store struct {
 	collections map[string]map[string]bson.D
 }
@@ -60,7 +60,7 @@ func (s *Store) Apply(w projection.Write) error {
 		return nil
 	case projection.ReplaceOne:
 		if exists {
-			id = old[0].Value // it stays as it is, though an equal number of another type was asked for
+			id = old[0].Value // it stays as it is, even if the write has an equal number of another type
 		}
 		now, err = replacement(id, w.Document)
 	case projection.UpdateOne:
@@ -117,7 +117,7 @@ func sameKey(key string, id any) bool {
 	return err == nil && key == other
 }
 
-// Get gives a document; it must not be changed.
+// Get returns a document, which must not be changed.
 func (s *Store) Get(collection string, id any) (bson.D, bool) {
 	key, _, err := Key(id)
 	if err != nil {
@@ -127,13 +127,13 @@ func (s *Store) Get(collection string, id any) (bson.D, bool) {
 	return d, ok
 }
 
-// ByKey gives a document by its [Key].
+// ByKey returns the document with a [Key].
 func (s *Store) ByKey(collection, key string) (bson.D, bool) {
 	d, ok := s.collections[collection][key]
 	return d, ok
 }
 
-// Remove forgets a document.
+// Remove removes a document.
 func (s *Store) Remove(collection, key string) { delete(s.collections[collection], key) }
 
 // All yields every document of a collection by its [Key], in no order. It must not be changed.
@@ -166,7 +166,7 @@ func (s *Store) Len() (n int) {
 	return n
 }
 
-// Key identifies an _id in a map, and gives the id as it reads back. Numbers that are equal are one id to MongoDB.
+// Key identifies an _id in a map; stored is the _id as it reads back. To MongoDB, equal numbers of different types are one _id.
 func Key(id any) (key string, stored any, err error) {
 	kind, value, err := bson.MarshalValue(id)
 	if err != nil {
@@ -187,7 +187,7 @@ func Key(id any) (key string, stored any, err error) {
 	return string(rune(kind)) + string(value), stored, nil
 }
 
-// Stored gives any value as it reads back from a document.
+// Stored returns a value as it reads back from a document.
 func Stored(value any) (any, error) {
 	raw, err := bson.Marshal(bson.D{{Key: "v", Value: value}})
 	if err != nil {

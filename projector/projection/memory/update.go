@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// check holds an update against the rules that need no document.
+// check checks an update against the rules that need no document.
 func check(ops []projection.Op) error {
 	for i, op := range ops {
 		for step := range strings.SplitSeq(op.Field, ".") {
@@ -23,7 +23,7 @@ func check(ops []projection.Op) error {
 			}
 		}
 		if op.Field == "_id" || strings.HasPrefix(op.Field, "_id.") {
-			return fmt.Errorf("%w: an update that names the _id", ErrUnsupported)
+			return fmt.Errorf("%w: an update of the _id", ErrUnsupported)
 		}
 		for _, other := range ops[i+1:] {
 			if inside(op.Field, other.Field) || inside(other.Field, op.Field) {
@@ -34,18 +34,18 @@ func check(ops []projection.Op) error {
 	return nil
 }
 
-// inside says that path is outer or lies in it.
+// inside reports whether path is outer or a path inside it.
 func inside(path, outer string) bool {
 	return path == outer || (strings.HasPrefix(path, outer) && path[len(outer)] == '.')
 }
 
-// update gives the document after the operators; old is not touched.
+// update returns the document after the operators. It does not change old.
 func update(old bson.D, ops []projection.Op, inserting bool) (bson.D, error) {
 	if err := check(ops); err != nil {
 		return nil, err
 	}
 	ops = slices.Clone(ops)
-	// MongoDB makes new fields in the order of their paths.
+	// MongoDB adds new fields in the order of their paths.
 	slices.SortStableFunc(ops, func(a, b projection.Op) int {
 		return slices.Compare(strings.Split(a.Field, "."), strings.Split(b.Field, "."))
 	})
@@ -64,15 +64,15 @@ func update(old bson.D, ops []projection.Op, inserting bool) (bson.D, error) {
 	return document, nil
 }
 
-// missing stands for a field that is not there.
+// missing stands for a missing field.
 type missing struct{}
 
 // maxPadding is how many elements an update may add to an array to reach an index. [MongoDB
 // src/mongo/db/update/path_support.h, kMaxPaddingAllowed]
 const maxPadding = 1_500_000
 
-// at applies an operator at a path inside a value, and gives the value that stands in its place. Values are not changed
-// in place: what an update did not touch is shared between the old document and the new.
+// at applies an operator at a path inside a value, and returns the new value. Values are not changed in place: the old document and
+// the new one share what the update does not touch.
 func at(value any, path []string, op projection.Op) (any, error) {
 	if len(path) == 0 {
 		return operate(value, op)
@@ -147,10 +147,10 @@ func at(value any, path []string, op projection.Op) (any, error) {
 	if unset {
 		return value, nil
 	}
-	return nil, fmt.Errorf("%w: a value that is no document has no field %q", ErrRefused, path[0])
+	return nil, fmt.Errorf("%w: a value that is not a document has no field %q", ErrRefused, path[0])
 }
 
-// operate is one operator on the value of its field.
+// operate applies one operator to the value of its field.
 func operate(value any, op projection.Op) (any, error) {
 	if op.Kind == projection.OpUnset {
 		return missing{}, nil

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// fewTimes is how often the given events are repeated before a document that grew is suspected; a suspicion is followed up
-	// to manyTimes, or to about manyEvents: a list of the newest hundred levels off.
+	// fewTimes is how often the given events are repeated before a document that grew is suspected. A suspect is then observed for
+	// up to manyTimes, or about manyEvents: a list of the newest hundred stops growing by then.
 	fewTimes, manyTimes, manyEvents = 32, 256, 20_000
-	// baseEvents is how many of the given events are repeated, at most.
+	// baseEvents is the largest number of given events that are repeated.
 	baseEvents = 200
-	// smallest is how many bytes the smallest entry of an array has, nearly.
+	// smallest is about the size of the smallest entry of an array, in bytes.
 	smallest = 6
 )
 
-// document names one of a model.
+// document identifies a document of a model.
 type document struct{ collection, key string }
 
 // growth is one way for a history to grow.
@@ -32,7 +32,7 @@ type growth struct {
 	with string // what a document grows with, for people
 }
 
-// growths are the ways, those that tell the most first.
+// growths are the ways to try, those that explain the most first.
 func (k *kit) growths() []growth {
 	all := []growth{
 		{variation{}, "the events of an aggregate"},
@@ -89,14 +89,15 @@ func (k *kit) unbounded() (problems []error) {
 	return problems
 }
 
-// sizes are those of a document that has grown in proportion each time that the history doubled.
+// sizes are the sizes, in bytes, of a document that has grown in proportion each time that the history doubled.
 type sizes struct {
 	before, now int
 	growth      int // of the last doubling
 	times       int // how often the events were repeated by then
 }
 
-// grow repeats the given events, in one way, until none of the documents that matter grows with them any more, or for long.
+// grow repeats the given events in one way, until none of the documents that matter grows any more or enough of them are repeated.
+// It returns the documents that still grow.
 func (k *kit) grow(g growth, matters func(document) bool) (map[document]sizes, *memory.Store) {
 	model := &memory.Store{}
 	given := k.base()
@@ -167,7 +168,7 @@ func (k *kit) base() []projection.Event {
 	return base
 }
 
-// add projects events into a model; false when one of them cannot be.
+// add projects events and applies their writes to a model. It is false if an event or a write fails.
 func (k *kit) add(model *memory.Store, events []projection.Event) bool {
 	for _, e := range events {
 		writes, err := apply.Project(k.projection, e.Change)
@@ -199,7 +200,7 @@ func size(d any) int {
 	return len(written)
 }
 
-// largest names the field that has most of a document's bytes.
+// largest is the name of a document's largest field.
 func largest(d bson.D) (field string) {
 	most := -1
 	for _, e := range d {

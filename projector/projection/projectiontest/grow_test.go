@@ -237,7 +237,7 @@ func TestDocumentsThatWereLookedUpLateAreTried(t *testing.T) {
 	})
 	want := projectiontest.Documents{"c": {`{"_id": "a1", "balance": 42}`}}
 	err := projectiontest.Problems(differences, updates(), want)
-	require.ErrorContains(t, err, "the documents depend on when the document of an update was looked up, as of event 2 of 4 (update of aggregate a1) on")
+	require.ErrorContains(t, err, "the documents depend on when the document of an update was looked up, from event 2 of 4 (update of aggregate a1) on")
 	require.ErrorContains(t, err, `c "a1": balance is 74, expected 42`)
 	require.NoError(t, projectiontest.Problems(differences, updates(), want, projectiontest.PostImages()))
 	require.NoError(t, projectiontest.Problems(differences, updates()[:2], nil), "one update has nothing to be late for")

@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection/memory"
 )
 
-// late projects the history once more as a slow producer tells it: with FULL_DOCUMENT=updateLookup the document of an update is
-// looked up when the update is read, and may be newer by then, or gone. Once it is the next change that has already happened,
-// once all that there are.
+// late projects the history as it arrives from a producer that is late. With FULL_DOCUMENT=updateLookup, the document of an update is
+// looked up when the producer reads the update, and by then it may be newer, or deleted. The first time, every document is one change
+// newer; the second time, it is as new as it gets.
 func (k *kit) late(want *memory.Store) []error {
 	if k.postImages {
 		return nil
@@ -36,15 +36,15 @@ func (k *kit) late(want *memory.Store) []error {
 }
 
 func lateError(events []projection.Event, changed int, err error) error {
-	return fmt.Errorf("the documents depend on when the document of an update was looked up, as of %s on: with FULL_DOCUMENT=updateLookup "+
-		"fullDocument is read later than the change, and may hold later changes, too, or be null when it is gone. Set what is in the "+
-		"document instead of adding a difference to it, or take the change from UpdateDescription. Where the source keeps post-images "+
+	return fmt.Errorf("the documents depend on when the document of an update was looked up, from %s on: with FULL_DOCUMENT=updateLookup, "+
+		"fullDocument is read later than the change. It may contain later changes too, or be null if the document is gone. Set what is in the "+
+		"document instead of adding a difference, or take the change from UpdateDescription. If the source keeps post-images "+
 		"(changeStreamPreAndPostImages) and the producer asks for them (FULL_DOCUMENT=required), say so: projectiontest.PostImages()\n  %w",
 		describe(events, changed), err)
 }
 
-// lookedUpLate are the events with the documents of updates as they are after the next change of the same document, or after the
-// last one; first is the first event that differs, -1 where none does.
+// lookedUpLate returns the events with the documents of updates as they are after the next change of the same document, or after
+// the last one. first is the first event that differs, or -1 if none does.
 func (k *kit) lookedUpLate(last bool) (events []projection.Event, first int) {
 	first = -1
 	for i, e := range k.events {
@@ -61,7 +61,7 @@ func (k *kit) lookedUpLate(last bool) (events []projection.Event, first int) {
 	return events, first
 }
 
-// after is what a document is after the next change of it behind event i, or after the last; nil when it is gone.
+// after returns the document of event i as it is after its next change, or after its last; nil if it is deleted then.
 func (k *kit) after(i int, last bool) (document bson.Raw, found bool) {
 	key := memory.Text(k.events[i].Key())
 	for _, e := range k.events[i+1:] {
@@ -76,7 +76,7 @@ func (k *kit) after(i int, last bool) (document bson.Raw, found bool) {
 	return document, found
 }
 
-// withDocument puts another fullDocument into an event's body; nil puts null.
+// withDocument replaces the fullDocument in an event's body; nil becomes null.
 func withDocument(body, document bson.Raw) bson.Raw {
 	d := fields(body)
 	for i := range d {
@@ -90,7 +90,7 @@ func withDocument(body, document bson.Raw) bson.Raw {
 	return raw(d)
 }
 
-// replay projects events into a model.
+// replay projects events and applies their writes to a model.
 func (k *kit) replay(model *memory.Store, events []projection.Event) error {
 	for i, e := range events {
 		writes, err := apply.Project(k.projection, e.Change)

@@ -18,12 +18,12 @@
 //
 // Package memory keeps the documents, and writes as MongoDB does.
 //
-// Every field may have many values, whatever its name. Where one has few, a status or a currency, and a document has an entry for each,
-// say [Few]; where you know another bound, [MayGrow].
+// Check assumes that every field can have many values. If one has few, like a status or a currency, and a document has an entry for
+// each, say so with [Few]; if you know another bound, with [MayGrow].
 //
-// Not found: what a database of your own refuses (unique indexes, validation); what the given events do not show; growth with values
-// that the projection refuses or ignores when they are new, because it accepts only those that it knows; and growth with two fields
-// that must agree, where the projection refuses an event in which one is new and the other is not.
+// Check does not find what your database refuses (unique indexes, validation), nor what the given events do not show. And it does not
+// find growth with values that the projection refuses or ignores because it does not know them, or with two fields that must agree, if
+// the projection refuses an event in which only one of them is new.
 package projectiontest
 
 import (
@@ -38,18 +38,17 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection/memory"
 )
 
-// TB is the part of *testing.T that is needed; a Logf is used where there is one.
+// TB is the part of *testing.T that is needed. A Logf is used if there is one.
 type TB interface {
 	Helper()
 	Errorf(format string, args ...any)
 }
 
-// Documents are the documents of a read model, by collection: each as Extended JSON text, or anything that package bson
-// marshals. Numbers are compared by value: 3 is the int64 3.
+// Documents are the documents of a read model, by collection: each is Extended JSON text, or anything that package bson
+// marshals. Numbers are compared by value: 3 equals the int64 3.
 type Documents map[string][]any
 
-// Check fails the test with every problem it finds. want is the whole read model after the events; nil compares nothing and
-// does the rest.
+// Check fails the test with every problem that it finds. want is the whole read model after the events; nil skips that comparison.
 //
 // A document that every aggregate writes to is no failure, but worth knowing: it is logged if t has a Logf, as *testing.T does. Go shows
 // the log of a test that passes only with go test -v.
@@ -71,12 +70,12 @@ func Check(t TB, p projection.Projection, events []projection.Event, want Docume
 // Option tells [Check] what it cannot know.
 type Option func(*kit)
 
-// MayGrow says that documents of a collection grow with the history, and that you know a bound: an aggregate of yours
-// has a hundred events at most, say.
+// MayGrow says that the documents of a collection grow with the history, and that you know a bound: an aggregate has a hundred events
+// at most, say.
 func MayGrow(collection string) Option { return func(k *kit) { k.mayGrow[collection] = true } }
 
-// Few says that fields of the source's documents, each a path such as "data.currency", have few values in all the history: a status,
-// a currency. A document with an entry for each of them does not grow without bound.
+// Few says that fields of the source's documents have few values in the whole history, like a status or a currency: a document with
+// an entry for each value does not grow without bound. A path has dots, such as "data.currency".
 func Few(paths ...string) Option {
 	return func(k *kit) {
 		for _, path := range paths {
@@ -85,7 +84,7 @@ func Few(paths ...string) Option {
 	}
 }
 
-// PostImages says that updates carry the document as it was right after them: the source keeps post-images and the
+// PostImages says that an update carries the document as it was right after the update: the source keeps post-images, and the
 // producer asks for them (FULL_DOCUMENT=required).
 func PostImages() Option { return func(k *kit) { k.postImages = true } }
 
@@ -97,11 +96,11 @@ func newKit(p projection.Projection, events []projection.Event, options []Option
 	return k
 }
 
-// Problems is [Check] without a test: the problems found, joined; nil when there are none.
+// Problems is [Check] without a test. It returns the problems, joined, or nil if there are none.
 func Problems(p projection.Projection, events []projection.Event, want Documents, options ...Option) error {
 	k := newKit(p, events, options)
 	if err := k.project(); err != nil {
-		return err // without writes there is nothing more to say
+		return err // without writes there is nothing to check
 	}
 	model, err := k.inOrder(k.straight())
 	if err != nil {
@@ -112,7 +111,7 @@ func Problems(p projection.Projection, events []projection.Event, want Documents
 		problems = compare(want, model)
 	}
 	if impure := k.again(); len(impure) > 0 {
-		return errors.Join(append(problems, impure...)...) // it fails the rest as well, and that would name other causes
+		return errors.Join(append(problems, impure...)...) // the rest would fail as well, and name other causes
 	}
 	problems = append(problems, k.redelivered(model)...)
 	problems = append(problems, k.interleaved(model)...)
@@ -121,16 +120,16 @@ func Problems(p projection.Projection, events []projection.Event, want Documents
 	return errors.Join(problems...)
 }
 
-// CheckPermanent fails the test unless the projection says that the event can never be applied.
+// CheckPermanent fails the test unless the projection returns a permanent error for the event.
 func CheckPermanent(t TB, p projection.Projection, e projection.Event) {
 	t.Helper()
 	events := stampFrom([]projection.Event{e}, 0)
 	writes, err := apply.Project(p, events[0].Change)
 	switch {
 	case err == nil:
-		t.Errorf("projection %s: %s: expected a permanent error, came %s", p.Name(), describe(events, 0), said(writes))
+		t.Errorf("projection %s: %s: expected a permanent error, got %s", p.Name(), describe(events, 0), said(writes))
 	case !errors.Is(err, projection.ErrPermanent):
-		t.Errorf("projection %s: %s: expected a permanent error, got one that is retried for ever: %v", p.Name(), describe(events, 0), err)
+		t.Errorf("projection %s: %s: expected a permanent error, got one that would be retried for ever: %v", p.Name(), describe(events, 0), err)
 	}
 }
 
@@ -144,7 +143,7 @@ type kit struct {
 	postImages bool
 }
 
-// compare holds the whole read model against what is expected.
+// compare compares the whole read model with the expected one.
 func compare(want Documents, model *memory.Store) (problems []error) {
 	expected := make(map[string]map[string]bool)
 	for collection, documents := range want {
@@ -154,13 +153,13 @@ func compare(want Documents, model *memory.Store) (problems []error) {
 			id := raw(d).Lookup("_id")
 			key, _, err := memory.Key(id)
 			if err != nil || id.Type == 0 {
-				problems = append(problems, fmt.Errorf("the expected document %s of %s has no _id that a document can have", memory.Text(wanted), collection))
+				problems = append(problems, fmt.Errorf("the expected document %s of %s has no _id, or one that no document can have", memory.Text(wanted), collection))
 				continue
 			}
 			expected[collection][key] = true
 			got, there := model.ByKey(collection, key)
 			if !there {
-				problems = append(problems, fmt.Errorf("%s %s: expected %s, and it is not there", collection, memory.Text(wanted[0].Value), memory.Text(wanted)))
+				problems = append(problems, fmt.Errorf("%s %s: expected %s, but there is no such document", collection, memory.Text(wanted[0].Value), memory.Text(wanted)))
 				continue
 			}
 			for _, difference := range memory.DiffNumbers(wanted, got) {
@@ -171,14 +170,14 @@ func compare(want Documents, model *memory.Store) (problems []error) {
 	for collection := range model.Collections() {
 		for key, got := range model.All(collection) {
 			if !expected[collection][key] {
-				problems = append(problems, fmt.Errorf("%s: the document %s is there and not expected", collection, memory.Text(got)))
+				problems = append(problems, fmt.Errorf("%s: the document %s is not expected", collection, memory.Text(got)))
 			}
 		}
 	}
 	return problems
 }
 
-// said is an event's writes for people.
+// said describes an event's writes for people.
 func said(writes []projection.Write) string {
 	if len(writes) == 0 {
 		return "no write"

@@ -222,7 +222,7 @@ func TestWhatDiffersIsSaid(t *testing.T) {
 	require.Equal(t, []string{"projection timeline:\n" +
 		`timeline "o1": events is 1, expected 2` + "\n" +
 		`timeline "o1": vip is missing, expected true` + "\n" +
-		`timeline "o2": expected {"_id":"o2"}, and it is not there`}, r.said)
+		`timeline "o2": expected {"_id":"o2"}, but there is no such document`}, r.said)
 
 	r.said = nil
 	projectiontest.Check(&r, projection.Timeline{}, events, projectiontest.Documents{})
@@ -232,7 +232,7 @@ func TestWhatDiffersIsSaid(t *testing.T) {
 	r.said = nil
 	projectiontest.CheckPermanent(&r, projection.Timeline{}, events[0])
 	require.Len(t, r.said, 1)
-	require.Contains(t, r.said[0], `expected a permanent error, came update timeline "o1": $inc events 1`)
+	require.Contains(t, r.said[0], `expected a permanent error, got update timeline "o1": $inc events 1`)
 }
 
 // A wrong cause is worse than none: a clock on a document that many aggregates feed makes it depend on their order, too, and that is

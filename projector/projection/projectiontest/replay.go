@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// shuffles is how many interleavings are drawn, beside the two extremes.
+	// shuffles is the number of random interleavings, besides the two extremes.
 	shuffles = 20
-	// prefixes is after how many prefixes everything is delivered again, at most; of more, evenly spaced ones.
+	// prefixes is the largest number of prefixes after which everything is delivered again. If there are more, some are skipped.
 	prefixes = 100
-	// goroutines project at once.
+	// goroutines is how many project at once.
 	goroutines = 4
 )
 
-// one projects one event, as a copy: what it does to the event shows.
+// one projects a copy of one event, and reports a projection that changes it.
 func (k *kit) one(i int) ([]projection.Write, error) {
 	e := k.events[i]
 	e.Body = bytes.Clone(e.Body)
@@ -47,7 +47,7 @@ type mistake struct {
 	err   error
 }
 
-// once says each mistake once, by its first event and with how many more share it.
+// once reports each mistake once, with its first event and the number of others that share it.
 func (k *kit) once(mistakes []mistake) (problems []error) {
 	more := make(map[string]int)
 	for _, m := range mistakes {
@@ -67,7 +67,7 @@ func (k *kit) once(mistakes []mistake) (problems []error) {
 	return problems
 }
 
-// project asks for the writes of every event for the first time.
+// project projects every event for the first time, and keeps the writes.
 func (k *kit) project() error {
 	var mistakes []mistake
 	collections, _ := projection.Collections(k.projection)
@@ -87,7 +87,7 @@ func (k *kit) project() error {
 	return errors.Join(k.once(mistakes)...)
 }
 
-// again asks again: backwards, and from several goroutines at once.
+// again projects every event again, backwards and from several goroutines at once, and compares the writes.
 func (k *kit) again() []error {
 	found := make([]error, len(k.events)) // one mistake an event is enough
 	repeat := func(i int) error {
@@ -124,7 +124,7 @@ func (k *kit) again() []error {
 	return k.once(mistakes)
 }
 
-// straight is the order as given.
+// straight is the given order.
 func (k *kit) straight() []int {
 	order := make([]int, len(k.events))
 	for i := range order {
@@ -133,7 +133,7 @@ func (k *kit) straight() []int {
 	return order
 }
 
-// inOrder is the read model after the first writes of the events, in some order.
+// inOrder is the read model after the first writes of the events, applied in the given order.
 func (k *kit) inOrder(order []int) (*memory.Store, error) {
 	model := &memory.Store{}
 	for _, i := range order {
@@ -146,8 +146,8 @@ func (k *kit) inOrder(order []int) (*memory.Store, error) {
 	return model, nil
 }
 
-// redelivered does what happens after a crash, at every point: everything comes again, and what the guard has seen is
-// passed over.
+// redelivered does what happens after a crash, at every point: everything is delivered again, and the guard skips what it has
+// seen.
 func (k *kit) redelivered(want *memory.Store) []error {
 	step := max(1, len(k.events)/prefixes)
 	for crash := step; crash <= len(k.events); crash += step {
@@ -237,7 +237,7 @@ func shuffle(r *rand.Rand, aggregates []string, by map[string][]int) (order []in
 	return order
 }
 
-// numbers are events as their failure names them.
+// numbers is an order of events for people; the first is 1.
 func numbers(order []int) string {
 	const most = 30
 	text := make([]string, 0, most)
