@@ -55,6 +55,9 @@ type Config struct {
 	// OnHistoryLost is what happens when the server's oplog no longer reaches back to the checkpoint: fail, or latest (go
 	// on from now; what lies between is not published).
 	OnHistoryLost string `envconfig:"ON_HISTORY_LOST" default:"fail"`
+	// OnCollectionReplaced is what happens when another collection is given the watched one's name, as renameCollection and $out do:
+	// its documents are not in the change stream. fail, or continue (they are in no read model until they change).
+	OnCollectionReplaced string `envconfig:"ON_COLLECTION_REPLACED" default:"fail"`
 	// Operations become messages; other changes of documents are skipped.
 	Operations []envelope.Operation `envconfig:"OPERATIONS" default:"insert,update,replace,delete"`
 	// Pipeline is an Extended JSON array of stages for the change stream: $match, $project, $addFields, $set, $unset,
@@ -232,6 +235,7 @@ func (c *Config) reading(epoch int64) changes.Config {
 		FullDocumentBeforeChange: fullDocument(c.BeforeChange),
 		StartAt:                  c.StartAt,
 		RestartWhenLost:          c.OnHistoryLost == "latest",
+		ContinueWhenReplaced:     c.OnCollectionReplaced == "continue",
 		GiveUpAfter:              c.StallAfter,
 	}
 }

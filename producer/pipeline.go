@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,9 @@ func (p *producer) takePart(ctx context.Context) error {
 //	change stream → envelope → lane → batch → Service Bus → watermark → checkpoint
 func (p *producer) lead(ctx context.Context, term *leader.Term) error {
 	publisher := publish.New(p.config.publishing(p.clients, p.tracer), p.clients.broker, term, term.Start, p.metrics, p.log)
-	reader := changes.New(p.clients.collection, p.config.reading(term.Epoch), p.log)
+	reading := p.config.reading(term.Epoch)
+	reading.Metrics = p.reads
+	reader := changes.New(p.clients.collection, reading, p.log)
 	sink := &outlet{term: term, publisher: publisher, sessions: p.config.SessionKey}
 	sink.begun.Store(len(term.Start.ResumeToken) > 0)
 
@@ -50,23 +53,23 @@ func (p *producer) lead(ctx context.Context, term *leader.Term) error {
 	defer p.current.Store(nil)
 
 	g, ctx := errgroup.WithContext(ctx)
-	reading, stopReading := context.WithCancel(ctx)
+	readCtx, stopReading := context.WithCancel(ctx)
 	g.Go(func() error {
 		defer stopReading()
 		select {
 		case <-term.Stopping():
-		case <-reading.Done():
+		case <-readCtx.Done():
 		}
 		return nil
 	})
 	g.Go(func() error {
-		headroom.Run(reading, p.clients.collection.Database().Client())
+		headroom.Run(readCtx, p.clients.collection.Database().Client())
 		return nil
 	})
 	published := make(chan struct{})
 	g.Go(func() error {
 		defer stopReading()
-		err := reader.Run(reading, term.Start, sink)
+		err := reader.Run(readCtx, term.Start, sink)
 		publisher.Close()
 		// What was read before an error is published before the error ends the term. Otherwise a change that stops the stream
 		// would keep those before it from ever being published, and whoever takes the checkpoint past it would lose them.
@@ -108,15 +111,22 @@ func (o *outlet) Change(ctx context.Context, c envelope.Change, after checkpoint
 	return o.publisher.Publish(ctx, c, after)
 }
 
-// Idle moves the watermark. The very first token of a stream is written at once: were the leader to die before that, its
-// successor would begin at a later "now".
+// Idle moves the watermark.
 func (o *outlet) Idle(ctx context.Context, after checkpoint.Progress) error {
-	o.publisher.Pass(after)
-	if o.begun.Load() {
-		return nil
+	if !o.begun.Load() {
+		return o.Begin(ctx, after)
 	}
+	o.publisher.Pass(after)
+	return nil
+}
+
+// Begin moves the watermark to the beginning of a stream and writes it at once: were the leader to die before that, its successor would
+// begin at a later "now". What is in flight before it is acknowledged first.
+func (o *outlet) Begin(ctx context.Context, after checkpoint.Progress) error {
+	o.publisher.Pass(after)
 	backoff := retry.Backoff{Max: time.Second}
-	for o.term.Checkpoint(ctx) != nil { // the heartbeat logs why; the fence ends ctx when it lasts
+	reached := func() bool { return bytes.Equal(o.publisher.Progress().ResumeToken, after.ResumeToken) }
+	for !reached() || o.term.Checkpoint(ctx) != nil { // the heartbeat logs why; the fence ends ctx when it lasts
 		if err := backoff.Wait(ctx); err != nil {
 			return fmt.Errorf("write the first checkpoint of the stream: %w", err)
 		}

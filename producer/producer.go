@@ -123,7 +123,7 @@ func (p *process) addStream(config Config, clients *clients, registry prometheus
 	blob := checkpoint.NewBlob(clients.blob.ServiceClient().NewContainerClient(config.Container), config.Stream)
 	s := &producer{
 		config: config, instance: p.instance, clients: clients,
-		metrics: publish.NewMetrics(registry), tracer: tracer, log: log, checkpoint: blob,
+		metrics: publish.NewMetrics(registry), reads: changes.NewMetrics(registry), tracer: tracer, log: log, checkpoint: blob,
 	}
 	election := config.election(p.instance)
 	election.Metrics = leader.NewMetrics(registry)
@@ -148,6 +148,7 @@ type producer struct {
 	clients  *clients
 	election *leader.Election
 	metrics  *publish.Metrics
+	reads    *changes.Metrics
 	tracer   trace.Tracer // may be nil
 	log      *slog.Logger
 	// checkpoint is for the last failure; the election alone reads and writes the record.

@@ -37,6 +37,9 @@ type Status struct {
 	// lost. Null while unknown, with the reason beside it; a standby does not look.
 	OplogHeadroomSeconds *int64 `json:"oplog_headroom_seconds"`
 	OplogHeadroomNote    string `json:"oplog_headroom_note,omitempty"`
+	// FirstAnswerSeconds is how long MongoDB took from opening the change stream behind the checkpoint to its first answer, the last
+	// time in this term: long in a database that has written much since. Null where it was not opened so.
+	FirstAnswerSeconds *float64 `json:"first_answer_seconds"`
 	// ReadyToRead: this replica leads, its change stream is open, and the stream's beginning is in the checkpoint, or cannot
 	// be before the first change.
 	ReadyToRead bool `json:"ready_to_read"`
@@ -56,6 +59,9 @@ func (p *producer) status() Status {
 		s.Role = "leader"
 		s.InFlight = a.publisher.InFlight()
 		s.Position = a.publisher.Progress().Position
+		if first := a.reader.FirstAnswer(); first > 0 {
+			s.FirstAnswerSeconds = new(first.Seconds())
+		}
 		s.ReadyToRead = a.reader.Reading() && (a.sink.begun.Load() || a.reader.Tokenless())
 	}
 	if failure := p.failure.Load(); failure != nil {
@@ -116,6 +122,10 @@ func (p *producer) observe(r prometheus.Registerer) {
 		}
 		return (time.Duration(ms) * time.Millisecond).Seconds()
 	})
+	registered.NewCounterFunc(prometheus.CounterOpts{
+		Name: "sluice_producer_links_replaced_total",
+		Help: "Connections to Service Bus that were given up because a send on them failed.",
+	}, func() float64 { return float64(p.clients.broker.Replaced()) })
 	gauge("sluice_producer_in_flight", "Events read and not yet acknowledged: the part of the lag that can be counted.", func() float64 {
 		if a := p.current.Load(); a != nil {
 			return float64(a.publisher.InFlight())

@@ -35,6 +35,7 @@ func (c *Config) Validate() error {
 	} else {
 		p.Add(settings.OneOf("ON_HISTORY_LOST", c.OnHistoryLost, "fail", "latest"))
 	}
+	p.Add(settings.OneOf("ON_COLLECTION_REPLACED", c.OnCollectionReplaced, "fail", "continue"))
 	p.Require(len(c.Operations) > 0, "OPERATIONS: must name at least one operation")
 	for _, o := range c.Operations {
 		p.Require(o.Known(), "OPERATIONS: %q is none of insert, update, replace, delete", o)

@@ -257,6 +257,17 @@ var logs = [
     severity: 1
   }
   {
+    name: 'collection-replaced'
+    description: 'The watched collection was replaced by another one, whose documents are in no change stream.'
+    query: loadTextContent('../queries/collection-replaced.kql')
+    column: 'replaced'
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'PT5M'
+    frequency: 'PT5M'
+    severity: 1
+  }
+  {
     name: 'refused'
     description: 'Service Bus refused a message, which the producer has set aside: it is in no read model.'
     query: loadTextContent('../queries/refused.kql')

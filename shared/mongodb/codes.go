@@ -42,6 +42,7 @@ const (
 	CommandNotSupported                = 115
 	DocumentValidationFailure          = 121
 	CappedPositionLost                 = 136
+	NotOnView                          = 166 // CommandNotSupportedOnView
 	InvalidPipelineOperator            = 168
 	InvalidResumeToken                 = 260
 	OperationNotSupportedInTransaction = 263
@@ -52,11 +53,14 @@ const (
 	BSONObjectTooLarge                 = 10334
 	DuplicateKey                       = 11000
 	InterruptedAtShutdown              = 11600
+	Interrupted                        = 11601
 	InterruptedDueToReplStateChange    = 11602
 	StaleConfig                        = 13388
 	NotPrimaryNoSecondaryOk            = 13435
 	NotPrimaryOrSecondary              = 13436
 
+	FeatureNotSupported       = 303   // Amazon DocumentDB's
+	StageNotSupported         = 304   // the same
 	DuplicateKeyUpdate        = 11001 // of servers of long ago
 	DuplicateKeyCapped        = 12582 // the same
 	CosmosTooManyRequests     = 16500 // Azure Cosmos DB's

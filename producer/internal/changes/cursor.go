@@ -38,6 +38,7 @@ type cursor struct {
 	fromNow bool
 	// split: the server is asked to split large events; false once it has refused.
 	split   bool
+	splits  bool // the stream that is open was opened so
 	partial fragments
 	answers *answers
 	silence silence
@@ -56,6 +57,7 @@ func (c *cursor) follow(ctx context.Context) error {
 	c.fresh = false
 	c.partial.drop()
 	c.attempt = attempt{opening: true, resuming: len(c.at.ResumeToken) > 0}
+	began := time.Now()
 	stream, err := c.openStream(ctx)
 	if err != nil {
 		return err
@@ -71,10 +73,14 @@ func (c *cursor) follow(ctx context.Context) error {
 			return err
 		}
 	}
-	for {
+	for answered := false; ; answered = true {
 		there, err := c.next(ctx, stream)
 		if err != nil {
 			return err
+		}
+		if !answered && c.attempt.resuming {
+			c.reader.firstAnswer.Store(int64(time.Since(began)))
+			c.reader.config.Metrics.answered(time.Since(began))
 		}
 		if there {
 			c.fresh, c.confirmed = false, true // to give an event, the server has to have found the resume point
@@ -146,31 +152,32 @@ func (c *cursor) next(ctx context.Context, stream *mongo.ChangeStream) (there bo
 }
 
 // openStream opens the stream, with the stage that splits large events where the deployment knows it: the stage costs nothing until
-// an event is too large, and then there is no other way to read it. If the deployment refuses the stream, it is opened without the
-// stage; if that works, the stage was what it did not know.
+// an event is too large, and then there is no other way to read it. What is said about a stage that is not known differs from vendor to
+// vendor, so after any error of the server the stream is opened without the stage; if that works and the error was none that passes, the
+// stage was what it did not know.
 func (c *cursor) openStream(ctx context.Context) (*mongo.ChangeStream, error) {
-	open := func(split bool) (*mongo.ChangeStream, error) {
+	open := func(split bool) (stream *mongo.ChangeStream, err error) {
+		c.splits = split
 		pipeline := append(mongo.Pipeline{}, c.reader.config.Pipeline...)
 		if split {
 			pipeline = append(pipeline, bson.D{{Key: SplitStage, Value: bson.D{}}})
 		}
-		var stream *mongo.ChangeStream
-		err := c.silence.ask(ctx, func(ctx context.Context) (err error) {
+		err = c.silence.ask(ctx, func(ctx context.Context) (err error) {
 			stream, err = c.reader.collection.Watch(ctx, pipeline, c.options())
 			return err
 		})
 		return stream, err
 	}
 	stream, err := open(c.split)
-	if c.split && classify(err, attempt{opening: true}) == fatal {
-		plain, plainErr := open(false)
-		if plainErr == nil {
-			c.split = false
-			c.reader.log.Info("the deployment does not split events larger than 16 MB: one would stop the stream", telemetry.KeyError, err)
-		}
-		return plain, plainErr
+	if _, server := errors.AsType[mongo.ServerError](err); !server || !c.split {
+		return stream, err
 	}
-	return stream, err
+	plain, plainErr := open(false)
+	if plainErr == nil && !passes(err) {
+		c.split = false
+		c.reader.log.Info("the deployment does not split events larger than 16 MB: one would stop the stream", telemetry.KeyError, err)
+	}
+	return plain, plainErr
 }
 
 func (c *cursor) options() *options.ChangeStreamOptionsBuilder {
@@ -207,7 +214,7 @@ func (c *cursor) begin(ctx context.Context, token bson.Raw) error {
 		}
 		return nil
 	}
-	return c.idle(ctx, token)
+	return c.pass(ctx, token, c.sink.Begin)
 }
 
 // take passes one event on to the sink. The errors are refusals, or errTorn.
@@ -248,9 +255,9 @@ func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err
 		}
 		err = c.sink.Change(ctx, mapped, after)
 	case collection:
-		c.reader.log.Warn("the watched collection was dropped or renamed; no events are published for the documents that went with it",
-			telemetry.KeyReason, operation, telemetry.KeyPosition, after.Position)
-		err = c.sink.Idle(ctx, after)
+		if err = c.endOfCollection(event, operation, after.Position); err == nil {
+			err = c.sink.Idle(ctx, after)
+		}
 	case invalidate:
 		invalidated, after.AfterInvalidate = true, true
 		err = c.sink.Idle(ctx, after)
@@ -266,11 +273,49 @@ func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err
 	return invalidated, nil
 }
 
+// endOfCollection tells of an event after which the watched collection is another one or none. The error is [ErrReplaced].
+func (c *cursor) endOfCollection(event bson.Raw, operation, position string) error {
+	r := c.reader
+	if operation != "rename" || !c.replaces(event) {
+		r.log.Warn("the watched collection was dropped or renamed; no events are published for the documents that went with it",
+			telemetry.KeyReason, operation, telemetry.KeyPosition, position)
+		return nil
+	}
+	r.config.Metrics.replacedCollection()
+	name, ok := event.Lookup("ns", "coll").StringValueOK()
+	if !ok {
+		name = "another collection"
+	}
+	r.log.Error("the watched collection was replaced: the documents that came with the new one are not in the change stream",
+		telemetry.KeyReason, "renamed from "+name, telemetry.KeyPosition, position)
+	if r.config.ContinueWhenReplaced {
+		return nil
+	}
+	return fmt.Errorf("%w (renamed from %s, at %s)", ErrReplaced, name, position)
+}
+
+// replaces says that a rename gave the watched collection's name to another one, as renameCollection and $out do. A PIPELINE that takes
+// the new name away does not let one tell: then it may be.
+func (c *cursor) replaces(event bson.Raw) bool {
+	to, ok := event.Lookup("to").DocumentOK()
+	if !ok {
+		return true
+	}
+	db, _ := to.Lookup("db").StringValueOK()
+	coll, _ := to.Lookup("coll").StringValueOK()
+	return db == c.reader.collection.Database().Name() && coll == c.reader.collection.Name()
+}
+
 // idle records that, as the server says, there is no event up to token.
 func (c *cursor) idle(ctx context.Context, token bson.Raw) error {
 	if len(token) == 0 || c.partial.pending() || bytes.Equal(token, c.at.ResumeToken) {
 		return nil // the deployment gives no token while idle, or the same one
 	}
+	return c.pass(ctx, token, c.sink.Idle)
+}
+
+// pass gives the sink the progress that a token makes to which no event belongs.
+func (c *cursor) pass(ctx context.Context, token bson.Raw, to func(context.Context, checkpoint.Progress) error) error {
 	position, err := c.numbering.idle(c.at, envelope.TokenText(token))
 	if err != nil {
 		return &refusal{err}
@@ -280,7 +325,7 @@ func (c *cursor) idle(ctx context.Context, token bson.Raw) error {
 	if Counted(position) {
 		after.Settings = c.numbering.settings
 	}
-	if err := c.sink.Idle(ctx, after); err != nil {
+	if err := to(ctx, after); err != nil {
 		return &refusal{err}
 	}
 	c.at = after

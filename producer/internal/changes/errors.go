@@ -3,6 +3,7 @@ package changes
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
@@ -16,6 +17,11 @@ var ErrHistoryLost = errors.New("the change stream cannot go on from the checkpo
 // ErrBeginningLost: the same, of a new stream that shall begin in the past.
 var ErrBeginningLost = errors.New("the oplog does not reach back to START_AT: set a later one, or START_FROM=latest without it, and carry " +
 	"over by hand what was changed before")
+
+// ErrReplaced: another collection was given the watched one's name.
+var ErrReplaced = errors.New("the watched collection was replaced by another one, with renameCollection or $out, whose documents are not in " +
+	"the change stream (ON_COLLECTION_REPLACED=fail): bring the read models in line with them, then go on with " +
+	"ON_COLLECTION_REPLACED=continue until the stream is past it")
 
 // remedy is what to do about an error of the change stream.
 type remedy int
@@ -34,7 +40,7 @@ type attempt struct {
 	resuming bool
 }
 
-// lost are the codes that say that the server cannot go on from a token.
+// lost are the codes that say that the server cannot go on from a token: MongoDB's, but for the last.
 var lost = map[int]bool{
 	mongodb.ChangeStreamHistoryLost: true,
 	mongodb.ChangeStreamFatalError:  true, // the token was not found in the stream
@@ -49,7 +55,7 @@ var lostWhenResuming = map[int]bool{
 	mongodb.InvalidOptions: true,
 }
 
-// refused are the codes of errors that do not recover by themselves, with what to do.
+// refused are the codes of errors that do not recover by themselves, with what to do: MongoDB's where no other vendor is named.
 var refused = map[int]string{
 	mongodb.BadValue:                "check PIPELINE, FULL_DOCUMENT and FULL_DOCUMENT_BEFORE_CHANGE",
 	mongodb.FailedToParse:           "check PIPELINE",
@@ -63,21 +69,32 @@ var refused = map[int]string{
 	mongodb.InvalidNamespace:        "check MONGODB_DATABASE and MONGODB_COLLECTION",
 	mongodb.CommandNotSupported:     "the deployment does not support these settings of a change stream, or has none",
 	mongodb.InvalidPipelineOperator: "check PIPELINE",
-	mongodb.AtlasError:              "check user and roles in Atlas",
+	mongodb.AtlasError:              "check user and roles in Atlas", // MongoDB Atlas
+	mongodb.NotOnView:               "MONGODB_COLLECTION is a view, and only collections have change streams: name the collection that it shows",
+	mongodb.FeatureNotSupported:     "the deployment does not support these settings; set FULL_DOCUMENT=default and FULL_DOCUMENT_BEFORE_CHANGE=off", // Amazon DocumentDB
+	mongodb.StageNotSupported:       "the deployment does not support a stage; check PIPELINE",                                                       // Amazon DocumentDB
 	mongodb.BSONObjectTooLarge:      "a change is larger than 16 MB, and this deployment cannot split it; take the checkpoint past it",
 	mongodb.UnrecognizedStage:       "the deployment does not know a stage; check PIPELINE",
 	mongodb.NotAReplicaSet:          "change streams need a replica set; start the server with --replSet",
 }
 
-// passing are codes at and above firstAssertion that recover by themselves.
+// passing are codes at and above firstAssertion that recover by themselves: MongoDB's, but for the last.
 var passing = map[int]bool{
 	mongodb.NotWritablePrimary:              true,
+	mongodb.Interrupted:                     true,
 	mongodb.InterruptedAtShutdown:           true,
 	mongodb.InterruptedDueToReplStateChange: true,
 	mongodb.StaleConfig:                     true,
 	mongodb.NotPrimaryNoSecondaryOk:         true,
 	mongodb.NotPrimaryOrSecondary:           true,
-	mongodb.CosmosTooManyRequests:           true,
+	mongodb.CosmosTooManyRequests:           true, // Azure Cosmos DB
+}
+
+// passes says that an error of the server passes by itself, so that it says nothing about what was asked for.
+func passes(err error) bool {
+	server, ok := errors.AsType[mongo.ServerError](err)
+	return ok && (server.HasErrorLabel("ResumableChangeStreamError") ||
+		slices.ContainsFunc(server.ErrorCodes(), func(code int) bool { return passing[code] }))
 }
 
 // firstAssertion is where the codes begin that have no names: assertions in the server's code. At the opening of a stream

@@ -41,6 +41,14 @@ func TestG6TheErrorTable(t *testing.T) {
 		{"a standalone server", 40573, beginning, fatal},
 		{"an expression that the server refuses", 31249, beginning, fatal},
 		{"an assertion while reading", 31249, open, reopen},
+		{"MongoDB Atlas: no rights", 8000, beginning, fatal},
+		{"MongoDB: an option that the command does not know", 40415, beginning, fatal},
+		{"MongoDB: a view", 166, beginning, fatal},
+		{"MongoDB: not supported", 115, beginning, fatal},
+		{"Amazon DocumentDB: not supported", 303, beginning, fatal},
+		{"Amazon DocumentDB: a stage that is not supported", 304, beginning, fatal},
+		{"MongoDB: the opening was interrupted", 11601, beginning, reopen},
+		{"MongoDB: the opening was interrupted by a shutdown", 11600, beginning, reopen},
 		{"an election", 10107, reopening, reopen},
 		{"a killed cursor", 43, open, reopen},
 		{"a code that nobody knows", 4711, reopening, reopen},
@@ -51,6 +59,7 @@ func TestG6TheErrorTable(t *testing.T) {
 		})
 	}
 	require.Equal(t, reopen, classify(errors.New("the network"), reopening))
+	require.Equal(t, historyLost, classify(fmt.Errorf("wrapped: %w", errForgotten), open), "whatever the server says")
 	labelled := mongo.CommandError{Code: 9, Labels: []string{"ResumableChangeStreamError"}}
 	require.Equal(t, reopen, classify(labelled, resumed), "the server's own word")
 }

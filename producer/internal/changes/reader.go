@@ -24,6 +24,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -35,6 +36,8 @@ type Sink interface {
 	// Idle takes progress that needs nothing to be published: the server has nothing more up to there, or what there was
 	// is not wanted.
 	Idle(ctx context.Context, after checkpoint.Progress) error
+	// Begin takes the place where a stream begins, or begins again after its history was lost. It returns once that is kept.
+	Begin(ctx context.Context, after checkpoint.Progress) error
 }
 
 // Config is what to read and where to begin.
@@ -51,6 +54,10 @@ type Config struct {
 	FullDocumentBeforeChange options.FullDocument
 	// RestartWhenLost resumes from now when the history is lost, instead of failing with [ErrHistoryLost].
 	RestartWhenLost bool
+	// ContinueWhenReplaced goes on when another collection was given the watched one's name, instead of failing with [ErrReplaced].
+	ContinueWhenReplaced bool
+	// Metrics counts; nil counts nothing.
+	Metrics *Metrics
 	// GiveUpAfter without an answer, Run gives up with [ErrSilent]; 0 means never.
 	GiveUpAfter time.Duration
 }
@@ -65,6 +72,8 @@ type Reader struct {
 	log        *slog.Logger
 	open       atomic.Bool
 	tokenless  atomic.Bool
+	// firstAnswer is how long the last one after a resume took, in nanoseconds; 0: there was none.
+	firstAnswer atomic.Int64
 }
 
 // New prepares a reader; nothing is requested before Run.
@@ -75,12 +84,16 @@ func New(collection *mongo.Collection, config Config, log *slog.Logger) *Reader 
 // Reading says that the change stream is open; safe for concurrent use.
 func (r *Reader) Reading() bool { return r.open.Load() }
 
+// FirstAnswer is how long MongoDB took from opening the change stream behind the checkpoint to its first answer, the last time; 0 when
+// there was none. Safe for concurrent use.
+func (r *Reader) FirstAnswer() time.Duration { return time.Duration(r.firstAnswer.Load()) }
+
 // Tokenless says that the deployment gives no token before a new stream's first event; safe for concurrent use.
 func (r *Reader) Tokenless() bool { return r.tokenless.Load() }
 
 // Run reads what follows from until ctx ends (then it returns nil), the sink refuses, or the stream cannot go on:
 // [ErrHistoryLost], [ErrBeginningLost], [ErrUnknownOperation], [ErrFragment], [ErrSettingsChanged], [ErrOtherDeployment],
-// [ErrUnstableFilter], or the server's refusal. Whatever may recover by itself is retried, for GiveUpAfter at most
+// [ErrUnstableFilter], [ErrReplaced], or the server's refusal. Whatever may recover by itself is retried, for GiveUpAfter at most
 // ([ErrSilent]).
 func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) error {
 	settings, err := r.config.Settings(r.collection)
@@ -111,6 +124,9 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 			backoff.Reset()
 		}
 		remedy := classify(err, c.attempt)
+		if remedy == fatal && mongodb.HasCode(err, mongodb.BSONObjectTooLarge) && c.split && !c.splits {
+			remedy = reopen // with the stage that was left out because of an error that passes
+		}
 		if remedy == historyLost && c.misresumed() && c.doubts < mostDoubts {
 			c.doubts++
 			remedy = reopen // the driver should have done so
@@ -140,6 +156,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 					telemetry.KeyAttempt, backoff.Attempts()+1, telemetry.KeyPosition, c.at.Position)
 			}
 		}
+		r.config.Metrics.reopened(err)
 		if backoff.Wait(ctx) != nil {
 			return nil
 		}

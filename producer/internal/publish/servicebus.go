@@ -34,6 +34,8 @@ type ServiceBus struct {
 	apart *ServiceBus   // the connection for one batch at a time; nil in itself
 	alone chan struct{} // holds a token while a batch is sent apart
 
+	replaced atomic.Int64 // connections given up
+
 	current atomic.Pointer[connection] // nil: the next lane that needs one has it opened
 	closing sync.WaitGroup
 
@@ -95,7 +97,9 @@ func (s *ServiceBus) Send(ctx context.Context, b Batch) error {
 	if err == nil {
 		err = judge(state)
 	} else {
-		s.giveUp(ctx, c)
+		if s.giveUp(ctx, c) {
+			s.replaced.Add(1)
+		}
 		err = interruption(err)
 	}
 	if batch.alone != nil && exceedsSize(err) {
@@ -227,12 +231,16 @@ func (c *connection) send(ctx context.Context, m *amqp.Message) (amqp.DeliverySt
 	return receipt.Wait(ctx)
 }
 
-// giveUp closes a connection and makes the next lane open a new one.
-func (s *ServiceBus) giveUp(ctx context.Context, c *connection) {
-	if s.current.CompareAndSwap(c, nil) {
+// giveUp closes a connection and makes the next lane open a new one. first is false where another lane has done so.
+func (s *ServiceBus) giveUp(ctx context.Context, c *connection) (first bool) {
+	if first = s.current.CompareAndSwap(c, nil); first {
 		s.close(ctx, c)
 	}
+	return first
 }
+
+// Replaced is how many connections were given up because a send on them failed. Safe for concurrent use.
+func (s *ServiceBus) Replaced() int64 { return s.replaced.Load() + s.apart.replaced.Load() }
 
 func (s *ServiceBus) close(ctx context.Context, c *connection) {
 	s.closing.Go(func() { // a dead peer does not answer, and no lane should wait for it

@@ -10,7 +10,7 @@ func TestAProducerCommandAsksMongoDBAndDoesNotWaitToBeTold(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")
-		a.End()
 		w.RequirePatience(func() world.Operated { return operate(w, "status") })
+		a.End()
 	})
 }

@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -38,7 +39,7 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 		last, _ := rest[n-1].(bson.D)
 		if s.split = len(last) == 1 && last[0].Key == splitStage; s.split {
 			if r.srv.opts.NoSplit {
-				return nil, mongoerr.New(40324, "Unrecognized pipeline stage name: '%s'", splitStage)
+				return nil, mongoerr.New(cmp.Or(r.srv.opts.NoSplitCode, 40324), "Unrecognized pipeline stage name: '%s'", splitStage)
 			}
 			if arg, ok := last[0].Value.(bson.D); !ok || len(arg) > 0 {
 				return nil, mongoerr.New(7182800, "%s requires an empty object", splitStage)

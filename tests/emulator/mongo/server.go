@@ -43,6 +43,8 @@ type Options struct {
 
 	// NoSplit makes the server as one before 6.0.9: it does not know $changeStreamSplitLargeEvent.
 	NoSplit bool
+	// NoSplitCode is the error code that NoSplit answers with; 0 is MongoDB's (40324). Amazon DocumentDB's is 304.
+	NoSplitCode int32
 
 	// AcceptLostTokens makes the server accept, on a collection's stream, an event's resume token that the oplog no longer holds, as
 	// 4.4 was seen to: it answers nothing, with fresh high-water marks, and fails only when the collection changes again.

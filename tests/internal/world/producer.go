@@ -32,7 +32,7 @@ func (w *World) ProducerConfig() producer.Config {
 		MongoURI: mongo.URI(mongoHost), Database: sourceDatabase, Collection: sourceCollection, Stream: "shop.events",
 		ServiceBus: azure.ServiceBus{ConnectionString: servicebus.ConnectionString(busHost)}, Topic: Topic,
 		Blob: azure.Blob{ConnectionString: blob.ConnectionString(BlobHost)}, Container: "sluice",
-		StartFrom: "latest", OnHistoryLost: "fail",
+		StartFrom: "latest", OnHistoryLost: "fail", OnCollectionReplaced: "fail",
 		Operations:      []envelope.Operation{envelope.Insert, envelope.Replace}, // the source is a log of events
 		AggregateIDPath: "aggregateId", EventTypePath: "type", VersionPath: "version",
 		FullDocument: "updateLookup", BeforeChange: "whenAvailable", OnUnknownAggregate: "fail",

@@ -1,0 +1,89 @@
+package changes
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// Metrics counts what happens to a process's change streams, over all its terms. Its methods do nothing where it is nil.
+type Metrics struct {
+	reopenings *prometheus.CounterVec
+	replaced   prometheus.Counter
+	first      prometheus.Histogram
+}
+
+// NewMetrics registers the metrics of reading.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	registered := promauto.With(r)
+	m := &Metrics{
+		reopenings: registered.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_producer_stream_reopened_total",
+			Help: "Times that the change stream had to be opened again, by why.",
+		}, []string{"cause"}),
+		replaced: registered.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_producer_collection_replaced_total",
+			Help: "Times that another collection was given the watched one's name, so that its documents are not in the change stream.",
+		}),
+		first: registered.NewHistogram(prometheus.HistogramOpts{
+			Name:    "sluice_producer_first_answer_seconds",
+			Help:    "Time from opening the change stream behind the checkpoint to its first answer.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 2.5, 12),
+		}),
+	}
+	for _, cause := range causes {
+		m.reopenings.WithLabelValues(cause)
+	}
+	return m
+}
+
+// The causes.
+const (
+	causeInvalidated = "invalidated"  // the collection was dropped or renamed
+	causeEnded       = "ended"        // the server ended the stream and did not say why
+	causeSilent      = "no_answer"    // the server did not answer in time
+	causeLost        = "history_lost" // ON_HISTORY_LOST=latest
+	causeServer      = "server"       // an error of the server, such as an election
+	causeNetwork     = "network"
+)
+
+var causes = []string{causeInvalidated, causeEnded, causeSilent, causeLost, causeServer, causeNetwork}
+
+// causeOf says why a stream is opened again after err; nil is an invalidate.
+func causeOf(err error) string {
+	server, answered := errors.AsType[mongo.ServerError](err)
+	switch {
+	case err == nil:
+		return causeInvalidated
+	case errors.Is(err, errEnded):
+		return causeEnded
+	case errors.Is(err, errNoAnswer):
+		return causeSilent
+	case classify(err, attempt{resuming: true}) == historyLost:
+		return causeLost
+	case errors.Is(err, errTorn), answered && len(server.ErrorCodes()) > 0:
+		return causeServer
+	}
+	return causeNetwork
+}
+
+func (m *Metrics) reopened(err error) {
+	if m != nil {
+		m.reopenings.WithLabelValues(causeOf(err)).Inc()
+	}
+}
+
+func (m *Metrics) replacedCollection() {
+	if m != nil {
+		m.replaced.Inc()
+	}
+}
+
+func (m *Metrics) answered(after time.Duration) {
+	if m != nil {
+		m.first.Observe(after.Seconds())
+	}
+}
