@@ -18,14 +18,14 @@ type Finding struct {
 	Collection string   `json:"collection"`
 	ID         string   `json:"id"` // Extended JSON
 	Says       []string `json:"says"`
-	// Why is how far the aggregates that write to it are applied, where that explains it.
+	// Why is how far the aggregates that write to it are applied, if that explains the difference.
 	Why string `json:"why"`
 
 	target target
 	state  uint64 // of the document when it was read; 0 when it was not there
 }
 
-// findings are the documents that differ, as long as they do.
+// findings are the documents that still differ.
 type findings struct {
 	kept                int
 	byKey               map[string]Finding
@@ -59,7 +59,7 @@ func (f *findings) targets() []target {
 	return all
 }
 
-// confirm takes the outcome of another look: what is right by now is forgotten, and what is not is explained.
+// confirm takes the result of another comparison: it drops what is right by now, and explains the rest.
 func (f *findings) confirm(ctx context.Context, p *pass) error {
 	f.differing -= int64(len(f.confirmed)) - f.changing
 	f.confirmed, f.changing = nil, 0
@@ -89,13 +89,13 @@ func (f *findings) list() []Finding {
 	return f.confirmed
 }
 
-// explained is how many aggregates of one document are looked at.
+// explained is how many aggregates of one document are examined.
 const explained = 100
 
-// explain tells a document whose events are still to come from one that is wrong.
+// explain distinguishes a document whose events are still to come from one that is wrong.
 func explain(ctx context.Context, feeds map[string]int64, v *Verifier) (string, error) {
 	if len(feeds) == 0 {
-		return "the source has nothing for it: its delete is on its way, or it is wrong", nil
+		return "no event of the source writes to it: its delete is on its way, or the document is wrong", nil
 	}
 	aggregates := slices.Sorted(maps.Keys(feeds))
 	aggregates = aggregates[:min(len(aggregates), explained)]
@@ -112,7 +112,7 @@ func explain(ctx context.Context, feeds map[string]int64, v *Verifier) (string, 
 		case guard.Parked != nil:
 			parked = append(parked, fmt.Sprintf("aggregate %s is parked (%s): %s parked show '%s'", a, guard.Parked.Reason, v.Program, a))
 		case !known || guard.Position == "":
-			late = append(late, fmt.Sprintf("no event of aggregate %s is applied: they are on their way, or lost", a))
+			late = append(late, fmt.Sprintf("no event of aggregate %s has been applied: they are on their way, or lost", a))
 		case feeds[a] == 0 || guard.Version == 0:
 			unversioned = true
 		case guard.Version < feeds[a]:
@@ -128,12 +128,12 @@ func explain(ctx context.Context, feeds map[string]int64, v *Verifier) (string, 
 	case unversioned:
 		return fmt.Sprintf("its events have no versions, so how far they are applied is not known: `%s status` shows whether messages wait", v.Program), nil
 	case len(feeds) > explained:
-		return fmt.Sprintf("the first %d of its %d aggregates are applied", explained, len(feeds)), nil
+		return fmt.Sprintf("the first %d of its %d aggregates are applied; the others were not examined", explained, len(feeds)), nil
 	}
 	return "all its events are applied: the document is wrong", nil
 }
 
-// Print tells people, at most shown findings.
+// Print writes the report for people, with at most shown findings.
 func (r Report) Print(out io.Writer, shown int) {
 	for i, f := range r.Findings {
 		if i == shown {
@@ -143,7 +143,7 @@ func (r Report) Print(out io.Writer, shown int) {
 		fmt.Fprintf(out, "%s %s: %s\n    %s\n", f.Collection, terminal.Printable(f.ID), terminal.Printable(strings.Join(f.Says, "; ")), terminal.Printable(f.Why))
 	}
 	if r.Sampled && r.Scanned {
-		fmt.Fprintf(out, "%s does not say what its documents are keyed by (projection.Collection), so the whole source was read\n", r.Projection)
+		fmt.Fprintf(out, "%s does not declare what its documents are keyed by (KeyedBy of projection.Collection), so the whole source was read\n", r.Projection)
 	}
 	if r.Events == 0 {
 		fmt.Fprintf(out, "%s holds no document: check SOURCE_MONGODB_URI, SOURCE_DATABASE and SOURCE_COLLECTION\n", r.Source)
@@ -164,7 +164,7 @@ func (r Report) Print(out io.Writer, shown int) {
 		commandline.Count(r.Events, "event"), commandline.Count(r.Documents, "document"), sample, r.verdict())
 }
 
-// verdict is what to make of the numbers.
+// verdict sums the numbers up.
 func (r Report) verdict() string {
 	var wrong []string
 	if r.Differing > 0 {

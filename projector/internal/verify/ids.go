@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// oneOf is the condition that a path leads to one of the values; none where there are no values.
+// oneOf is the condition that a path leads to one of the values; nil if there are no values.
 func oneOf(path string, values bson.A) []bson.D {
 	if path == "" || len(values) == 0 {
 		return nil
@@ -18,8 +18,8 @@ func oneOf(path string, values bson.A) []bson.D {
 	return []bson.D{{{Key: path, Value: bson.D{{Key: "$in", Value: values}}}}}
 }
 
-// values are those that make this text an aggregate's id, at the path of its id or, in place of a missing one, as a document's _id.
-// Numbers that are equal need only one of their types.
+// values returns the BSON values whose text is this aggregate id: at the path of the id or, with asID, as the _id of a document in which
+// that path is missing. Of equal numbers, one type is enough.
 func values(text string, asID bool) bson.A {
 	all := bson.A{text}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -31,8 +31,8 @@ func values(text string, asID bool) bson.A {
 	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		all = append(all, bson.NewDateTimeFromTime(t))
 	}
-	// The rest is Extended JSON as it is, but for a UUID, and for large doubles, which the driver writes as 1E+300.0 and does
-	// not read so.
+	// All other texts are Extended JSON, except UUIDs, and large doubles, which the driver writes as 1E+300.0 but cannot read in this
+	// form.
 	for _, json := range []string{text, `{"$uuid": "` + text + `"}`, strings.Replace(text, `.0"}`, `"}`, 1)} {
 		var d struct{ V bson.RawValue }
 		if err := bson.UnmarshalExtJSON([]byte(`{"v": `+json+`}`), true, &d); err == nil {

@@ -17,24 +17,24 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// part spreads documents over passes.
+// part is a hash that spreads documents over passes.
 func part(key string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key)) // a hash takes everything
 	return h.Sum64()
 }
 
-// pass is one look at a part of the documents: the source first, then the read model.
+// pass is one comparison of a part of the documents. It reads the source first, then the read model.
 type pass struct {
 	*Verifier
 	collections []projection.Collection
 	wanted      func(key string) bool
-	// only, unless nil, are the wanted documents. Then nothing is read but what feeds them, and they.
+	// only, unless nil, are the wanted documents. Only they, and the events that write to them, are read then.
 	only []target
-	// parked are the parked aggregates, and halfway those of them that this pass met: it must read all of their events, because
-	// what follows a poison event is not applied.
+	// parked are the parked aggregates, and halfway those of them of which this pass has read an event. It must read all of their
+	// events, because those after a poison event are not applied.
 	parked, halfway map[string]bool
-	// traced keeps, for each wanted document, the aggregates that write to it.
+	// traced is set to keep the aggregates that write to each wanted document.
 	traced bool
 
 	store    memory.Store
@@ -50,7 +50,7 @@ type pass struct {
 	stopped bool   // at a poison event that parked it
 }
 
-// documentKey identifies a document of all collections.
+// documentKey identifies a document among those of all collections.
 func documentKey(collection, key string) string { return collection + "\x00" + key }
 
 func (p *pass) run(ctx context.Context) error {
@@ -73,7 +73,7 @@ func (p *pass) run(ctx context.Context) error {
 	return nil
 }
 
-// recompute makes the documents in memory.
+// recompute projects the events of the source to documents in memory.
 func (p *pass) recompute(ctx context.Context) error {
 	applyEvent := func(c envelope.Change) error { return p.applyEvent(ctx, c) }
 	if p.only == nil {
@@ -124,7 +124,7 @@ func (p *pass) applyEvent(ctx context.Context, c envelope.Change) error {
 	if errors.Is(err, projection.ErrPermanent) || errors.Is(err, memory.ErrRefused) {
 		p.poison++
 		p.refusal = cmp.Or(p.refusal, err.Error())
-		// What follows is applied only where somebody dropped the event.
+		// What follows has been applied only if somebody has dropped the event.
 		guards, err := p.Guards(ctx, c.Aggregate)
 		p.stopped = guards[c.Aggregate].Parked != nil
 		return err
@@ -161,7 +161,7 @@ func (p *pass) write(c envelope.Change, writes []projection.Write) error {
 	return nil
 }
 
-// target is the key of the document that a write goes to; ok says that this pass looks at it.
+// target is the key of the document that a write goes to; ok is false if this pass does not compare the document.
 func (p *pass) target(w projection.Write) (key string, ok bool, err error) {
 	collection, id := w.Target()
 	inner, _, err := memory.Key(id)
@@ -172,7 +172,7 @@ func (p *pass) target(w projection.Write) (key string, ok bool, err error) {
 	return key, p.wanted(key), nil
 }
 
-// unknowable notes the documents of an event whose writes depend on what the source does not tell.
+// unknowable records the documents of an event whose writes depend on what the source does not hold.
 func (p *pass) unknowable(all ...[]projection.Write) error {
 	for _, writes := range all {
 		for _, w := range writes {
@@ -188,7 +188,7 @@ func (p *pass) unknowable(all ...[]projection.Write) error {
 	return nil
 }
 
-// compare holds one collection of the read model against the documents in memory.
+// compare compares one collection of the read model with the documents in memory.
 func (p *pass) compare(ctx context.Context, collection string, filter bson.D) error {
 	cursor, err := p.ReadModel.Collection(collection).Find(ctx, filter)
 	if err != nil {
@@ -233,7 +233,7 @@ func (p *pass) compareDocument(collection string, raw bson.Raw, seen map[string]
 		return nil
 	}
 	p.compared++
-	says := []string{"is there, and no event of the source makes it"}
+	says := []string{"exists, but no event of the source creates it"}
 	if want, expected := p.store.ByKey(collection, inner); expected {
 		says = memory.Diff(want, withoutGuard(got))
 	}
@@ -246,7 +246,7 @@ func (p *pass) compareDocument(collection string, raw bson.Raw, seen map[string]
 	return nil
 }
 
-// withoutGuard is a document as the projection knows it.
+// withoutGuard is a document without its guard, as the projection wrote it.
 func withoutGuard(d bson.D) bson.D {
 	kept := make(bson.D, 0, len(d))
 	for _, e := range d {

@@ -14,17 +14,17 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// Source is the watched collection, and where in its documents the parts of an event stand: as the producer's settings say.
+// Source is the watched collection, with the paths to the parts of an event, which are the producer's settings.
 type Source struct {
 	Collection *mongo.Collection
-	// AggregatePath, TypePath and VersionPath are dotted; an empty one is not used.
+	// AggregatePath, TypePath and VersionPath have dots. An empty path is not used.
 	AggregatePath, TypePath, VersionPath string
 }
 
 // String names the collection.
 func (s Source) String() string { return s.Collection.Database().Name() + "." + s.Collection.Name() }
 
-// of are the conditions of which every document of these aggregates meets one, and hardly another document does.
+// of returns conditions for the documents of these aggregates: each of them meets at least one, and few other documents do.
 func (s Source) of(aggregates []string) []bson.D {
 	var atPath, asID bson.A
 	for _, a := range aggregates {
@@ -34,7 +34,7 @@ func (s Source) of(aggregates []string) []bson.D {
 	return append(oneOf(s.AggregatePath, atPath), oneOf("_id", asID)...)
 }
 
-// sample gives n documents at random, as [Source.each] does.
+// sample calls fn with n random documents, as [Source.each] does.
 func (s Source) sample(ctx context.Context, n int64, fn func(envelope.Change) error) error {
 	return sample(ctx, s.Collection, n, nil, func(document bson.Raw) error {
 		c, err := s.change(document)
@@ -53,8 +53,8 @@ func (s Source) any(ctx context.Context, conditions []bson.D, fn func(envelope.C
 	return s.each(ctx, bson.D{{Key: "$or", Value: conditions}}, fn)
 }
 
-// each gives the documents as the inserts they came in, aggregate by aggregate, each aggregate's by version. The server
-// sorts, on its disk where it must.
+// each calls fn with the documents as inserts, aggregate by aggregate, and those of an aggregate by version. The server
+// sorts them, on disk if it must.
 func (s Source) each(ctx context.Context, filter bson.D, fn func(envelope.Change) error) error {
 	var order bson.D
 	for _, path := range []string{s.AggregatePath, s.VersionPath} {
@@ -75,7 +75,7 @@ func (s Source) each(ctx context.Context, filter bson.D, fn func(envelope.Change
 	})
 }
 
-// drain gives every document of a cursor; what says what was done, for errors of the server.
+// drain calls fn with every document of a cursor. what describes the read, for errors of the server.
 func drain(ctx context.Context, cursor *mongo.Cursor, what string, fn func(bson.Raw) error) (err error) {
 	defer func() { err = errors.Join(err, cursor.Close(context.WithoutCancel(ctx))) }()
 	for cursor.Next(ctx) {
@@ -89,7 +89,7 @@ func drain(ctx context.Context, cursor *mongo.Cursor, what string, fn func(bson.
 	return nil
 }
 
-// change is the insert of a document, as far as the document tells: not its position, its time and its identity.
+// change is the insert of a document, except for what the document does not hold: position, time and message id.
 func (s Source) change(document bson.Raw) (envelope.Change, error) {
 	id := document.Lookup("_id")
 	body, err := bson.Marshal(bson.D{
@@ -116,7 +116,7 @@ func (s Source) change(document bson.Raw) (envelope.Change, error) {
 	return c, nil
 }
 
-// guess fills in what the document does not tell, in one of two ways: writes that differ between them depend on it.
+// guess fills in what the document does not hold, in one of two ways. Writes that differ between the two depend on it.
 func guess(c envelope.Change, other bool) envelope.Change {
 	c.Position, c.Time = "8200", time.Unix(0, 0).UTC()
 	if other {

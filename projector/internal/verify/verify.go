@@ -1,22 +1,22 @@
-// Package verify recomputes a read model from the source collection, by the projection's own code and in memory, and says
+// Package verify recomputes a read model in memory, from the source collection and with the projection's own code, and reports
 // where the read model differs.
 //
-// A sample, and the second comparison of a difference, read only the events that write to their documents. That works where each
-// insert writes to at most one document of a collection, and a path of the inserted document gives its _id
-// ([projection.Collection.KeyedBy]): ids of the read model then lead to the events, and random events lead to ids that the read model
-// should have. The read model of any other projection is compared with the whole source.
+// A sample reads only the events that write to its documents, and so does the second comparison of a difference. This needs a
+// projection whose inserts each write to at most one document of a collection, and whose [projection.Collection.KeyedBy] is the path to
+// that document's _id: an _id of the read model then leads to its events, and a random event leads to an _id that the read model
+// should have. For any other projection, the whole source is read.
 //
 // Guaranteed: memory is bounded by a number of documents, whatever the size of the collections: large ones are compared in several
 // passes, each over a part of the documents. Nothing is written. A difference is compared again before it is reported, so that events
-// on their way do not count. The report says how far the aggregates of a document are applied, which tells a late event from a wrong
-// document.
+// on their way do not count. The report shows how far the aggregates of a document are applied, which distinguishes a late event from
+// a wrong document.
 //
-// What cannot be known:
-//   - changes of which the source keeps no trace. Each document of the source counts as one insert: right for event stores,
-//     and for projections of the current documents, such as the mirror; not for one that counts updates or deletes;
-//   - what the message of an event holds and its document does not: time, position, identity. Documents that depend on these are
-//     counted and not compared;
-//   - a document that changes between every two comparisons. It is reported as changing, and neither as right nor as wrong.
+// What verify cannot know:
+//   - changes that leave no trace in the source. Each document of the source counts as one insert. This is right for event stores
+//     and for projections of the current documents, such as the mirror; not for a projection that counts updates or deletes;
+//   - what is in an event's message and not in its document: time, position, message id. Documents that depend on these are
+//     counted, not compared;
+//   - whether a document is right that changes between any two comparisons. It is reported as changing.
 package verify
 
 import (
@@ -35,8 +35,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// ErrNotStored is a projection that does not say where its documents are.
-var ErrNotStored = errors.New("the projection does not name its collections, so that nobody knows which documents are its own: " +
+// ErrNotStored is a projection that does not declare its collections.
+var ErrNotStored = errors.New("the projection does not declare its collections, so it is not known which documents are its own: " +
 	"implement projection.Stored")
 
 // Verifier compares one read model with its source.
@@ -46,49 +46,49 @@ type Verifier struct {
 	Projection projection.Projection
 	Source     Source
 	ReadModel  *mongo.Database
-	// Guards tells how far aggregates are applied.
+	// Guards reads how far aggregates are applied.
 	Guards func(ctx context.Context, aggregates ...string) (map[string]apply.Guard, error)
-	// Parked tells which aggregates are parked.
+	// Parked lists the parked aggregates.
 	Parked func(ctx context.Context) ([]apply.Aggregate, error)
-	// Sample, unless 0, is about how many documents to compare: a random part of them.
+	// Sample is about how many documents to compare, chosen at random; 0 means all.
 	Sample int64
 	// Wait is how long a difference may take to disappear before it is reported.
 	Wait time.Duration
-	// PerPass is about how many documents are held in memory at once: what is more is compared in parts, each of which reads
-	// both sides anew.
+	// PerPass is about how many documents are held in memory at once. More are compared in parts, each of which reads both
+	// collections.
 	PerPass int64
-	// Kept is the most differences that are compared again and reported one by one; 0 means 1,000. The rest is counted.
+	// Kept is the largest number of differences that are compared again and reported one by one; 0 means 1,000. The rest are counted.
 	Kept int
 }
 
-// Report is what was found.
+// Report is the result of a verification.
 type Report struct {
 	Projection string `json:"projection"`
 	Source     string `json:"source"`
 	Events     int64  `json:"events"`    // read of the source; for a sample those that feed it, counted once for each part of it
 	Documents  int64  `json:"documents"` // compared
 	Sampled    bool   `json:"sampled"`
-	// Scanned says that the whole source was read.
+	// Scanned is true if the whole source was read.
 	Scanned bool `json:"scanned"`
-	// Differing is how many documents differ; Findings tells of the first ones.
+	// Differing is the number of documents that differ. Findings has the first ones.
 	Differing int64     `json:"differing"`
 	Findings  []Finding `json:"findings,omitempty"`
-	// Changing is how many documents differed at every look and changed in between.
+	// Changing is the number of documents that differed in every comparison and changed in between.
 	Changing int64 `json:"changing"`
-	// Unknown is how many documents depend on what the source does not tell.
+	// Unknown is the number of documents that depend on what the source does not hold.
 	Unknown int64 `json:"unknown"`
-	// Poison is how many events the projection says can never be applied; Refusal is what it says of the first one.
+	// Poison is the number of events that can never be applied; Refusal is the reason of the first one.
 	Poison  int64  `json:"poison"`
 	Refusal string `json:"refusal,omitempty"`
 
 	program string
 }
 
-// OK says that documents were compared, and that each of them is right. Where there was none to compare, nothing is verified: the
-// source may be another, or the projection may write elsewhere.
+// OK reports that documents were compared, and that each of them is right. If none was compared, nothing is verified: the
+// source may be the wrong one, or the projection may write elsewhere.
 func (r Report) OK() bool { return r.Documents > 0 && r.Differing == 0 && r.Changing == 0 }
 
-// Verify compares. Errors: [ErrNotStored], and what the databases say.
+// Verify compares the read model with the source. Errors: [ErrNotStored], [ErrKeyedBy], and those of the databases.
 func (v *Verifier) Verify(ctx context.Context) (Report, error) {
 	collections, ok := projection.Collections(v.Projection)
 	if !ok {
@@ -109,7 +109,7 @@ func (v *Verifier) Verify(ctx context.Context) (Report, error) {
 	return report, err
 }
 
-// verifySample compares a sample, and reads what feeds it.
+// verifySample compares a sample, and reads only the events that write to it.
 func (v *Verifier) verifySample(ctx context.Context, collections []projection.Collection, report *Report, found *findings) error {
 	drawn, err := v.draw(ctx, collections)
 	if err != nil {
@@ -139,7 +139,7 @@ func (r *Report) countPass(p *pass) {
 	r.Unknown += int64(len(p.unknown))
 }
 
-// verifyAll compares in parts, each of which reads the whole source; of a sample, one part.
+// verifyAll compares in parts, each of which reads the whole source. A sample is one of the parts.
 func (v *Verifier) verifyAll(ctx context.Context, collections []projection.Collection, report *Report, found *findings) error {
 	report.Scanned = true
 	total, err := v.count(ctx, collections)
@@ -179,8 +179,7 @@ func (v *Verifier) count(ctx context.Context, collections []projection.Collectio
 	return total, nil
 }
 
-// recheck compares what differed again, after a while and at the end of Wait: a difference whose events were on their way is gone
-// by then.
+// recheck compares again what differed, after a fifth of Wait and at its end: by then the events that were on their way have arrived.
 func (v *Verifier) recheck(ctx context.Context, collections []projection.Collection, found *findings) error {
 	for _, pause := range []time.Duration{v.Wait / 5, v.Wait - v.Wait/5} {
 		if len(found.byKey) == 0 {
@@ -200,7 +199,7 @@ func (v *Verifier) recheck(ctx context.Context, collections []projection.Collect
 	return nil
 }
 
-// recheckOnce compares again what differed, and at what feeds it where that can be found.
+// recheckOnce compares again what differed. It reads only the events that write to it, if these can be found.
 func (v *Verifier) recheckOnce(ctx context.Context, collections []projection.Collection, found *findings) (*pass, error) {
 	p := &pass{Verifier: v, collections: collections, wanted: func(key string) bool { _, differs := found.byKey[key]; return differs }}
 	if traceable(collections) {

@@ -159,7 +159,7 @@ func TestVerifySampleGoesByTheKey(t *testing.T) {
 		require.Equal(w, 0, code)
 		require.True(w, unknown.Scanned)
 		require.Contains(w, w.OperateProjector(by(""), "verify", "--sample", "3").Out,
-			"keyed does not say what its documents are keyed by (projection.Collection), so the whole source was read")
+			"keyed does not declare what its documents are keyed by (KeyedBy of projection.Collection), so the whole source was read")
 
 		for _, wrong := range []string{projection.ByAggregate, "data.customerId", "nowhere"} {
 			got := w.OperateProjector(by(wrong), "verify", "--sample", everything)

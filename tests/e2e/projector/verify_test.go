@@ -70,7 +70,7 @@ func TestVerifyFindsEveryDifference(t *testing.T) {
 				require.Empty(w, got.Err)
 				require.Contains(w, got.Out, "extra is 1, expected missing\n    all its events are applied: the document is wrong")
 				require.Contains(w, got.Out, "is missing")
-				require.Contains(w, got.Out, collection+` "stranger": is there, and no event of the source makes it`)
+				require.Contains(w, got.Out, collection+` "stranger": exists, but no event of the source creates it`)
 				require.Contains(w, got.Out, ": 3 differ")
 			})
 		})
@@ -95,7 +95,7 @@ func TestVerifyTellsALagFromADifference(t *testing.T) {
 		require.NoError(w, json.Unmarshal([]byte(got.Out), &behind))
 		require.Equal(w, 1, behind.Differing)
 		require.Len(w, behind.Findings, 1)
-		require.Regexp(w, `aggregate order-\d+ is applied up to version \d+ of \d+: the rest is on its way, or lost|no event of aggregate order-\d+ is applied`, behind.Findings[0].Why)
+		require.Regexp(w, `aggregate order-\d+ is applied up to version \d+ of \d+: the rest is on its way, or lost|no event of aggregate order-\d+ has been applied`, behind.Findings[0].Why)
 
 		// The event comes while verify waits for it.
 		verifying := make(chan world.Operated, 1)
