@@ -86,6 +86,13 @@ param traces bool = false
 @description('Bypass for throw-away environments: without purge protection, a deleted vault\'s name is free again after "azd down --purge"')
 param purgeProtection bool = true
 
+@description('Lock the storage account against deletion: it holds the checkpoints. azd down needs the lock gone first')
+param deleteLock bool = true
+
+@allowed(['Standard_ZRS', 'Standard_LRS'])
+@description('Of the storage account. Standard_LRS only where the region has no availability zones: the lease then lives in one data centre')
+param storageRedundancy string = 'Standard_ZRS'
+
 var tags = { 'azd-env-name': environmentName }
 var abbreviations = loadJsonContent('abbreviations.json')
 
@@ -117,6 +124,8 @@ module resources 'resources.bicep' = {
     logRetentionDays: logRetentionDays
     traces: traces
     purgeProtection: purgeProtection
+    deleteLock: deleteLock
+    storageRedundancy: storageRedundancy
   }
 }
 
@@ -131,7 +140,9 @@ output AZURE_KEY_VAULT_NAME string = resources.outputs.vaultName
 output AZURE_LOG_ANALYTICS_NAME string = resources.outputs.workspaceName
 output BLOB_ACCOUNT_URL string = resources.outputs.blobUrl
 output BLOB_CONTAINER string = resources.outputs.checkpointContainer
+output CHECKPOINT_COPIES_CONTAINER string = resources.outputs.copiesContainer
 output CLAIM_CHECK_CONTAINER string = resources.outputs.claimCheckContainer
+output COPY_JOB_NAME string = resources.outputs.copyName
 output MONGODB_COLLECTION string = mongoCollection
 output MONGODB_DATABASE string = mongoDatabase
 output READ_MODEL_DATABASE string = readModelDatabase

@@ -24,6 +24,8 @@ param lagAlertSeconds int
 param logRetentionDays int
 param traces bool
 param purgeProtection bool
+param deleteLock bool
+param storageRedundancy string
 
 var abbreviations = loadJsonContent('abbreviations.json')
 var token = toLower(uniqueString(subscription().id, resourceGroup().id, location))
@@ -34,6 +36,7 @@ var producerName = '${abbreviations.containerApp}producer-${token}'
 var projectorName = '${abbreviations.containerApp}projector-${token}'
 var producerJobName = '${abbreviations.containerAppsJob}producer-${token}'
 var projectorJobName = '${abbreviations.containerAppsJob}projector-${token}'
+var copyName = '${abbreviations.containerAppsJob}copies-${token}'
 var watchName = '${abbreviations.containerAppsJob}watch-${token}'
 
 module identities 'modules/identities.bicep' = {
@@ -90,6 +93,8 @@ module storage 'modules/storage.bicep' = {
     location: location
     tags: tags
     name: '${abbreviations.storageAccount}${token}'
+    deleteLock: deleteLock
+    redundancy: storageRedundancy
     operatorsGroupId: operatorsGroupId
     producerPrincipalId: identities.outputs.producerPrincipalId
     projectorPrincipalId: identities.outputs.projectorPrincipalId
@@ -189,6 +194,7 @@ output registryEndpoint string = registry.outputs.loginServer
 output vaultName string = vault.outputs.name
 output workspaceName string = monitoring.outputs.workspaceName
 output blobUrl string = storage.outputs.blobUrl
+output copiesContainer string = storage.outputs.copiesContainer
 output checkpointContainer string = storage.outputs.checkpointContainer
 output claimCheckContainer string = storage.outputs.claimCheckContainer
 output serviceBusEndpoint string = serviceBus.outputs.endpoint
@@ -208,3 +214,4 @@ output scalerIdentityId string = identities.outputs.scalerId
 output sourceSecretUri string = vaultAccess.outputs.sourceSecretUri
 output readModelSecretUri string = vaultAccess.outputs.readModelSecretUri
 output watchName string = watchName
+output copyName string = copyName

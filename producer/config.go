@@ -272,6 +272,7 @@ func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error)
 	stream := &operate.Stream{
 		Name:       c.Stream,
 		Container:  clients.blob.ServiceClient().NewContainerClient(c.Container),
+		Elsewhere:  clients.blob.ServiceClient().NewContainerClient,
 		Collection: clients.collection,
 		Dial: func() (*azservicebus.Client, error) {
 			credential := o.Credential

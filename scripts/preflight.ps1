@@ -24,4 +24,16 @@ switch -CaseSensitive ($mode) {
     default { Problem 'MONGO_MODE is neither external nor documentdb' }
 }
 
+# Regions with availability zones, as Azure's list had them in 2026. Elsewhere a zone-redundant account is refused, after ten minutes.
+$zones = -split @'
+australiaeast austriaeast brazilsouth canadacentral centralindia centralus chilecentral eastasia eastus
+eastus2 francecentral germanywestcentral indonesiacentral israelcentral italynorth japaneast japanwest
+koreacentral malaysiawest mexicocentral newzealandnorth northeurope norwayeast polandcentral qatarcentral
+southafricanorth southcentralus southeastasia spaincentral swedencentral switzerlandnorth uaenorth uksouth
+westeurope westus2 westus3
+'@
+if (-not $env:STORAGE_REDUNDANCY -and $env:AZURE_LOCATION -and $zones -notcontains $env:AZURE_LOCATION) {
+    Problem 'AZURE_LOCATION has no availability zones as far as is known here: take another region, or azd env set STORAGE_REDUNDANCY Standard_LRS (Standard_ZRS if it has zones after all)'
+}
+
 if ($problems -gt 0) { exit 1 }

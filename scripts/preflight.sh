@@ -32,6 +32,21 @@ documentdb)
   ;;
 esac
 
+# Regions with availability zones, as Azure's list had them in 2026. Elsewhere a zone-redundant account is refused, after ten minutes.
+zones='
+australiaeast austriaeast brazilsouth canadacentral centralindia centralus chilecentral eastasia eastus
+eastus2 francecentral germanywestcentral indonesiacentral israelcentral italynorth japaneast japanwest
+koreacentral malaysiawest mexicocentral newzealandnorth northeurope norwayeast polandcentral qatarcentral
+southafricanorth southcentralus southeastasia spaincentral swedencentral switzerlandnorth uaenorth uksouth
+westeurope westus2 westus3
+'
+if [ -z "${STORAGE_REDUNDANCY:-}" ] && [ -n "${AZURE_LOCATION:-}" ]; then
+  case " $(echo $zones) " in
+  *" $AZURE_LOCATION "*) ;;
+  *) problem "AZURE_LOCATION has no availability zones as far as is known here: take another region, or azd env set STORAGE_REDUNDANCY Standard_LRS (Standard_ZRS if it has zones after all)" ;;
+  esac
+fi
+
 if [ "$problems" -gt 0 ]; then
   exit 1
 fi

@@ -8,6 +8,8 @@
 param name string
 @description('The job for operators')
 param jobName string
+@description('The job that copies the checkpoint')
+param copyName string
 param location string
 param environmentName string
 param containerEnvironmentName string
@@ -34,6 +36,8 @@ param queue string = ''
 param blobAccountUrl string
 @minLength(1)
 param blobContainer string
+@description('Where the copies go')
+param copiesContainer string
 
 param claimCheckContainer string
 
@@ -158,6 +162,27 @@ module operate 'job.bicep' = {
     cpu: sizes[size].cpu
     memory: sizes[size].memory
     timeoutSeconds: 3600
+  }
+}
+
+// An hourly copy of the checkpoint. What is older than two days is deleted by the container's own rule.
+module copy 'job.bicep' = {
+  name: 'producer-copy'
+  params: {
+    name: copyName
+    location: location
+    tags: { 'azd-env-name': environmentName }
+    environmentId: environment.id
+    registry: registry
+    image: image
+    identityId: identityId
+    mongoSecretUri: mongoSecretUri
+    args: ['token', 'copy', '--container', copiesContainer]
+    settings: settings
+    cpu: sizes.small.cpu
+    memory: sizes.small.memory
+    schedule: '7 * * * *'
+    timeoutSeconds: 120
   }
 }
 

@@ -26,6 +26,8 @@ resource vault 'Microsoft.KeyVault/vaults@2025-05-01' = {
   }
 }
 
+// Made once: from then on the vault has the last word, so that no provision from anywhere writes a URI back that has been replaced.
+@onlyIfNotExists()
 resource source 'Microsoft.KeyVault/vaults/secrets@2025-05-01' = if (fillSource) {
   parent: vault
   name: 'source-mongodb-uri'
@@ -33,6 +35,7 @@ resource source 'Microsoft.KeyVault/vaults/secrets@2025-05-01' = if (fillSource)
   properties: { value: sourceMongoUri, contentType: 'MongoDB connection string: read on the source' }
 }
 
+@onlyIfNotExists()
 resource readModel 'Microsoft.KeyVault/vaults/secrets@2025-05-01' = if (fillReadModel) {
   parent: vault
   name: 'read-model-mongodb-uri'

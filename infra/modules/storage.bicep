@@ -8,6 +8,11 @@ param projectorPrincipalId string
 @description('A group of people; empty: none')
 param operatorsGroupId string
 
+@allowed(['Standard_ZRS', 'Standard_LRS'])
+param redundancy string
+@description('Refuse to delete the account')
+param deleteLock bool
+
 @minValue(7)
 @description('Days after which the body of an oversized message is deleted. A message must be gone by then, also from the dead-letter queue')
 param claimCheckDays int = 60
@@ -22,7 +27,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-06-01' = {
   kind: 'StorageV2'
   // Zone-redundant: the lease is what decides who leads, so it must survive a zone. Geo-redundancy would not help: it
   // replicates later, and a checkpoint from before is an epoch that came already.
-  sku: { name: 'Standard_ZRS' }
+  sku: { name: redundancy }
   properties: {
     accessTier: 'Hot'
     allowBlobPublicAccess: false
@@ -58,6 +63,21 @@ resource claimChecks 'Microsoft.Storage/storageAccounts/blobServices/containers@
   properties: { publicAccess: 'None' }
 }
 
+// Copies of the checkpoints, an hour apart (the job that copies): where to go on from when somebody has deleted the container above.
+resource copies 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-06-01' = {
+  parent: blobs
+  name: 'checkpoint-copies'
+  properties: { publicAccess: 'None' }
+}
+
+// The epoch in the checkpoint must never come a second time, so the account is not to be deleted by mistake. azd down needs the
+// lock gone first (README, "Security").
+resource lock 'Microsoft.Authorization/locks@2020-05-01' = if (deleteLock) {
+  name: 'checkpoints'
+  scope: account
+  properties: { level: 'CanNotDelete', notes: 'Holds the checkpoints and their epochs: a stream that loses them begins anew' }
+}
+
 resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-06-01' = {
   parent: account
   name: 'default'
@@ -75,6 +95,15 @@ resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-06
             actions: { baseBlob: { delete: { daysAfterModificationGreaterThan: claimCheckDays } } }
           }
         }
+        {
+          name: 'delete-checkpoint-copies'
+          type: 'Lifecycle'
+          enabled: true
+          definition: {
+            filters: { blobTypes: ['blockBlob'], prefixMatch: ['${copies.name}/'] }
+            actions: { baseBlob: { delete: { daysAfterModificationGreaterThan: 2 } } }
+          }
+        }
       ]
     }
   }
@@ -84,6 +113,12 @@ resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-06
 resource producerCheckpoints 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(checkpoints.id, producerPrincipalId, dataContributor)
   scope: checkpoints
+  properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataContributor }
+}
+
+resource producerCopies 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(copies.id, producerPrincipalId, dataContributor)
+  scope: copies
   properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataContributor }
 }
 
@@ -107,6 +142,12 @@ resource operatorsCheckpoints 'Microsoft.Authorization/roleAssignments@2022-04-0
   properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: dataReader }
 }
 
+resource operatorsCopies 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operatorsGroupId)) {
+  name: guid(copies.id, operatorsGroupId, dataReader)
+  scope: copies
+  properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: dataReader }
+}
+
 resource operatorsClaimChecks 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operatorsGroupId)) {
   name: guid(claimChecks.id, operatorsGroupId, dataReader)
   scope: claimChecks
@@ -117,5 +158,6 @@ output id string = account.id
 output name string = account.name
 // Without the final slash that Azure writes.
 output blobUrl string = substring(account.properties.primaryEndpoints.blob, 0, length(account.properties.primaryEndpoints.blob) - 1)
+output copiesContainer string = copies.name
 output checkpointContainer string = checkpoints.name
 output claimCheckContainer string = claimChecks.name

@@ -61,6 +61,26 @@ func TestPreflightWarnsOfAlertsThatWakeNobody(t *testing.T) {
 	require.Contains(t, read(t, "scripts/preflight.ps1"), strings.TrimSpace(output), "the same on Windows")
 }
 
+// A region without zones is refused before anything is made, unless somebody says which redundancy it shall have.
+func TestPreflightKnowsRegionsWithoutZones(t *testing.T) {
+	env := []string{"ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"}
+	for _, region := range []string{"westeurope", "eastus", "westus3"} {
+		output, code := preflight(t, append(env, "AZURE_LOCATION="+region)...)
+		require.Equal(t, 0, code, output)
+	}
+	for _, region := range []string{"westus", "ukwest", "east"} {
+		output, code := preflight(t, append(env, "AZURE_LOCATION="+region)...)
+		require.Equal(t, 1, code)
+		require.Contains(t, output, "no availability zones")
+		output, code = preflight(t, append(env, "AZURE_LOCATION="+region, "STORAGE_REDUNDANCY=Standard_LRS")...)
+		require.Equal(t, 0, code, output)
+	}
+	listed := regexp.MustCompile(`(?s)\n((?:[a-z0-9]+ ?)+\n)+'`)
+	sh, ps1 := listed.FindString(read(t, "scripts/preflight.sh")), listed.FindString(read(t, "scripts/preflight.ps1"))
+	require.Contains(t, sh, "swedencentral")
+	require.Equal(t, sh, ps1, "the same list on Windows")
+}
+
 // The script for Windows asks for the same.
 func TestPreflightIsTheSameOnWindows(t *testing.T) {
 	asks := regexp.MustCompile(`(?i)\brequired '?([A-Z_]{5,})'? '([^']*)'`)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
 // maxCopies bounds how many copies of one epoch are kept: an operator who needs more has lost count, too.
@@ -36,6 +38,21 @@ func (b *Blob) KeepCopy(ctx context.Context, r Record) (name string, err error) 
 	}
 	if err != nil {
 		return "", fmt.Errorf("keep a copy of the checkpoint as %s: %w", name, err)
+	}
+	return name, nil
+}
+
+// CopyTo writes a copy of a record into another container, under the time it was made, and returns its name:
+// STREAM.json.2006-01-02T15-04-05Z. It replaces nothing: a copy of the same second is an error. Errors: [ErrNotFound] without the
+// container, [ErrChanged] where the name is taken, or the service's.
+func (b *Blob) CopyTo(ctx context.Context, into *container.Client, r Record, at time.Time) (name string, err error) {
+	name = fmt.Sprintf("%s.json.%s", r.Stream, at.UTC().Format("2006-01-02T15-04-05Z"))
+	there := &Blob{container: into, blob: into.NewBlockBlobClient(name)}
+	_, err = there.put(ctx, r, &blob.AccessConditions{
+		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
+	})
+	if err = translate(err); err != nil {
+		return "", fmt.Errorf("copy the checkpoint to %s: %w", name, err)
 	}
 	return name, nil
 }

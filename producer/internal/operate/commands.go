@@ -17,14 +17,16 @@ type Command = commandline.Command[*Stream, Request]
 // Request is a command line that has been understood.
 type Request struct {
 	// Stream names one of several.
-	Stream  string
-	json    bool
-	change  Change
-	token   string
-	to      string // as it was written
-	instant time.Time
-	key     envelope.SessionKey
-	drained bool
+	Stream string
+	json   bool
+	change Change
+	token  string
+	// container is where a copy goes.
+	container string
+	to        string // as it was written
+	instant   time.Time
+	key       envelope.SessionKey
+	drained   bool
 }
 
 const notes = `--force breaks the lease of a producer that leads. --forward lets the checkpoint skip changes.
@@ -109,6 +111,20 @@ func tokenCommands() []Command {
 			Do: func(ctx context.Context, s *Stream, r Request) error {
 				return s.TokenRewind(ctx, r.instant, r.change)
 			},
+		},
+		{
+			Name: "token copy", Takes: "--container NAME",
+			Says: "copy the checkpoint into another container; a leader goes on meanwhile",
+			Flags: func(f *flag.FlagSet, r *Request) {
+				f.StringVar(&r.container, "container", "", "the container's `NAME`")
+			},
+			Check: func(_ string, r *Request) error {
+				if r.container == "" {
+					return errors.New("needs --container with the name of a container that is there")
+				}
+				return nil
+			},
+			Do: func(ctx context.Context, s *Stream, r Request) error { return s.TokenCopy(ctx, r.container) },
 		},
 		{
 			Name: "token renumber", Says: "accept a changed PIPELINE or collection where positions are counted",

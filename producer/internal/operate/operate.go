@@ -34,6 +34,8 @@ var ErrRefused = errors.New("refused")
 type Stream struct {
 	Name      string
 	Container *container.Client
+	// Elsewhere is another container of the same account, by name.
+	Elsewhere func(name string) *container.Client
 	// Claims is where the bodies of large events go; nil: nowhere.
 	Claims     *container.Client
 	Collection *mongo.Collection

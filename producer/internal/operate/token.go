@@ -48,6 +48,26 @@ func (s *Stream) TokenShow(ctx context.Context) error {
 	return w.Flush()
 }
 
+// TokenCopy copies the checkpoint into another container, under the time of the copy: to look at and to go on from where the
+// container of the checkpoints is lost. It reads what is there and takes no lease, so a leader goes on meanwhile.
+func (s *Stream) TokenCopy(ctx context.Context, containerName string) error {
+	snapshot, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	name, err := s.checkpoint().CopyTo(ctx, s.Elsewhere(containerName), snapshot.Record, time.Now())
+	switch {
+	case errors.Is(err, checkpoint.ErrNotFound):
+		return fmt.Errorf("%w: there is no container %s; create it, or check --container", err, containerName)
+	case err != nil:
+		return err
+	}
+	fmt.Fprintf(s.Out, "stream %q: the checkpoint of epoch %d is copied to %s/%s\n", s.Name, snapshot.Record.Epoch, containerName, name)
+	return nil
+}
+
 // TokenSet moves the checkpoint to a token: its _data, or the whole document as Extended JSON. The deployment must be
 // able to go on from it. Errors: [ErrRefused], or the services'.
 func (s *Stream) TokenSet(ctx context.Context, token string, change Change) error {
