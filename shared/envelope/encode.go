@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 // Format is how the body of a message is written.
@@ -13,7 +12,8 @@ type Format string
 
 // The formats, by content type.
 const (
-	// JSON is canonical Extended JSON v2: readable everywhere, and no type is lost.
+	// JSON is canonical Extended JSON v2: readable everywhere, and no type is lost. A body that it would not give back byte for byte
+	// is written as BSON.
 	JSON Format = "application/json"
 	// BSON is the server's bytes as they came: the smallest and the fastest.
 	BSON Format = "application/bson"
@@ -146,7 +146,8 @@ func bounded(c Change) error {
 	return nil
 }
 
-// encodeBody writes the body in the format; of a change whose body is kept elsewhere there is none, in a format of its own.
+// encodeBody writes the body in the format, or in BSON where JSON would change it; of a change whose body is kept elsewhere there is
+// none, in a format of its own.
 func encodeBody(c Change, format *Format) ([]byte, error) {
 	if c.Claim != nil {
 		*format = claimCheck
@@ -159,12 +160,11 @@ func encodeBody(c Change, format *Format) ([]byte, error) {
 	case BSON:
 		return c.Body, nil
 	case JSON:
-		const canonical, escapeHTML = true, false
-		text, err := bson.MarshalExtJSON(c.Body, canonical, escapeHTML)
-		if err != nil {
-			return nil, fmt.Errorf("write extended JSON: %w", err)
+		if text, ok := asJSON(c.Body); ok {
+			return text, nil
 		}
-		return text, nil
+		*format = BSON
+		return c.Body, nil
 	}
 	return nil, fmt.Errorf("unknown message format %q: use %q or %q", *format, JSON, BSON)
 }
