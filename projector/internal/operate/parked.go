@@ -268,7 +268,7 @@ func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, 
 		fmt.Fprintf(p.Out, "removed %d of %s from the dead-letter queue\n", removed, commandline.Count(of, "message"))
 	}
 	if removed < of && err == nil {
-		fmt.Fprintln(p.Out, "The others are locked, or too far behind in the queue. Their effects are committed; given again, the command removes them.")
+		fmt.Fprintln(p.Out, "The others are locked, or too far behind in the queue. Their effects are committed; run the command again to remove them.")
 	}
 	var unprinted []error // what has not been printed
 	for _, failure := range append(failures, err) {
@@ -301,7 +301,7 @@ func describe(out io.Writer, program string, o parked.Outcome) {
 	} else {
 		fmt.Fprintf(out, "%s: %s; it stays parked, because of message %s at position %s: %s: %s\n", name, strings.Join(parts, ", "),
 			known(o.Stuck.MessageID), known(o.Stuck.Position), terminal.Printable(o.Stuck.Reason), terminal.Printable(o.Stuck.Description))
-		fmt.Fprintf(out, "Fix the cause and give the command again, or go on without that event: %s\n",
+		fmt.Fprintf(out, "Fix the cause and run the command again, or go on without that event: %s\n",
 			terminal.Paste(o.Aggregate, program, "parked drop", "--yes"))
 	}
 	if o.Foreign > 0 {

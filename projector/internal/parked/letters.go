@@ -11,13 +11,13 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// page is how many messages are looked at in one request.
+// page is how many messages are peeked at in one request.
 const page = 250
 
 // Letter is a dead letter of an aggregate, without its content.
 type Letter struct {
 	MessageID string `json:"message_id"`
-	// Position is empty, and Version 0, where the message does not tell.
+	// Position is empty, and Version 0, if the message has none.
 	Position string `json:"position"`
 	Version  int64  `json:"version"`
 	Reason   string `json:"reason"`
@@ -39,7 +39,7 @@ func (p *Replayer) closeDeadLetters(ctx context.Context, receiver *azservicebus.
 	_ = receiver.Close(closing) // nothing of it is kept
 }
 
-// peeker is what can be looked into without locking anything.
+// peeker is a queue or session that can be read without locking messages.
 type peeker interface {
 	PeekMessages(ctx context.Context, count int, o *azservicebus.PeekMessagesOptions) ([]*azservicebus.ReceivedMessage, error)
 }
@@ -49,12 +49,12 @@ func (p *Replayer) peek(ctx context.Context, from peeker, sequence int64) ([]*az
 	defer cancel()
 	messages, err := from.PeekMessages(ctx, page, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &sequence})
 	if err != nil {
-		return nil, fmt.Errorf("look into the dead-letter queue: %w", err)
+		return nil, fmt.Errorf("peek at the dead-letter queue: %w", err)
 	}
 	return messages, nil
 }
 
-// scan shows f every message, in order of sequence numbers, until f answers false.
+// scan calls f with every message, in order of sequence numbers, until f returns false.
 func (p *Replayer) scan(ctx context.Context, from peeker, f func(*azservicebus.ReceivedMessage) bool) error {
 	next := int64(0)
 	for {
@@ -78,7 +78,7 @@ func (p *Replayer) scan(ctx context.Context, from peeker, f func(*azservicebus.R
 	}
 }
 
-// lettersOf are the dead letters of an aggregate, in the order they are to be applied in.
+// lettersOf returns the dead letters of an aggregate, in the order in which they are to be applied.
 func (p *Replayer) lettersOf(ctx context.Context, from peeker, aggregate string) (letters []Letter, err error) {
 	err = p.scan(ctx, from, func(m *azservicebus.ReceivedMessage) bool {
 		if c := envelope.Partial(m); c.Aggregate == aggregate {
@@ -101,8 +101,8 @@ func letterOf(m *azservicebus.ReceivedMessage, c envelope.Change) Letter {
 	return l
 }
 
-// order puts letters, which come in order of sequence numbers, in that of their positions, one stream after the other: two streams'
-// do not compare. One without a position keeps its place behind those that were dead-lettered before it.
+// order sorts letters, which come in order of sequence numbers, by position, one stream after the other: positions of two streams
+// do not compare. A letter without a position stays behind those that were dead-lettered before it.
 func order(letters []Letter) {
 	highest, stream := make(map[string]string), ""
 	for i := range letters {
@@ -117,7 +117,7 @@ func order(letters []Letter) {
 	})
 }
 
-// contents fetches letters: as many messages as letters, in their order.
+// contents fetches the messages of letters, in the same order.
 func (p *Replayer) contents(ctx context.Context, from peeker, letters []Letter) ([]*azservicebus.ReceivedMessage, error) {
 	wanted := make(map[int64]*azservicebus.ReceivedMessage, len(letters))
 	for _, l := range letters {
@@ -141,7 +141,7 @@ func (p *Replayer) contents(ctx context.Context, from peeker, letters []Letter) 
 		}
 		m := wanted[l.sequence]
 		if m == nil {
-			return nil, fmt.Errorf("message %s has left the dead-letter queue while it was being replayed; give the command again", l.MessageID)
+			return nil, fmt.Errorf("message %s has left the dead-letter queue during the replay; run the command again", l.MessageID)
 		}
 		messages = append(messages, m)
 	}

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// inFlight bounds the settlements that are under way at once.
+	// inFlight bounds the settlements that are in flight at once.
 	inFlight = 32
 	// quiet is how long to wait for a message that may be locked by somebody else.
 	quiet = 3 * time.Second
 )
 
-// remove completes messages of the dead-letter queue, by their sequence numbers, and says how many. A queue delivers its messages in
+// remove completes messages of the dead-letter queue by their sequence numbers, and returns how many. A queue delivers its messages in
 // order, so those before them are locked meanwhile, and abandoned at the end.
 //
-// It may leave some: those that another receiver has locked, or that have so many before them that the locks of the first ones
-// expire. They do no harm: their effects are committed, and the guard says so.
+// It may leave some: those that another receiver has locked, and those behind so many others that the locks of the first ones
+// expire. They do no harm: their effects are committed, and the guard recognises them.
 func (p *Replayer) remove(ctx context.Context, wanted map[int64]bool) (removed int, err error) {
 	if len(wanted) == 0 {
 		return 0, nil
@@ -70,13 +70,13 @@ func (p *Replayer) remove(ctx context.Context, wanted map[int64]bool) (removed i
 		}
 	}
 	err = errors.Join(err, completing.Wait(), ctx.Err())
-	// Messages that are unlocked would come to this receiver again, which still has credit, and stay locked by it.
+	// This receiver still has credit: messages unlocked now would be delivered to it again, and stay locked.
 	p.closeDeadLetters(ctx, receiver)
 	p.giveBack(ctx, passed)
 	return int(done.Load()), err
 }
 
-// receive gives what is there, nothing when that stays so for a while.
+// receive returns the next messages, or none if none arrive for a while.
 func (p *Replayer) receive(ctx context.Context, receiver *azservicebus.Receiver) ([]*azservicebus.ReceivedMessage, error) {
 	waiting, cancel := context.WithTimeout(ctx, quiet)
 	defer cancel()
@@ -87,7 +87,7 @@ func (p *Replayer) receive(ctx context.Context, receiver *azservicebus.Receiver)
 	return messages, nil
 }
 
-// giveBack unlocks messages. One that fails is unlocked when its lock runs out.
+// giveBack unlocks messages. If that fails for one, its lock expires.
 func (p *Replayer) giveBack(ctx context.Context, tokens [][16]byte) {
 	receiver, err := p.deadLetters()
 	if err != nil {

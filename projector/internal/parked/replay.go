@@ -16,21 +16,21 @@ import (
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
-// Outcome is what became of one aggregate.
+// Outcome is the result of a replay for one aggregate.
 type Outcome struct {
 	Aggregate string
-	Applied   int // events whose effect was committed, now
+	Applied   int // events whose effect this replay committed
 	Known     int // events that were applied before
 	Skipped   bool
-	// MissingVersions is why the aggregate was parked, where it was for versions that are missing and they are given up.
+	// MissingVersions is the description of a version gap that parked the aggregate, if the missing versions were given up.
 	MissingVersions string
-	// Stuck is the event that could not be applied; the aggregate stays parked because of it. nil: it is not parked any more.
+	// Stuck is the event that could not be applied, because of which the aggregate stays parked; nil if it is no longer parked.
 	Stuck *Stuck
-	// Foreign counts dead letters of an aggregate that is not parked which its read model has not: they are left.
+	// Foreign is the number of dead letters of an aggregate that is not parked, and whose effects are not in the read model. They stay.
 	Foreign int
-	// Unknown: neither the read model nor the dead-letter queue has ever heard of it.
+	// Unknown is true if neither the read model nor the dead-letter queue has anything of the aggregate.
 	Unknown bool
-	// settled are the sequence numbers of the dead letters that have done their duty.
+	// settled are the sequence numbers of the dead letters that are no longer needed.
 	settled map[int64]bool
 }
 
@@ -40,19 +40,19 @@ type Stuck struct {
 }
 
 const (
-	// batch is how many events are applied at once.
+	// batch is the largest number of events that are applied at once.
 	batch = 100
-	// maxPasses is how often events may be set aside by a projector while a replay runs.
+	// maxPasses bounds the passes of one replay: a projector may set more events aside during each.
 	maxPasses = 10
-	// maxAttempts is how often a write is tried.
+	// maxAttempts is how often a failed write is retried.
 	maxAttempts = 5
 )
 
-// Replay applies the events of an aggregate that wait in the dead-letter queue and ends its parking, or says which event
-// is in the way. With skip the event that parked it has no effect; where versions are missing, they are given up. Of an
-// aggregate that is not parked, it finds the dead letters that an earlier replay left.
+// Replay applies the events of an aggregate that wait in the dead-letter queue and ends its parking, or returns the event that
+// cannot be applied. With skip, the event that parked the aggregate has no effect; if versions are missing, they are given up. If the
+// aggregate is not parked, Replay finds the dead letters that an earlier replay left.
 //
-// The dead letters stay where they are until [Replayer.Remove]. Errors: [ErrBusy], [ErrMissing], [ErrLocked], and those that may be retried.
+// The dead letters stay in the queue until [Replayer.Remove]. Errors: [ErrBusy], [ErrMissing], [ErrLocked], and others that may be retried.
 func (p *Replayer) Replay(ctx context.Context, aggregate string, skip bool) (Outcome, error) {
 	o := Outcome{Aggregate: aggregate, settled: make(map[int64]bool)}
 	for range maxPasses {
@@ -62,7 +62,7 @@ func (p *Replayer) Replay(ctx context.Context, aggregate string, skip bool) (Out
 			if err != nil || !parked {
 				return o, err
 			}
-			skip = false // a person decides with the reason before them
+			skip = false // an operator must see the reason before dropping the event
 			continue
 		}
 		if err != nil {
@@ -72,12 +72,12 @@ func (p *Replayer) Replay(ctx context.Context, aggregate string, skip bool) (Out
 		if !errors.Is(err, apply.ErrMoved) && !errors.Is(err, apply.ErrNotParked) {
 			return o, err
 		}
-		skip = false // done in the first pass
+		skip = false // the first pass has done it
 	}
-	return o, fmt.Errorf("replay %s: %w, %d times: stop the projectors for as long as this takes", aggregate, apply.ErrMoved, maxPasses)
+	return o, fmt.Errorf("replay %s: %w, %d times: stop the projectors, run the command again, then start them", aggregate, apply.ErrMoved, maxPasses)
 }
 
-// Remove takes the dead letters of outcomes out of the dead-letter queue and says how many.
+// Remove removes the settled dead letters of outcomes from the queue. It returns how many it removed, of how many.
 func (p *Replayer) Remove(ctx context.Context, outcomes ...Outcome) (removed, of int, err error) {
 	wanted := make(map[int64]bool)
 	for _, o := range outcomes {
@@ -89,15 +89,15 @@ func (p *Replayer) Remove(ctx context.Context, outcomes ...Outcome) (removed, of
 	return removed, len(wanted), err
 }
 
-// pass holds the session and replays what is there. Errors: [apply.ErrMoved] where events were set aside meanwhile.
+// pass holds the session and replays the dead letters. The error is [apply.ErrMoved] if events were set aside meanwhile.
 func (p *Replayer) pass(ctx context.Context, session, aggregate string, skip bool, o *Outcome) error {
 	kept, release, err := p.holdSession(ctx, session)
 	if err != nil {
 		return err
 	}
 	defer release()
-	// First the record, then the proof that the session is ours, then the dead letters: who had the session before can
-	// dead-letter no more, and who gets it later must raise the record's count first.
+	// Read the record first, then prove that we hold the session, then read the dead letters: the session's former holder can
+	// no longer dead-letter, and a later one must raise the record's count first.
 	a, err := p.Applier.Parked(ctx, aggregate)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (p *Replayer) pass(ctx context.Context, session, aggregate string, skip boo
 	if waiting, err = p.stuckOnOvertaken(ctx, a, waiting, skip, o); err != nil || o.Stuck != nil {
 		return err
 	}
-	if a.Reason == apply.ReasonOvertaken { // what it is parked for is decided
+	if a.Reason == apply.ReasonOvertaken { // the event that parked it is already dealt with
 		skip = false
 	}
 	replay := apply.Replay{Aggregate: aggregate, ID: a.ID}
@@ -146,8 +146,8 @@ func (p *Replayer) pass(ctx context.Context, session, aggregate string, skip boo
 	return p.Applier.Unpark(ctx, aggregate, a.Fence())
 }
 
-// missing says whether the event that parked the aggregate is nowhere: neither applied meanwhile, nor dead-lettered, nor
-// still in its session, where the projector that parked it may have left it.
+// missing reports whether the event that parked the aggregate is gone: it has not been applied meanwhile, and is neither in the
+// dead-letter queue nor in its session, where the projector that parked the aggregate may have left it.
 func (p *Replayer) missing(ctx context.Context, a apply.Aggregate, waiting []Letter, kept *viasdk.Session) (bool, error) {
 	if a.MessageID == "" || (a.Record.Position != "" && a.Record.Position <= a.Position) {
 		return false, nil
@@ -165,7 +165,7 @@ func (p *Replayer) missing(ctx context.Context, a apply.Aggregate, waiting []Let
 	return missing, err
 }
 
-// apply applies letters in their order, up to one that cannot be.
+// apply applies letters in their order, up to the first that cannot be applied.
 func (p *Replayer) apply(ctx context.Context, from peeker, r apply.Replay, letters []Letter, o *Outcome) error {
 	o.Stuck = nil
 	for len(letters) > 0 {
@@ -180,7 +180,7 @@ func (p *Replayer) apply(ctx context.Context, from peeker, r apply.Replay, lette
 				changes[i], results[i] = envelope.Partial(m), apply.Undecodable(err)
 			}
 		}
-		// An event whose body is kept elsewhere is applied alone: such a body may be large.
+		// An event with its body in a blob is applied alone: the body may be large.
 		if claimed := slices.IndexFunc(changes, func(c envelope.Change) bool { return c.Claim != nil }); claimed >= 0 {
 			n = max(claimed, 1)
 			changes, results = changes[:n], results[:n]
@@ -212,10 +212,10 @@ func (p *Replayer) apply(ctx context.Context, from peeker, r apply.Replay, lette
 	return nil
 }
 
-// redeemTimeout bounds the wait for a body that is kept elsewhere.
+// redeemTimeout bounds the wait for a body in a blob.
 const redeemTimeout = time.Minute
 
-// redeem gets the body of a batch that is one event with a body elsewhere. done must be called, whatever the error.
+// redeem gets the body for a batch of one event whose body is in a blob. done must be called, even after an error.
 func (p *Replayer) redeem(ctx context.Context, changes []envelope.Change, results []apply.Result) (done func(), err error) {
 	if changes[0].Claim == nil || results[0].Kind != apply.Pending {
 		return func() {}, nil
@@ -234,8 +234,8 @@ func (p *Replayer) redeem(ctx context.Context, changes []envelope.Change, result
 	return done, nil
 }
 
-// passOver lets the event that is to be skipped be skipped even though its message cannot be read. If the event has no position, no
-// guard can record that it was skipped, so its message is removed before anything behind it is applied.
+// passOver skips the event that is to be skipped even if its message cannot be read. If the event has no position, the guard cannot
+// record that it was skipped, so its message is removed before any later event is applied.
 func (p *Replayer) passOver(ctx context.Context, r apply.Replay, letters []Letter, changes []envelope.Change, results []apply.Result) error {
 	for i := range results {
 		if r.Skip == "" || changes[i].MessageID != r.Skip || results[i].Kind != apply.Poison {
@@ -257,11 +257,11 @@ func (p *Replayer) passOver(ctx context.Context, r apply.Replay, letters []Lette
 }
 
 func locked(l Letter) error {
-	return fmt.Errorf("%w: message %s, which is to be given up; a command that was interrupted may have left it so: "+
-		"give this one again when the lock has run out, in a minute or so", ErrLocked, l.MessageID)
+	return fmt.Errorf("%w: message %s, which is to be dropped; a command that was interrupted may have left it locked: "+
+		"run this one again when the lock has expired, in a minute or so", ErrLocked, l.MessageID)
 }
 
-// applyBatch applies changes, and gives the index of the one in the way, or -1.
+// applyBatch applies changes, and returns the index of the first that cannot be applied, or -1.
 func (p *Replayer) applyBatch(ctx context.Context, r apply.Replay, changes []envelope.Change, results []apply.Result, o *Outcome) (int, error) {
 	var backoff retry.Backoff
 	for {
@@ -274,9 +274,9 @@ func (p *Replayer) applyBatch(ctx context.Context, r apply.Replay, changes []env
 		case errors.Is(err, apply.ErrNotParked):
 			return -1, err
 		case err != nil && (ctx.Err() != nil || backoff.Attempts() == maxAttempts):
-			return -1, fmt.Errorf("%w; what was applied stays applied: give the command again", err)
+			return -1, fmt.Errorf("%w; what was applied stays applied: run the command again", err)
 		case err != nil:
-			_ = backoff.Wait(ctx) // its end is seen by the next attempt
+			_ = backoff.Wait(ctx) // the next attempt fails if ctx has ended
 			continue
 		}
 		undecided := slices.IndexFunc(results, func(r apply.Result) bool {
@@ -316,8 +316,8 @@ func count(o *Outcome, r apply.Replay, changes []envelope.Change, results []appl
 	}
 }
 
-// leftovers finds the dead letters of an aggregate that is not parked: those that were applied can go, the others are counted. Where
-// the broker put one there by itself, the aggregate is parked, and the answer true.
+// leftovers examines the dead letters of an aggregate that is not parked: those that were applied can be removed, the others are counted.
+// If the broker dead-lettered one by itself, leftovers parks the aggregate and returns true.
 func (p *Replayer) leftovers(ctx context.Context, a apply.Aggregate, o *Outcome) (parked bool, err error) {
 	receiver, err := p.deadLetters()
 	if err != nil {

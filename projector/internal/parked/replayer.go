@@ -19,23 +19,23 @@ import (
 )
 
 var (
-	// ErrBusy is a session that a projector holds and does not release.
+	// ErrBusy means that a projector holds the session and does not release it.
 	ErrBusy = errors.New("a projector holds the session")
-	// ErrMissing is an aggregate whose poison is nowhere to be found.
+	// ErrMissing means that the event that parked the aggregate is gone.
 	ErrMissing = errors.New("the event that parked the aggregate is neither in the dead-letter queue nor in its session")
-	// ErrLocked is a dead letter that must be removed first and that another receiver has locked.
+	// ErrLocked means that another receiver has locked a dead letter that must be removed first.
 	ErrLocked = errors.New("somebody else has locked a message of the dead-letter queue")
 )
 
 // Replayer replays the events of parked aggregates of one projection.
 type Replayer struct {
-	// Program is what people type to give a command.
+	// Program is what people type to run a command.
 	Program string
 	Applier *apply.Applier
 	Client  *azservicebus.Client
 	// Entity is what the projector receives from.
 	Entity azure.Entity
-	// Redeem gets a body that a message could not carry. An [*envelope.Error] is final; done gives the room for it back.
+	// Redeem gets a body that was too large for its message. An [*envelope.Error] is final; done frees the memory that was reserved.
 	Redeem func(ctx context.Context, c *envelope.Change) (done func(), err error)
 	// Wait is how long to wait for a session that a projector holds.
 	Wait time.Duration
@@ -61,14 +61,14 @@ func (p *Replayer) holdSession(ctx context.Context, session string) (*viasdk.Ses
 			if ctx.Err() != nil {
 				return nil, nil, context.Cause(ctx)
 			}
-			return nil, nil, fmt.Errorf("%w %s, and did not release it in %s: it does so once no messages come for it; wait longer "+
-				"(--wait), or stop the projectors for as long as this takes", ErrBusy, session, p.Wait)
+			return nil, nil, fmt.Errorf("%w %s, and did not release it in %s: it does so when no more messages arrive for it; wait longer "+
+				"(--wait), or stop the projectors, run the command again, and start them", ErrBusy, session, p.Wait)
 		}
 	}
 }
 
 func (p *Replayer) accept(ctx context.Context, session string) (*azservicebus.SessionReceiver, error) {
-	// An accept sets up links: a dozen round trips.
+	// Accepting a session opens links, which takes a dozen round trips.
 	ctx, cancel := context.WithTimeout(ctx, 2*p.SettleTimeout)
 	defer cancel()
 	return p.Entity.Accept(ctx, p.Client, session)
@@ -94,8 +94,7 @@ func (p *Replayer) renewUntilReleased(ctx context.Context, session *viasdk.Sessi
 	}
 }
 
-// proveHeld makes sure that we held the session at some moment after the call: the lock was renewed, or the session was accepted
-// again, which proves the same.
+// proveHeld proves that we held the session at some moment after the call: it renews the lock, or accepts the session again.
 func (p *Replayer) proveHeld(ctx context.Context, session *viasdk.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*p.SettleTimeout)
 	defer cancel()

@@ -6,19 +6,19 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 )
 
-// Details is a parked aggregate and what of it waits in the dead-letter queue.
+// Details is a parked aggregate with its dead letters.
 type Details struct {
 	apply.Aggregate
-	// Waiting are its dead letters that have not been applied, in the order they will be.
+	// Waiting are its dead letters that have not been applied, in the order in which a replay applies them.
 	Waiting []Letter
 	// Overtaken are its dead letters that the broker put there by itself, and of which nothing says that they were applied before later
 	// events were.
 	Overtaken []Letter
-	// Applied counts its dead letters that have been: an interrupted replay leaves some.
+	// Applied is the number of its dead letters that have been applied: an interrupted replay leaves some.
 	Applied int
 }
 
-// Show looks at one parked aggregate. Errors: [apply.ErrNotParked].
+// Show returns the details of a parked aggregate. Errors: [apply.ErrNotParked].
 func (p *Replayer) Show(ctx context.Context, aggregate string) (Details, error) {
 	a, err := p.Applier.Parked(ctx, aggregate)
 	s := Details{Aggregate: a}
