@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/http"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
@@ -36,9 +38,29 @@ func (w *world) aimed(a *agenda, step plan.Step) {
 		w.work.Go(func() { w.poisoned(w.Context(), step) })
 	case plan.Scale:
 		w.scale(a, d)
+	case plan.AnswerSends:
+		w.answerSends(step)
 	default:
 		w.Errorf("nobody knows what to do for %s", step.Kind)
 	}
+}
+
+// answerSends gives an odd answer to the next sends of the producers. Strangers use the SDK, which takes some of them for acceptance.
+func (w *world) answerSends(step plan.Step) {
+	outcomes := map[string]servicebus.Outcome{
+		plan.Released: servicebus.Released, plan.Modified: servicebus.Modified, plan.Rejected: servicebus.Rejected,
+	}
+	left := int64(step.Times) // the broker asks for one send after the other, and for no other message once it has its answer
+	var mu sync.Mutex
+	w.injected = append(w.injected, w.bus.AnswerSendsOf(func(a servicebus.Accepted) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.HasPrefix(a.MessageID, "garbage-") {
+			return false
+		}
+		left--
+		return left >= 0
+	}, servicebus.Answer{Outcome: outcomes[step.Answer], Detach: step.Answer == plan.Detached, Condition: step.Condition}))
 }
 
 func (w *world) inject(a *agenda, f servicebus.Faults, d time.Duration) {

@@ -123,7 +123,8 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		} else {
 			w.trace.add("%s does not run", s.name)
 		}
-	case plan.OvertakeWrite, plan.BusySends, plan.Drip, plan.LoseLocks, plan.SlowSettles, plan.Poison, plan.Scale:
+	case plan.OvertakeWrite, plan.BusySends, plan.Drip, plan.LoseLocks, plan.SlowSettles, plan.Poison, plan.Scale,
+		plan.AnswerSends:
 		w.aimed(a, step)
 	}
 }

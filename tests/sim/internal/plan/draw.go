@@ -23,6 +23,7 @@ func Draw(seed uint64) Plan {
 	d.settings(seed)
 	d.plan.Bursts = d.workload(rand.New(rand.NewPCG(seed, 0x17)))
 	d.steps()
+	d.answers(rand.New(rand.NewPCG(seed, 0x5b)))
 	d.plan.Garbage = d.litter(rand.New(rand.NewPCG(seed, 0x9a)))
 	d.operator()
 	return d.plan
@@ -103,6 +104,33 @@ func (d *drawing) steps() {
 		if s := d.aimedAt(at); s.Kind != "" {
 			d.plan.Steps = append(d.plan.Steps, s)
 		}
+	}
+	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+}
+
+// What Service Bus has been seen to say when it ends a link or rejects a batch, and something that nobody has seen.
+var conditions = []string{
+	"amqp:link:detach-forced", "amqp:link:message-size-exceeded", "amqp:internal-error", "amqp:not-allowed", "amqp:decode-error",
+	"amqp:resource-limit-exceeded", "com.microsoft:server-busy", "com.microsoft:timeout", "com.microsoft:operation-cancelled",
+	"com.contoso:full-moon",
+}
+
+// answers are the odd answers to sends, of every other run: too few in a row to be taken for a refusal of what is sent.
+func (d *drawing) answers(r *rand.Rand) {
+	for _, at := range moments(r, 3*r.IntN(2), d.length) {
+		s := Step{At: at, Kind: AnswerSends, Times: 1 + r.IntN(6)}
+		kind, condition, passing := r.IntN(6), conditions[r.IntN(len(conditions))], []string{"amqp:internal-error", "com.microsoft:timeout", "com.contoso:full-moon"}[r.IntN(3)]
+		switch kind {
+		case 0:
+			s.Answer = Released
+		case 1:
+			s.Answer = Modified
+		case 2:
+			s.Answer, s.Condition = Rejected, passing
+		default:
+			s.Answer, s.Condition = Detached, condition
+		}
+		d.plan.Steps = append(d.plan.Steps, s)
 	}
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }

@@ -112,7 +112,7 @@ var needs = map[Kind]string{
 	LoseReplies: "command times", SlowUpdates: "times", LoseAnswers: "of times", DelayRequests: "of times for", BreakLease: "stream",
 	KillInHand: "of", StopInHand: "of", CutBusInHand: "of", CutInHand: "of",
 	OvertakeWrite: "for", BusySends: "chance for", Drip: "aggregate total for", LoseLocks: "chance for", SlowSettles: "delay for",
-	Poison: "aggregate total", Scale: "for",
+	Poison: "aggregate total", Scale: "for", AnswerSends: "answer times",
 }
 
 func (p Plan) check(s Step) error {
@@ -124,6 +124,7 @@ func (p Plan) check(s Step) error {
 	has := map[string]bool{
 		"of": slices.Contains(replicas, s.Of), "for": s.For.Duration > 0, "times": s.Times > 0, "command": s.Command != "", "chance": s.Chance > 0, "delay": s.Delay.Duration > 0,
 		"aggregate": s.Aggregate != "", "total": s.Total > 0, "stream": slices.Contains(p.Settings.StreamNames(), s.Stream),
+		"answer": slices.Contains([]string{Released, Modified, Rejected, Detached}, s.Answer),
 		"way":    slices.Contains([]string{Requests, Replies, BothWays}, s.Way),
 		"server": slices.Contains([]string{ServiceBus, MongoDB, Storage}, s.Server),
 	}

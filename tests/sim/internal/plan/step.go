@@ -41,6 +41,7 @@ const (
 	Drip          Kind = "drip"                // events come one by one while deliveries are slow
 	LoseLocks     Kind = "lose-locks"          // just before they are settled on
 	SlowSettles   Kind = "slow-settlements"    // of messages, handed back ones too
+	AnswerSends   Kind = "answer-sends"        // with something else than acceptance or a busy broker's refusal
 	Poison        Kind = "poison"              // an event that cannot be applied, among others
 	Scale         Kind = "scale-projectors"    // to six, and to two, under load
 )
@@ -57,6 +58,14 @@ const (
 	Requests = "requests"
 	Replies  = "replies"
 	BothWays = "both ways"
+)
+
+// The answers to sends that are not stored.
+const (
+	Released = "released"
+	Modified = "modified"
+	Rejected = "rejected"
+	Detached = "detached" // no answer: the link ends, for whoever has a send under way there
 )
 
 // Step is one fault.
@@ -86,6 +95,9 @@ type Step struct {
 	Takes bool `json:"takes,omitempty"`
 	// Early waits only until the broker has taken a message, which does not depend on what the projector tells it, and when.
 	Early bool `json:"early,omitempty"`
+	// Answer is what sends are answered with, and not stored: released, modified, rejected with Condition, or [Detached] with it.
+	Answer    string `json:"answer,omitempty"`
+	Condition string `json:"condition,omitempty"`
 	// Chance is how likely each send, or each lock, is hit.
 	Chance float64 `json:"chance,omitempty"`
 	// Delay is how long a delivery or a settlement takes.
@@ -186,6 +198,8 @@ func (s Step) aimed() string {
 		return fmt.Sprintf("%.0f %% of the locks run out before their messages are settled, for %s", 100*s.Chance, s.For)
 	case SlowSettles:
 		return fmt.Sprintf("every settlement of a message takes %s for %s", s.Delay, s.For)
+	case AnswerSends:
+		return strings.TrimSuffix(fmt.Sprintf("Service Bus answers %d sends with %s %s", s.Times, s.Answer, s.Condition), " ")
 	case Poison:
 		fate := "it is mended in the end"
 		if s.Dropped {
