@@ -26,6 +26,7 @@ const closeTimeout = 2 * time.Second
 type clients struct {
 	collection *mongo.Collection
 	broker     *publish.ServiceBus
+	mongoSeen  *mongodb.Sight
 	blob       *azblob.Client
 	claims     publish.Claims   // nil: large events stop the stream
 	refusals   publish.Refusals // nil: a message that is refused for good stops the stream
@@ -36,14 +37,15 @@ type clients struct {
 // a send, would make all the others send again.
 type connections struct {
 	streams []*clients
-	mongo   map[string]*mongo.Client // by URI
+	mongo   map[string]*mongo.Client  // by URI
+	seen    map[string]*mongodb.Sight // of them
 	blob    map[azure.Blob]*azblob.Client
 }
 
 // connect prepares every connection. Nothing is sent before the first use, so that a service that is away delays the
 // work and does not end the process.
 func connect(ctx context.Context, configs []Config, o Options) (*connections, error) {
-	all := &connections{mongo: map[string]*mongo.Client{}, blob: map[azure.Blob]*azblob.Client{}}
+	all := &connections{mongo: map[string]*mongo.Client{}, seen: map[string]*mongodb.Sight{}, blob: map[azure.Blob]*azblob.Client{}}
 	credential := o.Credential
 	for _, config := range configs {
 		if credential == nil && (config.ServiceBus.ConnectionString == "" || config.Blob.ConnectionString == "") {
@@ -75,6 +77,8 @@ func (n *connections) connectStream(config Config, credential azcore.TokenCreden
 	db := n.mongo[config.MongoURI]
 	if db == nil {
 		mongoOptions := options.Client().ApplyURI(config.MongoURI).SetAppName("sluice-producer")
+		n.seen[config.MongoURI] = &mongodb.Sight{}
+		n.seen[config.MongoURI].Watch(mongoOptions)
 		if o.Mongo != nil {
 			o.Mongo(mongoOptions)
 		}
@@ -92,6 +96,7 @@ func (n *connections) connectStream(config Config, credential azcore.TokenCreden
 		collection: db.Database(config.Database).Collection(config.Collection),
 		broker:     publish.NewServiceBus(config.entity(), namespace),
 		blob:       blob,
+		mongoSeen:  n.seen[config.MongoURI],
 	}
 	kept := claim.NewStore(blob, config.ClaimContainer)
 	if config.OnOversize == "claimcheck" {

@@ -33,6 +33,7 @@ func (p *producer) reachMongo(ctx context.Context) bool {
 	}
 	client := p.clients.collection.Database().Client()
 	seen := outage.New(p.log, "connection to MongoDB")
+	defer seen.Hurry(ctx, p.clients.mongoSeen.Silence)()
 	if !seen.Until(ctx, reachTimeout, func(ctx context.Context) error { return client.Ping(ctx, readpref.Primary()) }) {
 		return false
 	}
@@ -43,7 +44,10 @@ func (p *producer) reachMongo(ctx context.Context) bool {
 // keepBus keeps the connection to Service Bus open until ctx ends, on a standby, too: a take-over then sends at once.
 func (p *producer) keepBus(ctx context.Context) {
 	seen := outage.New(p.log, "connection to Service Bus")
+	heard := seen.Hurry(ctx, nil)
+	defer func() { heard() }()
 	p.clients.broker.Keep(ctx, func(err error) {
+		heard()
 		seen.Report(err)
 		if err == nil {
 			p.reached.bus.Store(true)

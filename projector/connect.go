@@ -28,12 +28,14 @@ func (s *service) connect(ctx context.Context) {
 	var checks sync.WaitGroup
 	checks.Go(func() {
 		seen := outage.New(s.log, "connection to MongoDB")
+		defer seen.Hurry(ctx, s.mongoSeen.Silence)()
 		if seen.Until(ctx, reachTimeout, s.reachMongo) {
 			s.mongoReady.Store(true)
 		}
 	})
 	checks.Go(func() {
 		seen := outage.New(s.log, "connection to Service Bus")
+		defer seen.Hurry(ctx, nil)()
 		if seen.Until(ctx, reachTimeout, s.reachServiceBus) {
 			s.busReady.Store(true)
 		}

@@ -130,6 +130,7 @@ type service struct {
 	namespace *servicebus.Namespace
 	dial      func() (*azservicebus.Client, error) // through the SDK
 	mongo     *mongo.Client
+	mongoSeen mongodb.Sight
 	applier   *apply.Applier
 	chosen    projection.Projection
 	pool      *sessions.Pool
@@ -170,6 +171,7 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 	}
 
 	clientOptions := options.Client().ApplyURI(cfg.MongoURI).SetAppName("sluice-projector")
+	s.mongoSeen.Watch(clientOptions)
 	if opts.Mongo != nil {
 		opts.Mongo(clientOptions)
 	}

@@ -26,10 +26,13 @@ const (
 // standBy polls the checkpoint until this instance leads. It returns nil without a term when ctx ends first.
 func (e *Election) standBy(ctx context.Context) (*Term, error) {
 	var seen sighting
-	storage := outage.New(e.log, "election")
+	storage := outage.New(e.log, "Blob storage")
 	e.log.Info("standing by")
+	heard := storage.Hurry(ctx, nil)
+	defer func() { heard() }()
 	for {
 		term, err := e.poll(ctx, &seen)
+		heard() // what the first look came to is told below; before that, only that it takes long
 		switch {
 		case ctx.Err() != nil && term == nil:
 			return nil, nil

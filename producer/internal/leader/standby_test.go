@@ -32,7 +32,7 @@ func TestWhyAStandbyCannotTakePartIsToldAgain(t *testing.T) {
 		require.NoError(t, <-done)
 		var why []string
 		for line := range strings.Lines(log.String()) {
-			if strings.Contains(line, "dependency=election") {
+			if strings.Contains(line, `dependency="Blob storage"`) {
 				_, reason, _ := strings.Cut(line, "error=")
 				why = append(why, reason)
 			}

@@ -45,7 +45,11 @@ func Read(r io.Reader, name string) ([]Event, error) {
 	n := 0
 	for lines.Scan() {
 		n++
-		line := bytes.TrimSpace(lines.Bytes())
+		line := lines.Bytes()
+		if n == 1 {
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")) // a byte order mark, as some editors write
+		}
+		line = bytes.TrimSpace(line)
 		if len(line) == 0 {
 			continue
 		}

@@ -1,0 +1,49 @@
+package mongodb
+
+import (
+	"errors"
+	"sync"
+
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Sight is what a client's monitor has seen of the deployment: the driver itself says nothing until it gives up, after half a minute.
+// The zero value has seen nothing.
+type Sight struct {
+	mu       sync.Mutex
+	answered bool
+	failure  error // the last one
+}
+
+// ErrUnseen is a deployment of which nothing has been heard, neither an answer nor a refusal.
+var ErrUnseen = errors.New("no host has answered yet")
+
+// Watch makes a client's monitor report here.
+func (s *Sight) Watch(o *options.ClientOptions) {
+	o.SetServerMonitor(&event.ServerMonitor{
+		ServerHeartbeatSucceeded: func(*event.ServerHeartbeatSucceededEvent) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.answered = true
+		},
+		ServerHeartbeatFailed: func(e *event.ServerHeartbeatFailedEvent) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.failure = e.Failure
+		},
+	})
+}
+
+// Silence is nil once any host has answered, and before that the last thing that went wrong, or [ErrUnseen].
+func (s *Sight) Silence() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.answered:
+		return nil
+	case s.failure != nil:
+		return s.failure
+	}
+	return ErrUnseen
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sluice-cdc/sluice/tests/internal/child"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
+)
+
+// runs is the exit code of a program that is to keep running: it is ended once it has said what it should.
+const runs = -1
+
+// timeless is long enough for anything to be said.
+const timeless = time.Minute
+
+// tried is one thing that somebody may do.
+type tried struct {
+	name, program string
+	args          []string
+	set           map[string]string // beside what works; "-" takes a variable away
+	input         string            // of --input: the file's content
+	code          int
+	says          string        // a regular expression: what it must say
+	never         string        // and what it must not
+	open          string        // why it is not so yet: the line is shown as OPEN, and is none that is wrong
+	within        time.Duration // for it to say so, where it keeps running; 0: 3 s
+}
+
+// outcome is what came of it.
+type outcome struct {
+	took    time.Duration // until it ended, or had said what it should
+	code    int
+	running bool
+	said    string
+	wrong   string // empty: all as it should be
+}
+
+// build makes the programs.
+func build(ctx context.Context, dir string) error {
+	if _, _, err := child.Build(ctx, dir); err != nil {
+		return err
+	}
+	root, err := child.Checkout()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, "local"), "./tests/cmd/local")
+	cmd.Dir = root
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build local: %w\n%s", err, said)
+	}
+	return nil
+}
+
+// environment is one in which the programs work, in a database of their own, with what the case changes.
+func (b *bench) environment(n int, c tried) []string {
+	values := map[string]string{
+		"MONGODB_DATABASE": fmt.Sprintf("try_%d", n), "MONGODB_COLLECTION": "events", "HTTP_ADDR": "127.0.0.1:0", "READ_MODEL_DATABASE": fmt.Sprintf("try_%d_read", n),
+	}
+	for _, setting := range b.stack.Settings() {
+		name, value, _ := strings.Cut(setting, "=")
+		values[name] = value
+	}
+	if c.program == "producer" {
+		delete(values, "SERVICE_BUS_SUBSCRIPTION")
+	}
+	if c.program == "local" {
+		values = map[string]string{}
+	}
+	for name, value := range c.set {
+		if values[name] = strings.ReplaceAll(value, "BUS", stack.Host(b.stack.Endpoint("SERVICE_BUS_CONNECTION_STRING"))); value == "-" {
+			delete(values, name)
+		}
+	}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
+	for name, value := range values {
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+// play does it, and says what came of it.
+func (b *bench) play(ctx context.Context, n int, c tried) (o outcome) {
+	patience := c.within
+	if patience == 0 {
+		patience = 3 * time.Second
+	}
+	if c.code != runs {
+		patience = time.Minute
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	args := c.args
+	if c.input != "" {
+		file := filepath.Join(b.dir, fmt.Sprintf("input-%d.ndjson", n))
+		if err := os.WriteFile(file, []byte(c.input), 0o600); err != nil {
+			return outcome{wrong: err.Error()}
+		}
+		args = append([]string{"--input", file, "--once", "--quiet", "--services", b.dir}, args...)
+	}
+	cmd := exec.CommandContext(ctx, b.program(c.program), args...)
+	cmd.Env, cmd.Dir = b.environment(n, c), b.dir
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	heard := &listener{wanted: regexp.MustCompile(c.says)}
+	if c.code == runs {
+		heard.then = cancel
+	}
+	cmd.Stdout, cmd.Stderr = heard, heard
+	began := time.Now()
+	err := cmd.Run()
+	o.took = time.Since(began)
+	said, at := heard.told()
+	o.said, o.code = said, cmd.ProcessState.ExitCode()
+	if c.code == runs && !at.IsZero() {
+		o.took, o.running = at.Sub(began), true
+	}
+	switch exit, ok := errors.AsType[*exec.ExitError](err); {
+	case c.code == runs && o.running:
+	case err != nil && !ok && c.code != runs:
+		o.wrong = err.Error()
+	case c.code == runs:
+		o.wrong = fmt.Sprintf("it did not say %q in %s", c.says, patience)
+	case c.code != runs && o.code != c.code:
+		o.wrong = fmt.Sprintf("exit code %d was expected (%v)", c.code, exit)
+	case at.IsZero():
+		o.wrong = fmt.Sprintf("it did not say %q", c.says)
+	}
+	if o.wrong == "" && c.never != "" && regexp.MustCompile(c.never).MatchString(heard.all()) {
+		o.wrong = fmt.Sprintf("it must not say %q", c.never)
+	}
+	return o
+}
+
+// listener hears what a program says.
+type listener struct {
+	wanted *regexp.Regexp
+	then   func() // called when the wanted was said
+
+	mu   sync.Mutex // guards everything below
+	text bytes.Buffer
+	line string
+	at   time.Time
+}
+
+func (l *listener) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Write(p)
+	if l.at.IsZero() && l.wanted.Match(l.text.Bytes()) {
+		l.at = time.Now()
+		if l.then != nil {
+			l.then()
+		}
+	}
+	return len(p), nil
+}
+
+func (l *listener) all() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// told is the line that says what was wanted, else the last one, and when the wanted was said.
+func (l *listener) told() (string, time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := strings.Split(strings.TrimSpace(l.text.String()), "\n")
+	best := lines[len(lines)-1]
+	for _, line := range lines {
+		if l.wanted.MatchString(line) {
+			best = line
+			break
+		}
+	}
+	var record map[string]any
+	if json.Unmarshal([]byte(best), &record) == nil {
+		said := fmt.Sprint(record["level"], " ", record["msg"])
+		for _, key := range []string{"dependency", "error", "to_do"} {
+			if record[key] != nil {
+				said += fmt.Sprintf("; %s: %v", key, record[key])
+			}
+		}
+		best = said
+	}
+	return best, l.at
+}

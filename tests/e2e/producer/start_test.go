@@ -1,0 +1,57 @@
+package producer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/outage"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// A MongoDB that was never there is told by name within seconds, and no stream begins: its checkpoint would say that it had.
+func TestNoStreamBeginsBeforeMongoDBHasAnswered(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		way := &world.Plug{}
+		way.Pull()
+		a := w.StartProducer("a", func(_ *producer.Config, o *producer.Options) { o.Mongo = world.MongoOptions(way.Dialer(w.MongoNet)) })
+		w.Pass(outage.Patience + time.Millisecond)
+		require.Contains(t, a.Log.Text(), `"dependency":"connection to MongoDB","error":"no answer yet: `)
+		w.Pass(time.Minute)
+		_, err := w.Blobs().DownloadStream(t.Context(), "sluice", "shop.events.json", nil)
+		require.Error(t, err)
+		way.PlugIn()
+		w.Leads("a")
+		require.Contains(t, a.Log.Text(), `"msg":"dependency works again"`)
+		a.End()
+	})
+}
+
+// An idle leader has found out what is wrong with its way to Service Bus before the first event comes.
+func TestAnIdleLeaderComplainsOfAMissingTopic(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.Topic = "nowhere" })
+		w.Leads("a")
+		w.Pass(outage.Patience)
+		require.Regexp(t, `"dependency":"connection to Service Bus","error":".*nowhere`, a.Log.Text())
+		a.End()
+	})
+}
+
+// Storage that takes a request and never answers is told, too.
+func TestSilentStorageIsTold(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		way := &world.Plug{}
+		way.Pull() // requests hang
+		a := w.StartProducer("a", func(_ *producer.Config, o *producer.Options) {
+			o.Blob = world.BlobOptions(way.Transport(w.Blob.Transport()))
+		})
+		w.Pass(outage.Patience + time.Millisecond)
+		require.Contains(t, a.Log.Text(), `"dependency":"Blob storage","error":"no answer yet"`)
+		way.PlugIn()
+		w.Leads("a")
+		a.End()
+	})
+}
