@@ -17,6 +17,7 @@ type Request struct {
 	aggregate string
 	json      bool
 	log       bool          // of status
+	drained   bool          // of status
 	sample    int64         // of verify
 	inMemory  int64         // of verify
 	wait      time.Duration // for a session, or for a difference to disappear
@@ -33,15 +34,19 @@ func Program(name string) commandline.Program[*Projector, Request] {
 
 func statusCommand() Command {
 	return Command{
-		Name: "status", Takes: "[--json | --log]",
+		Name: "status", Takes: "[--json | --log | --drained]",
 		Says: "what is applied, parked, waiting and dead-lettered, from MongoDB and Service Bus",
 		Flags: func(f *flag.FlagSet, r *Request) {
 			asJSON(f, r)
-			f.BoolVar(&r.log, "log", false, "")
+			f.BoolVar(&r.log, "log", false, "write parked aggregates, waiting sessions and dead letters as one record of the log")
+			f.BoolVar(&r.drained, "drained", false, "fail unless nothing waits, is dead-lettered or parked: the entity can then be deleted")
 		},
 		Do: func(ctx context.Context, p *Projector, r Request) error {
-			if r.log {
+			switch {
+			case r.log:
 				return p.Watch(ctx)
+			case r.drained:
+				return p.Drained(ctx)
 			}
 			status, err := p.Status(ctx)
 			return errors.Join(commandline.Show(p.Out, r.json, status), err)

@@ -3,8 +3,10 @@ package operate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
@@ -25,9 +27,45 @@ type Watched struct {
 }
 
 // Watch writes what waits as one record of the log, the message [telemetry.WatchMessage]: alerts see by it what no projector
-// is there to tell. It leaves out the newest position, which costs a look at every position record. If a service does not
-// answer, the record has what the others say, and the error is returned as well.
+// is there to tell. If a service does not answer, the record has what the others say, and the error is returned as well.
 func (p *Projector) Watch(ctx context.Context) error {
+	w, err := p.watched(ctx)
+	telemetry.Logger(p.Out, slog.LevelInfo, "projector", telemetry.Instance()).Info(telemetry.WatchMessage, telemetry.WatchMessage, w)
+	return err
+}
+
+// Drained says whether the subscription or queue can be deleted: nothing waits in it, nothing lies in its dead-letter queue, and
+// no aggregate is parked, whose later events would then be nowhere. Errors: [commandline.ErrFound] where something is left or not
+// known, after it was printed.
+func (p *Projector) Drained(ctx context.Context) error {
+	w, err := p.watched(ctx)
+	left := false
+	for _, c := range []struct {
+		n                    *int64
+		note, one, more, way string
+	}{
+		{w.WaitingSessions, w.WaitingNote, "session", " with messages", "let the projectors work them off"},
+		{w.DeadLetters, w.DeadLettersNote, "dead letter", "", "projector parked replay --all, or look at them and remove them"},
+		{w.Parked, w.ParkedNote, "parked aggregate", "", "projector parked replay --all, or projector parked drop"},
+	} {
+		if c.n != nil && *c.n == 0 {
+			continue
+		}
+		left = true
+		fmt.Fprintf(p.Out, "%s. To go on: %s\n", countText(c.n, c.one, c.more, c.note), c.way)
+	}
+	switch {
+	case err != nil:
+		return err
+	case left:
+		return commandline.ErrFound
+	}
+	fmt.Fprintf(p.Out, "%s is empty, its dead-letter queue too, and no aggregate of %s is parked\n", w.Entity, w.Projection)
+	return nil
+}
+
+// watched counts what waits. It leaves out the newest position, which costs a look at every position record.
+func (p *Projector) watched(ctx context.Context) (Watched, error) {
 	s := Status{Projection: p.Projection.Name(), Entity: p.Entity.String()}
 	err := errors.Join(p.countParked(ctx, &s), p.waiting(ctx, &s), p.deadLettered(ctx, &s))
 	w := Watched{
@@ -42,8 +80,7 @@ func (p *Projector) Watch(ctx context.Context) error {
 			*w.DeadLetters += n
 		}
 	}
-	telemetry.Logger(p.Out, slog.LevelInfo, "projector", telemetry.Instance()).Info(telemetry.WatchMessage, telemetry.WatchMessage, w)
-	return err
+	return w, err
 }
 
 func (p *Projector) countParked(ctx context.Context, s *Status) error {

@@ -20,6 +20,14 @@ func TestStatusOfAProjection(t *testing.T) {
 		require.Contains(w, empty.Out, "newest applied  nothing is applied yet")
 		require.Contains(w, empty.Out, "waiting         0 sessions with messages")
 
+		drained := w.OperateProjector(nil, "status", "--drained")
+		require.Equal(w, 0, drained.Code)
+		require.Equal(w, "changes/projector is empty, its dead-letter queue too, and no aggregate of timeline is parked\n", drained.Out)
+		w.FailMongo(1, 13, "aggregate") // a count
+		unknown := w.OperateProjector(nil, "status", "--drained")
+		require.Equal(w, 1, unknown.Code, "what is not known is not empty")
+		require.Contains(w, unknown.Out, "unknown: it could not be counted")
+
 		p := w.StartProjector(nil)
 		publish(w, event("a", 1, "T"), event("a", 2, "T"))
 		bad := event("b", 3, "T")
@@ -68,6 +76,13 @@ func TestStatusOfAProjection(t *testing.T) {
 		require.NoError(w, json.Unmarshal([]byte(logged.Out), &record), "one record: %s", logged.Out)
 		require.Equal(w, []string{"INFO", "watched", "projector"}, []string{record.Level, record.Msg, record.Service})
 		require.Equal(w, []int64{1, 2, 2}, []int64{*record.Watched.Parked, *record.Watched.Waiting, *record.Watched.DeadLetters})
+
+		left := w.OperateProjector(nil, "status", "--drained")
+		require.Equal(w, 1, left.Code)
+		require.Empty(w, left.Err, "it has said what")
+		require.Contains(w, left.Out, "2 sessions with messages. To go on: let the projectors work them off\n"+
+			"2 dead letters. To go on: projector parked replay --all, or look at them and remove them\n"+
+			"1 parked aggregate. To go on: projector parked replay --all, or projector parked drop\n")
 
 		w.FailMongo(1, 13, "aggregate") // that is how a count is asked for
 		logged, record = w.OperateProjector(nil, "status", "--log"), watched{}
