@@ -6,11 +6,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Operation is the kind of a change, as the change stream's operationType says it.
+// Operation is the kind of a change: the operationType of the change stream.
 type Operation string
 
-// The operations that carry data. Everything else a change stream can say (drop, rename, invalidate, …) is about the
-// collection and never becomes a message.
+// The operations of documents. The other events of a change stream (drop, rename, invalidate, …) are about the collection, and
+// never become messages.
 const (
 	Insert  Operation = "insert"
 	Update  Operation = "update"
@@ -18,7 +18,7 @@ const (
 	Delete  Operation = "delete"
 )
 
-// Known says whether o is one of the operations a message can carry.
+// Known reports whether o is one of the operations that a message can carry.
 func (o Operation) Known() bool {
 	switch o {
 	case Insert, Update, Replace, Delete:
@@ -27,48 +27,48 @@ func (o Operation) Known() bool {
 	return false
 }
 
-// Change is one change of one document, with everything either service needs to know of it.
+// Change is one change of one document, with everything that either service needs to know about it.
 type Change struct {
 	// Stream names the watched collection and its settings; with Token it identifies the change.
 	Stream string
-	// Token is the resume token as text ([TokenText]). It is known to the producer only: a message carries its hash.
+	// Token is the resume token as text ([TokenText]). Only the producer knows it: a message carries its hash.
 	Token string
 	// MessageID is set by [Decode]; [Encode] derives it from Stream, Token and Generation.
 	MessageID string
-	// Generation is how often the stream has been rewound so that it is published anew: a part of the MessageId and of nothing else.
-	// It is known to the producer only.
+	// Generation is how often the stream has been rewound in order to publish it again. It is part of the MessageId and of nothing
+	// else. Only the producer knows it.
 	Generation int64
-	// Position orders the changes of a stream by plain string comparison.
+	// Position orders the changes of a stream. Positions are compared as strings.
 	Position string
 	// Epoch is the publishing leader's epoch, from 1.
 	Epoch int64
 	// Aggregate is the aggregate id as text ([Text]).
 	Aggregate string
 	// Session is the id of the session that carries the change ([SessionKey.Session]); empty means the aggregate's own
-	// ([SessionID]). It is known to the producer only: many aggregates may share one, so it identifies none.
+	// ([SessionID]). Only the producer sets it. It does not identify an aggregate: many can share a session.
 	Session   string
 	Operation Operation
-	// Type is the event's type where the event names one, else the operation.
+	// Type is the event's type if the event has one, else the operation.
 	Type string
-	// Version is the event's number within its aggregate where the event carries one; 0 means unknown.
+	// Version is the event's number within its aggregate if the event has one; 0 means unknown.
 	Version int64
-	// Time is when the change was made: the server's wall time, else its cluster time (whole seconds), else zero.
+	// Time is when the change was made: the server's wall time; without it, its cluster time (whole seconds); without both, zero.
 	Time time.Time
 	// CorrelationID and TraceParent (W3C Trace Context) are optional.
 	CorrelationID string
 	TraceParent   string
-	// Body is what the server gave of the change: operationType, ns, documentKey, clusterTime, wallTime,
-	// fullDocument, fullDocumentBeforeChange, updateDescription; each only where the server gave it.
+	// Body is the change as the server sent it: operationType, ns, documentKey, clusterTime, wallTime, fullDocument,
+	// fullDocumentBeforeChange, updateDescription. A field is missing if the server did not send it.
 	Body bson.Raw
-	// Claim says where the body is kept when the message could not carry it; Body is nil then, until [Change.Redeem].
+	// Claim says where the body is stored if it is too large for the message. Body is nil then, until [Change.Redeem].
 	Claim *Claim
 }
 
-// Document is the document after the change: nil for deletes, and for updates whose document is gone or was not asked
-// for.
+// Document is the document after the change. It is nil for a delete, and for an update if the document has been deleted since or
+// the producer did not ask for it.
 func (c Change) Document() bson.Raw { return c.sub("fullDocument") }
 
-// Before is the document before the change, where the collection keeps pre-images; else nil.
+// Before is the document before the change, if the collection keeps pre-images; else nil.
 func (c Change) Before() bson.Raw { return c.sub("fullDocumentBeforeChange") }
 
 // Key is the changed document's key: its _id, and the shard key's fields on a sharded collection.

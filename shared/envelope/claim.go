@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// claimCheck is the content type of a message whose body is kept elsewhere. It is one of its own so that a reader that does
-// not know claim checks refuses the message by name, and does not take it for one with an empty body.
+// claimCheck is the content type of a message whose body is stored in a blob. It is a separate type so that a reader that does
+// not know claim checks refuses the message, instead of reading it as one with an empty body.
 const claimCheck = "application/vnd.sluice.claim-check"
 
 // The application properties of a claim check.
@@ -21,17 +21,17 @@ const (
 	propClaimSHA256 = "claim_sha256"
 )
 
-// Claim says where the body of a change is kept, and how to tell that it is the right one. What is kept is the server's
-// BSON, whatever the format of the stream's other messages.
+// Claim says where the body of a change is stored, and how to verify it. The stored body is the server's BSON, whatever the format
+// of the stream's other messages.
 type Claim struct {
 	Blob   string // its name in the container that both services are configured with
 	Size   int64  // bytes
 	SHA256 string // of the bytes, 64 hex digits
 }
 
-// NewClaim is the claim to the body of a change. The blob's name tells the change and the content: whoever keeps the same
-// body of the same change again keeps it under the same name, and nobody can put another one in its place (a document that
-// was looked up again for the change may be another one by then).
+// NewClaim returns the claim to the body of a change. The blob's name depends on the change and the content: the same body of the same
+// change is always stored under the same name, and another body cannot replace it (the document of a change may be another one when
+// it is looked up again).
 func NewClaim(c Change) Claim {
 	sum := sha256.Sum256(c.Body)
 	digest := hex.EncodeToString(sum[:])
@@ -41,7 +41,7 @@ func NewClaim(c Change) Claim {
 	}
 }
 
-// Redeem gives the change the body that was kept. Errors are an [*Error]: the body is not the one that was claimed, or not BSON.
+// Redeem sets the body of the change to the stored one. The error is an [*Error]: the body is not the one that was claimed, or not BSON.
 func (c *Change) Redeem(body []byte) error {
 	sum := sha256.Sum256(body)
 	switch {
@@ -50,7 +50,7 @@ func (c *Change) Redeem(body []byte) error {
 	case int64(len(body)) != c.Claim.Size:
 		return c.Claim.WrongSize(int64(len(body)))
 	case hex.EncodeToString(sum[:]) != c.Claim.SHA256:
-		return &Error{ReasonClaimCorrupt, fmt.Sprintf("blob %s holds other bytes than were kept: their SHA-256 is another one", c.Claim.Blob), nil}
+		return &Error{ReasonClaimCorrupt, fmt.Sprintf("blob %s does not contain the bytes that were stored: their SHA-256 differs", c.Claim.Blob), nil}
 	}
 	if err := validate(body); err != nil {
 		return undecodable("BSON", len(body), err)
@@ -59,12 +59,12 @@ func (c *Change) Redeem(body []byte) error {
 	return nil
 }
 
-// WrongSize is the refusal of a body that has another size than was kept.
+// WrongSize is the error for a stored body whose size differs from the claimed one.
 func (c *Claim) WrongSize(size int64) *Error {
-	return &Error{ReasonClaimCorrupt, fmt.Sprintf("blob %s holds %d bytes where %d were kept", c.Blob, size, c.Size), nil}
+	return &Error{ReasonClaimCorrupt, fmt.Sprintf("blob %s contains %d bytes, but %d were stored", c.Blob, size, c.Size), nil}
 }
 
-// check refuses what would not be read.
+// check refuses a claim that could not be redeemed.
 func (c *Claim) check(body bson.Raw) error {
 	if body != nil {
 		return errors.New("the change has both a body and a claim check")

@@ -14,10 +14,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Reason says in one word why a message cannot be read; it becomes the dead-letter reason.
+// Reason is why a message cannot be read, in one word. It becomes the dead-letter reason.
 type Reason string
 
-// The reasons. A retry helps against none of them: the message itself is wrong.
+// The reasons. A retry does not help: the message itself is wrong.
 const (
 	ReasonMissingProperty    Reason = "MissingProperty"
 	ReasonInvalidProperty    Reason = "InvalidProperty"
@@ -125,7 +125,7 @@ func decodeBody(m *azservicebus.ReceivedMessage, format Format) (bson.Raw, error
 	}
 }
 
-// validate refuses bytes behind the document, which the driver's own validation passes over.
+// validate refuses bytes after the document, which the driver's own validation ignores.
 func validate(body bson.Raw) error {
 	if err := body.Validate(); err != nil {
 		return err
@@ -136,7 +136,7 @@ func validate(body bson.Raw) error {
 	return nil
 }
 
-// readExtJSON reads one Extended JSON document and nothing behind it.
+// readExtJSON reads one Extended JSON document, and refuses bytes after it.
 func readExtJSON(text []byte) (bson.Raw, error) {
 	values, err := bson.NewExtJSONValueReader(bytes.NewReader(text), true)
 	if err != nil {
@@ -163,7 +163,7 @@ func (p properties) text(name string) string {
 	return s
 }
 
-// number reads an integer of whatever width the sender's AMQP library chose.
+// number reads an integer of any width: the sender's AMQP library chooses it.
 func (p properties) number(name string) int64 {
 	switch n := p[name].(type) {
 	case int64:
@@ -178,7 +178,7 @@ func (p properties) number(name string) int64 {
 	return 0
 }
 
-// wrongType names the first known property whose value has a type it cannot have; ok when there is none.
+// wrongType is the first known property whose value has a wrong type; ok is true if there is none.
 func (p properties) wrongType() (name string, ok bool) {
 	for _, name := range []string{propSource, propPosition, propSubject, propOperation, propType, propTime, propTraceParent} {
 		if v, present := p[name]; present {

@@ -1,17 +1,17 @@
-// Package envelope is the message that carries one change from the producer to the projector: the only thing the two
-// services share about data.
+// Package envelope defines the message that carries one change from the producer to the projector. It is the only data that the two
+// services share.
 //
 // Guaranteed:
-//   - The MessageID depends on the stream and the resume token alone, so every publisher of the same change, at any
-//     time and in any epoch, gives it the same identity, and the broker's duplicate detection can drop the repeat.
-//   - SessionID and PartitionKey are equal and depend on the aggregate and the stream's [SessionKey] alone, so all changes
+//   - The MessageID depends only on the stream, the resume token and the generation (see [InGeneration]), so every publisher gives
+//     a change the same MessageID, at any time and in any epoch, and the broker's duplicate detection can drop the repeat.
+//   - SessionID and PartitionKey are equal, and depend only on the aggregate and the stream's [SessionKey], so all changes
 //     of an aggregate share one session and its order.
-//   - Positions of one stream compare as the changes were committed, by plain string comparison.
-//   - [Decode] refuses what it cannot read with an [*Error] that names the reason; it never guesses.
+//   - Compared as strings, the positions of one stream are in the order in which the changes were committed.
+//   - [Decode] refuses what it cannot read, with an [*Error] that names the reason. It never guesses.
 //
-// Not guaranteed: that a message arrives once, or that positions of different streams compare to anything useful.
+// Not guaranteed: that a message arrives only once, or that positions of different streams can be compared.
 //
-// Both revisions of an app run side by side during a rollout, so this version and the one before it must read each
-// other's messages: fields are added, never renamed, and unknown ones are ignored. The golden files in testdata pin
+// During a rollout, two versions run side by side. So this version and the one before it must read each
+// other's messages: fields are added, never renamed, and unknown fields are ignored. The golden files in testdata fix
 // the encoded form.
 package envelope

@@ -13,10 +13,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// maxSessionID is Service Bus's limit of a SessionId and of a PartitionKey, in UTF-16 code units.
+// maxSessionID is Service Bus's limit for a SessionId and a PartitionKey, in UTF-16 code units.
 const maxSessionID = 128
 
-// hashedSession begins the id of a session whose aggregate's id is too long for one.
+// hashedSession begins the id of a session if the aggregate's id is too long to be one.
 const hashedSession = "sha256:"
 
 // MessageID is the identity of a change: hex SHA-256 of the stream, a newline, and the resume token's text. 64
@@ -29,8 +29,8 @@ func MessageID(stream, token string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// InGeneration is the MessageId of a change that is published anew, from its identity: another one in each generation, so that the
-// broker takes what it already took in the generation before. Generation 0 is the first.
+// InGeneration is the MessageId of a change that is published again, made from its identity. It differs in each generation, so that the
+// broker's duplicate detection does not drop what it saw in the generation before. Generation 0 is the first.
 func InGeneration(id string, generation int64) string {
 	if generation == 0 {
 		return id
@@ -57,8 +57,8 @@ func utf16Len(s string) int {
 	return n
 }
 
-// TokenText is a resume token as text: its _data string, which identifies the change alone (the _typeBits beside it
-// only tell number types apart that compare equal), or else the hex of the whole document.
+// TokenText is a resume token as text: its _data string, which alone identifies the change (the _typeBits next to it
+// only distinguish types of equal numbers); if it has none, the hex of the whole document.
 func TokenText(token bson.Raw) string {
 	if data, ok := token.Lookup("_data").StringValueOK(); ok {
 		return data
@@ -66,8 +66,8 @@ func TokenText(token bson.Raw) string {
 	return hex.EncodeToString(token)
 }
 
-// Sortable says whether a token's text can serve as a position: MongoDB documents hex tokens as sortable, and those of
-// the servers that make them begin with the type byte of a timestamp, 0x82. Azure DocumentDB's are base64 and are not.
+// Sortable reports whether a token's text can serve as a position. MongoDB documents hex tokens as sortable, and such tokens
+// begin with the type byte of a timestamp, 0x82. Azure DocumentDB's tokens are base64, and not sortable.
 func Sortable(token string) bool {
 	if len(token) < 2 || len(token)%2 != 0 || token[:2] != "82" {
 		return false
@@ -80,8 +80,8 @@ func Sortable(token string) bool {
 	return true
 }
 
-// TokenTime is the cluster time in a sortable token or position: behind the byte 82 its seconds and its increment, in hex.
-// Zero of one that tells none.
+// TokenTime is the cluster time in a sortable token or position: its seconds and its increment, in hex, follow the byte 82.
+// It is zero for any other text.
 func TokenTime(position string) (t bson.Timestamp) {
 	if len(position) < 18 || !Sortable(position[:18]) {
 		return t
@@ -93,8 +93,8 @@ func TokenTime(position string) (t bson.Timestamp) {
 	return bson.Timestamp{T: uint32(both >> 32), I: uint32(both)}
 }
 
-// TokenForm is the version of a sortable token, or of a position that was made of one, as it stands there behind the cluster time: 2B02
-// is version 1, 2B04 is version 2. Empty of anything else.
+// TokenForm is the version in a sortable token, or in a position that was made from one. It follows the cluster time: 2B02
+// is version 1, 2B04 is version 2. It is empty for any other text.
 func TokenForm(position string) string {
 	const at, zero = 18, "29"
 	switch {
@@ -110,8 +110,8 @@ func TokenForm(position string) string {
 
 // Text is a BSON value as the text of an aggregate id: strings as they are, ObjectIDs as 24 hex digits, UUIDs in
 // their canonical form, integers (and doubles without a fraction) in decimal, dates in RFC 3339, everything else in
-// canonical Extended JSON, which keeps different values different. ok is false for what cannot be an id: a missing value, null, an empty
-// string, a string that is not UTF-8.
+// canonical Extended JSON, which keeps different values different. ok is false for a value that cannot be an id: a missing one, null, an
+// empty string, a string that is not UTF-8.
 func Text(v bson.RawValue) (text string, ok bool) {
 	switch v.Type {
 	case 0, bson.TypeNull, bson.TypeUndefined:

@@ -11,22 +11,22 @@ import (
 // MaxBuckets is the largest number of sessions that aggregates can share.
 const MaxBuckets = 65536
 
-// SessionKey says which session carries an aggregate. The zero value gives each aggregate a session of its own; the other
-// form, bucket:N, lets all of them share N sessions, because accepting a session costs some fifteen round trips and pays
-// only when enough messages follow.
+// SessionKey determines which session carries an aggregate. With the zero value, each aggregate has a session of its own. With
+// bucket:N, all aggregates share N sessions: accepting a session takes some fifteen round trips, which is worth it only if
+// enough messages follow.
 //
-// An aggregate's session never changes under one key, so its order holds under each of them. Under two keys at once it does
-// not: events of one aggregate would wait in two sessions. Whoever publishes must see to that.
+// Under one key, an aggregate's session never changes, so its order holds. Under two keys at once it does not hold: events of one
+// aggregate would wait in two sessions. Publishers must use one key at a time.
 type SessionKey struct{ buckets int }
 
 const (
 	keyAggregate = "aggregate"
 	keyBucket    = "bucket:"
-	// bucketSession begins the id of a session that aggregates share.
+	// bucketSession begins the id of a shared session.
 	bucketSession = "bucket-"
 )
 
-// Buckets is the key bucket:N; n is from 1 to [MaxBuckets].
+// Buckets returns the key bucket:N, with n from 1 to [MaxBuckets].
 func Buckets(n int) SessionKey { return SessionKey{buckets: n} }
 
 // Session is the id of the session that carries an aggregate: see [SessionID], or "bucket-" and the first eight bytes of the
@@ -47,7 +47,7 @@ func (k SessionKey) String() string {
 	return keyBucket + strconv.Itoa(k.buckets)
 }
 
-// MarshalText gives the form of [SessionKey.String].
+// MarshalText writes the form of [SessionKey.String].
 func (k SessionKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText reads the form of [SessionKey.String].
