@@ -93,7 +93,11 @@ param deleteLock bool = true
 @description('Of the storage account. Standard_LRS only where the region has no availability zones: the lease then lives in one data centre')
 param storageRedundancy string = 'Standard_ZRS'
 
-var tags = { 'azd-env-name': environmentName }
+@minValue(0)
+@description('What a month may cost, in the subscription\'s currency: a mail to alertEmail at 80 % of it, and when it is forecast to be exceeded. 0: no budget')
+param monthlyBudget int = 0
+
+var tags = { 'azd-env-name': environmentName, application: 'sluice' }
 var abbreviations = loadJsonContent('abbreviations.json')
 
 resource group 'Microsoft.Resources/resourceGroups@2024-11-01' = {
@@ -126,6 +130,7 @@ module resources 'resources.bicep' = {
     purgeProtection: purgeProtection
     deleteLock: deleteLock
     storageRedundancy: storageRedundancy
+    monthlyBudget: monthlyBudget
   }
 }
 

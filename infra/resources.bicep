@@ -26,6 +26,7 @@ param traces bool
 param purgeProtection bool
 param deleteLock bool
 param storageRedundancy string
+param monthlyBudget int
 
 var abbreviations = loadJsonContent('abbreviations.json')
 var token = toLower(uniqueString(subscription().id, resourceGroup().id, location))
@@ -83,6 +84,7 @@ module registry 'modules/registry.bicep' = {
     location: location
     tags: tags
     name: '${abbreviations.containerRegistry}${token}'
+    workspaceId: monitoring.outputs.workspaceId
     pullers: [identities.outputs.producerPrincipalId, identities.outputs.projectorPrincipalId]
   }
 }
@@ -93,6 +95,7 @@ module storage 'modules/storage.bicep' = {
     location: location
     tags: tags
     name: '${abbreviations.storageAccount}${token}'
+    workspaceId: monitoring.outputs.workspaceId
     deleteLock: deleteLock
     redundancy: storageRedundancy
     operatorsGroupId: operatorsGroupId
@@ -107,6 +110,7 @@ module serviceBus 'modules/servicebus.bicep' = {
     location: location
     tags: tags
     name: '${abbreviations.serviceBusNamespace}${token}'
+    workspaceId: monitoring.outputs.workspaceId
     sku: serviceBusSku
     messagingUnits: messagingUnits
     entityKind: entityKind
@@ -124,6 +128,7 @@ module documentDb 'modules/documentdb.bicep' = if (mongoMode == 'documentdb') {
     location: location
     tags: tags
     name: '${abbreviations.documentDb}${token}'
+    workspaceId: monitoring.outputs.workspaceId
     password: documentDbPassword
     vaultName: vault.outputs.name
     writeSource: empty(sourceMongoUri)
@@ -137,6 +142,7 @@ module vault 'modules/keyvault.bicep' = {
     location: location
     tags: tags
     name: '${abbreviations.keyVault}${token}'
+    workspaceId: monitoring.outputs.workspaceId
     purgeProtection: purgeProtection
     fillSource: mongoMode == 'external' || !empty(sourceMongoUri)
     fillReadModel: mongoMode == 'external' || !empty(readModelMongoUri)
@@ -175,6 +181,11 @@ module alerts 'modules/alerts.bicep' = {
     oplogHours: oplogHours
     lagSeconds: lagAlertSeconds
   }
+}
+
+module budget 'modules/budget.bicep' = if (monthlyBudget > 0 && !empty(alertEmail)) {
+  name: 'budget'
+  params: { name: 'sluice-${token}', amount: max(monthlyBudget, 1), email: alertEmail }
 }
 
 module workbook 'modules/workbook.bicep' = {

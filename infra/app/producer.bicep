@@ -109,7 +109,7 @@ resource environment 'Microsoft.App/managedEnvironments@2025-07-01' existing = {
 resource producer 'Microsoft.App/containerApps@2025-07-01' = {
   name: name
   location: location
-  tags: { 'azd-env-name': environmentName, 'azd-service-name': 'producer' }
+  tags: { 'azd-env-name': environmentName, application: 'sluice', 'azd-service-name': 'producer' }
   identity: { type: 'UserAssigned', userAssignedIdentities: { '${identityId}': {} } }
   properties: {
     environmentId: environment.id
@@ -150,7 +150,7 @@ module operate 'job.bicep' = {
   params: {
     name: jobName
     location: location
-    tags: { 'azd-env-name': environmentName }
+    tags: { 'azd-env-name': environmentName, application: 'sluice' }
     environmentId: environment.id
     registry: registry
     image: image
@@ -171,7 +171,7 @@ module copy 'job.bicep' = {
   params: {
     name: copyName
     location: location
-    tags: { 'azd-env-name': environmentName }
+    tags: { 'azd-env-name': environmentName, application: 'sluice' }
     environmentId: environment.id
     registry: registry
     image: image

@@ -103,7 +103,7 @@ var counted = empty(queue) ? { topicName: topic, subscriptionName: subscription 
 resource projector 'Microsoft.App/containerApps@2025-07-01' = {
   name: name
   location: location
-  tags: { 'azd-env-name': environmentName, 'azd-service-name': 'projector' }
+  tags: { 'azd-env-name': environmentName, application: 'sluice', 'azd-service-name': 'projector' }
   identity: { type: 'UserAssigned', userAssignedIdentities: { '${identityId}': {}, '${scalerIdentityId}': {} } }
   properties: {
     environmentId: environment.id
@@ -161,7 +161,7 @@ module operate 'job.bicep' = {
   params: {
     name: jobName
     location: location
-    tags: { 'azd-env-name': environmentName }
+    tags: { 'azd-env-name': environmentName, application: 'sluice' }
     environmentId: environment.id
     registry: registry
     image: image
@@ -182,7 +182,7 @@ module watch 'job.bicep' = {
   params: {
     name: watchName
     location: location
-    tags: { 'azd-env-name': environmentName }
+    tags: { 'azd-env-name': environmentName, application: 'sluice' }
     environmentId: environment.id
     registry: registry
     image: image

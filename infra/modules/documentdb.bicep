@@ -4,6 +4,8 @@
 param location string
 param tags object
 param name string
+@description('Where its own logs and metrics go')
+param workspaceId string
 
 @description('Of the administrator. The Service is reached with it: a cluster of one\'s own, in which there is nothing else')
 param administrator string = 'sluice'
@@ -45,6 +47,16 @@ resource fromAzure 'Microsoft.DocumentDB/mongoClusters/firewallRules@2025-09-01'
   parent: cluster
   name: 'AllowAzureServices'
   properties: { startIpAddress: '0.0.0.0', endIpAddress: '0.0.0.0' }
+}
+
+resource diagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+  name: 'to-workspace'
+  scope: cluster
+  properties: {
+    workspaceId: workspaceId
+    logs: [{ categoryGroup: 'allLogs', enabled: true }]
+    metrics: [{ category: 'AllMetrics', enabled: true }]
+  }
 }
 
 var uri = 'mongodb+srv://${administrator}:${uriComponent(password)}@${cluster.name}.global.mongocluster.cosmos.azure.com/?tls=true&authMechanism=SCRAM-SHA-256&retryWrites=false&maxIdleTimeMS=120000'

@@ -3,6 +3,8 @@
 param location string
 param tags object
 param name string
+@description('Where its own logs and metrics go')
+param workspaceId string
 param purgeProtection bool
 
 param fillSource bool
@@ -23,6 +25,17 @@ resource vault 'Microsoft.KeyVault/vaults@2025-05-01' = {
     enableSoftDelete: true
     softDeleteRetentionInDays: 7
     enablePurgeProtection: purgeProtection ? true : null // false is not accepted, and it cannot be taken back
+  }
+}
+
+// Who read which secret.
+resource diagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+  name: 'to-workspace'
+  scope: vault
+  properties: {
+    workspaceId: workspaceId
+    logs: [{ categoryGroup: 'audit', enabled: true }]
+    metrics: [{ category: 'AllMetrics', enabled: true }]
   }
 }
 

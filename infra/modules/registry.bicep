@@ -2,6 +2,8 @@
 param location string
 param tags object
 param name string
+@description('Where its own logs and metrics go')
+param workspaceId string
 @description('Principals that may pull')
 param pullers string[]
 
@@ -16,6 +18,17 @@ resource registry 'Microsoft.ContainerRegistry/registries@2025-11-01' = {
     adminUserEnabled: false
     // AcrPull counts only while the registry does not ask for repository-scoped roles.
     roleAssignmentMode: 'LegacyRegistryPermissions'
+  }
+}
+
+// Who pushed and pulled what.
+resource diagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+  name: 'to-workspace'
+  scope: registry
+  properties: {
+    workspaceId: workspaceId
+    logs: [{ categoryGroup: 'allLogs', enabled: true }]
+    metrics: [{ category: 'AllMetrics', enabled: true }]
   }
 }
 

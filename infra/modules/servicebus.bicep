@@ -6,6 +6,8 @@
 param location string
 param tags object
 param name string
+@description('Where its own logs and metrics go')
+param workspaceId string
 
 @allowed(['Standard', 'Premium'])
 param sku string
@@ -55,6 +57,16 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
     disableLocalAuth: true
     minimumTlsVersion: '1.2'
     premiumMessagingPartitions: premium ? namespacePartitions : null
+  }
+}
+
+resource diagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+  name: 'to-workspace'
+  scope: namespace
+  properties: {
+    workspaceId: workspaceId
+    logs: [{ categoryGroup: 'allLogs', enabled: true }]
+    metrics: [{ category: 'AllMetrics', enabled: true }]
   }
 }
 

@@ -3,6 +3,8 @@
 param location string
 param tags object
 param name string
+@description('Where its own logs and metrics go')
+param workspaceId string
 param producerPrincipalId string
 param projectorPrincipalId string
 @description('A group of people; empty: none')
@@ -48,6 +50,17 @@ resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2025-06-01' = {
     isVersioningEnabled: false
     deleteRetentionPolicy: { enabled: false }
     containerDeleteRetentionPolicy: { enabled: true, days: 7 }
+  }
+}
+
+// Who deleted what. Reads and writes are left out: the checkpoint is written once a second, and each would be paid for.
+resource diagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+  name: 'to-workspace'
+  scope: blobs
+  properties: {
+    workspaceId: workspaceId
+    logs: [{ category: 'StorageDelete', enabled: true }]
+    metrics: [{ category: 'Transaction', enabled: true }]
   }
 }
 
