@@ -1,4 +1,4 @@
-// Package checkup is how a service's doctor reports: one finding for each check, with what is wrong and how to fix it.
+// Package checkup is the report of a service's doctor: one finding for each check, with what is wrong and how to fix it.
 package checkup
 
 import (
@@ -22,17 +22,17 @@ type Finding struct {
 // Findings are the results so far, in order. The zero value is empty and ready to use.
 type Findings []Finding
 
-// OK adds a check that found all well.
+// OK adds a check that found no problem.
 func (f *Findings) OK(check, says string, args ...any) {
 	*f = append(*f, Finding{Check: check, OK: true, Says: fmt.Sprintf(says, args...)})
 }
 
-// Problem adds a check that found something, and how to fix it.
+// Problem adds a check that found a problem, with how to fix it.
 func (f *Findings) Problem(check, mend, says string, args ...any) {
 	*f = append(*f, Finding{Check: check, Says: fmt.Sprintf(says, args...), Mend: mend})
 }
 
-// Healthy says that no check found a problem.
+// Healthy reports that no check found a problem.
 func (f Findings) Healthy() bool {
 	for _, one := range f {
 		if !one.OK {
@@ -42,7 +42,7 @@ func (f Findings) Healthy() bool {
 	return true
 }
 
-// Print writes one line a check, for people.
+// Print writes one line for each check, for people.
 func (f Findings) Print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, one := range f {

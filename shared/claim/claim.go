@@ -1,11 +1,11 @@
-// Package claim keeps the bodies of changes that are too large for a message, in a container of Blob storage: the
-// producer puts them there before it sends the message, the projector gets them when it receives it.
+// Package claim stores the bodies of changes that are too large for a message in a container of Blob storage: the
+// producer stores a body before it sends the message, and the projector gets it when it receives the message.
 //
-// Guaranteed: what [Store.Get] returns is what [Store.Put] was given, or there is an error. Putting the same body of the
-// same change again is harmless, whoever does it.
+// Guaranteed: [Store.Get] returns the body that was given to [Store.Put], or an error. Any publisher may put the same body of the
+// same change again.
 //
-// Not guaranteed: that a body is there for ever. Nobody deletes bodies here; the container's lifecycle rule does, and must
-// leave them at least as long as a message can live, in the dead-letter queue too.
+// Not guaranteed: that a body is stored for ever. This package deletes no bodies; the container's lifecycle rule does. It must
+// keep them for at least as long as a message can live, including its time in the dead-letter queue.
 package claim
 
 import (
@@ -34,8 +34,8 @@ func NewStore(client *azblob.Client, name string) *Store {
 	return &Store{container: client.ServiceClient().NewContainerClient(name)}
 }
 
-// Put keeps the body of a change, which must have one, and says how to claim it. The container is created where it is
-// missing. After an error the body may have been stored or not; Put may be retried.
+// Put stores the body of a change, which must have one, and returns the claim to it. It creates the container if that is
+// missing. After an error, the body may have been stored or not. Put may be retried.
 func (s *Store) Put(ctx context.Context, c envelope.Change) (envelope.Claim, error) {
 	claim := envelope.NewClaim(c)
 	if err := s.Keep(ctx, claim.Blob, string(envelope.BSON), c.Body); err != nil {
@@ -44,8 +44,8 @@ func (s *Store) Put(ctx context.Context, c envelope.Change) (envelope.Claim, err
 	return claim, nil
 }
 
-// Keep stores content under a name, in place of what has that name. The container is created where it is missing. After an error
-// it may have been stored or not; Keep may be retried.
+// Keep stores content under a name, and replaces what was stored under it. It creates the container if that is missing. After an
+// error, the content may have been stored or not. Keep may be retried.
 func (s *Store) Keep(ctx context.Context, name, contentType string, content []byte) error {
 	err := s.upload(ctx, name, contentType, content)
 	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
@@ -54,20 +54,20 @@ func (s *Store) Keep(ctx context.Context, name, contentType string, content []by
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("keep %d bytes in blob %s: %w", len(content), name, err)
+		return fmt.Errorf("store %d bytes in blob %s: %w", len(content), name, err)
 	}
 	return nil
 }
 
-// upload is one Put Blob: the blob is there as a whole or not at all.
+// upload sends one Put Blob: the blob is stored as a whole or not at all.
 func (s *Store) upload(ctx context.Context, name, contentType string, content []byte) error {
 	_, err := s.container.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(content)),
 		&blockblob.UploadOptions{HTTPHeaders: &blob.HTTPHeaders{BlobContentType: &contentType}})
 	return err
 }
 
-// Get gives the change its body. An [*envelope.Error] says that it can never be had: the blob is gone from its
-// container, or holds something else. Every other error may be retried; somebody may have to fix a setting or a right first.
+// Get sets the body of the change to the stored one. An [*envelope.Error] is permanent: the blob is gone from its
+// container, or contains something else. Any other error may be retried, perhaps after a setting or a permission was corrected.
 func (s *Store) Get(ctx context.Context, c *envelope.Change) error {
 	response, err := s.container.NewBlobClient(c.Claim.Blob).DownloadStream(ctx, nil)
 	if bloberror.HasCode(err, bloberror.BlobNotFound) {

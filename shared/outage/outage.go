@@ -26,13 +26,13 @@ type Outage struct {
 	failures int       // since it began; guarded by mu
 }
 
-// remindEvery is how often a failure that lasts is logged again: by then the reason may be another one.
+// remindEvery is how often an outage that lasts is logged again: its reason may have changed.
 const remindEvery = 5 * time.Minute
 
-// New follows a dependency that the log calls what.
+// New returns the Outage of a dependency, which is called what in the log.
 func New(log *slog.Logger, what string) *Outage { return &Outage{log: log, what: what} }
 
-// Report takes the result of one attempt. The attributes are logged with it, if it is logged.
+// Report records the result of one attempt. The attributes are added to the log record, if there is one.
 func (o *Outage) Report(err error, attributes ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,7 +79,7 @@ func (o *Outage) Until(ctx context.Context, attempt time.Duration, check func(co
 	}
 }
 
-// Err is the failure it is in, or nil.
+// Err is the current failure, or nil.
 func (o *Outage) Err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package retry waits between attempts: exponentially longer, spread at random so that replicas that failed together
-// do not retry together, and never past the end of the context.
+// Package retry waits between attempts: exponentially longer, at random so that replicas that failed together
+// do not retry together, and never after the end of the context.
 package retry
 
 import (
@@ -17,7 +17,7 @@ type Backoff struct {
 	attempts int
 }
 
-// Next is the coming wait: Initial × 2ⁿ up to Max, times a random factor in [0.5, 1).
+// Next returns the next wait: Initial × 2ⁿ up to Max, times a random factor in [0.5, 1).
 func (b *Backoff) Next() time.Duration {
 	wait, longest := b.Initial, b.Max
 	if wait <= 0 {
@@ -44,7 +44,7 @@ func (b *Backoff) Attempts() int { return b.attempts }
 // Reset starts over after a success.
 func (b *Backoff) Reset() { b.attempts = 0 }
 
-// Wait takes the coming wait. It returns early, with the context's cause, when ctx ends.
+// Wait waits for the next wait. It returns early, with the context's cause, when ctx ends.
 func (b *Backoff) Wait(ctx context.Context) error { return Sleep(ctx, b.Next()) }
 
 // Sleep waits for d. It returns early, with the context's cause, when ctx ends.

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Checks collects what is wrong with a configuration, for its Validate. The zero value is ready to use.
+// Checks collects the problems of a configuration, for its Validate. The zero value is ready to use.
 type Checks struct{ problems []error }
 
-// Add takes the results of checks; nil is none.
+// Add adds the results of checks. A nil is no problem.
 func (c *Checks) Add(problems ...error) {
 	for _, problem := range problems {
 		if problem != nil {
@@ -21,7 +21,7 @@ func (c *Checks) Add(problems ...error) {
 	}
 }
 
-// Addf adds a problem. It begins with the setting's name and a colon.
+// Addf adds a problem. Its text must begin with the setting's name and a colon.
 func (c *Checks) Addf(format string, args ...any) { c.Add(fmt.Errorf(format, args...)) }
 
 // Require adds a problem unless ok.
@@ -31,10 +31,10 @@ func (c *Checks) Require(ok bool, format string, args ...any) {
 	}
 }
 
-// Err is every problem, joined; nil when there is none.
+// Err returns all problems, joined; nil if there are none.
 func (c *Checks) Err() error { return errors.Join(c.problems...) }
 
-// Problems is [Checks.Err] as [Problems], for settings that are checked when they are needed.
+// Problems returns all problems as [Problems], for settings that are checked when they are needed.
 func (c *Checks) Problems() error {
 	if len(c.problems) == 0 {
 		return nil
@@ -42,7 +42,7 @@ func (c *Checks) Problems() error {
 	return Problems(c.problems)
 }
 
-// AtLeast is nil for a value of low or more.
+// AtLeast is nil for a value that is at least low.
 func AtLeast[T cmp.Ordered](name string, value, low T) error {
 	if value < low {
 		return fmt.Errorf("%s: must be at least %v (it is %v)", name, low, value)
@@ -50,7 +50,7 @@ func AtLeast[T cmp.Ordered](name string, value, low T) error {
 	return nil
 }
 
-// AtMost is nil for a value of high or less.
+// AtMost is nil for a value that is at most high.
 func AtMost[T cmp.Ordered](name string, value, high T) error {
 	if value > high {
 		return fmt.Errorf("%s: must be at most %v (it is %v)", name, high, value)
@@ -76,7 +76,7 @@ func OneOf(name, value string, choices ...string) error {
 
 var containerName = regexp.MustCompile(`^[a-z0-9](-?[a-z0-9])+$`)
 
-// ContainerName is nil for what Blob storage takes. It refuses any other name at every request, so waiting would not help.
+// ContainerName is nil for a name that Blob storage accepts. With any other name, every request would fail, and retrying would not help.
 func ContainerName(name, value string) error {
 	if !containerName.MatchString(value) || len(value) < 3 || len(value) > 63 {
 		return fmt.Errorf("%s: must have 3 to 63 lower-case letters, digits and single hyphens between them (it is %q)", name, value)

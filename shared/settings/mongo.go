@@ -8,9 +8,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// CheckMongoURI is nil for a MongoDB connection string. Otherwise the error names the setting and not what is wrong with
-// its value: the driver's own words may quote the password. A mongodb+srv name is resolved when connecting, not here, so
-// that a service starts while its DNS is away.
+// CheckMongoURI is nil for a MongoDB connection string. Otherwise the error names the setting, but not what is wrong with
+// its value: the driver's text may quote the password. A mongodb+srv name is resolved when connecting, not here, so
+// that a service starts even if DNS does not answer.
 func CheckMongoURI(setting, uri string) error {
 	if uri == "" {
 		return fmt.Errorf("%s: is required and not set", setting)
@@ -21,8 +21,8 @@ func CheckMongoURI(setting, uri string) error {
 	return fmt.Errorf("%s: is not a MongoDB connection string (mongodb://… or mongodb+srv://…)", setting)
 }
 
-// MongoDatabase is nil for a name that a database can have. Like the next one it does not quote what is none: that is a connection
-// string in the wrong place more often than not.
+// MongoDatabase is nil for a name that a database can have. Neither this error nor the one of [MongoCollection] quotes the value: it is
+// often a connection string in the wrong place.
 func MongoDatabase(setting, name string) error {
 	switch {
 	case name == "":
@@ -33,8 +33,8 @@ func MongoDatabase(setting, name string) error {
 	return nil
 }
 
-// MongoCollection is nil for a name that a collection of one's own can have. An empty one is worse than a wrong one: the driver
-// watches the whole database then.
+// MongoCollection is nil for a name that a user's collection can have. An empty name would be worse than a wrong one: the driver
+// would watch the whole database.
 func MongoCollection(setting, name string) error {
 	switch {
 	case name == "":

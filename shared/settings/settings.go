@@ -1,7 +1,7 @@
-// Package settings reads a service's configuration from the environment through envconfig and reports every problem at once,
-// so that a wrong deployment is fixed in one go.
+// Package settings reads a service's configuration from the environment with envconfig, and reports all problems at once,
+// so that a wrong deployment can be corrected in one go.
 //
-// No message quotes a setting that may be a secret. What a check quotes is a number, a duration or a choice.
+// No message quotes a setting that may be a secret. Checks quote only numbers, durations and choices.
 package settings
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/kelseyhightower/envconfig"
 )
 
-// Problems is every problem found in the settings, in the order of the struct's fields.
+// Problems are all problems of the settings, in the order of the struct's fields.
 type Problems []error
 
 func (p Problems) Error() string {
@@ -33,12 +33,11 @@ func (p Problems) Error() string {
 // Unwrap gives the problems to errors.Is and errors.As.
 func (p Problems) Unwrap() []error { return p }
 
-// Validator is a struct that checks the relations between its fields. It returns every problem joined
-// ([errors.Join]), or nil.
+// Validator is a struct that checks the relations between its fields. Validate returns all problems, joined ([errors.Join]), or nil.
 type Validator interface{ Validate() error }
 
-// Load fills the struct that spec points to from the environment, by its envconfig tags, and lets it validate itself. A
-// field that cannot be read is validated with its default, so that one problem neither hides nor invents another. The
+// Load fills the struct that spec points to from the environment, according to its envconfig tags, and validates it. A
+// field that cannot be read is validated with its default, so that one problem neither hides nor causes another. The
 // error is a [Problems].
 func Load(spec any) error { return LoadWithPrefix(spec, "") }
 
@@ -64,17 +63,17 @@ func LoadWithPrefix(spec any, prefix string) error {
 	return nil
 }
 
-// about says that an unreadable setting is the one that a problem begins with.
+// about reports whether a problem begins with one of the settings that could not be read.
 func about(unreadable, problem error) bool {
 	subjects, _, _ := strings.Cut(unreadable.Error(), ":")
 	subject, _, _ := strings.Cut(problem.Error(), ":")
 	return subjects == subject || strings.HasSuffix(subjects, " (or "+subject+")")
 }
 
-// name is a variable's, as a text may mention it.
+// name matches the name of a variable in a text.
 var name = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(_[A-Z0-9]+)+\b`)
 
-// renamed says a problem with the names of the variables that are in force.
+// renamed is a problem with the names of the variables that are in force.
 func renamed(problem error, prefix string) error {
 	if prefix == "" {
 		return problem
@@ -126,10 +125,10 @@ func read(field reflect.StructField) (reflect.Value, error) {
 	return single.Elem().Field(0), err
 }
 
-// errEmpty is a required setting that is there and says nothing.
+// errEmpty is a required setting that is set, but empty.
 var errEmpty = errors.New("empty")
 
-// describe says what is wrong with a field; own is the name that goes before its variable's, or the same.
+// describe is the problem of a field. own is the variable that takes precedence over the field's variable, or the same one.
 func describe(field reflect.StructField, own string, err error) error {
 	name := field.Tag.Get("envconfig")
 	if parse, ok := errors.AsType[*envconfig.ParseError](err); ok {
@@ -147,7 +146,7 @@ func describe(field reflect.StructField, own string, err error) error {
 	return fmt.Errorf("%s: cannot be read", name)
 }
 
-// kind says what a field takes, with an example where the form is not obvious.
+// kind is what a field accepts, with an example if the form is not obvious.
 func kind(t reflect.Type) string {
 	switch t.String() {
 	case "time.Duration":

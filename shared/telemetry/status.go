@@ -26,8 +26,8 @@ func LogRefused(w io.Writer, service string, err error) {
 	Logger(w, slog.LevelError, service, Instance()).Error("settings are wrong", KeyError, err)
 }
 
-// ReportStatus logs what status returns, as the attribute "status", at once and then each interval until ctx ends. It is
-// how alerts learn what only the service itself knows, where nothing scrapes metrics. An interval of 0 reports nothing.
+// ReportStatus logs what status returns, as the attribute "status", at once and then every interval until ctx ends. From it,
+// alerts know what only the service knows, even if nothing scrapes metrics. An interval of 0 reports nothing.
 func ReportStatus(ctx context.Context, log *slog.Logger, interval time.Duration, status func() any) {
 	if interval <= 0 {
 		return

@@ -1,4 +1,4 @@
-// Package telemetry is how the services speak: the logger, the names of its keys, the instance's own name, and the
+// Package telemetry has what the services' logs and metrics share: the logger, the names of its keys, the instance's name, and the
 // registry of metrics.
 //
 // Message bodies, tokens and secrets are never logged.
@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// The keys of log records, in one place so that a query written for one service works for the other.
+// The keys of log records. Both services use them, so that a query for one works for the other.
 const (
 	KeyAddr        = "addr"
 	KeyAggregate   = "aggregate"
@@ -49,16 +49,16 @@ const (
 	KeyWait        = "wait_ms"
 )
 
-// LabelStream is the label of a metric that says which stream it is about.
+// LabelStream is the label of a metric with the name of its stream.
 const LabelStream = KeyStream
 
-// Logger writes JSON lines at or above level to w, each with the service and the instance.
+// Logger returns a logger that writes JSON lines at or above level to w, each with the service and the instance.
 func Logger(w io.Writer, level slog.Level, service, instance string) *slog.Logger {
 	handler := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})
 	return slog.New(handler).With(KeyService, service, KeyInstance, instance)
 }
 
-// Instance names this replica: what Container Apps calls it, else the host, else a random UUID.
+// Instance is the name of this replica: the one that Container Apps gives it, else the host's, else a random UUID.
 func Instance() string {
 	for _, name := range []string{"CONTAINER_APP_REPLICA_NAME", "HOSTNAME"} {
 		if v := os.Getenv(name); v != "" {
@@ -68,8 +68,7 @@ func Instance() string {
 	return uuid.NewString()
 }
 
-// Registry is a registry of metrics that already holds those of the process and the Go runtime, and the handler that
-// serves it.
+// Registry returns a registry with the metrics of the process and the Go runtime, and the handler that serves it.
 func Registry() (*prometheus.Registry, http.Handler) {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -15,7 +15,7 @@ const (
 	length     = spanEnd + 1 + 2
 )
 
-// TraceParent is a span's place in its trace as the W3C's traceparent; empty of one that has none.
+// TraceParent is the W3C traceparent of a span; empty if the span has none.
 func TraceParent(c trace.SpanContext) string {
 	if !c.IsValid() {
 		return ""
@@ -23,8 +23,8 @@ func TraceParent(c trace.SpanContext) string {
 	return "00-" + c.TraceID().String() + "-" + c.SpanID().String() + "-" + (c.TraceFlags() & trace.FlagsSampled).String()
 }
 
-// Remote is the span of another process that a traceparent names. It is not valid where the text is none: a trace that is
-// lost is no reason to fail. Of a later version it reads what version 00 has.
+// Remote is the span of another process that a traceparent identifies. It is not valid if the text is not a traceparent: a lost trace
+// is no reason to fail. Of a later version, Remote reads the parts that version 00 has.
 func Remote(traceparent string) trace.SpanContext {
 	var none trace.SpanContext
 	if len(traceparent) < length || strings.ToLower(traceparent) != traceparent {

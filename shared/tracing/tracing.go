@@ -1,8 +1,8 @@
-// Package tracing sends a service's OpenTelemetry spans to an OTLP endpoint, where the environment names one, and carries
-// a trace along with a change by its W3C traceparent.
+// Package tracing sends a service's OpenTelemetry spans to an OTLP endpoint, if the environment names one, and passes
+// a trace on with a change, in its W3C traceparent.
 //
-// Guaranteed: without an endpoint there are no spans, and no cost. With one, the pipeline never waits for it: spans that it does not
-// accept in time are dropped, and a stop waits for the last ones no longer than [CloseTimeout].
+// Guaranteed: without an endpoint, there are no spans and no cost. With one, the pipeline never waits for it: spans that the endpoint
+// does not accept in time are dropped, and a stop waits for the last ones no longer than [CloseTimeout].
 //
 // Not guaranteed: that every span arrives.
 //
@@ -34,18 +34,18 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// CloseTimeout bounds how long a stop waits for the last spans to be taken.
+// CloseTimeout bounds how long a stop waits until the last spans are accepted.
 const CloseTimeout = 3 * time.Second
 
-// Traces is where a service's spans go; nil goes nowhere.
+// Traces sends a service's spans; nil drops them.
 type Traces struct {
 	provider *sdk.TracerProvider
 	log      *slog.Logger
 }
 
-// FromEnvironment opens the way to the endpoint in OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT; it is
-// nil where there is none, or tracing is turned off. Nothing is sent before the first span ends, so that an endpoint that
-// is away delays nothing. The error joins every setting that cannot be understood.
+// FromEnvironment returns the Traces for the endpoint in OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT; nil
+// if there is no endpoint or tracing is turned off. Nothing is sent before the first span ends, so that an endpoint that
+// does not answer delays nothing. The error joins all settings that cannot be understood.
 func FromEnvironment(ctx context.Context, service, instance string, log *slog.Logger) (*Traces, error) {
 	endpoint, name := first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 	exporter, _ := first("OTEL_TRACES_EXPORTER")
@@ -87,7 +87,7 @@ func FromEnvironment(ctx context.Context, service, instance string, log *slog.Lo
 	}, nil
 }
 
-// Tracer makes the spans of a package; it is nil where there are none to be made.
+// Tracer returns the tracer of a package; nil if there are to be no spans.
 func (t *Traces) Tracer(name string) trace.Tracer {
 	if t == nil {
 		return nil
@@ -107,14 +107,14 @@ func (t *Traces) Close(ctx context.Context) {
 	}
 }
 
-// reporting says once that spans are not taken, and once that they are again.
+// reporting logs once that spans are not accepted, and once that they are accepted again.
 type reporting struct {
 	sdk.SpanExporter
 	log     *slog.Logger
 	failing atomic.Bool
 }
 
-// ExportSpans passes spans on. Those that are not accepted are lost: they are worth neither memory nor time.
+// ExportSpans passes spans on. Those that are not accepted are dropped: they are not worth memory or time.
 func (r *reporting) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := r.SpanExporter.ExportSpans(ctx, spans)
 	switch {
@@ -126,7 +126,7 @@ func (r *reporting) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) e
 	return nil
 }
 
-// first is the first of the variables that is set, and its name.
+// first returns the value of the first variable that is set, and its name.
 func first(names ...string) (value, name string) {
 	for _, name := range names {
 		if value := strings.TrimSpace(os.Getenv(name)); value != "" {
