@@ -1,10 +1,10 @@
-// Package azure opens the clients of Service Bus and Blob storage, from one of two kinds of setting:
+// Package azure opens the clients of Service Bus and Blob storage, with one of two kinds of setting:
 //
-//   - a name (namespace, account URL): the identity of the workload signs in, by azidentity's
-//     DefaultAzureCredential. This is how it runs in Azure, and nothing secret is configured.
+//   - a name (namespace, account URL): the workload signs in with its identity, through azidentity's
+//     DefaultAzureCredential. This is for Azure; no secret is configured.
 //   - a connection string: for emulators and tests, which have no identities.
 //
-// Giving both or neither is a configuration error.
+// To set both or neither is a configuration error.
 package azure
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 )
 
-// ServiceBus says which namespace to use and how to sign in.
+// ServiceBus is the namespace to use, and how to sign in.
 type ServiceBus struct {
 	// Namespace is the fully qualified name, such as contoso.servicebus.windows.net.
 	Namespace string `envconfig:"SERVICE_BUS_NAMESPACE"`
@@ -46,7 +46,7 @@ func (s ServiceBus) Validate() error {
 	return nil
 }
 
-// Client opens a client: one AMQP connection, made at first use. The credential is used only where a namespace is
+// Client opens a client with one AMQP connection, which is made at the first use. The credential is used only if a namespace is
 // configured; options may be nil.
 func (s ServiceBus) Client(credential azcore.TokenCredential, options *azservicebus.ClientOptions) (*azservicebus.Client, error) {
 	var client *azservicebus.Client
@@ -62,9 +62,9 @@ func (s ServiceBus) Client(credential azcore.TokenCredential, options *azservice
 	return client, nil
 }
 
-// Blob says which storage account to use and how to sign in.
+// Blob is the storage account to use, and how to sign in.
 type Blob struct {
-	// AccountURL is such as https://contoso.blob.core.windows.net.
+	// AccountURL is a URL such as https://contoso.blob.core.windows.net.
 	AccountURL string `envconfig:"BLOB_ACCOUNT_URL"`
 	// ConnectionString is a secret.
 	ConnectionString string `envconfig:"BLOB_CONNECTION_STRING" secret:"true"`
@@ -91,7 +91,7 @@ func (b Blob) Validate() error {
 	return nil
 }
 
-// Client opens a client; nothing is sent before its first use. The credential is used only where an account URL is
+// Client opens a client; nothing is sent before its first use. The credential is used only if an account URL is
 // configured; options may be nil.
 func (b Blob) Client(credential azcore.TokenCredential, options *azblob.ClientOptions) (*azblob.Client, error) {
 	var client *azblob.Client
@@ -108,7 +108,7 @@ func (b Blob) Client(credential azcore.TokenCredential, options *azblob.ClientOp
 }
 
 // Credential is the workload's identity: in Azure its managed identity (AZURE_CLIENT_ID names a user-assigned one), on a
-// developer's machine that of whoever is signed in. No token is fetched before the first use.
+// developer's machine the identity of the user who is signed in. No token is fetched before the first use.
 func Credential() (azcore.TokenCredential, error) {
 	credential, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {

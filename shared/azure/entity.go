@@ -9,10 +9,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// Entity is what a service receives from: Topic and Subscription, or Queue. Which of the two it is, is asked here alone.
+// Entity is what a service receives from: either Topic and Subscription, or Queue. Only this type knows which of the two.
 type Entity struct{ Topic, Subscription, Queue string }
 
-// Validate wants exactly one kind of entity. It names the settings of the projector.
+// Validate requires exactly one kind of entity. The error names the projector's settings.
 func (e Entity) Validate() error {
 	subscribed := e.Topic != "" || e.Subscription != ""
 	switch {
@@ -28,7 +28,7 @@ func (e Entity) Validate() error {
 	return nil
 }
 
-// String names the entity for people: QUEUE, or TOPIC/SUBSCRIPTION.
+// String is the entity for people: QUEUE, or TOPIC/SUBSCRIPTION.
 func (e Entity) String() string {
 	if e.Queue != "" {
 		return e.Queue
@@ -44,7 +44,7 @@ func (e Entity) Path() string {
 	return e.Topic + "/Subscriptions/" + e.Subscription
 }
 
-// DeadLetters ends the path of an entity's dead-letter queue.
+// DeadLetters is the last part of the path of a dead-letter queue.
 const DeadLetters = "/$DeadLetterQueue"
 
 // Receiver opens a receiver without a session; options may be nil.

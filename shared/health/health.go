@@ -1,4 +1,4 @@
-// Package health serves what the platform and people ask a service over HTTP: /livez, /readyz, /metrics, /status.
+// Package health serves a service's state over HTTP, for the platform and for people: /livez, /readyz, /metrics, /status.
 package health
 
 import (
@@ -14,14 +14,13 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Probes are the questions a service answers. Every function is called from several goroutines at once and must not
-// block.
+// Probes are a service's answers. Every function is called from several goroutines at once and must not block.
 type Probes struct {
-	// Live is nil while the process works; an error makes the platform restart it.
+	// Live returns nil while the process works. An error makes the platform restart it.
 	Live func() error
-	// Ready is nil while the service can do its work. A standby is ready: a rollout waits for it.
+	// Ready returns nil while the service can do its work. A standby is ready, because a rollout waits until it is.
 	Ready func() error
-	// Status is what /status shows, as JSON, for people.
+	// Status returns what /status shows to people, as JSON.
 	Status func() any
 	// Metrics serves /metrics.
 	Metrics http.Handler
@@ -47,7 +46,7 @@ func Serve(ctx context.Context, addr string, p Probes, log *slog.Logger) error {
 	return nil
 }
 
-// Handler routes the four paths.
+// Handler serves the four paths.
 func Handler(p Probes) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /livez", probe(p.Live))

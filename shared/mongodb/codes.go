@@ -71,14 +71,14 @@ const (
 	NotAReplicaSet            = 40573
 )
 
-// HasCode says whether the server answered with one of the codes.
+// HasCode reports whether the server answered with one of the codes.
 func HasCode(err error, codes ...int) bool {
 	server, ok := errors.AsType[mongo.ServerError](err)
 	return ok && slices.ContainsFunc(codes, server.HasErrorCode)
 }
 
-// ClusterTime asks a deployment for its cluster time; zero where it keeps none. It is a place in the oplog rather than a clock: while
-// nothing is written it stands still, for up to ten seconds. See [Now].
+// ClusterTime asks a deployment for its cluster time; zero if it has none. It is a point in the oplog rather than a clock: it
+// stands still while nothing is written, for up to ten seconds. For the time, see [Now].
 func ClusterTime(ctx context.Context, database *mongo.Database) (bson.Timestamp, error) {
 	reply, err := database.RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Raw()
 	if err != nil {
@@ -88,7 +88,7 @@ func ClusterTime(ctx context.Context, database *mongo.Database) (bson.Timestamp,
 	return bson.Timestamp{T: t, I: i}, nil
 }
 
-// Now asks a server for the time by its clock; zero where it does not say.
+// Now asks a server for the time of its clock; zero if it does not answer with one.
 func Now(ctx context.Context, database *mongo.Database) (time.Time, error) {
 	reply, err := database.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw()
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package outage logs that something a service depends on fails: at the first failure, every five minutes while it lasts, and
-// once when it ends, however many workers notice.
+// Package outage logs that a dependency of a service fails: at the first failure, every five minutes while the outage lasts, and
+// once when it ends, however many workers notice it.
 //
-// The services themselves retry, but for [Outage.Until]. How often something failed is counted by metrics.
+// Except for [Outage.Until], this package only logs: the services retry. Metrics count how often something failed.
 package outage
 
 import (

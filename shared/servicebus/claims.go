@@ -10,12 +10,12 @@ import (
 
 const (
 	cbs = "$cbs"
-	// putTimeout bounds one attempt to renew tokens.
+	// putTimeout bounds one attempt to send tokens.
 	putTimeout = 30 * time.Second
 )
 
-// Claim makes sure that the connection may use an entity and its management node. It costs some five round trips the first
-// time, and nothing later: the tokens are renewed in the background, until the connection is closed.
+// Claim makes sure that the connection may use an entity and its management node. The first call takes some five round trips,
+// later ones none: the tokens are renewed in the background, until the connection is closed.
 func (c *Conn) Claim(ctx context.Context, entity string) error {
 	audiences := []string{c.namespace.audience(entity), c.namespace.audience(management(entity))}
 	if c.claimed(audiences) {
@@ -49,7 +49,7 @@ func (c *Conn) claimed(audiences []string) bool {
 	return true
 }
 
-// put puts a token for each audience. The caller has entered the gate.
+// put sends a token for each audience. The caller has entered the gate.
 func (c *Conn) put(ctx context.Context, audiences []string) error {
 	link, err := openRequests(ctx, c.amqp, cbs)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *Conn) put(ctx context.Context, audiences []string) error {
 			"operation": "put-token", "type": got.kind, "name": audience, "expiration": got.expiry(),
 		}, got.value)
 		if err != nil {
-			return fmt.Errorf("put a token: %w", err)
+			return fmt.Errorf("send a token: %w", err)
 		}
 		c.mu.Lock()
 		c.claims[audience] = got.expires
@@ -74,8 +74,8 @@ func (c *Conn) put(ctx context.Context, audiences []string) error {
 	return nil
 }
 
-// renewClaims puts new tokens before the old ones expire, until ctx ends with the connection. If that fails until they have expired,
-// the service closes the links and says why.
+// renewClaims sends new tokens before the old ones expire, until ctx ends with the connection. If it fails until they have expired,
+// Service Bus closes the links, with the reason.
 func (c *Conn) renewClaims(ctx context.Context) {
 	backoff := retry.Backoff{Initial: time.Second, Max: time.Minute}
 	for {
@@ -100,7 +100,7 @@ func (c *Conn) renewClaims(ctx context.Context) {
 	}
 }
 
-// dueClaims says whose tokens are to be renewed, and in how long the first of them.
+// dueClaims returns the audiences whose tokens are to be renewed, and the time until the first of them is due.
 func (c *Conn) dueClaims(now time.Time) (wait time.Duration, audiences []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

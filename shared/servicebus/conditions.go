@@ -2,7 +2,7 @@ package servicebus
 
 import "github.com/Azure/go-amqp"
 
-// The conditions that Service Bus answers with, beside AMQP's own.
+// The conditions of Service Bus, besides AMQP's own.
 const (
 	CondServerBusy            amqp.ErrCond = "com.microsoft:server-busy"
 	CondTimeout               amqp.ErrCond = "com.microsoft:timeout"
@@ -11,12 +11,12 @@ const (
 	CondArgumentOutOfRange    amqp.ErrCond = "com.microsoft:argument-out-of-range"
 	CondSessionCannotBeLocked amqp.ErrCond = "com.microsoft:session-cannot-be-locked" // another receiver holds it
 	CondSessionLockLost       amqp.ErrCond = "com.microsoft:session-lock-lost"
-	// CondDeadLetter is said to the broker: a message rejected with it is dead-lettered with a reason.
+	// CondDeadLetter is for the broker: a message that is rejected with it is dead-lettered with a reason.
 	CondDeadLetter amqp.ErrCond = "com.microsoft:dead-letter"
 )
 
-// NotUnderstood says that the broker refused a request for what it is, so that repeating it cannot help. It is not for
-// refusals for want of a right, of the entity, or of room.
+// NotUnderstood reports that the broker refused the request itself, so that a retry cannot help. It is false if a permission, the
+// entity or room is missing.
 func NotUnderstood(condition amqp.ErrCond) bool {
 	switch condition {
 	case amqp.ErrCondNotImplemented, amqp.ErrCondInvalidField, amqp.ErrCondDecodeError, amqp.ErrCondNotAllowed,

@@ -38,14 +38,14 @@ func newConn(ctx context.Context, n *Namespace, opened *amqp.Conn) *Conn {
 	return c
 }
 
-// Done is closed when the connection has ended, whoever ended it.
+// Done is closed when the connection has ended, at either end.
 func (c *Conn) Done() <-chan struct{} { return c.amqp.Done() }
 
-// Err is why the connection has ended; nil while it has not.
+// Err is why the connection has ended; nil while it is open.
 func (c *Conn) Err() error { return c.amqp.Err() }
 
-// Close ends the connection and joins what works in the background. It tells the service and does not wait for its answer; when ctx
-// ends it does not wait for the write either.
+// Close closes the connection, and waits for its background work to end. It does not wait for the service's answer; and if ctx
+// ends, it does not wait for its own last write either.
 func (c *Conn) Close(ctx context.Context) {
 	c.stop()
 	ended := make(chan struct{})
@@ -60,8 +60,8 @@ func (c *Conn) Close(ctx context.Context) {
 	}
 }
 
-// Session lends an AMQP session without links, which costs a round trip unless one was kept before. It is given to ReturnSession
-// or closed.
+// Session lends an AMQP session without links. This takes a round trip unless one was returned before. The caller must pass it to
+// ReturnSession or close it.
 func (c *Conn) Session(ctx context.Context) (*amqp.Session, error) {
 	c.mu.Lock()
 	if last := len(c.idle) - 1; last >= 0 {
@@ -78,7 +78,7 @@ func (c *Conn) Session(ctx context.Context) (*amqp.Session, error) {
 	return session, nil
 }
 
-// ReturnSession takes a session that Session lent and that has no link any more, to be lent again.
+// ReturnSession takes back a session that Session lent and that has no links any more, to lend it again.
 func (c *Conn) ReturnSession(session *amqp.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

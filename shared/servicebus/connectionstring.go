@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// connectionString is what one says.
+// connectionString has the parts of a connection string.
 type connectionString struct {
 	host     string // with the port where there is one
 	emulator bool   // spoken to without TLS
 	tokens   tokens
 }
 
-// errConnectionString quotes nothing: the string is a secret.
+// errConnectionString does not quote the string, which is a secret.
 var errConnectionString = errors.New("read the connection string: it is not one of Service Bus " +
 	"(Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…, or Endpoint=sb://…;SharedAccessSignature=…)")
 
-// readConnectionString reads what the SDK reads; its parser is not public.
+// readConnectionString reads the same strings as the SDK, whose parser is not public.
 func readConnectionString(text string) (connectionString, error) {
 	fields := map[string]string{}
 	for field := range strings.SplitSeq(text, ";") {

@@ -10,8 +10,8 @@ import (
 // management is the address of an entity's management node.
 func management(entity string) string { return entity + "/$management" }
 
-// Manage asks an entity's management node, on behalf of one of its links on this connection, or of none (""). The links to the node are
-// opened at the first request, or the first after they broke, and then kept. Errors: a [*StatusError] where the node refuses.
+// Manage sends a request to an entity's management node, for one of the entity's links on this connection or for none (""). The links
+// to the node are opened by the first request, or the first after they broke, and then kept. Errors: a [*StatusError] if the node refuses.
 func (c *Conn) Manage(ctx context.Context, entity, operation, link string, body map[string]any) (map[string]any, error) {
 	node, err := c.manager(ctx, entity)
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *Conn) Manage(ctx context.Context, entity, operation, link string, body 
 	return read, nil
 }
 
-// manager gives the links to an entity's management node, and opens them while others wait.
+// manager returns the links to an entity's management node. It opens them if they are closed; other callers wait meanwhile.
 func (c *Conn) manager(ctx context.Context, entity string) (*requests, error) {
 	if err := c.managing.enter(ctx, "open the management link"); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (c *Conn) manager(ctx context.Context, entity string) (*requests, error) {
 	return node, nil
 }
 
-// forget makes the next request open new links.
+// forget drops the links, so that the next request opens new ones.
 func (c *Conn) forget(ctx context.Context, entity string, node *requests) {
 	if c.managing.enter(ctx, "open the management link") != nil {
 		return // the next request fails as well, and tries this again

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/azure"
 )
 
-// Namespace is where connections are made to, and how they sign in.
+// Namespace is a Service Bus namespace, and how connections to it sign in.
 type Namespace struct {
 	host    string // fully qualified; with a port for an emulator
 	scheme  string // amqps; amqp for an emulator
@@ -20,8 +20,8 @@ type Namespace struct {
 	options azservicebus.ClientOptions
 }
 
-// New reads the settings that the SDK's client reads. The credential is used only where they name a namespace; options may be
-// nil: of them the transport, TLS and the custom endpoint are used.
+// New reads the same settings as the SDK's client. The credential is used only if they name a namespace. options may be nil; only
+// the transport, TLS and the custom endpoint are used.
 func New(s azure.ServiceBus, credential azcore.TokenCredential, options *azservicebus.ClientOptions) (*Namespace, error) {
 	n := &Namespace{host: s.Namespace, scheme: "amqps", tokens: identity{credential}}
 	if options != nil {
@@ -41,7 +41,7 @@ func New(s azure.ServiceBus, credential azcore.TokenCredential, options *azservi
 	return n, nil
 }
 
-// Connect opens a connection: TCP, TLS, SASL and AMQP, some six round trips. ctx bounds the opening alone.
+// Connect opens a connection: TCP, TLS, SASL and AMQP, in some six round trips. ctx bounds only the opening.
 func (n *Namespace) Connect(ctx context.Context) (*Conn, error) {
 	opened, err := n.dial(ctx)
 	if err != nil {
@@ -76,5 +76,5 @@ func (n *Namespace) dial(ctx context.Context) (*amqp.Conn, error) {
 	return amqp.Dial(ctx, n.scheme+"://"+host+"/", options)
 }
 
-// audience names an entity, or its management node, to whom a token is shown.
+// audience is the name of an entity or of its management node in a token.
 func (n *Namespace) audience(path string) string { return n.scheme + "://" + n.host + "/" + path }

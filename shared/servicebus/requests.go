@@ -45,15 +45,15 @@ func openRequests(ctx context.Context, conn *amqp.Conn, node string) (_ *request
 	return r, nil
 }
 
-// closeSoon closes the links, whether ctx has ended or not, and does not wait for long.
+// closeSoon closes the links, even if ctx has ended, and does not wait for long.
 func (r *requests) closeSoon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	_ = r.session.Close(ctx)
 }
 
-// ask sends a request and returns its answer's body. Errors: a [*StatusError] where the node refuses; anything else means that
-// the links are in doubt.
+// ask sends a request and returns the body of its answer. Errors: a [*StatusError] if the node refuses. After any other error, the links
+// may be broken.
 func (r *requests) ask(ctx context.Context, properties map[string]any, body any) (any, error) {
 	if err := r.asking.enter(ctx, "ask"); err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func read(answer *amqp.Message) (any, error) {
 	return answer.Value, nil
 }
 
-// StatusError is a refusal of a request.
+// StatusError is the refusal of a request.
 type StatusError struct {
 	Code        int // as HTTP's
 	Condition   amqp.ErrCond

@@ -16,12 +16,12 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// tokens gives the right to use an audience.
+// tokens makes tokens, each of which is the right to use one audience.
 type tokens interface {
 	token(ctx context.Context, audience string) (token, error)
 }
 
-// token is what is put on the claims-based security node.
+// token is what is sent to the claims-based security node.
 type token struct {
 	kind    string // of the two below
 	value   string
@@ -47,7 +47,7 @@ const scope = "https://servicebus.azure.net//.default"
 
 func (i identity) token(ctx context.Context, _ string) (token, error) {
 	if i.credential == nil {
-		return token{}, errors.New("get a token: no identity is there to sign in with")
+		return token{}, errors.New("get a token: there is no identity to sign in with")
 	}
 	got, err := i.credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
 	if err != nil {
@@ -56,7 +56,7 @@ func (i identity) token(ctx context.Context, _ string) (token, error) {
 	return token{kind: kindJWT, value: got.Token, expires: got.ExpiresOn}, nil
 }
 
-// signature is a shared access signature that somebody else has made.
+// signature is a shared access signature from the connection string.
 type signature string
 
 func (s signature) token(context.Context, string) (token, error) {
@@ -66,7 +66,7 @@ func (s signature) token(context.Context, string) (token, error) {
 // key makes shared access signatures.
 type key struct{ name, secret string }
 
-// signatureLife is how long a signature made here is good for.
+// signatureLife is how long a signature made here is valid.
 const signatureLife = time.Hour
 
 func (k key) token(_ context.Context, audience string) (token, error) {
@@ -78,8 +78,8 @@ func (k key) token(_ context.Context, audience string) (token, error) {
 		url.QueryEscape(base64.StdEncoding.EncodeToString(mac.Sum(nil))), expires.Unix(), k.name)}, nil
 }
 
-// renewal is how long to wait before a token that ends at a moment is put again: until ten minutes before, and at least until
-// half of its time is over, since an identity may go on giving the same token until shortly before it ends.
+// renewal is how long to wait before a token is renewed: until ten minutes before it expires, and at least until half of its time has
+// passed, since an identity may return the same token until shortly before it expires.
 func renewal(now, expires time.Time) time.Duration {
 	const ahead, least = 10 * time.Minute, 10 * time.Second
 	left := expires.Sub(now)
