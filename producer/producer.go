@@ -149,6 +149,7 @@ type producer struct {
 	election *leader.Election
 	metrics  *publish.Metrics
 	reads    *changes.Metrics
+	patience changes.Patience
 	tracer   trace.Tracer // may be nil
 	log      *slog.Logger
 	// checkpoint is for the last failure; the election alone reads and writes the record.

@@ -56,7 +56,8 @@ const mostDoubts = 5
 func (c *cursor) follow(ctx context.Context) error {
 	c.fresh = false
 	c.partial.drop()
-	c.attempt = attempt{opening: true, resuming: len(c.at.ResumeToken) > 0}
+	resuming := len(c.at.ResumeToken) > 0
+	c.attempt = attempt{opening: true, resuming: resuming, first: resuming}
 	began := time.Now()
 	stream, err := c.openStream(ctx)
 	if err != nil {
@@ -73,12 +74,13 @@ func (c *cursor) follow(ctx context.Context) error {
 			return err
 		}
 	}
-	for answered := false; ; answered = true {
+	for {
 		there, err := c.next(ctx, stream)
 		if err != nil {
 			return err
 		}
-		if !answered && c.attempt.resuming {
+		if c.attempt.first {
+			c.attempt.first = false
 			c.reader.firstAnswer.Store(int64(time.Since(began)))
 			c.reader.config.Metrics.answered(time.Since(began))
 		}
@@ -144,11 +146,33 @@ func (c *cursor) next(ctx context.Context, stream *mongo.ChangeStream) (there bo
 	if stream.RemainingBatchLength() > 0 {
 		return stream.TryNext(ctx), stream.Err()
 	}
-	err = c.silence.ask(ctx, func(ctx context.Context) error {
+	err = c.ask(ctx, func(ctx context.Context) error {
 		there = stream.TryNext(ctx)
 		return stream.Err()
 	})
 	return there, err
+}
+
+// ask makes a request, which times out. The first answer of a stream that resumes may take longer, each time that it did not come while
+// the server answered otherwise.
+func (c *cursor) ask(ctx context.Context, request func(ctx context.Context) error) error {
+	const pingTimeout = 5 * time.Second
+	r, limit := c.reader, c.silence.limit
+	if c.attempt.first {
+		limit = max(limit, r.config.Patience.now())
+	}
+	err := c.silence.ask(ctx, limit, request)
+	if !c.attempt.first || !errors.Is(err, errNoAnswer) {
+		return err
+	}
+	ping, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	if r.collection.Database().Client().Ping(ping, nil) == nil {
+		r.config.Patience.grow(limit)
+		r.log.Warn("MongoDB does not answer the change stream that resumes, and answers otherwise: it may be looking through much that was "+
+			"written elsewhere; it gets twice the time the next time", telemetry.KeyWait, limit.Milliseconds(), telemetry.KeyPosition, c.at.Position)
+	}
+	return err
 }
 
 // openStream opens the stream, with the stage that splits large events where the deployment knows it: the stage costs nothing until
@@ -162,7 +186,7 @@ func (c *cursor) openStream(ctx context.Context) (*mongo.ChangeStream, error) {
 		if split {
 			pipeline = append(pipeline, bson.D{{Key: SplitStage, Value: bson.D{}}})
 		}
-		err = c.silence.ask(ctx, func(ctx context.Context) (err error) {
+		err = c.ask(ctx, func(ctx context.Context) (err error) {
 			stream, err = c.reader.collection.Watch(ctx, pipeline, c.options())
 			return err
 		})

@@ -38,6 +38,8 @@ type attempt struct {
 	opening bool
 	// resuming: the stream was opened behind a token.
 	resuming bool
+	// first: its first answer has not come yet.
+	first bool
 }
 
 // lost are the codes that say that the server cannot go on from a token: MongoDB's, but for the last.

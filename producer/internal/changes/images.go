@@ -49,7 +49,7 @@ func (c Config) AwaitImages(ctx context.Context, collection *mongo.Collection) e
 	backoff := retry.Backoff{Initial: time.Second, Max: 30 * time.Second}
 	for {
 		asking := newSilence(0)
-		err := asking.ask(ctx, func(ctx context.Context) error { return c.CheckImages(ctx, collection) })
+		err := asking.ask(ctx, asking.limit, func(ctx context.Context) error { return c.CheckImages(ctx, collection) })
 		if err == nil || errors.Is(err, ErrNoImages) {
 			return err
 		}

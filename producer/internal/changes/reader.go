@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -56,6 +57,8 @@ type Config struct {
 	RestartWhenLost bool
 	// ContinueWhenReplaced goes on when another collection was given the watched one's name, instead of failing with [ErrReplaced].
 	ContinueWhenReplaced bool
+	// Patience is the process's, for the first answers of streams that resume; nil is never patient.
+	Patience *Patience
 	// Metrics counts; nil counts nothing.
 	Metrics *Metrics
 	// GiveUpAfter without an answer, Run gives up with [ErrSilent]; 0 means never.
@@ -108,6 +111,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 	if err := c.numbering.accept(from); err != nil {
 		return err
 	}
+	r.tellVersion(ctx)
 	backoff := retry.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second}
 	for {
 		began, opened := c.at.ResumeToken, time.Now()
@@ -160,6 +164,24 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 		if backoff.Wait(ctx) != nil {
 			return nil
 		}
+	}
+}
+
+// tellVersion logs what the server cannot do that later versions can, where it says what it is.
+func (r *Reader) tellVersion(ctx context.Context) {
+	const patience = 2 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	version, err := mongodb.ServerVersion(ctx, r.collection.Database().Client())
+	if err != nil {
+		return // nothing depends on it
+	}
+	lacks := strings.Join(version.Lacks(), ", ")
+	switch {
+	case !version.Supported():
+		r.log.Warn("this version of MongoDB is older than what is supported", telemetry.KeyVersion, version.String(), telemetry.KeyDescription, "it lacks "+lacks)
+	case lacks != "":
+		r.log.Info("this version of MongoDB lacks what later ones have", telemetry.KeyVersion, version.String(), telemetry.KeyDescription, lacks)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,8 +30,31 @@ func newSilence(giveUpAfter time.Duration) silence {
 	return silence{limit: max(min(giveUpAfter/2, longest), 2*awaitTime)}
 }
 
+// Patience is how long the first answer of a stream that resumes is waited for where that is longer than any other's. The server looks
+// through everything in its oplog since the resume point before it gives one, also through what was written elsewhere (some 23 s for ten
+// million entries), and begins again each time that it is asked: with a limit that stays the same it would never come. So the limit doubles
+// whenever that answer does not come although the server answers otherwise. It outlives the terms of a process. The zero value is ready
+// to use, nil is never patient.
+type Patience struct{ nanoseconds atomic.Int64 }
+
+// mostPatience bounds it: somebody has to notice.
+const mostPatience = 15 * time.Minute
+
+func (p *Patience) now() time.Duration {
+	if p == nil {
+		return 0
+	}
+	return time.Duration(p.nanoseconds.Load())
+}
+
+func (p *Patience) grow(limit time.Duration) {
+	if p != nil {
+		p.nanoseconds.Store(int64(min(2*limit, mostPatience)))
+	}
+}
+
 // ask makes a request, which times out after the limit.
-func (s *silence) ask(ctx context.Context, request func(ctx context.Context) error) error {
+func (s *silence) ask(ctx context.Context, limit time.Duration, request func(ctx context.Context) error) error {
 	if s.since.IsZero() {
 		s.since = time.Now()
 	}
@@ -38,13 +62,13 @@ func (s *silence) ask(ctx context.Context, request func(ctx context.Context) err
 	// deployment knows.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer time.AfterFunc(s.limit, func() { cancel(errNoAnswer) }).Stop()
+	defer time.AfterFunc(limit, func() { cancel(errNoAnswer) }).Stop()
 	err := request(ctx)
 	switch {
 	case err == nil:
 		s.since = time.Time{}
 	case errors.Is(context.Cause(ctx), errNoAnswer):
-		return fmt.Errorf("%w within %s", errNoAnswer, s.limit)
+		return fmt.Errorf("%w within %s", errNoAnswer, limit)
 	}
 	return err
 }

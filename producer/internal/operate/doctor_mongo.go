@@ -23,6 +23,7 @@ func (s *Stream) examineMongo(ctx context.Context, e *checkup.Findings) {
 	if !answers {
 		return
 	}
+	s.examineVersion(ctx, e)
 	token, opened := s.examineStream(ctx, e)
 	if !opened {
 		return
@@ -38,6 +39,25 @@ func (s *Stream) examineMongo(ctx context.Context, e *checkup.Findings) {
 	s.examineSettings(ctx, e, len(token) > 0 && !envelope.Sortable(envelope.TokenText(token)))
 	s.examineHistory(ctx, e)
 	s.examineImages(ctx, e)
+}
+
+// examineVersion names what the server cannot do that later ones can.
+func (s *Stream) examineVersion(ctx context.Context, e *checkup.Findings) {
+	const check = "version"
+	bounded, cancel := s.bounded(ctx)
+	defer cancel()
+	version, err := mongodb.ServerVersion(bounded, s.Collection.Database().Client())
+	lacks := strings.Join(version.Lacks(), ", ")
+	switch {
+	case err != nil:
+		e.OK(check, "unknown: %v", err)
+	case !version.Supported():
+		e.Problem(check, "use 4.4 or later", "MongoDB %s is older than what is supported; it lacks %s", version, lacks)
+	case lacks != "":
+		e.OK(check, "MongoDB %s lacks %s", version, lacks)
+	default:
+		e.OK(check, "MongoDB %s", version)
+	}
 }
 
 func (s *Stream) examineStream(ctx context.Context, e *checkup.Findings) (token bson.Raw, opened bool) {

@@ -48,3 +48,23 @@ func TestG1ALeaderWhoseSourceIsSilentMakesRoom(t *testing.T) {
 		a.End()
 	})
 }
+
+// G1: a server that needs long for the first answer of a stream that resumes, because much was written elsewhere since, gets the time
+// that it needs in the end. Each attempt makes it begin again, so with a limit that stays the same the stream would stand still for ever.
+func TestG1ASlowFirstAnswerIsWaitedForInTheEnd(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Patience: time.Hour}, func(w *world.World) {
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		w.InsertMany(10, 2)
+		w.Published()
+		a.End()
+		w.DelayMongo(1000, 3*time.Minute, "aggregate")
+		b := w.StartProducer("b", nil)
+		c := w.StartProducer("c", nil)
+		w.InsertMany(10, 2)
+		w.Published()
+		require.Contains(t, b.Log.Text()+c.Log.Text(), "it gets twice the time")
+		b.End()
+		c.End()
+	})
+}

@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -35,12 +36,16 @@ func runExplain(context.Context, *request) (bson.D, error) {
 	return nil, mongoerr.Unsupported("the command explain")
 }
 
-func runBuildInfo(context.Context, *request) (bson.D, error) {
+func runBuildInfo(_ context.Context, r *request) (bson.D, error) {
+	told := r.srv.opts.Version
+	if told == [3]int32{} {
+		told = [3]int32{8, 0, 4}
+	}
 	return bson.D{
-		{Key: "version", Value: version},
+		{Key: "version", Value: fmt.Sprintf("%d.%d.%d", told[0], told[1], told[2])},
 		{Key: "gitVersion", Value: "embedded"},
 		{Key: "modules", Value: []string{}},
-		{Key: "versionArray", Value: bson.A{int32(8), int32(0), int32(4), int32(0)}},
+		{Key: "versionArray", Value: bson.A{told[0], told[1], told[2], int32(0)}},
 		{Key: "bits", Value: int32(64)},
 		{Key: "debug", Value: false},
 		{Key: "maxBsonObjectSize", Value: int32(value.MaxDocument)},

@@ -46,6 +46,9 @@ type Options struct {
 	// NoSplitCode is the error code that NoSplit answers with; 0 is MongoDB's (40324). Amazon DocumentDB's is 304.
 	NoSplitCode int32
 
+	// Version is what buildInfo tells; the zero value is 8.0.4. It changes nothing else.
+	Version [3]int32
+
 	// AcceptLostTokens makes the server accept, on a collection's stream, an event's resume token that the oplog no longer holds, as
 	// 4.4 was seen to: it answers nothing, with fresh high-water marks, and fails only when the collection changes again.
 	AcceptLostTokens bool

@@ -1,0 +1,66 @@
+package mongodb
+
+import (
+	"context"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// Version is a server's, such as 6.0.9.
+type Version struct{ Major, Minor, Patch int }
+
+func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch) }
+
+// before says that v is older than another version.
+func (v Version) before(other Version) bool {
+	switch {
+	case v.Major != other.Major:
+		return v.Major < other.Major
+	case v.Minor != other.Minor:
+		return v.Minor < other.Minor
+	}
+	return v.Patch < other.Patch
+}
+
+// ServerVersion asks a deployment for its version. One that only speaks the protocol tells the version whose protocol it is.
+func ServerVersion(ctx context.Context, client *mongo.Client) (Version, error) {
+	var reply struct {
+		Version []int `bson:"versionArray"`
+	}
+	if err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Decode(&reply); err != nil {
+		return Version{}, fmt.Errorf("ask MongoDB for its version: %w", err)
+	}
+	if len(reply.Version) < 3 {
+		return Version{}, fmt.Errorf("ask MongoDB for its version: it has %d numbers", len(reply.Version))
+	}
+	return Version{reply.Version[0], reply.Version[1], reply.Version[2]}, nil
+}
+
+// came says since when MongoDB has what Sluice uses where it is there.
+var came = []struct {
+	what  string
+	since Version
+}{
+	{"snapshot reads", Version{5, 0, 0}},
+	{"pre- and post-images", Version{6, 0, 0}},
+	{"the wall time of a change", Version{6, 0, 0}},
+	{"splitting changes of more than 16 MB", Version{6, 0, 9}},
+}
+
+// oldest is the first version that Sluice supports.
+var oldest = Version{4, 4, 0}
+
+// Supported says that Sluice supports a version.
+func (v Version) Supported() bool { return !v.before(oldest) }
+
+// Lacks names, for people, what this version has not and later ones have, each with the version that brought it.
+func (v Version) Lacks() (lacks []string) {
+	for _, c := range came {
+		if v.before(c.since) {
+			lacks = append(lacks, fmt.Sprintf("%s (since %s)", c.what, c.since))
+		}
+	}
+	return lacks
+}
