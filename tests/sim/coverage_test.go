@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
+
+	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
 // coverage is what the seeds together have met: what a simulation must meet to say anything.
@@ -16,6 +18,7 @@ type coverage struct {
 	Parking, Nobodys int // garbage
 	Dropped, Mended  int // poison
 	Shared           int // writes of checkpoints while two streams had different leaders
+	Upgrades         int // of MongoDB's resume tokens, to another version
 }
 
 // guarded finds in the log what a projector says when it stops: how many events it recognised as applied before.
@@ -60,6 +63,11 @@ func (c *coverage) add(w *world) {
 		c.Guarded += n
 	}
 	c.Applied += len(run.Observed)
+	for _, step := range w.plan.Steps {
+		if step.Kind == plan.UpgradeMongo {
+			c.Upgrades++
+		}
+	}
 	dropped := int(w.record.Dropped())
 	c.Dropped += dropped
 	c.Mended += len(run.Sick) - dropped
@@ -73,6 +81,6 @@ func (c *coverage) add(w *world) {
 }
 
 func (c *coverage) String() string {
-	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d",
-		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared)
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d upgrades of MongoDB:%d",
+		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared, c.Upgrades)
 }

@@ -99,6 +99,8 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		w.mongo.DropConnections()
 	case plan.KillCursors:
 		w.mongo.KillCursors()
+	case plan.UpgradeMongo:
+		w.mongo.SetTokenVersion(step.Version)
 	case plan.StepDown:
 		w.mongo.StepDown(d)
 		w.later(a, d, func() {})

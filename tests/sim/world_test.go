@@ -82,7 +82,7 @@ func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 	w := &world{
 		T: t, plan: p, trace: newTrace(),
 		busHub: network.Listen("bus:5672"), mongoHub: network.Listen("mongo:27017"),
-		mongo: mongo.New(mongo.Options{AcceptLostTokens: true}), blob: blob.New(blob.Options{}),
+		mongo: mongo.New(mongo.Options{AcceptLostTokens: true, TokenVersion: p.Settings.TokenVersion}), blob: blob.New(blob.Options{}),
 		record: record.New(checker.Run{FenceAfter: fenceAfter, History: history.History{SessionKey: p.Settings.SessionKey}}),
 	}
 	var err error

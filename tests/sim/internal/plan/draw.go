@@ -24,6 +24,7 @@ func Draw(seed uint64) Plan {
 	d.plan.Bursts = d.workload(rand.New(rand.NewPCG(seed, 0x17)))
 	d.steps()
 	d.answers(rand.New(rand.NewPCG(seed, 0x5b)))
+	d.upgrades(rand.New(rand.NewPCG(seed, 0x6e)))
 	d.plan.Garbage = d.litter(rand.New(rand.NewPCG(seed, 0x9a)))
 	d.operator()
 	return d.plan
@@ -131,6 +132,22 @@ func (d *drawing) answers(r *rand.Rand) {
 			s.Answer, s.Condition = Detached, condition
 		}
 		d.plan.Steps = append(d.plan.Steps, s)
+	}
+	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+}
+
+// upgrades lets MongoDB write resume tokens of another version from some moment on, and in some runs back again: while the services run,
+// or while nobody publishes for so long that the broker forgets, so that only a position can tell what the next leader sends again.
+func (d *drawing) upgrades(r *rand.Rand) {
+	from := 1 + r.IntN(2)
+	d.plan.Settings.TokenVersion = from
+	for _, at := range moments(r, r.IntN(3), d.length) {
+		from = 3 - from
+		if r.IntN(2) == 0 {
+			d.plan.Steps = append(d.plan.Steps, Step{At: at, Kind: KillProducers, Silent: r.IntN(2) == 0, For: sum(between(r, time.Second, 3*time.Second), DuplicateWindow)})
+			at = sum(at, time.Second)
+		}
+		d.plan.Steps = append(d.plan.Steps, Step{At: at, Kind: UpgradeMongo, Version: from})
 	}
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }

@@ -108,7 +108,7 @@ func (p Plan) validate() error {
 // needs are the fields that a kind of fault cannot be without.
 var needs = map[Kind]string{
 	Kill: "of", Stop: "of", HoldAndKill: "of for", Hang: "of server way for", Cut: "of server for", Isolate: "of for", KillProducers: "",
-	CutBus: "", CutMongo: "", KillCursors: "", StepDown: "", StorageFails: "", LoseAcks: "times", RefuseSends: "times",
+	CutBus: "", CutMongo: "", KillCursors: "", StepDown: "", UpgradeMongo: "version", StorageFails: "", LoseAcks: "times", RefuseSends: "times",
 	LoseReplies: "command times", SlowUpdates: "times", LoseAnswers: "of times", DelayRequests: "of times for", BreakLease: "stream",
 	KillInHand: "of", StopInHand: "of", CutBusInHand: "of", CutInHand: "of",
 	OvertakeWrite: "for", BusySends: "chance for", Drip: "aggregate total for", LoseLocks: "chance for", SlowSettles: "delay for",
@@ -122,7 +122,7 @@ func (p Plan) check(s Step) error {
 	}
 	replicas := slices.Concat(p.Settings.ProducerNames(), p.Settings.ProjectorNames())
 	has := map[string]bool{
-		"of": slices.Contains(replicas, s.Of), "for": s.For.Duration > 0, "times": s.Times > 0, "command": s.Command != "", "chance": s.Chance > 0, "delay": s.Delay.Duration > 0,
+		"of": slices.Contains(replicas, s.Of), "for": s.For.Duration > 0, "times": s.Times > 0, "version": s.Version == 1 || s.Version == 2, "command": s.Command != "", "chance": s.Chance > 0, "delay": s.Delay.Duration > 0,
 		"aggregate": s.Aggregate != "", "total": s.Total > 0, "stream": slices.Contains(p.Settings.StreamNames(), s.Stream),
 		"answer": slices.Contains([]string{Released, Modified, Rejected, Detached}, s.Answer),
 		"way":    slices.Contains([]string{Requests, Replies, BothWays}, s.Way),

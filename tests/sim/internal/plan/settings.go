@@ -50,7 +50,9 @@ type Settings struct {
 	// Round trips. Without any, everything is done in no time and a fault never meets anything under way. Service Bus has
 	// none: what the operator's commands do, they do through the SDK.
 	MongoTrip Duration `json:"mongoTrip"`
-	BlobTrip  Duration `json:"blobTrip"`
+	// TokenVersion is that of MongoDB's resume tokens to begin with; 0 is 2.
+	TokenVersion int      `json:"tokenVersion,omitempty"`
+	BlobTrip     Duration `json:"blobTrip"`
 }
 
 // StreamNames are the names of the run's streams.

@@ -21,6 +21,7 @@ const (
 	CutMongo      Kind = "cut-mongodb"            // every connection to MongoDB is closed
 	KillCursors   Kind = "kill-cursors"           //
 	StepDown      Kind = "step-down"              // an election
+	UpgradeMongo  Kind = "upgrade-mongodb"        // or back: it writes resume tokens of another version from then on
 	StorageFails  Kind = "storage-fails"          // 503
 	LoseAcks      Kind = "lose-acknowledgements"  // of sends that took effect
 	RefuseSends   Kind = "refuse-sends"           //
@@ -85,6 +86,8 @@ type Step struct {
 	Stream string `json:"stream,omitempty"`
 	// Command is whose replies get lost.
 	Command string `json:"command,omitempty"`
+	// Version is that of MongoDB's resume tokens.
+	Version int `json:"version,omitempty"`
 	// Times is how many times it happens.
 	Times int `json:"times,omitempty"`
 	// Silent says that nobody is told: it is the machine that is gone.
@@ -148,6 +151,8 @@ func (s Step) String() string {
 		return "kill every cursor"
 	case StepDown:
 		return fmt.Sprintf("MongoDB elects a primary for %s", s.For)
+	case UpgradeMongo:
+		return fmt.Sprintf("MongoDB writes resume tokens of version %d", s.Version)
 	case StorageFails:
 		return fmt.Sprintf("storage answers 503 for %s", s.For)
 	case LoseAcks:
