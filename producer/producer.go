@@ -50,6 +50,9 @@ type Options struct {
 	Mongo      func(*options.ClientOptions)
 	// Administration is for the doctor, which asks Service Bus how the entity is made.
 	Administration *azcore.ClientOptions
+	// Held is told of each stream's lease that this process asks for, and of "" when it holds none any more; nil is told nothing. It is
+	// called by several goroutines at once.
+	Held func(stream, lease string)
 	// Tracer makes spans, from reading an event to its acknowledgement; nil makes none.
 	Tracer trace.Tracer
 }
@@ -78,7 +81,7 @@ func RunStreams(ctx context.Context, configs []Config, o Options) error {
 	}
 	defer shared.close(ctx)
 	registry, metricsHandler := telemetry.Registry()
-	p := &process{instance: instance}
+	p := &process{instance: instance, held: o.Held}
 	for i, config := range configs {
 		p.addStream(config, shared.streams[i], registry, o.Tracer, log)
 	}
@@ -127,6 +130,9 @@ func (p *process) addStream(config Config, clients *clients, registry prometheus
 	}
 	election := config.election(p.instance)
 	election.Metrics = leader.NewMetrics(registry)
+	if p.held != nil {
+		election.Held = func(lease string) { p.held(config.Stream, lease) }
+	}
 	election.Yield = func() time.Duration { return p.yield(s) }
 	s.election = leader.New(election, blob, blob, log)
 	s.observe(registry)

@@ -134,6 +134,7 @@ const (
 // process is the streams of one process.
 type process struct {
 	instance string
+	held     func(stream, lease string) // may be nil
 	streams  []*producer
 }
 

@@ -61,7 +61,7 @@ type Command[D, R any] struct {
 }
 
 // Main is the program behind its signals: it understands args (without the program's name), hands on what is to be done, and
-// gives the exit code.
+// gives the exit code: what is done without a command may name it, by the method ExitCode of its error.
 func (p Program[D, R]) Main(args []string, out, errOut io.Writer, do func(Command[D, R], R) error) int {
 	c, r, err := p.parse(args)
 	switch {
@@ -80,6 +80,12 @@ func (p Program[D, R]) Main(args []string, out, errOut io.Writer, do func(Comman
 	}
 	if (c.Do != nil || c.Local != nil) && !errors.Is(err, ErrFound) {
 		fmt.Fprintln(errOut, p.Name+":", terminal.Lines(err.Error()))
+	}
+	if coded, ok := errors.AsType[interface {
+		error
+		ExitCode() int
+	}](err); ok && c.Do == nil {
+		return coded.ExitCode()
 	}
 	return ExitProblem
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
 
 // BenchmarkProducerMemory starts two producers, as processes, on a collection with BACKLOG events (default 100,000) that are
@@ -139,8 +140,15 @@ func startProducer(b *testing.B, s *emulator.Stack, program, format string, begu
 	return p
 }
 
-// resident is a process's memory in MiB, as Linux says it.
-func resident(b *testing.B, pid int) float64 {
+// resident is the memory of a process and its children in MiB, as Linux says it.
+func resident(b *testing.B, pid int) (together float64) {
+	for _, process := range child.Family(pid) {
+		together += residentAlone(b, process)
+	}
+	return together
+}
+
+func residentAlone(b *testing.B, pid int) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		b.Skip("memory is read from /proc, as on Linux")

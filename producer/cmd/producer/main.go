@@ -27,18 +27,20 @@ func run() int {
 func publish(ctx context.Context, configs []producer.Config) error {
 	instance := telemetry.Instance()
 	log := telemetry.Logger(os.Stdout, configs[0].LogLevel, "producer", instance)
-	telemetry.LogStart(log)
-	traces, err := tracing.FromEnvironment(ctx, "producer", instance, log)
-	if err != nil {
-		telemetry.LogRefused(os.Stdout, "producer", err)
-		return settings.Problems{err}
-	}
-	defer traces.Close(ctx)
-	options := producer.Options{Logger: log, Instance: instance, Tracer: traces.Tracer("github.com/sluice-cdc/sluice/producer")}
-	if err := producer.RunStreams(ctx, configs, options); err != nil {
-		log.Error("producer failed", telemetry.KeyError, err)
-		return err
-	}
-	log.Info("producer stopped")
-	return nil
+	return producer.Supervised(ctx, configs, producer.Options{Logger: log, Instance: instance}, func(ctx context.Context, o producer.Options) error {
+		telemetry.LogStart(log)
+		traces, err := tracing.FromEnvironment(ctx, "producer", instance, log)
+		if err != nil {
+			telemetry.LogRefused(os.Stdout, "producer", err)
+			return settings.Problems{err}
+		}
+		defer traces.Close(ctx)
+		o.Tracer = traces.Tracer("github.com/sluice-cdc/sluice/producer")
+		if err := producer.RunStreams(ctx, configs, o); err != nil {
+			log.Error("producer failed", telemetry.KeyError, err)
+			return err
+		}
+		log.Info("producer stopped")
+		return nil
+	})
 }

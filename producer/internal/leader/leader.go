@@ -90,6 +90,8 @@ type Config struct {
 	// Yield is how long to leave a stream without a leader to the other standbys; nil means not at all. It is asked at each
 	// poll.
 	Yield func() time.Duration
+	// Held is told of each lease before it is asked for, and of "" once it is given back or lost; nil is told nothing.
+	Held func(lease string)
 	// Metrics counts; nil counts nothing.
 	Metrics *Metrics
 }
@@ -142,6 +144,7 @@ func (e *Election) Run(ctx context.Context, work Work) error {
 			return err
 		}
 		err = e.lead(ctx, term, work)
+		e.hold("")
 		e.config.Metrics.end(err)
 		switch {
 		case errors.Is(err, ErrLost), errors.Is(err, ErrFenced):
@@ -164,6 +167,12 @@ func (e *Election) Ending() time.Time {
 		return *since
 	}
 	return time.Time{}
+}
+
+func (e *Election) hold(lease string) {
+	if e.config.Held != nil {
+		e.config.Held(lease)
+	}
 }
 
 func (e *Election) observe(s State) { e.state.Store(&s) }

@@ -163,8 +163,14 @@ func (e *Election) create(ctx context.Context) error {
 
 // acquire takes the free lease, or one that was just broken, and writes the next epoch: only then is this instance the
 // leader.
-func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, broken bool) (*Term, error) {
+func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, broken bool) (term *Term, err error) {
 	leaseID, leased := uuid.NewString(), time.Now().Add(e.config.LeaseDuration-leaseMargin)
+	e.hold(leaseID)
+	defer func() {
+		if term == nil {
+			e.hold("")
+		}
+	}()
 	if err := e.leases.Acquire(ctx, leaseID, e.config.LeaseDuration, snapshot.ETag); err != nil {
 		if errors.Is(err, checkpoint.ErrLeaseHeld) || errors.Is(err, checkpoint.ErrChanged) {
 			return nil, nil // another standby was faster
@@ -181,14 +187,14 @@ func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, br
 		}
 		e.begun = true
 	}
-	term := newTerm(leaseID, leased, snapshot)
-	if err := e.write(ctx, term); err != nil {
+	began := newTerm(leaseID, leased, snapshot)
+	if err := e.write(ctx, began); err != nil {
 		e.giveBack(ctx, leaseID)
 		return nil, ignore(err, ErrLost) // another standby broke the lease in the same moment
 	}
 	e.config.Metrics.began(broken)
-	e.log.Info("leading", telemetry.KeyEpoch, term.Epoch, telemetry.KeyPosition, term.Start.Position)
-	return term, nil
+	e.log.Info("leading", telemetry.KeyEpoch, began.Epoch, telemetry.KeyPosition, began.Start.Position)
+	return began, nil
 }
 
 // giveBack releases a lease that will not be used, so that nobody has to wait until it expires.

@@ -118,6 +118,21 @@ func (s *Slot) Signal(sig syscall.Signal) (instance string, err error) {
 	return p.instance, nil
 }
 
+// Crash kills the process that does the work and not its parent, as a panic or the lack of memory does: one that has no parent of
+// its own is killed itself. [os.ErrProcessDone] means that there is none just now.
+func (s *Slot) Crash() (instance string, err error) {
+	p, pid, ok := s.running()
+	if !ok {
+		return "", os.ErrProcessDone
+	}
+	family := Family(pid)
+	if err := syscall.Kill(family[len(family)-1], syscall.SIGKILL); err != nil {
+		return p.instance, fmt.Errorf("kill the process of %s: %w", p.instance, err)
+	}
+	s.forget()
+	return p.instance, nil
+}
+
 // Worst are the last complaints of the process in the place, or its last lines.
 func (s *Slot) Worst() []string {
 	if p := s.process(); p != nil {
@@ -128,15 +143,19 @@ func (s *Slot) Worst() []string {
 
 // PID is the process's id; ok is false while there is none.
 func (s *Slot) PID() (pid int, ok bool) {
-	p := s.process()
-	if p == nil {
-		return 0, false
+	_, pid, ok = s.running()
+	return pid, ok
+}
+
+func (s *Slot) running() (p *process, pid int, ok bool) {
+	if p = s.process(); p == nil {
+		return nil, 0, false
 	}
 	select {
 	case <-p.ended:
-		return 0, false
+		return nil, 0, false
 	default:
-		return p.cmd.Process.Pid, true
+		return p, p.cmd.Process.Pid, true
 	}
 }
 

@@ -59,7 +59,11 @@ func (r *runner) sample(ctx context.Context) error {
 
 func raise(most *float64, s *child.Slot) {
 	if pid, ok := s.PID(); ok {
-		*most = max(*most, residentMB(pid))
+		var together float64
+		for _, process := range child.Family(pid) {
+			together += residentMB(process)
+		}
+		*most = max(*most, together)
 	}
 }
 
