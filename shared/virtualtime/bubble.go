@@ -10,19 +10,19 @@ import (
 	"unsafe"
 )
 
-// bubble is one that runs.
+// bubble is a running bubble.
 type bubble struct {
 	number atomic.Uint64 // as the headers of its goroutines' stacks say; 0 before it is known
 	inner  *testing.T    // what f is given; written before number
 	stuck  chan string   // the report, once
 
-	// of the watcher
+	// owned by the watcher
 	seen  uint64    // the fingerprint of its stacks at the last look
 	since time.Time // when that was first seen
 	looks int       // how often it has been seen since
 }
 
-// enter learns the bubble's number; it is called in it, before anything else.
+// enter records the bubble's number. It must be the first call inside the bubble.
 func (b *bubble) enter(t *testing.T) {
 	b.inner = t
 	header := stackOfCaller()
@@ -33,21 +33,21 @@ func (b *bubble) enter(t *testing.T) {
 	b.number.Store(n)
 }
 
-// deadlocked is the report of a bubble that synctest gave up.
+// deadlocked is the report of a bubble that synctest found deadlocked.
 func (b *bubble) deadlocked(cause any) string {
 	_, stacks := divide(allStacks(nil), b.number.Load())
 	return fmt.Sprintf("%v\n\n%s", cause, strings.Join(stacks, "\n\n"))
 }
 
-// nobody stands in for the test that an abandoned bubble belonged to. It never ends, and what is said to it is dropped.
+// nobody takes the place of the test of an abandoned bubble. It never ends, and drops what is logged to it.
 var nobody testing.T
 
-// abandon takes the bubble's T from the test that is about to end. That test would panic at the next Fail of a goroutine
-// which wakes up later, and with it the process. Nothing in testing can do this; should a later Go have no such field, the
-// test of an abandoned bubble that wakes up says so.
+// abandon detaches the bubble's T from the test that is about to end. Otherwise a goroutine that wakes up later and calls Fail would
+// panic, and end the process. Package testing has no function for this. If a later version of Go does not have the field, the
+// test of an abandoned bubble that wakes up fails.
 //
-// The goroutines of the bubble read the field without a lock. They do not move now, so nothing is torn; the race
-// detector, which knows nothing of that, is not asked.
+// The goroutines of the bubble read the field without a lock. They do not run now, so they cannot read half a write; the race
+// detector does not know that, so it is turned off here.
 //
 //go:norace
 func (b *bubble) abandon() {

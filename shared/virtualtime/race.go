@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// sound is the first Go whose runtime is up to bubbles under the race detector. Before it, the timers of a bubble share one
-// context of the detector, which several threads use at a time; it fails a check of its own, or takes the process with it.
+// sound is the first version of Go whose runtime supports bubbles under the race detector. Before it, the timers of a bubble share one
+// context of the detector, which several threads use at a time: the detector fails a check of its own, or crashes the process.
 const sound = "go1.27"
 
-// Require skips t where no test runs in virtual time: under the race detector, if the runtime is not up to both at once, or if
-// VIRTUALTIME_RACE=skip says that they run without it elsewhere. [Test] does so by itself; a test calls it that judges what
+// Require skips t if tests do not run in virtual time: under the race detector, if the runtime does not support both at once, or if
+// VIRTUALTIME_RACE=skip says that they also run without the detector. [Test] calls it; so must a test that evaluates what
 // several bubbles did together.
 func Require(t testing.TB) {
 	t.Helper()

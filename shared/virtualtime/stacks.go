@@ -15,15 +15,15 @@ import (
 //	sync.(*Mutex).lockSlow(0xc000014130)
 //	…
 //
-// with an empty line between two of them. A state that ends with "(durable)" is a wait that virtual time may end.
+// with an empty line between goroutines. A state that ends with "(durable)" is a wait that can end in virtual time.
 
-// stackOfCaller is the beginning of the calling goroutine's stack: the header is in it.
+// stackOfCaller is the beginning of the calling goroutine's stack, with the header.
 func stackOfCaller() []byte {
 	var start [256]byte
 	return start[:runtime.Stack(start[:], false)]
 }
 
-// allStacks is the stacks of all goroutines, in the buffer given if that is large enough.
+// allStacks returns the stacks of all goroutines, in the given buffer if that is large enough.
 func allStacks(buffer []byte) []byte {
 	buffer = buffer[:cap(buffer)]
 	for {
@@ -40,7 +40,7 @@ func stacks(dump []byte) iter.Seq[[]byte] {
 	return bytes.SplitSeq(bytes.TrimSpace(dump), []byte("\n\n"))
 }
 
-// bubbleOf is the bubble that a goroutine is of, 0 if it is of none, and its state.
+// bubbleOf returns the number of a goroutine's bubble, 0 if it is in none, and the goroutine's state.
 func bubbleOf(stack []byte) (number uint64, state string) {
 	header, _, _ := bytes.Cut(stack, []byte("\n"))
 	_, rest, _ := bytes.Cut(header, []byte("["))
@@ -55,7 +55,7 @@ func bubbleOf(stack []byte) (number uint64, state string) {
 	return number, state
 }
 
-// moves says whether a goroutine in this state runs, or would if it had a processor.
+// moves reports whether a goroutine in this state runs, or would run if it had a processor.
 func moves(state string) bool {
 	switch state {
 	case "running", "runnable", "preempted", "copystack":
@@ -72,7 +72,7 @@ type stillness struct {
 
 var seed = maphash.MakeSeed()
 
-// survey says of every bubble in a dump how it is.
+// survey returns how each bubble in a dump is.
 func survey(dump []byte) map[uint64]*stillness {
 	found := map[uint64]*stillness{}
 	for stack := range stacks(dump) {
@@ -98,7 +98,7 @@ func survey(dump []byte) map[uint64]*stillness {
 	return found
 }
 
-// divide picks a bubble's goroutines from a dump: those that keep virtual time from passing, and the others.
+// divide returns a bubble's goroutines in a dump: those that keep virtual time from passing, and the others.
 func divide(dump []byte, number uint64) (awake, waiting []string) {
 	for stack := range stacks(dump) {
 		n, state := bubbleOf(stack)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Test runs f in a bubble of virtual time, as [synctest.Test] does, and fails t when the bubble can move no more. What the
-// stories say is added to that failure: what the test did so far, the command that repeats it. They are called outside of the
-// bubble, while its goroutines wait wherever they are.
+// Test runs f in a bubble of virtual time, as [synctest.Test] does, and fails t if the bubble hangs. The texts of the
+// stories are added to that failure: what the test has done so far, say, or the command that repeats it. They are called outside of
+// the bubble, while its goroutines stand still.
 func Test(t *testing.T, f func(t *testing.T), stories ...func() string) {
 	t.Helper()
 	Require(t)
@@ -51,7 +51,7 @@ func Test(t *testing.T, f func(t *testing.T), stories ...func() string) {
 			t.FailNow()
 		}
 	case report = <-b.stuck:
-		// At once, and by name: the failure of a subtest is shown when its parent ends, and that may be never.
+		// At once, and with the name: go test shows the failure of a subtest only when its parent ends, which may be never.
 		fmt.Fprintf(os.Stderr, "virtualtime: %s hangs: nothing in its bubble has moved for %s\n", t.Name(), window)
 	}
 	b.abandon()
@@ -61,7 +61,7 @@ func Test(t *testing.T, f func(t *testing.T), stories ...func() string) {
 	t.Fatal(report)
 }
 
-// Wait is [synctest.Wait]: it waits until every other goroutine of the bubble waits for another one of it, or for time.
+// Wait is [synctest.Wait]: it waits until every other goroutine of the bubble waits for another of them, or for time.
 func Wait() { synctest.Wait() }
 
 // outcome is how a bubble has ended: f has returned or has called SkipNow, a panic, or a failure.
@@ -71,13 +71,13 @@ type outcome struct {
 	panicked any
 }
 
-// isDeadlock says whether a panic is synctest's word that a bubble is deadlocked. The type has no name outside of the
-// runtime; any other panic goes on.
+// isDeadlock reports whether synctest panicked because the bubble is deadlocked. The type of that value is not exported by the
+// runtime. Any other panic goes on.
 func isDeadlock(panicked any) bool {
 	return fmt.Sprintf("%T", panicked) == "runtime.synctestDeadlockError"
 }
 
-// told is what a story says, unless what it would read is locked for ever.
+// told is the text of a story, or a note if the story does not return because what it reads is locked.
 func told(story func() string) string {
 	said := make(chan string, 1)
 	go func() { said <- story() }()

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// window is how long nothing may move, in real time; only the tests of this package change it.
+// window is how long a bubble may stand still, in real time. Only the tests of this package change it.
 var window = 30 * time.Second
 
-// looks is how often a window looks at a bubble. A process that is stopped, or gets no processor, does not look either: that
-// counts as one.
+// looks is how often the watcher looks at a bubble in one window. A process that is stopped, or gets no processor, does not look
+// meanwhile: that counts as one look.
 const looks = 10
 
-// watched are the bubbles that run.
+// watched are the running bubbles.
 var watched watcher
 
-// watcher looks at the stacks of its bubbles, as long as it has any.
+// watcher looks at the stacks of its bubbles, while there are any.
 type watcher struct {
 	mu      sync.Mutex
 	bubbles map[*bubble]bool
@@ -46,7 +46,7 @@ func (w *watcher) remove(b *bubble) {
 	}
 }
 
-// look compares every bubble's stacks with those of the last look, and reports what has not moved for the window.
+// look compares the stacks of each bubble with those of the last look, and reports bubbles that have not moved for the window.
 func (w *watcher) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +77,7 @@ func (w *watcher) look() {
 	}
 }
 
-// report says what hangs in a bubble: first what keeps time from passing, then what waits in vain.
+// report describes a bubble that hangs: first the goroutines that keep time from passing, then those that wait in vain.
 func report(dump []byte, n uint64) string {
 	awake, waiting := divide(dump, n)
 	return fmt.Sprintf(`nothing in this test's bubble has moved for %s of real time.
