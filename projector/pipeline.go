@@ -79,6 +79,9 @@ func (s *service) finishParts(
 	for part := range b.parts() {
 		done, err := s.redeem(receiving, part)
 		if err == nil {
+			err = s.refuseOwnSource(receiving, part)
+		}
+		if err == nil {
 			err = s.finish(receiving, applying, session, part, completing)
 		}
 		if done != nil {

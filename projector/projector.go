@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -106,6 +107,14 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 	group.Go(func() error { s.connect(receiving); return nil })
 	group.Go(func() error { s.countParked(receiving); return nil })
 	group.Go(func() error {
+		select {
+		case err := <-s.refused:
+			return err
+		case <-receiving.Done():
+			return nil
+		}
+	})
+	group.Go(func() error {
 		defer stopServing()
 		s.pool.Run(receiving, work, s.handle)
 		return nil
@@ -131,12 +140,16 @@ type service struct {
 	dial      func() (*azservicebus.Client, error) // through the SDK
 	mongo     *mongo.Client
 	mongoSeen mongodb.Sight
-	applier   *apply.Applier
-	chosen    projection.Projection
-	pool      *sessions.Pool
-	readModel *outage.Outage
-	tracer    trace.Tracer // may be nil
-	gaps      *gaps.Gaps
+	// apart: an event has shown that the read model is not its own source. refused takes why the projector must end.
+	apart       atomic.Bool
+	refused     chan error
+	collections []projection.Collection // of the read model, as far as the projection names them
+	applier     *apply.Applier
+	chosen      projection.Projection
+	pool        *sessions.Pool
+	readModel   *outage.Outage
+	tracer      trace.Tracer // may be nil
+	gaps        *gaps.Gaps
 	// lastDelivery is the first delivery that is not risked: see lastDelivery.
 	lastDelivery uint32
 	claims       *claims.Redeemer
@@ -163,7 +176,8 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 			return nil, err
 		}
 	}
-	s := &service{cfg: cfg, program: opts.program(), log: opts.Logger, chosen: chosen, tracer: opts.Tracer}
+	s := &service{cfg: cfg, program: opts.program(), log: opts.Logger, chosen: chosen, tracer: opts.Tracer, refused: make(chan error, 1)}
+	s.collections, _ = projection.Collections(chosen)
 	s.state.init(opts.Instance, chosen.Name())
 	s.readModel = outage.New(s.log, "read model")
 	if s.claims, err = openClaims(cfg, opts); err != nil {
@@ -221,7 +235,14 @@ func choose(cfg Config, registry *projection.Registry) (projection.Projection, e
 		return nil, problems
 	}
 	if mirror, ok := chosen.(projection.Mirror); ok && mirror.Plain() {
-		return cfg.mirror()
+		own, err := cfg.mirror()
+		if err != nil {
+			return nil, err
+		}
+		chosen = own
+	}
+	if err := cfg.checkSource(chosen); err != nil {
+		return nil, settings.Problems{err}
 	}
 	return chosen, nil
 }
