@@ -97,6 +97,15 @@ param storageRedundancy string = 'Standard_ZRS'
 @description('What a month may cost, in the subscription\'s currency: a mail to alertEmail at 80 % of it, and when it is forecast to be exceeded. 0: no budget')
 param monthlyBudget int = 0
 
+// --- network
+
+@allowed(['public', 'private'])
+@description('public: closed by identity. private: by network as well, a virtual network with private endpoints; needs Premium. Fixed when the environment is made')
+param networkMode string = 'public'
+
+@description('Addresses of the virtual network, /24 or larger; only with networkMode private')
+param networkPrefix string = '10.80.0.0/24'
+
 var tags = { 'azd-env-name': environmentName, application: 'sluice' }
 var abbreviations = loadJsonContent('abbreviations.json')
 
@@ -131,6 +140,8 @@ module resources 'resources.bicep' = {
     deleteLock: deleteLock
     storageRedundancy: storageRedundancy
     monthlyBudget: monthlyBudget
+    networkMode: networkMode
+    networkPrefix: networkPrefix
   }
 }
 
@@ -150,6 +161,7 @@ output CLAIM_CHECK_CONTAINER string = resources.outputs.claimCheckContainer
 output COPY_JOB_NAME string = resources.outputs.copyName
 output MONGODB_COLLECTION string = mongoCollection
 output MONGODB_DATABASE string = mongoDatabase
+output OUTBOUND_ADDRESS string = resources.outputs.outboundAddress
 output READ_MODEL_DATABASE string = readModelDatabase
 output READ_MODEL_SECRET_URI string = resources.outputs.readModelSecretUri
 output SCALER_IDENTITY_ID string = resources.outputs.scalerIdentityId

@@ -27,6 +27,8 @@ param purgeProtection bool
 param deleteLock bool
 param storageRedundancy string
 param monthlyBudget int
+param networkMode string
+param networkPrefix string
 
 var abbreviations = loadJsonContent('abbreviations.json')
 var token = toLower(uniqueString(subscription().id, resourceGroup().id, location))
@@ -39,6 +41,9 @@ var producerJobName = '${abbreviations.containerAppsJob}producer-${token}'
 var projectorJobName = '${abbreviations.containerAppsJob}projector-${token}'
 var copyName = '${abbreviations.containerAppsJob}copies-${token}'
 var watchName = '${abbreviations.containerAppsJob}watch-${token}'
+
+var privateNetwork = networkMode == 'private'
+var inZones = storageRedundancy == 'Standard_ZRS' // the region has them
 
 module identities 'modules/identities.bicep' = {
   name: 'identities'
@@ -57,9 +62,26 @@ module monitoring 'modules/monitoring.bicep' = {
   }
 }
 
+module network 'modules/network.bicep' = if (privateNetwork) {
+  name: 'network'
+  params: {
+    location: location
+    tags: tags
+    name: '${abbreviations.virtualNetwork}${token}'
+    addressPrefix: networkPrefix
+    zones: inZones ? ['1', '2', '3'] : []
+  }
+}
+
 module environment 'modules/environment.bicep' = if (!traces) {
   name: 'environment'
-  params: { location: location, tags: tags, name: environmentName }
+  params: {
+    location: location
+    tags: tags
+    name: environmentName
+    subnetId: network.?outputs.appsSubnetId ?? ''
+    zoneRedundant: inZones
+  }
 }
 
 module tracedEnvironment 'modules/environment-traced.bicep' = if (traces) {
@@ -68,6 +90,8 @@ module tracedEnvironment 'modules/environment-traced.bicep' = if (traces) {
     location: location
     tags: tags
     name: environmentName
+    subnetId: network.?outputs.appsSubnetId ?? ''
+    zoneRedundant: inZones
     applicationInsightsName: monitoring.outputs.applicationInsightsName
   }
 }
@@ -84,6 +108,7 @@ module registry 'modules/registry.bicep' = {
     location: location
     tags: tags
     name: '${abbreviations.containerRegistry}${token}'
+    privateNetwork: privateNetwork
     workspaceId: monitoring.outputs.workspaceId
     pullers: [identities.outputs.producerPrincipalId, identities.outputs.projectorPrincipalId]
   }
@@ -95,6 +120,7 @@ module storage 'modules/storage.bicep' = {
     location: location
     tags: tags
     name: '${abbreviations.storageAccount}${token}'
+    privateNetwork: privateNetwork
     workspaceId: monitoring.outputs.workspaceId
     deleteLock: deleteLock
     redundancy: storageRedundancy
@@ -110,6 +136,7 @@ module serviceBus 'modules/servicebus.bicep' = {
     location: location
     tags: tags
     name: '${abbreviations.serviceBusNamespace}${token}'
+    privateNetwork: privateNetwork
     workspaceId: monitoring.outputs.workspaceId
     sku: serviceBusSku
     messagingUnits: messagingUnits
@@ -128,6 +155,7 @@ module documentDb 'modules/documentdb.bicep' = if (mongoMode == 'documentdb') {
     location: location
     tags: tags
     name: '${abbreviations.documentDb}${token}'
+    privateNetwork: privateNetwork
     workspaceId: monitoring.outputs.workspaceId
     password: documentDbPassword
     vaultName: vault.outputs.name
@@ -142,6 +170,7 @@ module vault 'modules/keyvault.bicep' = {
     location: location
     tags: tags
     name: '${abbreviations.keyVault}${token}'
+    privateNetwork: privateNetwork
     workspaceId: monitoring.outputs.workspaceId
     purgeProtection: purgeProtection
     fillSource: mongoMode == 'external' || !empty(sourceMongoUri)
@@ -160,6 +189,78 @@ module vaultAccess 'modules/keyvault-access.bicep' = {
     operatorsGroupId: operatorsGroupId
     producerPrincipalId: identities.outputs.producerPrincipalId
     projectorPrincipalId: identities.outputs.projectorPrincipalId
+  }
+}
+
+// --- with NETWORK=private, an address inside the network for each of what the apps talk to
+
+module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork) {
+  name: 'servicebus-endpoint'
+  params: {
+    location: location
+    tags: tags
+    name: '${abbreviations.privateEndpoint}servicebus-${token}'
+    resourceId: serviceBus.outputs.id
+    group: 'namespace'
+    zone: 'privatelink.servicebus.windows.net'
+    networkId: network.?outputs.networkId ?? ''
+    subnetId: network.?outputs.endpointsSubnetId ?? ''
+  }
+}
+
+module blobsEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork) {
+  name: 'blobs-endpoint'
+  params: {
+    location: location
+    tags: tags
+    name: '${abbreviations.privateEndpoint}blobs-${token}'
+    resourceId: storage.outputs.id
+    group: 'blob'
+    zone: 'privatelink.blob.${az.environment().suffixes.storage}'
+    networkId: network.?outputs.networkId ?? ''
+    subnetId: network.?outputs.endpointsSubnetId ?? ''
+  }
+}
+
+module vaultEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork) {
+  name: 'vault-endpoint'
+  params: {
+    location: location
+    tags: tags
+    name: '${abbreviations.privateEndpoint}vault-${token}'
+    resourceId: vault.outputs.id
+    group: 'vault'
+    zone: 'privatelink.vaultcore.azure.net'
+    networkId: network.?outputs.networkId ?? ''
+    subnetId: network.?outputs.endpointsSubnetId ?? ''
+  }
+}
+
+module registryEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork) {
+  name: 'registry-endpoint'
+  params: {
+    location: location
+    tags: tags
+    name: '${abbreviations.privateEndpoint}registry-${token}'
+    resourceId: registry.outputs.id
+    group: 'registry'
+    zone: 'privatelink${az.environment().suffixes.acrLoginServer}'
+    networkId: network.?outputs.networkId ?? ''
+    subnetId: network.?outputs.endpointsSubnetId ?? ''
+  }
+}
+
+module documentDbEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork && mongoMode == 'documentdb') {
+  name: 'documentdb-endpoint'
+  params: {
+    location: location
+    tags: tags
+    name: '${abbreviations.privateEndpoint}documentdb-${token}'
+    resourceId: documentDb.?outputs.id ?? ''
+    group: 'MongoCluster'
+    zone: 'privatelink.mongocluster.cosmos.azure.com'
+    networkId: network.?outputs.networkId ?? ''
+    subnetId: network.?outputs.endpointsSubnetId ?? ''
   }
 }
 
@@ -226,3 +327,4 @@ output sourceSecretUri string = vaultAccess.outputs.sourceSecretUri
 output readModelSecretUri string = vaultAccess.outputs.readModelSecretUri
 output watchName string = watchName
 output copyName string = copyName
+output outboundAddress string = network.?outputs.outboundAddress ?? ''

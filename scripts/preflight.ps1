@@ -24,6 +24,15 @@ switch -CaseSensitive ($mode) {
     default { Problem 'MONGO_MODE is neither external nor documentdb' }
 }
 
+$network = if ($env:NETWORK) { $env:NETWORK } else { 'public' }
+switch -CaseSensitive ($network) {
+    'public' { }
+    'private' {
+        if ($env:SERVICE_BUS_SKU -cne 'Premium') { Problem 'NETWORK=private needs SERVICE_BUS_SKU=Premium: Standard has no private endpoints' }
+    }
+    default { Problem 'NETWORK is neither public nor private' }
+}
+
 # Regions with availability zones, as Azure's list had them in 2026. Elsewhere a zone-redundant account is refused, after ten minutes.
 $zones = -split @'
 australiaeast austriaeast brazilsouth canadacentral centralindia centralus chilecentral eastasia eastus

@@ -32,6 +32,17 @@ documentdb)
   ;;
 esac
 
+case ${NETWORK:-public} in
+public) ;;
+private)
+  [ "${SERVICE_BUS_SKU:-Standard}" = Premium ] ||
+    problem 'NETWORK=private needs SERVICE_BUS_SKU=Premium: Standard has no private endpoints'
+  ;;
+*)
+  problem 'NETWORK is neither public nor private'
+  ;;
+esac
+
 # Regions with availability zones, as Azure's list had them in 2026. Elsewhere a zone-redundant account is refused, after ten minutes.
 zones='
 australiaeast austriaeast brazilsouth canadacentral centralindia centralus chilecentral eastasia eastus

@@ -4,6 +4,8 @@
 param location string
 param tags object
 param name string
+@description('Reached through private endpoints only')
+param privateNetwork bool
 @description('Where its own logs and metrics go')
 param workspaceId string
 
@@ -37,13 +39,13 @@ resource cluster 'Microsoft.DocumentDB/mongoClusters@2025-09-01' = {
     compute: { tier: tier }
     storage: { sizeGb: storageGb }
     highAvailability: { targetMode: highAvailability }
-    publicNetworkAccess: 'Enabled'
+    publicNetworkAccess: privateNetwork ? 'Disabled' : 'Enabled'
   }
 }
 
 // Container Apps without a virtual network has no address of its own to allow, so Azure's are (0.0.0.0 means that, and
-// only that). The password is what keeps others out; a virtual network with a private endpoint would keep them away.
-resource fromAzure 'Microsoft.DocumentDB/mongoClusters/firewallRules@2025-09-01' = {
+// only that). The password is what keeps others out; NETWORK=private keeps them away.
+resource fromAzure 'Microsoft.DocumentDB/mongoClusters/firewallRules@2025-09-01' = if (!privateNetwork) {
   parent: cluster
   name: 'AllowAzureServices'
   properties: { startIpAddress: '0.0.0.0', endIpAddress: '0.0.0.0' }
@@ -79,4 +81,5 @@ resource readModel 'Microsoft.KeyVault/vaults/secrets@2025-05-01' = if (writeRea
   properties: { value: uri, contentType: 'Azure DocumentDB connection string' }
 }
 
+output id string = cluster.id
 output name string = cluster.name

@@ -4,6 +4,9 @@
 param location string
 param tags object
 param name string
+@description('Of a virtual network; empty: none')
+param subnetId string
+param zoneRedundant bool
 param applicationInsightsName string
 
 resource applicationInsights 'Microsoft.Insights/components@2020-02-02' existing = {
@@ -17,6 +20,8 @@ resource environment 'Microsoft.App/managedEnvironments@2025-10-02-preview' = {
   properties: {
     appLogsConfiguration: { destination: 'azure-monitor' }
     workloadProfiles: [{ name: 'Consumption', workloadProfileType: 'Consumption' }]
+    vnetConfiguration: empty(subnetId) ? null : { infrastructureSubnetId: subnetId, internal: true }
+    zoneRedundant: zoneRedundant && !empty(subnetId) // without a network it cannot be
     appInsightsConfiguration: { connectionString: applicationInsights.properties.ConnectionString }
     openTelemetryConfiguration: { tracesConfiguration: { destinations: ['appInsights'] } }
   }

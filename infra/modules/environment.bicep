@@ -1,9 +1,12 @@
 // The Container Apps environment. Both apps only make outgoing connections and have no ingress, so nothing of it is
-// reachable from outside, and no virtual network is needed to keep anybody out. Without one it cannot be zone-redundant:
-// whoever needs that adds infrastructureSubnetId and zoneRedundant here, at creation.
+// reachable from outside, with a virtual network or without one. Only with one can it be spread over zones; both are fixed when it is
+// made.
 param location string
 param tags object
 param name string
+@description('Of a virtual network; empty: none')
+param subnetId string
+param zoneRedundant bool
 
 resource environment 'Microsoft.App/managedEnvironments@2025-07-01' = {
   name: name
@@ -14,6 +17,8 @@ resource environment 'Microsoft.App/managedEnvironments@2025-07-01' = {
     // ContainerAppConsoleLogs and ContainerAppSystemLogs.
     appLogsConfiguration: { destination: 'azure-monitor' }
     workloadProfiles: [{ name: 'Consumption', workloadProfileType: 'Consumption' }]
+    vnetConfiguration: empty(subnetId) ? null : { infrastructureSubnetId: subnetId, internal: true }
+    zoneRedundant: zoneRedundant && !empty(subnetId) // without a network it cannot be
   }
 }
 

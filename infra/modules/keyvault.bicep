@@ -3,6 +3,8 @@
 param location string
 param tags object
 param name string
+@description('Reached through private endpoints only')
+param privateNetwork bool
 @description('Where its own logs and metrics go')
 param workspaceId string
 param purgeProtection bool
@@ -21,6 +23,8 @@ resource vault 'Microsoft.KeyVault/vaults@2025-05-01' = {
   properties: {
     tenantId: tenant().tenantId
     sku: { family: 'A', name: 'standard' }
+    publicNetworkAccess: privateNetwork ? 'Disabled' : 'Enabled'
+    networkAcls: { defaultAction: privateNetwork ? 'Deny' : 'Allow', bypass: 'AzureServices' }
     enableRbacAuthorization: true // roles, not access policies
     enableSoftDelete: true
     softDeleteRetentionInDays: 7
@@ -56,4 +60,5 @@ resource readModel 'Microsoft.KeyVault/vaults/secrets@2025-05-01' = if (fillRead
   properties: { value: readModelMongoUri, contentType: 'MongoDB connection string: readWrite on the read models' }
 }
 
+output id string = vault.id
 output name string = vault.name

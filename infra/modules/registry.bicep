@@ -2,6 +2,8 @@
 param location string
 param tags object
 param name string
+@description('Reached through private endpoints only')
+param privateNetwork bool
 @description('Where its own logs and metrics go')
 param workspaceId string
 @description('Principals that may pull')
@@ -13,9 +15,10 @@ resource registry 'Microsoft.ContainerRegistry/registries@2025-11-01' = {
   name: name
   location: location
   tags: tags
-  sku: { name: 'Basic' }
+  sku: { name: privateNetwork ? 'Premium' : 'Basic' } // only Premium has private endpoints
   properties: {
     adminUserEnabled: false
+    publicNetworkAccess: privateNetwork ? 'Disabled' : 'Enabled'
     // AcrPull counts only while the registry does not ask for repository-scoped roles.
     roleAssignmentMode: 'LegacyRegistryPermissions'
   }
@@ -40,5 +43,6 @@ resource pull 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
   }
 ]
 
+output id string = registry.id
 output name string = registry.name
 output loginServer string = registry.properties.loginServer

@@ -6,6 +6,8 @@
 param location string
 param tags object
 param name string
+@description('Reached through private endpoints only')
+param privateNetwork bool
 @description('Where its own logs and metrics go')
 param workspaceId string
 
@@ -56,6 +58,7 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
   properties: {
     disableLocalAuth: true
     minimumTlsVersion: '1.2'
+    publicNetworkAccess: privateNetwork ? 'Disabled' : 'Enabled'
     premiumMessagingPartitions: premium ? namespacePartitions : null
   }
 }

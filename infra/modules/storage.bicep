@@ -3,6 +3,8 @@
 param location string
 param tags object
 param name string
+@description('Reached through private endpoints only')
+param privateNetwork bool
 @description('Where its own logs and metrics go')
 param workspaceId string
 param producerPrincipalId string
@@ -38,6 +40,8 @@ resource account 'Microsoft.Storage/storageAccounts@2025-06-01' = {
     defaultToOAuthAuthentication: true
     minimumTlsVersion: 'TLS1_2'
     supportsHttpsTrafficOnly: true
+    publicNetworkAccess: privateNetwork ? 'Disabled' : 'Enabled'
+    networkAcls: { defaultAction: privateNetwork ? 'Deny' : 'Allow', bypass: 'AzureServices' }
   }
 }
 

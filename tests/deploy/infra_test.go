@@ -192,7 +192,7 @@ func words(text string) []string { return strings.Fields(text) }
 // What has tags carries the environment's, or azd down would leave it behind and costs could not be told.
 func TestEverythingIsTagged(t *testing.T) {
 	tagless := []string{ // children and extensions, which have none
-		"Microsoft.Authorization/roleAssignments", "Microsoft.Authorization/locks", "Microsoft.Consumption/budgets", "Microsoft.Insights/diagnosticSettings",
+		"Microsoft.Authorization/roleAssignments", "Microsoft.Authorization/locks", "Microsoft.Consumption/budgets", "Microsoft.Network/privateEndpoints/privateDnsZoneGroups", "Microsoft.Insights/diagnosticSettings",
 		"Microsoft.Storage/storageAccounts/blobServices", "Microsoft.Storage/storageAccounts/managementPolicies",
 		"Microsoft.Storage/storageAccounts/blobServices/containers",
 		"Microsoft.ServiceBus/namespaces/topics", "Microsoft.ServiceBus/namespaces/topics/subscriptions", "Microsoft.ServiceBus/namespaces/queues",

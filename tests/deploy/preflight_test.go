@@ -61,6 +61,27 @@ func TestPreflightWarnsOfAlertsThatWakeNobody(t *testing.T) {
 	require.Contains(t, read(t, "scripts/preflight.ps1"), strings.TrimSpace(output), "the same on Windows")
 }
 
+func TestPreflightKnowsWhatAPrivateNetworkNeeds(t *testing.T) {
+	env := []string{"ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"}
+	for _, c := range []struct {
+		set  []string
+		code int
+	}{
+		{[]string{"NETWORK=private", "SERVICE_BUS_SKU=Premium"}, 0},
+		{[]string{"NETWORK=public"}, 0},
+		{[]string{"NETWORK=private"}, 1},
+		{[]string{"NETWORK=private", "SERVICE_BUS_SKU=Standard"}, 1},
+		{[]string{"NETWORK=hidden", "SERVICE_BUS_SKU=Premium"}, 1},
+	} {
+		output, code := preflight(t, append(env, c.set...)...)
+		require.Equal(t, c.code, code, "%v: %s", c.set, output)
+		if code != 0 {
+			require.Contains(t, output, "preflight: NETWORK")
+			require.Contains(t, read(t, "scripts/preflight.ps1"), strings.TrimPrefix(strings.TrimSpace(output), "preflight: "))
+		}
+	}
+}
+
 // A region without zones is refused before anything is made, unless somebody says which redundancy it shall have.
 func TestPreflightKnowsRegionsWithoutZones(t *testing.T) {
 	env := []string{"ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"}
