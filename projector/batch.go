@@ -22,7 +22,7 @@ type batch struct {
 
 func (b *batch) len() int { return len(b.messages) }
 
-// rest is the part of the batch that is not decided: changes that wait for another one of their aggregate. progress says that this
+// rest is the part of the batch that is not decided: changes that wait for another one of their aggregate, or failed. progress says that this
 // one was decided; without progress, all that is left waits for a version that is missing.
 func (b *batch) rest() (rest *batch, progress bool) {
 	rest = &batch{spans: b.spans}
@@ -39,8 +39,12 @@ func (b *batch) rest() (rest *batch, progress bool) {
 		switch r.Kind {
 		case apply.Gap:
 			rest.gaps++
+		case apply.Poison:
+			if r.Recorded {
+				continue
+			}
 		case apply.Pending:
-		case apply.Applied, apply.Duplicate, apply.Poison, apply.Parked:
+		case apply.Applied, apply.Duplicate, apply.Parked:
 			continue
 		}
 		rest.addMessage(b.messages[i], b.changes[i], r)

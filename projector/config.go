@@ -75,6 +75,9 @@ type Config struct {
 	AcceptTimeout time.Duration `envconfig:"ACCEPT_TIMEOUT" default:"60s"`
 	// ApplyTimeout bounds one attempt to write a batch, which is retried for as long as it takes.
 	ApplyTimeout time.Duration `envconfig:"APPLY_TIMEOUT" default:"10s"`
+	// UndecidedAfter is how long an event may fail, for a reason that nobody knows, while events of other aggregates are applied, before its
+	// aggregate is parked; 0: for ever.
+	UndecidedAfter time.Duration `envconfig:"UNDECIDED_AFTER" default:"10m"`
 	// VersionGapWait is how long an insert waits for versions that are missing between the last one applied and its own, before its
 	// aggregate is parked; 0: versions are not checked, for sources whose versions do not grow by one.
 	VersionGapWait time.Duration `envconfig:"VERSION_GAP_WAIT" default:"30s"`
@@ -146,6 +149,7 @@ func (c *Config) Validate() error {
 		settings.AtLeast("SESSION_MAX_HOLD", c.SessionMaxHold, time.Millisecond),
 		settings.AtLeast("ACCEPT_TIMEOUT", c.AcceptTimeout, time.Second),
 		settings.AtLeast("APPLY_TIMEOUT", c.ApplyTimeout, 100*time.Millisecond),
+		settings.AtLeast("UNDECIDED_AFTER", c.UndecidedAfter, 0),
 		settings.AtLeast("VERSION_GAP_WAIT", c.VersionGapWait, 0),
 		settings.AtLeast("VERSION_FIRST", c.VersionFirst, 0),
 		settings.Between("MAX_DELIVERIES", c.MaxDeliveries, 0, 1_000_000),

@@ -51,6 +51,9 @@ func (s *service) logDecision(session string, c *envelope.Change, r apply.Result
 	}
 	switch r.Kind {
 	case apply.Poison:
+		if !r.Recorded {
+			return
+		}
 		if c.Aggregate == "" {
 			s.log.Warn("event dead-lettered; its message names no aggregate, so none is parked", append(attributes, telemetry.KeyDescription, r.Description)...)
 			return

@@ -3,7 +3,6 @@ package projector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/projector/internal/settle"
 	"github.com/sluice-cdc/sluice/shared/envelope"
-	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
 // handle is the data's way through one session, again and again:
@@ -112,13 +110,16 @@ func (s *service) redeem(receiving context.Context, b *batch) (done func(), err 
 	return done, err
 }
 
-// finish applies and settles a batch until all of its messages are decided, or those that are left must be delivered again.
+// finish applies and settles a batch until all of its messages are decided, or those that are left must be delivered again. What is
+// decided is settled while the rest is tried on.
 func (s *service) finish(
 	receiving, applying context.Context, session *sessions.Session, b *batch, completing *settlement,
 ) error {
+	t := s.newTries(session.ID(), b)
 	for b.len() > 0 {
-		if err := s.applyBatch(receiving, applying, session, b); err != nil {
-			return err
+		failures, away := s.applyBatch(applying, session, b, t)
+		if applying.Err() != nil {
+			return context.Cause(applying)
 		}
 		if err := completing.wait(); err != nil {
 			return err
@@ -132,51 +133,48 @@ func (s *service) finish(
 			return err
 		}
 		rest, progress := b.rest()
-		if !progress && rest.len() > 0 {
-			if err := s.awaitVersions(receiving, rest); err != nil {
-				return err
-			}
+		var err error
+		switch {
+		case rest.len() == 0:
+		case away != nil:
+			err = t.database(receiving, rest, away)
+		case len(failures) > 0:
+			t.alone(rest, failures)
+		case !progress && rest.gaps == 0 && t.left():
+			err = t.giveBack(receiving)
+		case !progress:
+			err = s.awaitVersions(receiving, rest)
+		}
+		if err != nil {
+			return err
 		}
 		b = rest
 	}
 	return nil
 }
 
-// maxStuck is how long a session is kept while its batch cannot be finished. The service detaches a link that is idle for ten
-// minutes; the locks of its messages then expire, which raises their delivery counts. A session that is released before raises none;
-// whoever accepts it next retries.
-const maxStuck = 5 * time.Minute
-
-// applyBatch writes the batch. While the database is away it retries, for as long as that takes: the session is kept and its lock
-// renewed, and it is released and accepted again every maxStuck, so that no delivery count rises. It gives up only when the lock is
-// lost or the projector stops.
-func (s *service) applyBatch(receiving, applying context.Context, session *sessions.Session, b *batch) error {
-	var backoff retry.Backoff
-	for began := time.Now(); ; {
-		start := time.Now()
-		attempt, cancel := context.WithTimeout(applying, s.cfg.ApplyTimeout)
-		span := b.spans.applying(attempt)
-		err := s.applier.Apply(attempt, session.ID(), b.changes, b.results)
-		endSpan(span, err)
-		cancel()
-		if err == nil {
-			b.spans.decided(b)
-			s.readModel.Report(nil)
-			s.applied(b, time.Since(start))
-			return nil
-		}
-		if applying.Err() != nil {
-			return context.Cause(applying)
-		}
-		s.applyFailed()
-		s.readModel.Report(err)
-		if time.Since(began) >= maxStuck {
-			return sessions.ErrRelease
-		}
-		if backoff.Wait(receiving) != nil {
-			return fmt.Errorf("stop with a batch in hand: %w", err)
-		}
+// applyBatch makes one attempt to write the batch. failures are changes that failed for a reason of their own; away is why nothing more
+// could be done.
+func (s *service) applyBatch(applying context.Context, session *sessions.Session, b *batch, t *tries) (failures []failure, away error) {
+	start := time.Now()
+	attempt, cancel := context.WithTimeout(applying, s.cfg.ApplyTimeout)
+	defer cancel()
+	span := b.spans.applying(attempt)
+	failed, away := s.applier.Apply(attempt, session.ID(), t.next(), b.changes, b.results)
+	endSpan(span, away)
+	b.spans.decided(b)
+	s.applied(b, time.Since(start), away == nil)
+	if committed := s.committed(b); committed || away == nil && len(failed) == 0 && !t.left() {
+		s.readModel.Report(nil)
 	}
+	if away != nil || len(failed) > 0 {
+		s.applyFailed()
+	}
+	for _, f := range failed {
+		failures = append(failures, failure{&b.changes[f.Index], f.Err})
+	}
+	t.made(b, away != nil && attempt.Err() != nil)
+	return failures, away
 }
 
 // settleBatch tells the broker what became of the batch. The effects are committed: only now may a message be completed. It waits
@@ -186,6 +184,9 @@ func (s *service) settleBatch(ctx context.Context, session *sessions.Session, b 
 	for i, r := range b.results {
 		choices[i] = settle.Choose(r)
 		s.logDecision(session.ID(), &b.changes[i], r)
+	}
+	if !slices.ContainsFunc(choices, func(c settle.Choice) bool { return c.Action != settle.Leave }) {
+		return nil
 	}
 	start, span := time.Now(), b.spans.settling(ctx)
 	completing.begin(func() error {

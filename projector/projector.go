@@ -36,6 +36,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-cdc/sluice/projector/internal/alone"
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/claims"
 	"github.com/sluice-cdc/sluice/projector/internal/gaps"
@@ -150,6 +151,7 @@ type service struct {
 	readModel   *outage.Outage
 	tracer      trace.Tracer // may be nil
 	gaps        *gaps.Gaps
+	failing     *alone.Failing
 	// lastDelivery is the first delivery that is not risked: see lastDelivery.
 	lastDelivery uint32
 	claims       *claims.Redeemer
@@ -194,6 +196,7 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 	}
 	s.applier = apply.New(chosen, s.mongo, cfg.Database, apply.Options{Unjudged: cfg.VersionGapWait == 0, FirstVersion: cfg.VersionFirst})
 	s.gaps = gaps.New(cfg.VersionGapWait)
+	s.failing = alone.New(cfg.UndecidedAfter)
 	s.lastDelivery = lastDelivery(cfg.maxDeliveries())
 
 	busOptions := azservicebus.ClientOptions{}

@@ -120,8 +120,11 @@ func (s *state) received(messages []*azservicebus.ReceivedMessage) {
 	}
 }
 
-func (s *state) applied(b *batch, took time.Duration) {
-	s.metrics.applySeconds.Observe(took.Seconds())
+// applied counts what an attempt has decided; whole says that it did not fail as a whole.
+func (s *state) applied(b *batch, took time.Duration, whole bool) {
+	if whole {
+		s.metrics.applySeconds.Observe(took.Seconds())
+	}
 	now := time.Now()
 	for i, r := range b.results {
 		switch r.Kind {

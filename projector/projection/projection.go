@@ -73,8 +73,8 @@ type Projection interface {
 	Name() string
 	// Project returns the writes of one event, in order; none if the event does not concern the projection. An error
 	// made by [Permanent], or a panic, parks the event's aggregate: the event and all later ones of the aggregate wait in the
-	// dead-letter queue until they are replayed. Any other error is retried until it goes away, and the aggregate waits
-	// meanwhile.
+	// dead-letter queue until they are replayed. Any other error is retried, and the aggregate waits meanwhile; once it
+	// has lasted for UNDECIDED_AFTER while events of others were applied, it parks the aggregate as well.
 	Project(e Event) ([]Write, error)
 }
 

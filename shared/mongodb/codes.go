@@ -44,10 +44,14 @@ const (
 	CappedPositionLost                 = 136
 	NotOnView                          = 166 // CommandNotSupportedOnView
 	InvalidPipelineOperator            = 168
+	CannotIndexParallelArrays          = 171
+	CannotBuildIndexKeys               = 201
+	TransactionTooLarge                = 257
 	InvalidResumeToken                 = 260
 	OperationNotSupportedInTransaction = 263
 	ChangeStreamFatalError             = 280
 	ChangeStreamHistoryLost            = 286
+	TransactionTooLargeForCache        = 359
 	AtlasError                         = 8000
 	NotWritablePrimary                 = 10107
 	BSONObjectTooLarge                 = 10334
@@ -64,6 +68,10 @@ const (
 	DuplicateKeyUpdate        = 11001 // of servers of long ago
 	DuplicateKeyCapped        = 12582 // the same
 	CosmosTooManyRequests     = 16500 // Azure Cosmos DB's
+	GeoKeysNotExtracted       = 16755
+	HashedIndexOfArray        = 16766
+	TextLanguageNotText       = 17261
+	TextLanguageUnsupported   = 17262
 	KeyTooLong                = 17280
 	ResultingDocumentTooLarge = 17419 // by an update
 	OplogEntryTooLarge        = 17420 // the same, in a transaction's oplog entry

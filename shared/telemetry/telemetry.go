@@ -21,6 +21,7 @@ const (
 	KeyAddr        = "addr"
 	KeyAggregate   = "aggregate"
 	KeyAttempt     = "attempt"
+	KeyCode        = "code"
 	KeyBatch       = "batch_size"
 	KeyDelivery    = "delivery_count"
 	KeyDependency  = "dependency"

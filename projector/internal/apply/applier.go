@@ -29,6 +29,9 @@ var (
 // maxConflicts is how often one aggregate's guard may change under us before we back off.
 const maxConflicts = 5
 
+// maxDoubts is how often in a row a write is refused for a duplicate key that may be the guard's, while the guard lets it through.
+const maxDoubts = 3
+
 // Applier writes the effects of one projection. It is safe for concurrent use.
 type Applier struct {
 	projection projection.Projection
@@ -70,22 +73,26 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 // each. A result that is [Poison] already is of a message that could not be read; its change holds what is known of it.
 // session is the session that the changes came in, for the record of a parking.
 //
-// On nil every change is decided, or waits for another one of its aggregate that is. Any error may be retried: with the same
-// arguments, Apply continues where it stopped.
-func (a *Applier) Apply(ctx context.Context, session string, changes []envelope.Change, results []Result) error {
-	groups, decided, failure := a.plan(changes, results)
+// On nil every change is decided, or waits for another one of its aggregate that is, or for the failures: changes that could not be
+// applied for a reason of their own. An error is of the database as a whole, or of nobody knows what. Both may be retried: with the same
+// arguments, Apply continues where it stopped; what is decided is decided, whatever came after it.
+func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes []envelope.Change, results []Result) ([]Failure, error) {
+	groups, decided, failures := a.plan(t, changes, results)
 	record(results, decided)
 	err := a.write(ctx, groups)
 	for _, g := range groups { // also after an error: what is committed is decided
 		record(results, g.decided)
+		if g.failed != nil {
+			failures = append(failures, *g.failed)
+		}
 	}
 	if err == nil {
 		err = a.parkPoisoned(ctx, session, changes, results)
 	}
 	if err != nil {
-		return fmt.Errorf("apply projection %s: %w", a.projection.Name(), err)
+		err = fmt.Errorf("apply projection %s: %w", a.projection.Name(), err)
 	}
-	return failure
+	return failures, err
 }
 
 // write commits the groups' effects and has each group decide its changes.
@@ -140,6 +147,16 @@ func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
 		if g.stopAtGap(seen) {
 			learned = true
 		}
+		switch {
+		case learned || g.doubt == nil:
+			g.doubts = 0
+		default: // the guard lets it through, so it is another index that does not; once more may be chance
+			if g.doubts++; g.doubts >= maxDoubts {
+				g.refused(g.doubtful, ReasonRefused, g.doubt)
+				learned = true
+			}
+		}
+		g.doubt = nil
 		progress = progress && learned
 	}
 	return progress, nil

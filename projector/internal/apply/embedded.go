@@ -36,11 +36,16 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 		failed, err := byModel(err)
 		if err != nil {
 			err = fmt.Errorf("write %s: %w", collection.Name(), err)
-			if Classify(err) != Permanent {
+			class := Classify(err)
+			if class == Transient {
 				return err
 			}
 			// Refused as a whole: too large, for example. Sent one by one, the update that is meant shows.
-			if separately = true; len(chunks) == 1 {
+			switch separately = true; {
+			case len(chunks) > 1:
+			case class == Unknown:
+				chunks[0].group.fails(chunks[0].events, err)
+			default:
 				chunks[0].group.refused(chunks[0].events, ReasonRefused, err)
 			}
 			continue
@@ -55,9 +60,13 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 			case !ok:
 				c.committed()
 			case class == Guarded:
-				collided = append(collided, c.group)
-			case class == Permanent:
+				if collided = append(collided, c.group); unsaid(failure.WriteError) {
+					c.group.doubt, c.group.doubtful = failure, c.events
+				}
+			case class == Permanent, class == TooLarge:
 				c.group.refused(c.events, ReasonRefused, failure)
+			case class == Unknown:
+				c.group.fails(c.events, failure)
 			default:
 				err = failure
 			}

@@ -18,16 +18,20 @@ type Class uint8
 const (
 	// None is no error.
 	None Class = iota
-	// Transient may recover by itself: retry, for as long as it takes.
+	// Transient is about the database as a whole, and may recover by itself: retry, for as long as it takes.
 	Transient
+	// Unknown is the database's answer to these writes, which nobody here has heard of: retry, but hold up nobody else.
+	Unknown
 	// Guarded means that the guard did not match: read it, and decide again.
 	Guarded
+	// TooLarge is a transaction that would be possible in parts.
+	TooLarge
 	// Permanent is about the change itself: a retry cannot help.
 	Permanent
 )
 
-// permanentCodes are the server's ways of refusing a write for what it is. Every other code is transient, also an unknown one: to
-// keep an aggregate waiting, and say so, is better than to dead-letter its events because of, say, a missing right.
+// permanentCodes are the server's ways of refusing a write for what it is. The last ones are of indexes that cannot take a value of the
+// document: of arrays in parallel, by hash, by place, and of text.
 var permanentCodes = map[int]bool{
 	mongodb.BadValue:                   true,
 	mongodb.FailedToParse:              true,
@@ -50,7 +54,26 @@ var permanentCodes = map[int]bool{
 	mongodb.KeyTooLong:                 true,
 	mongodb.ResultingDocumentTooLarge:  true,
 	mongodb.OplogEntryTooLarge:         true,
+
+	mongodb.CannotIndexParallelArrays: true,
+	mongodb.CannotBuildIndexKeys:      true,
+	mongodb.HashedIndexOfArray:        true,
+	mongodb.GeoKeysNotExtracted:       true,
+	mongodb.TextLanguageNotText:       true,
+	mongodb.TextLanguageUnsupported:   true,
 }
+
+// transientCodes are those of a deployment that elects, stops, is overloaded, or does not let us in: they say nothing about the change.
+// A code that is in none of these tables is [Unknown].
+var transientCodes = map[int]bool{
+	6: true, 7: true, 13: true, 18: true, 20: true, 24: true, 43: true, 46: true, 50: true, 63: true, 64: true, 79: true, 89: true, 91: true, 100: true,
+	112: true, 117: true, 133: true, 134: true, 150: true, 189: true, 202: true, 234: true, 239: true, 246: true, 251: true, 262: true, 267: true,
+	279: true, 290: true, 317: true, 358: true, 365: true, 384: true, 402: true, 462: true, 8000: true, 9001: true,
+	10058: true, 10107: true, 11600: true, 11601: true, 11602: true, 13388: true, 13435: true, 13436: true, 14031: true, 16500: true,
+}
+
+// tooLargeCodes are those of a transaction that writes too much at once.
+var tooLargeCodes = map[int]bool{mongodb.TransactionTooLarge: true, mongodb.TransactionTooLargeForCache: true}
 
 // duplicateKeyCodes: a conditional upsert whose condition does not hold collides with the document that is there; so does
 // a write that breaks a unique index.
@@ -78,6 +101,9 @@ func Classify(err error) Class {
 		return classifyWrites(write.WriteErrors, func(e mongo.WriteError) mongo.WriteError { return e })
 	}
 	if server, ok := errors.AsType[mongo.CommandError](err); ok {
+		if server.Code == 0 || labelled(err, driver.NetworkError) {
+			return Transient
+		}
 		return classifyWrite(mongo.WriteError{Code: int(server.Code), Raw: server.Raw})
 	}
 	return Transient
@@ -98,8 +124,18 @@ func classifyWrite(e mongo.WriteError) Class {
 		return Guarded
 	case duplicateKeyCodes[e.Code], permanentCodes[e.Code]:
 		return Permanent
+	case tooLargeCodes[e.Code]:
+		return TooLarge
+	case transientCodes[e.Code]:
+		return Transient
 	}
-	return Transient
+	return Unknown
+}
+
+// unsaid says whether a duplicate key may be that of another unique index than _id's, because the server does not say.
+func unsaid(e mongo.WriteError) bool {
+	_, said := e.Raw.Lookup("keyPattern").DocumentOK()
+	return duplicateKeyCodes[e.Code] && !said
 }
 
 // Refused says that the server refused a command itself, for want of a right or because it does not know it.
@@ -109,8 +145,8 @@ func Refused(err error) bool {
 		mongodb.CommandNotFound, mongodb.IndexOptionsConflict, mongodb.IndexKeySpecsConflict, mongodb.CommandNotSupported))
 }
 
-// onlyID says whether a duplicate key is that of _id, which is where the guard is, or of some other unique index. Servers
-// that do not say are taken to mean _id.
+// onlyID says whether a duplicate key is that of _id, which is where the guard is, or of some other unique index. Of a server that does
+// not say, it may be: the guard tells (see unsaid).
 func onlyID(raw bson.Raw) bool {
 	pattern, ok := raw.Lookup("keyPattern").DocumentOK()
 	if !ok {

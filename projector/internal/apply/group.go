@@ -31,6 +31,14 @@ type group struct {
 	firstVersion int64
 	// replay is how the guard of a parked aggregate stands whose events are applied all the same; else nil.
 	replay *guardState
+	// failed is the change that could not be applied now, for a reason of its own; the group then has no events left.
+	failed *Failure
+	// doubt is a refusal of the first doubtful events that may be the guard's, or another unique index's.
+	doubt    error
+	doubtful int
+	doubts   int // how often in a row
+	// most is how many events are written at once, after more turned out to be too many; 0: all.
+	most int
 	// decided are the changes that were taken off events, with what became of them.
 	decided []decision
 }
@@ -136,6 +144,23 @@ func (g *group) committed(n int) {
 		g.decide(e, Result{Kind: Applied})
 	}
 	g.events = g.events[n:]
+}
+
+// fails takes a failure of the first n changes that may be retried: of several, each is tried alone.
+func (g *group) fails(n int, err error) {
+	if n > 1 {
+		g.oneByOne = true
+		return
+	}
+	g.failed = &Failure{g.events[0].index, err}
+	g.events = nil
+}
+
+// split halves what is written at once, after the first n changes were too many; one that is too large by itself is refused.
+func (g *group) split(n int, err error) {
+	if g.most = n / 2; n == 1 {
+		g.refused(1, ReasonRefused, err)
+	}
 }
 
 // refused handles a permanent failure of the first n changes: of several, each is tried alone; a single one is the

@@ -62,7 +62,11 @@ func (g guards) fenced(f Fence) bson.D {
 func (a *Applier) parkPoisoned(ctx context.Context, session string, changes []envelope.Change, results []Result) error {
 	for i := range changes {
 		c := &changes[i]
-		if results[i].Kind != Poison || results[i].recorded || c.Aggregate == "" {
+		if results[i].Kind != Poison || results[i].Recorded {
+			continue
+		}
+		if c.Aggregate == "" {
+			results[i].Recorded = true
 			continue
 		}
 		var behind []decision
@@ -92,7 +96,7 @@ func (a *Applier) park(
 	for range maxConflicts {
 		err := a.writeRecord(ctx, c, r, lies)
 		if err == nil {
-			poisoned.result.recorded = true
+			poisoned.result.Recorded = true
 			return append(parkedBehind(&r, behind), poisoned), nil
 		}
 		switch class := Classify(err); {
@@ -185,7 +189,7 @@ func parkedBehind(r *Record, behind []decision) (decided []decision) {
 
 // poisonAgain is the result of an event that comes again and has parked its aggregate before.
 func poisonAgain(r *Record) Result {
-	return Result{Kind: Poison, Reason: r.Reason, Description: r.Description, recorded: true}
+	return Result{Kind: Poison, Reason: r.Reason, Description: r.Description, Recorded: true}
 }
 
 // setAside handles a group whose aggregate turned out to be parked: what it has left is dead-lettered behind the event that

@@ -9,24 +9,25 @@ import (
 
 // plan asks the projection for the writes of every pending change and groups them by aggregate and stream, in order of first
 // appearance. It decides what needs no database: changes at or below a position decided earlier in the batch are duplicates, and
-// those that the projection refuses are poison. results are what was decided before. The error is the first failure of the
-// projection that may be retried.
+// those that the projection refuses are poison. results are what was decided before. The failures
+// are the projection's that may be retried.
 //
 // A change stays pending where another one of its aggregate must be decided first: behind a poison or a failure; behind a
 // change with a higher position that came before it; behind a gap of versions inside the batch, since only the guard
 // knows what the first change behind the gap may follow; and above a [Gap], while those below it may close it.
-func (a *Applier) plan(changes []envelope.Change, results []Result) (groups []*group, decided []decision, failure error) {
+func (a *Applier) plan(t Attempt, changes []envelope.Change, results []Result) (groups []*group, decided []decision, failures []Failure) {
 	type key struct{ aggregate, stream string } // positions of two streams do not compare
 	byKey := make(map[key]*group)
 	reached := make(map[key]string) // the highest position decided
 	blocked := make(map[string]bool)
 	gap := make(map[key]string) // the position of the gap
+	planning := 0
 	for i := range changes {
 		c := &changes[i]
 		k := key{c.Aggregate, c.Stream}
 		g := byKey[k]
 		switch waits, gapped := gap[k]; {
-		case blocked[c.Aggregate]:
+		case blocked[c.Aggregate], t.Leave[c.Aggregate], t.full(planning):
 			continue
 		case results[i].Kind == Poison, results[i].Kind == Parked:
 			blocked[c.Aggregate] = true
@@ -57,8 +58,8 @@ func (a *Applier) plan(changes []envelope.Change, results []Result) (groups []*g
 			blocked[c.Aggregate] = true
 			if Classify(err) == Permanent {
 				decided = append(decided, decision{i, poison(ReasonProjection, err)})
-			} else if failure == nil {
-				failure = fmt.Errorf("project event: %w", err)
+			} else {
+				failures = append(failures, Failure{i, fmt.Errorf("project event: %w", err)})
 			}
 			continue
 		}
@@ -68,8 +69,9 @@ func (a *Applier) plan(changes []envelope.Change, results []Result) (groups []*g
 			groups = append(groups, g)
 		}
 		g.events = append(g.events, planned{index: i, change: c, writes: writes})
+		planning++
 	}
-	return groups, decided, failure
+	return groups, decided, failures
 }
 
 // project calls the projection; a panic in it is a permanent failure of this event, and of nothing else.

@@ -104,9 +104,9 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			changes, results := batchOf(test.batch)
-			groups, decided, err := planner.plan(changes, results)
+			groups, decided, failures := planner.plan(Attempt{}, changes, results)
 			record(results, decided)
-			require.Equal(t, strings.Contains(test.batch, "away"), errors.Is(err, errAway))
+			require.Equal(t, strings.Contains(test.batch, "away"), len(failures) == 1 && errors.Is(failures[0].Err, errAway))
 			require.Equal(t, test.groups, grouped(groups))
 			require.Equal(t, test.results, said(results))
 		})
@@ -123,31 +123,31 @@ func versionsOf(changes []envelope.Change, versions ...int64) {
 func TestPlanStopsWhereAVersionIsLeftOut(t *testing.T) {
 	changes, results := batchOf("a1 a2 a3 a4 b1 b2")
 	versionsOf(changes, 1, 0, 3, 4, 7, 8)
-	groups, decided, err := planner.plan(changes, results)
+	groups, decided, failures := planner.plan(Attempt{}, changes, results)
 	record(results, decided)
-	require.NoError(t, err)
+	require.Empty(t, failures)
 	require.Equal(t, "a 0 1, b 4 5", grouped(groups), "versions are judged from insert to insert")
 
 	unjudged := *planner
 	unjudged.unjudged = true
-	groups, decided, err = unjudged.plan(changes, results)
+	groups, decided, failures = unjudged.plan(Attempt{}, changes, results)
 	record(results, decided)
-	require.NoError(t, err)
+	require.Empty(t, failures)
 	require.Equal(t, "a 0 1 2 3, b 4 5", grouped(groups))
 
 	changes[2].Operation = envelope.Update
-	groups, decided, err = planner.plan(changes, results)
+	groups, decided, failures = planner.plan(Attempt{}, changes, results)
 	record(results, decided)
-	require.NoError(t, err)
+	require.Empty(t, failures)
 	require.Equal(t, "a 0 1 2, b 4 5", grouped(groups), "an update does not count on")
 }
 
 func TestPlanHoldsBackWhatIsAboveAGap(t *testing.T) {
 	changes, results := batchOf("a5 a6 a2 a3 a7 b1")
 	results[0].Kind = Gap
-	groups, decided, err := planner.plan(changes, results)
+	groups, decided, failures := planner.plan(Attempt{}, changes, results)
 	record(results, decided)
-	require.NoError(t, err)
+	require.Empty(t, failures)
 	require.Equal(t, "a 2 3, b 5", grouped(groups))
 	require.Equal(t, "gap pending pending pending pending pending", said(results))
 }
@@ -155,9 +155,9 @@ func TestPlanHoldsBackWhatIsAboveAGap(t *testing.T) {
 func TestAGapIsTheFirstChangeThatLeavesVersionsOut(t *testing.T) {
 	changes, results := batchOf("a1 a2 a3")
 	versionsOf(changes, 0, 5, 6)
-	groups, decided, err := planner.plan(changes, results)
+	groups, decided, failures := planner.plan(Attempt{}, changes, results)
 	record(results, decided)
-	require.NoError(t, err)
+	require.Empty(t, failures)
 	g := groups[0]
 	require.False(t, g.stopAtGap(guardState{position: "0", version: 0}), "the first version seen is accepted")
 	require.False(t, g.stopAtGap(guardState{position: "0", version: 4}))
@@ -165,9 +165,9 @@ func TestAGapIsTheFirstChangeThatLeavesVersionsOut(t *testing.T) {
 	require.Equal(t, "a 0", grouped(groups), "what is before it can be written")
 	require.Equal(t, "pending pending pending", said(results))
 
-	groups, decided, err = planner.plan(changes[1:], results[1:])
+	groups, decided, failures = planner.plan(Attempt{}, changes[1:], results[1:])
 	record(results[1:], decided)
-	require.NoError(t, err)
+	require.Empty(t, failures)
 	require.True(t, groups[0].stopAtGap(guardState{position: "0", version: 3}))
 	record(results[1:], groups[0].decided)
 	require.Equal(t, "pending gapVersionGap pending", said(results))
@@ -177,9 +177,9 @@ func TestAGapIsTheFirstChangeThatLeavesVersionsOut(t *testing.T) {
 func TestPlanGoesOnWhereItStopped(t *testing.T) {
 	changes, results := batchOf("a1 a2 a2 a3:poison a4 b1")
 	results[0].Kind, results[3].Kind = Applied, Poison
-	groups, decided, err := planner.plan(changes, results)
+	groups, decided, failures := planner.plan(Attempt{}, changes, results)
 	record(results, decided)
-	require.NoError(t, err)
+	require.Empty(t, failures)
 	require.Equal(t, "a 1, b 5", grouped(groups))
 	require.Equal(t, "applied pending duplicate poison pending pending", said(results))
 }
@@ -187,9 +187,9 @@ func TestPlanGoesOnWhereItStopped(t *testing.T) {
 func TestChunksFoldWhatCanBeFolded(t *testing.T) {
 	changes, results := batchOf("a1 a2 b7:ignored")
 	changes[1].Version = 9
-	groups, decided, err := planner.plan(changes, results)
+	groups, decided, failures := planner.plan(Attempt{}, changes, results)
 	record(results, decided)
-	require.NoError(t, err)
+	require.Empty(t, failures)
 	chunks := planner.chunksOf(groups)
 	require.Len(t, chunks, 2)
 
@@ -245,9 +245,9 @@ func TestAReplacementCarriesTheGuard(t *testing.T) {
 
 func TestDropTakesWhatIsAppliedOffTheFront(t *testing.T) {
 	changes, results := batchOf("a1 a2 a3")
-	groups, decided, err := planner.plan(changes, results)
+	groups, decided, failures := planner.plan(Attempt{}, changes, results)
 	record(results, decided)
-	require.NoError(t, err)
+	require.Empty(t, failures)
 	require.Equal(t, 2, groups[0].dropApplied("822"))
 	record(results, groups[0].decided)
 	require.Equal(t, "a 2", grouped(groups))
@@ -260,9 +260,9 @@ func TestDropTakesWhatIsAppliedOffTheFront(t *testing.T) {
 
 func TestRefusedLooksForTheOneThatIsMeant(t *testing.T) {
 	changes, results := batchOf("a1 a2")
-	groups, decided, err := planner.plan(changes, results)
+	groups, decided, failures := planner.plan(Attempt{}, changes, results)
 	record(results, decided)
-	require.NoError(t, err)
+	require.Empty(t, failures)
 	g := groups[0]
 	g.refused(2, ReasonRefused, errors.New("no"))
 	record(results, g.decided)

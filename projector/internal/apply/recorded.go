@@ -21,8 +21,11 @@ func positionsCollection(p projection.Projection) string { return p.Name() + "_p
 func (a *Applier) applyRecorded(ctx context.Context, g *group) error {
 	for conflicts := 0; len(g.events) > 0; {
 		n := len(g.events)
-		if g.oneByOne {
+		switch {
+		case g.oneByOne:
 			n = 1
+		case g.most > 0:
+			n = min(n, g.most)
 		}
 		err := a.commit(ctx, g, n)
 		switch Classify(err) {
@@ -40,6 +43,10 @@ func (a *Applier) applyRecorded(ctx context.Context, g *group) error {
 					return errContended
 				}
 			}
+		case TooLarge:
+			g.split(n, err)
+		case Unknown:
+			g.fails(n, err)
 		case Transient:
 			return err
 		}

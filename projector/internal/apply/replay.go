@@ -30,7 +30,7 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 	applier := *a
 	applier.skip = r.Skip
 	applier.unjudged = a.unjudged || r.Unjudged
-	groups, decided, failure := applier.plan(changes, results)
+	groups, decided, failures := applier.plan(Attempt{}, changes, results)
 	record(results, decided)
 	if len(groups) > 0 {
 		found, err := a.guards.read(ctx, r.Aggregate)
@@ -50,12 +50,18 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 		err = applier.write(ctx, groups)
 		for _, g := range groups {
 			record(results, g.decided)
+			if g.failed != nil {
+				failures = append(failures, *g.failed)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("replay events of %s: %w", r.Aggregate, err)
 		}
 	}
-	return failure
+	if len(failures) > 0 {
+		return failures[0].Err
+	}
+	return nil
 }
 
 // Park parks an aggregate that is not parked, because of an event of it in the dead-letter queue that the broker put there; session is

@@ -3,6 +3,7 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
@@ -34,8 +35,8 @@ type Result struct {
 	Description string // for people; may quote the database's message
 	// Stack is the stack trace of a poison that is a panic of the projection. It is for the log alone: no record holds it.
 	Stack string
-	// recorded says of a poison that the parking of its aggregate is committed.
-	recorded bool
+	// Recorded says of a poison that the parking of its aggregate is committed, or that it names none.
+	Recorded bool
 }
 
 // The reasons.
@@ -46,13 +47,14 @@ const (
 	ReasonPromise    = "ProjectionInvalid" // the projection's writes break its promise
 	ReasonRefused    = "WriteRefused"      // the database refused the write for what it is
 	ReasonDeliveries = "DeliveriesUsedUp"  // the broker would soon dead-letter the event by itself, and later ones would overtake it
+	ReasonUndecided  = "Undecided"         // the event failed for UNDECIDED_AFTER while others of the same database were applied
 	ReasonOvertaken  = "Overtaken"         // the broker dead-lettered the event by itself, and later ones were applied
 )
 
 // Reasons are all that messages are dead-lettered for, but for Overtaken, which the broker did for a reason of its own.
 func Reasons() []string {
 	return []string{
-		ReasonParked, ReasonVersionGap, ReasonProjection, ReasonPromise, ReasonRefused, ReasonDeliveries,
+		ReasonParked, ReasonVersionGap, ReasonProjection, ReasonPromise, ReasonRefused, ReasonDeliveries, ReasonUndecided,
 		string(envelope.ReasonMissingProperty), string(envelope.ReasonInvalidProperty), string(envelope.ReasonUnknownContentType),
 		string(envelope.ReasonUndecodableBody), string(envelope.ReasonClaimMissing), string(envelope.ReasonClaimCorrupt),
 	}
@@ -84,6 +86,12 @@ func Undecodable(err error) Result {
 func UsedUp(n uint32, most int) Result {
 	return Result{Kind: Poison, Reason: ReasonDeliveries, Description: fmt.Sprintf("the event was delivered %d times, and the broker takes it out "+
 		"of its order after %d: a projector stopped, or lost its lock, each time that it had the event in hand. Find out why, then replay", n, most)}
+}
+
+// Undecided is the result of an event that failed for so long while others of the same database were applied.
+func Undecided(since time.Duration, err error) Result {
+	return Result{Kind: Poison, Reason: ReasonUndecided, Description: fmt.Sprintf(
+		"for %s the event could not be applied, while events of other aggregates were: %v", since.Round(time.Second), err)}
 }
 
 func poison(reason string, err error) Result {

@@ -45,7 +45,7 @@ func transact(ctx context.Context, client *mongo.Client, write func(context.Cont
 	backoff := retry.Backoff{Initial: 10 * time.Millisecond, Max: 500 * time.Millisecond}
 	for {
 		err := attempt(ctx, session, write)
-		if !labelled(err, driver.TransientTransactionError) || backoff.Wait(ctx) != nil {
+		if !labelled(err, driver.TransientTransactionError) || Classify(err) == TooLarge || backoff.Wait(ctx) != nil {
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ func attempt(ctx context.Context, session *mongo.Session, write func(context.Con
 		switch {
 		case err == nil:
 			return nil
-		case !undecided(err), backoff.Wait(ctx) != nil:
+		case !undecided(err), Classify(err) == TooLarge, backoff.Wait(ctx) != nil:
 			return fmt.Errorf("commit transaction: %w", err)
 		}
 	}

@@ -37,6 +37,9 @@ func Choose(result apply.Result) Choice {
 	case apply.Applied, apply.Duplicate:
 		return Choice{Action: Complete}
 	case apply.Poison, apply.Parked:
+		if result.Kind == apply.Poison && !result.Recorded {
+			break // later events would overtake it
+		}
 		return Choice{Action: DeadLetter, Reason: result.Reason, Description: shorten(result.Description)}
 	case apply.Pending, apply.Gap:
 	}

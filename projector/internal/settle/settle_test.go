@@ -27,9 +27,10 @@ func TestChoose(t *testing.T) {
 		},
 		{
 			"never to be applied",
-			apply.Result{Kind: apply.Poison, Reason: "WriteRefused", Description: "why"},
+			apply.Result{Kind: apply.Poison, Recorded: true, Reason: "WriteRefused", Description: "why"},
 			Choice{Action: DeadLetter, Reason: "WriteRefused", Description: "why"},
 		},
+		{"never to be applied, and its aggregate not parked yet", apply.Result{Kind: apply.Poison, Reason: "WriteRefused"}, Choice{Action: Leave}},
 	} {
 		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, Choose(test.result)) })
 	}
@@ -37,12 +38,12 @@ func TestChoose(t *testing.T) {
 
 func TestChooseShortensDescriptions(t *testing.T) {
 	for _, long := range []string{strings.Repeat("x", 5000), strings.Repeat("ö", 5000), "x" + strings.Repeat("世", 5000)} {
-		got := Choose(apply.Result{Kind: apply.Poison, Description: long}).Description
+		got := Choose(apply.Result{Kind: apply.Poison, Recorded: true, Description: long}).Description
 		require.LessOrEqual(t, len(got), maxDescription)
 		require.Greater(t, len(got), maxDescription-8)
 		require.True(t, utf8.ValidString(got))
 		require.True(t, strings.HasSuffix(got, "…"))
 	}
 	short := strings.Repeat("x", maxDescription)
-	require.Equal(t, short, Choose(apply.Result{Kind: apply.Poison, Description: short}).Description)
+	require.Equal(t, short, Choose(apply.Result{Kind: apply.Poison, Recorded: true, Description: short}).Description)
 }

@@ -57,6 +57,7 @@ type shape struct {
 	mended  *atomic.Bool
 	project projection.Projection
 	adjust  func(*projector.Config) // the settings; nil leaves them as they are
+	asIs    bool                    // project is run as it is
 	// applied is how many events of an aggregate took effect.
 	applied func(w *world.World, aggregate string) int
 }
@@ -83,7 +84,7 @@ func shapes() []shape {
 // settings makes a projector run the shape; mended says how its copy of the code stands, nil shares the shape's.
 func (s shape) settings(mended *atomic.Bool) func(*projector.Config, *projector.Options) {
 	project := s.project
-	if mended != nil {
+	if mended != nil && !s.asIs {
 		if s.name == "mendable" {
 			project = mendable{mended: mended}
 		} else {

@@ -46,7 +46,7 @@ func (w *World) ProjectorConfig() projector.Config {
 		MaxSessions: 8, ReceiveBatch: 100,
 		SessionIdle: 2 * time.Second, SessionMaxHold: 30 * time.Second,
 		AcceptTimeout: time.Minute, ApplyTimeout: 10 * time.Second, SettleTimeout: 5 * time.Second,
-		VersionGapWait:  30 * time.Second,
+		VersionGapWait: 30 * time.Second, UndecidedAfter: 10 * time.Minute,
 		ShutdownTimeout: 20 * time.Second,
 	}
 }

@@ -1,0 +1,231 @@
+package projector_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// undecided is a shape that fails, and does not say for good, at events of the type Unlisted.
+func undecided(s shape) shape {
+	failing := unsure{s.project}
+	if one, ok := s.project.(projection.OneDocument); ok {
+		s.project = unsureDocument{failing, one}
+	} else {
+		s.project = failing
+	}
+	s.asIs = true
+	return s
+}
+
+type unsure struct{ projection.Projection }
+
+func (u unsure) Project(e projection.Event) ([]projection.Write, error) {
+	if e.Type == "Unlisted" {
+		return nil, errors.New("refused for what it is, by a code that nobody listed")
+	}
+	return u.Projection.Project(e)
+}
+
+type unsureDocument struct {
+	unsure
+	one projection.OneDocument
+}
+
+func (u unsureDocument) Collection() string { return u.one.Collection() }
+
+// G5: as many aggregates as there are workers fail, each for itself and without end. The others go on, and in the end those are parked,
+// with the error.
+func TestG5WhatFailsForReasonsOfItsOwnHoldsUpNobodyElse(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		s = undecided(s)
+		for n := range 8 { // as many as MAX_SESSIONS
+			publish(w, event(fmt.Sprintf("bad-%d", n), 1, "Unlisted"))
+		}
+		p := w.StartProjector(s.settings(nil))
+		w.Pass(5 * time.Second)
+		for n := 1; n <= 16; n++ {
+			began := time.Now()
+			publish(w, event("healthy", n, "T"))
+			w.Completed(n)
+			require.Less(w, time.Since(began), 10*time.Second, "the healthy one waited for the others")
+			w.Pass(time.Minute)
+		}
+		deadLettered(w, 8)
+		for _, letter := range deadLetters(w) {
+			require.Contains(w, letter, " Undecided")
+		}
+		require.Contains(w, parked(w, s.guards, "bad-0").Description, "events of other aggregates were: project event: refused for what it is")
+		require.NotContains(w, p.Log.Text(), "works again")
+		require.Contains(w, p.Log.Text(), `"msg":"an event cannot be applied; it is retried, and its aggregate waits","aggregate":"bad-0","session":"bad-0"`)
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// G5: one aggregate of a session that many share fails. What is decided of the others is settled, and they go on.
+func TestG5WhatFailsInASharedSessionHoldsUpNoNeighbour(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		s = undecided(s)
+		key := envelope.Buckets(1)
+		put := func(c envelope.Change) {
+			c.Session = key.Session(c.Aggregate)
+			publish(w, c)
+		}
+		put(event("bad", 1, "Unlisted"))
+		for n := 1; n <= 150; n++ {
+			put(event("healthy", n, "T"))
+		}
+		p := w.StartProjector(s.settings(nil))
+		w.Completed(150)
+		put(event("bad", 2, "T"))
+		put(event("healthy", 151, "T"))
+		w.Completed(151)
+		require.Equal(w, 151, s.applied(w, "healthy"))
+		require.Zero(w, s.applied(w, "bad"))
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// G5: the codes by which indexes refuse a document say that it is refused for good.
+func TestG5ARefusalByAnIndexParksItsAggregate(t *testing.T) {
+	for _, code := range []int{171, 201, 16755, 16766, 17261, 17262} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			inVirtualTime(t, func(w *world.World) {
+				w.FailMongo(1, code, "update")
+				publish(w, event("a", 1, "T"))
+				p := w.StartProjector(nil)
+				deadLettered(w, 1)
+				_, err := p.End()
+				require.NoError(w, err)
+				require.Equal(w, []string{"a/1 WriteRefused"}, deadLetters(w))
+			})
+		})
+	}
+}
+
+// G1, G5: a code that nobody knows is the event's own business, not an outage of the database: neighbours in the same write are applied.
+func TestG1G5AnUnknownCodeIsRetriedOneByOne(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		key := envelope.Buckets(1)
+		var changes []envelope.Change
+		for n := 1; n <= 3; n++ {
+			for _, name := range []string{"a", "b", "c"} {
+				c := event(name, n, "T")
+				c.Session = key.Session(name)
+				changes = append(changes, c)
+			}
+		}
+		w.FailMongo(4, 16732, "update")
+		publish(w, changes...)
+		p := w.StartProjector(s.settings(nil))
+		w.Completed(9)
+		_, err := p.End()
+		require.NoError(w, err)
+		for _, name := range []string{"a", "b", "c"} {
+			requireRight(w, s, name, 3)
+		}
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+		require.NotContains(w, p.Log.Text(), "dependency fails")
+	})
+}
+
+// G1, G2: a transaction that is too large, or too slow, is made of fewer events, down to one.
+func TestG1G2ATransactionThatIsTooLargeIsSplit(t *testing.T) {
+	for name, test := range map[string]struct {
+		code, times int
+		parked      string
+	}{
+		"the first three":                      {257, 3, ""},
+		"the cache":                            {359, 2, ""},
+		"one event by itself, which is parked": {257, 4, "WriteRefused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(w *world.World) {
+				s := shapes()[1]
+				w.FailMongo(test.times, test.code, "commitTransaction")
+				var changes []envelope.Change
+				for n := 1; n <= 8; n++ {
+					changes = append(changes, event("a", n, "T"))
+				}
+				publish(w, changes...)
+				p := w.StartProjector(s.settings(nil))
+				w.Eventually("all is decided", func() bool {
+					s := w.Bus.Stats(world.SubscriptionPath)
+					return s.Completed+s.DeadLettered == 8
+				})
+				_, err := p.End()
+				require.NoError(w, err)
+				require.Equal(w, test.parked, parked(w, s.guards, "a").Reason)
+				if test.parked == "" {
+					requireRight(w, s, "a", 8)
+				} else {
+					require.Equal(w, "a/1 WriteRefused", deadLetters(w)[0])
+					require.Zero(w, s.applied(w, "a"))
+					require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
+					requireRight(w, s, "a", 8)
+				}
+			})
+		})
+	}
+}
+
+// G1, G2: a batch whose transaction takes longer than APPLY_TIMEOUT is written in parts.
+func TestG1G2ATransactionThatIsTooSlowIsSplit(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		s := shapes()[1]
+		s.adjust = func(c *projector.Config) { c.ApplyTimeout = time.Second }
+		const events = 16
+		var changes []envelope.Change
+		for n := 1; n <= events; n++ {
+			changes = append(changes, event("a", n, "T"))
+		}
+		slow := slowEvents{s.project, 100 * time.Millisecond}
+		s.project, s.asIs = slow, true
+		publish(w, changes...)
+		p := w.StartProjector(s.settings(nil))
+		w.Completed(events)
+		_, err := p.End()
+		require.NoError(w, err)
+		requireRight(w, s, "a", events)
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
+	})
+}
+
+// slowEvents takes its time for each event.
+type slowEvents struct {
+	projection.Projection
+	each time.Duration
+}
+
+func (s slowEvents) Project(e projection.Event) ([]projection.Write, error) {
+	time.Sleep(s.each)
+	return s.Projection.Project(e)
+}
+
+// G5: a write that breaks a unique index is refused for good, also where the server does not say which index it was: the guard would
+// let it through.
+func TestG5AUniqueIndexThatIsNotNamedParks(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		p := w.StartProjector(nil)
+		publish(w, event("a", 1, "T"))
+		w.Completed(1)
+		w.FailMongo(3, 11000, "update")
+		publish(w, event("a", 2, "T"))
+		deadLettered(w, 1)
+		_, err := p.End()
+		require.NoError(w, err)
+		require.Equal(w, []string{"a/2 WriteRefused"}, deadLetters(w))
+	})
+}
