@@ -158,12 +158,17 @@ func (d *dispatcher) release(sessions ...*backlog) {
 	d.wake()
 }
 
-// endParts ends a batch that was sent in parts, which says nothing about how fast batches are acknowledged.
-func (d *dispatcher) endParts() {
+// setApart says that a batch is sent in parts and apart from now on: it keeps its sessions and takes no part in the window any more,
+// or a message that is suspect could keep everything else from passing. Its end says nothing about how fast batches are acknowledged.
+func (d *dispatcher) setApart() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.outstanding--
-	d.wake()
+	if d.idle == 0 {
+		d.spawn()
+	} else {
+		d.wake()
+	}
 }
 
 func (d *dispatcher) throttled() {

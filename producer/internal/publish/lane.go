@@ -41,10 +41,10 @@ func (l *lane) run(ctx context.Context) error {
 			l.publisher.acknowledged(load.items)
 			l.dispatcher.end(load.sessions, latency)
 		case errors.Is(err, errSuspect), errors.Is(err, ErrRefused):
+			l.dispatcher.setApart()
 			if err := l.separate(ctx, load, err); err != nil {
 				return err
 			}
-			l.dispatcher.endParts()
 		default:
 			return err
 		}

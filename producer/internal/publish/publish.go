@@ -4,7 +4,7 @@
 // Guaranteed:
 //   - The events of a session arrive in the order in which they were published, whatever is sent again on the way: a
 //     lane has one batch outstanding, a session is in one lane at a time, and a batch whose outcome is unknown is sent
-//     again, unchanged, before anything later of its sessions.
+//     again, unchanged or in parts, before anything later of its sessions.
 //   - The watermark never passes an event that has not been acknowledged.
 //   - Memory is bounded by bytes and by count, even while one event stays unacknowledged and all others are acknowledged. At the
 //     bound [Publisher.Publish] blocks.

@@ -36,12 +36,13 @@ type memoryBroker struct {
 type outcome int
 
 const (
-	stored  outcome = iota
-	refused         // not stored, and the sender is told so
-	unknown         // stored, and the acknowledgement is lost
-	busy            // not stored, come back later
-	never           // not stored, and it never will be
-	silent          // not stored, and no answer came
+	stored    outcome = iota
+	refused           // not stored, and the sender is told so
+	unknown           // stored, and the acknowledgement is lost
+	busy              // not stored, come back later
+	never             // not stored, and it never will be
+	silent            // not stored, and no answer came
+	objecting         // not stored, and the link is ended with a reason
 )
 
 var errSend = errors.New("connection lost")
@@ -100,6 +101,8 @@ func (m *memoryBroker) Send(ctx context.Context, b Batch) error {
 		return ErrRefused
 	case silent:
 		return fmt.Errorf("%w: %w", errUnknown, ctx.Err())
+	case objecting:
+		return fmt.Errorf("%w: %w: %w", errUnknown, errObjection, errSend)
 	case stored, unknown:
 	}
 	m.mu.Lock()

@@ -81,3 +81,21 @@ func TestG6EveryRefusalForGoodIsRecognised(t *testing.T) {
 		})
 	}
 }
+
+// G1: a rejection for a reason that passes ends nothing: the batch is sent again by the same leader.
+func TestG1ARejectionThatPassesIsRetried(t *testing.T) {
+	for _, condition := range []string{"com.microsoft:timeout", "com.microsoft:operation-cancelled", "com.microsoft:server-busy", "amqp:internal-error"} {
+		t.Run(condition, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+				a := w.StartProducer("a", lanes)
+				w.Leads("a")
+				w.Bus.AnswerSends(10, servicebus.Answer{Outcome: servicebus.Rejected, Condition: condition})
+				w.InsertMany(40, 4)
+				w.Published()
+				w.Eventually("all is acknowledged", func() bool { return w.Checkpoint().Published == 40 })
+				require.EqualValues(w, 1, w.Checkpoint().Epoch)
+				a.End()
+			})
+		})
+	}
+}

@@ -1,0 +1,141 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
+)
+
+// memoryRefusals are the names of what was kept, by the message that it is of.
+type memoryRefusals struct {
+	mu    sync.Mutex
+	kept  []string // the bodies, which the memory broker's messages say in their names
+	blobs int
+}
+
+func (r *memoryRefusals) Keep(_ context.Context, name, _ string, content []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.blobs++
+	if strings.HasSuffix(name, ".body") {
+		r.kept = append(r.kept, string(content))
+	}
+	return nil
+}
+
+func (r *memoryRefusals) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.kept)
+}
+
+// G1, G2 and G6: whatever messages are refused, for good or by an objection each time, and whatever else fails, every other message
+// arrives, each session's in order, and exactly the refused ones are kept, before the end is reached.
+func TestG1G2G6AllButTheRefusedArriveInOrder(t *testing.T) {
+	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
+		for seed := range uint64(60) {
+			virtualtime.Test(t, func(t *testing.T) { separateAtRandom(t, scope, seed) })
+		}
+	}
+}
+
+func separateAtRandom(t *testing.T, scope Scope, seed uint64) {
+	t.Helper()
+	random, faults := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
+	const events, sessions = 300, 7
+	poison := map[string]outcome{} // of the first sessions; the others show that something is taken
+	versions := map[string]int{}
+	names := make([]string, events)
+	for n := range names {
+		session := fmt.Sprintf("a%d", random.IntN(sessions))
+		versions[session]++
+		names[n] = fmt.Sprintf("%s/%d", session, versions[session])
+		if session < "a3" && random.IntN(40) == 0 {
+			poison[names[n]] = []outcome{never, objecting}[random.IntN(2)]
+		}
+	}
+	var mu sync.Mutex
+	broker := &memoryBroker{capacity: 7, before: func(_ context.Context, messages []string) outcome {
+		mu.Lock()
+		drawn, delay := faults.IntN(20), time.Duration(faults.IntN(20))*time.Millisecond
+		mu.Unlock()
+		time.Sleep(delay) // the network's time, virtual
+		for _, m := range messages {
+			if o, bad := poison[m]; bad {
+				return o
+			}
+		}
+		switch drawn {
+		case 0:
+			return unknown
+		case 1:
+			return refused
+		case 2:
+			return busy
+		}
+		return stored
+	}}
+	config, refusals := testConfig(), &memoryRefusals{}
+	config.Scope, config.Refusals, config.StallAfter = scope, refusals, time.Hour
+	p := start(config, broker, openFence{})
+	done := make(chan error, 1)
+	running, ended := context.WithCancelCause(t.Context())
+	go func() {
+		err := p.Run(running)
+		ended(fmt.Errorf("the publisher ended: %w", err))
+		done <- err
+	}()
+	for n, name := range names {
+		session, _, _ := strings.Cut(name, "/")
+		c, progress := event(session, versionOf(name), n)
+		require.NoError(t, p.Publish(running, c, progress))
+		time.Sleep(20 * time.Millisecond) // others pass all the time
+	}
+	published := events
+	for ; refusals.count() < len(poison); published++ { // who is suspect is not to blame while nothing else passes
+		c, progress := event("b0", published-events+1, published)
+		require.NoError(t, p.Publish(running, c, progress))
+		time.Sleep(time.Second)
+	}
+	p.Close()
+	require.NoError(t, <-done)
+
+	require.EqualValues(t, published-len(poison), p.Progress().Published, "seed %d", seed)
+	require.Equal(t, fmt.Sprintf("82%06X", published-1), p.Progress().Position)
+	require.Len(t, refusals.kept, len(poison))
+	require.Equal(t, 2*len(poison), refusals.blobs)
+	for _, name := range refusals.kept {
+		require.Contains(t, poison, name)
+	}
+	arrived := map[string]bool{}
+	reached := map[string]int{}
+	for _, m := range slices.Concat(broker.arrived...) {
+		require.NotContains(t, poison, m)
+		session, _, _ := strings.Cut(m, "/")
+		if arrived[m] {
+			continue // a repeat: the broker knows its message id
+		}
+		arrived[m] = true
+		for v := reached[session] + 1; v < versionOf(m); v++ {
+			require.Contains(t, poison, fmt.Sprintf("%s/%d", session, v), "seed %d: %s arrives, and this before it has not", seed, m)
+		}
+		require.Greater(t, versionOf(m), reached[session])
+		reached[session] = versionOf(m)
+	}
+	require.Len(t, arrived, published-len(poison))
+}
+
+func versionOf(name string) (v int) {
+	_, number, _ := strings.Cut(name, "/")
+	_, _ = fmt.Sscan(number, &v)
+	return v
+}
