@@ -255,12 +255,10 @@ func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err
 	token := event.Lookup("_id").Document()
 	after := checkpoint.Progress{ResumeToken: bytes.Clone(token), Published: c.at.Published}
 	operation, _ := event.Lookup("operationType").StringValueOK()
-	position, err := c.numbering.event(c.at, identity, operation)
-	if err == nil {
-		after.Position, err = c.numbering.event(c.at, envelope.TokenText(token), operation)
-	}
-	if err == nil {
-		identity, err = c.numbering.identity(c.at, identity, operation)
+	whole := identity
+	identity, position, err := c.numbering.event(c.at, whole, operation)
+	if after.Position = position; err == nil && envelope.TokenText(token) != whole { // it came in fragments; this is the last
+		_, after.Position, err = c.numbering.event(c.at, envelope.TokenText(token), operation)
 	}
 	if err != nil {
 		return false, &refusal{err}

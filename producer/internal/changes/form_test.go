@@ -120,10 +120,10 @@ func TestG6ATokenOfAnUnknownFormIsRefused(t *testing.T) {
 	}
 	_, err := inForm("2B06", v2, "insert")
 	require.ErrorIs(t, err, ErrTokenForm)
-	_, err = numbering{}.event(checkpoint.Progress{Position: golden[0].v1}, strings.Replace(v2, formV2, "2B06", 1), "insert")
+	_, _, err = numbering{}.event(checkpoint.Progress{Position: golden[0].v1}, strings.Replace(v2, formV2, "2B06", 1), "insert")
 	require.ErrorIs(t, err, ErrTokenForm)
 	unknown := strings.Replace(v2, formV2, "2B06", 1)
-	position, err := numbering{}.event(checkpoint.Progress{Position: strings.Replace(golden[0].v2, formV2, "2B06", 1)}, unknown, "insert")
+	_, position, err := numbering{}.event(checkpoint.Progress{Position: strings.Replace(golden[0].v2, formV2, "2B06", 1)}, unknown, "insert")
 	require.NoError(t, err, "a stream that began with such tokens goes on")
 	require.Equal(t, unknown, position)
 }
@@ -137,7 +137,7 @@ func TestG2PositionsGrowAcrossVersions(t *testing.T) {
 			if i%2 == 0 {
 				token = golden[g].v2
 			}
-			position, err := numbering{}.event(at, token, golden[g].operation)
+			_, position, err := numbering{}.event(at, token, golden[g].operation)
 			require.NoError(t, err)
 			require.Greater(t, position, at.Position)
 			require.Equal(t, form, envelope.TokenForm(position))
@@ -168,7 +168,7 @@ func TestG2ATieOfTwoShardsKeepsTheServersOrder(t *testing.T) {
 
 	ids := map[string]bool{}
 	for _, token := range []string{deleted, inserted, later} {
-		id, err := n.identity(third, token, map[bool]string{true: "delete", false: "insert"}[token == deleted])
+		id, _, err := n.event(third, token, map[bool]string{true: "delete", false: "insert"}[token == deleted])
 		require.NoError(t, err)
 		ids[id] = true
 	}
@@ -190,7 +190,7 @@ func TestG3AVeryLongPositionIsBounded(t *testing.T) {
 	require.Greater(t, b.Position, a.Position)
 	require.Less(t, a.Position, long("8266BDC16100000001", "61"), "what was bounded is below what an earlier version wrote: it is known again")
 	require.Equal(t, uint32(0x66BDC161), envelope.TokenTime(a.Position).T)
-	identity, err := n.identity(start, long("8266BDC16100000001", "61"), "insert")
+	identity, _, err := n.event(start, long("8266BDC16100000001", "61"), "insert")
 	require.NoError(t, err)
 	require.Equal(t, long("8266BDC16100000001", "61"), identity, "the MessageId is a hash anyway, and stays what it was")
 }

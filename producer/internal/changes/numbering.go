@@ -82,29 +82,24 @@ func (n numbering) accept(from checkpoint.Progress) error {
 	return nil
 }
 
-// event is the position of the next event after at, whose token has this text.
-func (n numbering) event(at checkpoint.Progress, token, operation string) (string, error) {
+// event is what the next event after at goes by, whose token has this text: the text that tells it from all others, which is the
+// token's in the form of the stream, and its position.
+func (n numbering) event(at checkpoint.Progress, token, operation string) (identity, position string, err error) {
 	o, counting, err := n.counts(at, token)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if !counting {
-		text, err := n.identity(at, token, operation)
-		return behind(bounded(text), at.Position), err
+		identity = token
+		if form := envelope.TokenForm(at.Position); form != "" {
+			identity, err = inForm(form, token, operation)
+		}
+		return identity, behind(bounded(identity), at.Position), err
 	}
 	if o.count++; o.count > maxCount || o.series > maxSeries {
-		return "", fmt.Errorf("count event %v: the position's width is exceeded", o)
+		return "", "", fmt.Errorf("count event %v: the position's width is exceeded", o)
 	}
-	return o.String(), nil
-}
-
-// identity is the text that tells the event of a token from all others: the token's, in the form of the stream.
-func (n numbering) identity(at checkpoint.Progress, token, operation string) (string, error) {
-	form := envelope.TokenForm(at.Position)
-	if form == "" || !envelope.Sortable(token) {
-		return token, nil
-	}
-	return inForm(form, token, operation)
+	return token, o.String(), nil
 }
 
 // idle is the position at a token without an event, after at.

@@ -17,7 +17,7 @@ func counting(epoch int64) numbering { return numbering{epoch: epoch, settings: 
 
 func (n numbering) must(t *testing.T, at checkpoint.Progress, token string) checkpoint.Progress {
 	t.Helper()
-	position, err := n.event(at, token, "insert")
+	_, position, err := n.event(at, token, "insert")
 	require.NoError(t, err)
 	return checkpoint.Progress{Position: position, Settings: n.settings}
 }
@@ -76,13 +76,13 @@ func TestG6WhatWouldRenumberIsRefused(t *testing.T) {
 	require.ErrorIs(t, numbering{settings: "other"}.accept(counted), ErrSettingsChanged)
 	require.ErrorIs(t, numbering{settings: "h", unstable: true}.accept(counted), ErrUnstableFilter)
 
-	_, err := counting(4).event(checkpoint.Progress{Position: sortable}, opaque, "insert")
+	_, _, err := counting(4).event(checkpoint.Progress{Position: sortable}, opaque, "insert")
 	require.ErrorIs(t, err, ErrOtherDeployment)
-	_, err = numbering{epoch: 4, unstable: true}.event(checkpoint.Progress{}, opaque, "insert")
+	_, _, err = numbering{epoch: 4, unstable: true}.event(checkpoint.Progress{}, opaque, "insert")
 	require.ErrorIs(t, err, ErrUnstableFilter)
-	_, err = counting(4).event(checkpoint.Progress{Position: "n0000000003.999999999999999998", Settings: "h"}, opaque, "insert")
+	_, _, err = counting(4).event(checkpoint.Progress{Position: "n0000000003.999999999999999998", Settings: "h"}, opaque, "insert")
 	require.NoError(t, err, "the last that fits")
-	_, err = counting(4).event(checkpoint.Progress{Position: "n0000000003.999999999999999999", Settings: "h"}, opaque, "insert")
+	_, _, err = counting(4).event(checkpoint.Progress{Position: "n0000000003.999999999999999999", Settings: "h"}, opaque, "insert")
 	require.Error(t, err)
 }
 
