@@ -1,7 +1,7 @@
-// Package commandline is the command line of a service's program: it runs the service, and has commands to operate it.
+// Package commandline is the command line of a service's program, which runs the service and has commands to operate it.
 //
-// Guaranteed: nothing is done before the whole command line is understood; an error says what is wrong with it and what to do
-// instead. The exit code tells a wrong command line or setting from a problem.
+// Guaranteed: nothing is done before the whole command line is understood. An error says what is wrong with it and what to do
+// instead. The exit code distinguishes a wrong command line or setting from a problem.
 package commandline
 
 import (
@@ -28,18 +28,18 @@ const (
 var (
 	// ErrUsage is a command line that cannot be understood.
 	ErrUsage = errors.New("wrong usage")
-	// ErrFound is a problem that the command has shown itself.
+	// ErrFound is a problem that the command has already printed.
 	ErrFound = errors.New("problems were found")
 )
 
-// Program is what a program can do. R is what a command line asks for, D what commands work with.
+// Program is what a program can do. R is what a command line asks for; D is what commands work with.
 type Program[D, R any] struct {
 	Name string
-	// Commands are all but help, in the order of the help. The first is meant where none is given.
+	// Commands are all commands except help, in the order of the help. The first is the default.
 	Commands []Command[D, R]
-	// Flags declares what every command takes that has a Do; nil: nothing.
+	// Flags declares the flags of all commands that have a Do; nil means none.
 	Flags func(*flag.FlagSet, *R)
-	// Notes is what the help says behind the commands, each line with its end.
+	// Notes are lines of the help after the commands, each with its newline.
 	Notes string
 }
 
@@ -48,20 +48,20 @@ type Command[D, R any] struct {
 	Name  string // one word or two
 	Takes string // what the help says behind the name
 	Says  string // what it does, for the help
-	// Operand says that it takes one.
+	// Operand is true if the command takes an operand.
 	Operand bool
-	// Flags declares what it takes beside the operand; nil: nothing.
+	// Flags declares the command's flags; nil means none.
 	Flags func(*flag.FlagSet, *R)
-	// Check takes the operand, empty where it is missing, and says what is wrong with it or the flags; nil: nothing can be.
+	// Check takes the operand, which is empty if it is missing, and returns what is wrong with it or the flags. It may be nil.
 	Check func(operand string, r *R) error
-	// Do does it. nil is for the program's own work, which logs its own errors, for help, and where there is Local.
+	// Do runs the command. It is nil for the program's own work, which logs its own errors, for help, and if there is a Local.
 	Do func(context.Context, D, R) error
-	// Local does it with neither settings nor services.
+	// Local runs a command that needs neither settings nor services.
 	Local func(out io.Writer) error
 }
 
-// Main is the program behind its signals: it understands args (without the program's name), hands on what is to be done, and
-// gives the exit code: what is done without a command may name it, by the method ExitCode of its error.
+// Main is the program apart from its signals: it understands args (without the program's name), passes the command on to do, and
+// returns the exit code. The error of the program's own work may choose it, with a method ExitCode.
 func (p Program[D, R]) Main(args []string, out, errOut io.Writer, do func(Command[D, R], R) error) int {
 	c, r, err := p.parse(args)
 	switch {
@@ -90,14 +90,14 @@ func (p Program[D, R]) Main(args []string, out, errOut io.Writer, do func(Comman
 	return ExitProblem
 }
 
-// all are the commands with those that every program has.
+// all are the program's commands, and those that every program has.
 func (p Program[D, R]) all() []Command[D, R] {
 	return append(slices.Clone(p.Commands), versionCommand[D, R](p.Name), completionCommand(p), Command[D, R]{
 		Name: "help", Takes: "[COMMAND]", Says: "this text, or what a command takes",
 	})
 }
 
-// helped is the command that prints a help.
+// helped is a command that prints a help text.
 func helped[D, R any](text string) Command[D, R] {
 	return Command[D, R]{Name: "help", Local: func(out io.Writer) error {
 		_, err := io.WriteString(out, text)
@@ -111,7 +111,7 @@ func (p Program[D, R]) Usage() string {
 		"`" + p.Name + " COMMAND --help` tells of one command. An operand that begins with - goes behind --.\n" + closing
 }
 
-// listOf is a line for each command.
+// listOf has a line for each command.
 func listOf[D, R any](commands []Command[D, R]) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -122,7 +122,7 @@ func listOf[D, R any](commands []Command[D, R]) string {
 	return b.String()
 }
 
-// group are the commands whose first word of two is this one.
+// group are the commands of two words that begin with this one.
 func (p Program[D, R]) group(first string) (commands []Command[D, R]) {
 	for _, c := range p.all() {
 		if strings.HasPrefix(c.Name, first+" ") {
@@ -158,7 +158,7 @@ func unlessZero(f *flag.Flag) string {
 	return " (default " + f.DefValue + ")"
 }
 
-// flags declares what a command takes.
+// flags are the flags of a command.
 func (p Program[D, R]) flags(c Command[D, R], r *R) *flag.FlagSet {
 	flags := flag.NewFlagSet(c.Name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -171,7 +171,7 @@ func (p Program[D, R]) flags(c Command[D, R], r *R) *flag.FlagSet {
 	return flags
 }
 
-// parse understands a command line. Errors: [ErrUsage], with a sentence about what to do.
+// parse understands a command line. Errors: [ErrUsage], with what to do.
 func (p Program[D, R]) parse(args []string) (c Command[D, R], r R, err error) {
 	switch {
 	case len(args) == 0:
@@ -209,7 +209,7 @@ func (p Program[D, R]) parse(args []string) (c Command[D, R], r R, err error) {
 	return c, r, nil
 }
 
-// find finds the command that args begin with, and what follows it.
+// find returns the command that args begin with, and the arguments after it.
 func (p Program[D, R]) find(args []string) (Command[D, R], []string, error) {
 	for _, c := range p.all() {
 		first, second, two := strings.Cut(c.Name, " ")
@@ -233,7 +233,7 @@ func (p Program[D, R]) find(args []string) (Command[D, R], []string, error) {
 
 func asksForHelp(arg string) bool { return slices.Contains([]string{"-h", "-help", "--help"}, arg) }
 
-// parseMixed lets flags stand before and after the operands. Behind -- everything is an operand, whatever it begins with.
+// parseMixed parses flags before and after the operands. After --, everything is an operand.
 func parseMixed(flags *flag.FlagSet, args []string) (operands []string, err error) {
 	for {
 		if err := flags.Parse(args); err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// completionCommand prints a script that lets a shell complete the program's commands and flags.
+// completionCommand prints a script with which a shell completes the program's commands and flags.
 func completionCommand[D, R any](p Program[D, R]) Command[D, R] {
 	var shell string
 	return Command[D, R]{
@@ -36,7 +36,8 @@ func completionCommand[D, R any](p Program[D, R]) Command[D, R] {
 	}
 }
 
-// words says what can follow: by what stands before (empty at the beginning), the commands' next words, or a command's flags.
+// words are the words that can follow, by the words before them (empty at the beginning): the next words of commands, or a
+// command's flags.
 func (p Program[D, R]) words() map[string][]string {
 	follow := map[string][]string{}
 	add := func(before, word string) {
@@ -63,8 +64,8 @@ func (p Program[D, R]) bash() string {
 	var b strings.Builder
 	follow := p.words()
 	fmt.Fprintf(&b, "_%s() {\n\tlocal words\n\tcase \"${COMP_WORDS[*]:1:COMP_CWORD-1}\" in\n", p.Name)
-	// Backwards, so that "token set" is asked before "token": a pattern takes what begins with it, because flags and operands may
-	// stand in between.
+	// Backwards, so that "token set" is tried before "token": a pattern matches everything that begins with it, because there may be
+	// flags and operands in between.
 	befores := slices.Sorted(maps.Keys(follow))
 	slices.Reverse(befores)
 	for _, before := range befores {

@@ -11,13 +11,13 @@ import (
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
-// Configuration is what the command config shows: every setting in force, and what is wrong with them.
+// Configuration is what the command config prints: all settings in force, and their problems.
 type Configuration struct {
 	Settings []settings.Setting `json:"settings"`
 	Problems []string           `json:"problems"`
 }
 
-// Print writes the settings as a table, and the problems behind them, for people.
+// Print writes the settings as a table, followed by the problems, for people.
 func (c Configuration) Print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SETTING\tVALUE\tFROM\tDEFAULT")
@@ -37,7 +37,7 @@ func (c Configuration) Print(out io.Writer) {
 	}
 }
 
-// ConfigCommand is the command config: list gives the settings in force, and load reads them as the program's work does.
+// ConfigCommand is the command config. list returns the settings in force, and load reads them as the program's own work does.
 func ConfigCommand[D, R any](list func() []settings.Setting, load func() error) Command[D, R] {
 	var asJSON, lint bool
 	return Command[D, R]{

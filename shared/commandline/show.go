@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/checkup"
 )
 
-// Show shows a result: as JSON, or for people.
+// Show prints a result, as JSON or for people.
 func Show(out io.Writer, asJSON bool, result interface{ Print(out io.Writer) }) error {
 	if asJSON {
 		return WriteJSON(out, result)
@@ -16,15 +16,15 @@ func Show(out io.Writer, asJSON bool, result interface{ Print(out io.Writer) }) 
 	return nil
 }
 
-// WriteJSON writes what --json asks for.
+// WriteJSON prints a value as JSON, for --json.
 func WriteJSON(out io.Writer, value any) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(value)
 }
 
-// Diagnose shows what a doctor found; that the settings can be read stands in front, as it would not be here otherwise. The
-// error is [ErrFound] where something is wrong.
+// Diagnose prints what a doctor found. It begins with the settings, which could be read, or there would be no diagnosis. The
+// error is [ErrFound] if there is a problem.
 func Diagnose(out io.Writer, asJSON bool, found checkup.Findings) error {
 	found = append(checkup.Findings{{Check: "settings", OK: true, Says: "all can be read and agree"}}, found...)
 	if err := Show(out, asJSON, found); err != nil {

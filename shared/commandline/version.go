@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// versionCommand says which build this is.
+// versionCommand prints which build this is.
 func versionCommand[D, R any](program string) Command[D, R] {
 	var asJSON bool
 	return Command[D, R]{

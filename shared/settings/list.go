@@ -5,24 +5,24 @@ import (
 	"reflect"
 )
 
-// Setting is one setting as it is in force, for people who look.
+// Setting is one setting in force, for people.
 type Setting struct {
 	Name string `json:"name"`
-	// Value is what the program reads; of a secret that is set it says no more than that.
+	// Value is what the program reads; for a secret that is set, it is [Hidden].
 	Value string `json:"value"`
-	// From is environment, or default.
+	// From is environment or default.
 	From    string `json:"from"`
 	Default string `json:"default"`
-	// Required and Secret are as the documentation says.
+	// Required and Secret are as in the documentation.
 	Required bool `json:"required,omitempty"`
 	Secret   bool `json:"secret,omitempty"`
 }
 
-// Hidden stands where the value of a secret would.
+// Hidden is shown in place of the value of a secret.
 const Hidden = "(set; secret)"
 
-// List gives every setting of a struct in its order, and behind each those variables by which single streams have another value:
-// prefixes are what they begin with.
+// List returns all settings of a struct, in order. Each is followed by the variables that give single streams another value, which
+// begin with one of the prefixes.
 func List(spec any, prefixes ...string) (all []Setting) {
 	for field := range fields(reflect.TypeOf(spec)) {
 		shared := inForce(field, "")

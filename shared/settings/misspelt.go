@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// Known is what a program reads from its environment, so that a variable that was meant for it and is none of its settings is
-// found. What is somebody else's is left alone: only what is near to a setting, or begins as only settings do, is misspelt.
+// Known is what a program reads from its environment, in order to find variables that look like a misspelt setting: their names are
+// similar to a setting, or begin as only settings do. All other variables are ignored.
 type Known struct {
 	// Spec is a struct with the settings in its envconfig tags, or a pointer to one.
 	Spec any
-	// Prefixes are what the variables of single streams begin with, such as ORDERS_; the settings in ofProcess have no such form.
+	// Prefixes are the beginnings of the variables of single streams, such as ORDERS_. The settings in ofProcess do not have such forms.
 	Prefixes  []string
 	OfProcess []string
-	// Foreign are variables of others that would look misspelt.
+	// Foreign are other programs' variables that look like a misspelt setting.
 	Foreign []string
 }
 
-// Names are the variables of a struct's settings, in its order.
+// Names returns the variables of a struct's settings, in order.
 func Names(spec any) (names []string) {
 	for field := range fields(reflect.TypeOf(spec)) {
 		names = append(names, field.Tag.Get("envconfig"))
@@ -29,7 +29,7 @@ func Names(spec any) (names []string) {
 	return names
 }
 
-// fields are those with a setting.
+// fields are the fields of a struct that have a setting.
 func fields(t reflect.Type) func(yield func(reflect.StructField) bool) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -49,17 +49,18 @@ func fields(t reflect.Type) func(yield func(reflect.StructField) bool) {
 	}
 }
 
-// standard is what the variables of programs and platforms begin with that run beside, below or inside of this one. They are never
-// taken for misspelt, whatever they look like.
+// standard are the beginnings of variables of other programs and platforms. Such variables are never reported, whatever they look
+// like.
 var standard = []string{
 	"OTEL_", "AZURE_", "KUBERNETES_", "CONTAINER_APP_", "IDENTITY_", "MSI_", "APPLICATIONINSIGHTS_", "AWS_", "GCP_", "DAPR_", "SSL_", "LC_", "GO",
 }
 
-// serviceLink is what Kubernetes and Docker put behind the name of a service to say where it is: a service may be called like a stream.
+// serviceLink matches the ends that Kubernetes and Docker append to the name of a service, in the variables with its address. A service
+// may have the name of a stream.
 var serviceLink = regexp.MustCompile(`^(NAME|SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// Misspelt finds the variables of an environment (NAME=VALUE) that were meant for the program and are none of its settings: nil
-// where there are none. No value is quoted.
+// Misspelt returns a problem for each variable of an environment (NAME=VALUE) that looks like a misspelt setting; nil if there are
+// none. No value is quoted.
 func (k Known) Misspelt(environ []string) Problems {
 	shared := Names(k.Spec)
 	known := make(map[string]bool)
@@ -91,7 +92,7 @@ func (k Known) Misspelt(environ []string) Problems {
 	return problems
 }
 
-// misspelling says what is wrong with a variable that is no setting; "" where nothing is.
+// misspelling is what is wrong with a variable that is not a setting; "" if nothing is.
 func (k Known) misspelling(name string, all, ofStreams []string) string {
 	if meant := nearest(name, all); meant != "" {
 		return "is no setting; did you mean " + meant + "?"
@@ -121,7 +122,7 @@ func (k Known) misspelling(name string, all, ofStreams []string) string {
 	return ""
 }
 
-// nearest is the setting that a name was most likely meant to be; "" where it is not near to any.
+// nearest is the setting that a name was most likely meant to be; "" if it is not similar to any.
 func nearest(name string, settings []string) string {
 	upper := strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToUpper(name))
 	best, distance := "", 3
@@ -146,7 +147,7 @@ func nearest(name string, settings []string) string {
 	return ""
 }
 
-// lacksOne says whether words are those of a setting but for one: AGGREGATE_PATH for AGGREGATE_ID_PATH.
+// lacksOne reports whether words are those of a setting without one of them: AGGREGATE_PATH for AGGREGATE_ID_PATH.
 func lacksOne(words, setting []string) bool {
 	if len(words)+1 != len(setting) {
 		return false
@@ -159,7 +160,7 @@ func lacksOne(words, setting []string) bool {
 	return false
 }
 
-// edits counts what must be inserted, deleted, replaced or swapped with its neighbour to get from a to b.
+// edits is the number of letters to insert, delete, replace or swap with a neighbour to get from a to b.
 func edits(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

@@ -2,8 +2,8 @@ package terminal
 
 import "os"
 
-// Is says whether a file is a terminal: what is shown there is for people, and goes on while they watch. Another device that takes
-// characters passes for one, but for the one that throws them away.
+// Is reports whether a file is a terminal, so that its output is for people who watch. Any other character device except the null
+// device counts as a terminal, too.
 func Is(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {

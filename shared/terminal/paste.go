@@ -1,5 +1,5 @@
-// Package terminal makes text that holds somebody's data safe for those who read it: nothing that is shown acts on their terminal,
-// and a command that is printed for them can be pasted into a shell.
+// Package terminal makes text that contains users' data safe to print: nothing of it acts on the reader's terminal, and a printed
+// command can be pasted into a shell.
 package terminal
 
 import (
@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Printable is a text that may hold somebody's data, made safe to show: what a terminal would act on or not show is written as
-// an escape (\n, \t, \x1b, \u202e), and so is what is no UTF-8. Everything else stays as it is.
+// Printable makes a text with users' data safe to print: characters that a terminal would act on or not show are written as
+// escapes (\n, \t, \x1b, \u202e), and so are bytes that are not UTF-8. Everything else stays as it is.
 func Printable(text string) string {
 	if strings.IndexFunc(text, unprintable) < 0 && utf8.ValidString(text) {
 		return text
@@ -51,13 +51,13 @@ func Lines(text string) string {
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // Paste is a command line that can be pasted into a shell: words are the program, the command and its flags, and operand
-// is somebody's data. It is quoted, and stands behind -- so that it is never taken for a flag.
+// is a user's data. The operand is quoted, and follows -- so that it is never taken for a flag.
 func Paste(operand string, words ...string) string {
 	return strings.Join(words, " ") + " -- " + Quote(operand)
 }
 
-// Quote is a word for a POSIX shell that stands for exactly this text. What a terminal would act on while it is shown or pasted is
-// written as an escape of printf; a NUL, which no program can be given, ends up as nothing.
+// Quote is a word that a POSIX shell reads as exactly this text. Characters that a terminal would act on when they are printed or
+// pasted are written as escapes of printf. A NUL, which cannot be in an argument, is dropped.
 func Quote(text string) string {
 	if text != "" && strings.IndexFunc(text, special) < 0 {
 		return text
@@ -65,7 +65,7 @@ func Quote(text string) string {
 	if strings.IndexFunc(text, unprintable) < 0 && utf8.ValidString(text) {
 		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 	}
-	// A command substitution takes the newlines at the end away: they are put behind it as they are.
+	// A command substitution removes the newlines at its end, so they are appended as they are.
 	body := strings.TrimRight(text, "\n")
 	quoted := ""
 	if body != "" {
@@ -103,7 +103,7 @@ func format(text string) string {
 	return b.String()
 }
 
-// special says whether a shell may read a character as anything but itself. A ~ or a = does so in places.
+// special reports whether a shell may read a character as something else than itself, as it does with ~ and = in some places.
 func special(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@%+,", r))
 }

@@ -156,7 +156,7 @@ func (s Status) Print(out io.Writer) {
 	case *s.WaitingSessions == 0:
 		line("lag", fmt.Sprintf("none: no message waits; the newest change applied is %d s old", *s.AgeSeconds))
 	default:
-		line("lag", fmt.Sprintf("at most %d s: messages wait, and the newest change applied is so old", *s.AgeSeconds))
+		line("lag", fmt.Sprintf("at most %d s: messages wait, and the newest change applied is that old", *s.AgeSeconds))
 	}
 	line("dead-lettered", reasonsText(s.DeadLettered, s.DeadLetteredNote))
 	_ = w.Flush()

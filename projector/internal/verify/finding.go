@@ -110,7 +110,7 @@ func explain(ctx context.Context, feeds map[string]int64, v *Verifier) (string, 
 		guard, known := stand[a]
 		switch {
 		case guard.Parked != nil:
-			parked = append(parked, fmt.Sprintf("aggregate %s is parked (%s): %s parked show '%s'", a, guard.Parked.Reason, v.Program, a))
+			parked = append(parked, fmt.Sprintf("aggregate %s is parked (%s): %s", a, guard.Parked.Reason, terminal.Paste(a, v.Program, "parked show")))
 		case !known || guard.Position == "":
 			late = append(late, fmt.Sprintf("no event of aggregate %s has been applied: they are on their way, or lost", a))
 		case feeds[a] == 0 || guard.Version == 0:

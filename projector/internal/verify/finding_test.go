@@ -41,6 +41,6 @@ func TestAParkedAggregateIsSaidBeforeThoseOnTheirWay(t *testing.T) {
 	}}
 	why, err := explain(t.Context(), map[string]int64{"o1": 1, "o2": 1, "o3": 1, "o4": 1, "o9": 1}, v)
 	require.NoError(t, err)
-	require.Equal(t, "aggregate o9 is parked (ProjectionFailed): mine parked show 'o9'; no event of aggregate o1 has been applied: they are on their way, or lost; "+
+	require.Equal(t, "aggregate o9 is parked (ProjectionFailed): mine parked show -- o9; no event of aggregate o1 has been applied: they are on their way, or lost; "+
 		"no event of aggregate o2 has been applied: they are on their way, or lost; and 2 more aggregates", why)
 }
