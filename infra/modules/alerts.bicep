@@ -246,6 +246,28 @@ var logs = [
     severity: 2
   }
   {
+    name: 'slo-fast'
+    description: 'Changes are not visible within 5 s so often that a month\'s budget (0.1 %) would be gone in two days.'
+    query: loadTextContent('../queries/slo-fast.kql')
+    column: 'burn_percent'
+    operator: 'GreaterThan'
+    threshold: 1440
+    window: 'PT1H'
+    frequency: 'PT5M'
+    severity: 1
+  }
+  {
+    name: 'slo-slow'
+    description: 'Changes are not visible within 5 s so often that a month\'s budget (0.1 %) would be gone in five days.'
+    query: loadTextContent('../queries/slo-slow.kql')
+    column: 'burn_percent'
+    operator: 'GreaterThan'
+    threshold: 600
+    window: 'PT6H'
+    frequency: 'PT15M'
+    severity: 2
+  }
+  {
     name: 'parked'
     description: 'An aggregate is parked: its read model stands still until somebody decides.'
     query: loadTextContent('../queries/parked.kql')
