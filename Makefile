@@ -68,8 +68,8 @@ images: ## with Docker, or as root with dockerd and debootstrap: both images are
 	@scripts/images.sh
 
 .PHONY: build
-build: ## the services, as static programs in bin/
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./producer/cmd/... ./projector/cmd/...
+build: ## the services, as static programs in bin/; VERSION= is what they say of themselves, by default what git does
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X github.com/sluice-cdc/sluice/shared/telemetry.Version=$(or $(VERSION),$(shell git describe --tags --always --dirty 2>/dev/null))" -o bin/ ./producer/cmd/... ./projector/cmd/...
 
 .PHONY: bench
 bench: ## the benchmarks, once each; RUNS=6 for benchstat

@@ -127,6 +127,8 @@ type Config struct {
 	// HTTPAddr serves /livez, /readyz, /metrics and /status; empty serves nothing.
 	HTTPAddr string     `envconfig:"HTTP_ADDR" default:":8080"`
 	LogLevel slog.Level `envconfig:"LOG_LEVEL" default:"info"`
+	// LogFormat is json, text (for people), or auto: text where standard output is a terminal.
+	LogFormat string `envconfig:"LOG_FORMAT" default:"auto"`
 	// StatusInterval is the time between two log records of the status, which alerts are made of; 0 writes none.
 	StatusInterval time.Duration `envconfig:"STATUS_INTERVAL" default:"15s"`
 	// IgnoreVariables are variables of other programs that look like misspelt settings of this one, which are refused.

@@ -83,7 +83,7 @@ func loadStream(prefix string) (Config, error) {
 func prefix(stream string) string { return strings.ToUpper(strings.ReplaceAll(stream, "-", "_")) + "_" }
 
 // ofProcess are settings that streams cannot have for themselves.
-var ofProcess = []string{"STREAMS", "HTTP_ADDR", "LOG_LEVEL", "STATUS_INTERVAL", "IGNORE_VARIABLES"}
+var ofProcess = []string{"STREAMS", "HTTP_ADDR", "LOG_LEVEL", "LOG_FORMAT", "STATUS_INTERVAL", "IGNORE_VARIABLES"}
 
 var streamName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/settings"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
 // Config is the projector's settings, each from the environment variable in its tag. Durations are Go's: 500ms, 15s, 2m.
@@ -98,6 +99,8 @@ type Config struct {
 	HTTPAddr string `envconfig:"HTTP_ADDR" default:":8080"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel slog.Level `envconfig:"LOG_LEVEL" default:"info"`
+	// LogFormat is json, text (for people), or auto: text where standard output is a terminal.
+	LogFormat string `envconfig:"LOG_FORMAT" default:"auto"`
 	// StatusInterval is the time between two log records of the status, which alerts are made of; 0 writes none.
 	StatusInterval time.Duration `envconfig:"STATUS_INTERVAL" default:"15s"`
 	// IgnoreVariables are variables of other programs that look like misspelt settings of this one, which are refused.
@@ -157,6 +160,9 @@ func (c *Config) Validate() error {
 		settings.AtLeast("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second),
 		settings.AtLeast("STATUS_INTERVAL", c.StatusInterval, 0),
 	)
+	if c.LogFormat != "" {
+		p.Add(settings.OneOf("LOG_FORMAT", c.LogFormat, telemetry.FormatAuto, telemetry.FormatJSON, telemetry.FormatText))
+	}
 	p.Require(c.Connections <= c.MaxSessions || c.MaxSessions < 1,
 		"SERVICE_BUS_CONNECTIONS: must not exceed MAX_SESSIONS: the rest would have nothing to do")
 	p.Require(c.VersionFirst == 0 || c.VersionGapWait > 0, "VERSION_FIRST: needs VERSION_GAP_WAIT: with 0 no version is missed")

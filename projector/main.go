@@ -62,7 +62,7 @@ func serve(ctx context.Context, program string, args []string, projections []pro
 // project is the command run: it logs, traces and projects until ctx ends.
 func project(ctx context.Context, cfg Config, o Options, out io.Writer) error {
 	o.Instance = telemetry.Instance()
-	o.Logger = telemetry.Logger(out, cfg.LogLevel, "projector", o.Instance)
+	o.Logger = telemetry.LoggerIn(cfg.LogFormat, out, cfg.LogLevel, "projector", o.Instance)
 	telemetry.LogStart(o.Logger)
 	traces, err := tracing.FromEnvironment(ctx, "projector", o.Instance, o.Logger)
 	if err != nil {

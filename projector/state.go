@@ -67,7 +67,7 @@ func (s *state) init(instance, projection string) {
 	s.newlyParked = make(chan struct{}, 1)
 	registry, handler := telemetry.Registry()
 	s.metricsHandler = handler
-	registered := promauto.With(registry)
+	registered := promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{telemetry.KeyProjection: projection}, registry))
 
 	counter := func(name, help string) prometheus.Counter {
 		return registered.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -65,4 +67,30 @@ func TestBuildPrefersTheStampedVersion(t *testing.T) {
 	version, goVersion := Build()
 	require.NotEmpty(t, version)
 	require.Contains(t, goVersion, "go1.")
+}
+
+func TestTheLogIsTextForPeopleAndJSONElsewhere(t *testing.T) {
+	for format, want := range map[string]string{
+		FormatText: `^time=\d\d:\d\d:\d\d\.\d{3} level=INFO msg="x\\x1b\[31m"\n$`,
+		FormatJSON: `^\{.*"service":"producer","instance":"p-1"\}\n$`,
+		FormatAuto: `^\{`, // it goes to no terminal
+	} {
+		var out bytes.Buffer
+		LoggerIn(format, &out, slog.LevelInfo, "producer", "p-1").Info("x\x1b[31m")
+		require.Regexp(t, want, out.String(), format)
+		require.NotContains(t, out.String(), "\x1b")
+	}
+}
+
+func TestTheInstancesNameCanBeRead(t *testing.T) {
+	t.Setenv("CONTAINER_APP_REPLICA_NAME", "")
+	t.Setenv("HOSTNAME", "")
+	require.Regexp(t, `^.+-\d+$`, Instance())
+}
+
+func TestTheRegistryTellsTheBuild(t *testing.T) {
+	_, handler := Registry()
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	require.Regexp(t, `sluice_build_info\{goversion="go1[^"]*",version="[^"]+"\} 1`, answer.Body.String())
 }

@@ -5,6 +5,7 @@
 package telemetry
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -14,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // The keys of log records. Both services use them, so that a query for one works for the other.
@@ -59,12 +62,37 @@ func Logger(w io.Writer, level slog.Level, service, instance string) *slog.Logge
 	return slog.New(handler).With(KeyService, service, KeyInstance, instance)
 }
 
-// Instance is the name of this replica: the one that Container Apps gives it, else the host's, else a random UUID.
+// The forms of a log: what LOG_FORMAT takes.
+const (
+	FormatAuto = "auto" // text where it goes to a terminal, else JSON
+	FormatJSON = "json"
+	FormatText = "text"
+)
+
+// LoggerIn is [Logger] in one of the forms. Text is for people: a short time first, and nothing of what is the same in every record.
+func LoggerIn(format string, w io.Writer, level slog.Level, service, instance string) *slog.Logger {
+	file, isFile := w.(*os.File)
+	if format != FormatText && (format != FormatAuto || !isFile || !terminal.Is(file)) {
+		return Logger(w, level, service, instance)
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
+			a.Value = slog.StringValue(a.Value.Time().Format("15:04:05.000"))
+		}
+		return a
+	}}))
+}
+
+// Instance is the name of this replica: the one that Container Apps gives it, else the host's as a container's environment has it, else
+// the machine's with the number of the process, of which a person may start several.
 func Instance() string {
 	for _, name := range []string{"CONTAINER_APP_REPLICA_NAME", "HOSTNAME"} {
 		if v := os.Getenv(name); v != "" {
 			return v
 		}
+	}
+	if host, err := os.Hostname(); err == nil && host != "" {
+		return fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
 	return uuid.NewString()
 }
@@ -72,6 +100,11 @@ func Instance() string {
 // Registry returns a registry with the metrics of the process and the Go runtime, and the handler that serves it.
 func Registry() (*prometheus.Registry, http.Handler) {
 	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	version, goVersion := Build()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "sluice_build_info", Help: "1, with the build in its labels.", ConstLabels: prometheus.Labels{"version": version, "goversion": goVersion},
+	})
+	build.Set(1)
+	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r, promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }

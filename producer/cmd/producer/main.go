@@ -26,7 +26,7 @@ func run() int {
 
 func publish(ctx context.Context, configs []producer.Config) error {
 	instance := telemetry.Instance()
-	log := telemetry.Logger(os.Stdout, configs[0].LogLevel, "producer", instance)
+	log := telemetry.LoggerIn(configs[0].LogFormat, os.Stdout, configs[0].LogLevel, "producer", instance)
 	return producer.Supervised(ctx, configs, producer.Options{Logger: log, Instance: instance}, func(ctx context.Context, o producer.Options) error {
 		telemetry.LogStart(log)
 		traces, err := tracing.FromEnvironment(ctx, "producer", instance, log)

@@ -67,10 +67,13 @@ func told(t *testing.T, service string) (rows []string) {
 
 func rows(families map[string]*dto.MetricFamily) (rows []string) {
 	for name, f := range families {
+		if name == "sluice_build_info" { // which both have, and which the page names by itself
+			continue
+		}
 		var kind strings.Builder
 		kind.WriteString(strings.ToLower(f.GetType().String()))
 		for _, l := range f.Metric[0].Label {
-			if l.GetName() != "stream" { // every one of the producer's has it
+			if l.GetName() != "stream" && l.GetName() != "projection" { // every one of a service's has it
 				kind.WriteString(" by `" + l.GetName() + "`")
 			}
 		}
@@ -133,6 +136,11 @@ func TestTheDocumentationTellsEveryMetricAndTheyCount(t *testing.T) {
 			}), "%s has the label stream", f.GetName())
 		}
 	}
+	for name, f := range q {
+		labelled := slices.ContainsFunc(f.Metric[0].Label, func(l *dto.LabelPair) bool { return l.GetName() == "projection" })
+		require.Equal(t, strings.HasPrefix(name, "sluice_projector_"), labelled, "%s has the label projection", name)
+	}
+	require.InDelta(t, 1, value(p["sluice_build_info"]), 0)
 	for name, want := range map[string]float64{
 		"published_total": events, "leading": 1, "failed": 0, "epoch": 1, "terms_begun_total": 1, "terms_ended_total": 0, "in_flight": 0,
 	} {
