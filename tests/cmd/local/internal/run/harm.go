@@ -144,12 +144,16 @@ func (r *runner) takeLeader(ctx context.Context, a chaos.Action, later *errgroup
 		return err
 	}
 	signal := map[chaos.Kind]syscall.Signal{
-		chaos.KillLeader: syscall.SIGKILL, chaos.TermLeader: syscall.SIGTERM, chaos.StopLeader: syscall.SIGSTOP,
+		chaos.KillLeader: syscall.SIGKILL, chaos.CrashLeader: syscall.SIGKILL, chaos.TermLeader: syscall.SIGTERM, chaos.StopLeader: syscall.SIGSTOP,
 	}[a.Kind]
+	strike := func() (string, error) { return slot.Signal(signal) }
+	if a.Kind == chaos.CrashLeader {
+		strike = slot.Crash
+	}
 	r.event(fmt.Sprintf("%s: %s to %s, epoch %d", a.Kind, signalName(signal), before.Instance, before.Epoch))
 	r.failovers.begin(before.Epoch)
 	at, atElapsed := time.Now(), r.elapsed()
-	if instance, err := slot.Signal(signal); errors.Is(err, os.ErrProcessDone) {
+	if instance, err := strike(); errors.Is(err, os.ErrProcessDone) {
 		r.event(fmt.Sprintf("%s: %s has just ended by itself", a.Kind, before.Instance)) // the next leader is as good a measure
 	} else if err != nil {
 		return fmt.Errorf("do %s to %s: %w", a, instance, err)
