@@ -16,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/browse"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -53,7 +54,7 @@ func (p *Projector) bounded(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeout(ctx, timeout)
 }
 
-// peek looks at messages without taking them; each gets those of one page. It ends after at most most messages.
+// peek looks at messages without taking them; each gets them as they are seen. It ends after at most most messages.
 func (p *Projector) peek(ctx context.Context, options *azservicebus.ReceiverOptions, most int, each func([]*azservicebus.ReceivedMessage)) error {
 	receiver, err := p.Entity.Receiver(p.Bus, options)
 	if err != nil {
@@ -64,17 +65,22 @@ func (p *Projector) peek(ctx context.Context, options *azservicebus.ReceiverOpti
 		defer cancel()
 		_ = receiver.Close(ctx) // it took nothing
 	}()
-	const page = 250
-	for seen := 0; seen < most; {
-		messages, err := receiver.PeekMessages(ctx, min(page, most-seen), nil)
+	if most == 1 {
+		messages, err := receiver.PeekMessages(ctx, 1, nil)
 		if err != nil {
 			return fmt.Errorf("peek at %s: %w", p.Entity, err)
 		}
-		if len(messages) == 0 {
-			return nil
-		}
 		each(messages)
-		seen += len(messages)
+		return nil
+	}
+	seen := 0
+	err = browse.All(ctx, receiver, func(m *azservicebus.ReceivedMessage) bool {
+		each([]*azservicebus.ReceivedMessage{m})
+		seen++
+		return seen < most
+	})
+	if err != nil {
+		return fmt.Errorf("look into %s: %w", p.Entity, err)
 	}
 	return nil
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"github.com/sluice-cdc/sluice/projector/internal/browse"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
@@ -39,12 +41,7 @@ func (p *Replayer) closeDeadLetters(ctx context.Context, receiver *azservicebus.
 	_ = receiver.Close(closing) // nothing of it is kept
 }
 
-// peeker is a queue or session that can be read without locking messages.
-type peeker interface {
-	PeekMessages(ctx context.Context, count int, o *azservicebus.PeekMessagesOptions) ([]*azservicebus.ReceivedMessage, error)
-}
-
-func (p *Replayer) peek(ctx context.Context, from peeker, sequence int64) ([]*azservicebus.ReceivedMessage, error) {
+func (p *Replayer) peek(ctx context.Context, from browse.Peeker, sequence int64) ([]*azservicebus.ReceivedMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*p.SettleTimeout)
 	defer cancel()
 	messages, err := from.PeekMessages(ctx, page, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &sequence})
@@ -54,32 +51,29 @@ func (p *Replayer) peek(ctx context.Context, from peeker, sequence int64) ([]*az
 	return messages, nil
 }
 
-// scan calls f with every message, in order of sequence numbers, until f returns false.
-func (p *Replayer) scan(ctx context.Context, from peeker, f func(*azservicebus.ReceivedMessage) bool) error {
-	next := int64(0)
-	for {
-		messages, err := p.peek(ctx, from, next)
-		if err != nil || len(messages) == 0 {
-			return err
-		}
-		before := next
-		for _, m := range messages {
-			if m.SequenceNumber == nil || *m.SequenceNumber < next {
-				continue
-			}
-			next = *m.SequenceNumber + 1
-			if !f(m) {
-				return nil
-			}
-		}
-		if next == before {
-			return nil
-		}
+// scan calls f with every message, those of one partition in order of sequence numbers, until f returns false. Errors: among others
+// [browse.ErrIncomplete]; what was not seen may be what matters.
+func (p *Replayer) scan(ctx context.Context, from browse.Peeker, f func(*azservicebus.ReceivedMessage) bool) error {
+	if err := browse.All(ctx, within{from, 2 * p.SettleTimeout}, f); err != nil {
+		return fmt.Errorf("look into the dead-letter queue: %w", err)
 	}
+	return nil
+}
+
+// within bounds each look.
+type within struct {
+	browse.Peeker
+	timeout time.Duration
+}
+
+func (w within) PeekMessages(ctx context.Context, count int, o *azservicebus.PeekMessagesOptions) ([]*azservicebus.ReceivedMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	return w.Peeker.PeekMessages(ctx, count, o)
 }
 
 // lettersOf returns the dead letters of an aggregate, in the order in which they are to be applied.
-func (p *Replayer) lettersOf(ctx context.Context, from peeker, aggregate string) (letters []Letter, err error) {
+func (p *Replayer) lettersOf(ctx context.Context, from browse.Peeker, aggregate string) (letters []Letter, err error) {
 	err = p.scan(ctx, from, func(m *azservicebus.ReceivedMessage) bool {
 		if c := envelope.Partial(m); c.Aggregate == aggregate {
 			letters = append(letters, letterOf(m, c))
@@ -118,7 +112,7 @@ func order(letters []Letter) {
 }
 
 // contents fetches the messages of letters, in the same order.
-func (p *Replayer) contents(ctx context.Context, from peeker, letters []Letter) ([]*azservicebus.ReceivedMessage, error) {
+func (p *Replayer) contents(ctx context.Context, from browse.Peeker, letters []Letter) ([]*azservicebus.ReceivedMessage, error) {
 	wanted := make(map[int64]*azservicebus.ReceivedMessage, len(letters))
 	for _, l := range letters {
 		wanted[l.sequence] = nil

@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/browse"
 	"github.com/sluice-cdc/sluice/projector/internal/viasdk"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
@@ -166,7 +167,7 @@ func (p *Replayer) missing(ctx context.Context, a apply.Aggregate, waiting []Let
 }
 
 // apply applies letters in their order, up to the first that cannot be applied.
-func (p *Replayer) apply(ctx context.Context, from peeker, r apply.Replay, letters []Letter, o *Outcome) error {
+func (p *Replayer) apply(ctx context.Context, from browse.Peeker, r apply.Replay, letters []Letter, o *Outcome) error {
 	o.Stuck = nil
 	for len(letters) > 0 {
 		n := min(len(letters), batch)

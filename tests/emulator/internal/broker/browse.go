@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -25,11 +26,16 @@ func (e *Entity) look(from int64, n int, only *string) []Delivery {
 	e.lock()
 	defer e.unlock()
 	note := func(m *message) {
-		if m.seq >= from {
+		// A peek of the entity does not leave the partition that it begins in; one of a session begins wherever that is.
+		if m.number() >= from && (e.partitions == 0 || only != nil || from < 0 || m.partition == from>>partitionShift) {
 			found = append(found, m)
 		}
 	}
-	e.ready.from(from, n, note)
+	low, most := from, n // in the queues, which know no partitions
+	if e.partitions > 0 {
+		low, most = 0, math.MaxInt
+	}
+	e.ready.from(low, most, note)
 	for _, m := range e.locked {
 		note(m)
 	}
@@ -39,7 +45,7 @@ func (e *Entity) look(from int64, n int, only *string) []Delivery {
 		}
 	}
 	look := func(s *session) {
-		s.ready.from(from, n, note)
+		s.ready.from(low, most, note)
 		for _, m := range s.locked {
 			note(m)
 		}
@@ -52,7 +58,7 @@ func (e *Entity) look(from int64, n int, only *string) []Delivery {
 	case e.sessions[*only] != nil:
 		look(e.sessions[*only])
 	}
-	slices.SortFunc(found, func(a, b *message) int { return int(a.seq - b.seq) })
+	slices.SortFunc(found, func(a, b *message) int { return cmp.Compare(a.number(), b.number()) })
 	out := make([]Delivery, 0, min(n, len(found)))
 	for _, m := range found[:min(n, len(found))] {
 		d := m.snapshot()
@@ -161,7 +167,7 @@ func (b *Broker) Bytes(address string) int64 {
 	p := b.paths.Load()
 	for _, a := range []string{address, address + deadLetterPart, address + transferPart} {
 		if e := p.entities[strings.ToLower(a)]; e != nil {
-			for _, d := range e.look(0, math.MaxInt, nil) {
+			for _, d := range e.look(-1, math.MaxInt, nil) {
 				n += int64(len(d.Body))
 			}
 		}

@@ -3,6 +3,7 @@ package broker
 import (
 	"container/list"
 	"fmt"
+	"hash/fnv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,7 @@ type Entity struct {
 	deadlines  deadlines
 	expiries   deadlines // of messages
 	lastSeq    int64
+	partitions int64 // 0: it has none; set before first use
 	stats      counters
 	deferred   map[int64]*message
 
@@ -53,7 +55,10 @@ type counters struct {
 	active, locked, completed, expired, maxDelivered, redelivered int
 }
 
-func newEntity(path string, cfg Outbound, ttl time.Duration) *Entity {
+// partitions is how many a partitioned entity has, as in Standard.
+const partitions = 16
+
+func newEntity(path string, cfg Outbound, ttl time.Duration, partitioned bool) *Entity {
 	if cfg.LockDuration == 0 {
 		cfg.LockDuration = entity.DefaultLockDuration
 	}
@@ -63,6 +68,9 @@ func newEntity(path string, cfg Outbound, ttl time.Duration) *Entity {
 	e := newStore(path, cfg)
 	e.ttl = ttl
 	e.deadQueue = newStore(path+deadLetterPart, Outbound{LockDuration: cfg.LockDuration})
+	if partitioned {
+		e.partitions, e.deadQueue.partitions = partitions, partitions
+	}
 	e.transferDead = newStore(path+transferPart, Outbound{LockDuration: cfg.LockDuration})
 	return e
 }
@@ -138,6 +146,11 @@ func (e *Entity) enqueue(p *Payload, enqueuedSeq int64, modified map[string]any,
 	m := &message{Payload: p, seq: e.lastSeq, enqueuedSeq: enqueuedSeq, enqueuedAt: now}
 	if enqueuedSeq == 0 {
 		m.enqueuedSeq = m.seq
+	}
+	if e.partitions > 0 {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(partitionKey(p)))
+		m.partition = int64(h.Sum32()) % e.partitions
 	}
 	m.ttl = p.TimeToLive
 	if e.ttl > 0 && (m.ttl == 0 || m.ttl > e.ttl) {

@@ -257,16 +257,20 @@ func (in *Inbox) check(batch []*Payload) error {
 // partition is the value that decides the partition: the session id, else the partition key,
 // else the message id where duplicates are detected.
 func (in *Inbox) partition(p *Payload) string {
+	if p.HasSessionID || p.HasPartitionKey || in.cfg.RequiresDuplicateDetection {
+		return partitionKey(p)
+	}
+	return ""
+}
+
+func partitionKey(p *Payload) string {
 	switch {
 	case p.HasSessionID:
 		return "s" + p.SessionID
 	case p.HasPartitionKey:
 		return "s" + p.PartitionKey
-	case in.cfg.RequiresDuplicateDetection:
-		return "m" + p.MessageID
-	default:
-		return ""
 	}
+	return "m" + p.MessageID
 }
 
 // tooLong counts UTF-16 units, as the service does.

@@ -55,7 +55,7 @@ func (b *Broker) CreateQueue(q Queue) error {
 		if p.has(q.Name) {
 			return exists(q.Name)
 		}
-		e := newEntity(q.Name, q.Outbound, q.DefaultMessageTimeToLive)
+		e := newEntity(q.Name, q.Outbound, q.DefaultMessageTimeToLive, q.EnablePartitioning)
 		in := newInbox(b, q.Name, q.Inbound)
 		in.outs, in.sessions, e.inbox = []*Entity{e}, q.RequiresSession, in
 		p.addEntity(b, e)
@@ -104,7 +104,7 @@ func (b *Broker) CreateSubscription(topic string, s Subscription) error {
 		}
 		in.lock()
 		defer in.unlock()
-		e := newEntity(path, s.Outbound, capTTL(s.DefaultMessageTimeToLive, in.cfg.DefaultMessageTimeToLive))
+		e := newEntity(path, s.Outbound, capTTL(s.DefaultMessageTimeToLive, in.cfg.DefaultMessageTimeToLive), in.cfg.EnablePartitioning)
 		e.rules, e.ruleErrors = s.Rules, s.DeadLetteringOnFilterErrors
 		e.idleAfter.Store(int64(s.AutoDeleteOnIdle))
 		b.mayIdle(s.AutoDeleteOnIdle)

@@ -74,7 +74,8 @@ type DeadLetter struct {
 // message is one entity's copy. Guarded by the entity's mutex.
 type message struct {
 	*Payload
-	seq         int64
+	seq         int64 // of the entity, whatever the partition: what came first is lower
+	partition   int64 // 0 where there are none
 	enqueuedSeq int64
 	enqueuedAt  time.Time
 	ttl         time.Duration // the sender's, capped by the entity's; 0 means none
@@ -105,9 +106,15 @@ type Delivery struct {
 	Modified map[string]any
 }
 
+// partitionShift: a message's number carries its partition in the upper 16 bits.
+const partitionShift = 48
+
+// number is the sequence number that clients see.
+func (m *message) number() int64 { return m.partition<<partitionShift | m.seq }
+
 func (m *message) snapshot() Delivery {
 	return Delivery{
-		Payload: m.Payload, SequenceNumber: m.seq, EnqueuedSequenceNumber: m.enqueuedSeq,
+		Payload: m.Payload, SequenceNumber: m.number(), EnqueuedSequenceNumber: m.partition<<partitionShift | m.enqueuedSeq,
 		EnqueuedAt: m.enqueuedAt, TimeToLive: m.ttl, DeliveryCount: m.deliveries, State: m.state, Token: m.token,
 		LockedUntil: m.lockedUntil, DeadLetter: m.dead, Modified: m.modified,
 	}

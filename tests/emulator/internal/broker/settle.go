@@ -140,8 +140,8 @@ func (e *Entity) TakeDeferred(seqs []int64, receiver string, remove bool) ([]Del
 	defer e.unlock()
 	ms := make([]*message, len(seqs))
 	for i, n := range seqs {
-		m := e.deferred[n]
-		if m == nil {
+		m := e.deferred[n&(1<<partitionShift-1)]
+		if m == nil || m.number() != n {
 			return nil, refuse(MessageNotFound, "No deferred message with that sequence number.")
 		}
 		if m.sess != nil && (m.sess.holder == nil || m.sess.holder.Name != receiver) {
