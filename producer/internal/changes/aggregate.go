@@ -43,6 +43,13 @@ func (m Mapping) needsImages() bool {
 	return !m.ByKey && !m.inID() && (slices.Contains(m.Operations, envelope.Update) || slices.Contains(m.Operations, envelope.Delete))
 }
 
+// imagesTellAll says that the settings ask for an image of every change that needs one.
+func (m Mapping) imagesTellAll() bool {
+	return !slices.ContainsFunc(m.Operations, func(o envelope.Operation) bool {
+		return (o == envelope.Update || o == envelope.Delete) && !m.Images.tell(o)
+	})
+}
+
 // aggregate is the aggregate of a change, from what is the same whoever reads it and whenever: the document's key, the inserted or
 // replaced document, an image of an updated or deleted one. Such a document without an aggregate id is an aggregate of its own, by
 // documentKey._id. A change without its image belongs nowhere ([ErrUnknownAggregate]), or to documentKey._id where ByKey says so.

@@ -139,4 +139,10 @@ func TestImagesAreNeededOnlyWhereTheyTell(t *testing.T) {
 	byID.AggregatePath = "_id.tenant"
 	require.False(t, byID.needsImages())
 	require.Equal(t, "documentKey", byID.OfUpdates())
+
+	require.True(t, m.imagesTellAll())
+	m.Images = Images{After: true}
+	require.False(t, m.imagesTellAll(), "there is none after a delete")
+	m.Operations = []envelope.Operation{envelope.Insert, envelope.Update}
+	require.True(t, m.imagesTellAll())
 }

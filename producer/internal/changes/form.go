@@ -226,9 +226,10 @@ func behind(position, before string) string {
 // PositionOf is the position of a token in a stream whose checkpoint has another position: what a leader would write there. Errors:
 // [ErrTokenForm].
 func PositionOf(token, checkpoint string) (string, error) {
-	if checkpoint == "" || !envelope.Sortable(token) || Counted(checkpoint) {
+	form := envelope.TokenForm(checkpoint)
+	if form == "" || !envelope.Sortable(token) {
 		return token, nil
 	}
-	text, err := inForm(envelope.TokenForm(checkpoint), token, "")
+	text, err := inForm(form, token, "")
 	return bounded(text), err
 }

@@ -30,7 +30,7 @@ func (c Config) CheckImages(ctx context.Context, collection *mongo.Collection) e
 		return nil
 	case err != nil:
 		return err
-	case !exists, kept && c.Mapping.Images != Images{}:
+	case !exists, kept && c.Mapping.imagesTellAll():
 		return nil
 	}
 	if inKey, err := c.Mapping.inShardKey(ctx, collection); err != nil || inKey {
@@ -38,10 +38,10 @@ func (c Config) CheckImages(ctx context.Context, collection *mongo.Collection) e
 	}
 	asked := "the collection keeps none"
 	if kept {
-		asked = "the settings ask for none (FULL_DOCUMENT_BEFORE_CHANGE=whenAvailable does)"
+		asked = "the settings do not ask for it (FULL_DOCUMENT_BEFORE_CHANGE=whenAvailable does, of updates and deletes)"
 	}
 	return fmt.Errorf("%w: an image would be, and %s. Either %s. To keep images, run db.runCommand({collMod: %q, "+
-		"changeStreamPreAndPostImages: {enabled: true}})", ErrNoImages, asked, remedies, collection.Name())
+		"changeStreamPreAndPostImages: {enabled: true}}) on it", ErrNoImages, asked, remedies, collection.Name())
 }
 
 // AwaitImages is [Config.CheckImages] for as long as MongoDB does not answer, or until ctx ends. The only error is [ErrNoImages].
