@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/oplog"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
@@ -33,7 +34,8 @@ type cursor struct {
 	doubts  int     // how often a report of lost history was not believed since it last made progress
 	// confirmed: the server is known to hold everything after the resume point, since the server cursor was opened.
 	confirmed bool
-	asked     time.Time // when it was last asked whether it does
+	askAgain  time.Time // before that it is not asked whether it does
+	doubt     retry.Backoff
 	// fromNow: the history is lost, so START_AT no longer counts.
 	fromNow bool
 	// split: the server is asked to split large events; false once it has refused.
@@ -67,7 +69,8 @@ func (c *cursor) follow(ctx context.Context) error {
 	c.reader.open.Store(true)
 	defer c.reader.open.Store(false)
 	c.fresh, c.attempt.opening = true, false
-	c.confirmed, c.asked = len(c.at.ResumeToken) == 0, time.Time{}
+	c.confirmed, c.askAgain = len(c.at.ResumeToken) == 0, time.Time{}
+	c.doubt = retry.Backoff{Initial: 5 * time.Second, Max: 5 * time.Minute}
 	if len(c.at.ResumeToken) == 0 {
 		stream.SetBatchSize(c.answers.asked) // it was opened with an empty answer
 		if err := c.begin(ctx, stream.ResumeToken()); err != nil {
@@ -117,18 +120,21 @@ var errForgotten = errors.New("the oplog begins behind the checkpoint, and the s
 // not be kept: a server may accept an event's token that its oplog has forgotten and say just that (seen on MongoDB 4.4.1), and what was
 // lost in between would have been passed over. The error is errForgotten; while nothing is known there is none.
 func (c *cursor) confirm(ctx context.Context) error {
-	const again, limit = 5 * time.Second, 10 * time.Second
-	if c.confirmed || !c.asked.IsZero() && time.Since(c.asked) < again {
+	if c.confirmed || time.Now().Before(c.askAgain) {
 		return nil
 	}
-	c.asked = time.Now()
-	at := envelope.TokenTime(envelope.TokenText(c.at.ResumeToken))
+	token := envelope.TokenText(c.at.ResumeToken)
+	at := envelope.TokenTime(token)
 	if at.IsZero() {
 		return nil // the token tells no time: the next event confirms it
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	// A change stream that begins there has as much to look through as this one had, and no event is read meanwhile.
+	const least = 10 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, max(least, 2*c.reader.FirstAnswer()))
 	defer cancel()
-	reaches, err := oplog.Reaches(ctx, c.reader.collection, at)
+	// Of a moment that is no event's, servers have been seen to say at once that it is forgotten.
+	reaches, err := oplog.Reaches(ctx, c.reader.collection, at, isMark(token))
+	c.askAgain = time.Now().Add(c.doubt.Next())
 	switch {
 	case err != nil:
 		c.reader.log.Warn("cannot tell whether the oplog still holds the checkpoint; until then the checkpoint moves with events alone",

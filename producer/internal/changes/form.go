@@ -130,6 +130,16 @@ func (t tokenParts) join(form string) []byte {
 	return append(bytes.Join([][]byte{t.time, version, t.place, t.uuid, t.identifier}, nil), tokenEnd)
 }
 
+// isMark says that a token is a high-water mark's. One that cannot be read is taken for an event's.
+func isMark(token string) bool {
+	raw, err := hex.DecodeString(token)
+	if err != nil {
+		return false
+	}
+	parts, ok := splitToken(raw)
+	return ok && !parts.isEvent()
+}
+
 // isEvent: the other tokens are high-water marks, of a moment before its events.
 func (t tokenParts) isEvent() bool { return t.place[0] != tokenZero }
 

@@ -194,3 +194,14 @@ func TestG3AVeryLongPositionIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, long("8266BDC16100000001", "61"), identity, "the MessageId is a hash anyway, and stays what it was")
 }
+
+func TestAHighWaterMarkIsToldFromAnEvent(t *testing.T) {
+	for token, mark := range map[string]bool{
+		"826B00EBB8000000012B0429296E1404": true, // version 2
+		"826B00EBB8000000012B0229296E04":   true, // version 1
+		"826B00EBB8000000012B042C0100296E5A10043037A61740764D7ABEA4C6091757554046645F69640064386D438105419A05CD91019C000004": false,
+		"AeARBpQ/AAAA": false, "": false, "82": false,
+	} {
+		require.Equal(t, mark, isMark(token), token)
+	}
+}

@@ -228,7 +228,7 @@ func (s *Stream) held(ctx context.Context, token bson.Raw) error {
 	}
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	if reaches, err := oplog.Reaches(ctx, s.Collection, at); err == nil && !reaches {
+	if reaches, err := oplog.Reaches(ctx, s.Collection, at, false); err == nil && !reaches {
 		return errForgotten
 	}
 	return nil

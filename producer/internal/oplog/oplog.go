@@ -54,14 +54,17 @@ func Oldest(ctx context.Context, client *mongo.Client) (bson.Timestamp, error) {
 }
 
 // Reaches says whether the oplog reaches back to a time, so that everything that was changed since can still be read. Where the oplog
-// may not be read, a change stream of the collection that begins at that time tells. The error is the server's: nothing is known.
-func Reaches(ctx context.Context, collection *mongo.Collection, at bson.Timestamp) (bool, error) {
+// may not be read, a change stream of the collection that begins at that time tells; told spares that where the deployment would have said
+// so already. The error is the server's: nothing is known.
+func Reaches(ctx context.Context, collection *mongo.Collection, at bson.Timestamp, told bool) (bool, error) {
 	oldest, err := Oldest(ctx, collection.Database().Client())
 	switch {
 	case err == nil:
 		return !oldest.After(at), nil
 	case !errors.Is(err, ErrForbidden) && !errors.Is(err, ErrAbsent):
 		return false, fmt.Errorf("look how far the oplog reaches back: %w", err)
+	case told:
+		return true, nil
 	}
 	// Its first answer holds one event at most: what comes of it is not read.
 	stream, err := collection.Watch(ctx, mongo.Pipeline{}, options.ChangeStream().SetBatchSize(1).SetMaxAwaitTime(100*time.Millisecond).SetStartAtOperationTime(&at))
