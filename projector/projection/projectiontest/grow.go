@@ -1,6 +1,7 @@
 package projectiontest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,15 +48,23 @@ func (k *kit) growths() []growth {
 	return append(all, growth{variation{identifiers: true, aggregates: true}, "the aggregates of the whole source"})
 }
 
+// finding is a document that grows without bound.
+type finding struct {
+	document
+	sizes
+	id      any
+	largest string // its largest field
+	by      growth
+	also    []string // other fields with whose values it grows
+}
+
+// cause is what the document grows with, for people. Documents of a collection with the same cause are reported together.
+func (f *finding) cause() string {
+	return strings.Join(append([]string{f.by.with}, f.also...), " and of ")
+}
+
 // unbounded finds documents that grow as long as a history does.
 func (k *kit) unbounded() (problems []error) {
-	type finding struct {
-		sizes
-		by    growth
-		also  []string // other fields that it grows with
-		id    any
-		where string // most of it
-	}
 	found := make(map[document]*finding)
 	for _, g := range k.growths() {
 		grown, model := k.grow(g, func(d document) bool {
@@ -68,25 +77,40 @@ func (k *kit) unbounded() (problems []error) {
 				continue
 			}
 			now, _ := model.ByKey(d.collection, d.key)
-			found[d] = &finding{sizes: s, by: g, id: idOf(now), where: largest(now)}
+			found[d] = &finding{document: d, sizes: s, id: idOf(now), largest: largest(now), by: g}
 		}
 	}
-	for _, d := range slices.SortedFunc(maps.Keys(found), func(a, b document) int {
-		return strings.Compare(a.collection+"\x00"+a.key, b.collection+"\x00"+b.key)
-	}) {
-		f := found[d]
-		with, few := f.by.with, ""
-		if f.by.field != "" {
-			with = strings.Join(append([]string{with}, f.also...), " and of ")
-			few = fmt.Sprintf(" If a field has few values, like a status or a currency, say so: projectiontest.Few(%q).", f.by.field)
+	all := slices.SortedFunc(maps.Values(found), func(a, b *finding) int {
+		return cmp.Or(cmp.Compare(a.collection, b.collection), cmp.Compare(a.cause(), b.cause()), cmp.Compare(a.key, b.key))
+	})
+	for len(all) > 0 {
+		f, n := all[0], 1
+		for n < len(all) && all[n].collection == f.collection && all[n].cause() == f.cause() {
+			n++
 		}
-		problems = append(problems, fmt.Errorf("%s %s grows without bound, with %s: it has %d bytes after %d times the given events, and %d after "+
-			"%d times; most of it is in %s. A document ends at 16 MB, and each write to it costs more until then. Keep a document for each "+
-			"entry; for the top N, make an index (Collections) and read by a sorted query with a limit.%s If you know another bound, say so: "+
-			"projectiontest.MayGrow(%q)",
-			d.collection, memory.Text(f.id), with, f.before, f.times/2, f.now, f.times, f.where, few, d.collection))
+		problems, all = append(problems, f.problem(n-1)), all[n:]
 	}
 	return problems
+}
+
+// problem reports a document, and how many others grow in the same way.
+func (f *finding) problem(others int) error {
+	grows, it := "grows", "it"
+	switch {
+	case others == 1:
+		grows, it = "and 1 more document grow", "the first one"
+	case others > 1:
+		grows, it = fmt.Sprintf("and %d more documents grow", others), "the first one"
+	}
+	few := ""
+	if f.by.field != "" {
+		few = fmt.Sprintf(" If a field has few values, like a status or a currency, say so: projectiontest.Few(%q).", f.by.field)
+	}
+	return fmt.Errorf("%s %s %s without bound, with %s: %s has %d bytes after %d times the given events, and %d after "+
+		"%d times; most of it is in %s. A document ends at 16 MB, and each write to it costs more until then. Keep a document for each "+
+		"entry; for the top N, make an index (Collections) and read by a sorted query with a limit.%s If you know another bound, say so: "+
+		"projectiontest.MayGrow(%q)",
+		f.collection, memory.Text(f.id), grows, f.cause(), it, f.before, f.times/2, f.now, f.times, f.largest, few, f.collection)
 }
 
 // sizes are the sizes, in bytes, of a document that has grown in proportion each time that the history doubled.

@@ -3,6 +3,7 @@ package projectiontest_test
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -245,6 +246,9 @@ func TestAClockIsNotTakenForAnOrder(t *testing.T) {
 	require.ErrorContains(t, err, "the same event gave other writes the second time")
 	require.NotContains(t, err.Error(), "order of events")
 	require.Equal(t, 1, strings.Count(err.Error(), "gave other writes"))
+	said := regexp.MustCompile(`first: (.*)\n  then:  (.*)`).FindStringSubmatch(err.Error())
+	require.Len(t, said, 3)
+	require.NotEqual(t, said[1], said[2], "two readings within a millisecond look different, too")
 }
 
 func TestAKeyThatIsNotInTheEventIsSaidOnce(t *testing.T) {

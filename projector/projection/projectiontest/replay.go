@@ -93,8 +93,12 @@ func (k *kit) again() []error {
 	repeat := func(i int) error {
 		writes, err := k.one(i)
 		if err == nil && !memory.Same(k.writes[i], writes) {
-			err = fmt.Errorf("the same event gave other writes the second time: a projection may depend on nothing but the event\n"+
-				"  first: %s\n  then:  %s", said(k.writes[i]), said(writes))
+			first, then := said(k.writes[i]), said(writes)
+			if first == then { // times that differ by less than a millisecond, say
+				first, then = fmt.Sprintf("%+v", k.writes[i]), fmt.Sprintf("%+v", writes)
+			}
+			err = fmt.Errorf("the same event gave other writes the second time: a projection may depend on nothing but the event, so on no "+
+				"clock (e.Time is the event's), no counter and no order of a map\n  first: %s\n  then:  %s", first, then)
 		}
 		return err
 	}
