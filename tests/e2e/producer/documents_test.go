@@ -1,0 +1,113 @@
+package producer_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// livingDocuments are a few that come, change and go, and what was committed of each aggregate, in order.
+type livingDocuments struct {
+	*world.World
+	random    *rand.Rand
+	there     map[string]int // version by _id
+	versions  map[string]int // by aggregate
+	committed map[string][]string
+	total     int
+}
+
+// commit makes one change of a random document. What each message must say is known then, whoever publishes it.
+func (d *livingDocuments) commit() {
+	d.Helper()
+	id := fmt.Sprintf("d%d", d.random.IntN(12))
+	aggregate := "of-" + id[len(id)-1:] // d0 and d10 share one
+	key, now := bson.D{{Key: "_id", Value: id}}, d.versions[aggregate]+1
+	document := bson.D{{Key: "_id", Value: id}, {Key: "aggregateId", Value: aggregate}, {Key: "version", Value: now}}
+	was, exists := d.there[id]
+	operation := []string{"update", "update", "replace", "delete"}[d.random.IntN(4)]
+	if !exists {
+		operation = "insert"
+	}
+	var err error
+	switch operation {
+	case "insert":
+		_, err = d.Events.InsertOne(d.Context(), document)
+	case "update":
+		_, err = d.Events.UpdateOne(d.Context(), key, bson.D{{Key: "$set", Value: bson.D{{Key: "version", Value: now}}}})
+	case "replace":
+		_, err = d.Events.ReplaceOne(d.Context(), key, document)
+	case "delete":
+		_, err = d.Events.DeleteOne(d.Context(), key)
+		now = was // a delete says what it deleted
+	}
+	require.NoError(d, err)
+	if operation == "delete" {
+		delete(d.there, id)
+	} else {
+		d.there[id], d.versions[aggregate] = now, now
+	}
+	d.total++
+	d.committed[aggregate] = append(d.committed[aggregate], fmt.Sprintf("%s %d", operation, now))
+}
+
+// judge holds what the broker took against what was committed: each change in its aggregate's session, in order, with its own version,
+// one id and one position, however often it was published.
+func (d *livingDocuments) judge() {
+	d.Helper()
+	said, published := map[string]string{}, map[string][]string{}
+	for _, m := range d.Took() {
+		what := fmt.Sprintf("%s %v", m.Properties["operation"], m.Properties[envelope.PropVersion])
+		all := fmt.Sprintf("%s in %s at %v", what, m.SessionID, m.Properties[envelope.PropPosition])
+		if before, again := said[m.MessageID]; again {
+			require.Equal(d, before, all, "published again")
+			continue
+		}
+		said[m.MessageID] = all
+		published[m.SessionID] = append(published[m.SessionID], what)
+	}
+	require.Equal(d, d.committed, published)
+}
+
+// G1, G2 and G3: documents change and go while leaders come and go, MongoDB is upgraded and back, and what they publish again is looked
+// up when it has long become something else.
+func TestG1G2G3DocumentsKeepTheirAggregateThroughEveryInterruption(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			version := 1 + int(seed%2)
+			world.InVirtualTime(t, world.Options{Mongo: mongo.Options{TokenVersion: version}}, func(w *world.World) {
+				random := rand.New(rand.NewPCG(seed, 9))
+				d := &livingDocuments{World: w, random: random, there: map[string]int{}, versions: map[string]int{}, committed: map[string][]string{}}
+				w.KeepImages()
+				producers := []*world.Producer{w.StartProducer("a", world.AllOperations), w.StartProducer("b", world.AllOperations)}
+				w.Eventually("somebody leads", func() bool { return w.Checkpoint().Token != nil })
+				for n := range 20 {
+					for range 1 + random.IntN(40) {
+						d.commit()
+					}
+					w.Pass(time.Duration(random.IntN(1500)) * time.Millisecond)
+					interrupt(w, random, producers[random.IntN(2)])
+					if n%7 == 3 {
+						version = 3 - version
+						w.Mongo.SetTokenVersion(version)
+					}
+				}
+				for _, p := range producers {
+					p.ComeBack()
+				}
+				w.Eventually("the checkpoint covers everything", func() bool { return w.Checkpoint().Published == int64(d.total) })
+				for _, p := range producers {
+					p.End()
+				}
+				d.judge()
+			})
+		})
+	}
+}
