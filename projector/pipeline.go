@@ -80,6 +80,9 @@ func (s *service) finishParts(
 			err = s.refuseOwnSource(receiving, part)
 		}
 		if err == nil {
+			err = s.refuseLookedUp(part)
+		}
+		if err == nil {
 			err = s.finish(receiving, applying, session, part, completing)
 		}
 		if done != nil {

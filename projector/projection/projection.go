@@ -63,6 +63,13 @@ func (e Event) UpdateDescription() bson.Raw {
 	return doc
 }
 
+// LookedUp says whether the document of an update was looked up by the producer when it read the change (FULL_DOCUMENT=updateLookup), and
+// not when the update was made: it may contain later changes. The documents of inserts and replacements are always the change's own. Of
+// an update published by a producer that does not say, it is true.
+func (e Event) LookedUp() bool {
+	return e.Operation == OperationUpdate && !e.PostImage && e.Document() != nil
+}
+
 // gone reports that the document of an update had been deleted when it was looked up.
 func (e Event) gone() bool { return e.Body.Lookup("fullDocument").Type == bson.TypeNull }
 
@@ -91,6 +98,15 @@ type OneDocument interface {
 	Projection
 	// Collection is the name of the documents' collection. Like Name, it must never change.
 	Collection() string
+}
+
+// PostImages is a projection that computes with the documents of updates, by differences to Before for example, and so goes wrong where
+// they were looked up later ([Event.LookedUp]). The projector ends at the first such event, before it has an effect, and says what to
+// run: post-images of the source, and the producer's FULL_DOCUMENT=required.
+type PostImages interface {
+	Projection
+	// NeedsPostImages says whether it does.
+	NeedsPostImages() bool
 }
 
 // GuardField is the field that holds the guard in the documents of a [OneDocument] projection: {position, epoch, version, first,

@@ -60,6 +60,9 @@ type Change struct {
 	// Body is the change as the server sent it: operationType, ns, documentKey, clusterTime, wallTime, fullDocument,
 	// fullDocumentBeforeChange, updateDescription. A field is missing if the server did not send it.
 	Body bson.Raw
+	// PostImage says that the document of an update is the one that the update made: the source keeps post-images, and the producer asks
+	// for them. Without it, the document was looked up when the producer read the change, and may contain later changes.
+	PostImage bool
 	// Claim says where the body is stored if it is too large for the message. Body is nil then, until [Change.Redeem].
 	Claim *Claim
 }

@@ -52,6 +52,7 @@ func Decode(m *azservicebus.ReceivedMessage) (Change, error) {
 		Type:        p.text(propType),
 		Epoch:       p.number(propEpoch),
 		Version:     p.number(propVersion),
+		PostImage:   p.text(propDocument) == postImage,
 		TraceParent: p.text(propTraceParent),
 	}
 	if m.CorrelationID != nil {

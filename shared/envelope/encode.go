@@ -34,6 +34,7 @@ const (
 	propOperation   = "operation"
 	propVersion     = "version"
 	propTraceParent = "traceparent"
+	propDocument    = "document" // of an update with a post-image: post-image
 )
 
 // The names of the application properties that a watcher of the wire reads; PropSubject's is the aggregate id.
@@ -54,12 +55,13 @@ const maxStream = 1 << 10
 
 const (
 	specVersion = "1.0"
+	postImage   = "post-image"
 	sourceURI   = "sluice:"
 )
 
 // maxProperties is room for the application properties of a message but those of a claim check: a map that grows costs as much
 // as the rest of Encode.
-const maxProperties = 14
+const maxProperties = 15
 
 // Encode writes a change as a message. The change must carry Stream, Token, Position, Aggregate, Operation, Type and
 // either Body or Claim; an error means that one is missing, that the body is not valid BSON, or that a text is too long for
@@ -100,6 +102,9 @@ func Encode(c Change, format Format) (*azservicebus.Message, error) {
 	}
 	if c.TraceParent != "" {
 		properties[propTraceParent] = c.TraceParent
+	}
+	if c.PostImage {
+		properties[propDocument] = postImage
 	}
 	if c.Claim != nil {
 		c.Claim.write(properties)

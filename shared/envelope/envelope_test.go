@@ -323,3 +323,18 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// A post-image is said to be one; nothing is said of a document that was looked up, so older messages mean the same.
+func TestAMessageTellsAPostImage(t *testing.T) {
+	for _, image := range []bool{true, false} {
+		want := insert(t)
+		want.Operation, want.PostImage = envelope.Update, image
+		m, err := envelope.Encode(want, envelope.JSON)
+		require.NoError(t, err)
+		_, said := m.ApplicationProperties["document"]
+		require.Equal(t, image, said)
+		got, err := envelope.Decode(received(m))
+		require.NoError(t, err)
+		require.Equal(t, image, got.PostImage)
+	}
+}

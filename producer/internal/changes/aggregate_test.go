@@ -146,3 +146,20 @@ func TestImagesAreNeededOnlyWhereTheyTell(t *testing.T) {
 	m.Operations = []envelope.Operation{envelope.Insert, envelope.Update}
 	require.True(t, m.imagesTellAll())
 }
+
+// G3: the message of an update says whether its document is the update's own, or was looked up.
+func TestG3AnUpdateSaysWhoseDocumentItCarries(t *testing.T) {
+	post := mapping()
+	post.PostImages = true
+	update, gone := eventOf("update", after(doc("o-1", 0))), eventOf("update", bson.E{Key: "fullDocument", Value: nil})
+	for _, test := range []struct {
+		mapping Mapping
+		event   bson.D
+		want    bool
+	}{{post, update, true}, {mapping(), update, false}, {post, gone, false}, {post, eventOf("insert", after(doc("o-1", 0))), false}} {
+		test.mapping.AggregatePath = "_id"
+		c, err := test.mapping.change(raw(t, test.event), token, "n1")
+		require.NoError(t, err)
+		require.Equal(t, test.want, c.PostImage)
+	}
+}

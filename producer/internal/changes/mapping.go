@@ -82,6 +82,7 @@ func (m Mapping) change(event bson.Raw, token, position string) (envelope.Change
 	if document == nil {
 		document = c.Before()
 	}
+	c.PostImage = m.PostImages && c.Operation == envelope.Update && c.Document() != nil
 	c.Type = string(c.Operation)
 	if text, ok := envelope.Text(at(document, m.TypePath)); ok {
 		c.Type = text

@@ -85,13 +85,20 @@ func Few(paths ...string) Option {
 }
 
 // PostImages says that an update carries the document as it was right after the update: the source keeps post-images, and the
-// producer asks for them (FULL_DOCUMENT=required).
+// producer asks for them (FULL_DOCUMENT=required). A projection that needs them says so itself: [projection.PostImages].
 func PostImages() Option { return func(k *kit) { k.postImages = true } }
 
 func newKit(p projection.Projection, events []projection.Event, options []Option) *kit {
 	k := &kit{projection: p, events: stampFrom(events, 0), mayGrow: make(map[string]bool), few: make(map[string]bool)}
 	for _, o := range options {
 		o(k)
+	}
+	if needs, ok := p.(projection.PostImages); ok && needs.NeedsPostImages() {
+		k.postImages = true
+	}
+	for i := range k.events {
+		e := &k.events[i]
+		e.PostImage = k.postImages && e.Operation == projection.OperationUpdate && e.Document() != nil
 	}
 	return k
 }
