@@ -121,10 +121,16 @@ func TestRankingsAreFoundByEveryKindOfField(t *testing.T) {
 	require.NoError(t, err)
 	data := func(customer string, n int) bson.D {
 		return bson.D{
-			{Key: "customer", Value: customer}, {Key: "quantity", Value: n}, {Key: "weight", Value: 1.5}, {Key: "price", Value: decimal},
-			{Key: "buyer", Value: oid}, {Key: "due", Value: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)}, {Key: "day", Value: "2026-01-05"},
+			{Key: "customer", Value: customer},
+			{Key: "quantity", Value: n},
+			{Key: "weight", Value: 1.5},
+			{Key: "price", Value: decimal},
+			{Key: "buyer", Value: oid},
+			{Key: "due", Value: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)},
+			{Key: "day", Value: "2026-01-05"},
 			{Key: "lines", Value: bson.A{bson.D{{Key: "article", Value: "pen"}, {Key: "unit", Value: bson.D{{Key: "of", Value: "box"}}}}}},
-			{Key: "tags", Value: bson.A{"new", "red"}}, {Key: "gift", Value: true},
+			{Key: "tags", Value: bson.A{"new", "red"}},
+			{Key: "gift", Value: true},
 		}
 	}
 	events := []projection.Event{

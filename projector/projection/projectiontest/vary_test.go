@@ -97,8 +97,14 @@ func TestEveryValueHasOthersOfItsKind(t *testing.T) {
 	require.NoError(t, err)
 	day := time.Date(2026, 2, 27, 1, 2, 3, 0, time.UTC)
 	for _, c := range []struct{ value, other any }{
-		{"ann", "ann~2"}, {"17", "2000023"}, {"2026-02-27", "2026-03-01"}, {"2026-02-27T01:02:03.5+01:00", "2026-03-01T01:02:03.5+01:00"},
-		{int32(1), int64(2_000_007)}, {int64(1), int64(2_000_007)}, {1.5, 2_000_007.5}, {price, priceier},
+		{"ann", "ann~2"},
+		{"17", "2000023"},
+		{"2026-02-27", "2026-03-01"},
+		{"2026-02-27T01:02:03.5+01:00", "2026-03-01T01:02:03.5+01:00"},
+		{int32(1), int64(2_000_007)},
+		{int64(1), int64(2_000_007)},
+		{1.5, 2_000_007.5},
+		{price, priceier},
 		{bson.NewDateTimeFromTime(day), bson.NewDateTimeFromTime(day.AddDate(0, 0, 2))},
 	} {
 		require.True(t, canVary(c.value))
