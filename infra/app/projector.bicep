@@ -51,7 +51,7 @@ param minReplicas string = ''
 @description('At most the number of aggregates that change at the same time, divided by maxSessions')
 param maxReplicas string = '5'
 @description('Messages that wait for each replica that runs. See ../README.md, "Scaling", for why it is this')
-param messagesPerReplica string = '2000'
+param messagesPerReplica string = '500'
 param logLevel string = 'info'
 @description('Of the changes, the share that is traced, where the environment takes traces')
 param traceShare string = '0.1'

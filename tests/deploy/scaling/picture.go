@@ -10,23 +10,23 @@ const (
 	left, top, gap          = 56, 46, 44
 )
 
-// Picture draws the runs of every scenario under each rule as an SVG: messages that wait as a grey area, replicas paid
-// for as a line, useful ones as an area below it.
-func Picture(rules []Rule, replica Replica) string {
+// Picture draws the runs of every scenario in each tier, with the given number of messages for each replica, as an SVG: changes that
+// wait as a grey area, replicas paid for as a line, useful ones as an area below it.
+func Picture(messages int, replica Replica) string {
 	var b strings.Builder
 	width := left + len(Scenarios)*(panelWidth+gap)
-	height := top + len(rules)*(panelHeight+gap) + 26
+	height := top + len(Tiers)*(panelHeight+gap) + 26
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">`+"\n", width, height)
 	b.WriteString(`<rect width="100%" height="100%" fill="#ffffff"/>` + "\n")
-	for row, rule := range rules {
+	for row, tier := range Tiers {
 		for column, scenario := range Scenarios {
 			x, y := left+column*(panelWidth+gap), top+row*(panelHeight+gap)
-			panel(&b, x, y, fmt.Sprintf("%s, %d messages per replica", scenario.Name, rule.MessagesPerReplica),
-				Run(rule, replica, scenario.Load, scenario.Seconds), rule.Max)
+			rule := tier.WithTarget(messages)
+			panel(&b, x, y, fmt.Sprintf("%s: %s", tier.Name, scenario.Name), Run(tier, rule, replica, scenario.Load, scenario.Seconds), rule.Max)
 		}
 	}
 	fmt.Fprintf(&b, `<text x="%d" y="%d" fill="#333333">blue line: replicas paid for (left scale); green: replicas with work; `+
-		`grey: messages waiting, to scale within each panel; time in minutes</text>`+"\n", left, height-8)
+		`grey: changes waiting, to scale within each panel; time in minutes</text>`+"\n", left, height-8)
 	b.WriteString("</svg>\n")
 	return b.String()
 }
@@ -73,19 +73,21 @@ func points(run []Second, value func(Second) float64) string {
 	return strings.Join(all, " ")
 }
 
-// Table is the sums of every scenario under each rule, as Markdown, below what the scenarios are.
-func Table(rules []Rule, replica Replica) string {
+// Table is the sums of every scenario in each tier for each number of messages, as Markdown, below what the scenarios are.
+func Table(messages []int, replica Replica) string {
 	var b strings.Builder
 	for _, scenario := range Scenarios {
 		fmt.Fprintf(&b, "- **%s**: %s\n", scenario.Name, scenario.What)
 	}
-	b.WriteString("\n| load | messages per replica | replicas at most | caught up after | waiting at most | replica hours | idle |\n")
-	b.WriteString("| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
-	for _, scenario := range Scenarios {
-		for _, rule := range rules {
-			sum := Summarize(Run(rule, replica, scenario.Load, scenario.Seconds))
-			fmt.Fprintf(&b, "| %s | %d | %d | %d s | %d | %.2f | %.0f %% |\n", scenario.Name, rule.MessagesPerReplica,
-				sum.Peak, sum.EmptySecond, sum.MostWaiting, sum.ReplicaHours, 100*sum.IdleShare)
+	b.WriteString("\n| tier, load | messages per replica | replicas at most | caught up after | waiting at most | throttled | replica hours | idle |\n")
+	b.WriteString("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	for _, tier := range Tiers {
+		for _, scenario := range Scenarios {
+			for _, n := range messages {
+				sum := Summarize(Run(tier, tier.WithTarget(n), replica, scenario.Load, scenario.Seconds))
+				fmt.Fprintf(&b, "| %s, %s | %d | %d | %d s | %d | %d s | %.2f | %.0f %% |\n", tier.Name, scenario.Name, n,
+					sum.Peak, sum.EmptySecond, sum.MostWaiting, sum.Throttled, sum.ReplicaHours, 100*sum.IdleShare)
+			}
 		}
 	}
 	return b.String()

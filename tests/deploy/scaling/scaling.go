@@ -1,12 +1,14 @@
 // Package scaling simulates how Container Apps scales the projector: KEDA's documented algorithm, which counts messages,
-// against sessions, which only one replica can have at a time. It is what the defaults in infra/app/projector.bicep are
-// argued from.
+// against sessions, which only one replica can have at a time, against the processor of a replica and the credits of the tier. It
+// is what the defaults in infra/app/projector.bicep are argued from.
 //
-// It is a model: replicas start after a fixed time, work is spread evenly, and Service Bus counts at once. It says which
-// of two settings is better and why, not how fast a real system is.
+// It is a model: replicas start after a fixed time, work is spread evenly, Service Bus counts at once, and who is throttled gets
+// its share of the credits. It says which of two settings is better and why, not how fast a real system is.
 package scaling
 
 import (
+	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -22,51 +24,89 @@ type Rule struct {
 
 // Replica is what one replica can do.
 type Replica struct {
-	Start             time.Duration // from the decision to the first session
-	Sessions          int           // MAX_SESSIONS
-	PerSecond         int           // messages, over all of its sessions
-	PerSessionASecond int           // messages of one session: its batches come one after the other
+	Start     time.Duration // from the decision to the first session
+	Sessions  int           // MAX_SESSIONS
+	Processor time.Duration // a second
+	PerAccept time.Duration // of processor, to accept and release a session
+	PerEvent  time.Duration // of processor
+	Batch     int           // messages of a session applied at once
+	PerBatch  time.Duration // that a session waits for the services, whatever is in the batch
 }
 
-// Load makes the messages of a second: how many for which aggregate.
+// Tier is what Service Bus allows.
+type Tier struct {
+	Name    string
+	Credits int // a second; 0: as many as are asked for
+}
+
+// What things cost in credits. That an accept costs one is an assumption.
+const (
+	sendCredits    = 2 // the message and the subscription's filter
+	receiveCredits = 1
+	acceptCredits  = 1
+)
+
+// Load makes the changes of a second: how many of which aggregate. The producer sends them as fast as the tier lets it.
 type Load func(second int) map[int]int
 
 // Second is the state at the end of a second.
 type Second struct {
-	Waiting  int // messages
-	Replicas int // running or starting: what is paid for
-	Useful   int // of these, replicas that hold a session with messages
+	Waiting   int  // changes that are not applied: in Service Bus, or not sent yet
+	Replicas  int  // running or starting: what is paid for
+	Useful    int  // of these, replicas that hold a session with messages
+	Throttled bool // more credits were asked for than there are
 }
 
-// Run simulates the given number of seconds, from no replica and no messages.
-func Run(rule Rule, replica Replica, load Load, seconds int) []Second {
-	s := simulation{rule: rule, replica: replica, waiting: map[int]int{}}
+// Run simulates the given number of seconds, from no more than the least replicas and no messages.
+func Run(tier Tier, rule Rule, replica Replica, load Load, seconds int) []Second {
+	s := simulation{tier: tier, rule: rule, replica: replica, waiting: map[int]int{}}
+	for range rule.Min {
+		s.replicas = append(s.replicas, running{})
+	}
 	result := make([]Second, 0, seconds)
 	for now := range seconds {
-		for aggregate, n := range load(now) {
-			s.waiting[aggregate] += n
+		made := load(now)
+		for _, aggregate := range slices.Sorted(maps.Keys(made)) {
+			s.unsent = append(s.unsent, change{aggregate, made[aggregate]})
 		}
 		if now%int(rule.Polling.Seconds()) == 0 {
 			s.scale(now)
 		}
 		useful := s.work(now)
-		result = append(result, Second{s.total(), len(s.replicas), useful})
+		result = append(result, Second{s.total() + s.behind(), len(s.replicas), useful, s.throttled})
 	}
 	return result
 }
 
 type simulation struct {
-	rule     Rule
-	replica  Replica
-	waiting  map[int]int // messages by aggregate
-	replicas []running
-	active   int   // the last second with messages
-	wanted   []int // the answers of the formula, one a poll
+	tier      Tier
+	rule      Rule
+	replica   Replica
+	unsent    []change    // what the source has and Service Bus has not, in order
+	waiting   map[int]int // messages by aggregate
+	highest   int         // of the aggregates
+	replicas  []running
+	throttled bool  // in the last second
+	used      int   // credits that receiving took in the last turn
+	active    int   // the last second in which messages were counted
+	wanted    []int // the answers of the formula, one a poll
 }
 
+type change struct{ aggregate, n int }
+
 type running struct {
-	ready    int // the second from which on it works
-	sessions []int
+	processor time.Duration // left in this turn
+	ready     int           // the second from which on it works
+	sessions  []int
+}
+
+// behind is how many changes are not sent yet.
+func (s *simulation) behind() int {
+	sum := 0
+	for _, c := range s.unsent {
+		sum += c.n
+	}
+	return sum
 }
 
 func (s *simulation) total() int {
@@ -81,6 +121,9 @@ func (s *simulation) total() int {
 // twice as many; down only to the largest answer of the stabilization window; to zero only after the cooldown.
 func (s *simulation) scale(now int) {
 	messages, current := s.total(), len(s.replicas)
+	if s.throttled {
+		messages = 0 // "empty dynamic information" is all that a throttled namespace says
+	}
 	if messages > 0 {
 		s.active = now
 	}
@@ -104,20 +147,33 @@ func (s *simulation) scale(now int) {
 	s.replicas = s.replicas[:wanted] // its sessions are given back
 }
 
-// turns is how often in a second a worker can give a session back and take another: an accept costs a dozen round trips.
+// turns is how often in a second a worker can give a session back and take another.
 const turns = 4
 
-// work is the sessions' part: a session has one holder, and one holder works on it batch after batch.
+// work is a second's: the producer sends, and sessions are accepted and worked on, each within what the tier leaves it. What
+// receives is left twice what it used last, at least a tenth and at most half of all; the producer has the rest.
 func (s *simulation) work(now int) (useful int) {
 	busy := make([]bool, len(s.replicas))
 	for range turns {
-		s.accept(now)
+		credits := s.tier.Credits / turns
+		if s.tier.Credits == 0 {
+			credits = math.MaxInt32
+		}
+		asked := s.behind() * sendCredits
+		credits -= s.send(min(asked, credits-min(max(2*s.used, credits/10), credits/2)))
+		left := credits
+		for i := range s.replicas {
+			s.replicas[i].processor = s.replica.Processor / turns
+		}
+		s.accept(now, &left)
 		for i := range s.replicas {
 			if len(s.replicas[i].sessions) > 0 {
 				busy[i] = true
-				s.apply(&s.replicas[i])
+				s.apply(&s.replicas[i], &left)
 			}
 		}
+		s.used = credits - left
+		s.throttled = len(s.unsent) > 0 || left < acceptCredits+receiveCredits // at the end of the second
 	}
 	for _, b := range busy {
 		if b {
@@ -127,40 +183,71 @@ func (s *simulation) work(now int) (useful int) {
 	return useful
 }
 
+// send sends what the credits are enough for, in order, and says how many it took.
+func (s *simulation) send(credits int) (used int) {
+	for room := credits / sendCredits; room > 0 && len(s.unsent) > 0; {
+		c := &s.unsent[0]
+		n := min(c.n, room)
+		s.waiting[c.aggregate] += n
+		s.highest = max(s.highest, c.aggregate)
+		c.n -= n
+		room -= n
+		used += n * sendCredits
+		if c.n == 0 {
+			s.unsent = s.unsent[1:]
+		}
+	}
+	return used
+}
+
 // accept gives the sessions that wait to the replicas with free workers, one each in turn.
-func (s *simulation) accept(now int) {
+func (s *simulation) accept(now int, credits *int) {
+	if !slices.ContainsFunc(s.replicas, func(r running) bool { return s.accepts(&r, now, *credits) }) {
+		return
+	}
 	held := map[int]bool{}
 	for i := range s.replicas {
 		for _, a := range s.replicas[i].sessions {
 			held[a] = true
 		}
 	}
-	var free []int
-	for a := range s.waiting {
-		if !held[a] {
+	var free []int // no more than can be taken
+	for a := 0; a <= s.highest && len(free) < len(s.replicas)*s.replica.Sessions; a++ {
+		if s.waiting[a] > 0 && !held[a] {
 			free = append(free, a)
 		}
 	}
-	slices.Sort(free)
 	for given := true; given && len(free) > 0; {
 		given = false
 		for i := range s.replicas {
 			r := &s.replicas[i]
-			if len(free) > 0 && r.ready <= now && len(r.sessions) < s.replica.Sessions {
+			if len(free) > 0 && s.accepts(r, now, *credits) {
+				r.processor -= s.replica.PerAccept
+				*credits -= acceptCredits
 				r.sessions, free, given = append(r.sessions, free[0]), free[1:], true
 			}
 		}
 	}
 }
 
-// apply is one turn of one replica: its sessions share what it can do. What is done with is given back.
-func (s *simulation) apply(r *running) {
-	room := s.replica.PerSecond / turns
+// accepts says whether a replica can take one more session now, and do something for it.
+func (s *simulation) accepts(r *running, now, credits int) bool {
+	return r.ready <= now && len(r.sessions) < s.replica.Sessions &&
+		r.processor >= s.replica.PerAccept+s.replica.PerEvent && credits >= acceptCredits+receiveCredits
+}
+
+// apply is one turn of one replica: its sessions share its processor. What is done with is given back.
+func (s *simulation) apply(r *running, credits *int) {
+	batches := max(int(time.Second/turns/s.replica.PerBatch), 1)
 	for i, a := range r.sessions {
-		share := max(room/(len(r.sessions)-i), 1)
-		n := min(s.waiting[a], max(s.replica.PerSessionASecond/turns, 1), share, room)
+		share := int(r.processor / s.replica.PerEvent)
+		if i+1 < len(r.sessions) {
+			share = min(share, max(share/(len(r.sessions)-i), 1))
+		}
+		n := min(s.waiting[a], batches*s.replica.Batch, share, *credits/receiveCredits)
 		s.waiting[a] -= n
-		room -= n
+		*credits -= n * receiveCredits
+		r.processor -= time.Duration(n) * s.replica.PerEvent
 		if s.waiting[a] == 0 {
 			delete(s.waiting, a)
 		}
@@ -174,7 +261,8 @@ type Summary struct {
 	ReplicaHours float64 // paid for
 	IdleShare    float64 // of these, without a session that had messages
 	EmptySecond  int     // the first second after which nothing waits any more; -1 if something still waits at the end
-	MostWaiting  int     // messages
+	MostWaiting  int     // changes
+	Throttled    int     // seconds
 }
 
 // Summarize sums a run up.
@@ -186,6 +274,9 @@ func Summarize(run []Second) Summary {
 		paid += s.Replicas
 		useful += s.Useful
 		sum.MostWaiting = max(sum.MostWaiting, s.Waiting)
+		if s.Throttled {
+			sum.Throttled++
+		}
 		if s.Waiting > 0 {
 			sum.EmptySecond = -1
 		} else if sum.EmptySecond < 0 {

@@ -27,9 +27,9 @@ const keda = 5
 
 // The documents show what the simulation says today.
 func TestTheDocumentsShowTheSimulation(t *testing.T) {
-	rules := []Rule{WithTarget(keda), deployed(t)}
-	picture := Picture(rules, Typical)
-	table := Table([]Rule{WithTarget(keda), WithTarget(500), deployed(t), WithTarget(5000)}, Typical)
+	ours := deployed(t)
+	picture := Picture(ours, Typical)
+	table := Table([]int{keda, ours, 2000, 5000}, Typical)
 	readme, err := os.ReadFile(infra + "README.md")
 	require.NoError(t, err)
 	before, rest, ok := strings.Cut(string(readme), begin)
@@ -47,8 +47,8 @@ func TestTheDocumentsShowTheSimulation(t *testing.T) {
 	require.Equal(t, told, table)
 }
 
-// deployed is the rule of the template, and must be what the scenarios are run with.
-func deployed(t *testing.T) Rule {
+// deployed is the template's number of messages for each replica; the rest of its rule must be what the scenarios are run with.
+func deployed(t *testing.T) (messages int) {
 	t.Helper()
 	f, err := bicep.ReadFile(infra + "app/projector.bicep")
 	require.NoError(t, err)
@@ -63,26 +63,30 @@ func deployed(t *testing.T) Rule {
 		return number(p.Value.Text)
 	}
 	app, _ := f.Find("resource", "projector")
-	rule := WithTarget(param("messagesPerReplica"))
-	app.Value.Walk(func(path []string, v bicep.Value) {
-		switch strings.Join(path, ".") {
-		case "properties.template.scale.pollingInterval":
-			require.Equal(t, rule.Polling, time.Duration(number(v.Text))*time.Second)
-		case "properties.template.scale.cooldownPeriod":
-			require.Equal(t, rule.Cooldown, time.Duration(number(v.Text))*time.Second)
-		}
-	})
-	for sku, least := range map[string]string{"Standard": "1", "Premium": "0"} {
-		v, err := f.Eval("leastReplicas", map[string]any{"serviceBusSku": sku})
+	messages = param("messagesPerReplica")
+	for _, tier := range Tiers {
+		rule, set := tier.WithTarget(messages), 0
+		app.Value.Walk(func(path []string, v bicep.Value) {
+			switch strings.Join(path, ".") {
+			case "properties.template.scale.pollingInterval":
+				set++
+				require.Equal(t, rule.Polling, time.Duration(number(v.Text))*time.Second)
+			case "properties.template.scale.cooldownPeriod":
+				set++
+				require.Equal(t, rule.Cooldown, time.Duration(number(v.Text))*time.Second)
+			}
+		})
+		require.Equal(t, 2, set)
+		least, err := f.Eval("leastReplicas", map[string]any{"serviceBusSku": tier.Name})
 		require.NoError(t, err)
-		require.Equal(t, least, v, "%s: a throttled namespace counts 0, and from 0 replicas nobody would come back", sku)
+		require.Equal(t, strconv.Itoa(rule.Min), least, "%s: a throttled namespace counts 0, and from 0 replicas nobody would come back", tier.Name)
+		chosen, err := f.Eval("leastReplicas", map[string]any{"serviceBusSku": tier.Name, "minReplicas": "3"})
+		require.NoError(t, err)
+		require.Equal(t, "3", chosen, "what is set counts")
+		require.Equal(t, rule.Max, param("maxReplicas"))
 	}
-	v, err := f.Eval("leastReplicas", map[string]any{"serviceBusSku": "Standard", "minReplicas": strconv.Itoa(rule.Min)})
-	require.NoError(t, err)
-	require.Equal(t, strconv.Itoa(rule.Min), v, "what is set counts")
-	require.Equal(t, rule.Max, param("maxReplicas"))
 	require.Equal(t, Typical.Sessions, param("maxSessions"))
-	return rule
+	return messages
 }
 
 func scenario(t *testing.T, name string) Scenario {
@@ -96,26 +100,50 @@ func scenario(t *testing.T, name string) Scenario {
 	return Scenario{}
 }
 
-// What the default is argued from.
+// What the default is argued from: nothing is slower with it than with the smallest target, in either tier, and with four times as
+// much something is.
 func TestTheDeployedTarget(t *testing.T) {
-	sums := func(rule Rule, name string) Summary {
+	ours, slower := deployed(t), false
+	for _, tier := range Tiers {
+		sums := func(messages int, s Scenario) Summary {
+			return Summarize(Run(tier, tier.WithTarget(messages), Typical, s.Load, s.Seconds))
+		}
+		for _, s := range Scenarios {
+			smallest := sums(keda, s)
+			require.Equal(t, smallest.EmptySecond, sums(ours, s).EmptySecond, "%s, %s", tier.Name, s.Name)
+			require.Positive(t, sums(ours, s).ReplicaHours)
+			require.NotEqual(t, -1, smallest.EmptySecond, "%s, %s: it is caught up at all", tier.Name, s.Name)
+			slower = slower || sums(4*ours, s).EmptySecond > smallest.EmptySecond
+		}
+		require.Equal(t, 1, sums(ours, scenario(t, "trickle")).Peak)
+	}
+	require.True(t, slower)
+}
+
+// Standard is a thousand credits a second: what costs three each cannot be through earlier, and while it is throttled no replica is
+// started for what is counted as nothing.
+func TestStandardIsAsSlowAsItsCredits(t *testing.T) {
+	standard := Tiers[0]
+	for name, changes := range map[string]int{"burst": 60000, "wave": 270000, "hot aggregate": 180000} {
 		s := scenario(t, name)
-		return Summarize(Run(rule, Typical, s.Load, s.Seconds))
+		run := Run(standard, standard.WithTarget(keda), Typical, s.Load, s.Seconds)
+		sum := Summarize(run)
+		require.GreaterOrEqual(t, sum.EmptySecond-60, changes*throughTopic/creditsASecond, name)
+		require.Greater(t, sum.Throttled, 100, name)
+		for i, second := range run[1:] {
+			if second.Replicas > run[i].Replicas {
+				require.False(t, run[i].Throttled, "%s: a replica was started at %d s", name, i)
+			}
+		}
 	}
-	ours, small, large := deployed(t), WithTarget(keda), WithTarget(5000)
-	for _, name := range []string{"burst", "wave"} {
-		require.Equal(t, sums(small, name).EmptySecond, sums(ours, name).EmptySecond, "%s: no slower than with the smallest target", name)
-		require.Less(t, sums(ours, name).EmptySecond, sums(large, name).EmptySecond, "%s: a larger one is", name)
-	}
-	require.Equal(t, sums(small, "hot aggregate").EmptySecond, sums(ours, "hot aggregate").EmptySecond,
-		"more replicas do nothing for one aggregate")
-	require.Less(t, sums(ours, "hot aggregate").ReplicaHours, sums(small, "hot aggregate").ReplicaHours/2)
-	require.Equal(t, 1, sums(ours, "trickle").Peak)
+	quiet := scenario(t, "trickle")
+	require.Zero(t, Summarize(Run(standard, standard.WithTarget(keda), Typical, quiet.Load, quiet.Seconds)).Throttled)
 }
 
 // The parts of the algorithm, one by one.
 func TestTheFormula(t *testing.T) {
-	still := Replica{Start: time.Hour, Sessions: 1, PerSecond: turns, PerSessionASecond: turns} // never works
+	free := Tier{}
+	still := Replica{Start: time.Hour, Sessions: 1, Processor: time.Second, PerEvent: time.Second, PerBatch: time.Second} // never works
 	constant := func(messages int) Load {
 		return func(second int) map[int]int {
 			if second == 0 {
@@ -126,30 +154,32 @@ func TestTheFormula(t *testing.T) {
 	}
 	replicas := func(run []Second, second int) int { return run[second].Replicas }
 
-	rule := WithTarget(100)
+	rule := free.WithTarget(100)
 	rule.Max = 50
-	run := Run(rule, still, constant(1001), 120)
-	require.Equal(t, 1, replicas(run, 0), "activation")
-	require.Equal(t, 5, replicas(run, 15), "by 4 at most")
-	require.Equal(t, 10, replicas(run, 30), "to twice as many at most")
-	require.Equal(t, 11, replicas(run, 45), "ceil(1001/100)")
+	run := Run(free, rule, still, constant(1001), 120)
+	require.Equal(t, 0, replicas(run, 14), "what came after a look is seen by the next")
+	require.Equal(t, 1, replicas(run, 15), "activation")
+	require.Equal(t, 5, replicas(run, 30), "by 4 at most")
+	require.Equal(t, 10, replicas(run, 45), "to twice as many at most")
+	require.Equal(t, 11, replicas(run, 60), "ceil(1001/100)")
 	rule.Max = 7
-	require.Equal(t, 7, replicas(Run(rule, still, constant(1001), 120), 119), "max")
+	require.Equal(t, 7, replicas(Run(free, rule, still, constant(1001), 120), 119), "max")
 	rule.Min = 2
-	require.Equal(t, 2, replicas(Run(rule, still, constant(0), 120), 119), "min")
+	require.Equal(t, 2, replicas(Run(free, rule, still, constant(0), 120), 119), "min")
 
-	rule = WithTarget(100)
-	quick := Replica{Sessions: 8, PerSecond: 4000, PerSessionASecond: 4000}
-	run = Run(rule, quick, constant(100), 700)
-	require.Equal(t, 0, run[0].Waiting)
-	require.Equal(t, 1, replicas(run, 299), "the last one stays for the cooldown")
-	require.Equal(t, 0, replicas(run, 300))
+	rule = free.WithTarget(100)
+	quick := Replica{Sessions: 8, Processor: time.Second, PerEvent: time.Microsecond, Batch: 1000, PerBatch: time.Millisecond}
+	run = Run(free, rule, quick, constant(100), 700)
+	require.Equal(t, 100, run[14].Waiting)
+	require.Equal(t, 0, run[15].Waiting)
+	require.Equal(t, 1, replicas(run, 314), "the last one stays for the cooldown")
+	require.Equal(t, 0, replicas(run, 315))
 }
 
 // A session has one holder: a second replica finds nothing to do.
 func TestOneAggregateIsOneReplicasWork(t *testing.T) {
 	s := scenario(t, "hot aggregate")
-	for _, second := range Run(WithTarget(1), Typical, s.Load, s.Seconds) {
+	for _, second := range Run(Tiers[1], Tiers[1].WithTarget(1), Typical, s.Load, s.Seconds) {
 		require.LessOrEqual(t, second.Useful, 1)
 	}
 }
@@ -166,7 +196,7 @@ const (
 
 // The table of capacity is this sum, with the services' own settings.
 func TestCapacityCountsWhatIsNoMessage(t *testing.T) {
-	rule := deployed(t)
+	rule := Tiers[0].WithTarget(deployed(t))
 	workers := float64(rule.Max * Typical.Sessions)
 	accepts, renewals, looks := workers/60, workers/30, ofLook/rule.Polling.Seconds()
 	left := creditsASecond - accepts - renewals - looks
