@@ -108,10 +108,12 @@ func (n numbering) idle(at checkpoint.Progress, token string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !counting {
-		return PositionOf(token, at.Position)
+	if counting {
+		return o.String(), nil
 	}
-	return o.String(), nil
+	position, err := PositionOf(token, at.Position)
+	// A token that an upgraded server writes of the last event does not tell the operation, and so stands a little before the event.
+	return max(position, at.Position), err
 }
 
 func (n numbering) counts(at checkpoint.Progress, token string) (o ordinal, counting bool, err error) {

@@ -92,3 +92,20 @@ func TestOnlyOrdinalsAreOrdinals(t *testing.T) {
 		require.False(t, Counted(text), text)
 	}
 }
+
+// G1: while idle, a server that writes tokens of another version than before may give the last event's in its own form. The position
+// does not go back for that.
+func TestG1AnIdlePositionNeverGoesBack(t *testing.T) {
+	const (
+		event = "82386D4383000000072B042C0100296E5A1004AD0AD94FA7ED40FD960561E88915159D463C6F7065726174696F6E54797065003C696E736572740046646F63756D656E744B657900463C5F6964003C686F742D32403200000004"
+		asV1  = "82386D4383000000072B022C0100296E5A1004AD0AD94FA7ED40FD960561E88915159D463C5F6964003C686F742D324032000004"
+		later = "82386D4384000000012B0229296E04"
+	)
+	at := checkpoint.Progress{Position: event}
+	position, err := numbering{}.idle(at, asV1)
+	require.NoError(t, err)
+	require.Equal(t, event, position)
+	position, err = numbering{}.idle(at, later)
+	require.NoError(t, err)
+	require.Greater(t, position, event)
+}
