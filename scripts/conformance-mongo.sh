@@ -76,11 +76,12 @@ with_server() {
   : >"$env"
   "$work/local" --stack-only >"$env" 2>"$env.log" &
   server=$!
-  until grep -q '^MONGODB_URI=' "$env"; do
+  until grep -q '^export MONGODB_URI=' "$env"; do
     kill -0 "$server" || { cat "$env.log" >&2; return 1; }
     sleep 0.1
   done
-  MONGODB_URI=$(sed -n 's/^MONGODB_URI=//p' "$env") "$@"
+  # shellcheck disable=SC1090
+  MONGODB_URI=$(. "$env" && echo "$MONGODB_URI") "$@"
   kill "$server"
   wait "$server" || true
 }

@@ -334,8 +334,7 @@ func stackOnly(t *testing.T, c command) {
 	settings := map[string]string{}
 	decoder := newLines(out)
 	for range 5 {
-		name, value, ok := strings.Cut(decoder(t), "=")
-		require.True(t, ok)
+		name, value := exported(t, decoder(t))
 		settings[name] = value
 	}
 	require.Contains(t, settings, "MONGODB_URI")

@@ -37,7 +37,7 @@ func stackKept(t *testing.T, c command) {
 		line := newLines(out)
 		settings := map[string]string{}
 		for range 6 {
-			name, value, _ := strings.Cut(line(t), "=")
+			name, value := exported(t, line(t))
 			settings[name] = value
 		}
 		require.Contains(t, settings["SERVICE_BUS_CONNECTION_STRING"], fmt.Sprintf("//127.0.0.1:%d;", ports[1]))
@@ -69,6 +69,16 @@ func stackKept(t *testing.T, c command) {
 		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 		require.NoError(t, cmd.Wait())
 	}
+}
+
+// exported is what a shell makes of one line.
+func exported(t *testing.T, line string) (name, value string) {
+	t.Helper()
+	name, _, found := strings.Cut(strings.TrimPrefix(line, "export "), "=")
+	require.True(t, found, line)
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", line+"\nprintenv "+name).Output()
+	require.NoError(t, err, line)
+	return name, strings.TrimSuffix(string(out), "\n")
 }
 
 // TestTheReadmesApplicationRuns runs the program that the README shows, word for word, against the stack as it says.

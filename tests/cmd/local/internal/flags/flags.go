@@ -73,6 +73,8 @@ type Options struct {
 	Entities *servicebus.Config
 	// Snapshot is the file that --stack-only keeps MongoDB's data in; empty: nowhere.
 	Snapshot string
+	// EnvFile is where --stack-only writes its settings, for a shell; empty: nowhere.
+	EnvFile string
 	// Endpoints are the settings of --external, by name.
 	Endpoints map[string]string
 	// Follow is the collection of --follow.
@@ -105,8 +107,9 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.StringVar(&expect, "expect", "", "`file` with the right timeline: JSON {aggregateId: {events, types, firstOccurredAt,\nlastOccurredAt, lastType}}; without it, a fold of the source collection")
 	fs.StringVar(&chaosText, "chaos", "", "`list` of harm, each NAME@TIME or NAME@TIME:DURATION, such as kill-leader@2s,slow-ack@5s:3s;\ntimes count from the first insert; the names are below")
 	fs.DurationVar(&o.Latency, "latency", 0, "simulated round trip on all three services, such as 2ms")
-	fs.BoolVar(&o.StackOnly, "stack-only", false, "only the servers: prints KEY=VALUE settings and serves until a signal")
+	fs.BoolVar(&o.StackOnly, "stack-only", false, "only the servers: prints their settings as export lines for a shell, and serves until a signal")
 	fs.StringVar(&portsText, "ports", "", "`list` of ports to serve on, such as mongodb=27017,servicebus=5672,admin=5300,blob=10000,\nor \"standard\", which is those; a server that is not named takes a free port")
+	fs.StringVar(&o.EnvFile, "env-file", "", "`file` for the settings of --stack-only, to be sourced by a shell (. FILE);\nit is there as soon as the servers are, and as long")
 	fs.StringVar(&o.Snapshot, "mongo-snapshot", "", "`file` that keeps MongoDB's data and oplog over a restart of --stack-only:\nread at the start if it is there, written at the end")
 	fs.BoolVar(&o.Azurite, "azurite", false, "Azurite (npm, tests/azurite) as the blob store")
 	fs.StringVar(&serviceBusConfig, "servicebus-config", "", "`file` of entities, in the schema of the official emulator's Config.json")
@@ -203,6 +206,7 @@ func (o Options) contradictions(given map[string]bool) []string {
 		}
 	}
 	problem(o.Azurite && o.Chaos.Has(chaos.Blob503), "--chaos %s is done by the in-process blob server: leave --azurite out", chaos.Blob503)
+	problem(given["env-file"] && !o.StackOnly, "--env-file has the settings of --stack-only, and other runs start the services themselves: leave it out")
 	problem(given["mongo-snapshot"] && !o.StackOnly, "--mongo-snapshot keeps the data of --stack-only, and every other run begins with none: leave it out")
 	if o.StackOnly {
 		for _, flag := range []string{"input", "once", "expect", "chaos", "report", "logs", "services", "rate", "events", "producers", "projectors", "projection", "session-key"} {

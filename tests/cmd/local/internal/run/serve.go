@@ -5,14 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
+	"github.com/sluice-cdc/sluice/shared/terminal"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
 // Serve is `--stack-only`: it prints the settings and serves until ctx ends, as sluice-emulator does, with Azurite where
-// that is asked for.
+// that is asked for. What it prints is for a shell, and so is the file of --env-file, which is there as long as the servers are.
 func Serve(ctx context.Context, o flags.Options, w io.Writer) error {
 	s, err := Open(ctx, o)
 	if errors.Is(err, mongo.ErrSnapshot) {
@@ -20,6 +22,26 @@ func Serve(ctx context.Context, o flags.Options, w io.Writer) error {
 	} else if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintln(w, strings.Join(s.Settings(), "\n")) // whoever reads may have gone; the servers are wanted all the same
-	return s.Run(ctx)
+	var exports strings.Builder
+	for _, setting := range s.Settings() {
+		name, value, _ := strings.Cut(setting, "=")
+		exports.WriteString("export " + name + "=" + terminal.Quote(value) + "\n")
+	}
+	_, _ = io.WriteString(w, exports.String()) // whoever reads may have gone; the servers are wanted all the same
+	if o.EnvFile == "" {
+		return s.Run(ctx)
+	}
+	if err := writeWhole(o.EnvFile, exports.String()); err != nil {
+		return errors.Join(fmt.Errorf("--env-file: %w", err), s.Close())
+	}
+	err = s.Run(ctx)
+	return errors.Join(err, os.Remove(o.EnvFile))
+}
+
+// writeWhole writes a file that is never seen half written: whoever waits for it may read it at once.
+func writeWhole(path, text string) error {
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }

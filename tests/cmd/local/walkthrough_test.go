@@ -1,0 +1,52 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/child"
+)
+
+// TestTheWalkthroughIsTrue runs what docs/install.md tells people to type, word for word.
+func TestTheWalkthroughIsTrue(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds programs and starts them")
+	}
+	root, err := child.Checkout()
+	require.NoError(t, err)
+	page, err := os.ReadFile(root + "/docs/install.md")
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(page), "```bash\n")
+	require.True(t, found)
+	script, _, found := strings.Cut(rest, "```\n")
+	require.True(t, found)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	run := exec.CommandContext(ctx, "bash", "-e", "-c", script)
+	run.Dir = root // it writes to bin/ alone, which is nobody's
+	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	run.Cancel = func() error { return syscall.Kill(-run.Process.Pid, syscall.SIGKILL) }
+	for _, kept := range os.Environ() {
+		if name, _, _ := strings.Cut(kept, "="); name == "PATH" || name == "HOME" || strings.HasPrefix(name, "GO") || name == "XDG_CACHE_HOME" {
+			run.Env = append(run.Env, kept)
+		}
+	}
+	out, err := run.CombinedOutput()
+	text := string(out)
+	require.NoError(t, ctx.Err(), text)
+	for _, says := range []string{"state           published by its leader", "3 inserted", "of aggregate order-1", "no aggregate is parked"} {
+		require.Contains(t, text, says)
+	}
+	require.Regexp(t, `leader +second`, text)
+	_ = err // the signal that ends what was started is the last exit code
+}
