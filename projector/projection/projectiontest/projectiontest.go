@@ -30,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -197,7 +198,7 @@ func said(writes []projection.Write) string {
 		case projection.UpdateOne:
 			ops := make([]string, len(w.Ops))
 			for j, op := range w.Ops {
-				ops[j] = fmt.Sprintf("%s %s %s", op.Kind, op.Field, memory.Text(op.Value))
+				ops[j] = fmt.Sprintf("%s %s %s", op.Kind, op.Field, text(op.Value))
 			}
 			all[i] = "update " + target + ": " + strings.Join(ops, ", ")
 		case projection.ReplaceOne:
@@ -210,6 +211,14 @@ func said(writes []projection.Write) string {
 		}
 	}
 	return strings.Join(all, "; ")
+}
+
+// text is [memory.Text], except that a time keeps its nanoseconds: two readings of a clock look different.
+func text(value any) string {
+	if t, ok := value.(time.Time); ok {
+		return t.Format(time.RFC3339Nano)
+	}
+	return memory.Text(value)
 }
 
 // sameDocuments compares two read models.

@@ -94,7 +94,7 @@ func (k *kit) again() []error {
 		writes, err := k.one(i)
 		if err == nil && !memory.Same(k.writes[i], writes) {
 			first, then := said(k.writes[i]), said(writes)
-			if first == then { // times that differ by less than a millisecond, say
+			if first == then { // a difference inside a document that its Extended JSON does not show
 				first, then = fmt.Sprintf("%+v", k.writes[i]), fmt.Sprintf("%+v", writes)
 			}
 			err = fmt.Errorf("the same event gave other writes the second time: a projection may depend on nothing but the event, so on no "+
