@@ -175,8 +175,9 @@ func appendOther(dst []byte, kind bson.Type, value []byte) (_ []byte, ok bool) {
 		dst = append(dst, `","subType":"`...)
 		dst = hex.AppendEncode(dst, value[length:length+1])
 		return append(dst, `"}}`...), true
+	default:
+		return dst, false
 	}
-	return dst, false
 }
 
 // appendText appends a text between quotes; ok is false where it is not UTF-8.

@@ -55,12 +55,12 @@ func Run(ctx context.Context, command []string, release func(ended *Ended, held 
 	if err != nil {
 		return fmt.Errorf("open a pipe: %w", err)
 	}
-	defer leases.Close()
+	defer func() { _ = leases.Close() }() // it was only read
 	ends, life, err := os.Pipe()
 	if err != nil {
 		return errors.Join(fmt.Errorf("open a pipe: %w", err), tell.Close())
 	}
-	defer life.Close()
+	defer func() { _ = life.Close() }() // nothing is written to it
 
 	child := exec.Command(command[0], command[1:]...) //nolint:gosec,noctx // this program itself; ctx asks it to stop, in order
 	child.Env = append(os.Environ(), variable+"=1")

@@ -26,7 +26,9 @@ func TestMain(m *testing.M) {
 	case "":
 		os.Exit(m.Run())
 	case "parent": // of a child that waits
-		os.Setenv(role, "wait")
+		if err := os.Setenv(role, "wait"); err != nil {
+			panic(err)
+		}
 		_ = supervise.Run(context.Background(), os.Args[:1], func(*supervise.Ended, map[string]string) {})
 	default:
 		child(supervise.Inherited(), os.Getenv(role))
