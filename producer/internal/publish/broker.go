@@ -28,7 +28,7 @@ var errUnknown = errors.New("outcome of the send is unknown")
 
 // errObjection is an errUnknown of which the broker says why: it rejected the batch for a reason that may pass, or ended the link, the
 // session or the connection. On a connection that lanes share, it may be about another lane's batch.
-var errObjection = errors.New("Service Bus objects")
+var errObjection = errors.New("objected to by Service Bus")
 
 // errCutShort is a send that timed out in the broker: it may have been stored.
 var errCutShort = errors.New("send timed out in Service Bus")
