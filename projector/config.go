@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/shared/memory"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -62,11 +63,13 @@ type Config struct {
 	TypePath      string `envconfig:"EVENT_TYPE_PATH" default:"type"`
 	VersionPath   string `envconfig:"VERSION_PATH" default:"version"`
 
-	// MaxSessions is how many sessions this replica holds at once. Memory is bounded by it times ReceiveBatch, twice: while one batch
-	// is applied the next one arrives.
+	// MaxSessions is how many sessions this replica holds at once.
 	MaxSessions int `envconfig:"MAX_SESSIONS" default:"64"`
 	// ReceiveBatch is how many messages of a session are received and applied at once, 1 to 1000.
 	ReceiveBatch int `envconfig:"RECEIVE_BATCH" default:"100"`
+	// MaxInFlightBytes is how many bytes of messages this replica has in hand, about: fewer messages are received at once where they are
+	// large. 0 is a quarter of the container's memory limit, and without a limit 256 MiB.
+	MaxInFlightBytes int64 `envconfig:"MAX_IN_FLIGHT_BYTES" default:"0"`
 	// SessionIdle is how long a session without messages is kept, if another worker of this replica has looked for a session for
 	// as long and found none. Otherwise it is released at once.
 	SessionIdle time.Duration `envconfig:"SESSION_IDLE" default:"2s"`
@@ -148,6 +151,7 @@ func (c *Config) Validate() error {
 		settings.Between("MAX_SESSIONS", c.MaxSessions, 1, 5000),
 		settings.Between("SERVICE_BUS_CONNECTIONS", c.Connections, 0, 1000),
 		settings.Between("RECEIVE_BATCH", c.ReceiveBatch, 1, 1000),
+		settings.AtLeast("MAX_IN_FLIGHT_BYTES", c.MaxInFlightBytes, 0),
 		settings.AtLeast("SESSION_IDLE", c.SessionIdle, time.Millisecond),
 		settings.AtLeast("SESSION_MAX_HOLD", c.SessionMaxHold, time.Millisecond),
 		settings.AtLeast("ACCEPT_TIMEOUT", c.AcceptTimeout, time.Second),
@@ -181,6 +185,17 @@ func (c *Config) connections() int {
 		sessionsEach = 4
 	}
 	return (c.MaxSessions + sessionsEach - 1) / sessionsEach
+}
+
+// maxInFlightBytes is how many bytes of messages to have in hand.
+func (c *Config) maxInFlightBytes() int64 {
+	if c.MaxInFlightBytes > 0 {
+		return c.MaxInFlightBytes
+	}
+	if limit := memory.Limit(); limit > 0 {
+		return limit / 4
+	}
+	return 256 << 20
 }
 
 // maxDeliveries is how often the broker delivers a message.
@@ -218,7 +233,7 @@ func (c *Config) operating(s *service) *operate.Projector {
 func (c *Config) accepting(s *service) sessions.Options {
 	return sessions.Options{
 		Entity:  c.entity(),
-		Workers: c.MaxSessions, Batch: c.ReceiveBatch,
+		Workers: c.MaxSessions, Batch: c.ReceiveBatch, Bytes: int(c.maxInFlightBytes()),
 		Idle: c.SessionIdle, MaxHold: c.SessionMaxHold,
 		AcceptTimeout: c.AcceptTimeout, CloseTimeout: c.ShutdownTimeout / 8,
 		Logger:   s.log,

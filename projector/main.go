@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/memory"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 	"github.com/sluice-cdc/sluice/shared/tracing"
@@ -64,6 +65,7 @@ func project(ctx context.Context, cfg Config, o Options, out io.Writer) error {
 	o.Instance = telemetry.Instance()
 	o.Logger = telemetry.LoggerIn(cfg.LogFormat, out, cfg.LogLevel, "projector", o.Instance)
 	telemetry.LogStart(o.Logger)
+	memory.Bound()
 	traces, err := tracing.FromEnvironment(ctx, "projector", o.Instance, o.Logger)
 	if err != nil {
 		telemetry.LogRefused(out, "projector", err)

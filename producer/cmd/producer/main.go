@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/memory"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 	"github.com/sluice-cdc/sluice/shared/tracing"
@@ -29,6 +30,7 @@ func publish(ctx context.Context, configs []producer.Config) error {
 	log := telemetry.LoggerIn(configs[0].LogFormat, os.Stdout, configs[0].LogLevel, "producer", instance)
 	return producer.Supervised(ctx, configs, producer.Options{Logger: log, Instance: instance}, func(ctx context.Context, o producer.Options) error {
 		telemetry.LogStart(log)
+		memory.Bound()
 		traces, err := tracing.FromEnvironment(ctx, "producer", instance, log)
 		if err != nil {
 			telemetry.LogRefused(os.Stdout, "producer", err)

@@ -22,8 +22,11 @@ type Session struct {
 	link        *amqp.Receiver
 	lockedUntil time.Time // when it was accepted
 	credit      int       // given to the broker, and not yet received for; the receiver's alone
-	broken      atomic.Bool
-	doubtful    atomic.Bool
+	// Ahead, if set, says how many messages the broker may send ahead, of at most count; Saw is told the size of each that came.
+	Ahead    func(count int) int
+	Saw      func(bytes int)
+	broken   atomic.Bool
+	doubtful atomic.Bool
 
 	mu        sync.Mutex                 // never held while the network is waited for
 	unsettled map[[16]byte]*amqp.Message // received, by lock token; guarded by mu
@@ -76,7 +79,11 @@ func (s *Session) Receive(ctx context.Context, count int) ([]*azservicebus.Recei
 // Arrived returns what has arrived, in order, at most count, without waiting; nothing perhaps.
 func (s *Session) Arrived(count int) ([]*azservicebus.ReceivedMessage, error) {
 	messages := s.arrived(nil, count)
-	if want := count - s.credit; want > 0 {
+	ahead := count
+	if s.Ahead != nil {
+		ahead = s.Ahead(count)
+	}
+	if want := ahead - s.credit; want > 0 {
 		if err := s.link.IssueCredit(uint32(want)); err != nil {
 			s.failed(err)
 			return messages, fmt.Errorf("give credit: %w", err)
@@ -115,6 +122,9 @@ func (s *Session) arrived(messages []*azservicebus.ReceivedMessage, count int) [
 func (s *Session) remember(m *amqp.Message) *azservicebus.ReceivedMessage {
 	s.credit--
 	received := read(m)
+	if s.Saw != nil {
+		s.Saw(len(received.Body))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsettled[received.LockToken] = m

@@ -17,10 +17,11 @@ type directAcceptor struct {
 	entity  string
 	conns   *shared[*servicebus.Conn]
 	backlog *backlogEstimate
+	room    *room
 }
 
-func newDirect(entity string, namespace *servicebus.Namespace, within time.Duration, backlog *backlogEstimate) *directAcceptor {
-	return &directAcceptor{entity: entity, backlog: backlog, conns: &shared[*servicebus.Conn]{
+func newDirect(entity string, namespace *servicebus.Namespace, within time.Duration, backlog *backlogEstimate, room *room) *directAcceptor {
+	return &directAcceptor{entity: entity, backlog: backlog, room: room, conns: &shared[*servicebus.Conn]{
 		open:    namespace.Connect,
 		alive:   func(c *servicebus.Conn) bool { return c.Err() == nil },
 		shut:    func(ctx context.Context, c *servicebus.Conn) { c.Close(ctx) },
@@ -37,6 +38,7 @@ func (d *directAcceptor) accept(ctx context.Context) (link, func(context.Context
 	session, err := direct.AcceptNext(ctx, conn.way, d.entity)
 	switch {
 	case err == nil:
+		session.Ahead, session.Saw = d.room.messages, d.room.saw
 		release := func(ctx context.Context) { conn.giveBack(ctx, session.Doubtful()) }
 		return &directLink{Session: session, backlog: d.backlog}, release, nil
 	case errors.Is(err, direct.ErrNone):

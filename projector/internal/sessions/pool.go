@@ -44,6 +44,7 @@ type Options struct {
 	Entity        azure.Entity  // must require sessions
 	Workers       int           // sessions held at once
 	Batch         int           // messages received at once
+	Bytes         int           // of messages that all sessions have in hand, about; 0: any
 	Idle          time.Duration // how long to keep a session without messages
 	MaxHold       time.Duration // how long to keep a session while others may be waiting
 	AcceptTimeout time.Duration // how long one accept waits for a session; long, because each costs round trips
@@ -75,9 +76,11 @@ func New(ways Ways, opts Options) *Pool {
 		demand:  demand{keep: opts.Idle},
 	}
 	seen, judged := &backlogEstimate{log: opts.Logger}, &verdict{log: opts.Logger}
+	// A session has a batch in hand while the next one arrives.
+	room := &room{bytes: opts.Bytes / (2 * max(opts.Workers, 1))}
 	for range ways.Connections {
-		over := newDirect(opts.Entity.Path(), ways.Namespace, opts.CloseTimeout, seen)
-		through := newSDK(opts.Entity, ways.Dial, opts.CloseTimeout, seen)
+		over := newDirect(opts.Entity.Path(), ways.Namespace, opts.CloseTimeout, seen, room)
+		through := newSDK(opts.Entity, ways.Dial, opts.CloseTimeout, seen, room)
 		switch ways.Receiver {
 		case Direct:
 			p.acceptors = append(p.acceptors, over)

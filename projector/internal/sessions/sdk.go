@@ -19,11 +19,12 @@ type sdkAcceptor struct {
 	clients   *shared[*azservicebus.Client]
 	accepting chan struct{} // holds a token while somebody accepts
 	backlog   *backlogEstimate
+	room      *room
 }
 
-func newSDK(entity azure.Entity, dial func() (*azservicebus.Client, error), within time.Duration, backlog *backlogEstimate) *sdkAcceptor {
+func newSDK(entity azure.Entity, dial func() (*azservicebus.Client, error), within time.Duration, backlog *backlogEstimate, room *room) *sdkAcceptor {
 	return &sdkAcceptor{
-		entity: entity, backlog: backlog, accepting: make(chan struct{}, 1),
+		entity: entity, backlog: backlog, room: room, accepting: make(chan struct{}, 1),
 		clients: &shared[*azservicebus.Client]{
 			open: func(context.Context) (*azservicebus.Client, error) {
 				client, err := dial()
@@ -61,7 +62,7 @@ func (s *sdkAcceptor) accept(ctx context.Context) (link, func(context.Context), 
 	}
 	session := viasdk.New(receiver)
 	release := func(ctx context.Context) { client.giveBack(ctx, session.Broken()) }
-	return &sdkLink{Session: session, backlog: s.backlog}, release, nil
+	return &sdkLink{Session: session, backlog: s.backlog, room: s.room}, release, nil
 }
 
 func (s *sdkAcceptor) close(ctx context.Context) { s.clients.close(ctx) }

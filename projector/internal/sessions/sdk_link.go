@@ -24,6 +24,7 @@ import (
 type sdkLink struct {
 	*viasdk.Session
 	backlog *backlogEstimate
+	room    *room
 
 	// last is the highest sequence number received; 0 before the first.
 	last int64
@@ -98,7 +99,7 @@ func (l *sdkLink) waiting(ctx context.Context, batch int) (int, error) {
 		return 0, nil
 	}
 	from := l.last + 1
-	peeked, err := l.PeekMessages(ctx, max(batch, 2), &azservicebus.PeekMessagesOptions{FromSequenceNumber: &from})
+	peeked, err := l.PeekMessages(ctx, max(l.room.messages(batch), 2), &azservicebus.PeekMessagesOptions{FromSequenceNumber: &from})
 	if err != nil {
 		if ctx.Err() == nil {
 			l.backlog.peeked(err)
@@ -120,6 +121,7 @@ func (l *sdkLink) receive(ctx context.Context, count int) ([]*azservicebus.Recei
 	messages, err := l.ReceiveMessages(ctx, count, &azservicebus.ReceiveMessagesOptions{TimeAfterFirstMessage: gather})
 	l.open = len(messages) < count
 	for _, m := range messages {
+		l.room.saw(len(m.Body))
 		if m.SequenceNumber != nil {
 			l.last = max(l.last, *m.SequenceNumber)
 		}

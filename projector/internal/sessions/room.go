@@ -1,0 +1,35 @@
+package sessions
+
+import "sync/atomic"
+
+// room bounds the bytes that the broker sends ahead to one session. Nobody knows the size of a message before it comes, so what the last
+// ones had says how many to ask for. A message that is larger than the room comes alone.
+type room struct {
+	bytes int // for each session; 0: no bound
+	// typical is the size of recent messages of all sessions, near the largest of them; 0: none has come. Lost updates do no harm.
+	typical atomic.Int64
+}
+
+// unknown is the size of a message as long as none has come: the largest in Standard.
+const unknown = 256 << 10
+
+// messages is how many to ask for, of at most count.
+func (r *room) messages(count int) int {
+	if r.bytes == 0 {
+		return count
+	}
+	size := r.typical.Load()
+	if size == 0 {
+		size = unknown
+	}
+	return min(count, max(r.bytes/int(size), 1))
+}
+
+// saw learns the size of a message: a larger one at once, smaller ones slowly.
+func (r *room) saw(bytes int) {
+	size, n := r.typical.Load(), int64(max(bytes, 1))
+	if n < size {
+		n = size - max((size-n)/64, 1)
+	}
+	r.typical.Store(n)
+}

@@ -1,0 +1,44 @@
+// Package memory knows how much memory the process may use: the limit of its container, which the platform enforces by killing it.
+package memory
+
+import (
+	"math"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+)
+
+// limitFiles are where the kernel says the limit of the process's control group: of version 2, and of version 1.
+var limitFiles = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}
+
+// Limit is the container's limit in bytes; 0 where there is none, or none that can be read.
+func Limit() int64 { return limit(limitFiles, os.ReadFile) }
+
+func limit(files []string, read func(string) ([]byte, error)) int64 {
+	for _, name := range files {
+		text, err := read(name)
+		if err != nil {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil || n <= 0 || n >= math.MaxInt64/2 { // "max", and a huge number in version 1
+			return 0
+		}
+		return n
+	}
+	return 0
+}
+
+// Bound tells the Go runtime to collect harder as it nears four fifths of the container's limit, unless GOMEMLIMIT says what it is to
+// near. It returns what it told the runtime, in bytes; 0: nothing.
+func Bound() int64 {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return 0
+	}
+	bytes := Limit() / 5 * 4
+	if bytes > 0 {
+		debug.SetMemoryLimit(bytes)
+	}
+	return bytes
+}
