@@ -128,7 +128,7 @@ func (o *outlet) Begin(ctx context.Context, after checkpoint.Progress) error {
 	reached := func() bool { return bytes.Equal(o.publisher.Progress().ResumeToken, after.ResumeToken) }
 	for !reached() || o.term.Checkpoint(ctx) != nil { // the heartbeat logs why; the fence ends ctx when it lasts
 		if err := backoff.Wait(ctx); err != nil {
-			return fmt.Errorf("write the first checkpoint of the stream: %w", err)
+			return fmt.Errorf("write the checkpoint before anything is published: %w", err)
 		}
 	}
 	o.begun.Store(true)

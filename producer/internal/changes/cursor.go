@@ -247,6 +247,23 @@ func (c *cursor) begin(ctx context.Context, token bson.Raw) error {
 	return c.pass(ctx, token, c.sink.Begin)
 }
 
+// announce has the checkpoint say that positions have another form than tokens before anything goes by such a position: a version that
+// takes tokens for positions must not lead from then on.
+func (c *cursor) announce(ctx context.Context, after checkpoint.Progress) error {
+	if !after.Translated || c.at.Translated {
+		return nil
+	}
+	c.reader.log.Info("MongoDB writes its resume tokens in another form than this stream began with; positions keep the stream's",
+		telemetry.KeyPosition, after.Position)
+	marked := c.at
+	marked.Translated = true
+	if err := c.sink.Begin(ctx, marked); err != nil {
+		return err
+	}
+	c.at = marked
+	return nil
+}
+
 // take passes one event on to the sink. The errors are refusals, or errTorn.
 func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err error) {
 	event, identity, err := c.partial.addFragment(part)
@@ -272,8 +289,12 @@ func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err
 	if Counted(after.Position) {
 		after.Settings = c.numbering.settings
 	}
+	after.Translated = Translated(after.Position, envelope.TokenText(token))
 	if t, i, ok := event.Lookup("clusterTime").TimestampOK(); ok {
 		after.ClusterTime = bson.Timestamp{T: t, I: i}
+	}
+	if err := c.announce(ctx, after); err != nil {
+		return false, &refusal{err}
 	}
 	switch c.reader.config.Mapping.kind(operation) {
 	case change:
@@ -350,8 +371,12 @@ func (c *cursor) pass(ctx context.Context, token bson.Raw, to func(context.Conte
 	}
 	after := c.at
 	after.ResumeToken, after.Position, after.AfterInvalidate = bytes.Clone(token), position, false
+	after.Translated = Translated(position, envelope.TokenText(token))
 	if Counted(position) {
 		after.Settings = c.numbering.settings
+	}
+	if err := c.announce(ctx, after); err != nil {
+		return &refusal{err}
 	}
 	if err := to(ctx, after); err != nil {
 		return &refusal{err}

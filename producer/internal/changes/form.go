@@ -233,6 +233,12 @@ func behind(position, before string) string {
 	return before + "0"
 }
 
+// Translated says that a position has another form than the token that it was made of.
+func Translated(position, token string) bool {
+	form := envelope.TokenForm(position)
+	return form != "" && form != envelope.TokenForm(token)
+}
+
 // PositionOf is the position of a token in a stream whose checkpoint has another position: what a leader would write there. Errors:
 // [ErrTokenForm].
 func PositionOf(token, checkpoint string) (string, error) {

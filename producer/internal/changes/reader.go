@@ -37,7 +37,8 @@ type Sink interface {
 	// Idle takes progress that needs nothing to be published: the server has nothing more up to there, or what there was
 	// is not wanted.
 	Idle(ctx context.Context, after checkpoint.Progress) error
-	// Begin takes the place where a stream begins, or begins again after its history was lost. It returns once that is kept.
+	// Begin takes what must be kept before anything else: the place where a stream begins, or begins again after its history was
+	// lost; that its positions are translated. It returns once that is kept.
 	Begin(ctx context.Context, after checkpoint.Progress) error
 }
 

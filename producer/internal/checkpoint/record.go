@@ -47,21 +47,14 @@ type Progress struct {
 	AfterInvalidate bool
 	// Position is the token as comparable text where tokens are sortable, in the form in which the stream began; else an ordinal.
 	Position string
+	// Translated says that positions have, or are about to have, another form than the tokens.
+	Translated bool
 	// Settings is a hash of what decides which events are counted; empty where positions are tokens.
 	Settings string
 	// ClusterTime is that of the last event; zero when unknown.
 	ClusterTime bson.Timestamp
 	// Published counts the events acknowledged since the stream began.
 	Published int64
-}
-
-// translated says that the position has another form than the token.
-func (p Progress) translated() bool {
-	position, token := envelope.TokenForm(p.Position), ""
-	if position != "" && len(p.ResumeToken) > 0 {
-		token = envelope.TokenForm(envelope.TokenText(p.ResumeToken))
-	}
-	return token != "" && token != position
 }
 
 // Record is the content of the blob.
@@ -118,7 +111,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	if w.Generation > 0 {
 		w.Schema = schemaRewound
 	}
-	if r.Progress.translated() {
+	if r.Progress.Translated {
 		w.Schema = schemaTranslated
 	}
 	if r.SessionKey != (envelope.SessionKey{}) {
@@ -159,6 +152,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 		Stream: w.Stream, Epoch: w.Epoch, Leader: w.Leader, Generation: w.Generation, HeartbeatAt: w.HeartbeatAt,
 		Progress: Progress{
 			AfterInvalidate: w.AfterInvalidate, Position: w.Position, Settings: w.Settings, Published: w.Published,
+			Translated: w.Schema == schemaTranslated,
 		},
 	}
 	if w.Reading != nil {

@@ -55,7 +55,7 @@ func rewound(t *testing.T) Record {
 func translated(t *testing.T) Record {
 	t.Helper()
 	r := sample(t)
-	r.Progress.Position = strings.Replace(r.Progress.Position, "2B04", "2B02", 1)
+	r.Progress.Position, r.Progress.Translated = strings.Replace(r.Progress.Position, "2B04", "2B02", 1), true
 	return r
 }
 

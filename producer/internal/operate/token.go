@@ -91,6 +91,7 @@ func (s *Stream) TokenSet(ctx context.Context, token string, change Change) erro
 		if to.Position, err = changes.PositionOf(to.Position, present.Record.Progress.Position); err != nil {
 			return fmt.Errorf("%w: %w", ErrRefused, err)
 		}
+		to.Translated = changes.Translated(to.Position, envelope.TokenText(raw))
 	}
 	if to.AfterInvalidate, err = s.resumable(ctx, raw); err == nil {
 		err = s.held(ctx, raw)
@@ -146,7 +147,9 @@ func (s *Stream) TokenRewind(ctx context.Context, to time.Time, change Change) e
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	return s.move(ctx, checkpoint.Progress{ResumeToken: token, Position: position, ClusterTime: at}, change)
+	return s.move(ctx, checkpoint.Progress{
+		ResumeToken: token, Position: position, ClusterTime: at, Translated: changes.Translated(position, envelope.TokenText(token)),
+	}, change)
 }
 
 // renumbered says what a new series of positions means.

@@ -53,3 +53,32 @@ func TestG3ARewindKeepsTheStreamsForm(t *testing.T) {
 		require.Equal(t, before, anew)
 	})
 }
+
+// G3: what is published under positions that a version from before could not make is published after the checkpoint says so: that
+// version does not lead then, however soon this leader dies.
+func TestG3TheCheckpointSaysFirstThatPositionsAreTranslated(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{TokenVersion: 1}}, func(w *world.World) {
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		w.InsertMany(10, 2)
+		w.Published()
+		w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == 10 })
+		require.Equal(t, 1, w.Checkpoint().Schema)
+		a.BlobPlug.Pull()
+		w.Mongo.SetTokenVersion(2)
+		w.InsertMany(1, 1)
+		w.Pass(2 * time.Second) // it is read, and the fence is further away
+		require.Len(t, w.Took(), 10, "nothing is published before the checkpoint can say so")
+		require.Equal(t, 1, w.Checkpoint().Schema)
+		a.BlobPlug.PlugIn()
+		w.Published()
+		require.Equal(t, 4, w.Checkpoint().Schema)
+
+		w.Mongo.SetTokenVersion(1)
+		w.InsertMany(10, 2)
+		w.Published()
+		w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == 21 })
+		require.Equal(t, 1, w.Checkpoint().Schema, "and with the stream's own form any version may lead again")
+		a.End()
+	})
+}
