@@ -11,11 +11,11 @@ import (
 	"github.com/sluice-cdc/sluice/shared/checkup"
 )
 
-// examineClaims writes a blob where the bodies of large events go, and removes it again.
+// examineClaims writes a blob where the bodies of large events and refused messages go, and removes it again.
 func (s *Stream) examineClaims(ctx context.Context, e *checkup.Findings) {
 	const check = "claim checks"
 	if s.Claims == nil {
-		e.OK(check, "not used: an event too large for a message stops the stream (ON_OVERSIZE=fail)")
+		e.OK(check, "not used: an event that is too large for a message, or that Service Bus refuses, stops the stream (ON_OVERSIZE=fail, ON_REFUSED=fail)")
 		return
 	}
 	ctx, cancel := s.bounded(ctx)
@@ -27,9 +27,9 @@ func (s *Stream) examineClaims(ctx context.Context, e *checkup.Findings) {
 	}
 	switch {
 	case err == nil:
-		e.OK(check, "the body of a large event can be kept (on a scratch blob, removed again)")
+		e.OK(check, "bodies can be kept (on a scratch blob, removed again)")
 	case statusCode(err) == http.StatusNotFound:
-		e.Problem(check, "create it, or let the first large event do so (the producer's identity needs Storage Blob Data Contributor on "+
+		e.Problem(check, "create it, or let the first body do so (the producer's identity needs Storage Blob Data Contributor on "+
 			"the account); or check CLAIM_CHECK_CONTAINER", "the container does not exist")
 	default:
 		says, mend := explainBlob(err)
