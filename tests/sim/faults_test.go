@@ -115,6 +115,8 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		w.mongo.LoseReplies(step.Command, step.Times)
 	case plan.SlowUpdates:
 		w.slow("update", step.Times, d)
+	case plan.RefuseUpdates:
+		w.refuseUpdates(step.Times)
 	case plan.BreakLease:
 		w.stranger(a, step)
 	case plan.KillInHand, plan.StopInHand, plan.CutBusInHand, plan.CutInHand:
@@ -285,6 +287,20 @@ func (w *world) stranger(a *agenda, step plan.Step) {
 	}
 	if err != nil {
 		w.trace.add("the stranger could not: %.80v", err)
+	}
+}
+
+// refuseUpdates makes MongoDB answer the next n updates of projectors with a code that is in no table.
+func (w *world) refuseUpdates(n int) {
+	err := w.client.Database("admin").RunCommand(w.Context(), bson.D{
+		{Key: "configureFailPoint", Value: "failCommand"},
+		{Key: "mode", Value: bson.D{{Key: "times", Value: n}}},
+		{Key: "data", Value: bson.D{
+			{Key: "failCommands", Value: bson.A{"update"}}, {Key: "errorCode", Value: 16732}, {Key: "appName", Value: "sluice-projector"},
+		}},
+	}).Err()
+	if err != nil {
+		w.trace.add("MongoDB could not be made to refuse: %v", err)
 	}
 }
 

@@ -224,7 +224,9 @@ func (d *drawing) fault(at Duration) Step {
 		s.Kind, s.Times, s.Command = LoseReplies, few, Commands[r.IntN(len(Commands))]
 	case 20:
 		s = none
-		s.Kind, s.Times, s.For = SlowUpdates, few, short
+		if s.Kind, s.Times, s.For = SlowUpdates, few, short; coin {
+			s.Kind, s.For = RefuseUpdates, Duration{}
+		}
 	case 21:
 		s.Kind, s.Times = LoseAnswers, few
 	case 22, 23:

@@ -109,7 +109,7 @@ func (p Plan) validate() error {
 var needs = map[Kind]string{
 	Kill: "of", Stop: "of", HoldAndKill: "of for", Hang: "of server way for", Cut: "of server for", Isolate: "of for", KillProducers: "",
 	CutBus: "", CutMongo: "", KillCursors: "", StepDown: "", UpgradeMongo: "version", StorageFails: "", LoseAcks: "times", RefuseSends: "times",
-	LoseReplies: "command times", SlowUpdates: "times", LoseAnswers: "of times", DelayRequests: "of times for", BreakLease: "stream",
+	LoseReplies: "command times", SlowUpdates: "times", RefuseUpdates: "times", LoseAnswers: "of times", DelayRequests: "of times for", BreakLease: "stream",
 	KillInHand: "of", StopInHand: "of", CutBusInHand: "of", CutInHand: "of",
 	OvertakeWrite: "for", BusySends: "chance for", Drip: "aggregate total for", LoseLocks: "chance for", SlowSettles: "delay for",
 	Poison: "aggregate total", Scale: "for", AnswerSends: "answer times",

@@ -27,6 +27,7 @@ const (
 	RefuseSends   Kind = "refuse-sends"           //
 	LoseReplies   Kind = "lose-replies"           // of MongoDB, whose commands took effect
 	SlowUpdates   Kind = "slow-updates"           // of MongoDB
+	RefuseUpdates Kind = "refuse-updates"         // of projectors, by MongoDB, with a code that nobody knows
 	LoseAnswers   Kind = "lose-storage-answers"   // whose requests took effect
 	DelayRequests Kind = "delay-storage-requests" // given up by who sent them, overtaken by later ones, and executed in the end
 	BreakLease    Kind = "break-lease"            // by a stranger, who perhaps takes it
@@ -163,6 +164,8 @@ func (s Step) String() string {
 		return fmt.Sprintf("lose MongoDB's replies to %d %s", s.Times, s.Command)
 	case SlowUpdates:
 		return fmt.Sprintf("MongoDB takes %s for each of %d updates", s.For, s.Times)
+	case RefuseUpdates:
+		return fmt.Sprintf("MongoDB refuses %d updates of projectors with a code that nobody knows", s.Times)
 	case LoseAnswers:
 		return fmt.Sprintf("lose %d answers of storage to %s", s.Times, s.Of)
 	case DelayRequests:
