@@ -26,6 +26,9 @@ func LogRefused(w io.Writer, service string, err error) {
 	Logger(w, slog.LevelError, service, Instance()).Error("settings are wrong", KeyError, err)
 }
 
+// LogWatched writes what `projector status --log` has counted, as one record that alerts can read.
+func LogWatched(log *slog.Logger, watched any) { log.Info(WatchMessage, WatchMessage, watched) }
+
 // ReportStatus logs what status returns, as the attribute "status", at once and then every interval until ctx ends. From it,
 // alerts know what only the service knows, even if nothing scrapes metrics. An interval of 0 reports nothing.
 func ReportStatus(ctx context.Context, log *slog.Logger, interval time.Duration, status func() any) {

@@ -30,7 +30,7 @@ type Watched struct {
 // is there to tell. If a service does not answer, the record has what the others say, and the error is returned as well.
 func (p *Projector) Watch(ctx context.Context) error {
 	w, err := p.watched(ctx)
-	telemetry.Logger(p.Out, slog.LevelInfo, "projector", telemetry.Instance()).Info(telemetry.WatchMessage, telemetry.WatchMessage, w)
+	telemetry.LogWatched(telemetry.Logger(p.Out, slog.LevelInfo, "projector", telemetry.Instance()), w)
 	return err
 }
 

@@ -33,6 +33,7 @@ func (f *File) EvalValue(v Value, given map[string]any) (any, error) {
 		return v.Text, nil
 	case Expression:
 		return f.Eval(v.Text, given)
+	case Object, Array:
 	}
 	return nil, fmt.Errorf("evaluate line %d: neither a literal nor an expression", v.Line)
 }
@@ -162,14 +163,14 @@ func (e *evaluator) single() (any, error) {
 		}
 		return v, err
 	}
-	t := e.next()
-	switch t.kind {
+	switch t := e.next(); t.kind {
 	case text:
 		return t.text, nil
 	case word:
 		return e.named(t.text)
+	case end, newline, interpolated, sign:
+		e.at--
 	}
-	e.at--
 	return nil, e.expected("a value that this evaluator knows")
 }
 
