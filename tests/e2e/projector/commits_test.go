@@ -1,0 +1,55 @@
+package projector_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// G1, G3: what is committed, or is not, and is answered with an error, or not at all, takes effect once, also beside another projector.
+func TestG1G3AWriteOfUnknownOutcomeTakesEffectOnce(t *testing.T) {
+	concern := func(code int) bson.E {
+		return bson.E{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: code}, {Key: "errmsg", Value: "unknown"}}}
+	}
+	for name, answer := range map[string]bson.D{
+		"replication takes too long": {concern(64)},
+		"the server stops":           {concern(91)},
+		"no majority":                {concern(100)},
+		"no answer":                  {{Key: "closeConnection", Value: true}},
+		"the transaction is gone":    {{Key: "errorCode", Value: 251}, {Key: "errorLabels", Value: bson.A{"TransientTransactionError"}}},
+		"the time for it is over":    {{Key: "errorCode", Value: 50}},
+		"a code that is in no table": {{Key: "errorCode", Value: 16732}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachShape(t, func(w *world.World, s shape) {
+				const events = 20
+				require.NoError(w, w.Client.Database("admin").RunCommand(w.Context(), bson.D{
+					{Key: "configureFailPoint", Value: "failCommand"},
+					{Key: "mode", Value: bson.D{{Key: "times", Value: 5}}},
+					{Key: "data", Value: append(bson.D{{Key: "failCommands", Value: bson.A{"commitTransaction", "update"}}}, answer...)},
+				}).Err())
+				for n := 1; n <= events; n++ {
+					publish(w, event("a", n, "T"))
+				}
+				p, q := w.StartProjector(s.settings(nil)), w.StartProjector(s.settings(nil))
+				w.Completed(events)
+				w.Pass(time.Minute)
+				for _, each := range []*world.Projector{p, q} {
+					_, err := each.End()
+					require.NoError(w, err)
+				}
+				requireRight(w, s, "a", events)
+				if s.name == "ledger" {
+					total, err := w.Client.Database(world.ReadModel).Collection("totals").FindOne(w.Context(), bson.D{}).Raw()
+					require.NoError(w, err)
+					require.EqualValues(w, events, total.Lookup("events").AsInt64())
+				}
+				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+			})
+		})
+	}
+}
