@@ -170,6 +170,7 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 		problem("--write-load is about the collection of --follow: give both, or neither")
 	}
 	problems = append(problems, o.readFiles(input, expect, serviceBusConfig)...)
+	problems = append(problems, o.tooLate()...)
 	if len(problems) > 0 {
 		return o, &UsageError{problems}
 	}
@@ -211,6 +212,25 @@ func (o Options) contradictions(given map[string]bool) []string {
 	if o.StackOnly {
 		for _, flag := range []string{"input", "once", "expect", "chaos", "report", "logs", "services", "rate", "events", "producers", "projectors", "projection", "session-key"} {
 			problem(given[flag], "--%s is about the services, and --stack-only starts none: leave one of them out", flag)
+		}
+	}
+	return problems
+}
+
+// tooLate lists the harm that would come after the load has ended, and meet nothing. How long a load at full speed takes, nobody knows.
+func (o Options) tooLate() (problems []string) {
+	events := max(o.Generate, len(o.Input))
+	if o.Input != nil {
+		events = len(o.Input)
+	}
+	if o.Rate <= 0 || events == 0 {
+		return nil
+	}
+	ends := time.Duration(float64(events) / o.Rate * float64(time.Second))
+	for _, a := range o.Chaos {
+		if a.At > ends {
+			problems = append(problems, fmt.Sprintf("--chaos %s: %d events at %v a second are loaded within %s, so it would come after them: an earlier time, "+
+				"more --events or a lower --rate", a, events, o.Rate, ends.Round(100*time.Millisecond)))
 		}
 	}
 	return problems

@@ -74,6 +74,7 @@ func TestWrongUsageSaysWhatToDo(t *testing.T) {
 		"not a number":          {[]string{"--producers=many"}, "invalid value"},
 		"left over":             {[]string{"events.ndjson"}, `"events.ndjson" is no flag`},
 		"services elsewhere":    {[]string{"--services=/nowhere"}, "--services: there is no program producer in /nowhere: make build makes both"},
+		"harm after the load":   {[]string{"--events=100", "--rate=100", "--chaos=kill-leader@2s"}, "--chaos kill-leader@2s: 100 events at 100 a second are loaded within 1s"},
 		"missing file":          {[]string{"--input=/nowhere/events.ndjson"}, "no such file"},
 		"broken line":           {[]string{"--input", broken}, broken + `:1: "aggregateId" is missing or empty`},
 		"broken expectation":    {[]string{"--input", good, "--expect", good}, `read expectation of aggregate "aggregateId"`},

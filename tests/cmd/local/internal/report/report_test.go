@@ -108,3 +108,16 @@ func golden(t *testing.T, name string, got []byte) {
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(got))
 }
+
+func TestTheSummarySaysWhatHappened(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	o := report.Outcome{Right: 2675, Report: report.Report{Aggregates: 2675, Mismatches: 10}, Differences: []string{"other: should not be there, with 3 events"}}
+	o.Summary(&b)
+	require.Contains(t, b.String(), "NOT RIGHT: 2675 of 2675 aggregates are, and 10 should not be there at all")
+	require.Contains(t, b.String(), "other: should not be there")
+	b.Reset()
+	o = report.Outcome{Right: 1, Report: report.Report{Aggregates: 2, Mismatches: 1, Lost: 5, DeadLettered: 4, Parked: 1}}
+	o.Summary(&b)
+	require.Contains(t, b.String(), "1, beside 4 that are set aside: dead-lettered")
+}

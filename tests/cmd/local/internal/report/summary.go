@@ -59,10 +59,14 @@ func (o Outcome) Summary(w io.Writer) {
 	case o.Mismatches == 0:
 		fmt.Fprintf(&b, "  FAILED, although %d of %d %s are right in the end (%s)\n\n", o.Right, o.Aggregates, unit, o.Checked)
 	default:
-		fmt.Fprintf(&b, "  NOT RIGHT: %d of %d %s are (%s)\n\n", o.Right, o.Aggregates, unit, o.Checked)
+		fmt.Fprintf(&b, "  NOT RIGHT: %d of %d %s are%s (%s)\n\n", o.Right, o.Aggregates, unit, o.tooMany(), o.Checked)
 	}
 	row(unit, "%d of %d right", o.Right, o.Aggregates)
-	row("lost", "%d", o.Lost)
+	if aside := min(o.Lost, max(o.DeadLettered, 0)); aside > 0 {
+		row("lost", "%d, beside %d that are set aside: dead-lettered, and there for a replay", o.Lost-aside, aside)
+	} else {
+		row("lost", "%d", o.Lost)
+	}
 	row("doubled", "%d", o.DuplicateEffects)
 	if !o.Followed { // others' documents do not say their order
 		row("out of order", "%d", o.OutOfOrder)
@@ -109,6 +113,14 @@ func (o Outcome) Summary(w io.Writer) {
 	}
 	b.WriteString("\n")
 	_, _ = io.WriteString(w, b.String())
+}
+
+// tooMany tells of what is in the read model and should not be: events of another stream in the same topic, for example.
+func (o Outcome) tooMany() string {
+	if n := o.Mismatches - (o.Aggregates - o.Right); n > 0 {
+		return fmt.Sprintf(", and %d should not be there at all", n)
+	}
+	return ""
 }
 
 func (f Failover) sentence() string {

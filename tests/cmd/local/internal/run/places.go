@@ -9,6 +9,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
@@ -85,7 +86,8 @@ type data struct {
 }
 
 func (r *runner) connect() (*data, error) {
-	client, err := mongo.Connect(options.Client().ApplyURI(r.places.endpoints[stack.EnvMongo]).SetAppName("sluice-local"))
+	client, err := mongo.Connect(options.Client().ApplyURI(r.places.endpoints[stack.EnvMongo]).SetAppName("sluice-local").
+		SetWriteConcern(writeconcern.Majority())) // what is counted as inserted survives an election: the default before MongoDB 5 is one member
 	if err != nil {
 		return nil, fmt.Errorf("connect to MongoDB: %w", err)
 	}

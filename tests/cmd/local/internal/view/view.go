@@ -54,8 +54,9 @@ type Live struct {
 	terminal bool
 	quiet    bool
 
-	mu    sync.Mutex // guards what follows, and the order on w
-	lines int        // of the block that is on the screen
+	mu    sync.Mutex    // guards what follows, and the order on w
+	lines int           // of the block that is on the screen
+	shown time.Duration // the latest time that was shown
 }
 
 // New shows on w: in place when w is a terminal, nothing at all when quiet.
@@ -88,7 +89,7 @@ func (l *Live) Event(at time.Duration, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.erase()
-	_, _ = fmt.Fprintf(l.w, "%s  %s\n", clock(at), text)
+	_, _ = fmt.Fprintf(l.w, "%s  %s\n", clock(l.forward(at)), text)
 }
 
 // Show shows a snapshot, in the place of the one before.
@@ -98,6 +99,7 @@ func (l *Live) Show(s Snapshot) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	s.Elapsed = l.forward(s.Elapsed)
 	if !l.terminal {
 		_, _ = fmt.Fprintln(l.w, Line(s))
 		return
@@ -106,6 +108,12 @@ func (l *Live) Show(s Snapshot) {
 	block := Block(s)
 	_, _ = io.WriteString(l.w, strings.Join(block, "\n")+"\n")
 	l.lines = len(block)
+}
+
+// forward keeps the clock from jumping back: times count from the first insert, and before it from the start. The caller holds mu.
+func (l *Live) forward(at time.Duration) time.Duration {
+	l.shown = max(l.shown, at)
+	return l.shown
 }
 
 // Clear takes the block away, for what is written next.

@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -58,12 +59,12 @@ func TestATerminalIsRefreshedInPlaceAndEventsStayAbove(t *testing.T) {
 	var b bytes.Buffer
 	l := &Live{w: &b, terminal: true}
 	l.Show(snapshot())
-	l.Event(3*time.Second, "kill-leader: SIGKILL to producer-1")
+	l.Event(2*time.Second, "kill-leader: SIGKILL to producer-1")
 	l.Show(snapshot())
 	l.Clear()
 	block := strings.Join(Block(snapshot()), "\n") + "\n"
 	up := "\x1b[8A\x1b[J"
-	require.Equal(t, block+up+"    3.0s  kill-leader: SIGKILL to producer-1\n"+block+up, b.String())
+	require.Equal(t, block+up+"    2.5s  kill-leader: SIGKILL to producer-1\n"+block+up, b.String())
 }
 
 func TestElsewhereThereArePlainLines(t *testing.T) {
@@ -87,4 +88,15 @@ func TestQuietSaysNothing(t *testing.T) {
 	l.Event(0, "x")
 	l.Clear()
 	require.Empty(t, b.String())
+}
+
+func TestTheClockNeverJumpsBack(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	live := New(&out, false)
+	live.Event(3*time.Second, "the services are ready")
+	live.Event(500*time.Millisecond, "the first event")
+	live.Show(Snapshot{Elapsed: time.Second})
+	live.Event(4*time.Second, "later")
+	require.Equal(t, []string{"3.0s", "3.0s", "3.0s", "4.0s"}, regexp.MustCompile(`\d+\.\ds`).FindAllString(out.String(), -1))
 }
