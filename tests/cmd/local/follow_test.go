@@ -132,7 +132,7 @@ func (th *theirs) env(collection string) []string {
 
 // reading are the commands that change nothing.
 var reading = []string{
-	"aggregate", "endSessions", "find", "getMore", "hello", "killCursors", "listCollections", "ping", "query admin.$cmd",
+	"aggregate", "buildInfo", "endSessions", "find", "getMore", "hello", "killCursors", "listCollections", "ping", "query admin.$cmd",
 }
 
 // follows shows what somebody else writes, and writes nothing there itself.
