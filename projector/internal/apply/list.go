@@ -46,8 +46,10 @@ func (a *Applier) Count(ctx context.Context) (int64, error) {
 func (a *Applier) List(ctx context.Context) ([]Aggregate, error) {
 	cursor, err := a.guards.collection.Find(ctx, bson.D{{Key: a.guards.since(), Value: bson.D{{Key: "$exists", Value: true}}}},
 		options.Find().SetSort(bson.D{{Key: a.guards.since(), Value: 1}}).SetProjection(bson.D{
-			{Key: a.guards.prefix + guardPosition, Value: 1}, {Key: a.guards.prefix + guardParked, Value: 1},
-			{Key: a.guards.prefix + guardStream, Value: 1}, {Key: a.guards.prefix + guardStreams, Value: 1},
+			{Key: a.guards.prefix + guardPosition, Value: 1},
+			{Key: a.guards.prefix + guardParked, Value: 1},
+			{Key: a.guards.prefix + guardStream, Value: 1},
+			{Key: a.guards.prefix + guardStreams, Value: 1},
 		}))
 	if err != nil {
 		return nil, fmt.Errorf("list parked aggregates: %w", err)
