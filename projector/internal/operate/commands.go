@@ -16,6 +16,7 @@ type Command = commandline.Command[*Projector, Request]
 type Request struct {
 	aggregate string
 	json      bool
+	wide      bool
 	log       bool          // of status
 	drained   bool          // of status
 	sample    int64         // of verify

@@ -31,8 +31,12 @@ func parkedCommands(program string) []Command {
 	}
 	return []Command{
 		{
-			Name: "parked list", Takes: "[--json]", Says: "the parked aggregates, those parked the longest first",
-			Flags: asJSON, Do: listParked,
+			Name: "parked list", Takes: "[--wide] [--json]", Says: "the parked aggregates, those parked the longest first",
+			Flags: func(f *flag.FlagSet, r *Request) {
+				asJSON(f, r)
+				f.BoolVar(&r.wide, "wide", false, "positions whole, not shortened")
+			},
+			Do: listParked,
 		},
 		{
 			Name: "parked show", Takes: "AGGREGATE [--json]", Operand: true,
@@ -124,7 +128,7 @@ func listParked(ctx context.Context, p *Projector, r Request) error {
 	fmt.Fprintln(w, "AGGREGATE\tSINCE\tREASON\tPOSITION")
 	for _, a := range all {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", terminal.Printable(a.Name), a.Since.UTC().Format(time.RFC3339), terminal.Printable(a.Reason),
-			known(a.Record.Position))
+			known(r.shorten(a.Record.Position)))
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the parked aggregates: %w", err)
@@ -133,6 +137,15 @@ func listParked(ctx context.Context, p *Projector, r Request) error {
 		"otherwise goes into quotes, one that begins with - behind --. For the first one: %[2]s\n",
 		p.Program, terminal.Paste(all[0].Name, p.Program, "parked show"))
 	return nil
+}
+
+// shorten keeps of a position what tells it from others: its beginning, which is its time, and its end. --wide shows all of it.
+func (r Request) shorten(position string) string {
+	const begins, ends = 20, 6
+	if r.wide || len(position) <= begins+ends+1 {
+		return position
+	}
+	return position[:begins] + "…" + position[len(position)-ends:]
 }
 
 // shownLetters is how many dead letters are printed.
