@@ -301,8 +301,8 @@ func interrupted(t *testing.T, c command) {
 			var out bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &out
 			require.NoError(t, cmd.Start())
-			// Two producers and a projector.
-			require.Eventually(t, func() bool { return len(children(t, cmd)) == 3 }, 2*time.Minute, 20*time.Millisecond)
+			// Two producers, each with its parent, and a projector.
+			require.Eventually(t, func() bool { return len(children(t, cmd)) == 5 }, 2*time.Minute, 20*time.Millisecond)
 			require.NoError(t, cmd.Process.Signal(test.signal))
 			_ = cmd.Wait() // the exit code says it
 			require.Equal(t, test.code, cmd.ProcessState.ExitCode(), out.String())

@@ -188,13 +188,13 @@ func (l *listener) told() (string, time.Time) {
 	}
 	var record map[string]any
 	if json.Unmarshal([]byte(best), &record) == nil {
-		said := fmt.Sprint(record["level"], " ", record["msg"])
+		said := []string{fmt.Sprint(record["level"], " ", record["msg"])}
 		for _, key := range []string{"dependency", "error", "to_do"} {
 			if record[key] != nil {
-				said += fmt.Sprintf("; %s: %v", key, record[key])
+				said = append(said, fmt.Sprintf("%s: %v", key, record[key]))
 			}
 		}
-		best = said
+		best = strings.Join(said, "; ")
 	}
 	return best, l.at
 }
