@@ -44,7 +44,8 @@ made() {
     report+=("plan \`$name\` ($n of $times)")
   fi
   while read -r package test runs; do
-    (cd "$tree/copy/tests" && go test -trimpath -run "^$test\$" -count "${runs:=$times}" "$package") >"$tree/made" 2>&1 || true
+    runs=${runs:-$times}
+    (cd "$tree/copy/tests" && go test -trimpath -run "^$test\$" -count "$runs" "$package") >"$tree/made" 2>&1 || true
     n=$(failed "$test" "$tree/made")
     report+=("\`$test\` ($n of $runs)")
   done < <(sed -n 's/^Caught by: //p' "tests/sim/mutations/$name.patch")
