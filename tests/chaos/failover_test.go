@@ -28,7 +28,7 @@ var ends = []struct {
 }
 
 // TestG1G2G3G4FailoverTimes measures how long nobody publishes after the leader was lost, CHAOS_FAILOVERS times in each way,
-// with the services' own settings: from then to the first message of a later epoch that the broker takes. It prints a
+// with the services' own settings and CHAOS_LATENCY milliseconds to a round trip: from then to the first message of a later epoch that the broker takes. It prints a
 // table and asserts no time; what is asserted is that nothing was lost, doubled or reordered.
 func TestG1G2G3G4FailoverTimes(t *testing.T) {
 	times := setting(t, "CHAOS_FAILOVERS", 0)
@@ -38,7 +38,10 @@ func TestG1G2G3G4FailoverTimes(t *testing.T) {
 	producer, projector, azuriteAddr := programs(t)
 	random := rand.New(rand.NewPCG(1, 0xfa11))
 	measured := map[string][]time.Duration{}
-	options := ringOptions{name: "failover", seed: 1, rate: 500, producer: producer, projector: projector, blobURL: azuriteAddr}
+	options := ringOptions{
+		name: "failover", seed: 1, rate: 500, producer: producer, projector: projector, blobURL: azuriteAddr,
+		latency: time.Duration(setting(t, "CHAOS_LATENCY", 0)) * time.Millisecond,
+	}
 	_, run := inRing(t, options, func(ctx context.Context, r *ring) error {
 		for range times {
 			for _, lost := range ends {

@@ -35,7 +35,8 @@ type ringOptions struct {
 	rate              float64 // events a second
 	producer, blobURL string  // program, and Azurite's host:port
 	projector         string
-	times             []string // settings of the leadership, KEY=VALUE
+	times             []string      // settings of the leadership, KEY=VALUE
+	latency           time.Duration // a round trip to MongoDB and Service Bus
 	// apart gives every service a network namespace of its own, and a cable from there to the servers.
 	apart bool
 	// fenceAfter is how long a leader may send after a write of its checkpoint; zero: the fence is not judged.
@@ -98,7 +99,7 @@ func entities() *servicebus.Config {
 // inRing runs a ring, has work done to it, and judges what came of it.
 func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring) error) (_ *ring, rest checker.Run) {
 	t.Helper()
-	s, err := emulator.New(t.Context(), emulator.Options{ServiceBus: entities()})
+	s, err := emulator.New(t.Context(), emulator.Options{ServiceBus: entities(), Latency: o.latency})
 	require.NoError(t, err)
 	r := &ring{T: t, options: o, stack: s, rec: history.NewRecorder(), leases: leasecheck.NewRecorder(o.name + "/shop.events.json"), trace: &trace{began: time.Now()}}
 	defer func() {
