@@ -13,8 +13,8 @@ const keepTimeout = 2 * time.Second
 
 // keepFailure keeps beside the checkpoint why this replica stopped publishing the stream, so that `producer status` and the doctor
 // can tell, wherever the log went. It is for people: where it cannot be written, nothing else happens.
-func (p *producer) keepFailure(why error, stepDown bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), keepTimeout)
+func (p *producer) keepFailure(ctx context.Context, why error, stepDown bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
 	state := p.election.State()
 	err := p.checkpoint.KeepFailure(ctx, checkpoint.Failure{

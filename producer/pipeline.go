@@ -82,7 +82,7 @@ func (p *producer) lead(ctx context.Context, term *leader.Term) error {
 	})
 	err := g.Wait()
 	if errors.Is(err, leader.ErrStepDown) { // the election goes on, and what another error means is told by who runs it
-		p.keepFailure(err, true)
+		p.keepFailure(ctx, err, true)
 	}
 	return err
 }

@@ -146,7 +146,7 @@ func (p *process) run(ctx context.Context) error {
 		s := p.streams[0]
 		err := s.takePart(ctx)
 		if err != nil && ctx.Err() == nil {
-			s.keepFailure(err, false)
+			s.keepFailure(ctx, err, false)
 		}
 		return err
 	}
@@ -182,7 +182,7 @@ func (p *producer) runWithRestarts(ctx context.Context) error {
 		p.log.Error("the stream has failed and will be restarted; the other streams go on",
 			telemetry.KeyError, err, telemetry.KeyWait, wait.Milliseconds())
 		p.failure.Store(&err)
-		p.keepFailure(err, false)
+		p.keepFailure(ctx, err, false)
 		if retry.Sleep(ctx, wait) != nil {
 			return nil
 		}

@@ -105,5 +105,6 @@ func format(text string) string {
 
 // special reports whether a shell may read a character as something else than itself, as it does with ~ and = in some places.
 func special(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@%+,", r))
+	plain := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@%+,", r)
+	return !plain
 }

@@ -206,7 +206,7 @@ func TestNoServiceTakesTheSettingsOfTheOtherForMisspelt(t *testing.T) {
 	for name := range notOurs {
 		environ = append(environ, name+"=1")
 	}
-	for _, name := range strings.FieldsFunc(read(t, "infra/main.parameters.json"), func(r rune) bool { return !(r == '_' || r >= 'A' && r <= 'Z') }) {
+	for _, name := range strings.FieldsFunc(read(t, "infra/main.parameters.json"), func(r rune) bool { return r != '_' && (r < 'A' || r > 'Z') }) {
 		if strings.Contains(name, "_") {
 			environ = append(environ, name+"=1")
 		}

@@ -151,7 +151,6 @@ type listener struct {
 
 	mu   sync.Mutex // guards everything below
 	text bytes.Buffer
-	line string
 	at   time.Time
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
@@ -112,6 +113,10 @@ func TestG1G2G3G4WaysAreCutAndServersDisturbed(t *testing.T) {
 		end()
 		w.moveOn()
 		w.rest()
+		w.until("Blob storage is busy no more", func() bool {
+			code, _ := w.command("producer", "status", "--stream", stream)
+			return code == commandline.ExitOK
+		})
 		w.ask()
 	})
 }

@@ -23,7 +23,7 @@ func TestTheCommandsTellWhyAStreamIsStopped(t *testing.T) {
 		require.Regexp(t, `ok +last failure +none`, operate(w, "doctor").Out)
 
 		w.InsertDocument(bigEvent(t, "grown", 300<<10))
-		a.Failed()
+		require.Error(t, a.Failed())
 		for range 2 { // the second time somebody has tried again
 			status := operate(w, "status")
 			require.Equal(t, 1, status.Code)
@@ -33,7 +33,7 @@ func TestTheCommandsTellWhyAStreamIsStopped(t *testing.T) {
 			doctor := operate(w, "doctor")
 			require.Equal(t, 1, doctor.Code)
 			require.Regexp(t, `PROBLEM +last failure +the stream is stopped since .* of aggregate "grown"`, doctor.Out)
-			w.StartProducer("a", nil).Failed()
+			require.Error(t, w.StartProducer("a", nil).Failed())
 		}
 		require.Contains(t, blobNames(w), "shop.events.json.failure", "beside the checkpoint, which no failure touches")
 
