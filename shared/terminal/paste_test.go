@@ -37,16 +37,17 @@ func TestAQuotedTextIsThatTextToEveryShell(t *testing.T) {
 			continue
 		}
 		shells++
-		script := `show() { for word do printf '%s\0' "$word"; done; }` + "\n"
+		var script strings.Builder
+		script.WriteString(`show() { for word do printf '%s\0' "$word"; done; }` + "\n")
 		for _, text := range texts {
-			script += terminal.Paste(text, "show", "replay") + "\n"
+			script.WriteString(terminal.Paste(text, "show", "replay") + "\n")
 		}
 		args := []string{path, "-s"}
 		if shell == "busybox" {
 			args = []string{path, "sh", "-s"}
 		}
 		run := exec.CommandContext(t.Context(), args[0], args[1:]...)
-		run.Stdin = strings.NewReader(script)
+		run.Stdin = strings.NewReader(script.String())
 		out, err := run.Output()
 		require.NoError(t, err, shell)
 		words := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
