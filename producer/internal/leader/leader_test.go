@@ -348,36 +348,6 @@ func TestG4TheFenceCountsFromBeforeTheRequest(t *testing.T) {
 	})
 }
 
-// Work that goes on after its term is lost is known for it, so that somebody can restart the process.
-func TestTheWorkOfALostTermIsSeenToLinger(t *testing.T) {
-	virtualtime.Test(t, func(t *testing.T) {
-		m := &memory{}
-		v := m.view()
-		ctx, stop := context.WithCancel(t.Context())
-		begun, end, done := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
-		e := New(testConfig("a"), v, v, slog.New(slog.DiscardHandler))
-		go func() {
-			done <- e.Run(ctx, func(ctx context.Context, _ *Term) error {
-				begun <- struct{}{}
-				<-ctx.Done()
-				<-end // a send that does not heed its context
-				return nil
-			})
-		}()
-		<-begun
-		require.Zero(t, e.Ending())
-		v.set(func(context.Context, string) error { return errAway }, nil)
-		time.Sleep(time.Minute) // virtual
-		lingers := time.Since(e.Ending())
-		require.Greater(t, lingers, 50*time.Second)
-		require.LessOrEqual(t, lingers, time.Minute)
-		stop()
-		close(end)
-		require.NoError(t, <-done)
-		require.Zero(t, e.Ending())
-	})
-}
-
 func TestAFencedLeadersWorkIsJoinedBeforeItsLeaseIsGivenBack(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m := &memory{}
