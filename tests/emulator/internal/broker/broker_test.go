@@ -263,7 +263,7 @@ func TestFifoAgainstAModel(t *testing.T) {
 		}
 		require.Equal(t, len(model), q.len())
 	}
-	var left []int64
+	left := []int64{}
 	for m := q.pop(); m != nil; m = q.pop() {
 		left = append(left, m.seq)
 	}
