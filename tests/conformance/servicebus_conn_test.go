@@ -30,7 +30,8 @@ type bus struct {
 	*testing.T
 	server    *emulator.Server
 	namespace *servicebus.Namespace
-	silent    atomic.Bool // what is written reaches nobody, and nobody is told
+	silent    atomic.Bool             // what is written reaches nobody, and nobody is told
+	dialed    func(net.Conn) net.Conn // puts itself in the way of a connection; nil: nothing does
 }
 
 // blackHole is a connection whose writes may vanish.
@@ -67,6 +68,9 @@ func withBus(t *testing.T, f func(b *bus)) {
 			azure.ServiceBus{ConnectionString: emulator.ConnectionString("bus:5672")}, nil, &azservicebus.ClientOptions{
 				NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
 					c, err := listener.DialContext(ctx, "", "")
+					if b.dialed != nil && err == nil {
+						c = b.dialed(c)
+					}
 					return blackHole{c, &b.silent}, err
 				},
 			})

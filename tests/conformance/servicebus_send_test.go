@@ -6,15 +6,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/servicebus"
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
-	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
-	emulator "github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
 // holding is a connection whose writes wait while it is held.
@@ -52,51 +48,37 @@ func (h *holding) Write(p []byte) (int, error) {
 // Sender.send: the link's goroutine has ended and takes back no credit).
 func TestASendEndsWithItsContextWhenTheConnectionDiesInThatMoment(t *testing.T) {
 	for range 50 {
-		virtualtime.Test(t, func(t *testing.T) {
-			server, err := emulator.New(emulator.Config{Queues: []emulator.Queue{{Name: queue}}}, emulator.Options{})
-			require.NoError(t, err)
-			ctx, stop := context.WithCancel(t.Context())
-			listener := netpipe.Listen("bus:5672")
-			var serving sync.WaitGroup
-			serving.Go(func() { _ = server.Run(ctx, listener) })
+		withBus(t, func(b *bus) {
 			var way *holding
-			namespace, err := servicebus.New(
-				azure.ServiceBus{ConnectionString: emulator.ConnectionString("bus:5672")}, nil, &azservicebus.ClientOptions{
-					NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
-						c, err := listener.DialContext(ctx, "", "")
-						way = &holding{Conn: c}
-						return way, err
-					},
-				})
-			require.NoError(t, err)
-			conn, err := namespace.Connect(t.Context())
-			require.NoError(t, err)
-			require.NoError(t, conn.Claim(t.Context(), queue))
-			session, err := conn.Session(t.Context())
-			require.NoError(t, err)
-			other, err := conn.Session(t.Context())
-			require.NoError(t, err)
-			link, err := session.NewSender(t.Context(), queue, nil)
-			require.NoError(t, err)
+			b.dialed = func(c net.Conn) net.Conn {
+				way = &holding{Conn: c}
+				return way
+			}
+			conn := b.connect()
+			require.NoError(b, conn.Claim(b.Context(), queue))
+			session, err := conn.Session(b.Context())
+			require.NoError(b, err)
+			other, err := conn.Session(b.Context())
+			require.NoError(b, err)
+			link, err := session.NewSender(b.Context(), queue, nil)
+			require.NoError(b, err)
 			virtualtime.Wait()
 
 			way.hold()
 			var using sync.WaitGroup
-			begin, cancel := context.WithCancel(t.Context())
-			using.Go(func() { _ = other.Close(begin) }) // occupies the connection's writer
+			ctx, cancel := context.WithCancel(b.Context())
+			using.Go(func() { _ = other.Close(ctx) }) // occupies the connection's writer
 			virtualtime.Wait()
 			var sent error
-			using.Go(func() { _, sent = servicebus.Send(begin, link, amqp.NewMessage([]byte("x"))) })
+			using.Go(func() { _, sent = servicebus.Send(ctx, link, amqp.NewMessage([]byte("x"))) })
 			virtualtime.Wait()
 			cancel()
 			_ = way.Conn.Close() // the library's reader hears of it, and its writer does not yet
 			virtualtime.Wait()
 			way.let()
 			using.Wait()
-			require.Error(t, sent)
-			conn.Close(t.Context())
-			stop()
-			serving.Wait()
+			require.Error(b, sent)
+			conn.Close(b.Context())
 		})
 	}
 }
