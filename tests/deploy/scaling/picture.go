@@ -73,6 +73,26 @@ func points(run []Second, value func(Second) float64) string {
 	return strings.Join(all, " ")
 }
 
+// summed is a run, by what decides it.
+type summed struct {
+	tier, scenario string
+	messages       int
+	replica        Replica
+}
+
+var summaries = map[summed]Summary{}
+
+// sums are those of a scenario with a target, which takes seconds to simulate under the race detector: it is done once.
+func sums(tier Tier, messages int, replica Replica, s Scenario) Summary {
+	key := summed{tier.Name, s.Name, messages, replica}
+	sum, ok := summaries[key]
+	if !ok {
+		sum = Summarize(Run(tier, tier.WithTarget(messages), replica, s.Load, s.Seconds))
+		summaries[key] = sum
+	}
+	return sum
+}
+
 // Table is the sums of every scenario in each tier for each number of messages, as Markdown, below what the scenarios are.
 func Table(messages []int, replica Replica) string {
 	var b strings.Builder
@@ -84,7 +104,7 @@ func Table(messages []int, replica Replica) string {
 	for _, tier := range Tiers {
 		for _, scenario := range Scenarios {
 			for _, n := range messages {
-				sum := Summarize(Run(tier, tier.WithTarget(n), replica, scenario.Load, scenario.Seconds))
+				sum := sums(tier, n, replica, scenario)
 				fmt.Fprintf(&b, "| %s, %s | %d | %d | %d s | %d | %d s | %.2f | %.0f %% |\n", tier.Name, scenario.Name, n,
 					sum.Peak, sum.EmptySecond, sum.MostWaiting, sum.Throttled, sum.ReplicaHours, 100*sum.IdleShare)
 			}

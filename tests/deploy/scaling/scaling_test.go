@@ -105,9 +105,7 @@ func scenario(t *testing.T, name string) Scenario {
 func TestTheDeployedTarget(t *testing.T) {
 	ours, slower := deployed(t), false
 	for _, tier := range Tiers {
-		sums := func(messages int, s Scenario) Summary {
-			return Summarize(Run(tier, tier.WithTarget(messages), Typical, s.Load, s.Seconds))
-		}
+		sums := func(messages int, s Scenario) Summary { return sums(tier, messages, Typical, s) }
 		for _, s := range Scenarios {
 			smallest := sums(keda, s)
 			require.Equal(t, smallest.EmptySecond, sums(ours, s).EmptySecond, "%s, %s", tier.Name, s.Name)
