@@ -48,7 +48,7 @@ func Supervised(ctx context.Context, configs []Config, o Options, work func(ctx 
 				continue
 			}
 			log := o.Logger.With(telemetry.KeyStream, config.Stream)
-			log.Error("the producer's process died while it led; releasing its lease", telemetry.KeyError, ended)
+			log.Error("the producer's process ended and did not give its lease back; releasing it", telemetry.KeyError, ended)
 			if err := config.release(ctx, lease, o); err != nil {
 				log.Error("cannot release the lease; another replica takes over after TAKEOVER_AFTER", telemetry.KeyError, err)
 			}
