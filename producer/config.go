@@ -298,7 +298,10 @@ func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error)
 		Settings:      settings,
 		Reading:       c.decisive(),
 		CheckImages:   func(ctx context.Context) error { return reading.CheckImages(ctx, clients.collection) },
-		Unstable:      reading.Unstable(),
+		SampleTypes: func(ctx context.Context) (changes.Sample, error) {
+			return reading.Mapping.Sample(ctx, clients.collection)
+		},
+		Unstable: reading.Unstable(),
 	}
 	if c.keeps() {
 		stream.Claims = clients.blob.ServiceClient().NewContainerClient(c.ClaimContainer)

@@ -42,7 +42,7 @@ func (p *producer) takePart(ctx context.Context) error {
 func (p *producer) lead(ctx context.Context, term *leader.Term) error {
 	publisher := publish.New(p.config.publishing(p.clients, p.tracer), p.clients.broker, term, term.Start, p.metrics, p.log)
 	reading := p.config.reading(term.Epoch)
-	reading.Metrics, reading.Patience = p.reads, &p.patience
+	reading.Metrics, reading.Patience, reading.Mapping.Types = p.reads, &p.patience, p.types
 	reader := changes.New(p.clients.collection, reading, p.log)
 	sink := &outlet{term: term, publisher: publisher, sessions: p.config.SessionKey}
 	sink.begun.Store(len(term.Start.ResumeToken) > 0)

@@ -135,6 +135,7 @@ func (p *process) addStream(config Config, clients *clients, registry prometheus
 	}
 	election.Yield = func() time.Duration { return p.yield(s) }
 	s.election = leader.New(election, blob, blob, log)
+	s.types = changes.NewTypes(s.reads, log)
 	s.observe(registry)
 	p.streams = append(p.streams, s)
 }
@@ -156,6 +157,7 @@ type producer struct {
 	metrics  *publish.Metrics
 	reads    *changes.Metrics
 	patience changes.Patience
+	types    *changes.Types
 	tracer   trace.Tracer // may be nil
 	log      *slog.Logger
 	// checkpoint is for the last failure; the election alone reads and writes the record.

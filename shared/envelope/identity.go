@@ -146,3 +146,22 @@ func Text(v bson.RawValue) (text string, ok bool) {
 	s := v.String()
 	return s, s != "" && utf8.ValidString(s)
 }
+
+// Number is a BSON value as the version of an event: a whole number of any numeric type but decimal. ok is false for anything else, such
+// as "1", which is text.
+func Number(v bson.RawValue) (n int64, ok bool) {
+	switch v.Type {
+	case bson.TypeInt32:
+		n, ok := v.Int32OK()
+		return int64(n), ok
+	case bson.TypeInt64:
+		return v.Int64OK()
+	case bson.TypeDouble:
+		f, ok := v.DoubleOK()
+		if ok && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			return int64(f), true
+		}
+	default: // text, a fraction, anything else
+	}
+	return 0, false
+}

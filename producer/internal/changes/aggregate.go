@@ -50,35 +50,38 @@ func (m Mapping) imagesTellAll() bool {
 	})
 }
 
-// aggregate is the aggregate of a change, from what is the same whoever reads it and whenever: the document's key, the inserted or
-// replaced document, an image of an updated or deleted one. Such a document without an aggregate id is an aggregate of its own, by
-// documentKey._id. A change without its image belongs nowhere ([ErrUnknownAggregate]), or to documentKey._id where ByKey says so.
-func (m Mapping) aggregate(c envelope.Change) (string, error) {
+// aggregate is the aggregate of a change as text, and the value that says so, from what is the same whoever reads it and whenever: the
+// document's key, the inserted or replaced document, an image of an updated or deleted one. Such a document without an aggregate id is
+// an aggregate of its own, by documentKey._id. A change without its image belongs nowhere ([ErrUnknownAggregate]), or to
+// documentKey._id where ByKey says so.
+func (m Mapping) aggregate(c envelope.Change) (id bson.RawValue, text string, err error) {
 	key := c.Key()
-	if text, ok := envelope.Text(atKey(key, m.AggregatePath)); ok {
-		return text, nil
+	id = atKey(key, m.AggregatePath)
+	if text, ok := envelope.Text(id); ok {
+		return id, text, nil
 	}
 	document, known := m.lasting(c)
-	if text, ok := envelope.Text(at(document, m.AggregatePath)); ok {
-		return text, nil
+	id = at(document, m.AggregatePath)
+	if text, ok := envelope.Text(id); ok {
+		return id, text, nil
 	}
 	if !known {
-		return "", fmt.Errorf("%w: %s at %s of the document %.200s: there is no image that could hold %s. %s",
+		return id, "", fmt.Errorf("%w: %s at %s of the document %.200s: there is no image that could hold %s. %s",
 			ErrUnknownAggregate, c.Operation, c.Position, key, m.AggregatePath, m.missing(c.Operation))
 	}
-	id := key.Lookup("_id")
+	id = key.Lookup("_id")
 	text, ok := envelope.Text(id)
 	switch {
 	case ok:
-		return text, nil
+		return id, text, nil
 	case id.Type == 0:
-		return "", fmt.Errorf("read change event at %s: it has neither %s nor documentKey._id", c.Position, m.AggregatePath)
+		return id, "", fmt.Errorf("read change event at %s: it has neither %s nor documentKey._id", c.Position, m.AggregatePath)
 	}
 	// An empty string or null is a legal _id, and no legal session: its Extended JSON stands for it.
 	if text = id.String(); text == "" {
-		return "null", nil
+		return id, "null", nil
 	}
-	return text, nil
+	return id, text, nil
 }
 
 // lasting is the document of a change that is the same at every reading. known is false where there should be one and is none.
@@ -112,11 +115,10 @@ const remedies = "have the collection keep images (collMod with changeStreamPreA
 	"alone (OPERATIONS=insert,replace); or make each document an aggregate of its own (AGGREGATE_ID_PATH=_id, in new read models); or let " +
 	"updates and deletes go by documentKey._id, in another order than the inserts of their aggregate (ON_UNKNOWN_AGGREGATE=documentKey)"
 
-// version is a change's number within its aggregate, from what is the same at every reading; 0 where nothing says. Of an update it is
-// what the update itself wrote, or the image afterwards: the one before has the number before, and a document that is looked up
-// may have a later one, which would look like a gap.
-func (m Mapping) version(c envelope.Change) int64 {
-	var value bson.RawValue
+// versionOf is where a change has its number within its aggregate, from what is the same at every reading; zero where nothing says. Of
+// an update it is what the update itself wrote, or the image afterwards: the one before has the number before, and a document that is
+// looked up may have a later one, which would look like a gap.
+func (m Mapping) versionOf(c envelope.Change) (value bson.RawValue) {
 	switch c.Operation {
 	case envelope.Insert, envelope.Replace:
 		value = at(c.Document(), m.VersionPath)
@@ -130,8 +132,7 @@ func (m Mapping) version(c envelope.Change) int64 {
 			value = at(c.Document(), m.VersionPath)
 		}
 	}
-	n, _ := value.AsInt64OK()
-	return n
+	return value
 }
 
 // atKey is the value at a path in a document whose fields may be named by whole paths: a document's key, what an update wrote.

@@ -34,6 +34,8 @@ type Mapping struct {
 	ByKey bool
 	// PostImages: the fullDocument of an update is what the update made of it, and is not looked up.
 	PostImages bool
+	// Types notices versions and ids of types that mislead; nil notices nothing.
+	Types *Types
 }
 
 // kind says what to do with an event of the change stream.
@@ -93,9 +95,16 @@ func (m Mapping) change(event bson.Raw, token, position string) (envelope.Change
 	if text, ok := envelope.Text(at(document, m.TracePath)); ok && tracing.Remote(text).IsValid() {
 		c.TraceParent = text
 	}
-	c.Version = m.version(c)
-	c.Aggregate, err = m.aggregate(c)
-	return c, err
+	id, text, err := m.aggregate(c)
+	if err != nil {
+		return c, err
+	}
+	version := m.versionOf(c)
+	c.Aggregate = text
+	c.Version, _ = envelope.Number(version)
+	m.Types.version(version, c, m.VersionPath)
+	m.Types.id(id, c, m.AggregatePath)
+	return c, nil
 }
 
 // at is the value at a dotted path, zero where there is none.

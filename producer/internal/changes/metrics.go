@@ -13,6 +13,8 @@ import (
 type Metrics struct {
 	reopenings *prometheus.CounterVec
 	replaced   prometheus.Counter
+	unread     prometheus.Counter
+	alike      prometheus.Counter
 	first      prometheus.Histogram
 }
 
@@ -27,6 +29,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		replaced: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_collection_replaced_total",
 			Help: "Times that another collection was given the watched one's name, so that its documents are not in the change stream.",
+		}),
+		unread: registered.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_producer_versions_unread_total",
+			Help: "Events whose version is no whole number, so that nobody notices when one before them is missing.",
+		}),
+		alike: registered.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_producer_aggregates_alike_total",
+			Help: "Events whose aggregate id reads like those of another type, such as 17 and \"17\": the same text is one aggregate.",
 		}),
 		first: registered.NewHistogram(prometheus.HistogramOpts{
 			Name:    "sluice_producer_first_answer_seconds",
@@ -85,5 +95,17 @@ func (m *Metrics) replacedCollection() {
 func (m *Metrics) answered(after time.Duration) {
 	if m != nil {
 		m.first.Observe(after.Seconds())
+	}
+}
+
+func (m *Metrics) unreadVersion() {
+	if m != nil {
+		m.unread.Inc()
+	}
+}
+
+func (m *Metrics) alikeAggregate() {
+	if m != nil {
+		m.alike.Inc()
 	}
 }

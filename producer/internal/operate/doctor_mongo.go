@@ -39,6 +39,7 @@ func (s *Stream) examineMongo(ctx context.Context, e *checkup.Findings) {
 	s.examineSettings(ctx, e, len(token) > 0 && !envelope.Sortable(envelope.TokenText(token)))
 	s.examineHistory(ctx, e)
 	s.examineImages(ctx, e)
+	s.examineTypes(ctx, e)
 }
 
 // examineVersion names what the server cannot do that later ones can.

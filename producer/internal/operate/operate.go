@@ -23,6 +23,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
@@ -62,6 +63,8 @@ type Stream struct {
 	Reading checkpoint.Reading
 	// CheckImages says whether updates and deletes can tell their aggregate.
 	CheckImages func(ctx context.Context) error
+	// SampleTypes looks at the types of versions and aggregate ids in the collection; only the doctor calls it.
+	SampleTypes func(ctx context.Context) (changes.Sample, error)
 	// Unstable: what the pipeline passes may differ from one reading to the next.
 	Unstable bool
 	// Out is where commands print.

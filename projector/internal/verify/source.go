@@ -105,7 +105,7 @@ func (s Source) change(document bson.Raw) (envelope.Change, error) {
 	if text, ok := envelope.Text(at(document, s.TypePath)); ok {
 		c.Type = text
 	}
-	c.Version, _ = at(document, s.VersionPath).AsInt64OK()
+	c.Version, _ = envelope.Number(at(document, s.VersionPath))
 	var ok bool
 	if c.Aggregate, ok = envelope.Text(at(document, s.AggregatePath)); ok {
 		return c, nil

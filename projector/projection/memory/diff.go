@@ -8,8 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Diff lists how a document differs from the expected one, such as `customer.name is "x", expected "y"`, in the order of the
-// expected document. The list is empty if they are equal. The order of fields does not count; the type of a value does.
+// Diff lists how a document differs from the expected one, such as `customer.name is "x", expected "y"` or, where they look alike,
+// `total is "1" (string), expected 1 (32-bit integer)`, in the order of the expected document. The list is empty if they are equal. The order of fields does not count; the type of a value does.
 func Diff(want, got bson.D) []string {
 	return diff(nil, "", want, got, equal)
 }
@@ -47,13 +47,35 @@ func diff(found []string, path string, want, got any, equal func(a, b any) bool)
 		return found
 	}
 	if !equal(want, got) {
-		is, expected := Text(got), Text(want)
-		if is == expected {
-			is, expected = text(got, true), text(want, true)
-		}
+		is, expected := apart(got, want)
 		found = append(found, fmt.Sprintf("%s is %s, expected %s", path, is, expected))
 	}
 	return found
+}
+
+// apart shows two values that differ, with their types where they look alike: "1" and 1, 1 and 1.0.
+func apart(a, b any) (one, other string) {
+	one, other = Text(a), Text(b)
+	if bare(one) != bare(other) {
+		return one, other
+	}
+	x, y := typeOf(a), typeOf(b)
+	if x == y {
+		return text(a, true), text(b, true)
+	}
+	return one + " (" + x + ")", other + " (" + y + ")"
+}
+
+// bare is a value's text without what is easily overlooked.
+func bare(text string) string { return strings.TrimSuffix(strings.Trim(text, `"`), ".0") }
+
+// typeOf is the name of a value's type.
+func typeOf(v any) string {
+	raw, err := bson.Marshal(bson.D{{Key: "v", Value: v}})
+	if _, ok := v.(missing); ok || err != nil {
+		return "missing"
+	}
+	return bson.Raw(raw).Lookup("v").Type.String()
 }
 
 func field(d bson.D, key string) any {

@@ -77,6 +77,35 @@ func TestVerifyFindsEveryDifference(t *testing.T) {
 	}
 }
 
+// Values that look alike are shown with their types.
+func TestVerifyShowsTheTypesOfValuesThatLookAlike(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		w.StartProjector(nil)
+		const count = 50
+		sell(w, count, 0)
+		w.Completed(count)
+		c := w.Client.Database(world.ReadModel).Collection("timeline")
+		var first struct {
+			ID     string `bson:"_id"`
+			Events int32
+		}
+		require.NoError(w, c.FindOne(w.Context(), bson.D{}).Decode(&first))
+		for _, wrong := range []struct {
+			value any
+			shown string
+		}{
+			{fmt.Sprint(first.Events), `"%d" (string)`},
+			{float64(first.Events), "%d.0 (double)"},
+		} {
+			_, err := c.UpdateByID(w.Context(), first.ID, bson.D{{Key: "$set", Value: bson.D{{Key: "events", Value: wrong.value}}}})
+			require.NoError(w, err)
+			got := w.OperateProjector(nil, "verify")
+			require.Equal(w, 1, got.Code)
+			require.Contains(w, got.Out, fmt.Sprintf("events is "+wrong.shown+", expected %d (", first.Events, first.Events))
+		}
+	})
+}
+
 // What is only on its way heals while verify waits; what does not come is told from a document that is wrong.
 func TestVerifyTellsALagFromADifference(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {

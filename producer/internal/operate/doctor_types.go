@@ -1,0 +1,30 @@
+package operate
+
+import (
+	"context"
+
+	"github.com/sluice-cdc/sluice/shared/checkup"
+	"github.com/sluice-cdc/sluice/shared/commandline"
+)
+
+// examineTypes looks for versions and aggregate ids that mean something else than they look like.
+func (s *Stream) examineTypes(ctx context.Context, e *checkup.Findings) {
+	const check = "types"
+	bounded, cancel := s.bounded(ctx)
+	defer cancel()
+	sample, err := s.SampleTypes(bounded)
+	if err != nil {
+		e.OK(check, "unknown: %v", err)
+		return
+	}
+	looked := commandline.Count(sample.Documents, "document") + " looked at"
+	if sample.Versions != "" {
+		e.Problem(check, sample.MendVersions, "%s (%s)", sample.Versions, looked)
+	}
+	if sample.Aggregates != "" {
+		e.Problem(check, sample.MendAggregates, "%s (%s)", sample.Aggregates, looked)
+	}
+	if sample.Versions == "" && sample.Aggregates == "" {
+		e.OK(check, "%s: versions are whole numbers or absent, and no two aggregate ids read alike", looked)
+	}
+}

@@ -1,0 +1,46 @@
+package producer_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// G6: a version that is text, by which nobody can see a gap, and ids of two types that are one aggregate are told of: once in the log,
+// and by the doctor, with what to do.
+func TestG6TypesThatMisleadAreToldOf(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		event := func(aggregate, version any) {
+			w.InsertDocument(bson.D{{Key: "aggregateId", Value: aggregate}, {Key: "version", Value: version}, {Key: "type", Value: "T"}})
+		}
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		event("order-1", 1)
+		event(17, 1)
+		w.Eventually("both are published", func() bool { return w.Checkpoint().Published == 2 })
+		require.Regexp(t, `ok +types +2 documents looked at: versions are whole numbers or absent`, operate(w, "doctor").Out)
+		require.NotContains(t, a.Log.Text(), "said once")
+
+		for range 3 {
+			event("order-1", "2")
+			event("17", 2)
+		}
+		w.Eventually("all are published", func() bool { return w.Checkpoint().Published == 8 })
+		log := a.Log.Text()
+		require.Equal(t, 1, strings.Count(log, "the version of an event is no whole number"))
+		require.Contains(t, log, `"reason":"\"2\" (string)"`)
+		require.Contains(t, log, "VERSION_PATH=) where there are no versions")
+		require.Equal(t, 1, strings.Count(log, "aggregate ids of two types read alike"))
+		require.Contains(t, log, `\"17\" (string) here, {\"$numberInt\":\"17\"} (32-bit integer) before`)
+
+		doctor := operate(w, "doctor")
+		require.Equal(t, 1, doctor.Code)
+		require.Regexp(t, `PROBLEM +types +a version is "2" \(string\), so that nobody notices .* \(8 documents looked at\)\. To fix it: store whole numbers at VERSION_PATH \(version\)`, doctor.Out)
+		require.Regexp(t, `PROBLEM +types +aggregate ids read alike, .*"17" \(string\).* To fix it: store one type at AGGREGATE_ID_PATH \(aggregateId\)`, doctor.Out)
+		a.End()
+	})
+}
