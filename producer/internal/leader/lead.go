@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
@@ -43,12 +41,8 @@ func (e *Election) lead(ctx context.Context, term *Term, work Work) error {
 const (
 	// hurry is how many times as often a heartbeat is retried while storage does not answer.
 	hurry = 5
-	// hedge is how many times in a fence a heartbeat that has no answer yet is sent once more beside the first.
-	hedge = 8
 	// leaseMargin before the lease may run out the leader stops.
 	leaseMargin = 500 * time.Millisecond
-	// hedges is how many requests of one heartbeat may be outstanding.
-	hedges = 4
 )
 
 // beat writes the heartbeats of a term until the work has finished (done, with the work's error) or leadership is gone
@@ -152,77 +146,6 @@ func (e *Election) write(ctx context.Context, term *Term) error {
 		Epoch: term.Epoch, Leader: e.config.Instance, Position: record.Progress.Position, WrittenAt: start,
 	})
 	return nil
-}
-
-// put writes the record over the one that this term wrote last. A request without an answer is followed by others of the same
-// content: one in ten thousand takes seconds, and the fence is not much longer. They have the same condition, so one of them at
-// most is carried out.
-func (e *Election) put(ctx context.Context, term *Term, record checkpoint.Record) error {
-	type answer struct {
-		etag azcore.ETag
-		err  error
-	}
-	var outstanding sync.WaitGroup
-	defer outstanding.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	answers := make(chan answer, hedges)
-	under := 0
-	send := func() {
-		under++
-		etag := term.etag
-		outstanding.Go(func() {
-			written, err := e.records.Write(ctx, record, term.leaseID, etag)
-			answers <- answer{written, err}
-		})
-	}
-	slow := time.NewTicker(e.config.FenceAfter / hedge)
-	defer slow.Stop()
-
-	send()
-	for {
-		select {
-		case <-slow.C:
-			if under < hedges {
-				send()
-			}
-		case a := <-answers:
-			under--
-			switch {
-			case a.err == nil:
-				term.etag = a.etag
-				return nil
-			case errors.Is(a.err, checkpoint.ErrChanged):
-				// Most likely by ourselves: by an earlier request whose answer is still on its way, or was lost.
-				written, err := e.adopt(ctx, term, record)
-				if err != nil || written {
-					return err
-				}
-				send()
-			case under == 0, decisive(a.err):
-				return a.err
-			}
-		}
-	}
-}
-
-// decisive is an answer after which no other request of the same heartbeat can succeed.
-func decisive(err error) bool {
-	return errors.Is(err, checkpoint.ErrLeaseLost) || errors.Is(err, checkpoint.ErrLeaseHeld) || errors.Is(err, checkpoint.ErrNotFound)
-}
-
-// adopt takes over the ETag of the record if this term wrote it (nobody else can have, with our epoch in it), and says whether
-// it is this very record.
-func (e *Election) adopt(ctx context.Context, term *Term, record checkpoint.Record) (written bool, err error) {
-	snapshot, err := e.records.Read(ctx)
-	if err != nil {
-		return false, err
-	}
-	if snapshot.Record.Epoch != term.Epoch || snapshot.Record.Leader != e.config.Instance {
-		return false, fmt.Errorf("%w by %s in epoch %d", checkpoint.ErrChanged, snapshot.Record.Leader, snapshot.Record.Epoch)
-	}
-	term.etag = snapshot.ETag
-	return snapshot.Record.HeartbeatAt.Equal(record.HeartbeatAt), nil
 }
 
 func (e *Election) renew(ctx context.Context, term *Term) error {

@@ -1,0 +1,127 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+)
+
+const (
+	// hedge is how many times in a fence a request of a heartbeat that has no answer yet is sent once more beside the first.
+	hedge = 8
+	// hedges is how many writes of one heartbeat may be outstanding, and how many looks beside them.
+	hedges = 4
+)
+
+// put writes the record over the one that this term wrote last. A request without an answer is followed by others like it: one in
+// ten thousand takes seconds, and the fence is not much longer. Writes have the same content and the same condition, so one of them
+// at most is carried out. Which one is not always known: then the record is looked at, and the writes go on being waited for.
+func (e *Election) put(ctx context.Context, term *Term, record checkpoint.Record) error {
+	a := &attempt{records: e.records, term: term, record: record, answers: make(chan answer, 2*hedges)}
+	defer a.outstanding.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	slow := time.NewTicker(e.config.FenceAfter / hedge)
+	defer slow.Stop()
+
+	a.send(ctx)
+	for {
+		select {
+		case <-slow.C:
+			a.send(ctx)
+		case answer := <-a.answers:
+			if done, err := a.take(ctx, answer); done {
+				return err
+			}
+		}
+	}
+}
+
+// attempt is one heartbeat on its way. It belongs to the goroutine of put.
+type attempt struct {
+	records Records
+	term    *Term
+	record  checkpoint.Record
+
+	changed       bool // the record is not as this term knew it: look before the next write
+	writes, looks int  // outstanding
+	outstanding   sync.WaitGroup
+	answers       chan answer // has room for every outstanding request
+}
+
+// answer is that of a write, or of a look at what is there.
+type answer struct {
+	look     bool
+	etag     azcore.ETag         // of a write
+	snapshot checkpoint.Snapshot // of a look
+	err      error
+}
+
+// send asks once more for what is missing: a look, or a write. It does not wait.
+func (a *attempt) send(ctx context.Context) {
+	switch {
+	case a.changed && a.looks < hedges:
+		a.looks++
+		a.outstanding.Go(func() {
+			snapshot, err := a.records.Read(ctx)
+			a.answers <- answer{look: true, snapshot: snapshot, err: err}
+		})
+	case !a.changed && a.writes < hedges:
+		a.writes++
+		etag := a.term.etag
+		a.outstanding.Go(func() {
+			written, err := a.records.Write(ctx, a.record, a.term.leaseID, etag)
+			a.answers <- answer{etag: written, err: err}
+		})
+	}
+}
+
+// take says whether the heartbeat is done, and how it ended.
+func (a *attempt) take(ctx context.Context, got answer) (done bool, err error) {
+	if got.look {
+		a.looks--
+	} else {
+		a.writes--
+	}
+	switch {
+	case got.err == nil && got.look:
+		return a.compare(ctx, got.snapshot)
+	case got.err == nil:
+		a.term.etag = got.etag
+		return true, nil
+	case errors.Is(got.err, checkpoint.ErrChanged):
+		// Most likely by ourselves: by an earlier request whose answer is still on its way, or was lost.
+		if !a.changed {
+			a.changed = true
+			a.send(ctx)
+		}
+		return false, nil
+	}
+	return decisive(got.err) || a.writes+a.looks == 0, got.err
+}
+
+// compare takes over the ETag of the record if this term wrote it: nobody else can have, with our epoch in it.
+func (a *attempt) compare(ctx context.Context, there checkpoint.Snapshot) (done bool, err error) {
+	switch {
+	case there.Record.Epoch != a.term.Epoch || there.Record.Leader != a.record.Leader:
+		return true, fmt.Errorf("%w by %s in epoch %d", checkpoint.ErrChanged, there.Record.Leader, there.Record.Epoch)
+	case there.Record.HeartbeatAt.Equal(a.record.HeartbeatAt):
+		a.term.etag = there.ETag
+		return true, nil
+	case a.changed: // else an older look than the one by which the next write went
+		a.changed, a.term.etag = false, there.ETag
+		a.send(ctx)
+	}
+	return false, nil
+}
+
+// decisive is an answer after which no other request of the same heartbeat can succeed.
+func decisive(err error) bool {
+	return errors.Is(err, checkpoint.ErrLeaseLost) || errors.Is(err, checkpoint.ErrLeaseHeld) || errors.Is(err, checkpoint.ErrNotFound)
+}
