@@ -57,6 +57,10 @@ var lostWhenResuming = map[int]bool{
 	mongodb.InvalidOptions: true,
 }
 
+// requiredImage is what to do where MongoDB refuses a change whose image is required: it does not say which one that is.
+const requiredImage = "FULL_DOCUMENT or FULL_DOCUMENT_BEFORE_CHANGE is required, and the collection did not keep that image of the next change, or it " +
+	"has expired; with FULL_DOCUMENT_BEFORE_CHANGE=whenAvailable (or FULL_DOCUMENT=whenAvailable) the producer says which change it is, and what to do"
+
 // refused are the codes of errors that do not recover by themselves, with what to do: MongoDB's where no other vendor is named.
 var refused = map[int]string{
 	mongodb.BadValue:                "check PIPELINE, FULL_DOCUMENT and FULL_DOCUMENT_BEFORE_CHANGE",
@@ -65,7 +69,7 @@ var refused = map[int]string{
 	mongodb.TypeMismatch:            "check PIPELINE",
 	mongodb.AuthenticationFailed:    "check user, password and authSource in MONGODB_URI",
 	mongodb.IllegalOperation:        "check PIPELINE",
-	mongodb.NoMatchingDocument:      "FULL_DOCUMENT or FULL_DOCUMENT_BEFORE_CHANGE is required, and the collection does not keep that image of this change",
+	mongodb.NoMatchingDocument:      requiredImage,
 	mongodb.CommandNotFound:         "the deployment has no change streams",
 	mongodb.InvalidOptions:          "check FULL_DOCUMENT and FULL_DOCUMENT_BEFORE_CHANGE; what a deployment does not support must be off or default",
 	mongodb.InvalidNamespace:        "check MONGODB_DATABASE and MONGODB_COLLECTION",

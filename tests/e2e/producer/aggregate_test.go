@@ -89,6 +89,25 @@ func TestG6AnExpiredImageStopsTheStream(t *testing.T) {
 	}
 }
 
+// G6: where the image is required it is MongoDB that refuses, without saying which change it is of: the error says how to learn that.
+func TestG6ARequiredImageThatExpiredIsNamedInTwoSteps(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		required := all(func(c *producer.Config) { c.BeforeChange = "required" })
+		w.KeepImages()
+		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { required(c) })
+		w.Leads("a")
+		insertD1(w)
+		w.Eventually("the insert is published", func() bool { return w.Checkpoint().Published == 1 })
+		a.End()
+		change(w, 1)
+		w.Mongo.ExpireImages()
+		b := w.StartProducer("b", func(c *producer.Config, _ *producer.Options) { required(c) })
+		require.ErrorContains(t, b.Failed(), "FULL_DOCUMENT_BEFORE_CHANGE=whenAvailable")
+		require.ErrorContains(t, w.StartProducer("c", world.AllOperations).Failed(), `update at 82`)
+		require.EqualValues(t, 1, w.Checkpoint().Published, "the checkpoint stays before it")
+	})
+}
+
 // G6: a collection without images is refused at the start, by a standby too, unless nothing can be read there that needs one.
 func TestG6ACollectionWithoutImagesIsRefused(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
