@@ -19,6 +19,8 @@ type coverage struct {
 	Dropped, Mended  int // poison
 	Shared           int // writes of checkpoints while two streams had different leaders
 	Upgrades         int // of MongoDB's resume tokens, to another version
+	Later, Gone      int // updates that were looked up late
+	Expired          int // changes that were given up because their image was gone
 }
 
 // guarded finds in the log what a projector says when it stops: how many events it recognised as applied before.
@@ -68,6 +70,13 @@ func (c *coverage) add(w *world) {
 			c.Upgrades++
 		}
 	}
+	c.Later += int(w.lookups.later.Load())
+	c.Gone += int(w.lookups.gone.Load())
+	for _, g := range run.Given {
+		if g.Why == expired {
+			c.Expired++
+		}
+	}
 	dropped := int(w.record.Dropped())
 	c.Dropped += dropped
 	c.Mended += len(run.Sick) - dropped
@@ -81,6 +90,6 @@ func (c *coverage) add(w *world) {
 }
 
 func (c *coverage) String() string {
-	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d upgrades of MongoDB:%d",
-		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared, c.Upgrades)
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d upgrades of MongoDB:%d looked up later:%d looked up when gone:%d given up without an image:%d",
+		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared, c.Upgrades, c.Later, c.Gone, c.Expired)
 }

@@ -55,7 +55,7 @@ func (w *world) trouble(ctx context.Context) {
 	a.add(w.plan.Heals.Duration, func() {})
 	for a.Len() > 0 {
 		next := heap.Pop(a).(due)
-		pause(ctx, next.at-time.Since(w.began))
+		w.tendUntil(ctx, next.at)
 		next.what()
 	}
 }
@@ -101,6 +101,8 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		w.mongo.KillCursors()
 	case plan.UpgradeMongo:
 		w.mongo.SetTokenVersion(step.Version)
+	case plan.ExpireImages:
+		w.mongo.ExpireImages()
 	case plan.StepDown:
 		w.mongo.StepDown(d)
 		w.later(a, d, func() {})

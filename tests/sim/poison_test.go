@@ -32,11 +32,16 @@ func refuse(e projection.Event, mended *atomic.Bool) error {
 type brittle struct {
 	projection.Projection
 	mended *atomic.Bool
+	late   *lookups
 }
 
 // Project implements [projection.Projection].
 func (b brittle) Project(e projection.Event) ([]projection.Write, error) {
-	if err := refuse(e, b.mended); err != nil {
+	e, err := told(e, b.late)
+	if err == nil {
+		err = refuse(e, b.mended)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return b.Projection.Project(e)
@@ -46,11 +51,16 @@ func (b brittle) Project(e projection.Event) ([]projection.Write, error) {
 type brittleDocument struct {
 	projection.OneDocument
 	mended *atomic.Bool
+	late   *lookups
 }
 
 // Project implements [projection.Projection].
 func (b brittleDocument) Project(e projection.Event) ([]projection.Write, error) {
-	if err := refuse(e, b.mended); err != nil {
+	e, err := told(e, b.late)
+	if err == nil {
+		err = refuse(e, b.mended)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return b.OneDocument.Project(e)

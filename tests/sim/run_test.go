@@ -64,6 +64,7 @@ func (w *world) settle() {
 // rests waits until every committed event is published and all but the hidden ones are to be seen.
 func (w *world) rests(hidden func() int64) bool {
 	rest := func() bool {
+		w.tend()
 		committed, visible := w.record.Seen()
 		return visible >= committed-hidden() && w.record.Published() >= committed && w.bus.Stats(subPath).Active == 0
 	}

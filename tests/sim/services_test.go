@@ -28,6 +28,7 @@ type slot struct {
 	started int
 	now     *instance // nil while none runs; the driver's goroutine alone
 	gone    []*instance
+	due     time.Time // when the platform starts one again; zero: nobody waits for that
 }
 
 // instance is one process of a service, with its links to the network.
@@ -37,6 +38,7 @@ type instance struct {
 	stop       context.CancelFunc
 	done       chan struct{} // closed when it has ended
 	asked      chan struct{} // closed when it was asked to end
+	stopped    bool          // by an error that somebody must decide about; written before done is closed
 	hungUntil  time.Time     // a projector that has recovered from its last hang by then; the driver's goroutine alone
 	bus, mongo *network.Link
 	blob       *network.BlobLink // unused by a projector
@@ -62,10 +64,24 @@ func (s *slot) start() {
 				s.w.trace.add("%s ended with: %v", i.name, err)
 			}
 		default:
+			if i.stopped = s.w.expected(err); i.stopped {
+				s.w.trace.add("%s is stopped: %v", i.name, err)
+				return
+			}
 			s.w.ended(i.name, err)
 		}
 	}()
 	s.w.trace.add("start %s", i.name)
+}
+
+// hasStopped says that the instance has ended by itself, for a reason that somebody must decide about.
+func (i *instance) hasStopped() bool {
+	select {
+	case <-i.done:
+		return i.stopped
+	default:
+		return false
+	}
 }
 
 // fill starts the next instance where none runs.
@@ -176,6 +192,10 @@ func (w *world) producerConfigs() (all []producer.Config) {
 	c.PublishLanesMax = s.Lanes
 	c.PublishLanes, c.BatchScope, c.BatchMessages = s.Lanes, s.Scope, s.BatchMessages
 	c.MessageFormat, c.MaxInFlightEvents = s.Format, s.MaxInFlight
+	readDocuments(&c, s.Documents)
+	if w.imagesMayLack.Load() {
+		c.BeforeChange = "whenAvailable"
+	}
 	if s.Streams > 1 {
 		c.Streams = plan.Collections[:s.Streams]
 	}

@@ -10,16 +10,21 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
 // write commits the workload. It goes on through whatever happens to MongoDB, and commits every event once.
 func (w *world) write(ctx context.Context) {
-	versions := map[string]int64{}
+	versions, documents := map[string]int64{}, w.newDocuments()
 	for _, burst := range w.plan.Bursts {
 		pause(ctx, burst.At.Duration-time.Since(w.began))
 		for _, e := range burst.Events {
+			if documents != nil {
+				documents.change(ctx, e)
+				continue
+			}
 			versions[e.Aggregate]++
 			w.insert(ctx, e.Aggregate, versions[e.Aggregate], e.Kind)
 		}
@@ -32,8 +37,8 @@ func (w *world) streamOf(aggregate string) int {
 }
 
 func (w *world) insert(ctx context.Context, aggregate string, version int64, kind string) {
-	at := occurred(aggregate, version)
-	w.record.Commit(aggregate, version, kind)
+	at := occurred(aggregate, version, kind)
+	w.record.Commit(history.Commit{Aggregate: aggregate, Version: version}, kind)
 	document := bson.D{
 		{Key: "_id", Value: at},
 		{Key: "aggregateId", Value: aggregate},
@@ -41,9 +46,21 @@ func (w *world) insert(ctx context.Context, aggregate string, version int64, kin
 		{Key: "type", Value: kind},
 		{Key: "occurredAt", Value: at},
 	}
-	events := w.client.Database(plan.Database).Collection(plan.Collections[w.streamOf(aggregate)])
+	w.commit(ctx, func() error {
+		_, err := w.source(aggregate).InsertOne(ctx, document)
+		return err
+	})
+}
+
+// source is where the changes of an aggregate are committed.
+func (w *world) source(aggregate string) *driver.Collection {
+	return w.client.Database(plan.Database).Collection(plan.Collections[w.streamOf(aggregate)])
+}
+
+// commit writes until MongoDB has it. The write must find out by itself that it was carried out and its answer got lost.
+func (w *world) commit(ctx context.Context, write func() error) {
 	for {
-		_, err := events.InsertOne(ctx, document)
+		err := write()
 		if err == nil || driver.IsDuplicateKeyError(err) { // an answer may have been lost
 			return
 		}
@@ -54,8 +71,11 @@ func (w *world) insert(ctx context.Context, aggregate string, version int64, kin
 	}
 }
 
-// occurred is when an event says that it occurred, and its _id.
-func occurred(aggregate string, version int64) string {
+// occurred is when an event says that it occurred, and the _id of one that is inserted.
+func occurred(aggregate string, version int64, kind string) string {
+	if kind == gone {
+		return gone
+	}
 	return fmt.Sprintf("%s@%d", aggregate, version)
 }
 

@@ -65,6 +65,14 @@ type world struct {
 
 	projections *projection.Registry
 	mended      atomic.Bool // the projections can apply poison
+	lookups     lookups     // what they were shown late
+
+	// decisions are what may stop a stream until the operator decides, decided is when that was done last, by stream, and tended when
+	// anybody looked last. The driver's goroutine alone.
+	decisions     []stop
+	imagesMayLack atomic.Bool // the operator's setting, once an image was required and was not there
+	decided       map[string]time.Time
+	tended        time.Time
 
 	producers []*slot
 	projector []*slot
@@ -85,8 +93,9 @@ func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 		mongo: mongo.New(mongo.Options{AcceptLostTokens: true, TokenVersion: p.Settings.TokenVersion}), blob: blob.New(blob.Options{}),
 		record: record.New(checker.Run{FenceAfter: fenceAfter, History: history.History{SessionKey: p.Settings.SessionKey}}),
 	}
+	w.decisions, w.decided = w.stops(), map[string]time.Time{}
 	var err error
-	w.projections, err = projection.NewRegistry(brittleDocument{projection.Timeline{}, &w.mended}, brittle{ledger{}, &w.mended})
+	w.projections, err = projection.NewRegistry(brittleDocument{projection.Timeline{}, &w.mended, &w.lookups}, brittle{ledger{}, &w.mended, &w.lookups})
 	require.NoError(t, err)
 	for _, stream := range p.Settings.StreamNames() {
 		w.leases = append(w.leases, leasecheck.NewRecorder(container+"/"+stream+".json"))
@@ -115,6 +124,7 @@ func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 	})
 	w.client, err = driver.Connect(options.Client().ApplyURI(mongo.URI("mongo:27017")).SetDialer(network.NewLink(w.mongoHub)))
 	require.NoError(t, err)
+	w.keepImages()
 	w.blobs, err = azblob.NewClientFromConnectionString(blob.ConnectionString(blobHost), blobOptions(w.recorded(w.blob.Transport())))
 	require.NoError(t, err)
 	watching, stopWatching := context.WithCancel(ctx)

@@ -103,6 +103,8 @@ type Run struct {
 	Mended int
 	// ExpectedBefore and ActualBefore are the read model at that moment; nil where nothing was poison.
 	ExpectedBefore, ActualBefore *history.Model
+	// Given are the committed events that were given up on the way to the broker.
+	Given []Given
 	// Replayed says that what was set aside has been replayed since.
 	Replayed bool
 	Ended    []Ended

@@ -44,7 +44,7 @@ func (r Run) Patients() []Sick {
 			continue
 		}
 		for _, c := range r.Committed {
-			if c.Aggregate == g.Aggregate {
+			if c.Aggregate == g.Aggregate && !r.gave(c.Aggregate, c.Version) {
 				s.Total++
 			}
 		}

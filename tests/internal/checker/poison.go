@@ -47,9 +47,12 @@ func judgePoison(r Run) (found []error) {
 				ErrPoison, n, o.Aggregate, o.Events, p.what(), p.Before))
 		}
 	}
-	versions, stored := map[string]int64{}, map[string]int{}
+	ranks, stored, reached := map[string]int64{}, map[string]int{}, map[string]int64{}
 	for _, a := range r.Accepted {
-		versions[a.MessageID] = a.Version
+		if ranks[a.MessageID] == 0 {
+			reached[a.Aggregate]++
+			ranks[a.MessageID] = reached[a.Aggregate]
+		}
 		if !a.Duplicate {
 			stored[a.MessageID]++
 		}
@@ -63,7 +66,7 @@ func judgePoison(r Run) (found []error) {
 			found = append(found, fmt.Errorf("%w: dead-lettered: %s of %s: %s: %s", ErrSkipped, short(m.MessageID), m.Session, m.Reason, m.Description))
 			continue
 		}
-		if err := p.aside(m, versions[m.MessageID], stored[m.MessageID] > 1); err != nil {
+		if err := p.aside(m, ranks[m.MessageID], stored[m.MessageID] > 1); err != nil {
 			found = append(found, err)
 		}
 	}
@@ -82,7 +85,7 @@ func judgePoison(r Run) (found []error) {
 // patient follows a sick aggregate through the dead-letter queue.
 type patient struct {
 	Sick
-	next   int64 // version that is to be set aside next
+	next   int64 // event that is to be set aside next, by its rank
 	seen   map[string]bool
 	passed bool
 }
@@ -134,13 +137,16 @@ func (r Run) Visible() func(aggregate string, version int64) bool {
 	}
 	return func(aggregate string, version int64) bool {
 		s, isSick := sick[aggregate]
+		rank := r.rank(aggregate, version)
 		switch {
+		case r.gave(aggregate, version):
+			return false
 		case !isSick:
 			return true
 		case !r.Replayed:
-			return version <= s.Before
+			return rank <= s.Before
 		default:
-			return !s.Dropped || version != s.Before+1
+			return !s.Dropped || rank != s.Before+1
 		}
 	}
 }
@@ -149,6 +155,7 @@ func (r Run) Visible() func(aggregate string, version int64) bool {
 func judgeHistory(r Run) (found []error) {
 	broker, view := r.History, r.History
 	broker.Observed, view.Accepted = nil, nil
+	broker.Committed = r.Kept()
 	visible := r.Visible()
 	view.Committed = nil
 	for _, c := range r.Committed {

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -73,7 +74,7 @@ func newCommitted(commits []Commit) committed {
 		if _, known := c.versions[commit.Aggregate]; !known {
 			c.order = append(c.order, commit.Aggregate)
 		}
-		c.versions[commit.Aggregate] = append(c.versions[commit.Aggregate], commit.Version)
+		c.versions[commit.Aggregate] = append(c.versions[commit.Aggregate], cmp.Or(commit.Says, commit.Version))
 	}
 	return c
 }

@@ -11,6 +11,8 @@ type Commit struct {
 	Aggregate string
 	// Version is the event's number within its aggregate, as the event says it.
 	Version int64
+	// Says is the number that its message says where that is another one: of a delete, the one of the document that it deleted.
+	Says int64
 	// At is taken just before the write was sent, so a latency counted from it never flatters.
 	At time.Time
 }

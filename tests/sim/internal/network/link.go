@@ -208,6 +208,18 @@ func (l *Link) Kill(silent bool) {
 	}
 }
 
+// Waiting says whether something that the party has sent may still arrive.
+func (l *Link) Waiting() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		if len(c.client.waiting) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Released says whether held requests were let go at this moment.
 func (l *Link) Released(at time.Time) bool {
 	l.mu.Lock()

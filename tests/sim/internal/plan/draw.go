@@ -23,6 +23,7 @@ func Draw(seed uint64) Plan {
 	d.settings(seed)
 	d.plan.Bursts = d.workload(rand.New(rand.NewPCG(seed, 0x17)))
 	d.steps()
+	d.documents(rand.New(rand.NewPCG(seed, 0xd0)))
 	d.answers(rand.New(rand.NewPCG(seed, 0x5b)))
 	d.upgrades(rand.New(rand.NewPCG(seed, 0x6e)))
 	d.plan.Garbage = d.litter(rand.New(rand.NewPCG(seed, 0x9a)))
@@ -86,7 +87,7 @@ func (d *drawing) workload(r *rand.Rand) (bursts []Burst) {
 			if r.IntN(2) == 0 {
 				aggregate = fmt.Sprintf("cold-%d", r.IntN(d.cold))
 			}
-			b.Events = append(b.Events, Event{aggregate, fmt.Sprintf("Kind%d", r.IntN(3))})
+			b.Events = append(b.Events, Event{Aggregate: aggregate, Kind: fmt.Sprintf("Kind%d", r.IntN(3))})
 		}
 		bursts = append(bursts, b)
 		at += time.Duration(r.Int64N(int64(2 * gap))).Round(time.Millisecond)

@@ -91,6 +91,8 @@ func (p Plan) validate() error {
 		return fmt.Errorf("settings: %d streams: expected 1 or %d", s.Streams, len(Collections))
 	case s.Projection != Timeline && s.Projection != Ledger:
 		return fmt.Errorf("settings: projection %q: expected %s or %s", s.Projection, Timeline, Ledger)
+	case !slices.Contains([]string{"", Images, RequiredImages, Keys}, s.Documents):
+		return fmt.Errorf("settings: documents %q: expected %s, %s or %s", s.Documents, Images, RequiredImages, Keys)
 	}
 	for n, step := range p.Steps {
 		if err := p.check(step); err != nil {
@@ -113,6 +115,7 @@ var needs = map[Kind]string{
 	KillInHand: "of", StopInHand: "of", CutBusInHand: "of", CutInHand: "of",
 	OvertakeWrite: "for", BusySends: "chance for", Drip: "aggregate total for", LoseLocks: "chance for", SlowSettles: "delay for",
 	Poison: "aggregate total", Scale: "for", AnswerSends: "answer times",
+	ExpireImages: "",
 }
 
 func (p Plan) check(s Step) error {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 // Plan is what is to happen in a run. Moments count from when every stream has begun.
@@ -41,21 +43,32 @@ type Burst struct {
 }
 
 // Event is one of an aggregate; its version is the next one.
-type Event struct{ Aggregate, Kind string }
+type Event struct {
+	Aggregate, Kind string
+	// Operation is how it is committed where events are changes of documents; empty: an insert.
+	Operation envelope.Operation
+}
 
-// String is the aggregate and the type.
-func (e Event) String() string { return e.Aggregate + " " + e.Kind }
+// String is the aggregate, the type, and the operation where there is one.
+func (e Event) String() string {
+	return strings.TrimSuffix(e.Aggregate+" "+e.Kind+" "+string(e.Operation), " ")
+}
 
 // MarshalText gives the form of [Event.String].
 func (e Event) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
 // UnmarshalText reads the form of [Event.String].
 func (e *Event) UnmarshalText(text []byte) error {
-	aggregate, kind, ok := strings.Cut(string(text), " ")
-	if !ok || aggregate == "" || kind == "" {
-		return fmt.Errorf("event %q: expected an aggregate and a type, such as %q", text, "hot-0 Kind1")
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 || len(fields) > 3 {
+		return fmt.Errorf("event %q: expected an aggregate and a type, and perhaps an operation, such as %q", text, "hot-0 Kind1 update")
 	}
-	*e = Event{aggregate, kind}
+	*e = Event{Aggregate: fields[0], Kind: fields[1]}
+	if len(fields) == 3 {
+		if e.Operation = envelope.Operation(fields[2]); !e.Operation.Known() {
+			return fmt.Errorf("event %q: %q is no operation", text, e.Operation)
+		}
+	}
 	return nil
 }
 

@@ -53,6 +53,9 @@ type Settings struct {
 	// TokenVersion is that of MongoDB's resume tokens to begin with; 0 is 2.
 	TokenVersion int      `json:"tokenVersion,omitempty"`
 	BlobTrip     Duration `json:"blobTrip"`
+	// Documents says that events are changes of documents, and what tells their aggregate: [Images], [RequiredImages] or [Keys]. Empty:
+	// events are documents that are inserted and never changed.
+	Documents string `json:"documents,omitempty"`
 }
 
 // StreamNames are the names of the run's streams.
@@ -87,7 +90,7 @@ func (s Settings) String() string {
 	if s.GapWait.Duration > 0 {
 		versions = fmt.Sprintf("a missing version is waited for %s", s.GapWait)
 	}
-	return fmt.Sprintf("%d producers of %d streams (%d lanes, batches of %d by %s, %s, takeover by %s, %d in flight), sessions by %s with locks of %s, "+
+	return s.story() + fmt.Sprintf("%d producers of %d streams (%d lanes, batches of %d by %s, %s, takeover by %s, %d in flight), sessions by %s with locks of %s, "+
 		"%d projectors of %s (%d sessions on %d connections, receiver %s, held for %s at most, %d messages at once, %s), round trips of %s to MongoDB and %s to storage",
 		s.Producers, s.Streams, s.Lanes, s.BatchMessages, s.Scope, s.Format, s.Takeover, s.MaxInFlight, s.SessionKey, s.LockDuration,
 		s.Projectors, s.Projection, s.Sessions, s.Connections, s.Receiver, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.BlobTrip)

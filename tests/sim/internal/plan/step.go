@@ -46,6 +46,10 @@ const (
 	AnswerSends   Kind = "answer-sends"        // with something else than acceptance or a busy broker's refusal
 	Poison        Kind = "poison"              // an event that cannot be applied, among others
 	Scale         Kind = "scale-projectors"    // to six, and to two, under load
+
+	// Those of the source, see documents.go.
+
+	ExpireImages Kind = "expire-images" // of every change until then
 )
 
 // The servers.
@@ -214,6 +218,8 @@ func (s Step) aimed() string {
 			fate = "it is dropped in the end"
 		}
 		return fmt.Sprintf("version %d of %d of %s is poison; %s%s", s.Before+1, s.Total, s.Aggregate, fate, killed(s.KilledDrops))
+	case ExpireImages:
+		return "the images of every change until now are gone"
 	case Scale:
 		return fmt.Sprintf("scale the projectors to 6, and to 2 after %s", s.For)
 	default:

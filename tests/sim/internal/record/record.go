@@ -42,6 +42,7 @@ func clone(run checker.Run) checker.Run {
 	run.Committed, run.Accepted, run.Observed = slices.Clone(run.Committed), slices.Clone(run.Accepted), slices.Clone(run.Observed)
 	run.Writes, run.Sick, run.Garbage = slices.Clone(run.Writes), slices.Clone(run.Sick), slices.Clone(run.Garbage)
 	run.Aside, run.Left, run.Ended = slices.Clone(run.Aside), slices.Clone(run.Left), slices.Clone(run.Ended)
+	run.Given = slices.Clone(run.Given)
 	return run
 }
 
@@ -52,11 +53,12 @@ func (r *Record) Note(note func(run *checker.Run)) {
 	note(&r.run)
 }
 
-// Commit records an event that is being committed.
-func (r *Record) Commit(aggregate string, version int64, kind string) {
+// Commit records an event of this kind that is being committed.
+func (r *Record) Commit(c history.Commit, kind string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.run.Committed = append(r.run.Committed, history.Commit{Aggregate: aggregate, Version: version, At: time.Now()})
+	c.At = time.Now()
+	r.run.Committed = append(r.run.Committed, c)
 	r.kinds = append(r.kinds, kind)
 }
 
@@ -127,14 +129,42 @@ func (r *Record) Published() int64 {
 	return int64(len(r.published))
 }
 
-// Seen is how many events were committed, and how many the read model has been seen to hold.
+// Took says whether the broker has accepted the change of a stream at a position.
+func (r *Record) Took(stream, position string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.run.Accepted, func(a history.Acceptance) bool { return a.Stream == stream && a.Position == position })
+}
+
+// Next is the first version of an aggregate that the broker has not accepted and that is not given up.
+func (r *Record) Next(aggregate string) (version int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := map[string]bool{}
+	for _, a := range r.run.Accepted {
+		if a.Aggregate == aggregate {
+			taken[a.MessageID] = true
+		}
+	}
+	left := len(taken)
+	for _, c := range r.run.Kept() {
+		if c.Aggregate == aggregate {
+			if left--; left < 0 {
+				return c.Version
+			}
+		}
+	}
+	return 0
+}
+
+// Seen is how many events were committed and not given up since, and how many the read model has been seen to hold.
 func (r *Record) Seen() (committed, visible int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, n := range r.visible {
 		visible += n
 	}
-	return int64(len(r.run.Committed)), visible
+	return int64(len(r.run.Committed) - len(r.run.Given)), visible
 }
 
 // Hidden is how many committed events cannot be seen while poison and garbage are there.
@@ -161,14 +191,14 @@ func (r *Record) Dropped() (n int64) {
 
 // Fold is the read model of the committed events that are to be seen, and how many there are of each type. occurred is when
 // an event says that it occurred.
-func (r *Record) Fold(occurred func(aggregate string, version int64) string) (timelines, totals *history.Model) {
+func (r *Record) Fold(occurred func(aggregate string, version int64, kind string) string) (timelines, totals *history.Model) {
 	timelines, totals = &history.Model{}, &history.Model{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	visible, counts := r.run.Visible(), map[string]int64{}
 	for n, c := range r.run.Committed {
 		if visible(c.Aggregate, c.Version) {
-			timelines.Fold(c.Aggregate, c.Version, r.kinds[n], occurred(c.Aggregate, c.Version))
+			timelines.Fold(c.Aggregate, c.Version, r.kinds[n], occurred(c.Aggregate, c.Version, r.kinds[n]))
 			counts[r.kinds[n]]++
 		}
 	}

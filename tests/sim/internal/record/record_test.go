@@ -18,7 +18,7 @@ func TestARunIsACopy(t *testing.T) {
 	t.Parallel()
 	r := record.New(checker.Run{})
 	fill := func() {
-		r.Commit("a", 1, "Kind")
+		r.Commit(history.Commit{Aggregate: "a", Version: 1}, "Kind")
 		r.Send(checker.Garbage{MessageID: "g", Aggregate: "a"})
 		r.Accept(servicebus.Accepted{MessageID: "m"})
 		r.Accept(servicebus.Accepted{MessageID: "g"})
@@ -56,8 +56,8 @@ func TestARecordCounts(t *testing.T) {
 	require.Equal(t, "m", r.Leader())
 
 	require.False(t, r.Sound("a"), "without an event")
-	r.Commit("a", 1, "Kind")
-	r.Commit("a", 2, "Kind")
+	r.Commit(history.Commit{Aggregate: "a", Version: 1}, "Kind")
+	r.Commit(history.Commit{Aggregate: "a", Version: 2}, "Kind")
 	require.True(t, r.Sound("a"))
 	r.Accept(servicebus.Accepted{MessageID: "m"})
 	r.Accept(servicebus.Accepted{MessageID: "m"})

@@ -1,0 +1,158 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
+)
+
+// gone is the type of a delete, and when it occurred: it carries nothing of its own.
+const gone = "Gone"
+
+// documents are those whose changes are the events: one for each aggregate, which comes, changes and goes. They belong to one goroutine.
+type documents struct {
+	w        *world
+	there    map[string]version // by aggregate
+	versions map[string]int64   // by aggregate, or by document where its key is what tells
+}
+
+// version is what a document says of itself: its number, and which write of it that was, which no other says.
+type version struct {
+	number int64
+	write  string
+}
+
+// newDocuments is nil where events are documents that are inserted and never changed.
+func (w *world) newDocuments() *documents {
+	if w.plan.Settings.Documents == "" {
+		return nil
+	}
+	return &documents{w: w, there: map[string]version{}, versions: map[string]int64{}}
+}
+
+// keepImages makes the collections, with the documents before and after each change, where events are changes.
+func (w *world) keepImages() {
+	if w.plan.Settings.Documents == "" {
+		return
+	}
+	for _, name := range plan.Collections[:w.plan.Settings.Streams] {
+		require.NoError(w, w.client.Database(plan.Database).CreateCollection(w.Context(), name,
+			options.CreateCollection().SetChangeStreamPreAndPostImages(bson.D{{Key: "enabled", Value: true}})))
+	}
+}
+
+// readDocuments sets what a producer needs to read changes of documents.
+func readDocuments(c *producer.Config, how string) {
+	if how == "" {
+		return
+	}
+	c.Operations = []envelope.Operation{envelope.Insert, envelope.Update, envelope.Replace, envelope.Delete}
+	switch how {
+	case plan.RequiredImages:
+		c.BeforeChange = "required"
+	case plan.Keys:
+		c.OnUnknownAggregate = "documentKey"
+	}
+}
+
+// documentOf is the _id of an aggregate's document.
+func documentOf(aggregate string) string { return "document of " + aggregate }
+
+// change commits an event as a change of its aggregate's document; where that is not there, as an insert.
+func (d *documents) change(ctx context.Context, e plan.Event) {
+	w, id, of, kind := d.w, documentOf(e.Aggregate), e.Aggregate, e.Kind
+	was, exists := d.there[e.Aggregate]
+	operation := e.Operation
+	switch {
+	case !exists:
+		operation = envelope.Insert
+	case operation == envelope.Insert, operation == "":
+		operation = envelope.Update
+	}
+	if w.plan.Settings.Documents == plan.Keys && (operation == envelope.Update || operation == envelope.Delete) {
+		of = id
+	}
+	d.versions[of]++
+	commit := history.Commit{Aggregate: of, Version: d.versions[of]}
+	if operation == envelope.Delete {
+		kind, commit.Says = gone, was.number
+	}
+	w.record.Commit(commit, kind)
+	at := occurred(of, commit.Version, kind)
+	d.write(ctx, e.Aggregate, operation, was, bson.D{
+		{Key: "aggregateId", Value: e.Aggregate},
+		{Key: "version", Value: commit.Version},
+		{Key: "type", Value: kind},
+		{Key: "occurredAt", Value: at},
+		// As one value, which is another one each time, so that an update says all of it.
+		{Key: "event", Value: bson.D{{Key: "type", Value: kind}, {Key: "occurredAt", Value: at}}},
+	})
+	if d.there[e.Aggregate] = (version{commit.Version, at}); operation == envelope.Delete {
+		delete(d.there, e.Aggregate)
+	}
+}
+
+// write carries a change out, once: an answer may get lost, and then the document is not any more what it was before.
+func (d *documents) write(ctx context.Context, aggregate string, operation envelope.Operation, was version, now bson.D) {
+	c, id := d.w.source(aggregate), documentOf(aggregate)
+	before := bson.D{{Key: "_id", Value: id}, {Key: "occurredAt", Value: was.write}}
+	d.w.commit(ctx, func() (err error) {
+		switch operation {
+		case envelope.Insert:
+			_, err = c.InsertOne(ctx, append(bson.D{{Key: "_id", Value: id}}, now...))
+		case envelope.Update:
+			_, err = c.UpdateOne(ctx, before, bson.D{{Key: "$set", Value: now}})
+		case envelope.Replace:
+			_, err = c.ReplaceOne(ctx, before, now)
+		case envelope.Delete:
+			_, err = c.DeleteOne(ctx, before)
+		}
+		return err
+	})
+}
+
+// lookups counts what was looked up late: when it had become something else, and when it was gone.
+type lookups struct{ later, gone atomic.Int64 }
+
+func (l *lookups) count(update projection.Event) {
+	now := update.Document()
+	said, _ := now.Lookup("occurredAt").StringValueOK()
+	wrote, _ := update.Body.Lookup("updateDescription", "updatedFields", "occurredAt").StringValueOK()
+	switch {
+	case now == nil:
+		l.gone.Add(1)
+	case said != wrote:
+		l.later.Add(1)
+	}
+}
+
+// told is an event as an insert tells it. Of a change it is what is the same at every reading: what was inserted, what an update wrote.
+func told(e projection.Event, late *lookups) (projection.Event, error) {
+	document := e.Document()
+	switch e.Operation {
+	case envelope.Insert:
+		return e, nil
+	case envelope.Update:
+		late.count(e)
+		document, _ = e.Body.Lookup("updateDescription", "updatedFields", "event").DocumentOK()
+	case envelope.Delete:
+		document, _ = bson.Marshal(bson.D{{Key: "type", Value: gone}, {Key: "occurredAt", Value: gone}}) // two strings
+	default:
+	}
+	body, err := bson.Marshal(bson.D{{Key: "operationType", Value: envelope.Insert}, {Key: "fullDocument", Value: document}})
+	if err != nil {
+		return e, fmt.Errorf("tell a change as an insert: %w", err)
+	}
+	e.Operation, e.Body = envelope.Insert, body
+	return e, nil
+}

@@ -1,0 +1,61 @@
+package plan
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// What tells the aggregate of an update or a delete, where events are changes of documents.
+const (
+	Images         = "images"          // the image before it; a change without one stops the stream
+	RequiredImages = "required-images" // likewise, and it is MongoDB that refuses
+	Keys           = "keys"            // the document's key: ON_UNKNOWN_AGGREGATE=documentKey
+)
+
+// story is what is said of the settings only where it is so.
+func (s Settings) story() string {
+	switch s.Documents {
+	case "":
+		return ""
+	case Keys:
+		return "events are changes of documents, told by their keys; "
+	default:
+		return "events are changes of documents, told by " + s.Documents + "; "
+	}
+}
+
+// documents makes changes of documents out of the events of every other run: each aggregate has one document, which comes, changes and
+// goes. What is read late is then looked up when it has become something else, or is gone. In some of these runs images expire, of
+// changes that were published and of changes that nobody has read yet.
+func (d *drawing) documents(r *rand.Rand) {
+	how := []string{"", "", "", Images, RequiredImages, Keys}[r.IntN(6)]
+	bursts := slices.Clone(d.plan.Bursts)
+	for n, b := range bursts {
+		bursts[n].Events = slices.Clone(b.Events)
+		for i := range b.Events {
+			bursts[n].Events[i].Operation = []envelope.Operation{
+				envelope.Update, envelope.Update, envelope.Update, envelope.Replace, envelope.Delete, envelope.Insert,
+			}[r.IntN(6)]
+		}
+	}
+	expiries := moments(r, r.IntN(3), d.length)
+	var steps []Step
+	for _, at := range expiries {
+		if r.IntN(2) == 0 {
+			steps = append(steps, Step{At: at, Kind: KillProducers, Silent: r.IntN(2) == 0, For: between(r, 2*time.Second, 6*time.Second)})
+			at = sum(at, time.Duration(r.Int64N(int64(2*time.Second))))
+		}
+		steps = append(steps, Step{At: at, Kind: ExpireImages})
+	}
+	if how == "" {
+		return
+	}
+	// Of documents that change, a version is no number that grows by one with each insert.
+	d.plan.Settings.Documents, d.plan.Settings.GapWait, d.plan.Bursts = how, Duration{}, bursts
+	d.plan.Steps = append(d.plan.Steps, steps...)
+	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+}

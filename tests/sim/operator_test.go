@@ -1,0 +1,41 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
+)
+
+// produce runs one of the producer's operator commands, over ways without faults.
+func (w *world) produce(args ...string) (code int, said string) {
+	var out bytes.Buffer
+	load := func() ([]producer.Config, error) { return w.producerConfigs(), nil }
+	run := func(context.Context, []producer.Config) error {
+		w.Error("the command ran the producer")
+		return nil
+	}
+	link := network.NewBlobLink(checkpointWitness{w, w.blob.Transport()})
+	code = producer.Main(w.Context(), args, load, producer.Options{
+		Logger: w.logger("operator"), Instance: "operator", ServiceBus: busOptions(network.NewLink(w.busHub)),
+		Blob:  blobOptions(w.recorded(senderSide{w, link})),
+		Mongo: func(o *options.ClientOptions) { o.SetDialer(network.NewLink(w.mongoHub)) },
+	}, &out, &out, run)
+	w.trace.add("producer %s: exit code %d\n%s", strings.Join(args, " "), code, strings.TrimSpace(out.String()))
+	return code, out.String()
+}
+
+// blobText is a blob beside the checkpoints as it lies there.
+func (w *world) blobText(name string) ([]byte, error) {
+	response, err := w.blobs.DownloadStream(w.Context(), container, name, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	return io.ReadAll(response.Body)
+}

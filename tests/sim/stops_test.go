@@ -1,0 +1,163 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
+)
+
+// Some faults stop a stream for good, with an error that says why, until somebody decides: that is what is promised there. In the
+// simulation the platform starts the process again, which stops again, and an operator does what the error says.
+
+// stop is such an error, and what the operator does.
+type stop struct {
+	says   string // by what the error is known
+	decide func(w *world, stream, why string) (done bool)
+}
+
+// The errors of an update or a delete whose image is gone: the producer's, and MongoDB's where the image is required.
+const (
+	unknownAggregate = "does not say which aggregate it belongs to"
+	requiredImage    = "with FULL_DOCUMENT_BEFORE_CHANGE=whenAvailable"
+)
+
+// stops are those that the plan may lead to.
+func (w *world) stops() (all []stop) {
+	for _, s := range w.plan.Steps {
+		if s.Kind == plan.ExpireImages && w.plan.Settings.Documents != "" && w.plan.Settings.Documents != plan.Keys {
+			return append(all, stop{unknownAggregate, (*world).passOver}, stop{requiredImage, (*world).ask})
+		}
+	}
+	return nil
+}
+
+// expected says whether a producer may end with an error.
+func (w *world) expected(err error) bool {
+	for _, s := range w.decisions {
+		if err != nil && strings.Contains(err.Error(), s.says) {
+			return true
+		}
+	}
+	return false
+}
+
+// restartAfter is how long the platform waits until it starts a process again that has ended by itself.
+const restartAfter = 2 * time.Second
+
+// tend is the platform's and the operator's look at the producers. The driver's goroutine alone.
+func (w *world) tend() {
+	if len(w.decisions) == 0 || time.Now().Before(w.tended.Add(restartAfter/2)) {
+		return
+	}
+	w.tended = time.Now()
+	for _, s := range w.producers {
+		switch i := s.now; {
+		case i != nil && i.hasStopped():
+			w.trace.add("%s has stopped", i.name)
+			s.kill(false)
+			s.due = time.Now().Add(restartAfter)
+		case i == nil && !s.due.IsZero() && time.Now().After(s.due):
+			s.due = time.Time{}
+			s.start()
+		}
+	}
+	for _, stream := range w.plan.Settings.StreamNames() {
+		w.decide(stream)
+	}
+}
+
+// tendUntil lets time pass until a moment of the run, with somebody to look after the producers.
+func (w *world) tendUntil(ctx context.Context, at time.Duration) {
+	for left := at - time.Since(w.began); left > 0; left = at - time.Since(w.began) {
+		if len(w.decisions) > 0 {
+			left = min(left, restartAfter/4)
+		}
+		if pause(ctx, left); ctx.Err() != nil {
+			return
+		}
+		w.tend() //nolint:contextcheck // what it starts outlives whoever starts it
+	}
+}
+
+// decide has the operator look why a stream is stopped, if it is, and decide.
+func (w *world) decide(stream string) {
+	text, err := w.blobText(stream + ".json.failure")
+	if err != nil || w.underWay() {
+		return // there is none, or what was sent may still arrive: one waits and sees
+	}
+	var failure struct {
+		Error string    `json:"error"`
+		At    time.Time `json:"at"`
+	}
+	if err := json.Unmarshal(text, &failure); err != nil {
+		w.Errorf("read why %s is stopped: %v", stream, err)
+		return
+	}
+	for _, s := range w.decisions {
+		if at := failure.At; strings.Contains(failure.Error, s.says) && at.After(w.decided[stream]) && s.decide(w, stream, failure.Error) {
+			w.decided[stream] = time.Now()
+			for _, s := range w.producers {
+				s.end() // a process of several streams waits for minutes until it tries one again
+				s.due = time.Now()
+			}
+		}
+	}
+}
+
+// underWay says whether something that a producer has sent to Service Bus may still arrive.
+func (w *world) underWay() bool {
+	for _, s := range w.producers {
+		if i := s.now; i != nil && i.bus.Waiting() {
+			return true
+		}
+		for _, i := range s.gone {
+			if i.bus.Waiting() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ask lets the producers take changes without an image: the next of them says which change has none.
+func (w *world) ask(_, _ string) bool {
+	w.imagesMayLack.Store(true)
+	return true
+}
+
+// blamed finds in the error where the change stands, and which document it is of.
+var blamed = regexp.MustCompile(` at (8[0-9A-F]+) of the document \{"_id": ?"` + documentOf("") + `([^"]+)"\}`)
+
+// expired is why an event is given up whose image was gone before anybody read it.
+const expired = "its image has expired"
+
+// passOver takes the checkpoint past a change that does not say what it belongs to, and mends by hand what it changed.
+func (w *world) passOver(stream, why string) bool {
+	found := blamed.FindStringSubmatch(why)
+	if found == nil {
+		w.Errorf("the error does not say which change it is of: %s", why)
+		return true
+	}
+	position, aggregate := found[1], found[2]
+	code, said := w.produce("token", "set", "--forward", "--force", "--stream", stream, position)
+	if code != commandline.ExitOK {
+		w.trace.add("producer token set --forward: exit code %d: %s", code, said)
+		return false
+	}
+	if w.record.Took(stream, position) {
+		w.trace.add("the change at %s was published before", position)
+		return true
+	}
+	version := w.record.Next(aggregate)
+	w.trace.add("version %d of %s is given up", version, aggregate)
+	w.record.Note(func(run *checker.Run) {
+		run.Given = append(run.Given, checker.Given{Aggregate: aggregate, Version: version, Why: expired})
+	})
+	return true
+}
