@@ -38,6 +38,7 @@ func TestLocal(t *testing.T) {
 		"comes out exactly right through a killed and a terminated leader": exactlyRight,
 		"comes out exactly right whatever Service Bus does":                serviceBusHarm,
 		"says what differs from a wrong expectation":                       wrongExpectation,
+		"gives up at once where the projection cannot read the events":     unreadable,
 		"mirrors the source byte by byte":                                  mirror,
 		"adds up customers through killed projectors":                      customers,
 		"fails over on Azurite":                                            azuriteFailover,
@@ -240,6 +241,35 @@ func wrongExpectation(t *testing.T, c command) {
 	require.InDelta(t, 1, r.report["lost"], 0)
 	require.InDelta(t, 1, r.report["duplicate_effects"], 0)
 	require.InDelta(t, 2, r.report["mismatches"], 0)
+}
+
+// unreadable events are refused; nothing that is missing can come, and the run says so instead of waiting for it.
+func unreadable(t *testing.T, c command) {
+	event := `{"aggregateId":"order-%d","version":1,"type":"OrderPlaced","occurredAt":"2026-01-01T00:00:00Z","data":{}}` + "\n"
+	for name, test := range map[string]struct {
+		events int
+		args   []string
+		says   string
+	}{
+		"when all are refused":            {5, []string{"--once"}, "the broker holds nothing any more, and 5 of 5 events are dead-lettered"},
+		"when none of the first is taken": {2000, []string{"--rate=100"}, "the projection orders has applied none of the events"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var lines strings.Builder
+			for i := range test.events {
+				fmt.Fprintf(&lines, event, i)
+			}
+			file := filepath.Join(t.TempDir(), "events.ndjson")
+			require.NoError(t, os.WriteFile(file, []byte(lines.String()), 0o600))
+			r := c.run(t, append(test.args, "--input", file, "--projection=orders")...)
+			require.Equal(t, 1, r.code, r.out)
+			require.Contains(t, r.out, "The run was given up: what is missing will not come: "+test.says)
+			require.Contains(t, r.out, "ProjectionFailed: the event has no data.customerId")
+			require.NotContains(t, r.out, "nothing moved")
+			require.NotContains(t, r.out, "should not be there", "what is missing is not too much")
+		})
+	}
 }
 
 func mirror(t *testing.T, c command) {

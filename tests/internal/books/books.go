@@ -151,8 +151,14 @@ func (b *Books) Compare(ctx context.Context, orders, customers *mongo.Collection
 	for id, o := range b.orders {
 		expected[id] = o.document()
 	}
-	differ := func(kind, id string, differences []string) {
+	differ := func(kind, id string, want bson.M, differences []string) {
 		c.Mismatches++
+		if want == nil {
+			c.Unexpected++
+		}
+		if id == "" {
+			id = `""`
+		}
 		c.Differences = append(c.Differences, kind+" "+id+": "+strings.Join(differences, "; "))
 	}
 	err = against(ctx, orders, expected, func(id string, want, got bson.M) {
@@ -162,7 +168,7 @@ func (b *Books) Compare(ctx context.Context, orders, customers *mongo.Collection
 		c.Lost += max(0, wanted-counted)
 		c.Doubled += max(0, counted-wanted)
 		if differences := compare(want, got); len(differences) > 0 {
-			differ("order", id, differences)
+			differ("order", id, want, differences)
 		} else {
 			c.Right++
 		}
@@ -172,7 +178,7 @@ func (b *Books) Compare(ctx context.Context, orders, customers *mongo.Collection
 	}
 	err = against(ctx, customers, b.customers, func(id string, want, got bson.M) {
 		if differences := compare(want, got); len(differences) > 0 {
-			differ("customer", id, differences)
+			differ("customer", id, want, differences)
 		}
 	})
 	return c, applied, err
@@ -214,7 +220,11 @@ func compare(want, got bson.M) (differences []string) {
 	maps.Copy(fields, got)
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
 		if w, g := want[field], got[field]; !reflect.DeepEqual(w, g) {
-			differences = append(differences, fmt.Sprintf("%s is %v, expected %v", field, g, w))
+			is, expected := fmt.Sprint(g), fmt.Sprint(w)
+			if is == expected {
+				is, expected = fmt.Sprintf("%v (%T)", g, g), fmt.Sprintf("%v (%T)", w, w)
+			}
+			differences = append(differences, fmt.Sprintf("%s is %s, expected %s", field, is, expected))
 		}
 	}
 	return differences

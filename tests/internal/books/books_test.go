@@ -39,6 +39,7 @@ func TestEveryDifferenceIsSaid(t *testing.T) {
 	require.Empty(t, compare(want, bson.M{"_id": "c", "orders": int64(2), "open": int64(1)}))
 	require.Equal(t, []string{"open is <nil>, expected 1", "orders is 3, expected 2", "vip is true, expected <nil>"},
 		compare(want, bson.M{"_id": "c", "orders": int64(3), "vip": true}))
+	require.Equal(t, []string{"open is 1 (string), expected 1 (int64)"}, compare(want, bson.M{"_id": "c", "orders": int64(2), "open": "1"}))
 	require.Equal(t, []string{"is missing"}, compare(want, nil))
 	require.Equal(t, []string{"should not be there"}, compare(nil, want))
 }

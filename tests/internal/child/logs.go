@@ -76,12 +76,12 @@ func (l *logs) health() string {
 	return l.addr
 }
 
-// worst are the last complaints; where there are none, the last lines of any kind.
+// worst are the last complaints; where a process that never served has none, its last lines of any kind.
 func (l *logs) worst() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lines := l.errors
-	if len(lines) == 0 {
+	if len(lines) == 0 && l.addr == "" {
 		lines = l.last
 	}
 	return append([]string(nil), lines...)

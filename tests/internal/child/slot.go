@@ -133,7 +133,7 @@ func (s *Slot) Crash() (instance string, err error) {
 	return p.instance, nil
 }
 
-// Worst are the last complaints of the process in the place, or its last lines.
+// Worst are the last complaints of the process in the place, or its last lines where it never served.
 func (s *Slot) Worst() []string {
 	if p := s.process(); p != nil {
 		return p.logs.worst()

@@ -15,6 +15,8 @@ type Comparison struct {
 	Doubled    int64 // events too many
 	// Mismatches counts the aggregates that differ in anything, those that should not be there among them.
 	Mismatches int
+	// Unexpected counts what should not be there at all.
+	Unexpected int
 	// Differences says plainly what differs, in the expectation's order, unexpected aggregates last.
 	Differences []string
 }
@@ -49,6 +51,7 @@ func Compare(expected, actual *Model) Comparison {
 			n := actual.by[id].Events
 			c.Doubled += n
 			c.Mismatches++
+			c.Unexpected++
 			c.Differences = append(c.Differences, fmt.Sprintf("%s: should not be there, with %d events", id, n))
 		}
 	}

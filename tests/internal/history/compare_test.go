@@ -119,14 +119,15 @@ func TestCompareDocuments(t *testing.T) {
 		d.Add("b", "3", [32]byte{3})
 		return d
 	}
-	require.Equal(t, history.Comparison{Aggregates: 2, Right: 2}, history.CompareDocuments(source(), source()))
+	require.Equal(t, history.Comparison{Aggregates: 2, Right: 2}, history.CompareDocuments(source(), source(), nil))
 
 	copied := &history.Documents{}
 	copied.Add("c", "4", [32]byte{4})
 	copied.Add("a", "2", [32]byte{9})
 	copied.Add("b", "3", [32]byte{3})
 	require.Equal(t, history.Comparison{
-		Aggregates: 2, Right: 1, Lost: 1, Doubled: 1, Mismatches: 2,
-		Differences: []string{"a: document 1 is missing", "a: document 2 differs from its source", "c: document 4 should not be there"},
-	}, history.CompareDocuments(source(), copied))
+		Aggregates: 2, Right: 1, Lost: 1, Doubled: 1, Mismatches: 2, Unexpected: 1,
+		Differences: []string{"a: document 1 is missing", "a: document 2 has another n", "c: document 4 should not be there"},
+	}, history.CompareDocuments(source(), copied, func(string) string { return "has another n" }))
+	require.Contains(t, history.CompareDocuments(source(), copied, nil).Differences, "a: document 2 differs from its source")
 }

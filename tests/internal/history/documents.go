@@ -23,14 +23,18 @@ func (d *Documents) Add(aggregate, id string, hash [32]byte) {
 // Len is the number of documents.
 func (d *Documents) Len() int { return len(d.order) }
 
+// explained is how many of the documents that differ are said how.
+const explained = 10
+
 // CompareDocuments holds a copy of a collection against it, document by document. Lost are the documents that the copy
-// lacks, Doubled those it should not have; an aggregate is right when all its documents are.
-func CompareDocuments(expected, actual *Documents) Comparison {
+// lacks, Doubled those it should not have; an aggregate is right when all its documents are. explain says how one that is in both
+// differs; it is asked for the first few, and may be nil.
+func CompareDocuments(expected, actual *Documents, explain func(id string) string) Comparison {
 	c := Comparison{}
 	wrong := map[string]bool{} // by aggregate; every aggregate has an entry
-	differ := func(d document, format string) {
+	differ := func(d document, how string) {
 		wrong[d.aggregate] = true
-		c.Differences = append(c.Differences, fmt.Sprintf("%s: document %s "+format, d.aggregate, d.id))
+		c.Differences = append(c.Differences, fmt.Sprintf("%s: document %s %s", d.aggregate, d.id, how))
 	}
 	for _, d := range expected.order {
 		if _, known := wrong[d.aggregate]; !known {
@@ -42,12 +46,17 @@ func CompareDocuments(expected, actual *Documents) Comparison {
 			c.Lost++
 			differ(d, "is missing")
 		case hash != expected.by[d.id]:
-			differ(d, "differs from its source")
+			how := "differs from its source"
+			if explain != nil && len(c.Differences) < explained {
+				how = explain(d.id)
+			}
+			differ(d, how)
 		}
 	}
 	for _, d := range actual.order {
 		if _, wanted := expected.by[d.id]; !wanted {
 			c.Doubled++
+			c.Unexpected++
 			differ(d, "should not be there")
 		}
 	}

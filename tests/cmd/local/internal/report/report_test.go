@@ -86,6 +86,7 @@ func TestEveryKindOfFailureCounts(t *testing.T) {
 		"out of order": func(o *report.Outcome) { o.OutOfOrder = 1 },
 		"mismatch":     func(o *report.Outcome) { o.Mismatches = 1 },
 		"violation":    func(o *report.Outcome) { o.Violations = []string{"x"} },
+		"source gap":   func(o *report.Outcome) { o.SourceGaps = []string{"x"} },
 		"given up":     func(o *report.Outcome) { o.Failure = "x" },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +113,7 @@ func golden(t *testing.T, name string, got []byte) {
 func TestTheSummarySaysWhatHappened(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	o := report.Outcome{Right: 2675, Report: report.Report{Aggregates: 2675, Mismatches: 10}, Differences: []string{"other: should not be there, with 3 events"}}
+	o := report.Outcome{Right: 2675, Unexpected: 10, Report: report.Report{Aggregates: 2675, Mismatches: 10}, Differences: []string{"other: should not be there, with 3 events"}}
 	o.Summary(&b)
 	require.Contains(t, b.String(), "NOT RIGHT: 2675 of 2675 aggregates are, and 10 should not be there at all")
 	require.Contains(t, b.String(), "other: should not be there")

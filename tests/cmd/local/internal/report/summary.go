@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // shown is how many differences are printed.
@@ -15,6 +17,8 @@ type Outcome struct {
 	Report
 	// Right is how many of the Aggregates came out exactly right.
 	Right int
+	// Unexpected is how many things are in the read model that should not be there at all.
+	Unexpected int
 	// Repeated is how many messages the broker took a second time; the guard in the read model drops their effect.
 	Repeated int64
 	// Stale is how many messages came from a leader after its successor's first; the guard and the duplicate detection
@@ -28,6 +32,8 @@ type Outcome struct {
 	Differences []string
 	Violations  []string
 	DeadLetters []string
+	// SourceGaps are events that were inserted and are not in the source; they are not held against the services.
+	SourceGaps []string
 	// Failure is why the run is no success although nothing differs; empty otherwise.
 	Failure string
 	// Logs says where the services' logs are and what they complained of, after a failure.
@@ -36,7 +42,7 @@ type Outcome struct {
 
 // OK says whether everything came out exactly right.
 func (o Outcome) OK() bool {
-	return o.Failure == "" && len(o.Violations) == 0 && o.Mismatches == 0 && o.Lost == 0 && o.DuplicateEffects == 0 && o.OutOfOrder == 0
+	return o.Failure == "" && len(o.SourceGaps) == 0 && len(o.Violations) == 0 && o.Mismatches == 0 && o.Lost == 0 && o.DuplicateEffects == 0 && o.OutOfOrder == 0
 }
 
 // Summary writes the outcome for people.
@@ -105,6 +111,8 @@ func (o Outcome) Summary(w io.Writer) {
 	if o.Failure != "" {
 		fmt.Fprintf(&b, "\n  %s\n", o.Failure)
 	}
+	list(&b, "Missing in the source itself: what was inserted there is gone, by an election that rolled it back or by somebody's hand. "+
+		"Nobody could publish it", o.SourceGaps)
 	list(&b, "What differs", o.Differences)
 	list(&b, "Promises broken on the way", o.Violations)
 	list(&b, "Dead-lettered", o.DeadLetters)
@@ -117,8 +125,8 @@ func (o Outcome) Summary(w io.Writer) {
 
 // tooMany tells of what is in the read model and should not be: events of another stream in the same topic, for example.
 func (o Outcome) tooMany() string {
-	if n := o.Mismatches - (o.Aggregates - o.Right); n > 0 {
-		return fmt.Sprintf(", and %d should not be there at all", n)
+	if o.Unexpected > 0 {
+		return fmt.Sprintf(", and %d should not be there at all", o.Unexpected)
 	}
 	return ""
 }
@@ -142,7 +150,7 @@ func list(b *strings.Builder, title string, lines []string) {
 			fmt.Fprintf(b, "    … and %d more\n", len(lines)-shown)
 			break
 		}
-		fmt.Fprintf(b, "    %s\n", line)
+		fmt.Fprintf(b, "    %s\n", terminal.Printable(line))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -12,6 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/report"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/source"
 	"github.com/sluice-cdc/sluice/tests/internal/books"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
@@ -26,8 +28,15 @@ func (r *runner) check(ctx context.Context, data *data, problem error) (report.O
 		return report.Outcome{}, err
 	}
 	var violations []history.Violation
+	var gaps []string
 	if !r.options.Following() {
-		violations = history.Judge(r.witnessed())
+		seen := r.witnessed()
+		if r.elsewhere() {
+			if seen.Committed, gaps, err = r.sourceGaps(ctx, data, seen.Committed); err != nil {
+				return report.Outcome{}, err
+			}
+		}
+		violations = history.Judge(seen)
 	}
 	counts, latency := r.rec.Counts(), r.rec.Latency()
 	outcome := report.Outcome{
@@ -50,6 +59,8 @@ func (r *runner) check(ctx context.Context, data *data, problem error) (report.O
 			Seed:                r.options.Seed,
 		},
 		Right:       compared.Right,
+		Unexpected:  compared.Unexpected,
+		SourceGaps:  gaps,
 		Checked:     checked,
 		Followed:    r.options.Following(),
 		Differences: compared.Differences,
@@ -64,10 +75,7 @@ func (r *runner) check(ctx context.Context, data *data, problem error) (report.O
 		outcome.EventsPublished = counts.Published
 		outcome.DuplicatesPublished, outcome.Repeated, outcome.Stale = counts.Duplicates, counts.Repeated, counts.Stale
 		outcome.DeadLettered = int64(r.stack.ServiceBus.Stats(r.places.route.Out()).DeadLettered)
-		for _, m := range r.stack.ServiceBus.PeekDeadLetters(r.places.route.Out(), 10) {
-			outcome.DeadLetters = append(outcome.DeadLetters,
-				fmt.Sprintf("message %s of session %s: %s: %s", m.MessageID, m.SessionID, m.Reason, m.Description))
-		}
+		outcome.DeadLetters = r.deadLetters()
 	}
 	if problem != nil {
 		outcome.Failure = "The run was given up: " + problem.Error() + "."
@@ -134,15 +142,18 @@ func (r *runner) compare(ctx context.Context, data *data) (c history.Comparison,
 
 // compareMirror holds every document of the mirror against its source.
 func compareMirror(ctx context.Context, data *data) (c history.Comparison, applied int64, err error) {
+	ids := map[string]bson.RawValue{}
 	read := func(collection *mongo.Collection) (*history.Documents, error) {
 		documents := &history.Documents{}
 		err := each(ctx, collection, func(document bson.Raw) error {
-			id, _ := envelope.Text(document.Lookup("_id"))
+			id := document.Lookup("_id")
+			key := source.Text(id)
+			ids[key] = bson.RawValue{Type: id.Type, Value: slices.Clone(id.Value)}
 			aggregate, ok := envelope.Text(document.Lookup("aggregateId"))
 			if !ok {
-				aggregate = id
+				aggregate = key
 			}
-			documents.Add(aggregate, id, sha256.Sum256(document))
+			documents.Add(aggregate, key, sha256.Sum256(document))
 			return nil
 		})
 		if err != nil {
@@ -150,15 +161,17 @@ func compareMirror(ctx context.Context, data *data) (c history.Comparison, appli
 		}
 		return documents, nil
 	}
+	copied := data.readModel.Collection(flags.Mirror)
 	expected, err := read(data.source)
 	if err != nil {
 		return c, 0, err
 	}
-	actual, err := read(data.readModel.Collection(flags.Mirror))
+	actual, err := read(copied)
 	if err != nil {
 		return c, 0, err
 	}
-	return history.CompareDocuments(expected, actual), int64(actual.Len()), nil
+	explain := func(key string) string { return source.Explain(ctx, data.source, copied, ids[key]) }
+	return history.CompareDocuments(expected, actual, explain), int64(actual.Len()), nil
 }
 
 func each(ctx context.Context, c *mongo.Collection, fn func(bson.Raw) error) (err error) {

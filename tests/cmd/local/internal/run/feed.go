@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -15,15 +14,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
-// stuckAfter is how long nothing may move before a run is given up.
-const stuckAfter = 30 * time.Second
-
 // transactionLifetime is how long MongoDB keeps a transaction whose client has gone (transactionLifetimeLimitSeconds); others'
 // writes to its documents conflict with it until then.
 const transactionLifetime = time.Minute
-
-// errStuck is a run that is given up; what there is of it is still checked and reported.
-var errStuck = errors.New("nothing moved")
 
 // load inserts the events. Being stopped is a good end here: what was inserted is what is checked.
 func (r *runner) load(ctx context.Context, data *data) error {
@@ -98,7 +91,7 @@ func (r *runner) allowed(total int64) int64 {
 
 // awaitDone returns nil when all is inserted and seen and all harm is done and mended; or, in a run without an end of
 // its own, when stop was closed and what was inserted is seen.
-func (r *runner) awaitDone(ctx context.Context, stop <-chan struct{}, stopLoading func()) error {
+func (r *runner) awaitDone(ctx context.Context, stop <-chan struct{}, stopLoading func(), data *data) error {
 	patience := stuckAfter
 	if slices.ContainsFunc(r.options.Chaos, func(a chaos.Action) bool { return a.Kind.TakesLocks() }) {
 		// Nothing can move while a lost session lock runs out, or the transaction of a projector that was killed.
@@ -106,6 +99,7 @@ func (r *runner) awaitDone(ctx context.Context, stop <-chan struct{}, stopLoadin
 	}
 	stopping := r.options.Ends()
 	told := false
+	var reminding reminder
 	for {
 		if !stopping {
 			select {
@@ -124,47 +118,21 @@ func (r *runner) awaitDone(ctx context.Context, stop <-chan struct{}, stopLoadin
 			told = true
 			r.event("everything inserted is to be seen; the stack stays up until Ctrl-C, then it is checked")
 		}
-		if quiet := r.unmoved(); stopping && quiet > patience && r.failovers.done() {
+		quiet := r.unmoved()
+		if stopping && quiet > patience && r.failovers.done() {
 			return fmt.Errorf("%w for %s: %s", errStuck, quiet.Round(time.Second), r.missing())
+		}
+		if err := r.hopeless(stopping); err != nil {
+			return err
+		}
+		if !done && (stopping || r.loaded.Load()) && reminding.due(quiet) {
+			if err := r.beyondSource(ctx, data, stopping); err != nil {
+				return err
+			}
+			r.live.Event(r.elapsed(), "waiting: "+r.missing())
 		}
 		if err := retry.Sleep(ctx, grain); err != nil {
 			return err
 		}
 	}
-}
-
-func (r *runner) allSeen() bool {
-	counts := r.rec.Counts()
-	return counts.Visible == counts.Committed
-}
-
-// drained says that the broker holds nothing any more: no repeat can come behind.
-func (r *runner) drained() bool {
-	return r.stack == nil || r.stack.ServiceBus.Stats(r.places.route.Out()).Active == 0
-}
-
-// unmoved is how long nothing has happened.
-func (r *runner) unmoved() time.Duration {
-	last := r.rec.Counts().LastMove
-	if event := time.Unix(0, r.moved.Load()); event.After(last) {
-		last = event
-	}
-	return time.Since(last)
-}
-
-// missing says what the run still waits for.
-func (r *runner) missing() string {
-	counts := r.rec.Counts()
-	text := fmt.Sprintf("%d inserted, %d published, %d to be seen", counts.Committed, counts.Published, counts.Visible)
-	if !r.loaded.Load() {
-		text += "; not all events are inserted"
-	}
-	if r.stack != nil {
-		stats := r.stack.ServiceBus.Stats(r.places.route.Out())
-		text += fmt.Sprintf("; the broker holds %d messages, %d dead-lettered", stats.Active, stats.DeadLettered)
-	}
-	if !r.healthy() {
-		text += "; not all services answer"
-	}
-	return text
 }

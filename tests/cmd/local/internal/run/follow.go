@@ -50,7 +50,13 @@ func (r *runner) follow(ctx context.Context, stop <-chan struct{}, data *data) e
 func (r *runner) awaitArrival(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, arrival, errStuck)
 	defer cancel()
+	began := time.Now()
+	var patience reminder
 	for seen := r.source.Seen(); r.rec.Counts().Published < seen || !r.drained(); {
+		if patience.due(time.Since(began)) {
+			r.live.Event(r.elapsed(), fmt.Sprintf("waiting: %d of %d changes are published, and the broker holds %d messages",
+				min(r.rec.Counts().Published, seen), seen, r.stack.ServiceBus.Stats(r.places.route.Out()).Active))
+		}
 		if err := retry.Sleep(ctx, grain); err != nil {
 			return context.Cause(ctx)
 		}

@@ -166,13 +166,13 @@ func (r *runner) pipeline(ctx context.Context, stop <-chan struct{}, producer, p
 	stopBackground()
 	workErr = errors.Join(workErr, watchers())
 	r.live.Clear()
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(workErr, errStuck) {
+	if cause := context.Cause(ctx); cause != nil && !givenUp(workErr) {
 		if errors.Is(cause, context.Canceled) {
 			cause = ErrInterrupted
 		}
 		return outcome, r.withLogs(cause)
 	}
-	if workErr != nil && !errors.Is(workErr, errStuck) && !errors.Is(workErr, errNoFailover) {
+	if workErr != nil && !givenUp(workErr) {
 		return outcome, r.withLogs(workErr)
 	}
 	return r.check(ctx, data, workErr)
@@ -193,7 +193,7 @@ func (r *runner) work(ctx context.Context, stop <-chan struct{}, data *data) err
 	group.Go(func() error { return r.harm(loading) })
 	group.Go(func() error {
 		defer stopLoading()
-		return r.awaitDone(ctx, stop, stopLoading)
+		return r.awaitDone(ctx, stop, stopLoading, data)
 	})
 	return group.Wait()
 }

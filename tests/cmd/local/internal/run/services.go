@@ -108,7 +108,12 @@ func (r *runner) awaitLeader(ctx context.Context, stop <-chan struct{}) error {
 	r.event(fmt.Sprintf("starting producers: %d, projectors: %d", len(r.producers), len(r.projectors)))
 	waiting, cancel := context.WithTimeout(ctx, leaderPatience)
 	defer cancel()
+	began := time.Now()
+	var patience reminder
 	for {
+		if patience.due(time.Since(began)) {
+			r.live.Event(r.elapsed(), "waiting: "+r.awaited())
+		}
 		if _, status, ok := r.leader(); ok && r.healthy() && r.isWatched() {
 			r.event(fmt.Sprintf("%s leads, epoch %d", status.Instance, status.Epoch))
 			return nil
@@ -123,7 +128,7 @@ func (r *runner) awaitLeader(ctx context.Context, stop <-chan struct{}) error {
 				return context.Cause(ctx)
 			}
 			if _, _, ok := r.leader(); ok {
-				return fmt.Errorf("wait for the services: not all of them answer after %s", leaderPatience)
+				return fmt.Errorf("wait for the services for %s: %s", leaderPatience, r.awaited())
 			}
 			return fmt.Errorf("wait for a leader: %w after %s", errNoLeader, leaderPatience)
 		}

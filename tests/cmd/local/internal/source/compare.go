@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/sluice-cdc/sluice/projector/projection/memory"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
@@ -53,7 +55,7 @@ func (s *Source) Compare(ctx context.Context, copied *mongo.Collection, patience
 				return v, err
 			}
 			for _, id := range ids {
-				key := text(id)
+				key := Text(id)
 				switch same := bytes.Equal(theirs[key], ours[key]); {
 				case !same && !last:
 					differ = append(differ, id)
@@ -76,10 +78,33 @@ func (s *Source) Compare(ctx context.Context, copied *mongo.Collection, patience
 			}
 		}
 	}
-	v.Comparison, v.All = history.CompareDocuments(expected, actual), all
+	how := make(map[string]bson.RawValue)
+	for _, id := range pending {
+		how[Text(id)] = id
+	}
+	explain := func(key string) string { return Explain(ctx, s.Collection, copied, how[key]) }
+	v.Comparison, v.All = history.CompareDocuments(expected, actual, explain), all
 	v.Aggregates += gone
 	v.Right += gone
 	return v, nil
+}
+
+// Explain says in which fields a copied document differs from its source, with types where the values look alike.
+func Explain(ctx context.Context, theirs, ours *mongo.Collection, id bson.RawValue) string {
+	var want, got bson.D
+	byID := bson.D{{Key: "_id", Value: id}}
+	if err := errors.Join(theirs.FindOne(ctx, byID).Decode(&want), ours.FindOne(ctx, byID).Decode(&got)); err != nil {
+		return "differs from its source"
+	}
+	const most = 3
+	differences := memory.Diff(want, got)
+	switch n := len(differences); {
+	case n == 0:
+		return "differs from its source in the order of its fields"
+	case n > most:
+		differences = append(differences[:most], fmt.Sprintf("and %d more", n-most))
+	}
+	return "differs from its source: " + strings.Join(differences, "; ")
 }
 
 func put(d *history.Documents, key string, document bson.Raw) {
@@ -96,7 +121,7 @@ func read(ctx context.Context, c *mongo.Collection, ids []bson.RawValue) (found 
 	defer func() { err = errors.Join(err, cursor.Close(context.WithoutCancel(ctx))) }()
 	found = map[string]bson.Raw{}
 	for cursor.Next(ctx) {
-		found[text(cursor.Current.Lookup("_id"))] = slices.Clone(cursor.Current)
+		found[Text(cursor.Current.Lookup("_id"))] = slices.Clone(cursor.Current)
 	}
 	if err := cursor.Err(); err != nil {
 		return nil, fmt.Errorf("read %s: %w", c.Name(), err)
@@ -104,8 +129,8 @@ func read(ctx context.Context, c *mongo.Collection, ids []bson.RawValue) (found 
 	return found, nil
 }
 
-// text tells an _id from every other one, and is readable where it is of a usual type.
-func text(id bson.RawValue) string {
+// Text tells an _id from every other one, and is readable where it is of a usual type.
+func Text(id bson.RawValue) string {
 	if t, ok := envelope.Text(id); ok {
 		return fmt.Sprintf("%s %s", id.Type, t)
 	}

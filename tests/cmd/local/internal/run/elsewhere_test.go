@@ -1,0 +1,72 @@
+package run
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
+	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+)
+
+// external is a run whose source is in a MongoDB that is not ours; its read model is a database beside it.
+func external(t *testing.T) (*runner, *data) {
+	t.Helper()
+	servers := emulator.Start(t, emulator.Options{})
+	client, err := mongo.Connect(options.Client().ApplyURI(servers.Endpoint(emulator.EnvMongo)))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(t.Context())) })
+	r := &runner{options: flags.Options{External: true, Projection: flags.Mirror}, rec: history.NewRecorder()}
+	return r, &data{client: client, source: client.Database("shop").Collection("events"), readModel: client.Database("read")}
+}
+
+func insert(t *testing.T, c *mongo.Collection, documents ...any) {
+	t.Helper()
+	_, err := c.InsertMany(t.Context(), documents)
+	require.NoError(t, err)
+}
+
+// What an election took from the source is named, and not held against the services.
+func TestGapsOfTheSourceAreToldApartFromLosses(t *testing.T) {
+	t.Parallel()
+	r, data := external(t)
+	for _, c := range []history.Commit{{Aggregate: "a", Version: 1}, {Aggregate: "a", Version: 2}, {Aggregate: "b", Version: 1}, {Aggregate: "a", Version: 3}} {
+		r.rec.Commit(c)
+	}
+	insert(t, data.source,
+		bson.D{{Key: "aggregateId", Value: "a"}, {Key: "version", Value: 1}}, bson.D{{Key: "aggregateId", Value: "b"}, {Key: "version", Value: 1}})
+	held, gaps, err := r.sourceGaps(t.Context(), data, r.rec.History().Committed)
+	require.NoError(t, err)
+	require.Equal(t, []history.Commit{{Aggregate: "a", Version: 1}, {Aggregate: "b", Version: 1}}, held)
+	require.Equal(t, []string{"2 of the 4 events that were inserted, of 1 aggregate", "a: version 2 3"}, gaps)
+
+	require.NoError(t, r.beyondSource(t.Context(), data, true), "something is still to come")
+	r.loaded.Store(true)
+	require.NoError(t, r.beyondSource(t.Context(), data, true), "nothing is to be seen yet")
+	r.rec.See("a", 1, time.Now())
+	r.rec.See("b", 1, time.Now())
+	err = r.beyondSource(t.Context(), data, true)
+	require.ErrorIs(t, err, errHopeless)
+	require.ErrorContains(t, err, "the source holds 2 of the 4 events")
+	require.True(t, givenUp(err), "what there is of it is checked")
+}
+
+// A document that differs from its source is shown with what differs, and with types where the values look alike.
+func TestAMirrorsDifferencesAreShownWithTypes(t *testing.T) {
+	t.Parallel()
+	_, data := external(t)
+	copied := data.readModel.Collection(flags.Mirror)
+	insert(t, data.source, bson.D{{Key: "_id", Value: 17}, {Key: "n", Value: 1}, {Key: "s", Value: "x"}}, bson.D{{Key: "_id", Value: "17"}, {Key: "a", Value: 1}, {Key: "b", Value: 2}})
+	insert(t, copied, bson.D{{Key: "_id", Value: 17}, {Key: "n", Value: "1"}, {Key: "s", Value: "y"}}, bson.D{{Key: "_id", Value: "17"}, {Key: "b", Value: 2}, {Key: "a", Value: 1}})
+	c, applied, err := compareMirror(t.Context(), data)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, applied)
+	require.Equal(t, 2, c.Mismatches)
+	require.Contains(t, c.Differences[0], `differs from its source: n is "1" (string), expected 1 (32-bit integer); s is "y", expected "x"`)
+	require.Contains(t, c.Differences[1], "differs from its source in the order of its fields")
+}
