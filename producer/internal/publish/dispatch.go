@@ -148,6 +148,13 @@ func (d *dispatcher) end(sessions []*backlog, latency time.Duration) {
 	d.wake()
 }
 
+// hold leases a session of which nothing waits and nothing is under way; nil where something does.
+func (d *dispatcher) hold(session string) *backlog {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.schedule.hold(session)
+}
+
 // release releases sessions of a batch that is sent in parts, whose other sessions are still under way.
 func (d *dispatcher) release(sessions ...*backlog) {
 	d.mu.Lock()

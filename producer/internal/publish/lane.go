@@ -38,7 +38,7 @@ func (l *lane) run(ctx context.Context) error {
 		l.publisher.spans.sent(span, err)
 		switch {
 		case err == nil:
-			l.publisher.acknowledged(load.items)
+			l.publisher.acknowledged(load)
 			l.dispatcher.end(load.sessions, latency)
 		case errors.Is(err, errSuspect), errors.Is(err, ErrRefused):
 			l.dispatcher.setApart()

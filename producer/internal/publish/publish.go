@@ -89,8 +89,8 @@ type Publisher struct {
 	remembered *semaphore.Weighted // events from the oldest that is not acknowledged to the newest
 	inFlight   atomic.Int64
 	progress   atomic.Int64 // batches acknowledged and messages parked, to see whether there are any
-	taken      atomic.Int64 // batches acknowledged
-	proof      atomic.Int64 // what taken was when a message was last parked
+	taken      atomic.Int64 // batches acknowledged, and witnesses
+	witness    atomic.Pointer[witness]
 	throttles  atomic.Int64 // a busy broker's answers
 	patience   patience
 	failing    atomic.Int64 // lanes whose last attempt failed
@@ -230,9 +230,10 @@ func (p *Publisher) watch(ctx context.Context) error {
 }
 
 // acknowledged releases what the events of a batch held.
-func (p *Publisher) acknowledged(items []*item) {
-	p.spans.acknowledged(items)
-	p.release(items, p.watermark.Ack)
+func (p *Publisher) acknowledged(load load) {
+	p.spans.acknowledged(load.items)
+	p.remember(load)
+	p.release(load.items, p.watermark.Ack)
 	p.progress.Add(1)
 	p.taken.Add(1)
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -27,15 +26,20 @@ func nameOf(i *item) string {
 
 // refuse ends the stream for a message that is refused for good, or parks it: keeps it in Blob storage, with a record that says what
 // it was and why, before the watermark moves past it.
-func (l *lane) refuse(ctx context.Context, part load, why error) error {
-	p, i := l.publisher, part.items[0]
+func (s *separation) refuse(ctx context.Context, part load, why error) error {
+	l, p, i := s.lane, s.lane.publisher, part.items[0]
+	s.refused = true
 	p.metrics.refused()
 	why = fmt.Errorf("send the %s: %w", nameOf(i), why)
 	if p.config.Refusals == nil {
 		return fmt.Errorf("%w. Correct what makes it so; or set ON_REFUSED=park, which keeps such a message in CLAIM_CHECK_CONTAINER and "+
 			"publishes what comes after it", why)
 	}
-	if err := p.awaitProof(ctx); err != nil {
+	since := p.taken.Load()
+	if held := s.held[i]; held != nil && held.convicts(since) {
+		since = held.passed
+	}
+	if err := s.awaitProof(ctx, since); err != nil {
 		return fmt.Errorf("%w: %w", err, why)
 	}
 	kept, err := keepsake(i.change, part.batch, why)
@@ -55,27 +59,6 @@ func (l *lane) refuse(ctx context.Context, part load, why error) error {
 	p.release(part.items, p.watermark.Drop)
 	p.progress.Add(1)
 	return nil
-}
-
-// errNoProof is a message that is not parked, because it may be all messages that are refused.
-var errNoProof = errors.New("nothing else is taken either, so it is not parked (ON_REFUSED=park): see whether the entity takes messages")
-
-// awaitProof waits until Service Bus has taken another message in this term, and one for each message that is parked: an entity that
-// takes nothing refuses everything, and not because of what a message is.
-func (p *Publisher) awaitProof(ctx context.Context) error {
-	const look = 100 * time.Millisecond
-	for waited := time.Duration(0); ; waited += look {
-		last := p.proof.Load()
-		if taken := p.taken.Load(); taken > last && p.proof.CompareAndSwap(last, taken) {
-			return nil
-		}
-		if p.config.StallAfter > 0 && waited >= p.config.StallAfter/2 {
-			return errNoProof
-		}
-		if err := retry.Sleep(ctx, look); err != nil {
-			return context.Cause(ctx)
-		}
-	}
 }
 
 // keep stores one blob, retrying for as long as that takes.

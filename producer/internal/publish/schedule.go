@@ -75,6 +75,16 @@ func (s *schedule) lease() *backlog {
 	return b
 }
 
+// hold leases a session that has nothing, so that what comes of it waits; nil where it has something.
+func (s *schedule) hold(session string) *backlog {
+	if s.sessions[session] != nil {
+		return nil
+	}
+	b := &backlog{session: session, leased: true}
+	s.sessions[session] = b
+	return b
+}
+
 // taken removes the first n items of a leased session: they are in a batch.
 func (s *schedule) taken(b *backlog, n int) {
 	b.items = b.items[n:]

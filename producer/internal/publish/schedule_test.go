@@ -88,3 +88,24 @@ func TestSessionsTakeTurns(t *testing.T) {
 	}
 	require.Equal(t, []string{"hot", "a", "b", "hot"}, turns)
 }
+
+// A session may be held, so that a witness of it is sent behind nothing later, while nothing of it waits or is under way.
+func TestASessionIsHeldOnlyWhileItHasNothing(t *testing.T) {
+	s := newSchedule()
+	s.push(&item{session: "a"})
+	require.Nil(t, s.hold("a"), "it waits")
+	leased := s.lease()
+	s.taken(leased, 1)
+	require.Nil(t, s.hold("a"), "it is under way")
+	s.release(leased)
+
+	held := s.hold("a")
+	require.NotNil(t, held)
+	require.Nil(t, s.hold("a"), "it is held")
+	s.push(&item{session: "a"})
+	require.Nil(t, s.lease(), "it waits for the end of the hold")
+	require.Zero(t, s.ready)
+	s.release(held)
+	require.Equal(t, 1, s.ready)
+	require.Same(t, held, s.lease())
+}

@@ -20,6 +20,7 @@ type separation struct {
 	// stuck are the parts from the first suspect message on, in order, of each session that has one.
 	stuck   map[*backlog][]load
 	order   []*backlog // of stuck
+	leased  []*backlog // sessions of the load that have not been released
 	refused bool       // a message was refused, and parked
 }
 
@@ -29,7 +30,7 @@ func (l *lane) separate(ctx context.Context, whole load, why error) error {
 	p := l.publisher
 	p.log.Warn("Service Bus does not take a batch; sending it apart from all others, in parts",
 		telemetry.KeyBatch, len(whole.items), telemetry.KeyError, why)
-	s := &separation{lane: l, held: map[*item]*suspicion{}, stuck: map[*backlog][]load{}}
+	s := &separation{lane: l, held: map[*item]*suspicion{}, stuck: map[*backlog][]load{}, leased: whole.sessions}
 	if err := s.begin(ctx, whole, why); err != nil {
 		return err
 	}
@@ -38,7 +39,8 @@ func (l *lane) separate(ctx context.Context, whole load, why error) error {
 			l.dispatcher.release(session)
 		}
 	}
-	for _, session := range s.order {
+	for n, session := range s.order {
+		s.leased = s.order[n:]
 		for _, part := range s.stuck[session] {
 			if err := s.insist(ctx, part); err != nil {
 				return err
@@ -77,7 +79,7 @@ func (s *separation) try(ctx context.Context, part load) error {
 		return nil
 	}
 	err := s.send(ctx, part, false)
-	if len(part.items) == 1 && errors.Is(err, errSuspect) {
+	if len(part.items) == 1 && (errors.Is(err, errSuspect) || errors.Is(err, ErrRefused)) {
 		s.stuck[first], s.order = []load{part}, append(s.order, first)
 		return nil
 	}
@@ -92,7 +94,7 @@ func (s *separation) insist(ctx context.Context, part load) error {
 func (s *separation) resolve(ctx context.Context, part load, err error, next func(context.Context, load) error) error {
 	switch {
 	case err == nil:
-		s.lane.publisher.acknowledged(part.items)
+		s.lane.publisher.acknowledged(part)
 		return nil
 	case !errors.Is(err, ErrRefused) && !errors.Is(err, errSuspect):
 		return err
@@ -100,11 +102,6 @@ func (s *separation) resolve(ctx context.Context, part load, err error, next fun
 		return s.refuse(ctx, part, err)
 	}
 	return s.divide(ctx, part, next)
-}
-
-func (s *separation) refuse(ctx context.Context, part load, why error) error {
-	s.refused = true
-	return s.lane.refuse(ctx, part, why)
 }
 
 // divide sends the two halves of a part, in order: between sessions where it has several.
@@ -148,6 +145,9 @@ func (s *separation) send(ctx context.Context, part load, insisting bool) error 
 		case single && insisting && held.convicts(taken):
 			return fmt.Errorf("%w: %d times, while others were taken: %w", ErrRefused, held.objections, err)
 		case single && insisting:
+			if held.objections >= objectionsForGood {
+				_ = s.vouch(ctx) // whether this message is to blame is seen at its next attempt
+			}
 			return fmt.Errorf("send the %s alone: %w", nameOf(part.items[0]), err)
 		case held.divides(taken):
 			return fmt.Errorf("%w: %w", errSuspect, err)

@@ -1,0 +1,121 @@
+package producer_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+func parking(c *producer.Config, _ *producer.Options) { c.OnRefused = "park" }
+
+// versionsOf are the events that Service Bus does not take.
+func versionsOf(versions ...int64) func(servicebus.Accepted) bool {
+	return func(a servicebus.Accepted) bool {
+		for _, v := range versions {
+			if a.Properties[envelope.PropVersion] == v {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// keptVersions are the versions of the messages that are parked.
+func keptVersions(w *world.World) (versions []int64) {
+	for _, blob := range blobNamesIn(w, "claim-checks") {
+		if strings.HasSuffix(blob, ".json") {
+			var kept record
+			require.NoError(w, json.Unmarshal([]byte(contentIn(w, "claim-checks", blob)), &kept))
+			versions = append(versions, kept.Version)
+		}
+	}
+	return versions
+}
+
+// G6: where all events are of one session, nothing else is taken while a message of it is suspect. Then the message before it, sent
+// once more, tells whether the entity takes anything: so one refused message after the other is found and parked, and nothing stops.
+func TestG6RefusedMessagesInARowOfAQuietStreamAreParked(t *testing.T) {
+	for name, answer := range refusals {
+		t.Run(name, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+				a := w.StartProducer("a", parking)
+				w.Leads("a")
+				w.Bus.AnswerSendsOf(versionsOf(4, 5), answer)
+				w.InsertMany(10, 1)
+				w.Eventually("everything else is published", func() bool { return w.Checkpoint().Published == 8 })
+				require.EqualValues(w, 1, w.Checkpoint().Epoch)
+				a.End()
+				var reached []int64
+				for _, m := range w.Took() {
+					if !m.Duplicate {
+						reached = append(reached, m.Properties[envelope.PropVersion].(int64))
+					}
+				}
+				require.Equal(w, []int64{1, 2, 3, 6, 7, 8, 9, 10}, reached, "what is sent once more is known to the broker")
+				require.ElementsMatch(w, []int64{4, 5}, keptVersions(w))
+			})
+		})
+	}
+}
+
+// G6: with ON_REFUSED=fail the same tells that it is the message, so the stream ends with its name instead of beginning again and again.
+func TestG6AQuietStreamNamesTheMessageThatEndsItsLink(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		w.Bus.AnswerSendsOf(versionsOf(4), refusals["by ending the link"])
+		w.InsertMany(10, 1)
+		require.ErrorContains(w, a.Failed(), `insert of aggregate "a0" at `)
+		require.EqualValues(w, 3, w.Checkpoint().Published)
+	})
+}
+
+// G6: what was taken before says nothing about now: an entity that begins to refuse everything gets nothing parked.
+func TestG6NothingIsParkedOnceNothingIsTaken(t *testing.T) {
+	for name, answer := range map[string]servicebus.Answer{"rejected": refusals["for good"], "link ended": refusals["by ending the link"]} {
+		t.Run(name, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+				a := w.StartProducer("a", parking)
+				w.Leads("a")
+				w.InsertMany(40, 4)
+				w.Eventually("all are published", func() bool { return w.Checkpoint().Published == 40 })
+				end := w.Bus.AnswerSendsOf(func(servicebus.Accepted) bool { return true }, answer)
+				w.InsertMany(40, 4)
+				if name == "rejected" {
+					require.ErrorContains(w, a.Failed(), "nothing else is taken either")
+					require.EqualValues(w, 40, w.Checkpoint().Published)
+				} else {
+					w.Eventually("another term begins", func() bool { return w.Checkpoint().Epoch > 1 })
+					end()
+					w.Eventually("all are published", func() bool { return w.Checkpoint().Published == 80 })
+					a.End()
+				}
+				require.Empty(w, blobNamesIn(w, "claim-checks"))
+			})
+		})
+	}
+}
+
+// G6: what is refused for good first of all in a term waits for what is in the same batch, which shows that the entity takes messages.
+func TestG6TheFirstMessageOfATermIsParkedWithTheProofOfItsBatch(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		w.Bus.AnswerSendsOf(func(m servicebus.Accepted) bool {
+			return m.SessionID == "a0" && m.Properties[envelope.PropVersion] == int64(1)
+		}, refusals["for good"])
+		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) {
+			c.BatchScope, c.OnRefused, c.PublishLanes, c.PublishLanesMax = "mixed", "park", 1, 1
+		})
+		w.Leads("a")
+		w.InsertMany(40, 4)
+		w.Eventually("everything else is published", func() bool { return w.Checkpoint().Published == 39 })
+		a.End()
+		require.Equal(w, []int64{1}, keptVersions(w))
+	})
+}
