@@ -59,7 +59,7 @@ type Second struct {
 
 // Run simulates the given number of seconds, from no more than the least replicas and no messages.
 func Run(tier Tier, rule Rule, replica Replica, load Load, seconds int) []Second {
-	s := simulation{tier: tier, rule: rule, replica: replica, waiting: map[int]int{}}
+	s := simulation{tier: tier, rule: rule, replica: replica}
 	for range rule.Min {
 		s.replicas = append(s.replicas, running{})
 	}
@@ -68,12 +68,13 @@ func Run(tier Tier, rule Rule, replica Replica, load Load, seconds int) []Second
 		made := load(now)
 		for _, aggregate := range slices.Sorted(maps.Keys(made)) {
 			s.unsent = append(s.unsent, change{aggregate, made[aggregate]})
+			s.behind += made[aggregate]
 		}
 		if now%int(rule.Polling.Seconds()) == 0 {
 			s.scale(now)
 		}
 		useful := s.work(now)
-		result = append(result, Second{s.total() + s.behind(), len(s.replicas), useful, s.throttled})
+		result = append(result, Second{s.queued + s.behind, len(s.replicas), useful, s.throttled})
 	}
 	return result
 }
@@ -82,9 +83,11 @@ type simulation struct {
 	tier      Tier
 	rule      Rule
 	replica   Replica
-	unsent    []change    // what the source has and Service Bus has not, in order
-	waiting   map[int]int // messages by aggregate
-	highest   int         // of the aggregates
+	unsent    []change // what the source has and Service Bus has not, in order
+	behind    int      // how many that are
+	waiting   []int    // messages by aggregate
+	queued    int      // all of them
+	held      []bool   // by aggregate, whether a replica has its session
 	replicas  []running
 	throttled bool  // in the last second
 	used      int   // credits that receiving took in the last turn
@@ -100,27 +103,10 @@ type running struct {
 	sessions  []int
 }
 
-// behind is how many changes are not sent yet.
-func (s *simulation) behind() int {
-	sum := 0
-	for _, c := range s.unsent {
-		sum += c.n
-	}
-	return sum
-}
-
-func (s *simulation) total() int {
-	sum := 0
-	for _, n := range s.waiting {
-		sum += n
-	}
-	return sum
-}
-
 // scale is KEDA's and the autoscaler's part: ceil(messages / target) between min and max; up at once, by at most 4 or
 // twice as many; down only to the largest answer of the stabilization window; to zero only after the cooldown.
 func (s *simulation) scale(now int) {
-	messages, current := s.total(), len(s.replicas)
+	messages, current := s.queued, len(s.replicas)
 	if s.throttled {
 		messages = 0 // "empty dynamic information" is all that a throttled namespace says
 	}
@@ -144,7 +130,12 @@ func (s *simulation) scale(now int) {
 	for len(s.replicas) < wanted {
 		s.replicas = append(s.replicas, running{ready: now + int(s.replica.Start.Seconds())})
 	}
-	s.replicas = s.replicas[:wanted] // its sessions are given back
+	for _, ended := range s.replicas[wanted:] {
+		for _, a := range ended.sessions {
+			s.held[a] = false
+		}
+	}
+	s.replicas = s.replicas[:wanted]
 }
 
 // turns is how often in a second a worker can give a session back and take another.
@@ -159,7 +150,7 @@ func (s *simulation) work(now int) (useful int) {
 		if s.tier.Credits == 0 {
 			credits = math.MaxInt32
 		}
-		asked := s.behind() * sendCredits
+		asked := s.behind * sendCredits
 		credits -= s.send(min(asked, credits-min(max(2*s.used, credits/10), credits/2)))
 		left := credits
 		for i := range s.replicas {
@@ -188,8 +179,12 @@ func (s *simulation) send(credits int) (used int) {
 	for room := credits / sendCredits; room > 0 && len(s.unsent) > 0; {
 		c := &s.unsent[0]
 		n := min(c.n, room)
+		for len(s.waiting) <= c.aggregate {
+			s.waiting, s.held = append(s.waiting, 0), append(s.held, false)
+		}
 		s.waiting[c.aggregate] += n
-		s.highest = max(s.highest, c.aggregate)
+		s.queued += n
+		s.behind -= n
 		c.n -= n
 		room -= n
 		used += n * sendCredits
@@ -205,15 +200,9 @@ func (s *simulation) accept(now int, credits *int) {
 	if !slices.ContainsFunc(s.replicas, func(r running) bool { return s.accepts(&r, now, *credits) }) {
 		return
 	}
-	held := map[int]bool{}
-	for i := range s.replicas {
-		for _, a := range s.replicas[i].sessions {
-			held[a] = true
-		}
-	}
 	var free []int // no more than can be taken
-	for a := 0; a <= s.highest && len(free) < len(s.replicas)*s.replica.Sessions; a++ {
-		if s.waiting[a] > 0 && !held[a] {
+	for a := 0; a < len(s.waiting) && len(free) < len(s.replicas)*s.replica.Sessions; a++ {
+		if s.waiting[a] > 0 && !s.held[a] {
 			free = append(free, a)
 		}
 	}
@@ -224,6 +213,7 @@ func (s *simulation) accept(now int, credits *int) {
 			if len(free) > 0 && s.accepts(r, now, *credits) {
 				r.processor -= s.replica.PerAccept
 				*credits -= acceptCredits
+				s.held[free[0]] = true
 				r.sessions, free, given = append(r.sessions, free[0]), free[1:], true
 			}
 		}
@@ -246,11 +236,10 @@ func (s *simulation) apply(r *running, credits *int) {
 		}
 		n := min(s.waiting[a], batches*s.replica.Batch, share, *credits/receiveCredits)
 		s.waiting[a] -= n
+		s.queued -= n
 		*credits -= n * receiveCredits
 		r.processor -= time.Duration(n) * s.replica.PerEvent
-		if s.waiting[a] == 0 {
-			delete(s.waiting, a)
-		}
+		s.held[a] = s.waiting[a] > 0
 	}
 	r.sessions = slices.DeleteFunc(r.sessions, func(a int) bool { return s.waiting[a] == 0 })
 }
