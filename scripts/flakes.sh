@@ -59,6 +59,8 @@ suite() {
   fi
 }
 
+# All clones have the same place, by which the go command knows again what it has compiled, as it does in anybody's own.
+[[ -z $fresh ]] || clone=$(mktemp -d -t flakes-clone.XXXXXX)
 for ((n = 1; n <= runs; n++)); do
   name=$(printf '%03d' "$n")
   procs=$((1 << ((n - 1) / 2 % 3)))
@@ -69,13 +71,12 @@ for ((n = 1; n <= runs; n++)); do
   fi
   json=$logs/$name.json
   : >"$json"
-  [[ -z $fresh ]] || clone=$(mktemp -d -t flakes-clone.XXXXXX)
   code=0
   TIMEFORMAT='%R %U %S'
   { time GOMAXPROCS=$procs suite "$json" "$@" >"$logs/$name.out" 2>&1 || code=$?; } 2>"$logs/time"
   quiet
   wait 2>/dev/null || true
-  rm -rf "$clone"
+  [[ -z $fresh ]] || rm -rf "$clone/sluice"
   read -r wall user system <"$logs/time"
   printf '%s\t%s\t%s\t%s\t%d\n' "$name" "$load, GOMAXPROCS=$procs" "$wall" "$(awk "BEGIN { print $user + $system }")" "$code" >>"$logs/runs.tsv"
   printf 'flakes: %s of %d, %s, GOMAXPROCS=%d: %s in %s s\n' "$name" "$runs" "$load" "$procs" \

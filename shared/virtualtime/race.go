@@ -27,3 +27,16 @@ func Require(t testing.TB) {
 			"run it without -race, or with %s or later (GOTOOLCHAIN), or all the same with VIRTUALTIME_RACE=run", runtime.Version(), sound)
 	}
 }
+
+// Real skips t, which takes real time, if VIRTUALTIME_REAL=skip says that only the tests in virtual time are to run, because the
+// others run under the race detector. A test that waits for nothing needs no call.
+func Real(t testing.TB) {
+	t.Helper()
+	switch run := os.Getenv("VIRTUALTIME_REAL"); run {
+	case "":
+	case "skip":
+		t.Skip("in real time: it runs under the race detector")
+	default:
+		t.Fatalf("VIRTUALTIME_REAL=%s: is not skip", run)
+	}
+}

@@ -24,3 +24,14 @@ func TestUnderTheRaceDetectorABubbleRunsWhereItCan(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatTakesRealTimeIsLeftOutWhenToldSo(t *testing.T) {
+	for how, runs := range map[string]bool{"": true, "skip": false} {
+		t.Run("VIRTUALTIME_REAL="+how, func(t *testing.T) {
+			t.Setenv("VIRTUALTIME_REAL", how)
+			ran := false
+			t.Run("Real", func(t *testing.T) { virtualtime.Real(t); ran = true })
+			require.Equal(t, runs, ran)
+		})
+	}
+}

@@ -81,6 +81,7 @@ func TestBlobInProcess(t *testing.T) {
 
 // TestBlobAzurite runs the same table against Azurite.
 func TestBlobAzurite(t *testing.T) {
+	virtualtime.Real(t)
 	runForeign(t, newBlobClient(t, azurite.ForTest(t), nil), true)
 }
 

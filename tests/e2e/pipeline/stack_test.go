@@ -20,6 +20,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/internal/azurite"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
@@ -36,6 +37,7 @@ type realStack struct {
 
 func newRealStack(t *testing.T, withAzurite bool) *realStack {
 	t.Helper()
+	virtualtime.Real(t)
 	s, err := stack.New(t.Context(), stack.Options{Azurite: withAzurite})
 	if errors.Is(err, azurite.ErrNotInstalled) && os.Getenv("CI") != "true" {
 		t.Skipf("without Azurite: %v", err)

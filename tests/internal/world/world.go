@@ -83,6 +83,7 @@ func InVirtualTime(t *testing.T, o Options, f func(w *World)) {
 // InRealTime runs f in a world without a bubble.
 func InRealTime(t *testing.T, o Options, f func(w *World)) {
 	t.Helper()
+	virtualtime.Real(t)
 	run(t, o, f)
 }
 
