@@ -82,7 +82,7 @@ func (r *ring) fill(ctx context.Context) error {
 		}
 		place.Program = r.options.projector
 		place.Env = append(env, "SERVICE_BUS_SUBSCRIPTION="+emulator.Subscription, "READ_MODEL_DATABASE=readmodel", "PROJECTION=timeline",
-			"SESSION_IDLE=500ms", "MAX_SESSIONS=16", "SERVICE_BUS_CONNECTIONS=2")
+			"SESSION_IDLE=500ms", "MAX_SESSIONS=16", "SERVICE_BUS_CONNECTIONS=2", "SESSION_RECEIVER="+r.options.receiver())
 		r.projectors = append(r.projectors, place)
 	}
 	return nil

@@ -43,6 +43,9 @@ type ringOptions struct {
 	fenceAfter time.Duration
 }
 
+// receiver is how the projectors of the ring accept sessions: directly, and in every other ring through the SDK.
+func (o ringOptions) receiver() string { return []string{"direct", "sdk"}[o.seed%2] }
+
 // ring is one pipeline: servers of its own but for Azurite, two producers and two projectors as processes, each with a
 // network of its own, and a workload that never pauses.
 type ring struct {

@@ -30,6 +30,7 @@ type unsure struct{ projection.Projection }
 
 func (u unsure) Project(e projection.Event) ([]projection.Write, error) {
 	if e.Type == "Unlisted" {
+		time.Sleep(50 * time.Millisecond) // a test of somebody who tries without a pause ends, too
 		return nil, errors.New("refused for what it is, by a code that nobody listed")
 	}
 	return u.Projection.Project(e)
