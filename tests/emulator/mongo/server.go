@@ -226,6 +226,23 @@ func (s *Server) ExpireImages() { s.eng.ExpireImages() }
 // the connection instead of replying: the outcome that makes a client retry.
 func (s *Server) LoseReplies(command string, n int) { s.fail.lose(command, n) }
 
+// Writing is a write of one document that is about to happen.
+type Writing struct {
+	Database, Collection string
+	// ID is the document's _id.
+	ID any
+	// Before is how many writes its transaction holds already; -1 outside of a transaction.
+	Before int
+}
+
+// RefuseWrites lets every write of a document fail for which of gives an error code that is not 0, until end is called: by itself, so that
+// others of the same command happen, or with its whole transaction. of must be quick and must not call the server.
+func (s *Server) RefuseWrites(of func(Writing) (code int32)) (end func()) {
+	return s.eng.Veto(func(w engine.Writing) int32 {
+		return of(Writing{Database: w.NS.DB, Collection: w.NS.Coll, ID: w.ID, Before: w.Before})
+	})
+}
+
 func (s *Server) advertised() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

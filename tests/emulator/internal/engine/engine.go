@@ -49,6 +49,7 @@ type Engine struct {
 	txns  map[*Txn]struct{}
 	oplog oplog
 
+	vetoes       []*veto
 	history      []superseded // oldest first
 	historyBytes int
 	oldest       bson.Timestamp // snapshots before this are gone

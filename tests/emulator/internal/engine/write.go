@@ -56,6 +56,9 @@ func (e *Engine) write(txn *Txn, c *Collection, r *record, raw bson.Raw, x *Entr
 	if txn != nil && r.owner == nil && r.head != nil && value.CompareTimestamps(r.head.at, txn.snapshot) > 0 {
 		return conflict()
 	}
+	if err := e.vetoed(txn, c.NS, x.ID); err != nil {
+		return err
+	}
 	if raw != nil {
 		if len(raw) > value.MaxDocument {
 			return mongoerr.New(mongoerr.BSONObjectTooLarge, "object to insert too large. size in bytes: %d, max size: %d", len(raw), value.MaxDocument)
