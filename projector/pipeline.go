@@ -26,9 +26,10 @@ func (s *service) handle(receiving, applying context.Context, session *sessions.
 			err = late
 		}
 	}()
+	left := s.newLeft()
 	for {
 		called := time.Now()
-		messages, err := session.Receive(receiving)
+		messages, err := left.next(receiving, session, &completing)
 		if err != nil {
 			return err
 		}
@@ -43,7 +44,7 @@ func (s *service) handle(receiving, applying context.Context, session *sessions.
 			return err
 		}
 		b.spans = follow(receiving, s.tracer, s.cfg.entity().String(), called, b)
-		err = s.finishParts(receiving, applying, session, b, &completing)
+		err = s.finishParts(receiving, applying, session, b, left, &completing)
 		b.spans.abandon()
 		if err != nil {
 			return err
@@ -72,7 +73,7 @@ func (s *service) decode(messages []*azservicebus.ReceivedMessage) *batch {
 
 // finishParts finishes a batch, part by part.
 func (s *service) finishParts(
-	receiving, applying context.Context, session *sessions.Session, b *batch, completing *settlement,
+	receiving, applying context.Context, session *sessions.Session, b *batch, left *left, completing *settlement,
 ) error {
 	for part := range b.parts() {
 		done, err := s.redeem(receiving, part)
@@ -83,7 +84,7 @@ func (s *service) finishParts(
 			err = s.refuseLookedUp(part)
 		}
 		if err == nil {
-			err = s.finish(receiving, applying, session, part, completing)
+			err = s.finish(receiving, applying, session, part, left, completing)
 		}
 		if done != nil {
 			part.changes[0].Body = nil // the batch holds the change until all of its parts are through
@@ -113,12 +114,12 @@ func (s *service) redeem(receiving context.Context, b *batch) (done func(), err 
 	return done, err
 }
 
-// finish applies and settles a batch until all of its messages are decided, or those that are left must be delivered again. What is
-// decided is settled while the rest is tried on.
+// finish applies and settles a batch until all of its messages are decided, or those that are left are kept in hand or must be delivered
+// again. What is decided is settled while the rest is tried on.
 func (s *service) finish(
-	receiving, applying context.Context, session *sessions.Session, b *batch, completing *settlement,
+	receiving, applying context.Context, session *sessions.Session, b *batch, left *left, completing *settlement,
 ) error {
-	t := s.newTries(session.ID(), b)
+	t := s.newTries(session.ID(), b, left)
 	for b.len() > 0 {
 		failures, away := s.applyBatch(applying, session, b, t)
 		if applying.Err() != nil {
@@ -143,8 +144,11 @@ func (s *service) finish(
 			err = t.database(receiving, rest, away)
 		case len(failures) > 0:
 			t.alone(rest, failures)
-		case !progress && rest.gaps == 0 && t.left():
-			err = t.giveBack(receiving)
+		case !progress && rest.gaps == 0 && t.leavesSome():
+			if left.keep(rest) {
+				return nil
+			}
+			err = left.giveBack(receiving)
 		case !progress:
 			err = s.awaitVersions(receiving, rest)
 		}
@@ -167,7 +171,7 @@ func (s *service) applyBatch(applying context.Context, session *sessions.Session
 	endSpan(span, away)
 	b.spans.decided(b)
 	s.applied(b, time.Since(start), away == nil)
-	if committed := s.committed(b); committed || away == nil && len(failed) == 0 && !t.left() {
+	if committed := s.committed(b); committed || away == nil && len(failed) == 0 && !t.leavesSome() {
 		s.readModel.Report(nil)
 	}
 	if away != nil || len(failed) > 0 {

@@ -32,28 +32,27 @@ type tries struct {
 	session string
 	began   time.Time
 	backoff retry.Backoff
-	// leave are the aggregates that are not tried again before their session is accepted again.
-	leave map[string]bool
+	left    *left
 	// most changes are tried at once, after attempts with more timed out; 0: all.
 	most     int
 	timeouts int // of attempts, one after the other, in which nothing was decided
 }
 
-func (s *service) newTries(session string, b *batch) *tries {
-	t := &tries{s: s, session: session, began: time.Now(), leave: make(map[string]bool)}
+func (s *service) newTries(session string, b *batch, left *left) *tries {
+	t := &tries{s: s, session: session, began: time.Now(), left: left}
 	for i := range b.changes {
 		if name := b.changes[i].Aggregate; s.failing.Due(name) > 0 {
-			t.leave[name] = true
+			left.aggregates[name] = true
 		}
 	}
 	return t
 }
 
 // next is what to try.
-func (t *tries) next() apply.Attempt { return apply.Attempt{Most: t.most, Leave: t.leave} }
+func (t *tries) next() apply.Attempt { return apply.Attempt{Most: t.most, Leave: t.left.aggregates} }
 
-// left says whether some aggregate is not tried any more.
-func (t *tries) left() bool { return len(t.leave) > 0 }
+// leavesSome says whether some aggregate is not tried any more.
+func (t *tries) leavesSome() bool { return len(t.left.aggregates) > 0 }
 
 // made learns from an attempt how many changes are tried at once: half as many after two that timed out, and more again after one in
 // which something was decided.
@@ -62,7 +61,7 @@ func (t *tries) made(b *batch, timedOut bool) {
 	for i, r := range b.results {
 		switch r.Kind {
 		case apply.Pending:
-			if !t.leave[b.changes[i].Aggregate] {
+			if !t.left.aggregates[b.changes[i].Aggregate] {
 				open++
 			}
 		case apply.Applied, apply.Duplicate, apply.Parked:
@@ -106,7 +105,7 @@ func (t *tries) only(rest *batch) (first *envelope.Change, ok bool) {
 	for i := range rest.changes {
 		c := &rest.changes[i]
 		switch {
-		case t.leave[c.Aggregate] || rest.results[i].Kind != apply.Pending:
+		case t.left.aggregates[c.Aggregate] || rest.results[i].Kind != apply.Pending:
 		case first == nil:
 			if first = c; t.most == 1 {
 				return first, true
@@ -122,7 +121,7 @@ func (t *tries) only(rest *batch) (first *envelope.Change, ok bool) {
 func (t *tries) alone(rest *batch, failures []failure) {
 	for _, f := range failures {
 		if !t.blame(rest, f) {
-			t.leave[f.change.Aggregate] = true
+			t.left.aggregates[f.change.Aggregate] = true
 		}
 	}
 }
@@ -145,22 +144,12 @@ func (t *tries) blame(rest *batch, f failure) bool {
 		return true
 	}
 	if v.Alone {
-		t.leave[name] = true
+		t.left.aggregates[name] = true
 	}
 	if v.Tell {
 		t.s.log.Warn("an event cannot be applied; it is retried, and its aggregate waits", about...)
 	}
 	return v.Alone
-}
-
-// giveBack releases the session after a pause: nothing in it can be tried now. It comes again, and no delivery count rises.
-func (t *tries) giveBack(receiving context.Context) error {
-	pause := maxIdleHold
-	for name := range t.leave {
-		pause = min(pause, max(t.s.failing.Due(name), 100*time.Millisecond))
-	}
-	_ = retry.Sleep(receiving, pause) // the session is released in any case
-	return sessions.ErrRelease
 }
 
 // committed tells of the aggregates whose changes were committed, and whether there is one.

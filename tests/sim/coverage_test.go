@@ -21,6 +21,8 @@ type coverage struct {
 	Upgrades         int // of MongoDB's resume tokens, to another version
 	Later, Gone      int // updates that were looked up late
 	Expired          int // changes that were given up because their image was gone
+
+	refusing coverageOfRefusals
 }
 
 // guarded finds in the log what a projector says when it stops: how many events it recognised as applied before.
@@ -79,7 +81,12 @@ func (c *coverage) add(w *world) {
 	}
 	dropped := int(w.record.Dropped())
 	c.Dropped += dropped
-	c.Mended += len(run.Sick) - dropped
+	for _, s := range run.Sick {
+		if !s.Dropped && !s.Perhaps {
+			c.Mended++
+		}
+	}
+	c.refusing.add(w, run)
 	for _, g := range run.Garbage {
 		if g.Aggregate == "" {
 			c.Nobodys++
@@ -90,6 +97,6 @@ func (c *coverage) add(w *world) {
 }
 
 func (c *coverage) String() string {
-	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d upgrades of MongoDB:%d looked up later:%d looked up when gone:%d given up without an image:%d",
-		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared, c.Upgrades, c.Later, c.Gone, c.Expired)
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d upgrades of MongoDB:%d looked up later:%d looked up when gone:%d given up without an image:%d%s",
+		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared, c.Upgrades, c.Later, c.Gone, c.Expired, c.refusing)
 }

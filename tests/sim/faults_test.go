@@ -132,6 +132,8 @@ func (w *world) fault(a *agenda, step plan.Step) {
 	case plan.OvertakeWrite, plan.BusySends, plan.Drip, plan.LoseLocks, plan.SlowSettles, plan.Poison, plan.Scale,
 		plan.AnswerSends:
 		w.aimed(a, step)
+	case plan.RefuseDocument, plan.SmallTransactions, plan.SlowEvents:
+		w.refuse(a, step)
 	}
 }
 

@@ -36,7 +36,7 @@ func (ledger) Project(e projection.Event) ([]projection.Write, error) {
 
 // totals are the events by type, as the ledger says them.
 func (w *world) totals() (*history.Model, error) {
-	cursor, err := w.client.Database("readmodel").Collection(totalsName).Find(w.Context(), bson.D{})
+	cursor, err := w.client.Database(readModel).Collection(totalsName).Find(w.Context(), bson.D{})
 	if err != nil {
 		return nil, fmt.Errorf("read totals: %w", err)
 	}

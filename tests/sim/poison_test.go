@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -20,9 +19,10 @@ const poison = "Poison"
 
 var errPoison = errors.New("poison, until the projection is mended")
 
-// refuse is what a projection says of an event that it cannot apply.
-func refuse(e projection.Event, mended *atomic.Bool) error {
-	if kind, _ := e.Document().Lookup("type").StringValueOK(); kind == poison && !mended.Load() {
+// cannot is what a projection says of an event that it cannot apply.
+func (w *world) cannot(e projection.Event) error {
+	w.refusals.slowly()
+	if kind, _ := e.Document().Lookup("type").StringValueOK(); kind == poison && !w.mended.Load() {
 		return projection.Permanent(errPoison)
 	}
 	return nil
@@ -31,15 +31,14 @@ func refuse(e projection.Event, mended *atomic.Bool) error {
 // brittle is a projection that cannot apply poison.
 type brittle struct {
 	projection.Projection
-	mended *atomic.Bool
-	late   *lookups
+	w *world
 }
 
 // Project implements [projection.Projection].
 func (b brittle) Project(e projection.Event) ([]projection.Write, error) {
-	e, err := told(e, b.late)
+	e, err := told(e, &b.w.lookups)
 	if err == nil {
-		err = refuse(e, b.mended)
+		err = b.w.cannot(e)
 	}
 	if err != nil {
 		return nil, err
@@ -50,15 +49,14 @@ func (b brittle) Project(e projection.Event) ([]projection.Write, error) {
 // brittleDocument is the same of a projection with one document.
 type brittleDocument struct {
 	projection.OneDocument
-	mended *atomic.Bool
-	late   *lookups
+	w *world
 }
 
 // Project implements [projection.Projection].
 func (b brittleDocument) Project(e projection.Event) ([]projection.Write, error) {
-	e, err := told(e, b.late)
+	e, err := told(e, &b.w.lookups)
 	if err == nil {
-		err = refuse(e, b.mended)
+		err = b.w.cannot(e)
 	}
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func (w *world) whole(harm func()) {
 
 // settle waits until everything is to be seen that can be, and then has what is poisoned mended and replayed.
 func (w *world) settle() {
-	if !w.rests(w.record.Hidden) {
+	if !w.beside() || !w.rests(func() int64 { return w.record.Hidden() + w.parkedPerhaps() }) {
 		return
 	}
 	aside := w.asideOf()
@@ -71,10 +71,15 @@ func (w *world) rests(hidden func() int64) bool {
 	if w.eventually(settled, rest) {
 		return true
 	}
-	committed, visible := w.record.Seen()
-	unrest := fmt.Sprintf("%d of %d events are visible, %d are parked; the broker says %+v", visible, committed, hidden(), w.bus.Stats(subPath))
-	w.record.Note(func(run *checker.Run) { run.Unrest = unrest })
+	w.unrest("%d are parked", hidden())
 	return false
+}
+
+// unrest records that a run did not come to rest, and how it stands.
+func (w *world) unrest(format string, args ...any) {
+	committed, visible := w.record.Seen()
+	unrest := fmt.Sprintf("%d of %d events are visible, %s; the broker says %+v", visible, committed, fmt.Sprintf(format, args...), w.bus.Stats(subPath))
+	w.record.Note(func(run *checker.Run) { run.Unrest = unrest })
 }
 
 // stopAll stops every service cleanly and joins all there ever were.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -211,6 +212,8 @@ func (w *world) projectorConfig() projector.Config {
 	s := w.plan.Settings
 	c.Projection, c.VersionGapWait = s.Projection, s.GapWait.Duration
 	c.SessionReceiver = s.Receiver
+	c.UndecidedAfter = cmp.Or(s.UndecidedAfter.Duration, c.UndecidedAfter)
+	c.ApplyTimeout = cmp.Or(s.ApplyTimeout.Duration, c.ApplyTimeout)
 	c.Connections, c.MaxSessions, c.ReceiveBatch = s.Connections, s.Sessions, s.ReceiveBatch
 	c.SessionIdle, c.SessionMaxHold = 2*time.Second, s.MaxHold.Duration
 	c.AcceptTimeout, c.ShutdownTimeout = time.Minute, 20*time.Second

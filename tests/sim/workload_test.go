@@ -93,7 +93,7 @@ func (w *world) watch(ctx context.Context, watched chan<- struct{}) {
 }
 
 func (w *world) readModel() *driver.Collection {
-	return w.client.Database("readmodel").Collection(w.plan.Settings.Projection)
+	return w.client.Database(readModel).Collection(w.plan.Settings.Projection)
 }
 
 // observe records one change of a document.

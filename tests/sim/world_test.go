@@ -63,6 +63,7 @@ type world struct {
 	hangUntil, cutUntil time.Time
 	injected            []func() // end what is injected into Service Bus
 
+	refusals    *refusals
 	projections *projection.Registry
 	mended      atomic.Bool // the projections can apply poison
 	lookups     lookups     // what they were shown late
@@ -88,14 +89,14 @@ type world struct {
 // inWorld runs f with the servers up; it is called in a bubble of virtual time.
 func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 	w := &world{
-		T: t, plan: p, trace: newTrace(),
+		T: t, plan: p, trace: newTrace(), refusals: &refusals{documents: map[string]func(){}},
 		busHub: network.Listen("bus:5672"), mongoHub: network.Listen("mongo:27017"),
 		mongo: mongo.New(mongo.Options{AcceptLostTokens: true, TokenVersion: p.Settings.TokenVersion}), blob: blob.New(blob.Options{}),
 		record: record.New(checker.Run{FenceAfter: fenceAfter, History: history.History{SessionKey: p.Settings.SessionKey}}),
 	}
 	w.decisions, w.decided = w.stops(), map[string]time.Time{}
 	var err error
-	w.projections, err = projection.NewRegistry(brittleDocument{projection.Timeline{}, &w.mended, &w.lookups}, brittle{ledger{}, &w.mended, &w.lookups})
+	w.projections, err = projection.NewRegistry(brittleDocument{projection.Timeline{}, w}, brittle{ledger{}, w})
 	require.NoError(t, err)
 	for _, stream := range p.Settings.StreamNames() {
 		w.leases = append(w.leases, leasecheck.NewRecorder(container+"/"+stream+".json"))

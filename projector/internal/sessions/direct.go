@@ -105,5 +105,9 @@ func (l *directLink) Next(ctx context.Context, count int) ([]*azservicebus.Recei
 
 // More implements link.
 func (l *directLink) More(ctx context.Context, count int) []*azservicebus.ReceivedMessage {
-	return l.Session.More(ctx, count, patience)
+	messages, err := l.Arrived(count)
+	if err != nil { // the next Known says so
+		return messages
+	}
+	return append(messages, l.Session.More(ctx, count-len(messages), patience)...)
 }

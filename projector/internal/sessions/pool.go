@@ -61,6 +61,7 @@ type Pool struct {
 	opts      Options
 	acceptors []acceptor // each shared by the workers of one connection
 	outage    *outage.Outage
+	room      *room
 
 	mu      sync.Mutex
 	demand  demand     // guarded by mu
@@ -77,10 +78,10 @@ func New(ways Ways, opts Options) *Pool {
 	}
 	seen, judged := &backlogEstimate{log: opts.Logger}, &verdict{log: opts.Logger}
 	// A session has a batch in hand while the next one arrives.
-	room := &room{bytes: opts.Bytes / (2 * max(opts.Workers, 1))}
+	p.room = &room{bytes: opts.Bytes / (2 * max(opts.Workers, 1))}
 	for range ways.Connections {
-		over := newDirect(opts.Entity.Path(), ways.Namespace, opts.CloseTimeout, seen, room)
-		through := newSDK(opts.Entity, ways.Dial, opts.CloseTimeout, seen, room)
+		over := newDirect(opts.Entity.Path(), ways.Namespace, opts.CloseTimeout, seen, p.room)
+		through := newSDK(opts.Entity, ways.Dial, opts.CloseTimeout, seen, p.room)
 		switch ways.Receiver {
 		case Direct:
 			p.acceptors = append(p.acceptors, over)

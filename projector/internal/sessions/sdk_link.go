@@ -63,8 +63,21 @@ func (l *sdkLink) Next(ctx context.Context, _ int) ([]*azservicebus.ReceivedMess
 	return l.receive(ctx, 1)
 }
 
-// More implements link: Known has returned all that a peek saw.
-func (l *sdkLink) More(context.Context, int) []*azservicebus.ReceivedMessage { return nil }
+// More implements link. It looks, where Known may have saved the look.
+func (l *sdkLink) More(ctx context.Context, count int) []*azservicebus.ReceivedMessage {
+	if l.open || count == 0 {
+		return nil
+	}
+	there, err := l.waiting(ctx, count)
+	if err != nil || there == 0 {
+		return nil // if it is more than a failed look, the next Known says so
+	}
+	bounded, cancel := context.WithTimeout(ctx, gather)
+	defer cancel()
+	messages, _ := l.receive(bounded, min(there, count)) // likewise
+	l.known = max(there-len(messages), 0)
+	return messages
+}
 
 // peekAhead finds out how many messages wait, where that pays. The broker grants sessions that have a message: that one is known.
 func (l *sdkLink) peekAhead(ctx context.Context, count int) error {

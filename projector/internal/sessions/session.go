@@ -65,6 +65,18 @@ func (s *Session) Gather(ctx context.Context, messages []*azservicebus.ReceivedM
 	return append(messages, s.link.More(ctx, s.pool.opts.Batch-len(messages))...)
 }
 
+// Behind returns messages that are there behind those that the caller keeps in hand, up to a batch: none where there are none, or
+// others should have the session.
+func (s *Session) Behind(ctx context.Context) []*azservicebus.ReceivedMessage {
+	if ctx.Err() != nil || s.pool.contended() && time.Since(s.accepted) >= s.pool.opts.MaxHold {
+		return nil
+	}
+	return s.link.More(ctx, s.pool.opts.Batch)
+}
+
+// Room is how many messages of the recent ones' size, of at most count, a worker has room for besides those that are on their way.
+func (s *Session) Room(count int) int { return s.pool.room.messages(count) }
+
 // renewal is how long to wait between renewals: half of the lock's remaining time, at most maxRenewal, because the time it
 // ends at is by the broker's clock, and ours may differ.
 const (

@@ -16,7 +16,7 @@ func TestWritesOfADocumentAreRefused(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	ctx, c := t.Context(), f.coll()
 	end := f.srv.RefuseWrites(func(w mongo.Writing) int32 {
-		if w.Collection == "c" && w.ID == "bad" {
+		if w.Collection == "c" && w.ID == "bad" && w.Document != nil {
 			return 13026
 		}
 		return 0
@@ -44,6 +44,32 @@ func TestWritesOfADocumentAreRefused(t *testing.T) {
 	end()
 	_, err = c.InsertOne(ctx, d("_id", "bad"))
 	require.NoError(t, err)
+}
+
+// What is to be written can be what is refused, and a delete writes nothing.
+func TestWritesAreRefusedForWhatTheyWrite(t *testing.T) {
+	f := serve(t, mongo.Options{})
+	ctx, c := t.Context(), f.coll()
+	t.Cleanup(f.srv.RefuseWrites(func(w mongo.Writing) int32 {
+		if n, _ := w.Document.Lookup("n").AsInt64OK(); n > 1 || w.Document == nil {
+			return 171
+		}
+		return 0
+	}))
+	_, err := c.InsertOne(ctx, d("_id", 1, "n", 1))
+	require.NoError(t, err)
+	for _, refused := range []func() error{
+		func() error { _, err := c.UpdateOne(ctx, d("_id", 1), d("$inc", d("n", 1))); return err },
+		func() error { _, err := c.ReplaceOne(ctx, d("_id", 1), d("n", 2)); return err },
+		func() error { return c.FindOneAndUpdate(ctx, d("_id", 1), d("$inc", d("n", 1))).Err() },
+		func() error { _, err := c.DeleteOne(ctx, d("_id", 1)); return err },
+	} {
+		var se driver.ServerError
+		err := refused()
+		require.ErrorAs(t, err, &se)
+		require.True(t, se.HasErrorCode(171), "%v", err)
+	}
+	require.Equal(t, []bson.D{d("_id", int32(1), "n", int32(1))}, all(t, c, bson.D{}))
 }
 
 // A transaction is refused at the write that is one too many; writes outside of transactions are none of its business.

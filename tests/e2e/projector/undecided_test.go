@@ -99,6 +99,39 @@ func TestG5WhatFailsInASharedSessionHoldsUpNoNeighbour(t *testing.T) {
 	})
 }
 
+// G5: an aggregate that fails has more events in a session that many share than are received at once. Those behind them go on.
+func TestG5WhatFailsHoldsUpNoNeighbourHoweverMuchOfItThereIs(t *testing.T) {
+	for _, receiver := range []string{"direct", "sdk"} {
+		t.Run(receiver, func(t *testing.T) {
+			eachShape(t, func(w *world.World, s shape) {
+				s = undecided(s)
+				s.adjust = func(c *projector.Config) { c.SessionReceiver, c.ReceiveBatch = receiver, 5 }
+				key := envelope.Buckets(1)
+				put := func(c envelope.Change) {
+					c.Session = key.Session(c.Aggregate)
+					publish(w, c)
+				}
+				for n := 1; n <= 30; n++ {
+					put(event("bad", n, "Unlisted"))
+				}
+				for n := 1; n <= 50; n++ {
+					put(event("healthy", n, "T"))
+				}
+				p := w.StartProjector(s.settings(nil))
+				w.Completed(50)
+				put(event("healthy", 51, "T"))
+				w.Completed(51)
+				require.Equal(w, 51, s.applied(w, "healthy"))
+				require.Zero(w, s.applied(w, "bad"))
+				stats := w.Bus.Stats(world.SubscriptionPath)
+				require.Zero(w, stats.DeadLettered+stats.Redelivered)
+				_, err := p.End()
+				require.NoError(w, err)
+			})
+		})
+	}
+}
+
 // G5: the codes by which indexes refuse a document say that it is refused for good.
 func TestG5ARefusalByAnIndexParksItsAggregate(t *testing.T) {
 	for _, code := range []int{171, 201, 16755, 16766, 17261, 17262} {

@@ -231,6 +231,8 @@ type Writing struct {
 	Database, Collection string
 	// ID is the document's _id.
 	ID any
+	// Document is what it is to become; nil: it is deleted.
+	Document bson.Raw
 	// Before is how many writes its transaction holds already; -1 outside of a transaction.
 	Before int
 }
@@ -239,7 +241,7 @@ type Writing struct {
 // others of the same command happen, or with its whole transaction. of must be quick and must not call the server.
 func (s *Server) RefuseWrites(of func(Writing) (code int32)) (end func()) {
 	return s.eng.Veto(func(w engine.Writing) int32 {
-		return of(Writing{Database: w.NS.DB, Collection: w.NS.Coll, ID: w.ID, Before: w.Before})
+		return of(Writing{Database: w.NS.DB, Collection: w.NS.Coll, ID: w.ID, Document: w.Document, Before: w.Before})
 	})
 }
 

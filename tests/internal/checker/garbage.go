@@ -25,8 +25,12 @@ func (g Garbage) Is(other Garbage) bool {
 
 // Patients are the aggregates that are parked in the end: those with poison, and those that garbage names. Garbage whose
 // position is not above those before it is no news to its aggregate, whatever its body is.
-func (r Run) Patients() []Sick {
-	all := slices.Clip(r.Sick)
+func (r Run) Patients() (all []Sick) {
+	for _, s := range r.Sick {
+		if !s.Perhaps || slices.ContainsFunc(r.Aside, func(m Aside) bool { return r.Names(m) == s.Aggregate }) {
+			all = append(all, s)
+		}
+	}
 	for _, g := range r.Garbage {
 		if g.Aggregate == "" {
 			continue

@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -17,6 +18,10 @@ type Sick struct {
 	Before, Total int64
 	// Garbage is what stands in the way, where that is no event of the aggregate at all.
 	Garbage *Garbage
+	// Reason is what the first of the others is dead-lettered with; empty: because the projection refused it.
+	Reason string
+	// Perhaps says that it need not be parked: then nothing of it is set aside, and all of it is to be seen.
+	Perhaps bool
 	// Dropped says that the operator gave the poison up: all the other events are to be seen in the end.
 	Dropped bool
 }
@@ -108,7 +113,7 @@ func (p *patient) aside(m Aside, version int64, repeated bool) error {
 	reason := reasonParked
 	switch {
 	case p.Garbage == nil && version == p.Before+1:
-		reason = reasonPoison
+		reason = cmp.Or(p.Reason, reasonPoison)
 	case p.Garbage != nil && m.MessageID == p.Garbage.MessageID:
 		switch {
 		case !first:

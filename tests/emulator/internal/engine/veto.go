@@ -13,6 +13,8 @@ import (
 type Writing struct {
 	NS NS
 	ID any
+	// Document is what it is to become; nil: it is deleted.
+	Document bson.Raw
 	// Before is how many writes its transaction holds already; -1 outside of a transaction.
 	Before int
 }
@@ -35,11 +37,11 @@ func (e *Engine) Veto(of func(Writing) (code int32)) (end func()) {
 }
 
 // vetoed says whether a write is refused; the caller holds the lock.
-func (e *Engine) vetoed(txn *Txn, ns NS, id bson.RawValue) error {
+func (e *Engine) vetoed(txn *Txn, ns NS, id bson.RawValue, document bson.Raw) error {
 	if len(e.vetoes) == 0 {
 		return nil
 	}
-	w := Writing{NS: ns, Before: -1}
+	w := Writing{NS: ns, Document: document, Before: -1}
 	w.ID, _, _ = value.DecodeValue(id.Type, id.Value)
 	if txn != nil {
 		w.Before = len(txn.ops)

@@ -56,7 +56,7 @@ func (e *Engine) write(txn *Txn, c *Collection, r *record, raw bson.Raw, x *Entr
 	if txn != nil && r.owner == nil && r.head != nil && value.CompareTimestamps(r.head.at, txn.snapshot) > 0 {
 		return conflict()
 	}
-	if err := e.vetoed(txn, c.NS, x.ID); err != nil {
+	if err := e.vetoed(txn, c.NS, x.ID, raw); err != nil {
 		return err
 	}
 	if raw != nil {

@@ -26,6 +26,7 @@ func Draw(seed uint64) Plan {
 	d.documents(rand.New(rand.NewPCG(seed, 0xd0)))
 	d.answers(rand.New(rand.NewPCG(seed, 0x5b)))
 	d.upgrades(rand.New(rand.NewPCG(seed, 0x6e)))
+	d.refusals(rand.New(rand.NewPCG(seed, 0x14)))
 	d.plan.Garbage = d.litter(rand.New(rand.NewPCG(seed, 0x9a)))
 	d.operator()
 	return d.plan

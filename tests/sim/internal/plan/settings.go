@@ -43,6 +43,9 @@ type Settings struct {
 	Projection    string              `json:"projection"`
 	// GapWait is VERSION_GAP_WAIT; 0: versions are not judged.
 	GapWait Duration `json:"gapWait"`
+	// UndecidedAfter is UNDECIDED_AFTER, and ApplyTimeout APPLY_TIMEOUT; 0: the default.
+	UndecidedAfter Duration `json:"undecidedAfter,omitzero"`
+	ApplyTimeout   Duration `json:"applyTimeout,omitzero"`
 	// Receiver is SESSION_RECEIVER. The SDK holds mutexes while it waits for the network, and virtual time does not pass while a
 	// goroutine waits for a mutex: where it accepts the sessions, each has a connection of its own, and a projector's way to
 	// Service Bus does not hang while it starts or recovers.

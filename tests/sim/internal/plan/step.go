@@ -50,6 +50,11 @@ const (
 	// Those of the source, see documents.go.
 
 	ExpireImages Kind = "expire-images" // of every change until then
+	// Those of refusals.go.
+
+	RefuseDocument    Kind = "refuse-document"    // of one aggregate, by the read model's database, for what is in it
+	SmallTransactions Kind = "small-transactions" // larger ones are refused
+	SlowEvents        Kind = "slow-events"        // a projection takes its time for each
 )
 
 // The servers.
@@ -106,6 +111,8 @@ type Step struct {
 	// Answer is what sends are answered with, and not stored: released, modified, rejected with Condition, or [Detached] with it.
 	Answer    string `json:"answer,omitempty"`
 	Condition string `json:"condition,omitempty"`
+	// Code is MongoDB's.
+	Code int32 `json:"code,omitempty"`
 	// Chance is how likely each send, or each lock, is hit.
 	Chance float64 `json:"chance,omitempty"`
 	// Delay is how long a delivery or a settlement takes.
@@ -223,7 +230,7 @@ func (s Step) aimed() string {
 	case Scale:
 		return fmt.Sprintf("scale the projectors to 6, and to 2 after %s", s.For)
 	default:
-		return string(s.Kind)
+		return s.refusal()
 	}
 }
 

@@ -177,6 +177,21 @@ func (r *Record) Hidden() (n int64) {
 	return n
 }
 
+// Missing is how many committed events of some aggregates the read model has not been seen to hold.
+func (r *Record) Missing(aggregates ...string) (n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.run.Committed {
+		if slices.Contains(aggregates, c.Aggregate) {
+			n++
+		}
+	}
+	for _, aggregate := range aggregates {
+		n -= r.visible[aggregate]
+	}
+	return n
+}
+
 // Dropped is how many events the operator has given up.
 func (r *Record) Dropped() (n int64) {
 	r.mu.Lock()
