@@ -229,11 +229,11 @@ func TestUnsupportedThingsAreNamed(t *testing.T) {
 	db := f.client.Database("db")
 	for want, cmd := range map[string]bson.D{
 		"mapReduce":   d("mapReduce", "c"),
-		"capped":      d("create", "x", "capped", true, "size", 10),
+		"timeseries":  d("create", "x", "timeseries", d("timeField", "t")),
 		"nosuchfield": d("find", "c", "nosuchfield", 1),
-		"$lookup":     d("aggregate", "c", "pipeline", bson.A{d("$lookup", d("from", "x"))}, "cursor", d()),
+		"$densify":    d("aggregate", "c", "pipeline", bson.A{d("$densify", d("field", "x"))}, "cursor", d()),
 		"$near":       d("find", "c", "filter", d("a", d("$near", 1))),
-		"$dateTrunc":  d("aggregate", "c", "pipeline", bson.A{d("$set", d("a", d("$dateTrunc", 1)))}, "cursor", d()),
+		"$function":   d("aggregate", "c", "pipeline", bson.A{d("$set", d("a", d("$function", 1)))}, "cursor", d()),
 		"$redact":     d("aggregate", "c", "pipeline", bson.A{d("$changeStream", d()), d("$redact", "$$KEEP")}, "cursor", d()),
 		"collation":   d("find", "c", "collation", d("locale", "de")),
 		"hidden":      d("createIndexes", "c", "indexes", bson.A{d("key", d("a", 1), "name", "a_1", "hidden", true)}),

@@ -109,7 +109,14 @@ func (r *request) streamScope(s *stream, d bson.D) (ns string, err error) {
 			return "", mongoerr.New(mongoerr.BadValue, "$changeStream option %s cannot be %v", e.Key, e.Value)
 		}
 	}
-	if coll, isColl := r.body[0].Value.(string); isColl {
+	coll, isColl := r.body[0].Value.(string)
+	if r.db == "config" || r.db == "local" || (r.db == "admin" && isColl) {
+		return "", mongoerr.New(mongoerr.InvalidNamespace, "$changeStream may not be opened on the internal %s database", r.db)
+	}
+	if isColl {
+		if info, _ := r.srv.eng.Lookup(engine.NS{DB: r.db, Coll: coll}); info.View {
+			return "", mongoerr.New(mongoerr.ViewNotSupported, "Namespace %s.%s is a view, not a collection", r.db, coll)
+		}
 		switch {
 		case coll == "":
 			return "", mongoerr.New(mongoerr.InvalidNamespace, "Invalid namespace specified '%s.'", r.db)
@@ -122,7 +129,10 @@ func (r *request) streamScope(s *stream, d bson.D) (ns string, err error) {
 		s.scope = engine.NS{DB: r.db, Coll: coll}
 		return s.scope.String(), nil
 	}
-	if cluster != (r.db == "admin") {
+	if r.db == "admin" && !cluster {
+		return "", mongoerr.New(mongoerr.InvalidNamespace, "$changeStream may not be opened on the internal admin database")
+	}
+	if cluster && r.db != "admin" {
 		return "", mongoerr.New(mongoerr.InvalidOptions, "a cluster-wide $changeStream needs 'allChangesForCluster:true' and the 'admin' database")
 	}
 	if !cluster {

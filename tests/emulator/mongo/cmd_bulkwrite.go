@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/engine"
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/mongoerr"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/query"
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
@@ -126,6 +127,9 @@ func (r *request) bulkOp(ctx context.Context, raw bson.Raw, spaces []engine.NS, 
 	}
 	ns := spaces[at]
 	if err := r.hint(ns, field(d, "hint")); err != nil {
+		return nil, err
+	}
+	if r.env.Collation, err = query.ParseCollation(field(d, "collation")); err != nil {
 		return nil, err
 	}
 	switch d[0].Key {

@@ -21,10 +21,21 @@ func runCreate(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.refuse("capped", "size", "max", "viewOn", "pipeline", "timeseries", "collation", "clusteredIndex", "idIndex", "expireAfterSeconds", "encryptedFields"); err != nil {
+	if err := r.refuse("timeseries", "clusteredIndex", "idIndex", "expireAfterSeconds", "encryptedFields", "storageEngine", "indexOptionDefaults"); err != nil {
 		return nil, err
 	}
-	options := bson.D{}
+	if r.env.Collation != nil { // it would be that of every later command, and of the index on _id
+		return nil, mongoerr.Unsupported("the create option \"collation\", other than simple")
+	}
+	options, err := r.viewOptions()
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range []string{"capped", "size", "max"} {
+		if r.has(key) {
+			options = append(options, bson.E{Key: key, Value: r.get(key)})
+		}
+	}
 	if images, err := r.doc("changeStreamPreAndPostImages"); err != nil {
 		return nil, err
 	} else if len(images) > 0 {
@@ -135,7 +146,13 @@ func runListCollections(_ context.Context, r *request) (bson.D, error) {
 	var docs []bson.Raw
 	for _, c := range r.srv.eng.Collections(r.db) {
 		d := bson.D{{Key: "name", Value: c.NS.Coll}, {Key: "type", Value: "collection"}}
-		if !r.flag("nameOnly") {
+		switch {
+		case c.View:
+			d[1].Value = "view"
+			if !r.flag("nameOnly") {
+				d = append(d, bson.E{Key: "options", Value: c.Options}, bson.E{Key: "info", Value: bson.D{{Key: "readOnly", Value: true}}})
+			}
+		case !r.flag("nameOnly"):
 			d = append(d, bson.D{
 				{Key: "options", Value: c.Options},
 				{Key: "info", Value: bson.D{{Key: "readOnly", Value: false}, {Key: "uuid", Value: bson.Binary{Subtype: 4, Data: c.UUID}}}},
@@ -201,6 +218,9 @@ func runListIndexes(_ context.Context, r *request) (bson.D, error) {
 	if !ok {
 		return nil, mongoerr.New(mongoerr.NamespaceNotFound, "ns does not exist: %s", ns)
 	}
+	if info.View {
+		return nil, mongoerr.New(mongoerr.ViewNotSupported, "Namespace %s is a view, not a collection", ns)
+	}
 	docs := []bson.Raw{value.Encode(idIndex)}
 	for _, ix := range info.Indexes {
 		docs = append(docs, value.Encode(ix.Spec))
@@ -258,7 +278,7 @@ func parseIndex(raw bson.Raw) (*engine.Index, error) {
 	}
 	for _, e := range d {
 		switch e.Key {
-		case "key", "name", "unique", "sparse", "partialFilterExpression", "expireAfterSeconds", "v", "background":
+		case "key", "name", "unique", "sparse", "partialFilterExpression", "expireAfterSeconds", "v", "background", "collation":
 		case "hidden":
 			if e.Value == true {
 				return nil, mongoerr.Unsupported("hidden indexes")
@@ -284,6 +304,9 @@ func parseIndex(raw bson.Raw) (*engine.Index, error) {
 		if e.Key != "v" && e.Key != "background" {
 			spec = append(spec, e)
 		}
+	}
+	if slices.ContainsFunc(key, func(k bson.E) bool { return strings.Contains(k.Key, "$**") }) {
+		return nil, mongoerr.Unsupported("wildcard indexes")
 	}
 	ix, err := engine.NewIndex(name, key, field(d, "unique") == true, field(d, "sparse") == true, partial, spec)
 	if err != nil {

@@ -16,9 +16,6 @@ func runFindAndModify(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.refuse("collation"); err != nil {
-		return nil, err
-	}
 	if err := r.hint(ns, r.get("hint")); err != nil {
 		return nil, err
 	}

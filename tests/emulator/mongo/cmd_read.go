@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"slices"
 	"sort"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -18,7 +19,14 @@ func runFind(_ context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.refuse("collation", "tailable", "awaitData", "oplogReplay", "returnKey", "showRecordId", "max", "min"); err != nil {
+	if err := r.refuse("oplogReplay", "returnKey", "showRecordId", "max", "min"); err != nil {
+		return nil, err
+	}
+	if r.flag("tailable") {
+		return r.openTail(ns)
+	}
+	natural, err := r.natural()
+	if err != nil {
 		return nil, err
 	}
 	if err := r.hint(ns, r.get("hint")); err != nil {
@@ -30,7 +38,7 @@ func runFind(_ context.Context, r *request) (bson.D, error) {
 	}
 	var sel engine.Selection
 	if ns != oplogNS {
-		if sel, err = r.selection(filter, r.get("sort")); err != nil {
+		if sel, err = r.selection(filter, natural.sort); err != nil {
 			return nil, err
 		}
 	}
@@ -38,7 +46,7 @@ func runFind(_ context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	projection, err := query.CompileProjection(fields, r.env)
+	projection, err := query.CompileFindProjection(fields, filter, r.env)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +64,13 @@ func runFind(_ context.Context, r *request) (bson.D, error) {
 	var docs []bson.Raw
 	if ns == oplogNS && !r.srv.opts.DocumentDB {
 		docs, err = r.findOplog(filter, limit)
+	} else if natural.backwards {
+		docs, err = r.collect(ns, sel, 0, 0)
+		slices.Reverse(docs)
+		docs = docs[min(skip, int64(len(docs))):]
+		if limit > 0 {
+			docs = docs[:min(limit, int64(len(docs)))]
+		}
 	} else {
 		docs, err = r.collect(ns, sel, skip, limit)
 	}
@@ -93,7 +108,7 @@ func (r *request) collect(ns engine.NS, sel engine.Selection, skip, limit int64)
 	}
 	var all []sorted // what still has to be sorted
 	passed := int64(0)
-	err := r.srv.eng.Find(ns, r.view, sel, func(raw bson.Raw, doc bson.D, ready bool) bool {
+	err := r.look(ns, sel, func(raw bson.Raw, doc bson.D, ready bool) bool {
 		if sel.Sort != nil && !ready {
 			all = append(all, sorted{raw, doc})
 			return true
@@ -131,9 +146,6 @@ func runCount(_ context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.refuse("collation"); err != nil {
-		return nil, err
-	}
 	if err := r.hint(ns, r.get("hint")); err != nil {
 		return nil, err
 	}
@@ -149,8 +161,7 @@ func runCount(_ context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(filter) == 0 && skip == 0 && limit == 0 {
-		info, _ := r.srv.eng.Lookup(ns)
+	if info, _ := r.srv.eng.Lookup(ns); len(filter) == 0 && skip == 0 && limit == 0 && !info.View {
 		return bson.D{{Key: "n", Value: int32(info.Count)}}, nil
 	}
 	sel, err := r.selection(filter, nil)
@@ -164,9 +175,6 @@ func runCount(_ context.Context, r *request) (bson.D, error) {
 func runDistinct(_ context.Context, r *request) (bson.D, error) {
 	ns, err := r.ns()
 	if err != nil {
-		return nil, err
-	}
-	if err := r.refuse("collation"); err != nil {
 		return nil, err
 	}
 	key, ok := r.get("key").(string)
@@ -194,7 +202,7 @@ func runDistinct(_ context.Context, r *request) (bson.D, error) {
 		if _, missing := v.(value.Missing); missing {
 			return
 		}
-		if k := keystring.Of(v); !seen[k] {
+		if k := keystring.Of(r.env.Collation.Key(v)); !seen[k] {
 			seen[k] = true
 			values = append(values, v)
 		}
@@ -223,7 +231,7 @@ func runDistinct(_ context.Context, r *request) (bson.D, error) {
 }
 
 func runAggregate(ctx context.Context, r *request) (bson.D, error) {
-	if err := r.refuse("collation", "explain"); err != nil {
+	if err := r.refuse("explain"); err != nil {
 		return nil, err
 	}
 	stages, ok := r.get("pipeline").(bson.A)
@@ -241,8 +249,18 @@ func runAggregate(ctx context.Context, r *request) (bson.D, error) {
 		}
 	}
 	ns, err := r.ns()
+	if n, isNumber := value.AsInt(r.body[0].Value); isNumber && n == 1 {
+		if d, _ := first(stages).(bson.D); len(d) != 1 || d[0].Key != "$documents" {
+			return nil, mongoerr.Unsupported("aggregate on a database, other than $changeStream and $documents")
+		}
+		ns, err = engine.NS{DB: r.db, Coll: "$cmd.aggregate"}, nil
+	}
 	if err != nil {
-		return nil, mongoerr.Unsupported("aggregate on a database, other than $changeStream")
+		return nil, err
+	}
+	target, stages, err := r.target(stages)
+	if err != nil {
+		return nil, err
 	}
 	pipeline, err := query.CompilePipeline(stages, r.env)
 	if err != nil {
@@ -273,6 +291,9 @@ func runAggregate(ctx context.Context, r *request) (bson.D, error) {
 	}
 	if docs, err = query.RunPipeline(pipeline, docs); err != nil {
 		return nil, err
+	}
+	if target != nil {
+		return r.writeOut(ctx, target, docs, ns, opts)
 	}
 	raws = make([]bson.Raw, len(docs))
 	for i, d := range docs {

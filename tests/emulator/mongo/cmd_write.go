@@ -163,11 +163,12 @@ func (r *request) selection(filter any, sort any) (engine.Selection, error) {
 	if err != nil {
 		return engine.Selection{}, err
 	}
-	s := engine.Selection{Filter: f, Matcher: m}
+	s := engine.Selection{Filter: f, Matcher: m, Collation: r.env.Collation}
 	if d, ok := sort.(bson.D); ok && len(d) > 0 {
 		if s.Sort, err = query.CompileSort(d); err != nil {
 			return engine.Selection{}, err
 		}
+		s.Sort.Collate(r.env.Collation)
 	}
 	return s, nil
 }
@@ -181,9 +182,6 @@ func statement(raw bson.Raw, name string, known ...string) (bson.D, error) {
 	for _, e := range d {
 		if !slices.Contains(known, e.Key) {
 			return nil, mongoerr.New(mongoerr.UnknownField, "BSON field '%s.%s' is an unknown field (or not supported by the embedded MongoDB).", name, e.Key)
-		}
-		if e.Key == "collation" {
-			return nil, mongoerr.Unsupported("collation")
 		}
 	}
 	return d, nil
@@ -267,6 +265,9 @@ func (r *request) updateOne(ctx context.Context, ns engine.NS, raw bson.Raw) (en
 	if err := r.hint(ns, field(d, "hint")); err != nil {
 		return engine.WriteResult{}, err
 	}
+	if r.env.Collation, err = query.ParseCollation(field(d, "collation")); err != nil {
+		return engine.WriteResult{}, err
+	}
 	spec, err := r.updateSpec(field(d, "q"), field(d, "u"), field(d, "sort"), field(d, "arrayFilters"), field(d, "upsert") == true, field(d, "multi") == true)
 	if err != nil {
 		return engine.WriteResult{}, err
@@ -311,6 +312,9 @@ func (r *request) deleteOne(ctx context.Context, ns engine.NS, raw bson.Raw) (en
 		return engine.WriteResult{}, err
 	}
 	if err := r.hint(ns, field(d, "hint")); err != nil {
+		return engine.WriteResult{}, err
+	}
+	if r.env.Collation, err = query.ParseCollation(field(d, "collation")); err != nil {
 		return engine.WriteResult{}, err
 	}
 	limit, ok := value.AsInt(field(d, "limit"))

@@ -41,7 +41,7 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn) error {
 		defer close(requests)
 		r := &buffered{r: nc}
 		for {
-			m, err := wire.Read(r)
+			m, err := r.message(nc)
 			if err != nil {
 				cancel(err)
 				return
@@ -118,6 +118,31 @@ type buffered struct {
 	r    io.Reader
 	buf  [16 << 10]byte
 	have []byte
+}
+
+// halfSent is how long a message may take from its first byte to its last.
+const halfSent = time.Minute
+
+// message waits for the next one as long as it takes to begin, and no longer than halfSent for its end.
+func (b *buffered) message(nc net.Conn) (*wire.Message, error) {
+	if err := b.fill(); err != nil {
+		return nil, err
+	}
+	tooLong := time.AfterFunc(halfSent, func() { nc.Close() })
+	defer tooLong.Stop()
+	return wire.Read(b)
+}
+
+// fill waits until there is something to read.
+func (b *buffered) fill() error {
+	for len(b.have) == 0 {
+		n, err := b.r.Read(b.buf[:])
+		b.have = b.buf[:n]
+		if n == 0 && err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (b *buffered) Read(p []byte) (int, error) {

@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"bytes"
 	"context"
 	"math/rand/v2"
 	"sync"
@@ -34,6 +35,8 @@ type cursor struct {
 	txn    *engine.Txn
 	docs   []bson.Raw
 	stream *stream
+	tail   *tail
+	uuid   []byte // of the collection read; nil: of none
 	busy   bool
 	used   time.Time
 	killed chan struct{}
@@ -117,6 +120,17 @@ func (t *cursors) killAll() {
 	defer t.mu.Unlock()
 	for _, c := range t.all {
 		t.killLocked(c, mongoerr.New(mongoerr.CursorNotFound, "cursor id %d not found", c.id))
+	}
+}
+
+// killOf ends the cursors of a session.
+func (t *cursors) killOf(lsid bson.Raw) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.all {
+		if bytes.Equal(c.lsid, lsid) {
+			t.killLocked(c, mongoerr.New(mongoerr.CursorKilled, "cursor id %d was killed", c.id))
+		}
 	}
 }
 
@@ -212,6 +226,13 @@ func runGetMore(ctx context.Context, r *request) (bson.D, error) {
 		reply, ended, err := r.moreStream(ctx, c, size)
 		done = ended || err != nil
 		return reply, err
+	}
+	if c.tail != nil {
+		batch, err := r.moreTail(ctx, c, size)
+		if done = err != nil; done {
+			return nil, err
+		}
+		return bson.D{{Key: "cursor", Value: bson.D{{Key: "nextBatch", Value: batch}, {Key: "id", Value: c.id}, {Key: "ns", Value: c.ns}}}}, nil
 	}
 	if r.has("maxTimeMS") {
 		return nil, mongoerr.New(mongoerr.BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor")

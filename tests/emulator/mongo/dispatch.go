@@ -198,7 +198,7 @@ func (s *Server) parse(c *conn, m *wire.Message) (*request, error) {
 		return r, mongoerr.New(mongoerr.CommandNotFound, "no such command: 'hello'")
 	}
 	if r.cmd = commands[r.name]; r.cmd == nil {
-		return r, mongoerr.New(mongoerr.CommandNotFound, "no such command: '%s' (unknown, or not supported by the embedded MongoDB)", r.name)
+		return r, unknownCommand(r.name)
 	}
 	if m.OpCode == wire.OpQuery && !r.cmd.hello {
 		return r, mongoerr.New(352, "Unsupported OP_QUERY command: %s. The client driver may require an upgrade.", r.name)
@@ -253,7 +253,12 @@ func (s *Server) run(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.env = &query.Env{Now: time.Now(), ClusterTime: s.eng.Now()}
+	r.env = &query.Env{Now: time.Now(), ClusterTime: s.eng.Now(), Collection: func(name string) ([]bson.D, error) {
+		return r.documents(engine.NS{DB: r.db, Coll: name})
+	}}
+	if r.env.Collation, err = query.ParseCollation(r.get("collation")); err != nil {
+		return nil, err
+	}
 	if err := r.env.Let(vars); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@
 // The data lives in memory; Save and Restore carry it over a restart.
 //
 // Not provided: authentication, TLS, compression, a journal, further nodes,
-// collation, views, capped and time-series collections.
+// time-series collections. README.md lists what is refused.
 package mongo
 
 import (

@@ -31,6 +31,8 @@ type Options struct {
 	OplogEntries  int           // entries of oplog kept; default without limit
 	HistoryBytes  int           // bytes of superseded versions kept for snapshot reads; default 64 MiB, no more than OplogBytes
 	HistoryWindow time.Duration // age of superseded versions kept; default 300 s
+	// QuietCaps: what a capped collection loses is not in the oplog, as before 5.0.
+	QuietCaps bool
 }
 
 // NS names a collection.
@@ -63,6 +65,9 @@ type Collection struct {
 	PreImages bool
 
 	validator *validator
+	view      bool   // it holds nothing: its options say what it shows
+	capped    capped // the zero value: it is not
+	size      int    // bytes of the documents that live
 
 	creator *Txn // the open transaction whose first write made the collection; others do not see it
 
@@ -161,6 +166,9 @@ func (e *Engine) create(ns NS, options bson.D) (*Collection, error) {
 
 // created logs a new collection, with the indexes a transaction gave it.
 func (e *Engine) created(c *Collection) {
+	if c.view {
+		return // it is an entry of system.views, which no change stream shows
+	}
 	defer func() {
 		for _, ix := range c.indexes {
 			e.indexed(c, ix)
@@ -175,7 +183,12 @@ func (c *Collection) setOptions(options bson.D) error {
 	if err != nil {
 		return err
 	}
-	c.Options, c.validator, c.PreImages = options, validator, false
+	limits, err := newCapped(options)
+	if err != nil {
+		return err
+	}
+	c.Options, c.validator, c.capped, c.PreImages = options, validator, limits, false
+	_, c.view = value.Get(options, "viewOn")
 	if v, ok := value.Get(options, "changeStreamPreAndPostImages"); ok {
 		d, _ := v.(bson.D)
 		on, _ := value.Get(d, "enabled")
@@ -195,7 +208,7 @@ func (e *Engine) ensure(ns NS, txn *Txn) (*Collection, error) {
 	case c.creator != nil && c.creator != txn:
 		return nil, errWait{c.creator.done}
 	}
-	return c, nil
+	return c, c.writable()
 }
 
 // createIn adds a collection that others see when the transaction commits; the caller holds the lock.
@@ -267,6 +280,9 @@ func (e *Engine) Drop(ctx context.Context, ns NS) (bool, error) {
 		}
 		found = true
 		delete(e.colls, ns)
+		if c.view {
+			return nil
+		}
 		e.log(&Entry{Kind: Drop, NS: ns, UUID: c.UUID})
 		return nil
 	})
@@ -337,6 +353,9 @@ type Info struct {
 	Options bson.D
 	Count   int
 	Indexes []*Index
+	Size    int  // bytes of its documents
+	View    bool // its options say of what
+	Capped  bool
 }
 
 // Collections lists a database's collections by name; all of them when db is "".
@@ -354,7 +373,7 @@ func (e *Engine) Collections(db string) []Info {
 }
 
 func (c *Collection) info() Info {
-	return Info{c.NS, c.UUID, append(bson.D{}, c.Options...), c.live, append([]*Index{}, c.indexes...)}
+	return Info{c.NS, c.UUID, append(bson.D{}, c.Options...), c.live, append([]*Index{}, c.indexes...), c.size, c.view, c.capped != (capped{})}
 }
 
 // Lookup describes one collection; false when there is none.

@@ -26,9 +26,10 @@ type Index struct {
 	TTL     time.Duration // age at which documents are deleted; negative: never
 	Spec    bson.D        // as listIndexes shows it
 
-	paths   [][]string
-	filter  *query.Matcher
-	entries map[string]map[*record]int // versions of the record that have the key
+	paths     [][]string
+	collation *value.Collation
+	filter    *query.Matcher
+	entries   map[string]map[*record]int // versions of the record that have the key
 }
 
 // NewIndex compiles a specification. The caller sets TTL.
@@ -46,6 +47,11 @@ func NewIndex(name string, key bson.D, unique, sparse bool, partial bson.D, spec
 			return nil, mongoerr.New(mongoerr.CannotCreateIndex, "bad index key %q: %v", k.Key, k.Value)
 		}
 		ix.paths = append(ix.paths, value.Split(k.Key))
+	}
+	collation, _ := value.Get(spec, "collation")
+	var err error
+	if ix.collation, err = query.ParseCollation(collation); err != nil {
+		return nil, err
 	}
 	if partial != nil {
 		m, err := query.Compile(partial, &query.Env{})
@@ -83,14 +89,14 @@ func (ix *Index) keys(raw bson.Raw) ([]string, error) {
 			if list, ok := v.(bson.A); ok {
 				isArray = true
 				for _, item := range list {
-					parts = append(parts, keystring.Of(item))
+					parts = append(parts, keystring.Of(ix.collation.Key(item)))
 				}
 				if len(list) == 0 {
 					parts = append(parts, keystring.Of(bson.Undefined{}))
 				}
 				return false
 			}
-			parts = append(parts, keystring.Of(v))
+			parts = append(parts, keystring.Of(ix.collation.Key(v)))
 			return false
 		})
 		if isArray || len(parts) > 1 {
@@ -306,10 +312,7 @@ func (e *Engine) CreateIndex(ctx context.Context, ns NS, txn *Txn, ix *Index) (b
 		if err != nil {
 			return err
 		}
-		if txn == nil {
-			err = e.untouched(c)
-		}
-		if err != nil {
+		if err := c.writable(); err != nil {
 			return err
 		}
 		created = !existed
@@ -317,7 +320,7 @@ func (e *Engine) CreateIndex(ctx context.Context, ns NS, txn *Txn, ix *Index) (b
 		after = before
 		for _, have := range c.indexes {
 			sameKey := value.Equal(have.Key, ix.Key)
-			sameOptions := have.Unique == ix.Unique && have.Sparse == ix.Sparse && have.TTL == ix.TTL && value.Equal(have.Partial, ix.Partial)
+			sameOptions := have.Unique == ix.Unique && have.Sparse == ix.Sparse && have.TTL == ix.TTL && have.collation.Same(ix.collation) && value.Equal(have.Partial, ix.Partial)
 			switch {
 			case have.Name == ix.Name && sameKey && sameOptions:
 				return nil
@@ -329,6 +332,11 @@ func (e *Engine) CreateIndex(ctx context.Context, ns NS, txn *Txn, ix *Index) (b
 		}
 		if txn != nil && (c.creator != txn || c.first != nil) {
 			return mongoerr.New(mongoerr.OperationNotInTransaction, "Cannot create new indexes on existing collection %s in a multi-document transaction.", ns)
+		}
+		if txn == nil { // one that is there is found without waiting
+			if err := e.untouched(c); err != nil {
+				return err
+			}
 		}
 		if err := c.build(ix); err != nil {
 			return err

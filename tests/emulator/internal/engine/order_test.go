@@ -97,7 +97,7 @@ func TestRangesOfID(t *testing.T) {
 		}
 	}
 	looked := 0
-	e.colls[ns].candidates(bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: "a"}, {Key: "$lt", Value: "b"}}}}, nil, func(r *record, _ bool) bool {
+	e.colls[ns].candidates(Selection{Filter: bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: "a"}, {Key: "$lt", Value: "b"}}}}}, func(r *record, _ bool) bool {
 		require.GreaterOrEqual(t, r.key, keystring.Of("a"))
 		looked++
 		return true

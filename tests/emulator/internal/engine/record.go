@@ -104,6 +104,10 @@ func (e *Engine) push(c *Collection, r *record, raw bson.Raw, at bson.Timestamp)
 		e.history = append(e.history, superseded{at, c, r, size})
 		e.historyBytes += size
 	}
+	if was {
+		c.size -= len(r.head.raw)
+	}
+	c.size += len(raw)
 	r.head = &version{at: at, raw: raw, prev: r.head}
 	if is := raw != nil; is && !was {
 		c.live++

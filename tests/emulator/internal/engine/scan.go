@@ -15,17 +15,18 @@ import (
 // equality condition names, those in a range of _id, or all. sorted tells that
 // they come in the order of s. It stops when yield returns false, which must not
 // change what _ids there are.
-func (c *Collection) candidates(filter bson.D, s *query.Sort, yield func(r *record, sorted bool) bool) {
+func (c *Collection) candidates(sel Selection, yield func(r *record, sorted bool) bool) {
+	filter, s := sel.Filter, sel.Sort
 	plain := func(r *record) bool { return yield(r, false) }
 	eqs := query.Equalities(filter)
 	for _, eq := range eqs {
-		if eq.Path == "_id" {
+		if eq.Path == "_id" && (sel.Collation == nil || !value.HasText(bson.A(eq.Values))) {
 			c.byIDs(eq.Values, plain)
 			return
 		}
 	}
 	for _, ix := range c.indexes {
-		if keys, ok := ix.lookup(eqs); ok {
+		if keys, ok := ix.lookup(eqs, sel.Collation); ok {
 			var hits []*record
 			for _, k := range keys {
 				for r := range ix.entries[k] {
@@ -42,6 +43,9 @@ func (c *Collection) candidates(filter bson.D, s *query.Sort, yield func(r *reco
 		}
 	}
 	b, within := rangeOf(filter)
+	if sel.Collation != nil {
+		b, within = bounds{}, false // the order of _id is that of its bytes
+	}
 	if descending, sorted := byOrder(s); sorted || within {
 		c.ordered.scan(b, descending, func(r *record) bool { return yield(r, sorted) })
 		return
@@ -69,7 +73,7 @@ func (c *Collection) byIDs(values []any, yield func(*record) bool) {
 }
 
 // lookup gives the index keys to visit when every field of the index has an equality condition.
-func (ix *Index) lookup(eqs []query.Equality) ([]string, bool) {
+func (ix *Index) lookup(eqs []query.Equality, c *value.Collation) ([]string, bool) {
 	if ix.filter != nil {
 		return nil, false
 	}
@@ -91,8 +95,11 @@ func (ix *Index) lookup(eqs []query.Equality) ([]string, bool) {
 			case bson.A, nil, value.Missing: // keyed by element, or perhaps not at all
 				return nil, false
 			}
+			if value.HasText(v) && !ix.collation.Same(c) {
+				return nil, false
+			}
 			for _, prefix := range keys {
-				next = append(next, prefix+keystring.Of(v))
+				next = append(next, prefix+keystring.Of(ix.collation.Key(v)))
 			}
 		}
 		keys = next
@@ -111,7 +118,7 @@ func (e *Engine) each(c *Collection, v View, s Selection, multi bool, f func(*re
 	}
 	var found []match
 	var failed error
-	c.candidates(s.Filter, s.Sort, func(r *record, sorted bool) bool {
+	c.candidates(s, func(r *record, sorted bool) bool {
 		raw := r.see(v)
 		if raw == nil {
 			return true
@@ -159,7 +166,7 @@ func (e *Engine) Find(ns NS, v View, s Selection, yield func(raw bson.Raw, doc b
 		return nil
 	}
 	var failed error
-	c.candidates(s.Filter, s.Sort, func(r *record, sorted bool) bool {
+	c.candidates(s, func(r *record, sorted bool) bool {
 		raw := r.see(v)
 		if raw == nil {
 			return true

@@ -218,6 +218,7 @@ func (e *Engine) restoreDocument(c *Collection, v bson.RawValue) error {
 	c.link(r)
 	c.index(r, raw)
 	c.live++
+	c.size += len(raw)
 	return nil
 }
 

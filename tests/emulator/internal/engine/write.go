@@ -132,7 +132,13 @@ func (e *Engine) insert(txn *Txn, c *Collection, raw bson.Raw, b *batch) error {
 		v, _, _ := value.DecodeValue(id.Type, id.Value)
 		return duplicate(c.NS, "_id_", bson.D{{Key: "_id", Value: int32(1)}}, bson.D{{Key: "_id", Value: v}})
 	}
-	return e.write(txn, c, r, raw, &Entry{Kind: Insert, ID: id, Full: raw}, b)
+	if txn != nil && c.capped != (capped{}) {
+		return mongoerr.New(mongoerr.OperationNotInTransaction, "Collection '%s' is a capped collection. Writes in transactions are not allowed on capped collections.", c.NS)
+	}
+	if err := e.write(txn, c, r, raw, &Entry{Kind: Insert, ID: id, Full: raw}, b); err != nil {
+		return err
+	}
+	return e.overflow(c, b)
 }
 
 // Insert adds documents, each with its _id in first place. It reports what became
@@ -177,6 +183,8 @@ type Selection struct {
 	Filter  bson.D
 	Matcher *query.Matcher
 	Sort    *query.Sort // nil: natural order
+	// Collation is the one that Matcher and Sort were compiled with.
+	Collation *value.Collation
 }
 
 // UpdateSpec is one update statement.
@@ -200,6 +208,9 @@ func (e *Engine) Update(ctx context.Context, ns NS, txn *Txn, u UpdateSpec) (Wri
 	seen := map[*record]bool{} // a document is updated once, even when the update waits half-way
 	err := e.locked(ctx, txn, func() error {
 		c := e.colls[ns]
+		if err := c.writable(); err != nil {
+			return err
+		}
 		if c != nil {
 			err := e.each(c, View{Txn: txn}, u.Selection, u.Multi, func(r *record, raw bson.Raw, doc bson.D) error {
 				if seen[r] {
@@ -299,6 +310,9 @@ func (e *Engine) Delete(ctx context.Context, ns NS, txn *Txn, s Selection, multi
 		c := e.colls[ns]
 		if c == nil {
 			return nil
+		}
+		if err := c.writable(); err != nil {
+			return err
 		}
 		return e.each(c, View{Txn: txn}, s, multi, func(r *record, raw bson.Raw, _ bson.D) error {
 			id, _ := value.RawField(raw, "_id")

@@ -82,7 +82,7 @@ func arithmetic(name string, a, b any, ints func(x, y int64) (int64, bool), floa
 		return nil, mongoerr.New(mongoerr.TypeMismatch, "%s only supports numeric types, not %s and %s", name, TypeName(a), TypeName(b))
 	}
 	if isDecimal(a) || isDecimal(b) {
-		return nil, mongoerr.Unsupported("%s on Decimal128", name)
+		return decimals(name, a, b, decimalDigits)
 	}
 	_, xf := a.(float64)
 	_, yf := b.(float64)
@@ -112,11 +112,14 @@ func divide(a []any) (any, error) {
 	}
 	x, ok1 := value.AsFloat(a[0])
 	y, ok2 := value.AsFloat(a[1])
-	if !ok1 || !ok2 || isDecimal(a[0]) || isDecimal(a[1]) {
-		return nil, mongoerr.New(mongoerr.TypeMismatch, "$divide only supports numeric types (Decimal128 is not supported here)")
+	if !ok1 || !ok2 {
+		return nil, mongoerr.New(mongoerr.TypeMismatch, "$divide only supports numeric types, not %s and %s", TypeName(a[0]), TypeName(a[1]))
 	}
 	if y == 0 {
 		return nil, mongoerr.New(mongoerr.BadValue, "can't $divide by zero")
+	}
+	if isDecimal(a[0]) || isDecimal(a[1]) {
+		return decimals("$divide", a[0], a[1], decimalDigits)
 	}
 	return x / y, nil
 }
@@ -155,6 +158,8 @@ func rounding(f func(float64) float64) func([]any) (any, error) {
 			return t, nil
 		case float64:
 			return f(t), nil
+		case bson.Decimal128:
+			return nil, mongoerr.Unsupported("rounding a Decimal128")
 		}
 		return nil, mongoerr.New(28765, "rounding only supports numeric types, not %s", TypeName(a[0]))
 	}

@@ -26,25 +26,49 @@ type scaled struct {
 	exponent    int
 }
 
-// decimals does $inc and $mul where one of two numbers is a decimal. A double takes part with 15 digits; in expressions, which
-// are not done here, it would with 34.
-// [MongoDB src/mongo/util/safe_num.cpp]
-func decimals(op string, a, b any) (any, error) {
+// decimals calculates where one of two numbers is a decimal. A double takes part with so many digits: 15 in $inc and $mul, 34 in
+// expressions. [MongoDB src/mongo/util/safe_num.cpp]
+func decimals(op string, a, b any, digits int) (any, error) {
 	for _, v := range []any{a, b} {
 		if f, _ := value.AsFloat(v); math.IsNaN(f) || (math.IsInf(f, 0) && infinite(v)) {
 			return nil, mongoerr.Unsupported("%s of a Decimal128 that is infinite or not a number", op)
 		}
 	}
-	x, y := scale(a), scale(b)
-	var r scaled
-	if op == "$mul" {
-		r = scaled{x.negative != y.negative, new(big.Int).Mul(x.coefficient, y.coefficient), x.exponent + y.exponent}
-	} else {
-		low := min(x.exponent, y.exponent)
-		sum := new(big.Int).Add(x.at(low), y.at(low))
-		r = scaled{sum.Sign() < 0 || (sum.Sign() == 0 && x.negative && y.negative), sum.Abs(sum), low}
+	x, y := scale(a, digits), scale(b, digits)
+	switch op {
+	case "$mul", "$multiply":
+		return scaled{x.negative != y.negative, new(big.Int).Mul(x.coefficient, y.coefficient), x.exponent + y.exponent}.decimal(), nil
+	case "$divide":
+		return x.over(y).decimal(), nil
+	case "$inc", "$add":
+	case "$subtract":
+		y.negative = !y.negative
+	default:
+		return nil, mongoerr.Unsupported("%s on Decimal128", op)
 	}
-	return r.decimal(), nil
+	low := min(x.exponent, y.exponent)
+	sum := new(big.Int).Add(x.at(low), y.at(low))
+	return scaled{sum.Sign() < 0 || (sum.Sign() == 0 && x.negative && y.negative), sum.Abs(sum), low}.decimal(), nil
+}
+
+// over divides. What comes out even keeps as few digits as the two had; else there are 34, and the rest is told by one more.
+func (s scaled) over(by scaled) scaled {
+	const more = 2 * decimalDigits
+	q, rest := new(big.Int).QuoRem(new(big.Int).Mul(s.coefficient, tenTo(more)), by.coefficient, new(big.Int))
+	r := scaled{s.negative != by.negative, q, s.exponent - by.exponent - more}
+	if rest.Sign() != 0 {
+		q.Mul(q, big.NewInt(10)).Add(q, big.NewInt(1))
+		r.exponent--
+		return r
+	}
+	for r.exponent < s.exponent-by.exponent {
+		tenth, last := new(big.Int).QuoRem(r.coefficient, big.NewInt(10), new(big.Int))
+		if last.Sign() != 0 {
+			break
+		}
+		r.coefficient, r.exponent = tenth, r.exponent+1
+	}
+	return r
 }
 
 // infinite tells infinity from a decimal that is only beyond a double's range.
@@ -53,22 +77,22 @@ func infinite(v any) bool {
 	return !ok || d.IsInf() != 0
 }
 
-func scale(v any) scaled {
+func scale(v any, digits int) scaled {
 	switch t := v.(type) {
 	case bson.Decimal128:
 		high, _ := t.GetBytes()
 		n, exponent, _ := t.BigInt()
 		return scaled{high>>63 == 1, n.Abs(n), exponent}
 	case float64:
-		return scaleDouble(t)
+		return scaleDouble(t, digits)
 	}
 	n, _ := value.AsInt(v)
 	c := big.NewInt(n)
 	return scaled{n < 0, c.Abs(c), 0}
 }
 
-// scaleDouble rounds twice, as the server does: to the digits of a decimal, then to fifteen.
-func scaleDouble(f float64) scaled {
+// scaleDouble rounds twice, as the server does: to the digits of a decimal, then to those that are wanted.
+func scaleDouble(f float64, digits int) scaled {
 	s := scaled{math.Signbit(f), new(big.Int), 0}
 	if f == 0 {
 		return s
@@ -77,7 +101,6 @@ func scaleDouble(f float64) scaled {
 	s.coefficient.SetString(strings.ReplaceAll(mantissa, ".", ""), 10)
 	n, _ := strconv.Atoi(exponent)
 	s.exponent = n - (decimalDigits - 1)
-	const digits = 15
 	if s = s.without(decimalDigits - digits); s.digits() > digits {
 		s = s.without(1)
 	}

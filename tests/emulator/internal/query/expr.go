@@ -1,6 +1,7 @@
 package query
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,19 @@ type Env struct {
 	Now         time.Time
 	ClusterTime bson.Timestamp
 	Vars        bson.D
+	Collation   *value.Collation // nil: the order of bytes
+	// Collection gives the documents of another collection of the command's database, as the command sees them; nil: none is reached.
+	Collection func(name string) ([]bson.D, error)
+}
+
+// with gives an environment with more variables, which hide others of the same names.
+func (e *Env) with(vars bson.D) *Env {
+	inner := *e
+	inner.Vars = slices.Clone(e.Vars)
+	for _, v := range vars {
+		inner.Vars = value.Set(inner.Vars, v.Key, v.Value)
+	}
+	return &inner
 }
 
 // Let evaluates a command's `let`: its values are expressions without a document.
@@ -152,6 +166,13 @@ func compileVariable(ref string) (*Expr, error) {
 		return constant(value.Missing{}), nil
 	case "NOW":
 		return &Expr{func(s *scope) (any, error) { return bson.NewDateTimeFromTime(s.env.Now), nil }}, nil
+	case "KEEP", "PRUNE", "DESCEND":
+		return &Expr{func(s *scope) (any, error) {
+			if v, ok := value.Get(s.env.Vars, name); ok { // inside of $redact alone
+				return v, nil
+			}
+			return nil, mongoerr.New(17276, "Use of undefined variable: %s", name)
+		}}, nil
 	case "CLUSTER_TIME":
 		return &Expr{func(s *scope) (any, error) { return s.env.ClusterTime, nil }}, nil
 	}
@@ -226,13 +247,28 @@ type operator struct {
 	apply    func(args []any) (any, error)
 }
 
+// comparing are the operators that compare: to something else than the values, or to one of them.
+var comparing = map[string]int{
+	"$eq": toTruth, "$ne": toTruth, "$gt": toTruth, "$gte": toTruth, "$lt": toTruth, "$lte": toTruth, "$cmp": toTruth, "$in": toTruth,
+	"$indexOfArray": toTruth, "$setEquals": toTruth, "$setIsSubset": toTruth,
+	"$max": toValue, "$min": toValue, "$setUnion": toValue, "$setIntersection": toValue, "$setDifference": toValue,
+}
+
+const (
+	toTruth = iota + 1
+	toValue
+)
+
 func compileCall(name string, arg any) (*Expr, error) {
 	if c, ok := special[name]; ok {
 		return c(arg)
 	}
 	op, ok := operators[name]
+	if !ok && slices.Contains(foreignExpressions, name) {
+		return nil, mongoerr.Unsupported("the expression %s", name)
+	}
 	if !ok {
-		return nil, mongoerr.New(168, "Unrecognized expression '%s' (unknown, or not supported by the embedded MongoDB)", name)
+		return nil, mongoerr.New(168, "Unrecognized expression '%s'", name)
 	}
 	list, isList := arg.(bson.A)
 	if !isList {
@@ -251,6 +287,17 @@ func compileCall(name string, arg any) (*Expr, error) {
 			var err error
 			if args[i], err = e.eval(s); err != nil {
 				return nil, err
+			}
+		}
+		if s.env.collated() && value.HasText(bson.A(args)) {
+			switch comparing[name] {
+			case toTruth:
+				for i := range args {
+					args[i] = s.env.key(args[i])
+				}
+			case toValue:
+				return nil, mongoerr.Unsupported("collation with %s", name)
+			default:
 			}
 		}
 		return op.apply(args)

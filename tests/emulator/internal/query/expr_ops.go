@@ -2,6 +2,7 @@ package query
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -16,10 +17,10 @@ func comparison(holds func(c int) bool) operator {
 	return operator{2, 2, func(a []any) (any, error) { return holds(value.Compare(a[0], a[1])), nil }}
 }
 
-var operators map[string]operator
+var operators = map[string]operator{}
 
 func init() {
-	operators = map[string]operator{
+	maps.Copy(operators, map[string]operator{
 		"$eq":            comparison(func(c int) bool { return c == 0 }),
 		"$ne":            comparison(func(c int) bool { return c != 0 }),
 		"$gt":            comparison(func(c int) bool { return c > 0 }),
@@ -36,7 +37,6 @@ func init() {
 		"$abs":           {1, 1, abs},
 		"$floor":         {1, 1, rounding(math.Floor)},
 		"$ceil":          {1, 1, rounding(math.Ceil)},
-		"$trunc":         {1, 1, rounding(math.Trunc)},
 		"$concat":        {0, -1, concat},
 		"$toString":      {1, 1, func(a []any) (any, error) { return toString(a[0]) }},
 		"$toLong":        {1, 1, func(a []any) (any, error) { return toLong(a[0]) }},
@@ -63,7 +63,8 @@ func init() {
 		"$strLenBytes":   {1, 1, strLen},
 		"$split":         {2, 2, split},
 		"$substrBytes":   {3, 3, substr},
-	}
+		"$substr":        {3, 3, substr},
+	})
 }
 
 func concat(a []any) (any, error) {

@@ -1,6 +1,8 @@
 package query
 
 import (
+	"maps"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/mongoerr"
@@ -9,10 +11,10 @@ import (
 
 // special operators take their arguments unevaluated: they evaluate lazily, bind
 // variables, or are no function of values.
-var special map[string]func(arg any) (*Expr, error)
+var special = map[string]func(arg any) (*Expr, error){}
 
 func init() {
-	special = map[string]func(arg any) (*Expr, error){
+	maps.Copy(special, map[string]func(arg any) (*Expr, error){
 		"$literal": func(arg any) (*Expr, error) { return constant(arg), nil },
 		"$and":     func(arg any) (*Expr, error) { return logic(arg, false) },
 		"$or":      func(arg any) (*Expr, error) { return logic(arg, true) },
@@ -28,7 +30,7 @@ func init() {
 		},
 		"$setField":   func(arg any) (*Expr, error) { return compileSetField("$setField", arg) },
 		"$unsetField": func(arg any) (*Expr, error) { return compileSetField("$unsetField", arg) },
-	}
+	})
 }
 
 func logic(arg any, stopAt bool) (*Expr, error) {
@@ -55,12 +57,12 @@ func logic(arg any, stopAt bool) (*Expr, error) {
 }
 
 // named compiles the named arguments of an operator and refuses unknown ones.
-func named(op string, arg any, required, optional []string) (map[string]*Expr, error) {
+func named(op string, arg any, required, optional []string) (params, error) {
 	d, ok := arg.(bson.D)
 	if !ok {
 		return nil, mongoerr.New(mongoerr.FailedToParse, "%s only supports an object as its argument", op)
 	}
-	out := map[string]*Expr{}
+	out := params{}
 	for _, f := range d {
 		known := false
 		for _, n := range append(required, optional...) {
@@ -197,7 +199,7 @@ func compileLet(arg any) (*Expr, error) {
 }
 
 // overArray compiles {input, as, <body>}; each is called with the variable bound.
-func overArray(op string, arg any, body string, each func(list bson.A, as string, p map[string]*Expr, s *scope) (any, error)) (*Expr, error) {
+func overArray(op string, arg any, body string, each func(list bson.A, as string, p params, s *scope) (any, error)) (*Expr, error) {
 	d, _ := arg.(bson.D)
 	as := "this"
 	if n, ok := value.Get(d, "as"); ok {
@@ -206,12 +208,13 @@ func overArray(op string, arg any, body string, each func(list bson.A, as string
 		}
 		d = value.Remove(value.CloneDoc(d), "as")
 	}
-	p, err := named(op, d, []string{"input", body}, []string{"limit"})
+	var more []string
+	if op == "$filter" {
+		more = []string{"limit"}
+	}
+	p, err := named(op, d, []string{"input", body}, more)
 	if err != nil {
 		return nil, err
-	}
-	if p["limit"] != nil {
-		return nil, mongoerr.Unsupported("the limit of %s", op)
 	}
 	return &Expr{func(s *scope) (any, error) {
 		in, err := p["input"].eval(s)
@@ -227,7 +230,7 @@ func overArray(op string, arg any, body string, each func(list bson.A, as string
 }
 
 func compileMap(arg any) (*Expr, error) {
-	return overArray("$map", arg, "in", func(list bson.A, as string, p map[string]*Expr, s *scope) (any, error) {
+	return overArray("$map", arg, "in", func(list bson.A, as string, p params, s *scope) (any, error) {
 		out := make(bson.A, 0, len(list))
 		for _, v := range list {
 			got, err := p["in"].eval(s.with(as, v))
@@ -244,9 +247,16 @@ func compileMap(arg any) (*Expr, error) {
 }
 
 func compileFilter(arg any) (*Expr, error) {
-	return overArray("$filter", arg, "cond", func(list bson.A, as string, p map[string]*Expr, s *scope) (any, error) {
+	return overArray("$filter", arg, "cond", func(list bson.A, as string, p params, s *scope) (any, error) {
 		out := bson.A{}
+		most, err := p.limit(s)
+		if err != nil {
+			return nil, err
+		}
 		for _, v := range list {
+			if len(out) == most {
+				break
+			}
 			keep, err := p["cond"].eval(s.with(as, v))
 			if err != nil {
 				return nil, err
@@ -352,4 +362,20 @@ func compileSetField(op string, arg any) (*Expr, error) {
 		}
 		return value.Set(out, name, v), nil
 	}}, nil
+}
+
+// limit is how many elements $filter is asked for; negative: all.
+func (p params) limit(s *scope) (int, error) {
+	if p["limit"] == nil {
+		return -1, nil
+	}
+	v, err := p["limit"].eval(s)
+	if err != nil || nullish(v) {
+		return -1, err
+	}
+	n, ok := value.AsInt(v)
+	if !ok || n < 1 {
+		return 0, mongoerr.New(327392, "$filter: limit must be a whole number greater than 0")
+	}
+	return int(n), nil
 }

@@ -1,6 +1,8 @@
 package query
 
 import (
+	"slices"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/keystring"
@@ -12,6 +14,7 @@ type accumulator struct {
 	field string
 	op    string
 	expr  *Expr
+	n     *Expr // how many, for those that keep several
 }
 
 type group struct {
@@ -29,27 +32,42 @@ func compileGroup(d bson.D, env *Env) (Stage, error) {
 	if err != nil {
 		return Stage{}, err
 	}
-	var accs []accumulator
+	accs, err := compileAccumulators(value.Remove(slices.Clone(d), "_id"))
+	return Stage{All: func(docs []bson.D) ([]bson.D, error) { return runGroup(docs, id, accs, env) }}, err
+}
+
+func compileAccumulators(d bson.D) (accs []accumulator, err error) {
 	for _, f := range d {
-		if f.Key == "_id" {
-			continue
-		}
 		spec, _ := f.Value.(bson.D)
 		if len(spec) != 1 {
-			return Stage{}, mongoerr.New(40234, "The field '%s' must be an accumulator object", f.Key)
+			return nil, mongoerr.New(40234, "The field '%s' must be an accumulator object", f.Key)
 		}
-		switch spec[0].Key {
-		case "$sum", "$min", "$max", "$first", "$last", "$push", "$addToSet", "$avg", "$count":
+		a := accumulator{field: f.Key, op: spec[0].Key}
+		arg := spec[0].Value
+		switch a.op {
+		case "$sum", "$min", "$max", "$first", "$last", "$push", "$addToSet", "$avg", "$count", "$mergeObjects":
+		case "$firstN", "$lastN", "$minN", "$maxN":
+			n, _ := arg.(bson.D)
+			if a.n, err = CompileExpr(field(n, "n")); err != nil {
+				return nil, err
+			}
+			input, has := value.Get(n, "input")
+			if !has || len(n) != 2 {
+				return nil, mongoerr.New(5787900, "%s needs exactly 'n' and 'input'", a.op)
+			}
+			arg = input
 		default:
-			return Stage{}, mongoerr.New(15952, "unknown group operator '%s' (unknown, or not supported by the embedded MongoDB)", spec[0].Key)
+			if slices.Contains(foreignAccumulators, a.op) {
+				return nil, mongoerr.Unsupported("the accumulator %s", a.op)
+			}
+			return nil, mongoerr.New(15952, "unknown group operator '%s'", a.op)
 		}
-		e, err := CompileExpr(spec[0].Value)
-		if err != nil {
-			return Stage{}, err
+		if a.expr, err = CompileExpr(arg); err != nil {
+			return nil, err
 		}
-		accs = append(accs, accumulator{f.Key, spec[0].Key, e})
+		accs = append(accs, a)
 	}
-	return Stage{All: func(docs []bson.D) ([]bson.D, error) { return runGroup(docs, id, accs, env) }}, nil
+	return accs, nil
 }
 
 func runGroup(docs []bson.D, id *Expr, accs []accumulator, env *Env) ([]bson.D, error) {
@@ -63,7 +81,7 @@ func runGroup(docs []bson.D, id *Expr, accs []accumulator, env *Env) ([]bson.D, 
 		if _, missing := key.(value.Missing); missing {
 			key = nil
 		}
-		k := keystring.Of(key)
+		k := keystring.Of(env.key(key))
 		g := groups[k]
 		if g == nil {
 			g = &group{id: key, values: make([]any, len(accs)), counts: make([]int64, len(accs))}
@@ -75,7 +93,7 @@ func runGroup(docs []bson.D, id *Expr, accs []accumulator, env *Env) ([]bson.D, 
 			if err != nil {
 				return nil, err
 			}
-			if err := g.add(i, a.op, v); err != nil {
+			if err := g.add(i, a.op, v, env); err != nil {
 				return nil, err
 			}
 		}
@@ -84,14 +102,18 @@ func runGroup(docs []bson.D, id *Expr, accs []accumulator, env *Env) ([]bson.D, 
 	for _, g := range order {
 		doc := bson.D{{Key: "_id", Value: g.id}}
 		for i, a := range accs {
-			doc = append(doc, bson.E{Key: a.field, Value: g.result(i, a.op)})
+			v, err := g.result(i, a, env)
+			if err != nil {
+				return nil, err
+			}
+			doc = append(doc, bson.E{Key: a.field, Value: v})
 		}
 		out = append(out, doc)
 	}
 	return out, nil
 }
 
-func (g *group) add(i int, op string, v any) error {
+func (g *group) add(i int, op string, v any, env *Env) error {
 	_, missing := v.(value.Missing)
 	first := g.counts[i] == 0
 	switch op {
@@ -113,7 +135,7 @@ func (g *group) add(i int, op string, v any) error {
 		if op == "$min" {
 			sign = -1
 		}
-		if nullish(v) || (!first && value.Compare(v, g.values[i])*sign <= 0) {
+		if nullish(v) || (!first && value.Compare(env.key(v), env.key(g.values[i]))*sign <= 0) {
 			return nil
 		}
 		g.values[i] = v
@@ -130,34 +152,60 @@ func (g *group) add(i int, op string, v any) error {
 			return nil
 		}
 		if op == "$addToSet" {
-			if has, _ := inArray([]any{v, append(bson.A{}, list...)}); has == true {
+			if slices.ContainsFunc(list, func(have any) bool { return value.Equal(env.key(have), env.key(v)) }) {
 				return nil
 			}
 		}
 		g.values[i] = append(list, v)
+	case "$firstN", "$lastN", "$minN", "$maxN":
+		list, _ := g.values[i].(bson.A)
+		if missing {
+			v = nil
+		}
+		g.values[i] = append(list, v)
+	case "$mergeObjects":
+		before := g.values[i]
+		if first {
+			before = bson.D{}
+		}
+		merged, err := mergeObjects([]any{before, v})
+		if err != nil {
+			return err
+		}
+		g.values[i] = merged
 	}
 	g.counts[i]++
 	return nil
 }
 
-func (g *group) result(i int, op string) any {
-	switch op {
+func (g *group) result(i int, a accumulator, env *Env) (any, error) {
+	switch a.op {
 	case "$count":
-		return int32(g.counts[i])
+		return int32(g.counts[i]), nil
 	case "$sum":
 		if g.counts[i] == 0 {
-			return int32(0)
+			return int32(0), nil
 		}
 	case "$avg":
 		if g.counts[i] == 0 {
-			return nil
+			return nil, nil
 		}
-		f, _ := value.AsFloat(g.values[i])
-		return f / float64(g.counts[i])
+		return divide([]any{g.values[i], int32(g.counts[i])})
 	case "$push", "$addToSet":
 		if g.values[i] == nil {
-			return bson.A{}
+			return bson.A{}, nil
 		}
+	case "$firstN", "$lastN", "$minN", "$maxN":
+		v, err := a.n.Eval(bson.D{{Key: "_id", Value: g.id}}, env)
+		n, ok := value.AsInt(v)
+		if err == nil && (!ok || n < 1) {
+			err = mongoerr.New(5787908, "'n' must be greater than 0, found %v", v)
+		}
+		if err != nil {
+			return nil, err
+		}
+		list, _ := g.values[i].(bson.A)
+		return nOf(a.op, list, int(n)), nil
 	}
-	return g.values[i]
+	return g.values[i], nil
 }

@@ -3,11 +3,12 @@
 //
 // Everything here is pure. What is compiled without an error is executed as a
 // server would; an operator, stage or option that is not implemented is an error
-// that names it. No collation, no text search, no geometry, no JavaScript.
+// that names it. No text search, no geometry, no JavaScript.
 package query
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -122,6 +123,9 @@ func compileTop(key string, v any, env *Env) (predicate, error) {
 		want := key == "$alwaysTrue"
 		return func(any) (bool, error) { return want, nil }, nil
 	}
+	if slices.Contains(foreignFilters, key) {
+		return nil, mongoerr.Unsupported("the query operator %s", key)
+	}
 	if strings.HasPrefix(key, "$") {
 		return nil, mongoerr.New(mongoerr.BadValue, "unknown top level operator: %s. If you have a field name that starts with a '$' symbol, consider using $getField or $setField.", key)
 	}
@@ -136,14 +140,19 @@ func compileTop(key string, v any, env *Env) (predicate, error) {
 // stands or as an element of the array at the end of the path.
 type leaf struct {
 	test     func(v any) (bool, error)
-	elements bool // also try each element of an array
-	negate   bool // holds when no value passes ($ne, $nin, $not, $exists: false)
+	elements bool   // also try each element of an array
+	negate   bool   // holds when no value passes ($ne, $nin, $not, $exists: false)
+	none     []leaf // instead of test: holds when these do not all hold ($not)
 }
 
 func atPath(path string, leaves []leaf) predicate {
 	parts := value.Split(path)
 	tests := make([]predicate, 0, len(leaves))
 	for _, l := range leaves {
+		if l.none != nil {
+			tests = append(tests, not(atPath(path, l.none)))
+			continue
+		}
 		tests = append(tests, func(d any) (bool, error) {
 			var failed error
 			hit := value.Walk(d, parts, func(v any) bool {
@@ -172,7 +181,8 @@ func compileField(v any, env *Env) ([]leaf, error) {
 		if r, ok := v.(bson.Regex); ok {
 			return regexLeaf(r)
 		}
-		return []leaf{equals(v)}, nil
+		l, err := equals(v, env)
+		return []leaf{l}, err
 	}
 	var out []leaf
 	d := v.(bson.D)
@@ -186,8 +196,12 @@ func compileField(v any, env *Env) ([]leaf, error) {
 	return out, nil
 }
 
-func equals(want any) leaf {
-	return leaf{elements: true, test: func(v any) (bool, error) { return same(v, want), nil }}
+func equals(want any, env *Env) (leaf, error) {
+	if _, undefined := want.(bson.Undefined); undefined {
+		return leaf{}, mongoerr.New(mongoerr.BadValue, "cannot compare to undefined")
+	}
+	want = env.key(want)
+	return leaf{elements: true, test: func(v any) (bool, error) { return same(env.key(v), want), nil }}, nil
 }
 
 // same is equality in a filter: null also stands for a missing field.
@@ -202,9 +216,11 @@ func same(v, want any) bool {
 	return value.Equal(v, want)
 }
 
-func compare(op string, want any) leaf {
+func compare(op string, want any, env *Env) leaf {
 	class := value.Class(want)
+	want = env.key(want)
 	return leaf{elements: true, test: func(v any) (bool, error) {
+		v = env.key(v)
 		if class == 5 { // only the closed comparisons hold for null, and for missing
 			return (op == "$gte" || op == "$lte") && same(v, nil), nil
 		}

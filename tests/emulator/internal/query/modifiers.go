@@ -32,18 +32,16 @@ func init() {
 		"$pull":        pull,
 		"$pullAll":     pullAll,
 		"$pop":         pop,
+		"$bit":         bitwise,
 	}
 }
 
 func number(e *editor, m modifier, calculate func(a, b any) (any, error)) error {
 	f := func(a, b any) (any, error) {
 		if isDecimal(a) || isDecimal(b) {
-			return decimals(m.op, a, b)
+			return decimals(m.op, a, b, 15)
 		}
 		return calculate(a, b)
-	}
-	if value.Class(m.arg) != 10 {
-		return mongoerr.New(mongoerr.TypeMismatch, "Cannot %s with non-numeric argument: {%s: %v}", map[string]string{"$inc": "increment", "$mul": "multiply"}[m.op], m.path, m.arg)
 	}
 	old, ok := e.get(m.parts)
 	if !ok {
@@ -94,22 +92,26 @@ func rename(e *editor, m modifier) error {
 }
 
 func currentDate(e *editor, m modifier) error {
-	kind := "date"
-	switch t := m.arg.(type) {
-	case bool:
-	case bson.D:
-		v, _ := value.Get(t, "$type")
-		kind, _ = v.(string)
-		if len(t) != 1 || (kind != "date" && kind != "timestamp") {
-			return mongoerr.New(mongoerr.BadValue, "The '$type' string field is required to be 'date' or 'timestamp': {$currentDate: {field : {$type: 'date'}}}")
-		}
-	default:
-		return mongoerr.New(mongoerr.BadValue, "%s is not valid type for $currentDate. Please use a boolean ('true') or a $type expression ({$type: 'timestamp/date'}).", TypeName(m.arg))
-	}
-	if kind == "timestamp" {
+	if kind, _ := dateKind(m.arg); kind == "timestamp" {
 		return e.set(m.parts, e.env.ClusterTime)
 	}
 	return e.set(m.parts, bson.NewDateTimeFromTime(e.env.Now))
+}
+
+// dateKind reads the argument of $currentDate: "date" or "timestamp".
+func dateKind(arg any) (string, error) {
+	switch t := arg.(type) {
+	case bool:
+		return "date", nil
+	case bson.D:
+		v, _ := value.Get(t, "$type")
+		kind, _ := v.(string)
+		if len(t) != 1 || (kind != "date" && kind != "timestamp") {
+			return "", mongoerr.New(mongoerr.BadValue, "The '$type' string field is required to be 'date' or 'timestamp': {$currentDate: {field : {$type: 'date'}}}")
+		}
+		return kind, nil
+	}
+	return "", mongoerr.New(mongoerr.BadValue, "%s is not valid type for $currentDate. Please use a boolean ('true') or a $type expression ({$type: 'timestamp/date'}).", TypeName(arg))
 }
 
 func array(e *editor, m modifier) (list bson.A, existed bool, err error) {
@@ -124,6 +126,38 @@ func array(e *editor, m modifier) (list bson.A, existed bool, err error) {
 	return list, true, nil
 }
 
+// checkPush checks the clauses of $push.
+func checkPush(arg any) error {
+	d, ok := arg.(bson.D)
+	each, has := value.Get(d, "$each")
+	if !ok || !has {
+		return nil
+	}
+	if _, isArray := each.(bson.A); !isArray {
+		return mongoerr.New(mongoerr.BadValue, "The argument to $each in $push must be an array but it was of type: %s", TypeName(each))
+	}
+	for _, clause := range d {
+		_, isInt := value.AsInt(clause.Value)
+		switch clause.Key {
+		case "$each":
+		case "$sort":
+			if spec, isDoc := clause.Value.(bson.D); isDoc && len(spec) == 0 {
+				return mongoerr.New(mongoerr.BadValue, "The sort parameters cannot be empty: $sort: {}")
+			}
+			if err := sortArray(bson.A{}, clause.Value); err != nil {
+				return err
+			}
+		case "$position", "$slice":
+			if !isInt {
+				return mongoerr.New(mongoerr.BadValue, "The value for %s must be an integer value", clause.Key)
+			}
+		default:
+			return mongoerr.New(mongoerr.BadValue, "Unrecognized clause in $push: %s", clause.Key)
+		}
+	}
+	return nil
+}
+
 func push(e *editor, m modifier) error {
 	list, existed, err := array(e, m)
 	if err != nil {
@@ -132,19 +166,13 @@ func push(e *editor, m modifier) error {
 	items, mods := bson.A{m.arg}, bson.D(nil)
 	if d, ok := m.arg.(bson.D); ok {
 		if each, has := value.Get(d, "$each"); has {
-			if items, ok = each.(bson.A); !ok {
-				return mongoerr.New(mongoerr.BadValue, "The argument to $each in $push must be an array but it was of type: %s", TypeName(each))
-			}
+			items = each.(bson.A)
 			mods = value.Remove(append(bson.D{}, d...), "$each")
 		}
 	}
 	out := append(bson.A{}, list...)
 	at := len(out)
-	if v, ok := value.Get(mods, "$position"); ok {
-		n, isInt := value.AsInt(v)
-		if !isInt {
-			return mongoerr.New(mongoerr.BadValue, "The value for $position must be an integer value")
-		}
+	if n, ok := value.AsInt(field(mods, "$position")); ok {
 		if n < 0 {
 			n = max(int64(len(out))+n, 0)
 		}
@@ -152,23 +180,12 @@ func push(e *editor, m modifier) error {
 	}
 	tail := append(bson.A{}, out[at:]...)
 	out = append(append(out[:at], value.Clone(items).(bson.A)...), tail...)
-	for _, mod := range mods {
-		switch mod.Key {
-		case "$position":
-		case "$sort":
-			if err := sortArray(out, mod.Value); err != nil {
-				return err
-			}
-		case "$slice":
-		default:
-			return mongoerr.New(mongoerr.BadValue, "Unrecognized clause in $push: %s", mod.Key)
+	if by := field(mods, "$sort"); by != nil {
+		if err := sortArray(out, by); err != nil {
+			return err
 		}
 	}
-	if v, ok := value.Get(mods, "$slice"); ok { // always after the sort
-		n, isInt := value.AsInt(v)
-		if !isInt {
-			return mongoerr.New(mongoerr.BadValue, "The value for $slice must be an integer value")
-		}
+	if n, ok := value.AsInt(field(mods, "$slice")); ok { // always after the sort
 		if n < 0 {
 			out = out[max(int64(len(out))+n, 0):]
 		} else {
@@ -315,13 +332,10 @@ func pulled(arg any, env *Env) (predicate, error) {
 
 func pullAll(e *editor, m modifier) error {
 	list, existed, err := array(e, m)
-	gone, ok := m.arg.(bson.A)
-	if !ok {
-		return mongoerr.New(mongoerr.BadValue, "$pullAll requires an array argument but was given a %s", TypeName(m.arg))
-	}
 	if err != nil {
 		return err
 	}
+	gone := m.arg.(bson.A)
 	if !existed {
 		return viable(e, m)
 	}
@@ -335,15 +349,17 @@ func pullAll(e *editor, m modifier) error {
 }
 
 func pop(e *editor, m modifier) error {
-	n, ok := value.AsInt(m.arg)
-	if !ok || (n != 1 && n != -1) {
-		return mongoerr.New(mongoerr.FailedToParse, "$pop expects 1 or -1, found: %v", m.arg)
-	}
+	old, _ := e.get(m.parts)
 	list, existed, err := array(e, m)
-	if err != nil || !existed || len(list) == 0 {
-		return err
+	switch {
+	case err != nil:
+		return mongoerr.New(mongoerr.TypeMismatch, "Path '%s' contains an element of non-array type '%s'", m.path, TypeName(old))
+	case !existed:
+		return viable(e, m)
+	case len(list) == 0:
+		return nil
 	}
-	if n == 1 {
+	if n, _ := value.AsInt(m.arg); n == 1 {
 		return e.set(m.parts, append(bson.A{}, list[:len(list)-1]...))
 	}
 	return e.set(m.parts, append(bson.A{}, list[1:]...))

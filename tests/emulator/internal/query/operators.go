@@ -13,18 +13,19 @@ import (
 func compileOperator(op string, arg any, all bson.D, env *Env) ([]leaf, error) {
 	switch op {
 	case "$eq":
-		return []leaf{equals(arg)}, nil
+		l, err := equals(arg, env)
+		return []leaf{l}, err
 	case "$ne":
 		if _, ok := arg.(bson.Regex); ok {
 			return nil, mongoerr.New(mongoerr.BadValue, "Can't have regex as arg to $ne.")
 		}
-		l := equals(arg)
+		l, err := equals(arg, env)
 		l.negate = true
-		return []leaf{l}, nil
+		return []leaf{l}, err
 	case "$gt", "$gte", "$lt", "$lte":
-		return []leaf{compare(op, arg)}, nil
+		return []leaf{compare(op, arg, env)}, nil
 	case "$in", "$nin":
-		l, err := in(op, arg)
+		l, err := in(op, arg, env)
 		return []leaf{l}, err
 	case "$exists":
 		return []leaf{{negate: !truthy(arg), test: func(v any) (bool, error) {
@@ -58,12 +59,19 @@ func compileOperator(op string, arg any, all bson.D, env *Env) ([]leaf, error) {
 		return nil, nil
 	case "$mod":
 		return modLeaf(arg)
-	default:
-		return nil, mongoerr.New(mongoerr.BadValue, "unknown operator: %s", op)
+	case "$bitsAllSet", "$bitsAnySet", "$bitsAllClear", "$bitsAnyClear":
+		l, err := bitLeaf(op, arg)
+		return []leaf{l}, err
+	case "$comment":
+		return nil, nil
 	}
+	if slices.Contains(foreignFilters, op) {
+		return nil, mongoerr.Unsupported("the query operator %s", op)
+	}
+	return nil, mongoerr.New(mongoerr.BadValue, "unknown operator: %s", op)
 }
 
-func in(op string, arg any) (leaf, error) {
+func in(op string, arg any, env *Env) (leaf, error) {
 	list, ok := arg.(bson.A)
 	if !ok {
 		return leaf{}, mongoerr.New(mongoerr.BadValue, "%s needs an array", op)
@@ -81,7 +89,11 @@ func in(op string, arg any) (leaf, error) {
 		if isOperators(want) {
 			return leaf{}, mongoerr.New(mongoerr.BadValue, "cannot nest $ under %s", op)
 		}
-		tests = append(tests, equals(want))
+		l, err := equals(want, env)
+		if err != nil {
+			return leaf{}, err
+		}
+		tests = append(tests, l)
 	}
 	return leaf{elements: true, negate: op == "$nin", test: func(v any) (bool, error) {
 		for _, t := range tests {
@@ -131,14 +143,7 @@ func elemMatch(arg any, env *Env) (leaf, error) {
 		if err != nil {
 			return leaf{}, err
 		}
-		test = func(v any) (bool, error) {
-			for _, l := range ls {
-				if ok, err := l.test(v); ok == l.negate || err != nil {
-					return false, err
-				}
-			}
-			return true, nil
-		}
+		test = func(v any) (bool, error) { return all(ls, v, false) }
 	} else {
 		p, err := compileAll(d, env)
 		if err != nil {
@@ -184,7 +189,7 @@ func notLeaf(arg any, env *Env) ([]leaf, error) {
 		ls[0].negate = !ls[0].negate
 		return ls, nil
 	}
-	return nil, mongoerr.Unsupported("$not around several operators")
+	return []leaf{{none: ls}}, nil
 }
 
 func regexOperator(arg any, all bson.D) ([]leaf, error) {
@@ -277,4 +282,24 @@ func typeLeaf(arg any) ([]leaf, error) {
 		}
 		return false, nil
 	}}}, nil
+}
+
+// all says whether one element fulfils every condition. Inside an array of its own, an $elemMatch is met, too.
+func all(leaves []leaf, v any, alone bool) (bool, error) {
+	for _, l := range leaves {
+		if l.none != nil {
+			if hit, err := all(l.none, v, alone); hit || err != nil {
+				return false, err
+			}
+			continue
+		}
+		hit, err := l.test(v)
+		if !hit && err == nil && alone {
+			hit, err = l.test(bson.A{v})
+		}
+		if hit == l.negate || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }

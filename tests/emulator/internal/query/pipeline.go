@@ -1,6 +1,8 @@
 package query
 
 import (
+	"slices"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/mongoerr"
@@ -94,6 +96,9 @@ func compileStage(name string, arg any, env *Env) (Stage, error) {
 			return Stage{}, err
 		}
 		s, err := CompileSort(d)
+		if err == nil && env.collated() {
+			s.collation = env.Collation
+		}
 		return Stage{All: func(docs []bson.D) ([]bson.D, error) { s.Docs(docs); return docs, nil }}, err
 	case "$limit", "$skip":
 		n, ok := value.AsInt(arg)
@@ -129,9 +134,16 @@ func compileStage(name string, arg any, env *Env) (Stage, error) {
 		return compileGroup(d, env)
 	case "$changeStream", "$changeStreamSplitLargeEvent":
 		return Stage{}, mongoerr.New(40602, "%s is only valid at its own place in a change stream's pipeline", name)
-	default:
-		return Stage{}, mongoerr.New(mongoerr.UnknownStage, "Unrecognized pipeline stage name: '%s' (unknown, or not supported by the embedded MongoDB)", name)
+	case "$out", "$merge":
+		return Stage{}, mongoerr.New(40601, "%s can only be the final stage in the pipeline", name)
 	}
+	if compile, ok := moreStages[name]; ok {
+		return compile(arg, env)
+	}
+	if slices.Contains(foreignStages, name) {
+		return Stage{}, mongoerr.Unsupported("the stage %s", name)
+	}
+	return Stage{}, mongoerr.New(mongoerr.UnknownStage, "Unrecognized pipeline stage name: '%s'", name)
 }
 
 func projecting(p *Projection, err error) (Stage, error) {
@@ -183,8 +195,16 @@ func compileReplace(name string, arg any, env *Env) (Stage, error) {
 	}}, nil
 }
 
+// number puts the place of an element, or null, where includeArrayIndex wants it.
+func (e *editor) number(path string, place any) error {
+	if path == "" {
+		return nil
+	}
+	return e.set(value.Split(path), place)
+}
+
 func compileUnwind(arg any) (Stage, error) {
-	keepEmpty := false
+	keepEmpty, index := false, ""
 	path, ok := arg.(string)
 	if d, isDoc := arg.(bson.D); isDoc {
 		for _, f := range d {
@@ -193,8 +213,13 @@ func compileUnwind(arg any) (Stage, error) {
 				path, ok = f.Value.(string)
 			case "preserveNullAndEmptyArrays":
 				keepEmpty = truthy(f.Value)
+			case "includeArrayIndex":
+				var isName bool
+				if index, isName = f.Value.(string); !isName || index == "" || index[0] == '$' {
+					return Stage{}, mongoerr.New(28810, "expected a non-empty string that does not begin with $ for the includeArrayIndex option to $unwind stage, got %v", f.Value)
+				}
 			default:
-				return Stage{}, mongoerr.Unsupported("the $unwind option %s", f.Key)
+				return Stage{}, mongoerr.New(28811, "unrecognized option to $unwind stage: %s", f.Key)
 			}
 		}
 	}
@@ -209,19 +234,23 @@ func compileUnwind(arg any) (Stage, error) {
 			list, isArray := v.(bson.A)
 			switch {
 			case isArray && len(list) > 0:
-				for _, item := range list {
+				for i, item := range list {
 					e := editor{doc: value.CloneDoc(d)}
 					if err := e.set(parts, item); err != nil {
 						return nil, err
 					}
+					if err := e.number(index, int64(i)); err != nil {
+						return nil, err
+					}
 					out = append(out, e.doc)
 				}
-			case found && !isArray && v != nil:
-				out = append(out, d)
-			case keepEmpty:
+			case (found && !isArray && v != nil) || keepEmpty:
 				e := editor{doc: value.CloneDoc(d)}
 				if isArray {
 					e.unset(parts)
+				}
+				if err := e.number(index, nil); err != nil {
+					return nil, err
 				}
 				out = append(out, e.doc)
 			}

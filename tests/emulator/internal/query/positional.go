@@ -206,16 +206,7 @@ func (p *positions) condition(filter bson.D, path string) predicate {
 			return atPath(rest, leaves)
 		}
 		return func(item any) (bool, error) {
-			for _, l := range leaves {
-				hit, err := l.test(item)
-				if !hit && err == nil {
-					hit, err = l.test(bson.A{item}) // an $elemMatch wants an array
-				}
-				if hit == l.negate || err != nil {
-					return false, err
-				}
-			}
-			return true, nil
+			return all(leaves, item, true)
 		}
 	}
 	return nil

@@ -16,6 +16,7 @@ type Projection struct {
 	add       bool // $addFields: keep everything, compute what is named
 	dropID    bool
 	env       *Env
+	later     []func(in, out bson.D) (bson.D, error) // what a find does with arrays
 }
 
 type node struct {
@@ -67,7 +68,7 @@ func CompileProjection(d bson.D, env *Env) (*Projection, error) {
 	if err := p.fields("", d, &mode); err != nil {
 		return nil, err
 	}
-	p.inclusive = mode == 1 || (mode == 0 && !p.dropID)
+	p.inclusive = mode == 1 || (mode == 0 && !p.dropID) // _id: 1 alone keeps nothing else; beside exclusions it says nothing
 	if p.inclusive && !p.dropID {
 		if p.root.children["_id"] == nil {
 			p.root.child("_id").keep = true
@@ -92,16 +93,13 @@ func (p *Projection) fields(prefix string, d bson.D, mode *int) error {
 		case int32, int64, float64, bson.Decimal128:
 			flag, isFlag = truthy(t), true
 		}
-		if path == "_id" && isFlag && !flag {
-			p.dropID = true
+		if path == "_id" && isFlag {
+			p.dropID = !flag
 			continue
 		}
 		want := 1
 		if isFlag && !flag {
 			want = -1
-		}
-		if path == "_id" && isFlag {
-			want = *mode
 		}
 		if *mode != 0 && want != *mode {
 			if want == 1 {
@@ -158,6 +156,11 @@ func (p *Projection) Apply(d bson.D) (bson.D, error) {
 	}
 	if p.dropID {
 		out = value.Remove(out, "_id")
+	}
+	for _, f := range p.later {
+		if out, err = f(d, out); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }

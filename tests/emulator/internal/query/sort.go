@@ -14,7 +14,12 @@ import (
 type Sort struct {
 	paths [][]string
 	signs []int
+
+	collation *value.Collation
 }
+
+// Collate makes texts have the order of a collation; nil is that of bytes.
+func (s *Sort) Collate(c *value.Collation) { s.collation = c }
 
 // CompileSort reads {path: 1 | -1, …}.
 func CompileSort(d bson.D) (*Sort, error) {
@@ -39,7 +44,7 @@ func CompileSort(d bson.D) (*Sort, error) {
 // ByID tells whether _id decides the order, as it does in first place, and whether
 // the sort is descending.
 func (s *Sort) ByID() (descending, ok bool) {
-	if len(s.paths) == 0 || len(s.paths[0]) != 1 || s.paths[0][0] != "_id" {
+	if s.collation != nil || len(s.paths) == 0 || len(s.paths[0]) != 1 || s.paths[0][0] != "_id" {
 		return false, false
 	}
 	return s.signs[0] < 0, true
@@ -48,22 +53,23 @@ func (s *Sort) ByID() (descending, ok bool) {
 // Compare orders two documents; 0 when every key ties.
 func (s *Sort) Compare(a, b bson.D) int {
 	for i, p := range s.paths {
-		if c := value.Compare(sortKey(a, p, s.signs[i]), sortKey(b, p, s.signs[i])); c != 0 {
+		if c := value.Compare(s.key(a, p, s.signs[i]), s.key(b, p, s.signs[i])); c != 0 {
 			return c * s.signs[i]
 		}
 	}
 	return 0
 }
 
-// sortKey is the least value a path reaches for an ascending sort, the greatest
+// key is the least value a path reaches for an ascending sort, the greatest
 // for a descending one; a missing field sorts as null, an empty array below it.
-func sortKey(d bson.D, path []string, sign int) any {
+func (s *Sort) key(d bson.D, path []string, sign int) any {
 	var best any
 	found := false
 	consider := func(v any) {
 		if _, missing := v.(value.Missing); missing {
 			v = nil
 		}
+		v = s.collation.Key(v)
 		if !found || value.Compare(v, best)*sign < 0 {
 			best, found = v, true
 		}

@@ -100,11 +100,36 @@ func (m *modifier) check() error {
 			return mongoerr.New(mongoerr.DollarPrefixedFieldName, "The dollar ($) prefixed field '%s' in '%s' is not valid for storage.", p, m.path)
 		}
 	}
-	if m.op == "$rename" {
+	return m.checkArg()
+}
+
+// checkArg refuses what no document could make right, before one is looked for.
+func (m *modifier) checkArg() error {
+	switch m.op {
+	case "$rename":
 		to, ok := m.arg.(string)
 		if !ok || to == m.path {
 			return mongoerr.New(mongoerr.BadValue, "The 'to' field for $rename must be a string that differs from the source: %s", m.path)
 		}
+	case "$inc", "$mul":
+		if value.Class(m.arg) != 10 {
+			return mongoerr.New(mongoerr.TypeMismatch, "Cannot %s with non-numeric argument: {%s: %v}", map[string]string{"$inc": "increment", "$mul": "multiply"}[m.op], m.path, m.arg)
+		}
+	case "$pop":
+		if n, ok := value.AsInt(m.arg); !ok || (n != 1 && n != -1) {
+			return mongoerr.New(mongoerr.FailedToParse, "$pop expects 1 or -1, found: %v", m.arg)
+		}
+	case "$pullAll":
+		if _, ok := m.arg.(bson.A); !ok {
+			return mongoerr.New(mongoerr.BadValue, "$pullAll requires an array argument but was given a %s", TypeName(m.arg))
+		}
+	case "$push":
+		return checkPush(m.arg)
+	case "$currentDate":
+		_, err := dateKind(m.arg)
+		return err
+	case "$bit":
+		return checkBitwise(m)
 	}
 	return nil
 }

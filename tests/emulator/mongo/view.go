@@ -1,0 +1,147 @@
+package mongo
+
+import (
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/engine"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/mongoerr"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/query"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
+)
+
+// maxViewDepth is how many views may stand on one another.
+const maxViewDepth = 20
+
+// source follows views down to a collection; the pipeline makes the view of its documents.
+func (r *request) source(ns engine.NS) (engine.NS, bson.A, error) {
+	var pipeline bson.A
+	for range maxViewDepth {
+		info, _ := r.srv.eng.Lookup(ns)
+		if !info.View {
+			return ns, pipeline, nil
+		}
+		on, _ := field(info.Options, "viewOn").(string)
+		stages, _ := field(info.Options, "pipeline").(bson.A)
+		ns.Coll, pipeline = on, append(append(bson.A{}, stages...), pipeline...)
+	}
+	return ns, nil, mongoerr.New(165, "View depth limit exceeded; maximum depth is %d", maxViewDepth)
+}
+
+// look calls yield with the documents of a selection, as the engine's Find does, of a view too.
+func (r *request) look(ns engine.NS, sel engine.Selection, yield func(raw bson.Raw, doc bson.D, sorted bool) bool) error {
+	from, pipeline, err := r.source(ns)
+	if err != nil {
+		return err
+	}
+	if from == ns {
+		return r.srv.eng.Find(ns, r.view, sel, yield)
+	}
+	docs, err := r.shown(from, pipeline)
+	if err != nil {
+		return err
+	}
+	for _, d := range docs {
+		ok, err := sel.Matcher.Match(d)
+		if err != nil {
+			return err
+		}
+		if ok && !yield(value.Encode(d), d, false) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// shown runs a view's pipeline over a collection.
+func (r *request) shown(from engine.NS, pipeline bson.A) ([]bson.D, error) {
+	stages, err := query.CompilePipeline(pipeline, r.env)
+	if err != nil {
+		return nil, err
+	}
+	docs, err := r.documents(from)
+	if err != nil {
+		return nil, err
+	}
+	return query.RunPipeline(stages, docs)
+}
+
+// documents are all of a collection, decoded.
+func (r *request) documents(ns engine.NS) ([]bson.D, error) {
+	everything, err := query.Compile(bson.D{}, r.env)
+	if err != nil {
+		return nil, err
+	}
+	raws, err := r.collect(ns, engine.Selection{Matcher: everything}, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	docs := make([]bson.D, len(raws))
+	for i, raw := range raws {
+		if docs[i], err = value.Decode(raw); err != nil {
+			return nil, err
+		}
+	}
+	return docs, nil
+}
+
+// viewOptions reads what create says of a view; nil: it makes a collection.
+func (r *request) viewOptions() (bson.D, error) {
+	if !r.has("viewOn") {
+		if r.has("pipeline") {
+			return nil, mongoerr.New(mongoerr.InvalidOptions, "'pipeline' requires 'viewOn' to also be specified")
+		}
+		return nil, nil
+	}
+	on, ok := r.get("viewOn").(string)
+	pipeline, isArray := r.get("pipeline").(bson.A)
+	if !ok || on == "" || (r.has("pipeline") && !isArray) {
+		return nil, mongoerr.New(mongoerr.BadValue, "'viewOn' must be the name of a collection, and 'pipeline' an array")
+	}
+	if pipeline == nil {
+		pipeline = bson.A{}
+	}
+	stages, err := query.CompilePipeline(pipeline, r.env)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range stages {
+		if s.Name == "$documents" {
+			return nil, mongoerr.New(mongoerr.InvalidOptions, "%s is not allowed in the definition of a view", s.Name)
+		}
+	}
+	return bson.D{{Key: "viewOn", Value: on}, {Key: "pipeline", Value: pipeline}}, nil
+}
+
+func first(a bson.A) any {
+	if len(a) == 0 {
+		return nil
+	}
+	return a[0]
+}
+
+// order is how a find goes through a collection.
+type order struct {
+	sort      any
+	backwards bool
+}
+
+// natural reads the order, which {$natural: -1} in a sort or a hint turns around.
+func (r *request) natural() (order, error) {
+	for _, key := range []string{"sort", "hint"} {
+		d, ok := r.get(key).(bson.D)
+		if !ok || len(d) == 0 || d[0].Key != "$natural" {
+			continue
+		}
+		n, isInt := value.AsInt(d[0].Value)
+		if len(d) > 1 || !isInt || (n != 1 && n != -1) {
+			return order{}, mongoerr.New(mongoerr.BadValue, "$natural sort cannot be set to a value other than -1 or 1, nor beside others")
+		}
+		if key == "sort" {
+			return order{backwards: n < 0}, nil
+		}
+		if sort, _ := r.get("sort").(bson.D); len(sort) == 0 {
+			return order{backwards: n < 0}, nil
+		}
+	}
+	return order{sort: r.get("sort")}, nil
+}
