@@ -101,6 +101,11 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		w.mongo.KillCursors()
 	case plan.UpgradeMongo:
 		w.mongo.SetTokenVersion(step.Version)
+	case plan.SlowOpening:
+		w.opening.Store(int64(step.Delay.Duration))
+		if d > 0 {
+			w.later(a, d, func() { w.opening.Store(0) })
+		}
 	case plan.ExpireImages:
 		w.mongo.ExpireImages()
 	case plan.StepDown:

@@ -127,7 +127,7 @@ func (w *world) newProducer(name string) *slot {
 	s.launch = func(ctx context.Context, i *instance) error {
 		return producer.RunStreams(ctx, w.producerConfigs(), producer.Options{
 			Logger: w.logger(i.name), Instance: i.name,
-			ServiceBus: busOptions(i.bus),
+			ServiceBus: busOptions(longWay{w, i.bus}),
 			Blob:       blobOptions(w.recorded(senderSide{w, i.blob})),
 			Mongo:      func(o *options.ClientOptions) { o.SetDialer(i.mongo) },
 		})
@@ -147,7 +147,7 @@ func (w *world) newProjector(name string) *slot {
 	return s
 }
 
-func busOptions(link *network.Link) *azservicebus.ClientOptions {
+func busOptions(link options.ContextDialer) *azservicebus.ClientOptions {
 	return &azservicebus.ClientOptions{
 		NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
 			return link.DialContext(ctx, "", "")

@@ -63,6 +63,9 @@ type world struct {
 	hangUntil, cutUntil time.Time
 	injected            []func() // end what is injected into Service Bus
 
+	opening    atomic.Int64 // how long a producer takes to open a connection to Service Bus, in nanoseconds
+	openedLate atomic.Int64 // connections that took so long, and were opened
+
 	refusals    *refusals
 	projections *projection.Registry
 	mended      atomic.Bool // the projections can apply poison

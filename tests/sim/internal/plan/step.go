@@ -47,6 +47,8 @@ const (
 	Poison        Kind = "poison"              // an event that cannot be applied, among others
 	Scale         Kind = "scale-projectors"    // to six, and to two, under load
 
+	SlowOpening Kind = "slow-opening" // of connections of producers to Service Bus
+
 	// Those of the source, see documents.go.
 
 	ExpireImages Kind = "expire-images" // of every change until then
@@ -115,7 +117,7 @@ type Step struct {
 	Code int32 `json:"code,omitempty"`
 	// Chance is how likely each send, or each lock, is hit.
 	Chance float64 `json:"chance,omitempty"`
-	// Delay is how long a delivery or a settlement takes.
+	// Delay is how long a delivery, a settlement, or the opening of a connection takes.
 	Delay Duration `json:"delay,omitzero"`
 	// Aggregate is whose events are committed besides the workload; Total is how many.
 	Aggregate string `json:"aggregate,omitempty"`
@@ -225,6 +227,11 @@ func (s Step) aimed() string {
 			fate = "it is dropped in the end"
 		}
 		return fmt.Sprintf("version %d of %d of %s is poison; %s%s", s.Before+1, s.Total, s.Aggregate, fate, killed(s.KilledDrops))
+	case SlowOpening:
+		if s.For.Duration == 0 {
+			return fmt.Sprintf("from now on, for ever, it takes a producer %s to open a connection to Service Bus", s.Delay)
+		}
+		return fmt.Sprintf("for %s it takes a producer %s to open a connection to Service Bus", s.For, s.Delay)
 	case ExpireImages:
 		return "the images of every change until now are gone"
 	case Scale:

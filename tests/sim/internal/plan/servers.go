@@ -1,0 +1,70 @@
+package plan
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// What Service Bus has been seen to say when it ends a link or rejects a batch, and something that nobody has seen.
+var conditions = []string{
+	"amqp:link:detach-forced", "amqp:link:message-size-exceeded", "amqp:internal-error", "amqp:not-allowed", "amqp:decode-error",
+	"amqp:resource-limit-exceeded", "com.microsoft:server-busy", "com.microsoft:timeout", "com.microsoft:operation-cancelled",
+	"com.contoso:full-moon",
+}
+
+// answers are the odd answers to sends, of every other run: too few in a row to be taken for a refusal of what is sent.
+func (d *drawing) answers(r *rand.Rand) {
+	for _, at := range moments(r, 3*r.IntN(2), d.length) {
+		s := Step{At: at, Kind: AnswerSends, Times: 1 + r.IntN(6)}
+		kind, condition, passing := r.IntN(6), conditions[r.IntN(len(conditions))], []string{"amqp:internal-error", "com.microsoft:timeout", "com.contoso:full-moon"}[r.IntN(3)]
+		switch kind {
+		case 0:
+			s.Answer = Released
+		case 1:
+			s.Answer = Modified
+		case 2:
+			s.Answer, s.Condition = Rejected, passing
+		default:
+			s.Answer, s.Condition = Detached, condition
+		}
+		d.plan.Steps = append(d.plan.Steps, s)
+	}
+	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+}
+
+// openings lets it take long to open a connection, in every third run: seconds for a token and dozens of round trips, when every producer is a
+// new one, or every connection was closed. In half of them that never heals.
+func (d *drawing) openings(r *rand.Rand) {
+	for _, at := range moments(r, 1+r.IntN(2), d.length) {
+		slow := Step{At: at, Kind: SlowOpening, Delay: between(r, time.Second, 15*time.Second), For: between(r, 5*time.Second, 40*time.Second)}
+		cause := Step{At: sum(at, time.Duration(r.Int64N(int64(2*time.Second)))), Kind: CutBus}
+		if r.IntN(3) > 0 {
+			cause.Kind, cause.Silent, cause.For = KillProducers, r.IntN(2) == 0, between(r, 100*time.Millisecond, 3*time.Second)
+		}
+		if r.IntN(3) == 0 {
+			slow.For = Duration{}
+		}
+		if d.plan.Seed%3 == 1 {
+			d.plan.Steps = append(d.plan.Steps, slow, cause)
+		}
+	}
+	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+}
+
+// upgrades lets MongoDB write resume tokens of another version from some moment on, and in some runs back again: while the services run,
+// or while nobody publishes for so long that the broker forgets, so that only a position can tell what the next leader sends again.
+func (d *drawing) upgrades(r *rand.Rand) {
+	from := 1 + r.IntN(2)
+	d.plan.Settings.TokenVersion = from
+	for _, at := range moments(r, r.IntN(3), d.length) {
+		from = 3 - from
+		if r.IntN(2) == 0 {
+			d.plan.Steps = append(d.plan.Steps, Step{At: at, Kind: KillProducers, Silent: r.IntN(2) == 0, For: sum(between(r, time.Second, 3*time.Second), DuplicateWindow)})
+			at = sum(at, time.Second)
+		}
+		d.plan.Steps = append(d.plan.Steps, Step{At: at, Kind: UpgradeMongo, Version: from})
+	}
+	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+}

@@ -1,0 +1,51 @@
+package sim
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
+)
+
+// openingTrips is about how many times a producer waits for Service Bus until it can send: SASL, the connection, the claim, a session, a link.
+const openingTrips = 12
+
+// longWay is a producer's way to Service Bus: to open a connection takes long there while the plan says so. Half of the time passes before
+// the first byte, as it does for the name, the handshakes and the token, and half of it while the two talk.
+type longWay struct {
+	w    *world
+	link *network.Link
+}
+
+// DialContext makes a connection, after a while.
+func (l longWay) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	d := time.Duration(l.w.opening.Load())
+	if d > 0 {
+		pause(ctx, d/2)
+	}
+	conn, err := l.link.DialContext(ctx, "", "")
+	if err != nil || d == 0 {
+		return conn, err
+	}
+	return &longTalk{Conn: conn, w: l.w, left: openingTrips, trip: d / 2 / openingTrips}, nil
+}
+
+// longTalk is a connection of which the first writes take long. The one goroutine that writes has it.
+type longTalk struct {
+	net.Conn
+	w    *world
+	left int
+	trip time.Duration
+}
+
+// Write writes, after a while.
+func (c *longTalk) Write(p []byte) (int, error) {
+	if c.left > 0 {
+		if c.left--; c.left == 0 {
+			c.w.openedLate.Add(1)
+		}
+		time.Sleep(c.trip) //nolint:forbidigo // it is the network that takes so long
+	}
+	return c.Conn.Write(p)
+}
