@@ -68,11 +68,8 @@ func (w *world) rests(hidden func() int64) bool {
 		committed, visible := w.record.Seen()
 		return visible >= committed-hidden() && w.record.Published() >= committed && w.bus.Stats(subPath).Active == 0
 	}
-	for decided := -1; decided < len(w.record.Run().Given); { // each decision leads to the next one, and takes its time
-		decided = len(w.record.Run().Given)
-		if w.eventually(settled, rest) {
-			return true
-		}
+	if w.eventually(settled, rest) {
+		return true
 	}
 	w.unrest("%d are parked", hidden())
 	return false

@@ -278,10 +278,16 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// eventually polls in virtual time; it reports false when it is not so within d.
+// eventually polls in virtual time; it reports false when it is not so within d, of which each decision of the operator begins anew: it
+// may take one for each change.
 func (w *world) eventually(d time.Duration, ok func() bool) bool {
 	began := time.Now()
 	for !ok() {
+		for _, decided := range w.decided {
+			if decided.After(began) {
+				began = decided
+			}
+		}
 		waited := time.Since(began)
 		if waited > d {
 			return false
