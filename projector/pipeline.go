@@ -176,6 +176,7 @@ func (s *service) applyBatch(applying context.Context, session *sessions.Session
 	}
 	if away != nil || len(failed) > 0 {
 		s.applyFailed()
+		t.apart = true
 	}
 	for _, f := range failed {
 		failures = append(failures, failure{&b.changes[f.Index], f.Err})

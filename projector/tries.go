@@ -36,6 +36,8 @@ type tries struct {
 	// most changes are tried at once, after attempts with more timed out; 0: all.
 	most     int
 	timeouts int // of attempts, one after the other, in which nothing was decided
+	// apart writes each aggregate by itself, after an attempt that failed: what fails is then seen to be one's own.
+	apart bool
 }
 
 func (s *service) newTries(session string, b *batch, left *left) *tries {
@@ -49,7 +51,9 @@ func (s *service) newTries(session string, b *batch, left *left) *tries {
 }
 
 // next is what to try.
-func (t *tries) next() apply.Attempt { return apply.Attempt{Most: t.most, Leave: t.left.aggregates} }
+func (t *tries) next() apply.Attempt {
+	return apply.Attempt{Most: t.most, Apart: t.apart, Leave: t.left.aggregates}
+}
 
 // leavesSome says whether some aggregate is not tried any more.
 func (t *tries) leavesSome() bool { return len(t.left.aggregates) > 0 }

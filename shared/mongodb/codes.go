@@ -39,6 +39,7 @@ const (
 	InvalidNamespace                   = 73
 	IndexOptionsConflict               = 85
 	IndexKeySpecsConflict              = 86
+	WriteConflict                      = 112
 	CommandNotSupported                = 115
 	DocumentValidationFailure          = 121
 	CappedPositionLost                 = 136

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator"
@@ -120,6 +121,11 @@ func projectorConfig(s *emulator.Stack) projector.Config {
 // project runs so many replicas until everything is completed, and reports the rate from the first completion on.
 func (l *backlog) project(b *testing.B, replicas int, change func(*projector.Config)) {
 	b.Helper()
+	l.run(b, replicas, projector.Options{}, change)
+}
+
+func (l *backlog) run(b *testing.B, replicas int, o projector.Options, change func(*projector.Config)) {
+	b.Helper()
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()
 	config := projectorConfig(l.stack)
@@ -128,9 +134,9 @@ func (l *backlog) project(b *testing.B, replicas int, change func(*projector.Con
 	}
 	var running errgroup.Group
 	for i := range replicas {
-		running.Go(func() error {
-			return projector.Run(ctx, config, projector.Options{Instance: fmt.Sprint("bench-", i)})
-		})
+		own := o
+		own.Instance = fmt.Sprint("bench-", i)
+		running.Go(func() error { return projector.Run(ctx, config, own) })
 	}
 	l.completed(b, 1)
 	taken := clock()
@@ -247,5 +253,35 @@ func BenchmarkProjectConnections(b *testing.B) {
 			count := 100 * connections
 			newBacklog(b, latency, count, count, envelope.SessionKey{}).project(b, 1, func(c *projector.Config) { c.Connections = connections })
 		})
+	}
+}
+
+// recordedTimelines is timeline as a projection with a record of positions, so that it is written in transactions; shared counts the
+// events of all aggregates in one document besides.
+type recordedTimelines struct{ shared bool }
+
+func (recordedTimelines) Name() string { return "recorded" }
+
+func (r recordedTimelines) Project(e projection.Event) ([]projection.Write, error) {
+	writes, err := projection.Timeline{}.Project(e)
+	if r.shared {
+		writes = append(writes, projection.Update("totals", "all", projection.Inc("events", 1)))
+	}
+	return writes, err
+}
+
+// BenchmarkProjectRecorded is the rate of a projection with a record of positions: 8,000 aggregates with an event each, in 64 sessions,
+// whose documents are their own, or meet in one.
+func BenchmarkProjectRecorded(b *testing.B) {
+	const aggregates = 8000
+	for _, latency := range []time.Duration{0, 2 * time.Millisecond} {
+		for _, shared := range []bool{false, true} {
+			b.Run(fmt.Sprintf("latency=%v/shared=%v", latency, shared), func(b *testing.B) {
+				registry, err := projection.NewRegistry(recordedTimelines{shared})
+				require.NoError(b, err)
+				newBacklog(b, latency, aggregates, aggregates, envelope.Buckets(64)).run(b, 1, projector.Options{Projections: registry},
+					func(c *projector.Config) { c.Projection = "recorded" })
+			})
+		}
 	}
 }

@@ -38,6 +38,7 @@ type Applier struct {
 	client     *mongo.Client
 	database   *mongo.Database
 	guards     guards
+	turns      *turns // of transactions
 	unjudged   bool
 	// firstVersion is the setting VERSION_FIRST.
 	firstVersion int64
@@ -63,7 +64,7 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 			// A guard that is read must not be rolled back later: messages are completed because of it.
 			SetReadConcern(readconcern.Majority()).
 			SetReadPreference(readpref.Primary())),
-		unjudged: o.Unjudged, firstVersion: o.FirstVersion,
+		turns: newTurns(), unjudged: o.Unjudged, firstVersion: o.FirstVersion,
 	}
 	a.guards = guardsOf(p, a.database)
 	return a
@@ -79,7 +80,7 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes []envelope.Change, results []Result) ([]Failure, error) {
 	groups, decided, failures := a.plan(t, changes, results)
 	record(results, decided)
-	err := a.write(ctx, groups)
+	err := a.write(ctx, t, groups)
 	for _, g := range groups { // also after an error: what is committed is decided
 		record(results, g.decided)
 		if g.failed != nil {
@@ -96,9 +97,12 @@ func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes 
 }
 
 // write commits the groups' effects and has each group decide its changes.
-func (a *Applier) write(ctx context.Context, groups []*group) error {
-	if a.guards.inside {
+func (a *Applier) write(ctx context.Context, t Attempt, groups []*group) error {
+	switch {
+	case a.guards.inside:
 		return a.applyEmbedded(ctx, groups)
+	case !t.Apart:
+		return a.applyTogether(ctx, groups, false)
 	}
 	for _, g := range groups {
 		if err := a.applyRecorded(ctx, g); err != nil {

@@ -10,6 +10,8 @@ import (
 type Attempt struct {
 	// Most is how many changes are planned; 0: all.
 	Most int
+	// Apart writes each aggregate by itself, where several could be written in one transaction: what fails then is that aggregate's.
+	Apart bool
 	// Leave are aggregates whose changes are left pending.
 	Leave map[string]bool
 }

@@ -12,7 +12,7 @@
 //
 // Where the guard lives is the projection's choice, made for good: inside the one document per aggregate
 // ([projection.OneDocument]: a whole batch is one conditional update), or in a record of its own, written in one
-// transaction with the effects.
+// transaction with the effects: that of a whole batch, or, where not all of it can be committed, of each aggregate by itself.
 //
 // Where several streams feed one aggregate, all of this holds for each of them by itself: each has its own guard (streams.go), and a
 // parking stops all of them.

@@ -67,7 +67,7 @@ var permanentCodes = map[int]bool{
 // A code that is in none of these tables is [Unknown].
 var transientCodes = map[int]bool{
 	6: true, 7: true, 13: true, 18: true, 20: true, 24: true, 43: true, 46: true, 50: true, 63: true, 64: true, 79: true, 89: true, 91: true, 100: true,
-	112: true, 117: true, 133: true, 134: true, 150: true, 189: true, 202: true, 234: true, 239: true, 246: true, 251: true, 262: true, 267: true,
+	mongodb.WriteConflict: true, 117: true, 133: true, 134: true, 150: true, 189: true, 202: true, 234: true, 239: true, 246: true, 251: true, 262: true, 267: true,
 	279: true, 290: true, 317: true, 358: true, 365: true, 384: true, 402: true, 462: true, 8000: true, 9001: true,
 	10058: true, 10107: true, 11600: true, 11601: true, 11602: true, 13388: true, 13435: true, 13436: true, 14031: true, 16500: true,
 }

@@ -48,6 +48,14 @@ func (g *group) decide(e planned, r Result) {
 	g.decided = append(g.decided, decision{e.index, r})
 }
 
+// writes are those of the first n changes, in order.
+func (g *group) writes(n int) (all []projection.Write) {
+	for _, e := range g.events[:n] {
+		all = append(all, e.writes...)
+	}
+	return all
+}
+
 // begins says that nothing of the stream was applied before, as the condition will make sure.
 func (g *group) begins() bool {
 	return g.unguarded || (g.replay != nil && g.replay.of(g.stream).position == "")

@@ -56,51 +56,55 @@ func (a *Applier) applyRecorded(ctx context.Context, g *group) error {
 
 // commit writes the first n events of a group.
 func (a *Applier) commit(ctx context.Context, g *group, n int) error {
-	records := a.guards.collection
-	var writes []projection.Write
-	for _, e := range g.events[:n] {
-		writes = append(writes, e.writes...)
-	}
+	writes := g.writes(n)
 	if n > 1 {
 		var err error
 		if writes, err = compact(writes); err != nil {
 			return err
 		}
 	}
-	record := func(ctx context.Context) error {
-		guard, first, _ := a.guards.moved(g, n)
-		makes := g.replay == nil && !g.mustFollow(n)
-		at := a.guards.at(g.place)
-		if first > 0 && g.begins() {
-			guard = append(guard, bson.E{Key: guardFirst, Value: first})
-		}
-		for i := range guard {
-			guard[i].Key = at + guard[i].Key
-		}
-		update := bson.D{{Key: "$set", Value: guard}}
-		if first > 0 && makes && !g.begins() {
-			update = append(update, bson.E{Key: "$setOnInsert", Value: bson.D{{Key: at + guardFirst, Value: first}}})
-		}
-		written, err := records.UpdateOne(ctx, a.guards.condition(g, n), update, options.UpdateOne().SetUpsert(makes))
-		switch {
-		case Classify(err) == Guarded:
-			return errGuard
-		case err != nil:
-			return fmt.Errorf("write %s: %w", records.Name(), err)
-		case written.MatchedCount+written.UpsertedCount == 0:
-			return errGuard
-		}
-		return nil
-	}
 	if len(writes) == 0 {
-		return record(ctx)
+		return a.writeRecords(ctx, a.recordOf(g, n))
 	}
-	return transact(ctx, a.client, func(ctx context.Context) error {
-		if err := record(ctx); err != nil {
+	return a.transact(ctx, func(ctx context.Context) error {
+		if err := a.writeRecords(ctx, a.recordOf(g, n)); err != nil {
 			return err
 		}
 		return a.effect(ctx, writes)
 	})
+}
+
+// recordOf is the conditional update of the record of a group whose first n events are applied.
+func (a *Applier) recordOf(g *group, n int) mongo.WriteModel {
+	guard, first, _ := a.guards.moved(g, n)
+	makes := g.replay == nil && !g.mustFollow(n)
+	at := a.guards.at(g.place)
+	if first > 0 && g.begins() {
+		guard = append(guard, bson.E{Key: guardFirst, Value: first})
+	}
+	for i := range guard {
+		guard[i].Key = at + guard[i].Key
+	}
+	update := bson.D{{Key: "$set", Value: guard}}
+	if first > 0 && makes && !g.begins() {
+		update = append(update, bson.E{Key: "$setOnInsert", Value: bson.D{{Key: at + guardFirst, Value: first}}})
+	}
+	return mongo.NewUpdateOneModel().SetFilter(a.guards.condition(g, n)).SetUpdate(update).SetUpsert(makes)
+}
+
+// writeRecords writes records, each of which names one document, in order. Errors: errGuard when one of the conditions does not hold,
+// whichever it is.
+func (a *Applier) writeRecords(ctx context.Context, records ...mongo.WriteModel) error {
+	written, err := a.guards.collection.BulkWrite(ctx, records, options.BulkWrite().SetOrdered(true))
+	switch {
+	case Classify(err) == Guarded:
+		return errGuard
+	case err != nil:
+		return fmt.Errorf("write %s: %w", a.guards.collection.Name(), err)
+	case written.MatchedCount+written.UpsertedCount < int64(len(records)):
+		return errGuard
+	}
+	return nil
 }
 
 // effect writes in order, each run of one collection as one ordered bulk write.

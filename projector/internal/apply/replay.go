@@ -47,7 +47,7 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 			g.dropApplied(seen.position)
 			g.stopAtGap(seen)
 		}
-		err = applier.write(ctx, groups)
+		err = applier.write(ctx, Attempt{Apart: true}, groups)
 		for _, g := range groups {
 			record(results, g.decided)
 			if g.failed != nil {

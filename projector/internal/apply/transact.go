@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver"
 
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
@@ -34,8 +35,8 @@ func transaction() *options.TransactionOptionsBuilder {
 // one unanswered would keep the session, and the stop of the projector, waiting.
 //
 // After an error the effect may nevertheless be committed: the guard tells.
-func transact(ctx context.Context, client *mongo.Client, write func(context.Context) error) error {
-	session, err := client.StartSession(options.Session().SetDefaultTransactionOptions(transaction()))
+func (a *Applier) transact(ctx context.Context, write func(context.Context) error) error {
+	session, err := a.client.StartSession(options.Session().SetDefaultTransactionOptions(transaction()))
 	if err != nil {
 		return fmt.Errorf("start session: %w", err)
 	}
@@ -44,7 +45,12 @@ func transact(ctx context.Context, client *mongo.Client, write func(context.Cont
 	defer session.EndSession(ctx)
 	backoff := retry.Backoff{Initial: 10 * time.Millisecond, Max: 500 * time.Millisecond}
 	for {
+		done := a.turns.take(ctx)
 		err := attempt(ctx, session, write)
+		done()
+		if Code(err) == mongodb.WriteConflict {
+			a.turns.met()
+		}
 		if !labelled(err, driver.TransientTransactionError) || Classify(err) == TooLarge || backoff.Wait(ctx) != nil {
 			return err
 		}

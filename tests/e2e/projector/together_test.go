@@ -1,0 +1,311 @@
+package projector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	mongoevent "go.mongodb.org/mongo-driver/v2/event"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	drivererror "go.mongodb.org/mongo-driver/v2/x/mongo/driver"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// The tests of this file are of batches that hold several aggregates of a projection with a record of positions: they are written in
+// one transaction, and what becomes of one aggregate must decide nothing for another.
+
+// together is the shape that such a batch is of.
+func together() shape { return shapes()[1] }
+
+// publishTogether sends changes in one session, in order, so that they arrive as one batch.
+func publishTogether(w *world.World, changes ...envelope.Change) {
+	w.Helper()
+	key := envelope.Buckets(1)
+	for i := range changes {
+		changes[i].Session = key.Session(changes[i].Aggregate)
+	}
+	publish(w, changes...)
+}
+
+// total is what all aggregates together have added to one document.
+func total(w *world.World) int {
+	w.Helper()
+	doc, err := w.Client.Database(world.ReadModel).Collection("totals").FindOne(w.Context(), bson.D{}).Raw()
+	if errors.Is(err, driver.ErrNoDocuments) {
+		return 0
+	}
+	require.NoError(w, err)
+	return int(doc.Lookup("events").AsInt64())
+}
+
+// commits counts the transactions that a projector commits, and those that met another one.
+type commits struct{ begun, conflicts atomic.Int64 }
+
+func (c *commits) watch(settings func(*projector.Config, *projector.Options)) func(*projector.Config, *projector.Options) {
+	monitor := &mongoevent.CommandMonitor{
+		Started: func(_ context.Context, e *mongoevent.CommandStartedEvent) {
+			if e.CommandName == "commitTransaction" {
+				c.begun.Add(1)
+			}
+		},
+		Failed: func(_ context.Context, e *mongoevent.CommandFailedEvent) {
+			if refused, ok := errors.AsType[drivererror.Error](e.Failure); ok && refused.Code == 112 { // WriteConflict
+				c.conflicts.Add(1)
+			}
+		},
+	}
+	return func(cfg *projector.Config, o *projector.Options) {
+		settings(cfg, o)
+		dial := o.Mongo
+		o.Mongo = func(m *options.ClientOptions) { dial(m); m.SetMonitor(monitor) }
+	}
+}
+
+// G1, G2, G3: the events of several aggregates that come together are committed together, and each has its effect once, in order.
+func TestG1G2G3AggregatesOfABatchAreCommittedTogether(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		s, counted := together(), &commits{}
+		var changes []envelope.Change
+		for n := 1; n <= 3; n++ {
+			for a := range 10 {
+				changes = append(changes, event(fmt.Sprint("a", a), n, "T"))
+			}
+		}
+		publishTogether(w, changes...)
+		p := w.StartProjector(counted.watch(s.settings(nil)))
+		w.Completed(30)
+		end, err := p.End()
+		require.NoError(w, err)
+		require.Equal(w, 30, end.Applied)
+		for a := range 10 {
+			name := fmt.Sprint("a", a)
+			requireRight(w, s, name, 3)
+			require.Equal(w, event(name, 3, "").Position, guard(w, s.guards, name).Lookup("position").StringValue())
+			require.EqualValues(w, 3, guard(w, s.guards, name).Lookup("version").AsInt64())
+		}
+		require.Equal(w, 30, total(w))
+		require.EqualValues(w, 1, counted.begun.Load())
+	})
+}
+
+// G1, G3, G5: a guard that does not match, in the middle of a batch, decides for its own aggregate alone.
+func TestG1G3G5AGuardThatDoesNotMatchDecidesForNoOther(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, of envelope.Change // what is there of the aggregate b, and what comes in the middle
+		duplicates int
+		letter     string
+		applied    int // of b, in the end
+	}{
+		"it is applied":                  {event("b", 1, "T"), event("b", 1, "T"), 1, "", 1},
+		"its aggregate is parked":        {event("b", 1, "Poison"), event("b", 2, "T"), 0, "b/2 AggregateParked", 0},
+		"a version before it is missing": {event("b", 1, "T"), event("b", 3, "T"), 0, "b/3 VersionGap", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(w *world.World) {
+				s := together()
+				publishTogether(w, test.before)
+				first := w.StartProjector(s.settings(nil))
+				w.Eventually("it is settled", func() bool {
+					stats := w.Bus.Stats(world.SubscriptionPath)
+					return stats.Completed+stats.DeadLettered == 1
+				})
+				_, err := first.End()
+				require.NoError(w, err)
+				before := w.Bus.Stats(world.SubscriptionPath)
+				w.Pass(time.Minute) // the broker forgets what it has seen
+
+				publishTogether(w, event("a", 1, "T"), event("c", 1, "T"), test.of, event("d", 1, "T"), event("a", 2, "T"))
+				second := w.StartProjector(s.settings(nil))
+				w.Completed(before.Completed + 4)
+				w.Eventually("all is settled", func() bool {
+					stats := w.Bus.Stats(world.SubscriptionPath)
+					return stats.Completed+stats.DeadLettered == 6
+				})
+				end, err := second.End()
+				require.NoError(w, err)
+				require.Equal(w, 4, end.Applied)
+				require.Equal(w, test.duplicates, end.Duplicates)
+				requireRight(w, s, "a", 2)
+				requireRight(w, s, "c", 1)
+				requireRight(w, s, "d", 1)
+				require.Equal(w, test.applied, s.applied(w, "b"))
+				require.Equal(w, 4+test.applied, total(w))
+				letters := deadLetters(w)
+				if test.letter == "" {
+					require.Empty(w, letters)
+				} else {
+					require.Equal(w, test.letter, letters[len(letters)-1])
+				}
+			})
+		})
+	}
+}
+
+// G1, G3, G5: a write that is refused for good, in the middle of a batch, parks its own aggregate, and nothing of any other.
+func TestG1G3G5ARefusedWriteInABatchParksNoOther(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		s := together()
+		require.NoError(w, w.Client.Database(world.ReadModel).CreateCollection(w.Context(), "lines",
+			options.CreateCollection().SetValidator(bson.D{{Key: "type", Value: bson.D{{Key: "$ne", Value: "Bad"}}}})))
+		publishTogether(w, event("a", 1, "T"), event("b", 1, "T"), event("c", 1, "T"), event("b", 2, "Bad"), event("d", 1, "T"), event("b", 3, "T"))
+		p := w.StartProjector(s.settings(nil))
+		w.Completed(4)
+		deadLettered(w, 2)
+		end, err := p.End()
+		require.NoError(w, err)
+		require.Equal(w, 4, end.Applied)
+		require.Equal(w, []string{"b/2 WriteRefused", "b/3 AggregateParked"}, deadLetters(w))
+		for _, name := range []string{"a", "c", "d"} {
+			requireRight(w, s, name, 1)
+		}
+		require.Equal(w, 1, s.applied(w, "b"))
+		require.Equal(w, messageID(event("b", 2, "")), parked(w, s.guards, "b").MessageID)
+		require.Equal(w, 4, total(w))
+	})
+}
+
+// G5: a failure that nobody knows, of one aggregate, holds up no other that came with it.
+func TestG5AFailureOfItsOwnInABatchHoldsUpNoOther(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		s := together()
+		w.FailMongo(7, 16732, "update") // whichever writes these are: each of them is one's own in the end
+		publishTogether(w, event("a", 1, "T"), event("b", 1, "T"), event("c", 1, "T"), event("d", 1, "T"))
+		p := w.StartProjector(s.settings(nil))
+		w.Completed(4)
+		_, err := p.End()
+		require.NoError(w, err)
+		for _, name := range []string{"a", "b", "c", "d"} {
+			requireRight(w, s, name, 1)
+		}
+		require.Equal(w, 4, total(w))
+		require.NotContains(w, p.Log.Text(), "dependency fails")
+	})
+}
+
+// G1, G2: a transaction of several aggregates that is too large is made of fewer, down to one event.
+func TestG1G2ATransactionOfSeveralAggregatesIsSplit(t *testing.T) {
+	for _, code := range []int{257, 359} {
+		for _, times := range []int{1, 2, 3} {
+			t.Run(fmt.Sprint(code, " ", times, " times"), func(t *testing.T) {
+				inVirtualTime(t, func(w *world.World) {
+					s := together()
+					w.FailMongo(times, code, "commitTransaction")
+					var changes []envelope.Change
+					for n := 1; n <= 2; n++ {
+						for a := range 8 {
+							changes = append(changes, event(fmt.Sprint("a", a), n, "T"))
+						}
+					}
+					publishTogether(w, changes...)
+					p := w.StartProjector(s.settings(nil))
+					w.Completed(16)
+					_, err := p.End()
+					require.NoError(w, err)
+					for a := range 8 {
+						requireRight(w, s, fmt.Sprint("a", a), 2)
+					}
+					require.Equal(w, 16, total(w))
+					require.Empty(w, deadLetters(w))
+				})
+			})
+		}
+	}
+}
+
+// G1, G3: a projector that is killed anywhere while it writes several aggregates leaves none of them half done.
+func TestG1G3ProjectorKilledAnywhereInABatch(t *testing.T) {
+	step := 2
+	if testing.Short() {
+		step = 7
+	}
+	for n, finished := 1, false; !finished && !t.Failed(); n += step {
+		inVirtualTime(t, func(w *world.World) {
+			s := together()
+			publishTogether(w, event("a", 1, "T"), event("b", 1, "T"), event("a", 2, "T"), event("c", 1, "T"))
+			first := w.StartProjector(s.settings(nil))
+			kill := world.LayFuse(n, first.BusPlug, first.MongoPlug)
+			done := func() bool { return w.Bus.Stats(world.SubscriptionPath).Completed == 4 }
+			w.Eventually("it is killed, or has finished", func() bool { return kill.HasBlown() || done() })
+			finished = !kill.HasBlown()
+			first.Kill()
+			w.StartProjector(s.settings(nil))
+			w.Eventually("everything is settled", done)
+			require.Equal(w, []int{2, 1, 1}, []int{s.applied(w, "a"), s.applied(w, "b"), s.applied(w, "c")}, "after %d writes", n)
+			require.Equal(w, 4, total(w), "after %d writes", n)
+		})
+	}
+}
+
+// G3, G4: a projector that loses its session's lock while it commits several aggregates does no harm, whether the commit comes late or
+// not at all.
+func TestG3G4ALockThatIsLostWhileABatchIsCommitted(t *testing.T) {
+	for name, late := range map[string]time.Duration{"after the lock": world.LockDuration + 5*time.Second, "after the transaction": 10 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(w *world.World) {
+				s := together()
+				s.adjust = func(c *projector.Config) { c.ApplyTimeout = 20 * time.Minute }
+				w.DelayMongo(1, late, "commitTransaction")
+				publishTogether(w, event("a", 1, "T"), event("b", 1, "T"), event("c", 1, "T"))
+				counted := &commits{}
+				first := w.StartProjector(counted.watch(s.settings(nil)))
+				w.Eventually("the commit is under way", func() bool { return counted.begun.Load() > 0 })
+				first.BusPlug.Pull()
+				w.Eventually("the handler is cancelled", func() bool { return strings.Contains(first.Log.Text(), "session lock lost") })
+				w.StartProjector(together().settings(nil))
+				w.Completed(3)
+				w.Pass(15 * time.Minute)
+				require.Equal(w, 3, total(w))
+				for _, name := range []string{"a", "b", "c"} {
+					requireRight(w, s, name, 1)
+				}
+			})
+		})
+	}
+}
+
+// G2, G3: several replicas write batches of many aggregates that all meet in one document, while connections break: each event's share is
+// there once.
+func TestG2G3BatchesOfReplicasThatMeetInOneDocumentAddUp(t *testing.T) {
+	inRealTime(t, time.Millisecond, func(w *world.World) {
+		const aggregates, events, buckets = 24, 10, 6
+		s, counted := together(), &commits{}
+		key := envelope.Buckets(buckets)
+		for range 2 {
+			w.StartProjector(counted.watch(s.settings(nil)))
+		}
+		w.DelayMongo(20, 20*time.Millisecond, "commitTransaction") // long transactions meet for certain
+		for n := 1; n <= events; n++ {
+			var changes []envelope.Change
+			for a := range aggregates {
+				c := event(fmt.Sprint("a", a), n, "T")
+				c.Session = key.Session(c.Aggregate)
+				changes = append(changes, c)
+			}
+			publish(w, changes...)
+			if n%4 == 0 {
+				w.Mongo.DropConnections()
+			}
+		}
+		w.Completed(aggregates * events)
+		for _, p := range w.Projectors {
+			end, err := p.End()
+			require.NoError(w, err)
+			require.Zero(w, end.DeadLettered)
+		}
+		for a := range aggregates {
+			requireRight(w, s, fmt.Sprint("a", a), events)
+		}
+		require.Equal(w, aggregates*events, total(w))
+		require.NotZero(w, counted.conflicts.Load(), "no two transactions met: the test shows nothing")
+	})
+}
