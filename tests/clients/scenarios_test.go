@@ -31,18 +31,7 @@ func entities() *servicebus.Config {
 }
 
 // refused are the scenarios of which the embedded servers say that they do not do this.
-var refused = map[string][]string{
-	"mongodb": {
-		"a capped collection",
-		"aggregate: buckets",
-		"aggregate: facets and counts",
-		"aggregate: look up another collection",
-		"aggregate: parts of a date",
-		"aggregate: write with $merge",
-		"statistics of a database",
-		"the state of the replica set",
-	},
-}
+var refused = map[string][]string{}
 
 // TestJavaScript runs the scenarios with @azure/service-bus, mongodb and @azure/storage-blob.
 func TestJavaScript(t *testing.T) {
