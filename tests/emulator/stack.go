@@ -33,6 +33,8 @@ type Options struct {
 	Logger *slog.Logger
 	// ServiceBus are the entities; nil: [Entities].
 	ServiceBus *servicebus.Config
+	// ServiceBusConnections is how many connections Service Bus takes at a time; 0: as many as come.
+	ServiceBusConnections int
 	// Ports to listen on; the zero value takes free ones.
 	Ports Ports
 	// Host is the address to listen on; empty: 127.0.0.1, 0.0.0.0: all of the machine's.
@@ -88,7 +90,7 @@ func New(ctx context.Context, o Options) (_ *Stack, err error) {
 	if s.Route, err = FindRoute(entities); err != nil && !errors.Is(err, ErrNoRoute) {
 		return nil, err
 	}
-	if s.ServiceBus, err = servicebus.New(entities, servicebus.Options{Logger: o.Logger}); err != nil {
+	if s.ServiceBus, err = servicebus.New(entities, servicebus.Options{Logger: o.Logger, MaxConnections: o.ServiceBusConnections}); err != nil {
 		return nil, err
 	}
 	defer func() {

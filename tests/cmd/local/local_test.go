@@ -50,6 +50,7 @@ func TestLocal(t *testing.T) {
 		"ends when asked, whatever harm is still planned":                  stopsBeforeHarm,
 		"serves the stack only, for a run with external servers":           stackOnly,
 		"serves the stack on ports of one's own, and keeps the data":       stackKept,
+		"needs no more connections than Microsoft's emulator takes":        fewConnections,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -115,3 +115,16 @@ func freePorts(t *testing.T, n int) (ports []int) {
 	}
 	return ports
 }
+
+// fewConnections is what scripts/compose.sh runs against Microsoft's emulator, which takes ten: two of every service, while leaders
+// and projectors are replaced.
+func fewConnections(t *testing.T, c command) {
+	s := emulator.Start(t, emulator.Options{ServiceBusConnections: 10})
+	cmd := c.command(t, "--external", "--input", firstLines(t, 1000), "--rate", "200", "--once", "--quiet",
+		"--chaos", "kill-leader@1s,term-leader@2s,kill-projector@3s")
+	cmd.Env = append(cmd.Env, s.Settings()...)
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(text))
+	require.Contains(t, string(text), "EXACTLY RIGHT")
+	require.Zero(t, s.ServiceBus.Refused())
+}

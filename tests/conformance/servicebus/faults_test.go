@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
@@ -201,5 +202,35 @@ func TestTokenCredentialWorksWithoutAConnectionString(t *testing.T) {
 		w.send(topic, message("a", "1"))
 		require.Equal(t, []string{"1"}, ids(w.receive(w.acceptNext(), 1)))
 		require.Equal(t, []string{"https://servicebus.azure.net//.default"}, <-cred.asked)
+	})
+}
+
+// TestANamespaceTakesSoManyConnections: what is one too many is told so, and has its turn when another goes.
+func TestANamespaceTakesSoManyConnections(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{MaxConnections: 2}, func(t *testing.T, w *world) {
+		open := func() (*amqp.Conn, error) {
+			c, err := w.dial(t.Context())
+			require.NoError(t, err)
+			conn, err := amqp.NewConn(t.Context(), c, &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
+			if err != nil {
+				return nil, err
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			_, err = conn.NewSession(t.Context(), nil)
+			return conn, err
+		}
+		first, err := open()
+		require.NoError(t, err)
+		_, err = open()
+		require.NoError(t, err)
+		_, err = open()
+		var told *amqp.ConnError
+		require.ErrorAs(t, err, &told)
+		require.Equal(t, amqp.ErrCondResourceLimitExceeded, told.RemoteErr.Condition)
+		require.Equal(t, 1, w.server.Refused())
+		require.NoError(t, first.Close())
+		virtualtime.Wait()
+		_, err = open()
+		require.NoError(t, err)
 	})
 }

@@ -51,6 +51,9 @@ type Options struct {
 	Keys []Key
 	// Premium makes the administration answer as a namespace of that tier does.
 	Premium bool
+	// MaxConnections is how many connections the namespace takes at a time; 0: as many as come. The service takes 1,000 in
+	// the Standard tier, Microsoft's emulator 10.
+	MaxConnections int
 }
 
 // Server is a namespace.
@@ -66,8 +69,9 @@ type Server struct {
 	single   atomic.Pointer[singled]     // to the sends of some messages
 	faults   atomic.Pointer[[]*injected] // in force; the list is replaced, never changed
 
-	mu    sync.Mutex // guards conns, and who replaces faults
-	conns map[net.Conn]*client
+	mu      sync.Mutex // guards conns, refused, and who replaces faults
+	conns   map[net.Conn]*client
+	refused int
 }
 
 // New builds the namespace. It starts nothing.
@@ -128,8 +132,16 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 // ServeConn serves one connection until it closes or ctx ends. It owns c.
 func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
 	cl := &client{server: s, conn: c, claims: newClaims(), cbs: make(map[bool]bool)}
+	var refuse *amqp.Error
 	s.mu.Lock()
 	s.conns[c] = cl
+	if most := s.opts.MaxConnections; most > 0 && len(s.conns) > most {
+		s.refused++
+		refuse = &amqp.Error{
+			Condition:   amqp.CondResourceLimit,
+			Description: fmt.Sprintf("The number of active connections exceeds the %d that the namespace may have.", most),
+		}
+	}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -145,12 +157,19 @@ func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
 	cl.watchLinks(forced)
 	err := amqp.Serve(ctx, c, amqp.Options{
 		ContainerID: "sluice-service-bus", IdleTimeout: s.opts.IdleTimeout,
-		Logger: s.log, OnAttach: cl.attach,
+		Logger: s.log, OnAttach: cl.attach, Refuse: refuse,
 	})
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serve service bus: %w", err)
 	}
 	return nil
+}
+
+// Refused is how many connections were too many for [Options.MaxConnections].
+func (s *Server) Refused() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused
 }
 
 // Stats returns the counts of a queue, a topic, "topic/Subscriptions/name" or one of their

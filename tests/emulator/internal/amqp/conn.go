@@ -36,6 +36,8 @@ type Options struct {
 	// handler it returns must, at once or later, make exactly one call of Link.Accept or
 	// Link.Refuse.
 	OnAttach func(*Link) LinkHandler
+	// Refuse is what the connection is closed with as soon as it is open; nil: it is served.
+	Refuse *Error
 }
 
 // Conn is one server-side connection.
@@ -88,6 +90,9 @@ func Serve(ctx context.Context, nc net.Conn, opts Options) error {
 		}
 		c.shut(reason)
 	})
+	if opts.Refuse != nil {
+		c.shut(opts.Refuse)
+	}
 	err = c.receive(br)
 	close(c.read)
 	stop()

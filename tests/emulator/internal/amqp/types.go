@@ -93,6 +93,7 @@ const (
 	CondNotAllowed          Symbol = "amqp:not-allowed"
 	CondNotFound            Symbol = "amqp:not-found"
 	CondNotImplemented      Symbol = "amqp:not-implemented"
+	CondResourceLimit       Symbol = "amqp:resource-limit-exceeded"
 	CondUnauthorized        Symbol = "amqp:unauthorized-access"
 	CondConnectionForced    Symbol = "amqp:connection:forced"
 	CondWindowViolation     Symbol = "amqp:session:window-violation"
