@@ -292,6 +292,7 @@ func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error)
 		LocalAuth:     c.ServiceBus.ConnectionString != "",
 		Operator:      "operator@" + strings.TrimSpace(instance),
 		LeaseDuration: c.LeaseDuration,
+		Times:         leader.Times{Heartbeat: c.HeartbeatInterval, Fence: c.FenceAfter, Takeover: c.TakeoverAfter, Poll: c.StandbyPoll},
 		FullDocument:  fullDocument(c.FullDocument),
 		BeforeChange:  fullDocument(c.BeforeChange),
 		Pipeline:      reading.Pipeline,

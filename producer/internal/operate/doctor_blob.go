@@ -19,6 +19,25 @@ const mendBlobRole = "give the identity the role Storage Blob Data Contributor o
 
 // examineBlob takes a lease and makes conditional writes on a blob of its own.
 func (s *Stream) examineBlob(ctx context.Context, e *checkup.Findings) {
+	if !s.examineContainer(ctx, e) {
+		return
+	}
+	name := s.Name + ".doctor-" + uuid.NewString()
+	took, err := s.rehearse(ctx, name)
+	if err != nil {
+		says, mend := explainBlob(err)
+		if errors.Is(err, errUnconditional) {
+			mend = "use Azure Blob storage or Azurite: this store does not keep conditions, and leadership rests on them"
+		}
+		e.Problem("lease and write", mend, "%s", says)
+		return
+	}
+	e.OK("lease and write", "a lease can be taken and a conditional write made (on a scratch blob, removed again)")
+	s.examineTimes(e, took)
+}
+
+// examineContainer looks at what is there: the container, the checkpoint and the last failure. False: there is no container to try.
+func (s *Stream) examineContainer(ctx context.Context, e *checkup.Findings) bool {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	if _, err := s.Container.GetProperties(ctx, nil); err != nil {
@@ -29,7 +48,7 @@ func (s *Stream) examineBlob(ctx context.Context, e *checkup.Findings) {
 				"the account); or check BLOB_CONTAINER"
 		}
 		e.Problem("blob container", mend, "%s", says)
-		return
+		return false
 	}
 	e.OK("blob container", "it exists; it answers in %s", checkup.Fastest(func() error {
 		_, err := s.Container.GetProperties(ctx, nil)
@@ -52,17 +71,7 @@ func (s *Stream) examineBlob(ctx context.Context, e *checkup.Findings) {
 		e.OK("checkpoint", "epoch %d, %s, lease %s", snapshot.Record.Epoch, leaderText(snapshot.Record.Leader, snapshot.LeaseState), snapshot.LeaseState)
 		s.examineFailure(ctx, e, snapshot)
 	}
-
-	name := s.Name + ".doctor-" + uuid.NewString()
-	if err := s.rehearse(ctx, name); err != nil {
-		says, mend := explainBlob(err)
-		if errors.Is(err, errUnconditional) {
-			mend = "use Azure Blob storage or Azurite: this store does not keep conditions, and leadership rests on them"
-		}
-		e.Problem("lease and write", mend, "%s", says)
-		return
-	}
-	e.OK("lease and write", "a lease can be taken and a conditional write made (on a scratch blob, removed again)")
+	return true
 }
 
 // examineFailure tells of the last failure, and whether the stream has gone on since.
@@ -85,12 +94,14 @@ func (s *Stream) examineFailure(ctx context.Context, e *checkup.Findings, snapsh
 
 var errUnconditional = errors.New("a write over a record that had changed was accepted")
 
-// rehearse does with a scratch blob what a leader does with the checkpoint.
-func (s *Stream) rehearse(ctx context.Context, name string) (err error) {
+// rehearse does with a scratch blob what a leader does with the checkpoint, and says how long each heartbeat took: at least one.
+func (s *Stream) rehearse(ctx context.Context, name string) (took []time.Duration, err error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
 	scratch := checkpoint.NewBlob(s.Container, name)
 	record := checkpoint.Record{Stream: name, Leader: s.Operator, HeartbeatAt: time.Now()}
 	if err := scratch.Create(ctx, record); err != nil {
-		return err
+		return nil, err
 	}
 	leaseID := uuid.NewString()
 	defer func() {
@@ -103,18 +114,18 @@ func (s *Stream) rehearse(ctx context.Context, name string) (err error) {
 	}()
 	first, err := scratch.Read(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := scratch.Acquire(ctx, leaseID, s.LeaseDuration, first.ETag); err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := scratch.Write(ctx, record, leaseID, first.ETag); err != nil {
-		return err
+	if took, err = beat(ctx, scratch, record, leaseID, first.ETag); err != nil {
+		return nil, err
 	}
 	if _, err := scratch.Write(ctx, record, leaseID, first.ETag); !errors.Is(err, checkpoint.ErrChanged) {
-		return errors.Join(errUnconditional, err)
+		return nil, errors.Join(errUnconditional, err)
 	}
-	return nil
+	return took, nil
 }
 
 func statusCode(err error) int {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/internal/leader"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
@@ -53,6 +54,8 @@ type Stream struct {
 	Operator string
 	// LeaseDuration is as the producers'.
 	LeaseDuration time.Duration
+	// Times are the producers'; only the doctor looks at them.
+	Times leader.Times
 	// FullDocument and BeforeChange are the change stream's options of those names; empty leaves them out.
 	FullDocument, BeforeChange options.FullDocument
 	// Pipeline is the change stream's, behind its options.

@@ -1,9 +1,15 @@
 package main
 
 import (
+	"context"
 	"testing"
+	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
 // What people do wrong, through the built programs: each is told what is wrong and what to do, by the right exit code.
@@ -27,4 +33,33 @@ func TestWhatPeopleDoWrongIsTold(t *testing.T) {
 			require.Empty(t, o.wrong, "it said: %s", o.said)
 		})
 	}
+	t.Run("times that are too short for the way to storage", func(t *testing.T) {
+		t.Parallel()
+		far := b.faraway(t, 200*time.Millisecond)
+		o := far.play(t.Context(), 0, tried{
+			program: "producer", args: []string{"doctor"}, code: 1, set: map[string]string{"FENCE_AFTER": "1500ms", "BLOB_CONTAINER": "checkpoints"},
+			says: `PROBLEM +leadership times +of [0-9]+ heartbeats, .* HEARTBEAT_INTERVAL=1s bear at most 156ms, .*To fix it: set FENCE_AFTER=`,
+		})
+		require.Empty(t, o.wrong, "it said: %s", o.said)
+	})
+}
+
+// faraway are the same programs, and services a round trip away.
+func (b *bench) faraway(t *testing.T, roundTrip time.Duration) *bench {
+	t.Helper()
+	s, err := stack.New(t.Context(), stack.Options{Options: emulator.Options{Latency: roundTrip}})
+	require.NoError(t, err)
+	far := &bench{dir: b.dir, stack: s}
+	var serving context.Context
+	serving, far.stop = context.WithCancel(context.WithoutCancel(t.Context()))
+	far.serving.Go(func() { _ = s.Run(serving) })
+	t.Cleanup(func() {
+		far.stop()
+		far.serving.Wait()
+	})
+	blobs, err := azblob.NewClientFromConnectionString(s.Endpoint(stack.EnvBlob), nil)
+	require.NoError(t, err)
+	_, err = blobs.CreateContainer(t.Context(), "checkpoints", nil)
+	require.NoError(t, err)
+	return far
 }

@@ -18,10 +18,12 @@ type Operated struct {
 // OperateProducer runs one command of a producer of these streams.
 func (w *World) OperateProducer(configs []producer.Config, args ...string) Operated {
 	w.Helper()
+	storage := w.Blob.Transport()
+	storage.Delay = w.OperatorDelay
 	o := producer.Options{
 		Instance:   "desk",
 		ServiceBus: BusOptions(w.BusNet),
-		Blob:       BlobOptions(w.Blob.Transport()),
+		Blob:       BlobOptions(storage),
 		Mongo:      MongoOptions(w.OperatorMongo),
 
 		Administration: w.Administration,

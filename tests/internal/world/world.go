@@ -51,6 +51,8 @@ type World struct {
 	Events    *driver.Collection // what the producers read
 	// OperatorMongo is how an operator's commands reach MongoDB.
 	OperatorMongo options.ContextDialer
+	// OperatorDelay is the round trip of a producer's commands to Blob storage.
+	OperatorDelay time.Duration
 	// Administration is how a producer's commands reach the administration of Service Bus; nil: not at all.
 	Administration *azcore.ClientOptions
 	// Inserted is how many events of each aggregate are committed.

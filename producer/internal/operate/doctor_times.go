@@ -1,0 +1,63 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/internal/leader"
+	"github.com/sluice-cdc/sluice/shared/checkup"
+)
+
+const (
+	// heartbeats is how many are rehearsed, one after the other, and rehearsal for how long at most.
+	heartbeats = 100
+	rehearsal  = 3 * time.Second
+)
+
+// beat writes a record again and again as a leader's heartbeats do, and says how long each took.
+func beat(ctx context.Context, scratch *checkpoint.Blob, record checkpoint.Record, leaseID string, etag azcore.ETag) (took []time.Duration, err error) {
+	for began := time.Now(); len(took) < heartbeats && time.Since(began) < rehearsal; {
+		at := time.Now()
+		if etag, err = scratch.Write(ctx, record, leaseID, etag); err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(at))
+	}
+	return took, nil
+}
+
+// examineTimes compares what heartbeats took with the times of the election: only storage bounds them. Opening connections is not under
+// the fence, and sends go on for as long as heartbeats do.
+func (s *Stream) examineTimes(e *checkup.Findings, took []time.Duration) {
+	const check = "leadership times"
+	slices.Sort(took)
+	most := took[max(len(took)-2, 0)] // one may have had bad luck: that is what the second request is for
+	shortest := leader.TimesFor(most)
+	measured := fmt.Sprintf("of %d heartbeats, half took at most %s and all but one at most %s", len(took), rounded(took[len(took)/2]), rounded(most))
+	set, bears := s.Times, s.Times.Bears()
+	if bears < most {
+		fence := leader.FenceFor(set.Heartbeat, most)
+		e.Problem(check, fmt.Sprintf("set FENCE_AFTER=%s TAKEOVER_AFTER=%s or more, or the shortest that would do, %s; or use storage that is nearer",
+			fence, fence+set.Takeover-set.Fence, words(shortest)),
+			"%s; FENCE_AFTER=%s and HEARTBEAT_INTERVAL=%s bear at most %s, so slow storage alone can cost a healthy leader the lead",
+			measured, set.Fence, set.Heartbeat, rounded(max(bears, 0)))
+		return
+	}
+	e.OK(check, "%s; what is set bears %s: %s. The shortest that would do: %s", measured, rounded(bears), words(set), words(shortest))
+}
+
+func rounded(d time.Duration) time.Duration {
+	if d >= 10*time.Millisecond {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}
+
+func words(t leader.Times) string {
+	return fmt.Sprintf("HEARTBEAT_INTERVAL=%s FENCE_AFTER=%s TAKEOVER_AFTER=%s STANDBY_POLL=%s", t.Heartbeat, t.Fence, t.Takeover, t.Poll)
+}
