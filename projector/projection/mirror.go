@@ -85,7 +85,7 @@ func (m Mirror) Project(e Event) ([]Write, error) {
 	// Two updates, because one cannot both shorten an array and set an element of it.
 	for _, ops := range [][]Op{truncations, changes} {
 		if len(ops) > 0 {
-			writes = append(writes, UpdateExisting(m.collection(), id, ops...))
+			writes = append(writes, UpdateOne{Collection: m.collection(), ID: id, Ops: ops, InOrder: true})
 		}
 	}
 	return writes, nil

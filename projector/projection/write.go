@@ -17,6 +17,9 @@ type UpdateOne struct {
 	// Upsert creates the document if there is none.
 	Upsert bool
 	Ops    []Op
+	// InOrder: new fields come to stand in the order in which the updates make them, as in a copy that is to be equal byte for byte. An
+	// update is then not folded with one before it where MongoDB would sort the new fields of both together.
+	InOrder bool
 }
 
 // ReplaceOne writes a whole document, in place of the one that is there or as a new one.

@@ -46,7 +46,7 @@ func compact(writes []projection.Write) ([]projection.Write, error) {
 		case !ok:
 			d.writes, d.fold = []projection.Write{w}, nil
 		case d.fold != nil && d.fold.foldIn([]projection.Write{w}):
-			d.writes[len(d.writes)-1] = projection.UpdateOne{Collection: collection, ID: id, Upsert: d.fold.upsert, Ops: d.fold.ops}
+			d.writes[len(d.writes)-1] = projection.UpdateOne{Collection: collection, ID: id, Upsert: d.fold.upsert, Ops: d.fold.ops, InOrder: update.InOrder}
 		default:
 			d.writes, d.fold = append(d.writes, w), newFold()
 			if !d.fold.foldIn([]projection.Write{update}) {

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -72,6 +73,9 @@ func (f *fold) update(w projection.UpdateOne) bool {
 	if f.replacement != nil || (w.Upsert && !f.upsert && f.writes > 0) {
 		return false
 	}
+	if w.InOrder && !f.keepsOrder(w.Ops) {
+		return false
+	}
 	for _, op := range w.Ops {
 		if !f.foldOp(op, f.writes == 0) {
 			return false
@@ -114,6 +118,43 @@ func (f *fold) foldOp(op projection.Op, first bool) bool {
 	return true
 }
 
+// keepsOrder says that new fields come to stand where they would if the operators were applied after those that are folded in: MongoDB
+// makes the new fields of one update in the order of their paths, whatever the order of its operators.
+func (f *fold) keepsOrder(ops []projection.Op) bool {
+	for _, op := range ops {
+		if i, ok := f.at[op.Field]; ok {
+			if f.ops[i].Kind == projection.OpUnset && op.Kind != projection.OpUnset {
+				return false // it goes, and comes back at the end
+			}
+			continue
+		}
+		for _, before := range f.ops {
+			if !follows(op.Field, before.Field) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// follows says that MongoDB makes the field at a path after the one at another, in one update: it goes step by step, by the names'
+// bytes. Between two numbers it goes by their values since 5.0; before that both orders have to say so.
+func follows(path, other string) bool {
+	for {
+		step, rest, _ := strings.Cut(path, ".")
+		otherStep, otherRest, _ := strings.Cut(other, ".")
+		if step != otherStep {
+			number, err := strconv.ParseUint(step, 10, 64)
+			otherNumber, otherErr := strconv.ParseUint(otherStep, 10, 64)
+			return step > otherStep && (err != nil || otherErr != nil || number > otherNumber)
+		}
+		if rest == "" || otherRest == "" {
+			return rest != ""
+		}
+		path, other = rest, otherRest
+	}
+}
+
 // undo takes the journal back.
 func (f *fold) undo() {
 	for _, s := range slices.Backward(f.journal) {
@@ -147,6 +188,9 @@ func merge(a, b projection.Op) (projection.Op, bool) {
 	if b.Kind == projection.OpSetOnInsert {
 		// The document is there by now: b does nothing.
 		return a, replaceable(a.Kind)
+	}
+	if b.Kind == projection.OpUnset && a.Kind != projection.OpUnset && strings.Contains(a.Field, ".") {
+		return a, false // it leaves the documents that a made around the field
 	}
 	if b.Kind == projection.OpSet || b.Kind == projection.OpUnset {
 		return b, replaceable(a.Kind)

@@ -21,6 +21,10 @@ func existing(ops ...projection.Op) []projection.Write {
 	return []projection.Write{projection.UpdateExisting("c", "a", ops...)}
 }
 
+func inOrder(ops ...projection.Op) []projection.Write {
+	return []projection.Write{projection.UpdateOne{Collection: "c", ID: "a", Ops: ops, InOrder: true}}
+}
+
 func TestFold(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	document, err := bson.Marshal(bson.D{{Key: "x", Value: 1}})
@@ -132,6 +136,14 @@ func TestFold(t *testing.T) {
 			1,
 			[]projection.Op{projection.Inc("n", 1), projection.Set("x.y", 1)},
 		},
+		{"a field that made others around it, and goes", [][]projection.Write{upsert(projection.Set("a.b", 1)), upsert(projection.Unset("a.b"))}, 1, []projection.Op{projection.Set("a.b", 1)}},
+		{"in order: the same fields", [][]projection.Write{inOrder(projection.Set("z", 1)), inOrder(projection.Set("z", 2), projection.Set("zz", 2))}, 2, []projection.Op{projection.Set("z", 2), projection.Set("zz", 2)}},
+		{"in order: a field that would come before", [][]projection.Write{inOrder(projection.Set("b", 1)), inOrder(projection.Set("a", 1))}, 1, []projection.Op{projection.Set("b", 1)}},
+		{"in order: one inside another", [][]projection.Write{inOrder(projection.Set("b.z", 1)), inOrder(projection.Set("b.a", 1))}, 1, []projection.Op{projection.Set("b.z", 1)}},
+		{"in order: a name that begins alike", [][]projection.Write{inOrder(projection.Set("a.z", 1)), inOrder(projection.Set("a-b", 1))}, 2, []projection.Op{projection.Set("a.z", 1), projection.Set("a-b", 1)}},
+		{"in order: numbers, of which not all servers think alike", [][]projection.Write{inOrder(projection.Set("n.9", 1)), inOrder(projection.Set("n.10", 1))}, 1, []projection.Op{projection.Set("n.9", 1)}},
+		{"in order: a field that goes and comes back", [][]projection.Write{inOrder(projection.Unset("b")), inOrder(projection.Set("b", 1))}, 1, []projection.Op{projection.Unset("b")}},
+		{"in order: one update may make any", [][]projection.Write{inOrder(projection.Set("b", 1), projection.Set("a", 1))}, 1, []projection.Op{projection.Set("b", 1), projection.Set("a", 1)}},
 		{"an array that is cut", [][]projection.Write{existing(projection.Truncate("l", 2)), existing(projection.Set("l", 1))}, 1, []projection.Op{projection.Truncate("l", 2)}},
 		{"an event that contradicts itself", [][]projection.Write{upsert(projection.Set("a", 1), projection.Set("a.b", 1))}, 0, nil},
 	} {

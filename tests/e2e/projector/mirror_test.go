@@ -83,6 +83,31 @@ func TestProjectorMirrorsDocuments(t *testing.T) {
 	})
 }
 
+// G2: the fields of a copy stand in the order in which the changes made them, also where several changes are applied at once: in one update
+// MongoDB would sort them.
+func TestG2AMirrorsFieldsComeInTheirOrder(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" })
+		update := func(n int, description ...bson.E) envelope.Change {
+			return documentChange("o1", n, envelope.Update, bson.E{Key: "updateDescription", Value: bson.D(description)})
+		}
+		set := func(field string, value any) bson.E {
+			return bson.E{Key: "updatedFields", Value: bson.D{{Key: field, Value: value}}}
+		}
+		w.DelayMongo(1, time.Second, "update") // the rest comes as one batch
+		publish(w, documentChange("o1", 1, envelope.Insert, full("o1", bson.E{Key: "n", Value: 1}, bson.E{Key: "last", Value: 1})))
+		w.Eventually("the first is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked == 1 })
+		publish(w,
+			update(2, set("z", 1)), update(3, set("a", 1)), update(4, set("z", 2)), update(5, set("in.z", 1)), update(6, set("in.a", 1)),
+			update(7, bson.E{Key: "removedFields", Value: bson.A{"n"}}), update(8, set("n", 3)))
+		w.Completed(8)
+		require.Equal(w, `{"_id":"o1","last":1,"z":2,"a":1,"in":{"z":1,"a":1},"n":3}`, mirrored(w, "o1"))
+		counted, err := p.End()
+		require.NoError(w, err)
+		require.Equal(w, 8, counted.Applied)
+	})
+}
+
 // The effects and the record of a batch are one: when the transaction cannot commit, neither is there.
 func TestProjectorMirrorsAtomically(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
