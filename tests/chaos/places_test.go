@@ -76,12 +76,17 @@ func (r *ring) fill(ctx context.Context) error {
 		if service == "producer" {
 			place.Program = r.options.producer
 			place.Env = append(append(env, emulator.EnvBlob+"="+blob.ConnectionString(addrs.Blob), "BLOB_CONTAINER="+r.options.name,
-				"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "OPERATIONS=insert", "START_FROM=latest"), r.options.times...)
+				"MONGODB_DATABASE=shop", "MONGODB_COLLECTION="+r.options.collection(), "START_FROM=latest"), r.options.times...)
+			if d := r.options.documents; d != nil {
+				place.Env = append(append(place.Env, "AGGREGATE_ID_PATH="+d.aggregate, "OPERATIONS=insert,update,replace,delete"), d.settings...)
+			} else {
+				place.Env = append(place.Env, "OPERATIONS=insert")
+			}
 			r.producers = append(r.producers, place)
 			continue
 		}
 		place.Program = r.options.projector
-		place.Env = append(env, "SERVICE_BUS_SUBSCRIPTION="+emulator.Subscription, "READ_MODEL_DATABASE=readmodel", "PROJECTION=timeline",
+		place.Env = append(env, "SERVICE_BUS_SUBSCRIPTION="+emulator.Subscription, "READ_MODEL_DATABASE=readmodel", "PROJECTION="+r.options.projection(),
 			"SESSION_IDLE=500ms", "MAX_SESSIONS=16", "SERVICE_BUS_CONNECTIONS=2", "SESSION_RECEIVER="+r.options.receiver())
 		r.projectors = append(r.projectors, place)
 	}

@@ -36,6 +36,7 @@ type ringOptions struct {
 	producer, blobURL string  // program, and Azurite's host:port
 	projector         string
 	times             []string      // settings of the leadership, KEY=VALUE
+	documents         *reading      // nil: a log of events and its timeline; else documents that change, and their mirror
 	latency           time.Duration // a round trip to MongoDB and Service Bus
 	// apart gives every service a network namespace of its own, and a cable from there to the servers.
 	apart bool
@@ -46,6 +47,22 @@ type ringOptions struct {
 // receiver is how the projectors of the ring accept sessions: directly, and in every other ring through the SDK.
 func (o ringOptions) receiver() string { return []string{"direct", "sdk"}[o.seed%2] }
 
+// collection is the watched one's name.
+func (o ringOptions) collection() string {
+	if o.documents != nil {
+		return "documents"
+	}
+	return "events"
+}
+
+// projection is the read model's.
+func (o ringOptions) projection() string {
+	if o.documents != nil {
+		return "mirror"
+	}
+	return "timeline"
+}
+
 // ring is one pipeline: servers of its own but for Azurite, two producers and two projectors as processes, each with a
 // network of its own, and a workload that never pauses.
 type ring struct {
@@ -54,7 +71,9 @@ type ring struct {
 	stack   *emulator.Stack
 	events  *driver.Collection
 	model   *driver.Collection
-	trace   *trace
+	// documents are nil where the source is a log of events.
+	documents *documents
+	trace     *trace
 
 	producers, projectors []*slot
 
@@ -87,6 +106,8 @@ const (
 	// lockDuration is the shortest that Service Bus allows, as is duplicateWindow.
 	lockDuration    = 5 * time.Second
 	duplicateWindow = 20 * time.Second
+	// transactionLifetime is how long the transaction of a projector that was killed keeps others from its documents.
+	transactionLifetime = 5 * time.Second
 	// patience bounds every wait for what must come about by itself.
 	patience = 90 * time.Second
 	grain    = 10 * time.Millisecond
@@ -102,9 +123,9 @@ func entities() *servicebus.Config {
 // inRing runs a ring, has work done to it, and judges what came of it.
 func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring) error) (_ *ring, rest checker.Run) {
 	t.Helper()
-	s, err := emulator.New(t.Context(), emulator.Options{ServiceBus: entities(), Latency: o.latency})
+	s, err := emulator.New(t.Context(), emulator.Options{ServiceBus: entities(), Latency: o.latency, TransactionLifetime: transactionLifetime})
 	require.NoError(t, err)
-	r := &ring{T: t, options: o, stack: s, rec: history.NewRecorder(), leases: leasecheck.NewRecorder(o.name + "/shop.events.json"), trace: &trace{began: time.Now()}}
+	r := &ring{T: t, options: o, stack: s, rec: history.NewRecorder(), leases: leasecheck.NewRecorder(o.name + "/shop." + o.collection() + ".json"), trace: &trace{began: time.Now()}}
 	defer func() {
 		t.Logf("%s\n%s", o.name, r.trace)
 	}()
@@ -124,6 +145,12 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, client.Disconnect(context.WithoutCancel(t.Context()))) }()
 	r.events, r.model = client.Database("shop").Collection("events"), client.Database("readmodel").Collection("timeline")
+
+	if o.documents != nil {
+		r.documents, err = newDocuments(t.Context(), client, o, r.rec)
+		require.NoError(t, err)
+		r.events, r.model = r.documents.source, r.documents.mirror
+	}
 
 	watching, stopWatching := context.WithCancel(broken)
 	var watcher errgroup.Group
@@ -166,6 +193,9 @@ func (r *ring) drive(ctx context.Context, work func(ctx context.Context, r *ring
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	if r.documents != nil {
+		return r.judge(ctx)
+	}
 	return r.until(ctx, "everything is in the read model and settled", func() bool {
 		counts := r.rec.Counts()
 		return counts.Visible == counts.Committed && r.stack.ServiceBus.Stats(r.stack.Route.Out()).Active == 0
@@ -186,7 +216,7 @@ func (r *ring) leader() (leader *slot, status child.Status) {
 
 // ready waits until every service answers, one leads, and everything that was committed so far is to be seen.
 func (r *ring) ready(ctx context.Context) (leader *slot, err error) {
-	committed := r.rec.Counts().Committed
+	followed := r.mark()
 	err = r.until(ctx, "all services answer, one leads, and the read model has caught up", func() bool {
 		for _, s := range r.slots() {
 			if _, fresh := s.Status(); !fresh {
@@ -195,9 +225,18 @@ func (r *ring) ready(ctx context.Context) (leader *slot, err error) {
 		}
 		var status child.Status
 		leader, status = r.leader()
-		return leader != nil && status.Epoch == r.checkpoints.epoch() && r.rec.Counts().Visible >= committed
+		return leader != nil && status.Epoch == r.checkpoints.epoch() && followed()
 	})
 	return leader, err
+}
+
+// mark says when what is committed by now is in the read model.
+func (r *ring) mark() (followed func() bool) {
+	if r.documents != nil {
+		return r.documents.mark()
+	}
+	committed := r.rec.Counts().Committed
+	return func() bool { return r.rec.Counts().Visible >= committed }
 }
 
 // until polls for what no event announces.
@@ -216,6 +255,9 @@ func (r *ring) until(ctx context.Context, what string, so func() bool) error {
 
 // load inserts events until the work is over.
 func (r *ring) load(ctx context.Context) error {
+	if r.documents != nil {
+		return r.documents.load(ctx, r.options.rate, r.loadingOver.Load)
+	}
 	var events iter.Seq[workload.Event] = func(yield func(workload.Event) bool) {
 		for e := range workload.Orders(r.options.seed) {
 			if r.loadingOver.Load() || !yield(e) {
@@ -239,6 +281,10 @@ func (r *ring) load(ctx context.Context) error {
 func (r *ring) watch(ctx context.Context, opened func()) error {
 	var follower witness.Watcher
 	err := follower.Follow(ctx, r.model, opened, func(change bson.Raw, at time.Time) {
+		if r.documents != nil {
+			r.documents.observe(change)
+			return
+		}
 		if o, ok := witness.Timeline(change, at); ok {
 			r.rec.Observe(o)
 		}
@@ -251,19 +297,23 @@ func (r *ring) watch(ctx context.Context, opened func()) error {
 
 // outcome is everything recorded, after the services have ended.
 func (r *ring) outcome() checker.Run {
+	run := checker.Run{
+		History: r.rec.History(), Writes: r.checkpoints.all(),
+		Lease: leasecheck.Check(r.leases.History(), patience), FenceAfter: r.options.fenceAfter, Late: r.mayBeLate,
+	}
+	for _, m := range r.stack.ServiceBus.PeekDeadLetters(r.stack.Route.Out(), 10) {
+		run.Aside = append(run.Aside, checker.Aside{MessageID: m.MessageID, Session: m.SessionID, Reason: m.Reason, Description: m.Description})
+	}
+	if r.documents != nil {
+		return run // the mirror has been judged
+	}
 	expected := &history.Model{}
 	require.NoError(r, workload.Scan(r.Context(), r.events, func(s workload.Stored) {
 		expected.Fold(s.AggregateID, s.Version, s.Type, s.OccurredAt)
 	}))
 	actual, err := witness.ReadTimeline(r.Context(), r.model)
 	require.NoError(r, err)
-	run := checker.Run{
-		History: r.rec.History(), Writes: r.checkpoints.all(), Expected: expected, Actual: actual,
-		Lease: leasecheck.Check(r.leases.History(), patience), FenceAfter: r.options.fenceAfter, Late: r.mayBeLate,
-	}
-	for _, m := range r.stack.ServiceBus.PeekDeadLetters(r.stack.Route.Out(), 10) {
-		run.Aside = append(run.Aside, checker.Aside{MessageID: m.MessageID, Session: m.SessionID, Reason: m.Reason, Description: m.Description})
-	}
+	run.Expected, run.Actual = expected, actual
 	return run
 }
 

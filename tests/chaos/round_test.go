@@ -135,8 +135,7 @@ func (r *ring) strike(ctx context.Context, s strike, trap *wire.Trap, stopped ti
 
 // movedOn waits until other projectors have done what the one that was struck has left.
 func (r *ring) movedOn(ctx context.Context) error {
-	committed := r.rec.Counts().Committed
-	return r.until(ctx, "the other projector does its work", func() bool { return r.rec.Counts().Visible >= committed })
+	return r.until(ctx, "the other projector does its work", r.mark())
 }
 
 // wake lets a stopped process go on, which knows nothing of what happened meanwhile.

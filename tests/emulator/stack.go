@@ -46,6 +46,9 @@ type Options struct {
 	Latency time.Duration
 	// OplogBytes is how much history MongoDB keeps; 0: its own default.
 	OplogBytes int
+	// TransactionLifetime is how long MongoDB keeps a transaction whose client has gone, and with it what it has written from everybody
+	// else; 0: 60 s, as by default.
+	TransactionLifetime time.Duration
 	// Snapshot is a file that keeps MongoDB's data and oplog over a restart: read at the start if it is there, written when
 	// [Stack.Run] ends. Empty: nowhere. Service Bus and Blob storage start empty always.
 	Snapshot string
@@ -101,7 +104,7 @@ func New(ctx context.Context, o Options) (_ *Stack, err error) {
 	if s.mongo, err = Listen(ctx, o.Host, o.Ports.Mongo, o.Latency); err != nil {
 		return nil, err
 	}
-	s.Mongo = mongo.New(mongo.Options{Logger: o.Logger, OplogBytes: o.OplogBytes, Host: o.Reached(s.mongo)})
+	s.Mongo = mongo.New(mongo.Options{Logger: o.Logger, OplogBytes: o.OplogBytes, Host: o.Reached(s.mongo), TransactionLifetime: o.TransactionLifetime})
 	if s.snapshot = o.Snapshot; s.snapshot != "" {
 		if err := restore(s.Mongo, s.snapshot); err != nil {
 			return nil, err
