@@ -33,6 +33,9 @@ type Status struct {
 	// BehindMS is how long before now, by this machine's clock, Position was made in the source: what the oplog must reach
 	// back to. -1 when there is no position yet.
 	BehindMS int64 `json:"behind_ms"`
+	// LagMS is the time since everything that the source held is known to be acknowledged, by this machine's clock: about 0 on an
+	// idle stream. As long as that is not known, and on a standby, it is BehindMS.
+	LagMS int64 `json:"lag_ms"`
 	// OplogHeadroomSeconds is how far the oldest entry of the source's oplog lies behind the checkpoint: at 0 its history is
 	// lost. Null while unknown, with the reason beside it; a standby does not look.
 	OplogHeadroomSeconds *int64 `json:"oplog_headroom_seconds"`
@@ -72,8 +75,26 @@ func (p *producer) status() Status {
 	} else {
 		s.OplogHeadroomNote = note
 	}
-	s.BehindMS = behind(s.Position, time.Now())
+	now := time.Now()
+	s.BehindMS = behind(s.Position, now)
+	s.LagMS = s.BehindMS
+	if current := p.currentAt(); !current.IsZero() && (s.BehindMS < 0 || now.Sub(current).Milliseconds() < s.BehindMS) {
+		s.LagMS = max(now.Sub(current).Milliseconds(), 0)
+	}
 	return s
+}
+
+// currentAt is when everything that the source held was last known to be acknowledged; zero while something is in flight.
+func (p *producer) currentAt() time.Time {
+	a := p.current.Load()
+	if a == nil {
+		return time.Time{}
+	}
+	at := a.reader.Current() // before what is in flight: a change that is read meanwhile counts
+	if a.publisher.InFlight() > 0 {
+		return time.Time{}
+	}
+	return at
 }
 
 // headroom is the oplog's, of the position that a next leader would go on from: the checkpoint's.
@@ -114,9 +135,9 @@ func (p *producer) observe(r prometheus.Registerer) {
 	gauge("sluice_producer_epoch", "The epoch of the leadership, as this replica last saw it.", func() float64 {
 		return float64(p.election.State().Epoch)
 	})
-	gauge("sluice_producer_lag_seconds", "Time from the change up to which everything is acknowledged until now, by the two machines' "+
-		"clocks; an idle stream's moves on, too. NaN while unknown.", func() float64 {
-		ms := p.status().BehindMS
+	gauge("sluice_producer_lag_seconds", "Time since everything in the source was known to be acknowledged, about 0 while nothing comes; else "+
+		"the age of the change up to which everything is, by the two machines' clocks. NaN while unknown.", func() float64 {
+		ms := p.status().LagMS
 		if ms < 0 {
 			return math.NaN()
 		}

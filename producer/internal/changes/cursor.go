@@ -67,6 +67,7 @@ func (c *cursor) follow(ctx context.Context) error {
 	}
 	defer closeStream(ctx, stream)
 	c.reader.open.Store(true)
+	c.reader.current.Store(0)
 	defer c.reader.open.Store(false)
 	c.fresh, c.attempt.opening = true, false
 	c.confirmed, c.askAgain = len(c.at.ResumeToken) == 0, time.Time{}
@@ -107,6 +108,7 @@ func (c *cursor) follow(ctx context.Context) error {
 		if !c.confirmed {
 			continue
 		}
+		c.reader.current.Store(time.Now().UnixNano())
 		if err := c.idle(ctx, stream.ResumeToken()); err != nil {
 			return err
 		}

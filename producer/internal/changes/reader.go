@@ -78,6 +78,8 @@ type Reader struct {
 	tokenless  atomic.Bool
 	// firstAnswer is how long the last one after a resume took, in nanoseconds; 0: there was none.
 	firstAnswer atomic.Int64
+	// current is when the server last had nothing more to give, in nanoseconds of Unix time; 0: it always had.
+	current atomic.Int64
 }
 
 // New prepares a reader; nothing is requested before Run.
@@ -91,6 +93,15 @@ func (r *Reader) Reading() bool { return r.open.Load() }
 // FirstAnswer is how long MongoDB took from opening the change stream behind the checkpoint to its first answer, the last time; 0 when
 // there was none. Safe for concurrent use.
 func (r *Reader) FirstAnswer() time.Duration { return time.Duration(r.firstAnswer.Load()) }
+
+// Current is when the server last said that there is nothing after what it has given, by this machine's clock; zero when it has not
+// since the stream was opened. Safe for concurrent use.
+func (r *Reader) Current() time.Time {
+	if at := r.current.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
+}
 
 // Tokenless says that the deployment gives no token before a new stream's first event; safe for concurrent use.
 func (r *Reader) Tokenless() bool { return r.tokenless.Load() }

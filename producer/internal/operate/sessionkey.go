@@ -18,12 +18,11 @@ func (s *Stream) SetSessionKey(ctx context.Context, key envelope.SessionKey, dra
 	}
 	was := present.Record.SessionKey
 	if was == key {
-		fmt.Fprintf(s.Out, "nothing to do: stream %q is published with %s\n", s.Name, key)
-		return nil
+		return s.tell(Done{Epoch: present.Record.Epoch}, "nothing to do: stream %q is published with %s", s.Name, key)
 	}
 	if !drained {
 		return fmt.Errorf("%w: as long as messages published with %s wait, events of one aggregate would be in two sessions, be "+
-			"applied out of order, and the late ones be leasedRecord for duplicates and lost. Stop every producer, let the projectors "+
+			"applied out of order, and the late ones be taken for duplicates and lost. Stop every producer, let the projectors "+
 			"empty every subscription, replay or drop what is parked, and then give --drained", ErrRefused, was)
 	}
 	// Never by force: whoever leads would go on sending by the old key until it notices.
@@ -31,8 +30,7 @@ func (s *Stream) SetSessionKey(ctx context.Context, key envelope.SessionKey, dra
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.Out, "stream %q: session key %s → %s, epoch %d; the old record is kept as blob %s\n"+
-		"Start the producers with SESSION_KEY=%s: any other is refused.\n",
+	return s.tell(t.done(kept), "stream %q: session key %s → %s, epoch %d; the old record is kept as blob %s\n"+
+		"Start the producers with SESSION_KEY=%s: any other is refused.",
 		s.Name, t.from.Record.SessionKey, key, t.from.Record.Epoch+1, kept, key)
-	return nil
 }
