@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // Main is the program behind its signals: it understands args (without the program's name), loads the configuration, does
@@ -36,7 +37,9 @@ func Main(ctx context.Context, args []string, load func() ([]Config, error), o O
 		if err != nil {
 			return err
 		}
-		return command(ctx, c, r, config, o, out)
+		progress := terminal.StartProgress(errOut, c.Name)
+		defer progress.End()
+		return command(ctx, c, r, config, o, progress.Through(out))
 	})
 }
 
@@ -58,7 +61,7 @@ func command(ctx context.Context, c operate.Command, r operate.Request, config C
 	if err != nil {
 		return err
 	}
-	stream.Out = out
+	stream.Out, stream.JSON = out, r.JSON
 	return c.Do(ctx, stream, r)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // Execute is [Main] without the process: it understands args (without the program's name), loads the configuration, does
@@ -33,12 +34,14 @@ func Execute(ctx context.Context, args []string, load func() (Config, error), o 
 		case c.Do == nil:
 			return run(ctx, config)
 		}
-		return command(ctx, c, r, config, o, out)
+		progress := terminal.StartProgress(errOut, c.Name)
+		defer progress.End()
+		return command(ctx, c, r, config, o, progress.Through(out), progress)
 	})
 }
 
 // command does one command other than run, with the clients of a projector that does not run.
-func command(ctx context.Context, c operate.Command, r operate.Request, cfg Config, o Options, out io.Writer) error {
+func command(ctx context.Context, c operate.Command, r operate.Request, cfg Config, o Options, out io.Writer, progress *terminal.Progress) error {
 	given := o.Mongo
 	o.Mongo = func(m *options.ClientOptions) {
 		mongodb.Interactive(m)
@@ -62,7 +65,7 @@ func command(ctx context.Context, c operate.Command, r operate.Request, cfg Conf
 		_ = bus.Close(closing)
 	}()
 	p := cfg.operating(s)
-	p.Bus, p.Out, p.Source.Adjust = bus, out, o.Mongo
+	p.Bus, p.Out, p.Progress, p.Source.Adjust = bus, out, progress, o.Mongo
 	return c.Do(ctx, p, r)
 }
 

@@ -18,7 +18,8 @@ type Command = commandline.Command[*Stream, Request]
 type Request struct {
 	// Stream names one of several.
 	Stream string
-	json   bool
+	// JSON is the form of what is printed.
+	JSON   bool
 	change Change
 	token  string
 	// container is where a copy goes.
@@ -30,7 +31,7 @@ type Request struct {
 }
 
 const notes = `--force breaks the lease of a producer that leads. --forward lets the checkpoint skip changes.
---stream NAME says which, where STREAMS names several; every command but run needs it then.
+--stream NAME says which, where STREAMS names several; every command but run needs it then. --json has every command but run print JSON.
 `
 
 // Program is what the program can do.
@@ -45,11 +46,10 @@ func Program() commandline.Program[*Stream, Request] {
 		Name: "producer", Commands: all, Notes: notes,
 		Flags: func(f *flag.FlagSet, r *Request) {
 			f.StringVar(&r.Stream, "stream", "", "the `NAME` of a stream, where STREAMS names several")
+			f.BoolVar(&r.JSON, "json", false, "as JSON")
 		},
 	}
 }
-
-func asJSON(f *flag.FlagSet, r *Request) { f.BoolVar(&r.json, "json", false, "as JSON") }
 
 func forced(f *flag.FlagSet, r *Request) {
 	f.BoolVar(&r.change.Force, "force", false, "break the lease of a producer that leads")
@@ -57,14 +57,13 @@ func forced(f *flag.FlagSet, r *Request) {
 
 func statusCommand() Command {
 	return Command{
-		Name: "status", Takes: "[--json]", Says: "leader, epoch, position, lag and last failure, from Blob storage and MongoDB alone; 1 where nobody leads or the stream is stopped",
-		Flags: asJSON,
+		Name: "status", Says: "leader, epoch, position, lag and last failure, from Blob storage and MongoDB alone; 1 where nobody leads or the stream is stopped",
 		Do: func(ctx context.Context, s *Stream, r Request) error {
 			status, err := s.Status(ctx)
 			if status.Stream == "" {
 				return err
 			}
-			err = errors.Join(commandline.Show(s.Out, r.json, status), err)
+			err = errors.Join(commandline.Show(s.Out, r.JSON, status), err)
 			if err == nil && !status.Well() {
 				return commandline.ErrFound
 			}
@@ -159,18 +158,19 @@ func sessionKeyCommand() Command {
 func readingCommand() Command {
 	return Command{
 		Name: "reading", Takes: "[--drained]",
-		Says:  "accept a changed AGGREGATE_ID_PATH, VERSION_PATH, PIPELINE or ON_UNKNOWN_AGGREGATE",
-		Flags: func(f *flag.FlagSet, r *Request) { f.BoolVar(&r.drained, "drained", false, "") },
-		Do:    func(ctx context.Context, s *Stream, r Request) error { return s.AcceptReading(ctx, r.drained) },
+		Says: "accept a changed AGGREGATE_ID_PATH, VERSION_PATH, PIPELINE or ON_UNKNOWN_AGGREGATE",
+		Flags: func(f *flag.FlagSet, r *Request) {
+			f.BoolVar(&r.drained, "drained", false, "your word that no message of the former settings is left anywhere")
+		},
+		Do: func(ctx context.Context, s *Stream, r Request) error { return s.AcceptReading(ctx, r.drained) },
 	}
 }
 
 func doctorCommand() Command {
 	return Command{
-		Name: "doctor", Takes: "[--json]", Says: "check every setting and permission against the services",
-		Flags: asJSON,
+		Name: "doctor", Says: "check every setting and permission against the services",
 		Do: func(ctx context.Context, s *Stream, r Request) error {
-			return commandline.Diagnose(s.Out, r.json, s.Doctor(ctx))
+			return commandline.Diagnose(s.Out, r.JSON, s.Doctor(ctx))
 		},
 	}
 }

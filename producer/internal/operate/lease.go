@@ -23,8 +23,7 @@ func (s *Stream) BreakLease(ctx context.Context) error {
 		return err
 	}
 	if !snapshot.Leased {
-		fmt.Fprintf(s.Out, "nothing to do: the lease of stream %q is free (%s)\n", s.Name, snapshot.LeaseState)
-		return nil
+		return s.tell(Done{Epoch: snapshot.Record.Epoch}, "nothing to do: the lease of stream %q is free (%s)", s.Name, snapshot.LeaseState)
 	}
 	for range takeTries {
 		if err = s.breakOnce(ctx, snapshot); !errors.Is(err, checkpoint.ErrChanged) {
@@ -37,10 +36,10 @@ func (s *Stream) BreakLease(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.Out, "broke the lease that %s held in epoch %d\n"+
-		"It stops at its next heartbeat. Whichever replica takes the lease next leads with epoch %d: that may be the same one.\n",
+	return s.tell(Done{Changed: true, Epoch: snapshot.Record.Epoch, BrokeLeaseOf: snapshot.Record.Leader},
+		"broke the lease that %s held in epoch %d\n"+
+			"It stops at its next heartbeat. Whichever replica takes the lease next leads with epoch %d: that may be the same one.",
 		snapshot.Record.Leader, snapshot.Record.Epoch, snapshot.Record.Epoch+1)
-	return nil
 }
 
 func (s *Stream) breakOnce(ctx context.Context, snapshot checkpoint.Snapshot) error {
@@ -54,6 +53,15 @@ type leasedRecord struct {
 	leaseID string
 	from    checkpoint.Snapshot
 	broke   bool // somebody else held the lease
+}
+
+// done is what --json shows of a record that was changed, and of which the old one is kept.
+func (t leasedRecord) done(kept string) Done {
+	d := Done{Changed: true, Epoch: t.from.Record.Epoch + 1, OldRecord: kept}
+	if t.broke {
+		d.BrokeLeaseOf = t.from.Record.Leader
+	}
+	return d
 }
 
 // takeLease acquires the lease of the record. While somebody else holds the lease, the error is [ErrRefused]; with force, their

@@ -70,8 +70,9 @@ type Stream struct {
 	SampleTypes func(ctx context.Context) (changes.Sample, error)
 	// Unstable: what the pipeline passes may differ from one reading to the next.
 	Unstable bool
-	// Out is where commands print.
-	Out io.Writer
+	// Out is where commands print, as JSON if JSON.
+	Out  io.Writer
+	JSON bool
 	// Timeout bounds one request; zero means ten seconds.
 	Timeout time.Duration
 }

@@ -19,8 +19,7 @@ func (s *Stream) AcceptReading(ctx context.Context, drained bool) error {
 	changed, drain := present.Record.Reading.Changed(s.Reading)
 	switch {
 	case len(changed) == 0:
-		fmt.Fprintf(s.Out, "nothing to do: these settings put every change of stream %q where those before put it\n", s.Name)
-		return nil
+		return s.tell(Done{Epoch: present.Record.Epoch}, "nothing to do: these settings put every change of stream %q where those before put it", s.Name)
 	case drain && !drained:
 		return fmt.Errorf("%w: %s. As long as messages published by the former settings wait, events of one aggregate would be in two "+
 			"sessions, be applied out of order, and the late ones be taken for duplicates and lost. Stop every producer, let the projectors "+
@@ -31,8 +30,7 @@ func (s *Stream) AcceptReading(ctx context.Context, drained bool) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.Out, "stream %q: accepted: %s; epoch %d; the old record is kept as blob %s\n"+
-		"Read models keep what they have: where aggregates have other ids now, or versions begin anew, build new ones.\n",
+	return s.tell(t.done(kept), "stream %q: accepted: %s; epoch %d; the old record is kept as blob %s\n"+
+		"Read models keep what they have: where aggregates have other ids now, or versions begin anew, build new ones.",
 		s.Name, strings.Join(changed, "; "), t.from.Record.Epoch+1, kept)
-	return nil
 }

@@ -2,8 +2,10 @@ package operate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/oplog"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
@@ -41,11 +44,21 @@ func (s *Stream) TokenShow(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("write resume token: %w", err)
 	}
-	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "token\t%s\n", text)
-	fmt.Fprintf(w, "time\t%s\n", clock(timeOf(progress)))
-	fmt.Fprintf(w, "epoch\t%d\n", snapshot.Record.Epoch)
-	return w.Flush()
+	return commandline.Show(s.Out, s.JSON, Token{Token: json.RawMessage(text), Time: clock(timeOf(progress)), Epoch: snapshot.Record.Epoch})
+}
+
+// Token is the checkpoint's resume token.
+type Token struct {
+	Token json.RawMessage `json:"token"` // canonical Extended JSON
+	Time  string          `json:"time"`  // its cluster time
+	Epoch int64           `json:"epoch"`
+}
+
+// Print writes it for people.
+func (t Token) Print(out io.Writer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "token\t%s\ntime\t%s\nepoch\t%d\n", t.Token, t.Time, t.Epoch)
+	_ = w.Flush()
 }
 
 // TokenCopy copies the checkpoint into another container, under the time of the copy: to look at and to go on from where the
@@ -64,8 +77,8 @@ func (s *Stream) TokenCopy(ctx context.Context, containerName string) error {
 	case err != nil:
 		return err
 	}
-	fmt.Fprintf(s.Out, "stream %q: the checkpoint of epoch %d is copied to %s/%s\n", s.Name, snapshot.Record.Epoch, containerName, name)
-	return nil
+	return s.tell(Done{Epoch: snapshot.Record.Epoch, Copy: containerName + "/" + name},
+		"stream %q: the checkpoint of epoch %d is copied to %s/%s", s.Name, snapshot.Record.Epoch, containerName, name)
 }
 
 // TokenSet moves the checkpoint to a token: its _data, or the whole document as Extended JSON. The deployment must be
@@ -169,8 +182,7 @@ func (s *Stream) TokenRenumber(ctx context.Context) error {
 	case !changes.Counted(progress.Position):
 		return fmt.Errorf("%w: the stream's positions are resume tokens, which no setting changes: there is nothing to accept", ErrRefused)
 	case progress.Settings == s.Settings:
-		fmt.Fprintf(s.Out, "nothing to do: stream %q was counted with these settings\n", s.Name)
-		return nil
+		return s.tell(Done{Epoch: present.Record.Epoch}, "nothing to do: stream %q was counted with these settings", s.Name)
 	}
 	// Never by force: whoever leads counts by the old settings until it notices.
 	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) {
@@ -182,10 +194,8 @@ func (s *Stream) TokenRenumber(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.Out, "stream %q: the present PIPELINE and collection are accepted, epoch %d; the old record is kept as blob %s\n",
-		s.Name, t.from.Record.Epoch+1, kept)
-	fmt.Fprint(s.Out, renumbered)
-	return nil
+	return s.tell(t.done(kept), "stream %q: the present PIPELINE and collection are accepted, epoch %d; the old record is kept as blob %s\n%s",
+		s.Name, t.from.Record.Epoch+1, kept, renumbered)
 }
 
 // tokenAt is the token of a change stream opened at a time, before its first event. It asks for a batch of size 0: if the first
@@ -290,28 +300,31 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 		return err
 	}
 	old := t.from.Record
+	done := t.done(kept)
+	done.From, done.To, done.Generation = clock(timeOf(old.Progress)), clock(timeOf(to)), old.Generation
+	var says strings.Builder
 	if t.broke {
-		fmt.Fprintf(s.Out, "broke the lease of %s\n", old.Leader)
+		fmt.Fprintf(&says, "broke the lease of %s\n", old.Leader)
 	}
-	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "checkpoint\tmoved from %s to %s\n", clock(timeOf(old.Progress)), clock(timeOf(to)))
+	w := tabwriter.NewWriter(&says, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "checkpoint\tmoved from %s to %s\n", done.From, done.To)
 	fmt.Fprintf(w, "epoch\t%d → %d: a leader of epoch %d or before is fenced off\n", old.Epoch, old.Epoch+1, old.Epoch)
 	fmt.Fprintf(w, "old record\tkept as blob %s\n", kept)
 	back := !counted && to.Position < old.Progress.Position
 	if back {
-		fmt.Fprintf(w, "generation\t%d → %d\n", old.Generation, old.Generation+1)
+		done.Generation++
+		fmt.Fprintf(w, "generation\t%d → %d\n", old.Generation, done.Generation)
 	}
-	_ = w.Flush()
-	if counted {
-		fmt.Fprint(s.Out, renumbered)
-		return nil
+	_ = w.Flush() // a strings.Builder takes everything
+	switch {
+	case counted:
+		says.WriteString(renumbered)
+	case !back:
+		says.WriteString("\nThe changes between the old position and the new one will never be published.")
+	default:
+		fmt.Fprintf(&says, anew, s.Entity)
 	}
-	if !back {
-		fmt.Fprintln(s.Out, "\nThe changes between the old position and the new one will never be published.")
-		return nil
-	}
-	fmt.Fprintf(s.Out, anew, s.Entity)
-	return nil
+	return s.tell(done, "%s", says.String())
 }
 
 // anew says what happens to the changes behind a checkpoint that went back.

@@ -35,7 +35,7 @@ func Program(name string) commandline.Program[*Projector, Request] {
 
 func statusCommand() Command {
 	return Command{
-		Name: "status", Takes: "[--json | --log | --drained]",
+		Name: "status", Takes: "[--log | --drained] [--json]",
 		Says: "what is applied, parked, waiting and dead-lettered, from MongoDB and Service Bus",
 		Flags: func(f *flag.FlagSet, r *Request) {
 			asJSON(f, r)
@@ -47,7 +47,7 @@ func statusCommand() Command {
 			case r.log:
 				return p.Watch(ctx)
 			case r.drained:
-				return p.Drained(ctx)
+				return p.Drained(ctx, r.json)
 			}
 			status, err := p.Status(ctx)
 			return errors.Join(commandline.Show(p.Out, r.json, status), err)

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // Projector is one projection and the services it lives on: a projector that does not run.
@@ -42,6 +43,8 @@ type Projector struct {
 	ApplyTimeout, SettleTimeout time.Duration
 	// Out is where commands print.
 	Out io.Writer
+	// Progress shows how far a command is; nil: nobody watches.
+	Progress *terminal.Progress
 	// Timeout bounds one request; zero means ten seconds.
 	Timeout time.Duration
 }

@@ -6,8 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -43,9 +41,10 @@ func parkedCommands(program string) []Command {
 			Says: "why it is parked, and which of its events wait in the dead-letter queue", Flags: asJSON, Check: named, Do: showParked,
 		},
 		{
-			Name: "parked replay", Takes: "AGGREGATE|--all [--wait 1m]", Operand: true,
+			Name: "parked replay", Takes: "AGGREGATE|--all [--wait 1m] [--json]", Operand: true,
 			Says: "apply the events that wait, in order, and go on as usual; can be given again at any time",
 			Flags: func(f *flag.FlagSet, r *Request) {
+				asJSON(f, r)
 				waiting(f, r)
 				f.BoolVar(&r.all, "all", false, "every parked aggregate")
 			},
@@ -58,9 +57,10 @@ func parkedCommands(program string) []Command {
 			Do: replayParked,
 		},
 		{
-			Name: "parked drop", Takes: "AGGREGATE --yes [--wait 1m]", Operand: true,
+			Name: "parked drop", Takes: "AGGREGATE --yes [--wait 1m] [--json]", Operand: true,
 			Says: "the same, without the event that parked it, or without the versions that are missing: they are given up for good",
 			Flags: func(f *flag.FlagSet, r *Request) {
+				asJSON(f, r)
 				waiting(f, r)
 				f.BoolVar(&r.yes, "yes", false, "give up for good")
 			},
@@ -220,105 +220,4 @@ func number(n int64) string {
 		return "unknown"
 	}
 	return fmt.Sprint(n)
-}
-
-func replayParked(ctx context.Context, p *Projector, r Request) error {
-	if !r.all {
-		return p.replay(ctx, r, []string{r.aggregate}, false)
-	}
-	all, err := p.Applier.List(ctx)
-	if err != nil {
-		return err
-	}
-	names := make([]string, len(all))
-	for i, a := range all {
-		names[i] = a.Name
-	}
-	strays, err := p.replayer(r.wait).Strays(ctx)
-	if err != nil {
-		return err
-	}
-	for _, name := range strays {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		fmt.Fprintln(p.Out, "no aggregate is parked")
-		return nil
-	}
-	return p.replay(ctx, r, names, false)
-}
-
-func dropParked(ctx context.Context, p *Projector, r Request) error {
-	return p.replay(ctx, r, []string{r.aggregate}, true)
-}
-
-// replay replays aggregates one after the other; one that fails does not keep the others from it.
-func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, skip bool) error {
-	replayer := p.replayer(r.wait)
-	var failures []error
-	outcomes := make([]parked.Outcome, 0, len(aggregates))
-	for _, aggregate := range aggregates {
-		o, err := replayer.Replay(ctx, aggregate, skip)
-		outcomes = append(outcomes, o)
-		if err != nil {
-			failures = append(failures, fmt.Errorf("%s: %w", terminal.Printable(aggregate), err))
-			continue
-		}
-		if o.Unknown {
-			failures = append(failures, fmt.Errorf("there is no aggregate %s: neither the read model nor the dead-letter queue has anything of it; "+
-				"`%s parked list` shows those that are parked", terminal.Printable(aggregate), p.Program))
-			continue
-		}
-		describe(p.Out, p.Program, o)
-		if o.Stuck != nil {
-			failures = append(failures, commandline.ErrFound)
-		}
-	}
-	removed, of, err := replayer.Remove(ctx, outcomes...)
-	if of > 0 {
-		fmt.Fprintf(p.Out, "removed %d of %s from the dead-letter queue\n", removed, commandline.Count(of, "message"))
-	}
-	if removed < of && err == nil {
-		fmt.Fprintln(p.Out, "The others are locked, or too far behind in the queue. Their effects are committed; run the command again to remove them.")
-	}
-	var unprinted []error // what has not been printed
-	for _, failure := range append(failures, err) {
-		if failure != nil && !errors.Is(failure, commandline.ErrFound) {
-			unprinted = append(unprinted, failure)
-		}
-	}
-	if len(unprinted) == 0 && len(failures) > 0 {
-		return commandline.ErrFound
-	}
-	return errors.Join(unprinted...)
-}
-
-// describe says what became of an aggregate.
-func describe(out io.Writer, program string, o parked.Outcome) {
-	name := terminal.Printable(o.Aggregate)
-	parts := []string{commandline.Count(o.Applied, "event") + " applied"}
-	if o.Known > 0 {
-		parts = append(parts, commandline.Count(o.Known, "event")+" applied before")
-	}
-	switch {
-	case o.MissingVersions != "":
-		why, _, _ := strings.Cut(o.MissingVersions, ". ") // behind it is what else could be done
-		parts = append(parts, "what never came is given up ("+terminal.Printable(why)+")")
-	case o.Skipped:
-		parts = append(parts, "the event in the way dropped")
-	}
-	if o.Stuck == nil {
-		fmt.Fprintf(out, "%s: %s; it is not parked\n", name, strings.Join(parts, ", "))
-	} else {
-		fmt.Fprintf(out, "%s: %s; it stays parked, because of message %s at position %s: %s: %s\n", name, strings.Join(parts, ", "),
-			known(o.Stuck.MessageID), known(o.Stuck.Position), terminal.Printable(o.Stuck.Reason), terminal.Printable(o.Stuck.Description))
-		fmt.Fprintf(out, "Fix the cause and run the command again, or go on without that event: %s\n",
-			terminal.Paste(o.Aggregate, program, "parked drop", "--yes"))
-	}
-	if o.Foreign > 0 {
-		fmt.Fprintf(out, "%s: %d more of its messages are in the dead-letter queue that the read model does not have; they were left there\n",
-			name, o.Foreign)
-	}
 }

@@ -59,7 +59,7 @@ func verifyReadModel(ctx context.Context, p *Projector, r Request) error {
 		Program: p.Program, Projection: p.Projection, Source: source,
 		ReadModel: p.Database.Client().Database(p.Database.Name(), options.Database().SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary())),
 		Guards:    p.Applier.Guards, Parked: p.Applier.List,
-		Sample: r.sample, Wait: r.wait, PerPass: r.inMemory,
+		Sample: r.sample, Wait: r.wait, PerPass: r.inMemory, Progress: p.Progress.Set,
 	}
 	report, err := v.Verify(ctx)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 
 	"github.com/sluice-cdc/sluice/shared/commandline"
@@ -37,9 +38,9 @@ func (p *Projector) Watch(ctx context.Context) error {
 // Drained says whether the subscription or queue can be deleted: nothing waits in it, nothing lies in its dead-letter queue, and
 // no aggregate is parked, whose later events would then be nowhere. Errors: [commandline.ErrFound] where something is left or not
 // known, after it was printed.
-func (p *Projector) Drained(ctx context.Context) error {
+func (p *Projector) Drained(ctx context.Context, asJSON bool) error {
 	w, err := p.watched(ctx)
-	left := false
+	d := drained{Watched: w, Drained: err == nil}
 	for _, c := range []struct {
 		n                    *int64
 		note, one, more, way string
@@ -51,17 +52,32 @@ func (p *Projector) Drained(ctx context.Context) error {
 		if c.n != nil && *c.n == 0 {
 			continue
 		}
-		left = true
-		fmt.Fprintf(p.Out, "%s. To go on: %s\n", countText(c.n, c.one, c.more, c.note), c.way)
+		d.Drained = false
+		d.Left = append(d.Left, fmt.Sprintf("%s. To go on: %s", countText(c.n, c.one, c.more, c.note), c.way))
 	}
-	switch {
-	case err != nil:
-		return err
-	case left:
+	err = errors.Join(err, commandline.Show(p.Out, asJSON, d))
+	if err == nil && !d.Drained {
 		return commandline.ErrFound
 	}
-	fmt.Fprintf(p.Out, "%s is empty, its dead-letter queue too, and no aggregate of %s is parked\n", w.Entity, w.Projection)
-	return nil
+	return err
+}
+
+// drained is what status --drained found, as --json shows it.
+type drained struct {
+	Watched
+	Drained bool `json:"drained"`
+	// Left says what is left, with the way on.
+	Left []string `json:"left"`
+}
+
+// Print writes it for people.
+func (d drained) Print(out io.Writer) {
+	for _, line := range d.Left {
+		fmt.Fprintln(out, line)
+	}
+	if d.Drained {
+		fmt.Fprintf(out, "%s is empty, its dead-letter queue too, and no aggregate of %s is parked\n", d.Entity, d.Projection)
+	}
 }
 
 // watched counts what waits. It leaves out the newest position, which costs a look at every position record.

@@ -102,6 +102,7 @@ func (p *pass) reset() {
 // applyEvent applies one event of the source to the documents in memory.
 func (p *pass) applyEvent(ctx context.Context, c envelope.Change) error {
 	p.events++
+	p.passed()
 	if p.parked[c.Aggregate] {
 		p.halfway[c.Aggregate] = true
 	}
@@ -216,6 +217,7 @@ func (p *pass) compare(ctx context.Context, collection string, filter bson.D) er
 
 // compareDocument compares one document of the read model with the one in memory.
 func (p *pass) compareDocument(collection string, raw bson.Raw, seen map[string]bool) error {
+	p.passed()
 	inner, id, err := memory.Key(raw.Lookup("_id"))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", collection, err)

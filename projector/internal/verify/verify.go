@@ -32,6 +32,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
@@ -57,8 +58,12 @@ type Verifier struct {
 	// PerPass is about how many documents are held in memory at once. More are compared in parts, each of which reads both
 	// collections.
 	PerPass int64
+	// Progress is told how many documents have been read of about how many (0: nobody knows); nil is told nothing.
+	Progress func(what string, done, total int64)
 	// Kept is the largest number of differences that are compared again and reported one by one; 0 means 1,000. The rest are counted.
 	Kept int
+
+	read, toRead int64 // documents of both sides, for Progress
 }
 
 // Report is the result of a verification.
@@ -94,6 +99,7 @@ func (v *Verifier) Verify(ctx context.Context) (Report, error) {
 	if !ok {
 		return Report{}, ErrNotStored
 	}
+	v.read, v.toRead = 0, 0
 	report := Report{program: v.Program, Projection: v.Projection.Name(), Source: v.Source.String(), Sampled: v.Sample > 0}
 	found := newFindings(v.Kept)
 	var err error
@@ -150,12 +156,20 @@ func (v *Verifier) verifyAll(ctx context.Context, collections []projection.Colle
 	if v.Sample > 0 {
 		perPass = v.Sample
 	}
+	if v.Progress != nil {
+		events, err := v.Source.Collection.EstimatedDocumentCount(ctx)
+		if err != nil {
+			return fmt.Errorf("count %s: %w", v.Source, err)
+		}
+		v.toRead = total + events
+	}
 	parts := uint64(max(1, (total+perPass-1)/perPass))
 	first, last := uint64(0), parts
 	if v.Sample > 0 {
 		first = rand.Uint64N(parts)
 		last = first + 1
 	}
+	v.toRead *= int64(last - first)
 	for n := first; n < last; n++ {
 		p := &pass{Verifier: v, collections: collections, wanted: func(key string) bool { return parts == 1 || part(key)%parts == n }}
 		if err := p.run(ctx); err != nil {
@@ -166,6 +180,20 @@ func (v *Verifier) verifyAll(ctx context.Context, collections []projection.Colle
 		found.record(p.found)
 	}
 	return nil
+}
+
+// passed counts a document that was read.
+func (v *Verifier) passed() {
+	if v.read++; v.Progress != nil && v.read%100 == 0 {
+		v.Progress("verify", v.read, v.toRead)
+	}
+}
+
+// tell says what is done that has no number.
+func (v *Verifier) tell(what string) {
+	if v.Progress != nil {
+		v.Progress(what, 0, 0)
+	}
 }
 
 func (v *Verifier) count(ctx context.Context, collections []projection.Collection) (total int64, err error) {
@@ -185,6 +213,7 @@ func (v *Verifier) recheck(ctx context.Context, collections []projection.Collect
 		if len(found.byKey) == 0 {
 			return nil
 		}
+		v.tell(fmt.Sprintf("wait for %s", commandline.Count(len(found.byKey), "difference")))
 		if err := retry.Sleep(ctx, pause); err != nil {
 			return err
 		}

@@ -1,0 +1,139 @@
+package terminal
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// patience is how long something may take before people are shown how far it is.
+	patience = 2 * time.Second
+	redraw   = 200 * time.Millisecond
+	cells    = 24
+)
+
+// Progress shows in one line of a terminal how far something is that takes longer than two seconds, and takes the line away in the end.
+// Where there is no terminal it shows nothing. It is safe for concurrent use, and nil shows nothing.
+type Progress struct {
+	out  io.Writer
+	stop chan struct{}
+	over sync.WaitGroup
+
+	mu    sync.Mutex // guards everything below, and the order on out
+	began time.Time
+	what  string
+	done  int64
+	total int64 // 0: nobody knows
+	drawn bool  // the line is on the screen
+}
+
+// StartProgress begins to show what is done on a file that is a terminal; elsewhere it is nil.
+func StartProgress(out io.Writer, what string) *Progress {
+	file, ok := out.(*os.File)
+	if !ok || !Is(file) || os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	return start(out, what)
+}
+
+func start(out io.Writer, what string) *Progress {
+	p := &Progress{out: out, stop: make(chan struct{}), began: time.Now(), what: what}
+	p.over.Go(p.run)
+	return p
+}
+
+func (p *Progress) run() {
+	select {
+	case <-p.stop:
+		return
+	case <-time.After(patience):
+	}
+	ticker := time.NewTicker(redraw)
+	defer ticker.Stop()
+	for {
+		p.draw()
+		select {
+		case <-p.stop:
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// Set says what is done now, and how much of it; a total of 0 is unknown.
+func (p *Progress) Set(what string, done, total int64) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.what, p.done, p.total = what, done, total
+}
+
+// End takes the line away, for good.
+func (p *Progress) End() {
+	if p == nil {
+		return
+	}
+	close(p.stop)
+	p.over.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+}
+
+// Through is a writer to the same terminal: the line is out of its way.
+func (p *Progress) Through(out io.Writer) io.Writer {
+	if p == nil {
+		return out
+	}
+	return through{p, out}
+}
+
+type through struct {
+	p   *Progress
+	out io.Writer
+}
+
+func (t through) Write(text []byte) (int, error) {
+	t.p.mu.Lock()
+	defer t.p.mu.Unlock()
+	t.p.clear()
+	return t.out.Write(text)
+}
+
+func (p *Progress) draw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drawn = true
+	_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", line(p.what, p.done, p.total, time.Since(p.began)))
+}
+
+// clear takes the line away, where there is one. The caller holds mu. [ECMA-48 8.3.41 EL]
+func (p *Progress) clear() {
+	if p.drawn {
+		_, _ = io.WriteString(p.out, "\r\x1b[K")
+		p.drawn = false
+	}
+}
+
+// line is the progress in words, short enough for a terminal of 80 columns.
+func line(what string, done, total int64, took time.Duration) string {
+	const most = 30
+	if runes := []rune(what); len(runes) > most {
+		what = string(runes[:most-1]) + "…"
+	}
+	text := Printable(what)
+	switch {
+	case total > 0:
+		full := int(min(done, total) * cells / total)
+		text += fmt.Sprintf(" [%s%s] %d of %d", strings.Repeat("=", full), strings.Repeat(" ", cells-full), done, max(done, total))
+	case done > 0:
+		text += fmt.Sprintf(" %d", done)
+	}
+	return text + fmt.Sprintf(", %s", took.Round(time.Second))
+}
