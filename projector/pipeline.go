@@ -22,6 +22,9 @@ import (
 func (s *service) handle(receiving, applying context.Context, session *sessions.Session) (err error) {
 	var completing settlement
 	defer func() {
+		if errors.Is(err, sessions.ErrRelease) && session.Leave(completing.wait) {
+			return
+		}
 		if late := completing.wait(); late != nil && (err == nil || errors.Is(err, sessions.ErrRelease)) {
 			err = late
 		}

@@ -4,7 +4,9 @@
 //   - A session's messages reach the handler in order, also across redeliveries on the same link.
 //   - While the handler runs, the session's lock is renewed; when a renewal fails, the handler's context is cancelled
 //     with ErrLockLost as its cause.
-//   - A session is released by closing its link, which unlocks its messages without raising any delivery count.
+//   - A session is released by closing its link, which unlocks its messages without raising any delivery count. Where all that is left to
+//     do is to have its last messages settled ([Session.Leave]), the worker accepts the next one meanwhile: so there are at most twice as
+//     many sessions as workers, of which half are only being released.
 //   - Unless a worker has looked for a session for Idle and found none, other sessions may be waiting: a session without messages
 //     is then released at once, and none is held longer than MaxHold. Otherwise a session is kept for Idle after its last message,
 //     because accepting it again would cost round trips: two directly, some fifteen through the SDK.
@@ -62,6 +64,8 @@ type Pool struct {
 	acceptors []acceptor // each shared by the workers of one connection
 	outage    *outage.Outage
 	room      *room
+	releasing sync.WaitGroup // sessions that are released while their workers have gone on
+	behind    chan struct{}  // holds a value for each of them
 
 	mu      sync.Mutex
 	demand  demand     // guarded by mu
@@ -72,13 +76,14 @@ type Pool struct {
 func New(ways Ways, opts Options) *Pool {
 	p := &Pool{
 		opts:    opts,
+		behind:  make(chan struct{}, opts.Workers),
 		outage:  outage.New(opts.Logger, "accepting sessions"),
 		waiting: list.New(),
 		demand:  demand{keep: opts.Idle},
 	}
 	seen, judged := &backlogEstimate{log: opts.Logger}, &verdict{log: opts.Logger}
-	// A session has a batch in hand while the next one arrives.
-	p.room = &room{bytes: opts.Bytes / (2 * max(opts.Workers, 1))}
+	// A session has a batch in hand while the next one arrives, and the session before it may still have its last one.
+	p.room = &room{bytes: opts.Bytes / (3 * max(opts.Workers, 1))}
 	for range ways.Connections {
 		over := newDirect(opts.Entity.Path(), ways.Namespace, opts.CloseTimeout, seen, p.room)
 		through := newSDK(opts.Entity, ways.Dial, opts.CloseTimeout, seen, p.room)
@@ -107,6 +112,7 @@ func (p *Pool) Run(ctx, work context.Context, handle Handler) {
 		workers.Go(func() { p.worker(ctx, work, p.acceptors[i%len(p.acceptors)], handle) })
 	}
 	workers.Wait()
+	p.releasing.Wait()
 }
 
 // Close closes the connections; nobody uses the pool any more.
@@ -170,18 +176,16 @@ func (p *Pool) accept(ctx context.Context, way acceptor, seeker *list.Element) (
 	if p.opts.Accepted != nil {
 		p.opts.Accepted(now.Sub(asked))
 	}
-	return &Session{pool: p, link: l, release: release, accepted: now}, nil
+	_, overlaps := l.(*directLink) // an accept through the SDK excludes the others on its connection
+	return &Session{pool: p, link: l, end: release, accepted: now, overlaps: overlaps}, nil
 }
 
-// handleSession runs the handler while the lock is renewed, then releases the session.
+// handleSession runs the handler while the lock is renewed, then releases the session, or has it released beside what the worker does next.
 func (p *Pool) handleSession(ctx, work context.Context, s *Session, handle Handler) {
 	if p.opts.Held != nil {
 		p.opts.Held(+1)
-		defer p.opts.Held(-1)
 	}
-	log := p.opts.Logger.With(telemetry.KeySession, s.ID())
 	every := renewal(time.Until(s.link.LockedUntil()))
-
 	receiving, stopReceiving := context.WithCancelCause(ctx)
 	applying, stopApplying := context.WithCancelCause(work)
 	renewing, stopRenewing := context.WithCancel(applying)
@@ -193,24 +197,51 @@ func (p *Pool) handleSession(ctx, work context.Context, s *Session, handle Handl
 		}
 	})
 	err := handle(receiving, applying, s)
-	stopRenewing()
-	renewer.Wait()
-	lost := context.Cause(applying)
-	stopReceiving(nil)
-	stopApplying(nil)
+	release := func() {
+		if s.settling != nil {
+			if late := s.settling(); late != nil {
+				err = late
+			}
+		}
+		stopRenewing()
+		renewer.Wait()
+		lost := context.Cause(applying)
+		stopReceiving(nil)
+		stopApplying(nil)
+		p.release(ctx, s, err, lost)
+	}
+	if s.settling == nil {
+		release()
+		return
+	}
+	select {
+	case p.behind <- struct{}{}:
+		p.releasing.Go(func() {
+			defer func() { <-p.behind }()
+			release()
+		})
+	default:
+		release()
+	}
+}
+
+// release gives a session back, of which err is how the handler ended, and lost why its lock was lost, if it was.
+func (p *Pool) release(ctx context.Context, s *Session, err, lost error) {
 	switch {
 	case errors.Is(lost, ErrLockLost):
-		log.Warn("session lock lost; its messages will be delivered again", telemetry.KeyError, lost)
+		p.opts.Logger.Warn("session lock lost; its messages will be delivered again", telemetry.KeySession, s.ID(), telemetry.KeyError, lost)
 	case err != nil && !errors.Is(err, ErrRelease) && ctx.Err() == nil:
-		log.Warn("session released after an error; its messages will be delivered again", telemetry.KeyError, err)
+		p.opts.Logger.Warn("session released after an error; its messages will be delivered again", telemetry.KeySession, s.ID(), telemetry.KeyError, err)
 	}
-
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.opts.CloseTimeout)
 	defer cancel()
 	if err := s.link.Close(closing); err != nil {
-		log.Debug("session not released cleanly; its lock will expire", telemetry.KeyError, err)
+		p.opts.Logger.Debug("session not released cleanly; its lock will expire", telemetry.KeySession, s.ID(), telemetry.KeyError, err)
 	}
-	s.release(ctx)
+	s.end(ctx)
+	if p.opts.Held != nil {
+		p.opts.Held(-1)
+	}
 }
 
 // contended says that no worker is free, so that sessions with messages may be waiting for one.

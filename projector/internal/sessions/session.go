@@ -25,12 +25,23 @@ var errNoSession = errors.New("no session is waiting")
 type Session struct {
 	pool     *Pool
 	link     link
-	release  func(ctx context.Context) // of what the link was opened on
+	end      func(ctx context.Context) // of what the link was opened on
 	accepted time.Time
+	overlaps bool         // its release may, with the accept of another one
+	settling func() error // what the release waits for; nil: nothing
 }
 
 // ID is the session's id.
 func (s *Session) ID() string { return s.link.ID() }
+
+// Leave says that the handler is about to return ErrRelease, and that the session is to be released when settling has returned. Where
+// that is refused the handler waits for it.
+func (s *Session) Leave(settling func() error) bool {
+	if s.overlaps {
+		s.settling = settling
+	}
+	return s.overlaps
+}
 
 // Settler settles this session's messages.
 func (s *Session) Settler() settle.Receiver { return s.link }

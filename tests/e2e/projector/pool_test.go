@@ -8,6 +8,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -203,4 +204,36 @@ func TestG1G2G3ProjectorsOfSharedSessions(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A worker does not wait until its session's last messages are settled and the session is given back: it accepts the next one meanwhile.
+// One, not more: what is not released yet is bounded.
+func TestG1ProjectorAcceptsTheNextSessionWhileItReleasesOne(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		const slow = 4 * time.Second
+		end := w.Bus.Inject(servicebus.Faults{Settle: servicebus.Fault{Delay: slow}})
+		for _, name := range []string{"a", "b", "c"} {
+			publish(w, event(name, 1, "T"))
+		}
+		applied := func(n int64) func() bool {
+			return func() bool {
+				there, err := w.Client.Database(world.ReadModel).Collection("timeline").CountDocuments(w.Context(), bson.D{})
+				require.NoError(w, err)
+				return there >= n
+			}
+		}
+		began := time.Now()
+		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.MaxSessions, c.Connections = 1, 1 })
+		w.Eventually("two are applied", applied(2))
+		require.Less(w, time.Since(began), slow, "the second session waited for the first one's settlement")
+		w.Eventually("three are applied", applied(3))
+		require.GreaterOrEqual(w, time.Since(began), slow, "there are more sessions than twice the workers")
+		counted, err := p.End() // waits for what is released as well
+		require.NoError(w, err)
+		end()
+		require.Equal(w, 3, counted.Applied)
+		require.Zero(w, counted.Duplicates)
+		stats := w.Bus.Stats(world.SubscriptionPath)
+		require.Equal(w, []int{3, 0, 0}, []int{stats.Completed, stats.Locked, stats.Redelivered})
+	})
 }
