@@ -40,6 +40,8 @@ func (w *world) aimed(a *agenda, step plan.Step) {
 		w.scale(a, d)
 	case plan.AnswerSends:
 		w.answerSends(step)
+	case plan.RefuseMessage:
+		w.refuseMessage(step)
 	default:
 		w.Errorf("nobody knows what to do for %s", step.Kind)
 	}
@@ -47,9 +49,6 @@ func (w *world) aimed(a *agenda, step plan.Step) {
 
 // answerSends gives an odd answer to the next sends of the producers. Strangers use the SDK, which takes some of them for acceptance.
 func (w *world) answerSends(step plan.Step) {
-	outcomes := map[string]servicebus.Outcome{
-		plan.Released: servicebus.Released, plan.Modified: servicebus.Modified, plan.Rejected: servicebus.Rejected,
-	}
 	left := int64(step.Times) // the broker asks for one send after the other, and for no other message once it has its answer
 	var mu sync.Mutex
 	w.injected = append(w.injected, w.bus.AnswerSendsOf(func(a servicebus.Accepted) bool {

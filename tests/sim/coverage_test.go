@@ -22,6 +22,7 @@ type coverage struct {
 	OpenedLate       int // connections whose opening took long
 	Later, Gone      int // updates that were looked up late
 	Expired          int // changes that were given up because their image was gone
+	Parked, LeftOut  int // messages that Service Bus refused for good, by ON_REFUSED=park and =fail
 
 	refusing coverageOfRefusals
 }
@@ -77,8 +78,13 @@ func (c *coverage) add(w *world) {
 	c.Later += int(w.lookups.later.Load())
 	c.Gone += int(w.lookups.gone.Load())
 	for _, g := range run.Given {
-		if g.Why == expired {
+		switch g.Why {
+		case expired:
 			c.Expired++
+		case leftOut:
+			c.LeftOut++
+		default:
+			c.Parked++
 		}
 	}
 	dropped := int(w.record.Dropped())
@@ -99,6 +105,6 @@ func (c *coverage) add(w *world) {
 }
 
 func (c *coverage) String() string {
-	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d upgrades of MongoDB:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d%s",
-		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared, c.Upgrades, c.OpenedLate, c.Later, c.Gone, c.Expired, c.refusing)
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d upgrades of MongoDB:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d parked by a producer:%d left out:%d%s",
+		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared, c.Upgrades, c.OpenedLate, c.Later, c.Gone, c.Expired, c.Parked, c.LeftOut, c.refusing)
 }

@@ -135,7 +135,7 @@ func (w *world) fault(a *agenda, step plan.Step) {
 			w.trace.add("%s does not run", s.name)
 		}
 	case plan.OvertakeWrite, plan.BusySends, plan.Drip, plan.LoseLocks, plan.SlowSettles, plan.Poison, plan.Scale,
-		plan.AnswerSends:
+		plan.AnswerSends, plan.RefuseMessage:
 		w.aimed(a, step)
 	case plan.RefuseDocument, plan.SmallTransactions, plan.SlowEvents:
 		w.refuse(a, step)

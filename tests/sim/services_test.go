@@ -193,6 +193,9 @@ func (w *world) producerConfigs() (all []producer.Config) {
 	c.PublishLanesMax = s.Lanes
 	c.PublishLanes, c.BatchScope, c.BatchMessages = s.Lanes, s.Scope, s.BatchMessages
 	c.MessageFormat, c.MaxInFlightEvents = s.Format, s.MaxInFlight
+	if s.OnRefused != "" {
+		c.OnRefused, c.ClaimContainer = s.OnRefused, claims
+	}
 	readDocuments(&c, s.Documents)
 	if w.imagesMayLack.Load() {
 		c.BeforeChange = "whenAvailable"

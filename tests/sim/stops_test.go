@@ -30,6 +30,9 @@ const (
 // stops are those that the plan may lead to.
 func (w *world) stops() (all []stop) {
 	for _, s := range w.plan.Steps {
+		if s.Kind == plan.RefuseMessage && w.plan.Settings.OnRefused == "fail" {
+			return append(all, stop{refusedForGood, (*world).leaveOut})
+		}
 		if s.Kind == plan.ExpireImages && w.plan.Settings.Documents != "" && w.plan.Settings.Documents != plan.Keys {
 			return append(all, stop{unknownAggregate, (*world).passOver}, stop{requiredImage, (*world).ask})
 		}
@@ -145,19 +148,13 @@ func (w *world) passOver(stream, why string) bool {
 		return true
 	}
 	position, aggregate := found[1], found[2]
-	code, said := w.produce("token", "set", "--forward", "--force", "--stream", stream, position)
-	if code != commandline.ExitOK {
-		w.trace.add("producer token set --forward: exit code %d: %s", code, said)
+	if code, _ := w.produce("token", "set", "--forward", "--force", "--stream", stream, position); code != commandline.ExitOK {
 		return false
 	}
 	if w.record.Took(stream, position) {
 		w.trace.add("the change at %s was published before", position)
 		return true
 	}
-	version := w.record.Next(aggregate)
-	w.trace.add("version %d of %s is given up", version, aggregate)
-	w.record.Note(func(run *checker.Run) {
-		run.Given = append(run.Given, checker.Given{Aggregate: aggregate, Version: version, Why: expired})
-	})
+	w.give(checker.Given{Aggregate: aggregate, Version: w.record.Next(aggregate), Why: expired})
 	return true
 }

@@ -39,6 +39,7 @@ const (
 	subPath      = topic + "/Subscriptions/" + subscription
 	blobHost     = "blob:10000"
 	container    = "sluice"
+	claims       = "claim-checks"
 	fenceAfter   = 2500 * time.Millisecond
 )
 
@@ -184,6 +185,7 @@ type sentKey struct{}
 type sent struct {
 	at       time.Time
 	accepted int
+	parked   int
 	number   atomic.Int64 // of the recorded write, once the storage took it; else -1
 }
 
@@ -194,7 +196,7 @@ type senderSide struct {
 }
 
 func (s senderSide) Do(r *http.Request) (*http.Response, error) {
-	stamp := &sent{at: time.Now(), accepted: s.w.record.Accepted()}
+	stamp := &sent{at: time.Now(), accepted: s.w.record.Accepted(), parked: s.w.record.Parked()}
 	stamp.number.Store(-1)
 	if pause(r.Context(), s.w.plan.Settings.BlobTrip.Duration/2); r.Context().Err() != nil {
 		return nil, r.Context().Err()
@@ -210,7 +212,8 @@ func (s senderSide) Do(r *http.Request) (*http.Response, error) {
 }
 
 func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
-	if !isCheckpointWrite(r) || !strings.HasSuffix(r.URL.Path, ".json") {
+	keepsake := isKeepsake(r)
+	if !keepsake && (!isCheckpointWrite(r) || !strings.Contains(r.URL.Path, "/"+container+"/") || !strings.HasSuffix(r.URL.Path, ".json")) {
 		return c.to.Do(r)
 	}
 	text, err := io.ReadAll(r.Body)
@@ -225,6 +228,10 @@ func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
 	if err != nil || response.StatusCode != http.StatusCreated {
 		return response, err
 	}
+	if keepsake {
+		c.w.witnessKeepsake(text)
+		return response, nil
+	}
 	var said struct {
 		Stream    string `json:"stream"`
 		Epoch     int64  `json:"epoch"`
@@ -238,7 +245,7 @@ func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
 	stamp, _ := r.Context().Value(sentKey{}).(*sent)
 	stamp.number.Store(int64(c.w.record.Write(checker.Write{
 		Stream: said.Stream, Epoch: said.Epoch, Leader: said.Leader, Position: said.Position, Published: said.Published,
-		LeaseID: header(r, "x-ms-lease-id"), Began: stamp.at, Accepted: stamp.accepted,
+		LeaseID: header(r, "x-ms-lease-id"), Began: stamp.at, Accepted: stamp.accepted, Parked: stamp.parked,
 	})))
 	return response, nil
 }

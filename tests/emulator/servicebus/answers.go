@@ -48,10 +48,27 @@ type singled struct {
 
 // AnswerSendsOf gives an answer, until end is called, to every send that holds a message that it is about, instead of storing it: a
 // batch is taken as a whole or not at all. about is called for each message that is sent, must be quick and must not call the server.
-// Another call takes the place of the one before.
+// Several add up: the first that is about a message of the batch decides.
 func (s *Server) AnswerSendsOf(about func(Accepted) bool, a Answer) (end func()) {
-	s.single.Store(&singled{a, about})
-	return func() { s.single.Store(nil) }
+	x := &singled{a, about}
+	s.editSingled(func(all []*singled) []*singled { return append(all, x) })
+	return func() {
+		s.editSingled(func(all []*singled) []*singled {
+			return slices.DeleteFunc(all, func(y *singled) bool { return x == y })
+		})
+	}
+}
+
+// editSingled replaces the list, which those who send read without a lock.
+func (s *Server) editSingled(f func([]*singled) []*singled) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var now []*singled
+	if p := s.single.Load(); p != nil {
+		now = slices.Clone(*p)
+	}
+	now = f(now)
+	s.single.Store(&now)
 }
 
 // unstored is the answer to the send at hand; nil: it is to be stored.
@@ -59,8 +76,14 @@ func (s *Server) unstored(entity string, batch []*broker.Payload) *Answer {
 	if a := s.answer.Load(); a != nil && a.left.Add(-1) >= 0 {
 		return &a.Answer
 	}
-	if a := s.single.Load(); a != nil && slices.ContainsFunc(batch, func(p *broker.Payload) bool { return a.about(seen(entity, p)) }) {
-		return &a.Answer
+	all := s.single.Load()
+	if all == nil {
+		return nil
+	}
+	for _, a := range *all {
+		if slices.ContainsFunc(batch, func(p *broker.Payload) bool { return a.about(seen(entity, p)) }) {
+			return &a.Answer
+		}
 	}
 	return nil
 }

@@ -66,10 +66,10 @@ type Server struct {
 
 	loseAcks atomic.Int64
 	answer   atomic.Pointer[answered]    // to the next sends
-	single   atomic.Pointer[singled]     // to the sends of some messages
+	single   atomic.Pointer[[]*singled]  // to the sends of some messages
 	faults   atomic.Pointer[[]*injected] // in force; the list is replaced, never changed
 
-	mu      sync.Mutex // guards conns, refused, and who replaces faults
+	mu      sync.Mutex // guards conns, refused, and who replaces faults and single
 	conns   map[net.Conn]*client
 	refused int
 }

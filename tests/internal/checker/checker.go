@@ -70,6 +70,8 @@ type Write struct {
 	Answered bool
 	// Accepted is how many messages the broker had accepted when the write was sent.
 	Accepted int
+	// Parked is how many messages were parked then.
+	Parked int
 }
 
 // Ended is a service that ended by itself.
@@ -105,6 +107,8 @@ type Run struct {
 	ExpectedBefore, ActualBefore *history.Model
 	// Given are the committed events that were given up on the way to the broker.
 	Given []Given
+	// Parked are the messages that producers have parked, in the order in which the storage took them.
+	Parked []Parked
 	// Replayed says that what was set aside has been replayed since.
 	Replayed bool
 	Ended    []Ended
@@ -126,6 +130,7 @@ func Judge(r Run) []error {
 	for _, stream := range r.streams() {
 		found = append(found, judgeWrites(stream, r.Writes, r.Accepted)...)
 	}
+	found = append(found, judgeParked(r)...)
 	found = append(found, judgeFence(r)...)
 	if r.Lease != nil {
 		found = append(found, fmt.Errorf("%w: %w", ErrLease, r.Lease))

@@ -25,6 +25,7 @@ func Draw(seed uint64) Plan {
 	d.steps()
 	d.documents(rand.New(rand.NewPCG(seed, 0xd0)))
 	d.answers(rand.New(rand.NewPCG(seed, 0x5b)))
+	d.neverTakenMessages(rand.New(rand.NewPCG(seed, 0x0f)))
 	d.openings(rand.New(rand.NewPCG(seed, 0x0e)))
 	d.upgrades(rand.New(rand.NewPCG(seed, 0x6e)))
 	d.refusals(rand.New(rand.NewPCG(seed, 0x14)))

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -30,6 +31,33 @@ func (d *drawing) answers(r *rand.Rand) {
 			s.Answer, s.Condition = Detached, condition
 		}
 		d.plan.Steps = append(d.plan.Steps, s)
+	}
+	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+}
+
+// neverTaken are the ways in which Service Bus does not take one message, whatever it is sent with.
+var neverTaken = []Step{
+	{Answer: Rejected, Condition: "amqp:not-allowed"},
+	{Answer: Rejected, Condition: "amqp:decode-error"},
+	{Answer: Rejected, Condition: "amqp:link:message-size-exceeded"},
+	{Answer: Rejected, Condition: "com.contoso:full-moon"},
+	{Answer: Detached, Condition: "amqp:decode-error"},
+	{Answer: Detached, Condition: "amqp:link:message-size-exceeded"},
+}
+
+// neverTakenMessages lets Service Bus refuse messages for good, whatever they are sent with and whoever sends them: each the one of an aggregate of its
+// own, among others. Where versions are judged, one that is parked would park its aggregate later; so they are not.
+func (d *drawing) neverTakenMessages(r *rand.Rand) {
+	policy, n := []string{"park", "fail"}[r.IntN(2)], 1+r.IntN(2)
+	if at := moments(r, n, d.length); d.plan.Settings.Documents == "" && d.plan.Settings.GapWait.Duration == 0 {
+		d.plan.Settings.OnRefused = policy
+		for n, at := range at {
+			s := neverTaken[r.IntN(len(neverTaken))]
+			s.At, s.Kind, s.Aggregate, s.Random = at, RefuseMessage, fmt.Sprintf("refused-%d", n+1), r.Uint64()
+			s.Total = 2 + r.Int64N(8)
+			s.Before = r.Int64N(s.Total)
+			d.plan.Steps = append(d.plan.Steps, s)
+		}
 	}
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }

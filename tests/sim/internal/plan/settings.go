@@ -56,6 +56,8 @@ type Settings struct {
 	// TokenVersion is that of MongoDB's resume tokens to begin with; 0 is 2.
 	TokenVersion int      `json:"tokenVersion,omitempty"`
 	BlobTrip     Duration `json:"blobTrip"`
+	// OnRefused is ON_REFUSED; empty: it does not matter.
+	OnRefused string `json:"onRefused,omitempty"`
 	// Documents says that events are changes of documents, and what tells their aggregate: [Images], [RequiredImages] or [Keys]. Empty:
 	// events are documents that are inserted and never changed.
 	Documents string `json:"documents,omitempty"`

@@ -49,6 +49,8 @@ const (
 
 	SlowOpening Kind = "slow-opening" // of connections of producers to Service Bus
 
+	RefuseMessage Kind = "refuse-message" // of an aggregate, for good
+
 	// Those of the source, see documents.go.
 
 	ExpireImages Kind = "expire-images" // of every change until then
@@ -232,6 +234,9 @@ func (s Step) aimed() string {
 			return fmt.Sprintf("from now on, for ever, it takes a producer %s to open a connection to Service Bus", s.Delay)
 		}
 		return fmt.Sprintf("for %s it takes a producer %s to open a connection to Service Bus", s.For, s.Delay)
+	case RefuseMessage:
+		return strings.TrimSuffix(fmt.Sprintf("Service Bus never takes version %d of %d of %s, and answers %s %s",
+			s.Before+1, s.Total, s.Aggregate, s.Answer, s.Condition), " ")
 	case ExpireImages:
 		return "the images of every change until now are gone"
 	case Scale:

@@ -42,6 +42,7 @@ func clone(run checker.Run) checker.Run {
 	run.Committed, run.Accepted, run.Observed = slices.Clone(run.Committed), slices.Clone(run.Accepted), slices.Clone(run.Observed)
 	run.Writes, run.Sick, run.Garbage = slices.Clone(run.Writes), slices.Clone(run.Sick), slices.Clone(run.Garbage)
 	run.Aside, run.Left, run.Ended = slices.Clone(run.Aside), slices.Clone(run.Left), slices.Clone(run.Ended)
+	run.Parked = slices.Clone(run.Parked)
 	run.Given = slices.Clone(run.Given)
 	return run
 }
@@ -81,6 +82,24 @@ func (r *Record) Accept(a servicebus.Accepted) {
 	}
 	r.run.Accepted = append(r.run.Accepted, witness.Accepted(a))
 	r.published[a.MessageID] = true
+}
+
+// Park records a message that is parked. One that the broker has not taken is given up.
+func (r *Record) Park(p checker.Parked) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run.Parked = append(r.run.Parked, p)
+	given := checker.Given{Aggregate: p.Aggregate, Version: p.Version, Why: "parked"}
+	if !r.published[p.MessageID] && !slices.Contains(r.run.Given, given) { // parked again by the next leader
+		r.run.Given = append(r.run.Given, given)
+	}
+}
+
+// Parked is how many messages were parked, each as often as it was.
+func (r *Record) Parked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.run.Parked)
 }
 
 // Write records a write of a checkpoint that the storage took, and numbers it.

@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
+)
+
+// outcomes are the answers to sends that are not stored, but for the end of their link.
+var outcomes = map[string]servicebus.Outcome{
+	plan.Released: servicebus.Released, plan.Modified: servicebus.Modified, plan.Rejected: servicebus.Rejected,
+}
+
+// refuseMessage lets Service Bus refuse one message for good: it never heals.
+func (w *world) refuseMessage(step plan.Step) {
+	w.bus.AnswerSendsOf(func(a servicebus.Accepted) bool {
+		return a.Properties[envelope.PropSubject] == step.Aggregate && a.Properties[envelope.PropVersion] == step.Before+1
+	}, servicebus.Answer{Outcome: outcomes[step.Answer], Detach: step.Answer == plan.Detached, Condition: step.Condition})
+	w.work.Go(func() { w.around(w.Context(), step) })
+}
+
+// around commits the events of an aggregate of which one is refused.
+func (w *world) around(ctx context.Context, step plan.Step) {
+	random := rand.New(rand.NewPCG(step.Random, 0xd5))
+	for n := range step.Total {
+		w.insert(ctx, step.Aggregate, n+1, "Fine")
+		if random.IntN(2) == 0 {
+			pause(ctx, time.Duration(random.Int64N(int64(2*time.Second))))
+		}
+	}
+}
+
+// isKeepsake says whether a request writes the record of a message that is parked, which follows its body.
+func isKeepsake(r *http.Request) bool {
+	return isCheckpointWrite(r) && strings.Contains(r.URL.Path, "/"+claims+"/refused/") && strings.HasSuffix(r.URL.Path, ".json")
+}
+
+// witnessKeepsake records a message that is parked from now on.
+func (w *world) witnessKeepsake(record []byte) {
+	var said struct {
+		Stream    string `json:"stream"`
+		MessageID string `json:"messageId"`
+		Aggregate string `json:"aggregate"`
+		Position  string `json:"position"`
+		Version   int64  `json:"version"`
+	}
+	if err := json.Unmarshal(record, &said); err != nil {
+		w.Errorf("read what was written of a parked message: %v", err)
+	}
+	w.trace.add("version %d of %s is parked", said.Version, said.Aggregate)
+	w.record.Park(checker.Parked{
+		Stream: said.Stream, MessageID: said.MessageID, Aggregate: said.Aggregate, Position: said.Position, Version: said.Version,
+	})
+}
+
+// refusedForGood is the error of a message that is refused for good, where that stops the stream.
+const refusedForGood = "refused by Service Bus for good"
+
+// refused finds in the error of which event the message is.
+var refused = regexp.MustCompile(` of aggregate "([^"]+)" at (8[0-9A-F]+)`)
+
+// leaveOut takes the checkpoint past a message that Service Bus refuses: it is left out.
+func (w *world) leaveOut(stream, why string) bool {
+	found := refused.FindStringSubmatch(why)
+	if found == nil {
+		w.Errorf("the error does not say which event is refused: %s", why)
+		return true
+	}
+	aggregate, position := found[1], found[2]
+	if code, _ := w.produce("token", "set", "--forward", "--force", "--stream", stream, position); code != commandline.ExitOK {
+		return false
+	}
+	w.give(checker.Given{Aggregate: aggregate, Version: w.record.Next(aggregate), Why: leftOut})
+	return true
+}
+
+// leftOut is why an event is given up whose message is refused for good.
+const leftOut = "its message is refused for good"
+
+// give records an event that is given up.
+func (w *world) give(g checker.Given) {
+	w.trace.add("version %d of %s is given up: %s", g.Version, g.Aggregate, g.Why)
+	w.record.Note(func(run *checker.Run) { run.Given = append(run.Given, g) })
+}
