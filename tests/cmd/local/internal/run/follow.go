@@ -50,6 +50,9 @@ func (r *runner) follow(ctx context.Context, stop <-chan struct{}, data *data) e
 func (r *runner) awaitArrival(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, arrival, errStuck)
 	defer cancel()
+	if err := r.source.CatchUp(ctx); err != nil {
+		return err
+	}
 	began := time.Now()
 	var patience reminder
 	for seen := r.source.Seen(); r.rec.Counts().Published < seen || !r.drained(); {

@@ -24,6 +24,8 @@ type changes struct {
 	last  map[string]changed // by _id
 	order []string           // _ids by their first change
 	more  bool               // there were more than are remembered
+	// current is when it was last asked for changes and there were none.
+	current time.Time
 }
 
 type changed struct {
@@ -65,6 +67,29 @@ func (c *changes) since(id bson.RawValue, t time.Time) bool {
 	return c.last[string(id.Type)+string(id.Value)].at.After(t)
 }
 
+// nothingSince says that there was nothing more when it was asked.
+func (c *changes) nothingSince(asked time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current = asked
+}
+
+// CatchUp waits until every change that was made before it was called has been seen, or ctx ends.
+func (s *Source) CatchUp(ctx context.Context) error {
+	called := time.Now()
+	current := func() bool {
+		s.changes.mu.Lock()
+		defer s.changes.mu.Unlock()
+		return !s.changes.current.Before(called)
+	}
+	for !current() {
+		if err := retry.Sleep(ctx, lookAgain); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
 // Seen is how many changes there were since From, as a change stream of our own tells; safe for concurrent use.
 func (s *Source) Seen() int64 {
 	s.changes.mu.Lock()
@@ -99,7 +124,16 @@ func (s *Source) follow(ctx context.Context, token *bson.Raw) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stream.Close(context.WithoutCancel(ctx))) }()
-	for stream.Next(ctx) {
+	for {
+		asked := time.Now()
+		if !stream.TryNext(ctx) {
+			*token = stream.ResumeToken()
+			if stream.Err() != nil || stream.ID() == 0 {
+				break
+			}
+			s.changes.nothingSince(asked)
+			continue
+		}
 		id := stream.Current.Lookup("documentKey", "_id")
 		id.Value = append([]byte(nil), id.Value...) // the driver uses its memory again
 		s.changes.add(id)
