@@ -3,7 +3,9 @@ package operate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -29,15 +31,8 @@ func (s *Stream) examineEntity(ctx context.Context, e *checkup.Findings) {
 	defer cancel()
 	found, err := s.describe(ctx)
 	if err != nil {
-		why := "the administration does not say: " + err.Error()
-		if refused, ok := errors.AsType[*azcore.ResponseError](err); ok {
-			why = "the administration answers " + http.StatusText(refused.StatusCode)
-			if refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden {
-				why = "only who may manage the namespace is told (the role Reader on it, or a key with Manage)"
-			}
-		}
-		e.OK(sessions, "unknown: %s; `projector doctor` tries them", why)
-		e.OK(duplicates, "unknown: %s", why)
+		e.OK(sessions, "unknown: %s; `projector doctor` tries them", untold(err))
+		e.OK(duplicates, "unknown: %s", untold(err))
 		return
 	}
 	const anew = "create it anew: this can only be set when an entity is created; drain the old one first"
@@ -54,6 +49,37 @@ func (s *Stream) examineEntity(ctx context.Context, e *checkup.Findings) {
 		return
 	}
 	e.OK(duplicates, "%q recognises what is sent again", s.Entity)
+}
+
+// untold is why the administration does not say what was asked.
+func untold(err error) string {
+	refused, ok := errors.AsType[*azcore.ResponseError](err)
+	switch {
+	case !ok:
+		return "the administration does not say: " + err.Error()
+	case refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden:
+		return "only who may manage the namespace is told (the role Reader on it, or a key with Manage)"
+	}
+	return "the administration answers " + http.StatusText(refused.StatusCode)
+}
+
+// receivers says who gets what is published, by name where the administration tells, and else why it does not.
+func (s *Stream) receivers(ctx context.Context) string {
+	if s.Queue {
+		return "queue " + s.Entity
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	found, err := s.describe(ctx)
+	names := append(found.sessions, found.none...)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s and every subscription that it has (which those are, is not known here: %s)", s.Entity, untold(err))
+	case len(names) == 0:
+		return s.Entity + ", which has no subscription"
+	}
+	slices.Sort(names)
+	return "these subscriptions: " + strings.Join(names, ", ")
 }
 
 func (s *Stream) describe(ctx context.Context) (found entity, err error) {

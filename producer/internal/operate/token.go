@@ -295,6 +295,10 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 		return fmt.Errorf("%w: %s lies after the checkpoint (%s): the changes between would never be published. If that is what "+
 			"you want: `producer token set --forward TOKEN`", ErrRefused, clock(timeOf(to)), clock(timeOf(present.Record.Progress)))
 	}
+	receivers := ""
+	if !counted && to.Position <= present.Record.Progress.Position {
+		receivers = s.receivers(ctx) // before anything changes: it may take a while to learn that nobody tells
+	}
 	t, kept, err := s.replace(ctx, to, change.Force)
 	if err != nil {
 		return err
@@ -319,15 +323,17 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	switch {
 	case counted:
 		says.WriteString(renumbered)
+	case to.Position == old.Progress.Position:
+		says.WriteString("\nThe checkpoint was there already: nothing is published again, and nothing is left out.")
 	case !back:
 		says.WriteString("\nThe changes between the old position and the new one will never be published.")
 	default:
-		fmt.Fprintf(&says, anew, s.Entity)
+		fmt.Fprintf(&says, anew, receivers)
 	}
 	return s.tell(done, "%s", says.String())
 }
 
 // anew says what happens to the changes behind a checkpoint that went back.
-const anew = "\nThe next leader publishes every change after this point again, to %s and every subscription that it has. The MessageIds are " +
-	"new ones, so\nService Bus takes them again. Read models that follow already recognise them by position and apply nothing twice; one whose\n" +
-	"subscription is new gets them all. Every other subscriber sees them again: by cloudEvents_id or position it can tell.\n"
+const anew = "\nThe next leader publishes every change after this point again, to %s.\n" +
+	"The MessageIds are new ones, so Service Bus takes them again. Read models that follow already recognise them by position and apply\n" +
+	"nothing twice; one whose subscription is new gets them all. Every other subscriber sees them again: by cloudEvents_id or position it can tell.\n"

@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/producer"
@@ -22,22 +24,31 @@ func (p withoutTLS) Do(r *http.Request) (*http.Response, error) {
 	return http.DefaultClient.Do(r)
 }
 
+// administered serves the administration of the world's Service Bus, and gives the way to it.
+func administered(w *world.World) (way *azcore.ClientOptions) {
+	w.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(w, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(w.Context()))
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = w.Bus.RunManagement(ctx, l) })
+	w.Cleanup(func() {
+		stop()
+		serving.Wait()
+	})
+	return &azcore.ClientOptions{Transport: withoutTLS{l.Addr().String()}}
+}
+
 // The doctor of the producer tells how the entity is made, where it may know.
 func TestTheDoctorAsksHowTheEntityIsMade(t *testing.T) {
 	world.InRealTime(t, world.Options{}, func(w *world.World) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		ctx, stop := context.WithCancel(t.Context())
-		var serving sync.WaitGroup
-		serving.Go(func() { _ = w.Bus.RunManagement(ctx, l) })
-		defer serving.Wait()
-		defer stop()
+		way := administered(w)
 		doctor := func(asked bool, change func(*producer.Config)) string {
 			config := w.ProducerConfig()
 			change(&config)
 			w.Administration = nil
 			if asked {
-				w.Administration = &azcore.ClientOptions{Transport: withoutTLS{l.Addr().String()}}
+				w.Administration = way
 			}
 			return w.OperateProducer([]producer.Config{config}, "doctor").Out
 		}
@@ -51,5 +62,40 @@ func TestTheDoctorAsksHowTheEntityIsMade(t *testing.T) {
 		require.Regexp(t, `PROBLEM +sessions +plain does not require sessions, and without them order is lost`, ill)
 		require.Regexp(t, `PROBLEM +duplicate detection +"plain" does not recognise`, ill)
 		require.Regexp(t, `ok +sessions +unknown: the administration does not say: an emulator is not asked`, doctor(false, plain))
+	})
+}
+
+// unauthorized is the administration for somebody who may not manage.
+type unauthorized struct{}
+
+func (unauthorized) Do(r *http.Request) (*http.Response, error) {
+	return &http.Response{Status: "401 Unauthorized", StatusCode: http.StatusUnauthorized, Request: r, Body: http.NoBody, Header: http.Header{}}, nil
+}
+
+// A rewind says who will get everything again: by name where the administration tells, else why it does not.
+func TestARewindNamesTheSubscriptions(t *testing.T) {
+	world.InRealTime(t, world.Options{}, func(w *world.World) {
+		beginning, way := time.Now().UTC().Format(time.RFC3339), administered(w)
+		manager, err := admin.NewClientFromConnectionString(w.ProducerConfig().ServiceBus.ConnectionString, &admin.ClientOptions{ClientOptions: *way})
+		require.NoError(t, err)
+		_, err = manager.CreateSubscription(t.Context(), world.Topic, "audit", nil)
+		require.NoError(t, err)
+		rewind := func(how *azcore.ClientOptions) string {
+			p := w.StartProducer("a", nil)
+			w.Leads("a")
+			published := w.Bus.Stats(world.Topic).Accepted
+			w.InsertMany(4, 2)
+			w.Eventually("it publishes", func() bool { return w.Bus.Stats(world.Topic).Accepted >= published+4 })
+			p.End()
+			w.Administration = how
+			done := operate(w, "token", "rewind", "--to", beginning)
+			require.Equal(t, 0, done.Code, done.Err)
+			return done.Out
+		}
+		require.Contains(t, rewind(way), "again, to these subscriptions: changes/audit, changes/projector.\n")
+		require.Contains(t, rewind(&azcore.ClientOptions{Transport: unauthorized{}}),
+			"again, to changes and every subscription that it has (which those are, is not known here: only who may manage the namespace is told")
+		require.Contains(t, rewind(nil), "which those are, is not known here: the administration does not say: an emulator is not asked)")
+		require.Contains(t, operate(w, "token", "rewind", "--to", beginning).Out, "The checkpoint was there already")
 	})
 }
