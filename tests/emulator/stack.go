@@ -44,6 +44,8 @@ type Options struct {
 	Advertise string
 	// Latency is the round trip to every server.
 	Latency time.Duration
+	// MongoVersion is the version of MongoDB that it is like: see [mongo.Options.Version]; the zero value is the newest.
+	MongoVersion [3]int32
 	// OplogBytes is how much history MongoDB keeps; 0: its own default.
 	OplogBytes int
 	// TransactionLifetime is how long MongoDB keeps a transaction whose client has gone, and with it what it has written from everybody
@@ -104,7 +106,9 @@ func New(ctx context.Context, o Options) (_ *Stack, err error) {
 	if s.mongo, err = Listen(ctx, o.Host, o.Ports.Mongo, o.Latency); err != nil {
 		return nil, err
 	}
-	s.Mongo = mongo.New(mongo.Options{Logger: o.Logger, OplogBytes: o.OplogBytes, Host: o.Reached(s.mongo), TransactionLifetime: o.TransactionLifetime})
+	s.Mongo = mongo.New(mongo.Options{
+		Logger: o.Logger, OplogBytes: o.OplogBytes, Host: o.Reached(s.mongo), TransactionLifetime: o.TransactionLifetime, Version: o.MongoVersion,
+	})
 	if s.snapshot = o.Snapshot; s.snapshot != "" {
 		if err := restore(s.Mongo, s.snapshot); err != nil {
 			return nil, err

@@ -95,7 +95,7 @@ func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 	w := &world{
 		T: t, plan: p, trace: newTrace(), refusals: &refusals{documents: map[string]func(){}},
 		busHub: network.Listen("bus:5672"), mongoHub: network.Listen("mongo:27017"),
-		mongo: mongo.New(mongo.Options{AcceptLostTokens: true, TokenVersion: p.Settings.TokenVersion}), blob: blob.New(blob.Options{}),
+		mongo: mongo.New(mongo.Options{AcceptLostTokens: true, TokenVersion: p.Settings.TokenVersion, Version: mongo.Versions[p.Settings.MongoVersion]}), blob: blob.New(blob.Options{}),
 		record: record.New(checker.Run{FenceAfter: fenceAfter, History: history.History{SessionKey: p.Settings.SessionKey}}),
 	}
 	w.decisions, w.decided = w.stops(), map[string]time.Time{}

@@ -192,10 +192,10 @@ func TestUpdateDescription(t *testing.T) {
 		removed bson.A
 		trunc   bson.A
 	}{
-		{d("$set", d("a.b", 2, "new.deep", "x"), "$unset", d("gone", "")), d("a.b", int32(2), "new", d("deep", "x")), bson.A{"gone"}, bson.A{}},
+		{d("$set", d("a.b", 2, "new.deep", "x"), "$unset", d("gone", "")), d("new", d("deep", "x"), "a.b", int32(2)), bson.A{"gone"}, bson.A{}},
 		{d("$push", d("list", 4)), d("list.3", int32(4)), bson.A{}, bson.A{}},
 		{bson.A{d("$set", d("list", d("$slice", bson.A{"$list", 2}), "n", d("$add", bson.A{"$n", 1})))}, d("n", int32(2)), bson.A{}, bson.A{d("field", "list", "newSize", int32(2))}},
-		{d("$inc", d("n", 5), "$rename", d("a.c", "moved")), d("moved", int32(1), "n", int32(7)), bson.A{"a.c"}, bson.A{}},
+		{d("$inc", d("n", 5), "$rename", d("a.c", "moved")), d("n", int32(7), "moved", int32(1)), bson.A{"a.c"}, bson.A{}},
 	} {
 		_, err := c.UpdateOne(ctx, d("_id", 1), step.update)
 		require.NoError(t, err)

@@ -41,5 +41,7 @@ func TestTheOplogTellsItsWindow(t *testing.T) {
 
 	require.ErrorContains(t, oplog.FindOne(t.Context(), bson.D{}).Err(), "without a projection")
 	_, err := oplog.InsertOne(t.Context(), bson.D{{Key: "ts", Value: 1}})
+	require.ErrorContains(t, err, "does not support retryable writes", "as the driver reads what a server says of a numbered write to local")
+	err = oplog.Database().RunCommand(t.Context(), d("insert", "oplog.rs", "documents", bson.A{d("ts", 1)})).Err()
 	require.ErrorContains(t, err, "cannot write to 'local.oplog.rs'")
 }

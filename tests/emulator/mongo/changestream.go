@@ -21,11 +21,14 @@ type stream struct {
 	before   string    // fullDocumentBeforeChange
 	expanded bool
 	stages   []query.Stage
-	split    bool   // $changeStreamSplitLargeEvent
-	opaque   bool   // as Azure DocumentDB: see documentdb.go
-	version  int    // of its tokens; 0 is 2
-	lenient  bool   // accepts tokens that are lost
-	missed   string // such a token, not met yet; else ""
+	early    *query.Matcher // what the first stage asks of more than images; nil: nothing
+	split    bool           // $changeStreamSplitLargeEvent
+	opaque   bool           // as Azure DocumentDB: see documentdb.go
+	version  int            // of its tokens; 0 is 2
+	lenient  bool           // accepts tokens that are lost
+	missed   string         // such a token, not met yet; else ""
+	before5  bool           // events look as those of servers before 5.0
+	before6  bool
 
 	at      uint64         // position of the next entry
 	from    bson.Timestamp // entries before this are not looked at

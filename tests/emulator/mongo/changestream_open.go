@@ -25,7 +25,7 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 	if !ok {
 		return nil, mongoerr.New(50808, "$changeStream stage expects a document as argument")
 	}
-	s := &stream{version: int(r.srv.tokens.Load()), eng: r.srv.eng, full: "default", before: "off", lenient: r.srv.opts.AcceptLostTokens}
+	s := &stream{version: int(r.srv.tokens.Load()), eng: r.srv.eng, full: "default", before: "off", lenient: r.srv.opts.AcceptLostTokens, before5: r.srv.opts.before(5, 0, 0), before6: r.srv.opts.before(6, 0, 0)}
 	wire, err := r.streamScope(s, d)
 	if err != nil {
 		return nil, err
@@ -48,6 +48,9 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 		}
 	}
 	if s.stages, err = streamStages(rest, r.env); err != nil {
+		return nil, err
+	}
+	if s.early, err = early(rest, r.env); err != nil {
 		return nil, err
 	}
 	if err := s.start(d); err != nil {
@@ -78,10 +81,16 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 func (r *request) streamScope(s *stream, d bson.D) (ns string, err error) {
 	cluster := false
 	for _, e := range d {
+		if err := r.known("$changeStream." + e.Key); err != nil {
+			return "", err
+		}
 		var ok bool
 		switch e.Key {
 		case "fullDocument":
 			s.full, ok = e.Value.(string)
+			if (s.full == "whenAvailable" || s.full == "required") && r.srv.opts.before(6, 0, 0) {
+				return "", mongoerr.New(40575, "unrecognized value for the 'fullDocument' option to the $changeStream stage. Expected \"default\" or \"updateLookup\", got \"%s\"", s.full)
+			}
 			switch s.full {
 			case "default", "updateLookup", "whenAvailable", "required":
 			default:

@@ -13,8 +13,6 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-const version = "8.0.4"
-
 func runPing(context.Context, *request) (bson.D, error) { return bson.D{}, nil }
 
 func runHello(ctx context.Context, r *request) (bson.D, error) {
@@ -38,11 +36,8 @@ func runExplain(context.Context, *request) (bson.D, error) {
 
 func runBuildInfo(_ context.Context, r *request) (bson.D, error) {
 	told := r.srv.opts.Version
-	if told == [3]int32{} {
-		told = [3]int32{8, 0, 4}
-	}
 	return bson.D{
-		{Key: "version", Value: fmt.Sprintf("%d.%d.%d", told[0], told[1], told[2])},
+		{Key: "version", Value: r.srv.version()},
 		{Key: "gitVersion", Value: "embedded"},
 		{Key: "modules", Value: []string{}},
 		{Key: "versionArray", Value: bson.A{told[0], told[1], told[2], int32(0)}},
@@ -50,6 +45,10 @@ func runBuildInfo(_ context.Context, r *request) (bson.D, error) {
 		{Key: "debug", Value: false},
 		{Key: "maxBsonObjectSize", Value: int32(value.MaxDocument)},
 	}, nil
+}
+
+func (s *Server) version() string {
+	return fmt.Sprintf("%d.%d.%d", s.opts.Version[0], s.opts.Version[1], s.opts.Version[2])
 }
 
 // runStepDown is replSetStepDown. Nobody can take over in a set of one, so it needs force.
@@ -78,7 +77,7 @@ func runServerStatus(_ context.Context, r *request) (bson.D, error) {
 	up := time.Since(r.srv.started)
 	return bson.D{
 		{Key: "host", Value: r.srv.advertised()},
-		{Key: "version", Value: version},
+		{Key: "version", Value: r.srv.version()},
 		{Key: "process", Value: "mongod"},
 		{Key: "uptime", Value: up.Seconds()},
 		{Key: "uptimeMillis", Value: up.Milliseconds()},
@@ -92,6 +91,7 @@ func runGetParameter(_ context.Context, r *request) (bson.D, error) {
 		{Key: "enableTestCommands", Value: true},
 		{Key: "authenticationMechanisms", Value: []string{}},
 		{Key: "requireApiVersion", Value: false},
+		{Key: "featureCompatibilityVersion", Value: bson.D{{Key: "version", Value: fmt.Sprintf("%d.%d", r.srv.opts.Version[0], r.srv.opts.Version[1])}}},
 		{Key: "transactionLifetimeLimitSeconds", Value: int32(r.srv.opts.TransactionLifetime / time.Second)},
 	}
 	if r.body[0].Value == "*" {

@@ -99,7 +99,7 @@ func (r *request) bulkNamespaces() ([]engine.NS, error) {
 	}
 	var out []engine.NS
 	for _, raw := range infos {
-		d, err := statement(raw, "bulkWrite.nsInfo", "ns")
+		d, err := r.statement(raw, "bulkWrite.nsInfo", "ns")
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func (r *request) bulkNamespaces() ([]engine.NS, error) {
 }
 
 func (r *request) bulkOp(ctx context.Context, raw bson.Raw, spaces []engine.NS, total *bulkTotals) (bson.D, error) {
-	d, err := statement(raw, "bulkWrite.ops", "insert", "update", "delete", "document", "filter", "updateMods", "multi", "upsert", "collation", "arrayFilters", "hint", "sort")
+	d, err := r.statement(raw, "bulkWrite.ops", "insert", "update", "delete", "document", "filter", "updateMods", "multi", "upsert", "collation", "arrayFilters", "hint", "sort")
 	if err != nil {
 		return nil, err
 	}

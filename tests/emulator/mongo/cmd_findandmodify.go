@@ -35,6 +35,14 @@ func runFindAndModify(ctx context.Context, r *request) (bson.D, error) {
 	if remove == (update != nil) {
 		return nil, mongoerr.New(mongoerr.FailedToParse, "Either an update or remove=true must be specified")
 	}
+	if sort := r.get("sort"); sort != nil {
+		if _, isDoc := sort.(bson.D); !isDoc {
+			return nil, mongoerr.New(mongoerr.FailedToParse, "'sort' must be an object, found: %s", query.TypeName(sort))
+		}
+	}
+	if remove && (r.flag("upsert") || r.flag("new")) {
+		return nil, mongoerr.New(mongoerr.FailedToParse, "Cannot specify both upsert or new=true and remove=true")
+	}
 	last := bson.D{}
 	var result bson.Raw
 	if remove {

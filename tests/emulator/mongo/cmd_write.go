@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
@@ -67,10 +68,22 @@ func writeReply(n int, more bson.D, errs writeErrors) bson.D {
 // storable checks a document a client sends to be stored, puts _id first and fills in its empty timestamps.
 func (r *request) storable(raw bson.Raw) (bson.Raw, error) {
 	if len(raw) > value.MaxDocument {
-		return nil, mongoerr.New(mongoerr.BSONObjectTooLarge, "object to insert too large. size in bytes: %d, max size: %d", len(raw), value.MaxDocument)
+		code := int32(mongoerr.BSONObjectTooLarge)
+		if r.env.Version[0] < 5 {
+			code = mongoerr.BadValue
+		}
+		return nil, mongoerr.New(code, "object to insert too large. size in bytes: %d, max size: %d", len(raw), value.MaxDocument)
 	}
 	if err := raw.Validate(); err != nil {
 		return nil, mongoerr.New(22, "Invalid BSON: %v", err)
+	}
+	if value.TooDeep(raw) {
+		return nil, mongoerr.New(mongoerr.Overflow, "object to insert exceeds maximum nesting depth of %d", value.MaxStoredDepth)
+	}
+	if r.env.Version[0] < 5 {
+		if err := dollars(raw); err != nil {
+			return nil, err
+		}
 	}
 	first, err := raw.IndexErr(0)
 	if err == nil && first.Key() == "_id" && !hasEmptyTimestamp(raw) {
@@ -82,6 +95,17 @@ func (r *request) storable(raw bson.Raw) (bson.Raw, error) {
 	}
 	query.FillTimestamps(d, r.env)
 	return value.Encode(engine.WithID(d)), nil
+}
+
+// dollars refuses what servers before 5.0 do not store.
+func dollars(raw bson.Raw) error {
+	elements, err := raw.Elements()
+	for _, e := range elements {
+		if strings.HasPrefix(e.Key(), "$") {
+			return mongoerr.New(mongoerr.DollarPrefixedFieldName, "The dollar ($) prefixed field '%s' in '%s' is not valid for storage.", e.Key(), e.Key())
+		}
+	}
+	return err
 }
 
 // hasEmptyTimestamp looks at the top level alone, of a document that is valid.
@@ -102,6 +126,9 @@ func hasEmptyTimestamp(raw bson.Raw) bool {
 func runInsert(ctx context.Context, r *request) (bson.D, error) {
 	ns, err := r.ns()
 	if err != nil {
+		return nil, err
+	}
+	if err := engine.CheckName(ns); err != nil {
 		return nil, err
 	}
 	docs, err := r.list("documents")
@@ -174,12 +201,15 @@ func (r *request) selection(filter any, sort any) (engine.Selection, error) {
 }
 
 // statement reads one entry of updates, deletes or ops and refuses unknown fields.
-func statement(raw bson.Raw, name string, known ...string) (bson.D, error) {
+func (r *request) statement(raw bson.Raw, name string, known ...string) (bson.D, error) {
 	d, err := value.Decode(raw)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range d {
+		if err := r.known(name + "." + e.Key); err != nil {
+			return nil, err
+		}
 		if !slices.Contains(known, e.Key) {
 			return nil, mongoerr.New(mongoerr.UnknownField, "BSON field '%s.%s' is an unknown field (or not supported by the embedded MongoDB).", name, e.Key)
 		}
@@ -222,6 +252,9 @@ func runUpdate(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := engine.CheckName(ns); err != nil {
+		return nil, err
+	}
 	list, err := r.list("updates")
 	if err != nil {
 		return nil, err
@@ -258,7 +291,7 @@ func runUpdate(ctx context.Context, r *request) (bson.D, error) {
 }
 
 func (r *request) updateOne(ctx context.Context, ns engine.NS, raw bson.Raw) (engine.WriteResult, error) {
-	d, err := statement(raw, "update.updates", "q", "u", "c", "multi", "upsert", "collation", "arrayFilters", "hint", "sort")
+	d, err := r.statement(raw, "update.updates", "q", "u", "c", "multi", "upsert", "collation", "arrayFilters", "hint", "sort")
 	if err != nil {
 		return engine.WriteResult{}, err
 	}
@@ -267,6 +300,14 @@ func (r *request) updateOne(ctx context.Context, ns engine.NS, raw bson.Raw) (en
 	}
 	if r.env.Collation, err = query.ParseCollation(field(d, "collation")); err != nil {
 		return engine.WriteResult{}, err
+	}
+	if constants, ok := field(d, "c").(bson.D); ok {
+		if _, pipeline := field(d, "u").(bson.A); !pipeline {
+			return engine.WriteResult{}, mongoerr.New(51198, "Constant values may only be specified for pipeline updates")
+		}
+		env := *r.env
+		defer func(before *query.Env) { r.env = before }(r.env)
+		r.env, env.Vars = &env, append(slices.Clone(env.Vars), constants...)
 	}
 	spec, err := r.updateSpec(field(d, "q"), field(d, "u"), field(d, "sort"), field(d, "arrayFilters"), field(d, "upsert") == true, field(d, "multi") == true)
 	if err != nil {
@@ -307,7 +348,7 @@ func runDelete(ctx context.Context, r *request) (bson.D, error) {
 }
 
 func (r *request) deleteOne(ctx context.Context, ns engine.NS, raw bson.Raw) (engine.WriteResult, error) {
-	d, err := statement(raw, "delete.deletes", "q", "limit", "collation", "hint")
+	d, err := r.statement(raw, "delete.deletes", "q", "limit", "collation", "hint")
 	if err != nil {
 		return engine.WriteResult{}, err
 	}

@@ -207,7 +207,7 @@ func (s *Server) helloReply(c *conn, legacy bool) bson.D {
 		{Key: "logicalSessionTimeoutMinutes", Value: int32(30)},
 		{Key: "connectionId", Value: c.id},
 		{Key: "minWireVersion", Value: int32(0)},
-		{Key: "maxWireVersion", Value: int32(25)},
+		{Key: "maxWireVersion", Value: s.opts.wire()},
 		{Key: "readOnly", Value: false},
 		{Key: "ok", Value: 1.0},
 	}...)

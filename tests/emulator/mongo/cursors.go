@@ -168,6 +168,10 @@ func (r *request) openCursor(ns string, docs []bson.Raw, opts bson.D) (bson.D, e
 		size = firstBatch
 	}
 	c := &cursor{ns: ns, lsid: r.lsid, txn: r.txn, docs: docs}
+	if at, err := parseNS(ns); err == nil && r.txn == nil {
+		info, _ := r.srv.eng.Lookup(at)
+		c.uuid = info.UUID
+	}
 	batch := c.cut(size)
 	id := int64(0)
 	if single, _ := value.Get(opts, "single"); len(c.docs) > 0 && single != true {
@@ -195,6 +199,25 @@ func (c *cursor) cut(size int) []bson.Raw {
 	return batch
 }
 
+// belongs refuses a getMore from another session or transaction than the cursor's.
+func (c *cursor) belongs(r *request) error {
+	switch {
+	case c.lsid == nil && r.lsid != nil:
+		return mongoerr.New(50736, "Cannot run getMore on cursor %d, which was not created in a session, in a session", c.id)
+	case c.lsid != nil && r.lsid == nil:
+		return mongoerr.New(50737, "Cannot run getMore on cursor %d, which was created in a session, without an lsid", c.id)
+	case !bytes.Equal(c.lsid, r.lsid):
+		return mongoerr.New(50738, "Cannot run getMore on cursor %d, which was created in another session", c.id)
+	case c.txn == nil && r.txn != nil:
+		return mongoerr.New(50739, "Cannot run getMore on cursor %d, which was not created in a transaction, in a transaction", c.id)
+	case c.txn != nil && r.txn == nil:
+		return mongoerr.New(50740, "Cannot run getMore on cursor %d, which was created in a transaction, without a txnNumber", c.id)
+	case c.txn != r.txn:
+		return mongoerr.New(50741, "Cannot run getMore on cursor %d, which belongs to another transaction", c.id)
+	}
+	return nil
+}
+
 func runGetMore(ctx context.Context, r *request) (bson.D, error) {
 	id, ok := r.body[0].Value.(int64)
 	if !ok {
@@ -210,8 +233,15 @@ func runGetMore(ctx context.Context, r *request) (bson.D, error) {
 	if c.ns != r.db+"."+coll {
 		return nil, mongoerr.New(mongoerr.Unauthorized, "Requested getMore on namespace '%s.%s', but cursor belongs to a different namespace %s", r.db, coll, c.ns)
 	}
-	if c.txn != r.txn {
-		return nil, mongoerr.New(50741, "Cannot run getMore on cursor %d, which belongs to another transaction", id)
+	if err := c.belongs(r); err != nil {
+		return nil, err
+	}
+	if c.uuid != nil {
+		ns, _ := parseNS(c.ns)
+		if info, _ := r.srv.eng.Lookup(ns); !bytes.Equal(info.UUID, c.uuid) {
+			done = true
+			return nil, mongoerr.New(mongoerr.QueryPlanKilled, "collection renamed or dropped. UUID %x", c.uuid)
+		}
 	}
 	v, given := value.Get(r.body, "batchSize")
 	size, err := batchSize(v, given)

@@ -214,6 +214,8 @@ func (s *Server) parse(c *conn, m *wire.Message) (*request, error) {
 			return r, mongoerr.New(mongoerr.InvalidOptions, "autocommit must be false")
 		}
 		r.multi = true
+	} else if r.has("startTransaction") {
+		return r, mongoerr.New(mongoerr.InvalidOptions, "Specifying startTransaction requires that autocommit be specified, too")
 	}
 	return r, nil
 }
@@ -225,6 +227,9 @@ func validDatabase(name string) bool {
 
 func (s *Server) run(ctx context.Context, r *request) (bson.D, error) {
 	if err := r.checkFields(); err != nil {
+		return nil, err
+	}
+	if err := r.checkVersion(); err != nil {
 		return nil, err
 	}
 	if ok, _ := s.primary(); !ok && !r.cmd.anywhere {
@@ -253,7 +258,7 @@ func (s *Server) run(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.env = &query.Env{Now: time.Now(), ClusterTime: s.eng.Now(), Collection: func(name string) ([]bson.D, error) {
+	r.env = &query.Env{Now: time.Now(), ClusterTime: s.eng.Now(), Version: [2]int32{s.opts.Version[0], s.opts.Version[1]}, Collection: func(name string) ([]bson.D, error) {
 		return r.documents(engine.NS{DB: r.db, Coll: name})
 	}}
 	if r.env.Collation, err = query.ParseCollation(r.get("collation")); err != nil {
@@ -326,6 +331,9 @@ func (r *request) readConcern() error {
 	case "snapshot":
 		if r.multi {
 			return nil
+		}
+		if r.srv.opts.before(5, 0, 0) {
+			return mongoerr.New(mongoerr.InvalidOptions, "readConcern level snapshot is only valid in multi-statement transactions")
 		}
 		if !r.cmd.snapshot {
 			return mongoerr.New(mongoerr.InvalidOptions, "readConcern level snapshot is not supported for %s", r.name)

@@ -2,13 +2,16 @@ package mongo
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/engine"
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/keystring"
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/mongoerr"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/query"
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
@@ -77,10 +80,12 @@ func (s *stream) event(x *engine.Entry, t keystring.Token) (bson.Raw, bool, erro
 	if s.expanded && x.UUID != nil {
 		b = value.AppendElement(b, "collectionUUID", bson.Binary{Subtype: 4, Data: x.UUID})
 	}
-	b = value.AppendElement(b, "wallTime", x.Wall)
+	if !s.before6 {
+		b = value.AppendElement(b, "wallTime", x.Wall)
+	}
 	b, err := s.fullDocument(b, x)
 	if err != nil {
-		return nil, false, err
+		return nil, false, s.wanted(x, err)
 	}
 	ns := bson.D{{Key: "db", Value: x.NS.DB}}
 	if x.NS.Coll != "" {
@@ -100,7 +105,7 @@ func (s *stream) event(x *engine.Entry, t keystring.Token) (bson.Raw, bool, erro
 		b = value.AppendElement(b, "updateDescription", s.describe(x))
 	}
 	if b, err = s.preImage(b, x); err != nil {
-		return nil, false, err
+		return nil, false, s.wanted(x, err)
 	}
 	if x.LSID != nil {
 		b = value.AppendElement(b, "lsid", x.LSID)
@@ -110,6 +115,46 @@ func (s *stream) event(x *engine.Entry, t keystring.Token) (bson.Raw, bool, erro
 	b[0], b[1], b[2], b[3] = byte(len(b)), byte(len(b)>>8), byte(len(b)>>16), byte(len(b)>>24)
 	s.scratch = b
 	return s.pass(bytes.Clone(b), t)
+}
+
+// wanted forgives an image that is missing where the user's $match does not want the event anyway: a server filters by what needs
+// no image before it looks for one.
+func (s *stream) wanted(x *engine.Entry, missing error) error {
+	if s.early == nil {
+		return missing
+	}
+	d := bson.D{{Key: "operationType", Value: x.Kind.String()}, {Key: "clusterTime", Value: x.At}, {Key: "ns", Value: bson.D{{Key: "db", Value: x.NS.DB}, {Key: "coll", Value: x.NS.Coll}}}}
+	if x.ID.Type != 0 {
+		id, _, err := value.DecodeValue(x.ID.Type, x.ID.Value)
+		if err != nil {
+			return err
+		}
+		d = append(d, bson.E{Key: "documentKey", Value: bson.D{{Key: "_id", Value: id}}})
+	}
+	if x.Kind == engine.Update {
+		d = append(d, bson.E{Key: "updateDescription", Value: s.describe(x)})
+	}
+	ok, err := s.early.Match(d)
+	if err != nil || !ok {
+		return err
+	}
+	return missing
+}
+
+// early is what the first $match asks of an event's fields other than its images; nil: nothing.
+func early(stages bson.A, env *query.Env) (*query.Matcher, error) {
+	first, _ := first(stages).(bson.D)
+	if len(first) != 1 || first[0].Key != "$match" {
+		return nil, nil
+	}
+	filter, _ := first[0].Value.(bson.D)
+	plain := slices.DeleteFunc(slices.Clone(filter), func(e bson.E) bool {
+		return strings.HasPrefix(e.Key, "fullDocument") || (strings.HasPrefix(e.Key, "$") && strings.Contains(fmt.Sprint(e.Value), "fullDocument"))
+	})
+	if len(plain) == 0 {
+		return nil, nil
+	}
+	return query.Compile(plain, env)
 }
 
 func (s *stream) describe(x *engine.Entry) bson.D {
@@ -124,7 +169,10 @@ func (s *stream) describe(x *engine.Entry) bson.D {
 	if updated == nil {
 		updated = bson.D{}
 	}
-	out := bson.D{{Key: "updatedFields", Value: updated}, {Key: "removedFields", Value: removed}, {Key: "truncatedArrays", Value: truncated}}
+	out := bson.D{{Key: "updatedFields", Value: updated}, {Key: "removedFields", Value: removed}}
+	if !s.before5 {
+		out = append(out, bson.E{Key: "truncatedArrays", Value: truncated})
+	}
 	if s.expanded {
 		out = append(out, bson.E{Key: "disambiguatedPaths", Value: disambiguate(x.Full, updated, removed)})
 	}
@@ -178,7 +226,7 @@ func (s *stream) fullDocument(b []byte, x *engine.Entry) ([]byte, error) {
 	switch s.full {
 	case "updateLookup":
 		id, _, _ := value.DecodeValue(x.ID.Type, x.ID.Value)
-		now := s.eng.Get(x.NS, engine.View{}, id)
+		now := s.eng.Current(x.NS, x.UUID, id)
 		if now == nil {
 			return value.AppendElement(b, "fullDocument", nil), nil
 		}
@@ -213,12 +261,11 @@ func (s *stream) preImage(b []byte, x *engine.Entry) ([]byte, error) {
 }
 
 func (s *stream) invalidateEvent(x *engine.Entry, t keystring.Token) bson.Raw {
-	return value.Encode(bson.D{
-		{Key: "_id", Value: s.tokenOf(t)},
-		{Key: "operationType", Value: "invalidate"},
-		{Key: "clusterTime", Value: x.At},
-		{Key: "wallTime", Value: x.Wall},
-	})
+	d := bson.D{{Key: "_id", Value: s.tokenOf(t)}, {Key: "operationType", Value: "invalidate"}, {Key: "clusterTime", Value: x.At}}
+	if !s.before6 {
+		d = append(d, bson.E{Key: "wallTime", Value: x.Wall})
+	}
+	return value.Encode(d)
 }
 
 // pass sends an event through the user's stages. One that was cut is nil, and in s.fragments.

@@ -46,7 +46,8 @@ type Options struct {
 	// NoSplitCode is the error code that NoSplit answers with; 0 is MongoDB's (40324). Amazon DocumentDB's is 304.
 	NoSplitCode int32
 
-	// Version is what buildInfo tells; the zero value is 8.0.4. It changes nothing else.
+	// Version of MongoDB that the server is like; the zero value is 8.0.4. It decides what is known and refused, how change events
+	// look, the wire protocol, and what the options below are where they are not set. See [ParseVersion].
 	Version [3]int32
 
 	// AcceptLostTokens makes the server accept, on a collection's stream, an event's resume token that the oplog no longer holds, as
@@ -96,9 +97,10 @@ func New(opts Options) *Server {
 	if opts.TransactionLifetime == 0 {
 		opts.TransactionLifetime = time.Minute
 	}
+	opts.likeVersion()
 	s := &Server{
 		opts: opts, log: opts.Logger, host: opts.Host, started: time.Now(),
-		eng:     engine.New(engine.Options{OplogBytes: opts.OplogBytes, OplogEntries: opts.OplogEntries}),
+		eng:     engine.New(engine.Options{OplogBytes: opts.OplogBytes, OplogEntries: opts.OplogEntries, QuietCaps: opts.before(5, 0, 0), Version: [2]int32{opts.Version[0], opts.Version[1]}}),
 		conns:   map[*conn]struct{}{},
 		stepped: make(chan struct{}),
 

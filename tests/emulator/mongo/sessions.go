@@ -83,6 +83,9 @@ func (t *sessions) around(ctx context.Context, r *request, run func() (bson.D, e
 	if r.multi {
 		return t.statement(ctx, s, r, run)
 	}
+	if r.cmd.retryable && r.db == "local" {
+		return nil, mongoerr.New(mongoerr.IllegalOperation, "Transaction numbers are only allowed on a replica set member or mongos, and not for the local database")
+	}
 	if !r.cmd.retryable {
 		return nil, mongoerr.New(50768, "txnNumber may only be provided for multi-document transactions and retryable write commands. autocommit:false was not provided, and %s is not a retryable write command.", r.name)
 	}
@@ -90,7 +93,7 @@ func (t *sessions) around(ctx context.Context, r *request, run func() (bson.D, e
 		t.begin(s, r.number)
 	}
 	if s.state != noTxn {
-		return nil, mongoerr.New(50768, "txnNumber %d is the number of a transaction", r.number)
+		return nil, mongoerr.New(mongoerr.IncompleteHistory, "txnNumber %d is the number of a transaction", r.number)
 	}
 	if s.reply != nil {
 		if s.write != r.name {
@@ -115,15 +118,20 @@ func (t *sessions) begin(s *session, number int64) {
 }
 
 func (t *sessions) statement(ctx context.Context, s *session, r *request, run func() (bson.D, error)) (bson.D, error) {
+	if err := r.inTransaction(); err != nil {
+		return nil, err
+	}
 	if start, _ := r.get("startTransaction").(bool); start {
-		if r.number == s.number && s.state != aborted {
-			return nil, mongoerr.New(50911, "Cannot start a transaction at given transaction number %d as a transaction with the same number is in state %d", r.number, s.state)
+		if r.number == s.number {
+			return nil, mongoerr.New(mongoerr.ConflictingOperation, "Cannot start a transaction at given transaction number %d as a transaction with the same number is in state %d", r.number, s.state)
 		}
-		if !r.cmd.inTxn || r.cmd.finishes {
+		if !r.cmd.inTxn || r.cmd.finishes || r.name == "killCursors" {
 			return nil, mongoerr.New(mongoerr.OperationNotInTransaction, "Cannot run '%s' in a multi-document transaction.", r.name)
 		}
 		t.begin(s, r.number)
 		s.txn, s.state = t.eng.Begin(r.lsid, r.number, r.srv.opts.TransactionLifetime), inProgress
+		concern, _ := r.get("readConcern").(bson.D)
+		s.txn.Strict = field(concern, "level") == "snapshot"
 	} else if r.number != s.number || s.state == noTxn {
 		return nil, mongoerr.New(mongoerr.NoSuchTransaction, "Given transaction number %d does not match any in-progress transactions. The active transaction number is %d", r.number, s.number)
 	}
@@ -152,6 +160,26 @@ func (t *sessions) statement(ctx context.Context, s *session, r *request, run fu
 	return reply, err
 }
 
+// inTransaction refuses what no statement of a transaction may say.
+func (r *request) inTransaction() error {
+	start, _ := r.get("startTransaction").(bool)
+	concern, _ := r.get("readConcern").(bson.D)
+	level := field(concern, "level")
+	switch {
+	case r.cmd.finishes:
+		return nil
+	case r.has("writeConcern"):
+		return mongoerr.New(mongoerr.InvalidOptions, "writeConcern is not allowed within a multi-statement transaction")
+	case !start && len(concern) > 0:
+		return mongoerr.New(mongoerr.InvalidOptions, "Only the first command in a transaction may specify a readConcern")
+	case level == "available" || level == "linearizable":
+		return mongoerr.New(mongoerr.InvalidOptions, "readConcern level %v is not allowed in a transaction", level)
+	case (r.db == "admin" && r.name != "bulkWrite" && r.name != "getMore" && r.name != "killCursors") || r.db == "config" || r.db == "local":
+		return mongoerr.New(mongoerr.OperationNotInTransaction, "Cannot run command against the '%s' database in a transaction.", r.db)
+	}
+	return nil
+}
+
 func (t *sessions) end(s *session, r *request) (bson.D, error) {
 	if r.db != "admin" {
 		return nil, mongoerr.New(mongoerr.Unauthorized, "%s may only be run against the admin database.", r.name)
@@ -172,9 +200,12 @@ func (t *sessions) end(s *session, r *request) (bson.D, error) {
 	switch {
 	case s.state == committed: // a retry
 		return bson.D{}, nil
-	case s.state == aborted || !t.eng.Commit(s.txn):
-		s.state = aborted
+	case s.state == aborted:
 		return nil, gone
+	}
+	if err := t.eng.Commit(s.txn); err != nil {
+		s.state = aborted
+		return nil, err
 	}
 	s.state = committed
 	return bson.D{}, nil

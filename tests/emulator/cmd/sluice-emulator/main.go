@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // parse reads the command line, and the file that it names.
 func parse(args []string, stdout, stderr io.Writer) (o emulator.Options, controlPort int, ca string, err error) {
-	var ports, config string
+	var ports, config, version string
 	var verbose bool
 	fs := flag.NewFlagSet("sluice-emulator", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -93,6 +93,7 @@ func parse(args []string, stdout, stderr io.Writer) (o emulator.Options, control
 	fs.IntVar(&controlPort, "control", 0, "`port` on which servers are harmed over HTTP; 0: a free one. GET / lists how")
 	fs.StringVar(&config, "config", "", "`file` of queues, topics, subscriptions and rules, in the schema of the official emulator's Config.json;\nwithout it, topic \""+emulator.Topic+"\" with subscription \""+emulator.Subscription+"\", which requires sessions")
 	fs.StringVar(&o.Snapshot, "snapshot", "", "`file` that keeps MongoDB's data and oplog over a restart")
+	fs.StringVar(&version, "mongodb-version", "8.0", "`version` of MongoDB to be like: 4.4, 5.0, 6.0, 7.0 or 8.0")
 	fs.StringVar(&ca, "tls", "", "`file` to write a CA's certificate to; Service Bus and its administration are then served behind TLS too, by a certificate\nof it, for clients that insist on that: NODE_EXTRA_CA_CERTS=file for JavaScript's, connection_verify=file for Python's")
 	fs.DurationVar(&o.Latency, "latency", 0, "simulated round trip to every server, such as 2ms")
 	fs.BoolVar(&verbose, "verbose", false, "log what the servers do to standard error")
@@ -113,6 +114,9 @@ func parse(args []string, stdout, stderr io.Writer) (o emulator.Options, control
 		if o.Ports, err = emulator.ParsePorts(ports); err != nil {
 			problems = append(problems, fmt.Errorf("--ports %w", err))
 		}
+	}
+	if o.MongoVersion, err = mongo.ParseVersion(version); err != nil {
+		problems = append(problems, fmt.Errorf("--mongodb-version %w", err))
 	}
 	o.TLS = ca != ""
 	if o.Latency < 0 {

@@ -94,7 +94,8 @@ func TestWhatIsWrongWithTheCommandLineIsSaidAtOnce(t *testing.T) {
 		"several": {[]string{"--ports", "mongo=1", "--latency", "-1s", "--config", "nowhere.json", "now"}, []string{
 			`"now" is no flag`, `--ports "mongo=1": there is no server of that name`, "--latency -1s", "nowhere.json", "--help lists the flags",
 		}},
-		"no snapshot": {[]string{"--ports", "free", "--snapshot", garbage}, []string{garbage, "remove the file to begin with nothing"}},
+		"a version that is not there": {[]string{"--ports", "free", "--mongodb-version", "3.6"}, []string{`--mongodb-version "3.6" is none of 4.4, 5.0`}},
+		"no snapshot":                 {[]string{"--ports", "free", "--snapshot", garbage}, []string{garbage, "remove the file to begin with nothing"}},
 	} {
 		var stderr bytes.Buffer
 		require.Equal(t, 2, serve(t.Context(), test.args, io.Discard, &stderr), name)

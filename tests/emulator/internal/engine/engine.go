@@ -12,8 +12,10 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -33,6 +35,8 @@ type Options struct {
 	HistoryWindow time.Duration // age of superseded versions kept; default 300 s
 	// QuietCaps: what a capped collection loses is not in the oplog, as before 5.0.
 	QuietCaps bool
+	// Version of the server that this one is like; zero is the newest.
+	Version [2]int32
 }
 
 // NS names a collection.
@@ -69,7 +73,8 @@ type Collection struct {
 	capped    capped // the zero value: it is not
 	size      int    // bytes of the documents that live
 
-	creator *Txn // the open transaction whose first write made the collection; others do not see it
+	creator *Txn           // the open transaction that made the collection; nobody else sees it
+	born    bson.Timestamp // when it was made, or committed
 
 	byID    map[string]*record
 	ordered order
@@ -136,8 +141,17 @@ func NewUUID() []byte {
 	return b
 }
 
+// maxNamespace is the length of the longest name of a collection with its database's, in bytes.
+const maxNamespace = 255
+
+// CheckName refuses the names that a server refuses, of collections to be written to.
+func CheckName(ns NS) error { return checkName(ns) }
+
 // checkName refuses namespaces a server refuses.
 func checkName(ns NS) error {
+	if len(ns.String()) > maxNamespace {
+		return mongoerr.New(4862100, "Fully qualified namespace is too long. Namespace: %s Max: %d", ns, maxNamespace)
+	}
 	if ns.DB == "" || strings.ContainsAny(ns.DB, "/\\. \"$\x00") || len(ns.DB) > 63 {
 		return mongoerr.New(mongoerr.InvalidNamespace, "Invalid database name: '%s'", ns.DB)
 	}
@@ -166,6 +180,7 @@ func (e *Engine) create(ns NS, options bson.D) (*Collection, error) {
 
 // created logs a new collection, with the indexes a transaction gave it.
 func (e *Engine) created(c *Collection) {
+	defer func() { c.born = e.clock }()
 	if c.view {
 		return // it is an entry of system.views, which no change stream shows
 	}
@@ -199,16 +214,31 @@ func (c *Collection) setOptions(options bson.D) error {
 
 // ensure finds or creates a collection for a write.
 func (e *Engine) ensure(ns NS, txn *Txn) (*Collection, error) {
-	c := e.colls[ns]
+	c, err := e.coll(ns, txn)
 	switch {
+	case err != nil:
+		return nil, err
 	case c == nil && txn == nil:
 		return e.create(ns, nil)
 	case c == nil:
 		return e.createIn(txn, ns, nil)
-	case c.creator != nil && c.creator != txn:
-		return nil, errWait{c.creator.done}
 	}
 	return c, c.writable()
+}
+
+// coll is a collection as a transaction sees it, or as everybody does where txn is nil; nil: there is none.
+func (e *Engine) coll(ns NS, txn *Txn) (*Collection, error) {
+	if txn == nil {
+		return e.colls[ns], nil
+	}
+	if c := txn.colls[ns]; c != nil {
+		return c, nil
+	}
+	c := e.colls[ns]
+	if c != nil && txn.Strict && value.CompareTimestamps(c.born, txn.snapshot) > 0 {
+		return nil, mongoerr.New(mongoerr.SnapshotUnavailable, "Unable to read from a snapshot due to pending collection catalog changes to collection '%s'; please retry the operation.", ns)
+	}
+	return c, nil
 }
 
 // createIn adds a collection that others see when the transaction commits; the caller holds the lock.
@@ -220,7 +250,7 @@ func (e *Engine) createIn(txn *Txn, ns NS, options bson.D) (*Collection, error) 
 	if err := c.setOptions(options); err != nil {
 		return nil, err
 	}
-	e.colls[ns], txn.touched[c] = c, true
+	txn.colls[ns], txn.touched[c] = c, true
 	return c, nil
 }
 
@@ -228,16 +258,16 @@ func (e *Engine) createIn(txn *Txn, ns NS, options bson.D) (*Collection, error) 
 // with the same options is no error outside one.
 func (e *Engine) Create(ctx context.Context, ns NS, txn *Txn, options bson.D) error {
 	return e.locked(ctx, txn, func() error {
-		if c := e.colls[ns]; c != nil {
-			if c.creator != nil && c.creator != txn {
-				return errWait{c.creator.done}
-			}
+		c, err := e.coll(ns, txn)
+		if err != nil {
+			return err
+		}
+		if c != nil {
 			if txn == nil && value.Equal(append(bson.D{}, c.Options...), append(bson.D{}, options...)) {
 				return nil
 			}
 			return mongoerr.New(mongoerr.NamespaceExists, "Collection %s already exists.", ns)
 		}
-		var err error
 		if txn != nil {
 			_, err = e.createIn(txn, ns, options)
 		} else {
@@ -300,7 +330,9 @@ func (e *Engine) untouched(c *Collection) error {
 
 // DropDatabase drops every collection of a database, then the database.
 func (e *Engine) DropDatabase(ctx context.Context, db string) error {
-	for _, c := range e.Collections(db) {
+	all := e.Collections(db)
+	slices.SortFunc(all, func(a, b Info) int { return bytes.Compare(a.UUID, b.UUID) }) // in no order that anybody could count on
+	for _, c := range all {
 		if _, err := e.Drop(ctx, c.NS); err != nil {
 			return err
 		}
@@ -364,7 +396,7 @@ func (e *Engine) Collections(db string) []Info {
 	defer e.mu.RUnlock()
 	var out []Info
 	for ns, c := range e.colls {
-		if c.creator == nil && (db == "" || ns.DB == db) {
+		if db == "" || ns.DB == db {
 			out = append(out, c.info())
 		}
 	}
@@ -381,7 +413,7 @@ func (e *Engine) Lookup(ns NS) (Info, bool) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	c := e.colls[ns]
-	if c == nil || c.creator != nil {
+	if c == nil {
 		return Info{}, false
 	}
 	return c.info(), true

@@ -127,7 +127,7 @@ func TestRandomHistoryStaysConsistent(t *testing.T) {
 				if r.IntN(3) == 0 {
 					e.Abort(txn)
 				} else {
-					e.Commit(txn)
+					_ = e.Commit(txn) // one that conflicts is aborted
 				}
 			}
 			consistent(t, e)
@@ -154,7 +154,7 @@ func TestAnAbortedTransactionWritesNothing(t *testing.T) {
 	n, err := e.Insert(t.Context(), ns, next, []bson.Raw{doc}, true, func(_ int, failed error) { require.NoError(t, failed) })
 	require.NoError(t, err, "the document is nobody's")
 	require.Equal(t, 1, n)
-	require.True(t, e.Commit(next))
+	require.NoError(t, e.Commit(next))
 }
 
 func step(t *testing.T, e *Engine, r *rand.Rand, txn *Txn) {
@@ -244,7 +244,7 @@ func TestOldVersionsAreForgotten(t *testing.T) {
 	}
 	require.Equal(t, 501, versions(), "an open transaction may still read them")
 	require.Equal(t, value.Encode(bson.D{{Key: "_id", Value: int32(1)}}), e.Get(ns, View{Txn: txn}, int32(1)))
-	e.Commit(txn)
+	require.NoError(t, e.Commit(txn))
 	require.Less(t, versions(), 60)
 	require.True(t, mongoerr.Is(e.SnapshotAt(start), mongoerr.SnapshotTooOld))
 	_, err = e.Delete(ctx, ns, nil, byID(t, 1), false)
@@ -258,6 +258,6 @@ func TestTransactionsEndByThemselves(t *testing.T) {
 	_, err := e.Insert(t.Context(), ns, txn, []bson.Raw{value.Encode(bson.D{{Key: "_id", Value: int32(1)}})}, true, func(int, error) {})
 	require.NoError(t, err)
 	<-txn.done
-	require.False(t, e.Commit(txn))
+	require.Error(t, e.Commit(txn))
 	require.Nil(t, e.Get(ns, View{}, int32(1)))
 }

@@ -307,7 +307,11 @@ func (e *Engine) indexed(c *Collection, ix *Index) {
 // transaction the collection must be one that the transaction made and left empty.
 func (e *Engine) CreateIndex(ctx context.Context, ns NS, txn *Txn, ix *Index) (before, after int, created bool, err error) {
 	err = e.locked(ctx, txn, func() error {
-		_, existed := e.colls[ns]
+		was, err := e.coll(ns, txn)
+		if err != nil {
+			return err
+		}
+		existed := was != nil
 		c, err := e.ensure(ns, txn)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 
@@ -161,9 +162,9 @@ func (e *Engine) each(c *Collection, v View, s Selection, multi bool, f func(*re
 func (e *Engine) Find(ns NS, v View, s Selection, yield func(raw bson.Raw, doc bson.D, sorted bool) bool) error {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	c := e.colls[ns]
-	if c == nil {
-		return nil
+	c, err := e.coll(ns, v.Txn)
+	if c == nil || err != nil {
+		return err
 	}
 	var failed error
 	c.candidates(s, func(r *record, sorted bool) bool {
@@ -193,7 +194,21 @@ func (e *Engine) Find(ns NS, v View, s Selection, yield func(raw bson.Raw, doc b
 func (e *Engine) Get(ns NS, v View, id any) bson.Raw {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
+	return e.colls[ns].get(v, id)
+}
+
+// Current reads what one document of a collection is by now; nil when it is gone, or another collection has taken the name.
+func (e *Engine) Current(ns NS, uuid []byte, id any) bson.Raw {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
 	c := e.colls[ns]
+	if c == nil || !bytes.Equal(c.UUID, uuid) {
+		return nil
+	}
+	return c.get(View{}, id)
+}
+
+func (c *Collection) get(v View, id any) bson.Raw {
 	if c == nil {
 		return nil
 	}

@@ -33,9 +33,6 @@ func (e *Engine) Save(w io.Writer) error {
 	e.mu.RLock()
 	part("head", bson.D{{Key: "version", Value: int32(snapshotVersion)}, {Key: "clock", Value: e.clock}, {Key: "base", Value: int64(e.oplog.base)}, {Key: "truncated", Value: e.oplog.truncated}})
 	for ns, c := range e.colls {
-		if c.creator != nil {
-			continue
-		}
 		indexes := bson.A{}
 		for _, ix := range c.indexes {
 			indexes = append(indexes, ix.Spec)
@@ -196,7 +193,7 @@ func (e *Engine) restoreCollection(v bson.RawValue) (*Collection, error) {
 		}
 		c.indexes = append(c.indexes, ix)
 	}
-	e.colls[c.NS] = c
+	e.colls[c.NS], c.born = c, e.clock
 	return c, nil
 }
 

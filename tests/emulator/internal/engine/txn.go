@@ -15,7 +15,11 @@ type Txn struct {
 	LSID   bson.Raw
 	Number int64
 
+	// Strict: it was begun with read concern snapshot. Set before its first statement runs.
+	Strict bool
+
 	snapshot bson.Timestamp
+	colls    map[NS]*Collection // that it has made
 	ops      []op
 	touched  map[*Collection]bool
 	records  map[*record]*Collection
@@ -35,7 +39,7 @@ type op struct {
 func (e *Engine) Begin(lsid bson.Raw, number int64, lifetime time.Duration) *Txn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t := &Txn{LSID: lsid, Number: number, snapshot: e.clock, touched: map[*Collection]bool{}, records: map[*record]*Collection{}, done: make(chan struct{})}
+	t := &Txn{LSID: lsid, Number: number, snapshot: e.clock, touched: map[*Collection]bool{}, colls: map[NS]*Collection{}, records: map[*record]*Collection{}, done: make(chan struct{})}
 	e.txns[t] = struct{}{}
 	t.timer = time.AfterFunc(lifetime, func() { e.Abort(t) })
 	return t
@@ -44,19 +48,23 @@ func (e *Engine) Begin(lsid bson.Raw, number int64, lifetime time.Duration) *Txn
 // Snapshot is the moment the transaction reads.
 func (t *Txn) Snapshot() bson.Timestamp { return t.snapshot }
 
-// Commit makes the transaction's writes visible at one cluster time. It reports
-// false when the transaction was no longer open.
-func (e *Engine) Commit(t *Txn) bool {
+// Commit makes the transaction's writes visible at one cluster time. It fails with NoSuchTransaction when the transaction was
+// no longer open, and with WriteConflict, which aborts it, when somebody else has made a collection that it makes.
+func (e *Engine) Commit(t *Txn) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t.ended {
-		return false
+		return Aborted(t.Number)
 	}
-	for c := range t.touched {
-		if c.creator == t {
-			c.creator = nil
-			e.created(c)
+	for ns := range t.colls {
+		if e.colls[ns] != nil {
+			e.abort(t)
+			return conflict()
 		}
+	}
+	for ns, c := range t.colls {
+		c.creator, e.colls[ns] = nil, c
+		e.created(c)
 	}
 	if len(t.ops) > 0 {
 		at := e.tick()
@@ -71,7 +79,7 @@ func (e *Engine) Commit(t *Txn) bool {
 	}
 	e.end(t)
 	e.trim()
-	return true
+	return nil
 }
 
 // Abort undoes the transaction; false when it was no longer open.
@@ -81,6 +89,11 @@ func (e *Engine) Abort(t *Txn) bool {
 	if t.ended {
 		return false
 	}
+	e.abort(t)
+	return true
+}
+
+func (e *Engine) abort(t *Txn) {
 	for r, c := range t.records {
 		c.unindex(r, r.pending.raw)
 		r.pending, r.owner = nil, nil
@@ -92,13 +105,7 @@ func (e *Engine) Abort(t *Txn) bool {
 			}
 		}
 	}
-	for c := range t.touched {
-		if c.creator == t {
-			delete(e.colls, c.NS)
-		}
-	}
 	e.end(t)
-	return true
 }
 
 func (e *Engine) end(t *Txn) {

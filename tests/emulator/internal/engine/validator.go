@@ -46,7 +46,7 @@ func WithoutValidation(ctx context.Context) context.Context {
 }
 
 // validate refuses a document that the collection's validator does not accept; before is the one it takes the place of.
-func (c *Collection) validate(ctx context.Context, before, after bson.D) error {
+func (e *Engine) validate(ctx context.Context, c *Collection, before, after bson.D) error {
 	if c.validator == nil || ctx.Value(bypass{}) != nil {
 		return nil
 	}
@@ -59,12 +59,15 @@ func (c *Collection) validate(ctx context.Context, before, after bson.D) error {
 		}
 	}
 	id, _ := value.Get(after, "_id")
-	e := mongoerr.New(mongoerr.DocumentValidationFailure, "Document failed validation")
-	e.Extra = bson.D{{Key: "errInfo", Value: bson.D{{Key: "failingDocumentId", Value: id}, {Key: "details", Value: bson.D{}}}}}
-	return e
+	refused := mongoerr.New(mongoerr.DocumentValidationFailure, "Document failed validation")
+	if e.old() {
+		return refused
+	}
+	refused.Extra = bson.D{{Key: "errInfo", Value: bson.D{{Key: "failingDocumentId", Value: id}, {Key: "details", Value: bson.D{}}}}}
+	return refused
 }
 
-func (c *Collection) validateRaw(ctx context.Context, raw bson.Raw) error {
+func (e *Engine) validateRaw(ctx context.Context, c *Collection, raw bson.Raw) error {
 	if c.validator == nil {
 		return nil
 	}
@@ -72,5 +75,5 @@ func (c *Collection) validateRaw(ctx context.Context, raw bson.Raw) error {
 	if err != nil {
 		return err
 	}
-	return c.validate(ctx, nil, d)
+	return e.validate(ctx, c, nil, d)
 }

@@ -17,6 +17,12 @@ import (
 // batches a server replicates together do.
 const vectored = 500
 
+// badID is the code of an _id of a type that none may have.
+const badID = 53
+
+// old says whether the engine is like one before 5.0.
+func (e *Engine) old() bool { return e.opts.Version[0] != 0 && e.opts.Version[0] < 5 }
+
 func idOf(raw bson.Raw) (bson.RawValue, string, error) {
 	rv, ok := value.RawField(raw, "_id")
 	if !ok {
@@ -24,7 +30,7 @@ func idOf(raw bson.Raw) (bson.RawValue, string, error) {
 	}
 	switch rv.Type {
 	case bson.TypeArray, bson.TypeRegex, bson.TypeUndefined:
-		return rv, "", mongoerr.New(53, "The '_id' value cannot be of type %s", rv.Type)
+		return rv, "", mongoerr.New(badID, "The '_id' value cannot be of type %s", rv.Type)
 	default:
 	}
 	v, _, err := value.DecodeValue(rv.Type, rv.Value)
@@ -61,7 +67,7 @@ func (e *Engine) write(txn *Txn, c *Collection, r *record, raw bson.Raw, x *Entr
 	}
 	if raw != nil {
 		if len(raw) > value.MaxDocument {
-			return mongoerr.New(mongoerr.BSONObjectTooLarge, "object to insert too large. size in bytes: %d, max size: %d", len(raw), value.MaxDocument)
+			return tooLarge(x.Kind, len(raw))
 		}
 		if err := c.unique(txn, r, raw); err != nil {
 			return named(err, c.NS)
@@ -100,6 +106,13 @@ func (e *Engine) write(txn *Txn, c *Collection, r *record, raw bson.Raw, x *Entr
 	return nil
 }
 
+func tooLarge(k Kind, size int) error {
+	if k == Insert {
+		return mongoerr.New(mongoerr.UpsertedDocumentTooLarge, "Document to upsert is larger than %d", value.MaxDocument)
+	}
+	return mongoerr.New(mongoerr.ResultingDocumentTooLarge, "Resulting document after update is larger than %d: it has %d bytes", value.MaxDocument, size)
+}
+
 // named completes a unique index's error, which does not know its collection.
 func named(err error, ns NS) error {
 	if d, ok := errors.AsType[*clashError](err); ok {
@@ -111,6 +124,9 @@ func named(err error, ns NS) error {
 // insert adds one document; the caller holds the lock.
 func (e *Engine) insert(txn *Txn, c *Collection, raw bson.Raw, b *batch) error {
 	id, key, err := idOf(raw)
+	if mongoerr.Is(err, badID) && e.old() {
+		return mongoerr.New(mongoerr.BadValue, "%s", mongoerr.From(err).Msg)
+	}
 	if err != nil {
 		return err
 	}
@@ -153,7 +169,7 @@ func (e *Engine) Insert(ctx context.Context, ns NS, txn *Txn, docs []bson.Raw, o
 			return err
 		}
 		for ; i < len(docs); i++ {
-			err := c.validateRaw(ctx, docs[i])
+			err := e.validateRaw(ctx, c, docs[i])
 			if err == nil {
 				err = e.insert(txn, c, docs[i], &b)
 			}
@@ -207,7 +223,10 @@ func (e *Engine) Update(ctx context.Context, ns NS, txn *Txn, u UpdateSpec) (Wri
 	var res WriteResult
 	seen := map[*record]bool{} // a document is updated once, even when the update waits half-way
 	err := e.locked(ctx, txn, func() error {
-		c := e.colls[ns]
+		c, err := e.coll(ns, txn)
+		if err != nil {
+			return err
+		}
 		if err := c.writable(); err != nil {
 			return err
 		}
@@ -240,7 +259,7 @@ func (e *Engine) modify(ctx context.Context, txn *Txn, c *Collection, r *record,
 		return err
 	}
 	if !change.Empty() {
-		if err := c.validate(ctx, doc, now); err != nil {
+		if err := e.validate(ctx, c, doc, now); err != nil {
 			return err
 		}
 		id, _ := value.RawField(raw, "_id")
@@ -279,7 +298,7 @@ func (e *Engine) upsert(ctx context.Context, ns NS, txn *Txn, u UpdateSpec, res 
 		return err
 	}
 	now = WithID(now)
-	if err := c.validate(ctx, nil, now); err != nil {
+	if err := e.validate(ctx, c, nil, now); err != nil {
 		return err
 	}
 	raw := value.Encode(now)
@@ -307,9 +326,9 @@ func WithID(d bson.D) bson.D {
 func (e *Engine) Delete(ctx context.Context, ns NS, txn *Txn, s Selection, multi bool) (WriteResult, error) {
 	var res WriteResult
 	err := e.locked(ctx, txn, func() error {
-		c := e.colls[ns]
-		if c == nil {
-			return nil
+		c, err := e.coll(ns, txn)
+		if c == nil || err != nil {
+			return err
 		}
 		if err := c.writable(); err != nil {
 			return err

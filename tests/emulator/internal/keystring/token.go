@@ -118,6 +118,9 @@ func Parse(d bson.D) (Parsed, error) {
 	if r.byte() != tTimestamp {
 		return Parsed{}, bad
 	}
+	if raw[len(raw)-1] != tEnd {
+		return Parsed{}, mongoerr.New(mongoerr.Overflow, "resume token: KeyString cut off: %s", data)
+	}
 	p := Parsed{Data: strings.ToUpper(data), Time: bson.Timestamp{T: r.uint32(), I: r.uint32()}}
 	version, kind := r.int(), r.int()
 	p.TxnOp = r.int()
@@ -141,9 +144,6 @@ func Parse(d bson.D) (Parsed, error) {
 			return Parsed{}, bad
 		}
 	default:
-		return Parsed{}, bad
-	}
-	if len(raw) == 0 || raw[len(raw)-1] != tEnd {
 		return Parsed{}, bad
 	}
 	return p, nil

@@ -56,6 +56,13 @@ const (
 	CursorKilled                = 237
 	NotImplemented              = 238
 	SnapshotTooOld              = 239
+	SnapshotUnavailable         = 246
+	Overflow                    = 15
+	ConflictingOperation        = 117
+	QueryPlanKilled             = 175
+	IncompleteHistory           = 217
+	ResultingDocumentTooLarge   = 17419
+	UpsertedDocumentTooLarge    = 17420
 	NoSuchTransaction           = 251
 	TransactionCommitted        = 256
 	OperationNotInTransaction   = 263
@@ -76,7 +83,8 @@ const (
 
 var names = map[int32]string{
 	1: "InternalError", 2: "BadValue", 6: "HostUnreachable", 7: "HostNotFound", 9: "FailedToParse", 11: "UserNotFound", 13: "Unauthorized",
-	14: "TypeMismatch", 16: "InvalidLength", 22: "InvalidBSON", 53: "InvalidIdField", 56: "EmptyFieldName", 156: "CannotBackfillArray",
+	14: "TypeMismatch", 15: "Overflow", 117: "ConflictingOperationInProgress", 165: "ViewDepthLimitExceeded", 175: "QueryPlanKilled",
+	217: "IncompleteTransactionHistory", 241: "ConversionFailure", 54: "NotSingleValueField", 111: "NotExactValueField", 13113: "MergeStageNoMatchingDocument", 16: "InvalidLength", 22: "InvalidBSON", 53: "InvalidIdField", 56: "EmptyFieldName", 156: "CannotBackfillArray",
 	168: "InvalidPipelineOperator", 171: "CannotIndexParallelArrays", 20: "IllegalOperation", 24: "LockTimeout", 26: "NamespaceNotFound", 27: "IndexNotFound", 28: "PathNotViable",
 	40: "ConflictingUpdateOperators", 43: "CursorNotFound", 47: "NoMatchingDocument", 48: "NamespaceExists",
 	50: "MaxTimeMSExpired", 52: "DollarPrefixedFieldName", 59: "CommandNotFound", 63: "StaleShardVersion", 64: "WriteConcernTimeout",

@@ -2,7 +2,9 @@ package query
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -38,10 +40,52 @@ func diff(old, now bson.D) Change {
 	if c.Empty() {
 		return c
 	}
-	if len(value.Encode(c.Updated)) > len(value.Encode(now)) {
+	if c.bytes() > len(value.Encode(now)) {
 		return Change{Replace: true}
 	}
+	c.Updated = inOplogOrder(old, c.Updated)
 	return c
+}
+
+// inOplogOrder puts updated fields in the order in which a server's oplog has them since 5.0: at each level those that were there
+// before, then new ones, then what changed further within; in an array by the place.
+func inOplogOrder(old any, updated bson.D) bson.D {
+	type inside struct {
+		key    string
+		fields bson.D
+	}
+	var first, then, out bson.D
+	var deeper []inside
+	for _, u := range updated {
+		key, rest, within := strings.Cut(u.Key, ".")
+		if !within {
+			if d, ok := old.(bson.D); ok {
+				if _, had := value.Get(d, key); !had {
+					then = append(then, u)
+					continue
+				}
+			}
+			first = append(first, u)
+			continue
+		}
+		if n := len(deeper); n == 0 || deeper[n-1].key != key {
+			deeper = append(deeper, inside{key: key})
+		}
+		last := &deeper[len(deeper)-1]
+		last.fields = append(last.fields, bson.E{Key: rest, Value: u.Value})
+	}
+	out = append(first, then...)
+	for _, in := range deeper {
+		was, _ := getPath(old, []string{in.key})
+		for _, f := range inOplogOrder(was, in.fields) {
+			out = append(out, bson.E{Key: in.key + "." + f.Key, Value: f.Value})
+		}
+	}
+	if _, isArray := old.(bson.A); isArray { // in the order of its places, whatever has changed of them
+		place := func(e bson.E) int { key, _, _ := strings.Cut(e.Key, "."); n, _ := strconv.Atoi(key); return n }
+		slices.SortStableFunc(out, func(a, b bson.E) int { return place(a) - place(b) })
+	}
+	return out
 }
 
 func join(prefix, key string) string {
@@ -49,6 +93,18 @@ func join(prefix, key string) string {
 		return key
 	}
 	return prefix + "." + key
+}
+
+// bytes is about what the description takes in an oplog entry.
+func (c *Change) bytes() int {
+	n := len(value.Encode(c.Updated))
+	for _, path := range c.Removed {
+		n += len(path) + 10
+	}
+	for _, cut := range c.Truncated {
+		n += len(value.Encode(cut.(bson.D)))
+	}
+	return n
 }
 
 func (c *Change) docs(prefix string, old, now bson.D) {

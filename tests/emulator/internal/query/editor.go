@@ -20,6 +20,7 @@ type editor struct {
 	inserting bool
 	env       *Env
 	touched   []string // in order; the highest path that did not exist before
+	wholes    []string
 }
 
 func (e *editor) touch(path string) {
@@ -67,7 +68,7 @@ func (e *editor) set(parts []string, v any) error {
 		return err
 	}
 	e.doc = out.(bson.D)
-	if created == "" {
+	if created == "" || e.env.before(5, 0) {
 		created = strings.Join(parts, ".")
 	}
 	e.touch(created)
@@ -100,16 +101,13 @@ func setIn(container any, parts []string, at int, v any, created *string) (any, 
 		if !ok {
 			return nil, mongoerr.New(mongoerr.PathNotViable, "Cannot create field '%s' in element {%s: [...]}", parts[at], strings.Join(parts[:at], "."))
 		}
-		if i >= len(t)+maxPadding {
+		if i > len(t)+maxPadding {
 			return nil, mongoerr.New(156, "can't backfill more than %d elements", maxPadding)
 		}
 		var child any = bson.D{}
 		if i < len(t) {
 			child = t[i]
 		} else {
-			if i > len(t) && *created == "" {
-				*created = strings.Join(parts[:at], ".") // the padding shows too: describe the whole array
-			}
 			note()
 			for len(t) <= i {
 				t = append(t, nil)
@@ -163,7 +161,21 @@ func (e *editor) appended(path string, from, to int) {
 	}
 }
 
+// wholes are arrays that an event repeats, whatever of them has changed.
+func (e *editor) whole(path string) {
+	for _, w := range e.wholes {
+		if w == path || strings.HasPrefix(path, w+".") {
+			return
+		}
+	}
+	e.wholes = append(e.wholes, path)
+}
+
 func (e *editor) change(old bson.D) Change {
+	for _, path := range e.wholes {
+		e.touched = slices.DeleteFunc(e.touched, func(t string) bool { return strings.HasPrefix(t, path+".") })
+		e.touch(path)
+	}
 	var c Change
 	slices.SortStableFunc(e.touched, func(a, b string) int { return slices.Compare(value.Split(a), value.Split(b)) })
 	for _, path := range e.touched {
@@ -177,6 +189,9 @@ func (e *editor) change(old bson.D) Change {
 			continue
 		}
 		c.Updated = append(c.Updated, bson.E{Key: path, Value: now})
+	}
+	if !e.env.before(5, 0) {
+		c.Updated = inOplogOrder(old, c.Updated)
 	}
 	return c
 }

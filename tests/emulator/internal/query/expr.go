@@ -17,8 +17,17 @@ type Env struct {
 	ClusterTime bson.Timestamp
 	Vars        bson.D
 	Collation   *value.Collation // nil: the order of bytes
+	Version     [2]int32         // of the server that this one is like; zero: the newest
 	// Collection gives the documents of another collection of the command's database, as the command sees them; nil: none is reached.
 	Collection func(name string) ([]bson.D, error)
+}
+
+// before says whether the server is older than a version.
+func (e *Env) before(major, minor int32) bool {
+	if e == nil || e.Version == [2]int32{} {
+		return false
+	}
+	return e.Version[0] < major || (e.Version[0] == major && e.Version[1] < minor)
 }
 
 // with gives an environment with more variables, which hide others of the same names.

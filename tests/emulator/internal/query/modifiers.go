@@ -254,11 +254,6 @@ func addToSet(e *editor, m modifier) error {
 	if len(out) == len(list) && existed {
 		return nil
 	}
-	if len(list) > 0 {
-		e.replaceArray(m.parts, out)
-		e.appended(m.path, len(list), len(out))
-		return nil
-	}
 	return e.set(m.parts, out)
 }
 

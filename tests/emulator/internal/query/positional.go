@@ -45,7 +45,11 @@ func (u *Update) Positional(filter bson.D, arrayFilters bson.A) error {
 		if !ok || len(d) == 0 {
 			return mongoerr.New(mongoerr.FailedToParse, "Cannot use an expression without a top-level field name in arrayFilters")
 		}
-		name := filterName(d)
+		names := filterNames(d, nil)
+		if len(names) > 1 {
+			return mongoerr.New(mongoerr.FailedToParse, "Error parsing array filter :: caused by :: Expected a single top-level field name, found '%s' and '%s'", names[0], names[1])
+		}
+		name := strings.Join(names, "")
 		if name == "" || name[0] < 'a' || name[0] > 'z' {
 			return mongoerr.New(mongoerr.BadValue, "Error parsing array filter :: caused by :: The top-level field name must be an alphanumeric string beginning with a lowercase letter, found '%s'", name)
 		}
@@ -70,23 +74,24 @@ func (u *Update) Positional(filter bson.D, arrayFilters bson.A) error {
 	return nil
 }
 
-// filterName is the first path element of an array filter's first condition.
-func filterName(d bson.D) string {
+// filterNames are the first path elements of an array filter's conditions; there should be one.
+func filterNames(d bson.D, names []string) []string {
 	for _, e := range d {
 		if !strings.HasPrefix(e.Key, "$") {
 			name, _, _ := strings.Cut(e.Key, ".")
-			return name
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+			continue
 		}
 		list, _ := e.Value.(bson.A)
 		for _, item := range list {
 			if inner, ok := item.(bson.D); ok {
-				if name := filterName(inner); name != "" {
-					return name
-				}
+				names = filterNames(inner, names)
 			}
 		}
 	}
-	return ""
+	return names
 }
 
 // elementName reads $[name]; "" is $[].
@@ -159,55 +164,78 @@ func (p *positions) expand(doc bson.D, m modifier, inserting bool) ([]modifier, 
 	return out, nil
 }
 
-// met is the first element of the array at path that fulfils a condition which
-// the filter puts on it. Of several conditions on one array the first decides; a
-// server leaves that undefined.
+// met is the element that the filter met: of the conditions that reached into an array the last one decides, whichever array that
+// was, as on a server, which leaves it undefined.
 func (p *positions) met(doc bson.D, path string) (int, bool) {
 	v, _ := getPath(doc, value.Split(path))
-	list, ok := v.(bson.A)
-	if !ok {
+	if _, ok := v.(bson.A); !ok {
 		return 0, false
 	}
-	test := p.condition(p.filter, path)
-	if test == nil {
-		return 0, false
-	}
-	for i, item := range list {
-		if hit, err := test(item); hit && err == nil {
-			return i, true
-		}
-	}
-	return 0, false
+	return p.last(doc, p.filter)
 }
 
-// condition is the filter's first condition on the elements of the array at path.
-func (p *positions) condition(filter bson.D, path string) predicate {
+// last is the element at which the last condition of the filter that holds by an element holds.
+func (p *positions) last(doc, filter bson.D) (at int, found bool) {
+	note := func(i int, ok bool) {
+		if ok {
+			at, found = i, true
+		}
+	}
 	for _, e := range filter {
-		if e.Key == "$and" || e.Key == "$or" {
-			list, _ := e.Value.(bson.A)
+		list, _ := e.Value.(bson.A)
+		switch {
+		case e.Key == "$and":
 			for _, item := range list {
 				if d, ok := item.(bson.D); ok {
-					if test := p.condition(d, path); test != nil {
-						return test
+					note(p.last(doc, d))
+				}
+			}
+		case e.Key == "$or":
+			for _, item := range list {
+				d, _ := item.(bson.D)
+				if m, err := Compile(d, p.env); err == nil {
+					if hit, err := m.Match(doc); hit && err == nil {
+						note(p.last(doc, d))
+						break
 					}
 				}
 			}
-			continue
-		}
-		rest, under := strings.CutPrefix(e.Key, path+".")
-		if e.Key != path && !under {
-			continue
-		}
-		leaves, err := compileField(e.Value, p.env)
-		if err != nil {
-			continue
-		}
-		if under {
-			return atPath(rest, leaves)
-		}
-		return func(item any) (bool, error) {
-			return all(leaves, item, true)
+		case strings.HasPrefix(e.Key, "$"):
+		default:
+			note(p.element(doc, e))
 		}
 	}
-	return nil
+	return at, found
+}
+
+// element is where a condition holds in the first array on its path.
+func (p *positions) element(doc bson.D, e bson.E) (int, bool) {
+	leaves, err := compileField(e.Value, p.env)
+	if err != nil || slices.ContainsFunc(leaves, func(l leaf) bool { return l.negate || l.none != nil }) {
+		return 0, false
+	}
+	parts := value.Split(e.Key)
+	for n := 1; n <= len(parts); n++ {
+		v, _ := getPath(doc, parts[:n])
+		items, isArray := v.(bson.A)
+		if !isArray {
+			continue
+		}
+		if n < len(parts) {
+			if _, byPlace := value.Index(parts[n]); byPlace {
+				continue
+			}
+		}
+		for i, item := range items {
+			hit, err := all(leaves, item, true)
+			if n < len(parts) {
+				hit, err = atPath(strings.Join(parts[n:], "."), leaves)(item)
+			}
+			if hit && err == nil {
+				return i, true
+			}
+		}
+		return 0, false
+	}
+	return 0, false
 }

@@ -167,16 +167,8 @@ func (u *Update) Apply(old bson.D, inserting bool) (bson.D, Change, error) {
 	default:
 		e := &editor{doc: value.CloneDoc(old), inserting: inserting, env: u.env}
 		for _, m := range u.mods {
-			concrete := []modifier{m}
-			if u.positions != nil {
-				if concrete, err = u.positions.expand(e.doc, m, inserting); err != nil {
-					return nil, Change{}, err
-				}
-			}
-			for _, m := range concrete {
-				if err := modifiers[m.op](e, m); err != nil {
-					return nil, Change{}, err
-				}
+			if err := u.modify(e, m, inserting); err != nil {
+				return nil, Change{}, err
 			}
 		}
 		now, c = e.doc, e.change(old)
@@ -187,13 +179,36 @@ func (u *Update) Apply(old bson.D, inserting bool) (bson.D, Change, error) {
 	if now, err = keepID(old, now); err != nil {
 		return nil, Change{}, err
 	}
-	if u.pipeline != nil {
+	switch {
+	case u.pipeline != nil && u.env.before(5, 0):
+		c = Change{Replace: !identical(old, now)}
+	case u.pipeline != nil:
 		c = diff(old, now)
-	}
-	if c.Replace && identical(old, now) {
+	case u.replacement != nil && !u.env.before(5, 0) && identical(old, u.replacement): // with its _id: without, the same content is a replacement
 		c = Change{}
 	}
 	return now, c, nil
+}
+
+// modify applies one modifier, to each of the elements that its path stands for.
+func (u *Update) modify(e *editor, m modifier, inserting bool) error {
+	concrete := []modifier{m}
+	if u.positions != nil {
+		var err error
+		if concrete, err = u.positions.expand(e.doc, m, inserting); err != nil {
+			return err
+		}
+	}
+	before := len(e.touched)
+	for _, m := range concrete {
+		if err := modifiers[m.op](e, m); err != nil {
+			return err
+		}
+	}
+	if at := slices.IndexFunc(m.parts, func(p string) bool { _, several := elementName(p); return several }); at > 0 && len(e.touched)-before > 1 && !e.env.before(5, 0) {
+		e.whole(strings.Join(m.parts[:at], "."))
+	}
+	return nil
 }
 
 func (u *Update) runPipeline(old bson.D) (bson.D, error) {
@@ -226,21 +241,61 @@ func keepID(old, now bson.D) (bson.D, error) {
 // UpsertSeed is the document an upsert starts from: what the filter demands by equality.
 func UpsertSeed(filter bson.D, replacement bool) (bson.D, error) {
 	e := &editor{doc: bson.D{}}
-	seen := map[string]bool{}
-	for _, eq := range Equalities(filter) {
-		if len(eq.Values) != 1 || (replacement && eq.Path != "_id") {
+	var seen []string
+	for _, eq := range seeds(filter) {
+		if replacement && strings.HasPrefix(eq.Path, "_id.") {
+			return nil, mongoerr.New(111, "field at '_id' must be exactly specified, field at sub-path '%s' found", eq.Path)
+		}
+		if replacement && eq.Path != "_id" {
 			continue
 		}
-		if seen[eq.Path] {
+		if len(eq.Values) != 1 || slices.ContainsFunc(seen, func(s string) bool {
+			return s == eq.Path || strings.HasPrefix(s, eq.Path+".") || strings.HasPrefix(eq.Path, s+".")
+		}) {
 			return nil, mongoerr.New(54, "cannot infer query fields to set, path '%s' is matched twice", eq.Path)
 		}
-		seen[eq.Path] = true
+		seen = append(seen, eq.Path)
 		if err := e.set(value.Split(eq.Path), eq.Values[0]); err != nil {
 			return nil, err
 		}
 	}
 	return e.doc, nil
 }
+
+// seeds are the equalities that an upsert copies: those of every match, an $or of one branch, and $all.
+func seeds(filter bson.D) (out []Equality) {
+	for _, e := range filter {
+		list, _ := e.Value.(bson.A)
+		switch {
+		case e.Key == "$and" || (e.Key == "$or" && len(list) == 1):
+			for _, item := range list {
+				if d, ok := item.(bson.D); ok {
+					out = append(out, seeds(d)...)
+				}
+			}
+		case strings.HasPrefix(e.Key, "$"):
+		case !isOperators(e.Value):
+			if _, regex := e.Value.(bson.Regex); !regex {
+				out = append(out, Equality{e.Key, []any{e.Value}})
+			}
+		default:
+			for _, op := range e.Value.(bson.D) {
+				all, _ := op.Value.(bson.A)
+				switch {
+				case op.Key == "$eq":
+					out = append(out, Equality{e.Key, []any{op.Value}})
+				case op.Key == "$all" && len(all) > 0 && !isOperators(all[0]):
+					out = append(out, Equality{e.Key, all})
+				case op.Key == "$in" && len(all) == 1 && !isRegex(all[0]):
+					out = append(out, Equality{e.Key, all})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func isRegex(v any) bool { _, ok := v.(bson.Regex); return ok }
 
 // Equality is a condition a filter puts on every match: the path holds one of Values.
 type Equality struct {

@@ -20,6 +20,32 @@ import (
 // MaxDepth is the deepest nesting a server accepts.
 const MaxDepth = 200
 
+// MaxStoredDepth is the deepest nesting of a document that is stored.
+const MaxStoredDepth = 180
+
+// TooDeep says whether a document is nested deeper than one may be that is stored.
+func TooDeep(raw bson.Raw) bool {
+	const level = 7 // the bytes of one, at least
+	return len(raw) > level*MaxStoredDepth && deeper(raw, MaxStoredDepth)
+}
+
+func deeper(raw bson.Raw, than int) bool {
+	elements, err := raw.Elements()
+	if err != nil {
+		return false
+	}
+	for _, e := range elements {
+		v := e.Value()
+		if v.Type != bson.TypeEmbeddedDocument && v.Type != bson.TypeArray {
+			continue
+		}
+		if than <= 1 || deeper(bson.Raw(v.Value), than-1) {
+			return true
+		}
+	}
+	return false
+}
+
 // MaxDocument is the largest document a client may store, in bytes.
 const MaxDocument = 16 << 20
 
@@ -48,7 +74,7 @@ func decodeDoc(b []byte, depth int) (bson.D, int, error) {
 		return nil, 0, err
 	}
 	if depth > MaxDepth {
-		return nil, 0, mongoerr.New(mongoerr.FailedToParse, "BSON nesting is deeper than %d", MaxDepth)
+		return nil, 0, mongoerr.New(mongoerr.Overflow, "BSONObj exceeded maximum nested object depth: %d", MaxDepth)
 	}
 	d := make(bson.D, 0, 8)
 	for len(body) > 0 {
@@ -72,7 +98,7 @@ func decodeArray(b []byte, depth int) (bson.A, int, error) {
 		return nil, 0, err
 	}
 	if depth > MaxDepth {
-		return nil, 0, mongoerr.New(mongoerr.FailedToParse, "BSON nesting is deeper than %d", MaxDepth)
+		return nil, 0, mongoerr.New(mongoerr.Overflow, "BSONObj exceeded maximum nested object depth: %d", MaxDepth)
 	}
 	a := bson.A{}
 	for len(body) > 0 {

@@ -27,11 +27,21 @@ func Draw(seed uint64) Plan {
 	d.answers(rand.New(rand.NewPCG(seed, 0x5b)))
 	d.neverTakenMessages(rand.New(rand.NewPCG(seed, 0x0f)))
 	d.openings(rand.New(rand.NewPCG(seed, 0x0e)))
+	d.version(rand.New(rand.NewPCG(seed, 0x4d)))
 	d.upgrades(rand.New(rand.NewPCG(seed, 0x6e)))
 	d.refusals(rand.New(rand.NewPCG(seed, 0x14)))
 	d.plan.Garbage = d.litter(rand.New(rand.NewPCG(seed, 0x9a)))
 	d.operator()
 	return d.plan
+}
+
+// version chooses among the versions that users run, and where images are wanted among those that have them.
+func (d *drawing) version(r *rand.Rand) {
+	versions := []string{"4.4", "5.0", "6.0", "7.0", "8.0"}
+	if d.plan.Settings.Documents != "" {
+		versions = versions[2:]
+	}
+	d.plan.Settings.MongoVersion = versions[r.IntN(len(versions))]
 }
 
 // drawing is a plan that is being drawn, and what only counts meanwhile.

@@ -53,6 +53,8 @@ type Settings struct {
 	// Round trips. Without any, everything is done in no time and a fault never meets anything under way. Service Bus has
 	// none: what the operator's commands do, they do through the SDK.
 	MongoTrip Duration `json:"mongoTrip"`
+	// MongoVersion is the version that MongoDB is like, such as "6.0"; empty: the newest.
+	MongoVersion string `json:"mongoVersion,omitempty"`
 	// TokenVersion is that of MongoDB's resume tokens to begin with; 0 is 2.
 	TokenVersion int      `json:"tokenVersion,omitempty"`
 	BlobTrip     Duration `json:"blobTrip"`
@@ -96,9 +98,9 @@ func (s Settings) String() string {
 		versions = fmt.Sprintf("a missing version is waited for %s", s.GapWait)
 	}
 	return s.story() + fmt.Sprintf("%d producers of %d streams (%d lanes, batches of %d by %s, %s, takeover by %s, %d in flight), sessions by %s with locks of %s, "+
-		"%d projectors of %s (%d sessions on %d connections, receiver %s, held for %s at most, %d messages at once, %s), round trips of %s to MongoDB and %s to storage",
+		"%d projectors of %s (%d sessions on %d connections, receiver %s, held for %s at most, %d messages at once, %s), round trips of %s to MongoDB %s and %s to storage",
 		s.Producers, s.Streams, s.Lanes, s.BatchMessages, s.Scope, s.Format, s.Takeover, s.MaxInFlight, s.SessionKey, s.LockDuration,
-		s.Projectors, s.Projection, s.Sessions, s.Connections, s.Receiver, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.BlobTrip)
+		s.Projectors, s.Projection, s.Sessions, s.Connections, s.Receiver, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.MongoVersion, s.BlobTrip)
 }
 
 func seconds(n int) Duration { return Duration{time.Duration(n) * time.Second} }
