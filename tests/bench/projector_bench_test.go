@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
 const (
@@ -142,6 +143,8 @@ func (l *backlog) run(b *testing.B, replicas int, o projector.Options, change fu
 	taken := clock()
 	l.completed(b, l.count)
 	reportPace(b, taken(l.count-1))
+	b.ReportMetric(float64(l.stack.ServiceBus.Operations()[servicebus.OperationAccept])/float64(l.count), "accepts/event")
+	b.ReportMetric(float64(l.stack.ServiceBus.Operations()["peek-message"])/float64(l.count), "peeks/event")
 	stop()
 	require.NoError(b, running.Wait())
 }

@@ -237,3 +237,38 @@ func TestG1ProjectorAcceptsTheNextSessionWhileItReleasesOne(t *testing.T) {
 		require.Equal(w, []int{3, 0, 0}, []int{stats.Completed, stats.Locked, stats.Redelivered})
 	})
 }
+
+// What a projector asks of the broker besides accepting sessions and settling messages: a peek costs a round trip, and as many credits on the
+// Standard tier as several messages, so it is made where it saves more receives than it costs, or not at all.
+func TestProjectorPeeksOnlyWhereItSaves(t *testing.T) {
+	const each = 64
+	for _, test := range []struct {
+		receiver           string
+		sessions, messages int
+		most               int // peeks, with the one that tells at the start whether the broker is there
+	}{
+		{"direct", each, 1, 1},
+		{"direct", 1, each, 1},
+		{"sdk", each, 1, each / 4},
+		{"sdk", 1, each, 8},
+	} {
+		t.Run(fmt.Sprint(test.receiver, " ", test.sessions, " sessions"), func(t *testing.T) {
+			inVirtualTime(t, func(w *world.World) {
+				for a := range test.sessions {
+					for n := 1; n <= test.messages; n++ {
+						publish(w, event(fmt.Sprint("a", a), n, "T"))
+					}
+				}
+				p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.SessionReceiver = test.receiver })
+				w.Completed(each)
+				_, err := p.End()
+				require.NoError(w, err)
+				asked := w.Bus.Operations()
+				require.LessOrEqual(w, asked["peek-message"], test.most)
+				require.GreaterOrEqual(w, asked[servicebus.OperationAccept], test.sessions)
+				require.Equal(w, each, asked[servicebus.OperationSettle])
+				require.Zero(w, asked["renew-session-lock"])
+			})
+		})
+	}
+}

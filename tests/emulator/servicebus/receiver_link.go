@@ -47,6 +47,7 @@ func (c *client) openReceiver(l *amqp.Link, address string) (amqp.LinkHandler, e
 			return nil, refusal(amqp.CondNotImplemented, fmt.Sprintf("filter '%s' is not supported by this emulator", name))
 		}
 	}
+	c.server.operations.add(OperationAccept)
 	f := c.server.strike(accepting, 1)
 	switch {
 	case f.drop:
@@ -206,6 +207,7 @@ func (r *receiverLink) giveBack(ds []broker.Delivery) {
 // Settle applies the client's outcome and answers with it, or with why it did not apply.
 func (r *receiverLink) Settle(x amqp.Settlement) {
 	server := r.client.server
+	server.operations.add(OperationSettle)
 	f := server.strike(settling, 1)
 	if f.drop {
 		r.client.conn.Close()

@@ -131,6 +131,7 @@ func (r *requestLink) answer(reply *replyLink, id any, req *request) {
 		reply.send(id, r.serve(req))
 		return
 	}
+	server.operations.asked(req.Operation)
 	f := server.strike(managing, 1)
 	if f.drop {
 		r.client.conn.Close()

@@ -52,6 +52,7 @@ func (s *senderLink) Transfer(d amqp.Delivery, data []byte) {
 		s.give(a, d.ID)
 		return
 	}
+	server.operations.add(OperationSend)
 	f := server.strike(sending, len(batch))
 	switch {
 	case f.drop:

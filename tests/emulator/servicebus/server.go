@@ -64,10 +64,11 @@ type Server struct {
 	log    *slog.Logger
 	clock  clock
 
-	loseAcks atomic.Int64
-	answer   atomic.Pointer[answered]    // to the next sends
-	single   atomic.Pointer[[]*singled]  // to the sends of some messages
-	faults   atomic.Pointer[[]*injected] // in force; the list is replaced, never changed
+	operations operations
+	loseAcks   atomic.Int64
+	answer     atomic.Pointer[answered]    // to the next sends
+	single     atomic.Pointer[[]*singled]  // to the sends of some messages
+	faults     atomic.Pointer[[]*injected] // in force; the list is replaced, never changed
 
 	mu      sync.Mutex // guards conns, refused, and who replaces faults and single
 	conns   map[net.Conn]*client
