@@ -79,6 +79,7 @@ func TestHintNamesAnIndex(t *testing.T) {
 
 func TestExplainIsRefusedByName(t *testing.T) {
 	f := serve(t, mongo.Options{})
+	f.embedded(t) // a server explains
 	err := f.client.Database("db").RunCommand(t.Context(), d("explain", d("find", "c"), "verbosity", "queryPlanner")).Err()
 	require.Equal(t, int32(238), commandError(t, err).Code)
 	require.ErrorContains(t, err, "explain")

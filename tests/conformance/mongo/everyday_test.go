@@ -136,7 +136,7 @@ func TestOutTakesTheTargetsPlace(t *testing.T) {
 	require.Len(t, all(t, to, d()), 2)
 	names, err := db.ListCollectionNames(ctx, d())
 	require.NoError(t, err)
-	require.Equal(t, []string{"c", "to"}, names)
+	require.ElementsMatch(t, []string{"c", "to"}, names) // in no order that is promised
 	_, err = f.coll().Aggregate(ctx, driver.Pipeline{d("$out", "to"), d("$match", d())})
 	refused(t, 40601, err)
 }
@@ -162,7 +162,7 @@ func TestMergeMeetsWhatIsThere(t *testing.T) {
 		{nil, []bson.D{append(old, d("n", int32(1))...), two}, 0},
 		{[]any{"whenMatched", "replace"}, []bson.D{one, two}, 0},
 		{[]any{"whenMatched", "keepExisting"}, []bson.D{old, two}, 0},
-		{[]any{"whenMatched", "fail"}, []bson.D{old}, 11000},
+		{[]any{"whenMatched", "fail"}, []bson.D{old, two}, 11000},
 		{[]any{"whenNotMatched", "discard"}, []bson.D{append(old, d("n", int32(1))...)}, 0},
 		{[]any{"whenNotMatched", "fail"}, []bson.D{append(old, d("n", int32(1))...)}, 13113},
 		{[]any{"whenMatched", bson.A{d("$set", d("sum", d("$add", bson.A{"$$new.n", 10})))}}, []bson.D{append(old, d("sum", int32(11))...), two}, 0},
@@ -225,12 +225,14 @@ func TestAdministratorsAreAnswered(t *testing.T) {
 		require.NotNil(t, of(f.command(t, c.db, c.cmd), c.field), "%v", c.cmd)
 	}
 	refused(t, 13, f.client.Database("db").RunCommand(t.Context(), d("replSetGetStatus", 1)).Err())
-	err := f.client.Database("admin").RunCommand(t.Context(), d("usersInfo", 1)).Err()
-	refused(t, 59, err)
-	require.ErrorContains(t, err, "the embedded MongoDB does not support the command usersInfo")
-	err = f.client.Database("admin").RunCommand(t.Context(), d("nosuch", 1)).Err()
+	err := f.client.Database("admin").RunCommand(t.Context(), d("nosuch", 1)).Err()
 	refused(t, 59, err)
 	require.ErrorContains(t, err, "no such command: 'nosuch'")
+	if f.srv != nil {
+		err = f.client.Database("admin").RunCommand(t.Context(), d("usersInfo", 1)).Err()
+		refused(t, 59, err)
+		require.ErrorContains(t, err, "the embedded MongoDB does not support the command usersInfo")
+	}
 }
 
 // of reads a field; nil when there is none.

@@ -3,6 +3,8 @@ package mongo_test
 import (
 	"context"
 	"net"
+	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,16 +22,30 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fixture is a server on a TCP port with one client; both end with the test.
 type fixture struct {
-	srv    *mongo.Server
-	addr   string
+	srv    *mongo.Server // nil where the server is somebody else's
+	uri    string
 	client *driver.Client
 }
 
+// theirs names the variable with the connection string of a MongoDB that takes the embedded one's place: a replica set that is there for
+// these tests alone, for every database on it is dropped before each. scripts/mongod.sh runs them so.
+const theirs = "CONFORMANCE_MONGODB_URI"
+
+// serve starts the embedded server, or takes the one that [theirs] names; what only the embedded one can do is skipped there.
 func serve(t testing.TB, opts mongo.Options, more ...func(*options.ClientOptions)) *fixture {
 	t.Helper()
+	if uri := os.Getenv(theirs); uri != "" {
+		if opts != (mongo.Options{}) {
+			t.Skip("only the embedded MongoDB has such an option")
+		}
+		f := &fixture{uri: uri}
+		f.client = f.connect(t, more...)
+		f.empty(t)
+		return f
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	f := &fixture{srv: mongo.New(opts), addr: l.Addr().String()}
+	f := &fixture{srv: mongo.New(opts), uri: mongo.URI(l.Addr().String())}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var serving errgroup.Group
 	serving.Go(func() error { return f.srv.Run(ctx, l) })
@@ -43,7 +59,7 @@ func serve(t testing.TB, opts mongo.Options, more ...func(*options.ClientOptions
 
 func (f *fixture) connect(t testing.TB, more ...func(*options.ClientOptions)) *driver.Client {
 	t.Helper()
-	o := options.Client().ApplyURI(mongo.URI(f.addr)).SetTimeout(20 * time.Second).SetHeartbeatInterval(soonAgain)
+	o := options.Client().ApplyURI(f.uri).SetTimeout(20 * time.Second).SetHeartbeatInterval(soonAgain)
 	for _, m := range more {
 		m(o)
 	}
@@ -56,6 +72,43 @@ func (f *fixture) connect(t testing.TB, more ...func(*options.ClientOptions)) *d
 // soonAgain is how long a hello waits for news, and with it the driver: after a refusal that the server made up it wants the
 // next answer, and now and then its Disconnect misses that a hello has just begun. By itself it waits for ten seconds.
 const soonAgain = 500 * time.Millisecond
+
+// embedded is the server in this process, without which the test is skipped.
+func (f *fixture) embedded(t testing.TB) *mongo.Server {
+	t.Helper()
+	if f.srv == nil {
+		t.Skip("only the embedded MongoDB can be made to do this")
+	}
+	return f.srv
+}
+
+// since reports whether the server is of a version or later. The embedded one is as late as any.
+func (f *fixture) since(t testing.TB, major, minor int32) bool {
+	t.Helper()
+	if f.srv != nil {
+		return true
+	}
+	is := field(t, f.command(t, "admin", d("buildInfo", 1)), "versionArray").(bson.A)
+	return slices.Compare([]int32{is[0].(int32), is[1].(int32)}, []int32{major, minor}) >= 0
+}
+
+// requires skips what earlier servers do otherwise or not at all.
+func (f *fixture) requires(t testing.TB, major, minor int32) {
+	t.Helper()
+	if !f.since(t, major, minor) {
+		t.Skipf("before MongoDB %d.%d this is otherwise", major, minor)
+	}
+}
+
+// empty drops whatever another test has left.
+func (f *fixture) empty(t testing.TB) {
+	t.Helper()
+	names, err := f.client.ListDatabaseNames(t.Context(), d("name", d("$nin", []string{"admin", "config", "local"})))
+	require.NoError(t, err)
+	for _, name := range names {
+		require.NoError(t, f.client.Database(name).Drop(t.Context()))
+	}
+}
 
 func (f *fixture) coll() *driver.Collection { return f.client.Database("db").Collection("c") }
 

@@ -15,7 +15,7 @@ import (
 func TestWritesOfADocumentAreRefused(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	ctx, c := t.Context(), f.coll()
-	end := f.srv.RefuseWrites(func(w mongo.Writing) int32 {
+	end := f.embedded(t).RefuseWrites(func(w mongo.Writing) int32 {
 		if w.Collection == "c" && w.ID == "bad" && w.Document != nil {
 			return 13026
 		}
@@ -50,7 +50,7 @@ func TestWritesOfADocumentAreRefused(t *testing.T) {
 func TestWritesAreRefusedForWhatTheyWrite(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	ctx, c := t.Context(), f.coll()
-	t.Cleanup(f.srv.RefuseWrites(func(w mongo.Writing) int32 {
+	t.Cleanup(f.embedded(t).RefuseWrites(func(w mongo.Writing) int32 {
 		if n, _ := w.Document.Lookup("n").AsInt64OK(); n > 1 || w.Document == nil {
 			return 171
 		}
@@ -76,7 +76,7 @@ func TestWritesAreRefusedForWhatTheyWrite(t *testing.T) {
 func TestTransactionsThatAreTooLargeAreRefused(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	ctx, c := t.Context(), f.coll()
-	t.Cleanup(f.srv.RefuseWrites(func(w mongo.Writing) int32 {
+	t.Cleanup(f.embedded(t).RefuseWrites(func(w mongo.Writing) int32 {
 		if w.Before >= 2 {
 			return 257
 		}

@@ -52,7 +52,7 @@ func TestRetriedWriteIsAppliedOnce(t *testing.T) {
 			cs, err := f.coll().Watch(t.Context(), driver.Pipeline{}, options.ChangeStream().SetMaxAwaitTime(20*time.Millisecond))
 			require.NoError(t, err)
 			closing(t, cs)
-			f.srv.LoseReplies(c.command, 1)
+			f.embedded(t).LoseReplies(c.command, 1)
 			require.NoError(t, c.write(t, f))
 			next(t, cs)
 			require.False(t, cs.TryNext(t.Context()), "the retry was applied again")
@@ -97,7 +97,7 @@ func TestStepDownIsSurvivedByRetries(t *testing.T) {
 	closing(t, cs)
 	_, err = c.InsertOne(ctx, d("_id", 1))
 	require.NoError(t, err)
-	f.srv.StepDown(50 * time.Millisecond)
+	f.embedded(t).StepDown(50 * time.Millisecond)
 	_, err = c.InsertOne(ctx, d("_id", 2))
 	require.NoError(t, err)
 	require.Equal(t, d("_id", int32(1)), next(t, cs)["documentKey"])
@@ -107,11 +107,11 @@ func TestStepDownIsSurvivedByRetries(t *testing.T) {
 func TestStepDownAnswersWithTheRightCodes(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	direct := f.connect(t, func(o *options.ClientOptions) { o.SetDirect(true).SetRetryWrites(false).SetRetryReads(false) })
-	f.srv.StepDown(time.Hour)
+	f.embedded(t).StepDown(time.Hour)
 	_, err := direct.Database("db").Collection("c").InsertOne(t.Context(), d("_id", 1))
 	require.ErrorContains(t, err, "(NotWritablePrimary)")
 	var hello bson.M
 	require.NoError(t, direct.Database("admin").RunCommand(t.Context(), d("hello", 1)).Decode(&hello))
 	require.Equal(t, false, hello["isWritablePrimary"])
-	f.srv.StepDown(0)
+	f.embedded(t).StepDown(0)
 }

@@ -16,7 +16,7 @@ import (
 func restarted(t *testing.T, f *fixture, opts mongo.Options) *fixture {
 	t.Helper()
 	var file bytes.Buffer
-	require.NoError(t, f.srv.Save(&file))
+	require.NoError(t, f.embedded(t).Save(&file))
 	next := serve(t, opts, func(*options.ClientOptions) {})
 	require.NoError(t, next.srv.Restore(&file))
 	return next
@@ -103,7 +103,7 @@ func TestCutSnapshotIsRefused(t *testing.T) {
 	_, err := f.coll().InsertMany(t.Context(), []any{d("_id", 1), d("_id", 2)})
 	require.NoError(t, err)
 	var file bytes.Buffer
-	require.NoError(t, f.srv.Save(&file))
+	require.NoError(t, f.embedded(t).Save(&file))
 	whole := file.Bytes()
 	g := mongo.New(mongo.Options{})
 	for n := range len(whole) {

@@ -30,6 +30,7 @@ func imagesOn() *options.ChangeStreamOptionsBuilder {
 
 func TestSplitLargeEvent(t *testing.T) {
 	f := serve(t, mongo.Options{})
+	f.requires(t, 7, 0) // and 6.0.9
 	c := large(t, f)
 	cs, err := c.Watch(t.Context(), splitting, imagesOn())
 	require.NoError(t, err)
@@ -84,6 +85,7 @@ func TestLargeEventWithoutSplitFails(t *testing.T) {
 
 func TestSplitStageHasItsPlace(t *testing.T) {
 	f := serve(t, mongo.Options{})
+	f.requires(t, 7, 0) // and 6.0.9
 	_, err := f.coll().Watch(t.Context(), driver.Pipeline{splitting[0], d("$match", d())})
 	require.Equal(t, int32(7182802), commandError(t, err).Code)
 	_, err = f.coll().Watch(t.Context(), driver.Pipeline{d("$changeStreamSplitLargeEvent", d("x", 1))})

@@ -45,6 +45,7 @@ func TestRetryFinishesAfterTheStatementThatWasCutOff(t *testing.T) {
 // retry, when the point strikes at both; after that the write is done once.
 func TestFailBeforeCommit(t *testing.T) {
 	f := serve(t, mongo.Options{})
+	f.embedded(t) // a 6.0.5 reports no error here
 	f.command(t, "admin", d("configureFailPoint", "onPrimaryTransactionalWrite", "mode", d("times", 2), "data", d("failBeforeCommitExceptionCode", 1)))
 	cs, err := f.coll().Watch(t.Context(), driver.Pipeline{})
 	require.NoError(t, err)

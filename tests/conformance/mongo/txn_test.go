@@ -188,7 +188,7 @@ func TestCommitWhoseReplyWasLostIsRetried(t *testing.T) {
 	sc, s := begin(ctx, t, f)
 	_, err := c.InsertOne(sc, d("_id", 1))
 	require.NoError(t, err)
-	f.srv.LoseReplies("commitTransaction", 1)
+	f.embedded(t).LoseReplies("commitTransaction", 1)
 	require.NoError(t, s.CommitTransaction(ctx))
 	require.Len(t, all(t, c, bson.D{}), 1)
 }

@@ -124,7 +124,11 @@ func TestJSONSchema(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 
-	for _, bad := range []any{d("$jsonSchema", 1), d("$jsonSchema", d("patternProperties", d())), d("$jsonSchema", d("required", bson.A{})), d("$where", "1")} {
+	refused := []any{d("$jsonSchema", 1), d("$jsonSchema", d("required", bson.A{})), d("$where", "1")}
+	if f.srv != nil {
+		refused = append(refused, d("$jsonSchema", d("patternProperties", d())))
+	}
+	for _, bad := range refused {
 		require.Error(t, f.client.Database("db").RunCommand(t.Context(), d("create", "x", "validator", bad)).Err(), "%v", bad)
 	}
 }

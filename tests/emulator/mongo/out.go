@@ -201,12 +201,11 @@ func (r *request) merge(ctx context.Context, t *target, docs []bson.D) error {
 			return mongoerr.New(51183, "Cannot find index to verify that join fields will be unique")
 		}
 	}
+	var first error // what comes after it is written all the same, as the server does
 	for _, d := range docs {
-		if err := r.mergeOne(ctx, t, engine.WithID(d)); err != nil {
-			return err
-		}
+		first = firstError(first, r.mergeOne(ctx, t, engine.WithID(d)))
 	}
-	return nil
+	return first
 }
 
 // over says whether an index is on just these fields.

@@ -52,13 +52,20 @@ func (s *Server) awaitHello(ctx context.Context, r *request) error {
 	counter, isLong := field(known, "counter").(int64)
 	process, isID := field(known, "processId").(bson.ObjectID)
 	ms, isInt := value.AsInt(r.get("maxAwaitTimeMS"))
+	for _, name := range []string{"processId", "counter"} {
+		if field(known, name) == nil {
+			return mongoerr.New(40414, "BSON field 'topologyVersion.%s' is missing but a required field", name)
+		}
+	}
 	switch {
 	case !isLong || !isID:
 		return mongoerr.New(mongoerr.TypeMismatch, "topologyVersion needs a processId and a counter")
 	case !isInt:
-		return mongoerr.New(51368, "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'")
-	case ms < 0 || counter < 0:
-		return mongoerr.New(mongoerr.BadValue, "maxAwaitTimeMS and the topologyVersion's counter must not be negative")
+		return mongoerr.New(31368, "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'")
+	case ms < 0:
+		return mongoerr.New(51024, "BSON field 'maxAwaitTimeMS' value must be >= 0, actual value '%d'", ms)
+	case counter < 0:
+		return mongoerr.New(mongoerr.BadValue, "the topologyVersion's counter must not be negative")
 	case process != s.topology.process:
 		return nil // of an earlier life of this server: answered at once
 	}
