@@ -4,7 +4,7 @@
 # The first is of the packages that have tests in virtual time, and without the race detector: Go 1.26 would crash now and
 # then (golang/go#78156), and it would take three times as long. The second is of all packages, with the detector; there the
 # tests in virtual time are skipped, as are in the first those that take real time (shared/virtualtime). So no test is left out, and
-# everything in real time is watched. That one runs two programs for each processor: they wait much.
+# everything in real time is watched.
 # Which packages have tests in virtual time is asked of the go command: those whose test program has testing/synctest in it.
 #
 # go vet is no part of it, but of make lint. With TEST_JSON=FILE everything goes to that file, as go test -json says it, and
@@ -39,5 +39,5 @@ if [[ -n $virtual ]]; then
   run 'the packages with tests in virtual time' VIRTUALTIME_REAL=skip GOGC=400 go test -vet off -timeout 15m $virtual
 fi
 # Each program would sleep a second at its end, for races in what still runs; ours join what they start.
-run 'all packages in real time, with the race detector' VIRTUALTIME_RACE=skip GORACE=atexit_sleep_ms=0 go test -race -vet off -timeout 15m -p "$((2 * $(getconf _NPROCESSORS_ONLN)))" "$@"
+run 'all packages in real time, with the race detector' VIRTUALTIME_RACE=skip GORACE=atexit_sleep_ms=0 go test -race -vet off -timeout 15m "$@"
 exit "$status"
