@@ -21,7 +21,8 @@ type dispatcher struct {
 	outstanding int // lanes between begin and end
 	idle        int // lanes in begin
 	closed      bool
-	halted      bool // an event can never be sent: what is outstanding is the last
+	halted      bool    // a lane has failed: what is outstanding is the last
+	doom        *doomed // the first event that can never be sent; what lies before it is the last; nil: there is none
 }
 
 func newDispatcher(c Config) *dispatcher {
@@ -36,6 +37,9 @@ func newDispatcher(c Config) *dispatcher {
 func (d *dispatcher) push(i *item) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.doom != nil {
+		return // it lies behind
+	}
 	d.schedule.push(i)
 	d.wake()
 }
@@ -56,6 +60,29 @@ func (d *dispatcher) halt() {
 	d.changed.Broadcast()
 }
 
+// stopBefore says that no batch is begun any more with an event or what lies behind it. It reports whether that is news.
+func (d *dispatcher) stopBefore(e *doomed) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.doom != nil && d.doom.sequence <= e.sequence {
+		return false
+	}
+	d.doom = e
+	d.schedule.cut(e.sequence)
+	d.wake()
+	return true
+}
+
+// doomed is the error of the first event that can never be sent; nil where there is none.
+func (d *dispatcher) doomed() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.doom == nil {
+		return nil
+	}
+	return d.doom.why
+}
+
 // enough says whether what is ready is worth another batch. The caller holds mu, as in due, done and wake.
 func (d *dispatcher) enough() bool {
 	if d.mixed && d.outstanding >= d.lanes {
@@ -69,7 +96,9 @@ func (d *dispatcher) enough() bool {
 func (d *dispatcher) due() bool { return !d.halted && d.outstanding < d.window.limit() && d.enough() }
 
 // done says that no batch will ever be begun again.
-func (d *dispatcher) done() bool { return d.halted || d.closed && d.schedule.waiting == 0 }
+func (d *dispatcher) done() bool {
+	return d.halted || (d.closed || d.doom != nil) && d.schedule.waiting == 0
+}
 
 func (d *dispatcher) wake() {
 	switch {
@@ -144,6 +173,17 @@ func (d *dispatcher) end(sessions []*backlog, latency time.Duration) {
 		d.schedule.release(b)
 	}
 	d.window.acknowledged(time.Now(), latency, d.outstanding >= d.window.limit() && d.enough())
+	d.outstanding--
+	d.wake()
+}
+
+// drop releases the sessions of a batch that will never be sent.
+func (d *dispatcher) drop(sessions ...*backlog) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, b := range sessions {
+		d.schedule.release(b)
+	}
 	d.outstanding--
 	d.wake()
 }

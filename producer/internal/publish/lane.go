@@ -30,6 +30,10 @@ func (l *lane) run(ctx context.Context) error {
 			return err
 		}
 		load, err := l.fill(ctx, first)
+		if l.publisher.stopsBefore(err) {
+			l.dispatcher.drop(first)
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -42,9 +46,14 @@ func (l *lane) run(ctx context.Context) error {
 			l.dispatcher.end(load.sessions, latency)
 		case errors.Is(err, errSuspect), errors.Is(err, ErrRefused):
 			l.dispatcher.setApart()
-			if err := l.separate(ctx, load, err); err != nil {
+			switch err := l.separate(ctx, load, err); {
+			case l.publisher.stopsBefore(err):
+				l.dispatcher.release(load.sessions...)
+			case err != nil:
 				return err
 			}
+		case l.publisher.stopsBefore(err):
+			l.dispatcher.drop(load.sessions...)
 		default:
 			return err
 		}
@@ -65,6 +74,7 @@ func (l *lane) fill(ctx context.Context, first *backlog) (load, error) {
 		if err != nil && !errors.Is(err, errFull) && n+len(out.items) == 0 { // with items before it, those are sent first
 			if ctx.Err() == nil {
 				l.publisher.metrics.refused()
+				err = &doomed{waiting[0].sequence, err}
 			}
 			return load{}, err
 		}
@@ -144,7 +154,7 @@ func (l *lane) attempt(ctx context.Context, load load, send func(context.Context
 		l.publisher.metrics.doubted()
 	case errors.Is(err, ErrOversized):
 		l.publisher.metrics.refused()
-		return oversized(load.items[0])
+		return &doomed{load.items[0].sequence, oversized(load.items[0])}
 	}
 	return err
 }

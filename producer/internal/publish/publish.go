@@ -179,7 +179,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 
 // send runs the lanes: one to begin with, which starts the next when it has something to send, and so on. When one fails, the
 // others first finish the batches they have begun: cancelled, those would be cancelled at every restart, and the checkpoint would
-// never move on.
+// never move on. Before an event that can never be sent, they send all there is.
 func (p *Publisher) send(ctx context.Context) error {
 	var lanes errgroup.Group
 	defer context.AfterFunc(ctx, p.dispatcher.interrupt)()
@@ -194,7 +194,10 @@ func (p *Publisher) send(ctx context.Context) error {
 		})
 	}
 	p.dispatcher.spawn()
-	return lanes.Wait()
+	if err := lanes.Wait(); err != nil {
+		return err
+	}
+	return p.dispatcher.doomed()
 }
 
 // throttledStalls is how many times longer a broker is waited for that answers that it is busy: another leader would most likely have

@@ -32,8 +32,8 @@ func (s *separation) refuse(ctx context.Context, part load, why error) error {
 	p.metrics.refused()
 	why = fmt.Errorf("send the %s: %w", nameOf(i), why)
 	if p.config.Refusals == nil {
-		return fmt.Errorf("%w. Correct what makes it so; or set ON_REFUSED=park, which keeps such a message in CLAIM_CHECK_CONTAINER and "+
-			"publishes what comes after it", why)
+		return &doomed{i.sequence, fmt.Errorf("%w. Correct what makes it so; or set ON_REFUSED=park, which keeps such a message in "+
+			"CLAIM_CHECK_CONTAINER and publishes what comes after it", why)}
 	}
 	since := p.taken.Load()
 	if held := s.held[i]; held != nil && held.convicts(since) {

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -28,8 +29,10 @@ type schedule struct {
 	sessions map[string]*backlog
 	turns    []*backlog // those not leased; turns[head:] in order
 	head     int
-	ready    int // items of the sessions that have a turn
-	waiting  int // items of all sessions
+	ready    int  // items of the sessions that have a turn
+	waiting  int  // items of all sessions
+	isCut    bool // nothing at cutAt or behind it has a turn any more
+	cutAt    uint64
 }
 
 // backlog is what waits of one session: never empty while it has a turn.
@@ -94,6 +97,7 @@ func (s *schedule) taken(b *backlog, n int) {
 // release ends a lease: what is left of the session queues up behind the others.
 func (s *schedule) release(b *backlog) {
 	b.leased = false
+	s.trim(b)
 	if len(b.items) == 0 {
 		delete(s.sessions, b.session)
 		return
@@ -102,8 +106,32 @@ func (s *schedule) release(b *backlog) {
 	s.ready += len(b.items)
 }
 
+// cut drops what waits at a sequence and behind it; of a session that is leased, when it is released.
+func (s *schedule) cut(at uint64) {
+	s.isCut, s.cutAt = true, at
+	turns := slices.Clone(s.turns[s.head:])
+	s.turns, s.head, s.ready = nil, 0, 0
+	for _, b := range turns {
+		s.release(b)
+	}
+}
+
+// trim drops what a session has at the cut and behind it.
+func (s *schedule) trim(b *backlog) {
+	if !s.isCut {
+		return
+	}
+	n, _ := slices.BinarySearchFunc(b.items, s.cutAt, func(i *item, at uint64) int { return cmp.Compare(i.sequence, at) })
+	s.waiting -= len(b.items) - n
+	b.items = b.items[:n]
+}
+
 // unlease undoes a lease of which nothing was taken: the session has its turn back.
 func (s *schedule) unlease(b *backlog) {
+	if s.isCut {
+		s.release(b) // the order between sessions means nothing any more
+		return
+	}
 	b.leased = false
 	s.turns = slices.Insert(s.turns, s.head, b)
 	s.ready += len(b.items)

@@ -109,3 +109,26 @@ func TestASessionIsHeldOnlyWhileItHasNothing(t *testing.T) {
 	require.Equal(t, 1, s.ready)
 	require.Same(t, held, s.lease())
 }
+
+// What is cut has no turn any more; of a session that a lane holds, once it is released.
+func TestWhatIsCutHasNoTurn(t *testing.T) {
+	s := newSchedule()
+	for n, session := range []string{"a", "b", "a", "b", "c"} {
+		s.push(&item{session: session, sequence: uint64(n)})
+	}
+	a := s.lease()
+	s.taken(a, 1)
+	s.cut(3)
+	require.Equal(t, 1, s.ready, "the first of b")
+	require.Equal(t, 2, s.waiting, "and one of a")
+	b := s.lease()
+	require.Equal(t, "b", b.session)
+	require.Len(t, b.items, 1)
+	require.Nil(t, s.lease(), "c is behind the cut")
+	s.cut(0)
+	s.release(a)
+	s.release(b)
+	require.Nil(t, s.lease())
+	require.Zero(t, s.waiting)
+	require.Empty(t, s.sessions)
+}

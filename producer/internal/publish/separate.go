@@ -32,6 +32,9 @@ func (l *lane) separate(ctx context.Context, whole load, why error) error {
 		telemetry.KeyBatch, len(whole.items), telemetry.KeyError, why)
 	s := &separation{lane: l, held: map[*item]*suspicion{}, stuck: map[*backlog][]load{}, leased: whole.sessions}
 	if err := s.begin(ctx, whole, why); err != nil {
+		if d, ok := errors.AsType[*doomed](err); ok && len(whole.items) > 1 {
+			return d.why // what else is in the load has not been sent
+		}
 		return err
 	}
 	for _, session := range whole.sessions {
@@ -42,7 +45,11 @@ func (l *lane) separate(ctx context.Context, whole load, why error) error {
 	for n, session := range s.order {
 		s.leased = s.order[n:]
 		for _, part := range s.stuck[session] {
-			if err := s.insist(ctx, part); err != nil {
+			err := s.insist(ctx, part)
+			if p.stopsBefore(err) {
+				break // what is behind it in its session is not sent; the other sessions are
+			}
+			if err != nil {
 				return err
 			}
 		}
