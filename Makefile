@@ -42,6 +42,11 @@ test: ## every test of every module, those in real time with the race detector; 
 	@scripts/clients.sh
 	@scripts/test.sh
 
+.PHONY: clients
+clients: ## other languages' official clients against the embedded servers, Java's too, where what they need can be installed
+	@CLIENTS=all scripts/clients.sh
+	CLIENTS=all go test -count 1 ./tests/clients
+
 .PHONY: sim
 sim: ## the simulation, over SEEDS=2000 seeds
 	GOGC=400 SIM_SEEDS=$(or $(SEEDS),2000) go test -timeout 60m ./tests/sim

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the JavaScript and Python clients of Service Bus, MongoDB and Blob storage that tests/clients runs, from their lock
+# Installs the JavaScript, Python and, with CLIENTS=all, Java clients of Service Bus, MongoDB and Blob storage that tests/clients runs, from their lock
 # files, unless they are there already. Without npm, python3 or a registry it says so and succeeds: the tests of that language
 # then skip, and JavaScript's fail where CI=true.
 set -euo pipefail
@@ -46,5 +46,25 @@ python() {
   printf '%s\n' "$venv/bin/python" >python/.interpreter
 }
 
+# With CLIENTS=all. Outside the repository, like Python's.
+java() {
+  if ! command -v javac >/dev/null || ! command -v mvn >/dev/null; then
+    echo "clients: javac and mvn are not here, so the Java clients are not installed" >&2
+    return
+  fi
+  local lib
+  lib=${XDG_CACHE_HOME:-$HOME/.cache}/sluice/java-clients-$(cksum <java/pom.xml | cut -d ' ' -f 1)
+  if [[ ! -f $lib/.complete ]]; then
+    echo "clients: installing from tests/clients/java/pom.xml"
+    if ! { mvn -q -B -f java/pom.xml dependency:copy-dependencies -DoutputDirectory="$lib" && touch "$lib/.complete"; }; then
+      echo "clients: the Java clients could not be installed, so their tests are skipped" >&2
+      rm -f java/.classpath
+      return
+    fi
+  fi
+  printf '%s\n' "$lib" >java/.classpath
+}
+
 javascript
 python
+if [[ ${CLIENTS:-} == all ]]; then java; fi

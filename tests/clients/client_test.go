@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,8 @@ type client struct {
 	name    string
 	dir     string // of its programs, and the suffix of their names
 	suffix  string
-	command string // what runs them
+	command string   // what runs them
+	args    []string // before the program's name
 	env     []string
 }
 
@@ -68,6 +70,32 @@ func python(t *testing.T) client {
 	return client{name: "Python", dir: "python", suffix: ".py", command: command, env: []string{"PYTHONDONTWRITEBYTECODE=1"}}
 }
 
+// java compiles the programs. It takes some ten seconds of processor, so it runs where CLIENTS=all asks for it (make clients), and
+// skips without a compiler or the packages.
+func java(t *testing.T) client {
+	t.Helper()
+	if os.Getenv("CLIENTS") != "all" {
+		t.Skip("without Java: make clients runs it")
+	}
+	where, err := os.ReadFile("java/.classpath")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("without Java: the packages are not installed: scripts/clients.sh does it, where javac, mvn and a registry are")
+	}
+	require.NoError(t, err)
+	packages := filepath.Join(strings.TrimSpace(string(where)), "*")
+	sources, err := filepath.Glob("java/*.java")
+	require.NoError(t, err)
+	classes := t.TempDir()
+	out, err := exec.CommandContext(t.Context(), "javac", append([]string{"-nowarn", "-cp", packages, "-d", classes}, sources...)...).CombinedOutput() //nolint:gosec // programs of this directory
+	require.NoError(t, err, "%s", out)
+	table, err := filepath.Abs("mongodb.json")
+	require.NoError(t, err)
+	return client{
+		name: "Java", dir: "java", command: "java", args: []string{"-XX:TieredStopAtLevel=1", "-cp", classes + string(filepath.ListSeparator) + packages},
+		env: []string{"SCENARIOS=" + table},
+	}
+}
+
 // run runs a program with the settings of the stack, and gives what it printed.
 func (c client) run(t *testing.T, s *emulator.Stack, dir, program string) []byte {
 	t.Helper()
@@ -76,7 +104,7 @@ func (c client) run(t *testing.T, s *emulator.Stack, dir, program string) []byte
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.command, program+c.suffix) //nolint:gosec // a program of this directory
+	cmd := exec.CommandContext(ctx, c.command, append(slices.Clone(c.args), program+c.suffix)...) //nolint:gosec // a program of this directory
 	cmd.Dir = dir
 	cmd.Env = append(append(os.Environ(), c.env...), s.Settings()...)
 	var problems bytes.Buffer
@@ -100,4 +128,12 @@ func results(t *testing.T, out []byte) []result {
 		all = append(all, r)
 	}
 	return all
+}
+
+// program is the program of an area: Java's are classes, whose names begin with a capital.
+func (c client) program(area string) string {
+	if c.dir == "java" {
+		return strings.ToUpper(area[:1]) + area[1:]
+	}
+	return area
 }

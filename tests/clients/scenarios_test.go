@@ -51,6 +51,14 @@ func TestPython(t *testing.T) {
 	})
 }
 
+// TestJava runs them with azure-messaging-servicebus, mongodb-driver-sync and azure-storage-blob.
+func TestJava(t *testing.T) {
+	t.Parallel()
+	scenarios(t, java(t), map[string]string{
+		"servicebus": "azure-messaging-servicebus 7.17.16", "mongodb": "mongodb-driver-sync 5.6.2", "blob": "azure-storage-blob 12.33.1",
+	})
+}
+
 var titles = map[string]string{"servicebus": "Service Bus", "mongodb": "MongoDB", "blob": "Blob storage", "administration": "Administration"}
 
 func scenarios(t *testing.T, c client, packages map[string]string) {
@@ -65,7 +73,7 @@ func scenarios(t *testing.T, c client, packages map[string]string) {
 			c := c
 			c.env = append(slices.Clone(c.env), "NODE_EXTRA_CA_CERTS="+ca, "SERVICE_BUS_CA="+ca)
 			count := map[string]int{}
-			for _, r := range results(t, c.run(t, s, c.dir, area)) {
+			for _, r := range results(t, c.run(t, s, c.dir, c.program(area))) {
 				count[r.Outcome]++
 				switch r.Outcome {
 				case "passed":

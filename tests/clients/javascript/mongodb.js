@@ -4,6 +4,7 @@
 
 const { MongoClient, ObjectId, Decimal128, Timestamp, Long } = require("mongodb");
 const { same, fails, run } = require("./report");
+const { table } = require("./table");
 
 const client = new MongoClient(process.env.MONGODB_URI, { serverSelectionTimeoutMS: 5000 });
 const db = client.db("javascript");
@@ -229,4 +230,4 @@ const scenarios = {
   },
 };
 
-run("mongodb", scenarios).then(() => client.close());
+run("mongodb", { ...scenarios, ...table(db) }).then(() => client.close());

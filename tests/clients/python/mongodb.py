@@ -9,6 +9,7 @@ from bson import Decimal128, Int64, ObjectId, Timestamp
 from pymongo.errors import BulkWriteError, OperationFailure
 
 from report import fails, run, same
+from table import table
 
 client = pymongo.MongoClient(os.environ["MONGODB_URI"], serverSelectionTimeoutMS=5000, tz_aware=True)
 db = client.python
@@ -224,5 +225,5 @@ def statistics():
 with client:
     run("mongodb", [
         insert_and_find, find, batches, update, upsert, find_and_modify, bulk_write, client_bulk_write, duplicate_key, indexes, aggregate, lookup,
-        transaction, conflict, change_stream, causal, timestamp, collections, validator, administration, statistics,
+        transaction, conflict, change_stream, causal, timestamp, collections, validator, administration, statistics, *table(db),
     ])

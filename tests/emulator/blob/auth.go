@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -41,12 +42,12 @@ func (s *Server) authenticate(r *http.Request) error {
 	default:
 		return state.NewError(http.StatusBadRequest, "InvalidAuthenticationInfo", "The authorization scheme "+strconv.Quote(scheme)+" is not supported.")
 	}
-	date, err := http.ParseTime(r.Header.Get("x-ms-date"))
+	date, err := http.ParseTime(cmp.Or(r.Header.Get("x-ms-date"), r.Header.Get("Date"))) // Java's client sends Date alone
 	if err != nil {
-		return authFailed("x-ms-date is missing or is no HTTP date.")
+		return authFailed("x-ms-date, or Date without it, is missing or is no HTTP date.")
 	}
 	if skew := time.Since(date).Abs(); skew > maxSkew {
-		return authFailed("x-ms-date is more than 15 minutes off.")
+		return authFailed("the request's date is more than 15 minutes off.")
 	}
 	account, signature, ok := strings.Cut(credential, ":")
 	if !ok || account != s.opts.Account {
@@ -71,9 +72,13 @@ func stringToSign(r *http.Request, account string) string {
 		length = strconv.FormatInt(r.ContentLength, 10)
 	}
 	h := r.Header
+	date := ""
+	if h.Get("x-ms-date") == "" {
+		date = h.Get("Date")
+	}
 	return strings.Join([]string{
 		r.Method, h.Get("Content-Encoding"), h.Get("Content-Language"), length, h.Get("Content-MD5"),
-		h.Get("Content-Type"), "", h.Get("If-Modified-Since"), h.Get("If-Match"), h.Get("If-None-Match"),
+		h.Get("Content-Type"), date, h.Get("If-Modified-Since"), h.Get("If-Match"), h.Get("If-None-Match"),
 		h.Get("If-Unmodified-Since"), h.Get("Range"), canonicalHeaders(h), canonicalResource(r.URL, account),
 	}, "\n")
 }
