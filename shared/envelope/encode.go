@@ -59,9 +59,9 @@ const (
 	sourceURI   = "sluice:"
 )
 
-// maxProperties is room for the application properties of a message but those of a claim check: a map that grows costs as much
-// as the rest of Encode.
-const maxProperties = 15
+// maxProperties is how many application properties a message has but those of a claim check: a map that grows costs as much as the rest
+// of Encode, and one for more than 14 takes twice the memory.
+const maxProperties = 12
 
 // Encode writes a change as a message. The change must carry Stream, Token, Position, Aggregate, Operation, Type and
 // either Body or Claim; an error means that one is missing, that the body is not valid BSON, or that a text is too long for

@@ -30,7 +30,7 @@ const (
 	batchSize = 100
 	inFlight  = 5_000 // events that a sender may know of and have not acknowledged
 	padding   = 700   // makes a message of about 1 KB
-	pairs     = 3     // of raw and producer, one after the other; the median counts
+	pairs     = 5     // of raw and producer, one after the other; the median counts
 	adaptive  = 0     // lanes: PUBLISH_LANES to PUBLISH_LANES_MAX, as they are by default
 	mostLanes = 256
 )

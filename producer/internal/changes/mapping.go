@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -112,6 +113,9 @@ func at(document bson.Raw, path string) bson.RawValue {
 	if document == nil || path == "" {
 		return bson.RawValue{}
 	}
+	if !strings.Contains(path, ".") { // nearly always: it is asked several times for every event
+		return document.Lookup(path)
+	}
 	return document.Lookup(strings.Split(path, ".")...)
 }
 
@@ -125,18 +129,23 @@ func eventTime(event bson.Raw) time.Time {
 	return time.Time{}
 }
 
-// without copies a document without one of its top-level fields.
+// without copies a document without one of its top-level fields: in one piece where that is the first, as the _id of an event is.
 func without(document bson.Raw, field string) (bson.Raw, error) {
+	const head, end = 4, 1 // the length before and the NUL behind the elements
+	if first, err := document.IndexErr(0); err == nil && first.Key() == field && int(binary.LittleEndian.Uint32(document)) == len(document) {
+		out := make(bson.Raw, len(document)-len(first))
+		binary.LittleEndian.PutUint32(out, uint32(len(out)))
+		copy(out[head:], document[head+len(first):])
+		return out, nil
+	}
 	elements, err := document.Elements()
 	if err != nil {
 		return nil, err
 	}
-	size := 5 // the length before and the NUL behind the elements
-	for _, e := range elements {
-		if e.Key() != field {
-			size += len(e)
-		}
-	}
 	elements = slices.DeleteFunc(elements, func(e bson.RawElement) bool { return e.Key() == field })
+	size := head + end
+	for _, e := range elements {
+		size += len(e)
+	}
 	return assemble(elements, size), nil
 }

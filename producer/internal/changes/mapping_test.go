@@ -121,3 +121,19 @@ func TestG6EveryKindOfEventHasItsPlace(t *testing.T) {
 		require.Equal(t, want, m.kind(operation), operation)
 	}
 }
+
+// Wherever the field stands, the rest is what it was, byte for byte.
+func TestWithoutAFieldTheRestIsTheSame(t *testing.T) {
+	id, rest := bson.E{Key: "_id", Value: bson.D{{Key: "_data", Value: "82"}}}, bson.D{{Key: "a", Value: 1}, {Key: "b", Value: bson.A{"x", "y"}}}
+	want, err := bson.Marshal(rest)
+	require.NoError(t, err)
+	for name, document := range map[string]bson.D{
+		"first": {id, rest[0], rest[1]}, "between": {rest[0], id, rest[1]}, "last": {rest[0], rest[1], id}, "nowhere": rest,
+	} {
+		given, err := bson.Marshal(document)
+		require.NoError(t, err)
+		kept, err := without(given, "_id")
+		require.NoError(t, err, name)
+		require.Equal(t, bson.Raw(want), kept, name)
+	}
+}
