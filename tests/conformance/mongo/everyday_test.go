@@ -85,7 +85,7 @@ func TestACappedCollectionKeepsTheLast(t *testing.T) {
 	// A tailable cursor waits for what comes, and ends where it has fallen behind.
 	tail, err := f.coll().Find(ctx, d(), options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(5*time.Second))
 	require.NoError(t, err)
-	defer tail.Close(context.WithoutCancel(ctx))
+	t.Cleanup(func() { require.NoError(t, tail.Close(context.WithoutCancel(ctx))) })
 	for _, want := range []int32{2, 3, 4} {
 		if want == 4 {
 			fill(t, f.coll(), d("_id", 4))
@@ -146,7 +146,7 @@ func TestMergeMeetsWhatIsThere(t *testing.T) {
 	ctx, db := t.Context(), f.client.Database("db")
 	fill(t, f.coll(), d("_id", 1, "n", 1), d("_id", 2, "n", 2))
 	to := db.Collection("to")
-	merge := func(spec ...any) ([]bson.D, error) {
+	merge := func(spec ...any) ([]bson.D, error) { //nolint:contextcheck // it is the test's
 		require.NoError(t, to.Drop(ctx))
 		fill(t, to, d("_id", 1, "old", true))
 		_, err := f.coll().Aggregate(ctx, driver.Pipeline{d("$merge", append(d("into", "to"), d(spec...)...))})
@@ -224,8 +224,18 @@ func TestAdministratorsAreAnswered(t *testing.T) {
 	} {
 		require.NotNil(t, of(f.command(t, c.db, c.cmd), c.field), "%v", c.cmd)
 	}
+	stats := aggregated(t, f.coll(), d("$collStats", d("storageStats", d(), "count", d())))
+	require.Equal(t, int32(1), of(stats[0], "count"))
+	require.Equal(t, int32(1), of(of(stats[0], "storageStats").(bson.D), "nindexes"))
+	names, err := f.client.Database("local").ListCollectionNames(t.Context(), d())
+	require.NoError(t, err)
+	require.Equal(t, []string{"oplog.rs", "system.replset"}, names)
+	require.Equal(t, "rs0", of(all(t, f.client.Database("local").Collection("system.replset"), d())[0], "_id"))
+	n, err := f.client.Database("local").Collection("system.replset").CountDocuments(t.Context(), d())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
 	refused(t, 13, f.client.Database("db").RunCommand(t.Context(), d("replSetGetStatus", 1)).Err())
-	err := f.client.Database("admin").RunCommand(t.Context(), d("nosuch", 1)).Err()
+	err = f.client.Database("admin").RunCommand(t.Context(), d("nosuch", 1)).Err()
 	refused(t, 59, err)
 	require.ErrorContains(t, err, "no such command: 'nosuch'")
 	if f.srv != nil {

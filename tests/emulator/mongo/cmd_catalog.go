@@ -144,7 +144,11 @@ func runListCollections(_ context.Context, r *request) (bson.D, error) {
 		return nil, err
 	}
 	var docs []bson.Raw
-	for _, c := range r.srv.eng.Collections(r.db) {
+	all := r.srv.eng.Collections(r.db)
+	if r.db == "local" {
+		all = append(all, engine.Info{NS: oplogNS, Options: bson.D{{Key: "capped", Value: true}}}, engine.Info{NS: replsetNS, Options: bson.D{}})
+	}
+	for _, c := range all {
 		d := bson.D{{Key: "name", Value: c.NS.Coll}, {Key: "type", Value: "collection"}}
 		switch {
 		case c.View:

@@ -258,6 +258,12 @@ func runAggregate(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d, _ := first(stages).(bson.D); len(d) == 1 && d[0].Key == "$collStats" {
+		stages, err = r.statistics(ns, d[0].Value, stages[1:])
+	}
+	if err != nil {
+		return nil, err
+	}
 	target, stages, err := r.target(stages)
 	if err != nil {
 		return nil, err

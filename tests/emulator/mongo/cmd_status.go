@@ -67,6 +67,34 @@ func runCollStats(_ context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.collStats(ns, scale)
+}
+
+// statistics puts what $collStats gives in its place: one document.
+func (r *request) statistics(ns engine.NS, spec any, rest bson.A) (bson.A, error) {
+	d := bson.D{{Key: "ns", Value: ns.String()}, {Key: "host", Value: r.srv.advertised()}, {Key: "localTime", Value: bson.NewDateTimeFromTime(time.Now())}}
+	asked, _ := spec.(bson.D)
+	for _, e := range asked {
+		switch e.Key {
+		case "count":
+			info, _ := r.srv.eng.Lookup(ns)
+			d = append(d, bson.E{Key: "count", Value: int32(info.Count)})
+		case "storageStats":
+			options, _ := e.Value.(bson.D)
+			scale, _ := value.AsInt(field(options, "scale"))
+			stats, err := r.collStats(ns, max(scale, 1))
+			if err != nil {
+				return nil, err
+			}
+			d = append(d, bson.E{Key: "storageStats", Value: stats[1:]}) // all but ns
+		default:
+			return nil, mongoerr.Unsupported("%s of $collStats", e.Key)
+		}
+	}
+	return append(bson.A{bson.D{{Key: "$documents", Value: bson.A{bson.D{{Key: "$literal", Value: d}}}}}}, rest...), nil
+}
+
+func (r *request) collStats(ns engine.NS, scale int64) (bson.D, error) {
 	c, _ := r.srv.eng.Lookup(ns)
 	if c.View {
 		return nil, mongoerr.New(mongoerr.ViewNotSupported, "Namespace %s is a view, not a collection", ns)

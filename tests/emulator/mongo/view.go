@@ -33,12 +33,16 @@ func (r *request) look(ns engine.NS, sel engine.Selection, yield func(raw bson.R
 	if err != nil {
 		return err
 	}
-	if from == ns {
+	var docs []bson.D
+	switch {
+	case ns == replsetNS:
+		docs = []bson.D{r.srv.configuration()}
+	case from == ns:
 		return r.srv.eng.Find(ns, r.view, sel, yield)
-	}
-	docs, err := r.shown(from, pipeline)
-	if err != nil {
-		return err
+	default:
+		if docs, err = r.shown(from, pipeline); err != nil {
+			return err
+		}
 	}
 	for _, d := range docs {
 		ok, err := sel.Matcher.Match(d)
