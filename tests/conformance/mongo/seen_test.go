@@ -220,6 +220,7 @@ func TestSeenNamesAndDepths(t *testing.T) {
 	var write driver.WriteException
 	require.ErrorAs(t, err, &write)
 	require.Equal(t, 15, write.WriteErrors[0].Code)
+	require.Equal(t, "cannot insert document because it exceeds 180 levels of nesting", write.WriteErrors[0].Message)
 }
 
 func TestSeenWhereNobodyWatches(t *testing.T) {

@@ -78,7 +78,7 @@ func (r *request) storable(raw bson.Raw) (bson.Raw, error) {
 		return nil, mongoerr.New(22, "Invalid BSON: %v", err)
 	}
 	if value.TooDeep(raw) {
-		return nil, mongoerr.New(mongoerr.Overflow, "object to insert exceeds maximum nesting depth of %d", value.MaxStoredDepth)
+		return nil, mongoerr.New(mongoerr.Overflow, "cannot insert document because it exceeds %d levels of nesting", value.MaxStoredDepth)
 	}
 	if r.env.Version[0] < 5 {
 		if err := dollars(raw); err != nil {

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
@@ -25,6 +26,7 @@ const (
 	attemptTimeout = 10 * time.Second
 
 	duplicateKey = 11000
+	overflow     = 15 // nested too deeply
 )
 
 // Loader inserts events into a collection, in order, one insertMany at a time.
@@ -129,13 +131,22 @@ func (l Loader) insert(ctx context.Context, batch []Event) error {
 			}
 			continue
 		}
-		if time.Now().After(deadline) {
+		if refused(err) || time.Now().After(deadline) {
 			return err
 		}
 		if waitErr := backoff.Wait(ctx); waitErr != nil {
 			return errors.Join(waitErr, err)
 		}
 	}
+}
+
+// refused says that the database refuses a document for what it is: no other attempt will do.
+func refused(err error) bool {
+	if mongodb.HasCode(err, overflow) {
+		return true
+	}
+	bulk, ok := errors.AsType[mongo.BulkWriteException](err)
+	return ok && len(bulk.WriteErrors) > 0
 }
 
 // alreadyThere finds the document of an ordered insert that was refused as a duplicate; ordered, so there is only one.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -28,7 +29,7 @@ func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.L
 func ReadFile(path string) (events []Event, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("open input: %w", err)
+		return nil, err // it names the file
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	return Read(f, path)
@@ -65,7 +66,7 @@ func Read(r io.Reader, name string) ([]Event, error) {
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
 		return nil, &LineError{File: name, Line: n + 1, Problem: fmt.Sprintf("the line is longer than %d bytes", maxLine)}
 	} else if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, err // it names the file
 	}
 	if len(events) == 0 {
 		return nil, fmt.Errorf("read %s: it holds no event", name)
@@ -76,6 +77,9 @@ func Read(r io.Reader, name string) ([]Event, error) {
 func parseLine(line []byte) (e Event, problem string) {
 	if !utf8.Valid(line) {
 		return e, "is not UTF-8 text"
+	}
+	if levels(line) > maxLevels {
+		return e, fmt.Sprintf("is nested deeper than the %d levels that MongoDB stores", maxLevels)
 	}
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
@@ -115,7 +119,33 @@ func jsonProblem(err error) string {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "is not JSON: it ends too early"
 	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return fmt.Sprintf("has the unknown field %s, expected an object {aggregateId, version, type, occurredAt, data}", name)
+	}
 	return err.Error()
+}
+
+// maxLevels is how deeply MongoDB lets a document be nested.
+const maxLevels = 180
+
+// levels is how deeply a line's objects and lists are nested, whatever else is wrong with it.
+func levels(line []byte) (deepest int) {
+	depth, quoted := 0, false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			depth++
+			deepest = max(deepest, depth)
+		case c == '}', c == ']':
+			depth--
+		}
+	}
+	return deepest
 }
 
 func kindWord(kind string) string {
