@@ -53,7 +53,7 @@ func TestAllProblemsAreListedAtOnceAndNoSecretIsPrinted(t *testing.T) {
 		"SESSION_KEY":                   "bucket:0",
 	})
 	_, err := LoadConfig()
-	require.EqualError(t, err, `14 setting(s) must be fixed:
+	require.EqualError(t, err, `14 settings must be fixed:
   - MONGODB_DATABASE: is required and not set
   - MONGODB_COLLECTION: is required and not set
   - HEARTBEAT_INTERVAL: its value cannot be read as a duration (for example 500ms, 15s, 2m)
@@ -102,7 +102,7 @@ func TestTimesOfLeadershipMustKeepTheirDistance(t *testing.T) {
 			minimal(t)
 			set(t, values)
 			_, err := LoadConfig()
-			require.ErrorContains(t, err, "1 setting(s) must be fixed")
+			require.ErrorContains(t, err, "1 setting must be fixed")
 		})
 	}
 }
@@ -113,7 +113,7 @@ func TestWhatIsRequiredMustNotBeEmpty(t *testing.T) {
 		minimal(t)
 		set(t, map[string]string{"MONGODB_URI": empty, "MONGODB_DATABASE": empty, "MONGODB_COLLECTION": empty})
 		_, err := LoadConfig()
-		require.EqualError(t, err, `3 setting(s) must be fixed:
+		require.EqualError(t, err, `3 settings must be fixed:
   - MONGODB_URI: is required and empty
   - MONGODB_DATABASE: is required and empty
   - MONGODB_COLLECTION: is required and empty`)
@@ -121,7 +121,7 @@ func TestWhatIsRequiredMustNotBeEmpty(t *testing.T) {
 	minimal(t)
 	set(t, map[string]string{"STREAMS": "orders", "ORDERS_MONGODB_COLLECTION": ""})
 	_, err := LoadConfig()
-	require.EqualError(t, err, "1 setting(s) must be fixed:\n  - ORDERS_MONGODB_COLLECTION: is required and empty")
+	require.EqualError(t, err, "1 setting must be fixed:\n  - ORDERS_MONGODB_COLLECTION: is required and empty")
 	var none Config
 	require.ErrorContains(t, none.Validate(), "MONGODB_COLLECTION: is required and not set", "whoever makes a Config in Go is told, too")
 }
@@ -138,7 +138,7 @@ func TestNamesThatMongoDBRefusesAreRefusedAtTheStart(t *testing.T) {
 			minimal(t)
 			set(t, values)
 			_, err := LoadConfig()
-			require.ErrorContains(t, err, "1 setting(s) must be fixed")
+			require.ErrorContains(t, err, "1 setting must be fixed")
 			require.NotContains(t, err.Error(), "hunter2")
 		})
 	}

@@ -29,7 +29,7 @@ func TestStreamsShareWhatTheyDoNotOverride(t *testing.T) {
 	require.Equal(t, []any{"web.events", "changes", 4}, []any{carts.Stream, carts.Topic, carts.PublishLanes})
 	require.Equal(t, orders.MongoURI, carts.MongoURI)
 	_, err = LoadConfig()
-	require.EqualError(t, err, "1 setting(s) must be fixed:\n  - STREAMS: names several streams")
+	require.EqualError(t, err, "1 setting must be fixed:\n  - STREAMS: names several streams")
 }
 
 func TestOneStreamMayHaveAName(t *testing.T) {
@@ -54,7 +54,7 @@ func TestEveryProblemOfEveryStreamIsToldByItsVariable(t *testing.T) {
 		"REFUNDS_MONGODB_COLLECTION": "orders",
 	})
 	_, err := LoadStreams()
-	require.EqualError(t, err, `9 setting(s) must be fixed:
+	require.EqualError(t, err, `9 settings must be fixed:
   - ORDERS_HTTP_ADDR: is a setting of the whole process: set HTTP_ADDR instead
   - TAKEOVER_AFTER: must exceed ORDERS_FENCE_AFTER (7s) by at least 500ms (it is 4s), or a standby would lead beside a leader that may still send
   - BATCH_SCOPE: must be one of session, mixed (it is "all")
@@ -136,7 +136,7 @@ func TestMisspeltSettingsAreRefused(t *testing.T) {
 	minimal(t)
 	set(t, map[string]string{"ON_OVERSIZED": "claimcheck", "OTEL_SERVICE_NAME": "orders", "GOMEMLIMIT": "400MiB"})
 	_, err := LoadConfig()
-	require.EqualError(t, err, "1 setting(s) must be fixed:\n"+
+	require.EqualError(t, err, "1 setting must be fixed:\n"+
 		"  - ON_OVERSIZED: is no setting; did you mean ON_OVERSIZE? (where it is another program's, name it in IGNORE_VARIABLES)")
 	set(t, map[string]string{"IGNORE_VARIABLES": "ON_OVERSIZED"})
 	_, err = LoadConfig()

@@ -58,7 +58,7 @@ func TestLoadConfigReportsEveryProblemAndNoSecret(t *testing.T) {
 		"ACCEPT_TIMEOUT": "1ms", "SHUTDOWN_TIMEOUT": "5s", "SETTLE_TIMEOUT": "5s", "LOG_LEVEL": "loud",
 	})
 	_, err := projector.LoadConfig()
-	require.EqualError(t, err, `10 setting(s) must be fixed:
+	require.EqualError(t, err, `10 settings must be fixed:
   - RECEIVE_BATCH: its value cannot be read as a whole number
   - LOG_LEVEL: its value cannot be read as a log level (debug, info, warn or error)
   - SERVICE_BUS_CONNECTION_STRING: is not a Service Bus connection string (Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…)
@@ -74,7 +74,7 @@ func TestLoadConfigReportsEveryProblemAndNoSecret(t *testing.T) {
 func TestLoadConfigRefusesWhatIsEmptyLikeWhatIsMissing(t *testing.T) {
 	environment(t, nil)
 	_, err := projector.LoadConfig()
-	require.EqualError(t, err, `4 setting(s) must be fixed:
+	require.EqualError(t, err, `4 settings must be fixed:
   - MONGODB_URI: is required and empty
   - READ_MODEL_DATABASE: is required and empty
   - SERVICE_BUS_NAMESPACE: is required (or, for an emulator, SERVICE_BUS_CONNECTION_STRING)
@@ -91,7 +91,7 @@ func TestRunRefusesAnUnknownProjection(t *testing.T) {
 	err = projector.Run(t.Context(), c, projector.Options{})
 	_, ok := errors.AsType[settings.Problems](err)
 	require.True(t, ok)
-	require.EqualError(t, err, "1 setting(s) must be fixed:\n  - PROJECTION: is not one of "+strings.Join(projection.Builtin().Names(), ", "))
+	require.EqualError(t, err, "1 setting must be fixed:\n  - PROJECTION: is not one of "+strings.Join(projection.Builtin().Names(), ", "))
 }
 
 func TestMirrorSettingsAreChecked(t *testing.T) {
@@ -100,6 +100,6 @@ func TestMirrorSettingsAreChecked(t *testing.T) {
 		"SERVICE_BUS_CONNECTION_STRING": bus, "SERVICE_BUS_QUEUE": "q", "MIRROR_FIELDS": "name,address.city", "MIRROR_KEY": "a.",
 	})
 	_, err := projector.LoadConfig()
-	require.EqualError(t, err, "1 setting(s) must be fixed:\n  - MIRROR_COLLECTION, MIRROR_KEY, MIRROR_FIELDS: "+
+	require.EqualError(t, err, "1 setting must be fixed:\n  - MIRROR_COLLECTION, MIRROR_KEY, MIRROR_FIELDS: "+
 		`the key "a." is no path of fields; the field "address.city" is not the name of a top-level field`)
 }

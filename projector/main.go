@@ -2,6 +2,7 @@ package projector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -73,7 +74,10 @@ func project(ctx context.Context, cfg Config, o Options, out io.Writer) error {
 	}
 	defer traces.Close(ctx)
 	o.Tracer = traces.Tracer("github.com/sluice-cdc/sluice/projector")
-	if err = Run(ctx, cfg, o); err != nil {
+	err = Run(ctx, cfg, o)
+	if _, wrong := errors.AsType[settings.Problems](err); wrong { // such as a projection that is none
+		o.Logger.Error("settings are wrong", telemetry.KeyError, err)
+	} else if err != nil {
 		o.Logger.Error("projector failed", telemetry.KeyError, err)
 	}
 	return err

@@ -30,7 +30,7 @@ func (c Configuration) Print(out io.Writer) {
 	}
 	_ = w.Flush()
 	if len(c.Problems) > 0 {
-		fmt.Fprintf(out, "\n%d setting(s) must be fixed:\n", len(c.Problems))
+		fmt.Fprintf(out, "\n%s must be fixed:\n", Count(len(c.Problems), "setting"))
 	}
 	for _, problem := range c.Problems {
 		fmt.Fprintf(out, "  - %s\n", terminal.Printable(problem))
@@ -61,7 +61,7 @@ func ConfigCommand[D, R any](list func() []settings.Setting, load func() error) 
 			case lint && !asJSON && len(problems) == 0:
 				fmt.Fprintln(out, "all settings can be read and agree")
 			case lint && !asJSON:
-				fmt.Fprintln(out, terminal.Printable(problems.Error()))
+				fmt.Fprintln(out, terminal.Lines(problems.Error()))
 			default:
 				if err := Show(out, asJSON, shown); err != nil {
 					return err

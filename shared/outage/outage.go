@@ -29,6 +29,9 @@ type Outage struct {
 // remindEvery is how often an outage that lasts is logged again: its reason may have changed.
 const remindEvery = 5 * time.Minute
 
+// advice is for whoever reads of an outage: what passes by itself is retried, and the doctor tells the rest apart.
+const advice = "nothing, if it passes; if it lasts, the command doctor says what is wrong and how to fix it"
+
 // New returns the Outage of a dependency, which is called what in the log.
 func New(log *slog.Logger, what string) *Outage { return &Outage{log: log, what: what} }
 
@@ -48,11 +51,11 @@ func (o *Outage) Report(err error, attributes ...any) {
 	switch {
 	case err != nil && before == nil:
 		o.began, o.logged = now, now
-		o.log.Warn("dependency fails; retrying", about(telemetry.KeyError, err)...)
+		o.log.Warn("dependency fails; retrying", about(telemetry.KeyError, err, telemetry.KeyToDo, advice)...)
 	case err != nil && now.Sub(o.logged) >= remindEvery:
 		o.logged = now
 		o.log.Warn("dependency still fails; retrying",
-			about(telemetry.KeyFor, lasted, telemetry.KeyFailures, o.failures, telemetry.KeyError, err)...)
+			about(telemetry.KeyFor, lasted, telemetry.KeyFailures, o.failures, telemetry.KeyError, err, telemetry.KeyToDo, advice)...)
 	case err == nil && before != nil:
 		o.log.Info("dependency works again", about(telemetry.KeyFor, lasted, telemetry.KeyFailures, o.failures)...)
 		o.failures = 0

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/shared/outage"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
@@ -36,8 +37,12 @@ func TestAnOutageThatLastsIsToldAgain(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		o := outage.New(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey {
+			switch a.Key {
+			case slog.TimeKey:
 				return slog.Attr{}
+			case telemetry.KeyToDo:
+				require.Contains(t, a.Value.String(), "the command doctor")
+				return slog.String(a.Key, "ADVICE")
 			}
 			return a
 		}})), "database")
@@ -47,9 +52,9 @@ func TestAnOutageThatLastsIsToldAgain(t *testing.T) {
 			o.Report(errors.New("not allowed"))
 		}
 		o.Report(nil)
-		require.Equal(t, `level=WARN msg="dependency fails; retrying" dependency=database error=away attempt_of=me
-level=WARN msg="dependency still fails; retrying" dependency=database for=5m0s failures=6 error="not allowed"
-level=WARN msg="dependency still fails; retrying" dependency=database for=10m0s failures=11 error="not allowed"
+		require.Equal(t, `level=WARN msg="dependency fails; retrying" dependency=database error=away to_do=ADVICE attempt_of=me
+level=WARN msg="dependency still fails; retrying" dependency=database for=5m0s failures=6 error="not allowed" to_do=ADVICE
+level=WARN msg="dependency still fails; retrying" dependency=database for=10m0s failures=11 error="not allowed" to_do=ADVICE
 level=INFO msg="dependency works again" dependency=database for=11m0s failures=12
 `, out.String())
 	})

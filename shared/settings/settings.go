@@ -22,7 +22,11 @@ type Problems []error
 
 func (p Problems) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d setting(s) must be fixed:", len(p))
+	if len(p) == 1 {
+		b.WriteString("1 setting must be fixed:")
+	} else {
+		fmt.Fprintf(&b, "%d settings must be fixed:", len(p))
+	}
 	for _, problem := range p {
 		b.WriteString("\n  - ")
 		b.WriteString(problem.Error())

@@ -47,7 +47,7 @@ func TestLoadReportsEveryProblemAtOnceAndNoValue(t *testing.T) {
 	t.Setenv("T_LEVEL", "hunter4")
 	var s spec
 	err := settings.Load(&s)
-	require.EqualError(t, err, `4 setting(s) must be fixed:
+	require.EqualError(t, err, `4 settings must be fixed:
   - T_URI: is required and not set
   - T_WAIT: its value cannot be read as a duration (for example 500ms, 15s, 2m)
   - T_LANES: its value cannot be read as a whole number
@@ -58,7 +58,7 @@ func TestLoadReportsWhatCannotBeReadAndWhatIsWrongTogether(t *testing.T) {
 	t.Setenv("T_WAIT", "2m")
 	t.Setenv("T_LANES", "many") // its default is valid, so nothing more is said of it
 	var s spec
-	require.EqualError(t, settings.Load(&s), `3 setting(s) must be fixed:
+	require.EqualError(t, settings.Load(&s), `3 settings must be fixed:
   - T_URI: is required and not set
   - T_LANES: its value cannot be read as a whole number
   - T_WAIT: must be at most 1m`)
@@ -93,7 +93,7 @@ func TestLoadWithPrefixNamesTheVariableThatIsWrong(t *testing.T) {
 	t.Setenv("ORDERS_T_WAIT", "hunter2")
 	t.Setenv("ORDERS_T_LANES", "0")
 	var s spec
-	require.EqualError(t, settings.LoadWithPrefix(&s, "ORDERS_"), `3 setting(s) must be fixed:
+	require.EqualError(t, settings.LoadWithPrefix(&s, "ORDERS_"), `3 settings must be fixed:
   - ORDERS_T_URI (or T_URI): is required and not set
   - ORDERS_T_WAIT: its value cannot be read as a duration (for example 500ms, 15s, 2m)
   - ORDERS_T_LANES: must be at least 1`)

@@ -3,6 +3,7 @@ package changes
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -36,7 +37,12 @@ func ParsePipeline(text string) (mongo.Pipeline, error) {
 	var wrapped struct {
 		Stages []bson.D `bson:"stages"`
 	}
-	if err := bson.UnmarshalExtJSON([]byte(`{"stages":`+text+`}`), false, &wrapped); err != nil {
+	var list []json.RawMessage
+	err := json.Unmarshal([]byte(text), &list)
+	if err == nil {
+		err = bson.UnmarshalExtJSON([]byte(`{"stages":`+text+`}`), false, &wrapped)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("is no Extended JSON array of stages, such as [{\"$match\": {…}}]: %w", err)
 	}
 	var problems []string

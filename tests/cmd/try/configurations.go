@@ -56,7 +56,7 @@ func configurations() []tried {
 		p("a pipeline that counts", "PIPELINE:", "PIPELINE", `[{"$group":{"_id":null}}]`),
 		p("no lanes", "PUBLISH_LANES: must be at least 1", "PUBLISH_LANES", "0"),
 		p("a session key that is none", "SESSION_KEY: its value cannot be read", "SESSION_KEY", "buckets:8"),
-		p("everything wrong at once", `[5-9] setting\(s\) must be fixed`, "MONGODB_URI", "hunter2", "PUBLISH_LANES", "0", "LEASE_DURATION", "1s", "START_FROM", "timestamp", "ON_OVERSIZED", "x"),
+		p("everything wrong at once", `[5-9] settings must be fixed`, "MONGODB_URI", "hunter2", "PUBLISH_LANES", "0", "LEASE_DURATION", "1s", "START_FROM", "timestamp", "ON_OVERSIZED", "x"),
 		r("a projector without a read model", "READ_MODEL_DATABASE: is required and not set", "READ_MODEL_DATABASE", "-"),
 		r("an empty read model", "READ_MODEL_DATABASE: is required and empty", "READ_MODEL_DATABASE", ""),
 		r("a misspelt setting of the projector", "MAX_SESSION: is no setting; did you mean MAX_SESSIONS?", "MAX_SESSION", "8"),

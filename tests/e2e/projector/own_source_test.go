@@ -38,7 +38,7 @@ func TestAMirrorOfItsOwnSourceIsRefused(t *testing.T) {
 				return false
 			}
 		})
-		require.ErrorContains(t, err, "1 setting(s) must be fixed")
+		require.ErrorContains(t, err, "1 setting must be fixed")
 		require.ErrorContains(t, err, "shop.events is the watched collection itself")
 		raw, err := w.Events.FindOne(w.Context(), bson.D{}).Raw()
 		require.NoError(t, err)
