@@ -238,13 +238,18 @@ func BenchmarkProjectReplicas(b *testing.B) {
 // all of them in N.
 func BenchmarkProjectSessionKey(b *testing.B) {
 	const aggregates = 8000
-	for _, latency := range []time.Duration{0, 2 * time.Millisecond} {
+	for _, latency := range []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond} {
 		for _, key := range []envelope.SessionKey{{}, envelope.Buckets(16), envelope.Buckets(64), envelope.Buckets(256), envelope.Buckets(1024)} {
 			b.Run(fmt.Sprintf("latency=%v/key=%s", latency, key), func(b *testing.B) {
 				newBacklog(b, latency, aggregates, aggregates, key).project(b, 1, nil)
 			})
 		}
 	}
+}
+
+// BenchmarkProjectBacklog is the rate with 60,000 events of 8,000 aggregates, each its own session.
+func BenchmarkProjectBacklog(b *testing.B) {
+	newBacklog(b, 2*time.Millisecond, 60_000, 8000, envelope.SessionKey{}).project(b, 1, nil)
 }
 
 // BenchmarkProjectConnections is the rate with a session for each event, by connections: what an accept costs, and how much

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +28,18 @@ func TestG5ATransactionThatIsStuckWithItsTurnHoldsUpNobody(t *testing.T) {
 		next := turns.take(t.Context())
 		require.Zero(t, time.Since(asked), "the turn was given back, and only by who had it")
 		next()
+
+		var line sync.WaitGroup
+		for range 20 { // longer together than courtesy, but the line moves
+			line.Go(func() {
+				done := turns.take(t.Context())
+				time.Sleep(courtesy / 2)
+				done()
+			})
+		}
+		line.Wait()
+		require.Equal(t, 20*courtesy/2, time.Since(asked), "some did not wait for their turn")
+		asked = time.Now()
 		for range caution {
 			turns.take(t.Context())()
 		}
