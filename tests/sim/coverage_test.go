@@ -19,6 +19,7 @@ type coverage struct {
 	Dropped, Mended  int // poison
 	Shared           int // writes of checkpoints while two streams had different leaders
 	Upgrades         int // of MongoDB's resume tokens, to another version
+	Replaced         int // collections
 	OpenedLate       int // connections whose opening took long
 	Later, Gone      int // updates that were looked up late
 	Expired          int // changes that were given up because their image was gone
@@ -74,6 +75,7 @@ func (c *coverage) add(w *world) {
 			c.Upgrades++
 		}
 	}
+	c.Replaced += int(w.replaced.Load())
 	c.OpenedLate += int(w.openedLate.Load())
 	c.Later += int(w.lookups.later.Load())
 	c.Gone += int(w.lookups.gone.Load())
@@ -105,6 +107,6 @@ func (c *coverage) add(w *world) {
 }
 
 func (c *coverage) String() string {
-	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d upgrades of MongoDB:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d parked by a producer:%d left out:%d%s",
-		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared, c.Upgrades, c.OpenedLate, c.Later, c.Gone, c.Expired, c.Parked, c.LeftOut, c.refusing)
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d upgrades of MongoDB:%d collections replaced:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d parked by a producer:%d left out:%d%s",
+		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared, c.Upgrades, c.Replaced, c.OpenedLate, c.Later, c.Gone, c.Expired, c.Parked, c.LeftOut, c.refusing)
 }

@@ -106,6 +106,8 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		if d > 0 {
 			w.later(a, d, func() { w.opening.Store(0) })
 		}
+	case plan.ReplaceCollection:
+		w.replaceCollection(step)
 	case plan.ExpireImages:
 		w.mongo.ExpireImages()
 	case plan.StepDown:

@@ -66,7 +66,7 @@ func (w *world) rests(hidden func() int64) bool {
 	rest := func() bool {
 		w.tend()
 		committed, visible := w.record.Seen()
-		return visible >= committed-hidden() && w.record.Published() >= committed && w.bus.Stats(subPath).Active == 0
+		return visible >= committed-hidden() && w.record.Published() >= committed && w.bus.Stats(subPath).Active == 0 && !w.passedOver()
 	}
 	if w.eventually(settled, rest) {
 		return true
@@ -114,6 +114,9 @@ func (w *world) judge() {
 		require.NoError(w, err)
 	}
 	found := checker.Judge(run)
+	if w.passedOver() {
+		found = append(found, fmt.Errorf("%w: a collection was replaced, and the stream went on", checker.ErrSkipped))
+	}
 	for _, violation := range found {
 		w.broken.add(violation)
 	}

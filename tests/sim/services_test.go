@@ -196,6 +196,12 @@ func (w *world) producerConfigs() (all []producer.Config) {
 	if s.OnRefused != "" {
 		c.OnRefused, c.ClaimContainer = s.OnRefused, claims
 	}
+	if s.OnReplaced != "" {
+		c.OnCollectionReplaced = s.OnReplaced
+	}
+	if w.replacedIsKnown.Load() {
+		c.OnCollectionReplaced = "continue"
+	}
 	readDocuments(&c, s.Documents)
 	if w.imagesMayLack.Load() {
 		c.BeforeChange = "whenAvailable"

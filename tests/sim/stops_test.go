@@ -29,15 +29,18 @@ const (
 
 // stops are those that the plan may lead to.
 func (w *world) stops() (all []stop) {
+	if w.plan.Settings.OnReplaced == "fail" {
+		all = append(all, stop{replacedCollection, (*world).goOn})
+	}
+	if w.plan.Settings.OnRefused == "fail" {
+		all = append(all, stop{refusedForGood, (*world).leaveOut})
+	}
 	for _, s := range w.plan.Steps {
-		if s.Kind == plan.RefuseMessage && w.plan.Settings.OnRefused == "fail" {
-			return append(all, stop{refusedForGood, (*world).leaveOut})
-		}
 		if s.Kind == plan.ExpireImages && w.plan.Settings.Documents != "" && w.plan.Settings.Documents != plan.Keys {
 			return append(all, stop{unknownAggregate, (*world).passOver}, stop{requiredImage, (*world).ask})
 		}
 	}
-	return nil
+	return all
 }
 
 // expected says whether a producer may end with an error.

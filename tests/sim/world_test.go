@@ -66,6 +66,7 @@ type world struct {
 
 	opening    atomic.Int64 // how long a producer takes to open a connection to Service Bus, in nanoseconds
 	openedLate atomic.Int64 // connections that took so long, and were opened
+	replaced   atomic.Int64 // collections
 
 	refusals    *refusals
 	projections *projection.Registry
@@ -74,10 +75,11 @@ type world struct {
 
 	// decisions are what may stop a stream until the operator decides, decided is when that was done last, by stream, and tended when
 	// anybody looked last. The driver's goroutine alone.
-	decisions     []stop
-	imagesMayLack atomic.Bool // the operator's setting, once an image was required and was not there
-	decided       map[string]time.Time
-	tended        time.Time
+	replacedIsKnown atomic.Bool // the operator's setting, once a collection was replaced
+	decisions       []stop
+	imagesMayLack   atomic.Bool // the operator's setting, once an image was required and was not there
+	decided         map[string]time.Time
+	tended          time.Time
 
 	producers []*slot
 	projector []*slot

@@ -59,3 +59,18 @@ func (d *drawing) documents(r *rand.Rand) {
 	d.plan.Steps = append(d.plan.Steps, steps...)
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
+
+// replacements gives another collection the name of a watched one, in every third run whose events are inserts: the documents go, the stream
+// goes on behind an invalidate, or stops until the operator knows.
+func (d *drawing) replacements(r *rand.Rand) {
+	streams := d.plan.Settings.StreamNames()
+	policy, at, of := []string{"continue", "fail"}[r.IntN(2)], moments(r, 1+r.IntN(2), d.length), streams[r.IntN(len(streams))]
+	if r.IntN(3) > 0 || d.plan.Settings.Documents != "" {
+		return
+	}
+	d.plan.Settings.OnReplaced = policy
+	for _, at := range at {
+		d.plan.Steps = append(d.plan.Steps, Step{At: at, Kind: ReplaceCollection, Stream: of})
+	}
+	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+}

@@ -24,6 +24,7 @@ func Draw(seed uint64) Plan {
 	d.plan.Bursts = d.workload(rand.New(rand.NewPCG(seed, 0x17)))
 	d.steps()
 	d.documents(rand.New(rand.NewPCG(seed, 0xd0)))
+	d.replacements(rand.New(rand.NewPCG(seed, 0x4e)))
 	d.answers(rand.New(rand.NewPCG(seed, 0x5b)))
 	d.neverTakenMessages(rand.New(rand.NewPCG(seed, 0x0f)))
 	d.openings(rand.New(rand.NewPCG(seed, 0x0e)))

@@ -115,7 +115,7 @@ var needs = map[Kind]string{
 	KillInHand: "of", StopInHand: "of", CutBusInHand: "of", CutInHand: "of",
 	OvertakeWrite: "for", BusySends: "chance for", Drip: "aggregate total for", LoseLocks: "chance for", SlowSettles: "delay for",
 	Poison: "aggregate total", Scale: "for", AnswerSends: "answer times",
-	ExpireImages: "", SlowOpening: "delay", RefuseMessage: "aggregate total answer",
+	ExpireImages: "", SlowOpening: "delay", ReplaceCollection: "stream", RefuseMessage: "aggregate total answer",
 	RefuseDocument: "aggregate total code", SmallTransactions: "times code for", SlowEvents: "delay for",
 }
 

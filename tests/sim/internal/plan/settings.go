@@ -60,6 +60,8 @@ type Settings struct {
 	BlobTrip     Duration `json:"blobTrip"`
 	// OnRefused is ON_REFUSED; empty: it does not matter.
 	OnRefused string `json:"onRefused,omitempty"`
+	// OnReplaced is ON_COLLECTION_REPLACED; empty: it does not matter.
+	OnReplaced string `json:"onReplaced,omitempty"`
 	// Documents says that events are changes of documents, and what tells their aggregate: [Images], [RequiredImages] or [Keys]. Empty:
 	// events are documents that are inserted and never changed.
 	Documents string `json:"documents,omitempty"`

@@ -53,7 +53,8 @@ const (
 
 	// Those of the source, see documents.go.
 
-	ExpireImages Kind = "expire-images" // of every change until then
+	ExpireImages      Kind = "expire-images"      // of every change until then
+	ReplaceCollection Kind = "replace-collection" // of a stream, by another one that gets its name
 	// Those of refusals.go.
 
 	RefuseDocument    Kind = "refuse-document"    // of one aggregate, by the read model's database, for what is in it
@@ -96,7 +97,7 @@ type Step struct {
 	// Server and Way are where a partition is.
 	Server string `json:"server,omitempty"`
 	Way    string `json:"way,omitempty"`
-	// Stream is whose lease is broken.
+	// Stream is whose lease is broken, or whose collection is replaced.
 	Stream string `json:"stream,omitempty"`
 	// Command is whose replies get lost.
 	Command string `json:"command,omitempty"`
@@ -237,6 +238,8 @@ func (s Step) aimed() string {
 	case RefuseMessage:
 		return strings.TrimSuffix(fmt.Sprintf("Service Bus never takes version %d of %d of %s, and answers %s %s",
 			s.Before+1, s.Total, s.Aggregate, s.Answer, s.Condition), " ")
+	case ReplaceCollection:
+		return fmt.Sprintf("another collection gets the name of the one of %s", s.Stream)
 	case ExpireImages:
 		return "the images of every change until now are gone"
 	case Scale:

@@ -1,0 +1,46 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
+)
+
+// replaceCollection puts a collection that was made under another name in the place of a stream's, as $out does. What it brings with it is
+// in no change stream, and nobody has committed it: a message of it would be an effect of nothing.
+func (w *world) replaceCollection(step plan.Step) {
+	database := w.client.Database(plan.Database)
+	_, name, _ := strings.Cut(step.Stream, ".")
+	w.commit(w.Context(), func() error {
+		_, err := database.Collection("made").InsertOne(w.Context(), bson.D{
+			{Key: "_id", Value: fmt.Sprintf("ghost-%d", step.At.Milliseconds())}, {Key: "aggregateId", Value: "ghost"}, {Key: "version", Value: 1}, {Key: "type", Value: "Ghost"},
+		})
+		return err
+	})
+	err := w.client.Database("admin").RunCommand(w.Context(), bson.D{
+		{Key: "renameCollection", Value: plan.Database + ".made"}, {Key: "to", Value: plan.Database + "." + name}, {Key: "dropTarget", Value: true},
+	}).Err()
+	if err != nil {
+		w.trace.add("the collection could not be replaced: %v", err) // MongoDB has no primary, or its answer got lost
+		return
+	}
+	w.replaced.Add(1)
+}
+
+// replacedCollection is the error of a stream whose collection was replaced, where that stops it.
+const replacedCollection = "ON_COLLECTION_REPLACED=continue"
+
+// goOn lets the producers go on with the collection that there is now.
+func (w *world) goOn(string, string) bool {
+	w.trace.add("the operator sets %s", replacedCollection)
+	w.replacedIsKnown.Store(true)
+	return true
+}
+
+// passedOver says that a collection was replaced where that must stop its stream, and that no stream has said so yet.
+func (w *world) passedOver() bool {
+	return w.plan.Settings.OnReplaced == "fail" && w.replaced.Load() > 0 && !w.replacedIsKnown.Load()
+}
