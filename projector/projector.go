@@ -186,7 +186,8 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 		return nil, err
 	}
 
-	clientOptions := options.Client().ApplyURI(cfg.MongoURI).SetAppName("sluice-projector")
+	const name = "sluice-projector"
+	clientOptions := options.Client().ApplyURI(cfg.MongoURI).SetAppName(name)
 	s.mongoSeen.Watch(clientOptions)
 	if opts.Mongo != nil {
 		opts.Mongo(clientOptions)
@@ -194,7 +195,12 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 	if s.mongo, err = mongo.Connect(clientOptions); err != nil {
 		return nil, fmt.Errorf("open MongoDB client: %w", err)
 	}
-	s.applier = apply.New(chosen, s.mongo, cfg.Database, apply.Options{Unjudged: cfg.VersionGapWait == 0, FirstVersion: cfg.VersionFirst})
+	s.applier = apply.New(chosen, s.mongo, cfg.Database, apply.Options{
+		Unjudged: cfg.VersionGapWait == 0, FirstVersion: cfg.VersionFirst, AppName: name,
+		Ended: func(n int) {
+			s.log.Warn("ended transactions that a projector which is gone had left open", "transactions", n)
+		},
+	})
 	s.gaps = gaps.New(cfg.VersionGapWait)
 	s.failing = alone.New(cfg.UndecidedAfter)
 	s.lastDelivery = lastDelivery(cfg.maxDeliveries())

@@ -39,6 +39,7 @@ type Applier struct {
 	database   *mongo.Database
 	guards     guards
 	turns      *turns // of transactions
+	orphans    *orphans
 	unjudged   bool
 	// firstVersion is the setting VERSION_FIRST.
 	firstVersion int64
@@ -51,6 +52,10 @@ type Options struct {
 	Unjudged bool
 	// FirstVersion is the version that every aggregate begins with, so that a higher one cannot be an aggregate's first; 0: any can.
 	FirstVersion int64
+	// AppName is the name by which all projectors connect to the read model, so that one can end the transactions that another one
+	// which is gone has left open. Ended is told how many; it must not block.
+	AppName string
+	Ended   func(n int)
 }
 
 // New makes an applier of a projection for a read-model database. Effects are committed with write concern majority
@@ -64,7 +69,7 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 			// A guard that is read must not be rolled back later: messages are completed because of it.
 			SetReadConcern(readconcern.Majority()).
 			SetReadPreference(readpref.Primary())),
-		turns: newTurns(), unjudged: o.Unjudged, firstVersion: o.FirstVersion,
+		turns: newTurns(), orphans: &orphans{admin: client.Database("admin"), app: o.AppName, ended: o.Ended}, unjudged: o.Unjudged, firstVersion: o.FirstVersion,
 	}
 	a.guards = guardsOf(p, a.database)
 	return a

@@ -18,7 +18,7 @@ import (
 )
 
 // abortTimeout bounds an abort once the context has ended. An abort that is not sent costs the documents' next writers a
-// wait: the server aborts by itself after a minute, or when the session begins its next transaction.
+// wait: the server aborts by itself after a minute, or when the session begins its next transaction; see also [orphans].
 const abortTimeout = time.Second
 
 // transaction is how effects are committed. A transaction does not take the concerns of the database's handle: without its own
@@ -44,12 +44,15 @@ func (a *Applier) transact(ctx context.Context, write func(context.Context) erro
 	// committing must not be aborted, which could undo a part of it.
 	defer session.EndSession(ctx)
 	backoff := retry.Backoff{Initial: 10 * time.Millisecond, Max: 500 * time.Millisecond}
-	for {
+	for began := time.Now(); ; {
 		done := a.turns.take(ctx)
 		err := attempt(ctx, session, write)
 		done()
 		if Code(err) == mongodb.WriteConflict {
 			a.turns.met()
+			if time.Since(began) >= suspicion {
+				a.orphans.look(ctx)
+			}
 		}
 		if !labelled(err, driver.TransientTransactionError) || Classify(err) == TooLarge || backoff.Wait(ctx) != nil {
 			return err

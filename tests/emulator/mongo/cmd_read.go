@@ -246,6 +246,12 @@ func runAggregate(ctx context.Context, r *request) (bson.D, error) {
 		if d, _ := stages[0].(bson.D); len(d) == 1 && d[0].Key == "$changeStream" {
 			r.stream = true
 			return r.openStream(ctx, d[0].Value, stages[1:], opts)
+		} else if len(d) == 1 && d[0].Key == "$currentOp" {
+			ops, err := r.currentOp(d[0].Value)
+			if err != nil {
+				return nil, err
+			}
+			stages = append(bson.A{bson.D{{Key: "$documents", Value: ops}}}, stages[1:]...)
 		}
 	}
 	ns, err := r.ns()

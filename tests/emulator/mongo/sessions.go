@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"sync"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -26,6 +27,7 @@ type session struct {
 	write  string // its command
 	txn    *engine.Txn
 	state  txnState
+	open   open // what is told of the transaction
 }
 
 type txnState int
@@ -130,6 +132,7 @@ func (t *sessions) statement(ctx context.Context, s *session, r *request, run fu
 		}
 		t.begin(s, r.number)
 		s.txn, s.state = t.eng.Begin(r.lsid, r.number, r.srv.opts.TransactionLifetime), inProgress
+		s.open = open{began: time.Now(), client: r.conn.net.RemoteAddr().String(), app: r.conn.app}
 		concern, _ := r.get("readConcern").(bson.D)
 		s.txn.Strict = field(concern, "level") == "snapshot"
 	} else if r.number != s.number || s.state == noTxn {
@@ -153,6 +156,7 @@ func (t *sessions) statement(ctx context.Context, s *session, r *request, run fu
 	}
 	r.txn, r.view = s.txn, engine.View{Txn: s.txn}
 	reply, err := run()
+	s.open.used = time.Now()
 	if err != nil || hasWriteErrors(reply) { // any failed statement ends the whole transaction
 		t.eng.Abort(s.txn)
 		s.state = aborted

@@ -151,6 +151,11 @@ func (w *World) serve(roundTrip time.Duration) (stop func()) {
 	}
 }
 
+// MongoOptions are those of a client of the test's own.
+func (w *World) MongoOptions() *options.ClientOptions {
+	return options.Client().ApplyURI(mongo.URI(mongoHost)).SetDialer(w.MongoNet)
+}
+
 // connect makes the test's own clients.
 func (w *World) connect() {
 	w.Helper()
@@ -159,7 +164,7 @@ func (w *World) connect() {
 	require.NoError(w, err)
 	w.Sender, err = w.BusClient.NewSender(Topic, nil)
 	require.NoError(w, err)
-	w.Client, err = driver.Connect(options.Client().ApplyURI(mongo.URI(mongoHost)).SetDialer(w.MongoNet))
+	w.Client, err = driver.Connect(w.MongoOptions())
 	require.NoError(w, err)
 	w.Events = w.Client.Database(sourceDatabase).Collection(sourceCollection)
 }

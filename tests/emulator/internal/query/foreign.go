@@ -12,7 +12,7 @@ var (
 	}
 	foreignStages = []string{
 		"$setWindowFields", "$densify", "$fill", "$geoNear", "$search", "$searchMeta", "$vectorSearch", "$rankFusion", "$scoreFusion", "$score",
-		"$planCacheStats", "$listSessions", "$listLocalSessions", "$listSampledQueries", "$listSearchIndexes", "$currentOp", "$shardedDataDistribution",
+		"$planCacheStats", "$listSessions", "$listLocalSessions", "$listSampledQueries", "$listSearchIndexes", "$shardedDataDistribution",
 		"$collStats", "$indexStats", "$querySettings", "$queryStats", "$listClusterCatalog",
 	}
 	foreignAccumulators = []string{

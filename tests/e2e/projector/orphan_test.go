@@ -1,0 +1,64 @@
+package projector_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// holding opens a transaction under an application's name, which writes the document of totals and is left open.
+func holding(w *world.World, app string) *driver.Session {
+	w.Helper()
+	client, err := driver.Connect(w.MongoOptions().SetAppName(app))
+	require.NoError(w, err)
+	w.Cleanup(func() { _ = client.Disconnect(w.Context()) })
+	session, err := client.StartSession()
+	require.NoError(w, err)
+	require.NoError(w, session.StartTransaction())
+	held, err := client.Database(world.ReadModel).Collection("totals").
+		UpdateOne(driver.NewSessionContext(w.Context(), session), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "unseen", Value: true}}}})
+	require.NoError(w, err)
+	require.EqualValues(w, 1, held.ModifiedCount)
+	return session
+}
+
+// G5: MongoDB keeps the transaction of a projector that was killed, and refuses all others the documents in it, for a minute. The
+// projectors that are there end it when nothing has run in it for a while.
+func TestG5ATransactionThatIsLeftOpenHoldsNobodyUp(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		s := together()
+		w.StartProjector(s.settings(nil))
+		publishTogether(w, event("a", 1, "T"))
+		w.Completed(1)
+		session := holding(w, "sluice-projector")
+		began := time.Now()
+		publishTogether(w, event("b", 1, "T"), event("c", 1, "T"))
+		w.Completed(3)
+		require.Greater(w, time.Since(began), time.Second, "the transaction was in nobody's way")
+		require.Less(w, time.Since(began), 5*time.Second)
+		require.Equal(w, 3, total(w))
+		require.Error(w, session.CommitTransaction(w.Context()), "whoever is there after all is told")
+	})
+}
+
+// An application's transactions are its own, however long they take.
+func TestATransactionOfAnotherApplicationIsLeftAlone(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		s := together()
+		w.StartProjector(s.settings(nil))
+		publishTogether(w, event("a", 1, "T"))
+		w.Completed(1)
+		session := holding(w, "shop")
+		publishTogether(w, event("b", 1, "T"))
+		w.Pass(30 * time.Second)
+		require.Equal(w, 1, w.Bus.Stats(world.SubscriptionPath).Completed)
+		require.NoError(w, session.CommitTransaction(w.Context()))
+		w.Completed(2)
+		require.Equal(w, 2, total(w))
+	})
+}
