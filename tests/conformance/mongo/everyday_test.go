@@ -216,11 +216,24 @@ func TestAdministratorsAreAnswered(t *testing.T) {
 		cmd   bson.D
 		field string
 	}{
-		{"db", d("dbStats", 1), "dataSize"}, {"db", d("collStats", "c"), "nindexes"}, {"admin", d("replSetGetStatus", 1), "members"}, {"admin", d("replSetGetConfig", 1), "config"},
-		{"db", d("connectionStatus", 1), "authInfo"}, {"db", d("validate", "c"), "valid"}, {"db", d("profile", -1), "was"}, {"admin", d("top", 1), "totals"},
-		{"admin", d("hostInfo", 1), "system"}, {"admin", d("getLog", "startupWarnings"), "log"}, {"admin", d("getCmdLineOpts", 1), "argv"}, {"db", d("whatsmyuri", 1), "you"},
-		{"db", d("listCommands", 1), "commands"}, {"admin", d("currentOp", 1), "inprog"}, {"db", d("dataSize", "db.c"), "numObjects"}, {"admin", d("getDefaultRWConcern", 1), "defaultWriteConcern"},
-		{"db", d("startSession", 1), "id"}, {"db", d("killSessions", bson.A{}), "ok"},
+		{"db", d("dbStats", 1), "dataSize"},
+		{"db", d("collStats", "c"), "nindexes"},
+		{"admin", d("replSetGetStatus", 1), "members"},
+		{"admin", d("replSetGetConfig", 1), "config"},
+		{"db", d("connectionStatus", 1), "authInfo"},
+		{"db", d("validate", "c"), "valid"},
+		{"db", d("profile", -1), "was"},
+		{"admin", d("top", 1), "totals"},
+		{"admin", d("hostInfo", 1), "system"},
+		{"admin", d("getLog", "startupWarnings"), "log"},
+		{"admin", d("getCmdLineOpts", 1), "argv"},
+		{"db", d("whatsmyuri", 1), "you"},
+		{"db", d("listCommands", 1), "commands"},
+		{"admin", d("currentOp", 1), "inprog"},
+		{"db", d("dataSize", "db.c"), "numObjects"},
+		{"admin", d("getDefaultRWConcern", 1), "defaultWriteConcern"},
+		{"db", d("startSession", 1), "id"},
+		{"db", d("killSessions", bson.A{}), "ok"},
 	} {
 		require.NotNil(t, of(f.command(t, c.db, c.cmd), c.field), "%v", c.cmd)
 	}

@@ -162,8 +162,13 @@ func TestSeenWhatIsRefusedBeforeADocumentIsMet(t *testing.T) {
 		update any
 		code   int
 	}{
-		{d("$inc", d("n", "x")), 14}, {d("$pop", d("a", 3)), 9}, {d("$pullAll", d("a", 1)), 2}, {d("$push", d("a", d("$each", 1))), 2},
-		{d("$push", d("a", d("$each", bson.A{}, "$sort", d()))), 2}, {d("$currentDate", d("a", 1)), 2}, {d("$bit", d("a", 1)), 2},
+		{d("$inc", d("n", "x")), 14},
+		{d("$pop", d("a", 3)), 9},
+		{d("$pullAll", d("a", 1)), 2},
+		{d("$push", d("a", d("$each", 1))), 2},
+		{d("$push", d("a", d("$each", bson.A{}, "$sort", d()))), 2},
+		{d("$currentDate", d("a", 1)), 2},
+		{d("$bit", d("a", 1)), 2},
 	} {
 		refused(t, r.code, one(r.update))
 	}

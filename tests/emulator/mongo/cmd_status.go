@@ -51,10 +51,19 @@ func runDBStats(_ context.Context, r *request) (bson.D, error) {
 	}
 	unit := float64(scale)
 	return bson.D{
-		{Key: "db", Value: r.db}, {Key: "collections", Value: int64(collections)}, {Key: "views", Value: int64(views)}, {Key: "objects", Value: int64(objects)},
-		{Key: "avgObjSize", Value: average}, {Key: "dataSize", Value: float64(size) / unit}, {Key: "storageSize", Value: float64(size) / unit},
-		{Key: "indexes", Value: int64(indexes)}, {Key: "indexSize", Value: 0.0}, {Key: "totalSize", Value: float64(size) / unit}, {Key: "scaleFactor", Value: scale},
-		{Key: "fsUsedSize", Value: 0.0}, {Key: "fsTotalSize", Value: 0.0},
+		{Key: "db", Value: r.db},
+		{Key: "collections", Value: int64(collections)},
+		{Key: "views", Value: int64(views)},
+		{Key: "objects", Value: int64(objects)},
+		{Key: "avgObjSize", Value: average},
+		{Key: "dataSize", Value: float64(size) / unit},
+		{Key: "storageSize", Value: float64(size) / unit},
+		{Key: "indexes", Value: int64(indexes)},
+		{Key: "indexSize", Value: 0.0},
+		{Key: "totalSize", Value: float64(size) / unit},
+		{Key: "scaleFactor", Value: scale},
+		{Key: "fsUsedSize", Value: 0.0},
+		{Key: "fsTotalSize", Value: 0.0},
 	}, nil
 }
 
@@ -110,9 +119,15 @@ func (r *request) collStats(ns engine.NS, scale int64) (bson.D, error) {
 		d = append(d, bson.E{Key: "avgObjSize", Value: int32(c.Size / c.Count)})
 	}
 	d = append(d, bson.D{
-		{Key: "storageSize", Value: int64(c.Size) / scale}, {Key: "freeStorageSize", Value: int64(0)}, {Key: "capped", Value: c.Capped},
-		{Key: "nindexes", Value: int32(len(sizes))}, {Key: "indexBuilds", Value: bson.A{}}, {Key: "totalIndexSize", Value: int64(0)},
-		{Key: "totalSize", Value: int64(c.Size) / scale}, {Key: "indexSizes", Value: sizes}, {Key: "scaleFactor", Value: int32(scale)},
+		{Key: "storageSize", Value: int64(c.Size) / scale},
+		{Key: "freeStorageSize", Value: int64(0)},
+		{Key: "capped", Value: c.Capped},
+		{Key: "nindexes", Value: int32(len(sizes))},
+		{Key: "indexBuilds", Value: bson.A{}},
+		{Key: "totalIndexSize", Value: int64(0)},
+		{Key: "totalSize", Value: int64(c.Size) / scale},
+		{Key: "indexSizes", Value: sizes},
+		{Key: "scaleFactor", Value: int32(scale)},
 	}...)
 	if c.Capped {
 		d = append(d, bson.E{Key: "max", Value: field(c.Options, "max")}, bson.E{Key: "maxSize", Value: field(c.Options, "size")})
@@ -149,10 +164,20 @@ func runValidate(_ context.Context, r *request) (bson.D, error) {
 		details = append(details, bson.E{Key: ix.Name, Value: bson.D{{Key: "valid", Value: true}}})
 	}
 	return bson.D{
-		{Key: "ns", Value: ns.String()}, {Key: "uuid", Value: bson.Binary{Subtype: 4, Data: c.UUID}}, {Key: "nInvalidDocuments", Value: int32(0)},
-		{Key: "nNonCompliantDocuments", Value: int32(0)}, {Key: "nrecords", Value: int32(c.Count)}, {Key: "nIndexes", Value: int32(len(keys))},
-		{Key: "keysPerIndex", Value: keys}, {Key: "indexDetails", Value: details}, {Key: "valid", Value: true}, {Key: "repaired", Value: false},
-		{Key: "warnings", Value: bson.A{}}, {Key: "errors", Value: bson.A{}}, {Key: "extraIndexEntries", Value: bson.A{}}, {Key: "missingIndexEntries", Value: bson.A{}},
+		{Key: "ns", Value: ns.String()},
+		{Key: "uuid", Value: bson.Binary{Subtype: 4, Data: c.UUID}},
+		{Key: "nInvalidDocuments", Value: int32(0)},
+		{Key: "nNonCompliantDocuments", Value: int32(0)},
+		{Key: "nrecords", Value: int32(c.Count)},
+		{Key: "nIndexes", Value: int32(len(keys))},
+		{Key: "keysPerIndex", Value: keys},
+		{Key: "indexDetails", Value: details},
+		{Key: "valid", Value: true},
+		{Key: "repaired", Value: false},
+		{Key: "warnings", Value: bson.A{}},
+		{Key: "errors", Value: bson.A{}},
+		{Key: "extraIndexEntries", Value: bson.A{}},
+		{Key: "missingIndexEntries", Value: bson.A{}},
 		{Key: "corruptRecords", Value: bson.A{}},
 	}, nil
 }
@@ -160,15 +185,28 @@ func runValidate(_ context.Context, r *request) (bson.D, error) {
 // configuration is that of a set of this one node.
 func (s *Server) configuration() bson.D {
 	return bson.D{
-		{Key: "_id", Value: s.opts.ReplicaSet}, {Key: "version", Value: int32(1)}, {Key: "term", Value: int32(1)},
+		{Key: "_id", Value: s.opts.ReplicaSet},
+		{Key: "version", Value: int32(1)},
+		{Key: "term", Value: int32(1)},
 		{Key: "members", Value: bson.A{bson.D{
-			{Key: "_id", Value: int32(0)}, {Key: "host", Value: s.advertised()}, {Key: "arbiterOnly", Value: false}, {Key: "buildIndexes", Value: true},
-			{Key: "hidden", Value: false}, {Key: "priority", Value: 1.0}, {Key: "tags", Value: bson.D{}}, {Key: "secondaryDelaySecs", Value: int64(0)}, {Key: "votes", Value: int32(1)},
+			{Key: "_id", Value: int32(0)},
+			{Key: "host", Value: s.advertised()},
+			{Key: "arbiterOnly", Value: false},
+			{Key: "buildIndexes", Value: true},
+			{Key: "hidden", Value: false},
+			{Key: "priority", Value: 1.0},
+			{Key: "tags", Value: bson.D{}},
+			{Key: "secondaryDelaySecs", Value: int64(0)},
+			{Key: "votes", Value: int32(1)},
 		}}},
-		{Key: "protocolVersion", Value: int64(1)}, {Key: "writeConcernMajorityJournalDefault", Value: true},
+		{Key: "protocolVersion", Value: int64(1)},
+		{Key: "writeConcernMajorityJournalDefault", Value: true},
 		{Key: "settings", Value: bson.D{
-			{Key: "chainingAllowed", Value: true}, {Key: "heartbeatIntervalMillis", Value: int32(2000)}, {Key: "heartbeatTimeoutSecs", Value: int32(10)},
-			{Key: "electionTimeoutMillis", Value: int32(10000)}, {Key: "getLastErrorModes", Value: bson.D{}},
+			{Key: "chainingAllowed", Value: true},
+			{Key: "heartbeatIntervalMillis", Value: int32(2000)},
+			{Key: "heartbeatTimeoutSecs", Value: int32(10)},
+			{Key: "electionTimeoutMillis", Value: int32(10000)},
+			{Key: "getLastErrorModes", Value: bson.D{}},
 		}},
 	}
 }
@@ -190,17 +228,36 @@ func runReplSetGetStatus(_ context.Context, r *request) (bson.D, error) {
 	optime := bson.D{{Key: "ts", Value: now}, {Key: "t", Value: int64(1)}}
 	date := time.Unix(int64(now.T), 0)
 	return bson.D{
-		{Key: "set", Value: r.srv.opts.ReplicaSet}, {Key: "date", Value: time.Now()}, {Key: "myState", Value: state}, {Key: "term", Value: int64(1)},
-		{Key: "heartbeatIntervalMillis", Value: int64(2000)}, {Key: "majorityVoteCount", Value: int32(1)}, {Key: "writeMajorityCount", Value: int32(1)},
-		{Key: "votingMembersCount", Value: int32(1)}, {Key: "writableVotingMembersCount", Value: int32(1)},
+		{Key: "set", Value: r.srv.opts.ReplicaSet},
+		{Key: "date", Value: time.Now()},
+		{Key: "myState", Value: state},
+		{Key: "term", Value: int64(1)},
+		{Key: "heartbeatIntervalMillis", Value: int64(2000)},
+		{Key: "majorityVoteCount", Value: int32(1)},
+		{Key: "writeMajorityCount", Value: int32(1)},
+		{Key: "votingMembersCount", Value: int32(1)},
+		{Key: "writableVotingMembersCount", Value: int32(1)},
 		{Key: "optimes", Value: bson.D{
-			{Key: "lastCommittedOpTime", Value: optime}, {Key: "lastCommittedWallTime", Value: date}, {Key: "readConcernMajorityOpTime", Value: optime},
-			{Key: "appliedOpTime", Value: optime}, {Key: "durableOpTime", Value: optime}, {Key: "lastAppliedWallTime", Value: date}, {Key: "lastDurableWallTime", Value: date},
+			{Key: "lastCommittedOpTime", Value: optime},
+			{Key: "lastCommittedWallTime", Value: date},
+			{Key: "readConcernMajorityOpTime", Value: optime},
+			{Key: "appliedOpTime", Value: optime},
+			{Key: "durableOpTime", Value: optime},
+			{Key: "lastAppliedWallTime", Value: date},
+			{Key: "lastDurableWallTime", Value: date},
 		}},
 		{Key: "members", Value: bson.A{bson.D{
-			{Key: "_id", Value: int32(0)}, {Key: "name", Value: r.srv.advertised()}, {Key: "health", Value: 1.0}, {Key: "state", Value: state}, {Key: "stateStr", Value: name},
-			{Key: "uptime", Value: int32(time.Since(r.srv.started).Seconds())}, {Key: "optime", Value: optime}, {Key: "optimeDate", Value: date},
-			{Key: "configVersion", Value: int32(1)}, {Key: "configTerm", Value: int32(1)}, {Key: "self", Value: true},
+			{Key: "_id", Value: int32(0)},
+			{Key: "name", Value: r.srv.advertised()},
+			{Key: "health", Value: 1.0},
+			{Key: "state", Value: state},
+			{Key: "stateStr", Value: name},
+			{Key: "uptime", Value: int32(time.Since(r.srv.started).Seconds())},
+			{Key: "optime", Value: optime},
+			{Key: "optimeDate", Value: date},
+			{Key: "configVersion", Value: int32(1)},
+			{Key: "configTerm", Value: int32(1)},
+			{Key: "self", Value: true},
 		}}},
 	}, nil
 }
@@ -220,8 +277,12 @@ func runHostInfo(_ context.Context, r *request) (bson.D, error) {
 	}
 	return bson.D{
 		{Key: "system", Value: bson.D{
-			{Key: "currentTime", Value: time.Now()}, {Key: "hostname", Value: name}, {Key: "cpuAddrSize", Value: int32(64)}, {Key: "numCores", Value: int32(runtime.NumCPU())},
-			{Key: "cpuArch", Value: runtime.GOARCH}, {Key: "numaEnabled", Value: false},
+			{Key: "currentTime", Value: time.Now()},
+			{Key: "hostname", Value: name},
+			{Key: "cpuAddrSize", Value: int32(64)},
+			{Key: "numCores", Value: int32(runtime.NumCPU())},
+			{Key: "cpuArch", Value: runtime.GOARCH},
+			{Key: "numaEnabled", Value: false},
 		}},
 		{Key: "os", Value: bson.D{{Key: "type", Value: runtime.GOOS}, {Key: "name", Value: runtime.GOOS}, {Key: "version", Value: ""}}},
 		{Key: "extra", Value: bson.D{}},
@@ -257,13 +318,13 @@ func runTop(_ context.Context, r *request) (bson.D, error) {
 	return bson.D{{Key: "totals", Value: totals}}, nil
 }
 
-func runKillSessions(_ context.Context, r *request) (bson.D, error) {
+func runKillSessions(ctx context.Context, r *request) (bson.D, error) {
 	list, ok := r.body[0].Value.(bson.A)
 	if !ok {
 		return nil, mongoerr.New(mongoerr.TypeMismatch, "BSON field 'killSessions.killSessions' is the wrong type, expected type 'array'")
 	}
 	if len(list) == 0 {
-		return runKillAllSessions(context.Background(), r)
+		return runKillAllSessions(ctx, r)
 	}
 	for _, item := range list {
 		d, ok := item.(bson.D)
@@ -326,8 +387,11 @@ func runListCommands(context.Context, *request) (bson.D, error) {
 
 func runDefaultConcern(_ context.Context, r *request) (bson.D, error) {
 	return bson.D{
-		{Key: "defaultReadConcern", Value: bson.D{{Key: "level", Value: "local"}}}, {Key: "defaultWriteConcern", Value: bson.D{{Key: "w", Value: "majority"}, {Key: "wtimeout", Value: int32(0)}}},
-		{Key: "defaultWriteConcernSource", Value: "implicit"}, {Key: "defaultReadConcernSource", Value: "implicit"}, {Key: "localUpdateWallClockTime", Value: time.Now()},
+		{Key: "defaultReadConcern", Value: bson.D{{Key: "level", Value: "local"}}},
+		{Key: "defaultWriteConcern", Value: bson.D{{Key: "w", Value: "majority"}, {Key: "wtimeout", Value: int32(0)}}},
+		{Key: "defaultWriteConcernSource", Value: "implicit"},
+		{Key: "defaultReadConcernSource", Value: "implicit"},
+		{Key: "localUpdateWallClockTime", Value: time.Now()},
 	}, r.adminOnly()
 }
 

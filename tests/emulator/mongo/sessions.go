@@ -201,11 +201,12 @@ func (t *sessions) end(s *session, r *request) (bson.D, error) {
 		s.state = aborted
 		return bson.D{}, nil
 	}
-	switch {
-	case s.state == committed: // a retry
+	switch s.state {
+	case committed: // a retry
 		return bson.D{}, nil
-	case s.state == aborted:
+	case aborted:
 		return nil, gone
+	default:
 	}
 	if err := t.eng.Commit(s.txn); err != nil {
 		s.state = aborted

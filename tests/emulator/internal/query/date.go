@@ -294,7 +294,9 @@ func compileDateToParts(arg any) (*Expr, error) {
 			parts = bson.D{{Key: "isoWeekYear", Value: int32(y)}, {Key: "isoWeek", Value: int32(w)}, {Key: "isoDayOfWeek", Value: isoDay(t)}}
 		}
 		return append(parts, bson.D{
-			{Key: "hour", Value: int32(t.Hour())}, {Key: "minute", Value: int32(t.Minute())}, {Key: "second", Value: int32(t.Second())},
+			{Key: "hour", Value: int32(t.Hour())},
+			{Key: "minute", Value: int32(t.Minute())},
+			{Key: "second", Value: int32(t.Second())},
 			{Key: "millisecond", Value: int32(t.Nanosecond() / 1e6)},
 		}...), nil
 	}), nil

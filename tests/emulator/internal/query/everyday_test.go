@@ -205,11 +205,17 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 		what, text string
 		code       int32
 	}{
-		{"filter", `{"$where": "true"}`, mongoerr.NotImplemented}, {"filter", `{"a": {"$near": [1, 2]}}`, mongoerr.NotImplemented}, {"filter", `{"a": {"$nosuch": 1}}`, mongoerr.BadValue},
-		{"filter", `{"a": {"$undefined": true}}`, mongoerr.BadValue}, {"filter", `{"a": {"$in": [{"$undefined": true}]}}`, mongoerr.BadValue},
-		{"expr", `{"$function": {}}`, mongoerr.NotImplemented}, {"expr", `{"$nosuch": 1}`, 168},
-		{"stage", `{"$setWindowFields": {}}`, mongoerr.NotImplemented}, {"stage", `{"$nosuch": {}}`, mongoerr.UnknownStage},
-		{"stage", `{"$group": {"_id": 1, "a": {"$median": 1}}}`, mongoerr.NotImplemented}, {"stage", `{"$group": {"_id": 1, "a": {"$nosuch": 1}}}`, 15952},
+		{"filter", `{"$where": "true"}`, mongoerr.NotImplemented},
+		{"filter", `{"a": {"$near": [1, 2]}}`, mongoerr.NotImplemented},
+		{"filter", `{"a": {"$nosuch": 1}}`, mongoerr.BadValue},
+		{"filter", `{"a": {"$undefined": true}}`, mongoerr.BadValue},
+		{"filter", `{"a": {"$in": [{"$undefined": true}]}}`, mongoerr.BadValue},
+		{"expr", `{"$function": {}}`, mongoerr.NotImplemented},
+		{"expr", `{"$nosuch": 1}`, 168},
+		{"stage", `{"$setWindowFields": {}}`, mongoerr.NotImplemented},
+		{"stage", `{"$nosuch": {}}`, mongoerr.UnknownStage},
+		{"stage", `{"$group": {"_id": 1, "a": {"$median": 1}}}`, mongoerr.NotImplemented},
+		{"stage", `{"$group": {"_id": 1, "a": {"$nosuch": 1}}}`, 15952},
 	} {
 		err := compile[c.what](js(t, c.text))
 		require.Error(t, err, c.text)

@@ -277,6 +277,6 @@ func compileUnionWith(arg any, env *Env) (Stage, error) {
 			}
 		}
 		others, err := RunPipeline(stages, others)
-		return append(docs[:len(docs):len(docs)], others...), err
+		return append(slices.Clip(docs), others...), err
 	}}, nil
 }

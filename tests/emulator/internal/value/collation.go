@@ -1,6 +1,7 @@
 package value
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -80,11 +81,7 @@ func HasText(v any) bool {
 	case string, bson.Symbol:
 		return true
 	case bson.A:
-		for _, e := range t {
-			if HasText(e) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(t, HasText)
 	case bson.D:
 		for _, e := range t {
 			if HasText(e.Value) {
