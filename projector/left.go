@@ -46,7 +46,7 @@ func (l *left) next(ctx context.Context, session *sessions.Session, completing *
 // might be tried must not be overtaken.
 func (l *left) keep(rest *batch) bool {
 	for i, r := range rest.results {
-		if !l.aggregates[rest.changes[i].Aggregate] || r.Kind != apply.Pending {
+		if !l.aggregates[rest.changes[i].Aggregate] || r.Kind != apply.Pending && r.Kind != apply.Poison {
 			return false
 		}
 	}

@@ -26,6 +26,7 @@ type coverage struct {
 	Parked, LeftOut  int // messages that Service Bus refused for good, by ON_REFUSED=park and =fail
 
 	refusing coverageOfRefusals
+	broker   coverageOfBroker
 }
 
 // guarded finds in the log what a projector says when it stops: how many events it recognised as applied before.
@@ -97,6 +98,7 @@ func (c *coverage) add(w *world) {
 		}
 	}
 	c.refusing.add(w, run)
+	c.broker.add(w, run)
 	for _, g := range run.Garbage {
 		if g.Aggregate == "" {
 			c.Nobodys++
@@ -107,6 +109,6 @@ func (c *coverage) add(w *world) {
 }
 
 func (c *coverage) String() string {
-	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d upgrades of MongoDB:%d collections replaced:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d parked by a producer:%d left out:%d%s",
-		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared, c.Upgrades, c.Replaced, c.OpenedLate, c.Later, c.Gone, c.Expired, c.Parked, c.LeftOut, c.refusing)
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d upgrades of MongoDB:%d collections replaced:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d parked by a producer:%d left out:%d%s%s",
+		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared, c.Upgrades, c.Replaced, c.OpenedLate, c.Later, c.Gone, c.Expired, c.Parked, c.LeftOut, c.refusing, c.broker)
 }

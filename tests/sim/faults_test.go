@@ -141,6 +141,8 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		w.aimed(a, step)
 	case plan.RefuseDocument, plan.SmallTransactions, plan.SlowEvents:
 		w.refuse(a, step)
+	case plan.TakeOut, plan.Deadly:
+		w.usedUp(step) //nolint:contextcheck // what it starts has the test's context
 	}
 }
 

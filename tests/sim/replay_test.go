@@ -99,7 +99,7 @@ func (w *world) command(ctx context.Context, bus, mongo *network.Link, args ...s
 	var out bytes.Buffer
 	load := func() (projector.Config, error) { return w.projectorConfig(), nil }
 	code = projector.Execute(ctx, args, load, projector.Options{
-		Logger: w.logger("operator"), Instance: "operator", Projections: w.projections, ServiceBus: busOptions(bus),
+		Logger: w.logger("operator"), Instance: "operator", Projections: w.projectionsOf(nil), ServiceBus: busOptions(bus),
 		Mongo: func(o *options.ClientOptions) { o.SetDialer(mongo) },
 	}, &out, &out, nil)
 	return code, out.String()

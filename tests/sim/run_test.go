@@ -46,6 +46,10 @@ func (w *world) whole(harm func()) {
 
 // settle waits until everything is to be seen that can be, and then has what is poisoned mended and replayed.
 func (w *world) settle() {
+	if w.usesUp() {
+		w.settleUsedUp()
+		return
+	}
 	if !w.beside() || !w.rests(func() int64 { return w.record.Hidden() + w.parkedPerhaps() }) {
 		return
 	}
@@ -116,6 +120,9 @@ func (w *world) judge() {
 	found := checker.Judge(run)
 	if w.passedOver() {
 		found = append(found, fmt.Errorf("%w: a collection was replaced, and the stream went on", checker.ErrSkipped))
+	}
+	if err := w.roomKept(); err != nil {
+		found = append(found, err)
 	}
 	for _, violation := range found {
 		w.broken.add(violation)

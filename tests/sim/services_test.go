@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -40,6 +41,7 @@ type instance struct {
 	done       chan struct{} // closed when it has ended
 	asked      chan struct{} // closed when it was asked to end
 	stopped    bool          // by an error that somebody must decide about; written before done is closed
+	died       atomic.Bool   // of a deadly event
 	hungUntil  time.Time     // a projector that has recovered from its last hang by then; the driver's goroutine alone
 	bus, mongo *network.Link
 	blob       *network.BlobLink // unused by a projector
@@ -65,6 +67,9 @@ func (s *slot) start() {
 				s.w.trace.add("%s ended with: %v", i.name, err)
 			}
 		default:
+			if i.died.Load() {
+				return
+			}
 			if i.stopped = s.w.expected(err); i.stopped {
 				s.w.trace.add("%s is stopped: %v", i.name, err)
 				return
@@ -139,7 +144,7 @@ func (w *world) newProjector(name string) *slot {
 	s := &slot{w: w, name: name}
 	s.launch = func(ctx context.Context, i *instance) error {
 		return projector.Run(ctx, w.projectorConfig(), projector.Options{
-			Logger: w.logger(i.name), Instance: i.name, Projections: w.projections,
+			Logger: w.logger(i.name), Instance: i.name, Projections: w.projectionsOf(i),
 			ServiceBus: busOptions(i.bus),
 			Mongo:      func(o *options.ClientOptions) { o.SetDialer(i.mongo) },
 		})
@@ -221,6 +226,13 @@ func (w *world) projectorConfig() projector.Config {
 	s := w.plan.Settings
 	c.Projection, c.VersionGapWait = s.Projection, s.GapWait.Duration
 	c.SessionReceiver = s.Receiver
+	c.VersionFirst = s.VersionFirst
+	if s.Deliveries > 0 && !s.WrongDeliveries {
+		c.MaxDeliveries = s.Deliveries
+	}
+	if s.BodyKiB > 0 {
+		c.MaxInFlightBytes = s.RoomOfProjector()
+	}
 	c.UndecidedAfter = cmp.Or(s.UndecidedAfter.Duration, c.UndecidedAfter)
 	c.ApplyTimeout = cmp.Or(s.ApplyTimeout.Duration, c.ApplyTimeout)
 	c.Connections, c.MaxSessions, c.ReceiveBatch = s.Connections, s.Sessions, s.ReceiveBatch

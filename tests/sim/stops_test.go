@@ -58,6 +58,7 @@ const restartAfter = 2 * time.Second
 
 // tend is the platform's and the operator's look at the producers. The driver's goroutine alone.
 func (w *world) tend() {
+	w.bury()
 	if len(w.decisions) == 0 || time.Now().Before(w.tended.Add(restartAfter/2)) {
 		return
 	}
@@ -81,7 +82,7 @@ func (w *world) tend() {
 // tendUntil lets time pass until a moment of the run, with somebody to look after the producers.
 func (w *world) tendUntil(ctx context.Context, at time.Duration) {
 	for left := at - time.Since(w.began); left > 0; left = at - time.Since(w.began) {
-		if len(w.decisions) > 0 {
+		if len(w.decisions) > 0 || w.deadliest() > 0 {
 			left = min(left, restartAfter/4)
 		}
 		if pause(ctx, left); ctx.Err() != nil {

@@ -37,6 +37,7 @@ func (w *world) streamOf(aggregate string) int {
 }
 
 func (w *world) insert(ctx context.Context, aggregate string, version int64, kind string) {
+	kind = w.kindOf(kind, version)
 	at := occurred(aggregate, version, kind)
 	w.record.Commit(history.Commit{Aggregate: aggregate, Version: version}, kind)
 	document := bson.D{
@@ -47,7 +48,7 @@ func (w *world) insert(ctx context.Context, aggregate string, version int64, kin
 		{Key: "occurredAt", Value: at},
 	}
 	w.commit(ctx, func() error {
-		_, err := w.source(aggregate).InsertOne(ctx, document)
+		_, err := w.source(aggregate).InsertOne(ctx, w.pad(document))
 		return err
 	})
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,6 @@ import (
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
@@ -68,10 +68,10 @@ type world struct {
 	openedLate atomic.Int64 // connections that took so long, and were opened
 	replaced   atomic.Int64 // collections
 
-	refusals    *refusals
-	projections *projection.Registry
-	mended      atomic.Bool // the projections can apply poison
-	lookups     lookups     // what they were shown late
+	refusals *refusals
+	deaths   int         // of projectors, of deadly events; the driver's goroutine alone
+	mended   atomic.Bool // the projections can apply poison
+	lookups  lookups     // what they were shown late
 
 	// decisions are what may stop a stream until the operator decides, decided is when that was done last, by stream, and tended when
 	// anybody looked last. The driver's goroutine alone.
@@ -102,17 +102,18 @@ func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 	}
 	w.decisions, w.decided = w.stops(), map[string]time.Time{}
 	var err error
-	w.projections, err = projection.NewRegistry(brittleDocument{projection.Timeline{}, w}, brittle{ledger{}, w})
-	require.NoError(t, err)
 	for _, stream := range p.Settings.StreamNames() {
 		w.leases = append(w.leases, leasecheck.NewRecorder(container+"/"+stream+".json"))
 	}
 	w.bus, err = servicebus.New(servicebus.Config{Topics: []servicebus.Topic{{
-		Name:    topic,
-		Inbound: servicebus.Inbound{RequiresDuplicateDetection: true, DuplicateDetectionWindow: plan.DuplicateWindow},
+		Name: topic,
+		Inbound: servicebus.Inbound{
+			RequiresDuplicateDetection: true, DuplicateDetectionWindow: plan.DuplicateWindow, EnablePartitioning: p.Settings.Partitioned,
+		},
 		Subscriptions: []servicebus.Subscription{{Name: subscription, Outbound: servicebus.Outbound{
-			RequiresSession: true, LockDuration: p.Settings.LockDuration.Duration, MaxDeliveryCount: 10,
-		}}},
+			RequiresSession: true, LockDuration: p.Settings.LockDuration.Duration, MaxDeliveryCount: cmp.Or(p.Settings.Deliveries, 10),
+			DeadLetteringOnMessageExpiration: true,
+		}, DefaultMessageTimeToLive: p.Settings.TimeToLive.Duration}},
 	}}}, servicebus.Options{})
 	require.NoError(t, err)
 	w.bus.Observe(w.record.Accept)

@@ -93,7 +93,7 @@ func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes 
 		}
 	}
 	if err == nil {
-		err = a.parkPoisoned(ctx, session, changes, results)
+		err = a.parkPoisoned(ctx, session, t.Leave, changes, results)
 	}
 	if err != nil {
 		err = fmt.Errorf("apply projection %s: %w", a.projection.Name(), err)

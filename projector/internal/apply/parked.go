@@ -58,11 +58,19 @@ func (g guards) fenced(f Fence) bson.D {
 }
 
 // parkPoisoned parks the aggregate of every poison in the batch, and with it what follows of that aggregate, and writes what became
-// of them into results, also before an error. Poison that names no aggregate is left as it is.
-func (a *Applier) parkPoisoned(ctx context.Context, session string, changes []envelope.Change, results []Result) error {
+// of them into results, also before an error. Poison that names no aggregate is left as it is. So is poison behind a change of its
+// aggregate that may still be applied, and of an aggregate that is left, of which there may be such changes elsewhere: it parks once they
+// are decided.
+func (a *Applier) parkPoisoned(
+	ctx context.Context, session string, leave map[string]bool, changes []envelope.Change, results []Result,
+) error {
+	open := make(map[string]bool)
 	for i := range changes {
 		c := &changes[i]
-		if results[i].Kind != Poison || results[i].Recorded {
+		if results[i].Kind == Pending || results[i].Kind == Gap {
+			open[c.Aggregate] = true
+		}
+		if results[i].Kind != Poison || results[i].Recorded || c.Aggregate != "" && (open[c.Aggregate] || leave[c.Aggregate]) {
 			continue
 		}
 		if c.Aggregate == "" {

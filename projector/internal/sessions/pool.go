@@ -82,8 +82,9 @@ func New(ways Ways, opts Options) *Pool {
 		demand:  demand{keep: opts.Idle},
 	}
 	seen, judged := &backlogEstimate{log: opts.Logger}, &verdict{log: opts.Logger}
-	// A session has a batch in hand while the next one arrives, and the session before it may still have its last one.
-	p.room = &room{bytes: opts.Bytes / (3 * max(opts.Workers, 1))}
+	// A session has a batch in hand while the one before is completed and the next one arrives, and the session before it may still have
+	// its last one.
+	p.room = &room{bytes: opts.Bytes / (4 * max(opts.Workers, 1))}
 	for range ways.Connections {
 		over := newDirect(opts.Entity.Path(), ways.Namespace, opts.CloseTimeout, seen, p.room)
 		through := newSDK(opts.Entity, ways.Dial, opts.CloseTimeout, seen, p.room)

@@ -40,6 +40,38 @@ func TestExpireLocksGivesMessagesAndSessionsBack(t *testing.T) {
 	})
 }
 
+// What is taken out is dead-lettered before anybody can receive it; what comes after it is not.
+func TestMessagesAreTakenOut(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		end, err := w.server.TakeOut(sessionQueue, func(a servicebus.Accepted) string {
+			if a.MessageID == "2" {
+				return servicebus.UsedUp
+			}
+			return ""
+		})
+		require.NoError(t, err)
+		s := w.sender(sessionQueue)
+		for _, id := range []string{"1", "2", "3"} {
+			require.NoError(t, s.SendMessage(t.Context(), message("s", id), nil))
+		}
+		require.Equal(t, 2, w.server.Stats(sessionQueue).Active)
+		r, err := w.client.AcceptSessionForQueue(t.Context(), sessionQueue, "s", nil)
+		require.NoError(t, err)
+		got, err := r.ReceiveMessages(t.Context(), 3, nil)
+		require.NoError(t, err)
+		require.Equal(t, []string{"1", "3"}, []string{got[0].MessageID, got[1].MessageID})
+		require.Positive(t, w.server.Stats(sessionQueue).MostInHand)
+		dead := w.server.PeekDeadLetters(sessionQueue, 10)
+		require.Len(t, dead, 1)
+		require.Equal(t, []string{"2", "MaxDeliveryCountExceeded"}, []string{dead[0].MessageID, dead[0].Reason})
+		end()
+		require.NoError(t, s.SendMessage(t.Context(), message("s", "2"), nil))
+		require.Equal(t, 3, w.server.Stats(sessionQueue).Active)
+		_, err = w.server.TakeOut("nothing", nil)
+		require.Error(t, err)
+	})
+}
+
 func TestDetachedSenderRecovers(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		s := w.sender(queue)

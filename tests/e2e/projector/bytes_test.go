@@ -40,6 +40,7 @@ func TestG1ProjectorHasNoMoreInHandThanItHasRoomFor(t *testing.T) {
 				_, err := p.End()
 				require.NoError(w, err)
 				require.LessOrEqual(w, most*size, room)
+				require.LessOrEqual(w, w.Bus.Stats(world.SubscriptionPath).MostInHand, int64(room/aggregates), "one batch is completed, one applied, and one arrives")
 				require.Greater(w, most, aggregates, "one by one would be slow")
 				for a := range aggregates {
 					require.Equal(w, int64(each), w.TimelineOf(fmt.Sprintf("a%d", a)).Events)

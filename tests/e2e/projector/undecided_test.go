@@ -132,6 +132,34 @@ func TestG5WhatFailsHoldsUpNoNeighbourHoweverMuchOfItThereIs(t *testing.T) {
 	}
 }
 
+// G2, G5: an event that fails once, and might not again, is before a poison in the same batch: it is applied, and the poison parks.
+func TestG2G5APoisonDoesNotParkBeforeWhatComesFirst(t *testing.T) {
+	for _, kind := range []string{"Poison", "Garbage"} {
+		t.Run(kind, func(t *testing.T) {
+			eachShape(t, func(w *world.World, s shape) {
+				w.FailMongo(1, 16732, "update")
+				publish(w, event("a", 1, "T"))
+				if kind == "Poison" {
+					publish(w, event("a", 2, "Poison"))
+				} else {
+					m := encode(w, event("a", 2, "T"))
+					m.Body = m.Body[:len(m.Body)/2]
+					send(w, m)
+				}
+				publish(w, event("a", 3, "T"))
+				p := w.StartProjector(s.settings(nil))
+				deadLettered(w, 2)
+				w.Completed(1)
+				require.Equal(w, 1, s.applied(w, "a"))
+				reason := map[string]string{"Poison": "ProjectionFailed", "Garbage": "UndecodableBody"}[kind]
+				require.Equal(w, []string{"a/2 " + reason, "a/3 AggregateParked"}, deadLetters(w))
+				_, err := p.End()
+				require.NoError(w, err)
+			})
+		})
+	}
+}
+
 // G5: the codes by which indexes refuse a document say that it is refused for good.
 func TestG5ARefusalByAnIndexParksItsAggregate(t *testing.T) {
 	for _, code := range []int{171, 201, 16755, 16766, 17261, 17262} {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
 )
 
 // What goes wrong at a moment. See Faults for what goes wrong by chance, or for a while.
@@ -71,6 +72,27 @@ func (c *claims) detach(entity string) int {
 
 func forced() *amqp.Error {
 	return &amqp.Error{Condition: "amqp:link:detach-forced", Description: "The link is force detached by the broker."}
+}
+
+// The reasons with which the broker dead-letters by itself what nobody could settle.
+const (
+	UsedUp  = broker.ReasonMaxDelivery
+	Expired = broker.ReasonExpired
+)
+
+// TakeOut dead-letters every message that comes to a queue or subscription from now on and of which of gives a reason, such as
+// [UsedUp] or [Expired], before anybody can receive it: as if its deliveries, or its time, were used up by then. It goes on until
+// end is called. of must be quick and must not call the server. An unknown entity is an error.
+func (s *Server) TakeOut(entity string, of func(Accepted) (reason string)) (end func(), err error) {
+	e, err := s.broker.Entity(entity)
+	if err != nil {
+		return nil, fmt.Errorf("take messages out: %w", err)
+	}
+	return e.TakeOut(func(p *broker.Payload) string {
+		a := Accepted{Entity: entity, MessageID: p.MessageID, SessionID: p.SessionID, Size: len(p.Body)}
+		a.readProperties(p.Body)
+		return of(a)
+	}), nil
 }
 
 // ExpireLocks lets every lock on an entity's messages and sessions run out now. It returns how

@@ -195,7 +195,7 @@ func (s *Server) PeekDeadLetters(entity string, limit int) []Message {
 	}
 	s.broker.Advance() // without a connection nobody else does
 	var out []Message
-	for _, d := range e.Peek(0, limit, nil) {
+	for _, d := range e.Peek(-1, limit, nil) {
 		out = append(out, Message{
 			SequenceNumber: d.SequenceNumber, MessageID: d.MessageID, SessionID: d.SessionID,
 			Reason: d.DeadLetter.Reason, Description: d.DeadLetter.Description,

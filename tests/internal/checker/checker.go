@@ -109,6 +109,8 @@ type Run struct {
 	Given []Given
 	// Parked are the messages that producers have parked, in the order in which the storage took them.
 	Parked []Parked
+	// UsedUp is what is known of a run in which the broker dead-letters by itself; else nil.
+	UsedUp *UsedUp
 	// Replayed says that what was set aside has been replayed since.
 	Replayed bool
 	Ended    []Ended
@@ -135,7 +137,11 @@ func Judge(r Run) []error {
 	if r.Lease != nil {
 		found = append(found, fmt.Errorf("%w: %w", ErrLease, r.Lease))
 	}
-	found = append(found, judgePoison(r)...)
+	if r.UsedUp != nil {
+		found = append(found, judgeUsedUp(r)...)
+	} else {
+		found = append(found, judgePoison(r)...)
+	}
 	found = append(found, judgeGarbage(r)...)
 	found = append(found, judgeModel("read model beside the poison", r.ExpectedBefore, r.ActualBefore)...)
 	found = append(found, judgeModel("read model", r.Expected, r.Actual)...)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
@@ -141,6 +142,9 @@ func (r Run) Visible() func(aggregate string, version int64) bool {
 		sick[s.Aggregate] = s
 	}
 	return func(aggregate string, version int64) bool {
+		if r.UsedUp != nil && slices.Contains(r.UsedUp.Abandoned, Given{Aggregate: aggregate, Version: version}) {
+			return false
+		}
 		s, isSick := sick[aggregate]
 		rank := r.rank(aggregate, version)
 		switch {

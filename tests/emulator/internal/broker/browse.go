@@ -118,6 +118,9 @@ type Stats struct {
 	HeldSessions         int
 	ReadySessions        int // with messages and no holder
 	Waiters              int // receivers waiting for any session
+
+	// MostInHand is how many bytes of messages one session's holder has had locked at once, at most.
+	MostInHand int64
 }
 
 // Stats returns the counts of the entity with the address; zero when there is none.
@@ -140,6 +143,7 @@ func (e *Entity) fillStats(s *Stats) {
 	e.lock()
 	s.Active, s.Locked, s.Completed = e.stats.active, e.stats.locked, e.stats.completed
 	s.Expired, s.Redelivered, s.Deferred = e.stats.expired, e.stats.redelivered, len(e.deferred)
+	s.MostInHand = e.stats.mostInHand
 	s.Sessions, s.ReadySessions, s.Waiters = len(e.sessions), e.readySessions.Len(), e.waiters.Len()
 	for r := range e.receivers {
 		if r.sess != nil {

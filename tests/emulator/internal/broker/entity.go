@@ -38,6 +38,7 @@ type Entity struct {
 	lastSeq    int64
 	partitions int64 // 0: it has none; set before first use
 	stats      counters
+	takeOuts   []*takeOut
 	deferred   map[int64]*message
 
 	// Without sessions.
@@ -53,6 +54,7 @@ type Entity struct {
 
 type counters struct {
 	active, locked, completed, expired, maxDelivered, redelivered int
+	mostInHand                                                    int64 // bytes
 }
 
 // partitions is how many a partitioned entity has, as in Standard.
@@ -171,6 +173,10 @@ func (e *Entity) enqueue(p *Payload, enqueuedSeq int64, modified map[string]any,
 		e.deadLetter(m, ReasonNullSession, "Session enabled entity doesn't allow a message whose session identifier is null.", now)
 		return
 	}
+	if reason := e.takesOut(p); reason != "" {
+		e.deadLetter(m, reason, "The broker took the message out, as the test wants.", now)
+		return
+	}
 	e.stats.active++
 	if m.ttl > 0 {
 		e.willExpire(m)
@@ -248,6 +254,8 @@ func (e *Entity) lockMessage(m *message, until time.Time) {
 	e.stats.locked++
 	if m.sess != nil {
 		m.sess.locked[m.token] = m
+		m.sess.inHand += int64(len(m.Body))
+		e.stats.mostInHand = max(e.stats.mostInHand, m.sess.inHand)
 		return
 	}
 	e.locked[m.token] = m
@@ -261,6 +269,7 @@ func (e *Entity) unlockMessage(m *message) {
 	e.stats.locked--
 	if m.sess != nil {
 		delete(m.sess.locked, m.token)
+		m.sess.inHand -= int64(len(m.Body))
 	} else {
 		delete(e.locked, m.token)
 	}

@@ -10,6 +10,7 @@ type session struct {
 	id          string
 	ready       fifo
 	locked      map[Token]*message
+	inHand      int64 // bytes of the locked
 	deferred    int
 	state       []byte
 	updatedAt   time.Time // of the state

@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"syscall"
@@ -98,13 +99,29 @@ func (e *end) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// SetReadDeadline sets a deadline. Once this end is closed it stays that which woke its reader: a later one would let it wait again, and
+// whoever waits for it under a mutex would stop virtual time.
+func (e *end) SetReadDeadline(t time.Time) error {
+	e.link.mu.Lock()
+	defer e.link.mu.Unlock()
+	if e.closed {
+		return net.ErrClosed
+	}
+	return e.Conn.SetReadDeadline(t)
+}
+
+// SetDeadline sets both deadlines.
+func (e *end) SetDeadline(t time.Time) error {
+	return errors.Join(e.SetReadDeadline(t), e.SetWriteDeadline(t))
+}
+
 // Close closes this end at once; the other learns of it behind everything that was written.
 func (e *end) Close() error {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
 	e.closed = true
 	if e.link.held&e.way != 0 {
-		return e.SetReadDeadline(time.Unix(1, 0)) // wakes this end's own reader; the peer hears nothing
+		return e.Conn.SetReadDeadline(time.Unix(1, 0)) // wakes this end's own reader; the peer hears nothing
 	}
 	e.pass()
 	return nil
@@ -201,7 +218,7 @@ func (l *Link) Kill(silent bool) {
 		}
 		e.closed = true
 		if l.held&Requests != 0 {
-			_ = e.SetReadDeadline(time.Unix(1, 0))
+			_ = e.Conn.SetReadDeadline(time.Unix(1, 0))
 			continue
 		}
 		e.pass()

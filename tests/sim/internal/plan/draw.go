@@ -31,6 +31,7 @@ func Draw(seed uint64) Plan {
 	d.version(rand.New(rand.NewPCG(seed, 0x4d)))
 	d.upgrades(rand.New(rand.NewPCG(seed, 0x6e)))
 	d.refusals(rand.New(rand.NewPCG(seed, 0x14)))
+	d.broker(rand.New(rand.NewPCG(seed, 0x15)))
 	d.plan.Garbage = d.litter(rand.New(rand.NewPCG(seed, 0x9a)))
 	d.operator()
 	return d.plan

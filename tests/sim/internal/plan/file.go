@@ -116,6 +116,7 @@ var needs = map[Kind]string{
 	OvertakeWrite: "for", BusySends: "chance for", Drip: "aggregate total for", LoseLocks: "chance for", SlowSettles: "delay for",
 	Poison: "aggregate total", Scale: "for", AnswerSends: "answer times",
 	ExpireImages: "", SlowOpening: "delay", ReplaceCollection: "stream", RefuseMessage: "aggregate total answer",
+	TakeOut: "aggregate total answer", Deadly: "aggregate total for",
 	RefuseDocument: "aggregate total code", SmallTransactions: "times code for", SlowEvents: "delay for",
 }
 
@@ -128,7 +129,7 @@ func (p Plan) check(s Step) error {
 	has := map[string]bool{
 		"of": slices.Contains(replicas, s.Of), "for": s.For.Duration > 0, "times": s.Times > 0, "version": s.Version == 1 || s.Version == 2, "command": s.Command != "", "chance": s.Chance > 0, "delay": s.Delay.Duration > 0,
 		"aggregate": s.Aggregate != "", "total": s.Total > 0, "stream": slices.Contains(p.Settings.StreamNames(), s.Stream),
-		"code": s.Code > 0, "answer": slices.Contains([]string{Released, Modified, Rejected, Detached}, s.Answer),
+		"code": s.Code > 0, "answer": slices.Contains([]string{Released, Modified, Rejected, Detached, UsedUp, Expired}, s.Answer),
 		"way":    slices.Contains([]string{Requests, Replies, BothWays}, s.Way),
 		"server": slices.Contains([]string{ServiceBus, MongoDB, Storage}, s.Server),
 	}

@@ -67,6 +67,6 @@ func (s Step) refusal() string {
 	case SlowEvents:
 		return fmt.Sprintf("the projection takes %s for each event, for %s", s.Delay, s.For)
 	default:
-		return string(s.Kind)
+		return s.brokers()
 	}
 }

@@ -43,6 +43,18 @@ type Settings struct {
 	Projection    string              `json:"projection"`
 	// GapWait is VERSION_GAP_WAIT; 0: versions are not judged.
 	GapWait Duration `json:"gapWait"`
+	// VersionFirst is VERSION_FIRST.
+	VersionFirst int64 `json:"versionFirst,omitempty"`
+	// Partitioned says that the topic is.
+	Partitioned bool `json:"partitioned,omitempty"`
+	// BodyKiB is how large events are; 0: small. A projector's session has room for two batches of BodiesInHand of them (MAX_IN_FLIGHT_BYTES).
+	BodyKiB      int `json:"bodyKiB,omitempty"`
+	BodiesInHand int `json:"bodiesInHand,omitempty"`
+	// Deliveries is the subscription's MaxDeliveryCount, and so MAX_DELIVERIES, unless that is wrong; TimeToLive is how long messages live
+	// there. 0: neither is ever used up. Where Deliveries is set, it is not known beforehand which aggregates are parked.
+	Deliveries      int      `json:"deliveries,omitempty"`
+	WrongDeliveries bool     `json:"wrongDeliveries,omitempty"`
+	TimeToLive      Duration `json:"timeToLive,omitzero"`
 	// UndecidedAfter is UNDECIDED_AFTER, and ApplyTimeout APPLY_TIMEOUT; 0: the default.
 	UndecidedAfter Duration `json:"undecidedAfter,omitzero"`
 	ApplyTimeout   Duration `json:"applyTimeout,omitzero"`
@@ -102,7 +114,7 @@ func (s Settings) String() string {
 	return s.story() + fmt.Sprintf("%d producers of %d streams (%d lanes, batches of %d by %s, %s, takeover by %s, %d in flight), sessions by %s with locks of %s, "+
 		"%d projectors of %s (%d sessions on %d connections, receiver %s, held for %s at most, %d messages at once, %s), round trips of %s to MongoDB %s and %s to storage",
 		s.Producers, s.Streams, s.Lanes, s.BatchMessages, s.Scope, s.Format, s.Takeover, s.MaxInFlight, s.SessionKey, s.LockDuration,
-		s.Projectors, s.Projection, s.Sessions, s.Connections, s.Receiver, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.MongoVersion, s.BlobTrip)
+		s.Projectors, s.Projection, s.Sessions, s.Connections, s.Receiver, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.MongoVersion, s.BlobTrip) + s.broker()
 }
 
 func seconds(n int) Duration { return Duration{time.Duration(n) * time.Second} }

@@ -60,6 +60,11 @@ const (
 	RefuseDocument    Kind = "refuse-document"    // of one aggregate, by the read model's database, for what is in it
 	SmallTransactions Kind = "small-transactions" // larger ones are refused
 	SlowEvents        Kind = "slow-events"        // a projection takes its time for each
+
+	// Those of broker.go.
+
+	TakeOut Kind = "take-out" // the broker dead-letters an event by itself, and the next ones may overtake it
+	Deadly  Kind = "deadly"   // an event ends every projector that has it in hand
 )
 
 // The servers.

@@ -196,6 +196,18 @@ func (r *Record) Hidden() (n int64) {
 	return n
 }
 
+// Type is that of a committed event; empty of none.
+func (r *Record) Type(aggregate string, version int64) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for n, c := range r.run.Committed {
+		if c.Aggregate == aggregate && c.Version == version {
+			return r.kinds[n]
+		}
+	}
+	return ""
+}
+
 // Missing is how many committed events of some aggregates the read model has not been seen to hold.
 func (r *Record) Missing(aggregates ...string) (n int64) {
 	r.mu.Lock()

@@ -1,0 +1,115 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// KiB is the unit of bodies.
+const KiB = 1 << 10
+
+// broker draws how the subscription is, what it does to messages by itself, and how large they are.
+func (d *drawing) broker(r *rand.Rand) {
+	s := &d.plan.Settings
+	partitioned, large, usesUp := r.IntN(4) == 0, r.IntN(5) == 0, r.IntN(4) == 0
+	first, body, fit := r.Int64N(2), 16<<r.IntN(3), 1+r.IntN(3)
+	if s.GapWait.Duration > 0 {
+		s.VersionFirst = first
+	}
+	if partitioned { // which takes no batch of several sessions
+		s.Partitioned, s.Scope = true, "session"
+	}
+	if s.Documents != "" {
+		return
+	}
+	if large {
+		s.BodyKiB, s.BodiesInHand = body, fit
+		d.garbage = 0 // behind a small message, a burst of larger ones may exceed the room once
+	}
+	if usesUp {
+		d.usedUp(r)
+	}
+}
+
+// usedUp makes a run in which the broker takes messages out by itself, and projectors park before it does. Whatever else parks
+// aggregates is left out: what parks which of them is not known beforehand.
+func (d *drawing) usedUp(r *rand.Rand) {
+	s := &d.plan.Settings
+	s.Deliveries = 4 + r.IntN(3)
+	s.WrongDeliveries = r.IntN(3) == 0
+	if ttl := between(r, 20*time.Second, 90*time.Second); r.IntN(2) == 0 {
+		s.TimeToLive = ttl
+	}
+	d.garbage = 0
+	left := []Kind{Poison, RefuseDocument, RefuseMessage, ReplaceCollection}
+	d.plan.Steps = slices.DeleteFunc(d.plan.Steps, func(step Step) bool { return slices.Contains(left, step.Kind) })
+	for n, at := range moments(r, 1+r.IntN(3), d.length) {
+		step := Step{At: at, Kind: TakeOut, Aggregate: fmt.Sprintf("stray-%d", n+1), Answer: []string{UsedUp, Expired}[r.IntN(2)], Random: r.Uint64()}
+		step.Total = 2 + r.Int64N(8)
+		step.Before = max(r.Int64N(2*step.Total)-step.Total, 0) // the first one, more often than not
+		d.plan.Steps = append(d.plan.Steps, step)
+	}
+	for n, at := range moments(r, 1+r.IntN(2), d.length) {
+		step := Step{At: at, Kind: Deadly, Aggregate: fmt.Sprintf("tired-%d", n+1), For: between(r, time.Second, 5*time.Second), Random: r.Uint64()}
+		step.Total = 2 + r.Int64N(8)
+		step.Before = r.Int64N(step.Total)
+		d.plan.Steps = append(d.plan.Steps, step)
+	}
+	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+}
+
+// The ways in which the broker takes a message out.
+const (
+	UsedUp  = "used-up"
+	Expired = "expired"
+)
+
+// brokers is what happens, in words.
+func (s Step) brokers() string {
+	switch s.Kind {
+	case TakeOut:
+		why := map[string]string{UsedUp: "its deliveries are used up", Expired: "its time is over"}[s.Answer]
+		return fmt.Sprintf("Service Bus dead-letters version %d of %d of %s by itself: %s", s.Before+1, s.Total, s.Aggregate, why)
+	case Deadly:
+		return fmt.Sprintf("version %d of %d of %s kills every projector that has it in hand, which starts again after %s", s.Before+1, s.Total, s.Aggregate, s.For)
+	default:
+		return string(s.Kind)
+	}
+}
+
+// String of what a broker is like, in words; empty where it is as ever.
+func (s Settings) broker() (words string) {
+	if s.Partitioned {
+		words += "; partitioned"
+	}
+	if s.Deliveries > 0 {
+		words += fmt.Sprintf("; %d deliveries", s.Deliveries)
+		if s.WrongDeliveries {
+			words += ", of which projectors do not know"
+		}
+	}
+	if s.TimeToLive.Duration > 0 {
+		words += fmt.Sprintf("; messages live for %s", s.TimeToLive)
+	}
+	if s.BodyKiB > 0 {
+		words += fmt.Sprintf("; bodies of %d KiB, of which a session has room for %d batches of %d", s.BodyKiB, Batches, s.BodiesInHand)
+	}
+	if s.VersionFirst > 0 {
+		words += fmt.Sprintf("; versions begin with %d", s.VersionFirst)
+	}
+	return words
+}
+
+// Batches are what a projector's session has in hand at once: one that is completed, one that is applied, and one that arrives.
+const Batches = 3
+
+// RoomOfSession is how many bytes of messages one session may have in hand; 0: any number. It has half a body to spare.
+func (s Settings) RoomOfSession() int64 { return Batches * s.batch() }
+
+// RoomOfProjector is MAX_IN_FLIGHT_BYTES: a worker may have the last batch of one session in hand besides the next session's.
+func (s Settings) RoomOfProjector() int64 { return int64(s.Sessions) * (Batches + 1) * s.batch() }
+
+func (s Settings) batch() int64 { return int64(2*s.BodiesInHand+1) * int64(s.BodyKiB) * KiB / 2 }

@@ -1,0 +1,322 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
+)
+
+// deadly is how the types of events begin that end whoever has them in hand.
+const deadly = "Deadly"
+
+// usesUp says that deliveries and lives are used up in this run, so that nobody knows beforehand which aggregates are parked.
+func (w *world) usesUp() bool { return w.plan.Settings.Deliveries > 0 }
+
+// kindOf is the type with which an event is committed. Where events may be overtaken, and given up, each has its own: the read model
+// then tells which of them it holds.
+func (w *world) kindOf(kind string, version int64) string {
+	if !w.usesUp() {
+		return kind
+	}
+	return fmt.Sprintf("%s-%d", kind, version)
+}
+
+// usedUp makes one of the faults that use up deliveries or lives.
+func (w *world) usedUp(step plan.Step) {
+	kind := "Fine"
+	switch step.Kind {
+	case plan.TakeOut:
+		reason := map[string]string{plan.UsedUp: servicebus.UsedUp, plan.Expired: servicebus.Expired}[step.Answer]
+		end, err := w.bus.TakeOut(subPath, func(m servicebus.Accepted) string {
+			if a := witness.Accepted(m); a.Aggregate == step.Aggregate && a.Version == step.Before+1 {
+				return reason
+			}
+			return ""
+		})
+		require.NoError(w, err)
+		w.injected = append(w.injected, end)
+	case plan.Deadly:
+		kind = deadly
+	default:
+		w.Errorf("nobody knows what to do for %s", step.Kind)
+	}
+	w.work.Go(func() {
+		random := rand.New(rand.NewPCG(step.Random, 0xd6))
+		for n := range step.Total {
+			of := "Fine"
+			if n == step.Before {
+				of = kind
+			}
+			w.insert(w.Context(), step.Aggregate, n+1, of)
+			if random.IntN(2) == 0 {
+				pause(w.Context(), time.Duration(random.Int64N(int64(2*time.Second))))
+			}
+		}
+	})
+}
+
+var errDead = errors.New("the process is no more")
+
+// survives is what becomes of a projector that has an event in hand: a deadly one ends it as a machine ends that has no memory left,
+// and nobody is told.
+func (i *instance) survives(e projection.Event, mended *atomic.Bool) error {
+	if kind, _ := e.Document().Lookup("type").StringValueOK(); i == nil || !strings.HasPrefix(kind, deadly) || mended.Load() {
+		return nil
+	}
+	if i.died.CompareAndSwap(false, true) {
+		i.bus.Kill(true)
+		i.mongo.Kill(true)
+		i.stop()
+	}
+	return errDead
+}
+
+// mortal is a projection of one instance.
+type mortal struct {
+	projection.Projection
+	i      *instance
+	mended *atomic.Bool
+}
+
+// Project implements [projection.Projection].
+func (m mortal) Project(e projection.Event) ([]projection.Write, error) {
+	if err := m.i.survives(e, m.mended); err != nil {
+		return nil, err
+	}
+	return m.Projection.Project(e)
+}
+
+// mortalDocument is the same of a projection with one document.
+type mortalDocument struct {
+	projection.OneDocument
+	i      *instance
+	mended *atomic.Bool
+}
+
+// Project implements [projection.Projection].
+func (m mortalDocument) Project(e projection.Event) ([]projection.Write, error) {
+	if err := m.i.survives(e, m.mended); err != nil {
+		return nil, err
+	}
+	return m.OneDocument.Project(e)
+}
+
+// projectionsOf are those of one instance; nil is the operator, who survives.
+func (w *world) projectionsOf(i *instance) *projection.Registry {
+	all, err := projection.NewRegistry(
+		mortalDocument{brittleDocument{projection.Timeline{}, w}, i, &w.mended}, mortal{brittle{ledger{}, w}, i, &w.mended})
+	require.NoError(w, err)
+	return all
+}
+
+// deadliest is how long the longest of the plan's pauses after a death is; 0: nothing is deadly.
+func (w *world) deadliest() (d time.Duration) {
+	for _, s := range w.plan.Steps {
+		if s.Kind == plan.Deadly {
+			d = max(d, s.For.Duration)
+		}
+	}
+	return d
+}
+
+// bury ends what a deadly event has killed, and starts it again when it is time. The driver's goroutine alone.
+func (w *world) bury() {
+	after := w.deadliest()
+	if after == 0 {
+		return
+	}
+	for _, s := range slices.Concat(w.projector, w.more) {
+		switch i := s.now; {
+		case i != nil && i.died.Load():
+			w.trace.add("%s is dead", i.name)
+			w.deaths++
+			s.kill(true)
+			s.due = time.Now().Add(after)
+		case i == nil && !s.due.IsZero() && time.Now().After(s.due):
+			s.due = time.Time{}
+			s.start()
+		}
+	}
+}
+
+// quiet waits until every committed event is published and the broker has nothing left to deliver: all is applied, or set aside.
+func (w *world) quiet() bool {
+	rest := func() bool {
+		w.tend()
+		committed, _ := w.record.Seen()
+		return w.record.Published() >= committed && w.bus.Stats(subPath).Active == 0
+	}
+	// A projector that has just completed may have committed just before.
+	return w.eventually(settled, rest) && w.eventually(time.Second, func() bool { pause(w.Context(), 500*time.Millisecond); return true })
+}
+
+// settleUsedUp is what settle is where nobody knows beforehand which aggregates are parked.
+func (w *world) settleUsedUp() {
+	if !w.quiet() {
+		w.unrest("and messages are left")
+		return
+	}
+	aside := w.asideOf()
+	held, err := witness.ReadTimeline(w.Context(), w.readModel())
+	require.NoError(w, err)
+	w.record.Note(func(run *checker.Run) {
+		run.Aside, run.Mended = aside, len(run.Observed)
+		run.UsedUp = &checker.UsedUp{
+			Unjudged: w.plan.Settings.GapWait.Duration == 0, First: w.plan.Settings.VersionFirst, Expires: w.plan.Settings.TimeToLive.Duration > 0,
+			Held: held, Type: w.record.Type,
+		}
+	})
+	if len(aside) == 0 {
+		return
+	}
+	w.mended.Store(true)
+	for _, after := range w.plan.KilledReplays {
+		w.killed(after.Duration, "parked", "replay", "--all")
+	}
+	if !w.replayAll() {
+		return
+	}
+	w.rests(func() int64 { return int64(len(w.record.Run().UsedUp.Abandoned)) })
+	left := w.asideOf()
+	w.record.Note(func(run *checker.Run) { run.Left, run.Replayed = left, true })
+}
+
+// replayAll has the operator replay whatever is set aside. What nobody can tell of whether it was applied is kept for a person, who looks,
+// and drops it.
+func (w *world) replayAll() bool {
+	for idle := 0; idle < 30; {
+		code := w.operate("parked", "replay", "--all")
+		run, names := w.record.Run(), map[string]bool{}
+		for _, m := range w.asideOf() {
+			names[run.Names(m)] = true
+		}
+		if code == commandline.ExitOK && len(names) == 0 {
+			return true
+		}
+		overtaken := w.overtaken()
+		for _, o := range overtaken {
+			w.giveUp(o)
+		}
+		if len(overtaken) > 0 {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			w.operate("parked", "replay", name) // what a command that was killed has applied, and could not remove
+		}
+		idle++ // a message may be locked by a command that was killed, or a session held
+		pause(w.Context(), 10*time.Second)
+	}
+	w.record.End("parked replay --all", fmt.Errorf("there are still %d dead letters: %+v", len(w.asideOf()), w.asideOf()))
+	return false
+}
+
+func (w *world) operate(args ...string) (code int) {
+	code, said := w.command(w.Context(), network.NewLink(w.busHub), network.NewLink(w.mongoHub), args...)
+	w.trace.add("projector %s: exit code %d\n%s", strings.Join(args, " "), code, said)
+	return code
+}
+
+// parking is an aggregate that is parked.
+type parking struct{ aggregate, messageID string }
+
+// overtaken are the aggregates that are parked because of an event of which nobody knows whether it was applied.
+func (w *world) overtaken() (all []parking) {
+	collection, field := w.plan.Settings.Projection, projection.GuardField+".parked"
+	if w.plan.Settings.Projection == plan.Ledger {
+		collection, field = plan.Ledger+"_positions", "parked"
+	}
+	cursor, err := w.client.Database(readModel).Collection(collection).Find(w.Context(), bson.D{{Key: field + ".reason", Value: "Overtaken"}})
+	require.NoError(w, err)
+	var found []bson.Raw
+	require.NoError(w, cursor.All(w.Context(), &found))
+	for _, document := range found {
+		id, _ := document.Lookup("_id").StringValueOK()
+		message, _ := document.Lookup(append(strings.Split(field, "."), "messageId")...).StringValueOK()
+		all = append(all, parking{id, message})
+	}
+	return all
+}
+
+// giveUp has a person look whether the read model holds an event, and drop its message.
+func (w *world) giveUp(p parking) {
+	run := w.record.Run()
+	version := run.VersionOf(p.messageID)
+	if !slices.ContainsFunc(w.asideOf(), func(m checker.Aside) bool { return m.MessageID == p.messageID }) {
+		w.record.End("parked replay --all", fmt.Errorf("the only copy of version %d of %s is gone from the dead-letter queue", version, p.aggregate))
+	}
+	held, err := witness.ReadTimeline(w.Context(), w.readModel())
+	require.NoError(w, err)
+	applied := checker.Holds(held, p.aggregate, w.record.Type(p.aggregate, version)) > 0
+	w.record.Note(func(run *checker.Run) { run.UsedUp.Judge(p.aggregate, version, applied) })
+	w.trace.add("a person looks at version %d of %s, applied: %v", version, p.aggregate, applied)
+	w.operate("parked", "drop", p.aggregate, "--yes")
+}
+
+// roomKept says whether no session had more in hand than it has room for.
+func (w *world) roomKept() error {
+	room := w.plan.Settings.RoomOfSession()
+	if most := w.bus.Stats(subPath).MostInHand; w.plan.Settings.BodyKiB > 0 && most > room {
+		return fmt.Errorf("a session had %d bytes in hand, and room for %d (MAX_IN_FLIGHT_BYTES)", most, room)
+	}
+	return nil
+}
+
+// pad makes an event as large as the plan wants it.
+func (w *world) pad(document bson.D) bson.D {
+	if n := w.plan.Settings.BodyKiB * plan.KiB; n > 0 {
+		document = append(document, bson.E{Key: "pad", Value: strings.Repeat("x", n)})
+	}
+	return document
+}
+
+// coverageOfBroker is what the seeds have met of it.
+type coverageOfBroker struct {
+	usedUp, taken, expired, overtaken, abandoned, deaths int // parked before the last delivery; dead-lettered by the broker; and not to be decided
+	partitioned                                          int // letters of partitioned entities
+	large                                                int // runs with a room that was filled to more than a half
+}
+
+func (c *coverageOfBroker) add(w *world, run checker.Run) {
+	for _, m := range run.Aside {
+		switch m.Reason {
+		case checker.ReasonDeliveries:
+			c.usedUp++
+		case servicebus.UsedUp:
+			c.taken++
+		case servicebus.Expired:
+			c.expired++
+		}
+	}
+	if w.plan.Settings.Partitioned {
+		c.partitioned += len(run.Aside)
+	}
+	if run.UsedUp != nil {
+		c.overtaken += run.UsedUp.Judged()
+		c.abandoned += len(run.UsedUp.Abandoned)
+	}
+	c.deaths += w.deaths
+	if room := w.plan.Settings.RoomOfSession(); room > 0 && w.bus.Stats(subPath).MostInHand > room/2 {
+		c.large++
+	}
+}
+
+func (c coverageOfBroker) String() string {
+	return fmt.Sprintf(" parked before the last delivery:%d dead-lettered by the broker:%d expired:%d overtaken:%d given up for it:%d deaths of a deadly event:%d letters of partitions:%d rooms filled:%d",
+		c.usedUp, c.taken, c.expired, c.overtaken, c.abandoned, c.deaths, c.partitioned, c.large)
+}
