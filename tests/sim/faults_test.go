@@ -142,7 +142,7 @@ func (w *world) fault(a *agenda, step plan.Step) {
 	case plan.RefuseDocument, plan.SmallTransactions, plan.SlowEvents:
 		w.refuse(a, step)
 	case plan.TakeOut, plan.Deadly:
-		w.usedUp(step) //nolint:contextcheck // what it starts has the test's context
+		w.usedUp(step)
 	}
 }
 

@@ -63,7 +63,9 @@ func (o *orphans) end(ctx context.Context) (n int, err error) {
 	found, err := o.admin.Aggregate(ctx, mongo.Pipeline{
 		{{Key: "$currentOp", Value: bson.D{{Key: "allUsers", Value: false}, {Key: "idleSessions", Value: true}}}},
 		{{Key: "$match", Value: bson.D{
-			{Key: "type", Value: "idleSession"}, {Key: "appName", Value: o.app}, {Key: "active", Value: false},
+			{Key: "type", Value: "idleSession"},
+			{Key: "appName", Value: o.app},
+			{Key: "active", Value: false},
 			{Key: "transaction.timeOpenMicros", Value: bson.D{{Key: "$gte", Value: abandoned.Microseconds()}}},
 			{Key: "transaction.timeInactiveMicros", Value: bson.D{{Key: "$gte", Value: abandoned.Microseconds()}}},
 		}}},

@@ -146,11 +146,11 @@ func TestMergeMeetsWhatIsThere(t *testing.T) {
 	ctx, db := t.Context(), f.client.Database("db")
 	fill(t, f.coll(), d("_id", 1, "n", 1), d("_id", 2, "n", 2))
 	to := db.Collection("to")
-	merge := func(spec ...any) ([]bson.D, error) { //nolint:contextcheck // it is the test's
+	merge := func(spec ...any) ([]bson.D, error) {
 		require.NoError(t, to.Drop(ctx))
-		fill(t, to, d("_id", 1, "old", true))
+		fill(t, to, d("_id", 1, "old", true)) //nolint:contextcheck // it is the test's
 		_, err := f.coll().Aggregate(ctx, driver.Pipeline{d("$merge", append(d("into", "to"), d(spec...)...))})
-		return all(t, to, d()), err
+		return all(t, to, d()), err //nolint:contextcheck // it is the test's
 	}
 	one, two := d("_id", int32(1), "n", int32(1)), d("_id", int32(2), "n", int32(2))
 	old := d("_id", int32(1), "old", true)
@@ -242,7 +242,7 @@ func TestAdministratorsAreAnswered(t *testing.T) {
 	require.Equal(t, int32(1), of(of(stats[0], "storageStats").(bson.D), "nindexes"))
 	names, err := f.client.Database("local").ListCollectionNames(t.Context(), d())
 	require.NoError(t, err)
-	require.Equal(t, []string{"oplog.rs", "system.replset"}, names)
+	require.Subset(t, names, []string{"oplog.rs", "system.replset"}) // a server has more
 	require.Equal(t, "rs0", of(all(t, f.client.Database("local").Collection("system.replset"), d())[0], "_id"))
 	n, err := f.client.Database("local").Collection("system.replset").CountDocuments(t.Context(), d())
 	require.NoError(t, err)

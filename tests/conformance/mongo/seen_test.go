@@ -89,8 +89,10 @@ func TestSeenATransactionThatMakesACollectionHoldsNobodyUp(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.InsertOne(ctx, d("_id", 2))
 	require.NoError(t, err, "at once")
-	_, err = c.Indexes().CreateOne(ctx, driver.IndexModel{Keys: d("n", 1)})
-	require.NoError(t, err)
+	if f.srv != nil || !f.since(t, 5, 0) { // a 6.0.5 waits with a new index until the transaction has ended
+		_, err = c.Indexes().CreateOne(ctx, driver.IndexModel{Keys: d("n", 1)})
+		require.NoError(t, err)
+	}
 	err = s.CommitTransaction(ctx)
 	refused(t, 112, err)
 	require.True(t, labelled(err, "TransientTransactionError"))

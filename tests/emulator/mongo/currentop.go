@@ -71,16 +71,21 @@ func (r *request) currentOp(spec any) (bson.A, error) {
 	now, nobody := time.Now(), sha256.Sum256(nil)
 	for _, t := range r.srv.sessions.idle() {
 		found = append(found, bson.D{
-			{Key: "type", Value: "idleSession"}, {Key: "host", Value: r.srv.opts.Host}, {Key: "desc", Value: "inactive transaction"},
-			{Key: "client", Value: t.client}, {Key: "appName", Value: t.app},
+			{Key: "type", Value: "idleSession"},
+			{Key: "host", Value: r.srv.opts.Host},
+			{Key: "desc", Value: "inactive transaction"},
+			{Key: "client", Value: t.client},
+			{Key: "appName", Value: t.app},
 			{Key: "lsid", Value: bson.D{{Key: "id", Value: t.lsid.Lookup("id")}, {Key: "uid", Value: bson.Binary{Data: nobody[:]}}}},
 			{Key: "transaction", Value: bson.D{
 				{Key: "parameters", Value: bson.D{{Key: "txnNumber", Value: t.number}, {Key: "autocommit", Value: false}}},
 				{Key: "startWallClockTime", Value: t.began.Format(time.RFC3339Nano)},
-				{Key: "timeOpenMicros", Value: now.Sub(t.began).Microseconds()}, {Key: "timeInactiveMicros", Value: now.Sub(t.used).Microseconds()},
+				{Key: "timeOpenMicros", Value: now.Sub(t.began).Microseconds()},
+				{Key: "timeInactiveMicros", Value: now.Sub(t.used).Microseconds()},
 				{Key: "expiryTime", Value: t.began.Add(r.srv.opts.TransactionLifetime).Format(time.RFC3339Nano)},
 			}},
-			{Key: "waitingForLock", Value: false}, {Key: "active", Value: false},
+			{Key: "waitingForLock", Value: false},
+			{Key: "active", Value: false},
 		})
 	}
 	return found, nil
