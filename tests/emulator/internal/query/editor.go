@@ -102,7 +102,7 @@ func setIn(container any, parts []string, at int, v any, created *string) (any, 
 			return nil, mongoerr.New(mongoerr.PathNotViable, "Cannot create field '%s' in element {%s: [...]}", parts[at], strings.Join(parts[:at], "."))
 		}
 		if i > len(t)+maxPadding {
-			return nil, mongoerr.New(156, "can't backfill more than %d elements", maxPadding)
+			return nil, mongoerr.New(34, "can't backfill more than %d elements", maxPadding)
 		}
 		var child any = bson.D{}
 		if i < len(t) {

@@ -1,0 +1,165 @@
+// Command realmongo runs a command with a real MongoDB beside it: a replica set of one new, empty member.
+//
+//	realmongo MONGOD COMMAND [ARGUMENT…]
+//
+// MONGOD is the program; or the connection string of a replica set that is there, on which every database may be dropped. The command finds
+// it in MONGODB_URI and CONFORMANCE_MONGODB_URI, and embedded Service Bus and Blob storage in the services' other settings. realmongo
+// ends with the command's exit code, or with 2 when there was nothing to run it with; what MongoDB logs is shown when it does not start.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/tests/emulator"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code, err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "realmongo:", err)
+	}
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string) (code int, err error) {
+	if len(args) < 2 {
+		return 2, errors.New("usage: realmongo MONGOD COMMAND [ARGUMENT…]")
+	}
+	uri := args[0]
+	if !strings.HasPrefix(uri, "mongodb://") && !strings.HasPrefix(uri, "mongodb+srv://") {
+		server, err := start(ctx, args[0])
+		if err != nil {
+			return 2, err
+		}
+		defer func() { err = errors.Join(err, server.stop()) }()
+		uri = server.uri
+	}
+	stack, err := emulator.New(ctx, emulator.Options{})
+	if err != nil {
+		return 2, err
+	}
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan error, 1)
+	go func() { served <- stack.Run(serving) }()
+	defer func() {
+		end()
+		err = errors.Join(err, <-served)
+	}()
+
+	cmd := exec.CommandContext(ctx, args[1], args[2:]...) //nolint:gosec // the caller's own command
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), stack.Settings()...)
+	cmd.Env = append(cmd.Env, "MONGODB_URI="+uri, "CONFORMANCE_MONGODB_URI="+uri)
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		return 2, err
+	}
+	return max(cmd.ProcessState.ExitCode(), 0), nil
+}
+
+// server is a mongod in a folder of its own.
+type server struct {
+	uri    string
+	folder string
+	kill   context.CancelFunc
+	ended  chan error
+}
+
+// startTimeout bounds the wait for a member that can be written to.
+const startTimeout = time.Minute
+
+func start(ctx context.Context, program string) (*server, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	folder, err := os.MkdirTemp("", "sluice-mongod-")
+	if err != nil {
+		return nil, err
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	life, kill := context.WithCancel(context.WithoutCancel(ctx))
+	s := &server{uri: "mongodb://" + address + "/?replicaSet=rs0", folder: folder, kill: kill, ended: make(chan error, 1)}
+	cmd := exec.CommandContext(life, program, "--dbpath", folder, "--bind_ip", "127.0.0.1", "--port", fmt.Sprint(port), //nolint:gosec // the caller's own program
+		"--replSet", "rs0", "--setParameter", "enableTestCommands=1", "--wiredTigerCacheSizeGB", "0.5", "--oplogSize", "990")
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	go func() { s.ended <- cmd.Run() }()
+	if err := s.initiate(ctx, address); err != nil {
+		err = errors.Join(err, s.stop())
+		tail := said.Bytes()
+		return nil, fmt.Errorf("start %s: %w\n%s", program, err, tail[max(len(tail)-4096, 0):])
+	}
+	return s, nil
+}
+
+// freePort is one that nobody listens on just now.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// initiate makes the member a replica set, and waits until it leads that.
+func (s *server) initiate(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + address + "/?directConnection=true"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
+	admin := client.Database("admin")
+	initiated := make(chan error, 1)
+	go func() {
+		initiated <- admin.RunCommand(ctx, bson.D{{Key: "replSetInitiate", Value: bson.D{
+			{Key: "_id", Value: "rs0"}, {Key: "members", Value: bson.A{bson.D{{Key: "_id", Value: 0}, {Key: "host", Value: address}}}},
+		}}}).Err()
+	}()
+	select {
+	case err := <-initiated:
+		if err != nil {
+			return err
+		}
+	case err := <-s.ended:
+		s.ended <- err
+		return fmt.Errorf("it ended: %w", err)
+	}
+	for {
+		var hello struct{ IsWritablePrimary bool }
+		if err := admin.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil || hello.IsWritablePrimary {
+			return err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("it does not lead its set: %w", ctx.Err())
+		}
+	}
+}
+
+// stop kills the server and removes its data.
+func (s *server) stop() error {
+	s.kill()
+	<-s.ended //nolint:errcheck // killed, on purpose
+	return os.RemoveAll(s.folder)
+}
