@@ -21,42 +21,58 @@ type orphans struct {
 	app   string // the name by which projectors connect
 	ended func(n int)
 
-	mu   sync.Mutex
-	next time.Time
+	mu    sync.Mutex
+	first time.Time // refusal of a row
+	last  time.Time
+	next  time.Time // look, at the earliest
 }
 
 const (
-	// suspicion is how long a transaction is refused by others before somebody looks for one that is abandoned.
+	// suspicion is how long transactions are refused by others before somebody looks for one that is abandoned, and quiet is after how
+	// long without a refusal that begins anew.
 	suspicion = time.Second
+	quiet     = 30 * time.Second
 	// abandoned is how long nothing has run in a transaction that is ended. It is much longer than a projector pauses between two
 	// statements, a round trip or a turn on the processor away.
 	abandoned = 2 * time.Second
-	// between is how long a replica waits before it looks again.
-	between = time.Second
+	// between is how long a replica waits before it looks again, and patience how long it waits for the answer.
+	between  = 2 * time.Second
+	patience = 2 * time.Second
 )
 
-// look ends the transactions that are abandoned by now. An account sees its own transactions and may end them, without a right to
-// anything else. A server that does not have what is asked for here is not asked often; it ends them by itself, later.
-func (o *orphans) look(ctx context.Context) {
-	o.mu.Lock()
-	now := time.Now()
-	early := now.Before(o.next)
-	if !early {
-		o.next = now.Add(between)
-	}
-	o.mu.Unlock()
-	if early {
+// refused is called when a transaction was refused because another one writes the same document. Where that goes on, it ends the
+// transactions that are abandoned by now. It does not end with ctx, the attempt's, which may leave it no time. An account sees its own
+// transactions and may end them, without a right to anything else. A server that does not have what is asked for here is not asked
+// often; it ends them by itself, later.
+func (o *orphans) refused(ctx context.Context) {
+	if !o.due(time.Now()) {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
 	n, err := o.end(ctx)
-	if err != nil && ctx.Err() == nil {
+	if err != nil {
 		o.mu.Lock()
-		o.next = now.Add(time.Minute)
+		o.next = time.Now().Add(time.Minute)
 		o.mu.Unlock()
 	}
 	if n > 0 {
 		o.ended(n)
 	}
+}
+
+func (o *orphans) due(now time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now.Sub(o.last) > quiet {
+		o.first = now
+	}
+	o.last = now
+	if now.Sub(o.first) < suspicion || now.Before(o.next) {
+		return false
+	}
+	o.next = now.Add(between)
+	return true
 }
 
 func (o *orphans) end(ctx context.Context) (n int, err error) {

@@ -44,15 +44,13 @@ func (a *Applier) transact(ctx context.Context, write func(context.Context) erro
 	// committing must not be aborted, which could undo a part of it.
 	defer session.EndSession(ctx)
 	backoff := retry.Backoff{Initial: 10 * time.Millisecond, Max: 500 * time.Millisecond}
-	for began := time.Now(); ; {
+	for {
 		done := a.turns.take(ctx)
 		err := attempt(ctx, session, write)
 		done()
 		if Code(err) == mongodb.WriteConflict {
 			a.turns.met()
-			if time.Since(began) >= suspicion {
-				a.orphans.look(ctx)
-			}
+			a.orphans.refused(ctx)
 		}
 		if !labelled(err, driver.TransientTransactionError) || Classify(err) == TooLarge || backoff.Wait(ctx) != nil {
 			return err

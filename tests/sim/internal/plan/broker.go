@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 // KiB is the unit of bodies.
@@ -25,7 +27,10 @@ func (d *drawing) broker(r *rand.Rand) {
 	if s.Documents != "" {
 		return
 	}
-	if large {
+	// In a session that others share, what is refused may fill the room; with nothing else to apply anywhere, nobody can tell that
+	// it fails alone, and it is not parked.
+	shared := s.SessionKey != envelope.SessionKey{}
+	if large && !(shared && slices.ContainsFunc(d.plan.Steps, func(s Step) bool { return s.Kind == RefuseDocument })) {
 		s.BodyKiB, s.BodiesInHand = body, fit
 		d.garbage = 0 // behind a small message, a burst of larger ones may exceed the room once
 	}

@@ -48,6 +48,7 @@ func (d *drawing) refusals(r *rand.Rand) {
 	}
 	if slow == 0 {
 		s.ApplyTimeout = Duration{time.Second}
+		s.UndecidedAfter = seconds(600) // an aggregate may time out again and again, while others do not
 		d.plan.Steps = append(d.plan.Steps, Step{At: at[1], Kind: SlowEvents, Delay: delay, For: long})
 	}
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
