@@ -131,7 +131,8 @@ func TestG5CrashBetweenParkAndDeadLetter(t *testing.T) {
 		require.NoError(w, err)
 		require.Equal(w, []string{"a/2 ProjectionFailed", "a/3 AggregateParked"}, deadLetters(w))
 		require.Equal(w, 1, s.applied(w, "a"))
-		require.Equal(w, 2, parked(w, s.guards, "a").Later, "each event was counted before it was set aside")
+		// The first projector may have counted the later event, too, before it died: the count is at least theirs.
+		require.GreaterOrEqual(w, parked(w, s.guards, "a").Later, 2, "each event was counted before it was set aside")
 	})
 }
 
