@@ -13,9 +13,10 @@ import (
 // orphans ends transactions whose projector is gone. MongoDB notices neither a killed process nor a lost machine: it keeps an open
 // transaction, and refuses every other write to its documents, for transactionLifetimeLimitSeconds, a minute.
 //
-// A transaction of ours takes milliseconds, and none lives longer than APPLY_TIMEOUT. One in which nothing has run for as long as
-// abandoned is of a projector that is gone, stopped or cut off. Nothing rests on the judgement: whoever is there after all is told that
-// the transaction was aborted, and writes it again.
+// One in which nothing runs from one look to the next is of a projector that is gone, stopped or cut off: between two statements of ours
+// is no more than a round trip. How long a transaction has been open, or idle in all, says nothing of that: with many statements and a
+// long way it is seconds. Nothing rests on the judgement: whoever is there after all is told that the transaction was aborted, and
+// writes it again.
 type orphans struct {
 	admin *mongo.Database
 	app   string // the name by which projectors connect
@@ -25,19 +26,23 @@ type orphans struct {
 	first time.Time // refusal of a row
 	last  time.Time
 	next  time.Time // look, at the earliest
+
+	looking sync.Mutex
+	seen    map[string]progress // at the last look, by session
 }
+
+// progress is how far a transaction is.
+type progress struct{ number, active int64 }
 
 const (
 	// suspicion is how long transactions are refused by others before somebody looks for one that is abandoned, and quiet is after how
 	// long without a refusal that begins anew.
 	suspicion = time.Second
 	quiet     = 30 * time.Second
-	// abandoned is how long nothing has run in a transaction that is ended. It is much longer than a projector pauses between two
-	// statements, a round trip or a turn on the processor away.
-	abandoned = 2 * time.Second
-	// between is how long a replica waits before it looks again, and patience how long it waits for the answer.
+	// between is how long a replica waits before it looks again, and so for how long nothing has run in what is ended. patience is how
+	// long it waits for the answer.
 	between  = 2 * time.Second
-	patience = 2 * time.Second
+	patience = time.Second
 )
 
 // refused is called when a transaction was refused because another one writes the same document. Where that goes on, it ends the
@@ -45,9 +50,10 @@ const (
 // transactions and may end them, without a right to anything else. A server that does not have what is asked for here is not asked
 // often; it ends them by itself, later.
 func (o *orphans) refused(ctx context.Context) {
-	if !o.due(time.Now()) {
+	if !o.due(time.Now()) || !o.looking.TryLock() {
 		return
 	}
+	defer o.looking.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	n, err := o.end(ctx)
@@ -82,20 +88,30 @@ func (o *orphans) end(ctx context.Context) (n int, err error) {
 			{Key: "type", Value: "idleSession"},
 			{Key: "appName", Value: o.app},
 			{Key: "active", Value: false},
-			{Key: "transaction.timeOpenMicros", Value: bson.D{{Key: "$gte", Value: abandoned.Microseconds()}}},
-			{Key: "transaction.timeInactiveMicros", Value: bson.D{{Key: "$gte", Value: abandoned.Microseconds()}}},
 		}}},
-		{{Key: "$project", Value: bson.D{{Key: "id", Value: "$lsid.id"}}}},
+		{{Key: "$project", Value: bson.D{
+			{Key: "id", Value: "$lsid.id"}, {Key: "number", Value: "$transaction.parameters.txnNumber"}, {Key: "active", Value: "$transaction.timeActiveMicros"},
+		}}},
 	})
 	if err != nil {
 		return 0, err
 	}
-	var sessions []struct{ ID bson.RawValue }
+	var sessions []struct {
+		ID             bson.RawValue
+		Number, Active int64
+	}
 	if err := found.All(ctx, &sessions); err != nil {
 		return 0, err
 	}
 	var errs []error
+	before := o.seen
+	o.seen = make(map[string]progress, len(sessions))
 	for _, s := range sessions {
+		id, now := string(s.ID.Value), progress{s.Number, s.Active}
+		o.seen[id] = now
+		if was, known := before[id]; !known || was != now {
+			continue
+		}
 		kill := bson.D{{Key: "killSessions", Value: bson.A{bson.D{{Key: "id", Value: s.ID}}}}}
 		if err := o.admin.RunCommand(ctx, kill).Err(); err != nil {
 			errs = append(errs, err)

@@ -62,3 +62,24 @@ func TestATransactionOfAnotherApplicationIsLeftAlone(t *testing.T) {
 		require.Equal(w, 2, total(w))
 	})
 }
+
+// G5: a projector whose transaction takes long, a statement after another, is left to finish it, whoever waits for it meanwhile.
+func TestG5ATransactionThatGoesOnIsLeftAlone(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		s := together()
+		w.StartProjector(s.settings(nil))
+		publishTogether(w, event("a", 1, "T"))
+		w.Completed(1)
+		session := holding(w, "sluice-projector")
+		publishTogether(w, event("b", 1, "T"))
+		for n := range 16 {
+			w.Pass(500 * time.Millisecond)
+			_, err := session.Client().Database(world.ReadModel).Collection("totals").
+				UpdateOne(driver.NewSessionContext(w.Context(), session), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "unseen", Value: n}}}})
+			require.NoError(w, err)
+		}
+		require.NoError(w, session.CommitTransaction(w.Context()))
+		w.Completed(2)
+		require.Equal(w, 2, total(w))
+	})
+}

@@ -16,6 +16,7 @@ type open struct {
 	number int64
 	began  time.Time
 	used   time.Time
+	active time.Duration // in its statements, at least a microsecond each
 	client string
 	app    string
 }
@@ -81,6 +82,7 @@ func (r *request) currentOp(spec any) (bson.A, error) {
 				{Key: "parameters", Value: bson.D{{Key: "txnNumber", Value: t.number}, {Key: "autocommit", Value: false}}},
 				{Key: "startWallClockTime", Value: t.began.Format(time.RFC3339Nano)},
 				{Key: "timeOpenMicros", Value: now.Sub(t.began).Microseconds()},
+				{Key: "timeActiveMicros", Value: t.active.Microseconds()},
 				{Key: "timeInactiveMicros", Value: now.Sub(t.used).Microseconds()},
 				{Key: "expiryTime", Value: t.began.Add(r.srv.opts.TransactionLifetime).Format(time.RFC3339Nano)},
 			}},

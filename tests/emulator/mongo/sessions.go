@@ -155,8 +155,10 @@ func (t *sessions) statement(ctx context.Context, s *session, r *request, run fu
 		return nil, mongoerr.New(mongoerr.OperationNotInTransaction, "Cannot run '%s' in a multi-document transaction.", r.name)
 	}
 	r.txn, r.view = s.txn, engine.View{Txn: s.txn}
+	began := time.Now()
 	reply, err := run()
 	s.open.used = time.Now()
+	s.open.active += max(s.open.used.Sub(began), time.Microsecond)
 	if err != nil || hasWriteErrors(reply) { // any failed statement ends the whole transaction
 		t.eng.Abort(s.txn)
 		s.state = aborted
