@@ -318,26 +318,6 @@ func runTop(_ context.Context, r *request) (bson.D, error) {
 	return bson.D{{Key: "totals", Value: totals}}, nil
 }
 
-func runKillSessions(ctx context.Context, r *request) (bson.D, error) {
-	list, ok := r.body[0].Value.(bson.A)
-	if !ok {
-		return nil, mongoerr.New(mongoerr.TypeMismatch, "BSON field 'killSessions.killSessions' is the wrong type, expected type 'array'")
-	}
-	if len(list) == 0 {
-		return runKillAllSessions(ctx, r)
-	}
-	for _, item := range list {
-		d, ok := item.(bson.D)
-		if !ok {
-			return nil, mongoerr.New(mongoerr.TypeMismatch, "killSessions needs documents with an id")
-		}
-		raw := value.Encode(d)
-		r.srv.sessions.drop(raw)
-		r.srv.cursors.killOf(raw)
-	}
-	return bson.D{}, nil
-}
-
 func runStartSession(context.Context, *request) (bson.D, error) {
 	id := bson.D{{Key: "id", Value: bson.Binary{Subtype: 4, Data: engine.NewUUID()}}}
 	return bson.D{{Key: "id", Value: id}, {Key: "timeoutMinutes", Value: int32(30)}}, nil
@@ -364,10 +344,6 @@ func runGetLog(_ context.Context, r *request) (bson.D, error) {
 
 func runCmdLineOpts(_ context.Context, r *request) (bson.D, error) {
 	return bson.D{{Key: "argv", Value: bson.A{"sluice-emulator"}}, {Key: "parsed", Value: bson.D{}}}, r.adminOnly()
-}
-
-func runCurrentOp(_ context.Context, r *request) (bson.D, error) {
-	return bson.D{{Key: "inprog", Value: bson.A{}}}, r.adminOnly()
 }
 
 func runListCommands(context.Context, *request) (bson.D, error) {

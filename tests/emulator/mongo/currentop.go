@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"context"
 	"crypto/sha256"
 	"time"
 
@@ -91,4 +92,28 @@ func (r *request) currentOp(spec any) (bson.A, error) {
 		})
 	}
 	return found, nil
+}
+
+func runCurrentOp(_ context.Context, r *request) (bson.D, error) {
+	return bson.D{{Key: "inprog", Value: bson.A{}}}, r.adminOnly()
+}
+
+func runKillSessions(ctx context.Context, r *request) (bson.D, error) {
+	list, ok := r.body[0].Value.(bson.A)
+	if !ok {
+		return nil, mongoerr.New(mongoerr.TypeMismatch, "BSON field 'killSessions.killSessions' is the wrong type, expected type 'array'")
+	}
+	if len(list) == 0 {
+		return runKillAllSessions(ctx, r)
+	}
+	for _, item := range list {
+		d, ok := item.(bson.D)
+		if !ok {
+			return nil, mongoerr.New(mongoerr.TypeMismatch, "killSessions needs documents with an id")
+		}
+		raw := value.Encode(d)
+		r.srv.sessions.drop(raw)
+		r.srv.cursors.killOf(raw)
+	}
+	return bson.D{}, nil
 }
