@@ -67,12 +67,31 @@ scripts() {
   fi
 }
 
-# What make sim's planted bugs are planted into moves on; only scripts/mutations.sh, which nobody runs often, would tell.
+# What make sim's planted bugs are planted into moves on; only scripts/mutations.sh, which nobody runs often, would tell. Each
+# must apply and compile: a hunk may also find a place that has become another one.
 mutations() {
-  local patch stale=0
+  local patch file folder stale=0 copies
+  copies=$(mktemp -d)
+  # shellcheck disable=SC2064 # these copies
+  trap "rm -rf '$copies'" RETURN
   for patch in tests/sim/mutations/*.patch; do
-    patch -p1 --dry-run --force --silent <"$patch" >/dev/null || {
+    rm -rf "${copies:?}"/*
+    local files=() folders=() overlay=''
+    mapfile -t files < <(sed -n 's|^+++ b/||p' "$patch")
+    cp --parents "${files[@]}" "$copies"
+    if ! patch -p1 --force --silent -d "$copies" <"$patch" >/dev/null; then
       echo "$patch cannot be planted any more: make it again from the code as it is now"
+      stale=1
+      continue
+    fi
+    for file in "${files[@]}"; do
+      folder=./$(dirname "$file")
+      [[ " ${folders[*]} " == *" $folder "* ]] || folders+=("$folder")
+      overlay+="${overlay:+, }\"$PWD/$file\": \"$copies/$file\""
+    done
+    echo "{\"Replace\": {$overlay}}" >"$copies/overlay.json"
+    go build -overlay "$copies/overlay.json" "${folders[@]}" || {
+      echo "$patch can be planted, and does not compile: make it again from the code as it is now"
       stale=1
     }
   done
