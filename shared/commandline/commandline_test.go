@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -150,6 +151,57 @@ func TestBashCompletesCommandsAndFlags(t *testing.T) {
 	code, _, errOut := do(nil, "completion", "tcsh")
 	require.Equal(t, commandline.ExitUsage, code)
 	require.Contains(t, errOut, "bash, zsh or fish")
+}
+
+// typedInZsh is typed by a terminal: zsh completes only where somebody edits a line. Each line ends with a tab and a return.
+const typedInZsh = `zmodload zsh/zpty
+zpty z zsh -f -i
+zpty -w z 'PS1=; unset zle_bracketed_paste; autoload -Uz compinit && compinit -D -u; source <(print -r -- "$DOOR")
+door() { print -r -- "GOT" "[$*]" }; zstyle ":completion:*" insert-tab false; print RE''ADY'
+zpty -r -m z said '*READY*'
+for typed; do
+	zpty -w -n z "door $typed"$'\t\r'
+	zpty -r -m z said '*GOT \[*\]*'
+	print -r -- "${${said##*GOT \[}%%\]*}"
+done
+zpty -d z
+`
+
+func TestZshCompletesCommandsAndFlags(t *testing.T) {
+	t.Parallel()
+	zsh, err := exec.LookPath("zsh")
+	if err != nil {
+		t.Skip("there is no zsh here")
+	}
+	_, script, _ := do(nil, "completion", "zsh")
+	run := exec.CommandContext(t.Context(), zsh, "-f", "-c", typedInZsh, "zsh", "ru", "ring tw", "ring twice --l", "completion fi", "ring twice ann --whe")
+	run.Env = append(os.Environ(), "DOOR="+script)
+	out, err := run.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Equal(t, []string{"run", "ring twice", "ring twice --loud", "completion fish", "ring twice ann --where"}, strings.Split(strings.TrimSpace(string(out)), "\n"))
+}
+
+func TestFishCompletesCommandsAndFlags(t *testing.T) {
+	t.Parallel()
+	fish, err := exec.LookPath("fish")
+	if err != nil {
+		t.Skip("there is no fish here")
+	}
+	_, script, _ := do(nil, "completion", "fish")
+	for typed, want := range map[string]string{ // fish sorts, and offers flags behind a hyphen
+		"":                     "completion help ring run version",
+		"ru":                   "run",
+		"ring ":                "once twice",
+		"ring twice --":        "--loud --where",
+		"completion ":          "bash fish zsh",
+		"ring twice ann --whe": "--where",
+		"ring once --l":        "",
+	} {
+		run := exec.CommandContext(t.Context(), fish, "--no-config", "-c", script+"complete -C 'door "+typed+"'")
+		out, err := run.CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.Equal(t, want, strings.Join(strings.Fields(string(out)), " "), "typed: %q", typed)
+	}
 }
 
 func TestWhatCannotBeUnderstoodIsNotTried(t *testing.T) {

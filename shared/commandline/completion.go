@@ -60,10 +60,11 @@ func (p Program[D, R]) words() map[string][]string {
 	return follow
 }
 
+// bash is for zsh, too, which reads the length of a part of an array as arithmetic only where it is written so.
 func (p Program[D, R]) bash() string {
 	var b strings.Builder
 	follow := p.words()
-	fmt.Fprintf(&b, "_%s() {\n\tlocal words\n\tcase \"${COMP_WORDS[*]:1:COMP_CWORD-1}\" in\n", p.Name)
+	fmt.Fprintf(&b, "_%s() {\n\tlocal words\n\tcase \"${COMP_WORDS[*]:1:$((COMP_CWORD - 1))}\" in\n", p.Name)
 	// Backwards, so that "token set" is tried before "token": a pattern matches everything that begins with it, because there may be
 	// flags and operands in between.
 	befores := slices.Sorted(maps.Keys(follow))
@@ -84,12 +85,14 @@ func (p Program[D, R]) fish() string {
 	fmt.Fprintf(&b, "complete -c %s -f\n", p.Name)
 	follow := p.words()
 	for _, before := range slices.Sorted(maps.Keys(follow)) {
-		given := "(string join ' ' (commandline -poc)[2..-1])"
+		// The program's name stands before the words: of no words at all, fish would make no argument.
+		given := "(string join ' ' " + p.Name + " (commandline -poc)[2..-1])"
+		typed := strings.TrimSpace(p.Name + " " + before)
 		for _, word := range follow[before] {
 			if flagName, ok := strings.CutPrefix(word, "--"); ok {
-				fmt.Fprintf(&b, "complete -c %s -n \"string match -q -- '%s*' %s\" -l %s\n", p.Name, before, given, flagName)
+				fmt.Fprintf(&b, "complete -c %s -n \"string match -q -- '%s*' %s\" -l %s\n", p.Name, typed, given, flagName)
 			} else {
-				fmt.Fprintf(&b, "complete -c %s -n \"test '%s' = %s\" -a %s\n", p.Name, before, given, word)
+				fmt.Fprintf(&b, "complete -c %s -n \"test '%s' = %s\" -a %s\n", p.Name, typed, given, word)
 			}
 		}
 	}
