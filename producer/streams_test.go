@@ -1,7 +1,9 @@
 package producer
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/leader"
 	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
 func TestStreamsShareWhatTheyDoNotOverride(t *testing.T) {
@@ -144,4 +147,42 @@ func TestMisspeltSettingsAreRefused(t *testing.T) {
 	set(t, map[string]string{"STREAMS": "orders,payments", "PAYMENTS_MONGODB_COLLECTION": "payments", "PAYMENT_SERVICE_BUS_TOPIC": "payments"})
 	_, err = LoadStreams()
 	require.ErrorContains(t, err, "PAYMENT_SERVICE_BUS_TOPIC: is no setting; did you mean PAYMENTS_SERVICE_BUS_TOPIC?")
+}
+
+// The command config tells of every setting its value, where that is from, and its default; of a secret only that it is set.
+func TestConfigTellsWhereEverySettingIsFrom(t *testing.T) {
+	minimal(t)
+	set(t, map[string]string{"STREAMS": "orders", "PUBLISH_LANES": "0", "ORDERS_MONGODB_COLLECTION": "orders"})
+	config := func(args ...string) (code int, out string) {
+		var o, e bytes.Buffer
+		code = Main(t.Context(), append([]string{"config"}, args...), nil, Options{}, &o, &e, nil)
+		require.Empty(t, e.String())
+		require.NotContains(t, o.String(), "hunter2")
+		return code, o.String()
+	}
+	code, out := config()
+	require.Equal(t, 0, code, "it shows what is; --lint judges")
+	require.Regexp(t, `MONGODB_URI +\(set; secret\) +environment +required`, out)
+	require.Regexp(t, `LEASE_DURATION +15s +default +15s`, out)
+	require.Regexp(t, `MONGODB_COLLECTION +events +environment +required`, out)
+	require.Regexp(t, `ORDERS_MONGODB_COLLECTION +orders +environment +MONGODB_COLLECTION = events`, out)
+	require.Contains(t, out, "1 setting must be fixed:\n  - PUBLISH_LANES: must be at least 1")
+	for _, name := range settings.Names(Config{}) {
+		require.Contains(t, out, "\n"+name+" ")
+	}
+	code, out = config("--lint")
+	require.Equal(t, 1, code)
+	require.NotContains(t, out, "LEASE_DURATION")
+
+	code, out = config("--json")
+	require.Equal(t, 0, code)
+	var shown struct {
+		Settings []settings.Setting
+		Problems []string
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &shown))
+	require.Contains(t, shown.Settings, settings.Setting{Name: "MONGODB_URI", Value: settings.Hidden, From: "environment", Required: true, Secret: true})
+	require.Len(t, shown.Problems, 1)
+	code, _ = config("--json", "--lint")
+	require.Equal(t, 1, code)
 }

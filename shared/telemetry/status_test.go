@@ -1,12 +1,14 @@
 package telemetry
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -80,6 +82,18 @@ func TestTheLogIsTextForPeopleAndJSONElsewhere(t *testing.T) {
 		require.Regexp(t, want, out.String(), format)
 		require.NotContains(t, out.String(), "\x1b")
 	}
+}
+
+func TestTheLogIsTextOnATerminal(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("no terminal can be made here:", err)
+	}
+	t.Cleanup(func() { require.NoError(t, terminal.Close()) })
+	LoggerIn(FormatAuto, terminal, slog.LevelInfo, "producer", "p-1").Info("hello")
+	echoed, err := bufio.NewReader(terminal).ReadString('\n')
+	require.NoError(t, err)
+	require.Regexp(t, `^time=\S+ level=INFO msg=hello`, echoed)
 }
 
 func TestTheInstancesNameCanBeRead(t *testing.T) {

@@ -232,6 +232,7 @@ func TestDockerfilesKeepTheRules(t *testing.T) {
 		all := dockerfile(t, s.name)
 		require.Contains(t, all, instruction{"USER", "65532:65532"})
 		require.Contains(t, all, instruction{"ENTRYPOINT", fmt.Sprintf("[%q]", "/"+s.name)}, "in this form SIGTERM reaches the program")
+		require.Regexp(t, `(?m)^ARG VERSION=unknown\nLABEL .*org\.opencontainers\.image\.version="\$\{VERSION\}"`, text, "what runs can be told from its image")
 		var bases []string
 		for _, in := range all {
 			if in.name == "FROM" {

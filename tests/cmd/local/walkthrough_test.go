@@ -48,5 +48,8 @@ func TestTheWalkthroughIsTrue(t *testing.T) {
 		require.Contains(t, text, says)
 	}
 	require.Regexp(t, `leader +second`, text)
+	version, failed := exec.CommandContext(t.Context(), root+"/bin/producer", "version").Output()
+	require.NoError(t, failed)
+	require.Regexp(t, `^producer [0-9a-f]{7,}|^producer v?[0-9]+\.`, string(version), "make build stamps what git says")
 	_ = err // the signal that ends what was started is the last exit code
 }

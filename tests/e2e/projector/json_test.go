@@ -1,11 +1,15 @@
 package projector_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -56,4 +60,27 @@ func TestEveryCommandOfTheProjectorPrintsJSON(t *testing.T) {
 		print(0, &found, "doctor")
 		require.Greater(w, len(found), 3)
 	})
+}
+
+// The help of every command that has a result says how to have it as JSON.
+func TestEveryHelpOfTheProjectorNamesJSON(t *testing.T) {
+	help := func(args ...string) string {
+		var out, errOut bytes.Buffer
+		require.Equal(t, 0, projector.Execute(t.Context(), args, nil, projector.Options{}, &out, &errOut, nil), errOut.String())
+		return out.String()
+	}
+	named := 0
+	for line := range strings.Lines(help("help")) {
+		words := strings.Fields(line)
+		if !strings.HasPrefix(line, "  ") || strings.HasPrefix(line, "   ") || strings.Contains("run completion help", words[0]) {
+			continue
+		}
+		command := words[:1]
+		if command[0] == "parked" {
+			command = words[:2]
+		}
+		require.Contains(t, help(append(slices.Clone(command), "--help")...), "--json", "%v", command)
+		named++
+	}
+	require.GreaterOrEqual(t, named, 9)
 }

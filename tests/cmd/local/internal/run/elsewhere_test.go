@@ -8,9 +8,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/chaos"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
 	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/internal/child"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
@@ -69,4 +73,38 @@ func TestAMirrorsDifferencesAreShownWithTypes(t *testing.T) {
 	require.Equal(t, 2, c.Mismatches)
 	require.Contains(t, c.Differences[0], `differs from its source: n is "1" (string), expected 1 (32-bit integer); s is "y", expected "x"`)
 	require.Contains(t, c.Differences[1], "differs from its source in the order of its fields")
+}
+
+// An insert that one member alone has taken may be rolled back by an election: it is not counted, whatever the address says.
+func TestWhatIsCountedAsInsertedSurvivesAnElection(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, writeconcern.Majority(), toMongo("mongodb://localhost/?w=1").WriteConcern)
+}
+
+// A run that waits says for what.
+func TestWaitingSaysForWhat(t *testing.T) {
+	t.Parallel()
+	r, _ := external(t)
+	r.options.Chaos = []chaos.Action{{Kind: chaos.KillLeader}}
+	commit(r, 3)
+	require.Equal(t, "not all events are inserted; 3 of 3 are not to be seen in the read model; not all harm of --chaos is done and mended", r.missing())
+	r.loaded.Store(true)
+	r.rec.See("a", 1, time.Now())
+	r.failovers.setDone()
+	require.Equal(t, "2 of 3 are not to be seen in the read model", r.missing())
+	r.producers = []*child.Slot{{Name: "producer-1"}}
+	require.Contains(t, r.missing(), "; no answer from producer-1")
+	require.Equal(t, "no answer from producer-1; no producer leads with an open change stream; our own look at the read model does not open", r.awaited())
+}
+
+// People are told soon after nothing has moved for a while, and not all the time.
+func TestPeopleAreRemindedOfWhatIsWaitedFor(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		var m reminder
+		require.False(t, m.due(remindAfter-time.Millisecond))
+		require.True(t, m.due(remindAfter))
+		require.False(t, m.due(remindAfter+time.Second))
+		time.Sleep(remindEvery) // virtual
+		require.True(t, m.due(remindAfter+remindEvery))
+	})
 }

@@ -85,9 +85,13 @@ type data struct {
 	readModel *mongo.Database
 }
 
+// toMongo is how we go to a MongoDB. What is counted as inserted survives an election: the default before MongoDB 5 is one member.
+func toMongo(uri string) *options.ClientOptions {
+	return options.Client().ApplyURI(uri).SetAppName("sluice-local").SetWriteConcern(writeconcern.Majority())
+}
+
 func (r *runner) connect() (*data, error) {
-	client, err := mongo.Connect(options.Client().ApplyURI(r.places.endpoints[stack.EnvMongo]).SetAppName("sluice-local").
-		SetWriteConcern(writeconcern.Majority())) // what is counted as inserted survives an election: the default before MongoDB 5 is one member
+	client, err := mongo.Connect(toMongo(r.places.endpoints[stack.EnvMongo]))
 	if err != nil {
 		return nil, fmt.Errorf("connect to MongoDB: %w", err)
 	}
