@@ -270,6 +270,10 @@ type recordedTimelines struct{ shared bool }
 
 func (recordedTimelines) Name() string { return "recorded" }
 
+func (recordedTimelines) Collections() []projection.Collection {
+	return []projection.Collection{{Name: projection.Timeline{}.Collection()}, {Name: "totals"}}
+}
+
 func (r recordedTimelines) Project(e projection.Event) ([]projection.Write, error) {
 	writes, err := projection.Timeline{}.Project(e)
 	if r.shared {

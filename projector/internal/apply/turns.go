@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -14,24 +15,27 @@ import (
 type turns struct {
 	one   chan struct{} // holds a value while somebody has the turn
 	given atomic.Int64  // turns
-	left  atomic.Int64  // transactions until they are no longer expected to meet
+
+	mu      sync.Mutex
+	caution int // transactions that go one after the other once two have met
+	left    int // of these; below zero, how many have gone freely since
 }
 
 const (
 	// courtesy is how long a transaction waits while nobody gets a turn.
 	courtesy = 250 * time.Millisecond
-	// caution is how many transactions go one after the other once two have met.
-	caution = 64
+	// leastCaution is for two that met by chance, as those do that begin while a collection is being made. mostCaution is for documents that
+	// many of them write to: there each lot that goes freely costs all but one of it its work.
+	leastCaution, mostCaution = 4, 64
 )
 
 func newTurns() *turns { return &turns{one: make(chan struct{}, 1)} }
 
 // take waits for a turn, where transactions have met lately. done gives it back.
 func (t *turns) take(ctx context.Context) (done func()) {
-	if t.left.Load() <= 0 {
+	if !t.cautious() {
 		return func() {}
 	}
-	t.left.Add(-1)
 	line := time.NewTicker(courtesy)
 	defer line.Stop()
 	for given := t.given.Load(); ; {
@@ -51,5 +55,25 @@ func (t *turns) take(ctx context.Context) (done func()) {
 	}
 }
 
-// met records that two transactions wrote the same document.
-func (t *turns) met() { t.left.Store(caution) }
+// cautious counts a transaction, and says whether it is one of those that go one after the other.
+func (t *turns) cautious() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.left--
+	return t.left >= 0
+}
+
+// met records that two transactions wrote the same document. If the last lot went one after the other not long before, the next one is
+// twice as large.
+func (t *turns) met() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.left > 0: // those that had begun before
+	case t.caution > 0 && -t.left <= mostCaution:
+		t.caution = min(2*t.caution, mostCaution)
+	default:
+		t.caution = leastCaution
+	}
+	t.left = t.caution
+}
