@@ -33,6 +33,8 @@ type Options struct {
 	Logger *slog.Logger
 	// ServiceBus are the entities; nil: [Entities].
 	ServiceBus *servicebus.Config
+	// ServiceBusKeys are the keys of the namespace; nil: [servicebus.RootKey], the one that the settings sign in with.
+	ServiceBusKeys []servicebus.Key
 	// ServiceBusConnections is how many connections Service Bus takes at a time; 0: as many as come.
 	ServiceBusConnections int
 	// Ports to listen on; the zero value takes free ones.
@@ -95,7 +97,9 @@ func New(ctx context.Context, o Options) (_ *Stack, err error) {
 	if s.Route, err = FindRoute(entities); err != nil && !errors.Is(err, ErrNoRoute) {
 		return nil, err
 	}
-	if s.ServiceBus, err = servicebus.New(entities, servicebus.Options{Logger: o.Logger, MaxConnections: o.ServiceBusConnections}); err != nil {
+	if s.ServiceBus, err = servicebus.New(entities, servicebus.Options{
+		Logger: o.Logger, MaxConnections: o.ServiceBusConnections, Keys: o.ServiceBusKeys,
+	}); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -50,12 +50,17 @@ func newCBS(t *testing.T, w *world) *cbs {
 }
 
 func (x *cbs) put(kind, audience, token string, expires time.Time) int32 {
+	x.w.t.Helper()
+	return x.putUntil(kind, audience, token, fmt.Sprint(expires.Unix()))
+}
+
+func (x *cbs) putUntil(kind, audience, token string, expiration any) int32 {
 	t := x.w.t
 	t.Helper()
 	require.NoError(t, x.requests.Send(t.Context(), &amqp.Message{
 		Properties: &amqp.MessageProperties{MessageID: "1", ReplyTo: new("me")},
 		ApplicationProperties: map[string]any{
-			"operation": "put-token", "type": kind, "name": audience, "expiration": fmt.Sprint(expires.Unix()),
+			"operation": "put-token", "type": kind, "name": audience, "expiration": expiration,
 		},
 		Value: token,
 	}, nil))
@@ -84,6 +89,9 @@ func TestTokensAreAcceptedOrDenied(t *testing.T) {
 			"signature with a wrong key":    {sas, audience, sign(liar, audience, soon), soon, 401},
 			"signature with an unknown key": {sas, audience, sign(stranger, audience, soon), soon, 401},
 			"no signature at all":           {sas, audience, "SharedAccessSignature ", soon, 401},
+			"signature called a token":      {jwt, audience, sign(key, audience, soon), soon, 202}, // as Python does
+			"such a one, with a wrong key":  {jwt, audience, sign(liar, audience, soon), soon, 401},
+			"such a one, expired":           {jwt, audience, sign(key, audience, past), soon, 401},
 			"token":                         {jwt, audience, "a.b.c", soon, 202},
 			"expired token":                 {jwt, audience, "a.b.c", past, 401},
 			"token of another kind":         {"kerberos", audience, "x", soon, 400},
@@ -101,6 +109,7 @@ func TestADeniedTokenLeavesNoClaim(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		x := newCBS(t, w)
 		require.EqualValues(t, 401, x.put("jwt", audience, "a.b.c", time.Now()))
+		require.EqualValues(t, 401, x.putUntil("jwt", audience, "a.b.c", time.Now())) // as a time: Python's
 		_, err := x.session.NewSender(t.Context(), queue, nil)
 		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
 
@@ -137,5 +146,40 @@ func TestRightsOfKeys(t *testing.T) {
 				require.Equal(t, "amqp:unauthorized-access", condition(t, receiveErr))
 			}
 		}
+	})
+}
+
+// TestAKeyAsAPassword: clients of AMQP that know nothing of Service Bus sign in so, and have the rights of the key without $cbs.
+func TestAKeyAsAPassword(t *testing.T) {
+	listens := servicebus.Key{Name: "reader", Value: "r", Rights: servicebus.Listen}
+	inBubble(t, standard(), servicebus.Options{Keys: []servicebus.Key{servicebus.RootKey(), listens}}, func(t *testing.T, w *world) {
+		signIn := func(name, password string) (*amqp.Session, error) {
+			c, err := w.dial(t.Context())
+			require.NoError(t, err)
+			client, err := amqp.NewConn(t.Context(), c, &amqp.ConnOptions{SASLType: amqp.SASLTypePlain(name, password)})
+			if err != nil {
+				return nil, err
+			}
+			t.Cleanup(func() { _ = client.Close() })
+			return client.NewSession(t.Context(), nil)
+		}
+		root, err := signIn(servicebus.RootKey().Name, servicebus.RootKey().Value)
+		require.NoError(t, err)
+		s, err := root.NewSender(t.Context(), queue, nil)
+		require.NoError(t, err)
+		require.NoError(t, s.Send(t.Context(), amqp.NewMessage([]byte("x")), nil))
+
+		reader, err := signIn(listens.Name, listens.Value)
+		require.NoError(t, err)
+		r, err := reader.NewReceiver(t.Context(), queue, nil)
+		require.NoError(t, err)
+		m, err := r.Receive(t.Context(), nil)
+		require.NoError(t, err)
+		require.NoError(t, r.AcceptMessage(t.Context(), m))
+		_, err = reader.NewSender(t.Context(), queue, nil)
+		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+
+		_, err = signIn(listens.Name, servicebus.RootKey().Value)
+		require.Error(t, err)
 	})
 }

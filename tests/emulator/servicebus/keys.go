@@ -27,6 +27,14 @@ type Key struct {
 	Rights Rights
 }
 
+// all are the key's rights and those that they include.
+func (k Key) all() Rights {
+	if k.Rights&Manage != 0 {
+		return Manage | Send | Listen
+	}
+	return k.Rights
+}
+
 // RootKey is the only key of a namespace by default, the same as the official emulator's.
 func RootKey() Key {
 	return Key{Name: "RootManageSharedAccessKey", Value: "SAS_KEY_VALUE", Rights: Manage | Send | Listen}
@@ -48,9 +56,12 @@ type grant struct {
 	expires time.Time
 }
 
+// signaturePrefix begins a shared access signature.
+const signaturePrefix = "SharedAccessSignature "
+
 // checkSignature returns what a shared access signature grants, or what is wrong with it.
 func (s *Server) checkSignature(token, audience string) (grant, string) {
-	rest, found := strings.CutPrefix(token, "SharedAccessSignature ")
+	rest, found := strings.CutPrefix(token, signaturePrefix)
 	if !found {
 		return grant{}, "InvalidSignature: the token is not a shared access signature."
 	}
@@ -81,11 +92,7 @@ func (s *Server) checkSignature(token, audience string) (grant, string) {
 	case !covers(resource, audience):
 		return grant{}, "InvalidAudience: the token is for another resource."
 	}
-	rights := key.Rights
-	if rights&Manage != 0 {
-		rights |= Send | Listen
-	}
-	return grant{rights: rights, expires: time.Unix(expiry, 0)}, ""
+	return grant{rights: key.all(), expires: time.Unix(expiry, 0)}, ""
 }
 
 // covers reports whether a token for the resource is good for the audience: the same host, and

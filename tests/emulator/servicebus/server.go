@@ -158,7 +158,7 @@ func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
 	cl.watchLinks(forced)
 	err := amqp.Serve(ctx, c, amqp.Options{
 		ContainerID: "sluice-service-bus", IdleTimeout: s.opts.IdleTimeout,
-		Logger: s.log, OnAttach: cl.attach, Refuse: refuse,
+		Logger: s.log, OnAttach: cl.attach, Refuse: refuse, Plain: cl.signIn,
 	})
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serve service bus: %w", err)

@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -155,9 +156,12 @@ func TestTheClientLibraryUnderstandsOurMessages(t *testing.T) {
 func TestMessageSectionsMustBeInOrder(t *testing.T) {
 	data := []byte{codeDescribed, codeSmallUlong, sectionData, codeBin8, 1, 'x'}
 	properties := []byte{codeDescribed, codeSmallUlong, sectionProperties, codeList0}
+	footer := []byte{codeDescribed, codeSmallUlong, sectionFooter, codeMap8, 1, 0}
 	_, err := ParseMessage(append(append([]byte{}, properties...), data...))
 	require.NoError(t, err)
 	for name, b := range map[string][]byte{
+		"two early footers":     slices.Concat(footer, footer, data),
+		"a footer, twice":       slices.Concat(footer, data, footer),
 		"properties after data": append(append([]byte{}, data...), properties...),
 		"properties twice":      append(append([]byte{}, properties...), properties...),
 		"unknown section":       {codeDescribed, codeSmallUlong, 0x60, codeList0},
@@ -166,5 +170,24 @@ func TestMessageSectionsMustBeInOrder(t *testing.T) {
 	} {
 		_, err := ParseMessage(b)
 		require.ErrorIs(t, err, ErrMalformed, name)
+	}
+}
+
+// TestAFooterBeforeTheBodyIsPutBehindIt: rhea sends it there.
+func TestAFooterBeforeTheBodyIsPutBehindIt(t *testing.T) {
+	data := []byte{codeDescribed, codeSmallUlong, sectionData, codeBin8, 1, 'x'}
+	properties := []byte{codeDescribed, codeSmallUlong, sectionProperties, codeList0}
+	header := []byte{codeDescribed, codeSmallUlong, sectionHeader, codeList0}
+	footer := []byte{codeDescribed, codeSmallUlong, sectionFooter, codeMap8, 1, 0}
+	for name, rest := range map[string][]byte{"data": data, "two of data": slices.Concat(data, data)} {
+		want, err := ParseMessage(slices.Concat(header, properties, rest, footer))
+		require.NoError(t, err)
+		got, err := ParseMessage(slices.Concat(header, properties, footer, rest))
+		require.NoError(t, err, name)
+		require.Equal(t, want, got, name)
+		require.Equal(t, slices.Concat(properties, rest, footer), got.Bare(), name)
+		n := 0
+		require.NoError(t, got.EachData(func([]byte) error { n++; return nil }))
+		require.Equal(t, len(rest)/len(data), n, name)
 	}
 }

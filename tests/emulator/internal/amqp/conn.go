@@ -36,6 +36,8 @@ type Options struct {
 	// handler it returns must, at once or later, make exactly one call of Link.Accept or
 	// Link.Refuse.
 	OnAttach func(*Link) LinkHandler
+	// Plain checks a name and a password, which a client may give by SASL PLAIN; nil: the mechanism is not offered.
+	Plain func(name, password string) bool
 	// Refuse is what the connection is closed with as soon as it is open; nil: it is served.
 	Refuse *Error
 }
@@ -119,7 +121,7 @@ func (c *Conn) handshake(br *bufio.Reader) error {
 	if err := c.nc.SetReadDeadline(time.Now().Add(2 * c.opts.IdleTimeout)); err != nil {
 		return fmt.Errorf("set read deadline: %w", err)
 	}
-	if err := negotiate(br, c.nc); err != nil {
+	if err := negotiate(br, c.nc, c.opts.Plain); err != nil {
 		return err
 	}
 	fr, err := readFrame(br, MaxFrameSize)

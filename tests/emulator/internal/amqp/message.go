@@ -1,6 +1,9 @@
 package amqp
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Section descriptors [AMQP-3.2].
 const (
@@ -47,9 +50,11 @@ type Properties struct {
 	ReplyToGroupID string
 }
 
-// ParseMessage takes b apart. Sections must come in the standard's order, and the body must be
-// present [AMQP-3.2].
-func ParseMessage(b []byte) (*Message, error) {
+// ParseMessage takes b apart. Sections must come in the standard's order [AMQP-3.2], but for a footer: rhea, JavaScript's client,
+// writes it before the body, and it is put where it belongs.
+func ParseMessage(b []byte) (*Message, error) { return parseMessage(b, true) }
+
+func parseMessage(b []byte, early bool) (*Message, error) {
 	m := &Message{Priority: 4, size: len(b)}
 	r := NewReader(b)
 	last := byte(0)
@@ -68,6 +73,9 @@ func ParseMessage(b []byte) (*Message, error) {
 			return nil, err
 		}
 		whole := start[:len(start)-r.Len()]
+		if code == sectionFooter && early && r.Len() > 0 {
+			return parseMessage(slices.Concat(b[:len(b)-len(start)], r.buf, whole), false)
+		}
 		switch code {
 		case sectionProperties:
 			m.propertiesRaw = whole

@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -19,12 +20,14 @@ const (
 	descSASLOutcome    = 0x44
 )
 
-// mechanisms are offered in this order. None checks a secret: claims are put through $cbs,
-// one layer up, as Azure does.
+// mechanisms are offered in this order, and then PLAIN where somebody knows the passwords. None of these checks a secret: claims
+// are put through $cbs, one layer up, as Azure does.
 var mechanisms = []Symbol{"MSSBCBS", "ANONYMOUS", "EXTERNAL"}
 
-// negotiate exchanges protocol headers and, when the client asks for it, SASL.
-func negotiate(br *bufio.Reader, w io.Writer) error {
+const mechanismPlain Symbol = "PLAIN"
+
+// negotiate exchanges protocol headers and, when the client asks for it, SASL. plain may be nil.
+func negotiate(br *bufio.Reader, w io.Writer, plain func(name, password string) bool) error {
 	var got [8]byte
 	if _, err := io.ReadFull(br, got[:]); err != nil {
 		return fmt.Errorf("read protocol header: %w", err)
@@ -32,7 +35,7 @@ func negotiate(br *bufio.Reader, w io.Writer) error {
 	switch string(got[:]) {
 	case string(headerAMQP):
 	case string(headerSASL):
-		if err := negotiateSASL(br, w); err != nil {
+		if err := negotiateSASL(br, w, plain); err != nil {
 			return err
 		}
 		if _, err := io.ReadFull(br, got[:]); err != nil {
@@ -58,12 +61,16 @@ func refuseHeader(w io.Writer, got [8]byte, want []byte) error {
 	return fmt.Errorf("negotiate protocol: header %q is not supported", got[:])
 }
 
-func negotiateSASL(br *bufio.Reader, w io.Writer) error {
+func negotiateSASL(br *bufio.Reader, w io.Writer, plain func(name, password string) bool) error {
+	offered := mechanisms
+	if plain != nil {
+		offered = append(slices.Clone(mechanisms), mechanismPlain)
+	}
 	out := append([]byte(nil), headerSASL...)
 	at := len(out)
 	out = beginFrame(out, frameSASL, 0)
 	out, list := beginComposite(out, descSASLMechanisms)
-	out, err := AppendAny(out, mechanisms)
+	out, err := AppendAny(out, offered)
 	if err != nil {
 		return err
 	}
@@ -83,11 +90,19 @@ func negotiateSASL(br *bufio.Reader, w io.Writer) error {
 		return malformed("want sasl-init, got type %d descriptor %#x", fr.kind, desc)
 	}
 	mechanism, _ := f.text()
+	initial := f.binary()
 	if f.err != nil {
 		return fmt.Errorf("read sasl init: %w", f.err)
 	}
+	problem := ""
+	switch {
+	case !slices.Contains(offered, Symbol(mechanism)):
+		problem = fmt.Sprintf("mechanism %q is not offered", mechanism)
+	case Symbol(mechanism) == mechanismPlain && !plainly(initial, plain):
+		problem = "a name or password is wrong"
+	}
 	code := uint8(0) // ok
-	if !slices.Contains(mechanisms, Symbol(mechanism)) {
+	if problem != "" {
 		code = 1 // auth [AMQP-5.3.3.6]
 	}
 	out = beginFrame(out[:0], frameSASL, 0)
@@ -96,8 +111,14 @@ func negotiateSASL(br *bufio.Reader, w io.Writer) error {
 	if _, err = w.Write(out); err != nil {
 		return fmt.Errorf("write sasl outcome: %w", err)
 	}
-	if code != 0 {
-		return fmt.Errorf("negotiate sasl: mechanism %q is not offered", mechanism)
+	if problem != "" {
+		return fmt.Errorf("negotiate sasl: %s", problem)
 	}
 	return nil
+}
+
+// plainly takes a message of PLAIN apart [RFC 4616]: whom to act for, the name and the password.
+func plainly(message []byte, plain func(name, password string) bool) bool {
+	parts := bytes.Split(message, []byte{0})
+	return len(parts) == 3 && plain(string(parts[1]), string(parts[2]))
 }

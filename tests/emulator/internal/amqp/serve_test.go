@@ -419,7 +419,7 @@ func TestShutdownTellsTheClient(t *testing.T) {
 	require.Equal(t, goamqp.ErrCondConnectionForced, connErr.RemoteErr.Condition)
 }
 
-// TestNoPasswordIsTakenThatGrantsNothing: rights come from $cbs alone, so a client with a name and a key hears of it at once.
+// TestNoPasswordIsTakenThatGrantsNothing: where nobody knows passwords, a client that has one hears of it at once.
 func TestNoPasswordIsTakenThatGrantsNothing(t *testing.T) {
 	c, _ := serving(t, t.Context(), Options{})
 	client, err := goamqp.NewConn(t.Context(), c, &goamqp.ConnOptions{SASLType: goamqp.SASLTypeAnonymous()})
@@ -429,6 +429,30 @@ func TestNoPasswordIsTakenThatGrantsNothing(t *testing.T) {
 		c, _ = serving(t, t.Context(), Options{})
 		_, err = goamqp.NewConn(t.Context(), c, &goamqp.ConnOptions{SASLType: method})
 		require.ErrorContains(t, err, "no supported auth mechanism")
+	}
+}
+
+// TestAPasswordIsAsked by PLAIN, and nothing else is let in for it.
+func TestAPasswordIsAsked(t *testing.T) {
+	plain := func(name, password string) bool { return name == "u" && password == "p" }
+	for name, try := range map[string]struct {
+		as goamqp.SASLType
+		ok bool
+	}{
+		"right":      {goamqp.SASLTypePlain("u", "p"), true},
+		"wrong name": {goamqp.SASLTypePlain("v", "p"), false},
+		"wrong":      {goamqp.SASLTypePlain("u", "pp"), false},
+		"empty":      {goamqp.SASLTypePlain("u", ""), false},
+		"without":    {goamqp.SASLTypeAnonymous(), true}, // and then it has no rights before $cbs
+	} {
+		c, _ := serving(t, t.Context(), Options{Plain: plain})
+		client, err := goamqp.NewConn(t.Context(), c, &goamqp.ConnOptions{SASLType: try.as})
+		if !try.ok {
+			require.Error(t, err, name)
+			continue
+		}
+		require.NoError(t, err, name)
+		require.NoError(t, client.Close())
 	}
 }
 
