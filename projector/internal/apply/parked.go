@@ -129,7 +129,7 @@ func (a *Applier) park(
 			if !counted {
 				continue
 			}
-			if c.MessageID != "" && c.MessageID == s.parked.MessageID {
+			if s.parked.Of(c) {
 				poisoned.result = poisonAgain(s.parked)
 				return append(parkedBehind(s.parked, behind), poisoned), nil
 			}
@@ -195,6 +195,14 @@ func parkedBehind(r *Record, behind []decision) (decided []decision) {
 	return decided
 }
 
+// Of is whether the record is of this event: by its message, or by its position, where it was published again in a later generation.
+func (r *Record) Of(c *envelope.Change) bool {
+	if c.MessageID != "" && c.MessageID == r.MessageID {
+		return true
+	}
+	return c.Position != "" && c.Position == r.Position && (r.Stream == "" || c.Stream == r.Stream)
+}
+
 // poisonAgain is the result of an event that comes again and has parked its aggregate before.
 func poisonAgain(r *Record) Result {
 	return Result{Kind: Poison, Reason: r.Reason, Description: r.Description, Recorded: true}
@@ -208,7 +216,7 @@ func (a *Applier) setAside(ctx context.Context, g *group, r *Record) (counted bo
 		return false, err
 	}
 	for _, e := range g.events {
-		if e.change.MessageID != "" && e.change.MessageID == r.MessageID {
+		if r.Of(e.change) {
 			g.decide(e, poisonAgain(r))
 		} else {
 			g.decided = append(g.decided, parkedBehind(r, []decision{{index: e.index}})...)

@@ -137,6 +137,9 @@ func (p *Replayer) pass(ctx context.Context, session, aggregate string, skip boo
 		}
 	case skip:
 		replay.Skip, o.Skipped = a.MessageID, true
+		if at := slices.IndexFunc(waiting, func(l Letter) bool { return a.Of(&l.change) }); at >= 0 {
+			replay.Skip = waiting[at].MessageID // published again, it has another one
+		}
 	}
 	if err := p.apply(ctx, letters, replay, waiting, o); err != nil {
 		return err
@@ -153,14 +156,13 @@ func (p *Replayer) missing(ctx context.Context, a apply.Aggregate, waiting []Let
 	if a.MessageID == "" || (a.Record.Position != "" && a.Record.Position <= a.Position) {
 		return false, nil
 	}
-	for _, l := range waiting {
-		if l.MessageID == a.MessageID {
-			return false, nil
-		}
+	if slices.ContainsFunc(waiting, func(l Letter) bool { return a.Of(&l.change) }) {
+		return false, nil
 	}
 	missing := true
 	err := p.scan(ctx, kept, func(m *azservicebus.ReceivedMessage) bool {
-		missing = m.MessageID != a.MessageID || m.SessionID == nil || *m.SessionID != a.Session
+		c := envelope.Partial(m)
+		missing = !a.Of(&c) || m.SessionID == nil || *m.SessionID != a.Session
 		return missing
 	})
 	return missing, err
