@@ -49,7 +49,8 @@ type Config struct {
 	// Container holds the checkpoint blobs; it is created where missing and allowed.
 	Container string `envconfig:"BLOB_CONTAINER" default:"sluice"`
 
-	// StartFrom is where a new stream begins: latest, or timestamp with StartAt.
+	// StartFrom is where a new stream begins: latest, or timestamp with StartAt; checkpoint: it does not, but waits for a checkpoint
+	// that is restored.
 	StartFrom string    `envconfig:"START_FROM" default:"latest"`
 	StartAt   time.Time `envconfig:"START_AT"`
 	// OnHistoryLost is what happens when the server's oplog no longer reaches back to the checkpoint: fail, or latest (go
@@ -180,6 +181,7 @@ func (c *Config) election(instance string) leader.Config {
 		TakeoverByExpiry:  c.LeaseTakeover == "expiry",
 		StandbyPoll:       c.StandbyPoll,
 		StopTimeout:       c.ShutdownTimeout,
+		AwaitCheckpoint:   c.StartFrom == "checkpoint",
 	}
 }
 
@@ -298,6 +300,7 @@ func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error)
 		Pipeline:      reading.Pipeline,
 		Settings:      settings,
 		Reading:       c.decisive(),
+		SessionKey:    c.SessionKey,
 		CheckImages:   func(ctx context.Context) error { return reading.CheckImages(ctx, clients.collection) },
 		SampleTypes: func(ctx context.Context) (changes.Sample, error) {
 			return reading.Mapping.Sample(ctx, clients.collection)

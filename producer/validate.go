@@ -25,7 +25,7 @@ func (c *Config) Validate() error {
 	if c.StartFrom == "snapshot" {
 		p.Addf("START_FROM: snapshot is not available yet; begin with latest or timestamp, and copy the existing documents by hand")
 	} else {
-		p.Add(settings.OneOf("START_FROM", c.StartFrom, "latest", "timestamp"))
+		p.Add(settings.OneOf("START_FROM", c.StartFrom, "latest", "timestamp", "checkpoint"))
 	}
 	p.Require(c.StartFrom != "timestamp" || !c.StartAt.IsZero(), "START_AT: is required with START_FROM=timestamp")
 	p.Require(c.StartFrom == "timestamp" || c.StartAt.IsZero(), "START_AT: has no meaning without START_FROM=timestamp")

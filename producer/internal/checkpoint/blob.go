@@ -86,6 +86,12 @@ func (b *Blob) Create(ctx context.Context, r Record) error {
 	if err := b.Missing(ctx); err != nil {
 		return fmt.Errorf("create checkpoint: %w", err)
 	}
+	return b.Restore(ctx, r)
+}
+
+// Restore is Create where the stream has had a leader: its checkpoint is made anew. Errors: [ErrChanged] when the blob exists, or the
+// service's.
+func (b *Blob) Restore(ctx context.Context, r Record) error {
 	conditions := &blob.AccessConditions{
 		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -42,11 +43,14 @@ func (b *Blob) KeepCopy(ctx context.Context, r Record) (name string, err error) 
 	return name, nil
 }
 
+// copyTime is the form of the time in a copy's name: it sorts.
+const copyTime = "2006-01-02T15-04-05Z"
+
 // CopyTo writes a copy of a record into another container, under the time it was made, and returns its name:
 // STREAM.json.2006-01-02T15-04-05Z. It replaces nothing: a copy of the same second is an error. Errors: [ErrNotFound] without the
 // container, [ErrChanged] where the name is taken, or the service's.
 func (b *Blob) CopyTo(ctx context.Context, into *container.Client, r Record, at time.Time) (name string, err error) {
-	name = fmt.Sprintf("%s.json.%s", r.Stream, at.UTC().Format("2006-01-02T15-04-05Z"))
+	name = fmt.Sprintf("%s.json.%s", r.Stream, at.UTC().Format(copyTime))
 	there := &Blob{container: into, blob: into.NewBlockBlobClient(name)}
 	_, err = there.put(ctx, r, &blob.AccessConditions{
 		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
@@ -55,4 +59,35 @@ func (b *Blob) CopyTo(ctx context.Context, into *container.Client, r Record, at 
 		return "", fmt.Errorf("copy the checkpoint to %s: %w", name, err)
 	}
 	return name, nil
+}
+
+// NewestCopy is the name of the newest copy of the stream that [Blob.CopyTo] has made in a container. Errors: [ErrNotFound] where there is
+// none, or the service's.
+func (b *Blob) NewestCopy(ctx context.Context, in *container.Client) (name string, err error) {
+	prefix := b.stream + ".json."
+	for pager := in.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix}); pager.More(); {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return "", fmt.Errorf("list copies of the checkpoint: %w", translate(err))
+		}
+		for _, item := range page.Segment.BlobItems {
+			if _, err := time.Parse(copyTime, strings.TrimPrefix(*item.Name, prefix)); err == nil {
+				name = max(name, *item.Name)
+			}
+		}
+	}
+	if name == "" {
+		return "", fmt.Errorf("find a copy of the checkpoint: %w", ErrNotFound)
+	}
+	return name, nil
+}
+
+// ReadCopy reads a copy of the stream's record. Errors: as [Blob.Read]'s.
+func (b *Blob) ReadCopy(ctx context.Context, in *container.Client, name string) (Record, error) {
+	there := &Blob{stream: b.stream, container: in, blob: in.NewBlockBlobClient(name)}
+	snapshot, err := there.Read(ctx)
+	if err != nil {
+		return Record{}, fmt.Errorf("copy %s: %w", name, err)
+	}
+	return snapshot.Record, nil
 }

@@ -65,9 +65,8 @@ func (b *Blob) Missing(ctx context.Context) error {
 		case !errors.Is(translate(err), ErrNotFound):
 			return fmt.Errorf("look for the checkpoint again: %w", translate(err))
 		}
-		return fmt.Errorf("%w; put it back, or, to begin again, delete the blob %s%s too and start with START_FROM=timestamp and a "+
-			"START_AT before the deletion (where positions are counted: under another STREAM_NAME, with new read models)",
-			ErrGone, b.stream, markSuffix)
+		return fmt.Errorf("%w; stop the producers, and make it anew with `producer token restore`, from a copy, or from a time before the "+
+			"deletion (where positions are counted, without a copy: another STREAM_NAME, with new read models)", ErrGone)
 	case errors.Is(err, ErrNotFound):
 		return nil
 	}

@@ -2,7 +2,8 @@
 // one JSON record, leased by the leader.
 //
 // Guaranteed: a record is only ever replaced by the holder of the blob's lease, and only if nobody else replaced it since that holder
-// last read it (lease id and If-Match on every write). Its epoch therefore never goes back.
+// last read it (lease id and If-Match on every write). Its epoch therefore never goes back. A copy's is older: who puts one in the
+// place of a record that is lost must raise its epoch above all that leaders after it can have had.
 //
 // A stream that has had a leader has a mark beside its checkpoint, in a blob of its own: so even a process that has just started can
 // tell a checkpoint that was deleted from one that never existed.
@@ -68,7 +69,7 @@ type Record struct {
 	SessionKey envelope.SessionKey
 	// Reading is the one that everything published so far went by.
 	Reading Reading
-	// Generation is how often the stream has been rewound to be published anew. It is part of every MessageId.
+	// Generation rises when the stream is rewound to be published anew. It is part of every MessageId.
 	Generation int64
 	Progress   Progress
 	// HeartbeatAt is the writer's wall clock, for people, and by which it knows this record again: it is never compared with

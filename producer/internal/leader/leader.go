@@ -66,6 +66,9 @@ var (
 	// ErrVanished: the checkpoint that this instance has seen is not there any more. Starting a new one would begin again
 	// at epoch 1 and forget what has been published, so that is left to people.
 	ErrVanished = errors.New("the checkpoint blob has been deleted while in use; restart a producer: its error says what to do")
+	// ErrNoCheckpoint: there is none, and none is to be begun.
+	ErrNoCheckpoint = errors.New("the stream has no checkpoint, and START_FROM=checkpoint begins none: waiting for " +
+		"`producer token restore`, which makes it from a copy")
 	// ErrSessionKey: what has been published went by another session key. Events of one aggregate would wait in two sessions
 	// and be applied out of order; what comes late is then taken for a duplicate, and lost.
 	ErrSessionKey = errors.New("the stream has been published with another SESSION_KEY")
@@ -87,6 +90,7 @@ type Config struct {
 	TakeoverByExpiry  bool // never break a lease; wait until it runs out
 	StandbyPoll       time.Duration
 	StopTimeout       time.Duration // for the work to finish what is under way at a stop
+	AwaitCheckpoint   bool          // never begin a stream; wait until an operator has restored its checkpoint
 	// Yield is how long to leave a stream without a leader to the other standbys; nil means not at all. It is asked at each
 	// poll.
 	Yield func() time.Duration

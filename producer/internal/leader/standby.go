@@ -28,6 +28,7 @@ func (e *Election) standBy(ctx context.Context) (*Term, error) {
 	var seen sighting
 	storage := outage.New(e.log, "Blob storage")
 	e.log.Info("standing by")
+	told := false // that there is no checkpoint
 	heard := storage.Hurry(ctx, nil)
 	defer func() { heard() }()
 	for {
@@ -41,8 +42,11 @@ func (e *Election) standBy(ctx context.Context) (*Term, error) {
 		case errors.Is(err, checkpoint.ErrUnreadable), errors.Is(err, checkpoint.ErrGone), errors.Is(err, ErrVanished),
 			errors.Is(err, ErrSessionKey), errors.Is(err, ErrReading):
 			return nil, err
+		case errors.Is(err, ErrNoCheckpoint) && !told:
+			e.log.Warn("waiting for a checkpoint", telemetry.KeyError, err)
+			told = true
 		}
-		storage.Report(err)
+		storage.Report(ignore(err, ErrNoCheckpoint))
 		if retry.Sleep(ctx, e.pause(seen)) != nil {
 			return nil, nil
 		}
@@ -65,7 +69,7 @@ type sighting struct {
 }
 
 func (s *sighting) of(etag azcore.ETag, now time.Time) (unchanged time.Duration) {
-	if s.etag != etag {
+	if s.etag != etag || s.since.IsZero() {
 		s.etag, s.since = etag, now
 	}
 	return now.Sub(s.since)
@@ -89,6 +93,11 @@ func (e *Election) poll(ctx context.Context, seen *sighting) (*Term, error) {
 	defer cancel()
 
 	snapshot, err := e.records.Read(ctx)
+	if errors.Is(err, checkpoint.ErrNotFound) && e.config.AwaitCheckpoint && !e.known {
+		seen.of("", time.Now())
+		e.observe(State{WrittenAt: seen.since}) // storage has been reached: this replica could lead
+		return nil, ErrNoCheckpoint
+	}
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		if err := e.create(ctx); err != nil {
 			return nil, err

@@ -25,6 +25,7 @@ type Request struct {
 	// container is where a copy goes.
 	container string
 	to        string // as it was written
+	applied   bool
 	instant   time.Time
 	key       envelope.SessionKey
 	drained   bool
@@ -124,6 +125,34 @@ func tokenCommands() []Command {
 				return nil
 			},
 			Do: func(ctx context.Context, s *Stream, r Request) error { return s.TokenCopy(ctx, r.container) },
+		},
+		{
+			Name: "token restore", Takes: "[COPY] [--container NAME] --to TIME | --applied",
+			Says:    "make a lost checkpoint anew, from the newest copy in a container or the one named, or without any from a time",
+			Operand: true,
+			Flags: func(f *flag.FlagSet, r *Request) {
+				f.StringVar(&r.container, "container", "", "the container `NAME` that holds the copies; none: the present settings take their place")
+				f.StringVar(&r.to, "to", "", "publish again from this `TIME` on (RFC 3339), before the copy's: before the oldest change not applied")
+				f.BoolVar(&r.applied, "applied", false, "your word that all that was published before the copy is applied, or still waits in Service Bus")
+			},
+			Check: func(operand string, r *Request) (err error) {
+				r.token = operand
+				switch {
+				case r.container == "" && (operand != "" || r.to == ""):
+					return errors.New("needs --container with the name of the container that holds the copies, or --to with a time alone")
+				case r.to == "":
+					return nil
+				case r.applied:
+					return errors.New("--to and --applied exclude each other")
+				}
+				if r.instant, err = time.Parse(time.RFC3339, r.to); err != nil {
+					return fmt.Errorf("needs --to with a time of RFC 3339, such as 2026-01-31T15:04:05Z (it is %q)", r.to)
+				}
+				return nil
+			},
+			Do: func(ctx context.Context, s *Stream, r Request) error {
+				return s.TokenRestore(ctx, Restoring{Container: r.container, Copy: r.token, To: r.instant, Applied: r.applied})
+			},
 		},
 		{
 			Name: "token renumber", Says: "accept a changed PIPELINE or collection where positions are counted",

@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/leader"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
@@ -62,8 +63,9 @@ type Stream struct {
 	Pipeline mongo.Pipeline
 	// Settings is the hash of what is read, as a leader would put it into the record where positions are counted.
 	Settings string
-	// Reading is what the present settings would put into the record.
-	Reading checkpoint.Reading
+	// Reading and SessionKey are what the present settings would put into the record.
+	Reading    checkpoint.Reading
+	SessionKey envelope.SessionKey
 	// CheckImages says whether updates and deletes can tell their aggregate.
 	CheckImages func(ctx context.Context) error
 	// SampleTypes looks at the types of versions and aggregate ids in the collection; only the doctor calls it.

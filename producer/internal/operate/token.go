@@ -133,36 +133,13 @@ func (s *Stream) TokenRewind(ctx context.Context, to time.Time, change Change) e
 		return err
 	}
 	if changes.Counted(present.Record.Progress.Position) {
-		return fmt.Errorf("%w: the stream's positions are counted, so what is published again gets new ones, and read models apply it "+
-			"twice. To build read models again: another STREAM_NAME, and new read models", ErrRefused)
+		return fmt.Errorf("%w: %s. To build read models again: another STREAM_NAME, and new read models", ErrRefused, countedAnew)
 	}
-	now, err := s.now(ctx)
+	progress, err := s.at(ctx, to, present.Record.Progress.Position)
 	if err != nil {
 		return err
 	}
-	if at := to.Unix(); at <= 0 || (!now.IsZero() && at > int64(now.T)) {
-		return fmt.Errorf("%w: %s is no time in the past; MongoDB's cluster time is %s", ErrRefused, to.Format(time.RFC3339), clock(now))
-	}
-	at := bson.Timestamp{T: uint32(to.Unix())}
-	if oldest, note := s.oldest(ctx); note == "" && at.T < oldest.T {
-		return fmt.Errorf("%w: the oplog does not reach back to %s: its oldest entry is of %s. What was changed before that is "+
-			"gone from the change stream", ErrRefused, clock(at), clock(oldest))
-	}
-	token, err := s.tokenAt(ctx, at)
-	if err == nil {
-		_, err = s.resumable(ctx, token)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: MongoDB opens no change stream at %s (an oplog that no longer reaches back there says "+
-			"ChangeStreamHistoryLost): %w", ErrRefused, clock(at), err)
-	}
-	position, err := changes.PositionOf(envelope.TokenText(token), present.Record.Progress.Position)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrRefused, err)
-	}
-	return s.move(ctx, checkpoint.Progress{
-		ResumeToken: token, Position: position, ClusterTime: at, Translated: changes.Translated(position, envelope.TokenText(token)),
-	}, change)
+	return s.move(ctx, progress, change)
 }
 
 // renumbered says what a new series of positions means.

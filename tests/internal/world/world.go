@@ -62,8 +62,10 @@ type World struct {
 
 	patience, poll time.Duration
 
-	mu       sync.Mutex
-	accepted []servicebus.Accepted // what the broker took, in its order
+	window time.Duration
+	mu     sync.Mutex
+	// accepted is what the broker took, in its order; guarded by mu.
+	accepted []servicebus.Accepted
 }
 
 // tokensAreDue is when every token of Service Bus that the SDK has got is to be renewed. Links that several goroutines open at
@@ -95,13 +97,11 @@ func run(t *testing.T, o Options, f func(w *World)) {
 	if window == 0 {
 		window = 10 * time.Minute
 	}
-	bus, err := servicebus.New(entities(window), servicebus.Options{})
-	require.NoError(t, err)
 	w := &World{
-		T: t, Bus: bus, Mongo: mongo.New(o.Mongo), Blob: blob.New(blob.Options{Token: "a-token"}),
-		BusNet: netpipe.Listen(busHost), MongoNet: netpipe.Listen(mongoHost), Inserted: map[string]int{},
-		patience: 10 * time.Minute, poll: 10 * time.Millisecond,
+		T: t, Mongo: mongo.New(o.Mongo), MongoNet: netpipe.Listen(mongoHost), Inserted: map[string]int{},
+		patience: 10 * time.Minute, poll: 10 * time.Millisecond, window: window,
 	}
+	w.empty()
 	if o.Patience > 0 {
 		w.patience = o.Patience
 	}
@@ -109,11 +109,6 @@ func run(t *testing.T, o Options, f func(w *World)) {
 		w.poll = o.Poll
 	}
 	w.OperatorMongo = ByName{w.MongoNet}
-	bus.Observe(func(a servicebus.Accepted) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.accepted = append(w.accepted, a)
-	})
 	stopServers := w.serve(o.RoundTrip)
 	defer stopServers()
 	w.connect()
@@ -123,6 +118,22 @@ func run(t *testing.T, o Options, f func(w *World)) {
 		_ = w.Client.Disconnect(context.WithoutCancel(t.Context()))
 	}()
 	f(w)
+}
+
+// empty makes a Service Bus and a Blob storage that hold nothing.
+func (w *World) empty() {
+	w.Helper()
+	bus, err := servicebus.New(entities(w.window), servicebus.Options{})
+	require.NoError(w, err)
+	w.Bus, w.BusNet, w.Blob = bus, netpipe.Listen(busHost), blob.New(blob.Options{Token: "a-token"})
+	w.accepted = nil // by a broker that is not served yet
+	bus.Observe(func(a servicebus.Accepted) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if bus == w.Bus {
+			w.accepted = append(w.accepted, a)
+		}
+	})
 }
 
 // serve runs the servers until stop, which waits for their end.
@@ -159,14 +170,20 @@ func (w *World) MongoOptions() *options.ClientOptions {
 // connect makes the test's own clients.
 func (w *World) connect() {
 	w.Helper()
+	w.connectBus()
+	var err error
+	w.Client, err = driver.Connect(w.MongoOptions())
+	require.NoError(w, err)
+	w.Events = w.Client.Database(sourceDatabase).Collection(sourceCollection)
+}
+
+func (w *World) connectBus() {
+	w.Helper()
 	var err error
 	w.BusClient, err = azservicebus.NewClientFromConnectionString(servicebus.ConnectionString(busHost), BusOptions(w.BusNet))
 	require.NoError(w, err)
 	w.Sender, err = w.BusClient.NewSender(Topic, nil)
 	require.NoError(w, err)
-	w.Client, err = driver.Connect(w.MongoOptions())
-	require.NoError(w, err)
-	w.Events = w.Client.Database(sourceDatabase).Collection(sourceCollection)
 }
 
 // endServices ends what the test left running, so that a test that fails says why and not that its bubble is deadlocked.

@@ -1,0 +1,206 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/producer/internal/changes"
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// Restoring is what a lost checkpoint is made anew from.
+type Restoring struct {
+	// Container holds the copies; empty: there is none, and the present settings take its place.
+	Container string
+	// Copy is the blob to take; empty: the newest of the stream.
+	Copy string
+	// To is from where everything is published again, that second included; zero: from where the copy was.
+	To time.Time
+	// Applied is the operator's word that what was published before the copy has been applied, or still waits in Service Bus.
+	Applied bool
+}
+
+// terms is more than the leaders that a stream can have had between a copy and the loss of what was copied.
+const terms = 1_000_000
+
+// TokenRestore makes the checkpoint of a stream whose own is lost. Nobody knows how many leaders there were after the copy, and
+// an epoch must never come a second time: positions that are counted, and whoever tells a stale leader by it, would take new changes for old
+// ones. So the epoch is the time in seconds since 1970, which no stream reaches by counting leaders, and which a second restoration of
+// the same copy passes; where the clock says less, a million more than the copy's. The generation is new likewise: where the
+// entity is the old one, what it remembers of message ids may be of what it has lost. Errors: [ErrRefused], or the services'.
+func (s *Stream) TokenRestore(ctx context.Context, from Restoring) error {
+	if from.To.IsZero() && !from.Applied {
+		return fmt.Errorf("%w: what was published before the copy and had not been applied, parked aggregates included, is lost with its "+
+			"namespace, and is not published again from the copy. Name a time before the oldest of it (--to TIME); what is applied already "+
+			"is recognised. Where all of it is applied, or still waits in Service Bus, say so: --applied", ErrRefused)
+	}
+	record, name, err := s.lost(ctx, from)
+	if err != nil {
+		return err
+	}
+	if from.To.IsZero() {
+		err = s.continues(ctx, record.Progress.ResumeToken)
+	} else {
+		record.Progress, err = s.earlier(ctx, record.Progress, from.To)
+	}
+	if err != nil {
+		return err
+	}
+	present, err := s.begunAnew(ctx)
+	if err != nil {
+		return err
+	}
+	record.Epoch = max(time.Now().Unix(), max(record.Epoch, present.from.Record.Epoch)+terms)
+	record.Generation = record.Epoch
+	record.Leader, record.HeartbeatAt = s.Operator, time.Now()
+	done := Done{Changed: true, Epoch: record.Epoch, Generation: record.Generation, To: clock(timeOf(record.Progress)), Copy: name}
+	if present.leaseID == "" {
+		err = s.put(ctx, record)
+	} else {
+		done.OldRecord, err = s.over(ctx, present, record)
+	}
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		name = "the present settings"
+	}
+	return s.tell(done, "stream %q: the checkpoint is made anew from %s, at %s, epoch %d\n%s", s.Name, name, done.To, record.Epoch,
+		"The next leader publishes every change after this point again. Read models that have them recognise them by position and apply\n"+
+			"nothing twice. Every other subscriber sees them again: by cloudEvents_id or position it can tell.")
+}
+
+// lost is the record that the copy holds, and where it is.
+func (s *Stream) lost(ctx context.Context, from Restoring) (r checkpoint.Record, name string, err error) {
+	if from.Container == "" {
+		return checkpoint.Record{Stream: s.Name, SessionKey: s.SessionKey, Reading: s.Reading}, "", nil
+	}
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	container := s.Elsewhere(from.Container)
+	if name = from.Copy; name == "" {
+		name, err = s.checkpoint().NewestCopy(ctx, container)
+	}
+	if err == nil {
+		r, err = s.checkpoint().ReadCopy(ctx, container, name)
+	}
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return r, "", fmt.Errorf("%w: there is no copy of stream %q in the container %s; without one, --to TIME alone begins with the "+
+			"present settings", ErrRefused, s.Name, from.Container)
+	}
+	if err == nil && len(r.Progress.ResumeToken) == 0 {
+		return r, "", fmt.Errorf("%w: the copy %s holds no resume token: nothing had been read", ErrRefused, name)
+	}
+	return r, from.Container + "/" + name, err
+}
+
+// continues is whether MongoDB goes on from a token.
+func (s *Stream) continues(ctx context.Context, token bson.Raw) error {
+	_, err := s.resumable(ctx, token)
+	if err == nil {
+		err = s.held(ctx, token)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: MongoDB cannot go on from the copy's token: %w", ErrRefused, err)
+	}
+	return nil
+}
+
+// earlier is the progress at a time before the copy's, if it has one.
+func (s *Stream) earlier(ctx context.Context, copied checkpoint.Progress, to time.Time) (checkpoint.Progress, error) {
+	if changes.Counted(copied.Position) {
+		return copied, fmt.Errorf("%w: %s. Restore the copy with --applied, or begin another STREAM_NAME, with new read models", ErrRefused, countedAnew)
+	}
+	progress, err := s.at(ctx, to, copied.Position)
+	if err == nil && len(copied.ResumeToken) > 0 && progress.Position > copied.Position {
+		return copied, fmt.Errorf("%w: %s lies after the copy (%s): the changes between would never be published", ErrRefused,
+			clock(timeOf(progress)), clock(timeOf(copied)))
+	}
+	progress.Published = copied.Published
+	return progress, err
+}
+
+// begunAnew is the checkpoint that is there all the same, under a lease of ours; without one it is empty. One from which something has
+// been published stays: read models have passed what a restored one would publish, and take it for repeats.
+func (s *Stream) begunAnew(ctx context.Context) (t leasedRecord, err error) {
+	snapshot, err := s.read(ctx)
+	if errors.Is(err, checkpoint.ErrNotFound) || errors.Is(err, checkpoint.ErrGone) {
+		return t, nil
+	}
+	if err != nil {
+		return t, err
+	}
+	if !snapshot.Leased {
+		if t, err = s.takeLease(ctx, false); err != nil {
+			return t, err
+		}
+		snapshot = t.from
+	}
+	switch n := snapshot.Record.Progress.Published; {
+	case n > 0:
+		err = fmt.Errorf("%w: stream %q has a checkpoint, from which %d changes have been published: read models that have them would take "+
+			"earlier ones for repeats. To publish again from a time, under the same conditions: `producer token rewind --to TIME`", ErrRefused, s.Name, n)
+	case t.leaseID == "":
+		err = fmt.Errorf("%w: %s leads stream %q. Stop the producers first, or start them with START_FROM=checkpoint", ErrRefused,
+			snapshot.Record.Leader, s.Name)
+	}
+	if err != nil && t.leaseID != "" {
+		s.release(ctx, t.leaseID)
+	}
+	return t, err
+}
+
+func (s *Stream) put(ctx context.Context, r checkpoint.Record) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	return s.checkpoint().Restore(ctx, r)
+}
+
+// over replaces the record that was begun anew, and keeps it.
+func (s *Stream) over(ctx context.Context, present leasedRecord, r checkpoint.Record) (kept string, err error) {
+	defer s.release(ctx, present.leaseID)
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	if kept, err = s.checkpoint().KeepCopy(ctx, present.from.Record); err != nil {
+		return "", err
+	}
+	_, err = s.checkpoint().Write(ctx, r, present.leaseID, present.from.ETag)
+	return kept, err
+}
+
+// at is the progress at an operation time, that second included; its position has the form of the one given.
+func (s *Stream) at(ctx context.Context, to time.Time, position string) (p checkpoint.Progress, err error) {
+	now, err := s.now(ctx)
+	if err != nil {
+		return p, err
+	}
+	if at := to.Unix(); at <= 0 || (!now.IsZero() && at > int64(now.T)) {
+		return p, fmt.Errorf("%w: %s is no time in the past; MongoDB's cluster time is %s", ErrRefused, to.Format(time.RFC3339), clock(now))
+	}
+	at := bson.Timestamp{T: uint32(to.Unix())}
+	if oldest, note := s.oldest(ctx); note == "" && at.T < oldest.T {
+		return p, fmt.Errorf("%w: the oplog does not reach back to %s: its oldest entry is of %s. What was changed before that is "+
+			"gone from the change stream", ErrRefused, clock(at), clock(oldest))
+	}
+	token, err := s.tokenAt(ctx, at)
+	if err == nil {
+		_, err = s.resumable(ctx, token)
+	}
+	if err != nil {
+		return p, fmt.Errorf("%w: MongoDB opens no change stream at %s (an oplog that no longer reaches back there says "+
+			"ChangeStreamHistoryLost): %w", ErrRefused, clock(at), err)
+	}
+	if p.Position, err = changes.PositionOf(envelope.TokenText(token), position); err != nil {
+		return p, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	p.ResumeToken, p.ClusterTime, p.Translated = token, at, changes.Translated(p.Position, envelope.TokenText(token))
+	return p, nil
+}
+
+// countedAnew is why nothing goes back where positions are counted.
+const countedAnew = "the stream's positions are counted, so what is published again gets new ones, and read models apply it twice"

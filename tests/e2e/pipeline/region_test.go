@@ -1,0 +1,284 @@
+package pipeline_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// The tests of this file go by the procedure "Another region" of infra/README.md: Service Bus and storage are lost with all that is in
+// them, MongoDB is not, and there is a copy of the checkpoint from before.
+
+const copies = "checkpoint-copies"
+
+// desk runs one of the producer's commands with settings that are not the default's.
+func desk(w *world.World, change func(*producer.Config, *producer.Options), args ...string) world.Operated {
+	w.Helper()
+	config := w.ProducerConfig()
+	if change != nil {
+		change(&config, &producer.Options{})
+	}
+	return w.OperateProducer([]producer.Config{config}, args...)
+}
+
+// theCopy has the checkpoint copied, and is the copy's name and content, which somebody carries out of the region.
+func theCopy(w *world.World, change func(*producer.Config, *producer.Options)) (name string, content []byte) {
+	w.Helper()
+	_, err := w.Blobs().CreateContainer(w.Context(), copies, nil)
+	require.NoError(w, err)
+	made := desk(w, change, "token", "copy", "--container", copies)
+	require.Equal(w, 0, made.Code, made.Err)
+	_, name, found := strings.Cut(strings.TrimSpace(made.Out), copies+"/")
+	require.True(w, found, made.Out)
+	content = make([]byte, 4<<10)
+	n, err := w.Blobs().DownloadBuffer(w.Context(), copies, name, content, nil)
+	require.NoError(w, err)
+	return name, content[:n]
+}
+
+// carryIn puts a copy into the storage of the new region.
+func carryIn(w *world.World, name string, content []byte) {
+	w.Helper()
+	_, err := w.Blobs().CreateContainer(w.Context(), copies, nil)
+	require.NoError(w, err)
+	_, err = w.Blobs().UploadBuffer(w.Context(), copies, name, content, nil)
+	require.NoError(w, err)
+}
+
+// waits starts a producer where nothing is, which neither begins the stream nor gives up.
+func waits(w *world.World, instance string, change func(*producer.Config, *producer.Options)) *world.Producer {
+	w.Helper()
+	p := w.StartProducer(instance, func(c *producer.Config, o *producer.Options) {
+		if change != nil {
+			change(c, o)
+		}
+		c.StartFrom = "checkpoint"
+	})
+	w.Eventually(instance+" waits", func() bool { return strings.Contains(p.Log.Text(), "waiting for a checkpoint") })
+	w.Pass(10 * time.Minute)
+	require.Zero(w, w.Checkpoint(), "it begins none")
+	require.Zero(w, w.Bus.Stats(world.Topic).Accepted)
+	return p
+}
+
+// right: every aggregate has each of its events once (G1, G3), up to its last version, none of them left out (G2).
+func right(w *world.World) {
+	w.Helper()
+	for aggregate, events := range w.Inserted {
+		read := w.TimelineOf(aggregate)
+		require.EqualValues(w, events, read.Events, aggregate)
+		require.EqualValues(w, events, read.Guard.Version, aggregate)
+	}
+}
+
+// epochs are those of what the broker took, in its order.
+func epochs(w *world.World) (all []int64) {
+	for _, m := range w.Took() {
+		all = append(all, m.Properties[envelope.PropEpoch].(int64))
+	}
+	return all
+}
+
+// G1 to G4: of what was published after the copy some was applied and some never received; there were more leaders, whom the copy does
+// not know. In the new region everything is right, and no epoch comes a second time.
+func TestG1G2G3G4AnotherRegionGoesOnFromACopy(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		p := w.StartProjector(nil)
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		w.InsertMany(60, 6)
+		w.Completed(60)
+		w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == 60 })
+		name, content := theCopy(w, nil)
+		for _, instance := range []string{"b", "c", "d"} {
+			a.End()
+			a = w.StartProducer(instance, nil)
+			w.Leads(instance)
+			w.InsertMany(20, 6)
+		}
+		w.Completed(120)
+		_, err := p.End()
+		require.NoError(t, err)
+		w.InsertMany(50, 10) // four of the aggregates are new
+		w.Published()
+		require.Equal(t, 120, w.Bus.Stats(world.SubscriptionPath).Completed, "these are lost with the namespace")
+		before := epochs(w)
+
+		w.InAnotherRegion(func() {
+			w.InsertMany(10, 5)
+			b := waits(w, "b", nil)
+			carryIn(w, name, content)
+			undecided := desk(w, nil, "token", "restore", "--container", copies)
+			require.Equal(t, 1, undecided.Code, "somebody has to know what was not applied")
+			require.Contains(t, undecided.Err, "--applied")
+			restored := desk(w, nil, "token", "restore", "--container", copies, "--applied")
+			require.Equal(t, 0, restored.Code, restored.Err)
+			w.Leads("b")
+			p := w.StartProjector(nil)
+			w.Completed(120) // 60 were before the copy
+			w.InsertMany(30, 10)
+			w.Completed(150)
+			right(w)
+			require.Greater(t, slices.Min(epochs(w)), slices.Max(before), "the copy's epoch is older than its last leader's")
+			counted, err := p.End()
+			require.NoError(t, err)
+			require.Equal(t, 90, counted.Applied)
+			require.Equal(t, 60, counted.Duplicates)
+			require.Zero(t, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+
+			twice := desk(w, nil, "token", "restore", "--container", copies, "--applied")
+			require.Equal(t, 1, twice.Code)
+			require.Contains(t, twice.Err, "changes have been published: read models that have them would take earlier ones for repeats")
+			b.End()
+		})
+	})
+}
+
+// G1 and G2: what waited when the copy was made, parked aggregates included, lies before the copy. From a time before the oldest of it
+// all of it comes again, and what was parked is parked, with its later events in their order, until it is replayed.
+func TestG1G2G5AnotherRegionPublishesAgainWhatTheCopyHadBehindIt(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		p := w.StartProjector(nil)
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		w.InsertMany(30, 3)
+		w.Completed(30)
+		w.Pass(time.Minute)
+		oldest := time.Now().UTC()
+		for _, version := range []int{1, 3, 4} { // the second is missing
+			w.InsertDocument(bson.D{{Key: "aggregateId", Value: "gap"}, {Key: "version", Value: version}, {Key: "type", Value: "Counted"}})
+		}
+		w.Eventually("it is parked", func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 2 })
+		_, err := p.End()
+		require.NoError(t, err)
+		w.InsertMany(30, 3)
+		w.Eventually("it is in the checkpoint, and not applied", func() bool { return w.Checkpoint().Published == 63 })
+		name, content := theCopy(w, nil)
+		w.InsertMany(12, 3)
+		w.Eventually("more is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 75 })
+		a.End()
+
+		w.InAnotherRegion(func() {
+			waits(w, "b", nil)
+			carryIn(w, name, content)
+			restored := desk(w, nil, "token", "restore", name, "--container", copies, "--to", oldest.Format(time.RFC3339))
+			require.Equal(t, 0, restored.Code, restored.Err)
+			p := w.StartProjector(nil)
+			w.Eventually("the parked event and the one behind it lie there again", func() bool {
+				return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 2
+			})
+			w.Completed(43)
+			right(w)
+			require.EqualValues(t, 1, w.TimelineOf("gap").Events)
+			_, err := p.End()
+			require.NoError(t, err)
+
+			replayed := w.OperateProjector(func(c *projector.Config, _ *projector.Options) { c.VersionGapWait = 0 }, "parked", "replay", "gap")
+			require.Equal(t, 0, replayed.Code, replayed.Err)
+			require.EqualValues(t, 3, w.TimelineOf("gap").Events)
+			require.EqualValues(t, 4, w.TimelineOf("gap").Guard.Version)
+			require.Equal(t, 0, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+		})
+	})
+}
+
+// G1 to G3: the read model is lost, too, and there is no copy. The stream is published again from a time that the oplog reaches, by an
+// epoch that no leader had.
+func TestG1G2G3AnotherRegionWithANewReadModelAndNoCopy(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		w.Pass(2 * time.Second)
+		began := time.Now().UTC()
+		p := w.StartProjector(nil)
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		w.InsertMany(60, 6)
+		w.Completed(60)
+		before := epochs(w)
+		a.End()
+		_, err := p.End()
+		require.NoError(t, err)
+
+		w.InAnotherRegion(func() {
+			require.NoError(t, w.Client.Database(world.ReadModel).Drop(w.Context()))
+			waits(w, "b", nil)
+			restored := desk(w, nil, "token", "restore", "--to", began.Format(time.RFC3339))
+			require.Equal(t, 0, restored.Code, restored.Err)
+			p := w.StartProjector(nil)
+			w.InsertMany(6, 6)
+			w.Completed(66)
+			right(w)
+			require.Greater(t, slices.Min(epochs(w)), slices.Max(before))
+			counted, err := p.End()
+			require.NoError(t, err)
+			require.Equal(t, 66, counted.Applied)
+		})
+	})
+}
+
+// G1: where positions are counted, a new series of them is named by an epoch. Leaders after the copy began one; the series that begins in
+// the new region is larger all the same, so that no read model takes a new change for an old one.
+func TestG1AnotherRegionCountsPastEverySeriesThatWas(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{DocumentDB: true}}, func(w *world.World) {
+		plain := func(pipeline string) func(*producer.Config, *producer.Options) {
+			return func(c *producer.Config, _ *producer.Options) {
+				c.FullDocument, c.BeforeChange, c.OnUnknownAggregate, c.Pipeline = "default", "off", "documentKey", pipeline
+				c.Operations = []envelope.Operation{envelope.Insert}
+			}
+		}
+		was, is := plain(""), plain(`[{"$match": {"operationType": "insert"}}]`)
+		p := w.StartProjector(nil)
+		a := w.StartProducer("a", was)
+		w.Eventually("a reads", func() bool { return w.Mongo.OpenStreams() > 0 })
+		w.InsertMany(20, 4)
+		w.Completed(20)
+		w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == 20 })
+		name, content := theCopy(w, was)
+		for _, instance := range []string{"b", "c"} {
+			a.End()
+			a = w.StartProducer(instance, was)
+			w.Leads(instance)
+		}
+		a.End()
+		changed := desk(w, is, "token", "renumber")
+		require.Equal(t, 0, changed.Code, changed.Err)
+		d := w.StartProducer("d", is)
+		w.Leads("d")
+		w.InsertMany(40, 4)
+		w.Completed(60)
+		d.End()
+		seen := maps.Clone(w.Inserted)
+		_, err := p.End()
+		require.NoError(t, err)
+
+		w.InAnotherRegion(func() {
+			carryIn(w, name, content)
+			require.Equal(t, 0, desk(w, is, "token", "restore", "--container", copies, "--applied").Code)
+			require.Equal(t, 0, desk(w, is, "token", "renumber").Code)
+			b := w.StartProducer("b", is)
+			w.Leads("b")
+			p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.VersionGapWait = 0 })
+			w.InsertMany(20, 4)
+			w.Eventually("all is published", func() bool { return w.Checkpoint().Published == 20+40+20 })
+			w.Completed(60)
+			for aggregate, events := range w.Inserted {
+				// What came between the copy and the series, `renumber` says, is applied a second time; what is new, never less than once.
+				again := seen[aggregate] - 5
+				require.EqualValues(t, events+again, w.TimelineOf(aggregate).Events, aggregate)
+			}
+			b.End()
+			_, err := p.End()
+			require.NoError(t, err)
+		})
+	})
+}

@@ -1,0 +1,44 @@
+package world
+
+import (
+	"context"
+	"sync"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
+)
+
+// InAnotherRegion loses Service Bus and Blob storage with everything in them, and runs f with empty ones in their place. MongoDB stays. The
+// services that were started before must have ended: nothing leads to what is lost.
+func (w *World) InAnotherRegion(f func()) {
+	w.Helper()
+	for _, p := range w.Producers {
+		p.kill()
+	}
+	for _, p := range w.Projectors {
+		p.Kill()
+	}
+	w.Producers, w.Projectors = nil, nil
+	require.NoError(w, w.BusClient.Close(w.Context()))
+	virtualtime.Wait()
+	w.mu.Lock()
+	w.empty()
+	w.mu.Unlock()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
+	var serving sync.WaitGroup
+	bus, way := w.Bus, w.BusNet
+	serving.Go(func() {
+		if err := bus.Run(ctx, way); err != nil {
+			w.Errorf("run Service Bus: %v", err)
+		}
+	})
+	defer serving.Wait()
+	defer cancel()
+	w.connectBus()
+	defer func() {
+		w.endServices()
+		_ = w.BusClient.Close(context.WithoutCancel(w.Context()))
+	}()
+	f()
+}
