@@ -137,9 +137,9 @@ func (p *Replayer) pass(ctx context.Context, session, aggregate string, skip boo
 		}
 	case skip:
 		replay.Skip, o.Skipped = a.MessageID, true
-		if at := slices.IndexFunc(waiting, func(l Letter) bool { return a.Of(&l.change) }); at >= 0 {
-			replay.Skip = waiting[at].MessageID // published again, it has another one
-		}
+	}
+	if at := slices.IndexFunc(waiting, func(l Letter) bool { return a.Of(&l.change) }); replay.Skip != "" && at >= 0 {
+		replay.Skip = waiting[at].MessageID // published again, it has another one
 	}
 	if err := p.apply(ctx, letters, replay, waiting, o); err != nil {
 		return err

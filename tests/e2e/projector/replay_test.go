@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -379,4 +380,44 @@ func TestReplayOfWhatIsNotParked(t *testing.T) {
 		require.NoError(w, err)
 		require.Zero(w, n)
 	})
+}
+
+// G2 and G5: the dead letters of a parked aggregate are lost, and the stream is published again in a later generation. Under its new id the
+// event is the one that parked the aggregate: it is replayed, or dropped, and those behind it follow.
+func TestG2G5WhatParkedAnAggregateIsKnownInALaterGeneration(t *testing.T) {
+	for command, applied := range map[string]int{"replay": 5, "drop": 4} {
+		t.Run(command, func(t *testing.T) {
+			eachShape(t, func(w *world.World, s shape) {
+				p := w.StartProjector(s.settings(nil))
+				events := []envelope.Change{event("a", 1, "T"), event("a", 2, "T"), event("a", 3, "Poison"), event("a", 4, "T"), event("a", 5, "T")}
+				publish(w, events...)
+				deadLettered(w, 3)
+				receiver, err := w.BusClient.NewReceiverForSubscription(world.Topic, world.Subscription,
+					&azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter, ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
+				require.NoError(w, err)
+				lost, err := receiver.ReceiveMessages(w.Context(), 3, nil)
+				require.NoError(w, err)
+				require.Len(w, lost, 3)
+				require.NoError(w, receiver.Close(w.Context()))
+				for i := range events {
+					events[i].Generation = 7
+				}
+				publish(w, events...)
+				deadLettered(w, 3)
+				require.Equal(w, []string{"a/3 ProjectionFailed", "a/4 AggregateParked", "a/5 AggregateParked"}, deadLetters(w))
+				_, err = p.End()
+				require.NoError(w, err)
+
+				words := []string{"parked", command, "a"}
+				if s.mended.Store(command == "replay"); command == "drop" {
+					words = append(words, "--yes")
+				}
+				done := operate(w, s, words...)
+				require.Equal(w, 0, done.Code, done.Err)
+				require.Equal(w, applied, s.applied(w, "a"))
+				require.Empty(w, parked(w, s.guards, "a"))
+				require.Empty(w, deadLetters(w))
+			})
+		})
+	}
 }
