@@ -27,7 +27,7 @@ func (c *Config) Validate() error {
 	} else {
 		p.Add(settings.OneOf("START_FROM", c.StartFrom, "latest", "timestamp", "checkpoint"))
 	}
-	p.Require(c.StartFrom != "timestamp" || !c.StartAt.IsZero(), "START_AT: is required with START_FROM=timestamp")
+	p.Require(c.StartFrom != "timestamp" || !c.StartAt.IsZero(), "START_AT: is required with START_FROM=timestamp: an RFC 3339 time (for example 2026-01-31T12:00:00Z)")
 	p.Require(c.StartFrom == "timestamp" || c.StartAt.IsZero(), "START_AT: has no meaning without START_FROM=timestamp")
 	p.Require(c.StartAt.IsZero() || (c.StartAt.Unix() > 0 && c.StartAt.Unix() <= math.MaxUint32),
 		"START_AT: must be a time from 1970 to 2106, which is what MongoDB can express")

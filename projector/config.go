@@ -137,9 +137,14 @@ func (c *Config) Validate() error {
 	if c.SourceCollection != "" {
 		p.Add(settings.MongoCollection("SOURCE_COLLECTION", c.SourceCollection))
 	}
-	if _, err := c.mirror(); err != nil {
-		p.Addf("MIRROR_COLLECTION, MIRROR_KEY, MIRROR_FIELDS: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	mirror := func(setting string, alone projection.MirrorOptions) {
+		if _, err := projection.NewMirror(alone); err != nil {
+			p.Addf("%s: %s", setting, strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
 	}
+	mirror("MIRROR_COLLECTION", projection.MirrorOptions{Collection: c.MirrorCollection})
+	mirror("MIRROR_KEY", projection.MirrorOptions{Key: c.MirrorKey})
+	mirror("MIRROR_FIELDS", projection.MirrorOptions{Fields: c.MirrorFields})
 	if c.Blob != (azure.Blob{}) {
 		p.Add(c.Blob.Validate())
 		p.Require(c.ClaimContainer != "", "CLAIM_CHECK_CONTAINER: must not be empty")

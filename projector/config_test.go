@@ -100,6 +100,6 @@ func TestMirrorSettingsAreChecked(t *testing.T) {
 		"SERVICE_BUS_CONNECTION_STRING": bus, "SERVICE_BUS_QUEUE": "q", "MIRROR_FIELDS": "name,address.city", "MIRROR_KEY": "a.",
 	})
 	_, err := projector.LoadConfig()
-	require.EqualError(t, err, "1 setting must be fixed:\n  - MIRROR_COLLECTION, MIRROR_KEY, MIRROR_FIELDS: "+
-		`the key "a." is no path of fields; the field "address.city" is not the name of a top-level field`)
+	require.EqualError(t, err, "2 settings must be fixed:\n  - MIRROR_KEY: the key \"a.\" is no path of fields\n"+
+		"  - MIRROR_FIELDS: the field \"address.city\" is not the name of a top-level field")
 }

@@ -22,7 +22,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"help"}, 0, "usage: projector"},
 		{[]string{"-h"}, 0, "usage: projector"},
 		{[]string{"run", "--help"}, 0, "usage: projector"},
-		{[]string{"stauts"}, 2, `there is no command "stauts"; ` + "`projector help` lists them"},
+		{[]string{"stauts"}, 2, `there is no command "stauts"; did you mean status? ` + "`projector help` lists them"},
 		{[]string{"parked"}, 2, "\"parked\" is not a whole command; choose one of these:\n  parked list [--wide] [--json] "},
 		{[]string{"parked", "eat"}, 2, "there is no command \"parked eat\"; choose one of these:\n  parked list"},
 		{[]string{"parked", "-h"}, 0, "usage: projector parked COMMAND\n\n  parked list [--wide] [--json] "},

@@ -223,7 +223,11 @@ func (p Program[D, R]) find(args []string) (Command[D, R], []string, error) {
 	}
 	switch group := p.group(args[0]); {
 	case len(group) == 0:
-		return Command[D, R]{}, nil, fmt.Errorf("%w: there is no command %q; `%s help` lists them", ErrUsage, args[0], p.Name)
+		meant := ""
+		if near := settings.Near(args[0], p.words()[""]); near != "" {
+			meant = " did you mean " + near + "?"
+		}
+		return Command[D, R]{}, nil, fmt.Errorf("%w: there is no command %q;%s `%s help` lists them", ErrUsage, args[0], meant, p.Name)
 	case len(args) == 1:
 		return Command[D, R]{}, nil, fmt.Errorf("%w: %q is not a whole command; choose one of these:\n%s", ErrUsage, args[0], strings.TrimSuffix(listOf(group), "\n"))
 	default:

@@ -211,6 +211,7 @@ func TestWhatCannotBeUnderstoodIsNotTried(t *testing.T) {
 		says string
 	}{
 		{[]string{"knock"}, "door: wrong usage: there is no command \"knock\"; `door help` lists them\n"},
+		{[]string{"rign"}, "door: wrong usage: there is no command \"rign\"; did you mean ring? `door help` lists them\n"},
 		{[]string{"ring"}, "door: wrong usage: \"ring\" is not a whole command; choose one of these:\n  ring twice NAME [--loud]  ring\n  ring once                 knock\n"},
 		{[]string{"ring", "thrice"}, "door: wrong usage: there is no command \"ring thrice\"; choose one of these:\n  ring twice NAME [--loud]  ring\n  ring once                 knock\n"},
 		{[]string{"ring", "twice"}, "door: wrong usage: door ring twice needs a name\n"},

@@ -160,6 +160,17 @@ func lacksOne(words, setting []string) bool {
 	return false
 }
 
+// Near returns the word that another was most likely meant to be; "" if none is similar.
+func Near(word string, words []string) string {
+	best, distance := "", 3
+	for _, meant := range words {
+		if d := edits(word, meant); d < distance && d < len(meant) {
+			best, distance = meant, d
+		}
+	}
+	return best
+}
+
 // edits is the number of letters to insert, delete, replace or swap with a neighbour to get from a to b.
 func edits(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)

@@ -41,6 +41,10 @@ func try() int {
 			chosen = append(chosen, c)
 		}
 	}
+	if len(chosen) == 0 {
+		fmt.Fprintf(os.Stderr, "try: no case has %q in its name\n", *only)
+		return 2
+	}
 	progress := terminal.Is(os.Stderr)
 	outcomes := make([]outcome, len(chosen))
 	next := make(chan int)
@@ -73,10 +77,7 @@ func table(chosen []tried, outcomes []outcome) int {
 	wrong := 0
 	for i, c := range chosen {
 		o, mark := outcomes[i], ""
-		switch {
-		case o.wrong != "" && c.open != "":
-			mark, o.wrong = "OPEN", c.open
-		case o.wrong != "":
+		if o.wrong != "" {
 			mark = "WRONG"
 			wrong++
 		}

@@ -34,7 +34,6 @@ type tried struct {
 	code          int
 	says          string        // a regular expression: what it must say
 	never         string        // and what it must not
-	open          string        // why it is not so yet: the line is shown as OPEN, and is none that is wrong
 	within        time.Duration // for it to say so, where it keeps running; 0: 3 s
 }
 

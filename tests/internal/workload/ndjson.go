@@ -58,6 +58,9 @@ func Read(r io.Reader, name string) ([]Event, error) {
 		if problem == "" {
 			problem = follows(next, e)
 		}
+		if n == 1 && (bytes.HasPrefix(line, []byte("\xff\xfe")) || bytes.HasPrefix(line, []byte("\xfe\xff"))) {
+			problem = "is UTF-16 text: save the file as UTF-8"
+		}
 		if problem != "" {
 			return nil, &LineError{File: name, Line: n, Problem: problem}
 		}
@@ -76,7 +79,7 @@ func Read(r io.Reader, name string) ([]Event, error) {
 
 func parseLine(line []byte) (e Event, problem string) {
 	if !utf8.Valid(line) {
-		return e, "is not UTF-8 text"
+		return e, "is not UTF-8 text: save the file as UTF-8"
 	}
 	if levels(line) > maxLevels {
 		return e, fmt.Sprintf("is nested deeper than the %d levels that MongoDB stores", maxLevels)
@@ -91,19 +94,22 @@ func parseLine(line []byte) (e Event, problem string) {
 	}
 	switch {
 	case e.AggregateID == "":
-		return e, `"aggregateId" is missing or empty`
+		return e, `"aggregateId" is missing or empty, expected a string`
 	case e.Type == "":
-		return e, `"type" is missing or empty`
+		return e, `"type" is missing or empty, expected a string`
 	case e.OccurredAt == "":
-		return e, `"occurredAt" is missing or empty`
+		return e, `"occurredAt" is missing or empty, expected a time such as 2026-01-31T12:00:00Z`
 	case e.Version < 1:
-		return e, `"version" is missing or below 1`
+		return e, `"version" is missing or below 1: the versions of an aggregate are 1, 2, 3 and so on`
 	}
 	if _, err := time.Parse(time.RFC3339Nano, e.OccurredAt); err != nil {
 		return e, fmt.Sprintf(`"occurredAt" is %q, not a time such as 2026-01-31T12:00:00Z`, e.OccurredAt)
 	}
 	return e, ""
 }
+
+// anEvent is the form of a line.
+const anEvent = "an object {aggregateId, version, type, occurredAt, data}"
 
 // jsonProblem says in words what encoding/json says in Go's terms.
 func jsonProblem(err error) string {
@@ -113,14 +119,14 @@ func jsonProblem(err error) string {
 	case errors.As(err, &wrongType) && wrongType.Field != "":
 		return fmt.Sprintf("%q is a JSON %s, expected %s", wrongType.Field, wrongType.Value, kindWord(wrongType.Type.Kind().String()))
 	case errors.As(err, &wrongType):
-		return fmt.Sprintf("is a JSON %s, expected an object {aggregateId, version, type, occurredAt, data}", wrongType.Value)
+		return fmt.Sprintf("is a JSON %s, expected %s", wrongType.Value, anEvent)
 	case errors.As(err, &syntax):
-		return fmt.Sprintf("is not JSON: %v at byte %d", syntax, syntax.Offset)
+		return fmt.Sprintf("is not JSON (%v at byte %d), expected %s", syntax, syntax.Offset, anEvent)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "is not JSON: it ends too early"
+		return "is not JSON: it ends too early; an event stands in one line, expected " + anEvent
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return fmt.Sprintf("has the unknown field %s, expected an object {aggregateId, version, type, occurredAt, data}", name)
+		return fmt.Sprintf("has the unknown field %s, expected %s", name, anEvent)
 	}
 	return err.Error()
 }
@@ -150,7 +156,7 @@ func levels(line []byte) (deepest int) {
 
 func kindWord(kind string) string {
 	if kind == "int64" {
-		return "a whole number"
+		return "a whole number of at most 64 bits"
 	}
 	return "a " + kind
 }

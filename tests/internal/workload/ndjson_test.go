@@ -27,14 +27,14 @@ func TestRead(t *testing.T) {
 func TestReadNamesFileLineAndProblem(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ line, says string }{
-		"not JSON":         {`hello`, "is not JSON: invalid character 'h'"},
-		"cut off":          {`{"aggregateId":"a",`, "it ends too early"},
+		"not JSON":         {`hello`, "is not JSON (invalid character 'h' looking for beginning of value at byte 1), expected an object {aggregateId, "},
+		"cut off":          {`{"aggregateId":"a",`, "it ends too early; an event stands in one line, expected an object"},
 		"a list":           {`[1]`, "is a JSON array, expected an object"},
 		"version is text":  {`{"aggregateId":"a","version":"2","type":"T","occurredAt":"2026-01-01T00:00:00Z"}`, `"version" is a JSON string, expected a whole number`},
 		"version is half":  {`{"aggregateId":"a","version":1.5,"type":"T","occurredAt":"2026-01-01T00:00:00Z"}`, `"version" is a JSON number 1.5, expected a whole number`},
 		"no aggregate":     {`{"version":2,"type":"T","occurredAt":"2026-01-01T00:00:00Z"}`, `"aggregateId" is missing or empty`},
 		"no type":          {`{"aggregateId":"a","version":2,"occurredAt":"2026-01-01T00:00:00Z"}`, `"type" is missing or empty`},
-		"no version":       {`{"aggregateId":"a","type":"T","occurredAt":"2026-01-01T00:00:00Z"}`, `"version" is missing or below 1`},
+		"no version":       {`{"aggregateId":"a","type":"T","occurredAt":"2026-01-01T00:00:00Z"}`, `"version" is missing or below 1: the versions of an aggregate are 1, 2, 3`},
 		"no time":          {`{"aggregateId":"a","version":2,"type":"T"}`, `"occurredAt" is missing or empty`},
 		"no real time":     {`{"aggregateId":"a","version":2,"type":"T","occurredAt":"yesterday"}`, `"occurredAt" is "yesterday"`},
 		"unknown field":    {`{"aggregateId":"a","version":2,"kind":"T"}`, `unknown field "kind"`},
@@ -42,7 +42,8 @@ func TestReadNamesFileLineAndProblem(t *testing.T) {
 		"version again":    {first, `version 1 of aggregate "a" where version 2 must follow`},
 		"version left out": {strings.Replace(second, `:2`, `:3`, 1), `version 3 of aggregate "a" where version 2 must follow`},
 		"begins at two":    {strings.Replace(second, `"a"`, `"b"`, 1), `version 2 of aggregate "b" where version 1 must follow`},
-		"not UTF-8":        {"{\"aggregateId\":\"\xff\"}", "is not UTF-8"},
+		"not UTF-8":        {"{\"aggregateId\":\"\xff\"}", "is not UTF-8 text: save"},
+		"version is huge":  {`{"aggregateId":"a","version":99999999999999999999,"type":"T"}`, `"version" is a JSON number 99999999999999999999, expected a whole number of at most 64 bits`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,6 +61,8 @@ func TestReadWithoutEvents(t *testing.T) {
 	t.Parallel()
 	_, err := workload.Read(strings.NewReader("\n\n"), "in.ndjson")
 	require.ErrorContains(t, err, "in.ndjson: it holds no event")
+	_, err = workload.Read(strings.NewReader("\xff\xfe{\x00}\x00\n\x00"), "in.ndjson")
+	require.ErrorContains(t, err, "in.ndjson:1: is UTF-16 text: save the file as UTF-8")
 }
 
 func TestDataKeepsItsTypesAndOrder(t *testing.T) {
