@@ -13,7 +13,8 @@ const mirrorName = "mirror"
 
 // Mirror keeps a copy of the watched collection: the current document for each documentKey._id. Inserts and
 // replacements write the document. Updates write it too if the message carries the whole document; otherwise they change the
-// same fields of the copy. Deletes remove it. The copies have no guard in them: it is in <name>_positions.
+// same fields of the copy: its values are those of the source, but a field that an aggregation pipeline moved stays where it was, because
+// the description of an update does not tell that it was moved. Deletes remove it. The copies have no guard in them: it is in <name>_positions.
 //
 // The zero value mirrors whole documents into the collection mirror; [NewMirror] takes options.
 type Mirror struct{ options MirrorOptions }

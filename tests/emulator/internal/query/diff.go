@@ -2,6 +2,7 @@ package query
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,20 +32,164 @@ func identical(a, b any) bool {
 	return tx == ty && bytes.Equal(x, y)
 }
 
-// diff describes the way from old to new as an oplog entry of a pipeline update
-// does: by field, into nested documents and arrays; a description no smaller than
-// the document becomes a replacement.
+// diff describes the way from old to new as an oplog entry of a pipeline update does: by field, into nested documents and arrays; a
+// description no smaller than the document becomes a replacement.
 func diff(old, now bson.D) Change {
 	var c Change
-	c.docs("", old, now)
-	if c.Empty() {
+	delta := between(old, now)
+	if delta.empty() {
 		return c
 	}
-	if c.bytes() > len(value.Encode(now)) {
+	const around = 15 // what an entry has beside the delta
+	if delta.size()+around >= len(value.Encode(now)) {
 		return Change{Replace: true}
 	}
-	c.Updated = inOplogOrder(old, c.Updated)
+	c.add("", delta)
 	return c
+}
+
+// delta is how a document has changed, as a server computes it since 5.0. A field whose place among its neighbours has changed is
+// inserted, as a new one is, and so is all that stands behind it: who applies the delta takes it from its old place and puts it at the
+// end. [MongoDB src/mongo/db/update/document_diff_calculator.cpp, computeDocDiff]
+type delta struct {
+	removed         []string
+	updated, placed bson.D // changed in their places, and put at the end
+	within          []inner
+	isArray, cut    bool
+	length          int // that an array is cut to
+}
+
+// inner is what has changed within a field.
+type inner struct {
+	key string
+	*delta
+}
+
+func (x *delta) empty() bool {
+	return len(x.removed) == 0 && len(x.updated) == 0 && len(x.placed) == 0 && len(x.within) == 0 && !x.cut
+}
+
+// size is what the delta takes in an oplog entry, in bytes.
+func (x *delta) size() int {
+	const document, section, truth, number = 5, 3, 1, 4
+	n := document
+	fields := func(d bson.D) {
+		if len(d) > 0 {
+			n += section + len(value.Encode(d))
+		}
+	}
+	switch {
+	case x.isArray: // {a: true, l: 2, u0: …, s1: …}
+		n += section + truth
+		if x.cut {
+			n += section + number
+		}
+		for _, e := range x.updated {
+			n += len(value.Encode(bson.D{e})) - document + len("u")
+		}
+	default: // {d: {…}, u: {…}, i: {…}, sname: …}
+		if len(x.removed) > 0 {
+			n += section + document
+		}
+		for _, name := range x.removed {
+			n += 1 + len(name) + 1 + truth
+		}
+		fields(x.updated)
+		fields(x.placed)
+	}
+	for _, in := range x.within {
+		n += 1 + len("s") + len(in.key) + 1 + in.size()
+	}
+	return n
+}
+
+// between is the delta of two documents.
+func between(old, now bson.D) *delta {
+	x := &delta{}
+	gone, i := map[string]bool{}, 0
+	for _, was := range old {
+		if i < len(now) && now[i].Key == was.Key {
+			x.field(was.Key, was.Value, now[i].Value)
+			i++
+			continue
+		}
+		gone[was.Key] = true
+	}
+	for _, e := range now[i:] {
+		delete(gone, e.Key)
+		x.placed = append(x.placed, e)
+	}
+	x.removed = slices.Sorted(maps.Keys(gone))
+	return x
+}
+
+// field adds a value that may have changed in its place: what has changed within it, where that is shorter than all of it.
+func (x *delta) field(key string, old, now any) {
+	if identical(old, now) {
+		return
+	}
+	var in *delta
+	switch n := now.(type) {
+	case bson.D:
+		if o, ok := old.(bson.D); ok {
+			in = between(o, n)
+		}
+	case bson.A:
+		if o, ok := old.(bson.A); ok {
+			in = betweenArrays(o, n)
+		}
+	}
+	if in != nil {
+		if whole, _ := value.AppendValue(nil, now); in.size() < len(whole) {
+			x.within = append(x.within, inner{key, in})
+			return
+		}
+	}
+	x.updated = append(x.updated, bson.E{Key: key, Value: now})
+}
+
+func betweenArrays(old, now bson.A) *delta {
+	x := &delta{isArray: true, cut: len(now) < len(old), length: len(now)}
+	for i, v := range now {
+		if i < len(old) {
+			x.field(strconv.Itoa(i), old[i], v)
+			continue
+		}
+		x.updated = append(x.updated, bson.E{Key: strconv.Itoa(i), Value: v})
+	}
+	return x
+}
+
+// add says a delta in paths, in the order in which a server's oplog has them: at each level what was changed in its place, then what was
+// put at the end, then what has changed further within; in an array by the place.
+func (c *Change) add(prefix string, x *delta) {
+	for _, name := range x.removed {
+		c.Removed = append(c.Removed, join(prefix, name))
+	}
+	if x.cut {
+		c.Truncated = append(c.Truncated, bson.D{{Key: "field", Value: prefix}, {Key: "newSize", Value: int32(x.length)}})
+	}
+	if !x.isArray {
+		for _, e := range slices.Concat(x.updated, x.placed) {
+			c.Updated = append(c.Updated, bson.E{Key: join(prefix, e.Key), Value: e.Value})
+		}
+		for _, in := range x.within {
+			c.add(join(prefix, in.key), in.delta)
+		}
+		return
+	}
+	place := func(key string) int { n, _ := strconv.Atoi(key); return n }
+	updated := x.updated
+	for _, in := range x.within {
+		for len(updated) > 0 && place(updated[0].Key) < place(in.key) {
+			c.Updated = append(c.Updated, bson.E{Key: join(prefix, updated[0].Key), Value: updated[0].Value})
+			updated = updated[1:]
+		}
+		c.add(join(prefix, in.key), in.delta)
+	}
+	for _, e := range updated {
+		c.Updated = append(c.Updated, bson.E{Key: join(prefix, e.Key), Value: e.Value})
+	}
 }
 
 // inOplogOrder puts updated fields in the order in which a server's oplog has them since 5.0: at each level those that were there
@@ -93,62 +238,4 @@ func join(prefix, key string) string {
 		return key
 	}
 	return prefix + "." + key
-}
-
-// bytes is about what the description takes in an oplog entry.
-func (c *Change) bytes() int {
-	n := len(value.Encode(c.Updated))
-	for _, path := range c.Removed {
-		n += len(path) + 10
-	}
-	for _, cut := range c.Truncated {
-		n += len(value.Encode(cut.(bson.D)))
-	}
-	return n
-}
-
-func (c *Change) docs(prefix string, old, now bson.D) {
-	for _, e := range old {
-		if _, ok := value.Get(now, e.Key); !ok {
-			c.Removed = append(c.Removed, join(prefix, e.Key))
-		}
-	}
-	for _, e := range now {
-		was, ok := value.Get(old, e.Key)
-		c.values(join(prefix, e.Key), was, ok, e.Value)
-	}
-}
-
-func (c *Change) values(path string, old any, existed bool, now any) {
-	if existed {
-		if identical(old, now) {
-			return
-		}
-		switch n := now.(type) {
-		case bson.D:
-			if o, ok := old.(bson.D); ok && len(o) > 0 && len(n) > 0 {
-				c.docs(path, o, n)
-				return
-			}
-		case bson.A:
-			if o, ok := old.(bson.A); ok && len(o) > 0 && len(n) > 0 {
-				c.arrays(path, o, n)
-				return
-			}
-		}
-	}
-	c.Updated = append(c.Updated, bson.E{Key: path, Value: now})
-}
-
-func (c *Change) arrays(path string, old, now bson.A) {
-	if len(now) < len(old) {
-		c.Truncated = append(c.Truncated, bson.D{{Key: "field", Value: path}, {Key: "newSize", Value: int32(len(now))}})
-	}
-	for i, v := range now {
-		var was any
-		if i < len(old) {
-			was = old[i]
-		}
-		c.values(join(path, strconv.Itoa(i)), was, i < len(old), v)
-	}
 }
