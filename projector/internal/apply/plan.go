@@ -7,17 +7,18 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// plan asks the projection for the writes of every pending change and groups them by aggregate and stream, in order of first
+// plan asks the projection for the writes of every pending change and groups them by aggregate, in order of first
 // appearance. It decides what needs no database: changes at or below a position decided earlier in the batch are duplicates, and
 // those that the projection refuses are poison. results are what was decided before. The failures
 // are the projection's that may be retried.
 //
 // A change stays pending where another one of its aggregate must be decided first: behind a poison or a failure; behind a
 // change with a higher position that came before it; behind a gap of versions inside the batch, since only the guard
-// knows what the first change behind the gap may follow; and above a [Gap], while those below it may close it.
+// knows what the first change behind the gap may follow; above a [Gap], while those below it may close it; and behind a change
+// of another stream, because a write is guarded by the position of one stream, and both are applied in the order in which they came.
 func (a *Applier) plan(t Attempt, changes []envelope.Change, results []Result) (groups []*group, decided []decision, failures []Failure) {
 	type key struct{ aggregate, stream string } // positions of two streams do not compare
-	byKey := make(map[key]*group)
+	byAggregate := make(map[string]*group)
 	reached := make(map[key]string) // the highest position decided
 	blocked := make(map[string]bool)
 	gap := make(map[key]string) // the position of the gap
@@ -25,7 +26,7 @@ func (a *Applier) plan(t Attempt, changes []envelope.Change, results []Result) (
 	for i := range changes {
 		c := &changes[i]
 		k := key{c.Aggregate, c.Stream}
-		g := byKey[k]
+		g := byAggregate[c.Aggregate]
 		switch waits, gapped := gap[k]; {
 		case blocked[c.Aggregate], t.Leave[c.Aggregate], t.full(planning):
 			continue
@@ -37,6 +38,9 @@ func (a *Applier) plan(t Attempt, changes []envelope.Change, results []Result) (
 			continue
 		case results[i].Kind != Pending:
 			reached[k] = max(reached[k], c.Position)
+			continue
+		case g != nil && g.stream != c.Stream:
+			blocked[c.Aggregate] = true
 			continue
 		case c.Position <= reached[k], g.contains(c.Position):
 			decided = append(decided, decision{i, Result{Kind: Duplicate}})
@@ -65,7 +69,7 @@ func (a *Applier) plan(t Attempt, changes []envelope.Change, results []Result) (
 		}
 		if g == nil {
 			g = &group{aggregate: c.Aggregate, place: place{stream: c.Stream}, unjudged: a.unjudged, firstVersion: a.firstVersion}
-			byKey[k] = g
+			byAggregate[c.Aggregate] = g
 			groups = append(groups, g)
 		}
 		g.events = append(g.events, planned{index: i, change: c, writes: writes})

@@ -174,6 +174,30 @@ func TestAGapIsTheFirstChangeThatLeavesVersionsOut(t *testing.T) {
 	require.Empty(t, groups[0].events)
 }
 
+// Two streams' changes of one aggregate are applied in the order in which they came, one stream's at a time: positions of two streams do
+// not compare, and a write is guarded by one of them.
+func TestPlanStopsWhereAnotherStreamsChangeComes(t *testing.T) {
+	changes, results := batchOf("a5 a6 a1 b1 a7 a6 b2")
+	changes[2].Stream, changes[5].Stream = "other", "other"
+	for _, pass := range []struct{ groups, results string }{
+		{"a 0 1, b 3 6", "pending pending pending pending pending pending pending"},
+		{"a 2", "applied applied pending applied pending pending applied"},
+		{"a 4", "applied applied applied applied pending pending applied"},
+		{"a 5", "applied applied applied applied applied pending applied"},
+		{"", "applied applied applied applied applied applied applied"},
+	} {
+		groups, decided, failures := planner.plan(Attempt{}, changes, results)
+		record(results, decided)
+		require.Empty(t, failures)
+		require.Equal(t, pass.groups, grouped(groups))
+		require.Equal(t, pass.results, said(results))
+		for _, g := range groups {
+			g.committed(len(g.events))
+			record(results, g.decided)
+		}
+	}
+}
+
 func TestPlanGoesOnWhereItStopped(t *testing.T) {
 	changes, results := batchOf("a1 a2 a2 a3:poison a4 b1")
 	results[0].Kind, results[3].Kind = Applied, Poison

@@ -26,8 +26,8 @@ type Letter struct {
 	sequence int64
 	session  string
 	change   envelope.Change // without its body
-	// place is where it is applied among those of stream: its position, or behind what was dead-lettered before it.
-	stream, place string
+	// place is where it is applied among those of its stream: its position, or behind what was dead-lettered before it.
+	place string
 }
 
 // deadLetters opens the dead-letter queue.
@@ -95,20 +95,28 @@ func letterOf(m *azservicebus.ReceivedMessage, c envelope.Change) Letter {
 	return l
 }
 
-// order sorts letters, which come in order of sequence numbers, by position, one stream after the other: positions of two streams
-// do not compare. A letter without a position stays behind those that were dead-lettered before it.
+// order sorts letters, which come in order of sequence numbers, by position. Positions of two streams do not compare: where one has a
+// letter it has one afterwards, so that the events of both are applied in turns as they arrived. A letter without a position stays behind
+// those that were dead-lettered before it.
 func order(letters []Letter) {
-	highest, stream := make(map[string]string), ""
-	for i := range letters {
-		if letters[i].change.Stream != "" {
-			stream = letters[i].change.Stream
+	highest, stream, of := make(map[string]string), "", make(map[string][]Letter)
+	streams := make([]string, len(letters))
+	for i, l := range letters {
+		if l.change.Stream != "" {
+			stream = l.change.Stream
 		}
-		highest[stream] = max(highest[stream], letters[i].Position)
-		letters[i].stream, letters[i].place = stream, cmp.Or(letters[i].Position, highest[stream])
+		highest[stream] = max(highest[stream], l.Position)
+		l.place = cmp.Or(l.Position, highest[stream])
+		streams[i], of[stream] = stream, append(of[stream], l)
 	}
-	slices.SortStableFunc(letters, func(a, b Letter) int {
-		return cmp.Or(cmp.Compare(a.stream, b.stream), cmp.Compare(a.place, b.place), cmp.Compare(a.sequence, b.sequence))
-	})
+	for _, own := range of {
+		slices.SortStableFunc(own, func(a, b Letter) int {
+			return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.sequence, b.sequence))
+		})
+	}
+	for i, stream := range streams {
+		letters[i], of[stream] = of[stream][0], of[stream][1:]
+	}
 }
 
 // contents fetches the messages of letters, in the same order.

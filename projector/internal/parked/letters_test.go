@@ -5,7 +5,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
 )
+
+// of is a letter of a stream.
+func of(stream, messageID, position string) Letter {
+	return Letter{MessageID: messageID, Position: position, change: envelope.Change{Stream: stream}}
+}
 
 func TestOrder(t *testing.T) {
 	for _, test := range []struct {
@@ -21,6 +28,12 @@ func TestOrder(t *testing.T) {
 		},
 		{"the first one does not tell", "x a", []Letter{{MessageID: "x"}, {MessageID: "a", Position: "1"}}},
 		{"the same one twice", "a a b", []Letter{{MessageID: "a", Position: "1"}, {MessageID: "b", Position: "2"}, {MessageID: "a", Position: "1"}}},
+		{"two streams' as they came", "a X b c Y", []Letter{of("s", "a", "5"), of("t", "X", "1"), of("s", "b", "6"), of("s", "c", "7"), of("t", "Y", "2")}},
+		{
+			"two streams' as they came, each by position", "a X b c Y",
+			[]Letter{of("s", "b", "6"), of("t", "Y", "2"), of("s", "a", "5"), of("s", "c", "7"), of("t", "X", "1")},
+		},
+		{"what tells nothing stays behind its neighbour", "a X x b", []Letter{of("s", "a", "5"), of("t", "X", "9"), {MessageID: "x"}, of("s", "b", "6")}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for i := range test.letters {

@@ -56,6 +56,47 @@ func TestG1G3StreamsDoNotShareAGuard(t *testing.T) {
 	})
 }
 
+// G2: the events of two streams are applied in the order in which they arrive, also where they arrive in one batch: the last one applied
+// is the last one that came.
+func TestG2TwoStreamsEventsAreAppliedAsTheyArrive(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		publish(w, event("a", 1, "Ordered"), paid("a", 11, "Paid"), event("a", 2, "Shipped"))
+		publish(w, paid("b", 1, "Paid"), event("b", 1, "Ordered"), event("b", 2, "Shipped"), paid("b", 2, "Refunded"))
+		p := w.StartProjector(nil)
+		w.Completed(7)
+		require.Equal(w, "Shipped", w.TimelineOf("a").Type)
+		require.Equal(w, "Refunded", w.TimelineOf("b").Type)
+		end, err := p.End()
+		require.NoError(w, err)
+		require.Equal(w, 7, end.Applied)
+	})
+}
+
+// G2, G5: what was parked of two streams is replayed in the order in which it arrived, too.
+func TestG2G5TwoStreamsEventsAreReplayedAsTheyArrived(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		publish(w, paid("a", 11, "Poison"), event("a", 1, "T"), paid("a", 12, "Paid"), event("a", 2, "Shipped"))
+		deadLettered(w, 4)
+		s.mended.Store(true)
+		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
+		require.Empty(w, deadLetters(w))
+		_, err := p.End()
+		require.NoError(w, err)
+		if s.name == "mendable" {
+			require.Equal(w, "Shipped", w.TimelineOf("a").Type)
+			return
+		}
+		cursor, err := w.Client.Database(world.ReadModel).Collection("lines").Find(w.Context(), bson.D{})
+		require.NoError(w, err)
+		var lines []struct {
+			ID string `bson:"_id"`
+		}
+		require.NoError(w, cursor.All(w.Context(), &lines))
+		require.Equal(w, "[{a/paid/11} {a/1} {a/paid/12} {a/2}]", fmt.Sprint(lines))
+	})
+}
+
 // G5: a version that one stream leaves out is missed, however far the other one is; and the parking of one stops both, until it is replayed.
 func TestG5AStreamsPoisonStopsItsAggregateInBoth(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
