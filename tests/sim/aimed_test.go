@@ -32,10 +32,13 @@ func (w *world) aimed(a *agenda, step plan.Step) {
 	case plan.SlowSettles:
 		w.inject(a, servicebus.Faults{Settle: servicebus.Fault{Delay: step.Delay.Duration}}, d)
 	case plan.Poison:
+		commits := w.commitsOf(step)
 		w.record.Note(func(run *checker.Run) {
-			run.Sick = append(run.Sick, checker.Sick{Aggregate: step.Aggregate, Before: step.Before, Total: step.Total, Dropped: step.Dropped})
+			run.Sick = append(run.Sick, checker.Sick{
+				Aggregate: step.Aggregate, Before: step.Before, Total: step.Total, Poison: commits[step.Before], Dropped: step.Dropped,
+			})
 		})
-		w.work.Go(func() { w.poisoned(w.Context(), step) })
+		w.work.Go(func() { w.poisoned(w.Context(), step, commits) })
 	case plan.Scale:
 		w.scale(a, d)
 	case plan.AnswerSends:

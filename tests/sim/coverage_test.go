@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
@@ -18,6 +19,7 @@ type coverage struct {
 	Parking, Nobodys int // garbage
 	Dropped, Mended  int // poison
 	Shared           int // writes of checkpoints while two streams had different leaders
+	OfTwo, Below     int // messages where streams share aggregates, and those whose position is below an earlier one's of the other stream
 	Upgrades         int // of MongoDB's resume tokens, to another version
 	Replaced         int // collections
 	OpenedLate       int // connections whose opening took long
@@ -55,6 +57,7 @@ func (c *coverage) add(w *world) {
 			return !late
 		})
 	}
+	c.shared(w, run)
 	streams := w.plan.Settings.StreamNames()
 	epochs, leaders := map[string]int64{}, map[string]string{}
 	for _, write := range run.Writes {
@@ -108,7 +111,23 @@ func (c *coverage) add(w *world) {
 	}
 }
 
+func (c *coverage) shared(w *world, run checker.Run) {
+	if !w.plan.Settings.Shared {
+		return
+	}
+	seen, highest := map[string]bool{}, map[string]string{}
+	for _, a := range run.Accepted {
+		if !seen[a.MessageID] {
+			c.OfTwo++
+			if a.Position < highest[a.Aggregate] {
+				c.Below++
+			}
+		}
+		seen[a.MessageID], highest[a.Aggregate] = true, max(highest[a.Aggregate], a.Position)
+	}
+}
+
 func (c *coverage) String() string {
-	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d upgrades of MongoDB:%d collections replaced:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d parked by a producer:%d left out:%d%s%s",
-		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared, c.Upgrades, c.Replaced, c.OpenedLate, c.Later, c.Gone, c.Expired, c.Parked, c.LeftOut, c.refusing, c.broker)
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d messages where streams share aggregates:%d of them below an earlier one:%d upgrades of MongoDB:%d collections replaced:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d parked by a producer:%d left out:%d%s%s",
+		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared, c.OfTwo, c.Below, c.Upgrades, c.Replaced, c.OpenedLate, c.Later, c.Gone, c.Expired, c.Parked, c.LeftOut, c.refusing, c.broker)
 }

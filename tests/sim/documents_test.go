@@ -22,9 +22,12 @@ const gone = "Gone"
 // documents are those whose changes are the events: one for each aggregate, which comes, changes and goes. They belong to one goroutine.
 type documents struct {
 	w        *world
-	there    map[string]version // by aggregate
-	versions map[string]int64   // by aggregate, or by document where its key is what tells
+	there    map[place]version
+	versions map[place]int64 // of the aggregate, or of the document where its key is what tells
 }
+
+// place is an aggregate in a collection; without one where a single stream carries it.
+type place struct{ collection, aggregate string }
 
 // version is what a document says of itself: its number, and which write of it that was, which no other says.
 type version struct {
@@ -37,7 +40,7 @@ func (w *world) newDocuments() *documents {
 	if w.plan.Settings.Documents == "" {
 		return nil
 	}
-	return &documents{w: w, there: map[string]version{}, versions: map[string]int64{}}
+	return &documents{w: w, there: map[place]version{}, versions: map[place]int64{}}
 }
 
 // keepImages makes the collections, with the documents before and after each change, where events are changes.
@@ -71,7 +74,8 @@ func documentOf(aggregate string) string { return "document of " + aggregate }
 // change commits an event as a change of its aggregate's document; where that is not there, as an insert.
 func (d *documents) change(ctx context.Context, e plan.Event) {
 	w, id, of, kind := d.w, documentOf(e.Aggregate), e.Aggregate, e.Kind
-	was, exists := d.there[e.Aggregate]
+	here := place{e.Collection, e.Aggregate}
+	was, exists := d.there[here]
 	operation := e.Operation
 	switch {
 	case !exists:
@@ -82,14 +86,15 @@ func (d *documents) change(ctx context.Context, e plan.Event) {
 	if w.plan.Settings.Documents == plan.Keys && (operation == envelope.Update || operation == envelope.Delete) {
 		of = id
 	}
-	d.versions[of]++
-	commit := history.Commit{Aggregate: of, Version: d.versions[of]}
+	counted := place{e.Collection, of}
+	d.versions[counted]++
+	commit := history.Commit{Stream: streamOf(e.Collection), Aggregate: of, Version: d.versions[counted]}
 	if operation == envelope.Delete {
 		kind, commit.Says = gone, was.number
 	}
 	w.record.Commit(commit, kind)
-	at := occurred(of, commit.Version, kind)
-	d.write(ctx, e.Aggregate, operation, was, bson.D{
+	at := occurred(commit, kind)
+	d.write(ctx, here, operation, was, bson.D{
 		{Key: "aggregateId", Value: e.Aggregate},
 		{Key: "version", Value: commit.Version},
 		{Key: "type", Value: kind},
@@ -97,14 +102,14 @@ func (d *documents) change(ctx context.Context, e plan.Event) {
 		// As one value, which is another one each time, so that an update says all of it.
 		{Key: "event", Value: bson.D{{Key: "type", Value: kind}, {Key: "occurredAt", Value: at}}},
 	})
-	if d.there[e.Aggregate] = (version{commit.Version, at}); operation == envelope.Delete {
-		delete(d.there, e.Aggregate)
+	if d.there[here] = (version{commit.Version, at}); operation == envelope.Delete {
+		delete(d.there, here)
 	}
 }
 
 // write carries a change out, once: an answer may get lost, and then the document is not any more what it was before.
-func (d *documents) write(ctx context.Context, aggregate string, operation envelope.Operation, was version, now bson.D) {
-	c, id := d.w.source(aggregate), documentOf(aggregate)
+func (d *documents) write(ctx context.Context, here place, operation envelope.Operation, was version, now bson.D) {
+	c, id := d.w.source(history.Commit{Stream: streamOf(here.collection), Aggregate: here.aggregate}), documentOf(here.aggregate)
 	before := bson.D{{Key: "_id", Value: id}, {Key: "occurredAt", Value: was.write}}
 	d.w.commit(ctx, func() (err error) {
 		switch operation {

@@ -66,11 +66,12 @@ func (w *world) sendParking(ctx context.Context, client *azservicebus.Client, pl
 		w.sendGarbage(ctx, client, g, &azservicebus.Message{Body: []byte("garbage")})
 		return
 	}
-	g.Position, g.Reason = w.behindLast(g.Aggregate), string(envelope.ReasonUndecodableBody)
+	g.Stream = streamOf(w.collectionOf(g.Aggregate)) // one of those that carry it
+	g.Position, g.Reason = w.behindLast(g.Stream, g.Aggregate), string(envelope.ReasonUndecodableBody)
 	body, err := bson.Marshal(bson.D{{Key: "operationType", Value: "insert"}})
 	require.NoError(w, err)
 	m, err := envelope.Encode(envelope.Change{
-		Stream: w.plan.Settings.StreamNames()[w.streamOf(g.Aggregate)], Token: g.MessageID, Position: g.Position, Epoch: 1, Aggregate: g.Aggregate,
+		Stream: g.Stream, Token: g.MessageID, Position: g.Position, Epoch: 1, Aggregate: g.Aggregate,
 		Operation: envelope.Insert, Type: "Fine", Body: body,
 	}, envelope.JSON)
 	require.NoError(w, err)
@@ -78,9 +79,9 @@ func (w *world) sendParking(ctx context.Context, client *azservicebus.Client, pl
 	w.sendGarbage(ctx, client, g, m)
 }
 
-// behindLast is a position right behind the last message that the broker has accepted of an aggregate.
-func (w *world) behindLast(aggregate string) string {
-	return max("82", w.record.Last(aggregate)) + "00"
+// behindLast is a position right behind the last message of a stream that the broker has accepted of an aggregate.
+func (w *world) behindLast(stream, aggregate string) string {
+	return max("82", w.record.Last(stream, aggregate)) + "00"
 }
 
 // sendGarbage sends a message until the broker has it.

@@ -26,7 +26,7 @@ func (ledger) Project(e projection.Event) ([]projection.Write, error) {
 	for n, w := range writes {
 		u := w.(projection.UpdateOne)
 		u.Collection = plan.Ledger
-		u.Ops = append(u.Ops, projection.Set(projection.GuardField+".position", e.Position))
+		u.Ops = append(u.Ops, projection.Set(projection.GuardField+".streams."+projection.EscapeKey(e.Stream)+".position", e.Position))
 		kind, _ := e.Document().Lookup("type").StringValueOK()
 		writes[n] = u
 		writes = append(writes, projection.Update(totalsName, kind, projection.Inc("events", 1)))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
@@ -64,15 +65,30 @@ func (b brittleDocument) Project(e projection.Event) ([]projection.Write, error)
 	return b.OneDocument.Project(e)
 }
 
+// commitsOf are the events of a step's aggregate, of one stream, or of all where they share aggregates.
+func (w *world) commitsOf(step plan.Step) (all []history.Commit) {
+	random, versions := rand.New(rand.NewPCG(step.Random, 0xd7)), map[string]int64{}
+	for range step.Total {
+		c := history.Commit{Aggregate: step.Aggregate}
+		if s := w.plan.Settings; s.Shared {
+			c.Stream = s.StreamNames()[random.IntN(s.Streams)]
+		}
+		versions[c.Stream]++
+		c.Version = versions[c.Stream]
+		all = append(all, c)
+	}
+	return all
+}
+
 // poisoned commits events of an aggregate of which one is poison, the first one perhaps.
-func (w *world) poisoned(ctx context.Context, step plan.Step) {
+func (w *world) poisoned(ctx context.Context, step plan.Step, commits []history.Commit) {
 	random := rand.New(rand.NewPCG(step.Random, 0xd4))
-	for n := range step.Total {
+	for n, c := range commits {
 		kind := "Fine"
-		if n == step.Before {
+		if int64(n) == step.Before {
 			kind = poison
 		}
-		w.insert(ctx, step.Aggregate, n+1, kind)
+		w.insertOf(ctx, c, kind)
 		if random.IntN(2) == 0 {
 			pause(ctx, time.Duration(random.Int64N(int64(2*time.Second))))
 		}

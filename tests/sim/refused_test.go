@@ -80,7 +80,7 @@ func (w *world) leaveOut(stream, why string) bool {
 	if code, _ := w.produce("token", "set", "--forward", "--force", "--stream", stream, position); code != commandline.ExitOK {
 		return false
 	}
-	w.give(checker.Given{Aggregate: aggregate, Version: w.record.Next(aggregate), Why: leftOut})
+	w.give(checker.Given{Aggregate: aggregate, Version: w.record.Next(stream, aggregate).Version, Why: leftOut})
 	return true
 }
 

@@ -159,6 +159,7 @@ func (w *world) passOver(stream, why string) bool {
 		w.trace.add("the change at %s was published before", position)
 		return true
 	}
-	w.give(checker.Given{Aggregate: aggregate, Version: w.record.Next(aggregate), Why: expired})
+	c := w.record.Next(stream, aggregate)
+	w.give(checker.Given{Stream: c.Stream, Aggregate: aggregate, Version: c.Version, Why: expired})
 	return true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 
 // write commits the workload. It goes on through whatever happens to MongoDB, and commits every event once.
 func (w *world) write(ctx context.Context) {
-	versions, documents := map[string]int64{}, w.newDocuments()
+	versions, documents := map[plan.Event]int64{}, w.newDocuments()
 	for _, burst := range w.plan.Bursts {
 		pause(ctx, burst.At.Duration-time.Since(w.began))
 		for _, e := range burst.Events {
@@ -25,37 +26,55 @@ func (w *world) write(ctx context.Context) {
 				documents.change(ctx, e)
 				continue
 			}
-			versions[e.Aggregate]++
-			w.insert(ctx, e.Aggregate, versions[e.Aggregate], e.Kind)
+			of := plan.Event{Collection: e.Collection, Aggregate: e.Aggregate}
+			versions[of]++
+			w.insertOf(ctx, history.Commit{Stream: streamOf(e.Collection), Aggregate: e.Aggregate, Version: versions[of]}, e.Kind)
 		}
 	}
 }
 
-// streamOf numbers the stream that carries an aggregate.
-func (w *world) streamOf(aggregate string) int {
-	return int(crc32.ChecksumIEEE([]byte(aggregate))) % w.plan.Settings.Streams
+// streamOf is the stream of a collection; empty of none.
+func streamOf(collection string) string {
+	if collection == "" {
+		return ""
+	}
+	return plan.Database + "." + collection
 }
 
+// collectionOf is the collection of an aggregate that one stream alone carries.
+func (w *world) collectionOf(aggregate string) string {
+	return plan.Collections[int(crc32.ChecksumIEEE([]byte(aggregate)))%w.plan.Settings.Streams]
+}
+
+// insert commits an event of an aggregate that one stream alone carries.
 func (w *world) insert(ctx context.Context, aggregate string, version int64, kind string) {
-	kind = w.kindOf(kind, version)
-	at := occurred(aggregate, version, kind)
-	w.record.Commit(history.Commit{Aggregate: aggregate, Version: version}, kind)
+	w.insertOf(ctx, history.Commit{Aggregate: aggregate, Version: version}, kind)
+}
+
+func (w *world) insertOf(ctx context.Context, c history.Commit, kind string) {
+	kind = w.kindOf(kind, c.Version)
+	at := occurred(c, kind)
+	w.record.Commit(c, kind)
 	document := bson.D{
 		{Key: "_id", Value: at},
-		{Key: "aggregateId", Value: aggregate},
-		{Key: "version", Value: version},
+		{Key: "aggregateId", Value: c.Aggregate},
+		{Key: "version", Value: c.Version},
 		{Key: "type", Value: kind},
 		{Key: "occurredAt", Value: at},
 	}
 	w.commit(ctx, func() error {
-		_, err := w.source(aggregate).InsertOne(ctx, w.pad(document))
+		_, err := w.source(c).InsertOne(ctx, w.pad(document))
 		return err
 	})
 }
 
-// source is where the changes of an aggregate are committed.
-func (w *world) source(aggregate string) *driver.Collection {
-	return w.client.Database(plan.Database).Collection(plan.Collections[w.streamOf(aggregate)])
+// source is where an event is committed.
+func (w *world) source(c history.Commit) *driver.Collection {
+	name := w.collectionOf(c.Aggregate)
+	if c.Stream != "" {
+		_, name, _ = strings.Cut(c.Stream, ".")
+	}
+	return w.client.Database(plan.Database).Collection(name)
 }
 
 // commit writes until MongoDB has it. The write must find out by itself that it was carried out and its answer got lost.
@@ -73,11 +92,11 @@ func (w *world) commit(ctx context.Context, write func() error) {
 }
 
 // occurred is when an event says that it occurred, and the _id of one that is inserted.
-func occurred(aggregate string, version int64, kind string) string {
+func occurred(c history.Commit, kind string) string {
 	if kind == gone {
 		return gone
 	}
-	return fmt.Sprintf("%s@%d", aggregate, version)
+	return strings.TrimPrefix(fmt.Sprintf("%s/%s@%d", c.Stream, c.Aggregate, c.Version), "/")
 }
 
 // watch records every change of the read model, through any failure of the server, until ctx ends.

@@ -89,7 +89,7 @@ func (w *world) fold() *history.Model {
 	m, visible := &history.Model{}, w.run.Visible()
 	for _, collection := range w.settings.Collections {
 		require.NoError(w, workload.Scan(w.Context(), w.client.Database(database).Collection(collection), func(s workload.Stored) {
-			if visible(s.AggregateID, s.Version) {
+			if visible(history.Commit{Aggregate: s.AggregateID, Version: s.Version}) {
 				m.Fold(s.AggregateID, s.Version, s.Type, s.OccurredAt)
 			}
 		}))

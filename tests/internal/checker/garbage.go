@@ -10,8 +10,8 @@ type Garbage struct {
 	MessageID, Session string
 	// Aggregate is the one that it names; empty where it names none.
 	Aggregate string
-	// Position is what it says of its own; empty where it says nothing.
-	Position string
+	// Position is what it says of its own, in a stream; empty where it says nothing.
+	Position, Stream string
 	// Reason is what it must be dead-lettered with.
 	Reason string
 	// After is how many messages of the stream the broker had accepted when it took this one.
@@ -27,6 +27,9 @@ func (g Garbage) Is(other Garbage) bool {
 // position is not above those before it is no news to its aggregate, whatever its body is.
 func (r Run) Patients() (all []Sick) {
 	for _, s := range r.Sick {
+		if s.Poison.Stream != "" {
+			s.Before = min(r.Ranks()(s.Poison)-1, s.Total)
+		}
 		if !s.Perhaps || slices.ContainsFunc(r.Aside, func(m Aside) bool { return r.Names(m) == s.Aggregate }) {
 			all = append(all, s)
 		}
@@ -40,15 +43,16 @@ func (r Run) Patients() (all []Sick) {
 		for _, a := range r.Accepted[:g.After] {
 			if a.Aggregate == g.Aggregate && !first[a.MessageID] {
 				first[a.MessageID] = true
-				s.Before++
-				highest = max(highest, a.Position)
+				if s.Before++; a.Stream == g.Stream {
+					highest = max(highest, a.Position)
+				}
 			}
 		}
 		if g.Position != "" && g.Position <= highest {
 			continue
 		}
-		for _, c := range r.Committed {
-			if c.Aggregate == g.Aggregate && !r.gave(c.Aggregate, c.Version) {
+		for _, c := range r.Kept() {
+			if c.Aggregate == g.Aggregate {
 				s.Total++
 			}
 		}

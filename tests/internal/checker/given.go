@@ -2,6 +2,7 @@ package checker
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/sluice-cdc/sluice/tests/internal/history"
@@ -10,6 +11,8 @@ import (
 // Given is a committed event that was given up on its way to the broker, by a decision or by a policy: it is neither to be published
 // nor to be seen. Everything else of its aggregate is.
 type Given struct {
+	// Stream is the one that carries the event, where several have events of its aggregate; else empty.
+	Stream    string
 	Aggregate string
 	Version   int64
 	Why       string
@@ -18,26 +21,60 @@ type Given struct {
 // Kept are the committed events that nobody has given up.
 func (r Run) Kept() (all []history.Commit) {
 	for _, c := range r.Committed {
-		if !r.gave(c.Aggregate, c.Version) {
+		if !r.gave(c) {
 			all = append(all, c)
 		}
 	}
 	return all
 }
 
-func (r Run) gave(aggregate string, version int64) bool {
-	return slices.ContainsFunc(r.Given, func(g Given) bool { return g.Aggregate == aggregate && g.Version == version })
+func (r Run) gave(c history.Commit) bool {
+	return slices.ContainsFunc(r.Given, func(g Given) bool {
+		return g.Stream == c.Stream && g.Aggregate == c.Aggregate && g.Version == c.Version
+	})
 }
 
-// rank is which event of its aggregate a version is, of those that nobody has given up.
-func (r Run) rank(aggregate string, version int64) int64 {
-	rank := version
-	for _, g := range r.Given {
-		if g.Aggregate == aggregate && g.Version <= version {
-			rank--
+// Ranks say which event of its aggregate a committed one is, from 1 on, of those that nobody has given up: in the order in which they were
+// committed, or, where several streams carry events of the aggregate, in the order in which the broker took them first, behind which come
+// those that it has not taken.
+func (r Run) Ranks() func(history.Commit) int64 {
+	type line struct{ stream, aggregate string }
+	type event struct {
+		line
+		version int64
+	}
+	waiting := map[line][]event{} // of several streams, in the order of commits
+	for _, c := range r.Kept() {
+		if l := (line{c.Stream, c.Aggregate}); c.Stream != "" {
+			waiting[l] = append(waiting[l], event{l, c.Version})
 		}
 	}
-	return rank
+	ranks, reached, seen := map[event]int64{}, map[string]int64{}, map[string]bool{}
+	for _, a := range r.Accepted {
+		l := line{a.Stream, a.Aggregate}
+		if seen[a.MessageID] || len(waiting[l]) == 0 {
+			continue
+		}
+		seen[a.MessageID] = true
+		reached[a.Aggregate]++
+		ranks[waiting[l][0]] = reached[a.Aggregate]
+		waiting[l] = waiting[l][1:]
+	}
+	return func(c history.Commit) int64 {
+		if c.Stream != "" {
+			if rank, taken := ranks[event{line{c.Stream, c.Aggregate}, c.Version}]; taken {
+				return rank
+			}
+			return math.MaxInt64
+		}
+		rank := c.Version
+		for _, g := range r.Given {
+			if g.Aggregate == c.Aggregate && g.Version <= c.Version {
+				rank--
+			}
+		}
+		return rank
+	}
 }
 
 // Parked is a message that the broker refuses, and that its producer has kept instead.

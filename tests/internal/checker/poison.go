@@ -15,8 +15,10 @@ var ErrPoison = errors.New("poison does not hold its aggregate up in order")
 // Sick is an aggregate with something among its events that cannot be applied.
 type Sick struct {
 	Aggregate string
-	// Before are the events before it, Total all there are.
+	// Before are the events before it, Total all there are. Where several streams carry events of the aggregate, Poison is the one that cannot
+	// be applied, and those are before it that the broker took before: Before says nothing.
 	Before, Total int64
+	Poison        history.Commit
 	// Garbage is what stands in the way, where that is no event of the aggregate at all.
 	Garbage *Garbage
 	// Reason is what the first of the others is dead-lettered with; empty: because the projection refused it.
@@ -136,19 +138,19 @@ func (p *patient) aside(m Aside, version int64, repeated bool) error {
 
 // Visible says which events are to be seen in the read model: as long as nothing was replayed, none behind what cannot be
 // applied; then all but the poison that was given up.
-func (r Run) Visible() func(aggregate string, version int64) bool {
-	sick := map[string]Sick{}
+func (r Run) Visible() func(history.Commit) bool {
+	sick, rankOf := map[string]Sick{}, r.Ranks()
 	for _, s := range r.Patients() {
 		sick[s.Aggregate] = s
 	}
-	return func(aggregate string, version int64) bool {
-		if r.UsedUp != nil && slices.Contains(r.UsedUp.Abandoned, Given{Aggregate: aggregate, Version: version}) {
+	return func(c history.Commit) bool {
+		if r.UsedUp != nil && slices.Contains(r.UsedUp.Abandoned, Given{Aggregate: c.Aggregate, Version: c.Version}) {
 			return false
 		}
-		s, isSick := sick[aggregate]
-		rank := r.rank(aggregate, version)
+		s, isSick := sick[c.Aggregate]
+		rank := rankOf(c)
 		switch {
-		case r.gave(aggregate, version):
+		case r.gave(c):
 			return false
 		case !isSick:
 			return true
@@ -168,7 +170,7 @@ func judgeHistory(r Run) (found []error) {
 	visible := r.Visible()
 	view.Committed = nil
 	for _, c := range r.Committed {
-		if visible(c.Aggregate, c.Version) {
+		if visible(c) {
 			view.Committed = append(view.Committed, c)
 		}
 	}

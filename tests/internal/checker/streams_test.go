@@ -2,6 +2,8 @@ package checker_test
 
 import (
 	"errors"
+	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,4 +52,99 @@ func TestG1G4JudgeHoldsEachStreamAgainstItsOwnCheckpoint(t *testing.T) {
 			require.ErrorIs(t, errors.Join(checker.Judge(r)...), test.promise)
 		})
 	}
+}
+
+// sharedPoison is a run that keeps every promise, in which two streams carry the events of one aggregate and the second one's first is
+// poison. The broker took it second, though it was committed first.
+func sharedPoison() checker.Run {
+	r := good()
+	for n := range r.Committed {
+		r.Committed[n].Stream = "first"
+	}
+	for n := range r.Accepted {
+		r.Accepted[n].Stream = "first"
+	}
+	for n := range r.Writes {
+		r.Writes[n].Stream = "first"
+	}
+	poison := history.Commit{Stream: "second", Aggregate: "a", Version: 1}
+	r.Committed = slices.Insert(r.Committed, 0, poison)
+	r.Accepted = slices.Insert(r.Accepted, 1, history.Acceptance{
+		MessageID: "n1", Stream: "second", Aggregate: "a", Session: "a", Position: "811", Version: 1, Epoch: 2, At: after(3 * time.Second),
+	})
+	for n := range r.Writes {
+		if r.Writes[n].Accepted > 1 {
+			r.Writes[n].Accepted++
+		}
+	}
+	r.Writes = append(r.Writes, checker.Write{Stream: "second", Epoch: 2, Leader: "x", LeaseID: "l7", Answered: true, Began: after(2 * time.Second), Position: "810"})
+	r.Sick = []checker.Sick{{Aggregate: "a", Total: 3, Poison: poison}}
+	r.Aside = []checker.Aside{
+		{MessageID: "n1", Session: "a", Reason: "ProjectionFailed"},
+		{MessageID: "m2", Session: "a", Reason: "AggregateParked"},
+	}
+	r.Observed = r.Observed[:1:1]
+	r.Mended = 1
+	r.Expected, r.Actual = nil, nil
+	return r
+}
+
+func TestG5WhatIsBehindAPoisonOfOneOfTwoStreamsIsWhatTheBrokerTookBehindIt(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, checker.Judge(sharedPoison()))
+	r := sharedPoison()
+	visible, rank := r.Visible(), r.Ranks()
+	var seen []bool
+	var ranks []int64
+	for _, c := range r.Committed {
+		seen, ranks = append(seen, visible(c)), append(ranks, rank(c))
+	}
+	require.Equal(t, []bool{false, true, false}, seen)
+	require.Equal(t, []int64{2, 1, 3}, ranks)
+	require.Equal(t, int64(math.MaxInt64), rank(history.Commit{Stream: "second", Aggregate: "a", Version: 2}), "the broker has not taken it")
+	r.Replayed, r.Sick[0].Dropped = true, true
+	require.False(t, r.Visible()(r.Committed[0]))
+	require.True(t, r.Visible()(r.Committed[2]))
+
+	for name, test := range map[string]struct {
+		breakIt func(*checker.Run)
+		promise error
+	}{
+		"what the broker took behind it is applied": {func(r *checker.Run) {
+			r.Observed = append(r.Observed, history.Observation{Aggregate: "a", Events: 2, Position: "822"})
+			r.Mended = 2
+		}, checker.ErrPoison},
+		"the poison is applied": {func(r *checker.Run) {
+			r.Observed = append(r.Observed, history.Observation{Aggregate: "a", Events: 2, Stream: "second", Position: "811"})
+			r.Mended = 2
+		}, checker.ErrPoison},
+		"what the broker took before it is not applied": {func(r *checker.Run) { r.Observed = []history.Observation{} }, history.ErrLost},
+		"the other stream's is not set aside":           {func(r *checker.Run) { r.Aside = r.Aside[:1] }, checker.ErrPoison},
+		"what came before it is set aside":              {func(r *checker.Run) { r.Aside[1].MessageID = "m1" }, checker.ErrPoison},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := sharedPoison()
+			test.breakIt(&r)
+			require.ErrorIs(t, errors.Join(checker.Judge(r)...), test.promise)
+		})
+	}
+}
+
+// What one of two streams' events of an aggregate is given up is not the other's of the same version; and garbage is news to its aggregate
+// where its position is above its own stream's, whatever the other one's are.
+func TestG5G6EventsAndGarbageOfOneOfTwoStreamsAreToldApart(t *testing.T) {
+	t.Parallel()
+	r := sharedPoison()
+	r.Given = []checker.Given{{Stream: "second", Aggregate: "a", Version: 1}}
+	require.Equal(t, r.Committed[1:], r.Kept())
+
+	r = sharedPoison()
+	r.Sick, r.Aside = nil, nil
+	r.Garbage = []checker.Garbage{{MessageID: "g", Session: "a", Aggregate: "a", Stream: "second", Position: "8111", After: 2}}
+	patients := r.Patients()
+	require.Len(t, patients, 1)
+	require.Equal(t, []int64{2, 3}, []int64{patients[0].Before, patients[0].Total})
+	r.Garbage[0].Position = "811"
+	require.Empty(t, r.Patients(), "it is no news to its stream")
 }

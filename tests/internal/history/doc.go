@@ -10,6 +10,6 @@
 // promise by its sentinel: [ErrLost], [ErrDoubled], [ErrReordered], [ErrMisrouted], [ErrUncommitted], [ErrUnguarded]. [Compare] holds the final read
 // model against the expected one, which [Fold] or a file gives, computed without any code of the services.
 //
-// Not judged: anything across aggregates (no order is promised there), and repeats that the broker or the guard
+// Not judged: anything across aggregates, and across the streams that feed one (no order of commits is promised there), and repeats that the broker or the guard
 // dropped (they are allowed; their number is reported).
 package history

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // The promises of ARCHITECTURE §2, as what it is called when one is broken.
@@ -62,35 +63,56 @@ func Judge(h History) []Violation {
 	return found
 }
 
-// committed is the commit order, by aggregate.
+// line is the events of an aggregate that have an order: all, or those of one stream where several carry events of it.
+type line struct{ stream, aggregate string }
+
+func (l line) String() string { return strings.TrimPrefix(l.stream+" "+l.aggregate, " ") }
+
+// committed is the commit order, by line.
 type committed struct {
-	order    []string // aggregates by their first commit
-	versions map[string][]int64
+	order      []line // by their first commit
+	versions   map[line][]int64
+	aggregates []string // likewise
+	events     map[string]int64
 }
 
 func newCommitted(commits []Commit) committed {
-	c := committed{versions: map[string][]int64{}}
+	c := committed{versions: map[line][]int64{}, events: map[string]int64{}}
 	for _, commit := range commits {
-		if _, known := c.versions[commit.Aggregate]; !known {
-			c.order = append(c.order, commit.Aggregate)
+		l := line{commit.Stream, commit.Aggregate}
+		if _, known := c.versions[l]; !known {
+			c.order = append(c.order, l)
 		}
-		c.versions[commit.Aggregate] = append(c.versions[commit.Aggregate], cmp.Or(commit.Says, commit.Version))
+		c.versions[l] = append(c.versions[l], cmp.Or(commit.Says, commit.Version))
+		if c.events[commit.Aggregate]++; c.events[commit.Aggregate] == 1 {
+			c.aggregates = append(c.aggregates, commit.Aggregate)
+		}
 	}
 	return c
+}
+
+// of is the line of a message: that of its stream, or of its aggregate where only one stream carries that.
+func (c committed) of(a Acceptance) (l line, known bool) {
+	for _, l := range []line{{a.Stream, a.Aggregate}, {"", a.Aggregate}} {
+		if _, known := c.versions[l]; known {
+			return l, true
+		}
+	}
+	return line{}, false
 }
 
 // judgeBroker looks at the first acceptance of every message, aggregate by aggregate whichever of them share a session: a
 // repeat changes nothing, whoever recognises it, unless it goes to another session.
 func judgeBroker(c committed, h History) []Violation {
 	var found []Violation
-	taken := map[string]*published{}
+	taken := map[line]*published{}
 	seen := make(map[string]struct{}, len(h.Accepted))
 	for _, a := range h.Accepted {
-		versions, known := c.versions[a.Aggregate]
+		l, known := c.of(a)
 		if !known {
 			found = append(found, Violation{
 				ErrUncommitted, a.Aggregate,
-				fmt.Sprintf("message %s in session %s is of an aggregate that nobody committed", a.MessageID, a.Session),
+				fmt.Sprintf("message %s in session %s is of an aggregate that nobody committed in %q", a.MessageID, a.Session, a.Stream),
 			})
 			continue
 		}
@@ -103,34 +125,34 @@ func judgeBroker(c committed, h History) []Violation {
 			continue
 		}
 		seen[a.MessageID] = struct{}{}
-		p := taken[a.Aggregate]
+		p := taken[l]
 		if p == nil {
 			p = &published{}
-			taken[a.Aggregate] = p
+			taken[l] = p
 		}
-		found = append(found, p.take(a, versions)...)
+		found = append(found, p.take(a, c.versions[l])...)
 	}
-	for _, aggregate := range c.order {
+	for _, l := range c.order {
 		got := 0
-		if p := taken[aggregate]; p != nil {
+		if p := taken[l]; p != nil {
 			got = p.firsts
 		}
-		if want := len(c.versions[aggregate]); got < want {
+		if want := len(c.versions[l]); got < want {
 			found = append(found, Violation{
-				ErrLost, aggregate, fmt.Sprintf("the broker took %d of %d events", got, want),
+				ErrLost, l.aggregate, fmt.Sprintf("the broker took %d of %d events of %s", got, want, l),
 			})
 		}
 	}
 	return found
 }
 
-// published is how much of one aggregate the broker has taken.
+// published is how much of one line the broker has taken.
 type published struct {
 	firsts   int // messages that are no repeats
 	position string
 }
 
-// take holds the next message of an aggregate against what was committed of it.
+// take holds the next message of a line against what was committed of it.
 func (p *published) take(a Acceptance, versions []int64) (found []Violation) {
 	p.firsts++
 	if a.Position <= p.position {
@@ -158,49 +180,50 @@ func (p *published) take(a Acceptance, versions []int64) (found []Violation) {
 // judgeView follows every document of the read model through its changes.
 func judgeView(c committed, observed []Observation) []Violation {
 	type document struct {
-		events   int64
-		position string
+		events    int64
+		positions map[string]string // by stream
 	}
 	var found []Violation
 	documents := map[string]*document{}
 	for _, o := range observed {
-		if _, known := c.versions[o.Aggregate]; !known {
+		if c.events[o.Aggregate] == 0 {
 			found = append(found, Violation{ErrUncommitted, o.Aggregate, "the read model holds an aggregate that nobody committed"})
 			continue
 		}
 		d := documents[o.Aggregate]
 		if d == nil {
-			d = &document{}
+			d = &document{positions: map[string]string{}}
 			documents[o.Aggregate] = d
 		}
+		position := d.positions[o.Stream]
 		switch {
-		case o.Position != "" && o.Position < d.position:
+		case o.Position != "" && o.Position < position:
 			found = append(found, Violation{
 				ErrReordered, o.Aggregate,
-				fmt.Sprintf("the read model went back from position %s to %s", d.position, o.Position),
+				fmt.Sprintf("the read model went back from position %s to %s", line{o.Stream, position}, o.Position),
 			})
 		case o.Events >= 0 && o.Events < d.events:
 			found = append(found, Violation{
 				ErrReordered, o.Aggregate,
 				fmt.Sprintf("the read model went back from %d events to %d", d.events, o.Events),
 			})
-		case o.Events > d.events && d.position == "" && o.Position == "":
+		case o.Events > d.events && len(d.positions) == 0 && o.Position == "":
 			found = append(found, Violation{ErrUnguarded, o.Aggregate, fmt.Sprintf("the read model went to %d events without a position", o.Events)})
-		case o.Events > d.events && d.position != "" && (o.Position == "" || o.Position == d.position):
+		case o.Events > d.events && (o.Position == "" || o.Position == position):
 			found = append(found, Violation{
 				ErrDoubled, o.Aggregate,
-				fmt.Sprintf("the read model went from %d events to %d without leaving position %s", d.events, o.Events, d.position),
+				fmt.Sprintf("the read model went from %d events to %d without leaving position %s", d.events, o.Events, line{o.Stream, position}),
 			})
 		}
 		if o.Events >= 0 {
 			d.events = o.Events
 		}
 		if o.Position != "" {
-			d.position = o.Position
+			d.positions[o.Stream] = o.Position
 		}
 	}
-	for _, aggregate := range c.order {
-		want, got := int64(len(c.versions[aggregate])), int64(0)
+	for _, aggregate := range c.aggregates {
+		want, got := c.events[aggregate], int64(0)
 		if d := documents[aggregate]; d != nil {
 			got = d.events
 		}

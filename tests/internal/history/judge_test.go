@@ -163,6 +163,82 @@ func TestALongAggregateIdHasAHashedSession(t *testing.T) {
 	require.Empty(t, history.Judge(h))
 }
 
+// twoStreams is a good history of one aggregate that two streams carry events of: each with versions and positions of its own, those of
+// the second one below those of the first.
+func twoStreams() history.History {
+	of := func(a history.Acceptance) history.Acceptance {
+		a.Stream = "s"
+		a.MessageID += "s"
+		return a
+	}
+	h := history.History{
+		Committed: []history.Commit{commit("a", 1), commit("a", 2), commit("a", 1), commit("a", 2)},
+		Accepted:  []history.Acceptance{accept("a", 1, 10, 1), of(accept("a", 1, 1, 5)), accept("a", 2, 12, 1), of(accept("a", 2, 2, 5)), repeat("a", 1, 10, 1)},
+		Observed:  []history.Observation{observe("a", 1, 10), observe("a", 2, 1), observe("a", 3, 12), observe("a", 4, 2)},
+	}
+	for _, n := range []int{2, 3} {
+		h.Committed[n].Stream = "s"
+	}
+	for _, n := range []int{0, 1} {
+		h.Committed[n].Stream = "home"
+	}
+	for _, n := range []int{0, 2, 4} {
+		h.Accepted[n].Stream = "home"
+	}
+	for _, n := range []int{1, 3} {
+		h.Observed[n].Stream = "s"
+	}
+	return h
+}
+
+func TestG1G2G3TwoStreamsOfOneAggregateAreJudgedEachByItself(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, history.Judge(twoStreams()))
+	for name, test := range map[string]struct {
+		breakIt func(*history.History)
+		promise error
+		says    string
+	}{
+		"the broker lacks one's last": {
+			func(h *history.History) { h.Accepted = h.Accepted[:3] }, history.ErrLost, "the broker took 1 of 2 events of s a",
+		},
+		"a message is of the other stream": {
+			func(h *history.History) { h.Accepted[1].Stream = "home" }, history.ErrReordered, "took position 820001 after 820010",
+		},
+		"a message is of no stream that has the aggregate": {
+			func(h *history.History) { h.Accepted[1].Stream = "t" }, history.ErrUncommitted, `nobody committed in "t"`,
+		},
+		"one's are in a wrong order": {
+			func(h *history.History) { h.Accepted[1], h.Accepted[3] = h.Accepted[3], h.Accepted[1] }, history.ErrReordered, "message 1 carried version 2 where version 1 was committed",
+		},
+		"one's position goes back": {
+			func(h *history.History) { h.Observed[3].Position = "820000" }, history.ErrReordered, "went back from position s 820001 to 820000",
+		},
+		"one's position is written where the other's is": {
+			func(h *history.History) { h.Observed[3].Stream = "" }, history.ErrReordered, "went back from position 820012 to 820002",
+		},
+		"an event counts twice at one's position": {
+			func(h *history.History) { h.Observed[3].Position = "820001" }, history.ErrDoubled, "from 3 events to 4 without leaving position s 820001",
+		},
+		"an event without a position": {
+			func(h *history.History) { h.Observed[1].Position = "" }, history.ErrDoubled, "from 1 events to 2 without leaving position s",
+		},
+		"one's last is not in the read model": {
+			func(h *history.History) { h.Observed = h.Observed[:3] }, history.ErrLost, "the read model holds 3 of 4 events",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := twoStreams()
+			test.breakIt(&h)
+			violations := history.Judge(h)
+			require.NotEmpty(t, violations)
+			require.ErrorContains(t, violations[0], test.says)
+			require.Positive(t, history.Count(violations, test.promise))
+		})
+	}
+}
+
 // inOneBucket is the good history with both aggregates in the only session there is.
 func inOneBucket() history.History {
 	h := good()

@@ -8,8 +8,10 @@ import (
 
 // Commit is an event that was written to the source collection.
 type Commit struct {
+	// Stream is the one that carries the event, where several have events of its aggregate; else empty.
+	Stream    string
 	Aggregate string
-	// Version is the event's number within its aggregate, as the event says it.
+	// Version is the event's number within its aggregate, as the event says it; of several streams, each counts for itself.
 	Version int64
 	// Says is the number that its message says where that is another one: of a delete, the one of the document that it deleted.
 	Says int64
@@ -41,9 +43,10 @@ type Observation struct {
 	Aggregate string
 	// Events is how many events the document says it holds; -1 where the change did not touch the number.
 	Events int64
-	// Position is the guard's; empty where the change did not touch it.
-	Position string
-	At       time.Time
+	// Position is the guard's; empty where the change did not touch it. Stream is the one whose position it is, where the guard holds those
+	// of several; empty of the one that came first.
+	Position, Stream string
+	At               time.Time
 }
 
 // History is everything recorded of one run, each list in its witness's order.

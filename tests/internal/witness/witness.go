@@ -86,7 +86,8 @@ func Timeline(change bson.Raw, at time.Time) (o history.Observation, ok bool) {
 			return o, false // it only says that an aggregate is parked
 		}
 		o.Events, _ = document.Lookup("events").AsInt64OK()
-		o.Position, _ = document.Lookup(projection.GuardField, "position").StringValueOK()
+		guard, _ := document.Lookup(projection.GuardField).DocumentOK()
+		o.Stream, o.Position = positionIn(guard)
 	case envelope.Update:
 		// What this very update changed: the document itself may have moved on since.
 		updated, ok := change.Lookup("updateDescription", "updatedFields").DocumentOK()
@@ -96,9 +97,7 @@ func Timeline(change bson.Raw, at time.Time) (o history.Observation, ok bool) {
 		if n, ok := updated.Lookup("events").AsInt64OK(); ok {
 			o.Events = n
 		}
-		if o.Position, ok = updated.Lookup(projection.GuardField + ".position").StringValueOK(); !ok {
-			o.Position, _ = updated.Lookup(projection.GuardField, "position").StringValueOK()
-		}
+		o.Stream, o.Position = moved(updated)
 		if o.Events < 0 && o.Position == "" {
 			return o, false // of what else is in the guard
 		}
@@ -106,6 +105,53 @@ func Timeline(change bson.Raw, at time.Time) (o history.Observation, ok bool) {
 		o.Events = 0 // nothing deletes a timeline: going back to zero is what it is
 	}
 	return o, true
+}
+
+// moved is the position in the guard that an update wrote, and the stream whose it is; empty of the one that came first. The server names
+// what was written by the path of the outermost field that was not there before.
+func moved(updated bson.Raw) (stream, position string) {
+	fields, _ := updated.Elements() // of a document that the driver has read
+	for _, f := range fields {
+		switch path := strings.Split(f.Key(), "."); {
+		case path[0] != projection.GuardField:
+		case len(path) == 1:
+			guard, _ := f.Value().DocumentOK()
+			stream, position = positionIn(guard)
+		case path[1] == "position":
+			position, _ = f.Value().StringValueOK()
+		case path[1] != "streams":
+		case len(path) == 2:
+			guests, _ := f.Value().DocumentOK()
+			stream, position = guestIn(guests)
+		case len(path) == 3:
+			guest, _ := f.Value().DocumentOK()
+			stream = projection.UnescapeKey(path[2])
+			position, _ = guest.Lookup("position").StringValueOK()
+		case path[3] == "position":
+			stream = projection.UnescapeKey(path[2])
+			position, _ = f.Value().StringValueOK()
+		}
+	}
+	return stream, position
+}
+
+// positionIn is the position in a guard that has one.
+func positionIn(guard bson.Raw) (stream, position string) {
+	if position, ok := guard.Lookup("position").StringValueOK(); ok {
+		return "", position
+	}
+	guests, _ := guard.Lookup("streams").DocumentOK()
+	return guestIn(guests)
+}
+
+func guestIn(guests bson.Raw) (stream, position string) {
+	all, _ := guests.Elements()
+	for _, e := range all {
+		guest, _ := e.Value().DocumentOK()
+		stream = projection.UnescapeKey(e.Key())
+		position, _ = guest.Lookup("position").StringValueOK()
+	}
+	return stream, position
 }
 
 // ReadTimeline reads a timeline read model as it is, without the stubs of parked aggregates.

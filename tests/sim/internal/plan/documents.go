@@ -60,6 +60,23 @@ func (d *drawing) documents(r *rand.Rand) {
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
 
+// share lets both streams of a run carry events of the same aggregates, in three of four runs that have two: their positions do not compare, and
+// the leaders are now ahead and now behind. Not where nobody knows beforehand which aggregates are parked.
+func (d *drawing) share(r *rand.Rand) {
+	s := &d.plan.Settings
+	if s.Shared = s.Streams > 1 && s.Deliveries == 0 && r.IntN(4) > 0; !s.Shared {
+		return
+	}
+	bursts := slices.Clone(d.plan.Bursts)
+	for n, b := range bursts {
+		bursts[n].Events = slices.Clone(b.Events)
+		for i := range b.Events {
+			bursts[n].Events[i].Collection = Collections[r.IntN(s.Streams)]
+		}
+	}
+	d.plan.Bursts = bursts
+}
+
 // replacements gives another collection the name of a watched one, in every third run whose events are inserts: the documents go, the stream
 // goes on behind an invalidate, or stops until the operator knows.
 func (d *drawing) replacements(r *rand.Rand) {

@@ -32,6 +32,7 @@ func Draw(seed uint64) Plan {
 	d.upgrades(rand.New(rand.NewPCG(seed, 0x6e)))
 	d.refusals(rand.New(rand.NewPCG(seed, 0x14)))
 	d.broker(rand.New(rand.NewPCG(seed, 0x15)))
+	d.share(rand.New(rand.NewPCG(seed, 0x5a)))
 	d.plan.Garbage = d.litter(rand.New(rand.NewPCG(seed, 0x9a)))
 	d.operator()
 	return d.plan

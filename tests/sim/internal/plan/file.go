@@ -89,6 +89,8 @@ func (p Plan) validate() error {
 		return fmt.Errorf("settings: producers, projectors, lanes, sessions and connections must be at least 1")
 	case s.Streams < 1 || s.Streams > len(Collections):
 		return fmt.Errorf("settings: %d streams: expected 1 or %d", s.Streams, len(Collections))
+	case s.Shared && (s.Streams == 1 || s.Deliveries > 0):
+		return fmt.Errorf("settings: aggregates are shared by streams where there are several, and no deliveries are used up")
 	case s.Projection != Timeline && s.Projection != Ledger:
 		return fmt.Errorf("settings: projection %q: expected %s or %s", s.Projection, Timeline, Ledger)
 	case !slices.Contains([]string{"", Images, RequiredImages, Keys}, s.Documents):
@@ -97,6 +99,13 @@ func (p Plan) validate() error {
 	for n, step := range p.Steps {
 		if err := p.check(step); err != nil {
 			return fmt.Errorf("step %d, %s at %s: %w", n+1, step.Kind, step.At, err)
+		}
+	}
+	for _, b := range p.Bursts {
+		for _, e := range b.Events {
+			if (e.Collection != "") != s.Shared || s.Shared && !slices.Contains(Collections[:s.Streams], e.Collection) {
+				return fmt.Errorf("event %s: expected a collection exactly where aggregates are shared, of %v", e, Collections[:s.Streams])
+			}
 		}
 	}
 	for n, g := range p.Garbage {

@@ -44,14 +44,16 @@ type Burst struct {
 
 // Event is one of an aggregate; its version is the next one.
 type Event struct {
+	// Collection is the one that it is committed to, where several streams carry events of the aggregate; else empty.
+	Collection      string
 	Aggregate, Kind string
 	// Operation is how it is committed where events are changes of documents; empty: an insert.
 	Operation envelope.Operation
 }
 
-// String is the aggregate, the type, and the operation where there is one.
+// String is the aggregate, behind its collection where there is one, the type, and the operation where there is one.
 func (e Event) String() string {
-	return strings.TrimSuffix(e.Aggregate+" "+e.Kind+" "+string(e.Operation), " ")
+	return strings.Trim(e.Collection+"/"+e.Aggregate+" "+e.Kind+" "+string(e.Operation), "/ ")
 }
 
 // MarshalText gives the form of [Event.String].
@@ -61,9 +63,12 @@ func (e Event) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 func (e *Event) UnmarshalText(text []byte) error {
 	fields := strings.Fields(string(text))
 	if len(fields) < 2 || len(fields) > 3 {
-		return fmt.Errorf("event %q: expected an aggregate and a type, and perhaps an operation, such as %q", text, "hot-0 Kind1 update")
+		return fmt.Errorf("event %q: expected an aggregate and a type, and perhaps an operation, such as %q", text, "returns/hot-0 Kind1 update")
 	}
 	*e = Event{Aggregate: fields[0], Kind: fields[1]}
+	if collection, aggregate, both := strings.Cut(fields[0], "/"); both {
+		e.Collection, e.Aggregate = collection, aggregate
+	}
 	if len(fields) == 3 {
 		if e.Operation = envelope.Operation(fields[2]); !e.Operation.Known() {
 			return fmt.Errorf("event %q: %q is no operation", text, e.Operation)

@@ -47,6 +47,7 @@ func TestPlansAreKeptInFiles(t *testing.T) {
 func TestPlansThatNobodyCanCarryOutAreRefused(t *testing.T) {
 	t.Parallel()
 	whole := string(plan.Draw(3).Encode())
+	require.Contains(t, whole, `["events/hot-0 Kind`)
 	for name, test := range map[string]struct{ from, to, says string }{
 		"no JSON":         {`"steps"`, `steps`, "invalid character"},
 		"unknown field":   {`"at"`, `"when"`, `unknown field "when"`},
@@ -56,16 +57,15 @@ func TestPlansThatNobodyCanCarryOutAreRefused(t *testing.T) {
 		"something else":  {"\n}\n", "\n}\n{}", "something follows the plan"},
 		"no projection":   {`"projection":"`, `"projection":"no-`, `expected timeline or ledger`},
 		"streams":         {`"streams":2`, `"streams":3`, "3 streams: expected 1 or 2"},
-		"no event":        {`["hot-`, `["`, ""},
+		"no event":        {`["events/hot-0 Kind`, `["events/hot-0 and too many more Kind`, `expected an aggregate and a type`},
+		"shared by one":   {`"streams":2`, `"streams":1`, "shared by streams where there are several"},
+		"not shared":      {`"shared":true,`, ``, "expected a collection exactly where aggregates are shared"},
+		"no collection":   {`"events/hot-`, `"hot-`, "expected a collection exactly where aggregates are shared"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			broken := strings.Replace(whole, test.from, test.to, 1)
 			require.NotEqual(t, whole, broken)
-			if test.says == "" {
-				broken = strings.Replace(whole, `["hot-0 Kind`, `["hot-0 and too many more Kind`, 1)
-				test.says = `expected an aggregate and a type`
-			}
 			_, err := plan.Decode([]byte(broken))
 			require.ErrorContains(t, err, test.says)
 		})
@@ -94,7 +94,7 @@ func (n *needed) fails(p plan.Plan) bool {
 	}
 	at := 0
 	for _, e := range events {
-		if at < len(n.events) && e == n.events[at] {
+		if at < len(n.events) && e.Aggregate == n.events[at].Aggregate && e.Kind == n.events[at].Kind {
 			at++
 		}
 	}
@@ -104,6 +104,7 @@ func (n *needed) fails(p plan.Plan) bool {
 func TestShrinkLeavesOutWhatThePlanFailsWithout(t *testing.T) {
 	t.Parallel()
 	p := plan.Draw(3)
+	require.True(t, p.Settings.Shared)
 	require.Equal(t, 2, p.Settings.Streams)
 	n := &needed{replicas: 3}
 	n.steps = []plan.Kind{p.Steps[2].Kind, p.Steps[len(p.Steps)-3].Kind}

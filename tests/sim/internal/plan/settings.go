@@ -27,6 +27,8 @@ type Settings struct {
 	Producers  int `json:"producers"`
 	Projectors int `json:"projectors"`
 	Streams    int `json:"streams"` // of a producer
+	// Shared says that several streams carry events of one aggregate: those of the workload, and of poison.
+	Shared bool `json:"shared,omitempty"`
 	// SessionKey is SESSION_KEY.
 	SessionKey    envelope.SessionKey `json:"sessionKey,omitzero"`
 	Lanes         int                 `json:"lanes"`
@@ -111,9 +113,13 @@ func (s Settings) String() string {
 	if s.GapWait.Duration > 0 {
 		versions = fmt.Sprintf("a missing version is waited for %s", s.GapWait)
 	}
-	return s.story() + fmt.Sprintf("%d producers of %d streams (%d lanes, batches of %d by %s, %s, takeover by %s, %d in flight), sessions by %s with locks of %s, "+
+	streams := fmt.Sprintf("%d streams", s.Streams)
+	if s.Shared {
+		streams += " of the same aggregates"
+	}
+	return s.story() + fmt.Sprintf("%d producers of %s (%d lanes, batches of %d by %s, %s, takeover by %s, %d in flight), sessions by %s with locks of %s, "+
 		"%d projectors of %s (%d sessions on %d connections, receiver %s, held for %s at most, %d messages at once, %s), round trips of %s to MongoDB %s and %s to storage",
-		s.Producers, s.Streams, s.Lanes, s.BatchMessages, s.Scope, s.Format, s.Takeover, s.MaxInFlight, s.SessionKey, s.LockDuration,
+		s.Producers, streams, s.Lanes, s.BatchMessages, s.Scope, s.Format, s.Takeover, s.MaxInFlight, s.SessionKey, s.LockDuration,
 		s.Projectors, s.Projection, s.Sessions, s.Connections, s.Receiver, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.MongoVersion, s.BlobTrip) + s.broker()
 }
 

@@ -37,7 +37,18 @@ func (s *shrinking) round() {
 	fewer(s, s.smallest.Steps, func(p *Plan, steps []Step) { p.Steps = steps })
 	fewer(s, s.smallest.Garbage, func(p *Plan, garbage []Garbage) { p.Garbage = garbage })
 	fewer(s, s.smallest.Bursts, func(p *Plan, bursts []Burst) { p.Bursts = bursts })
-	for s.smallest.Settings.Streams > 1 && s.with(func(p *Plan) { p.Settings.Streams-- }) {
+	if s.smallest.Settings.Shared {
+		s.with(func(p *Plan) {
+			p.Settings.Shared, p.Bursts = false, slices.Clone(p.Bursts)
+			for n, b := range p.Bursts {
+				p.Bursts[n].Events = slices.Clone(b.Events)
+				for i := range b.Events {
+					p.Bursts[n].Events[i].Collection = ""
+				}
+			}
+		})
+	}
+	for !s.smallest.Settings.Shared && s.smallest.Settings.Streams > 1 && s.with(func(p *Plan) { p.Settings.Streams-- }) {
 	}
 	for s.smallest.Settings.Producers > 1 && s.with(func(p *Plan) { p.Settings.Producers-- }) {
 	}

@@ -155,25 +155,25 @@ func (r *Record) Took(stream, position string) bool {
 	return slices.ContainsFunc(r.run.Accepted, func(a history.Acceptance) bool { return a.Stream == stream && a.Position == position })
 }
 
-// Next is the first version of an aggregate that the broker has not accepted and that is not given up.
-func (r *Record) Next(aggregate string) (version int64) {
+// Next is the first version of an aggregate that the broker has not accepted of a stream and that is not given up.
+func (r *Record) Next(stream, aggregate string) (next history.Commit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	taken := map[string]bool{}
 	for _, a := range r.run.Accepted {
-		if a.Aggregate == aggregate {
+		if a.Stream == stream && a.Aggregate == aggregate {
 			taken[a.MessageID] = true
 		}
 	}
 	left := len(taken)
 	for _, c := range r.run.Kept() {
-		if c.Aggregate == aggregate {
+		if c.Aggregate == aggregate && (c.Stream == stream || c.Stream == "") {
 			if left--; left < 0 {
-				return c.Version
+				return c
 			}
 		}
 	}
-	return 0
+	return history.Commit{}
 }
 
 // Seen is how many events were committed and not given up since, and how many the read model has been seen to hold.
@@ -237,14 +237,14 @@ func (r *Record) Dropped() (n int64) {
 
 // Fold is the read model of the committed events that are to be seen, and how many there are of each type. occurred is when
 // an event says that it occurred.
-func (r *Record) Fold(occurred func(aggregate string, version int64, kind string) string) (timelines, totals *history.Model) {
+func (r *Record) Fold(occurred func(c history.Commit, kind string) string) (timelines, totals *history.Model) {
 	timelines, totals = &history.Model{}, &history.Model{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	visible, counts := r.run.Visible(), map[string]int64{}
+	visible, rank, counts := r.run.Visible(), r.run.Ranks(), map[string]int64{}
 	for n, c := range r.run.Committed {
-		if visible(c.Aggregate, c.Version) {
-			timelines.Fold(c.Aggregate, c.Version, r.kinds[n], occurred(c.Aggregate, c.Version, r.kinds[n]))
+		if visible(c) {
+			timelines.Fold(c.Aggregate, rank(c), r.kinds[n], occurred(c, r.kinds[n]))
 			counts[r.kinds[n]]++
 		}
 	}
@@ -288,12 +288,12 @@ func (r *Record) Sound(aggregate string) bool {
 		!slices.ContainsFunc(r.run.Sick, func(s checker.Sick) bool { return s.Aggregate == aggregate })
 }
 
-// Last is the position of the last message that the broker has accepted of an aggregate; empty where there is none.
-func (r *Record) Last(aggregate string) (position string) {
+// Last is the position of the last message of a stream that the broker has accepted of an aggregate; empty where there is none.
+func (r *Record) Last(stream, aggregate string) (position string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.run.Accepted {
-		if a.Aggregate == aggregate {
+		if a.Stream == stream && a.Aggregate == aggregate {
 			position = max(position, a.Position)
 		}
 	}
