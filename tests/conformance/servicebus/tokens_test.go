@@ -84,7 +84,9 @@ func TestTokensAreAcceptedOrDenied(t *testing.T) {
 		}{
 			"signature":                     {sas, audience, sign(key, audience, soon), soon, 202},
 			"signature of the namespace":    {sas, audience, sign(key, "amqp://emulator/", soon), soon, 202},
+			"signature with a port":         {sas, audience, sign(key, "sb://emulator:5672/", soon), soon, 202}, // Java's audience has none
 			"expired signature":             {sas, audience, sign(key, audience, past), soon, 401},
+			"signature of another host":     {sas, audience, sign(key, "sb://emulators:5672/", soon), soon, 401},
 			"signature of another":          {sas, audience, sign(key, "amqp://emulator/lanes", soon), soon, 401},
 			"signature with a wrong key":    {sas, audience, sign(liar, audience, soon), soon, 401},
 			"signature with an unknown key": {sas, audience, sign(stranger, audience, soon), soon, 401},

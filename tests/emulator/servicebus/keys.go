@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -96,7 +97,7 @@ func (s *Server) checkSignature(token, audience string) (grant, string) {
 }
 
 // covers reports whether a token for the resource is good for the audience: the same host, and
-// the same path or one above it. The scheme does not matter, and clients differ in whether
+// the same path or one above it. Neither scheme nor port matters, and clients differ in whether
 // they write one.
 func covers(resource, audience string) bool {
 	bare := func(s string) string {
@@ -104,7 +105,11 @@ func covers(resource, audience string) bool {
 			s = rest
 		}
 		s, _, _ = strings.Cut(s, "?")
-		return strings.ToLower(strings.TrimRight(s, "/"))
+		host, path, _ := strings.Cut(s, "/")
+		if name, _, err := net.SplitHostPort(host); err == nil { // Java leaves the port out of the audience
+			host = name
+		}
+		return strings.ToLower(strings.TrimRight(host+"/"+path, "/"))
 	}
 	r, a := bare(resource), bare(audience)
 	return r == a || strings.HasPrefix(a, r+"/")
