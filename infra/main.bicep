@@ -30,9 +30,11 @@ param readModelMongoUri string = ''
 @description('Password of the DocumentDB cluster\'s administrator; only with mongoMode documentdb')
 param documentDbPassword string = ''
 
+@minLength(1)
 @description('Database that is watched')
 param mongoDatabase string
 
+@minLength(1)
 @description('Collection that is watched')
 param mongoCollection string
 
@@ -42,7 +44,7 @@ param readModelDatabase string = 'readmodel'
 // --- Service Bus
 
 @allowed(['Standard', 'Premium'])
-@description('Standard carries about 327 messages a second through a topic; Premium scales by messaging units')
+@description('Standard carries about 326 messages a second through a topic; Premium scales by messaging units')
 param serviceBusSku string = 'Standard'
 
 @allowed([1, 2, 4, 8, 16])
@@ -55,6 +57,14 @@ param entityKind string = 'topic'
 
 @description('Spread the entity over partitions. Cannot be changed later')
 param partitioned bool = false
+
+@description('Region that the namespace\'s data is replicated to; only with Premium. Empty: none')
+param replicaRegion string = ''
+
+@minValue(0)
+@maxValue(86400)
+@description('Seconds that the replica may lag behind. 0: each send waits for both regions')
+param replicaLagSeconds int = 300
 
 // --- operation
 
@@ -129,6 +139,8 @@ module resources 'resources.bicep' = {
     messagingUnits: messagingUnits
     entityKind: entityKind
     partitioned: partitioned
+    replicaRegion: replicaRegion
+    replicaLagSeconds: replicaLagSeconds
     alertEmail: alertEmail
     othersSubscribe: othersSubscribe
     operatorsGroupId: operatorsGroupId

@@ -15,6 +15,8 @@ param serviceBusSku string
 param messagingUnits int
 param entityKind string
 param partitioned bool
+param replicaRegion string
+param replicaLagSeconds int
 
 param alertEmail string
 param othersSubscribe bool
@@ -142,6 +144,8 @@ module serviceBus 'modules/servicebus.bicep' = {
     messagingUnits: messagingUnits
     entityKind: entityKind
     partitioned: partitioned
+    replicaRegion: replicaRegion
+    replicaLagSeconds: replicaLagSeconds
     producerPrincipalId: identities.outputs.producerPrincipalId
     projectorPrincipalId: identities.outputs.projectorPrincipalId
     scalerPrincipalId: identities.outputs.scalerPrincipalId

@@ -33,6 +33,16 @@ switch -CaseSensitive ($network) {
     default { Problem 'NETWORK is neither public nor private' }
 }
 
+if ($env:SERVICE_BUS_REPLICA_REGION) {
+    if ($env:SERVICE_BUS_SKU -cne 'Premium') { Problem 'SERVICE_BUS_REPLICA_REGION needs SERVICE_BUS_SKU=Premium: Standard is not replicated' }
+    if ($env:SERVICE_BUS_REPLICA_REGION -ceq $env:AZURE_LOCATION) { Problem 'SERVICE_BUS_REPLICA_REGION is the region itself' }
+    $lag = 300
+    if ($env:SERVICE_BUS_REPLICA_LAG_SECONDS -and -not [int]::TryParse($env:SERVICE_BUS_REPLICA_LAG_SECONDS, [ref]$lag)) { $lag = -1 }
+    if ($lag -ne 0 -and ($lag -lt 300 -or $lag -gt 86400)) {
+        Problem 'SERVICE_BUS_REPLICA_LAG_SECONDS is neither 0 nor from 300 to 86400, which is what Service Bus takes'
+    }
+}
+
 # Regions with availability zones, as Azure's list had them in 2026. Elsewhere a zone-redundant account is refused, after ten minutes.
 $zones = -split @'
 australiaeast austriaeast brazilsouth canadacentral centralindia centralus chilecentral eastasia eastus

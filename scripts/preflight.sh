@@ -43,6 +43,17 @@ private)
   ;;
 esac
 
+if [ -n "${SERVICE_BUS_REPLICA_REGION:-}" ]; then
+  [ "${SERVICE_BUS_SKU:-Standard}" = Premium ] ||
+    problem 'SERVICE_BUS_REPLICA_REGION needs SERVICE_BUS_SKU=Premium: Standard is not replicated'
+  [ "$SERVICE_BUS_REPLICA_REGION" != "${AZURE_LOCATION:-}" ] ||
+    problem 'SERVICE_BUS_REPLICA_REGION is the region itself'
+  lag=${SERVICE_BUS_REPLICA_LAG_SECONDS:-300}
+  if ! [ "$lag" -eq 0 ] 2>/dev/null && ! { [ "$lag" -ge 300 ] && [ "$lag" -le 86400 ]; } 2>/dev/null; then
+    problem 'SERVICE_BUS_REPLICA_LAG_SECONDS is neither 0 nor from 300 to 86400, which is what Service Bus takes'
+  fi
+fi
+
 # Regions with availability zones, as Azure's list had them in 2026. Elsewhere a zone-redundant account is refused, after ten minutes.
 zones='
 australiaeast austriaeast brazilsouth canadacentral centralindia centralus chilecentral eastasia eastus

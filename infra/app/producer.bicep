@@ -5,19 +5,29 @@
 // ready as such, beside the old two. Then the platform stops the old ones. Their leader gets SIGTERM, sends what is in
 // flight, writes its last checkpoint, releases the lease, and a new replica leads within a second. If readiness meant
 // leading, the new revision would never be ready and the rollout would hang.
+@minLength(1)
 param name string
+@minLength(1)
 @description('The job for operators')
 param jobName string
+@minLength(1)
 @description('The job that copies the checkpoint')
 param copyName string
+@minLength(1)
 param location string
+@minLength(1)
 param environmentName string
+@minLength(1)
 param containerEnvironmentName string
+@minLength(1)
 param registry string
 @description('A group of people who may run the operator\'s commands; empty: none')
 param operatorsGroupId string = ''
+@minLength(1)
 param image string
+@minLength(1)
 param identityId string
+@minLength(1)
 param identityClientId string
 
 @minLength(1)
@@ -36,9 +46,11 @@ param queue string = ''
 param blobAccountUrl string
 @minLength(1)
 param blobContainer string
+@minLength(1)
 @description('Where the copies go')
 param copiesContainer string
 
+@minLength(1)
 param claimCheckContainer string
 
 param startFrom string = 'latest'

@@ -3,20 +3,31 @@
 //
 // A rollout: both revisions receive for a while, which is safe, since a session has one holder and the guard in the read
 // model decides about order anyway. Messages and position records stay readable for the version before and after.
+@minLength(1)
 param name string
+@minLength(1)
 @description('The job for operators')
 param jobName string
+@minLength(1)
 @description('The job that watches')
 param watchName string
+@minLength(1)
 param location string
+@minLength(1)
 param environmentName string
+@minLength(1)
 param containerEnvironmentName string
+@minLength(1)
 param registry string
 @description('A group of people who may run the operator\'s commands; empty: none')
 param operatorsGroupId string = ''
+@minLength(1)
 param image string
+@minLength(1)
 param identityId string
+@minLength(1)
 param identityClientId string
+@minLength(1)
 param scalerIdentityId string
 
 @minLength(1)
@@ -27,6 +38,7 @@ param readModelDatabase string
 param projection string = ''
 @minLength(1)
 param serviceBusNamespace string
+@minLength(1)
 @description('The namespace without its domain: the scaler appends it')
 param serviceBusName string
 // azd takes empty for missing and would ask for it, hence the defaults.

@@ -18,6 +18,9 @@ param messagingUnits int
 @allowed(['topic', 'queue'])
 param entityKind string
 param partitioned bool
+@description('Region that the data is replicated to, and how far it may lag behind; empty: none')
+param replicaRegion string
+param replicaLagSeconds int
 
 param producerPrincipalId string
 param projectorPrincipalId string
@@ -46,11 +49,21 @@ var entityPartitioned = partitioned && (!premium || namespacePartitions > 1)
 // The least a quota may be in Standard is 1 GB, the most 5 GB: room for a backlog while the projector is away.
 var megabytes = premium ? 81920 : 5120
 
+// Whoever promotes the replica changes the roles; a provision after that would ask for them as they stand here (README, "Another region").
+var replicated = premium && !empty(replicaRegion)
+var replication = {
+  maxReplicationLagDurationInSeconds: replicaLagSeconds
+  locations: [
+    { locationName: location, roleType: 'Primary' }
+    { locationName: replicaRegion, roleType: 'Secondary' }
+  ]
+}
+
 var dataOwner = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '090c5cfd-751d-490a-894a-3ce6f1109419')
 var dataReceiver = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0')
 var dataSender = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '69a216fc-b8fb-44d8-bc22-1f3c2cd27a39')
 
-resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
+resource namespace 'Microsoft.ServiceBus/namespaces@2026-01-01' = {
   name: name
   location: location
   tags: tags
@@ -60,6 +73,7 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
     minimumTlsVersion: '1.2'
     publicNetworkAccess: privateNetwork ? 'Disabled' : 'Enabled'
     premiumMessagingPartitions: premium ? namespacePartitions : null
+    geoDataReplication: replicated ? replication : null
   }
 }
 

@@ -270,3 +270,19 @@ func resources(t *testing.T, visit func(path string, r bicep.Declaration)) {
 		}
 	}
 }
+
+// azd hands over an empty text for a variable that is not set. A parameter that has no default refuses it before anything is made:
+// MONGODB_DATABASE empty would be a stream of another name.
+func TestWhatIsRequiredIsNotEmpty(t *testing.T) {
+	for name, most := range map[string]int{"main.bicep": 4, "app/producer.bicep": 18, "app/projector.bicep": 17} {
+		required := 0
+		for _, d := range template(t, name).Declarations {
+			if d.Keyword != "param" || d.Type != "string" || d.HasValue {
+				continue
+			}
+			required++
+			require.Contains(t, d.Decorators, "minLength ( 1 )", "%s:%d: %s", name, d.Line, d.Name)
+		}
+		require.Equal(t, most, required, name)
+	}
+}

@@ -82,6 +82,36 @@ func TestPreflightKnowsWhatAPrivateNetworkNeeds(t *testing.T) {
 	}
 }
 
+func TestPreflightKnowsWhatAReplicaNeeds(t *testing.T) {
+	env := []string{
+		"ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x",
+		"AZURE_LOCATION=westeurope", "SERVICE_BUS_REPLICA_REGION=swedencentral", "SERVICE_BUS_SKU=Premium",
+	}
+	for _, c := range []struct {
+		set  string
+		says string
+	}{
+		{"SERVICE_BUS_REPLICA_LAG_SECONDS=", ""},
+		{"SERVICE_BUS_REPLICA_LAG_SECONDS=0", ""},
+		{"SERVICE_BUS_REPLICA_LAG_SECONDS=300", ""},
+		{"SERVICE_BUS_REPLICA_LAG_SECONDS=86400", ""},
+		{"SERVICE_BUS_REPLICA_LAG_SECONDS=60", "SERVICE_BUS_REPLICA_LAG_SECONDS is neither"},
+		{"SERVICE_BUS_REPLICA_LAG_SECONDS=86401", "SERVICE_BUS_REPLICA_LAG_SECONDS is neither"},
+		{"SERVICE_BUS_REPLICA_LAG_SECONDS=5m", "SERVICE_BUS_REPLICA_LAG_SECONDS is neither"},
+		{"SERVICE_BUS_REPLICA_REGION=westeurope", "SERVICE_BUS_REPLICA_REGION is the region itself"},
+		{"SERVICE_BUS_SKU=Standard", "SERVICE_BUS_REPLICA_REGION needs"},
+	} {
+		output, code := preflight(t, append(env, c.set)...)
+		if c.says == "" {
+			require.Equal(t, 0, code, "%s: %s", c.set, output)
+			continue
+		}
+		require.Equal(t, 1, code, c.set)
+		require.Contains(t, output, "preflight: "+c.says)
+		require.Contains(t, read(t, "scripts/preflight.ps1"), strings.TrimPrefix(strings.TrimSpace(output), "preflight: "), "the same on Windows")
+	}
+}
+
 // A region without zones is refused before anything is made, unless somebody says which redundancy it shall have.
 func TestPreflightKnowsRegionsWithoutZones(t *testing.T) {
 	env := []string{"ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"}

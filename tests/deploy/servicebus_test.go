@@ -47,3 +47,31 @@ func TestEntitiesArePartitionedAsTheirNamespaceIs(t *testing.T) {
 		}
 	}
 }
+
+// The data has a second region where one is named, in Premium, which alone can: the region itself leads, and the other follows.
+func TestTheNamespaceIsReplicatedWhereSomebodySaysWhereTo(t *testing.T) {
+	f := template(t, "modules/servicebus.bicep")
+	for _, c := range []struct {
+		sku, region string
+		replicated  bool
+	}{{"Premium", "", false}, {"Premium", "swedencentral", true}, {"Standard", "swedencentral", false}, {"Standard", "", false}} {
+		got, err := f.Eval("replicated", map[string]any{"sku": c.sku, "replicaRegion": c.region})
+		require.NoError(t, err)
+		require.Equal(t, c.replicated, got, "%v", c)
+	}
+	namespace, _ := f.Find("resource", "namespace")
+	properties, _ := namespace.Value.Field("properties")
+	choice, _ := properties.Field("geoDataReplication")
+	require.Equal(t, "replicated ? replication : null", choice.Text)
+	replication, found := f.Find("var", "replication")
+	require.True(t, found)
+	lag, _ := replication.Value.Field("maxReplicationLagDurationInSeconds")
+	require.Equal(t, "replicaLagSeconds", lag.Text)
+	var roles []string
+	replication.Value.Walk(func(path []string, v bicep.Value) {
+		if len(path) > 0 && (path[len(path)-1] == "locationName" || path[len(path)-1] == "roleType") {
+			roles = append(roles, v.Text)
+		}
+	})
+	require.Equal(t, []string{"location", "Primary", "replicaRegion", "Secondary"}, roles)
+}

@@ -106,7 +106,7 @@ func Table(messages []int, replica Replica) string {
 			for _, n := range messages {
 				sum := sums(tier, n, replica, scenario)
 				fmt.Fprintf(&b, "| %s, %s | %d | %d | %d s | %d | %d s | %.2f | %.0f %% |\n", tier.Name, scenario.Name, n,
-					sum.Peak, sum.EmptySecond, sum.MostWaiting, sum.Throttled, sum.ReplicaHours, 100*sum.IdleShare)
+					sum.Peak, sum.CaughtUp, sum.MostWaiting, sum.Throttled, sum.ReplicaHours, 100*sum.IdleShare)
 			}
 		}
 	}

@@ -52,6 +52,7 @@ type Load func(second int) map[int]int
 // Second is the state at the end of a second.
 type Second struct {
 	Waiting   int  // changes that are not applied: in Service Bus, or not sent yet
+	Made      int  // changes that came in this second
 	Replicas  int  // running or starting: what is paid for
 	Useful    int  // of these, replicas that hold a session with messages
 	Throttled bool // more credits were asked for than there are
@@ -65,7 +66,7 @@ func Run(tier Tier, rule Rule, replica Replica, load Load, seconds int) []Second
 	}
 	result := make([]Second, 0, seconds)
 	for now := range seconds {
-		made := load(now)
+		made, before := load(now), s.queued+s.behind
 		for _, aggregate := range slices.Sorted(maps.Keys(made)) {
 			s.unsent = append(s.unsent, change{aggregate, made[aggregate]})
 			s.behind += made[aggregate]
@@ -73,8 +74,9 @@ func Run(tier Tier, rule Rule, replica Replica, load Load, seconds int) []Second
 		if now%int(rule.Polling.Seconds()) == 0 {
 			s.scale(now)
 		}
+		came := s.queued + s.behind - before
 		useful := s.work(now)
-		result = append(result, Second{s.queued + s.behind, len(s.replicas), useful, s.throttled})
+		result = append(result, Second{s.queued + s.behind, came, len(s.replicas), useful, s.throttled})
 	}
 	return result
 }
@@ -249,14 +251,14 @@ type Summary struct {
 	Peak         int     // replicas
 	ReplicaHours float64 // paid for
 	IdleShare    float64 // of these, without a session that had messages
-	EmptySecond  int     // the first second after which nothing waits any more; -1 if something still waits at the end
+	CaughtUp     int     // the first second from which on nothing waits that is older than a second; -1 if something does at the end
 	MostWaiting  int     // changes
 	Throttled    int     // seconds
 }
 
 // Summarize sums a run up.
 func Summarize(run []Second) Summary {
-	sum := Summary{EmptySecond: -1}
+	sum := Summary{CaughtUp: -1}
 	var paid, useful int
 	for i, s := range run {
 		sum.Peak = max(sum.Peak, s.Replicas)
@@ -266,10 +268,10 @@ func Summarize(run []Second) Summary {
 		if s.Throttled {
 			sum.Throttled++
 		}
-		if s.Waiting > 0 {
-			sum.EmptySecond = -1
-		} else if sum.EmptySecond < 0 {
-			sum.EmptySecond = i
+		if s.Waiting > s.Made {
+			sum.CaughtUp = -1
+		} else if sum.CaughtUp < 0 {
+			sum.CaughtUp = i
 		}
 	}
 	sum.ReplicaHours = float64(paid) / 3600
