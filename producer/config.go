@@ -5,10 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -44,6 +48,8 @@ type Config struct {
 	// Topic or Queue is where the changes go: exactly one.
 	Topic string `envconfig:"SERVICE_BUS_TOPIC"`
 	Queue string `envconfig:"SERVICE_BUS_QUEUE"`
+	// Administration is the URL of an emulator's administration, which is not where its namespace is. Only commands ask it.
+	Administration string `envconfig:"SERVICE_BUS_ADMINISTRATION"`
 
 	azure.Blob
 	// Container holds the checkpoint blobs; it is created where missing and allowed.
@@ -313,13 +319,28 @@ func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error)
 	return stream, nil
 }
 
+// elsewhere is the way to an administration that is not where the namespace is.
+type elsewhere struct{ to *url.URL }
+
+func (e elsewhere) Do(r *http.Request) (*http.Response, error) {
+	r.URL.Scheme, r.URL.Host = e.to.Scheme, e.to.Host
+	return http.DefaultClient.Do(r)
+}
+
 // administer makes a client of Service Bus's administration.
 func (c *Config) administer(o Options) (*admin.Client, error) {
 	var web *admin.ClientOptions
-	if o.Administration != nil {
+	switch {
+	case c.Administration != "":
+		to, err := url.Parse(c.Administration)
+		if err != nil {
+			return nil, fmt.Errorf("read SERVICE_BUS_ADMINISTRATION: %w", err)
+		}
+		web = &admin.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: elsewhere{to}}}
+	case o.Administration != nil:
 		web = &admin.ClientOptions{ClientOptions: *o.Administration}
-	} else if strings.Contains(c.ServiceBus.ConnectionString, "UseDevelopmentEmulator=true") {
-		return nil, operate.ErrNotAdministered // its administration is elsewhere, and without TLS
+	case strings.Contains(c.ServiceBus.ConnectionString, "UseDevelopmentEmulator=true"):
+		return nil, operate.ErrNotAdministered // its administration is elsewhere
 	}
 	if c.ServiceBus.ConnectionString != "" {
 		return admin.NewClientFromConnectionString(c.ServiceBus.ConnectionString, web)

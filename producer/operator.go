@@ -39,12 +39,12 @@ func Main(ctx context.Context, args []string, load func() ([]Config, error), o O
 		}
 		progress := terminal.StartProgress(errOut, c.Name)
 		defer progress.End()
-		return command(ctx, c, r, config, o, progress.Through(out))
+		return command(ctx, c, r, config, o, progress.Through(out), progress)
 	})
 }
 
 // command does one command other than run, with the clients of a producer that does not run.
-func command(ctx context.Context, c operate.Command, r operate.Request, config Config, o Options, out io.Writer) error {
+func command(ctx context.Context, c operate.Command, r operate.Request, config Config, o Options, out io.Writer, progress *terminal.Progress) error {
 	given := o.Mongo
 	o.Mongo = func(m *options.ClientOptions) {
 		mongodb.Interactive(m)
@@ -61,7 +61,7 @@ func command(ctx context.Context, c operate.Command, r operate.Request, config C
 	if err != nil {
 		return err
 	}
-	stream.Out, stream.JSON = out, r.JSON
+	stream.Out, stream.JSON, stream.Progress = out, r.JSON, progress
 	return c.Do(ctx, stream, r)
 }
 

@@ -39,6 +39,7 @@ var notOurs = map[string]string{
 // leftOut are settings with neither a default nor a value in Azure, each for a reason.
 var leftOut = map[string]string{
 	"SERVICE_BUS_CONNECTION_STRING": "a secret, for emulators; in Azure the identity signs in",
+	"SERVICE_BUS_ADMINISTRATION":    "for emulators; in Azure the namespace is its own administration",
 	"BLOB_CONNECTION_STRING":        "a secret, for emulators; in Azure the identity signs in",
 	"STREAMS":                       "empty means one stream, which is what the template deploys",
 	"STREAM_NAME":                   "empty means DATABASE.COLLECTION, which is right",

@@ -9,9 +9,12 @@ import (
 // Doctor checks everything a producer needs against the services. It leaves nothing behind: its blobs are deleted again.
 func (s *Stream) Doctor(ctx context.Context) checkup.Findings {
 	var found checkup.Findings
+	s.Progress.Set("doctor: blob storage", 0, 0)
 	s.examineBlob(ctx, &found)
 	s.examineClaims(ctx, &found)
+	s.Progress.Set("doctor: service bus", 0, 0)
 	s.examineServiceBus(ctx, &found)
+	s.Progress.Set("doctor: mongodb", 0, 0)
 	s.examineMongo(ctx, &found)
 	return found
 }

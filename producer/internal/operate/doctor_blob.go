@@ -119,7 +119,7 @@ func (s *Stream) rehearse(ctx context.Context, name string) (took []time.Duratio
 	if err := scratch.Acquire(ctx, leaseID, s.LeaseDuration, first.ETag); err != nil {
 		return nil, err
 	}
-	if took, err = beat(ctx, scratch, record, leaseID, first.ETag); err != nil {
+	if took, err = s.beat(ctx, scratch, record, leaseID, first.ETag); err != nil {
 		return nil, err
 	}
 	if _, err := scratch.Write(ctx, record, leaseID, first.ETag); !errors.Is(err, checkpoint.ErrChanged) {

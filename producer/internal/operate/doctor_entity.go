@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/checkup"
 )
 
-// ErrNotAdministered is a namespace whose administration nobody can ask: an emulator's.
-var ErrNotAdministered = errors.New("an emulator is not asked")
+// ErrNotAdministered is an emulator of which nobody has said where its administration is.
+var ErrNotAdministered = errors.New("where an emulator's is, SERVICE_BUS_ADMINISTRATION says, and it is not set")
 
 // entity is what its administration says of a queue, or of a topic and its subscriptions.
 type entity struct {
@@ -56,7 +56,7 @@ func untold(err error) string {
 	refused, ok := errors.AsType[*azcore.ResponseError](err)
 	switch {
 	case !ok:
-		return "the administration does not say: " + err.Error()
+		return "the administration was not asked, or did not answer: " + err.Error()
 	case refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden:
 		return "only who may manage the namespace is told (the role Reader on it, or a key with Manage)"
 	}

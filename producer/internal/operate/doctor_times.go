@@ -20,8 +20,9 @@ const (
 )
 
 // beat writes a record again and again as a leader's heartbeats do, and says how long each took.
-func beat(ctx context.Context, scratch *checkpoint.Blob, record checkpoint.Record, leaseID string, etag azcore.ETag) (took []time.Duration, err error) {
+func (s *Stream) beat(ctx context.Context, scratch *checkpoint.Blob, record checkpoint.Record, leaseID string, etag azcore.ETag) (took []time.Duration, err error) {
 	for began := time.Now(); len(took) < heartbeats && time.Since(began) < rehearsal; {
+		s.Progress.Set("doctor: heartbeats", int64(len(took)), heartbeats)
 		at := time.Now()
 		if etag, err = scratch.Write(ctx, record, leaseID, etag); err != nil {
 			return nil, err

@@ -28,6 +28,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/leader"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // ErrRefused is a change that would do harm; the error says which, and how to do it all the same where that is possible.
@@ -75,6 +76,8 @@ type Stream struct {
 	// Out is where commands print, as JSON if JSON.
 	Out  io.Writer
 	JSON bool
+	// Progress shows how far a command is; nil: nobody watches.
+	Progress *terminal.Progress
 	// Timeout bounds one request; zero means ten seconds.
 	Timeout time.Duration
 }

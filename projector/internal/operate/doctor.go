@@ -21,7 +21,9 @@ import (
 // Doctor checks everything a projector needs against the services.
 func (p *Projector) Doctor(ctx context.Context) checkup.Findings {
 	var found checkup.Findings
+	p.Progress.Set("doctor: service bus", 0, 0)
 	p.examineServiceBus(ctx, &found)
+	p.Progress.Set("doctor: mongodb", 0, 0)
 	p.examineMongo(ctx, &found)
 	return found
 }

@@ -1,7 +1,13 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +48,45 @@ func TestWhatPeopleDoWrongIsTold(t *testing.T) {
 		})
 		require.Empty(t, o.wrong, "it said: %s", o.said)
 	})
+}
+
+// Where people watch, what takes long shows how far it is, and what is written through a pipe has nothing of it.
+func TestADoctorShowsHowFarItIs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds and starts programs")
+	}
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("no terminal can be made here:", err)
+	}
+	b, err := open(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(b.close)
+	far := b.faraway(t, 60*time.Millisecond) // the rehearsal takes as long as it may
+	doctor := func(stderr io.Writer) {
+		cmd := exec.CommandContext(t.Context(), b.program("producer"), "doctor")
+		cmd.Env = append(far.environment(0, tried{program: "producer", set: map[string]string{"BLOB_CONTAINER": "checkpoints"}}), "TERM=xterm")
+		cmd.Stderr = stderr
+		out, err := cmd.Output()
+		require.NoError(t, err, string(out))
+		require.Contains(t, string(out), "leadership times")
+		require.NotContains(t, string(out), "\x1b")
+	}
+	var piped bytes.Buffer
+	doctor(&piped)
+	require.Empty(t, piped.String())
+
+	doctor(terminal) // which sends what is typed on it back to us
+	_, err = terminal.WriteString("over\n")
+	require.NoError(t, err)
+	shown, sent := "", bufio.NewReader(terminal)
+	for !strings.Contains(shown, "over") {
+		line, err := sent.ReadString('\n')
+		require.NoError(t, err)
+		shown += line
+	}
+	require.Regexp(t, `doctor: heartbeats \[=+ +\] [1-9]\d* of 100, [2-9]s`, shown)
+	require.NoError(t, terminal.Close())
 }
 
 // faraway are the same programs, and services a round trip away.

@@ -61,7 +61,11 @@ func TestTheDoctorAsksHowTheEntityIsMade(t *testing.T) {
 		ill := doctor(true, plain)
 		require.Regexp(t, `PROBLEM +sessions +plain does not require sessions, and without them order is lost`, ill)
 		require.Regexp(t, `PROBLEM +duplicate detection +"plain" does not recognise`, ill)
-		require.Regexp(t, `ok +sessions +unknown: the administration does not say: an emulator is not asked`, doctor(false, plain))
+		w.Administration = nil
+		require.Regexp(t, `ok +sessions +required by changes/projector`, doctor(false, func(c *producer.Config) {
+			c.Administration = "http://" + way.Transport.(withoutTLS).host
+		}), "as its own setting says")
+		require.Regexp(t, `ok +sessions +unknown: the administration was not asked, or did not answer: where an emulator's is, SERVICE_BUS_ADMINISTRATION says, and it is not set`, doctor(false, plain))
 	})
 }
 
@@ -95,7 +99,7 @@ func TestARewindNamesTheSubscriptions(t *testing.T) {
 		require.Contains(t, rewind(way), "again, to these subscriptions: changes/audit, changes/projector.\n")
 		require.Contains(t, rewind(&azcore.ClientOptions{Transport: unauthorized{}}),
 			"again, to changes and every subscription that it has (which those are, is not known here: only who may manage the namespace is told")
-		require.Contains(t, rewind(nil), "which those are, is not known here: the administration does not say: an emulator is not asked)")
+		require.Contains(t, rewind(nil), "which those are, is not known here: the administration was not asked, or did not answer: where an emulator's is, ")
 		require.Contains(t, operate(w, "token", "rewind", "--to", beginning).Out, "The checkpoint was there already")
 	})
 }
