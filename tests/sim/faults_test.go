@@ -141,6 +141,7 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		w.aimed(a, step)
 	case plan.RefuseDocument, plan.SmallTransactions, plan.SlowEvents:
 		w.refuse(a, step)
+	case plan.LastDeadly: // it waits, see settleUsedUp
 	case plan.TakeOut, plan.Deadly:
 		w.usedUp(step)
 	}

@@ -51,7 +51,7 @@ func (w *world) usedUp(step plan.Step) {
 		})
 		require.NoError(w, err)
 		w.injected = append(w.injected, end)
-	case plan.Deadly:
+	case plan.Deadly, plan.LastDeadly:
 		kind = deadly
 	default:
 		w.Errorf("nobody knows what to do for %s", step.Kind)
@@ -128,7 +128,7 @@ func (w *world) projectionsOf(i *instance) *projection.Registry {
 // deadliest is how long the longest of the plan's pauses after a death is; 0: nothing is deadly.
 func (w *world) deadliest() (d time.Duration) {
 	for _, s := range w.plan.Steps {
-		if s.Kind == plan.Deadly {
+		if s.Kind == plan.Deadly || s.Kind == plan.LastDeadly {
 			d = max(d, s.For.Duration)
 		}
 	}
@@ -172,6 +172,20 @@ func (w *world) settleUsedUp() {
 		w.unrest("and messages are left")
 		return
 	}
+	var atRest []string
+	for _, step := range w.plan.Steps {
+		if step.Kind != plan.LastDeadly {
+			continue
+		}
+		w.trace.add("%s", step)
+		atRest = append(atRest, step.Aggregate)
+		w.usedUp(step)
+		w.work.Wait()
+		if !w.quiet() {
+			w.unrest("and messages are left of %s", step.Aggregate)
+			return
+		}
+	}
 	aside := w.asideOf()
 	held, err := witness.ReadTimeline(w.Context(), w.readModel())
 	require.NoError(w, err)
@@ -179,7 +193,7 @@ func (w *world) settleUsedUp() {
 		run.Aside, run.Mended = aside, len(run.Observed)
 		run.UsedUp = &checker.UsedUp{
 			Unjudged: w.plan.Settings.GapWait.Duration == 0, First: w.plan.Settings.VersionFirst, Expires: w.plan.Settings.TimeToLive.Duration > 0,
-			Held: held, Type: w.record.Type,
+			AtRest: atRest, Held: held, Type: w.record.Type,
 		}
 	})
 	if len(aside) == 0 {

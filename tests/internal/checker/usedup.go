@@ -15,6 +15,8 @@ type UsedUp struct {
 	First    int64
 	// Expires says that messages expire by themselves.
 	Expires bool
+	// AtRest are aggregates whose events used deliveries up while nothing else was wrong, and projectors knew how many there are.
+	AtRest []string
 	// Held is the read model before anything was replayed, and Type the type of an event.
 	Held *history.Model
 	Type func(aggregate string, version int64) string
@@ -63,7 +65,7 @@ const (
 	reasonExpired    = "TTLExpiredException"
 )
 
-// aside are the letters of one aggregate.
+// letters are those of one aggregate.
 type letters struct {
 	byVersion map[int64]string // the reason of the first of each version
 	parked    int64            // the version that the projector parked first; 0: none
@@ -125,6 +127,9 @@ func judgeUsedUp(r Run) (found []error) {
 		overtaken := held == 0 && last[c.Aggregate] > c.Version
 		known := !r.UsedUp.Unjudged && (first[c.Aggregate] < c.Version || r.UsedUp.First > 0)
 		switch {
+		case reason == reasonTaken && slices.Contains(r.UsedUp.AtRest, c.Aggregate):
+			found = append(found, fmt.Errorf("%w: %s: version %d was taken out by the broker (%s), and nothing kept projectors from parking it before",
+				ErrPoison, c.Aggregate, c.Version, reason))
 		case held > 1:
 			found = append(found, fmt.Errorf("%w: %s: version %d is applied %d times", history.ErrDoubled, c.Aggregate, c.Version, held))
 		case held == 0 && reason == "":

@@ -63,6 +63,11 @@ func (d *drawing) usedUp(r *rand.Rand) {
 		step.Before = r.Int64N(step.Total)
 		d.plan.Steps = append(d.plan.Steps, step)
 	}
+	if last := (Step{At: Duration{d.length}, Kind: LastDeadly, Aggregate: "worn-1", For: between(r, time.Second, 5*time.Second), Random: r.Uint64()}); !s.WrongDeliveries {
+		last.Total = 2 + r.Int64N(4)
+		last.Before = r.Int64N(last.Total - 1)
+		d.plan.Steps = append(d.plan.Steps, last)
+	}
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
 
@@ -80,6 +85,9 @@ func (s Step) brokers() string {
 		return fmt.Sprintf("Service Bus dead-letters version %d of %d of %s by itself: %s", s.Before+1, s.Total, s.Aggregate, why)
 	case Deadly:
 		return fmt.Sprintf("version %d of %d of %s kills every projector that has it in hand, which starts again after %s", s.Before+1, s.Total, s.Aggregate, s.For)
+	case LastDeadly:
+		return fmt.Sprintf("when all is at rest, version %d of %d of %s kills every projector that has it in hand, which starts again after %s",
+			s.Before+1, s.Total, s.Aggregate, s.For)
 	default:
 		return string(s.Kind)
 	}

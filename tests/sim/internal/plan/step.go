@@ -65,6 +65,8 @@ const (
 
 	TakeOut Kind = "take-out" // the broker dead-letters an event by itself, and the next ones may overtake it
 	Deadly  Kind = "deadly"   // an event ends every projector that has it in hand
+	// LastDeadly is the same when all has healed and is at rest, so that nothing keeps projectors from parking it in time.
+	LastDeadly Kind = "deadly-at-rest"
 )
 
 // The servers.
