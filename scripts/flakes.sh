@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # flakes.sh [--fresh] N [PACKAGE…]: the suite N times, under changing conditions, and a table of what failed how often.
 #
-# Every second run has a busy loop on each processor beside it, and GOMAXPROCS is 1, 2 and 4 in turn: six runs are every
-# combination. --fresh runs "make test" in a new clone of what is committed, each time; without it scripts/test.sh runs here,
+# Every second run has a busy loop on each processor beside it, and GOMAXPROCS is 1, 2 and 4 in turn, unless it is set: six runs are
+# every combination. --fresh runs "make test" in a new clone of what is committed, each time; without it scripts/test.sh runs here,
 # of the packages named or of all. Nothing comes from the cache of test results.
 #
 # The tables are printed at the end, and kept with the log of each test that failed in the folder that is named. Exits 1 when
@@ -29,6 +29,7 @@ if [[ -e $logs/runs.tsv ]]; then
   exit 2
 fi
 
+asked=${GOMAXPROCS:-}
 loops=()
 quiet() { # ends the busy loops
   ((${#loops[@]} == 0)) || kill "${loops[@]}" 2>/dev/null || true
@@ -63,7 +64,7 @@ suite() {
 [[ -z $fresh ]] || clone=$(mktemp -d -t flakes-clone.XXXXXX)
 for ((n = 1; n <= runs; n++)); do
   name=$(printf '%03d' "$n")
-  procs=$((1 << ((n - 1) / 2 % 3)))
+  procs=${asked:-$((1 << ((n - 1) / 2 % 3)))}
   load=idle
   if ((n % 2 == 0)); then
     load=busy
