@@ -31,7 +31,7 @@ python() {
     return
   fi
   local sum venv
-  sum=$({ python3 --version && cat python/requirements.txt; } | cksum | cut -d ' ' -f 1)
+  sum=$({ python3 --version && cat python/requirements*.txt; } | cksum | cut -d ' ' -f 1)
   venv=${XDG_CACHE_HOME:-$HOME/.cache}/sluice/python-clients-$sum
   if [[ ! -f $venv/.complete ]]; then
     echo "clients: installing from tests/clients/python/requirements.txt"
@@ -39,11 +39,18 @@ python() {
       "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --requirement python/requirements.txt &&
       touch "$venv/.complete"; }; then
       echo "clients: the Python clients could not be installed, so their tests are skipped" >&2
-      rm -f python/.interpreter
+      rm -f python/.interpreter python/.proton
       return
+    fi
+    # Its wheels are not for every Python, and the others do without it.
+    if "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --requirement python/requirements-proton.txt; then
+      touch "$venv/.proton"
+    else
+      echo "clients: Qpid Proton could not be installed, so its tests are skipped" >&2
     fi
   fi
   printf '%s\n' "$venv/bin/python" >python/.interpreter
+  if [[ -f $venv/.proton ]]; then printf '%s\n' "$venv/bin/python" >python/.proton; else rm -f python/.proton; fi
 }
 
 # With CLIENTS=all. Outside the repository, like Python's.

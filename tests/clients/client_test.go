@@ -58,7 +58,21 @@ func javaScript(t *testing.T) client {
 // python skips the test where Python or the packages are not.
 func python(t *testing.T) client {
 	t.Helper()
-	interpreter, err := os.ReadFile("python/.interpreter")
+	return interpreted(t, "python/.interpreter")
+}
+
+// proton is Python with Qpid Proton.
+func proton(t *testing.T) client {
+	t.Helper()
+	c := interpreted(t, "python/.proton")
+	c.name = "Qpid Proton"
+	return c
+}
+
+// interpreted is Python as a file says that scripts/clients.sh wrote.
+func interpreted(t *testing.T, file string) client {
+	t.Helper()
+	interpreter, err := os.ReadFile(file) //nolint:gosec // a file of this directory
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skip("without Python: the packages are not installed: scripts/clients.sh does it, where python3 and a registry are")
 	}

@@ -1,3 +1,3 @@
 // Package clients holds no code: its tests run the official JavaScript, Python and Java clients of Service Bus, MongoDB and Blob
-// storage against the embedded servers. README.md says what passes.
+// storage, and Qpid Proton, against the embedded servers. README.md says what passes.
 package clients

@@ -66,7 +66,10 @@ func listens() servicebus.Key {
 }
 
 // refused are the scenarios of which the embedded servers say that they do not do this.
-var refused = map[string][]string{"servicebus": {"transactions"}}
+var refused = map[string][]string{
+	"servicebus": {"transactions"},
+	"qpid":       {"a filter that the service does not know", "transactions"},
+}
 
 // TestJavaScript runs the scenarios with @azure/service-bus, mongodb and @azure/storage-blob.
 func TestJavaScript(t *testing.T) {
@@ -86,6 +89,12 @@ func TestPython(t *testing.T) {
 	})
 }
 
+// TestProton runs what a client of AMQP 1.0 finds that knows nothing of Service Bus.
+func TestProton(t *testing.T) {
+	t.Parallel()
+	scenarios(t, proton(t), map[string]string{"qpid": "python-qpid-proton-wheel 0.39.0"})
+}
+
 // TestJava runs them with azure-messaging-servicebus, mongodb-driver-sync and azure-storage-blob.
 func TestJava(t *testing.T) {
 	t.Parallel()
@@ -94,7 +103,7 @@ func TestJava(t *testing.T) {
 	})
 }
 
-var titles = map[string]string{"servicebus": "Service Bus", "mongodb": "MongoDB", "blob": "Blob storage", "administration": "Administration"}
+var titles = map[string]string{"servicebus": "Service Bus", "mongodb": "MongoDB", "blob": "Blob storage", "administration": "Administration", "qpid": "AMQP 1.0"}
 
 func scenarios(t *testing.T, c client, packages map[string]string) {
 	readme, err := os.ReadFile("README.md")
@@ -103,7 +112,7 @@ func scenarios(t *testing.T, c client, packages map[string]string) {
 		t.Run(area, func(t *testing.T) {
 			t.Parallel()
 			o := emulator.Options{ServiceBus: entities(), ServiceBusKeys: []servicebus.Key{servicebus.RootKey(), listens()}, TLS: true}
-			if area == "servicebus" {
+			if area == "servicebus" || area == "qpid" {
 				o.ServiceBus = ownEntities(len(shared(t)))
 			}
 			s := emulator.Start(t, o)
