@@ -246,6 +246,44 @@ func TestG1G3ProjectorKilledAnywhereInABatch(t *testing.T) {
 	}
 }
 
+// G1, G3: what the transaction of a batch commits is all there is of it: a projector that is gone the moment it hears of the commit has
+// nothing left to write, and whoever comes next takes every event for applied.
+func TestG1G3TheCommitOfABatchHoldsItsEffects(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		s, killed := together(), &atomic.Bool{}
+		var first *world.Projector
+		settings := func(c *projector.Config, o *projector.Options) {
+			s.settings(nil)(c, o)
+			dial := o.Mongo
+			o.Mongo = func(m *options.ClientOptions) {
+				dial(m)
+				m.SetMonitor(&mongoevent.CommandMonitor{Succeeded: func(_ context.Context, e *mongoevent.CommandSucceededEvent) {
+					if e.CommandName == "commitTransaction" && killed.CompareAndSwap(false, true) { // before whoever committed goes on
+						first.BusPlug.Pull()
+						first.MongoPlug.Pull()
+					}
+				}})
+			}
+		}
+		first = w.StartProjector(settings)
+		publishTogether(w, event("a", 1, "T"), event("b", 1, "T"), event("a", 2, "T"), event("c", 1, "T"))
+		w.Eventually("it is gone", killed.Load)
+		first.Kill()
+		right := func() {
+			w.Helper()
+			require.Equal(w, []int{2, 1, 1}, []int{s.applied(w, "a"), s.applied(w, "b"), s.applied(w, "c")})
+			require.Equal(w, 4, total(w))
+		}
+		right()
+		second := w.StartProjector(s.settings(nil))
+		w.Completed(4)
+		end, err := second.End()
+		require.NoError(w, err)
+		require.Equal(w, []int{0, 4}, []int{end.Applied, end.Duplicates})
+		right()
+	})
+}
+
 // G3, G4: a projector that loses its session's lock while it commits several aggregates does no harm, whether the commit comes late or
 // not at all.
 func TestG3G4ALockThatIsLostWhileABatchIsCommitted(t *testing.T) {
