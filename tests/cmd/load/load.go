@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
+	"github.com/sluice-cdc/sluice/tests/internal/workload"
+)
+
+// mine begins the aggregate ids of every load test: whatever else is in the collection is somebody's.
+const mine = "load-"
+
+// Load is what is asked of a pipeline, and where it is. The pipeline runs already, with the projection timeline.
+type Load struct {
+	Source    *mongo.Collection // watched by the producer
+	ReadModel *mongo.Collection // of the timeline
+
+	Rate       float64       // events a second; 0: as fast as the source takes them
+	Aggregates int           // that change in turn
+	Size       int           // bytes of each event's data
+	For        time.Duration // events are inserted
+	Patience   time.Duration // without any event becoming visible, before the test is given up
+}
+
+// errForeign: the collection is in use.
+var errForeign = errors.New("the collection holds documents that are no load test's: a load test writes, and what it writes is published " +
+	"to everybody; give it a deployment of its own")
+
+// Run loads, waits until everything is visible, and compares the read model with the source.
+func (l Load) Run(ctx context.Context) (r Report, err error) {
+	foreign := l.Source.FindOne(ctx, bson.D{{Key: "aggregateId", Value: bson.D{{Key: "$not", Value: bson.Regex{Pattern: "^" + mine}}}}})
+	switch err := foreign.Err(); {
+	case err == nil:
+		return r, errForeign
+	case !errors.Is(err, mongo.ErrNoDocuments):
+		return r, fmt.Errorf("look into the source: %w", err)
+	}
+	began := time.Now()
+	prefix := mine + strconv.FormatInt(began.UnixNano(), 36) + "-"
+	rec := history.NewRecorder()
+	group, working := errgroup.WithContext(ctx)
+	watching, stopWatching := context.WithCancel(working)
+	defer stopWatching()
+	opened := make(chan struct{})
+	group.Go(func() error { return l.watch(watching, rec, prefix, opened) })
+	group.Go(func() error {
+		defer stopWatching()
+		select {
+		case <-opened:
+		case <-working.Done():
+			return context.Cause(working)
+		}
+		loader := workload.Loader{Collection: l.Source, Rate: l.Rate, Sending: func(batch []workload.Event, at time.Time) {
+			for _, e := range batch {
+				rec.Commit(history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at})
+			}
+		}}
+		if _, err := loader.Run(working, l.events(prefix)); err != nil {
+			return err
+		}
+		return l.arrive(working, rec)
+	})
+	if err := group.Wait(); err != nil && !errors.Is(err, errStuck) {
+		return r, err
+	} else if err != nil {
+		r.GivenUp = err.Error()
+	}
+	compared, err := l.compare(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.fill(l, rec, compared)
+	return r, nil
+}
+
+// events are those of one test: each aggregate in its turn, for as long as the test lasts.
+func (l Load) events(prefix string) iter.Seq[workload.Event] {
+	data, _ := json.Marshal(map[string]string{"padding": strings.Repeat("x", max(0, l.Size-len(`{"padding":""}`)))}) // a text has a form
+	return func(yield func(workload.Event) bool) {
+		end := time.Now().Add(l.For)
+		most := int(l.Rate * l.For.Seconds())
+		for n := 0; l.Rate == 0 && time.Now().Before(end) || n < most; n++ {
+			e := workload.Event{
+				AggregateID: prefix + strconv.Itoa(n%l.Aggregates), Version: int64(n/l.Aggregates) + 1, Type: "Loaded",
+				OccurredAt: strconv.Itoa(n), Data: data,
+			}
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// watch records what becomes visible of this test, through any failure of the server, until ctx ends.
+func (l Load) watch(ctx context.Context, rec *history.Recorder, prefix string, opened chan<- struct{}) error {
+	var w witness.Watcher
+	var backoff retry.Backoff
+	open := false
+	for {
+		err := w.Follow(ctx, l.ReadModel, func() {
+			if !open {
+				close(opened)
+			}
+			open = true
+		}, func(change bson.Raw, at time.Time) {
+			if o, ok := witness.Timeline(change, at); ok && o.Events >= 0 && strings.HasPrefix(o.Aggregate, prefix) {
+				rec.Observe(o)
+			}
+		})
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case !open:
+			return fmt.Errorf("watch the read model: %w", err)
+		}
+		if backoff.Wait(ctx) != nil {
+			return nil
+		}
+	}
+}
+
+var errStuck = errors.New("nothing more becomes visible")
+
+// arrive waits until everything is visible.
+func (l Load) arrive(ctx context.Context, rec *history.Recorder) error {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		counts := rec.Counts()
+		switch {
+		case counts.Visible == counts.Committed:
+			return nil
+		case time.Since(counts.LastMove) > l.Patience:
+			return fmt.Errorf("%w for %s: %d of %d events", errStuck, l.Patience, counts.Visible, counts.Committed)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// compare folds the source, in which there is nothing but what load tests wrote, and holds the read model against it.
+func (l Load) compare(ctx context.Context) (history.Comparison, error) {
+	expected := &history.Model{}
+	if err := workload.Scan(ctx, l.Source, func(s workload.Stored) {
+		expected.Fold(s.AggregateID, s.Version, s.Type, s.OccurredAt)
+	}); err != nil {
+		return history.Comparison{}, err
+	}
+	actual, err := witness.ReadTimeline(ctx, l.ReadModel)
+	if err != nil {
+		return history.Comparison{}, err
+	}
+	return history.Compare(expected, actual), nil
+}

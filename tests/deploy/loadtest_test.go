@@ -1,0 +1,85 @@
+package deploy
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The load test's job is one of the template for jobs, with every parameter that it needs and none that it does not have; it gets the
+// words that were given, and is gone at the end, whatever came of it.
+func TestTheLoadTestRunsAsAJob(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("the script is for bash")
+	}
+	for _, c := range []struct {
+		args   []string
+		status string
+		code   int
+	}{
+		{[]string{"--rate", "250", "--minutes=0.5"}, "Succeeded", 0},
+		{[]string{"--rate", "250"}, "Failed", 1},
+		{[]string{`--rate="1`}, "", 2},
+	} {
+		dir := t.TempDir()
+		standIn(t, dir, "azd", `case $3 in AZURE_KEY_VAULT_NAME) echo kv-token ;; AZURE_CONTAINER_REGISTRY_ENDPOINT) echo cr.azurecr.io ;; *) echo "$3" ;; esac`)
+		standIn(t, dir, "go", `while [ "$1" != -o ]; do shift; done; echo program >"$2"`)
+		standIn(t, dir, "az", `case "$*" in
+*"secret show"*) echo https://kv-token.vault.azure.net/secrets/loadtest-mongodb-uri/version ;;
+*"acr build"*) while [ ! -d "$1" ]; do shift; done; cp "$1/Dockerfile" `+dir+`/image; [ -f "$1/load" ] ;;
+*"deployment group create"*) while [ "$1" != --parameters ]; do shift; done; cp "${2#@}" `+dir+`/parameters ;;
+*"job start"*) echo the-execution ;;
+*"execution show"*) echo `+c.status+` ;;
+*"logs show"*) echo "what it says" ;;
+*"metrics list"*) echo "ThrottledRequests 3" ;;
+*" show "*) echo an-id ;;
+esac`)
+		cmd := exec.CommandContext(t.Context(), "bash", append([]string{root + "/scripts/loadtest.sh"}, c.args...)...)
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "OPERATE_POLL=0", "MONGODB_URI=")
+		var out, errOut bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errOut
+		_ = cmd.Run()
+		require.Equal(t, c.code, cmd.ProcessState.ExitCode(), "%v: %s", c.args, errOut.String())
+		if c.status == "" {
+			require.NoFileExists(t, filepath.Join(dir, "calls"))
+			continue
+		}
+		require.Contains(t, out.String(), "what it says\n")
+		require.Contains(t, out.String(), "ThrottledRequests 3")
+		text, err := os.ReadFile(filepath.Join(dir, "parameters"))
+		require.NoError(t, err)
+		var given struct {
+			Parameters map[string]struct{ Value any }
+		}
+		require.NoError(t, json.Unmarshal(text, &given), "%s", text)
+		needed := template(t, "app/job.bicep")
+		for _, d := range needed.All("param") {
+			if !d.HasValue {
+				require.Contains(t, given.Parameters, d.Name)
+			}
+		}
+		for name := range given.Parameters {
+			_, found := needed.Find("param", name)
+			require.True(t, found, "job.bicep has no parameter %s", name)
+		}
+		words := make([]any, 0, len(c.args))
+		for _, word := range c.args {
+			words = append(words, word)
+		}
+		require.Equal(t, words, given.Parameters["args"].Value)
+		require.Equal(t, "https://kv-token.vault.azure.net/secrets/loadtest-mongodb-uri", given.Parameters["mongoSecretUri"].Value)
+		image, err := os.ReadFile(filepath.Join(dir, "image"))
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(string(image), "FROM gcr.io/distroless/static"), "%s", image)
+		require.Contains(t, string(image), "@sha256:")
+		calls, err := os.ReadFile(filepath.Join(dir, "calls"))
+		require.NoError(t, err)
+		require.Contains(t, string(calls), "containerapp job delete --resource-group AZURE_RESOURCE_GROUP --name caj-load-token")
+	}
+}
