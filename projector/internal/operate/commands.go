@@ -23,6 +23,8 @@ type Request struct {
 	inMemory  int64         // of verify
 	wait      time.Duration // for a session, or for a difference to disappear
 	all       bool
+	overtaken bool // of drop: of all aggregates
+	count     int  // of drop: how many events the operator has seen
 	yes       bool
 }
 

@@ -57,14 +57,27 @@ func parkedCommands(program string) []Command {
 			Do: replayParked,
 		},
 		{
-			Name: "parked drop", Takes: "AGGREGATE --yes [--wait 1m] [--json]", Operand: true,
-			Says: "the same, without the event that parked it, or without the versions that are missing: they are given up for good",
+			Name: "parked drop", Takes: "AGGREGATE --yes | --overtaken [--count N --yes] [--wait 1m] [--json]", Operand: true,
+			Says: "the same, without the event that parked it, or without the versions that are missing: they are given up for good;\n" +
+				"\twith --overtaken without all events that later ones have overtaken: first it shows them",
 			Flags: func(f *flag.FlagSet, r *Request) {
 				asJSON(f, r)
 				waiting(f, r)
 				f.BoolVar(&r.yes, "yes", false, "give up for good")
+				f.BoolVar(&r.overtaken, "overtaken", false, "the events of all parked aggregates that the broker dead-lettered by itself and that were overtaken")
+				f.IntVar(&r.count, "count", 0, "how `many` events these are, as shown: with another number nothing is done")
 			},
 			Check: func(operand string, r *Request) error {
+				switch {
+				case r.overtaken && operand != "":
+					return errors.New("needs either an aggregate or --overtaken")
+				case r.overtaken && r.yes != (r.count > 0):
+					return errors.New("needs --count and --yes together; without both, --overtaken shows what would be given up")
+				case r.overtaken:
+					return settings.AtLeast("--wait", r.wait, 0)
+				case r.count != 0:
+					return errors.New("takes --count with --overtaken alone")
+				}
 				if err := named(operand, r); err != nil {
 					return err
 				}

@@ -15,41 +15,47 @@ import (
 
 func replayParked(ctx context.Context, p *Projector, r Request) error {
 	if !r.all {
-		return p.replay(ctx, r, []string{r.aggregate}, false)
+		return p.replay(ctx, r, []string{r.aggregate}, nil, false)
 	}
 	all, err := p.Applier.List(ctx)
 	if err != nil {
 		return err
 	}
-	names := make([]string, len(all))
+	names, known := make([]string, len(all)), make(map[string]bool, len(all))
 	for i, a := range all {
-		names[i] = a.Name
+		names[i], known[a.Name] = a.Name, true
 	}
-	strays, err := p.replayer(r.wait).Strays(ctx)
+	strays, left, err := p.replayer(r.wait).Left(ctx, known)
 	if err != nil {
 		return err
 	}
-	for _, name := range strays {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
+	if names = append(names, strays...); len(names)+len(left) == 0 {
 		return commandline.Show(p.Out, r.json, replayed{Aggregates: []replayedAggregate{}})
 	}
-	return p.replay(ctx, r, names, false)
+	return p.replay(ctx, r, names, left, false)
 }
 
 func dropParked(ctx context.Context, p *Projector, r Request) error {
-	return p.replay(ctx, r, []string{r.aggregate}, true)
+	if r.overtaken {
+		return dropOvertaken(ctx, p, r)
+	}
+	return p.replay(ctx, r, []string{r.aggregate}, nil, true)
 }
 
-// replay replays aggregates one after the other; one that fails does not keep the others from it.
-func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, skip bool) error {
+// replay replays aggregates one after the other; one that fails does not keep the others from it. What an interrupted replay has left of
+// others is removed with what this one has applied.
+func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, left []parked.Outcome, skip bool) error {
 	replayer := p.replayer(r.wait)
 	var failures []error
-	outcomes := make([]parked.Outcome, 0, len(aggregates))
+	outcomes := slices.Clone(left)
 	shown := replayed{Aggregates: []replayedAggregate{}}
+	for _, o := range left {
+		told := replayedOf(o)
+		shown.Aggregates = append(shown.Aggregates, told)
+		if !r.json {
+			told.print(p.Out, p.Program)
+		}
+	}
 	for i, aggregate := range aggregates {
 		p.Progress.Set("replay "+aggregate, int64(i), int64(len(aggregates)))
 		o, err := replayer.Replay(ctx, aggregate, skip)

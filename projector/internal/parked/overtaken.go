@@ -2,6 +2,7 @@ package parked
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -59,21 +60,94 @@ func (p *Replayer) stuckOnOvertaken(ctx context.Context, a apply.Aggregate, lett
 	return letters, p.Applier.Amend(ctx, a.Name, a.ID, l.change, why)
 }
 
-// Strays are the aggregates that dead letters name which the broker put there by itself, in order of their first.
-func (p *Replayer) Strays(ctx context.Context) (aggregates []string, err error) {
+// Left are the aggregates that dead letters name, other than those that are known to be parked: strays, of which the broker dead-lettered
+// an event by itself, in order of their first; and of the others what an interrupted replay has left, ready for [Replayer.Remove].
+func (p *Replayer) Left(ctx context.Context, parked map[string]bool) (strays []string, left []Outcome, err error) {
+	letters, names, err := p.lettersWhere(ctx, func(aggregate string) bool { return aggregate != "" && !parked[aggregate] })
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range names {
+		if slices.ContainsFunc(letters[name], func(l Letter) bool { return !apply.ByProjector(l.Reason) }) {
+			strays = append(strays, name)
+			continue
+		}
+		a, err := p.Applier.Parked(ctx, name)
+		switch {
+		case err == nil: // since a moment ago
+			strays = append(strays, name)
+			continue
+		case !errors.Is(err, apply.ErrNotParked):
+			return nil, nil, err
+		}
+		o := Outcome{Aggregate: name, settled: make(map[int64]bool)}
+		p.settle(a, letters[name], &o)
+		left = append(left, o)
+	}
+	return strays, left, nil
+}
+
+// Passed are the dead letters of an aggregate that the broker dead-lettered by itself and that later events have overtaken.
+type Passed struct {
+	Aggregate string   `json:"aggregate"`
+	Events    []Letter `json:"events"`
+}
+
+// Overtaken are the events of parked aggregates that were overtaken, in order of the aggregates' first dead letters.
+func (p *Replayer) Overtaken(ctx context.Context, aggregates []apply.Aggregate) (all []Passed, err error) {
+	guards := make(map[string]apply.Guard, len(aggregates))
+	for _, a := range aggregates {
+		guards[a.Name] = a.Guard
+	}
+	letters, names, err := p.lettersWhere(ctx, func(aggregate string) bool { _, parked := guards[aggregate]; return parked })
+	for _, name := range names {
+		passed := Passed{Aggregate: name}
+		for _, l := range letters[name] {
+			if p.Applier.Standing(guards[name], &l.change, l.Reason) == apply.Overtaken {
+				passed.Events = append(passed.Events, l)
+			}
+		}
+		if len(passed.Events) > 0 {
+			all = append(all, passed)
+		}
+	}
+	return all, err
+}
+
+// GiveUp removes events that were overtaken from the dead-letter queue, for good; a replay then goes on without them. It returns how many
+// it removed: somebody else may have locked the others.
+func (p *Replayer) GiveUp(ctx context.Context, all []Passed) (removed int, err error) {
+	wanted := make(map[int64]bool)
+	for _, passed := range all {
+		for _, l := range passed.Events {
+			wanted[l.sequence] = true
+		}
+	}
+	return p.remove(ctx, wanted)
+}
+
+// lettersWhere returns the dead letters of those aggregates that are wanted, each aggregate's in the order in which they are to be applied, and
+// the aggregates in order of their first.
+func (p *Replayer) lettersWhere(ctx context.Context, wanted func(aggregate string) bool) (letters map[string][]Letter, names []string, err error) {
 	receiver, err := p.deadLetters()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer p.closeDeadLetters(ctx, receiver)
-	seen := make(map[string]bool)
+	letters = make(map[string][]Letter)
 	err = p.scan(ctx, receiver, func(m *azservicebus.ReceivedMessage) bool {
 		c := envelope.Partial(m)
-		if c.Aggregate != "" && !seen[c.Aggregate] && !apply.ByProjector(letterOf(m, c).Reason) {
-			seen[c.Aggregate] = true
-			aggregates = append(aggregates, c.Aggregate)
+		if !wanted(c.Aggregate) {
+			return true
 		}
+		if letters[c.Aggregate] == nil {
+			names = append(names, c.Aggregate)
+		}
+		letters[c.Aggregate] = append(letters[c.Aggregate], letterOf(m, c))
 		return true
 	})
-	return aggregates, err
+	for _, of := range letters {
+		order(of)
+	}
+	return letters, names, err
 }

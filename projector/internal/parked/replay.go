@@ -335,6 +335,12 @@ func (p *Replayer) leftovers(ctx context.Context, a apply.Aggregate, o *Outcome)
 	if parked, err = p.parkStray(ctx, a, letters); parked || err != nil {
 		return parked, err
 	}
+	p.settle(a, letters, o)
+	return false, nil
+}
+
+// settle tells the dead letters that are no longer needed from those whose effects are not in the read model.
+func (p *Replayer) settle(a apply.Aggregate, letters []Letter, o *Outcome) {
 	for _, l := range letters {
 		if p.Applier.Standing(a.Guard, &l.change, l.Reason) == apply.Done {
 			o.settled[l.sequence] = true
@@ -343,5 +349,4 @@ func (p *Replayer) leftovers(ctx context.Context, a apply.Aggregate, o *Outcome)
 			o.Foreign++
 		}
 	}
-	return false, nil
 }

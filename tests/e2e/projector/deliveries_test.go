@@ -212,6 +212,61 @@ func TestG1G6AnOvertakenEventIsKeptForAPerson(t *testing.T) {
 	}
 }
 
+// G6: many events that were overtaken are given up together by a person who has seen which and how many they are, and nothing else is.
+func TestG6OvertakenEventsAreGivenUpTogetherByTheirNumber(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		publish(w, versionless("a", 1), versionless("b", 1), event("c", 1, "Poison"), event("c", 2, "T"))
+		w.Completed(2)
+		deadLettered(w, 2)
+		_, err := p.End()
+		require.NoError(w, err)
+		publish(w, versionless("a", 2), versionless("a", 3), versionless("b", 2))
+		loseDeliveries(w, "a", maxDeliveries)
+		loseDeliveries(w, "a", maxDeliveries)
+		loseDeliveries(w, "b", maxDeliveries)
+		deadLettered(w, 5)
+		p = w.StartProjector(s.settings(nil))
+		publish(w, versionless("a", 4), versionless("b", 3))
+		w.Completed(4)
+		require.Equal(w, "no event of a parked aggregate was overtaken\n", operate(w, s, "parked", "drop", "--overtaken").Out)
+		require.Equal(w, 1, operate(w, s, "parked", "replay", "--all").Code)
+		publish(w, versionless("a", 5))
+		deadLettered(w, 6)
+		before := deadLetters(w)
+
+		look := operate(w, s, "parked", "drop", "--overtaken")
+		require.Equal(w, 0, look.Code)
+		require.Regexp(w, `AGGREGATE +POSITION +VERSION +REASON\na +8\S+02 +unknown +`+broker+`\na +8\S+03 +unknown +`+broker+`\nb +8\S+02 +unknown +`+broker, look.Out)
+		require.Contains(w, look.Out, "3 events of 2 aggregates: the broker dead-lettered them by itself")
+		require.Contains(w, look.Out, "projector parked drop --overtaken --count 3 --yes\n")
+		for code, wrong := range map[int][]string{
+			1: {"--overtaken", "--count", "2", "--yes"},
+			2: {"--overtaken", "--yes"},
+		} {
+			refused := operate(w, s, append([]string{"parked", "drop"}, wrong...)...)
+			require.Equal(w, code, refused.Code)
+			require.Empty(w, refused.Out)
+		}
+		require.Equal(w, 2, operate(w, s, "parked", "drop", "a", "--overtaken", "--count", "3", "--yes").Code)
+		require.Equal(w, 2, operate(w, s, "parked", "drop", "a", "--count", "3", "--yes").Code)
+		require.Equal(w, before, deadLetters(w), "nothing was done")
+
+		dropped := operate(w, s, "parked", "drop", "--overtaken", "--count", "3", "--yes")
+		require.Equal(w, 0, dropped.Code, dropped.Err)
+		require.Contains(w, dropped.Out, "gave up 3 of 3 events\n")
+		require.Contains(w, dropped.Out, "a: 1 event applied; it is not parked\n", "what came meanwhile")
+		require.Contains(w, dropped.Out, "b: 0 events applied; it is not parked\n")
+		require.Equal(w, []string{"c/1 ProjectionFailed", "c/2 AggregateParked"}, deadLetters(w))
+		require.NotEmpty(w, parked(w, s.guards, "c"), "which is of another kind")
+		require.Equal(w, event("a", 5, "").Position, guard(w, s.guards, "a").Lookup("position").StringValue())
+		require.Empty(w, parked(w, s.guards, "a"))
+		require.Empty(w, parked(w, s.guards, "b"))
+		_, err = p.End()
+		require.NoError(w, err)
+	})
+}
+
 // G1, G2: what the broker dead-lettered by itself and nothing has overtaken yet is applied by a replay, in its place.
 func TestG1G2AReplayAppliesWhatTheBrokerDeadLettered(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {

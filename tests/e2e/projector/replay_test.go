@@ -233,6 +233,45 @@ func TestG5ReplayKilledAnywhere(t *testing.T) {
 	}
 }
 
+// G5: so does a replay of all: given again, it ends what it began, down to the last dead letter.
+func TestG5AReplayOfAllThatIsKilledAnywhereIsEndedByAnother(t *testing.T) {
+	step := 3
+	if testing.Short() {
+		step = 11
+	}
+	for _, s := range shapes() {
+		t.Run(s.name, func(t *testing.T) {
+			for n, finished := 1, false; !finished; n += step {
+				inVirtualTime(t, func(w *world.World) {
+					s.mended.Store(false)
+					p := w.StartProjector(s.settings(nil))
+					publish(w, event("a", 1, "Poison"), event("a", 2, "T"), event("b", 1, "T"), event("b", 2, "Poison"), event("b", 3, "T"))
+					deadLettered(w, 4)
+					w.Completed(1)
+					_, err := p.End()
+					require.NoError(w, err)
+					s.mended.Store(true)
+					busPlug, mongoPlug := &world.Plug{}, &world.Plug{}
+					kill := world.LayFuse(n, busPlug, mongoPlug)
+					operateThrough(w, busPlug, mongoPlug, s, "parked", "replay", "--all")
+					finished = !kill.HasBlown()
+					w.Pass(time.Minute) // locks run out
+
+					again := operate(w, s, "parked", "replay", "--all")
+					require.Equal(w, 0, again.Code, "after %d writes: %s", n, again.Err)
+					requireRight(w, s, "a", 2)
+					requireRight(w, s, "b", 3)
+					require.Empty(w, deadLetters(w), "after %d writes", n)
+					require.Equal(w, "no aggregate is parked\n", operate(w, s, "parked", "replay", "--all").Out)
+				})
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
 // Two people replay the same aggregate at once: one waits for the other, and finds nothing left to do.
 func TestG5TwoReplaysAtOnce(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
