@@ -14,7 +14,7 @@ import (
 // G2: a document that is inserted and deleted does not come back in its mirror because its session is served late: its delete waits in
 // the same session.
 func TestG2ADeletedDocumentStaysDeleted(t *testing.T) {
-	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{Since: "6.0"}, func(w *world.World) {
 		w.KeepImages()
 		a := w.StartProducer("a", world.AllOperations)
 		w.Leads("a")

@@ -13,6 +13,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
+// The oldest versions of MongoDB that have images of documents from before a change, and changes in fragments.
+const images, fragments = "6.0", "6.0"
+
 func change(w *world.World, n int) {
 	w.Helper()
 	_, err := w.Events.UpdateOne(w.Context(), bson.D{{Key: "_id", Value: "D1"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: n}}}})
@@ -33,7 +36,7 @@ func insertD1(w *world.World) {
 // G2 and G3: a change that a second leader reads again, when its document has long been deleted, goes where the first one sent it, as
 // the same message.
 func TestG2G3AChangeHasOneAggregateWhoeverReadsIt(t *testing.T) {
-	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
 		w.KeepImages()
 		a := w.StartProducer("a", world.AllOperations)
 		w.Leads("a")
@@ -70,7 +73,7 @@ func TestG6AnExpiredImageStopsTheStream(t *testing.T) {
 		"an update": func(w *world.World) { change(w, 1) }, "a delete": remove,
 	} {
 		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+			world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
 				w.KeepImages()
 				a := w.StartProducer("a", world.AllOperations)
 				w.Leads("a")
@@ -91,7 +94,7 @@ func TestG6AnExpiredImageStopsTheStream(t *testing.T) {
 
 // G6: where the image is required it is MongoDB that refuses, without saying which change it is of: the error says how to learn that.
 func TestG6ARequiredImageThatExpiredIsNamedInTwoSteps(t *testing.T) {
-	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
 		required := all(func(c *producer.Config) { c.BeforeChange = "required" })
 		w.KeepImages()
 		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { required(c) })
@@ -144,7 +147,7 @@ func TestG6ACollectionWithoutImagesIsRefused(t *testing.T) {
 
 // By its key, a change goes by its key at every reading, whether the collection keeps an image today or not.
 func TestG2ByItsKeyAChangeAlwaysGoesByItsKey(t *testing.T) {
-	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
 		w.KeepImages()
 		a := w.StartProducer("a", func(c *producer.Config, o *producer.Options) {
 			world.AllOperations(c, o)
@@ -176,7 +179,7 @@ func all(change func(*producer.Config)) func(*producer.Config) {
 // G2: settings that would put an aggregate's next event into another session, or give it another number, are refused until somebody
 // says that nothing is left of the former ones.
 func TestG2OtherReadingSettingsAreRefused(t *testing.T) {
-	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
 		w.KeepImages()
 		a := w.StartProducer("a", world.AllOperations)
 		w.Leads("a")

@@ -82,7 +82,7 @@ func TestG1G2G3DocumentsKeepTheirAggregateThroughEveryInterruption(t *testing.T)
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			version := 1 + int(seed%2)
-			world.InVirtualTime(t, world.Options{Mongo: mongo.Options{TokenVersion: version}}, func(w *world.World) {
+			world.InVirtualTime(t, world.Options{Since: images, Mongo: mongo.Options{TokenVersion: version}}, func(w *world.World) {
 				random := rand.New(rand.NewPCG(seed, 9))
 				d := &livingDocuments{World: w, random: random, there: map[string]int{}, versions: map[string]int{}, committed: map[string][]string{}}
 				w.KeepImages()

@@ -285,7 +285,7 @@ func TestG6AnOversizedEventStopsTheStream(t *testing.T) {
 }
 
 func TestProducerMapsUpdatesAndDeletesToTheirAggregate(t *testing.T) {
-	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
 		w.KeepImages()
 		a := w.StartProducer("a", world.AllOperations)
 		w.Leads("a")

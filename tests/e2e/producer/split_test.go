@@ -58,7 +58,7 @@ func TestG1G3G6AnEventInFragmentsIsPublishedWhole(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+			world.InVirtualTime(t, world.Options{Since: fragments}, func(w *world.World) {
 				w.KeepImages()
 				a := w.StartProducer("a", claiming)
 				w.Leads("a")
@@ -97,7 +97,7 @@ func TestG1G3G6AnEventInFragmentsIsPublishedWhole(t *testing.T) {
 
 // A deployment that cannot split is read all the same, until an event is too large for it: that is told.
 func TestG6ADeploymentThatCannotSplitSaysWhichEventItCannotGive(t *testing.T) {
-	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{NoSplit: true}}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{Since: images, Mongo: mongo.Options{NoSplit: true}}, func(w *world.World) {
 		w.KeepImages()
 		a := w.StartProducer("a", claiming)
 		w.Leads("a")

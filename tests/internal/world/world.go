@@ -29,7 +29,8 @@ const (
 
 // Options are what differs between worlds. The zero value is right for most tests.
 type Options struct {
-	Mongo           mongo.Options
+	Mongo           mongo.Options // unless its version is given: like any that users run
+	Since           string        // the oldest version of MongoDB that has what the test needs, such as "6.0"; empty: any has
 	DuplicateWindow time.Duration // the topic's; 0 is ten minutes
 	RoundTrip       time.Duration // of the services' way to Service Bus, which then needs real time: see InVirtualTime
 	Patience        time.Duration // how long Eventually waits; 0 is ten minutes
@@ -97,6 +98,7 @@ func run(t *testing.T, o Options, f func(w *World)) {
 	if window == 0 {
 		window = 10 * time.Minute
 	}
+	likeSomeVersion(t, &o.Mongo, o.Since)
 	w := &World{
 		T: t, Mongo: mongo.New(o.Mongo), MongoNet: netpipe.Listen(mongoHost), Inserted: map[string]int{},
 		patience: 10 * time.Minute, poll: 10 * time.Millisecond, window: window,
