@@ -67,6 +67,39 @@ func TestViewsShowWhatTheirPipelineMakes(t *testing.T) {
 	require.Empty(t, all(t, v, d()))
 }
 
+// TestAViewIsSeenByStreamsThatAskForMore and by no other, nor by that of a collection.
+func TestAViewIsSeenByStreamsThatAskForMore(t *testing.T) {
+	f := serve(t, mongo.Options{})
+	ctx, db := t.Context(), f.client.Database("db")
+	expanded := options.ChangeStream().SetShowExpandedEvents(true)
+	more, err := db.Watch(ctx, driver.Pipeline{}, expanded)
+	require.NoError(t, err)
+	closing(t, more)
+	plain, err := db.Watch(ctx, driver.Pipeline{})
+	require.NoError(t, err)
+	closing(t, plain)
+	one, err := db.Collection("v").Watch(ctx, driver.Pipeline{}, expanded)
+	require.NoError(t, err)
+	closing(t, one)
+
+	pipeline := bson.A{d("$match", d("n", 1))}
+	require.NoError(t, db.CreateView(ctx, "v", "c", pipeline))
+	require.NoError(t, db.Collection("v").Drop(ctx))
+	insert(t, db.Collection("v"), 1)
+
+	for _, want := range []bson.D{
+		d("operationType", "create", "operationDescription", d("viewOn", "c", "pipeline", bson.A{d("$match", d("n", int32(1)))})),
+		d("operationType", "drop", "operationDescription", nil),
+	} {
+		event := next(t, more)
+		require.Equal(t, d("db", "db", "coll", "v"), event["ns"])
+		require.Equal(t, want, d("operationType", event["operationType"], "operationDescription", event["operationDescription"]))
+		require.NotContains(t, event, "collectionUUID")
+	}
+	require.Equal(t, "insert", next(t, plain)["operationType"])
+	require.Equal(t, "create", next(t, one)["operationType"], "of the collection that the insert made")
+}
+
 func TestACappedCollectionKeepsTheLast(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	ctx, db := t.Context(), f.client.Database("db")

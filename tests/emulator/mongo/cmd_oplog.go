@@ -84,6 +84,9 @@ func oplogEntry(x *engine.Entry) bson.D {
 		op, ns = "n", ""
 	default:
 	}
+	if x.View {
+		op, ns = map[engine.Kind]string{engine.Create: "i", engine.Drop: "d"}[x.Kind], x.NS.DB+".system.views"
+	}
 	d := bson.D{{Key: "op", Value: op}, {Key: "ns", Value: ns}}
 	if x.UUID != nil {
 		d = append(d, bson.E{Key: "ui", Value: bson.Binary{Subtype: 4, Data: x.UUID}})

@@ -17,6 +17,9 @@ import (
 
 // covers tells whether an entry is an event of this stream.
 func (s *stream) covers(x *engine.Entry) bool {
+	if x.View && (!s.expanded || s.scope.Coll != "") {
+		return false
+	}
 	switch x.Kind {
 	case engine.Noop:
 		return false

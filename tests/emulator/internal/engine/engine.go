@@ -158,7 +158,8 @@ func (e *Engine) create(ns NS, options bson.D) (*Collection, error) {
 func (e *Engine) created(c *Collection) {
 	defer func() { c.born = e.clock }()
 	if c.view {
-		return // it is an entry of system.views, which no change stream shows
+		e.log(&Entry{Kind: Create, NS: c.NS, View: true, Description: c.Options})
+		return
 	}
 	defer func() {
 		for _, ix := range c.indexes {
@@ -287,6 +288,7 @@ func (e *Engine) Drop(ctx context.Context, ns NS) (bool, error) {
 		found = true
 		delete(e.colls, ns)
 		if c.view {
+			e.log(&Entry{Kind: Drop, NS: ns, View: true})
 			return nil
 		}
 		e.log(&Entry{Kind: Drop, NS: ns, UUID: c.UUID})

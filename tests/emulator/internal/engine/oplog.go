@@ -50,6 +50,7 @@ type Entry struct {
 	Images      bool          // the collection keeps pre- and post-images
 	Change      query.Change  // of an update
 	Description bson.D
+	View        bool     // it is about a view: an entry of system.views, which streams show that ask for expanded events
 	LSID        bson.Raw // with TxnNumber: of a transaction
 	TxnNumber   int64
 }

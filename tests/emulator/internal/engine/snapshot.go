@@ -238,6 +238,7 @@ func (x *Entry) document() bson.D {
 	add("removed", x.Change.Removed, x.Change.Removed != nil)
 	add("truncated", x.Change.Truncated, x.Change.Truncated != nil)
 	add("description", x.Description, x.Description != nil)
+	add("view", x.View, x.View)
 	add("lsid", x.LSID, x.LSID != nil)
 	add("txnNumber", x.TxnNumber, x.LSID != nil)
 	return d
@@ -262,7 +263,7 @@ func (e *Engine) restoreEntry(v bson.RawValue) error {
 		NS: NS{at[string](d, "db"), at[string](d, "coll")}, To: NS{at[string](d, "toDB"), at[string](d, "toColl")}, UUID: at[bson.Binary](d, "uuid").Data,
 		Full: raw("full"), Pre: raw("pre"), Images: at[bool](d, "images"),
 		Change:      query.Change{Replace: kind == Replace, Updated: at[bson.D](d, "updated"), Truncated: at[bson.A](d, "truncated")},
-		Description: at[bson.D](d, "description"), LSID: raw("lsid"), TxnNumber: at[int64](d, "txnNumber"),
+		Description: at[bson.D](d, "description"), View: at[bool](d, "view"), LSID: raw("lsid"), TxnNumber: at[int64](d, "txnNumber"),
 	}
 	for _, item := range at[bson.A](d, "removed") {
 		path, _ := item.(string)
