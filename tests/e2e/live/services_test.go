@@ -225,6 +225,7 @@ func (w *world) projecting(bus, blobs string) projector.Config {
 	_, c := loaded()
 	c.MongoURI, c.SourceCollection = w.stack.Endpoint(emulator.EnvMongo), w.settings.Collections[0]
 	c.ServiceBus.ConnectionString, c.Blob.ConnectionString = servicebus.ConnectionString(bus), blob.ConnectionString(blobs)
+	c.MaxDeliveries = maxDeliveries
 	c.Projection, c.MaxSessions, c.Connections, c.ReceiveBatch = w.settings.Projection, w.settings.Sessions, w.settings.Connections, 20
 	return c
 }

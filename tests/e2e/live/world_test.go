@@ -34,6 +34,8 @@ const (
 	// lockDuration and duplicateWindow are the shortest that Service Bus allows.
 	lockDuration    = 5 * time.Second
 	duplicateWindow = 20 * time.Second
+	// maxDeliveries is the deployment's: locks that are lost again and again park nothing.
+	maxDeliveries = 1000
 	// patience bounds every wait for what must come about by itself: it is for machines that are very busy.
 	patience = 2 * time.Minute
 	grain    = 5 * time.Millisecond
@@ -79,7 +81,7 @@ func inWorld(t *testing.T, s settings, f func(w *world)) {
 	t.Helper()
 	entities := emulator.Entities()
 	entities.Topics[0].DuplicateDetectionWindow = duplicateWindow
-	entities.Topics[0].Subscriptions[0].LockDuration = lockDuration
+	entities.Topics[0].Subscriptions[0].LockDuration, entities.Topics[0].Subscriptions[0].MaxDeliveryCount = lockDuration, maxDeliveries
 	servers, err := emulator.New(t.Context(), emulator.Options{ServiceBus: &entities})
 	require.NoError(t, err)
 	w := &world{
