@@ -149,7 +149,7 @@ func (r Report) Print(out io.Writer, shown int) {
 		fmt.Fprintf(out, "%s holds no document: check SOURCE_MONGODB_URI, SOURCE_DATABASE and SOURCE_COLLECTION\n", r.Source)
 	}
 	if r.Unknown > 0 {
-		fmt.Fprintf(out, "not compared: %s, which depend on what the source does not hold (the time, position or id of a change)\n",
+		fmt.Fprintf(out, "not compared, because of what the source does not hold (the time, position or id of a change): %s\n",
 			commandline.Count(r.Unknown, "document"))
 	}
 	if r.Poison > 0 {

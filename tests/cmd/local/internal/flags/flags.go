@@ -103,6 +103,7 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.StringVar(&input, "input", "", "`file` of events, one JSON object {aggregateId, version, type, occurredAt, data} a line;\nwithout it, generated orders")
 	fs.IntVar(&o.Generate, "events", generatedEvents, "events to generate without --input; 0: until stopped")
 	fs.Float64Var(&o.Rate, "rate", -1, "events a second; 0: as fast as it goes (default 0 with --input, 100 without)")
+	fs.Lookup("rate").DefValue = "0" // the help tells the default by itself
 	fs.BoolVar(&o.Once, "once", false, "stop when everything inserted is visible, or nothing moves for 30 s\n(a generated run of a given number of events always does)")
 	fs.StringVar(&expect, "expect", "", "`file` with the right timeline: JSON {aggregateId: {events, types, firstOccurredAt,\nlastOccurredAt, lastType}}; without it, a fold of the source collection")
 	fs.StringVar(&chaosText, "chaos", "", "`list` of harm, each NAME@TIME or NAME@TIME:DURATION, such as kill-leader@2s,slow-ack@5s:3s;\ntimes count from the first insert; the names are below")

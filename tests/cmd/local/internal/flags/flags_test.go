@@ -58,6 +58,7 @@ func TestHelp(t *testing.T) {
 	require.ErrorIs(t, err, flag.ErrHelp)
 	require.Contains(t, help.String(), "-servicebus-config")
 	require.Contains(t, help.String(), "lose-ack ")
+	require.NotContains(t, help.String(), "(default -1)")
 }
 
 func TestWrongUsageSaysWhatToDo(t *testing.T) {

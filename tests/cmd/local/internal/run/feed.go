@@ -129,7 +129,7 @@ func (r *runner) awaitDone(ctx context.Context, stop <-chan struct{}, stopLoadin
 			if err := r.beyondSource(ctx, data, stopping); err != nil {
 				return err
 			}
-			r.live.Event(r.elapsed(), "waiting: "+r.missing())
+			r.live.Event(r.clock(), "waiting: "+r.missing())
 		}
 		if err := retry.Sleep(ctx, grain); err != nil {
 			return err

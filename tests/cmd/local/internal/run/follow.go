@@ -57,7 +57,7 @@ func (r *runner) awaitArrival(ctx context.Context) error {
 	var patience reminder
 	for seen := r.source.Seen(); r.rec.Counts().Published < seen || !r.drained(); {
 		if patience.due(time.Since(began)) {
-			r.live.Event(r.elapsed(), fmt.Sprintf("waiting: %d of %d changes are published, and the broker holds %d messages",
+			r.live.Event(r.clock(), fmt.Sprintf("waiting: %d of %d changes are published, and the broker holds %d messages",
 				min(r.rec.Counts().Published, seen), seen, r.stack.ServiceBus.Stats(r.places.route.Out()).Active))
 		}
 		if err := retry.Sleep(ctx, grain); err != nil {

@@ -112,7 +112,7 @@ func (r *runner) show(ctx context.Context) error {
 func (r *runner) snapshot() view.Snapshot {
 	counts := r.rec.Counts()
 	s := view.Snapshot{
-		Elapsed:   r.elapsed(),
+		Elapsed:   r.clock(),
 		Followed:  r.options.Following(),
 		Inserted:  r.committed(),
 		Published: counts.Published,

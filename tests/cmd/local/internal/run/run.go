@@ -216,7 +216,16 @@ func (r *runner) spawn(ctx context.Context, fail context.CancelCauseFunc, fns ..
 // event tells people, and counts as movement.
 func (r *runner) event(text string) {
 	r.moved.Store(time.Now().UnixNano())
-	r.live.Event(r.elapsed(), text)
+	r.live.Event(r.clock(), text)
+}
+
+// clock is what people are shown: the time since the first insert, and where a collection is followed, in which others insert, since the
+// start.
+func (r *runner) clock() time.Duration {
+	if r.firstSent.Load() == 0 && r.source == nil {
+		return view.Preparing
+	}
+	return r.elapsed()
 }
 
 // elapsed counts from the first insert; before it, from the start.

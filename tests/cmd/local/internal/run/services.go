@@ -112,7 +112,7 @@ func (r *runner) awaitLeader(ctx context.Context, stop <-chan struct{}) error {
 	var patience reminder
 	for {
 		if patience.due(time.Since(began)) {
-			r.live.Event(r.elapsed(), "waiting: "+r.awaited())
+			r.live.Event(r.clock(), "waiting: "+r.awaited())
 		}
 		if _, status, ok := r.leader(); ok && r.healthy() && r.isWatched() {
 			r.event(fmt.Sprintf("%s leads, epoch %d", status.Instance, status.Epoch))

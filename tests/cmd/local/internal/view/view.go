@@ -13,7 +13,7 @@ import (
 
 // Snapshot is what there is to see at one moment.
 type Snapshot struct {
-	Elapsed   time.Duration // since the first insert
+	Elapsed   time.Duration // since the first insert, or [Preparing]
 	Leader    string        // empty: nobody leads
 	Epoch     int64
 	Standbys  []string
@@ -58,6 +58,9 @@ type Live struct {
 	lines int           // of the block that is on the screen
 	shown time.Duration // the latest time that was shown
 }
+
+// Preparing stands for the time before there is any: a run's clock begins with the first insert, as the times of its harm do.
+const Preparing time.Duration = -1
 
 // New shows on w: in place when w is a terminal, nothing at all when quiet.
 func New(w io.Writer, quiet bool) *Live {
@@ -110,8 +113,11 @@ func (l *Live) Show(s Snapshot) {
 	l.lines = len(block)
 }
 
-// forward keeps the clock from jumping back: times count from the first insert, and before it from the start. The caller holds mu.
+// forward keeps the clock from jumping back where two say something at once. The caller holds mu.
 func (l *Live) forward(at time.Duration) time.Duration {
+	if at == Preparing {
+		return at
+	}
 	l.shown = max(l.shown, at)
 	return l.shown
 }
@@ -168,7 +174,12 @@ func Line(s Snapshot) string {
 		clock(s.Elapsed), leader, len(s.Standbys), s.came(), s.Inserted, known(s.Published), s.Applied, s.Lag(), s.Sessions, s.Parked, known(s.Dead))
 }
 
-func clock(d time.Duration) string { return fmt.Sprintf("%7.1fs", d.Seconds()) }
+func clock(d time.Duration) string {
+	if d == Preparing {
+		return fmt.Sprintf("%8s", "-")
+	}
+	return fmt.Sprintf("%7.1fs", d.Seconds())
+}
 
 func known(n int64) string {
 	if n < 0 {
