@@ -45,6 +45,8 @@ func (w *world) aimed(a *agenda, step plan.Step) {
 		w.answerSends(step)
 	case plan.RefuseMessage:
 		w.refuseMessage(step)
+	case plan.Rewind:
+		w.work.Go(func() { w.rewind(step) })
 	default:
 		w.Errorf("nobody knows what to do for %s", step.Kind)
 	}

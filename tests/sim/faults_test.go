@@ -137,13 +137,15 @@ func (w *world) fault(a *agenda, step plan.Step) {
 			w.trace.add("%s does not run", s.name)
 		}
 	case plan.OvertakeWrite, plan.BusySends, plan.Drip, plan.LoseLocks, plan.SlowSettles, plan.Poison, plan.Scale,
-		plan.AnswerSends, plan.RefuseMessage:
+		plan.AnswerSends, plan.RefuseMessage, plan.Rewind:
 		w.aimed(a, step)
 	case plan.RefuseDocument, plan.SmallTransactions, plan.SlowEvents:
 		w.refuse(a, step)
 	case plan.LastDeadly: // it waits, see settleUsedUp
 	case plan.TakeOut, plan.Deadly:
 		w.usedUp(step)
+	default:
+		w.Errorf("nobody knows what to do for %s", step.Kind)
 	}
 }
 

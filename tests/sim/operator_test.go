@@ -5,11 +5,14 @@ import (
 	"context"
 	"io"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
+	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
 // produce runs one of the producer's operator commands, over ways without faults.
@@ -28,6 +31,25 @@ func (w *world) produce(args ...string) (code int, said string) {
 	}, &out, &out, run)
 	w.trace.add("producer %s: exit code %d\n%s", strings.Join(args, " "), code, strings.TrimSpace(out.String()))
 	return code, out.String()
+}
+
+// rewind has the operator take the checkpoint of a stream back, whoever leads: everything since is published again, under new message ids, and
+// has no effect. While storage or MongoDB is away it is tried again, a few times.
+func (w *world) rewind(step plan.Step) {
+	to := time.Now().Add(-step.For.Duration)
+	if to.Before(w.began) {
+		to = w.began
+	}
+	for range 10 {
+		// A moment is given in whole seconds, and the one in which the stream began is the first that there is.
+		code, _ := w.produce("token", "rewind", "--force", "--stream", step.Stream, "--to", to.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339))
+		if code == commandline.ExitOK {
+			w.rewound.Add(1)
+			return
+		}
+		pause(w.Context(), 2*time.Second)
+	}
+	w.trace.add("%s is not taken back", step.Stream)
 }
 
 // blobText is a blob beside the checkpoints as it lies there.

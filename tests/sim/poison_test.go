@@ -98,7 +98,7 @@ func (w *world) poisoned(ctx context.Context, step plan.Step, commits []history.
 // asideOf reads what was set aside, before anybody replays it.
 func (w *world) asideOf() (aside []checker.Aside) {
 	for _, m := range w.bus.PeekDeadLetters(subPath, 10_000) {
-		aside = append(aside, checker.Aside{MessageID: m.MessageID, Session: m.SessionID, Reason: m.Reason, Description: m.Description})
+		aside = append(aside, checker.Aside{MessageID: w.record.Event(m.MessageID), Session: m.SessionID, Reason: m.Reason, Description: m.Description})
 	}
 	return aside
 }

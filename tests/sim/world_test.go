@@ -67,6 +67,7 @@ type world struct {
 	opening    atomic.Int64 // how long a producer takes to open a connection to Service Bus, in nanoseconds
 	openedLate atomic.Int64 // connections that took so long, and were opened
 	replaced   atomic.Int64 // collections
+	rewound    atomic.Int64 // checkpoints
 
 	refusals *refusals
 	deaths   int         // of projectors, of deadly events; the driver's goroutine alone
@@ -236,18 +237,19 @@ func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
 		return response, nil
 	}
 	var said struct {
-		Stream    string `json:"stream"`
-		Epoch     int64  `json:"epoch"`
-		Leader    string `json:"leader"`
-		Position  string `json:"position"`
-		Published int64  `json:"published"`
+		Stream     string `json:"stream"`
+		Epoch      int64  `json:"epoch"`
+		Generation int64  `json:"generation"`
+		Leader     string `json:"leader"`
+		Position   string `json:"position"`
+		Published  int64  `json:"published"`
 	}
 	if err := json.Unmarshal(text, &said); err != nil {
 		c.w.Errorf("read what was written to the checkpoint: %v", err)
 	}
 	stamp, _ := r.Context().Value(sentKey{}).(*sent)
 	stamp.number.Store(int64(c.w.record.Write(checker.Write{
-		Stream: said.Stream, Epoch: said.Epoch, Leader: said.Leader, Position: said.Position, Published: said.Published,
+		Stream: said.Stream, Epoch: said.Epoch, Leader: said.Leader, Position: said.Position, Generation: said.Generation, Published: said.Published,
 		LeaseID: header(r, "x-ms-lease-id"), Began: stamp.at, Accepted: stamp.accepted, Parked: stamp.parked,
 	})))
 	return response, nil

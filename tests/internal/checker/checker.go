@@ -58,12 +58,14 @@ func Promise(violation error) error {
 // Write is one write of a checkpoint that the storage took.
 type Write struct {
 	// Stream is the one whose checkpoint it is.
-	Stream    string
-	Epoch     int64
-	Leader    string
-	LeaseID   string
-	Position  string
-	Published int64
+	Stream   string
+	Epoch    int64
+	Leader   string
+	LeaseID  string
+	Position string
+	// Generation is how often the operator has taken the checkpoint back.
+	Generation int64
+	Published  int64
 	// Began is when the writer sent it.
 	Began time.Time
 	// Answered says that the writer heard of its success.
@@ -132,6 +134,7 @@ func Judge(r Run) []error {
 	for _, stream := range r.streams() {
 		found = append(found, judgeWrites(stream, r.Writes, r.Accepted)...)
 	}
+	found = append(found, judgeRewinds(r)...)
 	found = append(found, judgeParked(r)...)
 	found = append(found, judgeFence(r)...)
 	if r.Lease != nil {
@@ -207,7 +210,7 @@ func judgeWrites(stream string, writes []Write, accepted []history.Acceptance) [
 			found = append(found, fmt.Errorf("%w: %s wrote position %s in epoch %d before the broker took %s",
 				ErrUncovered, w.Leader, w.Position, w.Epoch, low))
 		}
-		if w.Position < last.Position {
+		if w.Position < last.Position && w.Generation <= last.Generation {
 			found = append(found, fmt.Errorf("%w: %s wrote position %s in epoch %d after %s in epoch %d",
 				ErrBackwards, w.Leader, w.Position, w.Epoch, last.Position, last.Epoch))
 		}
@@ -221,6 +224,33 @@ func judgeWrites(stream string, writes []Write, accepted []history.Acceptance) [
 		}
 		terms[w.Epoch] = w.LeaseID
 		last = w
+	}
+	return found
+}
+
+// judgeRewinds looks whether everything behind the place to which the operator has taken a checkpoint back was published again, so that the
+// broker took it.
+func judgeRewinds(r Run) (found []error) {
+	if r.Unrest != "" {
+		return nil
+	}
+	generations := map[string]int64{}
+	for _, w := range r.Writes {
+		back := w.Generation > generations[w.Stream]
+		if generations[w.Stream] = w.Generation; !back {
+			continue
+		}
+		again := map[string]bool{}
+		for _, a := range r.Accepted[w.Accepted:] {
+			again[a.MessageID] = again[a.MessageID] || !a.Duplicate
+		}
+		for _, a := range r.Accepted[:w.Accepted] {
+			if a.Stream == w.Stream && a.Position > w.Position && !again[a.MessageID] {
+				again[a.MessageID] = true // it is said once
+				found = append(found, fmt.Errorf("%w: version %d of %s at %s was not published again when the checkpoint was taken back to %s in epoch %d",
+					ErrSkipped, a.Version, a.Aggregate, a.Position, w.Position, w.Epoch))
+			}
+		}
 	}
 	return found
 }

@@ -77,6 +77,21 @@ func (d *drawing) share(r *rand.Rand) {
 	d.plan.Bursts = bursts
 }
 
+// rewinds takes the checkpoint of a stream back, once or twice, in two of three runs where nothing else decides what is published: no images
+// that expire, no messages that are refused, no collections that are replaced, no letters of which nobody knows.
+func (d *drawing) rewinds(r *rand.Rand) {
+	s := d.plan.Settings
+	streams := s.StreamNames()
+	n, of := 1+r.IntN(2), streams[r.IntN(len(streams))]
+	if r.IntN(3) == 0 || s.Documents != "" || s.OnRefused != "" || s.OnReplaced != "" || s.Deliveries > 0 {
+		return
+	}
+	for _, at := range moments(r, n, d.length) {
+		d.plan.Steps = append(d.plan.Steps, Step{At: at, Kind: Rewind, Stream: of, For: between(r, time.Second, 30*time.Second)})
+	}
+	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+}
+
 // replacements gives another collection the name of a watched one, in every third run whose events are inserts: the documents go, the stream
 // goes on behind an invalidate, or stops until the operator knows.
 func (d *drawing) replacements(r *rand.Rand) {

@@ -124,7 +124,7 @@ var needs = map[Kind]string{
 	KillInHand: "of", StopInHand: "of", CutBusInHand: "of", CutInHand: "of",
 	OvertakeWrite: "for", BusySends: "chance for", Drip: "aggregate total for", LoseLocks: "chance for", SlowSettles: "delay for",
 	Poison: "aggregate total", Scale: "for", AnswerSends: "answer times",
-	ExpireImages: "", SlowOpening: "delay", ReplaceCollection: "stream", RefuseMessage: "aggregate total answer",
+	ExpireImages: "", SlowOpening: "delay", ReplaceCollection: "stream", Rewind: "stream for", RefuseMessage: "aggregate total answer",
 	TakeOut: "aggregate total answer", Deadly: "aggregate total for", LastDeadly: "aggregate total for",
 	RefuseDocument: "aggregate total code", SmallTransactions: "times code for", SlowEvents: "delay for",
 }

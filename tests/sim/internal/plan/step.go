@@ -55,6 +55,8 @@ const (
 
 	ExpireImages      Kind = "expire-images"      // of every change until then
 	ReplaceCollection Kind = "replace-collection" // of a stream, by another one that gets its name
+	Rewind            Kind = "rewind"             // of a stream, by the operator: what was published is published again, under new message ids
+
 	// Those of refusals.go.
 
 	RefuseDocument    Kind = "refuse-document"    // of one aggregate, by the read model's database, for what is in it
@@ -104,7 +106,7 @@ type Step struct {
 	// Server and Way are where a partition is.
 	Server string `json:"server,omitempty"`
 	Way    string `json:"way,omitempty"`
-	// Stream is whose lease is broken, or whose collection is replaced.
+	// Stream is whose lease is broken, whose collection is replaced, or whose checkpoint is taken back.
 	Stream string `json:"stream,omitempty"`
 	// Command is whose replies get lost.
 	Command string `json:"command,omitempty"`
@@ -247,6 +249,8 @@ func (s Step) aimed() string {
 			s.Before+1, s.Total, s.Aggregate, s.Answer, s.Condition), " ")
 	case ReplaceCollection:
 		return fmt.Sprintf("another collection gets the name of the one of %s", s.Stream)
+	case Rewind:
+		return fmt.Sprintf("the operator takes the checkpoint of %s back by %s", s.Stream, s.For)
 	case ExpireImages:
 		return "the images of every change until now are gone"
 	case Scale:

@@ -5,6 +5,7 @@
 package record
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ type Record struct {
 	mu sync.Mutex // guards everything below
 
 	run       checker.Run
+	events    map[string]string          // by message id, the id of the event, where a message of a rewound stream has another one
 	kinds     []string                   // of the committed events
 	garbage   map[string]checker.Garbage // by message id: what strangers send
 	published map[string]bool            // ids of the messages that the broker has accepted
@@ -28,7 +30,7 @@ type Record struct {
 
 // New is an empty record of a run that is known so far.
 func New(run checker.Run) *Record {
-	return &Record{run: run, garbage: map[string]checker.Garbage{}, published: map[string]bool{}, visible: map[string]int64{}}
+	return &Record{run: run, events: map[string]string{}, garbage: map[string]checker.Garbage{}, published: map[string]bool{}, visible: map[string]int64{}}
 }
 
 // Run is a copy of what is recorded so far.
@@ -80,8 +82,19 @@ func (r *Record) Accept(a servicebus.Accepted) {
 		}
 		return
 	}
-	r.run.Accepted = append(r.run.Accepted, witness.Accepted(a))
-	r.published[a.MessageID] = true
+	taken := witness.Accepted(a)
+	if id, _ := a.Properties["cloudEvents_id"].(string); id != "" && id != a.MessageID {
+		r.events[a.MessageID], taken.MessageID = id, id
+	}
+	r.run.Accepted = append(r.run.Accepted, taken)
+	r.published[taken.MessageID] = true
+}
+
+// Event is the id of the event that a message is of: that of its first message, also once its stream was rewound.
+func (r *Record) Event(messageID string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return cmp.Or(r.events[messageID], messageID)
 }
 
 // Park records a message that is parked. One that the broker has not taken is given up.

@@ -1,0 +1,56 @@
+package checker_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
+)
+
+// rewound is a run that keeps every promise, in which the operator takes the checkpoint back before the second event when both were
+// published, and the next leader publishes that one again.
+func rewound() checker.Run {
+	r := good()
+	r.Accepted = append(r.Accepted, history.Acceptance{
+		MessageID: "m2", Aggregate: "a", Session: "a", Position: "822", Version: 2, Epoch: 4, At: after(21 * time.Second),
+	})
+	r.Writes = append(
+		r.Writes,
+		checker.Write{Epoch: 3, Leader: "operator", LeaseID: "l3", Answered: true, Began: after(19 * time.Second), Position: "821", Accepted: 3, Generation: 1},
+		checker.Write{Epoch: 4, Leader: "x", LeaseID: "l4", Answered: true, Began: after(20 * time.Second), Position: "821", Accepted: 3, Generation: 1},
+		checker.Write{Epoch: 4, Leader: "x", LeaseID: "l4", Answered: true, Began: after(22 * time.Second), Position: "822", Accepted: 4, Generation: 1},
+	)
+	return r
+}
+
+func TestG6JudgeHoldsARewindToPublishingAgain(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, checker.Judge(rewound()))
+	for name, test := range map[string]struct {
+		breakIt func(*checker.Run)
+		promise error
+	}{
+		"the broker knows what is published again": {func(r *checker.Run) { r.Accepted[3].Duplicate = true }, checker.ErrSkipped},
+		"nothing is published again":               {func(r *checker.Run) { r.Accepted = r.Accepted[:3]; r.Writes[7].Accepted = 3 }, checker.ErrSkipped},
+		"the checkpoint goes back by itself": {func(r *checker.Run) {
+			for n := range r.Writes {
+				r.Writes[n].Generation = 1
+			}
+		}, checker.ErrBackwards},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := rewound()
+			test.breakIt(&r)
+			require.ErrorIs(t, errors.Join(checker.Judge(r)...), test.promise)
+		})
+	}
+	r := rewound()
+	r.Writes[5].Position, r.Writes[6].Position = "822", "822"
+	r.Accepted, r.Writes = r.Accepted[:3], r.Writes[:7]
+	require.Empty(t, checker.Judge(r), "nothing is behind it")
+}
