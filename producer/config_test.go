@@ -36,6 +36,19 @@ func TestTheLeastConfigurationIsEnough(t *testing.T) {
 	require.Equal(t, []envelope.Operation{"insert", "update", "replace", "delete"}, c.Operations)
 }
 
+func TestAStreamMayWaitForItsCheckpoint(t *testing.T) {
+	minimal(t)
+	set(t, map[string]string{"START_FROM": "checkpoint"})
+	c, err := LoadConfig()
+	require.NoError(t, err)
+	require.True(t, c.election("a").AwaitCheckpoint)
+	minimal(t)
+	set(t, map[string]string{"START_FROM": "latest"})
+	c, err = LoadConfig()
+	require.NoError(t, err)
+	require.False(t, c.election("a").AwaitCheckpoint)
+}
+
 func TestAllProblemsAreListedAtOnceAndNoSecretIsPrinted(t *testing.T) {
 	set(t, map[string]string{
 		"MONGODB_URI":                   "hunter2",
@@ -81,6 +94,7 @@ func TestTimesOfLeadershipMustKeepTheirDistance(t *testing.T) {
 		"a takeover nobody knows":            {"LEASE_TAKEOVER": "never"},
 		"a start without its time":           {"START_FROM": "timestamp"},
 		"a time without its start":           {"START_AT": "2026-01-01T00:00:00Z"},
+		"a time for what waits":              {"START_FROM": "checkpoint", "START_AT": "2026-01-01T00:00:00Z"},
 		"a batch larger than Standard takes": {"BATCH_MESSAGES": "5000"},
 		"a heartbeat without a pause":        {"HEARTBEAT_INTERVAL": "2ns"},
 		"a poll without a pause":             {"STANDBY_POLL": "2ns"},
