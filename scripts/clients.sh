@@ -72,6 +72,23 @@ java() {
   printf '%s\n' "$lib" >java/.classpath
 }
 
+# With CLIENTS=all: it brings 460 packages.
+mongosh() {
+  if ! command -v npm >/dev/null; then return; fi # javascript has said so
+  local stamp=mongosh/node_modules/.sluice-lock lock
+  lock=$(cksum <mongosh/package-lock.json)
+  [[ -f $stamp && $(<"$stamp") == "$lock" ]] && return
+  echo "clients: installing from tests/clients/mongosh/package-lock.json"
+  if npm --prefix mongosh ci --ignore-scripts --no-audit --no-fund --loglevel=error; then
+    printf '%s' "$lock" >"$stamp"
+  else
+    echo "clients: npm could not install mongosh, so its test is skipped" >&2
+  fi
+}
+
 javascript
 python
-if [[ ${CLIENTS:-} == all ]]; then java; fi
+if [[ ${CLIENTS:-} == all ]]; then
+  java
+  mongosh
+fi

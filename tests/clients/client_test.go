@@ -84,6 +84,23 @@ func interpreted(t *testing.T, file string) client {
 	return client{name: "Python", dir: "python", suffix: ".py", command: command, env: []string{"PYTHONDONTWRITEBYTECODE=1"}}
 }
 
+// shell is mongosh, which brings so much that it runs where CLIENTS=all asks for it.
+func shell(t *testing.T) client {
+	t.Helper()
+	if os.Getenv("CLIENTS") != "all" {
+		t.Skip("without mongosh: make clients runs it")
+	}
+	modules, err := filepath.Abs("mongosh/node_modules")
+	require.NoError(t, err)
+	if _, err := os.Stat(filepath.Join(modules, ".sluice-lock")); err != nil {
+		t.Skip("without mongosh: the package is not installed: scripts/clients.sh does it, where npm and a registry are")
+	}
+	return client{
+		name: "mongosh", dir: "mongosh", suffix: ".js", command: filepath.Join(modules, ".bin", "mongosh"),
+		args: []string{"--nodb", "--quiet", "--norc", "--file"}, env: []string{"HOME=" + t.TempDir()}, // where it keeps its logs
+	}
+}
+
 // java compiles the programs. It takes some ten seconds of processor, so it runs where CLIENTS=all asks for it (make clients), and
 // skips without a compiler or the packages.
 func java(t *testing.T) client {

@@ -68,6 +68,7 @@ func listens() servicebus.Key {
 // refused are the scenarios of which the embedded servers say that they do not do this.
 var refused = map[string][]string{
 	"servicebus": {"transactions"},
+	"mongosh":    {"rs.printReplicationInfo", "explain", "mapReduce", "users", "killOp"},
 	"qpid":       {"a filter that the service does not know", "transactions"},
 }
 
@@ -95,6 +96,12 @@ func TestProton(t *testing.T) {
 	scenarios(t, proton(t), map[string]string{"qpid": "python-qpid-proton-wheel 0.39.0"})
 }
 
+// TestMongosh runs what is typed into MongoDB's shell.
+func TestMongosh(t *testing.T) {
+	t.Parallel()
+	scenarios(t, shell(t), map[string]string{"mongosh": "mongosh 2.12.0"})
+}
+
 // TestJava runs them with azure-messaging-servicebus, mongodb-driver-sync and azure-storage-blob.
 func TestJava(t *testing.T) {
 	t.Parallel()
@@ -103,7 +110,7 @@ func TestJava(t *testing.T) {
 	})
 }
 
-var titles = map[string]string{"servicebus": "Service Bus", "mongodb": "MongoDB", "blob": "Blob storage", "administration": "Administration", "qpid": "AMQP 1.0"}
+var titles = map[string]string{"servicebus": "Service Bus", "mongodb": "MongoDB", "blob": "Blob storage", "administration": "Administration", "qpid": "AMQP 1.0", "mongosh": "MongoDB"}
 
 func scenarios(t *testing.T, c client, packages map[string]string) {
 	readme, err := os.ReadFile("README.md")

@@ -32,7 +32,7 @@ import (
 )
 
 const (
-	patience   = 10 * time.Second // for a server to give up on a stream that has ended
+	patience   = 30 * time.Second // for a server to give up on a stream that has ended
 	mostMemory = 300 << 20        // bytes that may stay
 )
 
