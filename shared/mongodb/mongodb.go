@@ -19,11 +19,12 @@ func Interactive(o *options.ClientOptions) {
 	o.SetServerSelectionTimeout(5 * time.Second).SetServerMonitoringMode(options.ServerMonitoringModePoll)
 }
 
-// Disconnect closes a client that is no longer used, within timeout, even if ctx has ended. Connections that
-// still wait for an answer are closed at once.
+// Disconnect closes a client that is no longer used, even if ctx has ended. Connections that still wait for an answer are closed at
+// once, but for that of a monitor that begins to wait in this very moment: it ends with the server's next word, ten seconds later, or
+// when that is overdue. So nothing that anybody waits for comes behind it.
 //
 // The driver must not see a deadline: with one, it waits for such connections in a loop that never sleeps
-// (mongo-driver v2.9.3, topology.pool.close), and takes a whole processor until the deadline.
+// (mongo-driver v2.9.3, topology.pool.close), and takes a whole processor until the deadline. What may take long without one has timeout.
 func Disconnect(ctx context.Context, client *mongo.Client, timeout time.Duration) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

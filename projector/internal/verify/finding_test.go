@@ -22,7 +22,7 @@ func TestAReportSaysWhatItsNumbersMean(t *testing.T) {
 		{Report{Events: 20}, false, "20 events, 0 documents: nothing was compared, so nothing is verified: the projection writes nothing"},
 		{Report{Events: 20, Poison: 20, Refusal: "no good"}, false, "20 events, 0 documents: nothing was compared, so nothing is verified\n"},
 		{Report{Events: 20, Poison: 20, Refusal: "no good"}, false, "20 events can never be applied: no good\n    `mine parked list`"},
-		{Report{Events: 20, Unknown: 3}, false, "not compared: 3 documents"},
+		{Report{Events: 20, Unknown: 3}, false, "of a change): 3 documents\n"},
 		{Report{Events: 20, Unknown: 3}, false, "nothing could be compared"},
 		{Report{Source: "shop.events"}, false, "shop.events holds no document"},
 	} {
