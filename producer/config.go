@@ -5,14 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -294,7 +290,9 @@ func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error)
 			}
 			return c.ServiceBus.Client(credential, busOptions(o.ServiceBus))
 		},
-		Administer:    func() (*admin.Client, error) { return c.administer(o) },
+		Administer: func() (*admin.Client, error) {
+			return c.ServiceBus.Administer(o.Credential, c.Administration, o.Administration)
+		},
 		Entity:        c.entity(),
 		Queue:         c.Queue != "",
 		LocalAuth:     c.ServiceBus.ConnectionString != "",
@@ -317,40 +315,4 @@ func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error)
 		stream.Claims = clients.blob.ServiceClient().NewContainerClient(c.ClaimContainer)
 	}
 	return stream, nil
-}
-
-// elsewhere is the way to an administration that is not where the namespace is.
-type elsewhere struct{ to *url.URL }
-
-func (e elsewhere) Do(r *http.Request) (*http.Response, error) {
-	r.URL.Scheme, r.URL.Host = e.to.Scheme, e.to.Host
-	return http.DefaultClient.Do(r)
-}
-
-// administer makes a client of Service Bus's administration.
-func (c *Config) administer(o Options) (*admin.Client, error) {
-	var web *admin.ClientOptions
-	switch {
-	case c.Administration != "":
-		to, err := url.Parse(c.Administration)
-		if err != nil {
-			return nil, fmt.Errorf("read SERVICE_BUS_ADMINISTRATION: %w", err)
-		}
-		web = &admin.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: elsewhere{to}}}
-	case o.Administration != nil:
-		web = &admin.ClientOptions{ClientOptions: *o.Administration}
-	case strings.Contains(c.ServiceBus.ConnectionString, "UseDevelopmentEmulator=true"):
-		return nil, operate.ErrNotAdministered // its administration is elsewhere
-	}
-	if c.ServiceBus.ConnectionString != "" {
-		return admin.NewClientFromConnectionString(c.ServiceBus.ConnectionString, web)
-	}
-	credential := o.Credential
-	if credential == nil {
-		var err error
-		if credential, err = azure.Credential(); err != nil {
-			return nil, err
-		}
-	}
-	return admin.NewClient(c.ServiceBus.Namespace, credential, web)
 }

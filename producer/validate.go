@@ -2,7 +2,6 @@ package producer
 
 import (
 	"math"
-	"net/url"
 	"strings"
 	"time"
 
@@ -18,8 +17,7 @@ func (c *Config) Validate() error {
 		settings.MongoDatabase("MONGODB_DATABASE", c.Database), settings.MongoCollection("MONGODB_COLLECTION", c.Collection))
 	p.Add(c.ServiceBus.Validate())
 	p.Require((c.Topic == "") != (c.Queue == ""), "SERVICE_BUS_TOPIC, SERVICE_BUS_QUEUE: set exactly one of them")
-	p.Require(c.Administration == "" || c.ServiceBus.ConnectionString != "" && isAddress(c.Administration),
-		"SERVICE_BUS_ADMINISTRATION: must be the URL of an emulator's administration, such as http://127.0.0.1:5300, beside SERVICE_BUS_CONNECTION_STRING")
+	p.Add(c.ServiceBus.ValidateAdministration(c.Administration))
 	p.Add(c.Blob.Validate())
 	p.Add(settings.ContainerName("BLOB_CONTAINER", c.Container))
 	p.Require(len(c.Stream) <= 256 && !strings.ContainsAny(c.Stream, "\n\\"),
@@ -99,10 +97,4 @@ func (c *Config) validateLeadership(p *settings.Checks) {
 		"TAKEOVER_AFTER: must not exceed LEASE_DURATION (%v) (it is %v)", c.LeaseDuration, c.TakeoverAfter)
 	p.Require(c.StandbyPoll < c.TakeoverAfter, "STANDBY_POLL: must be below TAKEOVER_AFTER (%v) (it is %v)", c.TakeoverAfter, c.StandbyPoll)
 	p.Add(settings.OneOf("LEASE_TAKEOVER", c.LeaseTakeover, "break", "expiry"))
-}
-
-// isAddress reports that a text is the URL of a server, and of nothing within it.
-func isAddress(text string) bool {
-	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.Trim(u.Path, "/") == "" && u.RawQuery == "" && u.User == nil
 }

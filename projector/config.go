@@ -77,6 +77,8 @@ type Config struct {
 	SessionMaxHold time.Duration `envconfig:"SESSION_MAX_HOLD" default:"5s"`
 	// AcceptTimeout is how long one accept waits for a session. An accept costs a dozen round trips, so it is long.
 	AcceptTimeout time.Duration `envconfig:"ACCEPT_TIMEOUT" default:"60s"`
+	// Administration is the URL of an emulator's administration, which is not where its namespace is. Only the doctor asks it.
+	Administration string `envconfig:"SERVICE_BUS_ADMINISTRATION"`
 	// ApplyTimeout bounds one attempt to write a batch, which is retried for as long as it takes.
 	ApplyTimeout time.Duration `envconfig:"APPLY_TIMEOUT" default:"10s"`
 	// UndecidedAfter is how long an event may fail, for a reason that nobody knows, while events of other aggregates are applied, before its
@@ -126,7 +128,7 @@ func LoadConfig() (Config, error) {
 // Validate reports every problem, joined. Whether the projection exists is known to [Run] alone.
 func (c *Config) Validate() error {
 	var p settings.Checks
-	p.Add(c.ServiceBus.Validate(), c.entity().Validate(), settings.CheckMongoURI("MONGODB_URI", c.MongoURI))
+	p.Add(c.ServiceBus.Validate(), c.ServiceBus.ValidateAdministration(c.Administration), c.entity().Validate(), settings.CheckMongoURI("MONGODB_URI", c.MongoURI))
 	p.Add(settings.MongoDatabase("READ_MODEL_DATABASE", c.Database))
 	if c.SourceMongoURI != "" {
 		p.Add(settings.CheckMongoURI("SOURCE_MONGODB_URI", c.SourceMongoURI))
@@ -225,8 +227,9 @@ func (c *Config) operating(s *service) *operate.Projector {
 	return &operate.Projector{
 		Program: s.program, Projection: s.chosen, Applier: s.applier, Database: s.mongo.Database(c.Database),
 		Entity: c.entity(), LocalAuth: c.ServiceBus.ConnectionString != "",
-		Redeem:       s.claims.Redeem,
-		ApplyTimeout: c.ApplyTimeout, SettleTimeout: c.SettleTimeout,
+		MaxDeliveries: c.maxDeliveries(),
+		Redeem:        s.claims.Redeem,
+		ApplyTimeout:  c.ApplyTimeout, SettleTimeout: c.SettleTimeout,
 		Source: operate.Source{
 			MongoURI: c.SourceMongoURI, Database: c.SourceDatabase, Collection: c.SourceCollection,
 			AggregatePath: c.AggregatePath, TypePath: c.TypePath, VersionPath: c.VersionPath,

@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-
+	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/checkup"
 )
-
-// ErrNotAdministered is an emulator of which nobody has said where its administration is.
-var ErrNotAdministered = errors.New("where an emulator's is, SERVICE_BUS_ADMINISTRATION says, and it is not set")
 
 // entity is what its administration says of a queue, or of a topic and its subscriptions.
 type entity struct {
@@ -31,8 +26,8 @@ func (s *Stream) examineEntity(ctx context.Context, e *checkup.Findings) {
 	defer cancel()
 	found, err := s.describe(ctx)
 	if err != nil {
-		e.OK(sessions, "unknown: %s; `projector doctor` tries them", untold(err))
-		e.OK(duplicates, "unknown: %s", untold(err))
+		e.OK(sessions, "unknown: %s; `projector doctor` tries them", azure.Untold(err))
+		e.OK(duplicates, "unknown: %s", azure.Untold(err))
 		return
 	}
 	const anew = "create it anew: this can only be set when an entity is created; drain the old one first"
@@ -51,18 +46,6 @@ func (s *Stream) examineEntity(ctx context.Context, e *checkup.Findings) {
 	e.OK(duplicates, "%q recognises what is sent again", s.Entity)
 }
 
-// untold is why the administration does not say what was asked.
-func untold(err error) string {
-	refused, ok := errors.AsType[*azcore.ResponseError](err)
-	switch {
-	case !ok:
-		return "the administration was not asked, or did not answer: " + err.Error()
-	case refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden:
-		return "only who may manage the namespace is told (the role Reader on it, or a key with Manage)"
-	}
-	return "the administration answers " + http.StatusText(refused.StatusCode)
-}
-
 // receivers says who gets what is published, by name where the administration tells, and else why it does not.
 func (s *Stream) receivers(ctx context.Context) string {
 	if s.Queue {
@@ -74,7 +57,7 @@ func (s *Stream) receivers(ctx context.Context) string {
 	names := append(found.sessions, found.none...)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("%s and every subscription that it has (which those are, is not known here: %s)", s.Entity, untold(err))
+		return fmt.Sprintf("%s and every subscription that it has (which those are, is not known here: %s)", s.Entity, azure.Untold(err))
 	case len(names) == 0:
 		return s.Entity + ", which has no subscription"
 	}

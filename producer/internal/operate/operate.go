@@ -45,7 +45,7 @@ type Stream struct {
 	Collection *mongo.Collection
 	// Dial makes a Service Bus client; only the doctor calls it.
 	Dial func() (*azservicebus.Client, error)
-	// Administer makes a client of Service Bus's administration, or gives [ErrNotAdministered]; only the doctor calls it.
+	// Administer makes a client of Service Bus's administration, or gives [azure.ErrNotAdministered]; only the doctor calls it.
 	Administer func() (*admin.Client, error)
 	// Entity is the topic, or the queue if Queue.
 	Entity string

@@ -61,6 +61,7 @@ func (p *Projector) examineServiceBus(ctx context.Context, found *checkup.Findin
 		return
 	}
 	p.examineSessions(ctx, found)
+	p.examineEntity(ctx, found)
 }
 
 func (p *Projector) examineSessions(ctx context.Context, found *checkup.Findings) {

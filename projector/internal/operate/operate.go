@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
@@ -33,6 +34,10 @@ type Projector struct {
 	Bus        *azservicebus.Client
 	// Entity is what the projector receives from.
 	Entity azure.Entity
+	// Administer makes a client of Service Bus's administration, or gives [azure.ErrNotAdministered]; only the doctor calls it.
+	Administer func() (*admin.Client, error)
+	// MaxDeliveries is after how many deliveries the projector expects the broker to dead-letter a message by itself.
+	MaxDeliveries int
 	// LocalAuth: Service Bus is reached by a connection string, not by an identity.
 	LocalAuth bool
 	// Source is the watched collection, for verify.

@@ -1,10 +1,8 @@
 package producer_test
 
 import (
-	"context"
-	"net"
 	"net/http"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,16 +25,7 @@ func (p withoutTLS) Do(r *http.Request) (*http.Response, error) {
 // administered serves the administration of the world's Service Bus, and gives the way to it.
 func administered(w *world.World) (way *azcore.ClientOptions) {
 	w.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(w, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.Context()))
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = w.Bus.RunManagement(ctx, l) })
-	w.Cleanup(func() {
-		stop()
-		serving.Wait()
-	})
-	return &azcore.ClientOptions{Transport: withoutTLS{l.Addr().String()}}
+	return &azcore.ClientOptions{Transport: withoutTLS{strings.TrimPrefix(w.ServeAdministration(), "http://")}}
 }
 
 // The doctor of the producer tells how the entity is made, where it may know.

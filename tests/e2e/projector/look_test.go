@@ -6,10 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -171,7 +173,7 @@ func TestDoctorOfAProjector(t *testing.T) {
 		}
 		require.NoError(w, json.Unmarshal([]byte(w.OperateProjector(nil, "doctor", "--json").Out), &found))
 		require.Equal(w, "settings", found[0].Check)
-		require.Len(w, found, 7)
+		require.Len(w, found, 9)
 	})
 }
 
@@ -183,6 +185,39 @@ func TestDoctorKnowsSessions(t *testing.T) {
 		}
 		require.Regexp(w, `PROBLEM +sessions +"plain" does not require sessions`, w.OperateProjector(queue("plain"), "doctor").Out)
 		require.Regexp(w, `PROBLEM +sessions +.*their lock lasts only about 5s`, w.OperateProjector(queue("short"), "doctor").Out)
+	})
+}
+
+// G1, G6: what the broker does by itself is known to the doctor where it may know: after how many deliveries a message that fails is overtaken, and
+// whether one that has expired is kept.
+func TestG1G6TheDoctorAsksWhenTheBrokerTakesMessagesOut(t *testing.T) {
+	inRealTime(t, 0, func(w *world.World) {
+		at := w.ServeAdministration()
+		doctor := func(change func(*projector.Config)) string {
+			return w.OperateProjector(func(c *projector.Config, _ *projector.Options) {
+				c.Administration = at
+				change(c)
+			}, "doctor").Out
+		}
+		manager, err := azure.ServiceBus{ConnectionString: w.ProjectorConfig().ServiceBus.ConnectionString}.Administer(nil, at, nil)
+		require.NoError(t, err)
+		has := func(deliveries int32, keeps bool) {
+			_, err := manager.UpdateSubscription(t.Context(), world.Topic, world.Subscription, admin.SubscriptionProperties{
+				RequiresSession: new(true), MaxDeliveryCount: &deliveries, DeadLetteringOnMessageExpiration: &keeps,
+			}, nil)
+			require.NoError(t, err)
+		}
+		deliveries := func(n int) func(*projector.Config) { return func(c *projector.Config) { c.MaxDeliveries = n } }
+		has(100, true)
+		require.Regexp(t, `ok +deliveries +an aggregate is parked before a message has had 100, after which the broker`, doctor(deliveries(100)))
+		require.Regexp(t, `ok +deliveries +an aggregate is parked before a message has had 10 \(MAX_DELIVERIES\); the entity allows 100`, doctor(deliveries(10)))
+		well := doctor(deliveries(101))
+		require.Regexp(t, `PROBLEM +deliveries +the broker dead-letters a message after 100, and MAX_DELIVERIES is 101: .* overtaken`, well)
+		require.Regexp(t, `ok +expiry +messages that have expired are dead-lettered`, well)
+		has(100, false)
+		require.Regexp(t, `PROBLEM +expiry +"changes/projector" drops messages that have expired`, doctor(deliveries(100)))
+		require.Regexp(t, `ok +deliveries +MAX_DELIVERIES is 10, and what the entity has is unknown: the administration .*SERVICE_BUS_ADMINISTRATION says`,
+			doctor(func(c *projector.Config) { c.Administration = "" }))
 	})
 }
 

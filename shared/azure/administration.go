@@ -1,0 +1,78 @@
+package azure
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+)
+
+// ErrNotAdministered is an emulator of which nobody has said where its administration is.
+var ErrNotAdministered = errors.New("where an emulator's is, SERVICE_BUS_ADMINISTRATION says, and it is not set")
+
+// ValidateAdministration checks the setting SERVICE_BUS_ADMINISTRATION: the URL of an emulator's administration.
+func (s ServiceBus) ValidateAdministration(at string) error {
+	if at == "" {
+		return nil
+	}
+	to, err := url.Parse(at)
+	if s.ConnectionString == "" || err != nil || (to.Scheme != "http" && to.Scheme != "https") || to.Host == "" ||
+		strings.Trim(to.Path, "/") != "" || to.RawQuery != "" || to.User != nil {
+		return errors.New("SERVICE_BUS_ADMINISTRATION: must be the URL of an emulator's administration, such as http://127.0.0.1:5300, " +
+			"beside SERVICE_BUS_CONNECTION_STRING")
+	}
+	return nil
+}
+
+// elsewhere is the way to an administration that is not where the namespace is.
+type elsewhere struct{ to *url.URL }
+
+func (e elsewhere) Do(r *http.Request) (*http.Response, error) {
+	r.URL.Scheme, r.URL.Host = e.to.Scheme, e.to.Host
+	return http.DefaultClient.Do(r)
+}
+
+// Administer makes a client of the namespace's administration, which only those who may manage it are answered by. at is the URL of an
+// emulator's; empty: it is where the namespace is. A nil credential takes [Credential] where one is needed; web may be nil. Errors:
+// [ErrNotAdministered].
+func (s ServiceBus) Administer(credential azcore.TokenCredential, at string, web *azcore.ClientOptions) (*admin.Client, error) {
+	var o *admin.ClientOptions
+	switch {
+	case at != "":
+		to, err := url.Parse(at)
+		if err != nil {
+			return nil, fmt.Errorf("read SERVICE_BUS_ADMINISTRATION: %w", err)
+		}
+		o = &admin.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: elsewhere{to}}}
+	case web != nil:
+		o = &admin.ClientOptions{ClientOptions: *web}
+	case strings.Contains(s.ConnectionString, "UseDevelopmentEmulator=true"):
+		return nil, ErrNotAdministered
+	}
+	if s.ConnectionString != "" {
+		return admin.NewClientFromConnectionString(s.ConnectionString, o)
+	}
+	if credential == nil {
+		var err error
+		if credential, err = Credential(); err != nil {
+			return nil, err
+		}
+	}
+	return admin.NewClient(s.Namespace, credential, o)
+}
+
+// Untold is why the administration does not say what was asked, in words for people.
+func Untold(err error) string {
+	refused, ok := errors.AsType[*azcore.ResponseError](err)
+	switch {
+	case !ok:
+		return "the administration was not asked, or did not answer: " + err.Error()
+	case refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden:
+		return "only who may manage the namespace is told (the role Reader on it, or a key with Manage)"
+	}
+	return "the administration answers " + http.StatusText(refused.StatusCode)
+}
