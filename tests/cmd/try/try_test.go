@@ -20,6 +20,7 @@ import (
 
 // What people do wrong, through the built programs: each is told what is wrong and what to do, by the right exit code.
 func TestWhatPeopleDoWrongIsTold(t *testing.T) {
+	t.Parallel() // both wait more than they work
 	if testing.Short() {
 		t.Skip("it builds and starts programs")
 	}
@@ -52,6 +53,7 @@ func TestWhatPeopleDoWrongIsTold(t *testing.T) {
 
 // Where people watch, what takes long shows how far it is, and what is written through a pipe has nothing of it.
 func TestADoctorShowsHowFarItIs(t *testing.T) {
+	t.Parallel() // both wait more than they work
 	if testing.Short() {
 		t.Skip("it builds and starts programs")
 	}
