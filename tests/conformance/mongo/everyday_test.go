@@ -300,3 +300,37 @@ func of(doc bson.D, key string) any {
 	}
 	return nil
 }
+
+// What $out and $merge write is a write: its concern counts, and there is no linearizable one of it.
+func TestOutAndMergeAreWrites(t *testing.T) {
+	f := serve(t, mongo.Options{})
+	f.command(t, "test", d("insert", "from", "documents", bson.A{d("_id", 1)}))
+	for _, last := range []bson.D{d("$out", "to"), d("$merge", d("into", "to"))} {
+		aggregate := func(more ...any) bson.D {
+			return d(append([]any{"aggregate", "from", "pipeline", bson.A{last}, "cursor", bson.D{}}, more...)...)
+		}
+		var unmet driver.WriteException
+		require.ErrorAs(t, f.client.Database("test").RunCommand(t.Context(), aggregate("writeConcern", d("w", 30))).Err(), &unmet, "%v", last)
+		require.Equal(t, 100, unmet.WriteConcernError.Code)
+		var to bson.D
+		require.NoError(t, f.client.Database("test").Collection("to").FindOneAndDelete(t.Context(), bson.D{}).Decode(&to), "it was written all the same")
+		err := f.client.Database("test").RunCommand(t.Context(), aggregate("readConcern", d("level", "linearizable"))).Err()
+		require.EqualValues(t, 72, commandError(t, err).Code, "%v: %v", last, err)
+	}
+}
+
+func TestListCollectionsTellsSizesAsTheyAre(t *testing.T) {
+	f := serve(t, mongo.Options{})
+	f.command(t, "test", d("create", "small", "capped", true, "size", 4096.0, "max", int64(3)))
+	f.command(t, "test", d("create", "large", "capped", true, "size", int64(1)<<32))
+	for name, want := range map[string]bson.D{
+		"small": d("capped", true, "size", int32(4096), "max", int32(3)),
+		"large": d("capped", true, "size", int64(1)<<32),
+	} {
+		specs, err := f.client.Database("test").ListCollectionSpecifications(t.Context(), d("name", name))
+		require.NoError(t, err)
+		var got bson.D
+		require.NoError(t, bson.Unmarshal(specs[0].Options, &got))
+		require.Equal(t, want, got)
+	}
+}

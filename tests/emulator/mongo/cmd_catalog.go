@@ -33,7 +33,7 @@ func runCreate(ctx context.Context, r *request) (bson.D, error) {
 	}
 	for _, key := range []string{"capped", "size", "max"} {
 		if r.has(key) {
-			options = append(options, bson.E{Key: key, Value: r.get(key)})
+			options = append(options, bson.E{Key: key, Value: asSmallAsItFits(r.get(key))})
 		}
 	}
 	if images, err := r.doc("changeStreamPreAndPostImages"); err != nil {
@@ -49,6 +49,18 @@ func runCreate(ctx context.Context, r *request) (bson.D, error) {
 		return nil, err
 	}
 	return bson.D{}, r.srv.eng.Create(ctx, ns, r.txn, append(options, validation...))
+}
+
+// asSmallAsItFits is how a server keeps a whole number, whatever type a client has sent it in.
+func asSmallAsItFits(v any) any {
+	n, whole := value.AsInt(v)
+	switch {
+	case !whole:
+		return v
+	case int64(int32(n)) == n:
+		return int32(n)
+	}
+	return n
 }
 
 // validation is what the command says about validating documents.

@@ -276,7 +276,7 @@ func (s *Server) run(ctx context.Context, r *request) (bson.D, error) {
 // concern gives the error of a write concern that one node cannot fulfil. As on a
 // server, the write has happened all the same.
 func (r *request) concern() bson.D {
-	if !r.cmd.write {
+	if !r.writes() {
 		return nil
 	}
 	d, _ := r.get("writeConcern").(bson.D)

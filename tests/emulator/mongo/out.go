@@ -25,6 +25,19 @@ type target struct {
 	hasLet              bool
 }
 
+// writes reports that the command writes: also an aggregate that ends with $out or $merge does.
+func (r *request) writes() bool {
+	if r.cmd.write || r.name != "aggregate" {
+		return r.cmd.write
+	}
+	stages, _ := r.get("pipeline").(bson.A)
+	if len(stages) == 0 {
+		return false
+	}
+	last, _ := stages[len(stages)-1].(bson.D)
+	return len(last) == 1 && (last[0].Key == "$out" || last[0].Key == "$merge")
+}
+
 // target cuts $out or $merge off the end of a pipeline; nil when it ends with neither.
 func (r *request) target(stages bson.A) (*target, bson.A, error) {
 	if len(stages) == 0 {
@@ -39,6 +52,10 @@ func (r *request) target(stages bson.A) (*target, bson.A, error) {
 	}
 	if ok, _ := r.srv.primary(); !ok {
 		return nil, nil, mongoerr.New(mongoerr.NotWritablePrimary, "not primary")
+	}
+	concern, _ := r.get("readConcern").(bson.D)
+	if level, _ := value.Get(concern, "level"); level == "linearizable" {
+		return nil, nil, mongoerr.New(mongoerr.InvalidOptions, "Aggregation stage %s cannot run with readConcern level linearizable", last[0].Key)
 	}
 	t := &target{ns: engine.NS{DB: r.db}, replace: last[0].Key == "$out", on: []string{"_id"}, matched: "merge", notMatched: "insert"}
 	var err error
