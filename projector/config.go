@@ -24,6 +24,8 @@ type Config struct {
 	Topic        string `envconfig:"SERVICE_BUS_TOPIC"`
 	Subscription string `envconfig:"SERVICE_BUS_SUBSCRIPTION"`
 	Queue        string `envconfig:"SERVICE_BUS_QUEUE"`
+	// Administration is the URL of an emulator's administration, which is not where its namespace is. Only the doctor asks it.
+	Administration string `envconfig:"SERVICE_BUS_ADMINISTRATION"`
 	// Connections is the number of AMQP connections of this replica; 0 is one for every 32 of MaxSessions, or for every four where
 	// the SDK accepts sessions: it accepts one at a time on each.
 	Connections int `envconfig:"SERVICE_BUS_CONNECTIONS" default:"0"`
@@ -77,8 +79,6 @@ type Config struct {
 	SessionMaxHold time.Duration `envconfig:"SESSION_MAX_HOLD" default:"5s"`
 	// AcceptTimeout is how long one accept waits for a session. An accept costs a dozen round trips, so it is long.
 	AcceptTimeout time.Duration `envconfig:"ACCEPT_TIMEOUT" default:"60s"`
-	// Administration is the URL of an emulator's administration, which is not where its namespace is. Only the doctor asks it.
-	Administration string `envconfig:"SERVICE_BUS_ADMINISTRATION"`
 	// ApplyTimeout bounds one attempt to write a batch, which is retried for as long as it takes.
 	ApplyTimeout time.Duration `envconfig:"APPLY_TIMEOUT" default:"10s"`
 	// UndecidedAfter is how long an event may fail, for a reason that nobody knows, while events of other aggregates are applied, before its

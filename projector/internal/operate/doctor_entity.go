@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/checkup"
@@ -22,7 +23,7 @@ func (p *Projector) examineEntity(ctx context.Context, found *checkup.Findings) 
 	}
 	switch {
 	case most < p.MaxDeliveries:
-		found.Problem(deliveries, "set MAX_DELIVERIES to the entity's MaxDeliveryCount, or that to 1000",
+		found.Problem(deliveries, fmt.Sprintf("set MAX_DELIVERIES=%d, or raise the entity's MaxDeliveryCount", most),
 			"the broker dead-letters a message after %d, and MAX_DELIVERIES is %d: a message that fails is overtaken by later ones of its aggregate", most, p.MaxDeliveries)
 	case most > p.MaxDeliveries:
 		found.OK(deliveries, "an aggregate is parked before a message has had %d (MAX_DELIVERIES); the entity allows %d", p.MaxDeliveries, most)
