@@ -11,17 +11,10 @@ javascript() {
     echo "clients: npm is not here, so the JavaScript clients are not installed" >&2
     return
   fi
-  # npm ci leaves a copy of the lock file's hash here, written only when it succeeded.
-  local stamp=javascript/node_modules/.sluice-lock lock
-  lock=$(cksum <javascript/package-lock.json)
-  [[ -f $stamp && $(<"$stamp") == "$lock" ]] && return
-  echo "clients: installing from tests/clients/javascript/package-lock.json"
-  if npm --prefix javascript ci --ignore-scripts --no-audit --no-fund --loglevel=error; then
-    printf '%s' "$lock" >"$stamp"
-  else
+  ../../scripts/node-modules.sh javascript || {
     echo "clients: npm could not install the JavaScript clients" >&2
     [[ ${CI:-} != true ]]
-  fi
+  }
 }
 
 # The environment is outside the repository, by the hash of what is in it: every checkout finds it.
@@ -75,15 +68,7 @@ java() {
 # With CLIENTS=all: it brings 460 packages.
 mongosh() {
   if ! command -v npm >/dev/null; then return; fi # javascript has said so
-  local stamp=mongosh/node_modules/.sluice-lock lock
-  lock=$(cksum <mongosh/package-lock.json)
-  [[ -f $stamp && $(<"$stamp") == "$lock" ]] && return
-  echo "clients: installing from tests/clients/mongosh/package-lock.json"
-  if npm --prefix mongosh ci --ignore-scripts --no-audit --no-fund --loglevel=error; then
-    printf '%s' "$lock" >"$stamp"
-  else
-    echo "clients: npm could not install mongosh, so its test is skipped" >&2
-  fi
+  ../../scripts/node-modules.sh mongosh || echo "clients: npm could not install mongosh, so its test is skipped" >&2
 }
 
 javascript

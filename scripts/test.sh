@@ -32,12 +32,15 @@ if ! command -v "$(go env CC)" >/dev/null; then
   exit "$status"
 fi
 
+# The longest tests wait more than they work: four packages at a time, where there are fewer processors.
+processors=$(getconf _NPROCESSORS_ONLN)
+at_once=$((processors < 4 ? 4 : processors))
 listed=$(go list -test -f '{{.ImportPath}}{{range .Deps}}{{if eq . "testing/synctest"}} virtual{{end}}{{end}}' "$@")
 virtual=$(sed -n 's/\.test virtual$//p' <<<"$listed")
 if [[ -n $virtual ]]; then
   # shellcheck disable=SC2086 # one word a package
-  run 'the packages with tests in virtual time' VIRTUALTIME_REAL=skip GOGC=400 go test -vet off -timeout 15m $virtual
+  run 'the packages with tests in virtual time' VIRTUALTIME_REAL=skip GOGC=400 go test -p "$at_once" -vet off -timeout 15m $virtual
 fi
 # Each program would sleep a second at its end, for races in what still runs; ours join what they start.
-run 'all packages in real time, with the race detector' VIRTUALTIME_RACE=skip GORACE=atexit_sleep_ms=0 go test -race -vet off -timeout 15m "$@"
+run 'all packages in real time, with the race detector' VIRTUALTIME_RACE=skip GORACE=atexit_sleep_ms=0 go test -race -p "$at_once" -vet off -timeout 15m "$@"
 exit "$status"

@@ -26,7 +26,23 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "64"); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(m)
+	var err error
+	if built.dir, err = os.MkdirTemp("", "sluice-chaos-"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := os.RemoveAll(built.dir); err != nil {
+			panic(err)
+		}
+		os.Exit(code)
+	}))
+}
+
+// built are the services, built by the first test that needs them.
+var built struct {
+	once                     sync.Once
+	dir, producer, projector string
+	err                      error
 }
 
 // quick is how the leadership's times are set here: as short as leaves room for a busy machine. The lease itself cannot be
@@ -56,9 +72,11 @@ func programs(t *testing.T) (producer, projector, azuriteAddr string) {
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, process.Stop()) })
-	producer, projector, err = child.Build(t.Context(), t.TempDir())
-	require.NoError(t, err)
-	return producer, projector, process.Addr()
+	built.once.Do(func() {
+		built.producer, built.projector, built.err = child.Build(context.WithoutCancel(t.Context()), built.dir)
+	})
+	require.NoError(t, built.err)
+	return built.producer, built.projector, process.Addr()
 }
 
 // TestG1G2G3G4OfProcessesThatAreKilledAndStopped takes processes away at the steps of the path. CHAOS_ROUNDS is how many

@@ -18,15 +18,27 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
-// What people do wrong, through the built programs: each is told what is wrong and what to do, by the right exit code.
-func TestWhatPeopleDoWrongIsTold(t *testing.T) {
-	t.Parallel() // both wait more than they work
+// TestThePrograms builds them once, for all that is tried.
+func TestThePrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds and starts programs")
 	}
 	b, err := open(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(b.close)
+	for name, test := range map[string]func(*testing.T, *bench){
+		"tell what people do wrong":                  tellWhatIsWrong,
+		"show on a terminal how far their doctor is": showHowFar,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they wait more than they work
+			test(t, b)
+		})
+	}
+}
+
+// tellWhatIsWrong: each is told what is wrong and what to do, by the right exit code.
+func tellWhatIsWrong(t *testing.T, b *bench) {
 	for i, c := range append(configurations(), inputs()...) {
 		if c.program == "local" && c.code == 0 { // what is played takes seconds, and has tests of its own
 			continue
@@ -51,19 +63,12 @@ func TestWhatPeopleDoWrongIsTold(t *testing.T) {
 	})
 }
 
-// Where people watch, what takes long shows how far it is, and what is written through a pipe has nothing of it.
-func TestADoctorShowsHowFarItIs(t *testing.T) {
-	t.Parallel() // both wait more than they work
-	if testing.Short() {
-		t.Skip("it builds and starts programs")
-	}
+// showHowFar: where people watch, what takes long shows how far it is, and what is written through a pipe has nothing of it.
+func showHowFar(t *testing.T, b *bench) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Skip("no terminal can be made here:", err)
 	}
-	b, err := open(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(b.close)
 	far := b.faraway(t, 60*time.Millisecond) // the rehearsal takes as long as it may
 	doctor := func(stderr io.Writer) {
 		cmd := exec.CommandContext(t.Context(), b.program("producer"), "doctor")
