@@ -6,7 +6,7 @@
 
 const { createHmac } = require("node:crypto");
 const Long = require("long");
-const { ServiceBusClient } = require("@azure/service-bus");
+const { ServiceBusClient, delay } = require("@azure/service-bus");
 const { same } = require("./report");
 
 const retryOptions = { maxRetries: 0, timeoutInMs: 10000 };
@@ -52,6 +52,11 @@ const left = (entity, want, options) => receiver(entity, async (r) => {
   same(want, ids(await r.peekMessages(99, { fromSequenceNumber: Long.ZERO })), "messages left");
 }, options);
 
+// becomes waits until that is left: what a handler has had is settled behind it.
+const becomes = (entity, want, options) => receiver(entity, async (r) => {
+  while (JSON.stringify(want) !== JSON.stringify(ids(await r.peekMessages(99, { fromSequenceNumber: Long.ZERO })))) await delay(20);
+}, options);
+
 async function settle(r, how, messages) {
   for (const m of messages) await r[`${how}Message`](m);
 }
@@ -69,4 +74,4 @@ function signed(seconds) {
   return `Endpoint=${part.Endpoint};SharedAccessSignature=${token};UseDevelopmentEmulator=true`;
 }
 
-module.exports = { text, client, ids, message, take, using, send, receiver, subscription, session, rules, dead, deleting, left, settle, other, signed };
+module.exports = { text, client, ids, message, take, using, send, receiver, subscription, session, rules, dead, deleting, left, becomes, settle, other, signed };

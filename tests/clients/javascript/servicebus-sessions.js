@@ -1,7 +1,7 @@
 "use strict";
 
 const { same, fails } = require("./report");
-const { client, ids, message, take, using, send, receiver, session, dead, left, settle, other } = require("./bus");
+const { client, ids, message, take, using, send, receiver, session, dead, left, becomes, settle, other } = require("./bus");
 
 const of = (sessionId, ...names) => names.map((id) => message(id, { sessionId }));
 
@@ -119,13 +119,13 @@ module.exports = {
       const seen = [];
       await new Promise((resolve, reject) => {
         r.subscribe({
-          processMessage: async (m) => { if (seen.push(m.messageId) === 3) setTimeout(resolve, 200); },
+          processMessage: async (m) => { if (seen.push(m.messageId) === 3) resolve(); },
           processError: async (x) => reject(x.error),
         });
       });
       same(["1", "2", "3"], seen, "messages");
+      await becomes(q("sessions"), []);
     });
-    await left(q("sessions"), []);
   },
   "a queue without sessions cannot be accepted": async (q) => {
     const e = await fails(() => client.acceptSession(q("plain"), "x"), "accept");
