@@ -268,6 +268,11 @@ const (
 	toValue
 )
 
+func isOperator(name string) bool {
+	_, ok := operators[name]
+	return ok
+}
+
 func compileCall(name string, arg any) (*Expr, error) {
 	if c, ok := special[name]; ok {
 		return c(arg)
@@ -284,6 +289,9 @@ func compileCall(name string, arg any) (*Expr, error) {
 		list = bson.A{arg}
 	}
 	if len(list) < op.min || (op.max >= 0 && len(list) > op.max) {
+		if op.max > op.min {
+			return nil, mongoerr.New(28667, "Expression %s takes at least %d arguments, and at most %d, but %d were passed in.", name, op.min, op.max, len(list))
+		}
 		return nil, mongoerr.New(16020, "Expression %s takes between %d and %d arguments. %d were passed in.", name, op.min, op.max, len(list))
 	}
 	exprs, err := compileList(list)

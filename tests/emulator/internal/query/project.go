@@ -1,6 +1,7 @@
 package query
 
 import (
+	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -114,9 +115,29 @@ func (p *Projection) fields(prefix string, d bson.D, mode *int) error {
 		}
 		if isFlag {
 			n.keep = true
-		} else if n.expr, err = CompileExpr(e.Value); err != nil {
+			continue
+		}
+		if err := isExpression(e.Value); err != nil {
 			return err
 		}
+		if n.expr, err = CompileExpr(e.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isExpression refuses in a projection's own words what stands for a field and is no expression; deeper down, it is [CompileExpr]'s.
+func isExpression(v any) error {
+	d, ok := v.(bson.D)
+	switch {
+	case !ok || len(d) == 0:
+		return nil
+	case len(d) > 1:
+		return mongoerr.New(16410, "FieldPath field names may not start with '$'. Consider using $getField or $setField.")
+	}
+	if name := d[0].Key; special[name] == nil && !isOperator(name) && !slices.Contains(foreignExpressions, name) {
+		return mongoerr.New(31325, "Unknown expression %s", name)
 	}
 	return nil
 }
