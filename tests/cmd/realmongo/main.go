@@ -1,10 +1,11 @@
 // Command realmongo runs a command with a real MongoDB beside it: a replica set of one new, empty member.
 //
-//	realmongo MONGOD COMMAND [ARGUMENT…]
+//	realmongo [-stack] MONGOD COMMAND [ARGUMENT…]
 //
 // MONGOD is the program; or the connection string of a replica set that is there, on which every database may be dropped. The command finds
-// it in MONGODB_URI and CONFORMANCE_MONGODB_URI, and embedded Service Bus and Blob storage in the services' other settings. realmongo
-// ends with the command's exit code, or with 2 when there was nothing to run it with; what MongoDB logs is shown when it does not start.
+// it in MONGODB_URI and CONFORMANCE_MONGODB_URI; with -stack, embedded Service Bus and Blob storage in the services' other settings.
+// realmongo ends with the command's exit code, or with 2 when there was nothing to run it with; what MongoDB logs is shown when it does
+// not start.
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -25,6 +27,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
 func main() {
@@ -38,40 +41,57 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) (code int, err error) {
+	withStack := len(args) > 0 && args[0] == "-stack"
+	if withStack {
+		args = args[1:]
+	}
 	if len(args) < 2 {
-		return 2, errors.New("usage: realmongo MONGOD COMMAND [ARGUMENT…]")
+		return 2, errors.New("usage: realmongo [-stack] MONGOD COMMAND [ARGUMENT…]")
 	}
 	uri := args[0]
 	if !strings.HasPrefix(uri, "mongodb://") && !strings.HasPrefix(uri, "mongodb+srv://") {
-		server, err := start(ctx, args[0])
-		if err != nil {
+		var server *server
+		if server, err = start(ctx, args[0]); err != nil {
 			return 2, err
 		}
 		defer func() { err = errors.Join(err, server.stop()) }()
 		uri = server.uri
 	}
-	stack, err := emulator.New(ctx, emulator.Options{})
-	if err != nil {
-		return 2, err
+	env := os.Environ()
+	if withStack {
+		var settings []string
+		var stop func() error
+		if settings, stop, err = serve(ctx); err != nil {
+			return 2, err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+		env = append(env, settings...)
 	}
-	serving, end := context.WithCancel(context.WithoutCancel(ctx))
-	served := make(chan error, 1)
-	go func() { served <- stack.Run(serving) }()
-	defer func() {
-		end()
-		err = errors.Join(err, <-served)
-	}()
-
 	cmd := exec.CommandContext(ctx, args[1], args[2:]...) //nolint:gosec // the caller's own command
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), stack.Settings()...)
-	cmd.Env = append(cmd.Env, "MONGODB_URI="+uri, "CONFORMANCE_MONGODB_URI="+uri)
-	if err := cmd.Run(); cmd.ProcessState == nil {
+	cmd.Env = append(env, "MONGODB_URI="+uri, stack.EnvTheirs+"="+uri)
+	err = cmd.Run()
+	if exited, is := errors.AsType[*exec.ExitError](err); is && exited.Exited() {
+		return exited.ExitCode(), nil
+	}
+	if err != nil { // it could not be started, or has been killed
 		return 2, err
 	}
-	return max(cmd.ProcessState.ExitCode(), 0), nil
+	return 0, nil
+}
+
+// serve runs the embedded servers until stop, and says where they are.
+func serve(ctx context.Context) (settings []string, stop func() error, err error) {
+	servers, err := emulator.New(ctx, emulator.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan error, 1)
+	go func() { served <- servers.Run(serving) }()
+	return servers.Settings(), func() error { end(); return <-served }, nil
 }
 
 // server is a mongod in a folder of its own.
@@ -110,13 +130,17 @@ func start(ctx context.Context, program string) (*server, error) {
 	return s, nil
 }
 
-// freePort is one that nobody listens on just now.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePort is one that nobody listens on just now. It is below those that systems hand out by themselves: one of these another program
+// may be given before mongod takes it, and would then be taken for mongod.
+func freePort() (port int, err error) {
+	for range 100 {
+		port = 20_000 + rand.IntN(12_000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return 0, err
 }
 
 // initiate makes the member a replica set, and waits until it leads that.

@@ -20,6 +20,7 @@ func uniqueK() driver.IndexModel {
 // and not before; an abort leaves nothing.
 func TestCreateInTransaction(t *testing.T) {
 	f := serve(t, mongo.Options{})
+	f.requires(t, 6, 0)
 	db := f.client.Database("db")
 	names := func() []string {
 		list, err := db.ListCollectionNames(t.Context(), d())

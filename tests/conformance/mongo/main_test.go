@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,20 +28,16 @@ type fixture struct {
 	client *driver.Client
 }
 
-// theirs names the variable with the connection string of a MongoDB that takes the embedded one's place: a replica set that is there for
-// these tests alone, for every database on it is dropped before each. scripts/mongod.sh runs them so.
-const theirs = "CONFORMANCE_MONGODB_URI"
-
-// serve starts the embedded server, or takes the one that [theirs] names; what only the embedded one can do is skipped there.
+// serve starts the embedded server, or takes the one that [stack.EnvTheirs] names; what only the embedded one can do is skipped there.
 func serve(t testing.TB, opts mongo.Options, more ...func(*options.ClientOptions)) *fixture {
 	t.Helper()
-	if uri := os.Getenv(theirs); uri != "" {
+	if uri := os.Getenv(stack.EnvTheirs); uri != "" {
 		if opts != (mongo.Options{}) {
 			t.Skip("only the embedded MongoDB has such an option")
 		}
 		f := &fixture{uri: uri}
 		f.client = f.connect(t, more...)
-		f.empty(t)
+		stack.Empty(t, f.client)
 		return f
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,13 +80,31 @@ func (f *fixture) embedded(t testing.TB) *mongo.Server {
 }
 
 // since reports whether the server is of a version or later. The embedded one is as late as any.
-func (f *fixture) since(t testing.TB, major, minor int32) bool {
+func (f *fixture) since(t testing.TB, version ...int32) bool {
 	t.Helper()
-	if f.srv != nil {
-		return true
+	return f.srv != nil || slices.Compare(f.version(t), version) >= 0
+}
+
+func (f *fixture) version(t testing.TB) (is []int32) {
+	t.Helper()
+	for _, n := range field(t, f.command(t, "admin", d("buildInfo", 1)), "versionArray").(bson.A) {
+		is = append(is, n.(int32))
 	}
-	is := field(t, f.command(t, "admin", d("buildInfo", 1)), "versionArray").(bson.A)
-	return slices.Compare([]int32{is[0].(int32), is[1].(int32)}, []int32{major, minor}) >= 0
+	return is
+}
+
+// like starts an embedded server that is like a version. Where the server is somebody else's, the test is skipped unless it is of that
+// version, but for the last number.
+func like(t testing.TB, version [3]int32) *fixture {
+	t.Helper()
+	if !stack.Theirs() {
+		return serve(t, mongo.Options{Version: version})
+	}
+	f := serve(t, mongo.Options{})
+	if is := f.version(t); !slices.Equal(is[:2], version[:2]) {
+		t.Skipf("the server is of version %v", is)
+	}
+	return f
 }
 
 // requires skips what earlier servers do otherwise or not at all.
@@ -97,16 +112,6 @@ func (f *fixture) requires(t testing.TB, major, minor int32) {
 	t.Helper()
 	if !f.since(t, major, minor) {
 		t.Skipf("before MongoDB %d.%d this is otherwise", major, minor)
-	}
-}
-
-// empty drops whatever another test has left.
-func (f *fixture) empty(t testing.TB) {
-	t.Helper()
-	names, err := f.client.ListDatabaseNames(t.Context(), d("name", d("$nin", []string{"admin", "config", "local"})))
-	require.NoError(t, err)
-	for _, name := range names {
-		require.NoError(t, f.client.Database(name).Drop(t.Context()))
 	}
 }
 

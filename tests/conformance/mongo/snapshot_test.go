@@ -26,6 +26,7 @@ func restarted(t *testing.T, f *fixture, opts mongo.Options) *fixture {
 // and the events are the same, byte for byte.
 func TestTokensSurviveARestart(t *testing.T) {
 	f := serve(t, mongo.Options{})
+	f.embedded(t)
 	f.command(t, "db", d("create", "c", "changeStreamPreAndPostImages", d("enabled", true)))
 	_, err := f.coll().Indexes().CreateOne(t.Context(), uniqueK())
 	require.NoError(t, err)

@@ -73,6 +73,7 @@ func TestSplitLargeEvent(t *testing.T) {
 
 func TestLargeEventWithoutSplitFails(t *testing.T) {
 	f := serve(t, mongo.Options{})
+	f.requires(t, 6, 0)
 	c := large(t, f)
 	cs, err := c.Watch(t.Context(), driver.Pipeline{}, imagesOn())
 	require.NoError(t, err)

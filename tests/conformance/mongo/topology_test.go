@@ -41,12 +41,16 @@ func TestStreamingHello(t *testing.T) {
 func TestAwaitableHelloArguments(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	version := field(t, f.command(t, "admin", d("hello", 1)), "topologyVersion").(bson.D)
+	negative := int32(51024)
+	if !f.since(t, 5, 0) {
+		negative = 31373
+	}
 	for code, cmd := range map[int32]bson.D{
-		31368: d("hello", 1, "topologyVersion", version),
-		40414: d("hello", 1, "topologyVersion", d("counter", int64(1)), "maxAwaitTimeMS", 1),
-		14:    d("hello", 1, "topologyVersion", d("processId", "x", "counter", int64(1)), "maxAwaitTimeMS", 1),
-		51024: d("hello", 1, "topologyVersion", version, "maxAwaitTimeMS", -1),
-		31382: d("hello", 1, "topologyVersion", d("processId", version[0].Value, "counter", int64(99)), "maxAwaitTimeMS", 1),
+		31368:    d("hello", 1, "topologyVersion", version),
+		40414:    d("hello", 1, "topologyVersion", d("counter", int64(1)), "maxAwaitTimeMS", 1),
+		14:       d("hello", 1, "topologyVersion", d("processId", "x", "counter", int64(1)), "maxAwaitTimeMS", 1),
+		negative: d("hello", 1, "topologyVersion", version, "maxAwaitTimeMS", -1),
+		31382:    d("hello", 1, "topologyVersion", d("processId", version[0].Value, "counter", int64(99)), "maxAwaitTimeMS", 1),
 	} {
 		require.Equal(t, code, commandError(t, f.client.Database("admin").RunCommand(t.Context(), cmd).Err()).Code)
 	}

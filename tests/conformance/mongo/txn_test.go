@@ -195,6 +195,7 @@ func TestCommitWhoseReplyWasLostIsRetried(t *testing.T) {
 
 func TestSnapshotSessionsReadTheChosenMoment(t *testing.T) {
 	f := serve(t, mongo.Options{})
+	f.requires(t, 5, 0)
 	ctx, c := t.Context(), f.coll()
 	_, err := c.InsertOne(ctx, d("_id", 1, "v", "old"))
 	require.NoError(t, err)

@@ -25,6 +25,7 @@ func requireRefused(t *testing.T, err error, id any) {
 
 func TestValidatorRefusesDocuments(t *testing.T) {
 	f := serve(t, mongo.Options{})
+	f.requires(t, 5, 0) // whose refusals name the document
 	ctx, c := t.Context(), f.coll()
 	_, err := c.InsertOne(ctx, d("_id", int32(0), "n", -1)) // from before the validator
 	require.NoError(t, err)

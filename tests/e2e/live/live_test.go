@@ -89,19 +89,14 @@ func TestG1G2G3G4WaysAreCutAndServersDisturbed(t *testing.T) {
 		w.succeeds("producer", "lease break --stream "+stream)
 		w.until("somebody leads with the next epoch", func() bool { return w.storage.last(stream).Epoch > epoch })
 		w.moveOn()
-		for _, d := range []disturbance{
+		for _, d := range append([]disturbance{
 			{"locks are lost", func() { bus.ExpireLocks(route.Out()) }},
 			{"every connection to Service Bus is cut", bus.DropConnections},
 			{"links are detached", func() { bus.DetachLinks(route.In()); bus.DetachLinks(route.Out()) }},
 			{"acknowledgements of sends are lost", func() { bus.LoseAcknowledgements(2) }},
 			{"sends are refused", func() { require.NoError(w, bus.RefuseSends(route.In(), 2)) }},
-			{"MongoDB steps down", func() { w.stack.Mongo.StepDown(300 * time.Millisecond) }},
-			{"every connection to MongoDB is cut", w.stack.Mongo.DropConnections},
-			{"cursors are killed", w.stack.Mongo.KillCursors},
-			{"the answer to a commit is lost", func() { w.stack.Mongo.LoseReplies("commitTransaction", 1) }},
-			{"the answer to a getMore is lost", func() { w.stack.Mongo.LoseReplies("getMore", 1) }},
 			{"Blob storage is busy", func() { w.stack.Blob.Fail(http.StatusServiceUnavailable, 300*time.Millisecond) }},
-		} {
+		}, w.mongoDisturbances()...) {
 			w.disturb(d)
 			w.moveOn()
 		}
@@ -119,18 +114,6 @@ func TestG1G2G3G4WaysAreCutAndServersDisturbed(t *testing.T) {
 		})
 		w.ask()
 	})
-}
-
-// disturbance is something that servers do to their clients.
-type disturbance struct {
-	what string
-	do   func()
-}
-
-func (w *world) disturb(d disturbance) {
-	w.Helper()
-	w.tell("%s", d.what)
-	d.do()
 }
 
 // Three aggregates have an event that cannot be applied, the first one of them at its very beginning. They are parked while the

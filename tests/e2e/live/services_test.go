@@ -73,7 +73,7 @@ func (s *service) start() {
 	s.now = &instance{
 		w: s.w, kind: s.kind, name: fmt.Sprintf("%s.%d", s.name, s.launched), log: &log{}, stop: cancel, done: make(chan struct{}),
 		bus:   newWay(s.w.T, stack.Host(s.w.stack.Endpoint(emulator.EnvServiceBus))),
-		mongo: newWay(s.w.T, stack.Host(s.w.stack.Endpoint(emulator.EnvMongo))),
+		mongo: newWay(s.w.T, stack.Host(s.w.mongo)),
 		blob:  newWay(s.w.T, s.w.storedAt),
 	}
 	s.w.tell("start %s", s.now.name)
@@ -204,7 +204,7 @@ var loaded = sync.OnceValues(func() (producer.Config, projector.Config) {
 // producing are the settings of a producer that finds the servers at these addresses.
 func (w *world) producing(bus, blobs string) (all []producer.Config) {
 	c, _ := loaded()
-	c.MongoURI = w.stack.Endpoint(emulator.EnvMongo)
+	c.MongoURI = w.mongo
 	c.ServiceBus.ConnectionString, c.Blob.ConnectionString = servicebus.ConnectionString(bus), blob.ConnectionString(blobs)
 	c.SessionKey, c.BatchMessages, c.PublishLanes = w.settings.SessionKey, 10, w.settings.Lanes
 	if w.settings.Claims {
@@ -223,7 +223,7 @@ func (w *world) producing(bus, blobs string) (all []producer.Config) {
 // projecting are the settings of a projector.
 func (w *world) projecting(bus, blobs string) projector.Config {
 	_, c := loaded()
-	c.MongoURI, c.SourceCollection = w.stack.Endpoint(emulator.EnvMongo), w.settings.Collections[0]
+	c.MongoURI, c.SourceCollection = w.mongo, w.settings.Collections[0]
 	c.ServiceBus.ConnectionString, c.Blob.ConnectionString = servicebus.ConnectionString(bus), blob.ConnectionString(blobs)
 	c.MaxDeliveries = maxDeliveries
 	c.Projection, c.MaxSessions, c.Connections, c.ReceiveBatch = w.settings.Projection, w.settings.Sessions, w.settings.Connections, 20

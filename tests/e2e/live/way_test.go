@@ -19,6 +19,7 @@ type way struct {
 	through map[net.Conn]net.Conn // the instance's end by the server's; guarded by mu
 	shut    bool                  // guarded by mu
 	due     *int                  // bytes of the instance until a cut; nil while none is due; guarded by mu
+	mute    bool                  // the server's next answer is lost, and a cut is due then; guarded by mu
 }
 
 // newWay forwards to a server until the test ends.
@@ -65,7 +66,7 @@ func (w *way) run() {
 		})
 		w.forwarding.Go(func() {
 			defer w.disconnect(server)
-			w.pump(instance, server, all)
+			w.pump(instance, server, w.answer)
 		})
 	}
 }
@@ -87,7 +88,15 @@ func (w *way) pump(to, from net.Conn, pass func(n int) (passed int, cut bool)) {
 	}
 }
 
-func all(n int) (passed int, cut bool) { return n, false }
+// answer lets through what the server says, unless that is to be lost.
+func (w *way) answer(n int) (passed int, cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mute && n > 0 {
+		return 0, true
+	}
+	return n, false
+}
 
 // count lets bytes of the instance through, up to the cut that is due.
 func (w *way) count(n int) (passed int, cut bool) {
@@ -129,7 +138,7 @@ func (w *way) cut() {
 		_, _ = server.Close(), instance.Close()
 	}
 	clear(w.through)
-	w.due = nil
+	w.due, w.mute = nil, false
 }
 
 // cutAfter has every connection cut once the instance has sent n bytes more, the last of them in the middle of a message as
@@ -140,11 +149,19 @@ func (w *way) cutAfter(n int) {
 	w.due = &n
 }
 
+// loseAnswer has every connection cut when the server next says something, which does not arrive: what the instance has asked for is done,
+// and it cannot know.
+func (w *way) loseAnswer() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mute = true
+}
+
 // isCut says whether the cut that was due has been made.
 func (w *way) isCut() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.due == nil
+	return w.due == nil && !w.mute
 }
 
 // kill cuts every connection and lets no other through.

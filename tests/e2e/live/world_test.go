@@ -61,6 +61,8 @@ type world struct {
 	stack    *emulator.Stack
 	storage  *storage
 	storedAt string         // the address of storage
+	mongo    string         // the connection string of MongoDB
+	real     bool           // which is a real one
 	client   *driver.Client // the test's own, past every way
 	leases   []*leasecheck.Recorder
 
@@ -87,6 +89,7 @@ func inWorld(t *testing.T, s settings, f func(w *world)) {
 	w := &world{
 		T: t, settings: s, stack: servers, seeds: seeds(t), records: newRecords(s),
 	}
+	w.mongo, w.real = stack.MongoDB(t, servers)
 	for _, stream := range w.streams() {
 		w.leases = append(w.leases, leasecheck.NewRecorder(container+"/"+stream+".json"))
 	}
@@ -100,7 +103,7 @@ func inWorld(t *testing.T, s settings, f func(w *world)) {
 	})
 	t.Cleanup(func() { stopServing(); running.Wait() })
 	w.storage, w.storedAt = serveStorage(t, stack.Host(servers.Endpoint(emulator.EnvBlob)), w.streams(), w.acceptedCount)
-	w.client, err = driver.Connect(options.Client().ApplyURI(servers.Endpoint(emulator.EnvMongo)))
+	w.client, err = driver.Connect(options.Client().ApplyURI(w.mongo))
 	require.NoError(t, err)
 	watching, stopWatching := context.WithCancel(serving)
 	opened := make(chan struct{})

@@ -63,7 +63,7 @@ func TestServicesSignInWithTheirManagedIdentity(t *testing.T) {
 	blobs := blob.New(blob.Options{Token: "a-token"})
 	for k, v := range map[string]string{
 		"IDENTITY_ENDPOINT": endpoint.URL, "IDENTITY_HEADER": "a-header", "AZURE_CLIENT_ID": identity.client,
-		emulator.EnvMongo: s.stack.Endpoint(emulator.EnvMongo), "HTTP_ADDR": "127.0.0.1:0",
+		emulator.EnvMongo: s.mongo, "HTTP_ADDR": "127.0.0.1:0",
 		"SERVICE_BUS_NAMESPACE": "contoso.servicebus.windows.net", "SERVICE_BUS_TOPIC": emulator.Topic,
 		"BLOB_ACCOUNT_URL": "https://devstoreaccount1.blob.core.windows.net",
 		"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "OPERATIONS": "insert",

@@ -26,10 +26,11 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// realStack is the stack over sockets.
+// realStack is the stack over sockets, with a real MongoDB where one is named.
 type realStack struct {
 	*testing.T
 	stack  *stack.Stack
+	mongo  string // where MongoDB is
 	events *driver.Collection
 	blobs  *azblob.Client
 	sent   int
@@ -50,7 +51,8 @@ func newRealStack(t *testing.T, withAzurite bool) *realStack {
 			t.Errorf("run the stack: %v", err)
 		}
 	})
-	client, err := driver.Connect(options.Client().ApplyURI(s.Endpoint(stack.EnvMongo)))
+	uri, _ := stack.MongoDB(t, s.Stack)
+	client, err := driver.Connect(options.Client().ApplyURI(uri))
 	require.NoError(t, err)
 	blobs, err := azblob.NewClientFromConnectionString(s.Endpoint(stack.EnvBlob), nil)
 	require.NoError(t, err)
@@ -59,12 +61,12 @@ func newRealStack(t *testing.T, withAzurite bool) *realStack {
 		cancel()
 		serving.Wait()
 	})
-	return &realStack{T: t, stack: s, events: client.Database("shop").Collection("events"), blobs: blobs}
+	return &realStack{T: t, stack: s, mongo: uri, events: client.Database("shop").Collection("events"), blobs: blobs}
 }
 
 func (s *realStack) settings() map[string]string {
 	return map[string]string{
-		stack.EnvMongo: s.stack.Endpoint(stack.EnvMongo), stack.EnvServiceBus: s.stack.Endpoint(stack.EnvServiceBus),
+		stack.EnvMongo: s.mongo, stack.EnvServiceBus: s.stack.Endpoint(stack.EnvServiceBus),
 		stack.EnvBlob:      s.stack.Endpoint(stack.EnvBlob),
 		"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "OPERATIONS": "insert", "SERVICE_BUS_TOPIC": stack.Topic,
 		"HTTP_ADDR": "127.0.0.1:0", "HEARTBEAT_INTERVAL": "200ms", "STANDBY_POLL": "200ms", "FENCE_AFTER": "800ms", "TAKEOVER_AFTER": "1500ms",

@@ -1,0 +1,82 @@
+package live
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// disturbance is something that servers do to their clients.
+type disturbance struct {
+	what string
+	do   func()
+}
+
+func (w *world) disturb(d disturbance) {
+	w.Helper()
+	w.tell("%s", d.what)
+	d.do()
+}
+
+// mongoDisturbances are those of MongoDB. A real one is told what an operator would tell it, and its ways are cut.
+func (w *world) mongoDisturbances() []disturbance {
+	if !w.real {
+		return []disturbance{
+			{"MongoDB steps down", func() { w.stack.Mongo.StepDown(300 * time.Millisecond) }},
+			{"every connection to MongoDB is cut", w.stack.Mongo.DropConnections},
+			{"cursors are killed", w.stack.Mongo.KillCursors},
+			{"the answer to a commit is lost", func() { w.stack.Mongo.LoseReplies("commitTransaction", 1) }},
+			{"the answer to a getMore is lost", func() { w.stack.Mongo.LoseReplies("getMore", 1) }},
+		}
+	}
+	lost := func(of func() *way) func() {
+		return func() {
+			way := of()
+			way.loseAnswer()
+			w.flow("the answer is lost", way.isCut)
+		}
+	}
+	return []disturbance{
+		{"MongoDB steps down", func() {
+			require.NoError(w, w.client.Database("admin").RunCommand(w.Context(), bson.D{{Key: "replSetStepDown", Value: 1}, {Key: "force", Value: true}}).Err())
+		}},
+		{"every connection to MongoDB is cut", func() {
+			for _, s := range w.services {
+				s.now.mongo.cut()
+			}
+		}},
+		{"cursors are killed", w.killCursors},
+		{"an answer of MongoDB to a projector is lost", lost(func() *way { return w.projector(0).now.mongo })},
+		{"an answer of MongoDB to the leader is lost", lost(func() *way { return w.leader(w.streams()[0]).now.mongo })},
+	}
+}
+
+// killCursors kills every cursor of a real MongoDB on the events and the read model, until one has been killed: the producers' stand
+// open, and are between two requests for a moment only.
+func (w *world) killCursors() {
+	admin := w.client.Database("admin")
+	w.flow("a cursor is killed", func() bool {
+		found, err := admin.Aggregate(w.Context(), driver.Pipeline{
+			{{Key: "$currentOp", Value: bson.D{{Key: "idleCursors", Value: true}}}}, {{Key: "$match", Value: bson.D{{Key: "cursor.cursorId", Value: bson.D{{Key: "$exists", Value: true}}}}}},
+		})
+		require.NoError(w, err)
+		defer func() { _ = found.Close(context.WithoutCancel(w.Context())) }()
+		killed := 0
+		for found.Next(w.Context()) {
+			ns, id := found.Current.Lookup("ns").StringValue(), found.Current.Lookup("cursor", "cursorId").Int64()
+			db, collection, _ := strings.Cut(ns, ".")
+			if db != database && db != readModel {
+				continue
+			}
+			var answer struct{ CursorsKilled []int64 }
+			require.NoError(w, w.client.Database(db).RunCommand(w.Context(), bson.D{{Key: "killCursors", Value: collection}, {Key: "cursors", Value: bson.A{id}}}).Decode(&answer))
+			killed += len(answer.CursorsKilled)
+		}
+		require.NoError(w, found.Err())
+		return killed > 0
+	})
+}
