@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the MongoDB driver's own tests against the embedded MongoDB and prints, for
-# each group, how many passed, failed and do not apply, with the reason for each.
+# Runs the MongoDB driver's own tests against the embedded MongoDB, or a real one, and
+# prints, for each group, how many passed, failed and do not apply, with the reason for each.
 #
 # Two drivers: v1.17.10, whose module ships the specifications' JSON tests, and the
 # v2 driver that this repository uses, whose runner gets the same JSON files. Both
@@ -8,7 +8,8 @@
 #
 #   scripts/conformance-mongo.sh [GROUP…]   only groups whose name contains a GROUP
 #
-# MONGODB_URI names another server to run against. KEEP=1 keeps the temporary folder.
+# MONGOD=PROGRAM runs them against that mongod, or MONGODB_URI against a server that is there: a
+# replica set for tests alone. KEEP=1 keeps the temporary folder.
 # Exits 1 when a test fails that conformance-mongo.known does not explain.
 set -euo pipefail
 
@@ -60,13 +61,24 @@ compile v1 mongo/integration
 compile v2 internal/integration/unified
 compile v2 internal/integration
 
-at_once=1 # a server of one's own has one set of fail points
+at_once=1 # a server that is there has one set of fail points
 if [[ -z ${MONGODB_URI:-} ]]; then
-  (cd tests && go build -o "$work/local" ./cmd/local)
+  (cd tests && go build -o "$work" ./cmd/local ./cmd/realmongo)
   at_once=4
 fi
 
-# with_server runs a command with MONGODB_URI, of an embedded server of its own if none is given.
+# serve starts a server and says where it is, until it is stopped.
+# shellcheck disable=SC2329 # with_server calls it
+serve() {
+  if [[ ${MONGOD:-} ]]; then
+    # shellcheck disable=SC2016 # it is for the other shell
+    exec "$work/realmongo" "$MONGOD" bash -c 'echo "export MONGODB_URI=\"$MONGODB_URI\"" && exec sleep 100000'
+  else
+    exec "$work/local" --stack-only
+  fi
+}
+
+# with_server runs a command with MONGODB_URI, of a server of its own if none is given.
 with_server() {
   if [[ ${MONGODB_URI:-} ]]; then
     "$@"
@@ -74,7 +86,7 @@ with_server() {
   fi
   local env=$work/stack.$BASHPID server
   : >"$env"
-  "$work/local" --stack-only >"$env" 2>"$env.log" &
+  serve >"$env" 2>"$env.log" &
   server=$!
   until grep -q '^export MONGODB_URI=' "$env"; do
     kill -0 "$server" || { cat "$env.log" >&2; return 1; }
@@ -145,6 +157,8 @@ run() { # run RESULTS NAME COPY PACKAGE PATTERN...: a process for each pattern
       skip=("${skip[*]:+${skip[*]}|}^$(sed 's/[][().*^$+?{}|\\]/\\&/g; s,/,$/^,g' <<<"$broken")\$")
     done
     awk -v group="$name" "$leaves" "$log" >>"$results"
+    grep -aqE '^(PASS|FAIL)$' "$log" ||
+      printf '%s\tFAIL\t%s\tit ended before all of them had run. %s\n' "$name" "$pattern" "$(grep -am1 '^panic: ' "$log")" >>"$results"
   done
 }
 
@@ -175,13 +189,15 @@ group 'v2 prose' v2 internal/integration "${anchored[@]}"
 
 wait
 
-# The known file has lines PATTERN<tab>REASON.
+# The known file has lines PATTERN<tab>REASON, and those that hold for a real server, too, <tab>everywhere behind.
+real=
+[[ -z ${MONGODB_URI:-}${MONGOD:-} ]] || real=1
 report=$work/report.awk
 cat >"$report" <<'AWK'
 BEGIN {
   FS = "\t"
   while ((getline line < known) > 0) {
-    if (line ~ /^#/ || split(line, f, /\t+/) < 2) continue
+    if (line ~ /^#/ || split(line, f, /\t+/) < (real ? 3 : 2)) continue
     pattern[++patterns] = f[1]; why[patterns] = f[2]
   }
 }
@@ -216,6 +232,6 @@ END {
 }
 AWK
 status=0
-awk -v known="$known" -f "$report" "$work"/results.* || status=$?
+awk -v known="$known" -v real="$real" -f "$report" "$work"/results.* || status=$?
 if [[ ${KEEP:-} ]]; then awk -F'\t' '$2 == "FAIL"' "$work"/results.* >"$work/failed.tsv"; fi
 exit "$status"
