@@ -24,7 +24,8 @@ type Config struct {
 	Topic        string `envconfig:"SERVICE_BUS_TOPIC"`
 	Subscription string `envconfig:"SERVICE_BUS_SUBSCRIPTION"`
 	Queue        string `envconfig:"SERVICE_BUS_QUEUE"`
-	// Administration is the URL of an emulator's administration, which is not where its namespace is. Only the doctor asks it.
+	// Administration is the URL of an emulator's administration, which is not where its namespace is. The doctor asks it, and the
+	// projector where MaxDeliveries is 0.
 	Administration string `envconfig:"SERVICE_BUS_ADMINISTRATION"`
 	// Connections is the number of AMQP connections of this replica; 0 is one for every 32 of MaxSessions, or for every four where
 	// the SDK accepts sessions: it accepts one at a time on each.
@@ -92,8 +93,9 @@ type Config struct {
 	// streams read from their beginning, and for projections that write something for an aggregate's first event.
 	VersionFirst int64 `envconfig:"VERSION_FIRST" default:"0"`
 	// MaxDeliveries is the MaxDeliveryCount of the subscription or queue, after which the broker dead-letters a message by itself, out of
-	// its order. Before that, the projector parks the message's aggregate. 0 is as 10, the service's default.
-	MaxDeliveries int `envconfig:"MAX_DELIVERIES" default:"10"`
+	// its order. Before that, the projector parks the message's aggregate. 0: the entity is asked, where the projector may; else it is as
+	// 10, the service's default.
+	MaxDeliveries int `envconfig:"MAX_DELIVERIES" default:"0"`
 	// SettleTimeout bounds the settlement of one message.
 	SettleTimeout time.Duration `envconfig:"SETTLE_TIMEOUT" default:"5s"`
 	// ShutdownTimeout is how long a stop may take: finish the batches in hand, release the sessions, disconnect. It must be shorter
@@ -205,14 +207,6 @@ func (c *Config) maxInFlightBytes() int64 {
 	return 256 << 20
 }
 
-// maxDeliveries is how often the broker delivers a message.
-func (c *Config) maxDeliveries() int {
-	if c.MaxDeliveries > 0 {
-		return c.MaxDeliveries
-	}
-	return 10
-}
-
 // entity is what is received from.
 func (c *Config) entity() azure.Entity {
 	return azure.Entity{Topic: c.Topic, Subscription: c.Subscription, Queue: c.Queue}
@@ -227,9 +221,9 @@ func (c *Config) operating(s *service) *operate.Projector {
 	return &operate.Projector{
 		Program: s.program, Projection: s.chosen, Applier: s.applier, Database: s.mongo.Database(c.Database),
 		Entity: c.entity(), LocalAuth: c.ServiceBus.ConnectionString != "",
-		MaxDeliveries: c.maxDeliveries(),
-		Redeem:        s.claims.Redeem,
-		ApplyTimeout:  c.ApplyTimeout, SettleTimeout: c.SettleTimeout,
+		MaxDeliveries: s.maxDeliveries(), Asks: c.MaxDeliveries == 0, Administer: s.administer,
+		Redeem:       s.claims.Redeem,
+		ApplyTimeout: c.ApplyTimeout, SettleTimeout: c.SettleTimeout,
 		Source: operate.Source{
 			MongoURI: c.SourceMongoURI, Database: c.SourceDatabase, Collection: c.SourceCollection,
 			AggregatePath: c.AggregatePath, TypePath: c.TypePath, VersionPath: c.VersionPath,

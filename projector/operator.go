@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector/internal/operate"
@@ -66,7 +65,6 @@ func command(ctx context.Context, c operate.Command, r operate.Request, cfg Conf
 		_ = bus.Close(closing)
 	}()
 	p := cfg.operating(s)
-	p.Administer = func() (*admin.Client, error) { return cfg.ServiceBus.Administer(o.Credential, cfg.Administration, nil) }
 	p.Bus, p.Out, p.Progress, p.Source.Adjust = bus, out, progress, o.Mongo
 	return c.Do(ctx, p, r)
 }

@@ -24,13 +24,6 @@ const (
 	longestPause   = 30 * time.Second
 )
 
-// lastDelivery is the first of at most most deliveries in which an event is not applied any more, but parks its aggregate: what the
-// broker dead-letters by itself would be overtaken. The last tenth, and at least one besides the last, is kept for attempts to park
-// that fail.
-func lastDelivery(most int) uint32 {
-	return uint32(max(most-max(most/10, 1), 2)) //nolint:gosec // bounded by Validate
-}
-
 // pause is how long a batch waits, before spreading, when one of its messages is delivered for the n-th time.
 func pause(n uint32) time.Duration {
 	if n <= freeDeliveries {
@@ -41,7 +34,8 @@ func pause(n uint32) time.Duration {
 
 // atRisk says whether one of the messages is to park its aggregate.
 func (s *service) atRisk(messages []*azservicebus.ReceivedMessage) bool {
-	return slices.ContainsFunc(messages, func(m *azservicebus.ReceivedMessage) bool { return m.DeliveryCount >= s.lastDelivery })
+	last := s.lastDelivery()
+	return slices.ContainsFunc(messages, func(m *azservicebus.ReceivedMessage) bool { return m.DeliveryCount >= last })
 }
 
 // pace delays messages that were delivered often, while their session is kept and its lock renewed. After an error the session

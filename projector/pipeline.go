@@ -40,6 +40,9 @@ func (s *service) handle(receiving, applying context.Context, session *sessions.
 			messages = session.Gather(receiving, messages)
 		}
 		s.received(messages)
+		if err := s.awaitDeliveries(receiving, messages); err != nil {
+			return err
+		}
 		b := s.decode(messages)
 		if s.atRisk(messages) { // what might be the last delivery is not waited with before its aggregate is parked
 			b.pace = func() error { return s.pace(receiving, session, messages) }
@@ -60,13 +63,14 @@ func (s *service) handle(receiving, applying context.Context, session *sessions.
 // otherwise nobody can tell whose event it was, and it parks none.
 func (s *service) decode(messages []*azservicebus.ReceivedMessage) *batch {
 	var b batch
+	last := s.lastDelivery()
 	for _, m := range messages {
 		change, err := envelope.Decode(m)
 		switch {
 		case err != nil:
 			b.addMessage(m, envelope.Partial(m), apply.Undecodable(err))
-		case m.DeliveryCount >= s.lastDelivery:
-			b.addMessage(m, change, apply.UsedUp(m.DeliveryCount, s.cfg.maxDeliveries()))
+		case m.DeliveryCount >= last:
+			b.addMessage(m, change, apply.UsedUp(m.DeliveryCount, s.maxDeliveries()))
 		default:
 			b.addMessage(m, change, apply.Result{})
 		}

@@ -30,6 +30,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -67,6 +68,8 @@ type Options struct {
 	ServiceBus *azservicebus.ClientOptions
 	Blob       *azblob.ClientOptions
 	Mongo      func(*options.ClientOptions)
+	// Administration is how the administration of Service Bus is asked; nil: as the SDK does.
+	Administration *azcore.ClientOptions
 	// Tracer makes spans, which go on where the producer's ended; nil makes none.
 	Tracer trace.Tracer
 }
@@ -106,6 +109,7 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 		return nil
 	})
 	group.Go(func() error { s.connect(receiving); return nil })
+	group.Go(func() error { s.askDeliveries(receiving); return nil })
 	group.Go(func() error { s.countParked(receiving); return nil })
 	group.Go(func() error {
 		select {
@@ -152,9 +156,11 @@ type service struct {
 	tracer      trace.Tracer // may be nil
 	gaps        *gaps.Gaps
 	failing     *alone.Failing
-	// lastDelivery is the first delivery that is not risked: see lastDelivery.
-	lastDelivery uint32
-	claims       *claims.Redeemer
+	// saidDeliveries is the entity's MaxDeliveryCount; 0 while it is not told. asked is closed when it was asked for, by what administer makes.
+	saidDeliveries atomic.Int32
+	asked          chan struct{}
+	administer     func() (*admin.Client, error)
+	claims         *claims.Redeemer
 	state
 }
 
@@ -178,7 +184,7 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 			return nil, err
 		}
 	}
-	s := &service{cfg: cfg, program: opts.program(), log: opts.Logger, chosen: chosen, tracer: opts.Tracer, refused: make(chan error, 1)}
+	s := &service{cfg: cfg, program: opts.program(), log: opts.Logger, chosen: chosen, tracer: opts.Tracer, refused: make(chan error, 1), asked: make(chan struct{})}
 	s.collections, _ = projection.Collections(chosen)
 	s.state.init(opts.Instance, chosen.Name())
 	s.readModel = outage.New(s.log, "read model")
@@ -203,7 +209,9 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 	})
 	s.gaps = gaps.New(cfg.VersionGapWait)
 	s.failing = alone.New(cfg.UndecidedAfter)
-	s.lastDelivery = lastDelivery(cfg.maxDeliveries())
+	s.administer = func() (*admin.Client, error) {
+		return cfg.ServiceBus.Administer(opts.Credential, cfg.Administration, opts.Administration)
+	}
 
 	busOptions := azservicebus.ClientOptions{}
 	if opts.ServiceBus != nil {

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +16,8 @@ import (
 
 // ErrNotAdministered is an emulator of which nobody has said where its administration is.
 var ErrNotAdministered = errors.New("where an emulator's is, SERVICE_BUS_ADMINISTRATION says, and it is not set")
+
+var errNoEntity = errors.New("it does not know the entity")
 
 // ValidateAdministration checks the setting SERVICE_BUS_ADMINISTRATION: the URL of an emulator's administration.
 func (s ServiceBus) ValidateAdministration(at string) error {
@@ -68,6 +71,47 @@ func (s ServiceBus) Administer(credential azcore.TokenCredential, at string, web
 		}
 	}
 	return admin.NewClient(s.Namespace, credential, o)
+}
+
+// Delivery is when the broker takes an entity's messages out by itself.
+type Delivery struct {
+	Most         int  // its MaxDeliveryCount: after so many deliveries it dead-letters a message
+	KeepsExpired bool // it dead-letters messages that have expired, and does not drop them
+}
+
+// Delivery asks the administration. Errors: [WillNotTell] of those that asking again does not mend; [Untold] says them.
+func (e Entity) Delivery(ctx context.Context, client *admin.Client) (Delivery, error) {
+	var most *int32
+	var dead *bool
+	if e.Queue != "" {
+		queue, err := client.GetQueue(ctx, e.Queue, nil)
+		if err != nil {
+			return Delivery{}, err //nolint:wrapcheck // Untold says it
+		}
+		if queue != nil {
+			most, dead = queue.MaxDeliveryCount, queue.DeadLetteringOnMessageExpiration
+		}
+	} else {
+		subscription, err := client.GetSubscription(ctx, e.Topic, e.Subscription, nil)
+		if err != nil {
+			return Delivery{}, err //nolint:wrapcheck // Untold says it
+		}
+		if subscription != nil {
+			most, dead = subscription.MaxDeliveryCount, subscription.DeadLetteringOnMessageExpiration
+		}
+	}
+	if most == nil {
+		return Delivery{}, errNoEntity
+	}
+	return Delivery{Most: int(*most), KeepsExpired: dead != nil && *dead}, nil
+}
+
+// WillNotTell says whether the administration has nothing to tell whoever asks: it may not, there is none, or it does not know.
+func WillNotTell(err error) bool {
+	if refused, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		return refused.StatusCode < http.StatusInternalServerError && refused.StatusCode != http.StatusTooManyRequests && refused.StatusCode != http.StatusRequestTimeout
+	}
+	return errors.Is(err, ErrNotAdministered) || errors.Is(err, errNoEntity)
 }
 
 // Untold is why the administration does not say what was asked, in words for people.

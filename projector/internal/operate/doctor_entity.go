@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/sluice-cdc/sluice/shared/azure"
@@ -15,13 +14,19 @@ func (p *Projector) examineEntity(ctx context.Context, found *checkup.Findings) 
 	const deliveries, expiry = "deliveries", "expiry"
 	ctx, cancel := p.bounded(ctx)
 	defer cancel()
-	most, keeps, err := p.describe(ctx)
+	d, err := p.delivery(ctx)
 	if err != nil {
-		found.OK(deliveries, "MAX_DELIVERIES is %d, and what the entity has is unknown: %s", p.MaxDeliveries, azure.Untold(err))
+		set := fmt.Sprintf("MAX_DELIVERIES is %d", p.MaxDeliveries)
+		if p.Asks {
+			set = fmt.Sprintf("MAX_DELIVERIES is not set and taken for %d", p.MaxDeliveries)
+		}
+		found.OK(deliveries, "%s, and what the entity has is unknown: %s", set, azure.Untold(err))
 		found.OK(expiry, "unknown: %s", azure.Untold(err))
 		return
 	}
-	switch {
+	switch most := d.Most; {
+	case p.Asks:
+		found.OK(deliveries, "an aggregate is parked before a message has had %d, as the entity says, and the projector asks it (MAX_DELIVERIES is not set)", most)
 	case most < p.MaxDeliveries:
 		found.Problem(deliveries, fmt.Sprintf("set MAX_DELIVERIES=%d, or raise the entity's MaxDeliveryCount", most),
 			"the broker dead-letters a message after %d, and MAX_DELIVERIES is %d: a message that fails is overtaken by later ones of its aggregate", most, p.MaxDeliveries)
@@ -30,7 +35,7 @@ func (p *Projector) examineEntity(ctx context.Context, found *checkup.Findings) 
 	default:
 		found.OK(deliveries, "an aggregate is parked before a message has had %d, after which the broker dead-letters it by itself", most)
 	}
-	if !keeps {
+	if !d.KeepsExpired {
 		found.Problem(expiry, "switch on dead-lettering on message expiration",
 			"%q drops messages that have expired: an event that waits for longer than its time to live is lost", p.Entity.String())
 		return
@@ -38,33 +43,10 @@ func (p *Projector) examineEntity(ctx context.Context, found *checkup.Findings) 
 	found.OK(expiry, "messages that have expired are dead-lettered, not dropped")
 }
 
-// describe gives after how many deliveries the entity dead-letters a message, and whether it keeps those that have expired.
-func (p *Projector) describe(ctx context.Context) (deliveries int, keeps bool, err error) {
+func (p *Projector) delivery(ctx context.Context) (azure.Delivery, error) {
 	client, err := p.Administer()
 	if err != nil {
-		return 0, false, err
+		return azure.Delivery{}, err
 	}
-	var most *int32
-	var dead *bool
-	if p.Entity.Queue != "" {
-		queue, err := client.GetQueue(ctx, p.Entity.Queue, nil)
-		if err != nil {
-			return 0, false, err
-		}
-		if queue != nil {
-			most, dead = queue.MaxDeliveryCount, queue.DeadLetteringOnMessageExpiration
-		}
-	} else {
-		subscription, err := client.GetSubscription(ctx, p.Entity.Topic, p.Entity.Subscription, nil)
-		if err != nil {
-			return 0, false, err
-		}
-		if subscription != nil {
-			most, dead = subscription.MaxDeliveryCount, subscription.DeadLetteringOnMessageExpiration
-		}
-	}
-	if most == nil {
-		return 0, false, errors.New("it does not know the entity")
-	}
-	return int(*most), dead != nil && *dead, nil
+	return p.Entity.Delivery(ctx, client)
 }

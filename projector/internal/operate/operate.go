@@ -36,8 +36,10 @@ type Projector struct {
 	Entity azure.Entity
 	// Administer makes a client of Service Bus's administration, or gives [azure.ErrNotAdministered]; only the doctor calls it.
 	Administer func() (*admin.Client, error)
-	// MaxDeliveries is after how many deliveries the projector expects the broker to dead-letter a message by itself.
+	// MaxDeliveries is after how many deliveries the projector expects the broker to dead-letter a message by itself; where it Asks the
+	// administration, before it is told.
 	MaxDeliveries int
+	Asks          bool
 	// LocalAuth: Service Bus is reached by a connection string, not by an identity.
 	LocalAuth bool
 	// Source is the watched collection, for verify.

@@ -2,15 +2,19 @@ package projector_test
 
 import (
 	"errors"
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -63,11 +67,38 @@ func (d deadlyDocument) Collection() string { return d.one.Collection() }
 // G1, G2, G5: an event that ends every projector that has it in hand is not taken out of its order by the broker, for the next one to
 // overtake it: its aggregate is parked before.
 func TestG1G2G5AnEventThatUsesUpItsDeliveriesIsNotOvertaken(t *testing.T) {
+	for told, say := range map[string]func(*world.World) func(*projector.Config, *projector.Options){
+		"by the setting": func(*world.World) func(*projector.Config, *projector.Options) {
+			return func(c *projector.Config, _ *projector.Options) { c.MaxDeliveries = maxDeliveries }
+		},
+		"by the entity": func(w *world.World) func(*projector.Config, *projector.Options) {
+			slow := late{w.Administered().Transport}
+			return func(_ *projector.Config, o *projector.Options) {
+				o.Administration = &azcore.ClientOptions{Transport: slow}
+			}
+		},
+	} {
+		t.Run("told "+told, func(t *testing.T) { usesUpItsDeliveries(t, say) })
+	}
+}
+
+// late is an administration that takes longer than a message needs.
+type late struct{ way policy.Transporter }
+
+func (l late) Do(r *http.Request) (*http.Response, error) {
+	if err := retry.Sleep(r.Context(), 3*time.Second); err != nil {
+		return nil, err
+	}
+	return l.way.Do(r)
+}
+
+func usesUpItsDeliveries(t *testing.T, say func(*world.World) func(*projector.Config, *projector.Options)) {
 	eachShape(t, func(w *world.World, s shape) {
+		say := say(w)
 		var armed, dies atomic.Bool
 		settings := func(c *projector.Config, o *projector.Options) {
 			s.settings(nil)(c, o)
-			c.MaxDeliveries = maxDeliveries
+			say(c, o)
 			mortal := deadly{Projection: s.project, armed: &armed, dies: &dies}
 			registry, err := projection.NewRegistry(mortal)
 			if one, ok := s.project.(projection.OneDocument); ok {

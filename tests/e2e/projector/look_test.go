@@ -216,8 +216,12 @@ func TestG1G6TheDoctorAsksWhenTheBrokerTakesMessagesOut(t *testing.T) {
 		require.Regexp(t, `ok +expiry +messages that have expired are dead-lettered`, well)
 		has(100, false)
 		require.Regexp(t, `PROBLEM +expiry +"changes/projector" drops messages that have expired`, doctor(deliveries(100)))
-		require.Regexp(t, `ok +deliveries +MAX_DELIVERIES is 10, and what the entity has is unknown: the administration .*SERVICE_BUS_ADMINISTRATION says`,
-			doctor(func(c *projector.Config) { c.Administration = "" }))
+		require.Regexp(t, `ok +deliveries +an aggregate is parked before a message has had 100, as the entity says, and the projector asks it`, doctor(deliveries(0)))
+		unknown := func(deliveries int) string {
+			return doctor(func(c *projector.Config) { c.Administration, c.MaxDeliveries = "", deliveries })
+		}
+		require.Regexp(t, `ok +deliveries +MAX_DELIVERIES is 7, and what the entity has is unknown: the administration .*SERVICE_BUS_ADMINISTRATION says`, unknown(7))
+		require.Regexp(t, `ok +deliveries +MAX_DELIVERIES is not set and taken for 10, and what the entity has is unknown: the administration`, unknown(0))
 	})
 }
 

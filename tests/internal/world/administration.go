@@ -3,9 +3,13 @@ package world
 import (
 	"context"
 	"net"
+	"net/http"
 	"sync"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
 
 // ServeAdministration serves the administration of the world's Service Bus, which needs real time, and gives its URL.
@@ -21,4 +25,21 @@ func (w *World) ServeAdministration() (url string) {
 		serving.Wait()
 	})
 	return "http://" + l.Addr().String()
+}
+
+// Administered serves it in memory, in virtual time too, and gives the way to it.
+func (w *World) Administered() *azcore.ClientOptions {
+	w.Helper()
+	l := netpipe.Serve(w.T, w.Bus.RunManagement)
+	return &azcore.ClientOptions{Transport: inMemory{&http.Transport{
+		DialContext: l.DialContext, DisableKeepAlives: true,
+	}}}
+}
+
+// inMemory is a way to a server of plain HTTP.
+type inMemory struct{ *http.Transport }
+
+func (m inMemory) Do(r *http.Request) (*http.Response, error) {
+	r.URL.Scheme = "http"
+	return m.RoundTrip(r)
 }

@@ -1,0 +1,86 @@
+package projector
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// unsaidDeliveries is the MaxDeliveryCount that is reckoned with where no setting says one and nobody may ask: the service's default.
+const unsaidDeliveries = 10
+
+// askTimeout bounds one question to the administration of Service Bus: as long as messages that are delivered again may wait for it.
+const askTimeout = 10 * time.Second
+
+// lastDelivery is the first of at most most deliveries in which an event is not applied any more, but parks its aggregate: what the
+// broker dead-letters by itself would be overtaken. The last tenth, and at least one besides the last, is kept for attempts to park
+// that fail.
+func lastDelivery(most int) uint32 {
+	return uint32(max(most-max(most/10, 1), 2)) //nolint:gosec // bounded by Validate
+}
+
+// lastDelivery is that of the entity, as far as is known by now.
+func (s *service) lastDelivery() uint32 { return lastDelivery(s.maxDeliveries()) }
+
+// maxDeliveries is the setting, else what the entity said, else unsaidDeliveries.
+func (s *service) maxDeliveries() int {
+	if s.cfg.MaxDeliveries > 0 {
+		return s.cfg.MaxDeliveries
+	}
+	if said := s.saidDeliveries.Load(); said > 0 {
+		return int(said)
+	}
+	return unsaidDeliveries
+}
+
+// askDeliveries asks the administration for the entity's MaxDeliveryCount where no setting says it, until it is told, or learns that it
+// will not be. After the first attempt nothing waits for it any more.
+func (s *service) askDeliveries(ctx context.Context) {
+	attempted := sync.OnceFunc(func() { close(s.asked) })
+	defer attempted()
+	if s.cfg.MaxDeliveries > 0 {
+		return
+	}
+	client, err := s.administer()
+	backoff := retry.Backoff{Initial: time.Second, Max: 5 * time.Minute}
+	for err == nil {
+		var d azure.Delivery
+		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		d, err = s.cfg.entity().Delivery(asking, client)
+		cancel()
+		if err == nil {
+			s.saidDeliveries.Store(int32(d.Most))
+			s.log.Info("the entity says after how many deliveries the broker takes a message out", telemetry.KeyDelivery, d.Most)
+			return
+		}
+		if !azure.WillNotTell(err) {
+			attempted()
+			err = backoff.Wait(ctx)
+		}
+	}
+	if ctx.Err() == nil {
+		s.log.Info("MAX_DELIVERIES is not set, and the entity's MaxDeliveryCount is unknown: it is taken for the service's default",
+			telemetry.KeyDelivery, unsaidDeliveries, telemetry.KeyError, azure.Untold(err))
+	}
+}
+
+// awaitDeliveries waits until the entity was asked, where a message is delivered again: it may be its last delivery.
+func (s *service) awaitDeliveries(receiving context.Context, messages []*azservicebus.ReceivedMessage) error {
+	if !slices.ContainsFunc(messages, func(m *azservicebus.ReceivedMessage) bool { return m.DeliveryCount > 1 }) {
+		return nil
+	}
+	select {
+	case <-s.asked:
+		return nil
+	case <-receiving.Done():
+		return fmt.Errorf("stop with messages in hand: %w", context.Cause(receiving))
+	}
+}
