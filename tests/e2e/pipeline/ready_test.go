@@ -64,6 +64,7 @@ func TestAProducerIsReadyOnceItHasReachedWhatALeaderNeeds(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	network.PlugIn()
 	s.until("it is ready", func() bool { status, _ := s.ready(a.log); return status == http.StatusOK })
+	s.leads("a") // only a leader has a heartbeat
 	network.Pull()
 	s.until("it has noticed", func() bool {
 		return strings.Contains(a.log.Text(), "dependency=heartbeat") || strings.Contains(a.log.Text(), `"heartbeat"`)

@@ -23,7 +23,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func program(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "service")
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o700))
+	// A process that another test starts meanwhile would have the file open until it executes, and what is open for writing cannot be executed.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o700)
+	syscall.ForkLock.RUnlock()
+	require.NoError(t, err)
 	return path
 }
 

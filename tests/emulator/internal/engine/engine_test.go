@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/mongoerr"
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/query"
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
@@ -253,11 +254,13 @@ func TestOldVersionsAreForgotten(t *testing.T) {
 }
 
 func TestTransactionsEndByThemselves(t *testing.T) {
-	e := New(Options{})
-	txn := e.Begin(nil, 1, time.Millisecond)
-	_, err := e.Insert(t.Context(), ns, txn, []bson.Raw{value.Encode(bson.D{{Key: "_id", Value: int32(1)}})}, true, func(int, error) {})
-	require.NoError(t, err)
-	<-txn.done
-	require.Error(t, e.Commit(txn))
-	require.Nil(t, e.Get(ns, View{}, int32(1)))
+	virtualtime.Test(t, func(t *testing.T) { // its time does not pass while the insert is at work
+		e := New(Options{})
+		txn := e.Begin(nil, 1, time.Millisecond)
+		_, err := e.Insert(t.Context(), ns, txn, []bson.Raw{value.Encode(bson.D{{Key: "_id", Value: int32(1)}})}, true, func(int, error) {})
+		require.NoError(t, err)
+		<-txn.done
+		require.Error(t, e.Commit(txn))
+		require.Nil(t, e.Get(ns, View{}, int32(1)))
+	})
 }
