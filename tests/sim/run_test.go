@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/ledger"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
@@ -114,7 +115,7 @@ func (w *world) judge() {
 	run.Late, run.Actual, run.Expected = w.late, actual, expected
 	if w.plan.Settings.Projection == plan.Ledger {
 		run.ExpectedTotals = totals
-		run.ActualTotals, err = w.totals()
+		run.ActualTotals, err = ledger.ReadTotals(w.Context(), w.client.Database(readModel))
 		require.NoError(w, err)
 	}
 	found := checker.Judge(run)

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/ledger"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
@@ -120,7 +121,7 @@ func (m mortalDocument) Project(e projection.Event) ([]projection.Write, error) 
 // projectionsOf are those of one instance; nil is the operator, who survives.
 func (w *world) projectionsOf(i *instance) *projection.Registry {
 	all, err := projection.NewRegistry(
-		mortalDocument{brittleDocument{projection.Timeline{}, w}, i, &w.mended}, mortal{brittle{ledger{}, w}, i, &w.mended})
+		mortalDocument{brittleDocument{projection.Timeline{}, w}, i, &w.mended}, mortal{brittle{ledger.Projection{}, w}, i, &w.mended})
 	require.NoError(w, err)
 	return all
 }
