@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -16,9 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/sluice-cdc/sluice/tests/internal/azurite"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
-	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
 
 func TestMain(m *testing.M) {
@@ -26,23 +23,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "64"); err != nil {
 		panic(err)
 	}
-	var err error
-	if built.dir, err = os.MkdirTemp("", "sluice-chaos-"); err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if err := os.RemoveAll(built.dir); err != nil {
-			panic(err)
-		}
-		os.Exit(code)
-	}))
-}
-
-// built are the services, built by the first test that needs them.
-var built struct {
-	once                     sync.Once
-	dir, producer, projector string
-	err                      error
+	goleak.VerifyTestMain(tests{m})
 }
 
 // quick is how the leadership's times are set here: as short as leaves room for a busy machine. The lease itself cannot be
@@ -61,22 +42,6 @@ func setting(t *testing.T, name string, otherwise int) int {
 	n, err := strconv.Atoi(text)
 	require.NoError(t, err, name)
 	return n
-}
-
-// programs are the services, built, and the address of an Azurite that runs until the test ends.
-func programs(t *testing.T) (producer, projector, azuriteAddr string) {
-	t.Helper()
-	process, err := azurite.Start(t.Context(), azurite.Options{})
-	if errors.Is(err, azurite.ErrNotInstalled) && os.Getenv("CI") != "true" {
-		t.Skipf("without Azurite: %v", err)
-	}
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, process.Stop()) })
-	built.once.Do(func() {
-		built.producer, built.projector, built.err = child.Build(context.WithoutCancel(t.Context()), built.dir)
-	})
-	require.NoError(t, built.err)
-	return built.producer, built.projector, process.Addr()
 }
 
 // TestG1G2G3G4OfProcessesThatAreKilledAndStopped takes processes away at the steps of the path. CHAOS_ROUNDS is how many

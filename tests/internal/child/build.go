@@ -18,25 +18,25 @@ import (
 
 // Build builds the two services into dir and returns the paths of the programs.
 func Build(ctx context.Context, dir string) (producer, projector string, err error) {
-	root, err := Checkout()
-	if err != nil {
+	producer, projector = filepath.Join(dir, "producer"), filepath.Join(dir, "projector")
+	if err := BuildProgram(ctx, "producer/cmd/producer", producer); err != nil {
 		return "", "", err
 	}
-	if producer, err = build(ctx, root, "producer", dir); err != nil {
-		return "", "", err
-	}
-	projector, err = build(ctx, root, "projector", dir)
-	return producer, projector, err
+	return producer, projector, BuildProgram(ctx, "projector/cmd/projector", projector)
 }
 
-func build(ctx context.Context, root, service, dir string) (string, error) {
-	program := filepath.Join(dir, service)
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/"+service)
-	cmd.Dir = filepath.Join(root, service)
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", service, err, strings.TrimSpace(string(output)))
+// BuildProgram builds the program whose source is in a folder of the checkout.
+func BuildProgram(ctx context.Context, folder, program string) error {
+	root, err := Checkout()
+	if err != nil {
+		return err
 	}
-	return program, nil
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, ".")
+	cmd.Dir = filepath.Join(root, filepath.FromSlash(folder))
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", folder, err, strings.TrimSpace(string(output)))
+	}
+	return nil
 }
 
 // Checkout finds the root of the source: above the working directory, or where this program's own source is.
