@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
+	"github.com/sluice-cdc/sluice/tests/internal/ledger"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
@@ -38,6 +39,8 @@ type ringOptions struct {
 	times             []string      // settings of the leadership, KEY=VALUE
 	documents         *reading      // nil: a log of events and its timeline; else documents that change, and their mirror
 	latency           time.Duration // a round trip to MongoDB and Service Bus
+	// fault is what the servers do to the ring; nil: nothing. What else it has then is said there.
+	fault *fault
 	// apart gives every service a network namespace of its own, and a cable from there to the servers.
 	apart bool
 	// fenceAfter is how long a leader may send after a write of its checkpoint; zero: the fence is not judged.
@@ -57,10 +60,33 @@ func (o ringOptions) collection() string {
 
 // projection is the read model's.
 func (o ringOptions) projection() string {
-	if o.documents != nil {
+	switch {
+	case o.documents != nil:
 		return "mirror"
+	case o.fault != nil && o.fault.own:
+		return ledger.Name
 	}
 	return "timeline"
+}
+
+// streams are the names of the collections that are watched.
+func (o ringOptions) streams() []string {
+	if o.fault != nil && o.fault.shared {
+		return []string{o.collection(), "returns"}
+	}
+	return []string{o.collection()}
+}
+
+// entities are those of the ring's Service Bus.
+func (o ringOptions) entities() *servicebus.Config {
+	c := emulator.Entities()
+	topic := &c.Topics[0]
+	topic.DuplicateDetectionWindow = duplicateWindow
+	topic.Subscriptions[0].LockDuration = lockDuration
+	if o.fault != nil && o.fault.topic != nil {
+		o.fault.topic(topic)
+	}
+	return &c
 }
 
 // ring is one pipeline: servers of its own but for Azurite, two producers and two projectors as processes, each with a
@@ -73,13 +99,14 @@ type ring struct {
 	model   *driver.Collection
 	// documents are nil where the source is a log of events.
 	documents *documents
+	faulty    *faulty // nil where nothing is wrong with the servers
 	trace     *trace
 
 	producers, projectors []*slot
 
 	rec         *history.Recorder
 	checkpoints checkpoints
-	leases      *leasecheck.Recorder
+	leases      []*leasecheck.Recorder // of each stream's checkpoint
 	loadingOver atomic.Bool
 }
 
@@ -113,19 +140,15 @@ const (
 	grain    = 10 * time.Millisecond
 )
 
-func entities() *servicebus.Config {
-	c := emulator.Entities()
-	c.Topics[0].DuplicateDetectionWindow = duplicateWindow
-	c.Topics[0].Subscriptions[0].LockDuration = lockDuration
-	return &c
-}
-
 // inRing runs a ring, has work done to it, and judges what came of it.
 func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring) error) (_ *ring, rest checker.Run) {
 	t.Helper()
-	s, err := emulator.New(t.Context(), emulator.Options{ServiceBus: entities(), Latency: o.latency, TransactionLifetime: transactionLifetime})
+	s, err := emulator.New(t.Context(), emulator.Options{ServiceBus: o.entities(), Latency: o.latency, TransactionLifetime: transactionLifetime})
 	require.NoError(t, err)
-	r := &ring{T: t, options: o, stack: s, rec: history.NewRecorder(), leases: leasecheck.NewRecorder(o.name + "/shop." + o.collection() + ".json"), trace: &trace{began: time.Now()}}
+	r := &ring{T: t, options: o, stack: s, rec: history.NewRecorder(), trace: &trace{began: time.Now()}}
+	for _, stream := range o.streams() {
+		r.leases = append(r.leases, leasecheck.NewRecorder(o.name+"/shop."+stream+".json"))
+	}
 	defer func() {
 		t.Logf("%s\n%s", o.name, r.trace)
 	}()
@@ -144,8 +167,10 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 	client, err := driver.Connect(options.Client().ApplyURI(s.Endpoint(emulator.EnvMongo)))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, client.Disconnect(context.WithoutCancel(t.Context()))) }()
-	r.events, r.model = client.Database("shop").Collection("events"), client.Database("readmodel").Collection("timeline")
-
+	r.events, r.model = client.Database("shop").Collection("events"), client.Database("readmodel").Collection(o.projection())
+	if o.fault != nil {
+		r.faulty = newFaulty(client, o)
+	}
 	if o.documents != nil {
 		r.documents, err = newDocuments(t.Context(), client, o, r.rec)
 		require.NoError(t, err)
@@ -181,7 +206,11 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 
 // drive feeds the pipeline while work is done to it, and waits until everything is to be seen.
 func (r *ring) drive(ctx context.Context, work func(ctx context.Context, r *ring) error) error {
-	if _, err := r.ready(ctx); err != nil {
+	if r.faulty != nil {
+		if err := r.flows(ctx); err != nil {
+			return err
+		}
+	} else if _, err := r.ready(ctx); err != nil {
 		return err
 	}
 	group, both := errgroup.WithContext(ctx)
@@ -195,6 +224,9 @@ func (r *ring) drive(ctx context.Context, work func(ctx context.Context, r *ring
 	}
 	if r.documents != nil {
 		return r.judge(ctx)
+	}
+	if r.faulty != nil {
+		return r.mend(ctx)
 	}
 	return r.until(ctx, "everything is in the read model and settled", func() bool {
 		counts := r.rec.Counts()
@@ -258,6 +290,9 @@ func (r *ring) load(ctx context.Context) error {
 	if r.documents != nil {
 		return r.documents.load(ctx, r.options.rate, r.loadingOver.Load)
 	}
+	if r.faulty != nil {
+		return r.faulty.load(ctx, r)
+	}
 	var events iter.Seq[workload.Event] = func(yield func(workload.Event) bool) {
 		for e := range workload.Orders(r.options.seed) {
 			if r.loadingOver.Load() || !yield(e) {
@@ -297,13 +332,14 @@ func (r *ring) watch(ctx context.Context, opened func()) error {
 
 // outcome is everything recorded, after the services have ended.
 func (r *ring) outcome() checker.Run {
-	run := checker.Run{
-		History: r.rec.History(), Writes: r.checkpoints.all(),
-		Lease: leasecheck.Check(r.leases.History(), patience), FenceAfter: r.options.fenceAfter, Late: r.mayBeLate,
+	run := checker.Run{History: r.rec.History(), Writes: r.checkpoints.all(), FenceAfter: r.options.fenceAfter, Late: r.mayBeLate}
+	for _, of := range r.leases {
+		run.Lease = errors.Join(run.Lease, leasecheck.Check(of.History(), patience))
 	}
-	for _, m := range r.stack.ServiceBus.PeekDeadLetters(r.stack.Route.Out(), 10) {
-		run.Aside = append(run.Aside, checker.Aside{MessageID: m.MessageID, Session: m.SessionID, Reason: m.Reason, Description: m.Description})
+	if r.faulty != nil {
+		return r.faulty.outcome(r, run)
 	}
+	run.Aside = r.aside(10)
 	if r.documents != nil {
 		return run // the mirror has been judged
 	}
@@ -315,6 +351,14 @@ func (r *ring) outcome() checker.Run {
 	require.NoError(r, err)
 	run.Expected, run.Actual = expected, actual
 	return run
+}
+
+// aside are the first dead letters, at most so many.
+func (r *ring) aside(most int) (all []checker.Aside) {
+	for _, m := range r.stack.ServiceBus.PeekDeadLetters(r.stack.Route.Out(), most) {
+		all = append(all, checker.Aside{MessageID: m.MessageID, Session: m.SessionID, Reason: m.Reason, Description: m.Description})
+	}
+	return all
 }
 
 // complaints are the last ones in the services' logs.

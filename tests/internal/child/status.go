@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,6 +25,10 @@ const (
 type Status struct {
 	Instance string `json:"instance"`
 
+	// Streams are those of a producer with several, each with what follows.
+	Streams []Status `json:"streams"`
+	Stream  string   `json:"stream"`
+
 	// Of a producer.
 	Role            string `json:"role"` // leader or standby
 	Epoch           int64  `json:"epoch"`
@@ -39,6 +44,11 @@ type Status struct {
 
 // Leads says that the service leads and its change stream is open.
 func (s Status) Leads() bool { return s.Role == "leader" && s.ReadyToRead }
+
+// LeadsStream says the same of one of several streams.
+func (s Status) LeadsStream(name string) bool {
+	return slices.ContainsFunc(s.Streams, func(of Status) bool { return of.Stream == name && of.Leads() })
+}
 
 // Status is the latest answer of the process in the place; ok is false when there is none that is fresh.
 func (s *Slot) Status() (status Status, ok bool) {

@@ -34,7 +34,7 @@ func newAMQPReader() reader {
 		if _, err := io.ReadFull(r, frame); err != nil {
 			return nil, Unit{}, err
 		}
-		u.Bytes = len(frame)
+		u.Bytes, u.Message = len(frame), frame
 		if !isHeader {
 			u.Name = performative(frame)
 		}

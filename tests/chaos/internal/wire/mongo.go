@@ -34,7 +34,7 @@ func newMongoReader() reader {
 		if _, err := io.ReadFull(r, message); err != nil {
 			return nil, Unit{}, err
 		}
-		u := Unit{Server: Mongo, Reply: reply, Bytes: len(message)}
+		u := Unit{Server: Mongo, Reply: reply, Bytes: len(message), Message: message}
 		document := body(message, op)
 		mu.Lock()
 		defer mu.Unlock()

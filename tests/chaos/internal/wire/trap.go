@@ -23,6 +23,8 @@ type Unit struct {
 	Name  string
 	Reply bool
 	Bytes int
+	// Message is all of it, to be read only; nil of Blob storage.
+	Message []byte
 	// Changes are those in a reply to getMore.
 	Changes int
 }

@@ -29,8 +29,9 @@ type Way struct {
 	storage    func(next leasecheck.Doer) leasecheck.Doer
 	forwarding sync.WaitGroup
 
-	mu   sync.Mutex
-	trap *Trap // guarded by mu; nil: everything passes
+	mu     sync.Mutex // guards everything below
+	trap   *Trap      // nil: everything passes
+	silent bool
 }
 
 // BlobObserver is told of what Blob storage is asked and what it answers. Arrived is called before a request goes on to
@@ -66,6 +67,9 @@ func Listen(ctx context.Context, name string, to Addrs, at Listener, observer Bl
 // Name is whose way it is.
 func (w *Way) Name() string { return w.name }
 
+// To are the servers that it leads to.
+func (w *Way) To() Addrs { return w.to }
+
 // Addrs are what the service must use instead of the servers' own addresses.
 func (w *Way) Addrs() Addrs {
 	return Addrs{w.listeners[0].Addr().String(), w.listeners[1].Addr().String(), w.listeners[2].Addr().String()}
@@ -76,6 +80,21 @@ func (w *Way) Arm(t *Trap) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.trap = t
+}
+
+// Silence keeps the end of the service from Service Bus: its connections stay open there, as those of a machine that is lost do, until
+// Service Bus closes them or [Way.Run] ends.
+func (w *Way) Silence() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.silent = true
+}
+
+// tells says whether a server is to hear that the service is gone.
+func (w *Way) tells(server Server) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.silent || server != ServiceBus
 }
 
 // pass waits for as long as the message is held, and reports whether it goes on.
@@ -89,8 +108,8 @@ func (w *Way) pass(u Unit) bool {
 // Run forwards until ctx ends. A trap that holds something must be released before, or Run does not return.
 func (w *Way) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return w.accept(ctx, w.listeners[0], w.to.Mongo, newMongoReader) })
-	group.Go(func() error { return w.accept(ctx, w.listeners[1], w.to.ServiceBus, newAMQPReader) })
+	group.Go(func() error { return w.accept(ctx, w.listeners[0], Mongo, w.to.Mongo, newMongoReader) })
+	group.Go(func() error { return w.accept(ctx, w.listeners[1], ServiceBus, w.to.ServiceBus, newAMQPReader) })
 	group.Go(func() error { return w.serveBlob(ctx, w.listeners[2]) })
 	err := group.Wait()
 	w.forwarding.Wait()
@@ -100,7 +119,7 @@ func (w *Way) Run(ctx context.Context) error {
 // reader takes the next message from a connection, of requests or of replies.
 type reader func(r *bufio.Reader, reply bool) (message []byte, u Unit, err error)
 
-func (w *Way) accept(ctx context.Context, l net.Listener, to string, protocol func() reader) error {
+func (w *Way) accept(ctx context.Context, l net.Listener, server Server, to string, protocol func() reader) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
 	for {
@@ -111,12 +130,12 @@ func (w *Way) accept(ctx context.Context, l net.Listener, to string, protocol fu
 			}
 			return fmt.Errorf("accept a connection of %s: %w", w.name, err)
 		}
-		w.forwarding.Go(func() { w.splice(ctx, client, to, protocol()) })
+		w.forwarding.Go(func() { w.splice(ctx, client, server, to, protocol()) })
 	}
 }
 
 // splice forwards both ways of one connection until both have ended.
-func (w *Way) splice(ctx context.Context, client net.Conn, to string, next reader) {
+func (w *Way) splice(ctx context.Context, client net.Conn, of Server, to string, next reader) {
 	defer client.Close()
 	var dialer net.Dialer
 	server, err := dialer.DialContext(ctx, "tcp", to)
@@ -130,7 +149,9 @@ func (w *Way) splice(ctx context.Context, client net.Conn, to string, next reade
 	ways.Go(func() {
 		// Whatever ends the requests, also those of a killed service, ends them behind what it had sent.
 		w.pump(server, client, next, false)
-		server.Close()
+		if w.tells(of) {
+			server.Close()
+		}
 	})
 	ways.Go(func() {
 		w.pump(client, server, next, true)

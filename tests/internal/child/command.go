@@ -1,0 +1,27 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// Command runs a program to its end, as an operator does, and returns its exit code and what it said, to both of its outputs. When ctx
+// ends it is killed: then the code is -1. An error means that it cannot be run.
+func Command(ctx context.Context, env []string, program string, args ...string) (code int, said string, err error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(clean(os.Environ()), env...)
+	cmd.SysProcAttr = attributes()
+	cmd.WaitDelay = time.Second
+	output, err := cmd.CombinedOutput()
+	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended && ctx.Err() == nil {
+		return 0, "", fmt.Errorf("run %s: %w", program, err)
+	}
+	if cmd.ProcessState == nil {
+		return -1, "", nil // it did not get so far
+	}
+	return cmd.ProcessState.ExitCode(), string(output), nil
+}
