@@ -4,7 +4,7 @@
 #
 #   embedded    the embedded MongoDB's own tests, and what the projections' operators do
 #   services    both services over TCP: e2e/live, and what of e2e/pipeline is in real time
-#   clients     other languages' drivers, those that are installed
+#   clients     other languages' drivers, where they can be installed
 #   pipeline    the whole pipeline with each projection, while producers and projectors are killed
 #   drivers     the Go drivers' own tests: scripts/conformance-mongo.sh
 #
@@ -91,6 +91,7 @@ if part services; then
   tests ./tests/e2e/pipeline
 fi
 if part clients; then
+  scripts/clients.sh
   tests ./tests/clients -run '/^mongo'
 fi
 if part pipeline; then
