@@ -29,6 +29,7 @@ type stream struct {
 	missed   string         // such a token, not met yet; else ""
 	before5  bool           // events look as those of servers before 5.0
 	before6  bool
+	byName   bool // the document of an update is looked up in whichever collection has the name by now
 
 	at      uint64         // position of the next entry
 	from    bson.Timestamp // entries before this are not looked at

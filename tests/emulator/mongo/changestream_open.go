@@ -25,7 +25,7 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 	if !ok {
 		return nil, mongoerr.New(50808, "$changeStream stage expects a document as argument")
 	}
-	s := &stream{version: int(r.srv.tokens.Load()), eng: r.srv.eng, full: "default", before: "off", lenient: r.srv.opts.AcceptLostTokens, before5: r.srv.opts.before(5, 0, 0), before6: r.srv.opts.before(6, 0, 0)}
+	s := &stream{version: int(r.srv.tokens.Load()), eng: r.srv.eng, full: "default", before: "off", lenient: r.srv.opts.AcceptLostTokens, before5: r.srv.opts.before(5, 0, 0), before6: r.srv.opts.before(6, 0, 0), byName: !r.srv.opts.before(6, 0, 27)}
 	wire, err := r.streamScope(s, d)
 	if err != nil {
 		return nil, err

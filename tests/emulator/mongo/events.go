@@ -229,7 +229,11 @@ func (s *stream) fullDocument(b []byte, x *engine.Entry) ([]byte, error) {
 	switch s.full {
 	case "updateLookup":
 		id, _, _ := value.DecodeValue(x.ID.Type, x.ID.Value)
-		now := s.eng.Current(x.NS, x.UUID, id)
+		uuid := x.UUID
+		if s.byName {
+			uuid = nil
+		}
+		now := s.eng.Current(x.NS, uuid, id)
 		if now == nil {
 			return value.AppendElement(b, "fullDocument", nil), nil
 		}

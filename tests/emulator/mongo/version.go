@@ -13,7 +13,7 @@ import (
 )
 
 // Versions are the versions of MongoDB that the server can be like, each with its last digits.
-var Versions = map[string][3]int32{"4.4": {4, 4, 29}, "5.0": {5, 0, 31}, "6.0": {6, 0, 20}, "7.0": {7, 0, 16}, "8.0": {8, 0, 4}}
+var Versions = map[string][3]int32{"4.4": {4, 4, 29}, "5.0": {5, 0, 31}, "6.0": {6, 0, 27}, "7.0": {7, 0, 16}, "8.0": {8, 0, 4}}
 
 // ParseVersion reads the name of one of [Versions].
 func ParseVersion(name string) ([3]int32, error) {

@@ -197,12 +197,13 @@ func (e *Engine) Get(ns NS, v View, id any) bson.Raw {
 	return e.colls[ns].get(v, id)
 }
 
-// Current reads what one document of a collection is by now; nil when it is gone, or another collection has taken the name.
+// Current reads what one document of a collection is by now; nil when it is gone, or where another collection than that of the uuid has
+// taken the name. A nil uuid is any collection's.
 func (e *Engine) Current(ns NS, uuid []byte, id any) bson.Raw {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	c := e.colls[ns]
-	if c == nil || !bytes.Equal(c.UUID, uuid) {
+	if c == nil || (uuid != nil && !bytes.Equal(c.UUID, uuid)) {
 		return nil
 	}
 	return c.get(View{}, id)
