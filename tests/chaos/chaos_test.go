@@ -32,6 +32,9 @@ var quick = []string{
 	"LEASE_DURATION=15s", "HEARTBEAT_INTERVAL=300ms", "STANDBY_POLL=300ms", "FENCE_AFTER=1500ms", "TAKEOVER_AFTER=3s",
 }
 
+// calm is how they are set where the leader is not the matter: whatever the machine has to do, it goes on leading.
+var calm = []string{"LEASE_DURATION=60s", "FENCE_AFTER=30s", "TAKEOVER_AFTER=55s"}
+
 // setting is a number from the environment.
 func setting(t *testing.T, name string, otherwise int) int {
 	t.Helper()

@@ -71,7 +71,7 @@ func TestG4TheLeaseOfADeadProcessIsReleased(t *testing.T) {
 	producer, projector, azuriteAddr := programs(t)
 	options := ringOptions{
 		name: "crash", seed: 2, rate: 100, producer: producer, projector: projector, blobURL: azuriteAddr,
-		times: []string{"LEASE_DURATION=60s", "FENCE_AFTER=30s", "TAKEOVER_AFTER=55s"},
+		times: calm,
 	}
 	_, run := inRing(t, options, func(ctx context.Context, r *ring) error {
 		for range 2 {

@@ -75,9 +75,12 @@ func TestG1G2G3G5OfProcessesWhoseServersRefuse(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %d", f.name, n+1), func(t *testing.T) {
 			t.Parallel()
 			o := ringOptions{
-				name: fmt.Sprintf("fault-%d", n+1), rate: cmp.Or(f.rate, 15), fault: &f, producer: producer, projector: projector, blobURL: azuriteAddr, times: quick,
+				name: fmt.Sprintf("fault-%d", n+1), rate: cmp.Or(f.rate, 15), fault: &f, producer: producer, projector: projector, blobURL: azuriteAddr, times: calm,
 				// Both receivers come to each fault.
 				seed: seed*100 + uint64(n+n/len(wanted)*((len(wanted)+1)%2)),
+			}
+			if f.shared {
+				o.times = quick // its producers are killed
 			}
 			if f.own {
 				o.projector = ownProjectorProgram(t)

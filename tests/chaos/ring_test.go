@@ -143,6 +143,7 @@ const (
 // inRing runs a ring, has work done to it, and judges what came of it.
 func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring) error) (_ *ring, rest checker.Run) {
 	t.Helper()
+	defer enter()()
 	s, err := emulator.New(t.Context(), emulator.Options{ServiceBus: o.entities(), Latency: o.latency, TransactionLifetime: transactionLifetime})
 	require.NoError(t, err)
 	r := &ring{T: t, options: o, stack: s, rec: history.NewRecorder(), trace: &trace{began: time.Now()}}

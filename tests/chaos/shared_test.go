@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -42,6 +44,19 @@ func (s tests) Run() (code int) {
 		}
 	}()
 	return s.M.Run()
+}
+
+// room is for the rings that run at once: three for each processor, or as many as CHAOS_RINGS asks for. With more of them leaders would lose their lease
+// because nobody has a processor for them, and the next ones, too.
+var room = func() chan struct{} {
+	asked, _ := strconv.Atoi(os.Getenv("CHAOS_RINGS")) // setting says what is wrong with it
+	return make(chan struct{}, max(asked, 3*runtime.NumCPU()))
+}()
+
+// enter waits for room, and gives it back when the function that it returns is called.
+func enter() (leave func()) {
+	room <- struct{}{}
+	return func() { <-room }
 }
 
 // once are what is made by the first test that needs it.

@@ -56,7 +56,7 @@ class Scene:
         """What a request to an entity's $management is answered with: a status and a body."""
         with node(self.connection, f"{self.own(queue)}/$management") as ask:
             answer = ask(body, operation="com.microsoft:" + operation)
-        return answer.properties["statusCode"], answer.body
+        return answer.properties["statusCode"], plain(answer.body)
 
     def left(self, queue):
         status, body = self.manage(queue, "peek-message", {"from-sequence-number": 1, "message-count": int32(99)})
@@ -86,13 +86,20 @@ def node(connection, address):
 
 
 def plain(v):
-    """What was received, with bytes where this client has a view of its memory."""
-    return bytes(v) if isinstance(v, memoryview) else v
+    """What was received, with bytes where this client has a view of the message's memory, which ends with the message."""
+    match v:
+        case memoryview():
+            return bytes(v)
+        case dict():
+            return {k: plain(of) for k, of in v.items()}
+        case list():
+            return [plain(of) for of in v]
+    return v
 
 
 def decoded(data):
     m = Message()
-    m.decode(bytes(data))
+    m.decode(data)
     return m
 
 

@@ -205,11 +205,15 @@ func TestG3G4OperatorRewindsAndTheNextLeaderPublishesAgain(t *testing.T) {
 			known[m.Properties[envelope.PropPosition].(string)] = m.Properties["cloudEvents_id"].(string)
 			ids[m.MessageID] = true
 		}
-		again := w.Took()[len(first):]
-		for _, m := range again[:30] {
+		again := 0
+		for _, m := range w.Took()[len(first):] {
 			require.NotContains(t, ids, m.MessageID)
-			require.Equal(t, known[m.Properties[envelope.PropPosition].(string)], m.Properties["cloudEvents_id"], "to everybody else it is the same event")
+			if event, is := known[m.Properties[envelope.PropPosition].(string)]; is { // the new one is of another aggregate, and may come at any time
+				again++
+				require.Equal(t, event, m.Properties["cloudEvents_id"], "to everybody else it is the same event")
+			}
 		}
+		require.Equal(t, 30, again)
 	})
 }
 

@@ -16,6 +16,7 @@ type Recorder struct {
 	aggregates map[string]*progress
 	messages   map[string]struct{}
 	epochs     map[int64]time.Time
+	latest     map[string]int64 // the highest epoch of each stream
 
 	counts  Counts
 	latency *hdrhistogram.Histogram // microseconds
@@ -33,7 +34,7 @@ type Counts struct {
 	Published  int64 // different messages accepted by the broker
 	Duplicates int64 // messages that the broker's duplicate detection dropped
 	Repeated   int64 // messages that the broker took again, its window having forgotten them
-	Stale      int64 // messages that came from an epoch below one the broker had seen already
+	Stale      int64 // messages that came from an epoch below one that the broker had seen of their stream
 	Visible    int64 // committed events whose effect can be read
 	Aggregates int   // with at least one committed event
 	LastEpoch  int64 // the highest epoch that the broker has seen
@@ -59,6 +60,7 @@ func NewRecorder() *Recorder {
 		aggregates: map[string]*progress{},
 		messages:   map[string]struct{}{},
 		epochs:     map[int64]time.Time{},
+		latest:     map[string]int64{},
 		counts:     Counts{LastMove: time.Now()},
 		latency:    hdrhistogram.New(1, longest, 3),
 	}
@@ -99,9 +101,10 @@ func (r *Recorder) Accept(a Acceptance) {
 	} else if !a.Duplicate {
 		r.counts.Repeated++
 	}
-	if a.Epoch < r.counts.LastEpoch {
+	if a.Epoch < r.latest[a.Stream] {
 		r.counts.Stale++
 	}
+	r.latest[a.Stream] = max(r.latest[a.Stream], a.Epoch)
 	if _, seen := r.epochs[a.Epoch]; !seen {
 		r.epochs[a.Epoch] = a.At
 		r.counts.LastEpoch = max(r.counts.LastEpoch, a.Epoch)

@@ -24,11 +24,12 @@ func TestRecorderCountsAlong(t *testing.T) {
 		r.Accept(history.Acceptance{MessageID: "m2", Session: "a", Position: "2", Epoch: 4, At: time.Now()})
 		r.Accept(history.Acceptance{MessageID: "m2", Session: "a", Position: "2", Epoch: 3, Duplicate: true, At: time.Now()})
 		r.Accept(history.Acceptance{MessageID: "m2", Session: "a", Position: "2", Epoch: 4, At: time.Now()})
-		r.Observe(history.Observation{Aggregate: "a", Events: 7, Position: "2", At: time.Now()}) // five too many
+		r.Accept(history.Acceptance{MessageID: "m3", Stream: "another", Session: "a", Position: "1", Epoch: 2, At: time.Now()}) // not stale: its leader is another one
+		r.Observe(history.Observation{Aggregate: "a", Events: 7, Position: "2", At: time.Now()})                                // five too many
 
 		counts := r.Counts()
 		require.Equal(t, history.Counts{
-			Committed: 2, Published: 2, Duplicates: 2, Repeated: 1, Stale: 1, Visible: 2, Aggregates: 1, LastEpoch: 4,
+			Committed: 2, Published: 3, Duplicates: 2, Repeated: 1, Stale: 1, Visible: 2, Aggregates: 1, LastEpoch: 4,
 			FirstCommit: start, LastVisible: start.Add(30 * time.Millisecond), LastMove: start.Add(30 * time.Millisecond),
 		}, counts)
 		latency := r.Latency()
