@@ -30,9 +30,8 @@ func TestLocal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := command{program: filepath.Join(dir, "local"), services: dir}
-	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", c.program, ".").CombinedOutput()
-	require.NoError(t, err, string(output))
-	_, _, err = child.Build(t.Context(), c.services)
+	require.NoError(t, child.BuildProgram(t.Context(), "tests/cmd/local", c.program))
+	_, _, err := child.Build(t.Context(), c.services)
 	require.NoError(t, err)
 	for name, test := range map[string]func(*testing.T, command){
 		"comes out exactly right through a killed and a terminated leader": exactlyRight,

@@ -51,16 +51,7 @@ func build(ctx context.Context, dir string) error {
 	if _, _, err := child.Build(ctx, dir); err != nil {
 		return err
 	}
-	root, err := child.Checkout()
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, "local"), "./tests/cmd/local")
-	cmd.Dir = root
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build local: %w\n%s", err, said)
-	}
-	return nil
+	return child.BuildProgram(ctx, "tests/cmd/local", filepath.Join(dir, "local"))
 }
 
 // environment is one in which the programs work, in a database of their own, with what the case changes.

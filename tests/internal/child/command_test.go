@@ -27,9 +27,10 @@ func TestACommandIsKilledWhenItsContextEnds(t *testing.T) {
 	begun := filepath.Join(t.TempDir(), "begun")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	sleeps := program(t, `echo > "$BEGUN"; exec sleep 600`)
 	var running sync.WaitGroup
 	running.Go(func() {
-		code, _, err := child.Command(ctx, []string{"BEGUN=" + begun}, program(t, `echo > "$BEGUN"; exec sleep 600`))
+		code, _, err := child.Command(ctx, []string{"BEGUN=" + begun}, sleeps)
 		if err != nil || code != -1 {
 			t.Errorf("it ended with code %d and %v", code, err)
 		}
