@@ -66,12 +66,13 @@ func (w *world) settle() {
 	w.record.Note(func(run *checker.Run) { run.Left = left })
 }
 
-// rests waits until every committed event is published and all but the hidden ones are to be seen.
+// rests waits until every committed event is published, as often as rewinds ask for, and all but the hidden ones are to be seen.
 func (w *world) rests(hidden func() int64) bool {
 	rest := func() bool {
 		w.tend()
 		committed, visible := w.record.Seen()
-		return visible >= committed-hidden() && w.record.Published() >= committed && w.bus.Stats(subPath).Active == 0 && !w.passedOver()
+		return visible >= committed-hidden() && w.record.Published() >= committed && w.record.NotAgain() == 0 &&
+			w.bus.Stats(subPath).Active == 0 && !w.passedOver()
 	}
 	if w.eventually(settled, rest) {
 		return true
@@ -83,7 +84,8 @@ func (w *world) rests(hidden func() int64) bool {
 // unrest records that a run did not come to rest, and how it stands.
 func (w *world) unrest(format string, args ...any) {
 	committed, visible := w.record.Seen()
-	unrest := fmt.Sprintf("%d of %d events are visible, %s; the broker says %+v", visible, committed, fmt.Sprintf(format, args...), w.bus.Stats(subPath))
+	unrest := fmt.Sprintf("%d of %d events are visible, %s, %d are not published again; the broker says %+v",
+		visible, committed, fmt.Sprintf(format, args...), w.record.NotAgain(), w.bus.Stats(subPath))
 	w.record.Note(func(run *checker.Run) { run.Unrest = unrest })
 }
 

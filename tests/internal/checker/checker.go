@@ -228,12 +228,16 @@ func judgeWrites(stream string, writes []Write, accepted []history.Acceptance) [
 	return found
 }
 
-// judgeRewinds looks whether everything behind the place to which the operator has taken a checkpoint back was published again, so that the
-// broker took it.
-func judgeRewinds(r Run) (found []error) {
+func judgeRewinds(r Run) []error {
 	if r.Unrest != "" {
 		return nil
 	}
+	return r.NotAgain()
+}
+
+// NotAgain says what was published behind a place to which the operator has taken a checkpoint back, and has not been published again
+// since, so that the broker took it.
+func (r Run) NotAgain() (found []error) {
 	generations := map[string]int64{}
 	for _, w := range r.Writes {
 		back := w.Generation > generations[w.Stream]

@@ -161,6 +161,13 @@ func (r *Record) Published() int64 {
 	return int64(len(r.published))
 }
 
+// NotAgain is how many messages are to be published again, since their checkpoint was taken back, and have not been so far.
+func (r *Record) NotAgain() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.run.NotAgain())
+}
+
 // Took says whether the broker has accepted the change of a stream at a position.
 func (r *Record) Took(stream, position string) bool {
 	r.mu.Lock()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
@@ -70,4 +71,25 @@ func TestARecordCounts(t *testing.T) {
 	r.Note(func(run *checker.Run) { run.Sick = append(run.Sick, checker.Sick{Aggregate: "a", Before: 1, Total: 2}) })
 	require.EqualValues(t, 1, r.Hidden())
 	require.False(t, r.Sound("a"))
+}
+
+func TestARecordKnowsWhatIsToBePublishedAgain(t *testing.T) {
+	t.Parallel()
+	r := record.New(checker.Run{})
+	accept := func(id, generation, position string, duplicate bool) {
+		r.Accept(servicebus.Accepted{MessageID: id + generation, Duplicate: duplicate, Properties: map[string]any{
+			"cloudEvents_id": id, envelope.PropPosition: position, envelope.PropSource: "s",
+		}})
+	}
+	for position, id := range []string{"a", "b", "c"} {
+		accept(id, "", fmt.Sprint(position), false)
+	}
+	require.Zero(t, r.NotAgain())
+	r.Write(checker.Write{Stream: "s", Position: "0", Accepted: 3, Generation: 1})
+	require.Equal(t, 2, r.NotAgain(), "b and c lie behind the place")
+	accept("b", "", "1", true)
+	require.Equal(t, 2, r.NotAgain(), "the broker knew it")
+	accept("b", "+1", "1", false)
+	accept("c", "+1", "2", false)
+	require.Zero(t, r.NotAgain())
 }
