@@ -90,7 +90,7 @@ func (c command) run(t *testing.T, args ...string) result {
 // command prepares a run with a temporary directory of its own, by which its children can be told: their programs are in it.
 func (c command) command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // one that builds the services may find an empty cache
 	t.Cleanup(cancel)
 	dir := t.TempDir()
 	if !slices.Contains(args, "--stack-only") && !slices.Contains(args, buildsItsOwn) {
