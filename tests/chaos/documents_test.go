@@ -88,13 +88,15 @@ func newDocuments(ctx context.Context, client *driver.Client, o ringOptions, rec
 // key tells an _id from every other one.
 func key(id any) string { return memory.Text(id) }
 
-// load writes until over says so, rate times a second.
-func (d *documents) load(ctx context.Context, rate float64, over func() bool) error {
+// load writes until the work is over, as often as the ring's rate says, where there is room.
+func (d *documents) load(ctx context.Context, r *ring) error {
 	all := ids()
-	pause := time.Duration(float64(time.Second) / rate)
-	for !over() {
-		if err := d.write(ctx, all[d.random.IntN(len(all))]); err != nil {
-			return err
+	pause := time.Duration(float64(time.Second) / r.options.rate)
+	for !r.loadingOver.Load() {
+		if r.room() > 0 {
+			if err := d.write(ctx, all[d.random.IntN(len(all))]); err != nil {
+				return err
+			}
 		}
 		if err := retry.Sleep(ctx, pause); err != nil {
 			return err

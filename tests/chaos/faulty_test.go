@@ -98,7 +98,7 @@ func (f *faulty) load(ctx context.Context, r *ring) error {
 				}
 			}
 		}
-		loader := workload.Loader{Collection: collection, Rate: r.options.rate / float64(len(f.streams)), Sending: f.sending(r, n)}
+		loader := r.loader(collection, r.options.rate/float64(len(f.streams)), f.sending(r, n))
 		loading.Go(func() error {
 			_, err := loader.Run(ctx, events)
 			return err

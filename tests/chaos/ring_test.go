@@ -137,7 +137,9 @@ const (
 	transactionLifetime = 5 * time.Second
 	// patience bounds every wait for what must come about by itself.
 	patience = 90 * time.Second
-	grain    = 10 * time.Millisecond
+	// backlog is the time in which the load makes as many events as may be on their way.
+	backlog = 10 * time.Second
+	grain   = 10 * time.Millisecond
 )
 
 // inRing runs a ring, has work done to it, and judges what came of it.
@@ -289,7 +291,7 @@ func (r *ring) until(ctx context.Context, what string, so func() bool) error {
 // load inserts events until the work is over.
 func (r *ring) load(ctx context.Context) error {
 	if r.documents != nil {
-		return r.documents.load(ctx, r.options.rate, r.loadingOver.Load)
+		return r.documents.load(ctx, r)
 	}
 	if r.faulty != nil {
 		return r.faulty.load(ctx, r)
@@ -301,16 +303,32 @@ func (r *ring) load(ctx context.Context) error {
 			}
 		}
 	}
-	loader := workload.Loader{
-		Collection: r.events, Rate: r.options.rate,
+	_, err := r.loader(r.events, r.options.rate, func(batch []workload.Event, at time.Time) {
+		for _, e := range batch {
+			r.rec.Commit(history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at})
+		}
+	}).Run(ctx, events)
+	return err
+}
+
+// loader inserts events into a collection where there is room.
+func (r *ring) loader(into *driver.Collection, rate float64, sending func(batch []workload.Event, at time.Time)) workload.Loader {
+	inserted := int64(0)
+	return workload.Loader{
+		Collection: into, Rate: rate, Allowed: func() int64 { return inserted + r.room() },
 		Sending: func(batch []workload.Event, at time.Time) {
-			for _, e := range batch {
-				r.rec.Commit(history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at})
-			}
+			inserted += int64(len(batch))
+			sending(batch, at)
 		},
 	}
-	_, err := loader.Run(ctx, events)
-	return err
+}
+
+// room is how many more events may be on their way. On a machine that is slower than the load they would become ever more, and
+// whatever comes next would wait behind all of them.
+func (r *ring) room() int64 {
+	counts := r.rec.Counts()
+	onTheWay := counts.Committed - counts.Published + int64(r.stack.ServiceBus.Stats(r.stack.Route.Out()).Active)
+	return max(0, int64(r.options.rate*backlog.Seconds())-onTheWay)
 }
 
 // watch records every change of the read model until ctx ends.
