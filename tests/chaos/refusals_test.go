@@ -113,8 +113,9 @@ const stubborn = "Stubborn"
 // refusedDocuments has MongoDB refuse every document that holds a certain event, for good with one code, and with another one until the
 // projector gives up. Whoever has it in hand is killed.
 var refusedDocuments = fault{
-	name:      "documents are refused",
-	projector: func(uint64) []string { return []string{"UNDECIDED_AFTER=3s"} },
+	name: "documents are refused",
+	// Half of it may pass without a commit of another aggregate, which a slow machine needs.
+	projector: func(uint64) []string { return []string{"UNDECIDED_AFTER=10s"} },
 	round: func(ctx context.Context, r *ring, n int) error {
 		name, other := fmt.Sprintf("undecided-%d", n), fmt.Sprintf("refused-%d", n)
 		last, err := r.refuse(ctx, name, unknown[n%len(unknown)])
@@ -132,6 +133,7 @@ var refusedDocuments = fault{
 		if err := r.until(ctx, "both aggregates are parked", begun); err != nil {
 			return err
 		}
+		r.trace.add("both aggregates are parked")
 		if err := r.faulty.commit(ctx, r, 0, append(last, otherLast...)); err != nil {
 			return err
 		}
