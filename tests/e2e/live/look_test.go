@@ -165,7 +165,11 @@ func (w *world) answer(of, args string) (code int, said string) {
 	w.Helper()
 	w.until(of+" "+args+" is answered in its time", func() bool {
 		code, said = w.command(of, strings.Fields(args)...)
-		return code != commandline.ExitProblem || !strings.Contains(said, context.DeadlineExceeded.Error())
+		if code != commandline.ExitProblem || !strings.Contains(said, context.DeadlineExceeded.Error()) {
+			return true
+		}
+		w.tell("%s %s is asked again: %s", of, args, said)
+		return false
 	})
 	return code, said
 }
