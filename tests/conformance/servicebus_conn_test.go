@@ -109,11 +109,12 @@ func TestTheRightToUseAnEntityIsClaimedOnce(t *testing.T) {
 func TestAnAMQPSessionIsLentAgain(t *testing.T) {
 	withBus(t, func(b *bus) {
 		conn := b.connect()
-		var kept *amqp.Session
+		var kept *servicebus.Session
 		lend := func() (err error) { kept, err = conn.Session(b.Context()); return err }
 		require.Equal(b, 1, b.trips(lend))
-		conn.ReturnSession(kept)
+		require.True(b, conn.ReturnSession(kept, 0))
 		require.Zero(b, b.trips(lend))
+		require.False(b, conn.ReturnSession(kept, 1000), "go-amqp remembers what was not settled")
 		conn.Close(b.Context())
 	})
 }

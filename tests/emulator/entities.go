@@ -22,8 +22,10 @@ func Entities() servicebus.Config {
 		Name:    Topic,
 		Inbound: servicebus.Inbound{RequiresDuplicateDetection: true, DuplicateDetectionWindow: 5 * time.Minute},
 		Subscriptions: []servicebus.Subscription{{
-			Name:     Subscription,
-			Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: 30 * time.Second, MaxDeliveryCount: 10},
+			Name: Subscription,
+			Outbound: servicebus.Outbound{
+				RequiresSession: true, LockDuration: 30 * time.Second, MaxDeliveryCount: 10, DeadLetteringOnMessageExpiration: true,
+			},
 		}},
 	}}}
 }

@@ -10,6 +10,7 @@ require (
 	go.mongodb.org/mongo-driver/v2 v2.9.3
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.24.0
+	golang.org/x/text v0.42.0
 )
 
 require go.yaml.in/yaml/v3 v3.0.5 // indirect

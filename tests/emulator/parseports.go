@@ -7,10 +7,10 @@ import (
 )
 
 // portsForm is what a complaint about ports ends with.
-const portsForm = "write standard, or a list such as mongodb=27017,servicebus=5672,admin=5300,tls=5671,blob=10000"
+const portsForm = "write standard, or a list such as mongodb=27017,servicebus=5672,admin=5300,tls=5671,443,blob=10000"
 
 // ParsePorts reads ports from a command line: "standard", which is [StandardPorts], or a list such as
-// mongodb=27017,servicebus=5672. A server that is not named takes a free port; an empty text names none.
+// mongodb=27017,servicebus=5672. TLS may have several, as in tls=5671,443. A server that is not named takes a free port; an empty text names none.
 func ParsePorts(text string) (Ports, error) {
 	var p Ports
 	if text == "" {
@@ -19,12 +19,17 @@ func ParsePorts(text string) (Ports, error) {
 	if text == "standard" {
 		return StandardPorts(), nil
 	}
-	ports := map[string]*int{"mongodb": &p.Mongo, "servicebus": &p.ServiceBus, "admin": &p.Administration, "tls": &p.TLS, "blob": &p.Blob}
+	ports := map[string]*int{"mongodb": &p.Mongo, "servicebus": &p.ServiceBus, "admin": &p.Administration, "tls": nil, "blob": &p.Blob}
 	takenBy := map[int]string{}
+	before := ""
 	for part := range strings.SplitSeq(text, ",") {
-		name, number, _ := strings.Cut(strings.TrimSpace(part), "=")
-		port := ports[name]
-		if port == nil {
+		name, number, named := strings.Cut(strings.TrimSpace(part), "=")
+		if !named && before == "tls" {
+			name, number = before, name
+		}
+		before = name
+		port, known := ports[name]
+		if !known {
 			return p, fmt.Errorf("%q: there is no server of that name: %s", part, portsForm)
 		}
 		n, err := strconv.Atoi(number)
@@ -34,7 +39,12 @@ func ParsePorts(text string) (Ports, error) {
 		if other := takenBy[n]; other != "" {
 			return p, fmt.Errorf("%q: %s has that port already: %s", part, other, portsForm)
 		}
-		*port, takenBy[n] = n, name
+		takenBy[n] = name
+		if name == "tls" {
+			p.TLS = append(p.TLS, n)
+		} else {
+			*port = n
+		}
 	}
 	return p, nil
 }

@@ -18,15 +18,15 @@ const loopback = "127.0.0.1"
 // Ports are those of the servers; 0 takes a free one.
 type Ports struct {
 	Mongo          int
-	ServiceBus     int // AMQP
-	Administration int // of Service Bus: HTTP
-	TLS            int // of Service Bus: AMQP and HTTP behind TLS, where that is served
+	ServiceBus     int   // AMQP
+	Administration int   // of Service Bus: HTTP
+	TLS            []int // of Service Bus: AMQP and HTTP behind TLS, on each, where that is served; empty: a free one
 	Blob           int
 }
 
 // StandardPorts are where MongoDB, the official Service Bus emulator and Azurite listen.
 func StandardPorts() Ports {
-	return Ports{Mongo: 27017, ServiceBus: 5672, Administration: 5300, TLS: 5671, Blob: 10000}
+	return Ports{Mongo: 27017, ServiceBus: 5672, Administration: 5300, TLS: []int{5671}, Blob: 10000}
 }
 
 // PortError is a port that was asked for and cannot be had.

@@ -56,7 +56,7 @@ type Options struct {
 	// Snapshot is a file that keeps MongoDB's data and oplog over a restart: read at the start if it is there, written when
 	// [Stack.Run] ends. Empty: nowhere. Service Bus and Blob storage start empty always.
 	Snapshot string
-	// TLS serves Service Bus and its administration behind TLS too, both on one port: what some clients insist on, such as
+	// TLS serves Service Bus and its administration behind TLS too, both on each of its ports: what some clients insist on, such as
 	// JavaScript's administration client. They have to trust [Stack.CA].
 	TLS bool
 	// NoBlob leaves the blob server out, where another one takes its place.
@@ -74,7 +74,7 @@ type Stack struct {
 	bus       net.Listener
 	manage    net.Listener // of Service Bus: HTTP
 	blob      net.Listener
-	secure    net.Listener // Service Bus and its administration behind TLS; nil without
+	secure    []net.Listener // Service Bus and its administration behind TLS; none without
 	tls       *tls.Config
 	ca        []byte
 	endpoints map[string]string
@@ -128,11 +128,19 @@ func New(ctx context.Context, o Options) (_ *Stack, err error) {
 	}
 	s.management = o.Reached(s.manage)
 	if o.TLS {
-		if s.secure, err = Listen(ctx, o.Host, o.Ports.TLS, o.Latency); err != nil {
-			return nil, err
+		ports := o.Ports.TLS
+		if len(ports) == 0 {
+			ports = []int{0}
+		}
+		for _, port := range ports {
+			l, err := Listen(ctx, o.Host, port, o.Latency)
+			if err != nil {
+				return nil, err
+			}
+			s.secure = append(s.secure, l)
 		}
 		// To a client this is a service like the real one: a host's name, and no word of an emulator.
-		host, port, err := net.SplitHostPort(o.Reached(s.secure))
+		host, port, err := net.SplitHostPort(o.Reached(s.secure[0]))
 		if err != nil {
 			return nil, fmt.Errorf("read the address of Service Bus behind TLS: %w", err)
 		}
@@ -173,7 +181,7 @@ func (o Options) Reached(l net.Listener) string {
 // Close gives back what New took, where Run is not called.
 func (s *Stack) Close() error {
 	var errs []error
-	for _, l := range []net.Listener{s.mongo, s.bus, s.manage, s.secure, s.blob} {
+	for _, l := range append([]net.Listener{s.mongo, s.bus, s.manage, s.blob}, s.secure...) {
 		if l != nil {
 			errs = append(errs, l.Close())
 		}
@@ -220,14 +228,14 @@ func (s *Stack) Run(ctx context.Context) error {
 	group.Go(func() error { return s.Mongo.Run(ctx, s.mongo) })
 	group.Go(func() error { return s.ServiceBus.Run(ctx, s.bus) })
 	group.Go(func() error { return s.ServiceBus.RunManagement(ctx, s.manage) })
-	if s.secure != nil {
-		group.Go(func() error { return s.ServiceBus.RunTLS(ctx, s.secure, s.tls) })
+	for _, l := range s.secure {
+		group.Go(func() error { return s.ServiceBus.RunTLS(ctx, l, s.tls) })
 	}
 	if s.Blob != nil {
 		group.Go(func() error { return s.Blob.Run(ctx, s.blob) })
 	}
 	err := group.Wait()
-	for _, l := range []net.Listener{s.mongo, s.bus, s.manage, s.secure, s.blob} {
+	for _, l := range append([]net.Listener{s.mongo, s.bus, s.manage, s.blob}, s.secure...) {
 		if delayed, ok := l.(*netpipe.DelayListener); ok {
 			delayed.Wait()
 		}

@@ -1,5 +1,6 @@
 import com.azure.core.util.BinaryData;
 import com.azure.storage.blob.BlobClient;
+import com.azure.storage.blob.BlobClientBuilder;
 import com.azure.storage.blob.BlobContainerClient;
 import com.azure.storage.blob.BlobServiceClient;
 import com.azure.storage.blob.BlobServiceClientBuilder;
@@ -7,6 +8,9 @@ import com.azure.storage.blob.models.BlobItem;
 import com.azure.storage.blob.models.BlobStorageException;
 import com.azure.storage.blob.specialized.BlobLeaseClient;
 import com.azure.storage.blob.specialized.BlobLeaseClientBuilder;
+import com.azure.storage.blob.sas.BlobSasPermission;
+import com.azure.storage.blob.sas.BlobServiceSasSignatureValues;
+import java.time.OffsetDateTime;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -53,6 +57,13 @@ final class Blob {
       Report.same(412, Report.fails(BlobStorageException.class, () -> b.upload(BinaryData.fromString("x"), true), "write").getStatusCode(), "status");
       one.renewLease();
       one.releaseLease();
+    });
+    r.add("a shared access signature", () -> {
+      BlobClient b = container.getBlobClient("a");
+      String sas = b.generateSas(new BlobServiceSasSignatureValues(OffsetDateTime.now().plusMinutes(1), new BlobSasPermission().setReadPermission(true)));
+      BlobClient reader = new BlobClientBuilder().endpoint(b.getBlobUrl()).sasToken(sas).buildClient();
+      Report.same("text", reader.downloadContent().toString(), "content");
+      Report.same(501, Report.fails(BlobStorageException.class, () -> reader.delete(), "delete").getStatusCode(), "status");
     });
     r.add("delete", () -> {
       container.getBlobClient("a").delete();

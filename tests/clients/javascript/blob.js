@@ -2,7 +2,7 @@
 
 // Blob storage with @azure/storage-blob.
 
-const { BlobServiceClient } = require("@azure/storage-blob");
+const { BlobClient, BlobSASPermissions, BlobServiceClient } = require("@azure/storage-blob");
 const { same, fails, run } = require("./report");
 
 const service = BlobServiceClient.fromConnectionString(process.env.BLOB_CONNECTION_STRING, { retryOptions: { maxTries: 1 } });
@@ -88,6 +88,21 @@ const scenarios = {
     await blob.delete();
     same(false, await blob.exists(), "exists");
     same(false, (await blob.deleteIfExists()).succeeded, "deleted twice");
+  },
+  "a shared access signature": async () => {
+    const blob = await put("s", "shared");
+    const url = await blob.generateSasUrl({ permissions: BlobSASPermissions.parse("r"), expiresOn: new Date(Date.now() + 60000), contentType: "text/special" });
+    const reader = new BlobClient(url, undefined, { retryOptions: { maxTries: 1 } });
+    same("shared", (await reader.downloadToBuffer()).toString(), "content");
+    same("text/special", (await reader.download()).contentType, "content type");
+    same([501, "NotImplemented"], codes(await fails(() => reader.delete(), "delete")), "error");
+    same("shared", await (await fetch(url)).text(), "without a client");
+  },
+  "what is not there": async () => {
+    const blob = await put("n", "");
+    for (const act of [() => blob.createSnapshot(), () => blob.setTags({ a: "b" }), () => blob.setAccessTier("Cool"), () => put("n", "", { tags: { a: "b" } })]) {
+      same([501, "NotImplemented"], codes(await fails(act, "act")), "error");
+    }
   },
   "an error's text": async () => {
     const e = await fails(() => container.getBlobClient("none").delete(), "delete");

@@ -2,10 +2,11 @@
 
 import base64
 import os
+from datetime import datetime, timedelta, timezone
 
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
-from azure.storage.blob import BlobBlock, BlobLeaseClient, BlobServiceClient, ContentSettings
+from azure.storage.blob import BlobBlock, BlobClient, BlobLeaseClient, BlobSasPermissions, BlobServiceClient, ContentSettings, generate_blob_sas
 
 from report import fails, run, same
 
@@ -90,6 +91,31 @@ def blocks():
     same(b"abcd", blob.download_blob().readall(), "content")
 
 
+def a_shared_access_signature():
+    """a shared access signature"""
+    blob = put("s", b"shared")
+    sas = generate_blob_sas(
+        account_name=service.account_name,
+        container_name="python",
+        blob_name="s",
+        account_key=service.credential.account_key,
+        permission=BlobSasPermissions(read=True),
+        expiry=datetime.now(timezone.utc) + timedelta(minutes=1),
+    )
+    reader = BlobClient.from_blob_url(blob.url, credential=sas)
+    same(b"shared", reader.download_blob().readall(), "content")
+    e = fails(HttpResponseError, reader.delete_blob, "delete")
+    same((501, "NotImplemented"), (e.status_code, e.error_code), "error")
+
+
+def what_is_not_there():
+    """what is not there"""
+    blob = put("n", b"")
+    for act in (blob.create_snapshot, lambda: blob.set_blob_tags({"a": "b"}), lambda: blob.set_standard_blob_tier("Cool"), lambda: put("n", b"", tags={"a": "b"})):
+        e = fails(HttpResponseError, act, "act")
+        same((501, "NotImplemented"), (e.status_code, e.error_code), "error")
+
+
 def delete():
     """delete"""
     blob = put("d", b"1")
@@ -98,4 +124,4 @@ def delete():
     fails(ResourceNotFoundError, blob.delete_blob, "delete it twice")
 
 
-run("blob", [a_container, put_and_get, metadata, conditions, lease, listing, blocks, delete])
+run("blob", [a_container, put_and_get, metadata, conditions, lease, listing, blocks, a_shared_access_signature, what_is_not_there, delete])

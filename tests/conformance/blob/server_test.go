@@ -12,9 +12,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
-	azb "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/stretchr/testify/require"
@@ -171,41 +169,6 @@ func TestFailIsAnOutageThatEnds(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []int{503, 201}, seen)
 	})
-}
-
-// TestUnsupportedIsNamed: what the server lacks is an error that says so.
-func TestUnsupportedIsNamed(t *testing.T) {
-	ctx := t.Context()
-	client := inMemory(t, blob.New(blob.Options{}).Transport())
-	_, err := client.CreateContainer(ctx, "leader", nil)
-	require.NoError(t, err)
-	_, err = client.UploadBuffer(ctx, "leader", "stream", []byte("x"), nil)
-	require.NoError(t, err)
-	cc := client.ServiceClient().NewContainerClient("leader")
-	for name, do := range map[string]func() error{
-		"PUT on a blob with comp=snapshot": func() error { _, err := cc.NewBlobClient("stream").CreateSnapshot(ctx, nil); return err },
-		"PUT on a container with comp=lease": func() error {
-			l, err := lease.NewContainerClient(cc, nil)
-			require.NoError(t, err)
-			_, err = l.AcquireLease(ctx, 15, nil)
-			return err
-		},
-		"The header x-ms-access-tier": func() error {
-			_, err := client.UploadBuffer(ctx, "leader", "stream", []byte("x"), &azblob.UploadBufferOptions{AccessTier: to.Ptr(azb.AccessTierCool)})
-			return err
-		},
-		"only BlockBlob": func() error { _, err := cc.NewAppendBlobClient("log").Create(ctx, nil); return err },
-		"The query parameter versionid": func() error {
-			bc, err := cc.NewBlobClient("stream").WithVersionID("2026-01-01T00:00:00.0000000Z")
-			require.NoError(t, err)
-			_, err = bc.GetProperties(ctx, nil)
-			require.Error(t, err) // HEAD: the name is lost, the refusal is not
-			_, err = bc.DownloadStream(ctx, nil)
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) { require.ErrorContains(t, do(), name) })
-	}
 }
 
 func TestContentMD5(t *testing.T) {

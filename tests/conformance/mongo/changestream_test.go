@@ -334,3 +334,30 @@ func TestAnEmptyNameIsAnInvalidNamespace(t *testing.T) {
 	open := bson.D{{Key: "aggregate", Value: ""}, {Key: "pipeline", Value: bson.A{bson.D{{Key: "$changeStream", Value: bson.D{}}}}}, {Key: "cursor", Value: bson.D{}}}
 	require.EqualValues(t, 73, code(t, c.Database().RunCommand(ctx, open).Err()))
 }
+
+// MongoDB 6.0 writes resume tokens of version 1, and of version 2 to a stream that asks for large events in parts; earlier versions
+// refuse the latter. Seen on 6.0.27 and 5.0.4.
+func TestTheVersionOfATokenFollowsFromTheStage(t *testing.T) {
+	f := like(t, mongo.Versions["6.0"])
+	form := func(stages ...bson.D) string {
+		cs, err := f.coll().Watch(t.Context(), append(driver.Pipeline{}, stages...))
+		require.NoError(t, err)
+		closing(t, cs)
+		_, err = f.coll().InsertOne(t.Context(), bson.D{})
+		require.NoError(t, err)
+		return next(t, cs)["_id"].(bson.D)[0].Value.(string)[18:22]
+	}
+	require.Equal(t, "2B02", form())
+	require.Equal(t, "2B04", form(d("$changeStreamSplitLargeEvent", bson.D{})))
+}
+
+func TestATokenOfVersion2IsRefusedBefore6(t *testing.T) {
+	f := like(t, mongo.Versions["5.0"])
+	for _, token := range []string{
+		"82612E8513000000012B042C0100296E5A1004A5093ABB38FE4B9EA67F01BB1A96D812463C6F7065726174696F6E54797065003C696E736572740046646F63756D656E744B657900463C5F6964003C5F5F5F7800000004",
+		"826B00EBB8000000022B0429296E1404",
+	} {
+		_, err := f.coll().Watch(t.Context(), driver.Pipeline{}, options.ChangeStream().SetResumeAfter(d("_data", token)))
+		require.EqualValues(t, 50795, code(t, err))
+	}
+}

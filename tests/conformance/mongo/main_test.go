@@ -66,6 +66,12 @@ func (f *fixture) connect(t testing.TB, more ...func(*options.ClientOptions)) *d
 	return c
 }
 
+// connectWithout returns a client without a time-out of its own, which would be the maxTimeMS of its commands.
+func (f *fixture) connectWithout(t testing.TB) *driver.Client {
+	t.Helper()
+	return f.connect(t, func(o *options.ClientOptions) { o.Timeout = nil })
+}
+
 // soonAgain is how long a hello waits for news, and with it the driver: after a refusal that the server made up it wants the
 // next answer, and now and then its Disconnect misses that a hello has just begun. By itself it waits for ten seconds.
 const soonAgain = 500 * time.Millisecond

@@ -64,6 +64,17 @@ func TestSeenWhatAnUpdateSaysOfItself(t *testing.T) {
 	require.Equal(t, "update", kind)
 }
 
+func TestSeenWhatAnUpdateSaysOfItselfBefore50(t *testing.T) {
+	f := like(t, [3]int32{4, 4, 29})
+	c := f.coll()
+	_, got := describe(t, c, d("_id", 1, "a", bson.A{d("k", 1), d("k", 2)}), d("$set", d("a.$[].k", 9)))
+	require.Equal(t, d("a", bson.A{d("k", int32(9)), d("k", int32(9))}), got, "several elements: the whole array")
+	_, got = describe(t, c, d("_id", 1), d("$set", d("10", 1, "9", 2, "a", 3)))
+	require.Equal(t, d("10", int32(1), "9", int32(2), "a", int32(3)), got, "numbers sort as texts")
+	refused(t, 9, f.client.Database("db").RunCommand(t.Context(), d("aggregate", "c", "pipeline", bson.A{}, "cursor", d(), "nosuch", 1)).Err())
+	refused(t, 15956, f.client.Database("db").RunCommand(t.Context(), d("aggregate", "c", "pipeline", bson.A{d("$skip", -1)}, "cursor", d())).Err())
+}
+
 func TestSeenAReplacementByTheSame(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	c := f.coll()

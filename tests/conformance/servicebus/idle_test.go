@@ -1,6 +1,7 @@
 package servicebus_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -77,13 +78,59 @@ func TestConnectionsWithoutLinksAreClosed(t *testing.T) {
 		}
 		require.Equal(t, time.Minute, closedAfter(open()))
 
-		client := open()
-		session, err := client.NewSession(t.Context(), nil)
+		// Links to $cbs and $management keep it no longer.
+		x := newCBS(t, w)
+		require.EqualValues(t, 202, x.put("jwt", "amqp://emulator/"+queue, "a.b.c", time.Now().Add(24*time.Hour)))
+		_, err := x.session.NewSender(t.Context(), queue+"/$management", nil)
 		require.NoError(t, err)
-		link, err := session.NewSender(t.Context(), "$cbs", nil)
+		require.Equal(t, time.Minute, closedAfter(x.conn))
+
+		x = newCBS(t, w)
+		require.EqualValues(t, 202, x.put("jwt", "amqp://emulator/"+queue, "a.b.c", time.Now().Add(24*time.Hour)))
+		link, err := x.session.NewReceiver(t.Context(), queue, &amqp.ReceiverOptions{Credit: 1})
 		require.NoError(t, err)
 		time.Sleep(time.Hour) // a link keeps it
 		require.NoError(t, link.Close(t.Context()))
-		require.Equal(t, 5*time.Minute, closedAfter(client))
+		require.Equal(t, 5*time.Minute, closedAfter(x.conn))
+	})
+}
+
+// TestALinkThatWaitsForASessionKeepsItsConnection: or not, since what the service does is not known.
+func TestALinkThatWaitsForASessionKeepsItsConnection(t *testing.T) {
+	for _, idle := range []bool{false, true} {
+		inBubble(t, standard(), servicebus.Options{IdleAccepts: idle}, func(t *testing.T, w *world) {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			x := newCBS(t, w)
+			require.EqualValues(t, 202, x.put("jwt", "amqp://emulator/"+sessionQueue, "a.b.c", time.Now().Add(24*time.Hour)))
+			_, err := x.session.NewReceiver(ctx, sessionQueue, &amqp.ReceiverOptions{
+				Filters:    []amqp.LinkFilter{amqp.NewLinkFilter("com.microsoft:session-filter", 0x137000000C, nil)},
+				Properties: map[string]any{"com.microsoft:timeout": uint32(120_000)},
+			})
+			if idle {
+				var ended *amqp.ConnError
+				require.ErrorAs(t, err, &ended)
+				return
+			}
+			require.Equal(t, "com.microsoft:timeout", condition(t, err))
+		})
+	}
+}
+
+// TestIdleRequestLinksAreDetached: those to $cbs and $management too, unless something is asked.
+func TestIdleRequestLinksAreDetached(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		n := managing(t, w, queue)
+		_, err := n.session.NewReceiver(t.Context(), queue, &amqp.ReceiverOptions{Credit: 1}) // keeps the connection
+		require.NoError(t, err)
+		for range 3 {
+			time.Sleep(9 * time.Minute)
+			status, _, _ := n.manage("peek-message", map[string]any{"from-sequence-number": int64(0), "message-count": int32(1)})
+			require.EqualValues(t, 204, status)
+		}
+		_, err = n.replies.Receive(t.Context(), nil)
+		require.Equal(t, "amqp:link:detach-forced", condition(t, err))
+		require.ErrorContains(t, err, "AmqpControlProtocolClient")
+		require.Error(t, n.requests.Send(t.Context(), amqp.NewMessage([]byte("x")), nil))
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
@@ -164,10 +165,54 @@ func TestThrottlingLetsSoManyThroughASecond(t *testing.T) {
 		w.server.Inject(servicebus.Faults{Send: servicebus.Fault{PerSecond: 5}})
 		require.NoError(t, sendBatchOn(t.Context(), s, numbered("a", 3)))
 		require.NoError(t, sendBatchOn(t.Context(), s, numbered("b", 2)))
-		require.Equal(t, "com.microsoft:server-busy", condition(t, s.SendMessage(t.Context(), message("c", "c"), nil)))
+		err = s.SendMessage(t.Context(), message("c", "c"), nil)
+		require.Equal(t, "com.microsoft:server-busy", condition(t, err))
+		require.ErrorContains(t, err, "50002")
 		time.Sleep(time.Second)
 		require.NoError(t, sendBatchOn(t.Context(), s, numbered("d", 9)), "what is above the limit by itself goes through alone")
 		require.Equal(t, "com.microsoft:server-busy", condition(t, s.SendMessage(t.Context(), message("c", "c"), nil)))
+	})
+}
+
+// TestAReleasedSessionIsNotFreeAtOnce: the service may take a moment to notice.
+func TestAReleasedSessionIsNotFreeAtOnce(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		end := w.server.Inject(servicebus.Faults{ReleaseLag: 100 * time.Millisecond})
+		w.send(topic, message("a", "1"))
+		w.close(w.acceptNext())
+		_, err := w.client.AcceptSessionForSubscription(t.Context(), topic, subscription, "a", nil)
+		require.Equal(t, "com.microsoft:session-cannot-be-locked", condition(t, err))
+		start := time.Now()
+		r := w.acceptNext()
+		require.Equal(t, 100*time.Millisecond, time.Since(start))
+		require.Equal(t, []uint32{1}, counts(w.receive(r, 1)))
+		end()
+		w.close(r)
+		w.close(w.accept("a"))
+	})
+}
+
+// TestAnAMQPSessionMayEndAsAWhole with all its links, and its connection stays.
+func TestAnAMQPSessionMayEndAsAWhole(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		x := newCBS(t, w)
+		require.EqualValues(t, 202, x.put("jwt", "amqp://emulator/"+queue, "a.b.c", time.Now().Add(24*time.Hour)))
+		s, err := x.session.NewSender(t.Context(), queue, nil)
+		require.NoError(t, err)
+		other, err := x.session.NewSender(t.Context(), queue, nil)
+		require.NoError(t, err)
+		end := w.server.Inject(servicebus.Faults{Send: servicebus.Fault{End: 1}})
+		var ended *amqp.SessionError
+		require.ErrorAs(t, s.Send(t.Context(), amqp.NewMessage([]byte("x")), nil), &ended)
+		require.Equal(t, amqp.ErrCondDetachForced, ended.RemoteErr.Condition)
+		end()
+		require.ErrorAs(t, other.Send(t.Context(), amqp.NewMessage([]byte("x")), nil), &ended)
+		require.Equal(t, 1, w.server.Stats(queue).Accepted, "what was sent is stored, and not answered")
+		session, err := x.conn.NewSession(t.Context(), nil)
+		require.NoError(t, err)
+		s, err = session.NewSender(t.Context(), queue, nil)
+		require.NoError(t, err)
+		require.NoError(t, s.Send(t.Context(), amqp.NewMessage([]byte("x")), nil))
 	})
 }
 

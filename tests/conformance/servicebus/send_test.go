@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
@@ -145,9 +146,43 @@ func TestABatchIsLimitedToOneMegabyte(t *testing.T) {
 			m.Body = make([]byte, 700<<10)
 			require.NoError(t, b.AddMessage(m, nil))
 		}
-		require.ErrorContains(t, s.SendMessageBatch(t.Context(), b, nil), "exceeds the limit (1048576 bytes) of batches")
+		err = s.SendMessageBatch(t.Context(), b, nil)
+		require.Equal(t, "amqp:not-allowed", condition(t, err))
+		require.ErrorContains(t, err, "and may take 1048576", "the link is detached with it")
 		require.Equal(t, 1, w.server.Stats(queue).Accepted)
 	})
+}
+
+// TestTheLimitOfABatchIsStatedOrNot: the service began to state it only in the spring of 2026.
+func TestTheLimitOfABatchIsStatedOrNot(t *testing.T) {
+	for name, c := range map[string]struct {
+		omit bool
+		want any
+	}{"stated, as a long": {false, int64(1 << 20)}, "not stated": {true, nil}} {
+		t.Run(name, func(t *testing.T) {
+			options := servicebus.Options{MaxMessageBytes: 4 << 20, Premium: true, OmitBatchLimit: c.omit}
+			inBubble(t, standard(), options, func(t *testing.T, w *world) {
+				s := senderTo(t, w, queue)
+				require.Equal(t, c.want, s.Properties()["com.microsoft:max-message-batch-size"])
+				require.Equal(t, uint64(4<<20), s.MaxMessageSize())
+				var refused *amqp.Error
+				require.ErrorAs(t, s.Send(t.Context(), &amqp.Message{Format: 0x80013700, Properties: &amqp.MessageProperties{MessageID: "none"}}, nil), &refused)
+				require.Equal(t, amqp.ErrCondNotAllowed, refused.Condition)
+				require.Contains(t, refused.Description, "holds no message")
+				require.Error(t, s.Send(t.Context(), amqp.NewMessage(nil), nil), "the link is gone")
+			})
+		})
+	}
+}
+
+// senderTo opens a link of its own to an entity, which the caller may use for anything.
+func senderTo(t *testing.T, w *world, entity string) *amqp.Sender {
+	t.Helper()
+	x := newCBS(t, w)
+	require.EqualValues(t, 202, x.put("jwt", "amqp://emulator/"+entity, "a.b.c", time.Now().Add(24*time.Hour)))
+	s, err := x.session.NewSender(t.Context(), entity, nil)
+	require.NoError(t, err)
+	return s
 }
 
 func TestLargeMessageCrossesManyFrames(t *testing.T) {
@@ -185,9 +220,20 @@ func TestEverythingOfAMessageArrives(t *testing.T) {
 		require.Equal(t, sent, back)
 		require.WithinDuration(t, time.Now(), *got.EnqueuedTime, time.Second)
 		require.Equal(t, int64(1), *got.SequenceNumber)
-		require.Nil(t, got.EnqueuedSequenceNumber, "the service leaves it out where it is the same")
+		require.Equal(t, int64(1), *got.EnqueuedSequenceNumber, "a subscription states the topic's, even if it is the same")
 		require.NotZero(t, got.LockToken)
-		require.NotNil(t, got.LockedUntil)
+		require.Equal(t, 9999, got.LockedUntil.UTC().Year(), "the session is locked, not the message")
+	})
+}
+
+// TestAQueueDoesNotRepeatItsNumber: the SDK's own tests compare all annotations of a queue's message.
+func TestAQueueDoesNotRepeatItsNumber(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		w.send(queue, message("", "1"))
+		got := w.receive(w.queueReceiver(queue, nil), 1)[0]
+		require.Equal(t, int64(1), *got.SequenceNumber)
+		require.Nil(t, got.EnqueuedSequenceNumber)
+		require.WithinDuration(t, time.Now().Add(30*time.Second), *got.LockedUntil, 0)
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 // node is a request-response pair of links.
 type node struct {
 	t        *testing.T
+	session  *amqp.Session
 	requests *amqp.Sender
 	replies  *amqp.Receiver
 	replyTo  *string
@@ -44,7 +45,7 @@ func managing(t *testing.T, w *world, entity string) *node {
 	expires := time.Now().Add(time.Hour)
 	audience := "amqp://emulator:5672/" + entity
 	require.EqualValues(t, 202, x.put("servicebus.windows.net:sastoken", audience, sign(servicebus.RootKey(), audience, expires), expires))
-	n := &node{t: t}
+	n := &node{t: t, session: x.session}
 	var err error
 	n.requests, err = x.session.NewSender(t.Context(), entity+"/$management", nil)
 	require.NoError(t, err)
@@ -200,5 +201,38 @@ func TestAnEntityMayBeNamedByItsURL(t *testing.T) {
 		status, _, value := n.manage("peek-message", map[string]any{"from-sequence-number": int64(0), "message-count": int32(1)})
 		require.EqualValues(t, 200, status)
 		require.Len(t, value["messages"], 1)
+	})
+}
+
+// TestASubscriptionMayBeNamedLikeItsRules: what follows the name of a subscription is "Rules" or nothing.
+func TestASubscriptionMayBeNamedLikeItsRules(t *testing.T) {
+	cfg := servicebus.Config{Topics: []servicebus.Topic{{Name: topic, Subscriptions: []servicebus.Subscription{{Name: "rules"}}}}}
+	inBubble(t, cfg, servicebus.Options{}, func(t *testing.T, w *world) {
+		n := managing(t, w, topic+"/Subscriptions/rules")
+		status, _, value := n.manage("enumerate-rules", map[string]any{"skip": int32(0), "top": int32(10)})
+		require.EqualValues(t, 200, status)
+		require.Len(t, value["rules"], 1)
+	})
+}
+
+// TestWhatTheServiceDoesNotKnowIsRefusedByName: properties of a link and of a request that would be the service's, and fields of a request.
+func TestWhatTheServiceDoesNotKnowIsRefusedByName(t *testing.T) {
+	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
+		n := managing(t, w, queue)
+		for says, app := range map[string]map[string]any{
+			"the property 'com.microsoft:priority' of a request": {"operation": "com.microsoft:peek-message", "com.microsoft:priority": "high"},
+			"the field 'newest' of 'com.microsoft:peek-message'": {"operation": "com.microsoft:peek-message", "mine": 1},
+		} {
+			m := n.ask(app, map[string]any{"from-sequence-number": int64(0), "message-count": int32(1), "newest": true})
+			require.EqualValues(t, 400, m.ApplicationProperties["statusCode"])
+			require.Contains(t, m.ApplicationProperties["statusDescription"], says)
+		}
+		_, err := n.session.NewReceiver(t.Context(), queue, &amqp.ReceiverOptions{Properties: map[string]any{"com.microsoft:wait": uint32(1000)}})
+		var refused *amqp.Error
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, amqp.ErrCondNotImplemented, refused.Condition)
+		require.Contains(t, refused.Description, "the link property 'com.microsoft:wait' is not supported by this emulator")
+		_, err = n.session.NewReceiver(t.Context(), queue, &amqp.ReceiverOptions{Properties: map[string]any{"mine": "x"}})
+		require.NoError(t, err, "what is the client's own is not the service's")
 	})
 }

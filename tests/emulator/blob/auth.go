@@ -32,7 +32,7 @@ func (s *Server) authenticate(r *http.Request) error {
 	switch scheme {
 	case "":
 		return state.NewError(http.StatusUnauthorized, "NoAuthenticationInformation",
-			"Server failed to authenticate the request: there is no Authorization header, and shared access signatures are not supported.")
+			"Server failed to authenticate the request: there is no Authorization header and no shared access signature.")
 	case "Bearer":
 		if s.opts.Token == "" || !hmac.Equal([]byte(credential), []byte(s.opts.Token)) {
 			return state.NewError(http.StatusUnauthorized, "InvalidAuthenticationInfo", "The bearer token is not valid here.")
@@ -40,7 +40,7 @@ func (s *Server) authenticate(r *http.Request) error {
 		return nil
 	case "SharedKey":
 	default:
-		return state.NewError(http.StatusBadRequest, "InvalidAuthenticationInfo", "The authorization scheme "+strconv.Quote(scheme)+" is not supported.")
+		return unsupportedText("the authorization scheme " + scheme)
 	}
 	date, err := http.ParseTime(cmp.Or(r.Header.Get("x-ms-date"), r.Header.Get("Date"))) // Java's client sends Date alone
 	if err != nil {

@@ -11,6 +11,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/state"
 )
 
+// accessTier is that of a blob for which none was chosen.
+const accessTier = "Hot"
+
 const octets = "application/octet-stream"
 
 // written answers a write: the new ETag and time.
@@ -24,7 +27,10 @@ func (r *request) written(status int, b state.Blob) error {
 
 func (s *Server) putBlob(r *request) error {
 	if kind := r.Header.Get("x-ms-blob-type"); kind != "BlockBlob" {
-		return badHeader("x-ms-blob-type", "is "+strconv.Quote(kind)+": only BlockBlob is supported")
+		if kind == "AppendBlob" || kind == "PageBlob" {
+			return unsupportedText("Put Blob of an " + kind)
+		}
+		return badHeader("x-ms-blob-type", "is "+strconv.Quote(kind))
 	}
 	cond, err := r.conditions()
 	if err != nil {
@@ -82,7 +88,7 @@ func (s *Server) setBlobProperties(r *request) error {
 
 func (s *Server) deleteBlob(r *request) error {
 	if mode := r.Header.Get("x-ms-delete-snapshots"); mode != "" && mode != "include" {
-		return badHeader("x-ms-delete-snapshots", "is "+strconv.Quote(mode)+": snapshots are not supported")
+		return unsupportedText("x-ms-delete-snapshots: " + mode + " of Delete Blob")
 	}
 	cond, err := r.conditions()
 	if err != nil {
@@ -116,11 +122,20 @@ func (r *request) describe(b state.Blob) {
 	h.Set("x-ms-blob-type", "BlockBlob")
 	h.Set("x-ms-server-encrypted", "true")
 	h.Set("Accept-Ranges", "bytes")
+	h.Set("x-ms-access-tier", accessTier)
+	h.Set("x-ms-access-tier-inferred", "true")
 	status, duration := leaseText(b)
 	h.Set("x-ms-lease-state", string(b.LeaseState))
 	h.Set("x-ms-lease-status", status)
 	if duration != "" {
 		h.Set("x-ms-lease-duration", duration)
+	}
+	for param, name := range map[string]string{
+		"rscc": "Cache-Control", "rscd": "Content-Disposition", "rsce": "Content-Encoding", "rscl": "Content-Language", "rsct": "Content-Type",
+	} {
+		if value := r.query.Get(param); value != "" && r.signed {
+			h.Set(name, value)
+		}
 	}
 }
 

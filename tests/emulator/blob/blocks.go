@@ -33,6 +33,9 @@ func (s *Server) putBlock(r *request) error {
 	if err != nil {
 		return err
 	}
+	if len(data) == 0 {
+		return badHeader("Content-Length", "is 0: a block has content")
+	}
 	if err := s.account.Stage(r.container, r.blob, id, data, leaseID); err != nil {
 		return err
 	}
@@ -88,7 +91,7 @@ func parseBlockList(body []byte) ([]state.BlockRef, error) {
 		}
 		source, ok := sources[start.Name.Local]
 		if !ok {
-			return nil, state.NewError(http.StatusBadRequest, "UnsupportedXmlNode", "The node "+start.Name.Local+" is not supported in a block list.")
+			return nil, state.NewError(http.StatusBadRequest, "UnsupportedXmlNode", "The node "+start.Name.Local+" is unknown in a block list.")
 		}
 		var id string
 		if err := decoder.DecodeElement(&id, &start); err != nil {

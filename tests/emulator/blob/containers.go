@@ -6,6 +6,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/state"
 )
 
+// encryptionScope is that of a container for which none was chosen.
+const encryptionScope = "$account-encryption-key"
+
 func (r *request) describeContainer(status int, info state.ContainerInfo) error {
 	h := r.w.Header()
 	h.Set("ETag", info.ETag)
@@ -35,12 +38,14 @@ func (s *Server) getContainer(r *request) error {
 	h.Set("x-ms-lease-status", "unlocked")
 	h.Set("x-ms-has-immutability-policy", "false")
 	h.Set("x-ms-has-legal-hold", "false")
+	h.Set("x-ms-default-encryption-scope", encryptionScope)
+	h.Set("x-ms-deny-encryption-scope-override", "false")
 	return r.describeContainer(http.StatusOK, info)
 }
 
 func (s *Server) setContainerMetadata(r *request) error {
 	if r.Header.Get("If-Modified-Since") != "" {
-		return state.NewError(http.StatusBadRequest, "UnsupportedHeader", "If-Modified-Since is not supported here with Set Container Metadata.")
+		return unsupportedText("the header If-Modified-Since of Set Container Metadata")
 	}
 	info, err := s.account.SetContainerMetadata(r.container, r.metadata())
 	if err != nil {
@@ -52,7 +57,7 @@ func (s *Server) setContainerMetadata(r *request) error {
 func (s *Server) deleteContainer(r *request) error {
 	for _, name := range []string{"If-Modified-Since", "If-Unmodified-Since"} {
 		if r.Header.Get(name) != "" {
-			return state.NewError(http.StatusBadRequest, "UnsupportedHeader", name+" is not supported here with Delete Container.")
+			return unsupportedText("the header " + name + " of Delete Container")
 		}
 	}
 	if err := s.account.DeleteContainer(r.container); err != nil {

@@ -2,6 +2,7 @@ package blob
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"net/http"
@@ -20,6 +21,7 @@ type operation struct {
 	name    string
 	headers []string // x-ms- headers besides the common ones; "x-ms-meta-" is a prefix
 	params  []string // query parameters besides the ones that chose the operation
+	bySAS   bool     // also done for a shared access signature with the permission r
 	handle  func(*Server, *request) error
 }
 
@@ -42,8 +44,8 @@ var (
 	listParams  = []string{"prefix", "marker", "maxresults", "include", "delimiter"}
 )
 
-// operations is everything this server can do; what is not here is refused by
-// its name in unsupported.
+// operations is everything this server can do; what is not here is refused by its name in [unsupported], by that of [foreign] if a
+// service knows it.
 var operations = map[route]operation{
 	{"service", "GET", "list"}: {name: "List Containers", params: listParams, handle: (*Server).listContainers},
 
@@ -58,21 +60,66 @@ var operations = map[route]operation{
 	{"blob", "PUT", ""}:           {name: "Put Blob", headers: blobHeaders, handle: (*Server).putBlob},
 	{"blob", "PUT", "block"}:      {name: "Put Block", headers: []string{"x-ms-lease-id"}, params: []string{"blockid"}, handle: (*Server).putBlock},
 	{"blob", "PUT", "blocklist"}:  {name: "Put Block List", headers: blobHeaders, handle: (*Server).putBlockList},
-	{"blob", "GET", "blocklist"}:  {name: "Get Block List", headers: []string{"x-ms-lease-id"}, params: []string{"blocklisttype"}, handle: (*Server).getBlockList},
-	{"blob", "GET", ""}:           {name: "Get Blob", headers: readHeaders, handle: (*Server).getBlob},
-	{"blob", "HEAD", ""}:          {name: "Get Blob Properties", headers: []string{"x-ms-lease-id"}, handle: (*Server).headBlob},
-	{"blob", "GET", "metadata"}:   {name: "Get Blob Metadata", headers: []string{"x-ms-lease-id"}, handle: (*Server).headBlob},
-	{"blob", "HEAD", "metadata"}:  {name: "Get Blob Metadata", headers: []string{"x-ms-lease-id"}, handle: (*Server).headBlob},
+	{"blob", "GET", "blocklist"}:  {name: "Get Block List", headers: []string{"x-ms-lease-id"}, params: []string{"blocklisttype"}, bySAS: true, handle: (*Server).getBlockList},
+	{"blob", "GET", ""}:           {name: "Get Blob", headers: readHeaders, bySAS: true, handle: (*Server).getBlob},
+	{"blob", "HEAD", ""}:          {name: "Get Blob Properties", headers: []string{"x-ms-lease-id"}, bySAS: true, handle: (*Server).headBlob},
+	{"blob", "GET", "metadata"}:   {name: "Get Blob Metadata", headers: []string{"x-ms-lease-id"}, bySAS: true, handle: (*Server).headBlob},
+	{"blob", "HEAD", "metadata"}:  {name: "Get Blob Metadata", headers: []string{"x-ms-lease-id"}, bySAS: true, handle: (*Server).headBlob},
 	{"blob", "PUT", "metadata"}:   {name: "Set Blob Metadata", headers: []string{"x-ms-meta-", "x-ms-lease-id"}, handle: (*Server).setBlobMetadata},
 	{"blob", "PUT", "properties"}: {name: "Set Blob Properties", headers: blobHeaders[1:], handle: (*Server).setBlobProperties},
 	{"blob", "PUT", "lease"}:      {name: "Lease Blob", headers: leaseHeaders, handle: (*Server).leaseBlob},
 	{"blob", "DELETE", ""}:        {name: "Delete Blob", headers: []string{"x-ms-lease-id", "x-ms-delete-snapshots"}, handle: (*Server).deleteBlob},
 }
 
+// foreign names the operations that a service knows and this server does not.
+var foreign = map[route]string{
+	{"service", "GET", "properties"}:         "Get Blob Service Properties",
+	{"service", "PUT", "properties"}:         "Set Blob Service Properties",
+	{"service", "GET", "stats"}:              "Get Blob Service Stats",
+	{"service", "POST", "userdelegationkey"}: "Get User Delegation Key",
+	{"service", "POST", "batch"}:             "Blob Batch",
+	{"service", "GET", "blobs"}:              "Find Blobs by Tags",
+
+	{"container", "GET", "acl"}:      "Get Container ACL",
+	{"container", "HEAD", "acl"}:     "Get Container ACL",
+	{"container", "PUT", "acl"}:      "Set Container ACL",
+	{"container", "PUT", "lease"}:    "Lease Container",
+	{"container", "PUT", "undelete"}: "Restore Container",
+	{"container", "PUT", "rename"}:   "Rename Container",
+	{"container", "POST", "batch"}:   "Blob Batch",
+	{"container", "GET", "blobs"}:    "Find Blobs by Tags",
+
+	{"blob", "PUT", "appendblock"}:             "Append Block",
+	{"blob", "PUT", "page"}:                    "Put Page",
+	{"blob", "GET", "pagelist"}:                "Get Page Ranges",
+	{"blob", "PUT", "incrementalcopy"}:         "Incremental Copy Blob",
+	{"blob", "PUT", "copy"}:                    "Abort Copy Blob",
+	{"blob", "PUT", "snapshot"}:                "Snapshot Blob",
+	{"blob", "PUT", "undelete"}:                "Undelete Blob",
+	{"blob", "PUT", "tier"}:                    "Set Blob Tier",
+	{"blob", "GET", "tags"}:                    "Get Blob Tags",
+	{"blob", "PUT", "tags"}:                    "Set Blob Tags",
+	{"blob", "PUT", "seal"}:                    "Append Blob Seal",
+	{"blob", "PUT", "expiry"}:                  "Set Blob Expiry",
+	{"blob", "PUT", "legalhold"}:               "Set Blob Legal Hold",
+	{"blob", "PUT", "immutabilityPolicies"}:    "Set Blob Immutability Policy",
+	{"blob", "DELETE", "immutabilityPolicies"}: "Delete Blob Immutability Policy",
+	{"blob", "POST", "query"}:                  "Query Blob Contents",
+}
+
+// account is the operation that is chosen by restype=account, on any level.
+const account = "Get Account Information"
+
+// copying are the operations that a header makes of Put Blob and Put Block.
+var copying = map[string]string{"Put Blob": "Copy Blob", "Put Block": "Put Block from URL"}
+
 var (
 	commonHeaders = []string{"x-ms-version", "x-ms-date", "x-ms-client-request-id", "x-ms-return-client-request-id"}
 	commonParams  = []string{"comp", "restype", "timeout"}
 )
+
+// maxMetadata is how many bytes the metadata of a blob or container may have together [set-blob-metadata].
+const maxMetadata = 8 << 10
 
 // metadataName is an identifier of C# [naming-and-referencing-containers--blobs--and-metadata]; a header has no other letters.
 var metadataName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -84,7 +131,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := rec.Header()
 	h.Set("Server", "Sluice-Blob/1.0")
 	h.Set("x-ms-request-id", uuid.NewString())
-	h.Set("x-ms-version", r.Header.Get("x-ms-version"))
+	h.Set("x-ms-version", cmp.Or(r.Header.Get("x-ms-version"), r.URL.Query().Get("sv")))
 	if id := r.Header.Get("x-ms-client-request-id"); id != "" {
 		h.Set("x-ms-client-request-id", id)
 	}
@@ -108,24 +155,40 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (name string, err
 		}
 		return "injected failure", state.NewError(status, code, "The server is failing on purpose.")
 	}
-	if err := s.authenticate(r); err != nil {
+	signed := r.Header.Get("Authorization") == "" && r.URL.Query().Has("sig")
+	if signed {
+		err = s.checkSAS(r)
+	} else {
+		err = s.authenticate(r)
+	}
+	if err != nil {
 		return "authenticate", err
 	}
-	req, err := s.parse(w, r)
+	req, err := s.parse(w, r, signed)
 	if err != nil {
 		return "parse", err
 	}
 	op, ok := operations[route{req.level, r.Method, req.query.Get("comp")}]
-	if !ok {
+	if !ok || req.query.Get("restype") == "account" {
 		return "unsupported", unsupported(req)
+	}
+	if signed {
+		if err := op.permits(req.query); err != nil {
+			return op.name, err
+		}
 	}
 	if err := op.allows(req); err != nil {
 		return op.name, err
 	}
-	for name := range req.metadata() {
+	size := 0
+	for name, value := range req.metadata() {
 		if !metadataName.MatchString(name) {
 			return op.name, state.NewError(http.StatusBadRequest, "InvalidMetadata", "The metadata specified is invalid. It has characters that are not permitted.")
 		}
+		size += len(name) + len(value)
+	}
+	if size > maxMetadata {
+		return op.name, state.NewError(http.StatusBadRequest, "MetadataTooLarge", "The size of the specified metadata exceeds the maximum size permitted.")
 	}
 	return op.name, op.handle(s, req)
 }
@@ -138,26 +201,38 @@ func (op operation) allows(req *request) error {
 			strings.HasPrefix(lower, "x-ms-meta-") && slices.Contains(op.headers, "x-ms-meta-") {
 			continue
 		}
-		return state.NewError(http.StatusBadRequest, "UnsupportedHeader",
-			"The header "+lower+" is not supported here with "+op.name+".")
+		if lower == "x-ms-copy-source" && copying[op.name] != "" {
+			return unsupportedText(copying[op.name])
+		}
+		return unsupportedText("the header " + lower + " of " + op.name)
 	}
 	for name := range req.query {
-		if !slices.Contains(commonParams, name) && !slices.Contains(op.params, name) {
-			return state.NewError(http.StatusBadRequest, "UnsupportedQueryParameter",
-				"The query parameter "+name+" is not supported here with "+op.name+".")
+		if signature := req.signed && slices.Contains(sasParams, name); !signature && !slices.Contains(commonParams, name) && !slices.Contains(op.params, name) {
+			return unsupportedText("the query parameter " + name + " of " + op.name)
 		}
 	}
 	return nil
 }
 
-// unsupported names the operation that is missing. Its status is one that the
-// SDK does not retry.
+// unsupported names the operation that is missing.
 func unsupported(req *request) error {
+	comp := req.query.Get("comp")
+	if req.query.Get("restype") == "account" {
+		return unsupportedText(account)
+	}
+	if name, ok := foreign[route{req.level, req.Method, comp}]; ok {
+		return unsupportedText(name)
+	}
 	what := req.Method + " on a " + req.level
-	if comp := req.query.Get("comp"); comp != "" {
+	if comp != "" {
 		what += " with comp=" + comp
 	}
-	return state.NewError(http.StatusNotImplemented, "NotImplemented", what+" is not supported by this server.")
+	return unsupportedText(what)
+}
+
+// unsupportedText refuses what this server does not do. The status is one that clients do not retry.
+func unsupportedText(what string) error {
+	return state.NewError(http.StatusNotImplemented, "NotImplemented", "The embedded Blob Storage does not support "+what+".")
 }
 
 type errorBody struct {

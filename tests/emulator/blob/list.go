@@ -41,6 +41,11 @@ type propertiesXML struct {
 	LeaseStatus   string
 	LeaseState    string
 	LeaseDuration string `xml:",omitempty"`
+	// of blobs
+	AccessTier         string `xml:",omitempty"`
+	AccessTierInferred bool   `xml:",omitempty"`
+	// of containers
+	DefaultEncryptionScope string `xml:",omitempty"`
 }
 
 type itemXML struct {
@@ -89,7 +94,7 @@ func (r *request) listing() (list listXML, limit int, withMeta bool, err error) 
 		case "metadata":
 			withMeta = true
 		default:
-			return list, 0, false, state.NewError(http.StatusBadRequest, "UnsupportedQueryParameter", "include="+include+" is not supported here.")
+			return list, 0, false, unsupportedText("include=" + include + " of listings")
 		}
 	}
 	list = listXML{
@@ -109,7 +114,7 @@ func (s *Server) listContainers(r *request) error {
 	for _, info := range page {
 		item := itemXML{Name: info.Name, Properties: propertiesXML{
 			LastModified: info.LastModified.Format(http.TimeFormat), ETag: info.ETag,
-			LeaseStatus: "unlocked", LeaseState: string(state.Available),
+			LeaseStatus: "unlocked", LeaseState: string(state.Available), DefaultEncryptionScope: encryptionScope,
 		}}
 		if withMeta {
 			item.Metadata = info.Meta
@@ -141,6 +146,7 @@ func (s *Server) listBlobs(r *request) error {
 			CreationTime: b.Created.UTC().Format(http.TimeFormat), LastModified: b.LastModified.Format(http.TimeFormat),
 			ETag: b.ETag, ContentLength: &b.Size, ContentType: b.ContentType,
 			ContentMD5: base64.StdEncoding.EncodeToString(b.ContentMD5), BlobType: "BlockBlob", LeaseState: string(b.LeaseState),
+			AccessTier: accessTier, AccessTierInferred: true,
 		}}
 		item.Properties.LeaseStatus, item.Properties.LeaseDuration = leaseText(b)
 		if withMeta {

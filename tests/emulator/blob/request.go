@@ -26,35 +26,47 @@ type request struct {
 	blob      string
 	query     url.Values
 	maxBody   int64
+	signed    bool // by a shared access signature
 }
 
 func badHeader(name, why string) error {
 	return state.NewError(http.StatusBadRequest, "InvalidHeaderValue", "The header "+name+" "+why+".")
 }
 
-// parse finds out what the request is about. The account is the first part of
-// the path, or of the host name (account.blob.…).
-func (s *Server) parse(w http.ResponseWriter, r *http.Request) (*request, error) {
-	req := &request{Request: r, w: w, query: r.URL.Query(), maxBody: s.opts.MaxBody}
-	if r.Header.Get("x-ms-version") == "" {
+// path returns the path of the request below the account, which is the first part of the path, or of the host name (account.blob.…).
+func (s *Server) path(r *http.Request) string {
+	path := strings.TrimPrefix(r.URL.Path, "/")
+	if !s.byHost(r) {
+		_, path, _ = strings.Cut(path, "/")
+	}
+	return path
+}
+
+func (s *Server) byHost(r *http.Request) bool { return strings.HasPrefix(r.Host, s.opts.Account+".") }
+
+// parse finds out what the request is about. One that is signed by a shared access signature may leave out its version.
+func (s *Server) parse(w http.ResponseWriter, r *http.Request, signed bool) (*request, error) {
+	req := &request{Request: r, w: w, query: r.URL.Query(), maxBody: s.opts.MaxBody, signed: signed}
+	if r.Header.Get("x-ms-version") == "" && !signed {
 		return nil, state.NewError(http.StatusBadRequest, "MissingRequiredHeader", "The header x-ms-version is missing.")
 	}
-	path := strings.TrimPrefix(r.URL.Path, "/")
-	if !strings.HasPrefix(r.Host, s.opts.Account+".") {
-		var account string
-		account, path, _ = strings.Cut(path, "/")
-		if account != s.opts.Account {
-			return nil, state.NewError(http.StatusNotFound, "ResourceNotFound", "The account "+strconv.Quote(account)+" does not exist here.")
-		}
+	if account, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); !s.byHost(r) && account != s.opts.Account {
+		return nil, state.NewError(http.StatusNotFound, "ResourceNotFound", "The account "+strconv.Quote(account)+" does not exist here.")
 	}
-	req.container, req.blob, _ = strings.Cut(path, "/")
+	req.container, req.blob, _ = strings.Cut(s.path(r), "/")
 	switch {
 	case req.container == "":
 		req.level = "service"
 	case req.blob == "":
 		req.level = "container"
 		if req.query.Get("restype") != "container" {
-			return nil, state.NewError(http.StatusNotImplemented, "NotImplemented", "Blobs of the root container are not supported: "+r.Method+" without restype=container.")
+			if req.query.Get("restype") == "account" {
+				return nil, unsupportedText(account)
+			}
+			return nil, unsupportedText("blobs of the root container: " + r.Method + " without restype=container")
+		}
+		if n := len(req.container); n < 3 || n > 63 {
+			return nil, state.NewError(http.StatusBadRequest, "OutOfRangeInput", "One of the request inputs is out of range: the container name "+strconv.Quote(req.container)+".")
 		}
 		if !validContainerName(req.container) {
 			return nil, state.NewError(http.StatusBadRequest, "InvalidResourceName", "The container name "+strconv.Quote(req.container)+" is invalid.")
@@ -65,10 +77,13 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request) (*request, error)
 	return req, nil
 }
 
-// validContainerName: 3 to 63 lower case letters, digits and single hyphens
-// that stand between others [naming-containers].
+// validContainerName reports whether the name is of lower case letters, digits and single hyphens that stand between others, or $root
+// [naming-containers].
 func validContainerName(name string) bool {
-	if len(name) < 3 || len(name) > 63 || strings.Contains(name, "--") || name[0] == '-' || name[len(name)-1] == '-' {
+	if name == "$root" {
+		return true
+	}
+	if strings.Contains(name, "--") || name[0] == '-' || name[len(name)-1] == '-' {
 		return false
 	}
 	for _, c := range name {

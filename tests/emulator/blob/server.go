@@ -6,9 +6,9 @@
 // but with a header or parameter it does not, is refused with an error that
 // names it, never a quiet success.
 //
-// Not here: everything package state names as not kept, SAS, CRC64 checks,
-// customer keys, batches, and the case of metadata names (they are lower case,
-// HTTP headers being what they are).
+// Not here: everything package state names as not kept, shared access signatures
+// but for reading, CRC64 checks, customer keys, batches, and the case of metadata
+// names (they are lower case, HTTP headers being what they are).
 //
 // One Server serves TCP listeners (Run) and calls in memory (Transport) at the
 // same time, the latter also inside a testing/synctest bubble.

@@ -25,6 +25,7 @@ type stream struct {
 	split    bool           // $changeStreamSplitLargeEvent
 	opaque   bool           // as Azure DocumentDB: see documentdb.go
 	version  int            // of its tokens; 0 is 2
+	newest   int            // of the tokens that it resumes from
 	lenient  bool           // accepts tokens that are lost
 	missed   string         // such a token, not met yet; else ""
 	before5  bool           // events look as those of servers before 5.0

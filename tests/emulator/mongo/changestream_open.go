@@ -25,7 +25,7 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 	if !ok {
 		return nil, mongoerr.New(50808, "$changeStream stage expects a document as argument")
 	}
-	s := &stream{version: int(r.srv.tokens.Load()), eng: r.srv.eng, full: "default", before: "off", lenient: r.srv.opts.AcceptLostTokens, before5: r.srv.opts.before(5, 0, 0), before6: r.srv.opts.before(6, 0, 0), byName: !r.srv.opts.before(6, 0, 27)}
+	s := &stream{newest: r.srv.newestToken(), eng: r.srv.eng, full: "default", before: "off", lenient: r.srv.opts.AcceptLostTokens, before5: r.srv.opts.before(5, 0, 0), before6: r.srv.opts.before(6, 0, 0), byName: !r.srv.opts.before(6, 0, 27)}
 	wire, err := r.streamScope(s, d)
 	if err != nil {
 		return nil, err
@@ -47,6 +47,7 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 			rest = rest[:n-1]
 		}
 	}
+	s.version = r.srv.tokenVersion(s.split)
 	if s.stages, err = streamStages(rest, r.env); err != nil {
 		return nil, err
 	}
@@ -159,7 +160,7 @@ func streamStages(rest bson.A, env *query.Env) ([]query.Stage, error) {
 		switch d[0].Key {
 		case "$match", "$project", "$addFields", "$set", "$unset", "$replaceRoot", "$replaceWith":
 		case "$redact":
-			return nil, mongoerr.Unsupported("%s", d[0].Key)
+			return nil, mongoerr.Unsupported("the stage %s of a change stream", d[0].Key)
 		case splitStage:
 			return nil, mongoerr.New(7182802, "%s must be the last stage in the pipeline", splitStage)
 		case "$sort", "$limit", "$skip", "$group", "$unwind", "$count", "$sample", "$out", "$merge", "$lookup", "$facet":
@@ -216,6 +217,9 @@ func (s *stream) resume(d bson.D, startAfter bool) error {
 	p, err := keystring.Parse(d)
 	if err != nil {
 		return err
+	}
+	if p.Version > s.newest {
+		return mongoerr.New(50795, "Invalid Resume Token: only supports version 0 or 1")
 	}
 	if p.HighWater {
 		return s.seek(p.Time)

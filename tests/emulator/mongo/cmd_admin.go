@@ -21,11 +21,6 @@ func runHello(ctx context.Context, r *request) (bson.D, error) {
 			return nil, err
 		}
 	}
-	if client, err := r.doc("client"); err == nil {
-		if app, ok := field(client, "application").(bson.D); ok {
-			r.conn.app, _ = field(app, "name").(string)
-		}
-	}
 	return r.srv.helloReply(r.conn, r.name != "hello"), nil
 }
 

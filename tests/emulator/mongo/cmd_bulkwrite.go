@@ -28,6 +28,9 @@ func runBulkWrite(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.checkBulk(ops, len(spaces)); err != nil {
+		return nil, err
+	}
 	var total bulkTotals
 	var results []bson.Raw
 	for i, raw := range ops {
@@ -113,18 +116,40 @@ func (r *request) bulkNamespaces() ([]engine.NS, error) {
 	return out, nil
 }
 
+// bulkFields are the fields of an operation and their types; any, if there is none.
+var bulkFields = map[string][]string{
+	"insert": {"int", "long", "double", "decimal"}, "update": {"int", "long", "double", "decimal"}, "delete": {"int", "long", "double", "decimal"},
+	"document": {"object"}, "filter": {"object"}, "updateMods": {"object", "array"}, "multi": {"bool"}, "upsert": {"bool"}, "collation": {"object"},
+	"arrayFilters": {"array"}, "hint": {}, "sort": {"object"},
+}
+
+// checkBulk refuses the command for one malformed operation, before any is run.
+func (r *request) checkBulk(ops []bson.Raw, spaces int) error {
+	all, err := r.statements(ops, "bulkWrite.ops", bulkFields)
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
+		if len(d) == 0 {
+			return mongoerr.New(mongoerr.FailedToParse, "an empty bulkWrite operation")
+		}
+		if at, ok := value.AsInt(d[0].Value); !ok || at < 0 || at >= int64(spaces) {
+			return mongoerr.New(mongoerr.BadValue, "BulkWrite ops entry %v has an invalid nsInfo index.", d[0].Value)
+		}
+		stages, _ := field(d, "updateMods").(bson.A)
+		if err := query.CheckStages(stages); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (r *request) bulkOp(ctx context.Context, raw bson.Raw, spaces []engine.NS, total *bulkTotals) (bson.D, error) {
-	d, err := r.statement(raw, "bulkWrite.ops", "insert", "update", "delete", "document", "filter", "updateMods", "multi", "upsert", "collation", "arrayFilters", "hint", "sort")
+	d, err := value.Decode(raw)
 	if err != nil {
 		return nil, err
 	}
-	if len(d) == 0 {
-		return nil, mongoerr.New(mongoerr.FailedToParse, "an empty bulkWrite operation")
-	}
-	at, ok := value.AsInt(d[0].Value)
-	if !ok || at < 0 || at >= int64(len(spaces)) {
-		return nil, mongoerr.New(mongoerr.BadValue, "BulkWrite ops entry %v has an invalid nsInfo index.", d[0].Value)
-	}
+	at, _ := value.AsInt(d[0].Value) // checkBulk has seen to the rest
 	ns := spaces[at]
 	if err := r.hint(ns, field(d, "hint")); err != nil {
 		return nil, err

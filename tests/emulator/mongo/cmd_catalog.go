@@ -1,7 +1,9 @@
 package mongo
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"math"
 	"slices"
@@ -48,6 +50,9 @@ func runCreate(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
+	if info, exists := r.srv.eng.Lookup(ns); exists && r.srv.opts.before(7, 0) {
+		return nil, mongoerr.New(mongoerr.NamespaceExists, "Collection %s already exists. NS: %s", info.NS, info.NS)
+	}
 	return bson.D{}, r.srv.eng.Create(ctx, ns, r.txn, append(options, validation...))
 }
 
@@ -92,6 +97,9 @@ func runCollMod(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.refuse("index", "cappedSize", "cappedMax", "viewOn", "pipeline", "expireAfterSeconds", "timeseries"); err != nil {
+		return nil, err
+	}
 	images, err := r.doc("changeStreamPreAndPostImages")
 	if err != nil {
 		return nil, err
@@ -116,6 +124,9 @@ func runDrop(ctx context.Context, r *request) (bson.D, error) {
 	}
 	info, _ := r.srv.eng.Lookup(ns)
 	found, err := r.srv.eng.Drop(ctx, ns)
+	if !found && err == nil && r.srv.opts.before(7, 0) {
+		return nil, mongoerr.New(mongoerr.NamespaceNotFound, "ns not found")
+	}
 	if !found || err != nil {
 		return bson.D{}, err
 	}
@@ -157,6 +168,19 @@ func runListCollections(_ context.Context, r *request) (bson.D, error) {
 	}
 	var docs []bson.Raw
 	all := r.srv.eng.Collections(r.db)
+	// Views come last, behind the collection that holds them.
+	slices.SortStableFunc(all, func(a, b engine.Info) int {
+		switch {
+		case a.View == b.View:
+			return 0
+		case a.View:
+			return 1
+		}
+		return -1
+	})
+	if at := slices.IndexFunc(all, func(c engine.Info) bool { return c.View }); at >= 0 {
+		all = slices.Insert(all, at, engine.Info{NS: engine.NS{DB: r.db, Coll: systemViews}, UUID: viewsUUID(r.db), Options: bson.D{}})
+	}
 	if r.db == "local" {
 		all = append(all, engine.Info{NS: oplogNS, Options: bson.D{{Key: "capped", Value: true}}}, engine.Info{NS: replsetNS, Options: bson.D{}})
 	}
@@ -190,6 +214,14 @@ func runListCollections(_ context.Context, r *request) (bson.D, error) {
 	return r.openCursor(r.db+".$cmd.listCollections", docs, opts)
 }
 
+// systemViews is the collection of each database that holds its views.
+const systemViews = "system.views"
+
+func viewsUUID(db string) []byte {
+	sum := sha256.Sum256([]byte(db))
+	return sum[:16]
+}
+
 func runListDatabases(_ context.Context, r *request) (bson.D, error) {
 	filter, err := r.doc("filter")
 	if err != nil {
@@ -219,6 +251,9 @@ func runListDatabases(_ context.Context, r *request) (bson.D, error) {
 		if ok {
 			list = append(list, d)
 		}
+	}
+	if r.flag("nameOnly") {
+		return bson.D{{Key: "databases", Value: list}}, nil
 	}
 	return bson.D{{Key: "databases", Value: list}, {Key: "totalSize", Value: int64(8192 * len(list))}, {Key: "totalSizeMb", Value: int64(0)}}, nil
 }
@@ -279,9 +314,13 @@ func runCreateIndexes(ctx context.Context, r *request) (bson.D, error) {
 			r.srv.armTTL()
 		}
 	}
-	reply := bson.D{{Key: "numIndexesBefore", Value: int32(first)}, {Key: "numIndexesAfter", Value: int32(last)}, {Key: "createdCollectionAutomatically", Value: created}}
+	reply := bson.D{{Key: "numIndexesBefore", Value: int32(first)}, {Key: "numIndexesAfter", Value: int32(last)}}
 	if first == last {
-		reply = append(reply, bson.E{Key: "note", Value: "all indexes already exist"})
+		return append(reply, bson.E{Key: "note", Value: "all indexes already exist"}), nil
+	}
+	reply = append(reply, bson.E{Key: "createdCollectionAutomatically", Value: created})
+	if r.txn == nil {
+		reply = append(reply, bson.E{Key: "commitQuorum", Value: cmp.Or(r.get("commitQuorum"), any("votingMembers"))})
 	}
 	return reply, nil
 }
@@ -317,7 +356,17 @@ func parseIndex(raw bson.Raw) (*engine.Index, error) {
 	partial, _ := field(d, "partialFilterExpression").(bson.D)
 	spec := bson.D{{Key: "v", Value: int32(2)}}
 	for _, e := range d {
-		if e.Key != "v" && e.Key != "background" {
+		switch {
+		case e.Key == "v", slices.Contains([]string{"unique", "sparse", "hidden"}, e.Key) && e.Value == false:
+		case e.Key == "collation":
+			c, err := query.ParseCollation(e.Value)
+			if err != nil {
+				return nil, err
+			}
+			if c != nil {
+				spec = append(spec, bson.E{Key: e.Key, Value: query.WholeCollation(e.Value.(bson.D), c)})
+			}
+		default:
 			spec = append(spec, e)
 		}
 	}

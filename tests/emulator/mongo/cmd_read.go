@@ -59,7 +59,11 @@ func runFind(_ context.Context, r *request) (bson.D, error) {
 		return nil, err
 	}
 	if limit < 0 || skip < 0 {
-		return nil, mongoerr.New(mongoerr.BadValue, "limit and skip must not be negative")
+		code := int32(51024)
+		if r.srv.opts.before(5, 0) {
+			code = mongoerr.BadValue
+		}
+		return nil, mongoerr.New(code, "limit and skip must not be negative")
 	}
 	var docs []bson.Raw
 	if ns == oplogNS && !r.srv.opts.DocumentDB {
@@ -212,7 +216,7 @@ func runDistinct(_ context.Context, r *request) (bson.D, error) {
 		if err != nil {
 			return nil, err
 		}
-		value.Walk(d, value.Split(key), func(v any) bool {
+		value.Walk(d, value.Split(key), func(v any, _ bool) bool {
 			if list, isArray := v.(bson.A); isArray {
 				for _, e := range list {
 					note(e)
@@ -223,6 +227,7 @@ func runDistinct(_ context.Context, r *request) (bson.D, error) {
 			return false
 		})
 	}
+	slices.SortStableFunc(values, func(a, b any) int { return value.Compare(r.env.Collation.Key(a), r.env.Collation.Key(b)) })
 	reply := bson.D{{Key: "values", Value: values}}
 	if !r.view.At.IsZero() {
 		reply = append(reply, bson.E{Key: "atClusterTime", Value: r.view.At})

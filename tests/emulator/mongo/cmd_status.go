@@ -379,7 +379,10 @@ var foreignCommands = fields(`abortReshardCollection applyOps appendOplogNote au
 	replSetAbortPrimaryCatchUp replSetFreeze replSetInitiate replSetMaintenance replSetReconfig replSetResizeOplog replSetSyncFrom resync revokeRolesFromUser
 	rolesInfo rotateCertificates saslStart saslContinue setAuditConfig setClusterParameter getClusterParameter setDefaultRWConcern setFeatureCompatibilityVersion
 	setIndexCommitQuorum setParameter setProfilingFilterGlobally shardCollection shutdown split splitVector updateRole updateUser updateSearchIndex usersInfo
-	autoCompact analyze checkMetadataConsistency filemd5 getDiagnosticData validateDBMetadata`)
+	autoCompact analyze checkMetadataConsistency filemd5 getDiagnosticData validateDBMetadata
+	connPoolStats connPoolSync dbCheck dropAllRolesFromDatabase flushRouterConfig getDatabaseVersion getLastError getnonce getShardVersion grantPrivilegesToRole
+	grantRolesToRole invalidateUserCache mergeChunks planCacheClearFilters replSetStepUp revokePrivilegesFromRole revokeRolesFromRole setShardVersion
+	setUserWriteBlockMode shardingState waitForFailPoint whatsmysni`)
 
 func unknownCommand(name string) error {
 	if slices.Contains(foreignCommands, name) {

@@ -3,6 +3,7 @@ package mongo
 import (
 	"bytes"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -85,6 +86,9 @@ func (r *request) storable(raw bson.Raw) (bson.Raw, error) {
 			return nil, err
 		}
 	}
+	if err := checkID(raw); err != nil {
+		return nil, err
+	}
 	first, err := raw.IndexErr(0)
 	if err == nil && first.Key() == "_id" && !hasEmptyTimestamp(raw) {
 		return raw, nil
@@ -95,6 +99,19 @@ func (r *request) storable(raw bson.Raw) (bson.Raw, error) {
 	}
 	query.FillTimestamps(d, r.env)
 	return value.Encode(engine.WithID(d)), nil
+}
+
+// checkID refuses an _id with names that begin with $, at any depth, but for those of a DBRef.
+func checkID(raw bson.Raw) error {
+	id, ok := value.RawField(raw, "_id")
+	if !ok || id.Type != bson.TypeEmbeddedDocument {
+		return nil
+	}
+	v, _, err := value.DecodeValue(id.Type, id.Value)
+	if name, found := query.DollarName(v); found {
+		return mongoerr.New(mongoerr.DollarPrefixedFieldName, "_id fields may not contain '$'-prefixed fields: %s is not valid for storage.", name)
+	}
+	return err
 }
 
 // dollars refuses what servers before 5.0 do not store.
@@ -200,6 +217,38 @@ func (r *request) selection(filter any, sort any) (engine.Selection, error) {
 	return s, nil
 }
 
+// statements reads the entries of updates or deletes. One that is malformed fails the command, before any is run.
+func (r *request) statements(list []bson.Raw, name string, types map[string][]string, required ...string) ([]bson.D, error) {
+	out := make([]bson.D, len(list))
+	for i, raw := range list {
+		d, err := r.statement(raw, name, slices.Sorted(maps.Keys(types))...)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range d {
+			if is := query.TypeName(e.Value); len(types[e.Key]) > 0 && !slices.Contains(types[e.Key], is) {
+				return nil, mongoerr.New(mongoerr.TypeMismatch, "BSON field '%s.%s' is the wrong type '%s', expected type '%s'", name, e.Key, is, types[e.Key][0])
+			}
+		}
+		for _, key := range required {
+			if _, has := value.Get(d, key); !has {
+				return nil, mongoerr.New(mongoerr.MissingField, "BSON field '%s.%s' is missing but a required field", name, key)
+			}
+		}
+		out[i] = d
+	}
+	return out, nil
+}
+
+// The fields of statements and their types; any, if there is none.
+var (
+	updateFields = map[string][]string{
+		"q": {"object"}, "u": {"object", "array"}, "c": {"object"}, "multi": {"bool"}, "upsert": {"bool"}, "collation": {"object"},
+		"arrayFilters": {"array"}, "hint": {}, "sort": {"object"},
+	}
+	deleteFields = map[string][]string{"q": {"object"}, "limit": {"int", "long", "double", "decimal"}, "collation": {"object"}, "hint": {}}
+)
+
 // statement reads one entry of updates, deletes or ops and refuses unknown fields.
 func (r *request) statement(raw bson.Raw, name string, known ...string) (bson.D, error) {
 	d, err := value.Decode(raw)
@@ -262,11 +311,21 @@ func runUpdate(ctx context.Context, r *request) (bson.D, error) {
 	if err := checkBatch(len(list)); err != nil {
 		return nil, err
 	}
+	updates, err := r.statements(list, "update.updates", updateFields, "q", "u")
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range updates {
+		stages, _ := field(d, "u").(bson.A)
+		if err := query.CheckStages(stages); err != nil {
+			return nil, err
+		}
+	}
 	var errs writeErrors
 	var upserted []bson.D
 	n, modified := 0, 0
-	for i, raw := range list {
-		res, err := once(r, i, func() (engine.WriteResult, error) { return r.updateOne(ctx, ns, raw) })
+	for i, d := range updates {
+		res, err := once(r, i, func() (engine.WriteResult, error) { return r.updateOne(ctx, ns, d) })
 		if err != nil {
 			if fatal(ctx, r, err) {
 				return nil, err
@@ -290,11 +349,7 @@ func runUpdate(ctx context.Context, r *request) (bson.D, error) {
 	return writeReply(n, more, errs), nil
 }
 
-func (r *request) updateOne(ctx context.Context, ns engine.NS, raw bson.Raw) (engine.WriteResult, error) {
-	d, err := r.statement(raw, "update.updates", "q", "u", "c", "multi", "upsert", "collation", "arrayFilters", "hint", "sort")
-	if err != nil {
-		return engine.WriteResult{}, err
-	}
+func (r *request) updateOne(ctx context.Context, ns engine.NS, d bson.D) (_ engine.WriteResult, err error) {
 	if err := r.hint(ns, field(d, "hint")); err != nil {
 		return engine.WriteResult{}, err
 	}
@@ -328,10 +383,19 @@ func runDelete(ctx context.Context, r *request) (bson.D, error) {
 	if err := checkBatch(len(list)); err != nil {
 		return nil, err
 	}
+	deletes, err := r.statements(list, "delete.deletes", deleteFields, "q", "limit")
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range deletes {
+		if limit, ok := value.AsInt(field(d, "limit")); !ok || (limit != 0 && limit != 1) {
+			return nil, mongoerr.New(mongoerr.FailedToParse, "The limit field in delete objects must be 0 or 1. Got %v", field(d, "limit"))
+		}
+	}
 	var errs writeErrors
 	n := 0
-	for i, raw := range list {
-		res, err := once(r, i, func() (engine.WriteResult, error) { return r.deleteOne(ctx, ns, raw) })
+	for i, d := range deletes {
+		res, err := once(r, i, func() (engine.WriteResult, error) { return r.deleteOne(ctx, ns, d) })
 		n += res.Matched
 		if err == nil {
 			continue
@@ -347,21 +411,14 @@ func runDelete(ctx context.Context, r *request) (bson.D, error) {
 	return writeReply(n, nil, errs), nil
 }
 
-func (r *request) deleteOne(ctx context.Context, ns engine.NS, raw bson.Raw) (engine.WriteResult, error) {
-	d, err := r.statement(raw, "delete.deletes", "q", "limit", "collation", "hint")
-	if err != nil {
-		return engine.WriteResult{}, err
-	}
+func (r *request) deleteOne(ctx context.Context, ns engine.NS, d bson.D) (_ engine.WriteResult, err error) {
 	if err := r.hint(ns, field(d, "hint")); err != nil {
 		return engine.WriteResult{}, err
 	}
 	if r.env.Collation, err = query.ParseCollation(field(d, "collation")); err != nil {
 		return engine.WriteResult{}, err
 	}
-	limit, ok := value.AsInt(field(d, "limit"))
-	if !ok || (limit != 0 && limit != 1) {
-		return engine.WriteResult{}, mongoerr.New(mongoerr.FailedToParse, "The limit field in delete objects must be 0 or 1. Got %v", field(d, "limit"))
-	}
+	limit, _ := value.AsInt(field(d, "limit"))
 	if r.numbered && !r.multi && limit == 0 {
 		return engine.WriteResult{}, mongoerr.New(mongoerr.InvalidOptions, "Cannot use retryable writes with limit=0")
 	}

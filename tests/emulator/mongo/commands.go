@@ -54,7 +54,7 @@ func init() {
 		"top":                 {run: runTop, anywhere: true},
 		"validate":            {run: runValidate, fields: fields("full repair metadata checkBSONConformance"), anywhere: true},
 		"whatsmyuri":          {run: runWhatsMyURI, anywhere: true},
-		"collMod":             {run: runCollMod, fields: fields("changeStreamPreAndPostImages validator validationLevel validationAction"), write: true},
+		"collMod":             {run: runCollMod, fields: fields("changeStreamPreAndPostImages validator validationLevel validationAction index cappedSize cappedMax viewOn pipeline expireAfterSeconds timeseries"), write: true},
 		"commitTransaction":   {run: nil, fields: fields("recoveryToken"), write: true, finishes: true, inTxn: true},
 		"configureFailPoint":  {run: runConfigureFailPoint, fields: fields("mode data"), anywhere: true},
 		"count":               {run: runCount, fields: fields("query limit skip hint collation")},

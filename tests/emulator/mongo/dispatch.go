@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -89,7 +90,11 @@ func (r *request) ns() (engine.NS, error) {
 		return engine.NS{}, mongoerr.New(mongoerr.InvalidNamespace, "Invalid namespace specified '%s.'", r.db)
 	}
 	if !ok {
-		return engine.NS{}, mongoerr.New(mongoerr.InvalidNamespace, "collection name has invalid type %s", query.TypeName(r.body[0].Value))
+		code := int32(mongoerr.InvalidNamespace)
+		if r.name == "find" {
+			code = mongoerr.BadValue
+		}
+		return engine.NS{}, mongoerr.New(code, "collection name has invalid type %s", query.TypeName(r.body[0].Value))
 	}
 	return engine.NS{DB: r.db, Coll: s}, nil
 }
@@ -130,6 +135,9 @@ func (s *Server) dispatch(ctx context.Context, c *conn, m *wire.Message) (bson.D
 	r, err := s.parse(c, m)
 	if err != nil {
 		return s.finish(r, nil, err), nil
+	}
+	if app, ok := value.Lookup(r.body, "client.application.name"); ok && r.cmd.hello {
+		r.conn.app, _ = app.(string)
 	}
 	point := s.fail.hit(r)
 	if point != nil && point.block > 0 {
@@ -258,8 +266,15 @@ func (s *Server) run(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
+	var answered atomic.Bool // cursors keep the environment
+	defer answered.Store(true)
 	r.env = &query.Env{Now: time.Now(), ClusterTime: s.eng.Now(), Version: [2]int32{s.opts.Version[0], s.opts.Version[1]}, Collection: func(name string) ([]bson.D, error) {
 		return r.documents(engine.NS{DB: r.db, Coll: name})
+	}, Interrupted: func() error {
+		if ctx.Err() == nil || answered.Load() {
+			return nil
+		}
+		return context.Cause(ctx)
 	}}
 	if r.env.Collation, err = query.ParseCollation(r.get("collation")); err != nil {
 		return nil, err
@@ -284,11 +299,11 @@ func (r *request) concern() bson.D {
 	if n, isInt := value.AsInt(w); !ok || w == "majority" || (isInt && n <= 1) {
 		return nil
 	}
-	msg := "Not enough data-bearing nodes"
+	code, msg := int32(mongoerr.UnsatisfiableWriteConcern), "Not enough data-bearing nodes"
 	if mode, isString := w.(string); isString {
-		msg = "No write concern mode named '" + mode + "' found in replica set configuration"
+		code, msg = mongoerr.UnknownReplWriteConcern, "No write concern mode named '"+mode+"' found in replica set configuration"
 	}
-	return bson.D{{Key: "code", Value: int32(100)}, {Key: "codeName", Value: mongoerr.Name(100)}, {Key: "errmsg", Value: msg}}
+	return bson.D{{Key: "code", Value: code}, {Key: "codeName", Value: mongoerr.Name(code)}, {Key: "errmsg", Value: msg}}
 }
 
 func (r *request) secondaryOk() bool {
@@ -305,10 +320,36 @@ func (r *request) checkFields() error {
 		if slices.Contains(generic, e.Key) || slices.Contains(r.cmd.fields, e.Key) {
 			continue
 		}
-		return mongoerr.New(mongoerr.UnknownField, "BSON field '%s.%s' is an unknown field (or not supported by the embedded MongoDB).", r.name, e.Key)
+		code := int32(mongoerr.UnknownField)
+		if r.srv.opts.before(5, 0) && (r.name == "find" || r.name == "aggregate") {
+			code = mongoerr.FailedToParse
+		}
+		return mongoerr.New(code, "BSON field '%s.%s' is an unknown field (or not supported by the embedded MongoDB).", r.name, e.Key)
 	}
-	if v, ok := r.get("apiVersion").(string); ok && v != "1" {
-		return mongoerr.New(mongoerr.APIVersionError, "API version must be \"1\"")
+	return r.checkAPI()
+}
+
+// stable are the commands of version 1 of the Stable API.
+var stable = fields("abortTransaction aggregate bulkWrite collMod commitTransaction count create createIndexes delete drop dropDatabase dropIndexes " +
+	"endSessions explain find findAndModify getMore hello insert killCursors listCollections listDatabases listIndexes ping refreshSessions update")
+
+// checkAPI checks what the command asks of the Stable API.
+func (r *request) checkAPI() error {
+	for _, key := range []string{"apiVersion", "apiStrict", "apiDeprecationErrors"} {
+		v, has := value.Get(r.body, key)
+		_, isString := v.(string)
+		_, isBool := v.(bool)
+		switch {
+		case !has:
+		case key == "apiVersion" && !isString, key != "apiVersion" && !isBool:
+			return mongoerr.New(mongoerr.TypeMismatch, "BSON field 'APIParametersFromClient.%s' is the wrong type '%s'", key, query.TypeName(v))
+		case !r.has("apiVersion"):
+			return mongoerr.New(4886600, "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion")
+		case key == "apiVersion" && v != "1":
+			return mongoerr.New(mongoerr.APIVersionError, "API version must be \"1\"")
+		case key == "apiStrict" && v == true && !slices.Contains(stable, r.name):
+			return mongoerr.New(mongoerr.APIStrictError, "Provided apiStrict:true, but the command %s is not in API Version 1", r.name)
+		}
 	}
 	return nil
 }
@@ -322,7 +363,14 @@ func (r *request) readConcern() error {
 	}
 	level, _ := value.Get(d, "level")
 	at, atGiven := value.Get(d, "atClusterTime")
-	_, after := value.Get(d, "afterClusterTime")
+	from, after := value.Get(d, "afterClusterTime")
+	if ts, ok := from.(bson.Timestamp); ok {
+		known, _ := r.get("$clusterTime").(bson.D) // the client's own, to which a server advances
+		client, _ := field(known, "clusterTime").(bson.Timestamp)
+		if now := r.srv.eng.Now(); value.CompareTimestamps(ts, now) > 0 && value.CompareTimestamps(ts, client) > 0 {
+			return mongoerr.New(mongoerr.InvalidOptions, "readConcern afterClusterTime value must not be greater than the current clusterTime. Requested clusterTime: %v; current clusterTime: %v", ts, now)
+		}
+	}
 	switch level {
 	case nil, "local", "available", "majority", "linearizable":
 		if atGiven {

@@ -144,20 +144,26 @@ func (s *stream) wanted(x *engine.Entry, missing error) error {
 	return missing
 }
 
-// early is what the first $match asks of an event's fields other than its images; nil: nothing.
+// early is what the first stages, as far as each is a $match, ask of an event's fields other than its images; nil: nothing.
 func early(stages bson.A, env *query.Env) (*query.Matcher, error) {
-	first, _ := first(stages).(bson.D)
-	if len(first) != 1 || first[0].Key != "$match" {
+	var all bson.A
+	for _, item := range stages {
+		stage, _ := item.(bson.D)
+		if len(stage) != 1 || stage[0].Key != "$match" {
+			break
+		}
+		filter, _ := stage[0].Value.(bson.D)
+		plain := slices.DeleteFunc(slices.Clone(filter), func(e bson.E) bool {
+			return strings.HasPrefix(e.Key, "fullDocument") || (strings.HasPrefix(e.Key, "$") && strings.Contains(fmt.Sprint(e.Value), "fullDocument"))
+		})
+		if len(plain) > 0 {
+			all = append(all, plain)
+		}
+	}
+	if len(all) == 0 {
 		return nil, nil
 	}
-	filter, _ := first[0].Value.(bson.D)
-	plain := slices.DeleteFunc(slices.Clone(filter), func(e bson.E) bool {
-		return strings.HasPrefix(e.Key, "fullDocument") || (strings.HasPrefix(e.Key, "$") && strings.Contains(fmt.Sprint(e.Value), "fullDocument"))
-	})
-	if len(plain) == 0 {
-		return nil, nil
-	}
-	return query.Compile(plain, env)
+	return query.Compile(bson.D{{Key: "$and", Value: all}}, env)
 }
 
 func (s *stream) describe(x *engine.Entry) bson.D {

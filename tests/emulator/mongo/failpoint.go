@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,7 +58,7 @@ func (f *failpoints) hit(r *request) *failpoint {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.current
-	if p == nil || !slices.Contains(p.commands, r.name) || (p.app != "" && p.app != r.conn.app) {
+	if p == nil || !p.names(r.name) || (p.app != "" && p.app != r.conn.app) {
 		return nil
 	}
 	if f.skip > 0 {
@@ -71,6 +72,13 @@ func (f *failpoints) hit(r *request) *failpoint {
 		f.times--
 	}
 	return p
+}
+
+// names reports whether the point is for a command. A server knows isMaster and ismaster as one.
+func (p *failpoint) names(command string) bool {
+	return slices.ContainsFunc(p.commands, func(name string) bool {
+		return name == command || (strings.EqualFold(name, command) && strings.EqualFold(name, "isMaster"))
+	})
 }
 
 func (f *failpoints) set(p *failpoint, times, skip int64) {
@@ -109,11 +117,6 @@ func parseFailpoint(d bson.D) (*failpoint, error) {
 			p.closeConnection, ok = e.Value.(bool)
 		case "writeConcernError":
 			p.concern, ok = e.Value.(bson.D)
-			if l, has := value.Get(p.concern, "errorLabels"); has {
-				labels, _ := stringList(l)
-				p.labels = &labels
-				p.concern = value.Remove(value.CloneDoc(p.concern), "errorLabels")
-			}
 		case "blockConnection":
 			_, ok = e.Value.(bool)
 		case "blockTimeMS":

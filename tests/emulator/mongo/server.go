@@ -56,7 +56,8 @@ type Options struct {
 	// NoHello makes the server as one before 4.4.2, which knows isMaster alone.
 	NoHello bool
 
-	// TokenVersion is that of resume tokens: 1 as servers before 7.0 write them, or 2, the default. See also [Server.SetTokenVersion].
+	// TokenVersion is that of resume tokens: 1 as servers before 7.0 write them, or 2. By default it follows from Version, and in 6.0 from
+	// the stream: with the stage that splits large events it is 2. See also [Server.SetTokenVersion].
 	TokenVersion int
 
 	// TransactionLifetime is how long a transaction may stay open; default 60 s.
@@ -215,7 +216,8 @@ func (s *Server) OpenStreams() int { return s.cursors.streams() }
 func (s *Server) KillCursors() { s.cursors.killAll() }
 
 // SetTokenVersion makes change streams have resume tokens of that version (1, or 2) from now on, as an upgrade of the server does: open
-// ones end with a resumable error, and tokens of either version are taken to resume from.
+// ones end with a resumable error. Tokens of version 2 are taken to resume from but by a server that is like one before 6.0 and does
+// not write them.
 func (s *Server) SetTokenVersion(version int) {
 	s.tokens.Store(int32(version))
 	s.cursors.killStreams(errSteppedDown)

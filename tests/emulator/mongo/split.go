@@ -69,7 +69,7 @@ func (s *stream) sized(raw bson.Raw, t keystring.Token) (bson.Raw, error) {
 		return nil, err
 	}
 	if len(raw) > maxEvent {
-		return nil, mongoerr.New(mongoerr.BSONObjectTooLarge, "BSONObj size: %d is invalid. Size must be between 0 and %d", len(raw), maxEvent)
+		return nil, mongoerr.New(mongoerr.BSONObjectTooLarge, "BSONObj size: %d is invalid. Size must be between 0 and %d First element: _id: { _data: \"%s\" }", len(raw), maxEvent, raw.Lookup("_id", "_data").StringValue())
 	}
 	return raw, nil
 }

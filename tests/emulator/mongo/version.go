@@ -1,7 +1,6 @@
 package mongo
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,10 +28,30 @@ func (o *Options) likeVersion() {
 	if o.Version == ([3]int32{}) {
 		o.Version = Versions["8.0"]
 	}
-	o.TokenVersion = cmp.Or(o.TokenVersion, map[bool]int{true: 1, false: 2}[o.before(7, 0, 0)])
 	o.NoHello = o.NoHello || o.before(4, 4, 2)
 	o.NoSplit = o.NoSplit || o.before(6, 0, 9)
 	o.AcceptLostTokens = o.AcceptLostTokens || o.before(5, 0, 0)
+}
+
+// tokenVersion is the version of a stream's resume tokens: what was set, else as the server's version writes them. One that knows the stage
+// that splits large events writes version 2 where it is asked for.
+func (s *Server) tokenVersion(split bool) int {
+	switch set := int(s.tokens.Load()); {
+	case set != 0:
+		return set
+	case s.opts.before(6, 0, 9), s.opts.before(7, 0, 0) && !split:
+		return 1
+	}
+	return 2
+}
+
+// newestToken is the newest version of resume tokens that the server takes to resume from. One that was set to write version 2 has been
+// upgraded to a version that does.
+func (s *Server) newestToken() int {
+	if s.opts.before(6, 0, 0) && s.tokens.Load() != 2 {
+		return 1
+	}
+	return 2
 }
 
 // before says whether the server is like one older than a version.
@@ -61,7 +80,7 @@ var fieldsSince = map[string]struct {
 	code    int32
 }{
 	"find.let": {[2]int32{5, 0}, mongoerr.FailedToParse}, "update.let": {[2]int32{5, 0}, mongoerr.UnknownField}, "delete.let": {[2]int32{5, 0}, mongoerr.UnknownField},
-	"findAndModify.let": {[2]int32{5, 0}, mongoerr.UnknownField}, "aggregate.let": {[2]int32{5, 0}, mongoerr.UnknownField},
+	"findAndModify.let": {[2]int32{5, 0}, mongoerr.UnknownField}, "aggregate.let": {[2]int32{5, 0}, mongoerr.FailedToParse},
 	"create.changeStreamPreAndPostImages": {[2]int32{6, 0}, mongoerr.UnknownField}, "collMod.changeStreamPreAndPostImages": {[2]int32{6, 0}, mongoerr.UnknownField},
 	"update.updates.sort": {[2]int32{8, 0}, mongoerr.UnknownField}, "$changeStream.showExpandedEvents": {[2]int32{6, 0}, mongoerr.UnknownField},
 }
@@ -91,15 +110,15 @@ func (r *request) checkVersion() error {
 	if r.name == "insert" {
 		return nil
 	}
-	return r.younger(r.body)
+	return r.younger(r.body, false)
 }
 
-// younger looks for operators that came later, wherever they stand.
-func (r *request) younger(v any) error {
+// younger looks for operators that came later, wherever they stand. In a field of a projection they have a code of their own.
+func (r *request) younger(v any, projected bool) error {
 	switch t := v.(type) {
 	case bson.A:
 		for _, item := range t {
-			if err := r.younger(item); err != nil {
+			if err := r.younger(item, false); err != nil {
 				return err
 			}
 		}
@@ -109,12 +128,15 @@ func (r *request) younger(v any) error {
 				if e.Key == "$documents" {
 					return mongoerr.New(mongoerr.UnknownStage, "Unrecognized pipeline stage name: '%s'", e.Key)
 				}
+				if projected {
+					return mongoerr.New(31325, "Unknown expression %s", e.Key)
+				}
 				return mongoerr.New(168, "Unrecognized expression '%s'", e.Key)
 			}
 			if e.Key == "$literal" {
 				continue
 			}
-			if err := r.younger(e.Value); err != nil {
+			if err := r.younger(e.Value, e.Key == "$project" || e.Key == "projection" || (projected && !strings.HasPrefix(e.Key, "$"))); err != nil {
 				return err
 			}
 		}

@@ -37,6 +37,12 @@ func (r *request) look(ns engine.NS, sel engine.Selection, yield func(raw bson.R
 	switch {
 	case ns == replsetNS:
 		docs = []bson.D{r.srv.configuration()}
+	case ns.Coll == systemViews:
+		for _, c := range r.srv.eng.Collections(ns.DB) {
+			if c.View {
+				docs = append(docs, append(bson.D{{Key: "_id", Value: c.NS.String()}}, c.Options...))
+			}
+		}
 	case from == ns:
 		return r.srv.eng.Find(ns, r.view, sel, yield)
 	default:

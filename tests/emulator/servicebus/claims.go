@@ -99,7 +99,7 @@ func (c *claims) expire() {
 	for l, x := range c.links {
 		if !c.until(x.path, x.need, now) {
 			delete(c.links, l)
-			l.Detach(&amqp.Error{Condition: amqp.CondUnauthorized, Description: "ExpiredToken: The token is expired."})
+			l.Detach(&amqp.Error{Condition: amqp.CondDetachForced, Description: "The link '" + l.Name + "' is force detached. Code: RenewToken. Details: Unauthorized access. ExpiredToken: The token is expired."})
 		}
 	}
 	c.schedule()

@@ -30,8 +30,21 @@ type client struct {
 
 // attach routes a new link by its address and direction.
 func (c *client) attach(l *amqp.Link) amqp.LinkHandler {
+	if !c.active(l) {
+		return c.handler(l)
+	}
 	c.linkOpened()
 	return counted{c.handler(l), c}
+}
+
+// active reports whether a link holds its connection open. Links to $cbs and to $management do not.
+func (c *client) active(l *amqp.Link) bool {
+	address := entityPath(l)
+	if _, management := cutSuffixFold(address, managementSuffix); management || address == cbsAddress {
+		return false
+	}
+	_, waits := l.Source.Filter(sessionFilter, codeSessionFilter)
+	return l.PeerSends || !waits || !c.server.opts.IdleAccepts
 }
 
 func (c *client) handler(l *amqp.Link) amqp.LinkHandler {
@@ -44,7 +57,7 @@ func (c *client) handler(l *amqp.Link) amqp.LinkHandler {
 		_, management := cutSuffixFold(address, managementSuffix)
 		h = held{h, c.claims.hold(l, address, rightsFor(l, management))}
 		if !management {
-			h = c.watch(l, h)
+			h = c.watch(l, h, nil)
 		}
 	}
 	return h
@@ -54,6 +67,9 @@ func (c *client) open(l *amqp.Link) (amqp.LinkHandler, error) {
 	address := entityPath(l)
 	if l.PeerSends && l.Target == nil || !l.PeerSends && l.Source == nil {
 		return nil, refusal(amqp.CondInvalidField, "attach without a terminus")
+	}
+	if err := checkLink(l); err != nil {
+		return nil, err
 	}
 	entity, management := cutSuffixFold(address, managementSuffix)
 	switch {

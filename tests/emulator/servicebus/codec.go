@@ -29,6 +29,10 @@ const (
 	propDescription = "DeadLetterErrorDescription"
 )
 
+// endOfTime is .NET's latest time, which the service gives as the end of the lock of a message whose
+// session is locked.
+var endOfTime = time.UnixMilli(253402300799999)
+
 // formatBatch says that every data section is an encoded message.
 const formatBatch = 0x80013700
 
@@ -83,6 +87,9 @@ func annotate(p *broker.Payload, key string, v any) error {
 			return refusal(amqp.CondInvalidField, fmt.Sprintf("%s is %T, not a timestamp", key, v))
 		}
 	case annViaPartitionKey:
+		if v == nil {
+			return nil
+		}
 		return refusal(amqp.CondNotImplemented, "sending via another entity is not supported by this emulator")
 	case annSequence, annEnqueuedSequence, annEnqueuedAt, annLockedUntil, annDeadLetterSource, annState:
 		// The broker's own: left over when a received message is sent on.
@@ -96,7 +103,7 @@ func annotate(p *broker.Payload, key string, v any) error {
 }
 
 // appendDelivery encodes a message for a receiver. A locked one carries its token as a delivery
-// annotation; what is the same as its default is left out, as the service does.
+// annotation.
 func appendDelivery(b []byte, d *broker.Delivery) ([]byte, error) {
 	b = amqp.AppendHeader(b, d.Durable, d.Priority, d.TimeToLive, d.DeliveryCount)
 	if d.Token != (broker.Token{}) || len(d.DeliveryAnnotations) > 0 {
@@ -122,13 +129,17 @@ func appendDelivery(b []byte, d *broker.Delivery) ([]byte, error) {
 	}
 	a.Time(annEnqueuedAt, d.EnqueuedAt)
 	a.Long(annSequence, d.SequenceNumber)
-	if d.EnqueuedSequenceNumber != d.SequenceNumber {
+	if d.EnqueuedSequenceNumber != 0 {
 		a.Long(annEnqueuedSequence, d.EnqueuedSequenceNumber)
 	}
 	if d.State != broker.Active {
 		a.Int(annState, int32(d.State))
 	}
-	if !d.LockedUntil.IsZero() {
+	switch {
+	case d.LockedUntil.IsZero():
+	case d.UnderSession:
+		a.Time(annLockedUntil, endOfTime)
+	default:
 		a.Time(annLockedUntil, d.LockedUntil)
 	}
 	if d.HasPartitionKey {

@@ -104,3 +104,32 @@ func (s *Server) ExpireLocks(entity string) int {
 	}
 	return e.ExpireLocks()
 }
+
+// EndSessions ends the AMQP sessions of up to limit links to an entity, or to anything under it, with
+// an error, and leaves their connections open. It returns how many links it found.
+func (s *Server) EndSessions(entity, condition string, limit int) int {
+	s.mu.Lock()
+	var links []*amqp.Link
+	for _, cl := range s.conns {
+		links = append(links, cl.claims.under(strings.ToLower(entity))...)
+	}
+	s.mu.Unlock()
+	links = links[:min(len(links), limit)]
+	for _, l := range links {
+		l.EndSession(&amqp.Error{Condition: amqp.Symbol(condition), Description: "The session is ended by the broker."})
+	}
+	return len(links)
+}
+
+// under returns the links to entity, which is in lower case, and to what is below it.
+func (c *claims) under(entity string) []*amqp.Link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var links []*amqp.Link
+	for l, x := range c.links {
+		if path := strings.ToLower(x.path); path == entity || strings.HasPrefix(path, entity+"/") {
+			links = append(links, l)
+		}
+	}
+	return links
+}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
 )
 
@@ -16,6 +17,8 @@ type Faults struct {
 	// Send is a message or batch, Receive a run of deliveries on one link, Settle an outcome,
 	// Accept the opening of a receiver or session, Manage a request to $management.
 	Send, Receive, Settle, Accept, Manage Fault
+	// ReleaseLag is how long a session cannot be accepted again after its release.
+	ReleaseLag time.Duration
 	// LoseLock is the chance that the lock of a message, or of its session, runs out just
 	// before the message is settled.
 	LoseLock float64
@@ -35,6 +38,8 @@ type Fault struct {
 	// Detach is the chance that the operation happens and its link is forcibly detached in
 	// place of the answer. A receiving link is detached before it delivers.
 	Detach float64
+	// End is the chance of what Detach does, with the whole AMQP session of the link.
+	End float64
 	// PerSecond, above 0, throttles: what exceeds it within a second is refused with
 	// server-busy. It counts the messages of sends, and operations otherwise.
 	PerSecond int
@@ -60,10 +65,12 @@ const (
 type injected struct {
 	faults   [kinds]Fault
 	loseLock float64
+	lag      time.Duration
 
 	mu      sync.Mutex // guards everything below
 	chances [kinds]*rand.Rand
 	jitter  [kinds]*rand.Rand
+	ends    [kinds]*rand.Rand
 	locks   *rand.Rand
 	second  [kinds]second
 }
@@ -79,10 +86,11 @@ type second struct {
 func (s *Server) Inject(f Faults) (end func()) {
 	x := &injected{
 		faults:   [kinds]Fault{sending: f.Send, receiving: f.Receive, settling: f.Settle, accepting: f.Accept, managing: f.Manage},
-		loseLock: f.LoseLock, locks: rand.New(rand.NewPCG(f.Seed, uint64(2*kinds))),
+		loseLock: f.LoseLock, lag: f.ReleaseLag, locks: rand.New(rand.NewPCG(f.Seed, uint64(2*kinds))),
 	}
 	for k := range kinds {
 		x.chances[k] = rand.New(rand.NewPCG(f.Seed, uint64(k)))
+		x.ends[k] = rand.New(rand.NewPCG(f.Seed, uint64(3*kinds+k)))
 		x.jitter[k] = rand.New(rand.NewPCG(f.Seed, uint64(kinds+k)))
 	}
 	s.editFaults(func(in []*injected) []*injected { return append(in, x) })
@@ -103,6 +111,11 @@ func (s *Server) editFaults(f func([]*injected) []*injected) {
 	}
 	now = f(now)
 	s.faults.Store(&now)
+	var lag time.Duration
+	for _, x := range now {
+		lag = max(lag, x.lag)
+	}
+	s.broker.LagReleases(lag)
 }
 
 func (s *Server) injected() []*injected {
@@ -113,7 +126,29 @@ func (s *Server) injected() []*injected {
 }
 
 // fault is what strikes one operation.
-type fault struct{ drop, busy, loseAck, detach bool }
+type fault struct {
+	drop, busy, loseAck, detach bool
+
+	throttled bool // busy, since there are too many
+	end       bool // detach, and the whole AMQP session ends
+}
+
+// refusal returns the error of a request that is refused for load.
+func (f fault) refusal() error {
+	if f.throttled {
+		return errThrottled
+	}
+	return errBusy
+}
+
+// detachNow detaches a link, or ends its AMQP session.
+func (f fault) detachNow(l *amqp.Link) {
+	if f.end {
+		l.EndSession(forced())
+		return
+	}
+	l.Detach(forced())
+}
 
 // strike draws for an operation that counts n.
 func (s *Server) strike(k kind, n int) (f fault) {
@@ -129,8 +164,10 @@ func (x *injected) strike(k kind, n int, f *fault) {
 	c, r := x.faults[k], x.chances[k]
 	// All are drawn each time, so that one chance does not shift the others' sequence.
 	drop, busy, loseAck, detach := r.Float64() < c.Drop, r.Float64() < c.Busy, r.Float64() < c.LoseAck, r.Float64() < c.Detach
-	busy = busy || !drop && x.throttles(k, n)
-	f.drop, f.busy, f.loseAck, f.detach = f.drop || drop, f.busy || busy, f.loseAck || loseAck, f.detach || detach
+	end := x.ends[k].Float64() < c.End
+	throttled := !drop && !busy && x.throttles(k, n)
+	f.drop, f.busy, f.loseAck, f.detach = f.drop || drop, f.busy || busy || throttled, f.loseAck || loseAck, f.detach || detach || end
+	f.throttled, f.end = f.throttled || throttled, f.end || end
 }
 
 func (x *injected) throttles(k kind, n int) bool {
@@ -169,6 +206,12 @@ func (s *Server) delay(k kind) (d time.Duration) {
 		}
 	}
 	return d
+}
+
+// errThrottled is the answer to a namespace that asks for more than its share.
+var errThrottled = &broker.Error{
+	Condition:   broker.ServerBusy,
+	Description: "The request was terminated because the namespace is being throttled. Error code : 50002. Sub error : 102. Please wait 4 seconds and try again.",
 }
 
 var errBusy = &broker.Error{

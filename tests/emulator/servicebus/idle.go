@@ -8,9 +8,10 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
 )
 
-// How long the service bears what nobody uses, as its troubleshooting page of AMQP errors says.
+// How long the service keeps what is not used, as its troubleshooting page of AMQP errors says. Links
+// to $cbs and to $management are detached like others, and count as none for their connection.
 const (
-	linkIdle       = 10 * time.Minute // a link without a send, a receive or a settlement
+	linkIdle       = 10 * time.Minute // a link without a send, a receive, a settlement or a request
 	connectionIdle = 5 * time.Minute  // a connection whose links are all closed
 	connectionNew  = time.Minute      // a connection that opens no link
 )
@@ -21,6 +22,7 @@ type idleLink struct {
 	amqp.LinkHandler
 	link  *amqp.Link
 	later *later
+	last  func() time.Time // the last use that the handler does not see, of a link of requests; nil: of an entity
 
 	mu     sync.Mutex
 	used   time.Time
@@ -28,15 +30,15 @@ type idleLink struct {
 	gone   bool
 }
 
-func (c *client) watch(l *amqp.Link, h amqp.LinkHandler) *idleLink {
-	x := &idleLink{LinkHandler: h, link: l, later: &c.later, used: time.Now()}
+func (c *client) watch(l *amqp.Link, h amqp.LinkHandler, last func() time.Time) *idleLink {
+	x := &idleLink{LinkHandler: h, link: l, later: &c.later, last: last, used: time.Now()}
 	x.cancel = x.later.start(linkIdle, x.look)
 	return x
 }
 
 // look detaches the link, or comes back when it may be idle next.
 func (x *idleLink) look() {
-	waits := !x.link.PeerSends && x.link.Credit() > 0
+	waits := x.last == nil && !x.link.PeerSends && x.link.Credit() > 0
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.gone {
@@ -45,12 +47,20 @@ func (x *idleLink) look() {
 	if waits {
 		x.used = time.Now()
 	}
+	if x.last != nil {
+		if last := x.last(); last.After(x.used) {
+			x.used = last
+		}
+	}
 	if left := linkIdle - time.Since(x.used); left > 0 {
 		x.cancel = x.later.start(left, x.look)
 		return
 	}
 	role := "consumer"
-	if x.link.PeerSends {
+	switch {
+	case x.last != nil:
+		role = "AmqpControlProtocolClient"
+	case x.link.PeerSends:
 		role = "publisher"
 	}
 	x.link.Detach(&amqp.Error{

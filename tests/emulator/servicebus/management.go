@@ -38,6 +38,9 @@ func (c *client) management(address string) (operation, error) {
 }
 
 func (m *manager) serve(r *request) response {
+	if why := r.fault(); why != "" {
+		return badRequest(why)
+	}
 	if m.entity != nil {
 		switch r.Operation {
 		case vendor + "renew-lock":

@@ -11,7 +11,11 @@ import (
 )
 
 const (
-	sessionFilter   amqp.Symbol = "com.microsoft:session-filter"
+	sessionFilter amqp.Symbol = "com.microsoft:session-filter"
+	// codeSessionFilter is the descriptor by which the service knows a described session filter. Every official client that
+	// describes the filter sends it.
+	codeSessionFilter uint64 = 0x137000000C
+
 	propTimeout     amqp.Symbol = "com.microsoft:timeout"
 	propLockedUntil amqp.Symbol = "com.microsoft:locked-until-utc"
 
@@ -54,7 +58,7 @@ func (c *client) openReceiver(l *amqp.Link, address string) (amqp.LinkHandler, e
 		c.conn.Close()
 		return ignored{}, nil
 	case f.busy:
-		return nil, errBusy
+		return nil, f.refusal()
 	}
 	r := &receiverLink{client: c, link: l, entity: e, opening: f}
 	r.receiver = broker.Receiver{
@@ -62,7 +66,7 @@ func (c *client) openReceiver(l *amqp.Link, address string) (amqp.LinkHandler, e
 		Wake: r.Credit, Accepted: r.accepted,
 		Lost: func(e *broker.Error) { l.Detach(wireError(e)) },
 	}
-	filter, sessions := l.Source.Filter(sessionFilter)
+	filter, sessions := l.Source.Filter(sessionFilter, codeSessionFilter)
 	if !sessions {
 		if err := e.Open(&r.receiver); err != nil {
 			return nil, err
@@ -86,6 +90,9 @@ func (c *client) openReceiver(l *amqp.Link, address string) (amqp.LinkHandler, e
 	default:
 		return nil, refusal(amqp.CondInvalidField, fmt.Sprintf("%s is %T, not a uint", propTimeout, ms))
 	}
+	if c.server.answersAccepts(AnswerNothing) {
+		return ignored{}, nil
+	}
 	if err := e.AcceptSession(&r.receiver, id, timeout); err != nil {
 		return nil, err
 	}
@@ -94,12 +101,20 @@ func (c *client) openReceiver(l *amqp.Link, address string) (amqp.LinkHandler, e
 
 // accepted is the outcome of AcceptSession.
 func (r *receiverLink) accepted(g broker.SessionGrant, err error) {
-	if err != nil {
+	switch answers := r.client.server.answersAccepts; {
+	case err != nil && answers(AnswerNoReason):
+		r.link.Refuse(nil)
+		return
+	case err != nil:
 		r.link.Refuse(wireError(err))
 		return
 	}
+	source := r.link.Source.WithFilter(sessionFilter, g.SessionID)
+	if r.client.server.answersAccepts(AnswerBare) {
+		source = bare(r.link.Source, sessionFilter, g.SessionID)
+	}
 	r.open(amqp.Terms{
-		Source:     r.link.Source.WithFilter(sessionFilter, g.SessionID),
+		Source:     source,
 		Properties: map[amqp.Symbol]any{propLockedUntil: ticks(g.LockedUntil)},
 	})
 }
@@ -116,7 +131,7 @@ func (r *receiverLink) open(t amqp.Terms) {
 			return
 		}
 		if r.opening.detach {
-			r.link.Detach(forced())
+			r.opening.detachNow(r.link)
 		}
 	})
 }
@@ -167,11 +182,11 @@ func (r *receiverLink) sendBatch() bool {
 		r.client.conn.Close() // what was taken goes back with the session, or when its locks run out
 		return false
 	case f.busy, f.detach:
-		why := forced()
 		if f.busy {
-			why = wireError(errBusy)
+			r.link.Detach(wireError(f.refusal()))
+		} else {
+			f.detachNow(r.link)
 		}
-		r.link.Detach(why)
 		r.giveBack(r.batch)
 		return false
 	}
@@ -181,7 +196,8 @@ func (r *receiverLink) sendBatch() bool {
 		if r.buf, err = appendDelivery(r.buf[:0], d); err != nil {
 			r.link.Detach(&amqp.Error{Condition: amqp.CondInternalError, Description: err.Error()})
 		}
-		if err != nil || !r.link.Send(tagOf(d.Token), r.receiver.DeleteOnReceive, r.buf) {
+		tag := tagOf(d.Token)
+		if err != nil || !r.link.Send(tag[:], r.receiver.DeleteOnReceive, r.buf) {
 			r.giveBack(r.batch[i:])
 			return false
 		}
@@ -213,7 +229,7 @@ func (r *receiverLink) Settle(x amqp.Settlement) {
 		r.client.conn.Close()
 		return
 	}
-	var err error = errBusy
+	err := f.refusal()
 	if !f.busy {
 		if server.strikesLock() {
 			r.entity.ExpireLock(&r.receiver, tokenOf(x.Tag))
@@ -226,7 +242,7 @@ func (r *receiverLink) Settle(x amqp.Settlement) {
 		r.client.conn.Close()
 		return
 	case f.detach:
-		r.link.Detach(forced())
+		f.detachNow(r.link)
 		return
 	}
 	if x.Settled {

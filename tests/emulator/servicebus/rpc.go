@@ -1,12 +1,15 @@
 package servicebus
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
@@ -30,6 +33,9 @@ type response struct {
 	Value       any
 }
 
+// claimCredit is how many requests to $cbs a client may have under way. One may be of any size.
+const claimCredit = 100
+
 type operation func(*request) response
 
 const condArgument amqp.Symbol = "com.microsoft:argument-error"
@@ -37,13 +43,21 @@ const condArgument amqp.Symbol = "com.microsoft:argument-error"
 // openRPC opens one direction of a request-response pair of a node. manages says that faults of managing strike it.
 func (c *client) openRPC(l *amqp.Link, serve operation, manages bool) amqp.LinkHandler {
 	if l.PeerSends {
-		l.Accept(amqp.Terms{MaxMessageSize: c.server.opts.MaxMessageBytes, Credit: senderCredit})
-		return &requestLink{client: c, link: l, serve: serve, manages: manages}
+		terms := amqp.Terms{MaxMessageSize: c.server.opts.MaxMessageBytes, Credit: senderCredit}
+		if !manages {
+			terms = amqp.Terms{MaxMessageSize: math.MaxUint64, Credit: claimCredit}
+		}
+		l.Accept(terms)
+		return c.watch(l, &requestLink{client: c, link: l, serve: serve, manages: manages}, func() (never time.Time) { return never })
 	}
-	r := &replyLink{client: c, link: l, node: strings.ToLower(entityPath(l))}
+	r := &replyLink{client: c, link: l, node: strings.ToLower(entityPath(l)), manages: manages}
 	c.replies = append(c.replies, r)
-	l.Accept(amqp.Terms{})
-	return r
+	var terms amqp.Terms
+	if !manages {
+		terms.MaxMessageSize = math.MaxUint64
+	}
+	l.Accept(terms)
+	return c.watch(l, r, r.lastSent)
 }
 
 // replyLink is the link that a request to a node names to be answered on: by its target address or, as JavaScript does whose
@@ -137,7 +151,7 @@ func (r *requestLink) answer(reply *replyLink, id any, req *request) {
 		r.client.conn.Close()
 		return
 	}
-	x := failed(errBusy)
+	x := failed(f.refusal())
 	if !f.busy {
 		x = r.serve(req)
 	}
@@ -147,7 +161,7 @@ func (r *requestLink) answer(reply *replyLink, id any, req *request) {
 		r.client.conn.Close()
 		return
 	case f.detach:
-		reply.link.Detach(forced())
+		f.detachNow(reply.link)
 		return
 	}
 	r.client.later.after(server.delay(managing), func() { reply.send(id, x) })
@@ -156,21 +170,28 @@ func (r *requestLink) answer(reply *replyLink, id any, req *request) {
 // replyLink carries responses of a node back.
 type replyLink struct {
 	ignored
-	client *client
-	link   *amqp.Link
-	node   string // in lower case
+	client  *client
+	link    *amqp.Link
+	node    string // in lower case
+	manages bool   // the node is $management
 
 	mu    sync.Mutex
 	queue [][]byte // waits for credit
+	sent  uint32
+	last  time.Time // when an answer was sent
 }
 
 func (r *replyLink) send(correlationID any, x response) {
-	app := map[string]any{
-		"status-code": int32(x.Status), "status-description": x.Description,
-		"statusCode": int32(x.Status), "statusDescription": x.Description,
+	names := [3]string{"status-code", "status-description", "error-condition"}
+	if r.manages {
+		names = [3]string{"statusCode", "statusDescription", "errorCondition"}
 	}
+	if x.Status/100 != 2 {
+		x.Description += r.client.server.trace()
+	}
+	app := map[string]any{names[0]: int32(x.Status), names[1]: x.Description}
 	if x.Condition != "" {
-		app["error-condition"], app["errorCondition"] = x.Condition, x.Condition
+		app[names[2]] = x.Condition
 	}
 	b, err := amqp.AppendReply(nil, correlationID, app, x.Value)
 	if err != nil {
@@ -188,8 +209,24 @@ func (r *replyLink) send(correlationID any, x response) {
 func (r *replyLink) Credit() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.queue) > 0 && r.link.Send(amqp.UUID{}, true, r.queue[0]) {
+	settled := r.link.SenderSettleMode == amqp.SenderSettled
+	for len(r.queue) > 0 && r.link.Send(binary.LittleEndian.AppendUint32(nil, r.sent), settled, r.queue[0]) {
 		r.queue = r.queue[1:]
+		r.sent++
+		r.last = time.Now()
+	}
+}
+
+func (r *replyLink) lastSent() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+// Settle implements amqp.LinkHandler: every outcome of an answer is accepted.
+func (r *replyLink) Settle(x amqp.Settlement) {
+	if !x.Settled {
+		r.link.ReplySettled(x.DeliveryID, x.State)
 	}
 }
 

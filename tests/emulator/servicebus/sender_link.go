@@ -8,6 +8,10 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
 )
 
+// propBatchSize states how many bytes a batch may take, whatever the limit of a message is. .NET reads
+// it as a long.
+const propBatchSize amqp.Symbol = "com.microsoft:max-message-batch-size"
+
 // senderCredit is how many messages or batches a client may have under way on a link.
 const senderCredit = 1000
 
@@ -29,10 +33,11 @@ func (c *client) openSender(l *amqp.Link, entity string) (amqp.LinkHandler, erro
 	if n := in.MaxMessageBytes(); n > 0 {
 		limit = n
 	}
-	l.Accept(amqp.Terms{
-		MaxMessageSize: limit, RejectTooLarge: true, Credit: senderCredit,
-		Properties: map[amqp.Symbol]any{"com.microsoft:max-message-batch-size": min(limit, maxBatchBytes)},
-	})
+	terms := amqp.Terms{MaxMessageSize: limit, RejectTooLarge: true, Credit: senderCredit}
+	if !c.server.opts.OmitBatchLimit {
+		terms.Properties = map[amqp.Symbol]any{propBatchSize: int64(min(limit, maxBatchBytes))}
+	}
+	l.Accept(terms)
 	return &senderLink{client: c, link: l, inbox: in}, nil
 }
 
@@ -40,12 +45,16 @@ func (c *client) openSender(l *amqp.Link, entity string) (amqp.LinkHandler, erro
 func (s *senderLink) Transfer(d amqp.Delivery, data []byte) {
 	server := s.client.server
 	if d.Format == formatBatch && len(data) > maxBatchBytes {
-		s.link.Detach(&amqp.Error{Condition: amqp.CondMessageSizeExceeded, Description: fmt.Sprintf("A batch of %d bytes exceeds the limit (%d bytes) of batches.", len(data), maxBatchBytes)})
+		s.link.Detach(notABatch("The batch takes %d bytes, and may take %d.", len(data), maxBatchBytes))
 		return
 	}
 	batch, err := parseTransfer(d.Format, data)
-	if errors.Is(err, amqp.ErrMalformed) {
+	switch {
+	case errors.Is(err, amqp.ErrMalformed):
 		s.link.Detach(&amqp.Error{Condition: amqp.CondDecodeError, Description: err.Error()})
+		return
+	case err == nil && len(batch) == 0:
+		s.link.Detach(notABatch("The batch holds no message."))
 		return
 	}
 	if a := server.unstored(s.inbox.Path(), batch); a != nil {
@@ -60,7 +69,7 @@ func (s *senderLink) Transfer(d amqp.Delivery, data []byte) {
 		return
 	case err != nil:
 	case f.busy:
-		err = errBusy
+		err = f.refusal()
 	default:
 		err = s.inbox.Send(batch)
 	}
@@ -70,7 +79,7 @@ func (s *senderLink) Transfer(d amqp.Delivery, data []byte) {
 		s.client.conn.Close()
 		return
 	case f.detach:
-		s.link.Detach(forced())
+		f.detachNow(s.link)
 		return
 	}
 	if d.Settled {
@@ -81,6 +90,12 @@ func (s *senderLink) Transfer(d amqp.Delivery, data []byte) {
 		state = amqp.State{Outcome: amqp.Rejected, Err: wireError(err)}
 	}
 	s.client.later.after(server.delay(sending), func() { s.link.Dispose(d.ID, state) })
+}
+
+// notABatch returns the error with which the link of an empty or too large batch is detached: the
+// service reports both as a batch without data.
+func notABatch(format string, a ...any) *amqp.Error {
+	return &amqp.Error{Condition: amqp.CondNotAllowed, Description: "The link is force detached by the broker due to errors occurred in publisher. " + fmt.Sprintf(format, a...)}
 }
 
 // parseTransfer reads the messages that one transfer brings.
@@ -106,9 +121,6 @@ func parseTransfer(format uint32, data []byte) ([]*broker.Payload, error) {
 			batch = append(batch, p)
 			return nil
 		})
-		if err == nil && len(batch) == 0 {
-			err = refusal(amqp.CondNotAllowed, "a batch must hold at least one message")
-		}
 		return batch, err
 	default:
 		return nil, refusal(amqp.CondNotImplemented, "this message format is not supported")

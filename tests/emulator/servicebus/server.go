@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/atomapi"
@@ -42,8 +45,19 @@ type Options struct {
 	Logger *slog.Logger
 	// MaxMessageBytes limits a message and a batch; default 256 KiB.
 	MaxMessageBytes uint64
-	// IdleTimeout is demanded of clients; default 60 s.
+	// OmitBatchLimit leaves the limit of a batch out of the answer to a sender's attach, as the service
+	// did until the spring of 2026. The limit holds nevertheless.
+	OmitBatchLimit bool
+	// IdleTimeout is demanded of clients; default 4 min.
 	IdleTimeout time.Duration
+	// Ask is how often every AMQP session of a client is asked for its state by a flow with echo;
+	// default 2 min.
+	Ask time.Duration
+	// Terse leaves out the initial delivery count of receivers' links.
+	Terse bool
+	// IdleAccepts makes a link that waits for a session, or has one, not hold its connection open: what
+	// the service does while a link waits is not known.
+	IdleAccepts bool
 	// AcceptTimeout is how long a request for any session waits when the client does not say;
 	// default 65 s, as measured on the service.
 	AcceptTimeout time.Duration
@@ -64,11 +78,13 @@ type Server struct {
 	log    *slog.Logger
 	clock  clock
 
+	traced     int64 // names this server in the texts of its errors
 	operations operations
 	loseAcks   atomic.Int64
 	answer     atomic.Pointer[answered]    // to the next sends
 	single     atomic.Pointer[[]*singled]  // to the sends of some messages
 	faults     atomic.Pointer[[]*injected] // in force; the list is replaced, never changed
+	accepts    atomic.Int32                // an AcceptAnswer
 
 	mu      sync.Mutex // guards conns, refused, and who replaces faults and single
 	conns   map[net.Conn]*client
@@ -96,6 +112,7 @@ func New(cfg Config, opts Options) (*Server, error) {
 	b.DecodeWith(newView)
 	s := &Server{broker: b, api: atomapi.New(b, cfg, "sluice-service-bus", opts.Premium), opts: opts, log: opts.Logger, conns: make(map[net.Conn]*client)}
 	s.clock.broker = b
+	s.traced = time.Now().UnixNano()
 	return s, nil
 }
 
@@ -157,7 +174,7 @@ func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
 	defer forced(nil)
 	cl.watchLinks(forced)
 	err := amqp.Serve(ctx, c, amqp.Options{
-		ContainerID: "sluice-service-bus", IdleTimeout: s.opts.IdleTimeout,
+		ContainerID: containerID(), IdleTimeout: s.opts.IdleTimeout, Ask: s.opts.Ask, Terse: s.opts.Terse, Trace: s.trace,
 		Logger: s.log, OnAttach: cl.attach, Refuse: refuse, Plain: cl.signIn,
 	})
 	if err != nil && !errors.Is(err, net.ErrClosed) {
@@ -165,6 +182,14 @@ func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
 	}
 	return nil
 }
+
+// trace returns what the service adds to the text of every error.
+func (s *Server) trace() string {
+	return fmt.Sprintf(" TrackingId:%016x_G1, SystemTracker:gateway, Timestamp:%s", s.traced, time.Now().UTC().Format("2006-01-02T15:04:05"))
+}
+
+// containerID returns a name as the gateways of the service have them.
+func containerID() string { return strings.ReplaceAll(uuid.NewString(), "-", "") + "_G1" }
 
 // Refused is how many connections were too many for [Options.MaxConnections].
 func (s *Server) Refused() int {

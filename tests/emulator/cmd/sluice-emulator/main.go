@@ -87,7 +87,7 @@ func parse(args []string, stdout, stderr io.Writer) (o emulator.Options, control
 	var verbose bool
 	fs := flag.NewFlagSet("sluice-emulator", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	fs.StringVar(&ports, "ports", "standard", "`list` of ports, such as mongodb=27017,servicebus=5672,admin=5300,tls=5671,blob=10000,\nor \"standard\", which is those, or \"free\"; a server that is not named takes a free port")
+	fs.StringVar(&ports, "ports", "standard", "`list` of ports, such as mongodb=27017,servicebus=5672,admin=5300,tls=5671,443,blob=10000,\nor \"standard\", which is those but 443, or \"free\"; a server that is not named takes a free port")
 	fs.StringVar(&o.Host, "host", "127.0.0.1", "`address` to listen on; 0.0.0.0 is every address of the machine, for everybody who reaches it")
 	fs.StringVar(&o.Advertise, "advertise", "", "`host` by which clients reach the servers, where that is another one: a container's name")
 	fs.IntVar(&controlPort, "control", 0, "`port` on which servers are harmed over HTTP; 0: a free one. GET / lists how")

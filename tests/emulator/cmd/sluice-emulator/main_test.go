@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -108,17 +109,21 @@ func TestWhatIsWrongWithTheCommandLineIsSaidAtOnce(t *testing.T) {
 	require.Contains(t, help.String(), "-snapshot file")
 }
 
-// TestTLSOnRequest: what trusts the certificate that was written reaches the administration by the name that is printed.
+// TestTLSOnRequest: what trusts the certificate that was written reaches the administration by the name that is printed, on every port that
+// was asked for; the first is printed.
 func TestTLSOnRequest(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
 	ended := make(chan int, 1)
-	go func() { ended <- serve(ctx, []string{"--ports", "free", "--tls", file}, in, io.Discard) }()
+	ports := freePorts(t)
+	go func() {
+		ended <- serve(ctx, []string{"--ports", "tls=" + ports[0] + "," + ports[1], "--tls", file}, in, io.Discard)
+	}()
 	s := settings(t, out, 9)
 	require.Equal(t, file, s["SERVICE_BUS_CA"])
 	address, _, _ := strings.Cut(strings.TrimPrefix(s["SERVICE_BUS_TLS_CONNECTION_STRING"], "Endpoint=sb://"), ";")
-	require.True(t, strings.HasPrefix(address, "localhost:"), address)
+	require.Equal(t, "localhost:"+ports[0], address)
 	require.NotContains(t, s["SERVICE_BUS_TLS_CONNECTION_STRING"], "UseDevelopmentEmulator")
 	pem, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -128,16 +133,31 @@ func TestTLSOnRequest(t *testing.T) {
 			require.True(t, roots.AppendCertsFromPEM(pem))
 		}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
-		resp, err := client.Get("https://" + address + "/health")
-		if !trusted {
-			require.ErrorContains(t, err, "certificate", name)
-			continue
+		for _, port := range ports {
+			resp, err := client.Get("https://localhost:" + port + "/health")
+			if !trusted {
+				require.ErrorContains(t, err, "certificate", name)
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, 200, resp.StatusCode)
+			require.NoError(t, resp.Body.Close())
 		}
-		require.NoError(t, err)
-		require.Equal(t, 200, resp.StatusCode)
-		require.NoError(t, resp.Body.Close())
 		client.CloseIdleConnections()
 	}
 	cancel()
 	require.Zero(t, <-ended)
+}
+
+// freePorts returns two ports on which nothing listens.
+func freePorts(t *testing.T) (ports [2]string) {
+	t.Helper()
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer func() { require.NoError(t, l.Close()) }() // both are held until there are two
+		_, ports[i], err = net.SplitHostPort(l.Addr().String())
+		require.NoError(t, err)
+	}
+	return ports
 }

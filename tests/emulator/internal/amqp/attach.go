@@ -29,8 +29,10 @@ func (t *Terminus) Address() string {
 	return s
 }
 
-// Filter returns the named filter's value, without its descriptor, and whether it is present.
-func (t *Terminus) Filter(name Symbol) (any, bool) {
+// Filter returns the named filter's value, without its descriptor, and whether it is present. A filter is known by its
+// descriptor: one described by anything but its name or code is another filter, whatever key it has. A bare value is
+// known by its key.
+func (t *Terminus) Filter(name Symbol, code uint64) (any, bool) {
 	if t == nil || len(t.Fields) <= filterField {
 		return nil, false
 	}
@@ -40,6 +42,9 @@ func (t *Terminus) Filter(name Symbol) (any, bool) {
 		v, ok = m[string(name)]
 	}
 	if d, described := v.(Described); described {
+		if d.Descriptor != code && d.Descriptor != name {
+			return nil, false
+		}
 		v = d.Value
 	}
 	return v, ok
@@ -98,7 +103,9 @@ func (f *fields) terminus(want ...uint64) *Terminus {
 		f.err = malformed("terminus with descriptor %v is not supported", d.Descriptor)
 		return nil
 	}
-	return &Terminus{Descriptor: code, Fields: list}
+	t := &Terminus{Descriptor: code, Fields: list}
+	f.err = t.fault()
+	return t
 }
 
 // unsupported names what an attach asks for that is not provided, or is nil.
@@ -108,9 +115,16 @@ func (p *Attach) unsupported() *Error {
 		return &Error{Condition: CondNotImplemented, Description: "transactions are not supported by this emulator"}
 	case p.Resumes:
 		return &Error{Condition: CondNotImplemented, Description: "resuming a link is not supported by this emulator"}
+	case p.Source.dynamic(), p.Target.dynamic():
+		return &Error{Condition: CondNotImplemented, Description: "dynamic nodes are not supported by this emulator"}
+	case p.Source.copies():
+		return &Error{Condition: CondNotImplemented, Description: "browsing by a link is not supported by this emulator"}
 	}
 	return nil
 }
+
+// terse names the fields of an attach that are left out.
+type terse struct{ senderSettleMode, receiverSettleMode, deliveryCount bool }
 
 // Attach opens a link [AMQP-2.7.3].
 type Attach struct {
@@ -125,6 +139,7 @@ type Attach struct {
 	InitialDeliveryCount uint32
 	MaxMessageSize       uint64 // bytes; 0 means no limit
 	Properties           map[Symbol]any
+	terse                terse
 }
 
 func (p *Attach) append(b []byte) ([]byte, error) {
@@ -132,8 +147,8 @@ func (p *Attach) append(b []byte) ([]byte, error) {
 	b = AppendString(b, p.Name)
 	b = AppendUint(b, p.Handle)
 	b = AppendBool(b, p.Receiver)
-	b = AppendUbyte(b, p.SenderSettleMode)
-	b = AppendUbyte(b, p.ReceiverSettleMode)
+	b = appendOptUbyte(b, p.SenderSettleMode, !p.terse.senderSettleMode)
+	b = appendOptUbyte(b, p.ReceiverSettleMode, !p.terse.receiverSettleMode)
 	b, err := p.Source.append(b)
 	if err != nil {
 		return nil, err
@@ -149,37 +164,50 @@ func (p *Attach) append(b []byte) ([]byte, error) {
 		b = AppendNull(b) // unsettled
 	}
 	b = AppendNull(b) // incomplete-unsettled
-	if p.Receiver {
-		b = AppendNull(b)
-	} else {
-		b = AppendUint(b, p.InitialDeliveryCount) // mandatory for a sender
-	}
+	// Mandatory for a sender, and yet the service was seen to leave it out.
+	b = appendOptUint(b, p.InitialDeliveryCount, !p.Receiver && !p.terse.deliveryCount)
 	b = AppendUlong(b, p.MaxMessageSize)
 	b = AppendNull(AppendNull(b)) // capabilities
-	if b, err = AppendAny(b, p.Properties); err != nil {
+	if b, err = appendProperties(b, p.Properties); err != nil {
 		return nil, err
 	}
 	return endCompound(b, at, 14), nil
 }
 
 func (p *Attach) decode(f *fields) error {
-	p.Name, _ = f.text()
-	p.Handle, _ = f.uint32()
-	p.Receiver = f.boolean()
 	var ok bool
+	p.Name, ok = f.text()
+	f.must(ok, "name")
+	p.Handle, ok = f.uint32()
+	f.must(ok, "handle")
+	p.Receiver, ok = f.flag()
+	f.must(ok, "role")
 	if p.SenderSettleMode, ok = f.uint8(); !ok {
-		p.SenderSettleMode = SenderMixed
+		p.SenderSettleMode, p.terse.senderSettleMode = SenderMixed, true
 	}
-	p.ReceiverSettleMode, _ = f.uint8()
+	f.atMost(p.SenderSettleMode, SenderMixed, "snd-settle-mode")
+	p.ReceiverSettleMode, ok = f.uint8()
+	f.atMost(p.ReceiverSettleMode, ReceiverSecond, "rcv-settle-mode")
+	p.terse.receiverSettleMode = !ok
 	p.Source = f.terminus(descSource)
 	p.Target = f.terminus(descTarget, descCoordinator)
-	unsettled, _ := f.any().(map[any]any)
-	p.Resumes = len(unsettled) > 0
-	f.skip() // incomplete-unsettled
+	f.is("unsettled", func(v any) bool {
+		unsettled, ok := v.(map[any]any)
+		p.Resumes = len(unsettled) > 0
+		return ok
+	})
+	f.is("incomplete-unsettled", isBool)
 	p.InitialDeliveryCount, _ = f.uint32()
 	p.MaxMessageSize, _ = f.uint64()
-	f.skip()
-	f.skip()
+	f.is("offered-capabilities", isSymbols)
+	f.is("desired-capabilities", isSymbols)
 	p.Properties = f.symbolMap()
-	return f.err
+	return f.end()
+}
+
+func appendOptUbyte(b []byte, v uint8, ok bool) []byte {
+	if !ok {
+		return AppendNull(b)
+	}
+	return AppendUbyte(b, v)
 }

@@ -142,20 +142,26 @@ func (f *fields) uint8() (uint8, bool) {
 }
 
 func (f *fields) boolean() bool {
+	v, _ := f.flag()
+	return v
+}
+
+// flag is boolean; ok reports whether the field is there.
+func (f *fields) flag() (v, ok bool) {
 	code, b, ok := f.value()
 	if !ok {
-		return false
+		return false, false
 	}
 	switch code {
 	case codeTrue:
-		return true
+		return true, true
 	case codeFalse:
-		return false
+		return false, true
 	case codeBool:
-		return b[0] != 0
+		return b[0] != 0, true
 	}
 	f.fail("boolean", code)
-	return false
+	return false, false
 }
 
 // text reads a string or a symbol.
@@ -194,13 +200,6 @@ func (f *fields) any() any {
 	var v any
 	v, f.err = f.r.Any()
 	return v
-}
-
-func (f *fields) skip() {
-	if f.err == nil && f.n > 0 {
-		f.n--
-		f.err = f.r.Skip()
-	}
 }
 
 // symbolMap reads a map with symbol (or string) keys.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -28,16 +30,23 @@ type Options struct {
 	// ContainerID names this server in its open frame.
 	ContainerID string
 	// IdleTimeout is what we demand of the peer: without a frame for twice this long the
-	// connection is closed [AMQP-2.4.5]. Default 60 s.
+	// connection is closed [AMQP-2.4.5]. Default 4 min.
 	IdleTimeout time.Duration
+	// Ask is how often a flow with echo is sent in every session, which the client has to answer.
+	// Default 2 min.
+	Ask time.Duration
+	// Terse leaves out the initial delivery count of links on which we send.
+	Terse bool
 	// Logger may be nil.
 	Logger *slog.Logger
 	// OnAttach is called in the reader's goroutine for every link the client opens. The
 	// handler it returns must, at once or later, make exactly one call of Link.Accept or
 	// Link.Refuse.
 	OnAttach func(*Link) LinkHandler
-	// Plain checks a name and a password, which a client may give by SASL PLAIN; nil: the mechanism is not offered.
+	// Plain checks a name and a password, which a client may give by SASL PLAIN; nil: all are wrong.
 	Plain func(name, password string) bool
+	// Trace, if set, returns what is added to the text of every error.
+	Trace func() string
 	// Refuse is what the connection is closed with as soon as it is open; nil: it is served.
 	Refuse *Error
 }
@@ -56,6 +65,7 @@ type Conn struct {
 	out      []byte
 	closing  bool                // no frame may be appended any more
 	sessions map[uint16]*session // by channel; both directions use the client's number
+	links    int                 // of all sessions
 	wake     chan struct{}       // capacity 1: out has bytes or closing was set
 	read     chan struct{}       // closed when nothing is read any more
 }
@@ -65,7 +75,10 @@ type Conn struct {
 // is nil when either side closed the connection in an orderly way.
 func Serve(ctx context.Context, nc net.Conn, opts Options) error {
 	if opts.IdleTimeout <= 0 {
-		opts.IdleTimeout = time.Minute
+		opts.IdleTimeout = 4 * time.Minute
+	}
+	if opts.Ask <= 0 {
+		opts.Ask = 2 * time.Minute
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -145,8 +158,8 @@ func (c *Conn) handshake(br *bufio.Reader) error {
 		c.peerMaxFrame = min(c.peerMaxFrame, max(peer.MaxFrameSize, minMaxFrameSize))
 	}
 	open := Open{
-		ContainerID: c.opts.ContainerID, MaxFrameSize: MaxFrameSize, ChannelMax: channelMax,
-		IdleTimeout: c.opts.IdleTimeout, Properties: map[Symbol]any{"product": "sluice-embedded"},
+		ContainerID: c.opts.ContainerID, MaxFrameSize: c.peerMaxFrame, ChannelMax: channelMax,
+		IdleTimeout: c.opts.IdleTimeout,
 	}
 	b, err := open.append(beginFrame(nil, frameAMQP, 0))
 	if err != nil {
@@ -229,10 +242,15 @@ func (c *Conn) write() {
 		defer t.Stop()
 		beat = t.C
 	}
+	ask := time.NewTicker(c.opts.Ask)
+	defer ask.Stop()
 	var spare []byte
 	for {
 		select {
 		case <-c.wake:
+		case <-ask.C:
+			c.ask()
+			continue
 		case <-beat:
 			if _, err := c.nc.Write(heartbeat); err != nil {
 				return
@@ -255,6 +273,17 @@ func (c *Conn) write() {
 		}
 		if spare = buf; cap(spare) > outHighWater {
 			spare = nil
+		}
+	}
+}
+
+// ask asks the client for the state of every session.
+func (c *Conn) ask() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, channel := range slices.Sorted(maps.Keys(c.sessions)) {
+		if s := c.sessions[channel]; !s.ended {
+			s.ask()
 		}
 	}
 }
@@ -327,7 +356,17 @@ func (c *Conn) append(channel uint16, body func([]byte) ([]byte, error)) bool {
 	return true
 }
 
+// traced returns an error with what is added to its text; nil for none.
+func (c *Conn) traced(e *Error) *Error {
+	if e == nil || c.opts.Trace == nil {
+		return e
+	}
+	out := *e
+	out.Description += c.opts.Trace()
+	return &out
+}
+
 func (c *Conn) appendEnding(channel uint16, descriptor byte, reason *Error) {
-	e := ending{descriptor: descriptor, Err: reason}
+	e := ending{descriptor: descriptor, Err: c.traced(reason)}
 	c.append(channel, e.append)
 }

@@ -19,10 +19,12 @@ func (p *Detach) append(b []byte) ([]byte, error) {
 }
 
 func (p *Detach) decode(f *fields) error {
-	p.Handle, _ = f.uint32()
+	var ok bool
+	p.Handle, ok = f.uint32()
+	f.must(ok, "handle")
 	p.Closed = f.boolean()
 	p.Err = f.amqpError()
-	return f.err
+	return f.end()
 }
 
 // ending is an end or a close [AMQP-2.7.8], [AMQP-2.7.9]; both carry only an error.
@@ -42,7 +44,7 @@ func (p *ending) append(b []byte) ([]byte, error) {
 
 func (p *ending) decode(f *fields) error {
 	p.Err = f.amqpError()
-	return f.err
+	return f.end()
 }
 
 func appendError(b []byte, e *Error) ([]byte, error) {
@@ -97,11 +99,13 @@ func errorFrom(v any) (*Error, bool) {
 	default:
 		return nil, false
 	}
-	if len(list) > 1 {
-		e.Description, _ = list[1].(string)
+	if len(list) > 1 && list[1] != nil {
+		if e.Description, ok = list[1].(string); !ok {
+			return nil, false
+		}
 	}
-	if len(list) > 2 {
-		e.Info = StringMap(list[2])
+	if len(list) > 2 && list[2] != nil {
+		e.Info, ok = StringMap(list[2]), isNames(list[2])
 	}
-	return e, true
+	return e, ok && len(list) <= 3
 }

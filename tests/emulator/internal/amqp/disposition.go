@@ -68,16 +68,23 @@ func (f *fields) state() State {
 			}
 		}
 	case Modified:
-		if len(list) > 0 {
-			s.DeliveryFailed, _ = list[0].(bool)
-		}
-		if len(list) > 1 {
-			s.UndeliverableHere, _ = list[1].(bool)
-		}
-		if len(list) > 2 {
-			s.Annotations = StringMap(list[2])
+		for i, v := range list {
+			switch i {
+			case 0:
+				s.DeliveryFailed, ok = v.(bool)
+			case 1:
+				s.UndeliverableHere, ok = v.(bool)
+			case 2:
+				s.Annotations, ok = StringMap(v), isNames(v)
+			}
+			if !ok && v != nil {
+				f.err = malformed("field %d of the outcome modified is %T", i, v)
+			}
 		}
 	case NoState, Received, Accepted, Released:
+	}
+	if most := map[Outcome]int{Received: 2, Rejected: 1, Modified: 3}[s.Outcome]; len(list) > most {
+		f.err = malformed("%d fields more than the delivery state has", len(list)-most)
 	}
 	return s
 }
@@ -95,25 +102,27 @@ func (p *Disposition) append(b []byte) ([]byte, error) {
 	b, at := beginComposite(b, descDisposition)
 	b = AppendBool(b, p.Receiver)
 	b = AppendUint(b, p.First)
-	b = AppendUint(b, p.Last)
+	b = appendOptUint(b, p.Last, p.Last != p.First)
 	b = AppendBool(b, p.Settled)
 	b, err := p.State.append(b)
 	if err != nil {
 		return nil, err
 	}
-	b = AppendBool(b, false) // batchable
+	b = AppendNull(b) // batchable
 	return endCompound(b, at, 6), nil
 }
 
 func (p *Disposition) decode(f *fields) error {
-	p.Receiver = f.boolean()
-	p.First, _ = f.uint32()
 	var ok bool
+	p.Receiver, ok = f.flag()
+	f.must(ok, "role")
+	p.First, ok = f.uint32()
+	f.must(ok, "first")
 	if p.Last, ok = f.uint32(); !ok {
 		p.Last = p.First
 	}
 	p.Settled = f.boolean()
 	p.State = f.state()
-	f.skip() // batchable
-	return f.err
+	f.is("batchable", isBool)
+	return f.end()
 }

@@ -26,7 +26,7 @@ func (p *Flow) append(b []byte) []byte {
 	b = appendOptUint(b, p.Handle, p.HasHandle)
 	b = appendOptUint(b, p.DeliveryCount, p.HasDeliveryCount)
 	b = appendOptUint(b, p.LinkCredit, p.HasLinkCredit)
-	b = AppendNull(b) // available
+	b = appendOptUint(b, 0, p.HasHandle) // available
 	b = AppendBool(b, p.Drain)
 	b = AppendBool(b, p.Echo)
 	b = AppendNull(b) // properties
@@ -35,17 +35,21 @@ func (p *Flow) append(b []byte) []byte {
 
 func (p *Flow) decode(f *fields) error {
 	p.NextIncomingID, p.HasNextIncomingID = f.uint32()
-	p.IncomingWindow, _ = f.uint32()
-	p.NextOutgoingID, _ = f.uint32()
-	p.OutgoingWindow, _ = f.uint32()
+	var ok bool
+	p.IncomingWindow, ok = f.uint32()
+	f.must(ok, "incoming-window")
+	p.NextOutgoingID, ok = f.uint32()
+	f.must(ok, "next-outgoing-id")
+	p.OutgoingWindow, ok = f.uint32()
+	f.must(ok, "outgoing-window")
 	p.Handle, p.HasHandle = f.uint32()
 	p.DeliveryCount, p.HasDeliveryCount = f.uint32()
 	p.LinkCredit, p.HasLinkCredit = f.uint32()
-	f.skip() // available
+	f.is("available", isUint)
 	p.Drain = f.boolean()
 	p.Echo = f.boolean()
-	f.skip() // properties
-	return f.err
+	f.is("properties", isNames)
+	return f.end()
 }
 
 func appendOptUint(b []byte, v uint32, ok bool) []byte {

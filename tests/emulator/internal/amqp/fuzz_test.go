@@ -134,7 +134,7 @@ type echo struct{ link *Link }
 
 func (e *echo) Transfer(d Delivery, _ []byte) { e.link.Dispose(d.ID, State{Outcome: Accepted}) }
 func (e *echo) Settle(s Settlement)           { e.link.ReplySettled(s.DeliveryID, s.State) }
-func (e *echo) Credit()                       { e.link.Send(UUID{}, false, make([]byte, 100)) }
+func (e *echo) Credit()                       { e.link.Send([]byte{1}, false, make([]byte, 100)) }
 func (e *echo) Detached()                     {}
 
 // script is a connection whose client has already said everything.

@@ -10,7 +10,8 @@ type LinkHandler interface {
 	Transfer(d Delivery, data []byte)
 	// Settle is the client's outcome for a delivery we sent it.
 	Settle(s Settlement)
-	// Credit says that the link may have credit to send.
+	// Credit says that the link may have credit to send. What the client gave before its attach
+	// was answered is reported by the goroutine that answers it.
 	Credit()
 	// Detached says that the link is gone for whatever reason.
 	Detached()
@@ -54,7 +55,9 @@ type Link struct {
 	Properties         map[Symbol]any
 
 	sess    *session
-	handle  uint32
+	handle  uint32 // the client's
+	ours    uint32 // what we write
+	terse   terse
 	handler LinkHandler // set before any frame after the attach is read
 
 	// Guarded by conn.mu.
@@ -63,7 +66,7 @@ type Link struct {
 	deliveryCount uint32
 	drain         bool
 	creditLimit   uint32 // PeerSends: what we replenish to
-	maxSize       uint64 // PeerSends: bytes of one message
+	maxSize       uint64 // bytes of one message: of the client's attach, then PeerSends: ours
 	rejectLarger  bool
 
 	// The message being put together; only the reader's goroutine touches these.
@@ -90,27 +93,50 @@ func (s *session) attach(f *fields) error {
 		Name: p.Name, PeerSends: !p.Receiver, sess: s, handle: p.Handle,
 		SenderSettleMode: p.SenderSettleMode, ReceiverSettleMode: p.ReceiverSettleMode,
 		Source: p.Source, Target: p.Target, Properties: p.Properties,
+		terse: p.terse, maxSize: p.MaxMessageSize,
 	}
+	l.terse.deliveryCount = s.conn.opts.Terse
 	c := s.conn
 	c.mu.Lock()
 	if s.ended {
 		c.mu.Unlock()
 		return nil
 	}
-	if s.links[p.Handle] != nil {
+	var broken *Error
+	switch {
+	case s.links[p.Handle] != nil:
+		broken = &Error{Condition: CondHandleInUse, Description: fmt.Sprintf("handle %d is attached", p.Handle)}
+	case p.Handle > handleMax:
+		broken = tooManyHandles(handleMax)
+	}
+	if broken != nil {
 		c.mu.Unlock()
-		s.fail(&Error{Condition: CondHandleInUse, Description: fmt.Sprintf("handle %d is attached", p.Handle)})
+		s.fail(broken)
 		return nil
 	}
 	s.links[p.Handle] = l
+	c.links++
+	full := c.links > linksMax
+	l.ours = s.handle()
 	c.mu.Unlock()
-	if why := p.unsupported(); why != nil {
+	why := p.unsupported()
+	if why == nil && full {
+		why = tooManyHandles(linksMax)
+	}
+	if why != nil {
 		l.handler = refused{}
 		l.Refuse(why)
 		return nil
 	}
 	l.handler = c.opts.OnAttach(l)
 	return nil
+}
+
+func tooManyHandles(limit int) *Error {
+	return &Error{
+		Condition:   CondResourceLimit,
+		Description: fmt.Sprintf("Cannot allocate more handles. The maximum number of handles allowed is %d.", limit),
+	}
 }
 
 // refused handles what a client still says on a link that never was.
@@ -134,15 +160,27 @@ type Terms struct {
 // Accept answers the attach. It reports false when the link is already gone, in which case
 // whatever was reserved for it must be given back.
 func (l *Link) Accept(t Terms) bool {
+	early, ok := l.accept(t)
+	if early { // credit counts from when the client sent it [AMQP-2.7.4]
+		l.notifyCredit()
+	}
+	return ok
+}
+
+// accept is Accept. early reports whether the client has given credit, or drained it, already.
+func (l *Link) accept(t Terms) (early, ok bool) {
 	c := l.sess.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l.state != linkPending || c.closing {
-		return false
+		return false, false
+	}
+	if l.maxSize > 0 { // the client's, which ours must not exceed
+		t.MaxMessageSize = min(t.MaxMessageSize, l.maxSize)
 	}
 	p := Attach{
-		Name: l.Name, Handle: l.handle, Receiver: l.PeerSends,
-		SenderSettleMode: l.SenderSettleMode, ReceiverSettleMode: l.ReceiverSettleMode,
+		Name: l.Name, Handle: l.ours, Receiver: l.PeerSends,
+		SenderSettleMode: l.SenderSettleMode, ReceiverSettleMode: l.ReceiverSettleMode, terse: l.terse,
 		Source: l.Source, Target: l.Target, MaxMessageSize: t.MaxMessageSize, Properties: t.Properties,
 	}
 	if t.Source != nil {
@@ -152,14 +190,15 @@ func (l *Link) Accept(t Terms) bool {
 		p.Target = t.Target
 	}
 	if !c.append(l.sess.channel, p.append) {
-		return false
+		return false, false
 	}
 	l.state = linkAttached
 	if l.PeerSends {
 		l.credit, l.creditLimit, l.maxSize, l.rejectLarger = t.Credit, t.Credit, t.MaxMessageSize, t.RejectTooLarge
 		l.sess.sendFlow(l)
+		return false, true
 	}
-	return true
+	return l.credit > 0 || l.drain, true
 }
 
 // Refuse answers the attach without a terminus and detaches [AMQP-2.6.3].
@@ -176,10 +215,10 @@ func (l *Link) Refuse(reason *Error) {
 
 func (l *Link) refuseLocked(reason *Error) {
 	p := Attach{
-		Name: l.Name, Handle: l.handle, Receiver: l.PeerSends,
-		SenderSettleMode: l.SenderSettleMode, ReceiverSettleMode: l.ReceiverSettleMode,
+		Name: l.Name, Handle: l.ours, Receiver: l.PeerSends,
+		SenderSettleMode: l.SenderSettleMode, ReceiverSettleMode: l.ReceiverSettleMode, terse: l.terse,
 	}
-	d := Detach{Handle: l.handle, Closed: true, Err: reason}
+	d := Detach{Handle: l.ours, Closed: true, Err: l.sess.conn.traced(reason)}
 	l.sess.conn.append(l.sess.channel, p.append)
 	l.sess.conn.append(l.sess.channel, d.append)
 }
@@ -195,7 +234,7 @@ func (l *Link) Detach(reason *Error) {
 	}
 	l.state = linkDetaching
 	l.dropPendingLocked()
-	d := Detach{Handle: l.handle, Closed: true, Err: reason}
+	d := Detach{Handle: l.ours, Closed: true, Err: l.sess.conn.traced(reason)}
 	c.append(l.sess.channel, d.append)
 }
 
@@ -236,6 +275,8 @@ func (s *session) detach(f *fields) error {
 		return nil
 	}
 	delete(s.links, p.Handle)
+	delete(s.handles, l.ours)
+	c.links--
 	l.dropPendingLocked()
 	was := l.state
 	l.state = linkGone
@@ -248,7 +289,7 @@ func (s *session) detach(f *fields) error {
 	case linkPending:
 		l.refuseLocked(nil)
 	case linkAttached:
-		d := Detach{Handle: l.handle, Closed: true}
+		d := Detach{Handle: l.ours, Closed: true}
 		c.append(s.channel, d.append)
 	case linkDetaching, linkGone:
 	}

@@ -4,6 +4,9 @@ import "fmt"
 
 // Receiving from the client.
 
+// creditSteps is in how many steps a link's credit is topped up while all of it is used.
+const creditSteps = 10
+
 // transfer handles one transfer frame [AMQP-2.6.12], [AMQP-2.6.14].
 func (s *session) transfer(f *fields, payload []byte) error {
 	var p Transfer
@@ -82,11 +85,10 @@ func (l *Link) admitLocked(p *Transfer) *Error {
 	if l.credit == 0 {
 		return &Error{Condition: CondTransferLimit, Description: "transfer without credit"}
 	}
-	// [AMQP-2.6.7] One message costs one credit. Topped up at half, so that the client never
-	// has to wait for it.
+	// [AMQP-2.6.7] One message costs one credit. Topped up in small steps, as the service does.
 	l.credit--
 	l.deliveryCount++
-	if l.credit <= l.creditLimit/2 {
+	if l.credit <= l.creditLimit-l.creditLimit/creditSteps-1 {
 		l.credit = l.creditLimit
 		l.sess.sendFlow(l)
 	}
@@ -135,6 +137,7 @@ func (l *Link) Dispose(deliveryID uint32, state State) {
 	if l.state != linkAttached || l.sess.ended {
 		return
 	}
+	state.Err = c.traced(state.Err)
 	p := Disposition{Receiver: true, First: deliveryID, Last: deliveryID, Settled: true, State: state}
 	c.append(l.sess.channel, p.append)
 }

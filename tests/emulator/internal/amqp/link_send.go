@@ -57,10 +57,9 @@ func (l *Link) Credit() int {
 	return int(l.credit)
 }
 
-// Send sends one message, encoded by payload, which must only append to the slice it is given.
-// It uses one credit. It reports false, and sends nothing, when the link is gone or has no
+// Send sends one message, under a tag of at most 16 bytes. It uses one credit. It reports false, and sends nothing, when the link is gone or has no
 // credit. An unsettled message is answered through LinkHandler.Settle.
-func (l *Link) Send(tag UUID, settled bool, payload []byte) bool {
+func (l *Link) Send(tag []byte, settled bool, payload []byte) bool {
 	s, c := l.sess, l.sess.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,11 +71,13 @@ func (l *Link) Send(tag UUID, settled bool, payload []byte) bool {
 	id := s.nextDeliveryID
 	s.nextDeliveryID++
 	if !settled {
-		s.unsettled[id] = unsettledDelivery{link: l, tag: tag}
+		d := unsettledDelivery{link: l}
+		copy(d.tag[:], tag)
+		s.unsettled[id] = d
 	}
 	room := int(c.peerMaxFrame) - transferOverhead
 	p := Transfer{
-		Handle: l.handle, DeliveryID: id, HasDeliveryID: true, Tag: tag[:],
+		Handle: l.ours, DeliveryID: id, HasDeliveryID: true, Tag: tag,
 		HasMessageFormat: true, Settled: settled,
 	}
 	for first := true; first || len(payload) > 0; first = false {
@@ -111,6 +112,7 @@ func (l *Link) ReplySettled(deliveryID uint32, state State) {
 	if l.state != linkAttached || l.sess.ended {
 		return // go-amqp ends the session on a disposition for a link it has detached
 	}
+	state.Err = c.traced(state.Err)
 	p := Disposition{First: deliveryID, Last: deliveryID, Settled: true, State: state}
 	c.append(l.sess.channel, p.append)
 }

@@ -124,7 +124,9 @@ func (m *Message) section(code byte, r *Reader) error {
 		}
 		ttl, _ := f.uint32()
 		m.TTL = time.Duration(ttl) * time.Millisecond
-		return f.err
+		f.is("first-acquirer", isBool)
+		f.is("delivery-count", isUint)
+		return f.end()
 	case sectionAnnotations, sectionDeliveryAnnotations:
 		v, err := r.Any()
 		if err != nil || v == nil {
@@ -134,8 +136,8 @@ func (m *Message) section(code byte, r *Reader) error {
 		if code == sectionDeliveryAnnotations {
 			into = &m.DeliveryAnnotations
 		}
-		if *into = StringMap(v); *into == nil {
-			return malformed("annotations are %T", v)
+		if *into = StringMap(v); !isNames(v) {
+			return malformed("annotations are %T, or one has a name that is no symbol", v)
 		}
 		return nil
 	case sectionProperties:
@@ -175,20 +177,20 @@ func (p *Properties) decode(r *Reader) error {
 	if err != nil {
 		return err
 	}
-	p.MessageID = f.any()
-	f.skip() // user-id
+	f.is("message-id", func(v any) bool { p.MessageID = v; return isMessageID(v) })
+	f.is("user-id", isBinary)
 	p.To, _ = f.text()
 	p.Subject, _ = f.text()
 	p.ReplyTo, _ = f.text()
-	p.CorrelationID = f.any()
+	f.is("correlation-id", func(v any) bool { p.CorrelationID = v; return isMessageID(v) })
 	p.ContentType, _ = f.text()
-	f.skip() // content-encoding
-	f.skip() // absolute-expiry-time
-	f.skip() // creation-time
+	f.is("content-encoding", isSymbol)
+	f.is("absolute-expiry-time", isTime)
+	f.is("creation-time", isTime)
 	p.GroupID, p.HasGroupID = f.text()
-	f.skip() // group-sequence
+	f.is("group-sequence", isUint)
 	p.ReplyToGroupID, _ = f.text()
-	return f.err
+	return f.end()
 }
 
 // Bare returns the immutable part, properties to footer, as it was sent [AMQP-3.2].
@@ -210,8 +212,8 @@ func (m *Message) ApplicationProperties() (map[string]any, error) {
 		return nil, err
 	}
 	out := StringMap(v)
-	if out == nil {
-		return nil, malformed("application properties are %T", v)
+	if !isNames(v) {
+		return nil, malformed("application properties are %T, or one has a name that is no string", v)
 	}
 	return out, nil
 }

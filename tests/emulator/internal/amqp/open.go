@@ -38,7 +38,7 @@ func (o *Open) append(b []byte) ([]byte, error) {
 	b = AppendUint(b, uint32(o.IdleTimeout.Milliseconds()))
 	b = AppendNull(AppendNull(b)) // locales
 	b = AppendNull(AppendNull(b)) // capabilities
-	b, err := AppendAny(b, o.Properties)
+	b, err := appendProperties(b, o.Properties)
 	if err != nil {
 		return nil, err
 	}
@@ -46,20 +46,29 @@ func (o *Open) append(b []byte) ([]byte, error) {
 }
 
 func (o *Open) decode(f *fields) error {
-	o.ContainerID, _ = f.text()
+	var ok bool
+	o.ContainerID, ok = f.text()
+	f.must(ok, "container-id")
 	o.Hostname, _ = f.text()
 	o.MaxFrameSize, _ = f.uint32()
-	var ok bool
 	if o.ChannelMax, ok = f.uint16(); !ok {
 		o.ChannelMax = 65535
 	}
 	ms, _ := f.uint32()
 	o.IdleTimeout = time.Duration(ms) * time.Millisecond
-	for range 4 {
-		f.skip()
+	for _, name := range []string{"outgoing-locales", "incoming-locales", "offered-capabilities", "desired-capabilities"} {
+		f.is(name, isSymbols)
 	}
 	o.Properties = f.symbolMap()
-	return f.err
+	return f.end()
+}
+
+// appendProperties appends null if there are none.
+func appendProperties(b []byte, m map[Symbol]any) ([]byte, error) {
+	if len(m) == 0 {
+		return AppendNull(b), nil
+	}
+	return AppendAny(b, m)
 }
 
 func appendOptString(b []byte, s string) []byte {
@@ -97,12 +106,18 @@ func (p *Begin) append(b []byte) []byte {
 
 func (p *Begin) decode(f *fields) error {
 	p.RemoteChannel, p.HasRemoteChannel = f.uint16()
-	p.NextOutgoingID, _ = f.uint32()
-	p.IncomingWindow, _ = f.uint32()
-	p.OutgoingWindow, _ = f.uint32()
 	var ok bool
+	p.NextOutgoingID, ok = f.uint32()
+	f.must(ok, "next-outgoing-id")
+	p.IncomingWindow, ok = f.uint32()
+	f.must(ok, "incoming-window")
+	p.OutgoingWindow, ok = f.uint32()
+	f.must(ok, "outgoing-window")
 	if p.HandleMax, ok = f.uint32(); !ok {
 		p.HandleMax = 1<<32 - 1
 	}
-	return f.err
+	f.is("offered-capabilities", isSymbols)
+	f.is("desired-capabilities", isSymbols)
+	f.is("properties", isNames)
+	return f.end()
 }

@@ -20,11 +20,14 @@ const (
 	descSASLOutcome    = 0x44
 )
 
-// mechanisms are offered in this order, and then PLAIN where somebody knows the passwords. None of these checks a secret: claims
-// are put through $cbs, one layer up, as Azure does.
-var mechanisms = []Symbol{"MSSBCBS", "ANONYMOUS", "EXTERNAL"}
-
 const mechanismPlain Symbol = "PLAIN"
+
+// mechanisms are offered in this order. Only PLAIN checks a secret: claims are put through $cbs, one
+// layer up, as in Azure.
+var mechanisms = []Symbol{"MSSBCBS", mechanismPlain, "ANONYMOUS", "EXTERNAL"}
+
+// welcome is the additional data of a successful outcome.
+var welcome = []byte("Welcome!")
 
 // negotiate exchanges protocol headers and, when the client asks for it, SASL. plain may be nil.
 func negotiate(br *bufio.Reader, w io.Writer, plain func(name, password string) bool) error {
@@ -62,15 +65,11 @@ func refuseHeader(w io.Writer, got [8]byte, want []byte) error {
 }
 
 func negotiateSASL(br *bufio.Reader, w io.Writer, plain func(name, password string) bool) error {
-	offered := mechanisms
-	if plain != nil {
-		offered = append(slices.Clone(mechanisms), mechanismPlain)
-	}
 	out := append([]byte(nil), headerSASL...)
 	at := len(out)
 	out = beginFrame(out, frameSASL, 0)
 	out, list := beginComposite(out, descSASLMechanisms)
-	out, err := AppendAny(out, offered)
+	out, err := AppendAny(out, mechanisms)
 	if err != nil {
 		return err
 	}
@@ -96,7 +95,7 @@ func negotiateSASL(br *bufio.Reader, w io.Writer, plain func(name, password stri
 	}
 	problem := ""
 	switch {
-	case !slices.Contains(offered, Symbol(mechanism)):
+	case !slices.Contains(mechanisms, Symbol(mechanism)):
 		problem = fmt.Sprintf("mechanism %q is not offered", mechanism)
 	case Symbol(mechanism) == mechanismPlain && !plainly(initial, plain):
 		problem = "a name or password is wrong"
@@ -107,7 +106,13 @@ func negotiateSASL(br *bufio.Reader, w io.Writer, plain func(name, password stri
 	}
 	out = beginFrame(out[:0], frameSASL, 0)
 	out, list = beginComposite(out, descSASLOutcome)
-	out = endFrame(endCompound(AppendUbyte(out, code), list, 1), 0)
+	out = AppendUbyte(out, code)
+	if problem == "" {
+		out = AppendBinary(out, welcome)
+	} else {
+		out = AppendNull(out)
+	}
+	out = endFrame(endCompound(out, list, 2), 0)
 	if _, err = w.Write(out); err != nil {
 		return fmt.Errorf("write sasl outcome: %w", err)
 	}
@@ -120,5 +125,5 @@ func negotiateSASL(br *bufio.Reader, w io.Writer, plain func(name, password stri
 // plainly takes a message of PLAIN apart [RFC 4616]: whom to act for, the name and the password.
 func plainly(message []byte, plain func(name, password string) bool) bool {
 	parts := bytes.Split(message, []byte{0})
-	return len(parts) == 3 && plain(string(parts[1]), string(parts[2]))
+	return plain != nil && len(parts) == 3 && plain(string(parts[1]), string(parts[2]))
 }

@@ -156,7 +156,7 @@ func TestNothingFollowsAnEnd(t *testing.T) {
 	l.Refuse(&Error{Condition: CondNotFound})
 	l.Detach(&Error{Condition: CondDetachForced})
 	l.Dispose(0, State{Outcome: Accepted})
-	require.False(t, l.Send(UUID{}, false, []byte("x")))
+	require.False(t, l.Send(nil, false, []byte("x")))
 	r.say((&ending{descriptor: descClose}).append)
 	desc, _ = r.next()
 	require.Equal(t, uint64(descClose), desc, "and not a frame on the ended channel")
@@ -182,7 +182,7 @@ func TestNothingIsSentOnALinkOfAnEndedSession(t *testing.T) {
 		desc, _ = r.next()
 		require.Equal(t, goodbye, desc)
 		link := (<-handlers).link
-		require.False(t, link.Send(UUID{}, true, []byte("x")))
+		require.False(t, link.Send(nil, true, []byte("x")))
 		link.ReplySettled(0, State{Outcome: Accepted})
 		r.say((&ending{descriptor: descClose}).append)
 		desc, _ = r.next()
@@ -260,7 +260,7 @@ func (f *flood) Transfer(d Delivery, b []byte) {
 func (f *flood) Credit() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.left > 0 && f.link.Send(UUID{byte(f.left)}, true, goPayload(f.left)) {
+	for f.left > 0 && f.link.Send([]byte{byte(f.left)}, true, goPayload(f.left)) {
 		f.left--
 	}
 }
@@ -326,7 +326,7 @@ func TestClientWindowIsRespected(t *testing.T) {
 	desc, _ := r.next()
 	require.Equal(t, uint64(descAttach), desc)
 	for received := uint32(0); received < 25; {
-		flow := Flow{NextIncomingID: received, HasNextIncomingID: true, IncomingWindow: 10}
+		flow := Flow{NextIncomingID: firstOutgoingID + received, HasNextIncomingID: true, IncomingWindow: 10}
 		if received == 0 {
 			flow.HasHandle, flow.LinkCredit, flow.HasLinkCredit = true, 100, true
 		}
@@ -341,7 +341,7 @@ func TestClientWindowIsRespected(t *testing.T) {
 		}
 		// An echo is answered after everything that was sent before it.
 		probe := Flow{
-			NextIncomingID: received, HasNextIncomingID: true, HasHandle: true,
+			NextIncomingID: firstOutgoingID + received, HasNextIncomingID: true, HasHandle: true,
 			DeliveryCount: received, HasDeliveryCount: true, LinkCredit: 100, HasLinkCredit: true, Echo: true,
 		}
 		r.say(func(b []byte) ([]byte, error) { return probe.append(b), nil })
@@ -376,6 +376,41 @@ func TestDrainUsesUpTheCredit(t *testing.T) {
 	require.NoError(t, r.DrainCredit(t.Context(), nil))
 	require.Zero(t, (<-handlers).link.Credit())
 	require.NoError(t, r.IssueCredit(1))
+}
+
+// TestCreditBeforeTheAttachIsAnsweredCounts: AMQPNetLite gives its credit right behind its attach,
+// and a session may be there only much later.
+func TestCreditBeforeTheAttachIsAnsweredCounts(t *testing.T) {
+	for _, drains := range []bool{false, true} {
+		links := make(chan *Link, 1)
+		r, _ := newRaw(t, Options{OnAttach: func(l *Link) LinkHandler {
+			links <- l
+			return &flood{echo: echo{link: l}, left: 1}
+		}})
+		a := Attach{
+			Name: "early", Handle: 7, Receiver: true, Source: &Terminus{Descriptor: descSource, Fields: []any{"q"}},
+			Target: &Terminus{Descriptor: descTarget, Fields: []any{"q"}},
+		}
+		r.say(a.append)
+		credit := Flow{HasNextIncomingID: true, IncomingWindow: 100, Handle: 7, HasHandle: true, LinkCredit: 2, HasLinkCredit: true, Drain: drains}
+		r.say(func(b []byte) ([]byte, error) { return credit.append(b), nil })
+		begin := Begin{HandleMax: 10} // answered after what came before it
+		_, err := r.conn.Write(endFrame(begin.append(beginFrame(nil, frameAMQP, 1)), 0))
+		require.NoError(t, err)
+		desc, _ := r.next()
+		require.Equal(t, uint64(descBegin), desc)
+		l := <-links
+		require.True(t, l.Accept(Terms{}))
+		desc, _ = r.next()
+		require.Equal(t, uint64(descAttach), desc)
+		desc, _ = r.next()
+		require.Equal(t, uint64(descTransfer), desc)
+		want := 1
+		if drains {
+			want = 0
+		}
+		require.Equal(t, want, l.Credit())
+	}
 }
 
 func TestSilentPeerIsCutAndBeatingPeerIsNot(t *testing.T) {
@@ -419,16 +454,19 @@ func TestShutdownTellsTheClient(t *testing.T) {
 	require.Equal(t, goamqp.ErrCondConnectionForced, connErr.RemoteErr.Condition)
 }
 
-// TestNoPasswordIsTakenThatGrantsNothing: where nobody knows passwords, a client that has one hears of it at once.
+// TestNoPasswordIsTakenThatGrantsNothing: if the server knows no passwords, all are wrong.
 func TestNoPasswordIsTakenThatGrantsNothing(t *testing.T) {
 	c, _ := serving(t, t.Context(), Options{})
 	client, err := goamqp.NewConn(t.Context(), c, &goamqp.ConnOptions{SASLType: goamqp.SASLTypeAnonymous()})
 	require.NoError(t, err)
 	require.NoError(t, client.Close())
-	for _, method := range []goamqp.SASLType{goamqp.SASLTypePlain("u", "p"), goamqp.SASLTypeXOAUTH2("u", "t", 512)} {
+	for want, method := range map[string]goamqp.SASLType{
+		"code 0x1":                    goamqp.SASLTypePlain("u", "p"),
+		"no supported auth mechanism": goamqp.SASLTypeXOAUTH2("u", "t", 512),
+	} {
 		c, _ = serving(t, t.Context(), Options{})
 		_, err = goamqp.NewConn(t.Context(), c, &goamqp.ConnOptions{SASLType: method})
-		require.ErrorContains(t, err, "no supported auth mechanism")
+		require.ErrorContains(t, err, want)
 	}
 }
 

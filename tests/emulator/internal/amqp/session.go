@@ -2,16 +2,27 @@ package amqp
 
 import "fmt"
 
-// incomingWindow is how many transfer frames we let a client send ahead of our flow frames.
-const incomingWindow = 5000
+const (
+	// incomingWindow is how many transfer frames we let a client send ahead of our flow frames.
+	incomingWindow = 5000
+	// firstOutgoingID is the id of the first transfer frame that we send in a session.
+	firstOutgoingID = 1
+	// handleMax is the highest handle of a session that a client may use.
+	handleMax = 255
+	// linksMax is how many links a connection may have.
+	linksMax = 4999
+)
 
 // session is one AMQP session. Its fields are guarded by conn.mu, except received, which only
 // the reader's goroutine touches.
 type session struct {
 	conn    *Conn
 	channel uint16
-	ended   bool // our end is sent: nothing may be written on the channel any more
-	links   map[uint32]*Link
+	ended   bool             // our end is sent: nothing may be written on the channel any more
+	links   map[uint32]*Link // by the client's handle
+
+	peerHandleMax uint32
+	handles       map[uint32]struct{} // ours, in use
 
 	// Outgoing transfers [AMQP-2.5.6].
 	nextOutgoingID uint32
@@ -23,6 +34,7 @@ type session struct {
 	// Incoming transfers.
 	nextIncomingID uint32
 	sinceFlow      uint32 // frames received since our last flow
+	asked          bool   // our last flow with echo is not answered yet
 }
 
 type pendingTransfer struct {
@@ -53,12 +65,13 @@ func (c *Conn) begin(channel uint16, f *fields) error {
 	}
 	c.sessions[channel] = &session{
 		conn: c, channel: channel, links: make(map[uint32]*Link),
-		nextIncomingID: p.NextOutgoingID, remoteWindow: p.IncomingWindow,
+		peerHandleMax: p.HandleMax, handles: make(map[uint32]struct{}),
+		nextIncomingID: p.NextOutgoingID, nextOutgoingID: firstOutgoingID, remoteWindow: p.IncomingWindow,
 		unsettled: make(map[uint32]unsettledDelivery),
 	}
 	reply := Begin{
-		RemoteChannel: channel, HasRemoteChannel: true,
-		IncomingWindow: incomingWindow, OutgoingWindow: incomingWindow, HandleMax: p.HandleMax,
+		RemoteChannel: channel, HasRemoteChannel: true, NextOutgoingID: firstOutgoingID,
+		IncomingWindow: incomingWindow, OutgoingWindow: p.IncomingWindow, HandleMax: handleMax,
 	}
 	c.append(channel, func(b []byte) ([]byte, error) { return reply.append(b), nil })
 	return nil
@@ -129,7 +142,8 @@ func (s *session) endLocked() []*Link {
 			gone = append(gone, l)
 		}
 	}
-	s.links = make(map[uint32]*Link)
+	s.conn.links -= len(s.links)
+	s.links, s.handles = make(map[uint32]*Link), make(map[uint32]struct{})
 	s.pending, s.unsettled = nil, make(map[uint32]unsettledDelivery)
 	return gone
 }
@@ -145,9 +159,12 @@ func (s *session) flow(f *fields) error {
 		c.mu.Unlock()
 		return nil
 	}
-	s.nextIncomingID = p.NextOutgoingID
+	s.nextIncomingID, s.asked = p.NextOutgoingID, false
 	// [AMQP-2.5.6] remote-incoming-window; before the client saw our begin it counts from our
-	// initial id, which is 0.
+	// initial id.
+	if !p.HasNextIncomingID {
+		p.NextIncomingID = firstOutgoingID
+	}
 	s.remoteWindow = p.NextIncomingID + p.IncomingWindow - s.nextOutgoingID
 	s.flushPending()
 	var l *Link
@@ -168,15 +185,31 @@ func (s *session) flow(f *fields) error {
 	return nil
 }
 
-// sendFlow writes a flow for the session and, when l is given, the link; conn.mu is held.
-func (s *session) sendFlow(l *Link) {
-	p := Flow{
+// ask writes a flow for the session that the client has to answer; conn.mu is held.
+func (s *session) ask() {
+	if s.asked {
+		s.conn.log.Debug("client did not answer a flow with echo", "channel", s.channel)
+	}
+	s.asked = true
+	p := s.state()
+	p.Echo = true
+	s.conn.append(s.channel, func(b []byte) ([]byte, error) { return p.append(b), nil })
+}
+
+// state returns a flow with the session's side of it, and begins to count what comes after it.
+func (s *session) state() Flow {
+	s.sinceFlow = 0
+	return Flow{
 		NextIncomingID: s.nextIncomingID, HasNextIncomingID: true, IncomingWindow: incomingWindow,
 		NextOutgoingID: s.nextOutgoingID, OutgoingWindow: incomingWindow,
 	}
-	s.sinceFlow = 0
+}
+
+// sendFlow writes a flow for the session and, when l is given, the link; conn.mu is held.
+func (s *session) sendFlow(l *Link) {
+	p := s.state()
 	if l != nil {
-		p.Handle, p.HasHandle = l.handle, true
+		p.Handle, p.HasHandle = l.ours, true
 		p.DeliveryCount, p.HasDeliveryCount = l.deliveryCount, true
 		p.LinkCredit, p.HasLinkCredit = l.credit, true
 		p.Drain = l.drain
@@ -226,7 +259,12 @@ func (s *session) disposition(f *fields) error {
 	found := buf[:0]
 	c := s.conn
 	c.mu.Lock()
-	// Serial-number arithmetic [AMQP-2.8.10]; no id beyond what we sent can match.
+	// Serial-number arithmetic [AMQP-2.8.10].
+	if !s.ended && (int32(p.Last-p.First) < 0 || int32(p.Last-s.nextDeliveryID) >= 0) { //nolint:gosec // as the standard counts
+		c.mu.Unlock()
+		s.fail(&Error{Condition: CondInvalidField, Description: fmt.Sprintf("disposition of the deliveries %d to %d, of which not all were sent", p.First, p.Last)})
+		return nil
+	}
 	for id, n := p.First, 0; n <= int(p.Last-p.First) && n < incomingWindow*2; id, n = id+1, n+1 {
 		d, ok := s.unsettled[id]
 		if !ok || d.link.state != linkAttached {
@@ -245,4 +283,21 @@ func (s *session) disposition(f *fields) error {
 		x.link.handler.Settle(Settlement{DeliveryID: x.id, Tag: x.tag, State: p.State, Settled: p.Settled})
 	}
 	return nil
+}
+
+// EndSession ends the link's AMQP session with an error and leaves its connection open [AMQP-2.5.5].
+func (l *Link) EndSession(reason *Error) { l.sess.fail(reason) }
+
+// handle returns a handle for a link of the session. Ours begin at 1, so that they differ from those
+// of clients, which begin at 0.
+func (s *session) handle() uint32 {
+	var free uint32
+	for h := uint32(1); h <= min(s.peerHandleMax, handleMax); h++ {
+		if _, used := s.handles[h]; !used {
+			free = h
+			break
+		}
+	}
+	s.handles[free] = struct{}{}
+	return free
 }

@@ -28,27 +28,36 @@ func (p *Transfer) append(b []byte) []byte {
 		b = AppendNull(b)
 	}
 	b = appendOptUint(b, p.MessageFormat, p.HasMessageFormat)
-	b = AppendBool(b, p.Settled)
+	if p.Settled {
+		b = AppendBool(b, true)
+	} else {
+		b = AppendNull(b)
+	}
 	b = AppendBool(b, p.More)
 	b = AppendNull(b) // rcv-settle-mode: the link's applies
 	b = AppendNull(b) // state: only of use on resumption
 	b = AppendBool(b, p.Resume)
 	b = AppendBool(b, p.Aborted)
-	b = AppendBool(b, false) // batchable
+	b = AppendBool(b, true) // batchable
 	return endCompound(b, at, 11)
 }
 
 func (p *Transfer) decode(f *fields) error {
-	p.Handle, _ = f.uint32()
+	var ok bool
+	p.Handle, ok = f.uint32()
+	f.must(ok, "handle")
 	p.DeliveryID, p.HasDeliveryID = f.uint32()
 	p.Tag = f.binary()
 	p.MessageFormat, p.HasMessageFormat = f.uint32()
 	p.Settled = f.boolean()
 	p.More = f.boolean()
-	f.skip() // rcv-settle-mode: the link's applies
-	f.skip() // state: only of use on resumption
+	mode, _ := f.uint8() // the link's applies
+	f.atMost(mode, ReceiverSecond, "rcv-settle-mode")
+	if f.any() != nil && f.err == nil { // of use on resumption and in transactions
+		f.err = &Error{Condition: CondNotImplemented, Description: "a transfer with a delivery state is not supported by this emulator"}
+	}
 	p.Resume = f.boolean()
 	p.Aborted = f.boolean()
-	f.skip() // batchable
-	return f.err
+	f.is("batchable", isBool)
+	return f.end()
 }

@@ -33,10 +33,36 @@ func TestPerformativesAreWhole(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.fields, f.n)
 			for range c.fields {
-				f.skip()
+				f.any()
 			}
 			require.NoError(t, f.err)
 			require.Zero(t, f.r.Len(), "the count is that of the fields")
+		})
+	}
+}
+
+// TestAFilterIsKnownByItsDescriptor: the service takes a filter with another descriptor for another filter.
+func TestAFilterIsKnownByItsDescriptor(t *testing.T) {
+	const name, code = Symbol("com.microsoft:session-filter"), uint64(0x137000000C)
+	for form, c := range map[string]struct {
+		value any
+		known bool
+	}{
+		"bare":                        {"s", true},
+		"described by its code":       {Described{code, "s"}, true},
+		"described by its name":       {Described{name, "s"}, true},
+		"described by another code":   {Described{uint64(0x1370000000C), "s"}, false},
+		"described by another name":   {Described{Symbol("apache.org:selector-filter:string"), "s"}, false},
+		"described by a plain string": {Described{string(name), "s"}, false},
+	} {
+		t.Run(form, func(t *testing.T) {
+			terminus := &Terminus{Descriptor: descSource, Fields: make([]any, filterField+1)}
+			terminus.Fields[filterField] = map[any]any{name: c.value}
+			value, known := terminus.Filter(name, code)
+			require.Equal(t, c.known, known)
+			if known {
+				require.Equal(t, "s", value)
+			}
 		})
 	}
 }

@@ -58,13 +58,14 @@ func parseAddress(path string) address {
 	if !found {
 		return address{name: strings.Trim(name, "/")}
 	}
-	a := address{name: name, part: "Subscriptions"}
-	a.sub, rest, found = cutFold("/"+rest, "/rules/")
-	a.sub = strings.Trim(a.sub, "/")
-	if !found {
+	a := address{name: name, part: "Subscriptions", sub: strings.Trim(rest, "/")}
+	sub, rest, _ := strings.Cut(rest, "/") // a subscription may itself be named "rules"
+	part, rest, found := strings.Cut(rest, "/")
+	if !found || !strings.EqualFold(part, "Rules") {
 		a.list = a.sub == ""
 		return a
 	}
+	a.sub = sub
 	a.part, a.rule = "Rules", strings.Trim(rest, "/")
 	a.list = a.rule == ""
 	return a

@@ -24,7 +24,8 @@ type Broker struct {
 	observer atomic.Pointer[func(Accepted)]
 	decode   atomic.Pointer[func(*Payload) filter.Message]
 	earlier  atomic.Pointer[func()]
-	idles    atomic.Bool // something is deleted when it is idle
+	idles    atomic.Bool  // something is deleted when it is idle
+	lag      atomic.Int64 // between a session's release and its next accept, in nanoseconds
 }
 
 // paths finds everything with an address, by lower-case path: the service ignores case.
@@ -62,6 +63,9 @@ func (b *Broker) notifyEarlier() {
 		(*f)()
 	}
 }
+
+// LagReleases sets how long a session cannot be accepted again after its release.
+func (b *Broker) LagReleases(d time.Duration) { b.lag.Store(int64(d)) }
 
 // OnEarlierDeadline sets a function that is called when NextDeadline may have moved forward.
 // It is called with locks held and must not block.

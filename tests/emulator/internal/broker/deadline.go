@@ -14,6 +14,7 @@ type deadline struct {
 	token    Token     //
 	sess     *session  // its lock runs out, if holder still has it
 	holder   *Receiver //
+	freed    *session  // it can be accepted again
 	waiter   *Receiver // it has waited long enough for a session
 	schedule *scheduled
 }

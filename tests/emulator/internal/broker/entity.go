@@ -135,6 +135,11 @@ func (e *Entity) advance(now time.Time) {
 			if d.sess.holder == d.holder && !d.sess.lockedUntil.After(now) {
 				e.expireSession(d.sess, now)
 			}
+		case d.freed != nil:
+			if e.sessions[d.freed.id] == d.freed {
+				e.offer(d.freed)
+				e.forget(d.freed)
+			}
 		case d.waiter != nil:
 			e.timeOutWaiter(d.waiter)
 		}
@@ -142,13 +147,11 @@ func (e *Entity) advance(now time.Time) {
 }
 
 // enqueue stores a copy of a payload. A message without a session id cannot be in an entity
-// that requires one: a topic takes it, and the subscription dead-letters it.
+// that requires one: a topic takes it, and the subscription dead-letters it. enqueuedSeq is its number
+// where it was sent first; 0: that is here.
 func (e *Entity) enqueue(p *Payload, enqueuedSeq int64, modified map[string]any, now time.Time) {
 	e.lastSeq++
 	m := &message{Payload: p, seq: e.lastSeq, enqueuedSeq: enqueuedSeq, enqueuedAt: now}
-	if enqueuedSeq == 0 {
-		m.enqueuedSeq = m.seq
-	}
 	if e.partitions > 0 {
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(partitionKey(p)))

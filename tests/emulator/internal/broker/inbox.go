@@ -210,7 +210,11 @@ func (in *Inbox) fanOut(p *Payload, now time.Time) int64 {
 			e.applyRules(p, view, seq, now)
 		case !in.isTopic:
 			e.lastSeq = in.lastSeq - 1 // scheduled messages of a queue have numbers too
-			e.enqueue(p, seq, nil, now)
+			var first int64
+			if p.carried != nil {
+				first = seq
+			}
+			e.enqueue(p, first, nil, now)
 		default:
 			e.enqueue(p, seq, nil, now)
 		}
@@ -227,7 +231,7 @@ func (in *Inbox) scheduledFrom(from int64, session *string) []*message {
 	for _, s := range in.schedule {
 		if s.seq >= from && (session == nil || s.payload.HasSessionID && s.payload.SessionID == *session) {
 			out = append(out, &message{
-				Payload: s.payload, seq: s.seq, enqueuedSeq: s.seq, enqueuedAt: s.at,
+				Payload: s.payload, seq: s.seq, enqueuedAt: s.at,
 				ttl: s.payload.TimeToLive, state: Scheduled,
 			})
 		}

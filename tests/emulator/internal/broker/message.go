@@ -76,7 +76,7 @@ type message struct {
 	*Payload
 	seq         int64 // of the entity, whatever the partition: what came first is lower
 	partition   int64 // 0 where there are none
-	enqueuedSeq int64
+	enqueuedSeq int64 // where it was sent first; 0: that is here
 	enqueuedAt  time.Time
 	ttl         time.Duration // the sender's, capped by the entity's; 0 means none
 	expiresAt   time.Time     // zero means never
@@ -94,13 +94,14 @@ type message struct {
 type Delivery struct {
 	*Payload
 	SequenceNumber         int64
-	EnqueuedSequenceNumber int64
+	EnqueuedSequenceNumber int64 // of the topic, or of where the message was sent first; 0: there is no other
 	EnqueuedAt             time.Time
 	TimeToLive             time.Duration // in effect here: the entity caps the sender's
 	DeliveryCount          uint32        // earlier failed deliveries, so 0 at first
 	State                  State
 	Token                  Token     // zero when the message is not locked
 	LockedUntil            time.Time // zero when the message is not locked
+	UnderSession           bool      // the session's lock holds, and has an end of its own
 	DeadLetter             *DeadLetter
 	// Modified are properties set by abandon, defer or dead-letter; may be nil.
 	Modified map[string]any
@@ -112,12 +113,24 @@ const partitionShift = 48
 // number is the sequence number that clients see.
 func (m *message) number() int64 { return m.partition<<partitionShift | m.seq }
 
-func (m *message) snapshot() Delivery {
-	return Delivery{
-		Payload: m.Payload, SequenceNumber: m.number(), EnqueuedSequenceNumber: m.partition<<partitionShift | m.enqueuedSeq,
-		EnqueuedAt: m.enqueuedAt, TimeToLive: m.ttl, DeliveryCount: m.deliveries, State: m.state, Token: m.token,
-		LockedUntil: m.lockedUntil, DeadLetter: m.dead, Modified: m.modified,
+// first returns the message's number where it was sent first.
+func (m *message) first() int64 {
+	if m.enqueuedSeq == 0 {
+		return m.seq
 	}
+	return m.enqueuedSeq
+}
+
+func (m *message) snapshot() Delivery {
+	d := Delivery{
+		Payload: m.Payload, SequenceNumber: m.number(),
+		EnqueuedAt: m.enqueuedAt, TimeToLive: m.ttl, DeliveryCount: m.deliveries, State: m.state, Token: m.token,
+		LockedUntil: m.lockedUntil, UnderSession: m.sess != nil, DeadLetter: m.dead, Modified: m.modified,
+	}
+	if m.enqueuedSeq != 0 {
+		d.EnqueuedSequenceNumber = m.partition<<partitionShift | m.enqueuedSeq
+	}
+	return d
 }
 
 // modify merges properties; the map is replaced, never changed, because snapshots share it.

@@ -17,6 +17,7 @@ type session struct {
 	holder      *Receiver
 	hungry      bool // the holder waits for messages
 	lockedUntil time.Time
+	freeFrom    time.Time     // it cannot be accepted before
 	queued      *list.Element // in readySessions
 }
 
@@ -31,7 +32,7 @@ func (e *Entity) session(id string) *session {
 
 // forget removes a session there is nothing left to know about.
 func (e *Entity) forget(s *session) {
-	if s.holder != nil || s.ready.len() > 0 || len(s.locked) > 0 || s.deferred > 0 || s.state != nil {
+	if s.holder != nil || time.Now().Before(s.freeFrom) || s.ready.len() > 0 || len(s.locked) > 0 || s.deferred > 0 || s.state != nil {
 		return
 	}
 	if s.queued != nil {
@@ -53,6 +54,7 @@ func (e *Entity) offer(s *session) {
 			s.hungry = false
 			e.after = append(e.after, s.holder.Wake)
 		}
+	case time.Now().Before(s.freeFrom): // offered again then
 	case e.waiters.Len() > 0:
 		r := e.waiters.Remove(e.waiters.Front()).(*Receiver)
 		r.waiting = nil
@@ -101,7 +103,7 @@ func (e *Entity) AcceptSession(r *Receiver, id *string, timeout time.Duration) e
 	}
 	if id != nil {
 		s := e.session(*id)
-		if s.holder != nil {
+		if s.holder != nil || now.Before(s.freeFrom) {
 			return refuse(SessionCannotBeLocked, "The requested session '"+*id+"' cannot be accepted. It may be locked by another receiver.")
 		}
 		e.receivers[r] = struct{}{}
@@ -133,6 +135,10 @@ func (e *Entity) timeOutWaiter(r *Receiver) {
 func (e *Entity) releaseSession(s *session, now time.Time, failed bool) {
 	s.holder.sess = nil
 	s.holder, s.hungry, s.lockedUntil = nil, false, time.Time{}
+	if lag := time.Duration(e.broker.lag.Load()); lag > 0 {
+		s.freeFrom = now.Add(lag)
+		e.deadlines.add(deadline{at: s.freeFrom, freed: s})
+	}
 	back := inSequence(s.locked)
 	for _, m := range back {
 		e.unlockMessage(m)

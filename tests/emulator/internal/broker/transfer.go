@@ -58,7 +58,7 @@ func (e *Entity) drainTransfers() {
 
 func (e *Entity) forward(t transfer) {
 	p := *t.m.Payload
-	c := carried{seq: t.m.enqueuedSeq, dead: t.m.dead, modified: t.m.modified}
+	c := carried{seq: t.m.first(), dead: t.m.dead, modified: t.m.modified}
 	if p.carried != nil {
 		c.hops = p.carried.hops
 	}

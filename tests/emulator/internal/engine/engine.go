@@ -72,6 +72,7 @@ type Collection struct {
 	capped    capped // the zero value: it is not
 	size      int    // bytes of the documents that live
 
+	queue   int            // how many commands wait for its exclusive lock
 	creator *Txn           // the open transaction that made the collection; nobody else sees it
 	born    bson.Timestamp // when it was made, or committed
 
@@ -261,6 +262,9 @@ func (e *Engine) Modify(ctx context.Context, ns NS, changed bson.D) error {
 		if c == nil {
 			return mongoerr.New(mongoerr.NamespaceNotFound, "ns does not exist: %s", ns)
 		}
+		if err := e.untouched(c); err != nil {
+			return err
+		}
 		options := append(bson.D{}, c.Options...)
 		for _, o := range changed {
 			options = value.Set(options, o.Key, o.Value)
@@ -300,7 +304,7 @@ func (e *Engine) Drop(ctx context.Context, ns NS) (bool, error) {
 func (e *Engine) untouched(c *Collection) error {
 	for t := range e.txns {
 		if t.touched[c] {
-			return errWait{t.done}
+			return errWait{t.done, c}
 		}
 	}
 	return nil

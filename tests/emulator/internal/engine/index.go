@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/keystring"
@@ -82,7 +83,7 @@ func (ix *Index) keys(raw bson.Raw) ([]string, error) {
 	for _, path := range ix.paths {
 		var parts []string
 		isArray := false
-		value.Walk(doc, path, func(v any) bool {
+		value.Walk(doc, path, func(v any, _ bool) bool {
 			if _, missing := v.(value.Missing); !missing {
 				present = true
 			}
@@ -221,7 +222,7 @@ func (ix *Index) clash(txn *Txn, r *record, key string, raw bson.Raw) error {
 	}
 	if r.owner != nil && r.owner != txn {
 		if has(r.pending) || has(r.head) {
-			return errWait{r.owner.done}
+			return errWait{done: r.owner.done}
 		}
 		return nil
 	}
@@ -292,6 +293,9 @@ func shellValue(v any) string {
 	case bson.DateTime:
 		return fmt.Sprintf("new Date(%d)", int64(t))
 	case bson.Binary:
+		if id, err := uuid.FromBytes(t.Data); err == nil && t.Subtype == bson.TypeBinaryUUID {
+			return fmt.Sprintf("UUID(%q)", id)
+		}
 		return fmt.Sprintf("BinData(%d, %X)", t.Subtype, t.Data)
 	default:
 		return fmt.Sprint(t)
@@ -324,11 +328,11 @@ func (e *Engine) CreateIndex(ctx context.Context, ns NS, txn *Txn, ix *Index) (b
 		after = before
 		for _, have := range c.indexes {
 			sameKey := value.Equal(have.Key, ix.Key)
-			sameOptions := have.Unique == ix.Unique && have.Sparse == ix.Sparse && have.TTL == ix.TTL && have.collation.Same(ix.collation) && value.Equal(have.Partial, ix.Partial)
+			sameKind := have.Unique == ix.Unique && have.Sparse == ix.Sparse && have.collation.Same(ix.collation) && value.Equal(have.Partial, ix.Partial)
 			switch {
-			case have.Name == ix.Name && sameKey && sameOptions:
+			case have.Name == ix.Name && sameKey && sameKind && have.TTL == ix.TTL:
 				return nil
-			case have.Name == ix.Name:
+			case have.Name == ix.Name && (!sameKey || !sameKind): // an expiry is no part of what tells indexes apart
 				return mongoerr.New(mongoerr.IndexKeySpecsConflict, "An existing index has the same name as the requested index. Requested index: %s", ix.Name)
 			case sameKey:
 				return mongoerr.New(mongoerr.IndexOptionsConflict, "Index already exists with a different name or options: %s", have.Name)

@@ -135,8 +135,12 @@ func (e *Engine) AbortAll() {
 	}
 }
 
-// errWait asks the caller to let go of the lock and to try again after done.
-type errWait struct{ done <-chan struct{} }
+// errWait asks the caller to let go of the lock and to try again after done. queued, unless nil, is a collection for whose exclusive lock
+// the caller waits.
+type errWait struct {
+	done   <-chan struct{}
+	queued *Collection
+}
 
 func (errWait) Error() string { return "waiting for a transaction" }
 
@@ -152,8 +156,11 @@ func (e *Engine) locked(ctx context.Context, txn *Txn, f func() error) error {
 		}
 		err := f()
 		e.trim()
-		e.mu.Unlock()
 		w, waiting := err.(errWait) //nolint:errorlint // never wrapped
+		if waiting && txn == nil && w.queued != nil {
+			w.queued.queue++
+		}
+		e.mu.Unlock()
 		switch {
 		case !waiting:
 			return err
@@ -163,9 +170,35 @@ func (e *Engine) locked(ctx context.Context, txn *Txn, f func() error) error {
 		select {
 		case <-w.done:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			err = context.Cause(ctx)
+		}
+		if w.queued != nil {
+			e.mu.Lock()
+			w.queued.queue--
+			e.mu.Unlock()
+		}
+		if ctx.Err() != nil {
+			return err
 		}
 	}
+}
+
+// lockable refuses, or has wait, a write to a collection for whose exclusive lock another command waits: it queues behind that command. In
+// a transaction that has no lock of the collection yet this is a LockTimeout, after 5 ms on a server.
+func (e *Engine) lockable(txn *Txn, c *Collection) error {
+	if c.queue == 0 || txn != nil && txn.touched[c] {
+		return nil
+	}
+	for t := range e.txns {
+		switch {
+		case !t.touched[c]:
+		case txn != nil:
+			return mongoerr.New(mongoerr.LockTimeout, "Unable to acquire IX lock on '%s' within 5ms.", c.NS)
+		default:
+			return errWait{done: t.done}
+		}
+	}
+	return nil
 }
 
 func conflict() error {

@@ -12,6 +12,7 @@ import (
 
 // validator is what a collection asks of its documents; nil asks nothing.
 type validator struct {
+	filter   bson.D
 	matcher  *query.Matcher
 	moderate bool // a document that did not fulfil it before need not after
 }
@@ -35,7 +36,7 @@ func newValidator(options bson.D) (*validator, error) {
 	if len(d) == 0 || level == any("off") || action == any("warn") { // warn: the server only logs it
 		return nil, nil
 	}
-	return &validator{matcher, level == any("moderate")}, nil
+	return &validator{d, matcher, level == any("moderate")}, nil
 }
 
 type bypass struct{}
@@ -63,7 +64,7 @@ func (e *Engine) validate(ctx context.Context, c *Collection, before, after bson
 	if e.old() {
 		return refused
 	}
-	refused.Extra = bson.D{{Key: "errInfo", Value: bson.D{{Key: "failingDocumentId", Value: id}, {Key: "details", Value: bson.D{}}}}}
+	refused.Extra = bson.D{{Key: "errInfo", Value: bson.D{{Key: "failingDocumentId", Value: id}, {Key: "details", Value: query.Unmet(c.validator.filter, after)}}}}
 	return refused
 }
 

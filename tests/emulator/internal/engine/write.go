@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -37,13 +36,6 @@ func idOf(raw bson.Raw) (bson.RawValue, string, error) {
 	if err != nil {
 		return rv, "", err
 	}
-	if d, ok := v.(bson.D); ok {
-		for _, e := range d {
-			if strings.HasPrefix(e.Key, "$") {
-				return rv, "", mongoerr.New(mongoerr.DollarPrefixedFieldName, "_id fields may not contain '$'-prefixed fields: %s is not valid for storage.", e.Key)
-			}
-		}
-	}
 	return rv, keystring.Of(v), nil
 }
 
@@ -56,8 +48,11 @@ type batch struct {
 // write puts one version of a record in place: into the transaction, or committed
 // at once. raw nil deletes. The caller holds the lock and has matched the record.
 func (e *Engine) write(txn *Txn, c *Collection, r *record, raw bson.Raw, x *Entry, b *batch) error {
+	if err := e.lockable(txn, c); err != nil {
+		return err
+	}
 	if r.owner != nil && r.owner != txn {
-		return errWait{r.owner.done}
+		return errWait{done: r.owner.done}
 	}
 	if txn != nil && r.owner == nil && r.head != nil && value.CompareTimestamps(r.head.at, txn.snapshot) > 0 {
 		return conflict()
@@ -135,7 +130,7 @@ func (e *Engine) insert(txn *Txn, c *Collection, raw bson.Raw, b *batch) error {
 		r = &record{key: key}
 	}
 	if r.owner != nil && r.owner != txn {
-		return errWait{r.owner.done}
+		return errWait{done: r.owner.done}
 	}
 	current := r.head
 	if r.owner != nil {

@@ -29,6 +29,7 @@ const (
 	Unauthorized                = 13
 	TypeMismatch                = 14
 	IllegalOperation            = 20
+	LockTimeout                 = 24
 	NamespaceNotFound           = 26
 	IndexNotFound               = 27
 	PathNotViable               = 28
@@ -70,6 +71,9 @@ const (
 	ChangeStreamFatalError      = 280
 	ChangeStreamHistoryLost     = 286
 	APIVersionError             = 322
+	APIStrictError              = 323
+	UnknownReplWriteConcern     = 79
+	UnsatisfiableWriteConcern   = 100
 	NotWritablePrimary          = 10107
 	BSONObjectTooLarge          = 10334
 	DuplicateKey                = 11000
@@ -95,7 +99,7 @@ var names = map[int32]string{
 	189: "PrimarySteppedDown", 225: "TransactionTooOld", 234: "RetryChangeStream", 237: "CursorKilled", 238: "NotImplemented",
 	239: "SnapshotTooOld", 246: "SnapshotUnavailable", 251: "NoSuchTransaction", 256: "TransactionCommitted", 260: "InvalidResumeToken",
 	262: "ExceededTimeLimit", 263: "OperationNotSupportedInTransaction", 267: "PreparedTransactionInProgress",
-	280: "ChangeStreamFatalError", 286: "ChangeStreamHistoryLost", 322: "APIVersionError", 9001: "SocketException", 10107: "NotWritablePrimary",
+	280: "ChangeStreamFatalError", 286: "ChangeStreamHistoryLost", 322: "APIVersionError", 323: "APIStrictError", 79: "UnknownReplWriteConcern", 9001: "SocketException", 10107: "NotWritablePrimary",
 	10334: "BSONObjectTooLarge", 11000: "DuplicateKey", 11600: "InterruptedAtShutdown", 11601: "Interrupted",
 	11602: "InterruptedDueToReplStateChange", 13388: "StaleConfig", 13435: "NotPrimaryNoSecondaryOk", 13436: "NotPrimaryOrSecondary",
 }

@@ -52,6 +52,14 @@ func add(a, b any) (any, error) {
 		func(x, y float64) float64 { return x + y })
 }
 
+// total is add for $sum and $avg.
+func total(a, b any) (any, error) {
+	if isDecimal(a) || isDecimal(b) {
+		return decimals("$add", a, b, decimalDigits)
+	}
+	return add(a, b)
+}
+
 func subtract(a, b any) (any, error) {
 	if d, ok := a.(bson.DateTime); ok {
 		if e, ok := b.(bson.DateTime); ok {
@@ -82,7 +90,7 @@ func arithmetic(name string, a, b any, ints func(x, y int64) (int64, bool), floa
 		return nil, mongoerr.New(mongoerr.TypeMismatch, "%s only supports numeric types, not %s and %s", name, TypeName(a), TypeName(b))
 	}
 	if isDecimal(a) || isDecimal(b) {
-		return decimals(name, a, b, decimalDigits)
+		return decimals(name, a, b, digitsOfDouble)
 	}
 	_, xf := a.(float64)
 	_, yf := b.(float64)
@@ -119,7 +127,7 @@ func divide(a []any) (any, error) {
 		return nil, mongoerr.New(mongoerr.BadValue, "can't $divide by zero")
 	}
 	if isDecimal(a[0]) || isDecimal(a[1]) {
-		return decimals("$divide", a[0], a[1], decimalDigits)
+		return decimals("$divide", a[0], a[1], digitsOfDouble)
 	}
 	return x / y, nil
 }

@@ -46,6 +46,26 @@ func ParseCollation(v any) (*value.Collation, error) {
 	return c, nil
 }
 
+// WholeCollation returns a collation with all its options, as a server stores it.
+func WholeCollation(d bson.D, c *value.Collation) bson.D {
+	strength := int32(2)
+	if c.CaseMatters {
+		strength = 3
+	}
+	return bson.D{
+		{Key: "locale", Value: field(d, "locale")},
+		{Key: "caseLevel", Value: false},
+		{Key: "caseFirst", Value: "off"},
+		{Key: "strength", Value: strength},
+		{Key: "numericOrdering", Value: false},
+		{Key: "alternate", Value: "non-ignorable"},
+		{Key: "maxVariable", Value: "punct"},
+		{Key: "normalization", Value: false},
+		{Key: "backwards", Value: false},
+		{Key: "version", Value: "57.1"},
+	}
+}
+
 // key is what a value is compared by under the command's collation.
 func (e *Env) key(v any) any {
 	if e == nil {

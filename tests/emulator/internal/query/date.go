@@ -126,6 +126,11 @@ type (
 
 // expr evaluates every argument before f; those that were not given are missing.
 func (p params) expr(f func(a args) (any, error)) *Expr {
+	return p.exprIn(func(a args, _ *Env) (any, error) { return f(a) })
+}
+
+// exprIn is expr for what depends on the server's version.
+func (p params) exprIn(f func(a args, env *Env) (any, error)) *Expr {
 	return &Expr{func(s *scope) (any, error) {
 		a := args{}
 		for name, e := range p {
@@ -135,7 +140,7 @@ func (p params) expr(f func(a args) (any, error)) *Expr {
 			}
 			a[name] = v
 		}
-		return f(a)
+		return f(a, s.env)
 	}}
 }
 
@@ -200,7 +205,7 @@ func compileDateToString(arg any) (*Expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.expr(func(a args) (any, error) {
+	return p.exprIn(func(a args, env *Env) (any, error) {
 		if a.null("date") && a.given("onNull") {
 			return a["onNull"], nil
 		}
@@ -212,7 +217,7 @@ func compileDateToString(arg any) (*Expr, error) {
 			return nil, err
 		}
 		layout := "%Y-%m-%dT%H:%M:%S.%L"
-		if t.Location() == time.UTC {
+		if t.Location() == time.UTC || env.before(7, 0) {
 			layout += "Z"
 		}
 		if layout, err = a.text("$dateToString", "format", layout); err != nil {
@@ -268,7 +273,7 @@ func formatDate(t time.Time, layout string) (any, error) {
 		case 'z':
 			b.WriteString(t.Format("-0700"))
 		case 'Z':
-			fmt.Fprintf(&b, "%+d", offset/60)
+			fmt.Fprintf(&b, "%d", offset/60)
 		case '%':
 			b.WriteByte('%')
 		default:

@@ -26,8 +26,11 @@ type scaled struct {
 	exponent    int
 }
 
-// decimals calculates where one of two numbers is a decimal. A double takes part with so many digits: 15 in $inc and $mul, 34 in
-// expressions. [MongoDB src/mongo/util/safe_num.cpp]
+// digitsOfDouble is how many digits of a double take part in the arithmetic of decimals, but for sums of many, which keep all.
+// [MongoDB src/mongo/db/exec/document_value/value.cpp, coerceToDecimal]
+const digitsOfDouble = 15
+
+// decimals calculates if one of two numbers is a decimal. A double takes part with so many digits.
 func decimals(op string, a, b any, digits int) (any, error) {
 	for _, v := range []any{a, b} {
 		if f, _ := value.AsFloat(v); math.IsNaN(f) || (math.IsInf(f, 0) && infinite(v)) {

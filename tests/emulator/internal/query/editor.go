@@ -21,6 +21,7 @@ type editor struct {
 	env       *Env
 	touched   []string // in order; the highest path that did not exist before
 	wholes    []string
+	rewritten []string // changed although the value is what it was
 }
 
 func (e *editor) touch(path string) {
@@ -55,6 +56,14 @@ func getPath(v any, parts []string) (any, bool) {
 		}
 	}
 	return v, true
+}
+
+// rewrite writes what is a change even if it is what the field has.
+func (e *editor) rewrite(parts []string, v any) {
+	e.replaceField(parts, v)
+	path := strings.Join(parts, ".")
+	e.rewritten = append(e.rewritten, path)
+	e.touch(path)
 }
 
 // set writes a value, creating documents on the way.
@@ -177,7 +186,7 @@ func (e *editor) change(old bson.D) Change {
 		e.touch(path)
 	}
 	var c Change
-	slices.SortStableFunc(e.touched, func(a, b string) int { return slices.Compare(value.Split(a), value.Split(b)) })
+	slices.SortStableFunc(e.touched, func(a, b string) int { return e.env.comparePaths(value.Split(a), value.Split(b)) })
 	for _, path := range e.touched {
 		parts := value.Split(path)
 		now, ok := getPath(e.doc, parts)
@@ -185,7 +194,7 @@ func (e *editor) change(old bson.D) Change {
 			c.Removed = append(c.Removed, path)
 			continue
 		}
-		if was, had := getPath(old, parts); had && identical(was, now) {
+		if was, had := getPath(old, parts); had && identical(was, now) && !slices.Contains(e.rewritten, path) {
 			continue
 		}
 		c.Updated = append(c.Updated, bson.E{Key: path, Value: now})

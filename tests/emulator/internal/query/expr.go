@@ -18,6 +18,8 @@ type Env struct {
 	Vars        bson.D
 	Collation   *value.Collation // nil: the order of bytes
 	Version     [2]int32         // of the server that this one is like; zero: the newest
+	// Interrupted returns the error by which the command ends, such as that its time is over; nil: never.
+	Interrupted func() error
 	// Collection gives the documents of another collection of the command's database, as the command sees them; nil: none is reached.
 	Collection func(name string) ([]bson.D, error)
 }
@@ -28,6 +30,13 @@ func (e *Env) before(major, minor int32) bool {
 		return false
 	}
 	return e.Version[0] < major || (e.Version[0] == major && e.Version[1] < minor)
+}
+
+func (e *Env) interrupted() error {
+	if e == nil || e.Interrupted == nil {
+		return nil
+	}
+	return e.Interrupted()
 }
 
 // with gives an environment with more variables, which hide others of the same names.

@@ -31,6 +31,9 @@ func init() {
 }
 
 func compileConvert(arg any) (*Expr, error) {
+	if _, has := value.Get(asDocument(arg), "format"); has {
+		return nil, mongoerr.Unsupported("$convert with a format")
+	}
 	p, err := named("$convert", arg, []string{"input", "to"}, []string{"onError", "onNull"})
 	if err != nil {
 		return nil, err

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -42,8 +44,8 @@ func init() {
 		"$toLong":        {1, 1, func(a []any) (any, error) { return toLong(a[0]) }},
 		"$toInt":         {1, 1, func(a []any) (any, error) { return toInt(a[0]) }},
 		"$toDouble":      {1, 1, func(a []any) (any, error) { return toDouble(a[0]) }},
-		"$toLower":       {1, 1, func(a []any) (any, error) { return casing(a[0], strings.ToLower) }},
-		"$toUpper":       {1, 1, func(a []any) (any, error) { return casing(a[0], strings.ToUpper) }},
+		"$toLower":       {1, 1, func(a []any) (any, error) { return casing(a[0], lower) }},
+		"$toUpper":       {1, 1, func(a []any) (any, error) { return casing(a[0], upper) }},
 		"$type":          {1, 1, func(a []any) (any, error) { return TypeName(a[0]), nil }},
 		"$isArray":       {1, 1, func(a []any) (any, error) { _, ok := a[0].(bson.A); return ok, nil }},
 		"$isNumber":      {1, 1, func(a []any) (any, error) { return value.Class(a[0]) == 10, nil }},
@@ -80,6 +82,21 @@ func concat(a []any) (any, error) {
 		b.WriteString(s)
 	}
 	return b.String(), nil
+}
+
+// upper and lower change the letters of ASCII only.
+func upper(s string) string { return shifted(s, 'a', 'z', 'A'-'a') }
+
+func lower(s string) string { return shifted(s, 'A', 'Z', 'a'-'A') }
+
+func shifted(s string, from, to byte, by int) string {
+	out := []byte(s)
+	for i, c := range out {
+		if c >= from && c <= to {
+			out[i] = byte(int(c) + by)
+		}
+	}
+	return string(out)
 }
 
 func casing(v any, f func(string) string) (any, error) {
@@ -136,13 +153,18 @@ func inArray(a []any) (any, error) {
 }
 
 func arrayElemAt(a []any) (any, error) {
-	if nullish(a[0]) {
+	if nullish(a[0]) || nullish(a[1]) {
 		return nil, nil
 	}
 	list, ok := a[0].(bson.A)
 	i, isInt := value.AsInt(a[1])
-	if !ok || !isInt {
-		return nil, mongoerr.New(28689, "an array and an index are needed, found %s and %s", TypeName(a[0]), TypeName(a[1]))
+	switch {
+	case !ok:
+		return nil, mongoerr.New(28689, "$arrayElemAt's first argument must be an array, but is %s", TypeName(a[0]))
+	case value.Class(a[1]) != 10:
+		return nil, mongoerr.New(28690, "$arrayElemAt's second argument must be a numeric value, but is %s", TypeName(a[1]))
+	case !isInt:
+		return nil, mongoerr.New(28691, "$arrayElemAt's second argument must be representable as a 32-bit integer: %v", a[1])
 	}
 	if i < 0 {
 		i += int64(len(list))
@@ -169,14 +191,22 @@ func concatArrays(a []any) (any, error) {
 }
 
 func slice(a []any) (any, error) {
-	if nullish(a[0]) {
+	if slices.ContainsFunc(a, nullish) {
 		return nil, nil
 	}
 	list, ok := a[0].(bson.A)
-	from, ok1 := value.AsInt(a[1])
-	if !ok || !ok1 {
-		return nil, mongoerr.New(28724, "$slice needs an array and integers")
+	if !ok {
+		return nil, mongoerr.New(28724, "First argument to $slice must be an array, but is of type: %s", TypeName(a[0]))
 	}
+	for i, v := range a[1:] {
+		if value.Class(v) != 10 {
+			return nil, mongoerr.New(28725+2*int32(i), "Argument %d to $slice must be numeric, but is of type: %s", i+2, TypeName(v))
+		}
+		if _, whole := value.AsInt(v); !whole {
+			return nil, mongoerr.New(28726+2*int32(i), "Argument %d to $slice can't be represented as a 32-bit integer: %v", i+2, v)
+		}
+	}
+	from, _ := value.AsInt(a[1])
 	n := int64(len(list))
 	if len(a) == 2 {
 		if from >= 0 {
@@ -184,8 +214,8 @@ func slice(a []any) (any, error) {
 		}
 		return list[max(n+from, 0):], nil
 	}
-	count, ok2 := value.AsInt(a[2])
-	if !ok2 || count <= 0 {
+	count, _ := value.AsInt(a[2])
+	if count <= 0 {
 		return nil, mongoerr.New(28729, "the third argument to $slice must be a positive integer")
 	}
 	if from < 0 {
@@ -289,7 +319,7 @@ func sumOf(a []any) any {
 	var sum any = int32(0)
 	for _, v := range a {
 		if value.Class(v) == 10 {
-			sum, _ = add(sum, v)
+			sum, _ = total(sum, v)
 		}
 	}
 	return sum
@@ -328,8 +358,15 @@ func substr(a []any) (any, error) {
 	}
 	s := v.(string)
 	from = min(from, int64(len(s)))
-	if count < 0 {
-		return s[from:], nil
+	to := int64(len(s))
+	if count >= 0 {
+		to = min(from+count, to)
 	}
-	return s[from:min(from+count, int64(len(s)))], nil
+	if from < int64(len(s)) && !utf8.RuneStart(s[from]) {
+		return nil, mongoerr.New(28656, "$substrBytes:  Invalid range, starting index is a UTF-8 continuation byte.")
+	}
+	if to < int64(len(s)) && !utf8.RuneStart(s[to]) {
+		return nil, mongoerr.New(28657, "$substrBytes:  Invalid range, ending index is in the middle of a UTF-8 character.")
+	}
+	return s[from:to], nil
 }

@@ -92,6 +92,13 @@ func compileCond(arg any) (*Expr, error) {
 		}
 		arg = bson.D{{Key: "if", Value: list[0]}, {Key: "then", Value: list[1]}, {Key: "else", Value: list[2]}}
 	}
+	if d, ok := arg.(bson.D); ok {
+		for i, name := range []string{"if", "then", "else"} {
+			if _, has := value.Get(d, name); !has {
+				return nil, mongoerr.New(17080+int32(i), "Missing '%s' parameter to $cond", name)
+			}
+		}
+	}
 	p, err := named("$cond", arg, []string{"if", "then", "else"}, nil)
 	if err != nil {
 		return nil, err
@@ -135,7 +142,10 @@ func compileSwitch(arg any) (*Expr, error) {
 		return nil, mongoerr.New(40068, "$switch requires at least one branch")
 	}
 	var cases, thens []*Expr
+	possible := false
 	for _, item := range list {
+		when := field(asDocument(item), "case")
+		possible = possible || truthy(when)
 		p, err := named("$switch branch", item, []string{"case", "then"}, nil)
 		if err != nil {
 			return nil, err
@@ -148,6 +158,9 @@ func compileSwitch(arg any) (*Expr, error) {
 		if fallback, err = CompileExpr(dv); err != nil {
 			return nil, err
 		}
+	}
+	if fallback == nil && !possible { // a server sees it before it begins
+		return nil, mongoerr.New(40069, "Cannot execute a switch statement where all the cases evaluate to false without a default.")
 	}
 	return &Expr{func(s *scope) (any, error) {
 		for i := range cases {

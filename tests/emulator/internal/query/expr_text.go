@@ -103,11 +103,11 @@ func indexOf(op string, a []any, points bool) (any, error) {
 }
 
 func strcasecmp(a []any) (any, error) {
-	x, err := casing(a[0], strings.ToUpper)
+	x, err := casing(a[0], upper)
 	if err != nil {
 		return nil, err
 	}
-	y, err := casing(a[1], strings.ToUpper)
+	y, err := casing(a[1], upper)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,13 @@
 package query
 
-// What a server knows and this one does not, so that a refusal can say which of the two it is.
+// Foreign returns the names of what a server knows and this one does not, by what they are.
+func Foreign() map[string][]string {
+	return map[string][]string{
+		"the query operator …": foreignFilters, "the expression …": foreignExpressions, "the stage …": foreignStages, "the accumulator …": foreignAccumulators,
+	}
+}
+
+// So a refusal can say whether a server knows the name.
 var (
 	foreignFilters = []string{
 		"$where", "$text", "$near", "$nearSphere", "$geoWithin", "$geoIntersects", "$within", "$geoNear", "$maxDistance", "$minDistance", "$sampleRate",
@@ -13,7 +20,8 @@ var (
 	foreignStages = []string{
 		"$setWindowFields", "$densify", "$fill", "$geoNear", "$search", "$searchMeta", "$vectorSearch", "$rankFusion", "$scoreFusion", "$score",
 		"$planCacheStats", "$listSessions", "$listLocalSessions", "$listSampledQueries", "$listSearchIndexes", "$shardedDataDistribution",
-		"$collStats", "$indexStats", "$querySettings", "$queryStats", "$listClusterCatalog",
+		"$collStats", "$indexStats", "$querySettings", "$queryStats", "$listClusterCatalog", "$listCatalog",
+		"$operationMetrics",
 	}
 	foreignAccumulators = []string{
 		"$accumulator", "$bottom", "$bottomN", "$top", "$topN", "$median", "$percentile", "$stdDevPop", "$stdDevSamp", "$concatArrays", "$setUnion",

@@ -124,7 +124,7 @@ func (g *group) add(i int, op string, v any, env *Env) error {
 		if first {
 			g.values[i] = int32(0)
 		}
-		sum, err := add(g.values[i], v)
+		sum, err := total(g.values[i], v)
 		if err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func (g *group) result(i int, a accumulator, env *Env) (any, error) {
 			return bson.A{}, nil
 		}
 	case "$firstN", "$lastN", "$minN", "$maxN":
-		v, err := a.n.Eval(bson.D{{Key: "_id", Value: g.id}}, env)
+		v, err := a.n.Eval(g.id, env)
 		n, ok := value.AsInt(v)
 		if err == nil && (!ok || n < 1) {
 			err = mongoerr.New(5787908, "'n' must be greater than 0, found %v", v)

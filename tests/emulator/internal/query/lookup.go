@@ -13,7 +13,7 @@ import (
 // read gives another collection's documents.
 func (e *Env) read(stage, name string) ([]bson.D, error) {
 	if e == nil || e.Collection == nil {
-		return nil, mongoerr.Unsupported("%s here", stage)
+		return nil, mongoerr.Unsupported("the stage %s here", stage)
 	}
 	return e.Collection(name)
 }
@@ -28,7 +28,7 @@ func (e *Env) reached(d bson.D, path []string) (keys []string) {
 			keys = append(keys, k)
 		}
 	}
-	value.Walk(d, path, func(v any) bool {
+	value.Walk(d, path, func(v any, _ bool) bool {
 		items, isArray := v.(bson.A)
 		if !isArray {
 			add(v)
@@ -73,7 +73,7 @@ type lookup struct {
 	from, as              string
 	local, foreign        string
 	let                   bson.D
-	pipeline              bson.A
+	source, pipeline      bson.A // source is a $documents that the fields join
 	hasLocal, hasPipeline bool
 }
 
@@ -120,7 +120,13 @@ func compileLookup(arg any, env *Env) (Stage, error) {
 			return Stage{}, err
 		}
 	}
-	if _, err := CompilePipeline(l.pipeline, env); err != nil {
+	if l.hasLocal && l.from == "" { // the fields join what $documents gives
+		if d := asDocument(first(l.pipeline)); len(d) != 1 || d[0].Key != "$documents" {
+			return Stage{}, mongoerr.New(mongoerr.FailedToParse, "must specify 'pipeline' when 'from' is empty, and $documents as its first stage")
+		}
+		l.source, l.pipeline = l.pipeline[:1], l.pipeline[1:]
+	}
+	if _, err := CompilePipeline(slices.Concat(l.source, l.pipeline), env); err != nil {
 		return Stage{}, err
 	}
 	return Stage{All: func(docs []bson.D) ([]bson.D, error) { return l.run(docs, lets, env) }}, nil
@@ -134,12 +140,24 @@ func (l *lookup) run(docs []bson.D, lets []*Expr, env *Env) ([]bson.D, error) {
 			return nil, err
 		}
 	}
+	if len(l.source) > 0 {
+		stages, err := CompilePipeline(l.source, env)
+		if err != nil {
+			return nil, err
+		}
+		if others, err = RunPipeline(stages, nil); err != nil {
+			return nil, err
+		}
+	}
 	var index joined
 	if l.hasLocal {
 		index = env.join(others, l.foreign)
 	}
 	out := make([]bson.D, 0, len(docs))
 	for _, d := range docs {
+		if err := env.interrupted(); err != nil {
+			return nil, err
+		}
 		found := others
 		if l.hasLocal {
 			found = index.of(others, env.reached(d, value.Split(l.local)))
@@ -168,6 +186,13 @@ func (l *lookup) run(docs []bson.D, lets []*Expr, env *Env) ([]bson.D, error) {
 		out = append(out, e.doc)
 	}
 	return out, nil
+}
+
+func first(list bson.A) any {
+	if len(list) == 0 {
+		return nil
+	}
+	return list[0]
 }
 
 func compileGraphLookup(arg any, env *Env) (Stage, error) {
@@ -215,6 +240,9 @@ func compileGraphLookup(arg any, env *Env) (Stage, error) {
 		index := env.join(others, connectTo)
 		out := make([]bson.D, 0, len(docs))
 		for _, doc := range docs {
+			if err := env.interrupted(); err != nil {
+				return nil, err
+			}
 			first, err := e.Eval(doc, env)
 			if err != nil {
 				return nil, err

@@ -7,7 +7,9 @@
 package query
 
 import (
+	"errors"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -20,7 +22,10 @@ import (
 type predicate func(d any) (bool, error)
 
 // Matcher is a compiled filter.
-type Matcher struct{ test predicate }
+type Matcher struct {
+	test predicate
+	env  *Env
+}
 
 // Compile reads a filter document.
 func Compile(filter bson.D, env *Env) (*Matcher, error) {
@@ -28,11 +33,16 @@ func Compile(filter bson.D, env *Env) (*Matcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Matcher{test: p}, nil
+	return &Matcher{test: p, env: env}, nil
 }
 
-// Match tells whether the document satisfies the filter; errors come from $expr.
-func (m *Matcher) Match(d bson.D) (bool, error) { return m.test(d) }
+// Match tells whether the document satisfies the filter; errors come from $expr, or are that the command has been interrupted.
+func (m *Matcher) Match(d bson.D) (bool, error) {
+	if err := m.env.interrupted(); err != nil {
+		return false, err
+	}
+	return m.test(d)
+}
 
 func compileAll(filter bson.D, env *Env) (predicate, error) {
 	parts := make([]predicate, 0, len(filter))
@@ -155,9 +165,9 @@ func atPath(path string, leaves []leaf) predicate {
 		}
 		tests = append(tests, func(d any) (bool, error) {
 			var failed error
-			hit := value.Walk(d, parts, func(v any) bool {
+			hit := value.Walk(d, parts, func(v any, byIndex bool) bool {
 				ok, err := l.test(v)
-				if a, isArray := v.(bson.A); isArray && l.elements {
+				if a, isArray := v.(bson.A); isArray && l.elements && !byIndex {
 					for i := 0; i < len(a) && !ok && err == nil; i++ {
 						ok, err = l.test(a[i])
 					}
@@ -284,8 +294,13 @@ func compileRegex(pattern, options string) (*regexp.Regexp, error) {
 		pattern = "(?" + flags.String() + ")" + pattern
 	}
 	re, err := regexp.Compile(pattern)
-	if err != nil {
-		return nil, mongoerr.New(51091, "Regular expression is invalid or not supported here: %v", err)
+	if e, is := errors.AsType[*syntax.Error](err); is {
+		switch e.Code {
+		case syntax.ErrInvalidPerlOp, syntax.ErrInvalidEscape, syntax.ErrInvalidRepeatOp, syntax.ErrInvalidRepeatSize, syntax.ErrInvalidCharRange:
+			return nil, mongoerr.Unsupported("the regular expression %q, of which Go's regexp does not take %q", pattern, e.Expr)
+		default:
+			return nil, mongoerr.New(51091, "Regular expression is invalid: %v", err)
+		}
 	}
-	return re, nil
+	return re, err
 }

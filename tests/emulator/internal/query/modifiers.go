@@ -1,7 +1,9 @@
 package query
 
 import (
+	"math"
 	"sort"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -39,7 +41,7 @@ func init() {
 func number(e *editor, m modifier, calculate func(a, b any) (any, error)) error {
 	f := func(a, b any) (any, error) {
 		if isDecimal(a) || isDecimal(b) {
-			return decimals(m.op, a, b, 15)
+			return decimals(m.op, a, b, digitsOfDouble)
 		}
 		return calculate(a, b)
 	}
@@ -67,6 +69,10 @@ func number(e *editor, m modifier, calculate func(a, b any) (any, error)) error 
 	if _, isFloat := now.(float64); isFloat && !wasFloat && !argFloat {
 		return mongoerr.New(mongoerr.BadValue, "Failed to apply %s operations to current value (%v) for document", m.op, old)
 	}
+	if f, _ := value.AsFloat(now); math.IsNaN(f) { // is not equal to itself
+		e.rewrite(m.parts, now)
+		return nil
+	}
 	// A result of the same type and value is no change, whatever its digits: 1.0 plus 0.00 stays 1.0.
 	if TypeName(now) == TypeName(old) && value.Equal(now, old) {
 		return nil
@@ -87,8 +93,28 @@ func rename(e *editor, m modifier) error {
 	if !ok {
 		return nil
 	}
+	to := value.Split(m.arg.(string))
+	for end, path := range map[string][]string{"source": m.parts, "destination": to} {
+		if e.inArray(path) {
+			return mongoerr.New(mongoerr.BadValue, "The %s field cannot be an array element, '%s' has an array field", end, strings.Join(path, "."))
+		}
+	}
+	if m.path == "_id" || to[0] == "_id" {
+		return mongoerr.New(mongoerr.ImmutableField, "Performing an update on the path '_id' would modify the immutable field '_id'")
+	}
 	e.unset(m.parts)
-	return e.set(value.Split(m.arg.(string)), v)
+	return e.set(to, v)
+}
+
+// inArray reports whether a path leads through an array.
+func (e *editor) inArray(path []string) bool {
+	for n := 1; n < len(path); n++ {
+		v, _ := e.get(path[:n])
+		if _, is := v.(bson.A); is {
+			return true
+		}
+	}
+	return false
 }
 
 func currentDate(e *editor, m modifier) error {
@@ -193,17 +219,17 @@ func push(e *editor, m modifier) error {
 		}
 	}
 	if existed && len(list) > 0 && len(mods) == 0 {
-		e.replaceArray(m.parts, out)
+		e.replaceField(m.parts, out)
 		e.appended(m.path, len(list), len(out))
 		return nil
 	}
 	return e.set(m.parts, out)
 }
 
-// replaceArray writes without noting the path; the caller notes what changed inside.
-func (e *editor) replaceArray(parts []string, list bson.A) {
+// replaceField writes without noting the path; the caller notes what changed.
+func (e *editor) replaceField(parts []string, v any) {
 	ignored := "-"
-	out, _ := setIn(e.doc, parts, 0, list, &ignored)
+	out, _ := setIn(e.doc, parts, 0, v, &ignored)
 	e.doc = out.(bson.D)
 }
 

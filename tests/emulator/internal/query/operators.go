@@ -23,6 +23,9 @@ func compileOperator(op string, arg any, all bson.D, env *Env) ([]leaf, error) {
 		l.negate = true
 		return []leaf{l}, err
 	case "$gt", "$gte", "$lt", "$lte":
+		if _, ok := arg.(bson.Regex); ok {
+			return nil, mongoerr.New(mongoerr.BadValue, "Can't have RegEx as arg to predicate over field '%s'.", op)
+		}
 		return []leaf{compare(op, arg, env)}, nil
 	case "$in", "$nin":
 		l, err := in(op, arg, env)

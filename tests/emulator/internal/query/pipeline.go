@@ -2,6 +2,7 @@ package query
 
 import (
 	"slices"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -14,6 +15,7 @@ type Stage struct {
 	Name string
 	Each func(d bson.D) (out bson.D, keep bool, err error) // works document by document
 	All  func(docs []bson.D) ([]bson.D, error)             // needs the whole input
+	env  *Env
 }
 
 // CompilePipeline reads an array of stages.
@@ -28,7 +30,7 @@ func CompilePipeline(a bson.A, env *Env) ([]Stage, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.Name = d[0].Key
+		s.Name, s.env = d[0].Key, env
 		out = append(out, s)
 	}
 	return out, nil
@@ -37,6 +39,9 @@ func CompilePipeline(a bson.A, env *Env) ([]Stage, error) {
 // RunPipeline passes documents through all stages.
 func RunPipeline(stages []Stage, docs []bson.D) ([]bson.D, error) {
 	for _, s := range stages {
+		if err := s.env.interrupted(); err != nil {
+			return nil, err
+		}
 		if s.All != nil {
 			var err error
 			if docs, err = s.All(docs); err != nil {
@@ -46,6 +51,9 @@ func RunPipeline(stages []Stage, docs []bson.D) ([]bson.D, error) {
 		}
 		out := make([]bson.D, 0, len(docs))
 		for _, d := range docs {
+			if err := s.env.interrupted(); err != nil {
+				return nil, err
+			}
 			got, keep, err := s.Each(d)
 			if err != nil {
 				return nil, err
@@ -69,8 +77,8 @@ func compileStage(name string, arg any, env *Env) (Stage, error) {
 	}
 	switch name {
 	case "$match":
-		if err := needDoc(); err != nil {
-			return Stage{}, err
+		if !isDoc {
+			return Stage{}, mongoerr.New(15959, "the match filter must be an expression in an object")
 		}
 		m, err := Compile(d, env)
 		return Stage{Each: func(in bson.D) (bson.D, bool, error) {
@@ -102,8 +110,17 @@ func compileStage(name string, arg any, env *Env) (Stage, error) {
 		return Stage{All: func(docs []bson.D) ([]bson.D, error) { s.Docs(docs); return docs, nil }}, err
 	case "$limit", "$skip":
 		n, ok := value.AsInt(arg)
-		if !ok || n < 0 || (n == 0 && name == "$limit") {
-			return Stage{}, mongoerr.New(15958, "the %s must be a positive whole number", name)
+		switch {
+		case name == "$limit" && ok && (n == 0 || (n < 0 && env.before(5, 0))):
+			return Stage{}, mongoerr.New(15958, "the limit must be positive")
+		case !ok && env.before(5, 0):
+			return Stage{}, mongoerr.New(map[string]int32{"$limit": 15957, "$skip": 15972}[name], "the %s must be specified as a number", name[1:])
+		case n < 0 && env.before(5, 0):
+			return Stage{}, mongoerr.New(15956, "Argument to $skip cannot be negative")
+		case (!ok || n < 0) && name == "$limit":
+			return Stage{}, mongoerr.New(5107201, "invalid argument to $limit stage: Expected a non-negative number in: $limit: %v", arg)
+		case !ok || n < 0:
+			return Stage{}, mongoerr.New(5107200, "invalid argument to $skip stage: Expected a non-negative number in: $skip: %v", arg)
 		}
 		return Stage{All: func(docs []bson.D) ([]bson.D, error) {
 			cut := min(n, int64(len(docs)))
@@ -114,8 +131,15 @@ func compileStage(name string, arg any, env *Env) (Stage, error) {
 		}}, nil
 	case "$count":
 		field, ok := arg.(string)
-		if !ok || field == "" {
+		switch {
+		case !ok:
 			return Stage{}, mongoerr.New(40156, "the count field must be a non-empty string")
+		case field == "":
+			return Stage{}, mongoerr.New(40157, "the count field must be a non-empty string")
+		case field[0] == '$':
+			return Stage{}, mongoerr.New(40158, "the count field cannot be a $-prefixed path")
+		case strings.Contains(field, "."):
+			return Stage{}, mongoerr.New(40160, "the count field cannot contain '.'")
 		}
 		return Stage{All: func(docs []bson.D) ([]bson.D, error) {
 			if len(docs) == 0 {
@@ -144,6 +168,22 @@ func compileStage(name string, arg any, env *Env) (Stage, error) {
 		return Stage{}, mongoerr.Unsupported("the stage %s", name)
 	}
 	return Stage{}, mongoerr.New(mongoerr.UnknownStage, "Unrecognized pipeline stage name: '%s'", name)
+}
+
+// CheckStages refuses stages that no server knows.
+func CheckStages(a bson.A) error {
+	for _, s := range a {
+		if d := asDocument(s); len(d) == 1 && !isStage(d[0].Key) {
+			return mongoerr.New(mongoerr.UnknownStage, "Unrecognized pipeline stage name: '%s'", d[0].Key)
+		}
+	}
+	return nil
+}
+
+// isStage reports whether a server knows a stage of that name.
+func isStage(name string) bool {
+	_, err := compileStage(name, nil, nil)
+	return !mongoerr.Is(err, mongoerr.UnknownStage)
 }
 
 func projecting(p *Projection, err error) (Stage, error) {

@@ -62,7 +62,12 @@ func (s *Sort) Compare(a, b bson.D) int {
 
 // key is the least value a path reaches for an ascending sort, the greatest
 // for a descending one; a missing field sorts as null, an empty array below it.
+// An _id that alone decides the order sorts as it is, as in the index on it.
 func (s *Sort) key(d bson.D, path []string, sign int) any {
+	if len(s.paths) == 1 && len(path) == 1 && path[0] == "_id" {
+		id, _ := value.Get(d, "_id")
+		return s.collation.Key(id)
+	}
 	var best any
 	found := false
 	consider := func(v any) {
@@ -74,7 +79,7 @@ func (s *Sort) key(d bson.D, path []string, sign int) any {
 			best, found = v, true
 		}
 	}
-	value.Walk(d, path, func(v any) bool {
+	value.Walk(d, path, func(v any, _ bool) bool {
 		list, isArray := v.(bson.A)
 		if !isArray {
 			consider(v)

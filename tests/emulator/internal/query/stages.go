@@ -209,14 +209,17 @@ func compileFacet(arg any, env *Env) (Stage, error) {
 		if !ok {
 			return Stage{}, mongoerr.New(40170, "arguments to $facet must be arrays, %s is type %s", f.Key, TypeName(f.Value))
 		}
+		for _, s := range list {
+			if d := asDocument(s); len(d) > 0 && slices.Contains([]string{"$out", "$merge", "$changeStream", "$collStats", "$geoNear", "$indexStats"}, d[0].Key) {
+				return Stage{}, mongoerr.New(40600, "%s is not allowed to be used within a $facet stage", d[0].Key)
+			}
+		}
 		var err error
 		if facets[i], err = CompilePipeline(list, env); err != nil {
 			return Stage{}, err
 		}
-		for _, s := range facets[i] {
-			if s.Name == "$facet" {
-				return Stage{}, mongoerr.New(40600, "$facet is not allowed to be used within a $facet stage")
-			}
+		if slices.ContainsFunc(facets[i], func(s Stage) bool { return s.Name == "$facet" }) {
+			return Stage{}, mongoerr.New(40600, "$facet is not allowed to be used within a $facet stage")
 		}
 	}
 	return Stage{All: func(docs []bson.D) ([]bson.D, error) {
@@ -239,6 +242,9 @@ func list(docs []bson.D) bson.A {
 	}
 	return out
 }
+
+// asDocument returns v if it is a document, else an empty one.
+func asDocument(v any) bson.D { d, _ := v.(bson.D); return d }
 
 // field reads a field that may not be there.
 func field(d bson.D, key string) any {

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 	"strings"
@@ -39,11 +40,39 @@ func CompileUpdate(u any, env *Env) (*Update, error) {
 					return nil, mongoerr.New(mongoerr.DollarPrefixedFieldName, "The dollar ($) prefixed field '%s' is not allowed in the context of an update's replacement document. Consider using an aggregation pipeline with $replaceWith.", e.Key)
 				}
 			}
+			if name, found := DollarName(t); found && env.before(5, 0) {
+				return nil, mongoerr.New(mongoerr.DollarPrefixedFieldName, "The dollar ($) prefixed field '%s' is not valid for storage.", name)
+			}
 			return &Update{replacement: append(bson.D{}, t...), env: env}, nil
 		}
 		return compileModifiers(t, env)
 	}
 	return nil, mongoerr.New(mongoerr.FailedToParse, "Update argument must be either an object or an array")
+}
+
+// DollarName returns the first name within v that begins with $ and is none of a DBRef's, which has $ref, $id and perhaps $db in this order.
+func DollarName(v any) (name string, found bool) {
+	switch t := v.(type) {
+	case bson.A:
+		for _, item := range t {
+			if name, found = DollarName(item); found {
+				return name, found
+			}
+		}
+	case bson.D:
+		before := ""
+		for i, e := range t {
+			reference := (e.Key == "$ref" && i == 0 && i+1 < len(t) && t[i+1].Key == "$id") || (e.Key == "$id" && before == "$ref") || (e.Key == "$db" && before == "$id")
+			if strings.HasPrefix(e.Key, "$") && !reference {
+				return e.Key, true
+			}
+			if name, found = DollarName(e.Value); found {
+				return name, found
+			}
+			before = e.Key
+		}
+	}
+	return "", false
 }
 
 // IsReplacement says whether the update is a whole document.
@@ -54,6 +83,9 @@ func compilePipelineUpdate(a bson.A, env *Env) (*Update, error) {
 		d, _ := item.(bson.D)
 		if len(d) != 1 {
 			return nil, mongoerr.New(40323, "A pipeline stage specification object must contain exactly one field.")
+		}
+		if !isStage(d[0].Key) {
+			return nil, mongoerr.New(mongoerr.UnknownStage, "Unrecognized pipeline stage name: '%s'", d[0].Key)
 		}
 		switch d[0].Key {
 		case "$set", "$addFields", "$unset", "$project", "$replaceWith", "$replaceRoot":
@@ -80,13 +112,42 @@ func compileModifiers(d bson.D, env *Env) (*Update, error) {
 			if err := m.check(); err != nil {
 				return nil, err
 			}
+			if name, found := DollarName(m.arg); found && env.before(5, 0) && (m.op == "$set" || m.op == "$setOnInsert") {
+				return nil, mongoerr.New(mongoerr.DollarPrefixedFieldName, "The dollar ($) prefixed field '%s' in '%s' is not valid for storage.", name, m.path)
+			}
 			u.mods = append(u.mods, m)
 		}
 	}
-	// A server applies modifiers in the order of their paths.
-	sort.SliceStable(u.mods, func(i, j int) bool { return slices.Compare(u.mods[i].parts, u.mods[j].parts) < 0 })
+	// A server applies modifiers in the order of the paths that they write.
+	sort.SliceStable(u.mods, func(i, j int) bool { return u.env.comparePaths(u.mods[i].target(), u.mods[j].target()) < 0 })
 	return u, u.conflicts()
 }
+
+// target returns the path that the modifier writes.
+func (m *modifier) target() []string {
+	if to, ok := m.arg.(string); ok && m.op == "$rename" {
+		return value.Split(to)
+	}
+	return m.parts
+}
+
+// comparePaths orders paths by their names, of which those that are numbers compare as such since 5.0. [MongoDB
+// src/mongo/db/update/update_internal_node.h]
+func (e *Env) comparePaths(a, b []string) int {
+	if e.before(5, 0) {
+		return slices.Compare(a, b)
+	}
+	return slices.CompareFunc(a, b, compareNames)
+}
+
+func compareNames(a, b string) int {
+	if isDigits(a) && isDigits(b) {
+		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+	}
+	return strings.Compare(a, b)
+}
+
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 func (m *modifier) check() error {
 	for i, p := range m.parts {
@@ -205,7 +266,7 @@ func (u *Update) modify(e *editor, m modifier, inserting bool) error {
 			return err
 		}
 	}
-	if at := slices.IndexFunc(m.parts, func(p string) bool { _, several := elementName(p); return several }); at > 0 && len(e.touched)-before > 1 && !e.env.before(5, 0) {
+	if at := slices.IndexFunc(m.parts, func(p string) bool { _, several := elementName(p); return several }); at > 0 && len(e.touched)-before > 1 {
 		e.whole(strings.Join(m.parts[:at], "."))
 	}
 	return nil

@@ -2,14 +2,15 @@ package value
 
 import (
 	"slices"
-	"strings"
-	"unicode"
+	"sync"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"golang.org/x/text/collate"
+	"golang.org/x/text/language"
 )
 
 // Collation is an order of strings other than that of their bytes: English, by letters and not by their case. A nil one is the
-// order of bytes. Letters beyond ASCII come after z, by their code points.
+// order of bytes.
 type Collation struct {
 	// CaseMatters: of two strings that differ in nothing else, the one with the small letter comes first.
 	CaseMatters bool
@@ -49,30 +50,20 @@ func (c *Collation) Key(v any) any {
 	return v
 }
 
-// key puts punctuation before digits before letters, as Unicode's root collation does.
+// collators are the collators of strength 2 and 3, which one goroutine at a time may use.
+var collators = struct {
+	mu         sync.Mutex
+	two, three *collate.Collator
+}{two: collate.New(language.English, collate.IgnoreCase), three: collate.New(language.English)}
+
 func (c *Collation) key(s string) string {
-	var primary, cases strings.Builder
-	for _, r := range s {
-		lower := unicode.ToLower(unicode.ToUpper(r))
-		switch {
-		case unicode.IsLetter(r):
-			primary.WriteByte(3)
-		case unicode.IsDigit(r):
-			primary.WriteByte(2)
-		default:
-			primary.WriteByte(1)
-		}
-		primary.WriteRune(lower)
-		if lower == r {
-			cases.WriteByte(1)
-		} else {
-			cases.WriteByte(2)
-		}
+	collators.mu.Lock()
+	defer collators.mu.Unlock()
+	by := collators.two
+	if c.CaseMatters {
+		by = collators.three
 	}
-	if !c.CaseMatters {
-		return primary.String()
-	}
-	return primary.String() + "\x00" + cases.String()
+	return string(by.KeyFromString(&collate.Buffer{}, s))
 }
 
 // HasText says whether a collation would change how v compares.

@@ -78,32 +78,36 @@ func Index(s string) (int, bool) {
 // Walk calls yield for every value a path of the query language reaches: arrays
 // on the way are entered, by index and element by element; the array at the end
 // is yielded whole (matching its elements is the operator's business). It yields
-// Missing where a document has no such field. It stops when yield returns true.
-func Walk(v any, path []string, yield func(any) bool) bool {
+// Missing where a document has no such field, and whether the last step was an index into an array. It stops when yield returns true.
+func Walk(v any, path []string, yield func(v any, byIndex bool) bool) bool {
+	return walk(v, path, false, yield)
+}
+
+func walk(v any, path []string, byIndex bool, yield func(v any, byIndex bool) bool) bool {
 	if len(path) == 0 {
-		return yield(v)
+		return yield(v, byIndex)
 	}
 	switch t := v.(type) {
 	case bson.D:
 		child, ok := Get(t, path[0])
 		if !ok {
-			return yield(Missing{})
+			return yield(Missing{}, false)
 		}
-		return Walk(child, path[1:], yield)
+		return walk(child, path[1:], false, yield)
 	case bson.A:
 		if i, ok := Index(path[0]); ok && i < len(t) {
-			if Walk(t[i], path[1:], yield) {
+			if walk(t[i], path[1:], true, yield) {
 				return true
 			}
 		}
 		for _, e := range t {
-			if d, ok := e.(bson.D); ok && Walk(d, path, yield) {
+			if d, ok := e.(bson.D); ok && walk(d, path, false, yield) {
 				return true
 			}
 		}
 		return false
 	default:
-		return yield(Missing{})
+		return yield(Missing{}, false)
 	}
 }
 
