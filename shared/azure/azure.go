@@ -82,6 +82,10 @@ func (b Blob) Validate() error {
 				"without a query: access comes from the workload's identity")
 		}
 	}
+	if signed(b.ConnectionString) {
+		return errors.New("BLOB_CONNECTION_STRING: must not hold a shared access signature, which every request would carry in its URL, and " +
+			"so every error of the network: use an account key (for an emulator), or BLOB_ACCOUNT_URL and the workload's identity")
+	}
 	if b.ConnectionString != "" {
 		if _, err := azblob.NewClientFromConnectionString(b.ConnectionString, nil); err != nil {
 			return errors.New("BLOB_CONNECTION_STRING: is not a storage connection string " +
@@ -89,6 +93,18 @@ func (b Blob) Validate() error {
 		}
 	}
 	return nil
+}
+
+// signed reports whether a connection string of storage signs in with a signature in the URL.
+func signed(connectionString string) bool {
+	for field := range strings.SplitSeq(connectionString, ";") {
+		name, value, _ := strings.Cut(field, "=")
+		name = strings.ToLower(strings.TrimSpace(name))
+		if name == "sharedaccesssignature" || strings.HasSuffix(name, "endpoint") && strings.Contains(value, "?") {
+			return true
+		}
+	}
+	return false
 }
 
 // Client opens a client; nothing is sent before its first use. The credential is used only if an account URL is

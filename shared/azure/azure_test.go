@@ -49,7 +49,11 @@ func TestBlobIsSignedInToInExactlyOneWay(t *testing.T) {
 		"both":               {azure.Blob{AccountURL: "https://a.b", ConnectionString: blobString}, "must not be set together"},
 		"no TLS":             {azure.Blob{AccountURL: "http://contoso.blob.core.windows.net"}, "must be an https URL"},
 		"a shared signature": {azure.Blob{AccountURL: "https://contoso.blob.core.windows.net/?sig=hunter2"}, "without a query"},
-		"no such connection": {azure.Blob{ConnectionString: "hunter2"}, "BLOB_CONNECTION_STRING: is not"},
+		"a signature in the connection string": {
+			azure.Blob{ConnectionString: "BlobEndpoint=http://127.0.0.1:1/account;SharedAccessSignature=sv=2024-11-04&sig=hunter2"}, "shared access signature",
+		},
+		"a signature in its endpoint": {azure.Blob{ConnectionString: blobString + "BlobEndpoint=http://127.0.0.1:1/a?sig=hunter2"}, "shared access signature"},
+		"no such connection":          {azure.Blob{ConnectionString: "hunter2"}, "BLOB_CONNECTION_STRING: is not"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := test.settings.Validate()

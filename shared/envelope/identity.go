@@ -108,11 +108,15 @@ func TokenForm(position string) string {
 	return position[at : at+4]
 }
 
-// Text is a BSON value as the text of an aggregate id: strings as they are, ObjectIDs as 24 hex digits, UUIDs in
-// their canonical form, integers (and doubles without a fraction) in decimal, dates in RFC 3339, everything else in
-// canonical Extended JSON, which keeps different values different. ok is false for a value that cannot be an id: a missing one, null, an
-// empty string, a string that is not UTF-8.
-func Text(v bson.RawValue) (text string, ok bool) {
+// Text returns a BSON value as the text of an aggregate id: strings as they are, ObjectIDs as 24 hex digits, UUIDs in their canonical
+// form, integers in decimal, dates in RFC 3339, everything else in canonical Extended JSON. Values that MongoDB takes for one _id have
+// one text (see [Normal]), and others have different ones, except that a string may read like another value. ok is false for a value
+// that cannot be an id: a missing one, null, an empty string, a string that is not UTF-8.
+func Text(v bson.RawValue) (text string, ok bool) { return TextByType(Normal(v)) }
+
+// TextByType returns the text of an aggregate id in streams that began before [Text] took equal values for one: a Decimal128, a double
+// from 2^53 and a number inside a document have a text that shows their type.
+func TextByType(v bson.RawValue) (text string, ok bool) {
 	switch v.Type {
 	case 0, bson.TypeNull, bson.TypeUndefined:
 		return "", false

@@ -15,6 +15,8 @@ import (
 // have none: they are assertions in its code, or other vendors'.
 const (
 	BadValue                           = 2
+	HostUnreachable                    = 6
+	HostNotFound                       = 7
 	FailedToParse                      = 9
 	Unauthorized                       = 13
 	TypeMismatch                       = 14
@@ -23,10 +25,13 @@ const (
 	AuthenticationFailed               = 18
 	IllegalOperation                   = 20
 	InvalidBSON                        = 22
+	LockTimeout                        = 24
 	PathNotViable                      = 28
 	ConflictingUpdateOperators         = 40
+	CursorNotFound                     = 43
 	NoMatchingDocument                 = 47
 	NamespaceExists                    = 48
+	MaxTimeMSExpired                   = 50
 	DollarPrefixedFieldName            = 52
 	InvalidIDField                     = 53
 	NotSingleValueField                = 54
@@ -34,26 +39,39 @@ const (
 	EmptyFieldName                     = 56
 	DottedFieldName                    = 57
 	CommandNotFound                    = 59
+	StaleShardVersion                  = 63
 	ImmutableField                     = 66
 	InvalidOptions                     = 72
 	InvalidNamespace                   = 73
 	IndexOptionsConflict               = 85
 	IndexKeySpecsConflict              = 86
+	NetworkTimeout                     = 89
+	ShutdownInProgress                 = 91
 	WriteConflict                      = 112
 	CommandNotSupported                = 115
 	DocumentValidationFailure          = 121
+	FailedToSatisfyReadPreference      = 133
+	ReadConcernMajorityNotAvailable    = 134
 	CappedPositionLost                 = 136
+	StaleEpoch                         = 150
 	NotOnView                          = 166 // CommandNotSupportedOnView
 	InvalidPipelineOperator            = 168
 	CannotIndexParallelArrays          = 171
+	QueryPlanKilled                    = 175
+	PrimarySteppedDown                 = 189
 	CannotBuildIndexKeys               = 201
+	NetworkInterfaceTimeout            = 202 // NetworkInterfaceExceededTimeLimit
+	RetryChangeStream                  = 234
+	CursorKilled                       = 237
 	TransactionTooLarge                = 257
 	InvalidResumeToken                 = 260
+	ExceededTimeLimit                  = 262
 	OperationNotSupportedInTransaction = 263
 	ChangeStreamFatalError             = 280
 	ChangeStreamHistoryLost            = 286
 	TransactionTooLargeForCache        = 359
 	AtlasError                         = 8000
+	SocketException                    = 9001
 	NotWritablePrimary                 = 10107
 	BSONObjectTooLarge                 = 10334
 	DuplicateKey                       = 11000
@@ -78,6 +96,7 @@ const (
 	OplogEntryTooLarge        = 17420 // the same, in a transaction's oplog entry
 	UnrecognizedStage         = 40324
 	NotAReplicaSet            = 40573
+	ResumeTokenVersion        = 50795 // a resume token of a newer version of MongoDB
 )
 
 // HasCode reports whether the server answered with one of the codes.

@@ -24,7 +24,7 @@ type Conn struct {
 
 	mu     sync.Mutex           // never held while the network is waited for
 	claims map[string]time.Time // by audience: when its token ends; guarded by mu
-	idle   []*amqp.Session      // have no link; guarded by mu
+	idle   []*Session           // have no link; guarded by mu
 }
 
 func newConn(ctx context.Context, n *Namespace, opened *amqp.Conn) *Conn {
@@ -60,9 +60,27 @@ func (c *Conn) Close(ctx context.Context) {
 	}
 }
 
+// Session is an AMQP session that [Conn.Session] lent.
+type Session struct {
+	*amqp.Session
+	// Of the links that it had, the borrower's or guarded by Conn.mu while it is idle.
+	links, unsettled int
+}
+
+// Used reports whether the session had links before. If so, the service may have ended it meanwhile: the first use fails with an
+// [*amqp.SessionError].
+func (s *Session) Used() bool { return s.links > 0 }
+
+const (
+	// maxLinks and maxUnsettled are how many links an AMQP session may have had, and deliveries that were not settled, to be lent
+	// again: go-amqp remembers each such delivery until the session ends.
+	maxLinks     = 256
+	maxUnsettled = 1000
+)
+
 // Session lends an AMQP session without links. This takes a round trip unless one was returned before. The caller must pass it to
 // ReturnSession or close it.
-func (c *Conn) Session(ctx context.Context) (*amqp.Session, error) {
+func (c *Conn) Session(ctx context.Context) (*Session, error) {
 	c.mu.Lock()
 	if last := len(c.idle) - 1; last >= 0 {
 		session := c.idle[last]
@@ -75,12 +93,19 @@ func (c *Conn) Session(ctx context.Context) (*amqp.Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin an AMQP session: %w", err)
 	}
-	return session, nil
+	return &Session{Session: session}, nil
 }
 
-// ReturnSession takes back a session that Session lent and that has no links any more, to lend it again.
-func (c *Conn) ReturnSession(session *amqp.Session) {
+// ReturnSession takes back a session that Session lent and that has no links any more, to lend it again. unsettled is how many
+// deliveries of its last link were not settled. It reports false if the session was used enough: the caller then closes it.
+func (c *Conn) ReturnSession(session *Session, unsettled int) bool {
+	session.links++
+	session.unsettled += unsettled
+	if session.links >= maxLinks || session.unsettled >= maxUnsettled {
+		return false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.idle = append(c.idle, session)
+	return true
 }

@@ -11,12 +11,10 @@ import (
 func management(entity string) string { return entity + "/$management" }
 
 // Manage sends a request to an entity's management node, for one of the entity's links on this connection or for none (""). The links
-// to the node are opened by the first request, or the first after they broke, and then kept. Errors: a [*StatusError] if the node refuses.
+// to the node are opened by the first request, or the first after they broke, and then kept; several requests may be under way. The service
+// detaches links that were not used for a while: a request that they did not answer is sent again, once, so it must be one that may be
+// carried out twice. Errors: a [*StatusError] if the node refuses.
 func (c *Conn) Manage(ctx context.Context, entity, operation, link string, body map[string]any) (map[string]any, error) {
-	node, err := c.manager(ctx, entity)
-	if err != nil {
-		return nil, err
-	}
 	properties := map[string]any{"operation": operation}
 	if link != "" {
 		properties["associated-link-name"] = link
@@ -24,11 +22,11 @@ func (c *Conn) Manage(ctx context.Context, entity, operation, link string, body 
 	if deadline, ok := ctx.Deadline(); ok {
 		properties["server-timeout"] = uint64(max(time.Until(deadline).Milliseconds(), 1))
 	}
-	answer, err := node.ask(ctx, properties, body)
+	answer, err := c.askNode(ctx, entity, properties, body)
+	if errors.Is(err, errDetached) {
+		answer, err = c.askNode(ctx, entity, properties, body)
+	}
 	if err != nil {
-		if _, refused := errors.AsType[*StatusError](err); !refused && ctx.Err() == nil {
-			c.forget(ctx, entity, node)
-		}
 		return nil, fmt.Errorf("%s: %w", operation, err)
 	}
 	read, ok := answer.(map[string]any)
@@ -36,6 +34,19 @@ func (c *Conn) Manage(ctx context.Context, entity, operation, link string, body 
 		return nil, fmt.Errorf("%s: the answer's body is a %T, not a map", operation, answer)
 	}
 	return read, nil
+}
+
+// askNode sends a request to an entity's management node, and forgets the links to it if they broke. Errors: [errDetached].
+func (c *Conn) askNode(ctx context.Context, entity string, properties map[string]any, body any) (any, error) {
+	node, err := c.manager(ctx, entity)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := node.ask(ctx, properties, body)
+	if _, refused := errors.AsType[*StatusError](err); err != nil && !refused && ctx.Err() == nil {
+		c.forget(ctx, entity, node)
+	}
+	return answer, err
 }
 
 // manager returns the links to an entity's management node. It opens them if they are closed; other callers wait meanwhile.

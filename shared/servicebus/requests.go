@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,17 +17,23 @@ const closeTimeout = 2 * time.Second
 
 // requests is a pair of links on a node that answers requests: $cbs, or an entity's $management.
 type requests struct {
-	asking   gate // one request at a time: whose answer comes next is then known
+	reading  gate // who has entered reads answers, for all that wait for one
 	session  *amqp.Session
 	sender   *amqp.Sender
 	receiver *amqp.Receiver
 	replies  string      // the address that answers come to
 	broken   atomic.Bool // the links cannot be used any more
+
+	mu      sync.Mutex                      // never held while the network is waited for
+	waiting map[string]chan<- *amqp.Message // for the answers to requests, by the requests' ids; guarded by mu
 }
+
+// errDetached is a request that was not sent or not answered, because its links were detached.
+var errDetached = errors.New("the links are detached")
 
 // openRequests costs three round trips.
 func openRequests(ctx context.Context, conn *amqp.Conn, node string) (_ *requests, err error) {
-	r := &requests{asking: newGate(), replies: "replies-" + rand.Text()}
+	r := &requests{reading: newGate(), replies: "replies-" + rand.Text(), waiting: map[string]chan<- *amqp.Message{}}
 	if r.session, err = conn.NewSession(ctx, nil); err != nil {
 		return nil, fmt.Errorf("begin an AMQP session for %s: %w", node, err)
 	}
@@ -52,14 +59,18 @@ func (r *requests) closeSoon(ctx context.Context) {
 	_ = r.session.Close(ctx)
 }
 
-// ask sends a request and returns the body of its answer. Errors: a [*StatusError] if the node refuses. After any other error, the links
-// may be broken.
+// ask sends a request and returns the body of its answer; several may be under way. Errors: a [*StatusError] if the node refuses,
+// [errDetached]. After any error but a refusal the links may be broken.
 func (r *requests) ask(ctx context.Context, properties map[string]any, body any) (any, error) {
-	if err := r.asking.enter(ctx, "ask"); err != nil {
-		return nil, err
-	}
-	defer r.asking.leave()
-	id := rand.Text()
+	id, answered := rand.Text(), make(chan *amqp.Message, 1)
+	r.mu.Lock()
+	r.waiting[id] = answered
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.waiting, id)
+	}()
 	request := &amqp.Message{
 		Properties:            &amqp.MessageProperties{MessageID: id, ReplyTo: &r.replies},
 		ApplicationProperties: properties,
@@ -70,21 +81,55 @@ func (r *requests) ask(ctx context.Context, properties map[string]any, body any)
 		return nil, fmt.Errorf("send a request: %w", err)
 	}
 	for {
-		answer, err := r.receiver.Receive(ctx, nil)
-		if err != nil {
-			return nil, fmt.Errorf("wait for an answer: %w", err)
-		}
-		// An answer to an earlier request that timed out is skipped.
-		if answer.Properties != nil && answer.Properties.CorrelationID == any(id) {
+		select {
+		case answer := <-answered:
 			return read(answer)
+		case r.reading <- struct{}{}:
+			err := r.readOne(ctx, answered)
+			r.reading.leave()
+			if err != nil {
+				return nil, fmt.Errorf("wait for an answer: %w", detached(ctx, err))
+			}
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for an answer: %w", context.Cause(ctx))
 		}
 	}
+}
+
+// readOne hands the next answer to the goroutine that waits for it, unless the caller's is there. An answer to a request that timed out is
+// skipped. The caller has entered reading.
+func (r *requests) readOne(ctx context.Context, own <-chan *amqp.Message) error {
+	if len(own) > 0 {
+		return nil
+	}
+	answer, err := r.receiver.Receive(ctx, nil)
+	if err != nil || answer.Properties == nil {
+		return err
+	}
+	id, _ := answer.Properties.CorrelationID.(string)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if waiting := r.waiting[id]; waiting != nil {
+		waiting <- answer // it has room for the one answer
+		delete(r.waiting, id)
+	}
+	return nil
+}
+
+// detached adds [errDetached] to an error of the links, unless ctx has ended.
+func detached(ctx context.Context, err error) error {
+	_, link := errors.AsType[*amqp.LinkError](err)
+	_, session := errors.AsType[*amqp.SessionError](err)
+	if ctx.Err() == nil && (link || session) {
+		return fmt.Errorf("%w: %w", errDetached, err)
+	}
+	return err
 }
 
 func (r *requests) send(ctx context.Context, request *amqp.Message) error {
 	receipt, err := Send(ctx, r.sender, request)
 	if err != nil {
-		return err
+		return detached(ctx, err)
 	}
 	state, err := receipt.Wait(ctx)
 	if rejected, ok := state.(*amqp.StateRejected); ok && rejected.Error != nil {

@@ -1,0 +1,53 @@
+package mongodb
+
+import (
+	"errors"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// passing are codes of errors that recover without anybody's doing: MongoDB's, but for the last. MongoDB gives those that end a change stream
+// the label ResumableChangeStreamError besides; a deployment that only speaks the protocol may not know the label.
+var passing = map[int]bool{
+	HostUnreachable:                 true,
+	HostNotFound:                    true,
+	CursorNotFound:                  true,
+	MaxTimeMSExpired:                true,
+	StaleShardVersion:               true,
+	NetworkTimeout:                  true,
+	ShutdownInProgress:              true,
+	FailedToSatisfyReadPreference:   true,
+	ReadConcernMajorityNotAvailable: true,
+	StaleEpoch:                      true,
+	QueryPlanKilled:                 true,
+	PrimarySteppedDown:              true,
+	NetworkInterfaceTimeout:         true,
+	RetryChangeStream:               true,
+	CursorKilled:                    true,
+	ExceededTimeLimit:               true,
+	SocketException:                 true,
+	NotWritablePrimary:              true,
+	Interrupted:                     true,
+	InterruptedAtShutdown:           true,
+	InterruptedDueToReplStateChange: true,
+	StaleConfig:                     true,
+	NotPrimaryNoSecondaryOk:         true,
+	NotPrimaryOrSecondary:           true,
+	CosmosTooManyRequests:           true, // Azure Cosmos DB
+}
+
+// Passing reports whether errors with a code recover without anybody's doing.
+func Passing(code int) bool { return passing[code] }
+
+// Passes reports whether an error is the server's and recovers without anybody's doing, so that it says nothing about what was asked for.
+func Passes(err error) bool {
+	server, ok := errors.AsType[mongo.ServerError](err)
+	return ok && (server.HasErrorLabel("ResumableChangeStreamError") || slices.ContainsFunc(server.ErrorCodes(), Passing))
+}
+
+// Answered reports whether an error is the server's answer, as opposed to one of the network or of the driver, which have no code.
+func Answered(err error) bool {
+	server, ok := errors.AsType[mongo.ServerError](err)
+	return ok && slices.ContainsFunc(server.ErrorCodes(), func(code int) bool { return code != 0 })
+}
