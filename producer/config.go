@@ -116,8 +116,11 @@ type Config struct {
 	OnOversize string `envconfig:"ON_OVERSIZE" default:"fail"`
 	// OnRefused is what happens to a message that Service Bus refuses for good: fail (the stream stops), or park (it is kept in
 	// ClaimContainer with a record of why, and the stream goes on without it).
-	OnRefused      string `envconfig:"ON_REFUSED" default:"fail"`
-	ClaimContainer string `envconfig:"CLAIM_CHECK_CONTAINER" default:"claim-checks"`
+	OnRefused string `envconfig:"ON_REFUSED" default:"fail"`
+	// RefusedAfter is how long Service Bus has to object to a message, while it takes others of the same session, before the message
+	// counts as refused for good. A condition that is about the message itself decides at once.
+	RefusedAfter   time.Duration `envconfig:"REFUSED_AFTER" default:"5m"`
+	ClaimContainer string        `envconfig:"CLAIM_CHECK_CONTAINER" default:"claim-checks"`
 	// MaxInFlightEvents and MaxInFlightBytes bound what has been read and not yet acknowledged. At the bound, reading pauses.
 	MaxInFlightEvents int64 `envconfig:"MAX_IN_FLIGHT_EVENTS" default:"5000"`
 	MaxInFlightBytes  int64 `envconfig:"MAX_IN_FLIGHT_BYTES" default:"16777216"`
@@ -214,7 +217,10 @@ func (c *Config) decisive() checkpoint.Reading {
 		pipeline.Reset() // it is empty
 	}
 	m := c.mapping()
-	r := checkpoint.Reading{AggregateIDPath: c.AggregateIDPath, VersionPath: c.VersionPath, Pipeline: pipeline.String()}
+	r := checkpoint.Reading{
+		AggregateIDPath: c.AggregateIDPath, VersionPath: c.VersionPath, Pipeline: pipeline.String(),
+		Collection: c.Database + "." + c.Collection, Entity: c.entity(), Numbers: checkpoint.NumbersByValue,
+	}
 	operations := make([]string, len(c.Operations))
 	for i, o := range c.Operations {
 		operations[i] = string(o)
@@ -258,6 +264,7 @@ func (c *Config) publishing(clients *clients, tracer trace.Tracer) publish.Confi
 		MaxBytes:      c.MaxInFlightBytes,
 		Claims:        clients.claims,
 		Refusals:      clients.refusals,
+		RefusedAfter:  c.RefusedAfter,
 		StallAfter:    c.StallAfter,
 		Tracer:        tracer,
 		Entity:        c.entity(),
@@ -305,6 +312,7 @@ func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error)
 		Settings:      settings,
 		Reading:       c.decisive(),
 		SessionKey:    c.SessionKey,
+		Cluster:       func(ctx context.Context) string { return cluster(ctx, clients.collection.Database().Client()) },
 		CheckImages:   func(ctx context.Context) error { return reading.CheckImages(ctx, clients.collection) },
 		SampleTypes: func(ctx context.Context) (changes.Sample, error) {
 			return reading.Mapping.Sample(ctx, clients.collection)

@@ -26,6 +26,7 @@ func (p *producer) takePart(ctx context.Context) error {
 	if !p.reachMongo(ctx) {
 		return nil
 	}
+	p.election.Reads(cluster(ctx, p.clients.collection.Database().Client()))
 	g, ctx := errgroup.WithContext(ctx)
 	ctx, done := context.WithCancel(ctx)
 	g.Go(func() error {
@@ -43,6 +44,7 @@ func (p *producer) lead(ctx context.Context, term *leader.Term) error {
 	publisher := publish.New(p.config.publishing(p.clients, p.tracer), p.clients.broker, term, term.Start, p.metrics, p.log)
 	reading := p.config.reading(term.Epoch)
 	reading.Metrics, reading.Patience, reading.Mapping.Types = p.reads, &p.patience, p.types
+	reading.Mapping.NumbersByType = term.Reading.Numbers == ""
 	reader := changes.New(p.clients.collection, reading, p.log)
 	sink := &outlet{term: term, publisher: publisher, sessions: p.config.SessionKey}
 	sink.begun.Store(len(term.Start.ResumeToken) > 0)
@@ -89,7 +91,7 @@ func (p *producer) lead(ctx context.Context, term *leader.Term) error {
 
 // stepDown asks for another leader where another replica may do better.
 func stepDown(err error) error {
-	if errors.Is(err, publish.ErrStalled) || errors.Is(err, changes.ErrSilent) {
+	if errors.Is(err, publish.ErrStalled) || errors.Is(err, changes.ErrSilent) || errors.Is(err, changes.ErrFailing) {
 		return fmt.Errorf("%w: %w", leader.ErrStepDown, err)
 	}
 	return err

@@ -62,6 +62,7 @@ func (c *Config) Validate() error {
 	p.Add(settings.OneOf("MESSAGE_FORMAT", c.MessageFormat, "json", "bson"))
 	p.Add(settings.OneOf("ON_OVERSIZE", c.OnOversize, "claimcheck", "fail"))
 	p.Add(settings.OneOf("ON_REFUSED", c.OnRefused, "fail", "park"))
+	p.Require(c.RefusedAfter > 0, "REFUSED_AFTER: must be above zero (it is %v)", c.RefusedAfter)
 	if c.keeps() {
 		p.Add(settings.ContainerName("CLAIM_CHECK_CONTAINER", c.ClaimContainer))
 	}

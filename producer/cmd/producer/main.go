@@ -6,11 +6,13 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/answer"
 	"github.com/sluice-cdc/sluice/shared/memory"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
@@ -22,7 +24,9 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	return producer.Main(ctx, os.Args[1:], producer.LoadStreams, producer.Options{}, os.Stdout, os.Stderr, publish)
+	return answer.Kept(ctx, "producer", os.Stdout, os.Stderr, func(out, errOut io.Writer) int {
+		return producer.Main(ctx, os.Args[1:], producer.LoadStreams, producer.Options{}, out, errOut, publish)
+	})
 }
 
 func publish(ctx context.Context, configs []producer.Config) error {

@@ -56,13 +56,16 @@ func (m Mapping) imagesTellAll() bool {
 // documentKey._id where ByKey says so.
 func (m Mapping) aggregate(c envelope.Change) (id bson.RawValue, text string, err error) {
 	key := c.Key()
-	id = atKey(key, m.AggregatePath)
-	if text, ok := envelope.Text(id); ok {
+	// By the key means by its _id: the aggregate's id would come into the key if the collection were sharded by it.
+	if m.inID() || m.source(c.Operation) == "image" {
+		id = atKey(key, m.AggregatePath)
+	}
+	if text, ok := m.text(id); ok {
 		return id, text, nil
 	}
 	document, known := m.lasting(c)
 	id = at(document, m.AggregatePath)
-	if text, ok := envelope.Text(id); ok {
+	if text, ok := m.text(id); ok {
 		return id, text, nil
 	}
 	if !known {
@@ -70,7 +73,7 @@ func (m Mapping) aggregate(c envelope.Change) (id bson.RawValue, text string, er
 			ErrUnknownAggregate, c.Operation, c.Position, key, m.AggregatePath, m.missing(c.Operation))
 	}
 	id = key.Lookup("_id")
-	text, ok := envelope.Text(id)
+	text, ok := m.text(id)
 	switch {
 	case ok:
 		return id, text, nil

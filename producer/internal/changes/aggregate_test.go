@@ -163,3 +163,20 @@ func TestG3AnUpdateSaysWhoseDocumentItCarries(t *testing.T) {
 		require.Equal(t, test.want, c.PostImage)
 	}
 }
+
+// With ON_UNKNOWN_AGGREGATE=documentKey all updates and deletes go by documentKey._id, also once the collection is sharded by the aggregate id,
+// which then is in the key as well.
+func TestByKeyShardingMovesNoUpdate(t *testing.T) {
+	m := Mapping{Stream: "s", AggregatePath: "order", ByKey: true, Operations: []envelope.Operation{envelope.Insert, envelope.Update, envelope.Delete}}
+	for _, operation := range []string{"update", "delete"} {
+		aggregate := func(key bson.D) string {
+			raw, err := bson.Marshal(bson.D{{Key: "_id", Value: bson.D{{Key: "_data", Value: "82AA"}}}, {Key: "operationType", Value: operation}, {Key: "documentKey", Value: key}})
+			require.NoError(t, err)
+			c, err := m.change(raw, "82AA", "82AA")
+			require.NoError(t, err)
+			return c.Aggregate
+		}
+		require.Equal(t, "k", aggregate(bson.D{{Key: "_id", Value: "k"}}))
+		require.Equal(t, "k", aggregate(bson.D{{Key: "order", Value: "o-1"}, {Key: "_id", Value: "k"}}))
+	}
+}

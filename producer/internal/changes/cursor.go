@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/oplog"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -41,9 +42,11 @@ type cursor struct {
 	// split: the server is asked to split large events; false once it has refused.
 	split   bool
 	splits  bool // the stream that is open was opened so
+	older   bool // the server is resumed by tokens of version 1 alone
 	partial fragments
 	answers *answers
 	silence silence
+	trouble trouble
 }
 
 // misresumed says that the driver may have resumed where only a new stream can go on: after an invalidate with resumeAfter,
@@ -70,6 +73,7 @@ func (c *cursor) follow(ctx context.Context) error {
 	c.reader.current.Store(0)
 	defer c.reader.open.Store(false)
 	c.fresh, c.attempt.opening = true, false
+	opened := stream.ID()
 	c.confirmed, c.askAgain = len(c.at.ResumeToken) == 0, time.Time{}
 	c.doubt = retry.Backoff{Initial: 5 * time.Second, Max: 5 * time.Minute}
 	if len(c.at.ResumeToken) == 0 {
@@ -83,10 +87,14 @@ func (c *cursor) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		c.attempt.answered = true
 		if c.attempt.first {
 			c.attempt.first = false
 			c.reader.firstAnswer.Store(int64(time.Since(began)))
 			c.reader.config.Metrics.answered(time.Since(began))
+		}
+		if !c.confirmed && stream.ID() != opened {
+			return errResumed
 		}
 		if there {
 			c.fresh, c.confirmed = false, true // to give an event, the server has to have found the resume point
@@ -114,6 +122,10 @@ func (c *cursor) follow(ctx context.Context) error {
 		}
 	}
 }
+
+// errResumed: before the resume point was confirmed the driver went on behind a token that it has seen since. What comes then says nothing about
+// the resume point, so the stream is opened again behind the checkpoint.
+var errResumed = errors.New("the driver opened the change stream again before it was known that the oplog holds the checkpoint")
 
 // errForgotten: the oplog no longer holds the resume point, although the server goes on as if it did.
 var errForgotten = errors.New("the oplog begins behind the checkpoint, and the server did not say so")
@@ -185,12 +197,12 @@ func (c *cursor) ask(ctx context.Context, request func(ctx context.Context) erro
 
 // openStream opens the stream, with the stage that splits large events where the deployment knows it: the stage costs nothing until
 // an event is too large, and then there is no other way to read it. What is said about a stage that is not known differs from vendor to
-// vendor, so after any error of the server the stream is opened without the stage; if that works and the error was none that passes, the
-// stage was what it did not know.
+// vendor, so after any error of the server the stream is opened without the stage; if that works, or fails because the next event is too
+// large, and the error was none that passes, the stage was what it did not know.
 func (c *cursor) openStream(ctx context.Context) (*mongo.ChangeStream, error) {
 	open := func(split bool) (stream *mongo.ChangeStream, err error) {
 		c.splits = split
-		pipeline := append(mongo.Pipeline{}, c.reader.config.Pipeline...)
+		pipeline := c.reader.config.stages(c.at.Position)
 		if split {
 			pipeline = append(pipeline, bson.D{{Key: SplitStage, Value: bson.D{}}})
 		}
@@ -205,7 +217,7 @@ func (c *cursor) openStream(ctx context.Context) (*mongo.ChangeStream, error) {
 		return stream, err
 	}
 	plain, plainErr := open(false)
-	if plainErr == nil && !passes(err) {
+	if (plainErr == nil || mongodb.HasCode(plainErr, mongodb.BSONObjectTooLarge)) && !mongodb.Passes(err) {
 		c.split = false
 		c.reader.log.Info("the deployment does not split events larger than 16 MB: one would stop the stream", telemetry.KeyError, err)
 	}
@@ -215,17 +227,18 @@ func (c *cursor) openStream(ctx context.Context) (*mongo.ChangeStream, error) {
 func (c *cursor) options() *options.ChangeStreamOptionsBuilder {
 	config := c.reader.config
 	o := options.ChangeStream().SetMaxAwaitTime(awaitTime).SetBatchSize(c.answers.asked)
-	if config.FullDocument != "" {
-		o.SetFullDocument(config.FullDocument)
+	full, before := config.documents(c.at.Position)
+	if full != "" {
+		o.SetFullDocument(full)
 	}
-	if config.FullDocumentBeforeChange != "" {
-		o.SetFullDocumentBeforeChange(config.FullDocumentBeforeChange)
+	if before != "" {
+		o.SetFullDocumentBeforeChange(before)
 	}
 	switch {
 	case len(c.at.ResumeToken) > 0 && c.at.AfterInvalidate:
-		o.SetStartAfter(c.at.ResumeToken)
+		o.SetStartAfter(c.resumeToken())
 	case len(c.at.ResumeToken) > 0:
-		o.SetResumeAfter(c.at.ResumeToken)
+		o.SetResumeAfter(c.resumeToken())
 	default:
 		// An empty answer: of an answer with events the driver has no token from before them.
 		o.SetBatchSize(0)
@@ -234,6 +247,25 @@ func (c *cursor) options() *options.ChangeStreamOptionsBuilder {
 		o.SetStartAtOperationTime(&bson.Timestamp{T: uint32(config.StartAt.Unix())})
 	}
 	return o
+}
+
+// resumeToken is the checkpoint's token as the server takes it.
+func (c *cursor) resumeToken() bson.Raw {
+	if token, ok := OlderToken(c.at.ResumeToken); c.older && ok {
+		return token
+	}
+	return c.at.ResumeToken
+}
+
+// resumesOlder reports whether the server's refusal of a token of version 2 is answered by that token in version 1. It is, once.
+func (c *cursor) resumesOlder(err error) bool {
+	if _, ok := OlderToken(c.at.ResumeToken); c.older || !ok || !mongodb.HasCode(err, mongodb.ResumeTokenVersion) {
+		return false
+	}
+	c.older = true
+	c.reader.log.Info("the server is older than the one that wrote the resume token; resuming by the same token in the older form",
+		telemetry.KeyPosition, c.at.Position)
+	return true
 }
 
 // begin records where a new stream begins. That must be in the checkpoint before anything else: otherwise, if this leader dies now,

@@ -2,8 +2,6 @@ package changes
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
@@ -40,6 +38,8 @@ type attempt struct {
 	resuming bool
 	// first: its first answer has not come yet.
 	first bool
+	// answered: a request that followed the opening was answered without an error.
+	answered bool
 }
 
 // lost are the codes that say that the server cannot go on from a token: MongoDB's, but for the last.
@@ -79,28 +79,11 @@ var refused = map[int]string{
 	mongodb.NotOnView:               "MONGODB_COLLECTION is a view, and only collections have change streams: name the collection that it shows",
 	mongodb.FeatureNotSupported:     "the deployment does not support these settings; set FULL_DOCUMENT=default and FULL_DOCUMENT_BEFORE_CHANGE=off", // Amazon DocumentDB
 	mongodb.StageNotSupported:       "the deployment does not support a stage; check PIPELINE",                                                       // Amazon DocumentDB
-	mongodb.BSONObjectTooLarge:      "a change is larger than 16 MB, and this deployment cannot split it; take the checkpoint past it",
+	mongodb.BSONObjectTooLarge:      "a change is larger than 16 MB, and this deployment cannot split it; " + tooLarge,
 	mongodb.UnrecognizedStage:       "the deployment does not know a stage; check PIPELINE",
-	mongodb.NotAReplicaSet:          "change streams need a replica set; start the server with --replSet",
-}
-
-// passing are codes at and above firstAssertion that recover by themselves: MongoDB's, but for the last.
-var passing = map[int]bool{
-	mongodb.NotWritablePrimary:              true,
-	mongodb.Interrupted:                     true,
-	mongodb.InterruptedAtShutdown:           true,
-	mongodb.InterruptedDueToReplStateChange: true,
-	mongodb.StaleConfig:                     true,
-	mongodb.NotPrimaryNoSecondaryOk:         true,
-	mongodb.NotPrimaryOrSecondary:           true,
-	mongodb.CosmosTooManyRequests:           true, // Azure Cosmos DB
-}
-
-// passes says that an error of the server passes by itself, so that it says nothing about what was asked for.
-func passes(err error) bool {
-	server, ok := errors.AsType[mongo.ServerError](err)
-	return ok && (server.HasErrorLabel("ResumableChangeStreamError") ||
-		slices.ContainsFunc(server.ErrorCodes(), func(code int) bool { return passing[code] }))
+	mongodb.ResumeTokenVersion: "the checkpoint's resume token is of a newer version of MongoDB than this server: upgrade the server, or go back with " +
+		"`producer token rewind` to a time that the oplog still holds",
+	mongodb.NotAReplicaSet: "change streams need a replica set; start the server with --replSet",
 }
 
 // firstAssertion is where the codes begin that have no names: assertions in the server's code. At the opening of a stream
@@ -124,21 +107,9 @@ func classify(err error, at attempt) remedy {
 		switch {
 		case lost[code], at.resuming && lostWhenResuming[code]:
 			return historyLost
-		case refused[code] != "", at.opening && code >= firstAssertion && !passing[code]:
+		case refused[code] != "", at.opening && code >= firstAssertion && !mongodb.Passing(code):
 			return fatal
 		}
 	}
 	return reopen
-}
-
-// explain adds what to do to an error that does not recover by itself.
-func explain(err error) error {
-	if server, ok := errors.AsType[mongo.ServerError](err); ok {
-		for _, code := range server.ErrorCodes() {
-			if advice := refused[code]; advice != "" {
-				return fmt.Errorf("read change stream: %w: %s", err, advice)
-			}
-		}
-	}
-	return fmt.Errorf("read change stream: %w", err)
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
@@ -63,6 +65,56 @@ func inForm(form, token, operation string) (string, error) {
 func Translates(from, to string) bool {
 	known := func(form string) bool { return form == formV1 || form == formV2 }
 	return from == to || known(from) && known(to)
+}
+
+// OlderToken returns a resume token of version 2 as version 1, which servers before 6.0 resume from: it stands for the same place. ok is
+// false if it has another form.
+func OlderToken(token bson.Raw) (older bson.Raw, ok bool) {
+	text := envelope.TokenText(token)
+	if envelope.TokenForm(text) != formV2 {
+		return nil, false
+	}
+	text, err := inForm(formV1, text, "")
+	if err != nil {
+		return nil, false
+	}
+	fields := bson.D{{Key: "_data", Value: text}}
+	if _, bits, ok := token.Lookup("_typeBits").BinaryOK(); ok {
+		if bits, ok = olderTypeBits(bits); !ok {
+			return nil, false
+		}
+		fields = append(fields, bson.E{Key: "_typeBits", Value: bson.Binary{Data: bits}})
+	}
+	older, err = bson.Marshal(fields)
+	return older, err == nil
+}
+
+// olderTypeBits leaves out the bit of the operation. The bits tell the types that values of a token had, in their order, the first in the
+// lowest bit: two of each number, one of each string. Up to seven of them are one byte; before more of them stands the number of bytes, with
+// its highest bit set. [MongoDB src/mongo/db/storage/key_string]
+func olderTypeBits(bits []byte) (older []byte, ok bool) {
+	const many = 0x80
+	const before = 3 * 2 // the version, the type and the index in the transaction
+	switch {
+	case len(bits) == 1 && bits[0] < many:
+	case len(bits) > 1 && bits[0] > many && int(bits[0]-many) == len(bits)-1:
+		bits = bits[1:]
+	default:
+		return nil, false
+	}
+	older = bytes.Clone(bits)
+	for i := range older { // everything behind moves down by one
+		older[i] >>= 1
+		if i+1 < len(bits) {
+			older[i] |= bits[i+1] << 7
+		}
+	}
+	const kept = 1<<before - 1
+	older[0] = bits[0]&kept | older[0]&^kept
+	if len(older) == 1 && older[0] < many {
+		return older, true
+	}
+	return append([]byte{many | byte(len(older))}, older...), true
 }
 
 // tokenParts are a token's bytes, by what this package tells apart.

@@ -35,6 +35,8 @@ type Mapping struct {
 	ByKey bool
 	// PostImages: the fullDocument of an update is what the update made of it, and is not looked up.
 	PostImages bool
+	// NumbersByType: a number in an id has a text that shows its type, as in streams from before [envelope.Text] took equal ones for one.
+	NumbersByType bool
 	// Types notices versions and ids of types that mislead; nil notices nothing.
 	Types *Types
 }
@@ -67,6 +69,14 @@ func (m Mapping) kind(operation string) kind {
 	return passed
 }
 
+// text returns a value as the stream's ids show it.
+func (m Mapping) text(v bson.RawValue) (text string, ok bool) {
+	if m.NumbersByType {
+		return envelope.TextByType(v)
+	}
+	return envelope.Text(v)
+}
+
 // change maps an event of the change stream, whose token's text and position these are. The body shares no memory with it.
 func (m Mapping) change(event bson.Raw, token, position string) (envelope.Change, error) {
 	c := envelope.Change{
@@ -87,13 +97,13 @@ func (m Mapping) change(event bson.Raw, token, position string) (envelope.Change
 	}
 	c.PostImage = m.PostImages && c.Operation == envelope.Update && c.Document() != nil
 	c.Type = string(c.Operation)
-	if text, ok := envelope.Text(at(document, m.TypePath)); ok {
+	if text, ok := m.text(at(document, m.TypePath)); ok {
 		c.Type = text
 	}
-	if text, ok := envelope.Text(at(document, m.CorrelationPath)); ok {
+	if text, ok := m.text(at(document, m.CorrelationPath)); ok {
 		c.CorrelationID = text
 	}
-	if text, ok := envelope.Text(at(document, m.TracePath)); ok && tracing.Remote(text).IsValid() {
+	if text, ok := m.text(at(document, m.TracePath)); ok && tracing.Remote(text).IsValid() {
 		c.TraceParent = text
 	}
 	id, text, err := m.aggregate(c)

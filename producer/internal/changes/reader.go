@@ -62,7 +62,7 @@ type Config struct {
 	Patience *Patience
 	// Metrics counts; nil counts nothing.
 	Metrics *Metrics
-	// GiveUpAfter without an answer, Run gives up with [ErrSilent]; 0 means never.
+	// GiveUpAfter without an answer, Run gives up with [ErrSilent], and with nothing but errors with [ErrFailing]; 0 means never.
 	GiveUpAfter time.Duration
 }
 
@@ -109,7 +109,7 @@ func (r *Reader) Tokenless() bool { return r.tokenless.Load() }
 // Run reads what follows from until ctx ends (then it returns nil), the sink refuses, or the stream cannot go on:
 // [ErrHistoryLost], [ErrBeginningLost], [ErrUnknownOperation], [ErrFragment], [ErrSettingsChanged], [ErrOtherDeployment],
 // [ErrUnstableFilter], [ErrReplaced], or the server's refusal. Whatever may recover by itself is retried, for GiveUpAfter at most
-// ([ErrSilent]).
+// ([ErrSilent], [ErrFailing]).
 func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) error {
 	settings, err := r.config.Settings(r.collection)
 	if err != nil {
@@ -135,22 +135,32 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 			return refusal.err
 		}
 		// Opening the stream is not progress: a server may fail at the next request, every time.
-		if !bytes.Equal(began, c.at.ResumeToken) || !c.attempt.opening && time.Since(opened) > backoff.Max {
-			c.doubts = 0
+		if !bytes.Equal(began, c.at.ResumeToken) || c.attempt.answered && time.Since(opened) > backoff.Max {
+			c.doubts, c.trouble = 0, trouble{}
 			backoff.Reset()
 		}
+		c.trouble.met(err)
 		remedy := classify(err, c.attempt)
 		if remedy == fatal && mongodb.HasCode(err, mongodb.BSONObjectTooLarge) && c.split && !c.splits {
 			remedy = reopen // with the stage that was left out because of an error that passes
+		}
+		if c.resumesOlder(err) {
+			remedy = reopen
 		}
 		if remedy == historyLost && c.misresumed() && c.doubts < mostDoubts {
 			c.doubts++
 			remedy = reopen // the driver should have done so
 		}
+		switch {
+		case remedy == reopen && c.trouble.stays():
+			remedy = fatal
+		case remedy == reopen && c.trouble.answers >= oneByOne:
+			c.answers.one()
+		}
 		switch remedy {
 		case fatal:
 			if !c.answers.one() {
-				return explain(err)
+				return explain(err, c.at.Position)
 			}
 			// The error stands for a whole answer: the events before the one that cannot be read are asked for one by one.
 		case historyLost:
@@ -164,8 +174,12 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 				telemetry.KeyPosition, c.at.Position, telemetry.KeyError, err)
 			c.at, c.fromNow = c.numbering.restart(c.at), true
 		case reopen:
-			if r.config.GiveUpAfter > 0 && c.silence.lasts() >= r.config.GiveUpAfter {
+			switch limit := r.config.GiveUpAfter; {
+			case limit == 0:
+			case c.silence.lasts() >= limit:
 				return fmt.Errorf("%w: %w", ErrSilent, err)
+			case mongodb.Answered(err) && c.trouble.lasts() >= limit:
+				return fmt.Errorf("%w: %w", ErrFailing, err)
 			}
 			if err != nil {
 				r.log.Warn("change stream interrupted; reopening it", telemetry.KeyError, err,

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
 // errNoAnswer is a request that timed out. It is retried over another connection.
@@ -65,7 +67,7 @@ func (s *silence) ask(ctx context.Context, limit time.Duration, request func(ctx
 	defer time.AfterFunc(limit, func() { cancel(errNoAnswer) }).Stop()
 	err := request(ctx)
 	switch {
-	case err == nil:
+	case err == nil, mongodb.Answered(err):
 		s.since = time.Time{}
 	case errors.Is(context.Cause(ctx), errNoAnswer):
 		return fmt.Errorf("%w within %s", errNoAnswer, limit)

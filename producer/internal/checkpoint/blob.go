@@ -19,8 +19,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 )
 
-// maxRecord bounds what Read takes into memory. A record is about 1 KB.
-const maxRecord = 1 << 20
+// maxRecord bounds what Read takes into memory, and so what is written. A record is about 1 KB, but its token holds the document's _id: it
+// is part of a change event, of which MongoDB writes at most 16 MB.
+const maxRecord = 17 << 20
 
 // Snapshot is the record as it was read, with what a conditional write needs.
 type Snapshot struct {
@@ -125,6 +126,9 @@ func (b *Blob) put(ctx context.Context, r Record, conditions *blob.AccessConditi
 	text, err := json.Marshal(r)
 	if err != nil {
 		return "", err
+	}
+	if len(text) > maxRecord {
+		return "", fmt.Errorf("the record has %d bytes, of which no version reads more than %d", len(text), maxRecord)
 	}
 	response, err := b.blob.Upload(ctx, streaming.NopCloser(bytes.NewReader(text)), &blockblob.UploadOptions{
 		AccessConditions: conditions,

@@ -18,6 +18,43 @@ type Reading struct {
 	// Updates and Deletes are where the aggregate of such a change is found: image, or documentKey; empty where none is published.
 	Updates string `json:"aggregateOfUpdates,omitempty"`
 	Deletes string `json:"aggregateOfDeletes,omitempty"`
+	// Numbers says how the text of an id shows a number: [NumbersByValue], or empty in a stream that began with a text of each type.
+	Numbers string `json:"numbers,omitempty"`
+	// Collection is DATABASE.COLLECTION, and Entity the topic or queue; empty if an earlier version wrote the record.
+	Collection string `json:"collection,omitempty"`
+	Entity     string `json:"entity,omitempty"`
+	// Cluster is the identity that the deployment keeps for itself; empty if it could not be read.
+	Cluster string `json:"cluster,omitempty"`
+}
+
+// NumbersByValue is the Reading.Numbers of a stream in which equal numbers have one text.
+const NumbersByValue = "byValue"
+
+// Following returns the reading of the same settings for a stream that was published by another one: what no setting says stays, and
+// what these settings do not know or publish.
+func (r Reading) Following(published Reading) Reading {
+	r = r.over(published)
+	r.Numbers = published.Numbers
+	return r
+}
+
+// over returns the reading with what it does not know or publish taken from the one before.
+func (r Reading) over(before Reading) Reading {
+	for _, field := range []struct {
+		is  *string
+		was string
+	}{
+		{&r.Updates, before.Updates},
+		{&r.Deletes, before.Deletes},
+		{&r.Collection, before.Collection},
+		{&r.Entity, before.Entity},
+		{&r.Cluster, before.Cluster},
+	} {
+		if *field.is == "" {
+			*field.is = field.was
+		}
+	}
+	return r
 }
 
 // Changed names what other settings would put into other sessions, or number otherwise; drain says that messages published by the
@@ -26,21 +63,23 @@ func (r Reading) Changed(to Reading) (what []string, drain bool) {
 	if r == (Reading{}) || to == (Reading{}) {
 		return nil, false
 	}
-	if to.Updates == "" || r.Updates == "" {
-		to.Updates = r.Updates // none was published, or none will be
-	}
-	if to.Deletes == "" || r.Deletes == "" {
-		to.Deletes = r.Deletes
+	r, to = r.over(to), to.over(r) // what one of them does not know or publish has not changed
+	if kind(r.Cluster) != kind(to.Cluster) {
+		to.Cluster = r.Cluster // a replica set that has become a shard
 	}
 	for _, setting := range []struct {
 		name, was, is string
 		drain         bool
 	}{
+		{"MONGODB_COLLECTION (with its database)", r.Collection, to.Collection, true},
+		{"MONGODB_URI (the cluster's own identity)", r.Cluster, to.Cluster, true},
+		{"SERVICE_BUS_TOPIC or SERVICE_BUS_QUEUE", r.Entity, to.Entity, true},
 		{"AGGREGATE_ID_PATH", r.AggregateIDPath, to.AggregateIDPath, true},
 		{"VERSION_PATH", r.VersionPath, to.VersionPath, false},
 		{"PIPELINE (but for $match)", shape(r.Pipeline), shape(to.Pipeline), true},
 		{"ON_UNKNOWN_AGGREGATE (the aggregate of updates)", r.Updates, to.Updates, true},
 		{"ON_UNKNOWN_AGGREGATE (the aggregate of deletes)", r.Deletes, to.Deletes, true},
+		{"the text of numbers in ids", r.Numbers, to.Numbers, true},
 	} {
 		if setting.was != setting.is {
 			what, drain = append(what, fmt.Sprintf("%s was %q and is %q now", setting.name, setting.was, setting.is)), drain || setting.drain
@@ -48,6 +87,9 @@ func (r Reading) Changed(to Reading) (what []string, drain bool) {
 	}
 	return what, drain
 }
+
+// kind returns what has an identity: all but its last word.
+func kind(cluster string) string { return cluster[:max(strings.LastIndexByte(cluster, ' '), 0)] }
 
 // shape is a pipeline without its filters: what it makes of the events that it lets through.
 func shape(pipeline string) string {

@@ -33,8 +33,10 @@ const (
 	schemaRewound = 3 // the stream is published anew: a version that knows no generations would send what the broker drops
 	// positions are written in another form than the tokens have: a version that takes tokens for positions would begin other ones
 	schemaTranslated = 4
+	// equal numbers in ids have one text: a version that knows a text of each type would put their changes into several sessions
+	schemaNumbers = 5
 	// Schema is the newest that this package reads.
-	Schema = schemaTranslated
+	Schema = schemaNumbers
 )
 
 // ErrUnreadable is a blob that holds no record of a known schema. It is never overwritten.
@@ -69,6 +71,9 @@ type Record struct {
 	SessionKey envelope.SessionKey
 	// Reading is the one that everything published so far went by.
 	Reading Reading
+	// AcceptedAt is the position at which another Reading was last accepted: what lies before it was published by former ones. Empty:
+	// they were never changed, or an earlier version wrote the record since.
+	AcceptedAt string
 	// Generation rises when the stream is rewound to be published anew. It is part of every MessageId.
 	Generation int64
 	Progress   Progress
@@ -85,9 +90,11 @@ type wireRecord struct {
 	SessionKey      string          `json:"sessionKey,omitempty"` // absent: aggregate
 	Generation      int64           `json:"generation,omitempty"`
 	Reading         *Reading        `json:"reading,omitempty"` // absent: an earlier version wrote the record
+	AcceptedAt      string          `json:"acceptedAt,omitempty"`
 	ResumeToken     json.RawMessage `json:"resumeToken"`
 	AfterInvalidate bool            `json:"afterInvalidate,omitempty"`
 	Position        string          `json:"position"`
+	Translated      bool            `json:"translated,omitempty"` // implied by schema 4
 	Settings        string          `json:"settings,omitempty"`
 	ClusterTime     *wireTimestamp  `json:"clusterTime"`
 	Published       int64           `json:"published"`
@@ -102,7 +109,7 @@ type wireTimestamp struct {
 // MarshalJSON writes the record. The token is canonical Extended JSON.
 func (r Record) MarshalJSON() ([]byte, error) {
 	w := wireRecord{
-		Schema: schemaTokens, Stream: r.Stream, Epoch: r.Epoch, Leader: r.Leader, Generation: r.Generation,
+		Schema: schemaTokens, Stream: r.Stream, Epoch: r.Epoch, Leader: r.Leader, Generation: r.Generation, AcceptedAt: r.AcceptedAt,
 		AfterInvalidate: r.Progress.AfterInvalidate,
 		Position:        r.Progress.Position, Settings: r.Progress.Settings, Published: r.Progress.Published, HeartbeatAt: r.HeartbeatAt.UTC(),
 	}
@@ -114,6 +121,9 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	}
 	if r.Progress.Translated {
 		w.Schema = schemaTranslated
+	}
+	if r.Reading.Numbers != "" {
+		w.Schema, w.Translated = schemaNumbers, r.Progress.Translated
 	}
 	if r.SessionKey != (envelope.SessionKey{}) {
 		w.SessionKey = r.SessionKey.String()
@@ -150,10 +160,10 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 		return fmt.Errorf("%w: stream %q with epoch %d and generation %d", ErrUnreadable, w.Stream, w.Epoch, w.Generation)
 	}
 	*r = Record{
-		Stream: w.Stream, Epoch: w.Epoch, Leader: w.Leader, Generation: w.Generation, HeartbeatAt: w.HeartbeatAt,
+		Stream: w.Stream, Epoch: w.Epoch, Leader: w.Leader, Generation: w.Generation, AcceptedAt: w.AcceptedAt, HeartbeatAt: w.HeartbeatAt,
 		Progress: Progress{
 			AfterInvalidate: w.AfterInvalidate, Position: w.Position, Settings: w.Settings, Published: w.Published,
-			Translated: w.Schema == schemaTranslated,
+			Translated: w.Schema == schemaTranslated || w.Translated,
 		},
 	}
 	if w.Reading != nil {

@@ -68,9 +68,16 @@ func TestRecordReadsAndWritesTheGoldenForms(t *testing.T) {
 		AggregateIDPath: "order.id", VersionPath: "version", Pipeline: `[{"$unset":"fullDocument.secret"}]`,
 		Operations: "insert,update", Updates: "image",
 	}
+	byValue, both := read, translated(t)
+	byValue.Reading.Numbers, both.Reading = NumbersByValue, Reading{AggregateIDPath: "_id", Operations: "insert", Numbers: NumbersByValue}
+	source := read
+	source.AcceptedAt = "8263A1B2C0000000012B042C0100296E5A1004"
+	source.Reading.Collection, source.Reading.Entity, source.Reading.Cluster = "shop.events", "changes", "replica set 64b1f0c2a1b2c3d4e5f60718"
 	for file, record := range map[string]Record{
+		"record-schema5.json": byValue, "record-schema5-translated.json": both,
 		"record-schema1.json": sample(t), "record-schema1-reading.json": read, "record-schema1-bucket.json": bucketed, "record-schema2.json": counted(t),
-		"record-schema3.json": rewound(t), "record-schema4.json": translated(t),
+		"record-schema1-source.json": source,
+		"record-schema3.json":        rewound(t), "record-schema4.json": translated(t),
 	} {
 		t.Run(file, func(t *testing.T) {
 			golden, err := os.ReadFile("testdata/" + file)
@@ -99,7 +106,7 @@ func TestANewStreamsRecordHasNoToken(t *testing.T) {
 func TestG6WhatIsNoRecordIsUnreadable(t *testing.T) {
 	for name, text := range map[string]string{
 		"no schema":             `{"stream":"s","epoch":1}`,
-		"a newer schema":        `{"schema":5,"stream":"s","epoch":1}`,
+		"a newer schema":        `{"schema":6,"stream":"s","epoch":1}`,
 		"no stream":             `{"schema":1,"epoch":1}`,
 		"a negative epoch":      `{"schema":1,"stream":"s","epoch":-1}`,
 		"a negative generation": `{"schema":3,"stream":"s","epoch":1,"generation":-1}`,

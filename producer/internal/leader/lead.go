@@ -128,7 +128,7 @@ func (e *Election) write(ctx context.Context, term *Term) error {
 
 	record := checkpoint.Record{
 		Stream: e.config.Stream, Epoch: term.Epoch, Leader: e.config.Instance, SessionKey: e.config.SessionKey,
-		Reading: e.config.Reading, Generation: term.Generation, Progress: term.current(), HeartbeatAt: start,
+		Reading: term.Reading, AcceptedAt: term.acceptedAt, Generation: term.Generation, Progress: term.current(), HeartbeatAt: start,
 	}
 	err := e.put(ctx, term, record)
 	switch {

@@ -117,6 +117,9 @@ type Election struct {
 	begun  bool                      // the stream is marked as begun; only touched by Run
 }
 
+// Reads sets the identity of the cluster that is read, empty if it is not known, before the next [Election.Run].
+func (e *Election) Reads(cluster string) { e.config.Reading.Cluster = cluster }
+
 // State is what is known about the leadership, for status pages.
 type State struct {
 	// Epoch and Leader are those of the record as last seen.

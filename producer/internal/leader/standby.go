@@ -145,7 +145,7 @@ func (e *Election) refuse(published checkpoint.Record) error {
 			"empty and no aggregate is parked, and tell the checkpoint: `producer session-key %s --drained`",
 			ErrSessionKey, was, e.config.SessionKey, e.config.SessionKey)
 	}
-	if changed, drain := published.Reading.Changed(e.config.Reading); drain {
+	if changed, drain := published.Reading.Changed(e.config.Reading.Following(published.Reading)); drain {
 		return fmt.Errorf("%w: %s; go back, or stop every producer, wait until the subscription is empty and no aggregate is parked, "+
 			"and accept these settings: `producer reading --drained`", ErrReading, strings.Join(changed, "; "))
 	} else if len(changed) > 0 {
@@ -196,7 +196,7 @@ func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, br
 		}
 		e.begun = true
 	}
-	began := newTerm(leaseID, leased, snapshot)
+	began := newTerm(leaseID, leased, snapshot, e.config.Reading)
 	if err := e.write(ctx, began); err != nil {
 		e.giveBack(ctx, leaseID)
 		return nil, ignore(err, ErrLost) // another standby broke the lease in the same moment

@@ -16,13 +16,16 @@ type Term struct {
 	Epoch int64
 	// Generation is the stream's: a part of every MessageId.
 	Generation int64
+	// Reading is that of the settings, for this stream.
+	Reading checkpoint.Reading
 	// Start is how far the leaders before have published.
 	Start checkpoint.Progress
 
-	leaseID  string
-	etag     azcore.ETag // only touched by the election's goroutine
-	stopping chan struct{}
-	requests chan chan error
+	acceptedAt string // the record's
+	leaseID    string
+	etag       azcore.ETag // only touched by the election's goroutine
+	stopping   chan struct{}
+	requests   chan chan error
 
 	mu       sync.Mutex
 	proven   time.Time // how long the last write proves that nobody takes over; zero before the first
@@ -30,12 +33,14 @@ type Term struct {
 	progress func() checkpoint.Progress
 }
 
-func newTerm(leaseID string, leased time.Time, snapshot checkpoint.Snapshot) *Term {
+func newTerm(leaseID string, leased time.Time, snapshot checkpoint.Snapshot, reading checkpoint.Reading) *Term {
 	start := snapshot.Record.Progress
 	return &Term{
 		Epoch:      snapshot.Record.Epoch + 1,
 		Generation: snapshot.Record.Generation,
+		Reading:    reading.Following(snapshot.Record.Reading),
 		Start:      start,
+		acceptedAt: snapshot.Record.AcceptedAt,
 		leaseID:    leaseID,
 		leased:     leased,
 		etag:       snapshot.ETag,

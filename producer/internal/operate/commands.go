@@ -31,7 +31,8 @@ type Request struct {
 	drained   bool
 }
 
-const notes = `--force breaks the lease of a producer that leads. --forward lets the checkpoint skip changes.
+const notes = `--reapply publishes again what former settings published: read models that have it apply it a second time.
+--force breaks the lease of a producer that leads. --forward lets the checkpoint skip changes.
 --stream NAME says which, where STREAMS names several; every command but run needs it then. --json has every command but run print JSON.
 `
 
@@ -54,6 +55,10 @@ func Program() commandline.Program[*Stream, Request] {
 
 func forced(f *flag.FlagSet, r *Request) {
 	f.BoolVar(&r.change.Force, "force", false, "break the lease of a producer that leads")
+}
+
+func reapplied(f *flag.FlagSet, r *Request) {
+	f.BoolVar(&r.change.Reapply, "reapply", false, "publish again what was published by former settings: read models that have it apply it a second time")
 }
 
 func statusCommand() Command {
@@ -80,12 +85,13 @@ func tokenCommands() []Command {
 			Do: func(ctx context.Context, s *Stream, _ Request) error { return s.TokenShow(ctx) },
 		},
 		{
-			Name: "token set", Takes: "TOKEN [--force] [--forward]",
+			Name: "token set", Takes: "TOKEN [--force] [--forward] [--reapply]",
 			Says:    "move the checkpoint to a token: its _data, or the whole document as JSON",
 			Operand: true,
 			Flags: func(f *flag.FlagSet, r *Request) {
 				forced(f, r)
 				f.BoolVar(&r.change.Forward, "forward", false, "let the checkpoint skip changes: they are never published")
+				reapplied(f, r)
 			},
 			Check: func(operand string, r *Request) error {
 				if r.token = operand; operand == "" {
@@ -96,10 +102,11 @@ func tokenCommands() []Command {
 			Do: func(ctx context.Context, s *Stream, r Request) error { return s.TokenSet(ctx, r.token, r.change) },
 		},
 		{
-			Name: "token rewind", Takes: "--to TIME [--force]",
+			Name: "token rewind", Takes: "--to TIME [--force] [--reapply]",
 			Says: "move the checkpoint back to a time (RFC 3339, such as 2026-01-31T15:04:05Z)",
 			Flags: func(f *flag.FlagSet, r *Request) {
 				forced(f, r)
+				reapplied(f, r)
 				f.StringVar(&r.to, "to", "", "the `TIME`, in RFC 3339")
 			},
 			Check: func(_ string, r *Request) (err error) {
@@ -127,13 +134,14 @@ func tokenCommands() []Command {
 			Do: func(ctx context.Context, s *Stream, r Request) error { return s.TokenCopy(ctx, r.container) },
 		},
 		{
-			Name: "token restore", Takes: "[COPY] [--container NAME] --to TIME | --applied",
+			Name: "token restore", Takes: "[COPY] [--container NAME] --to TIME | --applied [--reapply]",
 			Says:    "make a lost checkpoint anew, from the newest copy in a container or the one named, or without any from a time",
 			Operand: true,
 			Flags: func(f *flag.FlagSet, r *Request) {
 				f.StringVar(&r.container, "container", "", "the container `NAME` that holds the copies; none: the present settings take their place")
 				f.StringVar(&r.to, "to", "", "publish again from this `TIME` on (RFC 3339), before the copy's: before the oldest change not applied")
 				f.BoolVar(&r.applied, "applied", false, "your word that all that was published before the copy is applied, or still waits in Service Bus")
+				reapplied(f, r)
 			},
 			Check: func(operand string, r *Request) (err error) {
 				r.token = operand
@@ -151,7 +159,7 @@ func tokenCommands() []Command {
 				return nil
 			},
 			Do: func(ctx context.Context, s *Stream, r Request) error {
-				return s.TokenRestore(ctx, Restoring{Container: r.container, Copy: r.token, To: r.instant, Applied: r.applied})
+				return s.TokenRestore(ctx, Restoring{Container: r.container, Copy: r.token, To: r.instant, Applied: r.applied, Reapply: r.change.Reapply})
 			},
 		},
 		{
@@ -187,7 +195,7 @@ func sessionKeyCommand() Command {
 func readingCommand() Command {
 	return Command{
 		Name: "reading", Takes: "[--drained]",
-		Says: "accept a changed AGGREGATE_ID_PATH, VERSION_PATH, PIPELINE or ON_UNKNOWN_AGGREGATE",
+		Says: "accept a changed AGGREGATE_ID_PATH, VERSION_PATH, PIPELINE or ON_UNKNOWN_AGGREGATE, or another collection, cluster or entity",
 		Flags: func(f *flag.FlagSet, r *Request) {
 			f.BoolVar(&r.drained, "drained", false, "your word that no message of the former settings is left anywhere")
 		},

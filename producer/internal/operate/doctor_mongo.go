@@ -66,7 +66,7 @@ func (s *Stream) examineStream(ctx context.Context, e *checkup.Findings) (token 
 	bounded, cancel := s.bounded(ctx)
 	defer cancel()
 	ns := s.Collection.Database().Name() + "." + s.Collection.Name()
-	stream, err := s.Collection.Watch(bounded, s.stages(), s.options())
+	stream, splits, err := s.watch(bounded, s.options())
 	if err == nil {
 		token = stream.ResumeToken()
 		closeStream(ctx, stream)
@@ -88,7 +88,11 @@ func (s *Stream) examineStream(ctx context.Context, e *checkup.Findings) (token 
 	if err != nil {
 		return nil, false
 	}
-	s.examineSplit(ctx, e)
+	if splits {
+		e.OK("large events", "the deployment splits them")
+	} else {
+		e.OK("large events", "the deployment does not split them: a change of more than 16 MB would stop the stream")
+	}
 	return token, true
 }
 
@@ -107,19 +111,6 @@ func (s *Stream) examineForm(ctx context.Context, e *checkup.Findings, form stri
 		return
 	}
 	e.OK(check, "sortable, of the form %s; positions keep the stream's form, %s", form, envelope.TokenForm(position))
-}
-
-// examineSplit asks whether the deployment can give events larger than a document.
-func (s *Stream) examineSplit(ctx context.Context, e *checkup.Findings) {
-	bounded, cancel := s.bounded(ctx)
-	defer cancel()
-	stream, err := s.Collection.Watch(bounded, append(s.stages(), bson.D{{Key: changes.SplitStage, Value: bson.D{}}}), s.options())
-	if err != nil {
-		e.OK("large events", "the deployment does not split them: a change of more than 16 MB would stop the stream")
-		return
-	}
-	closeStream(ctx, stream)
-	e.OK("large events", "the deployment splits them")
 }
 
 // examineSettings asks, where positions are counted, whether the same will be counted as before.
@@ -155,10 +146,13 @@ func (s *Stream) examineHistory(ctx context.Context, e *checkup.Findings) {
 	if err == nil {
 		err = s.held(ctx, snapshot.Record.Progress.ResumeToken)
 	}
+	pastIt, large := changes.TooLarge(err)
 	switch {
 	case errors.Is(err, errForgotten), mongodb.HasCode(err, mongodb.ChangeStreamHistoryLost, mongodb.ChangeStreamFatalError, mongodb.InvalidResumeToken):
 		e.Problem(check, "copy what is missing by hand and go on from now with ON_HISTORY_LOST=latest, or set a token that the oplog "+
 			"still holds (producer token rewind); make the oplog larger", "the stream cannot go on from the checkpoint: %v", err)
+	case large:
+		e.Problem(check, pastIt, "the change behind the checkpoint is larger than 16 MB, and the deployment cannot split it: %v", err)
 	case err != nil:
 		e.Problem(check, "try again; if it stays, read the error", "the checkpoint could not be tried: %v", err)
 	default:
@@ -217,7 +211,7 @@ func (s *Stream) examineAggregates(ctx context.Context, e *checkup.Findings) {
 		e.OK(check, "%s tells that of every change, or the change stops the stream", s.Reading.AggregateIDPath)
 	}
 	if snapshot, err := s.read(ctx); err == nil {
-		if changed, _ := snapshot.Record.Reading.Changed(s.Reading); len(changed) > 0 {
+		if changed, _ := snapshot.Record.Reading.Changed(s.Reading.Following(snapshot.Record.Reading)); len(changed) > 0 {
 			e.Problem("settings", "put them back, or accept the new ones: producer reading", "another producer published by others: %s",
 				strings.Join(changed, "; "))
 		}

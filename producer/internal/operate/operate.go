@@ -67,6 +67,8 @@ type Stream struct {
 	// Reading and SessionKey are what the present settings would put into the record.
 	Reading    checkpoint.Reading
 	SessionKey envelope.SessionKey
+	// Cluster returns the identity of the deployment, empty if it cannot be read; nil: it is not asked for.
+	Cluster func(ctx context.Context) string
 	// CheckImages says whether updates and deletes can tell their aggregate.
 	CheckImages func(ctx context.Context) error
 	// SampleTypes looks at the types of versions and aggregate ids in the collection; only the doctor calls it.

@@ -5,8 +5,16 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 )
+
+// accepted records that other settings hold behind the position of a record.
+func accepted(r *checkpoint.Record) {
+	if !changes.Counted(r.Progress.Position) { // nothing is published again where positions are counted
+		r.AcceptedAt = max(r.AcceptedAt, r.Progress.Position)
+	}
+}
 
 // AcceptReading tells the checkpoint that from now on the stream is published by the present settings, which find aggregates or
 // versions elsewhere than those before. drained is the operator's word that no message of the old ones is left anywhere. Errors:
@@ -16,7 +24,16 @@ func (s *Stream) AcceptReading(ctx context.Context, drained bool) error {
 	if err != nil {
 		return err
 	}
-	changed, drain := present.Record.Reading.Changed(s.Reading)
+	to := s.Reading
+	if s.Cluster != nil {
+		to.Cluster = s.Cluster(ctx)
+	}
+	numbers := to.Numbers
+	to = to.Following(present.Record.Reading)
+	if drained {
+		to.Numbers = numbers // a new text of numbers needs --drained, and the other settings may not
+	}
+	changed, drain := present.Record.Reading.Changed(to)
 	switch {
 	case len(changed) == 0:
 		return s.tell(Done{Epoch: present.Record.Epoch}, "nothing to do: these settings put every change of stream %q where those before put it", s.Name)
@@ -26,11 +43,15 @@ func (s *Stream) AcceptReading(ctx context.Context, drained bool) error {
 			"empty every subscription, replay or drop what is parked, and then give --drained", ErrRefused, strings.Join(changed, "; "))
 	}
 	// Never by force: whoever leads would go on publishing by the old settings until it notices.
-	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) { r.Reading = s.Reading })
+	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) {
+		r.Reading = to
+		accepted(r)
+	})
 	if err != nil {
 		return err
 	}
 	return s.tell(t.done(kept), "stream %q: accepted: %s; epoch %d; the old record is kept as blob %s\n"+
-		"Read models keep what they have: where aggregates have other ids now, or versions begin anew, build new ones.",
+		"Read models keep what they have: where aggregates have other ids now, or versions begin anew, build new ones.\n"+
+		"What lies before the checkpoint was published by the former settings: a rewind behind it needs --reapply.",
 		s.Name, strings.Join(changed, "; "), t.from.Record.Epoch+1, kept)
 }

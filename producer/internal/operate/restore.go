@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -23,6 +24,8 @@ type Restoring struct {
 	To time.Time
 	// Applied is the operator's word that what was published before the copy has been applied, or still waits in Service Bus.
 	Applied bool
+	// Reapply allows what was published by former settings to be published again by the present ones.
+	Reapply bool
 }
 
 // terms is more than the leaders that a stream can have had between a copy and the loss of what was copied.
@@ -43,10 +46,18 @@ func (s *Stream) TokenRestore(ctx context.Context, from Restoring) error {
 	if err != nil {
 		return err
 	}
+	if changed, drain := record.Reading.Changed(s.Reading.Following(record.Reading)); drain && !from.Reapply {
+		return fmt.Errorf("%w: the copy was made of a stream with other settings: %s. What was published behind it by the present ones is "+
+			"published again, but what was by the former ones gets other aggregates: read models that have it apply it a second time. Go back "+
+			"to those settings, or if no such read model is left: --reapply", ErrRefused, strings.Join(changed, "; "))
+	}
 	if from.To.IsZero() {
 		err = s.continues(ctx, record.Progress.ResumeToken)
 	} else {
 		record.Progress, err = s.earlier(ctx, record.Progress, from.To)
+	}
+	if err == nil && !changes.Counted(record.Progress.Position) {
+		err = formerly(record.Progress.Position, record.AcceptedAt, from.Reapply)
 	}
 	if err != nil {
 		return err

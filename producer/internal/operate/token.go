@@ -28,6 +28,18 @@ type Change struct {
 	Force bool
 	// Forward allows a position after the present one: the changes between are never published.
 	Forward bool
+	// Reapply allows a position before that at which other settings were accepted: what lies between is published again by them.
+	Reapply bool
+}
+
+// formerly refuses a position before that at which other settings were accepted.
+func formerly(to, acceptedAt string, reapply bool) error {
+	if reapply || acceptedAt == "" || to >= acceptedAt {
+		return nil
+	}
+	return fmt.Errorf("%w: the changes up to %s were published by other settings than the present ones (`producer reading`). "+
+		"Published again they may have other aggregates: read models that have them do not recognise them, "+
+		"and apply them a second time. If no such read model is left: --reapply", ErrRefused, clock(envelope.TokenTime(acceptedAt)))
 }
 
 // TokenShow writes the token of the checkpoint.
@@ -165,7 +177,7 @@ func (s *Stream) TokenRenumber(ctx context.Context) error {
 	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) {
 		r.Progress.Position, r.Progress.Settings = changes.NewSeries(r.Epoch), s.Settings
 		if r.Reading != (checkpoint.Reading{}) {
-			r.Reading.Pipeline = s.Reading.Pipeline
+			r.Reading.Pipeline, r.Reading.Collection = s.Reading.Pipeline, s.Reading.Collection
 		}
 	})
 	if err != nil {
@@ -197,6 +209,14 @@ func (s *Stream) tokenAt(ctx context.Context, at bson.Timestamp) (bson.Raw, erro
 
 // resumable asks the deployment whether it can go on from a token, the way the reader would.
 func (s *Stream) resumable(ctx context.Context, token bson.Raw) (afterInvalidate bool, err error) {
+	afterInvalidate, err = s.resumableBy(ctx, token)
+	if older, ok := changes.OlderToken(token); ok && mongodb.HasCode(err, mongodb.ResumeTokenVersion) {
+		return s.resumableBy(ctx, older)
+	}
+	return afterInvalidate, err
+}
+
+func (s *Stream) resumableBy(ctx context.Context, token bson.Raw) (afterInvalidate bool, err error) {
 	err = s.tryOpen(ctx, s.options().SetResumeAfter(token))
 	if mongodb.HasCode(err, mongodb.InvalidResumeToken) { // an invalidate event's: only startAfter takes it
 		if s.tryOpen(ctx, s.options().SetStartAfter(token)) == nil {
@@ -242,13 +262,23 @@ func (s *Stream) options() *options.ChangeStreamOptionsBuilder {
 func (s *Stream) tryOpen(ctx context.Context, o *options.ChangeStreamOptionsBuilder) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	stream, err := s.Collection.Watch(ctx, s.stages(), o)
+	stream, _, err := s.watch(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer closeStream(ctx, stream)
 	stream.TryNext(ctx)
 	return stream.Err()
+}
+
+// watch opens a change stream as a leader does: with the stage that splits large events if the deployment takes it.
+func (s *Stream) watch(ctx context.Context, o *options.ChangeStreamOptionsBuilder) (stream *mongo.ChangeStream, splits bool, err error) {
+	stream, err = s.Collection.Watch(ctx, append(s.stages(), bson.D{{Key: changes.SplitStage, Value: bson.D{}}}), o)
+	if _, answered := errors.AsType[mongo.ServerError](err); !answered {
+		return stream, true, err
+	}
+	stream, err = s.Collection.Watch(ctx, s.stages(), o)
+	return stream, false, err
 }
 
 func closeStream(ctx context.Context, stream *mongo.ChangeStream) {
@@ -271,6 +301,11 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	if from := present.Record.Progress.Position; to.Position > from && !change.Forward {
 		return fmt.Errorf("%w: %s lies after the checkpoint (%s): the changes between would never be published. If that is what "+
 			"you want: `producer token set --forward TOKEN`", ErrRefused, clock(timeOf(to)), clock(timeOf(present.Record.Progress)))
+	}
+	if !counted {
+		if err := formerly(to.Position, present.Record.AcceptedAt, change.Reapply); err != nil {
+			return err
+		}
 	}
 	receivers := ""
 	if !counted && to.Position <= present.Record.Progress.Position {

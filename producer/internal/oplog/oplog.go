@@ -47,8 +47,8 @@ func Oldest(ctx context.Context, client *mongo.Client) (bson.Timestamp, error) {
 	switch {
 	case mongodb.HasCode(err, mongodb.Unauthorized, mongodb.AtlasError):
 		return entry.TS, ErrForbidden
-	case mongodb.HasCode(err, mongodb.InvalidNamespace):
-		return entry.TS, ErrAbsent
+	case mongodb.Answered(err) && !mongodb.Passes(err): // a mongos refuses all of local (20), whoever asks
+		return entry.TS, fmt.Errorf("%w: %w", ErrAbsent, err)
 	}
 	return entry.TS, err
 }

@@ -17,6 +17,7 @@ const sectionOverhead = 8
 // 100 MB.
 type amqpBatch struct {
 	room     uint64
+	largest  uint64
 	size     uint64
 	envelope *amqp.Message // has the first message's properties, which the broker takes as the batch's
 	messages [][]byte
@@ -58,17 +59,28 @@ func (b *amqpBatch) Add(m *azservicebus.Message) error {
 	return nil
 }
 
+// Largest implements [Batch].
+func (b *amqpBatch) Largest() uint64 { return b.largest }
+
 // AddAlone takes the message that an empty batch has no room for.
 func (b *amqpBatch) AddAlone(m *azservicebus.Message) { b.alone = m }
 
-// message is what is sent. It is the same each time.
-func (b *amqpBatch) message() *amqp.Message {
+// message returns what is sent. It is the same each time.
+func (b *amqpBatch) message() (*amqp.Message, error) {
 	if b.alone != nil {
-		return toAMQP(b.alone)
+		return toAMQP(b.alone), nil
+	}
+	if b.envelope == nil {
+		var first amqp.Message
+		if err := first.UnmarshalBinary(b.messages[0]); err != nil {
+			return nil, fmt.Errorf("read the first message of a batch: %w", err)
+		}
+		first.Data = nil
+		b.envelope = &first
 	}
 	m := *b.envelope
 	m.Format, m.Data = batchFormat, b.messages
-	return &m
+	return &m, nil
 }
 
 // Split implements [Batch].
@@ -76,13 +88,16 @@ func (b *amqpBatch) Split(n int) (first, rest Batch, err error) {
 	if n < 1 || n >= len(b.messages) {
 		return nil, nil, fmt.Errorf("split a batch of %d messages behind the first %d: not possible", len(b.messages), n)
 	}
-	var next amqp.Message
-	if err := next.UnmarshalBinary(b.messages[n]); err != nil {
-		return nil, nil, fmt.Errorf("read a message of the batch: %w", err)
-	}
-	next.Data = nil
 	return &amqpBatch{room: b.room, envelope: b.envelope, messages: b.messages[:n]},
-		&amqpBatch{room: b.room, envelope: &next, messages: b.messages[n:]}, nil
+		&amqpBatch{room: b.room, messages: b.messages[n:]}, nil
+}
+
+// One implements [Batch]. What the envelope of the batch has to say is read from the message when it is sent.
+func (b *amqpBatch) One(n int) (one Batch, size int) {
+	if b.alone != nil {
+		return nil, 0
+	}
+	return &amqpBatch{room: b.room, messages: b.messages[n : n+1 : n+1]}, len(b.messages[n])
 }
 
 // Only implements [Batch].
@@ -103,10 +118,14 @@ func (b *amqpBatch) Only() (contentType string, body []byte, err error) {
 	return contentType, m.GetData(), nil
 }
 
-// batchRoom is how large a batch may be on a link.
-func batchRoom(link *amqp.Sender) uint64 {
+// largestBatch is the most bytes of a batch on every entity: one that takes larger messages ends the link of a larger batch.
+const largestBatch = 1 << 20
+
+// batchRoom returns how large a batch may be on a link with these properties. A namespace that does not state it, as none did for
+// years, states only how large a message may be: up to 100 MB on Premium.
+func batchRoom(properties map[string]any, maxMessageSize uint64) uint64 {
 	var limit uint64
-	switch stated := link.Properties()["com.microsoft:max-message-batch-size"].(type) {
+	switch stated := properties["com.microsoft:max-message-batch-size"].(type) {
 	case uint64:
 		limit = stated
 	case uint32:
@@ -116,10 +135,13 @@ func batchRoom(link *amqp.Sender) uint64 {
 	case int32:
 		limit = uint64(max(stated, 0))
 	}
-	if limit == 0 {
-		return link.MaxMessageSize()
+	switch {
+	case limit > 0:
+		return limit
+	case maxMessageSize > 0:
+		return min(maxMessageSize, largestBatch)
 	}
-	return limit
+	return largestBatch // no limit is stated at all
 }
 
 // toAMQP is the message as the SDK would send it, as far as an envelope has fields.

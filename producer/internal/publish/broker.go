@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
@@ -30,6 +31,9 @@ var errUnknown = errors.New("outcome of the send is unknown")
 // session or the connection. On a connection that lanes share, it may be about another lane's batch.
 var errObjection = errors.New("objected to by Service Bus")
 
+// errFinal is an errObjection with a condition that is about what was sent, and does not pass.
+var errFinal = fmt.Errorf("%w for what was sent", errObjection)
+
 // errCutShort is a send that timed out in the broker: it may have been stored.
 var errCutShort = errors.New("send timed out in Service Bus")
 
@@ -49,11 +53,16 @@ type Batch interface {
 	// Add appends a message: errFull when it does not fit behind the others, [ErrOversized] when the batch is empty and
 	// has no room for it.
 	Add(m *azservicebus.Message) error
+	// Largest is the most bytes that the entity takes in a message; 0: it states none.
+	Largest() uint64
 	// AddAlone sends one message without a batch, because it is too large even for an empty one. If it is too large for the
 	// entity as well, Send returns [ErrOversized].
 	AddAlone(m *azservicebus.Message)
 	// Split gives the first n messages and the rest, each as a batch; 0 < n < the number of messages.
 	Split(n int) (first, rest Batch, err error)
+	// One returns the n-th message, from 0, as a batch, and the bytes that it holds on to. A message that was added with AddAlone has
+	// none.
+	One(n int) (one Batch, size int)
 	// Only is the content of a batch of one message, as it is sent.
 	Only() (contentType string, body []byte, err error)
 }

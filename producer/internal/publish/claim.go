@@ -17,7 +17,7 @@ type Claims interface {
 
 const (
 	// tooLarge is the size of a body above which no batch takes it, so that its message is not even encoded.
-	tooLarge = 1 << 20
+	tooLarge = largestBatch
 	// putTimeout bounds one attempt to store a body: 16 MB at 0.5 MB/s. It may be longer than the fence: a body stored by a former
 	// leader does no harm, and the message that claims it is not sent past the fence.
 	putTimeout = 30 * time.Second
@@ -32,6 +32,23 @@ func (l *lane) encode(ctx context.Context, i *item) error {
 		return l.keepBody(ctx, i)
 	}
 	return l.write(i)
+}
+
+// smallestJSON is by how much canonical Extended JSON may be smaller than the BSON that it is made of, at most: an array of empty strings
+// takes three bytes an element, and up to 14 in BSON, which writes the index of each.
+const smallestJSON = 5
+
+// hopeless reports whether an item's message is too large for the entity whatever is done, by the size of its body. What is that large
+// is not encoded: a change of 45 MB takes ten times as much as text.
+func (l *lane) hopeless(i *item, largest uint64) bool {
+	if i.message != nil || l.publisher.config.Claims != nil || largest == 0 {
+		return false
+	}
+	size := uint64(len(i.change.Body))
+	if l.publisher.config.Format == envelope.JSON {
+		size /= smallestJSON
+	}
+	return size > largest
 }
 
 func (l *lane) write(i *item) (err error) {

@@ -93,6 +93,9 @@ func (l *lane) fill(ctx context.Context, first *backlog) (load, error) {
 // pack puts items into the batch in order, and says how many fit.
 func (l *lane) pack(ctx context.Context, batch Batch, items []*item) (n int, err error) {
 	for n, i := range items {
+		if l.hopeless(i, batch.Largest()) {
+			return n, oversized(i)
+		}
 		if err := l.encode(ctx, i); err != nil {
 			return n, err
 		}
@@ -134,7 +137,10 @@ func (l *lane) send(ctx context.Context, load load) (latency time.Duration, err 
 		attempt := time.Now()
 		err := l.attempt(ctx, load, l.publisher.broker.Send)
 		latency = time.Since(attempt)
-		if held.add(err, l.publisher.taken.Load()); held.apart(l.publisher.taken.Load()) {
+		if errors.Is(err, ErrRefused) {
+			return err
+		}
+		if held.add(err, l.publisher.taken.Load(), time.Now()); held.apart(l.publisher.taken.Load()) {
 			return fmt.Errorf("%w: %w", errSuspect, err)
 		}
 		return err
@@ -162,12 +168,17 @@ func (l *lane) attempt(ctx context.Context, load load, send func(context.Context
 // retry makes attempts until one succeeds, ctx ends, or another attempt would not help ([ErrRefused], [ErrOversized], errSuspect). No
 // attempt begins or lasts past the fence.
 func (l *lane) retry(ctx context.Context, size int, attempt func(context.Context) error) error {
+	return l.repeat(ctx, size, func(ctx context.Context) error { return l.publisher.fenced(ctx, attempt) })
+}
+
+// repeat is retry for attempts that keep to the fence themselves.
+func (l *lane) repeat(ctx context.Context, size int, attempt func(context.Context) error) error {
 	p := l.publisher
 	// A busy broker needs seconds; any other failure may be over in a moment.
 	failing := retry.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second}
 	busy := retry.Backoff{Initial: 2 * time.Second, Max: 8 * time.Second}
 	for attempts := 1; ; attempts++ {
-		err := p.fenced(ctx, attempt)
+		err := attempt(ctx)
 		if err == nil {
 			if attempts > 1 && p.failing.Add(-1) == 0 { // the last of the lanes that failed
 				p.sending.Report(nil)

@@ -55,6 +55,9 @@ func interruption(err error) error {
 		servicebus.CondOperationCancelled, servicebus.CondTimeout:
 		return fmt.Errorf("%w: %w", errUnknown, err)
 	}
+	if forGood(said.Condition) {
+		return fmt.Errorf("%w: %w: %w", errUnknown, errFinal, err)
+	}
 	return fmt.Errorf("%w: %w: %w", errUnknown, errObjection, err)
 }
 

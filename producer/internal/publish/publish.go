@@ -59,6 +59,9 @@ type Config struct {
 	// Refusals keeps messages that Service Bus refuses for good, and the stream goes on without them; nil makes such a message
 	// [ErrRefused].
 	Refusals Refusals
+	// RefusedAfter is how long Service Bus has to object to a message, while it takes others of the same session, before the message
+	// counts as refused for good; a condition that is about the message itself does at once.
+	RefusedAfter time.Duration
 	// StallAfter without a single acknowledgement while events wait, Run gives up with [ErrStalled]; 0 means
 	// never.
 	StallAfter time.Duration
@@ -90,7 +93,8 @@ type Publisher struct {
 	inFlight   atomic.Int64
 	progress   atomic.Int64 // batches acknowledged and messages parked, to see whether there are any
 	taken      atomic.Int64 // batches acknowledged, and witnesses
-	witness    atomic.Pointer[witness]
+	witnesses  *witnesses
+	condemned  condemned
 	throttles  atomic.Int64 // a busy broker's answers
 	patience   patience
 	failing    atomic.Int64 // lanes whose last attempt failed
@@ -112,6 +116,7 @@ func New(config Config, broker Broker, fence Fence, start checkpoint.Progress, m
 		refusing:   outage.New(log, "refused messages"),
 		log:        log,
 		dispatcher: newDispatcher(config),
+		witnesses:  newWitnesses(config.MaxBytes / 4),
 		events:     semaphore.NewWeighted(config.MaxEvents),
 		bytes:      semaphore.NewWeighted(config.MaxBytes),
 		remembered: semaphore.NewWeighted(ahead * config.MaxEvents),
@@ -236,6 +241,7 @@ func (p *Publisher) watch(ctx context.Context) error {
 func (p *Publisher) acknowledged(load load) {
 	p.spans.acknowledged(load.items)
 	p.remember(load)
+	p.condemned.acknowledged(load.sessions)
 	p.release(load.items, p.watermark.Ack)
 	p.progress.Add(1)
 	p.taken.Add(1)
@@ -264,9 +270,13 @@ func (p *Publisher) throttled() {
 
 // oversized explains an event that cannot be sent.
 func oversized(i *item) error {
+	size := len(i.change.Body)
+	if i.message != nil {
+		size = len(i.message.Body)
+	}
 	return fmt.Errorf("%w: %s of aggregate %q at %s: its message of %d bytes is larger than the entity takes; "+
 		"set ON_OVERSIZE=claimcheck, make the event smaller, or use an entity that takes larger messages (Premium)",
-		ErrOversized, i.change.Operation, i.change.Aggregate, i.change.Position, len(i.message.Body))
+		ErrOversized, i.change.Operation, i.change.Aggregate, i.change.Position, size)
 }
 
 // ahead is how many times MaxEvents the newest event may be ahead of the oldest that is not acknowledged.

@@ -77,6 +77,15 @@ func (b *memoryBatch) Only() (contentType string, body []byte, err error) {
 	return "text/plain", []byte(b.messages[0]), nil
 }
 
+func (b *memoryBatch) Largest() uint64 { return 5000 }
+
+func (b *memoryBatch) One(n int) (one Batch, size int) {
+	if b.size > 0 {
+		return nil, 0
+	}
+	return &memoryBatch{capacity: b.capacity, messages: b.messages[n : n+1]}, 100
+}
+
 func (m *memoryBroker) SendApart(ctx context.Context, b Batch) error { return m.Send(ctx, b) }
 
 func (m *memoryBroker) NewBatch(context.Context) (Batch, error) {
@@ -121,7 +130,7 @@ func (openFence) Deadline() time.Time { return time.Now().Add(time.Minute) }
 func testConfig() Config {
 	return Config{
 		Lanes: 4, MaxLanes: 16, Scope: ScopeSession, Format: envelope.BSON, BatchMessages: 100, MaxEvents: 1000, MaxBytes: 1 << 20,
-		StallAfter: time.Hour,
+		StallAfter: time.Hour, RefusedAfter: 5 * time.Minute,
 	}
 }
 
@@ -346,6 +355,29 @@ func TestG6AnOversizedEventIsAnError(t *testing.T) {
 	require.ErrorIs(t, err, ErrOversized)
 	require.ErrorContains(t, err, "big-one")
 	require.Empty(t, broker.arrived)
+}
+
+// G6: an event that is too large whatever is done is found by the size of its body, and not encoded first: that takes more memory than a
+// small container has. What is before it is published.
+func TestG6AnEventThatIsFarTooLargeIsNotEncoded(t *testing.T) {
+	for format, size := range map[envelope.Format]int{envelope.JSON: 25_005, envelope.BSON: 5001} {
+		broker := &memoryBroker{capacity: 10}
+		config := testConfig()
+		config.Format = format
+		p := start(config, broker, openFence{})
+		for n := range 3 {
+			c, progress := event("big-one", n+1, n)
+			if n == 2 {
+				c.Body = make([]byte, size) // no BSON: whoever encodes it fails
+			}
+			require.NoError(t, p.Publish(t.Context(), c, progress))
+		}
+		err := p.Run(t.Context())
+		require.ErrorIs(t, err, ErrOversized)
+		require.ErrorContains(t, err, `insert of aggregate "big-one" at 82000002`)
+		require.ErrorContains(t, err, "ON_OVERSIZE=claimcheck")
+		require.EqualValues(t, 2, p.Progress().Published)
+	}
 }
 
 // G2: what is too large for a batch and not for the entity goes by itself, in its place.

@@ -24,9 +24,9 @@ func nameOf(i *item) string {
 	return fmt.Sprintf("%s of aggregate %q at %s", i.change.Operation, i.change.Aggregate, i.change.Position)
 }
 
-// refuse ends the stream for a message that is refused for good, or parks it: keeps it in Blob storage, with a record that says what
-// it was and why, before the watermark moves past it.
-func (s *separation) refuse(ctx context.Context, part load, why error) error {
+// refuse ends the stream for a message that is refused for good, or parks it: keeps it in Blob storage, with a record of what it was
+// and why, before the watermark moves past it.
+func (s *separation) refuse(ctx context.Context, part *trial, why error) error {
 	l, p, i := s.lane, s.lane.publisher, part.items[0]
 	s.refused = true
 	p.metrics.refused()
@@ -34,13 +34,6 @@ func (s *separation) refuse(ctx context.Context, part load, why error) error {
 	if p.config.Refusals == nil {
 		return &doomed{i.sequence, fmt.Errorf("%w. Correct what makes it so; or set ON_REFUSED=park, which keeps such a message in "+
 			"CLAIM_CHECK_CONTAINER and publishes what comes after it", why)}
-	}
-	since := p.taken.Load()
-	if held := s.held[i]; held != nil && held.convicts(since) {
-		since = held.passed
-	}
-	if err := s.awaitProof(ctx, since); err != nil {
-		return fmt.Errorf("%w: %w", err, why)
 	}
 	kept, err := keepsake(i.change, part.batch, why)
 	if err != nil {

@@ -81,7 +81,7 @@ func (s *ServiceBus) NewBatch(ctx context.Context) (Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &amqpBatch{room: c.room}, nil
+	return &amqpBatch{room: c.room, largest: c.link.MaxMessageSize()}, nil
 }
 
 // Send sends a batch that NewBatch made, over the connection that is open now. If anything fails but the batch itself, the
@@ -93,7 +93,11 @@ func (s *ServiceBus) Send(ctx context.Context, b Batch) error {
 	}
 	c.used.Store(true)
 	batch := b.(*amqpBatch)
-	state, err := c.send(ctx, batch.message())
+	message, err := batch.message()
+	if err != nil {
+		return err
+	}
+	state, err := c.send(ctx, message)
 	if err == nil {
 		err = judge(state)
 	} else {
@@ -211,7 +215,7 @@ func (c *connection) openLink(ctx context.Context, entity string) error {
 	if err != nil {
 		return fmt.Errorf("open a link to %s: %w", entity, err)
 	}
-	c.room = batchRoom(c.link)
+	c.room = batchRoom(c.link.Properties(), c.link.MaxMessageSize())
 	return nil
 }
 

@@ -4,37 +4,48 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
 func TestASuspicionGrows(t *testing.T) {
 	objection := fmt.Errorf("%w: %w", errUnknown, errObjection)
+	final := fmt.Errorf("%w: %w", errUnknown, errFinal)
+	const after = 5 * time.Minute
 	for _, c := range []struct {
-		what                     string
-		errs                     []error
-		passed                   int64 // by others, since the first attempt failed
-		apart, divides, convicts bool
+		what                                string
+		errs                                []error
+		passed                              int64 // by others, since the first attempt failed
+		lasts                               time.Duration
+		apart, divides, questions, convicts bool // convicts once there is a proof
 	}{
 		{what: "nothing failed"},
-		{"accepted", []error{nil}, 9, false, false, false},
-		{"the broker is busy", []error{errBusy, errBusy, errBusy, errBusy, errBusy, errBusy}, 9, false, false, false},
-		{"no connection", []error{errSend, errSend, errSend, errSend, errSend, errSend}, 9, false, false, false},
-		{"the link was ended once", []error{objection}, 9, false, true, false},
-		{"the link was ended three times", []error{objection, objection, objection}, 0, true, true, false},
-		{"the network fails", []error{errUnknown, errUnknown, errUnknown, errUnknown, errUnknown, errUnknown}, 0, false, false, false},
-		{"it fails and others pass", []error{errUnknown, errCutShort, errUnknown, errUnknown, errUnknown}, 1, true, true, false},
-		{"nothing passes, with reasons", []error{objection, objection, objection, objection, objection}, 0, true, true, false},
-		{"others pass, with reasons", []error{objection, objection, objection, objection, objection}, 1, true, true, true},
+		{"accepted", []error{nil}, 9, after, false, false, false, false},
+		{"the broker is busy", []error{errBusy, errBusy, errBusy, errBusy, errBusy, errBusy}, 9, after, false, false, false, false},
+		{"no connection", []error{errSend, errSend, errSend, errSend, errSend, errSend}, 9, after, false, false, false, false},
+		{"the link was ended once", []error{objection}, 9, after, false, true, false, false},
+		{"the link was ended three times", []error{objection, objection, objection}, 0, after, true, true, false, false},
+		{"the network fails", []error{errUnknown, errUnknown, errUnknown, errUnknown, errUnknown, errUnknown}, 0, after, false, false, false, false},
+		{"it fails and others pass", []error{errUnknown, errCutShort, errUnknown, errUnknown, errUnknown}, 1, after, true, true, false, false},
+		{"objections for a while", []error{objection, objection, objection, objection, objection}, 1, after - 1, true, true, true, false},
+		{"objections for long", []error{objection, objection, objection, objection, objection}, 0, after, true, true, true, true},
+		{"for what was sent", []error{final, final, final, final, final}, 0, 0, true, true, true, true},
+		{"for what was sent, and then otherwise", []error{final, final, final, final, objection}, 0, 0, true, true, true, false},
+		{"rejected for good", []error{ErrRefused}, 0, 0, false, true, true, true},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			var s suspicion
 			const before = 100
+			begun := time.Now()
 			for _, err := range c.errs {
-				s.add(err, before)
+				s.add(err, before, begun)
 			}
 			now := before + c.passed
-			require.Equal(t, []bool{c.apart, c.divides, c.convicts}, []bool{s.apart(now), s.divides(now), s.convicts(now)})
+			require.Equal(t, []bool{c.apart, c.divides, c.questions}, []bool{s.apart(now), s.divides(now), s.questions()})
+			require.False(t, s.convicts(begun.Add(c.lasts), after), "without a proof")
+			s.proof = sameSession
+			require.Equal(t, c.convicts, s.convicts(begun.Add(c.lasts), after))
 		})
 	}
 	require.NotErrorIs(t, errObjection, errUnknown)

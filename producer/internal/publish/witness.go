@@ -1,94 +1,138 @@
 package publish
 
 import (
+	"container/list"
 	"context"
 	"errors"
+	"sync"
 	"time"
-
-	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// witness is the batch that was acknowledged last. When nothing but a suspect message is left to be sent, its last message is sent once
-// more, which tells whether Service Bus takes anything: the broker drops the repeat by its MessageId, and where it has forgotten that,
-// position guards do. It is never sent behind a later message of its session.
+// witness is the message of a session that was acknowledged last. While a later message of the session is suspect, it is sent once
+// more, which shows whether Service Bus takes that session's messages: the broker drops the repeat by its MessageId, and if it has
+// forgotten that, position guards do. It is never sent behind a later acknowledged message of its session.
 type witness struct {
-	session  string // of the last message
-	batch    Batch
-	messages int
+	session string
+	batch   Batch
+	size    int64
 }
 
-// remember makes an acknowledged batch the witness. A message that was too large for a batch is not kept for that.
-func (p *Publisher) remember(acknowledged load) {
-	last := acknowledged.items[len(acknowledged.items)-1]
-	if last.message == nil { // the batch holds it
-		p.witness.Store(&witness{last.session, acknowledged.batch, len(acknowledged.items)})
+// witnesses are the witnesses of the sessions that were acknowledged last, as far as a bound on bytes allows. It is safe for
+// concurrent use.
+type witnesses struct {
+	most int64 // bytes
+
+	mu    sync.Mutex
+	of    map[string]*list.Element // guarded by mu
+	order *list.List               // of *witness, the latest in front; guarded by mu
+	size  int64                    // guarded by mu
+}
+
+// witnessOverhead is what a witness costs besides its message, about.
+const witnessOverhead = 512
+
+func newWitnesses(most int64) *witnesses {
+	return &witnesses{most: most, of: map[string]*list.Element{}, order: list.New()}
+}
+
+// set makes the n-th message of a batch the witness of a session. A message that is too large to be kept leaves the session without.
+func (w *witnesses) set(session string, b Batch, n int) {
+	one, size := b.One(n)
+	next := &witness{session, one, int64(size) + witnessOverhead}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.remove(w.of[session])
+	if one == nil || next.size > w.most {
 		return
 	}
-	if w := p.witness.Load(); w != nil && w.session == last.session {
-		p.witness.CompareAndSwap(w, nil)
+	w.of[session] = w.order.PushFront(next)
+	for w.size += next.size; w.size > w.most; {
+		w.remove(w.order.Back())
 	}
 }
 
-// vouch sends the witness once more, apart from all others, if nothing of its session is under way but what this separation holds.
-// What comes of it is seen in taken.
-func (s *separation) vouch(ctx context.Context) error {
-	p := s.lane.publisher
-	w := p.witness.Load()
-	if w == nil {
+// remove forgets a witness; the caller holds mu.
+func (w *witnesses) remove(e *list.Element) {
+	if e == nil {
+		return
+	}
+	old := w.order.Remove(e).(*witness)
+	delete(w.of, old.session)
+	w.size -= old.size
+}
+
+// find returns the witness of a session, else the latest of any; nil if there is none at all.
+func (w *witnesses) find(session string) *witness {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.of[session]
+	if e == nil {
+		e = w.order.Front()
+	}
+	if e == nil {
 		return nil
 	}
-	if !s.holds(w.session) {
-		session := s.lane.dispatcher.hold(w.session)
-		if session == nil {
-			return nil // something of it is under way, and tells as much
-		}
-		defer s.lane.dispatcher.release(session)
-		if p.witness.Load() != w {
-			return nil // something else was taken
-		}
-	}
-	batch := w.batch
-	if w.messages > 1 {
-		var err error
-		if _, batch, err = batch.Split(w.messages - 1); err != nil {
-			return err
-		}
-	}
-	if err := p.broker.SendApart(ctx, batch); err != nil {
-		return err
-	}
-	p.taken.Add(1)
-	return nil
+	return e.Value.(*witness)
 }
 
-func (s *separation) holds(session string) bool {
-	for _, b := range s.leased {
-		if b.session == session {
-			return true
+// remember makes the last message of each session of an acknowledged load its witness.
+func (p *Publisher) remember(acknowledged load) {
+	items := acknowledged.items
+	for n, i := range items {
+		if n == len(items)-1 || items[n+1].session != i.session {
+			p.witnesses.set(i.session, acknowledged.batch, n)
 		}
 	}
-	return false
 }
 
-// errNoProof is a message that is not parked, because it may be all messages that are refused.
-var errNoProof = errors.New("nothing else is taken either, so it is not parked (ON_REFUSED=park): see whether the entity takes messages")
+// askEvery is the time between two repeats of a witness for one suspect message.
+const askEvery = 15 * time.Second
 
-// awaitProof waits until Service Bus has taken another message than the one that it refuses, since taken was since: an entity that takes
-// nothing refuses everything, and not because of what a message is.
-func (s *separation) awaitProof(ctx context.Context, since int64) error {
+// ask looks for a proof that Service Bus takes other messages than the suspect one of a trial: its session's witness is sent once
+// more. If that is objected to, it is not the message. A session that has no witness has to do with those of other sessions.
+func (s *separation) ask(ctx context.Context, t *trial) {
 	p := s.lane.publisher
-	for begun, backoff := time.Now(), (retry.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second}); p.taken.Load() <= since; {
-		// Its error is another one's business: either that one sees it too, or nothing is taken.
-		_ = p.fenced(ctx, s.vouch)
-		if p.taken.Load() > since {
-			break
+	session := t.items[0].session
+	every := askEvery
+	if p.config.StallAfter > 0 {
+		every = min(every, p.config.StallAfter/4) // an answer shows that this leader gets on
+	}
+	if !t.asked.IsZero() && time.Since(t.asked) < every {
+		return
+	}
+	w := p.witnesses.find(session)
+	own := w != nil && w.session == session
+	if !own && p.taken.Load() > t.held.passed {
+		t.held.proof = otherSession
+		return
+	}
+	if w == nil {
+		return
+	}
+	if !own {
+		held := s.lane.dispatcher.hold(w.session)
+		if held == nil {
+			return // something of it is under way, and shows as much
 		}
-		if p.config.StallAfter > 0 && time.Since(begun) >= p.config.StallAfter/2 {
-			return errNoProof
-		}
-		if err := backoff.Wait(ctx); err != nil {
-			return err
+		defer s.lane.dispatcher.release(held)
+		if p.witnesses.find(w.session) != w {
+			return // something else was taken
 		}
 	}
-	return nil
+	t.asked = time.Now()
+	err := p.fenced(ctx, func(ctx context.Context) error { return p.broker.SendApart(ctx, w.batch) })
+	switch {
+	case err == nil && own:
+		t.held.proof = sameSession
+	case err == nil:
+		t.held.proof = otherSession
+	case own && (errors.Is(err, errObjection) || errors.Is(err, ErrRefused)):
+		t.held.acquit()
+	default:
+		t.held.proof = noProof
+	}
+	if err == nil {
+		p.taken.Add(1)
+		p.progress.Add(1)
+	}
 }

@@ -1,6 +1,7 @@
 package producer_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -217,5 +218,43 @@ func TestG2OtherReadingSettingsAreRefused(t *testing.T) {
 		w.Insert("y")
 		w.Eventually("it is published", func() bool { return len(w.Took()) == 52 })
 		c.End()
+	})
+}
+
+// G2: a stream that began with a text of each type of number keeps it, whatever version leads, until an operator accepts the other and
+// says that nothing is left. So no aggregate has changes in two sessions.
+func TestG2AStreamKeepsTheTextOfItsNumbers(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		seven, err := bson.ParseDecimal128("7")
+		require.NoError(t, err)
+		sessions := func() (all []string) {
+			for _, m := range w.Took() {
+				all = append(all, m.SessionID)
+			}
+			return all
+		}
+		lead := func(name string, published int) {
+			p := w.StartProducer(name, nil)
+			w.Leads(name)
+			w.InsertDocument(bson.D{{Key: "aggregateId", Value: seven}})
+			w.Eventually("it is published", func() bool { return len(w.Took()) == published })
+			w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == int64(published) })
+			p.End()
+		}
+		lead("a", 1)
+		require.Equal(t, 5, w.Checkpoint().Schema, "a version that knows no such text must not lead")
+		earlier := strings.Replace(blobContent(w, checkpointBlob), `,"numbers":"byValue"`, "", 1)
+		putBlob(w, checkpointBlob, strings.Replace(earlier, `"schema":5`, `"schema":1`, 1))
+		lead("b", 2)
+		require.Equal(t, 1, w.Checkpoint().Schema, "the version before may lead again")
+		require.Contains(t, operateWith(w, nil, "reading").Out, "nothing to do")
+		require.Contains(t, operateWith(w, nil, "doctor").Out, "aggregates")
+		lead("c", 3)
+		accepted := operateWith(w, nil, "reading", "--drained")
+		require.Zero(t, accepted.Code, accepted.Err)
+		require.Contains(t, accepted.Out, "the text of numbers in ids")
+		lead("d", 4)
+		require.Equal(t, []string{"7", `{"$numberDecimal":"7"}`, `{"$numberDecimal":"7"}`, "7"}, sessions())
+		require.Contains(t, operateWith(w, nil, "reading", "--drained").Out, "nothing to do")
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
@@ -58,7 +59,7 @@ func TestG6ACheckpointThatCannotBeUsedIsNeverBegunAnew(t *testing.T) {
 		"corrupted": {func(w *world.World) { putBlob(w, checkpointBlob, "\x00\x01\x02") }, []string{"not a checkpoint this version can read"}},
 		"of a newer version": {
 			func(w *world.World) {
-				putBlob(w, checkpointBlob, strings.Replace(blobContent(w, checkpointBlob), `"schema":1`, `"schema":9`, 1))
+				putBlob(w, checkpointBlob, strings.Replace(blobContent(w, checkpointBlob), `"schema":5`, `"schema":9`, 1))
 			},
 			[]string{"it has schema 9", "a newer version wrote it"},
 		},
@@ -190,5 +191,22 @@ func TestG1ABusyStorageDoesNotEndANewStream(t *testing.T) {
 		require.EqualValues(t, 1, w.Checkpoint().Epoch)
 		a.End()
 		require.Greater(t, busy.refused.Load(), busy.times)
+	})
+}
+
+// G1: the token of a document with a large _id makes a large record. Whatever is written can be read, by a standby and by the next leader.
+func TestG1ACheckpointBehindALargeIDIsRead(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		large := func(c *producer.Config, _ *producer.Options) { c.OnOversize = "claimcheck" }
+		a := w.StartProducer("a", large)
+		w.Leads("a")
+		w.Inserted["x"]++
+		w.InsertDocument(bson.D{{Key: "_id", Value: strings.Repeat("x", 600_000)}, {Key: "aggregateId", Value: "x"}, {Key: "version", Value: 1}})
+		w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == 1 })
+		a.MongoPlug.Pull() // no later token is kept
+		a.Vanish()
+		b := w.StartProducer("b", large)
+		w.Leads("b")
+		b.End()
 	})
 }

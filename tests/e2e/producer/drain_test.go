@@ -13,7 +13,8 @@ import (
 )
 
 // requireImages asks for what the collection does not keep, and does not look first: its first update stops the stream.
-func requireImages(c *producer.Config, _ *producer.Options) {
+func requireImages(c *producer.Config, o *producer.Options) {
+	world.AllOperations(c, o)
 	c.BeforeChange, c.OnUnknownAggregate = "required", "documentKey"
 }
 

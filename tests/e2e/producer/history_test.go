@@ -127,7 +127,7 @@ func TestG6NoTokenIsKeptBeforeTheResumePointIsConfirmed(t *testing.T) {
 		w.InsertMany(10, 2)
 		w.Published()
 		a.End()
-		w.FailMongo(5, 96, "find")
+		w.FailMongo(5, maxTimeMSExpired, "find")
 		b := w.StartProducer("b", nil)
 		w.Leads("b")
 		before := w.Checkpoint().Position
@@ -146,6 +146,59 @@ func TestG6NoTokenIsKeptBeforeTheResumePointIsConfirmed(t *testing.T) {
 		w.InsertInto(w.Events.Database().Collection("other"), bson.D{{Key: "x", Value: 1}})
 		w.Eventually("the checkpoint moves while idle", func() bool { return w.Checkpoint().Position > before })
 		c.End()
+	})
+}
+
+// maxTimeMSExpired is an error that passes, and that the driver does not retry.
+const maxTimeMSExpired = 50
+
+// G6: an idle collection of a busy deployment whose oplog nobody may read, as behind a mongos, does not fall off the oplog while a producer
+// leads, after a change of leaders either. A mongos answers with 20 whatever is asked of the database local.
+func TestG6AnIdleStreamWhoseOplogCannotBeReadStaysOnTheOplog(t *testing.T) {
+	for name, code := range map[string]int{"a mongos": 20, "an error in no table": 96, "no such namespace": 73, "no rights": 13} {
+		t.Run(name, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Mongo: mongo.Options{OplogEntries: 100}}, func(w *world.World) {
+				a := w.StartProducer("a", nil)
+				w.Leads("a")
+				w.InsertMany(10, 2)
+				w.Published()
+				a.End()
+				w.FailMongo(1_000_000, code, "find")
+				b := w.StartProducer("b", nil)
+				w.Leads("b")
+				for range 300 { // others write more than the oplog holds
+					w.InsertInto(w.Events.Database().Collection("other"), bson.D{{Key: "x", Value: 1}})
+					w.Pass(time.Second)
+				}
+				b.Vanish()
+				c := w.StartProducer("c", nil)
+				w.Leads("c")
+				w.InsertMany(10, 2)
+				w.Published()
+				c.End()
+				require.NotContains(w, b.Log.Text(), "cannot tell whether the oplog still holds the checkpoint")
+			})
+		})
+	}
+}
+
+// G6: the driver resumes on its own, behind a high-water mark that it has seen and not behind the checkpoint. What comes then does not
+// prove that the server holds the checkpoint's resume point.
+func TestG6TheDriversOwnResumeConfirmsNothing(t *testing.T) {
+	world.InVirtualTime(t, forgetful(), func(w *world.World) {
+		forgotten(w)
+		before := w.Checkpoint()
+		w.FailMongo(1_000_000, maxTimeMSExpired, "find")
+		b := w.StartProducer("b", nil)
+		w.Leads("b")
+		w.Pass(2 * time.Second) // empty answers, with high-water marks
+		w.Mongo.DropConnections()
+		w.Pass(3 * time.Second)
+		w.FailMongo(1, maxTimeMSExpired, "none")
+		w.InsertMany(1, 1)
+		require.ErrorContains(w, b.Failed(), "changes in between may be lost (ON_HISTORY_LOST=fail)")
+		require.Equal(w, before.Token, w.Checkpoint().Token)
+		require.Len(w, w.Took(), 10)
 	})
 }
 

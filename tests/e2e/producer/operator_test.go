@@ -354,7 +354,7 @@ func TestOperatorDoctor(t *testing.T) {
 			require.Regexp(t, sick.says, got.Out)
 			require.NotContains(t, got.Out+got.Err, secret)
 		}
-		w.FailMongo(2, 13, "aggregate") // reads are tried twice
+		w.FailMongo(4, 13, "aggregate") // with the stage that splits large events and without, each twice
 		require.Regexp(t, `PROBLEM +change stream +the user may not open one on shop.events. To fix it: give the user`, operate(w, "doctor").Out)
 	})
 }

@@ -1,6 +1,7 @@
 package producer_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -107,5 +109,77 @@ func TestG6ADeploymentThatCannotSplitSaysWhichEventItCannotGive(t *testing.T) {
 		updateLarge(w)
 		require.ErrorContains(t, a.Failed(), "a change is larger than 16 MB, and this deployment cannot split it")
 		require.EqualValues(t, 1, w.Checkpoint().Published)
+	})
+}
+
+// G6: a change that cannot be read is reported at every start, however the stream came to it, and the error names the way past it.
+func TestG6AChangeThatCannotBeSplitIsReportedAtEveryStart(t *testing.T) {
+	for name, stopped := range map[string]bool{"it comes while a leader reads": false, "it comes while no producer runs": true} {
+		t.Run(name, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: images, Mongo: mongo.Options{NoSplit: true}}, func(w *world.World) {
+				w.KeepImages()
+				a := w.StartProducer("a", claiming)
+				w.Leads("a")
+				insertLarge(w)
+				w.Published()
+				if stopped {
+					a.End()
+					w.InsertMany(3, 1)
+					updateLarge(w)
+				} else {
+					w.InsertMany(3, 1)
+					updateLarge(w)
+					require.ErrorContains(w, a.Failed(), "a change is larger than 16 MB, and this deployment cannot split it")
+				}
+				var failed error
+				for range 3 {
+					failed = w.StartProducer("a", claiming).Failed()
+					require.ErrorContains(w, failed, "a change is larger than 16 MB, and this deployment cannot split it")
+					require.Len(w, w.Took(), 4, "what lies before it is published")
+					status := operateWith(w, func(c *producer.Config) { claiming(c, nil) }, "status")
+					require.Equal(w, 1, status.Code)
+					require.Regexp(w, `state +STOPPED`, status.Out)
+					require.Regexp(w, `PROBLEM +history +the change behind the checkpoint is larger than 16 MB`,
+						operateWith(w, func(c *producer.Config) { claiming(c, nil) }, "doctor").Out)
+				}
+				require.ErrorContains(w, failed, "behind "+w.Checkpoint().Position)
+				require.ErrorContains(w, failed, "producer token set --forward")
+				token := regexp.MustCompile(`\{ _data: "\w+" \}`).FindString(failed.Error())
+				forward := operate(w, "token", "set", "--forward", strings.Replace(token, "_data", `"_data"`, 1))
+				require.Zero(w, forward.Code, forward.Err)
+				b := w.StartProducer("b", claiming)
+				w.Leads("b")
+				w.InsertMany(5, 1)
+				w.Eventually("the stream goes on behind it", func() bool { return len(w.Took()) == 4+5 })
+				b.End()
+			})
+		})
+	}
+}
+
+// A change that OPERATIONS leaves out is not asked for: on a server that cannot split changes, a large one stops nothing.
+func TestAChangeThatIsNotWantedStopsNothing(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: images, Mongo: mongo.Options{NoSplit: true}}, func(w *world.World) {
+		w.KeepImages()
+		inserts := func(c *producer.Config, _ *producer.Options) {
+			c.OnOversize, c.Operations, c.BeforeChange = "claimcheck", []envelope.Operation{envelope.Insert}, "required"
+		}
+		a := w.StartProducer("a", inserts)
+		w.Leads("a")
+		insertLarge(w)
+		w.Published()
+		for restarted := range 2 {
+			updateLarge(w)
+			w.Inserted["big"]--
+			w.InsertMany(5, 1)
+			w.Published()
+			w.Mongo.ExpireImages()
+			if restarted == 0 {
+				a.End()
+				a = w.StartProducer("a", inserts)
+				w.Leads("a")
+			}
+		}
+		a.End()
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
@@ -63,22 +64,80 @@ func TestG3TheCheckpointSaysFirstThatPositionsAreTranslated(t *testing.T) {
 		w.InsertMany(10, 2)
 		w.Published()
 		w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == 10 })
-		require.Equal(t, 1, w.Checkpoint().Schema)
+		require.False(t, w.Checkpoint().Translated)
 		a.BlobPlug.Pull()
 		w.Mongo.SetTokenVersion(2)
 		w.InsertMany(1, 1)
 		w.Pass(2 * time.Second) // it is read, and the fence is further away
 		require.Len(t, w.Took(), 10, "nothing is published before the checkpoint can say so")
-		require.Equal(t, 1, w.Checkpoint().Schema)
+		require.False(t, w.Checkpoint().Translated)
 		a.BlobPlug.PlugIn()
 		w.Published()
-		require.Equal(t, 4, w.Checkpoint().Schema)
+		require.True(t, w.Checkpoint().Translated)
 
 		w.Mongo.SetTokenVersion(1)
 		w.InsertMany(10, 2)
 		w.Published()
 		w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == 21 })
-		require.Equal(t, 1, w.Checkpoint().Schema, "and with the stream's own form any version may lead again")
+		require.False(t, w.Checkpoint().Translated, "and with the stream's own form any version may lead again")
+		a.End()
+	})
+}
+
+// G1 and G3: a stream whose checkpoint has a token of version 2 goes on at a server that takes version 1 alone, as when members of 5.0
+// and 6.0 lead in turns during an upgrade: by the same token in version 1, whether the reader is open or begins.
+func TestG1G3ATokenThatAnOlderServerDoesNotTakeIsWrittenAsItsOwn(t *testing.T) {
+	for name, restarted := range map[string]bool{"an open stream": false, "a new leader": true} {
+		t.Run(name, func(t *testing.T) {
+			for _, begun := range []int{1, 2} {
+				world.InVirtualTime(t, world.Options{Mongo: mongo.Options{Version: mongo.Versions["5.0"], TokenVersion: begun}}, func(w *world.World) {
+					w.Mongo.SetTokenVersion(2)
+					insert := func(n int) { // an _id of 64 bits has bits of its type beside the token
+						w.Inserted["x"]++
+						w.InsertDocument(bson.D{{Key: "_id", Value: int64(n)}, {Key: "aggregateId", Value: "x"}, {Key: "version", Value: n}})
+					}
+					a := w.StartProducer("a", nil)
+					w.Leads("a")
+					for n := 1; n <= 30; n++ {
+						insert(n)
+						if n%10 > 0 {
+							continue
+						}
+						w.Published()
+						w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == int64(n) })
+						if restarted {
+							a.MongoPlug.Pull() // no later token is kept
+							a.End()
+						}
+						w.Mongo.SetTokenVersion(1 + n/10%2)
+						doctor := operate(w, "doctor")
+						require.NotRegexp(w, `PROBLEM +(change stream|history)`, doctor.Out)
+						if restarted {
+							a = w.StartProducer("a", nil)
+							w.Leads("a")
+						}
+					}
+					w.Published()
+					position := ""
+					for _, m := range w.Took() {
+						require.Greater(w, m.Properties[envelope.PropPosition], position)
+						position = m.Properties[envelope.PropPosition].(string)
+					}
+					require.Len(w, w.Took(), 30)
+					a.End()
+				})
+			}
+		})
+	}
+}
+
+// What writes tokens of version 2 is, in 6.0, the stage that splits large events: the doctor opens the stream with it, as the leader does.
+func TestTheDoctorTellsTheLeadersTokens(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{Version: mongo.Versions["6.0"]}}, func(w *world.World) {
+		a := w.StartProducer("a", nil)
+		w.Leads("a")
+		require.Equal(w, "2B04", envelope.TokenForm(w.Checkpoint().Position))
+		require.Regexp(w, `ok +tokens +sortable, of the form 2B04\n`, operate(w, "doctor").Out)
 		a.End()
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -29,14 +30,22 @@ func versionsOf(versions ...int64) func(servicebus.Accepted) bool {
 
 // keptVersions are the versions of the messages that are parked.
 func keptVersions(w *world.World) (versions []int64) {
+	for _, r := range keptRecords(w) {
+		versions = append(versions, r.Version)
+	}
+	return versions
+}
+
+// keptRecords are the records of the messages that are parked.
+func keptRecords(w *world.World) (records []record) {
 	for _, blob := range blobNamesIn(w, "claim-checks") {
 		if strings.HasSuffix(blob, ".json") {
 			var kept record
 			require.NoError(w, json.Unmarshal([]byte(contentIn(w, "claim-checks", blob)), &kept))
-			versions = append(versions, kept.Version)
+			records = append(records, kept)
 		}
 	}
-	return versions
+	return records
 }
 
 // G6: where all events are of one session, nothing else is taken while a message of it is suspect. Then the message before it, sent
@@ -45,7 +54,7 @@ func TestG6RefusedMessagesInARowOfAQuietStreamAreParked(t *testing.T) {
 	for name, answer := range refusals {
 		t.Run(name, func(t *testing.T) {
 			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-				a := w.StartProducer("a", parking)
+				a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.OnRefused, c.RefusedAfter = "park", time.Minute })
 				w.Leads("a")
 				w.Bus.AnswerSendsOf(versionsOf(4, 5), answer)
 				w.InsertMany(10, 1)

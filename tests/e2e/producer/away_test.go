@@ -1,0 +1,175 @@
+package producer_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// passing are conditions that are about no message: that of a service which asks for a retry, that of an entity that is disabled, and
+// one that is in no list.
+var passing = map[string]servicebus.Answer{
+	"internal error":           {Outcome: servicebus.Rejected, Condition: "amqp:internal-error"},
+	"disabled":                 {Outcome: servicebus.Rejected, Condition: "com.microsoft:entity-disabled"},
+	"internal error, detached": {Detach: true, Condition: "amqp:internal-error"},
+	"unknown":                  {Outcome: servicebus.Rejected, Condition: "com.contoso:full-moon"},
+}
+
+func ofSessions(names ...string) func(servicebus.Accepted) bool {
+	return func(m servicebus.Accepted) bool {
+		return slices.Contains(names, m.SessionID)
+	}
+}
+
+// inOrder requires that each session's events arrived in the order of their versions, none left out. Repeats are known to the broker.
+func inOrder(w *world.World) {
+	reached := map[string]int64{}
+	for _, m := range w.Took() {
+		if m.Duplicate {
+			continue
+		}
+		reached[m.SessionID]++
+		require.Equal(w, reached[m.SessionID], m.Properties[envelope.PropVersion], m.SessionID)
+	}
+}
+
+// G1, G6: a session, or those of a partition, whose messages are refused for half a second to a minute, with a condition that is about
+// no message, loses nothing and stops nothing, whatever ON_REFUSED is: it goes on when it is back, and the others go on meanwhile.
+func TestG1G6SessionsThatAreAwayForAWhileCondemnNoMessage(t *testing.T) {
+	for name, answer := range passing {
+		for _, policy := range []string{"park", "fail"} {
+			for _, lasts := range []time.Duration{500 * time.Millisecond, 5 * time.Second, time.Minute} {
+				t.Run(fmt.Sprintf("%s %s %v", name, policy, lasts), func(t *testing.T) {
+					world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+						a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.OnRefused = policy })
+						w.Leads("a")
+						w.InsertMany(40, 8)
+						w.Published()
+						back := w.Bus.AnswerSendsOf(ofSessions("a0", "a1", "new"), answer)
+						began := time.Now()
+						for time.Since(began) < lasts {
+							for _, aggregate := range []string{"a0", "a1", "a2", "a3", "new"} {
+								w.Insert(aggregate)
+							}
+							w.Pass(200 * time.Millisecond)
+						}
+						others := 0
+						for _, m := range w.Took() {
+							if m.SessionID == "a2" || m.SessionID == "a3" {
+								others++
+							}
+						}
+						require.GreaterOrEqual(w, others, 2*(w.Total()-40)/5-2, "the other sessions go on")
+						back()
+						w.Published()
+						w.Eventually("all is acknowledged", func() bool { return w.Checkpoint().Published == int64(w.Total()) })
+						require.EqualValues(w, 1, w.Checkpoint().Epoch)
+						inOrder(w)
+						require.Empty(w, keptVersions(w))
+						a.End()
+					})
+				})
+			}
+		}
+	}
+}
+
+// G6: a partition that is away for longer than REFUSED_AFTER takes no message with it: what a session sent before is refused like what
+// it sends now. Of sessions that have sent nothing yet a few messages are parked, and then it is reported and waited for.
+func TestG6APartitionThatIsAwayForLongParksFew(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", parking)
+		w.Leads("a")
+		w.InsertMany(40, 8)
+		w.Published()
+		away := func(m servicebus.Accepted) bool {
+			return m.SessionID == "a0" || m.SessionID == "a1" || strings.HasPrefix(m.SessionID, "new")
+		}
+		back := w.Bus.AnswerSendsOf(away, passing["internal error"])
+		for range 12 {
+			w.Insert("a0")
+			w.Insert("a1")
+		}
+		w.Pass(10 * time.Second)
+		for n := range 12 {
+			w.Insert(fmt.Sprintf("new%d", n))
+		}
+		for range 2 * 60 { // of 10 s
+			w.Insert("a2")
+			w.Pass(10 * time.Second)
+		}
+		parked := len(keptVersions(w))
+		require.LessOrEqual(w, parked, 3)
+		for _, r := range keptRecords(w) {
+			require.NotContains(w, []string{"a0", "a1"}, r.Aggregate, "what it sent before is refused as well")
+		}
+		require.Contains(w, a.Log.Text(), "no more are parked")
+		back()
+		w.Eventually("all others are acknowledged", func() bool { return w.Checkpoint().Published == int64(w.Total()-parked) })
+		require.EqualValues(w, 1, w.Checkpoint().Epoch)
+		a.End()
+	})
+}
+
+// G6: a condition in no list condemns a message once it has lasted for REFUSED_AFTER while the messages of its own session are taken,
+// and not before.
+func TestG6AMessageIsRefusedForAReasonNobodyKnowsAfterAWhile(t *testing.T) {
+	for _, policy := range []string{"park", "fail"} {
+		t.Run(policy, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+				a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.OnRefused, c.RefusedAfter = policy, 2*time.Minute })
+				w.Leads("a")
+				w.Bus.AnswerSendsOf(versionsOf(4), passing["unknown"])
+				w.InsertMany(10, 1)
+				w.Eventually("it comes to the message", func() bool { return w.Checkpoint().Published == 3 })
+				w.Pass(110 * time.Second)
+				require.Empty(w, keptVersions(w))
+				require.Empty(w, a.Done)
+				require.EqualValues(w, 1, w.Checkpoint().Epoch)
+				w.Pass(20 * time.Second)
+				if policy == "fail" {
+					require.ErrorContains(w, a.Failed(), `insert of aggregate "a0" at `)
+					require.EqualValues(w, 3, w.Checkpoint().Published)
+					return
+				}
+				w.Eventually("everything else is published", func() bool { return w.Checkpoint().Published == 9 })
+				require.Equal(w, []int64{4}, keptVersions(w))
+				a.End()
+			})
+		})
+	}
+}
+
+// G6: a session all of whose messages are refused for good has a few of them parked. Then that is reported, and the session waits,
+// while the others go on.
+func TestG6ASessionThatIsRefusedForGoodIsNotEmptiedIntoTheContainer(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", parking)
+		w.Leads("a")
+		end := w.Bus.AnswerSendsOf(ofSessions("new"), refusals["for good"])
+		w.InsertMany(40, 4)
+		for range 20 {
+			w.Insert("new")
+		}
+		for range 60 {
+			w.Insert("a0")
+			w.Pass(10 * time.Second)
+		}
+		parked := len(keptVersions(w))
+		require.Equal(w, 5, parked)
+		require.Contains(w, a.Log.Text(), "no more are parked")
+		require.Empty(w, a.Done)
+		end()
+		w.Eventually("the rest is published", func() bool { return w.Checkpoint().Published == int64(w.Total()-parked) })
+		a.End()
+	})
+}
