@@ -16,16 +16,24 @@ type batch struct {
 	results  []apply.Result
 	gaps     int // changes that were behind a gap before this round
 	// pace, if set, is called once the changes are applied, or their aggregates parked, and before the messages are settled.
-	pace  func() error
-	spans *spans // nil when nobody traces them
+	pace    func() error
+	spans   *spans       // nil when nobody traces them
+	fetched *fetchedBody // the one body of a claim check that is in memory; nil: none is
+}
+
+// fetchedBody is the body of a message with a claim check.
+type fetchedBody struct {
+	message *azservicebus.ReceivedMessage
+	claim   *envelope.Claim
+	done    func() // frees the memory
 }
 
 func (b *batch) len() int { return len(b.messages) }
 
-// rest is the part of the batch that is not decided: changes that wait for another one of their aggregate, or failed. progress says that this
-// one was decided; without progress, all that is left waits for a version that is missing.
+// rest returns the part of the batch that is not decided: changes that wait for another one of their aggregate, for a body or a version,
+// or failed. progress reports whether an attempt can decide more of it.
 func (b *batch) rest() (rest *batch, progress bool) {
-	rest = &batch{spans: b.spans}
+	rest = &batch{spans: b.spans, fetched: b.fetched}
 	applied := make(map[string]bool)
 	for i, r := range b.results {
 		if r.Kind == apply.Applied {
@@ -58,21 +66,39 @@ func (b *batch) addMessage(m *azservicebus.ReceivedMessage, c envelope.Change, r
 	b.results = append(b.results, r)
 }
 
-// parts cuts a batch into what is applied at once: an event with a claim check stands alone, so that a session never holds more
-// than one such body in memory.
-func (b *batch) parts() iter.Seq[*batch] {
-	return func(yield func(*batch) bool) {
-		for begun := 0; begun < b.len(); {
-			end := begun + 1
-			for b.changes[begun].Claim == nil && end < b.len() && b.changes[end].Claim == nil {
-				end++
+// first yields the first change of each aggregate. In a batch of undecided changes that is what its aggregate waits for.
+func (b *batch) first() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		seen := make(map[string]bool)
+		for i := range b.changes {
+			if name := b.changes[i].Aggregate; !seen[name] {
+				seen[name] = true
+				if !yield(i) {
+					return
+				}
 			}
-			part := &batch{messages: b.messages[begun:end], changes: b.changes[begun:end], results: b.results[begun:end], spans: b.spans}
-			part.pace, b.pace = b.pace, nil
-			if !yield(part) {
-				return
-			}
-			begun = end
 		}
 	}
+}
+
+// bytes is the size of the messages' bodies.
+func (b *batch) bytes() (n int) {
+	for _, m := range b.messages {
+		n += len(m.Body)
+	}
+	return n
+}
+
+// dropBody frees the body that was fetched for a change; an attempt that needs it fetches it again.
+func (b *batch) dropBody() {
+	if b.fetched == nil {
+		return
+	}
+	for i, m := range b.messages {
+		if m == b.fetched.message {
+			b.changes[i].Body, b.changes[i].Claim = nil, b.fetched.claim
+		}
+	}
+	b.fetched.done()
+	b.fetched = nil
 }

@@ -66,7 +66,7 @@ type Config struct {
 	TypePath      string `envconfig:"EVENT_TYPE_PATH" default:"type"`
 	VersionPath   string `envconfig:"VERSION_PATH" default:"version"`
 
-	// MaxSessions is how many sessions this replica holds at once.
+	// MaxSessions is how many sessions this replica handles at once. Sessions that only wait are held besides.
 	MaxSessions int `envconfig:"MAX_SESSIONS" default:"64"`
 	// ReceiveBatch is how many messages of a session are received and applied at once, 1 to 1000.
 	ReceiveBatch int `envconfig:"RECEIVE_BATCH" default:"100"`

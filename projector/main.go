@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/answer"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/memory"
 	"github.com/sluice-cdc/sluice/shared/settings"
@@ -41,7 +42,10 @@ import (
 // A program that wants to share the process calls [Run] instead, with a context, a [Config] and a logger of its own.
 func Main(projections ...projection.Projection) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	code := serve(ctx, commandline.Invocation(os.Args[0]), os.Args[1:], projections, os.Stdout, os.Stderr)
+	program := commandline.Invocation(os.Args[0])
+	code := answer.Kept(ctx, "projector", os.Stdout, os.Stderr, func(out, errOut io.Writer) int {
+		return serve(ctx, program, os.Args[1:], projections, out, errOut)
+	})
 	stop()
 	os.Exit(code)
 }

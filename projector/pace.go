@@ -38,9 +38,9 @@ func (s *service) atRisk(messages []*azservicebus.ReceivedMessage) bool {
 	return slices.ContainsFunc(messages, func(m *azservicebus.ReceivedMessage) bool { return m.DeliveryCount >= last })
 }
 
-// pace delays messages that were delivered often, while their session is kept and its lock renewed. After an error the session
+// pace delays messages that were delivered often, while their session is kept without a worker, and its lock renewed. After an error the session
 // must be released: its messages are then delivered again, and no delivery count rises.
-func (s *service) pace(receiving context.Context, session *sessions.Session, messages []*azservicebus.ReceivedMessage) error {
+func (s *service) pace(receiving context.Context, session *sessions.Session, b *batch, messages []*azservicebus.ReceivedMessage) error {
 	var deliveries uint32
 	for _, m := range messages {
 		deliveries = max(deliveries, m.DeliveryCount)
@@ -52,7 +52,7 @@ func (s *service) pace(receiving context.Context, session *sessions.Session, mes
 	wait := longest/2 + rand.N(longest/2)
 	s.log.Warn("messages are delivered again and again, because their session's lock was lost each time: waiting before this delivery",
 		telemetry.KeySession, session.ID(), telemetry.KeyDelivery, deliveries, telemetry.KeyWait, wait.Milliseconds())
-	if err := retry.Sleep(receiving, wait); err != nil {
+	if err := session.Aside(receiving, b.bytes(), func(bool) { _ = retry.Sleep(receiving, wait) }); err != nil {
 		return fmt.Errorf("stop with messages in hand: %w", err)
 	}
 	return nil

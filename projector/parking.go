@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
-	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
@@ -15,32 +14,27 @@ import (
 
 var errNoProgress = errors.New("a batch was applied, and no message of it was decided")
 
-// awaitVersions handles what is left of a batch when its changes wait for versions that are missing. A change that has waited for
-// VERSION_GAP_WAIT becomes poison; the error is then nil, and the batch is to be applied again. While none has, the session is
-// released after a pause, so that the broker delivers its messages again, in order; that raises no delivery count.
-func (s *service) awaitVersions(ctx context.Context, b *batch) error {
-	expired, pause := false, time.Duration(0)
-	for i, r := range b.results {
+// awaitVersions makes poison of changes that have waited for a missing version for VERSION_GAP_WAIT, and reports whether there is one. The
+// others are tried again after a pause, or as soon as a version comes.
+func (t *tries) awaitVersions(rest *batch) (expired bool) {
+	pause, waits := time.Duration(0), false
+	for i, r := range rest.results {
 		if r.Kind != apply.Gap {
 			continue
 		}
-		wait, over := s.gaps.Seen(b.changes[i].Stream+"\n"+b.changes[i].Aggregate, b.changes[i].MessageID)
+		wait, over := t.s.gaps.Seen(rest.changes[i].Stream+"\n"+rest.changes[i].Aggregate, rest.changes[i].MessageID)
 		if over {
-			b.results[i].Kind = apply.Poison
+			rest.results[i].Kind = apply.Poison
 			expired = true
-		} else if pause == 0 || wait < pause {
-			pause = wait
+		} else if !waits || wait < pause {
+			pause, waits = wait, true
 		}
 	}
-	switch {
-	case expired:
-		return nil
-	case b.gaps == 0:
-		return errNoProgress
+	if waits && !expired {
+		t.s.metrics.gaps.Inc()
+		t.deferred.versions = time.Now().Add(pause)
 	}
-	s.metrics.gaps.Inc()
-	_ = retry.Sleep(ctx, pause) // the session is released in any case
-	return sessions.ErrRelease
+	return expired
 }
 
 // logDecision logs what an operator should know of one change. The record of a parking is committed by then.

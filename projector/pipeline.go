@@ -3,6 +3,7 @@ package projector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -16,9 +17,10 @@ import (
 
 // handle is the data's way through one session, again and again:
 //
-//	receive → pace → decode → redeem → apply → settle
+//	receive → decode → pace → apply → settle → next
 //
-// A batch that is only to be completed is settled while the next one is received and applied.
+// [next] decides what to do with what is not decided. A batch that is only to be completed is settled while the next one is received and
+// applied.
 func (s *service) handle(receiving, applying context.Context, session *sessions.Session) (err error) {
 	var completing settlement
 	defer func() {
@@ -29,15 +31,12 @@ func (s *service) handle(receiving, applying context.Context, session *sessions.
 			err = late
 		}
 	}()
-	left := s.newLeft()
+	d := s.newDeferred(session)
 	for {
 		called := time.Now()
-		messages, err := left.next(receiving, session, &completing)
+		messages, err := d.next(receiving, &completing)
 		if err != nil {
 			return err
-		}
-		if s.gaps.Waiting() { // the version that an event waits for may be right behind it
-			messages = session.Gather(receiving, messages)
 		}
 		s.received(messages)
 		if err := s.awaitDeliveries(receiving, messages); err != nil {
@@ -45,13 +44,17 @@ func (s *service) handle(receiving, applying context.Context, session *sessions.
 		}
 		b := s.decode(messages)
 		if s.atRisk(messages) { // what might be the last delivery is not waited with before its aggregate is parked
-			b.pace = func() error { return s.pace(receiving, session, messages) }
-		} else if err := s.pace(receiving, session, messages); err != nil {
+			b.pace = func() error { return s.pace(receiving, session, b, messages) }
+		} else if err := s.pace(receiving, session, b, messages); err != nil {
+			return err
+		}
+		if err := s.refuse(receiving, b); err != nil {
 			return err
 		}
 		b.spans = follow(receiving, s.tracer, s.cfg.entity().String(), called, b)
-		err = s.finishParts(receiving, applying, session, b, left, &completing)
-		b.spans.abandon()
+		spans := b.spans
+		err = s.finish(receiving, applying, session, d.join(b), d, &completing)
+		spans.abandon()
 		if err != nil {
 			return err
 		}
@@ -78,56 +81,22 @@ func (s *service) decode(messages []*azservicebus.ReceivedMessage) *batch {
 	return &b
 }
 
-// finishParts finishes a batch, part by part.
-func (s *service) finishParts(
-	receiving, applying context.Context, session *sessions.Session, b *batch, left *left, completing *settlement,
-) error {
-	for part := range b.parts() {
-		done, err := s.redeem(receiving, part)
-		if err == nil {
-			err = s.refuseOwnSource(receiving, part)
-		}
-		if err == nil {
-			err = s.refuseLookedUp(part)
-		}
-		if err == nil {
-			err = s.finish(receiving, applying, session, part, left, completing)
-		}
-		if done != nil {
-			part.changes[0].Body = nil // the batch holds the change until all of its parts are through
-			done()
-		}
-		if err != nil {
-			return err
-		}
+// refuse ends the projector if an event shows that its settings are wrong.
+func (s *service) refuse(ctx context.Context, b *batch) error {
+	if err := s.refuseOwnSource(ctx, b); err != nil {
+		return err
 	}
-	return nil
+	return s.refuseLookedUp(b)
 }
 
-// redeem gets the body of a batch that has a claim check, retrying for as long as that takes: while storage is away the session is
-// kept, and released every maxStuck. A body that is gone or corrupt makes its event poison. done frees the memory of the body; nil:
-// there is none.
-func (s *service) redeem(receiving context.Context, b *batch) (done func(), err error) {
-	if b.changes[0].Claim == nil || b.results[0].Kind != apply.Pending {
-		return nil, nil
-	}
-	receiving, cancel := context.WithTimeoutCause(receiving, maxStuck, sessions.ErrRelease)
-	defer cancel()
-	done, err = s.claims.Redeem(receiving, &b.changes[0])
-	if refusal, ok := errors.AsType[*envelope.Error](err); ok {
-		b.results[0] = apply.Undecodable(refusal)
-		return done, nil
-	}
-	return done, err
-}
-
-// finish applies and settles a batch until all of its messages are decided, or those that are left are kept in hand or must be delivered
-// again. What is decided is settled while the rest is tried on.
+// finish applies and settles a batch until all of its messages are decided, or what is undecided waits, or must be delivered again. What is
+// decided is settled while the rest is tried on.
 func (s *service) finish(
-	receiving, applying context.Context, session *sessions.Session, b *batch, left *left, completing *settlement,
+	receiving, applying context.Context, session *sessions.Session, b *batch, d *deferred, completing *settlement,
 ) error {
-	t := s.newTries(session.ID(), b, left)
-	for b.len() > 0 {
+	t := s.newTries(session.ID(), b, d)
+	defer func() { b.dropBody() }()
+	for {
 		failures, away := s.applyBatch(applying, session, b, t)
 		if applying.Err() != nil {
 			return context.Cause(applying)
@@ -140,31 +109,36 @@ func (s *service) finish(
 				return err
 			}
 		}
-		if err := s.settleBatch(applying, session, b, completing); err != nil {
+		if err := s.settleBatch(receiving, applying, session, b, completing); err != nil {
 			return err
 		}
-		rest, progress := b.rest()
-		var err error
-		switch {
-		case rest.len() == 0:
-		case away != nil:
-			err = t.database(receiving, rest, away)
-		case len(failures) > 0:
-			t.alone(rest, failures)
-		case !progress && rest.gaps == 0 && t.leavesSome():
-			if left.keep(rest) {
-				return nil
+		if away == nil {
+			b.dropBody()
+		}
+		var progress bool
+		b, progress = b.rest()
+		switch next(t.outcome(b, progress, failures, away)) {
+		case finished:
+			return nil
+		case again:
+		case later:
+			if t.backoff.Wait(receiving) != nil {
+				return fmt.Errorf("stop with a batch in hand: %w", away)
 			}
-			err = left.giveBack(receiving)
-		case !progress:
-			err = s.awaitVersions(receiving, rest)
+		case fetch:
+			i, _ := d.fetchable(b, t.leave)
+			if err := d.fetch(receiving, b, i); err != nil {
+				return err
+			}
+		case wait:
+			d.b = b
+			return nil
+		case release:
+			return sessions.ErrRelease
+		case stuck:
+			return errNoProgress
 		}
-		if err != nil {
-			return err
-		}
-		b = rest
 	}
-	return nil
 }
 
 // applyBatch makes one attempt to write the batch. failures are changes that failed for a reason of their own; away is why nothing more
@@ -174,11 +148,12 @@ func (s *service) applyBatch(applying context.Context, session *sessions.Session
 	attempt, cancel := context.WithTimeout(applying, s.cfg.ApplyTimeout)
 	defer cancel()
 	span := b.spans.applying(attempt)
+	tried := t.some(b)
 	failed, away := s.applier.Apply(attempt, session.ID(), t.next(), b.changes, b.results)
 	endSpan(span, away)
 	b.spans.decided(b)
 	s.applied(b, time.Since(start), away == nil)
-	if committed := s.committed(b); committed || away == nil && len(failed) == 0 && !t.leavesSome() {
+	if committed := s.committed(b); committed || tried && away == nil && len(failed) == 0 && len(t.leave) == 0 {
 		s.readModel.Report(nil)
 	}
 	if away != nil || len(failed) > 0 {
@@ -193,8 +168,9 @@ func (s *service) applyBatch(applying context.Context, session *sessions.Session
 }
 
 // settleBatch tells the broker what became of the batch. The effects are committed: only now may a message be completed. It waits
-// for the broker's answers, unless all messages are completed: then it leaves that under way, in completing.
-func (s *service) settleBatch(ctx context.Context, session *sessions.Session, b *batch, completing *settlement) error {
+// for the broker's answers, unless all messages are completed: then it leaves that under way, in completing. Dead letters that are left when
+// receiving ends are set aside when they are delivered again.
+func (s *service) settleBatch(receiving, applying context.Context, session *sessions.Session, b *batch, completing *settlement) error {
 	choices := make([]settle.Choice, b.len())
 	for i, r := range b.results {
 		choices[i] = settle.Choose(r)
@@ -203,9 +179,9 @@ func (s *service) settleBatch(ctx context.Context, session *sessions.Session, b 
 	if !slices.ContainsFunc(choices, func(c settle.Choice) bool { return c.Action != settle.Leave }) {
 		return nil
 	}
-	start, span := time.Now(), b.spans.settling(ctx)
+	start, span := time.Now(), b.spans.settling(applying)
 	completing.begin(func() error {
-		err := settle.Send(ctx, session.Settler(), s.cfg.SettleTimeout, b.messages, choices)
+		err := settle.Send(receiving, session.Settler(), s.cfg.SettleTimeout, b.messages, choices)
 		endSpan(span, err)
 		s.settled(choices, time.Since(start), err)
 		return err

@@ -81,7 +81,7 @@ func (s *state) init(instance, projection string) {
 		duplicates:     counter("duplicates_total", "Events recognised as applied before."),
 		redeliveries:   counter("redeliveries_total", "Messages received with a delivery count above 1."),
 		applyFailures:  counter("apply_failures_total", "Attempts to write a batch that failed and were repeated."),
-		gaps:           counter("version_gaps_total", "Times that a session was given back because a version is missing."),
+		gaps:           counter("version_gaps_total", "Attempts after which events of a session waited for a missing version."),
 		settleFailures: counter("settle_failures_total", "Batches of which a message could not be settled and will be delivered again."),
 		acceptSeconds: histogram("accept_seconds", "Time from asking for a session to having it, waiting until there is one included.",
 			prometheus.ExponentialBuckets(0.001, 2, 17)), // 1 ms to 65 s
@@ -93,7 +93,7 @@ func (s *state) init(instance, projection string) {
 		deadLettered: registered.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "deadlettered_total", Help: "Messages moved to the dead-letter queue.",
 		}, []string{"reason"}),
-		held: registered.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "sessions_held", Help: "Sessions held now."}),
+		held: registered.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "sessions_held", Help: "Sessions held now, those that only wait included."}),
 	}
 	s.metrics.parked = registered.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "parked_aggregates", Help: "Parked aggregates in the read model, whoever parked them.",

@@ -1,24 +1,13 @@
 package projector
 
 import (
-	"context"
-	"fmt"
 	"time"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
-	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
-
-// maxStuck is how long a session is kept while its batch cannot be finished. The service detaches a link that is idle for ten
-// minutes; the locks of its messages then expire, which raises their delivery counts. A session that is released before raises none;
-// whoever accepts it next retries.
-const maxStuck = 5 * time.Minute
-
-// maxIdleHold bounds how long a session is kept in which nothing is to be done but to wait: a worker waits with it.
-const maxIdleHold = 2 * time.Second
 
 // failure is a change that could not be applied, and may be later.
 type failure struct {
@@ -28,11 +17,12 @@ type failure struct {
 
 // tries are the attempts to finish one batch while its session is held.
 type tries struct {
-	s       *service
-	session string
-	began   time.Time
-	backoff retry.Backoff
-	left    *left
+	s        *service
+	session  string
+	began    time.Time
+	backoff  retry.Backoff
+	deferred *deferred
+	leave    map[string]bool // aggregates that are not tried now
 	// most changes are tried at once, after attempts with more timed out; 0: all.
 	most     int
 	timeouts int // of attempts, one after the other, in which nothing was decided
@@ -40,11 +30,13 @@ type tries struct {
 	apart bool
 }
 
-func (s *service) newTries(session string, b *batch, left *left) *tries {
-	t := &tries{s: s, session: session, began: time.Now(), left: left}
-	for i := range b.changes {
-		if name := b.changes[i].Aggregate; s.failing.Due(name) > 0 {
-			left.aggregates[name] = true
+func (s *service) newTries(session string, b *batch, d *deferred) *tries {
+	t := &tries{s: s, session: session, began: time.Now(), deferred: d, leave: make(map[string]bool)}
+	if s.failing.Any() {
+		for i := range b.first() {
+			if name := b.changes[i].Aggregate; s.failing.Due(name) > 0 {
+				t.leave[name] = true
+			}
 		}
 	}
 	return t
@@ -52,11 +44,41 @@ func (s *service) newTries(session string, b *batch, left *left) *tries {
 
 // next is what to try.
 func (t *tries) next() apply.Attempt {
-	return apply.Attempt{Most: t.most, Apart: t.apart, Leave: t.left.aggregates}
+	return apply.Attempt{Most: t.most, Apart: t.apart, Leave: t.leave}
 }
 
-// leavesSome says whether some aggregate is not tried any more.
-func (t *tries) leavesSome() bool { return len(t.left.aggregates) > 0 }
+// some reports whether the next attempt tries any change of the batch.
+func (t *tries) some(b *batch) bool {
+	for i := range b.first() {
+		if b.results[i].Kind == apply.Pending && b.changes[i].Claim == nil && !t.leave[b.changes[i].Aggregate] {
+			return true
+		}
+	}
+	return false
+}
+
+// outcome records what an attempt led to: whose failure it is, and what waits for a version. rest is what the attempt left undecided.
+func (t *tries) outcome(rest *batch, progress bool, failures []failure, away error) outcome {
+	o := outcome{undecided: rest.len(), progress: progress, blamed: len(failures) > 0, stuck: time.Since(t.began)}
+	switch {
+	case away != nil:
+		one, ok := t.only(rest)
+		o.blamed = ok && t.blame(rest, failure{one, away})
+		if o.away = !o.blamed; o.away {
+			t.s.readModel.Report(away)
+		}
+	case o.blamed:
+		t.alone(rest, failures)
+	case !progress:
+		o.expired = t.awaitVersions(rest)
+		_, o.body = t.deferred.fetchable(rest, t.leave)
+		for i := range rest.first() {
+			c := &rest.changes[i]
+			o.waiting = o.waiting || t.leave[c.Aggregate] || c.Claim != nil || rest.results[i].Kind == apply.Gap
+		}
+	}
+	return o
+}
 
 // made learns from an attempt how many changes are tried at once: half as many after two that timed out, and more again after one in
 // which something was decided.
@@ -65,7 +87,7 @@ func (t *tries) made(b *batch, timedOut bool) {
 	for i, r := range b.results {
 		switch r.Kind {
 		case apply.Pending:
-			if !t.left.aggregates[b.changes[i].Aggregate] {
+			if !t.leave[b.changes[i].Aggregate] {
 				open++
 			}
 		case apply.Applied, apply.Duplicate, apply.Parked:
@@ -87,35 +109,18 @@ func (t *tries) made(b *batch, timedOut bool) {
 	}
 }
 
-// database handles an attempt that failed as a whole. While the database is away the session is kept and its lock renewed, and it is
-// released and accepted again every maxStuck, so that no delivery count rises. Where the session has one aggregate to write, and others
-// are written meanwhile, it is that aggregate that fails.
-func (t *tries) database(receiving context.Context, rest *batch, err error) error {
-	if one, ok := t.only(rest); ok && t.blame(rest, failure{one, err}) {
-		return nil
-	}
-	t.s.readModel.Report(err)
-	if time.Since(t.began) >= maxStuck {
-		return sessions.ErrRelease
-	}
-	if t.backoff.Wait(receiving) != nil {
-		return fmt.Errorf("stop with a batch in hand: %w", err)
-	}
-	return nil
-}
-
-// only is the first change of the one aggregate that was tried, if it was one.
+// only returns the first change of the one aggregate that was tried, if it was one.
 func (t *tries) only(rest *batch) (first *envelope.Change, ok bool) {
-	for i := range rest.changes {
+	for i := range rest.first() {
 		c := &rest.changes[i]
 		switch {
-		case t.left.aggregates[c.Aggregate] || rest.results[i].Kind != apply.Pending:
-		case first == nil:
+		case t.leave[c.Aggregate] || c.Claim != nil || rest.results[i].Kind != apply.Pending:
+		case first != nil:
+			return nil, false
+		default:
 			if first = c; t.most == 1 {
 				return first, true
 			}
-		case c.Aggregate != first.Aggregate:
-			return nil, false
 		}
 	}
 	return first, first != nil
@@ -125,7 +130,7 @@ func (t *tries) only(rest *batch) (first *envelope.Change, ok bool) {
 func (t *tries) alone(rest *batch, failures []failure) {
 	for _, f := range failures {
 		if !t.blame(rest, f) {
-			t.left.aggregates[f.change.Aggregate] = true
+			t.leave[f.change.Aggregate] = true
 		}
 	}
 }
@@ -148,7 +153,7 @@ func (t *tries) blame(rest *batch, f failure) bool {
 		return true
 	}
 	if v.Alone {
-		t.left.aggregates[name] = true
+		t.leave[name] = true
 	}
 	if v.Tell {
 		t.s.log.Warn("an event cannot be applied; it is retried, and its aggregate waits", about...)

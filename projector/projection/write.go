@@ -4,6 +4,9 @@ import "go.mongodb.org/mongo-driver/v2/bson"
 
 // Write is one write to one document: [UpdateOne], [ReplaceOne] or [DeleteOne]. There are no others, because the projector
 // must know how to fold several into one.
+//
+// An id is a value of any type that an _id can have, and never a query: an array, a regular expression and a document with a field that
+// begins with a dollar are refused, as MongoDB would refuse to store them.
 type Write interface {
 	// Target is the document written to.
 	Target() (collection string, id any)

@@ -5,6 +5,7 @@
 package alone
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ type Failing struct {
 
 	mu         sync.Mutex
 	aggregates map[string]*failure // guarded by mu
+	pruned     time.Time           // guarded by mu
 	last       commit              // the last one; guarded by mu
 	other      commit              // the last one of another aggregate than last's; guarded by mu
 }
@@ -43,6 +45,8 @@ const (
 	recently = 30 * time.Second
 	// remindEvery is how often a failure that lasts is told.
 	remindEvery = 5 * time.Minute
+	// pruneEvery is how often aggregates that another process has by now are forgotten.
+	pruneEvery = time.Minute
 )
 
 // New follows aggregates; after is how long one may fail alone, 0: for ever.
@@ -74,13 +78,13 @@ func (f *Failing) Failed(aggregate, messageID string) Verdict {
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for name, w := range f.aggregates {
-		if now.Sub(w.heard) > max(f.after, remindEvery) { // another process has it now
-			delete(f.aggregates, name)
-		}
+	old := func(w *failure) bool { return now.Sub(w.heard) > max(f.after, remindEvery) } // another process has it now
+	if now.Sub(f.pruned) >= pruneEvery {
+		f.pruned = now
+		maps.DeleteFunc(f.aggregates, func(_ string, w *failure) bool { return old(w) })
 	}
 	w := f.aggregates[aggregate]
-	if w == nil || w.messageID != messageID {
+	if w == nil || w.messageID != messageID || old(w) {
 		w = &failure{messageID: messageID, first: now, backoff: retry.Backoff{Initial: 200 * time.Millisecond, Max: maxPause}}
 		f.aggregates[aggregate] = w
 	}
@@ -105,6 +109,13 @@ func (f *Failing) Failed(aggregate, messageID string) Verdict {
 		delete(f.aggregates, aggregate)
 	}
 	return v
+}
+
+// Any reports whether an aggregate fails.
+func (f *Failing) Any() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.aggregates) > 0
 }
 
 // Due is how long it is until an aggregate that has failed should be tried again; 0 for any other.

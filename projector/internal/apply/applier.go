@@ -44,6 +44,7 @@ type Applier struct {
 	// firstVersion is the setting VERSION_FIRST.
 	firstVersion int64
 	skip         string // see Replay
+	past         Past   // see Replay
 }
 
 // Options are an applier's settings.
@@ -84,6 +85,9 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 // arguments, Apply continues where it stopped; what is decided is decided, whatever came after it.
 func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes []envelope.Change, results []Result) ([]Failure, error) {
 	groups, decided, failures := a.plan(t, changes, results)
+	for _, g := range groups {
+		g.session = session
+	}
 	record(results, decided)
 	err := a.write(ctx, t, groups)
 	for _, g := range groups { // also after an error: what is committed is decided
@@ -109,12 +113,7 @@ func (a *Applier) write(ctx context.Context, t Attempt, groups []*group) error {
 	case !t.Apart:
 		return a.applyTogether(ctx, groups, false)
 	}
-	for _, g := range groups {
-		if err := a.applyRecorded(ctx, g); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.applyApart(ctx, groups)
 }
 
 // rebase reads the guards of the groups whose condition did not hold, and has the groups decide what follows from them: what is
@@ -138,8 +137,8 @@ func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
 			return false, ErrNotParked
 		}
 		seen, lies, shared := s.of(g.stream), s.place(g.stream), len(s.guests) > 0
-		learned := g.dropApplied(seen.position) > 0 || lies != g.place || shared != g.shared
-		g.place, g.shared = lies, shared
+		learned := g.dropApplied(seen.position) > 0 || lies != g.place || shared != g.shared || s.empty != g.stub
+		g.place, g.shared, g.stub = lies, shared, s.empty
 		switch {
 		case len(g.events) == 0:
 			learned = true

@@ -1,11 +1,10 @@
 package apply
 
 import (
-	"strconv"
-
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 // compact expresses the writes of several events in fewer: collection by collection and document by document, in order of
@@ -63,18 +62,13 @@ func compact(writes []projection.Write) ([]projection.Write, error) {
 	return out, nil
 }
 
-// documentKey identifies a document in a map. Numbers that are equal are one id to the database, whatever their type.
+// documentKey identifies a document in a map. Equal numbers are one id to the database, whatever their type.
 func documentKey(w projection.Write) (string, error) {
 	collection, id := w.Target()
 	kind, value, err := bson.MarshalValue(id)
 	if err != nil {
 		return "", broken("the id of a write to %s cannot be written as BSON: %v", collection, err)
 	}
-	raw := bson.RawValue{Type: kind, Value: value}
-	if n, ok := raw.AsInt64OK(); ok {
-		if f, isDouble := raw.DoubleOK(); !isDouble || (float64(n) == f && f < 1<<63) {
-			return collection + "\x00#" + strconv.FormatInt(n, 10), nil
-		}
-	}
-	return collection + "\x00" + string(rune(kind)) + string(value), nil
+	normal := envelope.Normal(bson.RawValue{Type: kind, Value: value})
+	return collection + "\x00" + string(rune(normal.Type)) + string(normal.Value), nil
 }

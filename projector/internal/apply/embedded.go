@@ -51,7 +51,8 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 			continue
 		}
 		var collided []*group
-		var unseen []chunk
+		var unseen, passing []chunk
+		done := false
 		for i, c := range chunks {
 			failure, ok := failed[i]
 			switch class := classifyWrite(failure.WriteError); {
@@ -59,6 +60,7 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 				unseen = append(unseen, c)
 			case !ok:
 				c.committed()
+				done = true
 			case class == Guarded:
 				if collided = append(collided, c.group); unsaid(failure.WriteError) {
 					c.group.doubt, c.group.doubtful = failure, c.events
@@ -68,11 +70,14 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 			case class == Unknown:
 				c.group.fails(c.events, failure)
 			default:
-				err = failure
+				passing, err = append(passing, c), failure
 			}
 		}
-		if err != nil {
+		if err != nil && !done {
 			return fmt.Errorf("write %s: %w", collection.Name(), err)
+		}
+		for _, c := range passing { // others were written: it is not the database as a whole
+			c.group.fails(c.events, fmt.Errorf("write %s: %w", collection.Name(), err))
 		}
 		missed, err := a.resolve(ctx, unseen)
 		if err != nil {
@@ -148,7 +153,7 @@ func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, mak
 		return mongo.NewReplaceOneModel().SetFilter(filter).SetReplacement(document).SetUpsert(upsert), upsert
 	}
 	ops := f.ops
-	if g.replay != nil && g.replay.empty {
+	if g.stub {
 		ops = onStub(f)
 	}
 	// Without an effect there is nothing to guard: the position moves where there is a document, and none is made.
@@ -296,12 +301,8 @@ func (a *Applier) resolve(ctx context.Context, unseen []chunk) (missed []*group,
 	return missed, nil
 }
 
-// committed takes the events off their group. In a replay, what comes after them no longer finds a stub.
+// committed takes the events off their group. What comes after them no longer finds a stub.
 func (c chunk) committed() {
 	c.group.committed(c.events)
-	if replay := c.group.replay; c.fills && replay != nil {
-		filled := *replay
-		filled.empty = false
-		c.group.replay = &filled
-	}
+	c.group.stub = c.group.stub && !c.fills
 }

@@ -79,7 +79,8 @@ var tooLargeCodes = map[int]bool{mongodb.TransactionTooLarge: true, mongodb.Tran
 // a write that breaks a unique index.
 var duplicateKeyCodes = map[int]bool{mongodb.DuplicateKey: true, mongodb.DuplicateKeyUpdate: true, mongodb.DuplicateKeyCapped: true}
 
-// Classify judges an error of a projection or of the driver.
+// Classify judges an error of a projection or of the driver. While the majority is late, write errors beside it are judgements of what the
+// primary alone has, and may lose: the same writes are tried again until it answers.
 func Classify(err error) Class {
 	switch {
 	case err == nil:
@@ -95,9 +96,15 @@ func Classify(err error) Class {
 		return Permanent
 	}
 	if bulk, ok := errors.AsType[mongo.BulkWriteException](err); ok {
+		if bulk.WriteConcernError != nil {
+			return Transient
+		}
 		return classifyWrites(bulk.WriteErrors, func(e mongo.BulkWriteError) mongo.WriteError { return e.WriteError })
 	}
 	if write, ok := errors.AsType[mongo.WriteException](err); ok {
+		if write.WriteConcernError != nil {
+			return Transient
+		}
 		return classifyWrites(write.WriteErrors, func(e mongo.WriteError) mongo.WriteError { return e })
 	}
 	if server, ok := errors.AsType[mongo.CommandError](err); ok {
@@ -109,7 +116,7 @@ func Classify(err error) Class {
 	return Transient
 }
 
-// classifyWrites takes the gravest class; without any write error, what failed is the write concern, which is transient.
+// classifyWrites takes the gravest class.
 func classifyWrites[E any](all []E, of func(E) mongo.WriteError) Class {
 	worst := Transient
 	for _, e := range all {

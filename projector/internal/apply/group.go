@@ -19,6 +19,7 @@ type planned struct {
 // group is what is to be written for one aggregate and stream, in order.
 type group struct {
 	aggregate string
+	session   string // that the events came in; empty in a replay
 	events    []planned
 	// oneByOne is set once the database refused several changes at once, to find the one it means.
 	oneByOne bool
@@ -29,6 +30,10 @@ type group struct {
 	unjudged bool
 	// firstVersion is the version that aggregates begin with; 0: any.
 	firstVersion int64
+	// past is a gap of versions that is given up, in a replay.
+	past Past
+	// stub says that the aggregate's document holds nothing but its guard, as was last seen.
+	stub bool
 	// replay is how the guard of a parked aggregate stands whose events are applied all the same; else nil.
 	replay *guardState
 	// failed is the change that could not be applied now, for a reason of its own; the group then has no events left.
@@ -78,14 +83,14 @@ func (g *group) contains(position string) bool {
 	return found
 }
 
-// skipsVersion says whether a change leaves out a version after the last one planned.
-func (g *group) skipsVersion(c *envelope.Change) bool {
+// skipsVersion reports whether a change leaves out more versions after the last one planned than may be missing.
+func (g *group) skipsVersion(c *envelope.Change, may int64) bool {
 	if g == nil || !versioned(c) {
 		return false
 	}
 	for _, e := range slices.Backward(g.events) {
 		if versioned(e.change) {
-			return c.Version > e.change.Version+1
+			return c.Version > e.change.Version+1+may
 		}
 	}
 	return false
@@ -99,7 +104,7 @@ func (g *group) requiredVersion(n int) (index int, version int64) {
 	}
 	for i, e := range g.events[:n] {
 		if versioned(e.change) {
-			return i, e.change.Version - 1
+			return i, max(e.change.Version-1-g.past.before(e.change), 0)
 		}
 	}
 	return 0, 0

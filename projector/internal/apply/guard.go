@@ -24,8 +24,8 @@ const (
 	guardStream  = "stream"
 	guardStreams = "streams"
 	guardParked  = "parked"
-	// guardEmpty marks a stub: a document made only to hold a parked record. As far as the projection goes it does not
-	// exist.
+	// guardEmpty marks a stub: a document made to hold a parked record, and kept if events were given up or had no effect meanwhile. As
+	// far as the projection goes it does not exist.
 	guardEmpty = "empty"
 )
 
@@ -127,6 +127,9 @@ func (g guards) condition(group *group, n int) bson.D {
 	filter := append(bson.D{{Key: "_id", Value: group.aggregate}, {Key: at + guardPosition, Value: position}}, g.owned(group.place)...)
 	if group.replay == nil {
 		filter = append(filter, bson.E{Key: g.prefix + guardParked, Value: bson.D{{Key: "$exists", Value: false}}})
+		if g.inside {
+			filter = append(filter, bson.E{Key: g.prefix + guardEmpty, Value: bson.D{{Key: "$exists", Value: group.stub}}})
+		}
 	} else {
 		filter = append(filter, g.fenced(group.replay.parked.Fence())...)
 	}
@@ -148,18 +151,24 @@ func (g guards) moved(group *group, n int) (set bson.D, first int64, whole bool)
 	if !group.guest && group.stream != "" {
 		guard = append(guard, bson.E{Key: guardStream, Value: group.stream})
 	}
-	var version int64
+	var version, behind int64 // behind the gap that is given up, if any
 	for _, e := range group.events[:n] {
 		if versioned(e.change) {
 			version = e.change.Version
 			if first == 0 {
 				first = version
 			}
+			if group.past.before(e.change) > 0 {
+				behind = version
+			}
 		}
 	}
 	switch {
 	case version == 0:
 		return guard, 0, false
+	case behind > 0: // of no version before it is it known
+		guard = append(guard, bson.E{Key: guardVersion, Value: version}, bson.E{Key: guardFirst, Value: behind})
+		return guard, 0, true
 	case group.unjudged: // versions may have been left out: of no other is it known
 		guard = append(guard, bson.E{Key: guardVersion, Value: version}, bson.E{Key: guardFirst, Value: version})
 		return guard, 0, true

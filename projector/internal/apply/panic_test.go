@@ -24,7 +24,7 @@ func dereference() {
 }
 
 func TestAPanicKeepsItsStack(t *testing.T) {
-	_, err := project(panicking{dereference}, envelope.Change{})
+	_, _, err := project(panicking{dereference}, envelope.Change{})
 	require.ErrorIs(t, err, projection.ErrPermanent)
 	require.EqualError(t, err, "the projection panicked: runtime error: invalid memory address or nil pointer dereference")
 	stack := Stack(err)
@@ -32,7 +32,7 @@ func TestAPanicKeepsItsStack(t *testing.T) {
 	require.Contains(t, first, "apply.dereference", "where it happened comes first:\n%s", stack)
 	require.Contains(t, stack, "panic_test.go")
 
-	_, err = project(panicking{func() { panic(io.EOF) }}, envelope.Change{})
+	_, _, err = project(panicking{func() { panic(io.EOF) }}, envelope.Change{})
 	require.ErrorIs(t, err, io.EOF)
 	require.Equal(t, Permanent, Classify(err))
 	require.Equal(t, "the projection panicked: EOF", poison(ReasonProjection, err).Description)
@@ -49,7 +49,7 @@ func TestAStackIsBounded(t *testing.T) {
 		}
 		descend(depth - 1)
 	}
-	_, err := project(panicking{func() { descend(5000) }}, envelope.Change{})
+	_, _, err := project(panicking{func() { descend(5000) }}, envelope.Change{})
 	stack := Stack(err)
 	require.LessOrEqual(t, len(stack), maxStack+len("…\n"))
 	require.Greater(t, len(stack), 1000)

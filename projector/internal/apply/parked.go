@@ -28,8 +28,10 @@ type Record struct {
 	Position    string `bson:"position"`
 	Reason      string `bson:"reason"`
 	Description string `bson:"description"`
-	// Session is the session that the event came in.
-	Session string `bson:"session"`
+	// Session is the session that the event came in; empty if a person parked the aggregate. Sessions are the others in which events were
+	// set aside.
+	Session  string   `bson:"session"`
+	Sessions []string `bson:"sessions,omitempty"`
 	// Later grows before events are dead-lettered behind the first one, by at least their number. An unparking that rests on
 	// an older number is refused. See [Fence].
 	Later int64 `bson:"later"`
@@ -122,7 +124,7 @@ func (a *Applier) park(
 		case c.Position != "" && s.position >= c.Position && r.Reason != ReasonOvertaken:
 			return []decision{{poisoned.index, Result{Kind: Duplicate}}}, nil // somebody could apply it
 		case s.parked != nil:
-			counted, err := a.countSetAside(ctx, c.Aggregate, s.parked, 1+len(behind))
+			counted, err := a.countSetAside(ctx, c.Aggregate, s.parked, session, 1+len(behind))
 			if err != nil {
 				return nil, err
 			}
@@ -170,12 +172,16 @@ func (a *Applier) writeRecord(ctx context.Context, c *envelope.Change, r Record,
 	return err
 }
 
-// countSetAside raises the record's count before n events are set aside; false when the aggregate is no longer parked by this
-// record.
-func (a *Applier) countSetAside(ctx context.Context, aggregate string, r *Record, n int) (counted bool, err error) {
+// countSetAside raises the record's count before n events of a session are set aside, and notes the session; false if the aggregate is
+// no longer parked by this record.
+func (a *Applier) countSetAside(ctx context.Context, aggregate string, r *Record, session string, n int) (counted bool, err error) {
+	at := a.guards.prefix + guardParked
+	update := bson.D{{Key: "$inc", Value: bson.D{{Key: at + ".later", Value: int64(n)}}}}
+	if session != r.Session {
+		update = append(update, bson.E{Key: "$addToSet", Value: bson.D{{Key: at + ".sessions", Value: session}}})
+	}
 	result, err := a.guards.collection.UpdateOne(ctx,
-		bson.D{{Key: "_id", Value: aggregate}, {Key: a.guards.prefix + guardParked + ".id", Value: r.ID}},
-		bson.D{{Key: "$inc", Value: bson.D{{Key: a.guards.prefix + guardParked + ".later", Value: int64(n)}}}})
+		bson.D{{Key: "_id", Value: aggregate}, {Key: at + ".id", Value: r.ID}}, update)
 	if err != nil {
 		return false, fmt.Errorf("write %s: %w", a.guards.collection.Name(), err)
 	}
@@ -211,7 +217,7 @@ func poisonAgain(r *Record) Result {
 // setAside handles a group whose aggregate turned out to be parked: what it has left is dead-lettered behind the event that
 // parked it. It answers false when the aggregate is no longer parked by this record.
 func (a *Applier) setAside(ctx context.Context, g *group, r *Record) (counted bool, err error) {
-	counted, err = a.countSetAside(ctx, g.aggregate, r, len(g.events))
+	counted, err = a.countSetAside(ctx, g.aggregate, r, g.session, len(g.events))
 	if err != nil || !counted {
 		return false, err
 	}

@@ -14,7 +14,7 @@ import (
 //
 // A change stays pending where another one of its aggregate must be decided first: behind a poison or a failure; behind a
 // change with a higher position that came before it; behind a gap of versions inside the batch, since only the guard
-// knows what the first change behind the gap may follow; above a [Gap], while those below it may close it; and behind a change
+// knows what the first change behind the gap may follow; from one whose body was not fetched; above a [Gap], while those below it may close it; and behind a change
 // of another stream, because a write is guarded by the position of one stream, and both are applied in the order in which they came.
 func (a *Applier) plan(t Attempt, changes []envelope.Change, results []Result) (groups []*group, decided []decision, failures []Failure) {
 	type key struct{ aggregate, stream string } // positions of two streams do not compare
@@ -47,16 +47,14 @@ func (a *Applier) plan(t Attempt, changes []envelope.Change, results []Result) (
 			continue
 		case gapped && c.Position > waits, c.Position < g.last():
 			continue
-		case !a.unjudged && g.skipsVersion(c):
+		case c.Claim != nil, !a.unjudged && g.skipsVersion(c, a.past.before(c)):
 			blocked[c.Aggregate] = true
 			continue
 		}
 		var writes []projection.Write
 		var err error
 		if a.skip == "" || c.MessageID != a.skip {
-			if writes, err = project(a.projection, *c); err == nil {
-				err = check(a.projection, c, writes)
-			}
+			_, writes, err = project(a.projection, *c)
 		}
 		if err != nil {
 			blocked[c.Aggregate] = true
@@ -68,7 +66,7 @@ func (a *Applier) plan(t Attempt, changes []envelope.Change, results []Result) (
 			continue
 		}
 		if g == nil {
-			g = &group{aggregate: c.Aggregate, place: place{stream: c.Stream}, unjudged: a.unjudged, firstVersion: a.firstVersion}
+			g = &group{aggregate: c.Aggregate, place: place{stream: c.Stream}, unjudged: a.unjudged, firstVersion: a.firstVersion, past: a.past}
 			byAggregate[c.Aggregate] = g
 			groups = append(groups, g)
 		}
@@ -78,12 +76,20 @@ func (a *Applier) plan(t Attempt, changes []envelope.Change, results []Result) (
 	return groups, decided, failures
 }
 
-// project calls the projection; a panic in it is a permanent failure of this event, and of nothing else.
-func project(p projection.Projection, c envelope.Change) (writes []projection.Write, err error) {
+// project returns the writes of one event as the projection gave them, held against the rules of package projection, and as BSON. A
+// panic in the projection, or in what writes its values as BSON, is a permanent failure of this event, and of nothing else.
+func project(p projection.Projection, c envelope.Change) (given, writes []projection.Write, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			writes, err = nil, recovered(r)
+			given, writes, err = nil, nil, recovered(r)
 		}
 	}()
-	return p.Project(projection.Event{Change: c})
+	if given, err = p.Project(projection.Event{Change: c}); err != nil {
+		return nil, nil, err
+	}
+	if err = check(p, &c, given); err != nil {
+		return nil, nil, err
+	}
+	writes, err = encoded(given)
+	return given, writes, err
 }

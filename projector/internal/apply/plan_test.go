@@ -220,8 +220,9 @@ func TestChunksFoldWhatCanBeFolded(t *testing.T) {
 	a := chunks[0].model.(*mongo.UpdateOneModel)
 	require.Equal(t, 2, chunks[0].events)
 	unparked := bson.E{Key: "_sluice.parked", Value: bson.D{{Key: "$exists", Value: false}}}
+	whole := bson.E{Key: "_sluice.empty", Value: bson.D{{Key: "$exists", Value: false}}}
 	complete := bson.E{Key: "_sluice.version", Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$lt", Value: int64(8)}}}}}
-	require.Equal(t, bson.D{{Key: "_id", Value: "a"}, {Key: "_sluice.position", Value: bson.D{{Key: "$lt", Value: "821"}}}, unparked, complete}, a.Filter)
+	require.Equal(t, bson.D{{Key: "_id", Value: "a"}, {Key: "_sluice.position", Value: bson.D{{Key: "$lt", Value: "821"}}}, unparked, whole, complete}, a.Filter)
 	require.Equal(t, bson.D{
 		{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(2)}}},
 		{Key: "$setOnInsert", Value: bson.D{{Key: "_sluice.first", Value: int64(9)}}},
@@ -238,7 +239,7 @@ func TestChunksFoldWhatCanBeFolded(t *testing.T) {
 	require.Equal(t, 1, planner.chunksOf(groups)[0].events)
 	groups[0].unguarded = true
 	a = planner.chunksOf(groups)[0].model.(*mongo.UpdateOneModel)
-	require.Equal(t, bson.D{{Key: "_id", Value: "a"}, {Key: "_sluice.position", Value: bson.D{{Key: "$exists", Value: false}}}, unparked}, a.Filter)
+	require.Equal(t, bson.D{{Key: "_id", Value: "a"}, {Key: "_sluice.position", Value: bson.D{{Key: "$exists", Value: false}}}, unparked, whole}, a.Filter)
 }
 
 func TestAReplacementCarriesTheGuard(t *testing.T) {

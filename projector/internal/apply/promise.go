@@ -38,6 +38,9 @@ func check(p projection.Projection, c *envelope.Change, writes []projection.Writ
 		if err := valid(w); err != nil {
 			return broken("projection %s gave a write to %s that cannot be done: %v", p.Name(), collection, err)
 		}
+		if replacement, ok := w.(projection.ReplaceOne); ok && replacement.Document == nil {
+			return broken("projection %s gave a replacement of %s without a document", p.Name(), collection)
+		}
 		if !isOne {
 			if collection == positionsCollection(p) {
 				return broken("projection %s writes to its own record of positions, %s", p.Name(), collection)

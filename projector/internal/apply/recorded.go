@@ -54,6 +54,35 @@ func (a *Applier) applyRecorded(ctx context.Context, g *group) error {
 	return nil
 }
 
+// applyApart writes the groups one after the other. An error that passes, and that the server answered to one group, does not keep those
+// behind it from being tried: if one of them is written, it is a failure of the first group alone, once it has come twice.
+func (a *Applier) applyApart(ctx context.Context, groups []*group) error {
+	var failed []*group
+	var last error
+	for _, g := range groups {
+		err := a.applyRecorded(ctx, g)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil, g.replay != nil, Code(err) == 0 && !errors.Is(err, errContended):
+			return err
+		default:
+			failed, last = append(failed, g), err
+		}
+	}
+	if len(failed) == len(groups) {
+		return last
+	}
+	for _, g := range failed {
+		if err := a.applyRecorded(ctx, g); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			g.failed = &Failure{g.events[0].index, err}
+		}
+	}
+	return nil
+}
+
 // commit writes the first n events of a group.
 func (a *Applier) commit(ctx context.Context, g *group, n int) error {
 	writes := g.writes(n)
@@ -132,10 +161,10 @@ func (a *Applier) effect(ctx context.Context, writes []projection.Write) error {
 	return nil
 }
 
-// model says a write to the driver.
+// model returns a write as the driver takes it. The id is a value, also if it looks like a query.
 func model(w projection.Write) mongo.WriteModel {
 	_, id := w.Target()
-	filter := bson.D{{Key: "_id", Value: id}}
+	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: id}}}}
 	switch w := w.(type) {
 	case projection.UpdateOne:
 		return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(updateOf(w.Ops)).SetUpsert(w.Upsert)

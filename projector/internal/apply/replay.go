@@ -1,9 +1,12 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -20,8 +23,23 @@ type Replay struct {
 	ID bson.ObjectID
 	// Skip is the message id of an event that is to have no effect: the guard moves past it, and that is all.
 	Skip string
-	// Unjudged passes over versions that are missing.
-	Unjudged bool
+	// Past is one gap of versions that is given up; every other one is judged.
+	Past Past
+}
+
+// Past is a gap of versions that a person gives up: the event before which versions are missing, by its message's id, and how many of
+// them may be; 0: any number.
+type Past struct {
+	Before string
+	Most   int64
+}
+
+// before returns how many versions may be missing before a change.
+func (p Past) before(c *envelope.Change) int64 {
+	if p.Before == "" || c.MessageID != p.Before {
+		return 0
+	}
+	return cmp.Or(p.Most, c.Version)
 }
 
 // Replay writes the effects of changes of a parked aggregate, as [Applier.Apply] does, and leaves it parked. A change that
@@ -29,7 +47,7 @@ type Replay struct {
 func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Change, results []Result) error {
 	applier := *a
 	applier.skip = r.Skip
-	applier.unjudged = a.unjudged || r.Unjudged
+	applier.past = r.Past
 	groups, decided, failures := applier.plan(Attempt{}, changes, results)
 	record(results, decided)
 	if len(groups) > 0 {
@@ -43,7 +61,7 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 		}
 		for _, g := range groups {
 			seen := s.of(g.stream)
-			g.replay, g.place, g.shared = &s, s.place(g.stream), len(s.guests) > 0
+			g.replay, g.place, g.shared, g.stub = &s, s.place(g.stream), len(s.guests) > 0, s.empty
 			g.dropApplied(seen.position)
 			g.stopAtGap(seen)
 		}
@@ -71,12 +89,42 @@ func (a *Applier) Park(ctx context.Context, session string, c *envelope.Change, 
 	return err
 }
 
+// ErrParked is an aggregate that is parked already.
+var ErrParked = errors.New("the aggregate is parked already")
+
+// ParkByOperator parks an aggregate because of no event, with a description. It needs no session: a projector's next write of the
+// aggregate fails on the record, and the events are set aside. Errors: [ErrParked].
+func (a *Applier) ParkByOperator(ctx context.Context, aggregate, description string) error {
+	r := Record{ID: bson.NewObjectID(), Since: time.Now().UTC(), Reason: ReasonOperator, Description: description}
+	for range maxConflicts {
+		err := a.writeRecord(ctx, &envelope.Change{Aggregate: aggregate}, r, place{})
+		switch class := Classify(err); {
+		case err == nil:
+			return nil
+		case class == Permanent && a.guards.inside:
+			return fmt.Errorf("write %s: %w: %w", a.guards.collection.Name(), errNoStub, err)
+		case class != Guarded:
+			return fmt.Errorf("write %s: %w", a.guards.collection.Name(), err)
+		}
+		if _, err := a.Parked(ctx, aggregate); err == nil {
+			return ErrParked
+		} else if !errors.Is(err, ErrNotParked) {
+			return err
+		}
+	}
+	return errContended
+}
+
 // Unpark ends a parking, where nothing was set aside since the fence was read. Errors: [ErrMoved], [ErrNotParked].
 func (a *Applier) Unpark(ctx context.Context, aggregate string, f Fence) error {
 	filter := append(bson.D{{Key: "_id", Value: aggregate}}, a.guards.fenced(f)...)
 	if a.guards.inside {
-		// A stub held nothing but the record.
-		deleted, err := a.guards.collection.DeleteOne(ctx, append(filter, bson.E{Key: a.guards.prefix + guardEmpty, Value: true}))
+		// A stub that has no position held nothing but the record.
+		deleted, err := a.guards.collection.DeleteOne(ctx, append(slices.Clip(filter),
+			bson.E{Key: a.guards.prefix + guardEmpty, Value: true},
+			bson.E{Key: a.guards.prefix + guardPosition, Value: ""},
+			bson.E{Key: a.guards.prefix + guardStreams, Value: bson.D{{Key: "$exists", Value: false}}},
+		))
 		if err != nil {
 			return fmt.Errorf("unpark %s: %w", aggregate, err)
 		}

@@ -49,9 +49,11 @@ const (
 	ReasonDeliveries = "DeliveriesUsedUp"  // the broker would soon dead-letter the event by itself, and later ones would overtake it
 	ReasonUndecided  = "Undecided"         // the event failed for UNDECIDED_AFTER while others of the same database were applied
 	ReasonOvertaken  = "Overtaken"         // the broker dead-lettered the event by itself, and later ones were applied
+	ReasonOperator   = "ParkedByOperator"  // a person parked the aggregate, because of no event
 )
 
-// Reasons are all that messages are dead-lettered for, but for Overtaken, which the broker did for a reason of its own.
+// Reasons are all that messages are dead-lettered for: not Overtaken, which the broker did for a reason of its own, and not
+// ParkedByOperator, which is of an aggregate alone.
 func Reasons() []string {
 	return []string{
 		ReasonParked, ReasonVersionGap, ReasonProjection, ReasonPromise, ReasonRefused, ReasonDeliveries, ReasonUndecided,

@@ -48,8 +48,11 @@ func (a *Applier) transact(ctx context.Context, write func(context.Context) erro
 		done := a.turns.take(ctx)
 		err := attempt(ctx, session, write)
 		done()
-		if Code(err) == mongodb.WriteConflict {
+		switch Code(err) {
+		case mongodb.WriteConflict:
 			a.turns.met()
+			a.orphans.refused(ctx)
+		case mongodb.LockTimeout: // a command waits for the collection, behind a transaction that may be abandoned
 			a.orphans.refused(ctx)
 		}
 		if !labelled(err, driver.TransientTransactionError) || Classify(err) == TooLarge || backoff.Wait(ctx) != nil {

@@ -23,8 +23,9 @@ import (
 const (
 	// MaxBytes bounds the bodies that are held at once. A larger one is held alone.
 	MaxBytes = 64 << 20
-	// attemptTimeout bounds one attempt: 16 MB at 0.5 MB/s.
-	attemptTimeout = 30 * time.Second
+	// attemptTimeout, and what the body takes at attemptRate bytes a second, bound one attempt.
+	attemptTimeout = 2 * time.Second
+	attemptRate    = 500_000
 )
 
 // errUnconfigured is a claim check that meets a projector without storage settings. The message is fine, so it waits.
@@ -52,20 +53,11 @@ func New(bodies Bodies, log *slog.Logger) *Redeemer {
 // Redeem gives the change its body, and retries until that succeeds or ctx ends. The error is final (an [*envelope.Error]), or the
 // cause of ctx. done must be called when the body is no longer needed; it is never nil.
 func (r *Redeemer) Redeem(ctx context.Context, c *envelope.Change) (done func(), err error) {
-	size := min(c.Claim.Size, MaxBytes)
-	if err := r.room.Acquire(ctx, size); err != nil {
-		return func() {}, fmt.Errorf("wait for room for a body of %d bytes: %w", c.Claim.Size, context.Cause(ctx))
-	}
-	done = func() { r.room.Release(size) }
 	var backoff retry.Backoff
 	for {
-		err := r.get(ctx, c)
+		done, err := r.Fetch(ctx, c)
 		if _, final := errors.AsType[*envelope.Error](err); final || err == nil {
-			r.outage.Report(nil)
 			return done, err
-		}
-		if ctx.Err() == nil {
-			r.outage.Report(err)
 		}
 		if err := backoff.Wait(ctx); err != nil {
 			return done, fmt.Errorf("wait for a claimed body: %w", err)
@@ -73,11 +65,33 @@ func (r *Redeemer) Redeem(ctx context.Context, c *envelope.Change) (done func(),
 	}
 }
 
+// Fetch gives the change its body, in one attempt. An error that is no [*envelope.Error] says nothing about the body. done must be
+// called when the body is no longer needed; it is never nil.
+func (r *Redeemer) Fetch(ctx context.Context, c *envelope.Change) (done func(), err error) {
+	size := min(c.Claim.Size, MaxBytes)
+	if err := r.room.Acquire(ctx, size); err != nil {
+		return func() {}, fmt.Errorf("wait for room for a body of %d bytes: %w", c.Claim.Size, context.Cause(ctx))
+	}
+	err = r.get(ctx, c)
+	_, final := errors.AsType[*envelope.Error](err)
+	switch {
+	case final || err == nil:
+		r.outage.Report(nil)
+	case ctx.Err() == nil:
+		r.outage.Report(err)
+	}
+	if err != nil {
+		r.room.Release(size)
+		return func() {}, err
+	}
+	return func() { r.room.Release(size) }, nil
+}
+
 func (r *Redeemer) get(ctx context.Context, c *envelope.Change) error {
 	if r.bodies == nil {
 		return errUnconfigured
 	}
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout+time.Duration(c.Claim.Size)*time.Second/attemptRate)
 	defer cancel()
 	return r.bodies.Get(ctx, c)
 }

@@ -15,7 +15,9 @@ import (
 const (
 	// filterName and filterCode ask for a session in a link's source; the value is null for whichever is next.
 	filterName = "com.microsoft:session-filter"
-	filterCode = uint64(0x0000_0137_0000_000C)
+	// filterCode does not divide into a domain and an id of 32 bits each as AMQP's codes do; it is what
+	// the official clients send, and the service knows the filter by it.
+	filterCode = uint64(0x137000000C)
 	// timeoutProperty bounds, in milliseconds, how long the broker waits for a session.
 	timeoutProperty = "com.microsoft:timeout"
 	// lockedUntilProperty is when the lock ends, in ticks.
@@ -26,33 +28,24 @@ const (
 	endTimeout = 2 * time.Second
 )
 
-// ErrNone means that no session with messages was there.
-var ErrNone = errors.New("no session is waiting")
+var (
+	// ErrNone means that no session with messages was there.
+	ErrNone = errors.New("no session is waiting")
+	// ErrUnanswered means that the broker did not answer the request for a session: its time ran out, or the connection ended.
+	ErrUnanswered = errors.New("the request for a session is not answered")
+	// ErrProtocol is a link that the broker opened without saying which session it is for.
+	ErrProtocol = errors.New("the link that was opened names no session")
+)
 
-// AcceptNext waits until a session with messages is free, and locks it. Errors: [ErrNone] when there was none until shortly
+// AcceptNext waits until a session with messages is free, and locks it. Errors: [ErrNone] if there was none until shortly
 // before ctx's deadline.
 func AcceptNext(ctx context.Context, conn *servicebus.Conn, entity string) (*Session, error) {
 	if err := conn.Claim(ctx, entity); err != nil {
 		return nil, err
 	}
-	session, err := conn.Session(ctx)
+	session, link, err := open(ctx, conn, entity)
 	if err != nil {
 		return nil, err
-	}
-	options := &amqp.ReceiverOptions{
-		Name:           rand.Text(),
-		SettlementMode: amqp.ReceiverSettleModeSecond.Ptr(), // peek-lock
-		Credit:         -1,                                  // by hand
-		Filters:        []amqp.LinkFilter{amqp.NewLinkFilter(filterName, filterCode, nil)},
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		wait := time.Until(deadline)
-		wait -= min(answerTime, wait/10)
-		options.Properties = map[string]any{timeoutProperty: uint32(max(wait.Milliseconds(), 1))}
-	}
-	link, err := session.NewReceiver(ctx, entity, options)
-	if err != nil {
-		return nil, refused(ctx, conn, session, err)
 	}
 	id, ok := link.LinkSourceFilterValue(filterName).(string)
 	if !ok {
@@ -66,27 +59,65 @@ func AcceptNext(ctx context.Context, conn *servicebus.Conn, entity string) (*Ses
 	return accepted, nil
 }
 
-// ErrProtocol is a link that the broker opened without saying which session it is for.
-var ErrProtocol = errors.New("the link that was opened names no session")
-
-// refused ends or keeps the AMQP session of a link that was not opened, and says why it was not.
-func refused(ctx context.Context, conn *servicebus.Conn, session *amqp.Session, err error) error {
-	if answer, ok := errors.AsType[*amqp.Error](err); ok {
-		conn.ReturnSession(session)
-		if answer.Condition == servicebus.CondTimeout {
-			return ErrNone
+// open returns the link for the next session, and the AMQP session that it is on.
+func open(ctx context.Context, conn *servicebus.Conn, entity string) (*servicebus.Session, *amqp.Receiver, error) {
+	options := &amqp.ReceiverOptions{
+		Name:           rand.Text(),
+		SettlementMode: amqp.ReceiverSettleModeSecond.Ptr(), // peek-lock
+		Credit:         -1,                                  // by hand
+		Filters:        []amqp.LinkFilter{amqp.NewLinkFilter(filterName, filterCode, nil)},
+	}
+	for {
+		session, err := conn.Session(ctx)
+		if err != nil {
+			return nil, nil, err
 		}
-		return fmt.Errorf("open a link for the next session: %w", err)
+		if deadline, ok := ctx.Deadline(); ok {
+			wait := time.Until(deadline)
+			wait -= min(answerTime, wait/10)
+			options.Properties = map[string]any{timeoutProperty: uint32(max(wait.Milliseconds(), 1))}
+		}
+		link, err := session.NewReceiver(ctx, entity, options)
+		if err == nil {
+			return session, link, nil
+		}
+		if _, ended := errors.AsType[*amqp.SessionError](err); ended && session.Used() {
+			continue // the broker ended it while it had no link; the others that it ended follow, and then there is a new one
+		}
+		return nil, nil, refused(ctx, conn, session, err)
 	}
-	// There was no answer, and the broker may still open the link: it ends with its AMQP session. A broker that does not know the
-	// timeout property waits longer than we do, but answers the end of the session; a broker that is gone does not.
-	if unanswered := end(ctx, session); errors.Is(err, context.DeadlineExceeded) && unanswered == nil {
-		return ErrNone
-	}
-	return fmt.Errorf("open a link for the next session: %w", err)
 }
 
-func end(ctx context.Context, session *amqp.Session) error {
+// refused returns why a link was not opened, and ends or keeps the AMQP session that it was to be on.
+func refused(ctx context.Context, conn *servicebus.Conn, session *servicebus.Session, err error) error {
+	err = fmt.Errorf("open a link for the next session: %w", err)
+	if _, ended := errors.AsType[*amqp.ConnError](err); ended {
+		return fmt.Errorf("%w: %w", ErrUnanswered, err)
+	}
+	if _, ended := errors.AsType[*amqp.SessionError](err); ended {
+		return err
+	}
+	if answer, ok := errors.AsType[*amqp.Error](err); ok {
+		if !conn.ReturnSession(session, 0) {
+			_ = end(ctx, session)
+		}
+		if answer.Condition == servicebus.CondTimeout {
+			return fmt.Errorf("%w: %w", ErrNone, err)
+		}
+		return err
+	}
+	// There was no answer, and the broker may still open the link: it ends with its AMQP session. Or the broker refused the link
+	// without an error. In both cases it answers the end of the session; a broker that is gone does not.
+	switch unanswered := end(ctx, session); {
+	case unanswered != nil, errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, context.DeadlineExceeded): // a broker that does not know the timeout property waits longer than we do
+		return fmt.Errorf("%w: %w: %w", ErrNone, ErrUnanswered, err)
+	}
+	return fmt.Errorf("%w: %w", ErrNone, err)
+}
+
+func end(ctx context.Context, session *servicebus.Session) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	return session.Close(ctx)

@@ -18,10 +18,11 @@ import (
 type Session struct {
 	conn        *servicebus.Conn
 	entity, id  string
-	session     *amqp.Session
+	session     *servicebus.Session
 	link        *amqp.Receiver
 	lockedUntil time.Time // when it was accepted
 	credit      int       // given to the broker, and not yet received for; the receiver's alone
+	most        int       // messages at once that were last asked for; the receiver's alone
 	// Ahead, if set, says how many messages the broker may send ahead, of at most count; Saw is told the size of each that came.
 	Ahead    func(count int) int
 	Saw      func(bytes int)
@@ -54,10 +55,11 @@ func (s *Session) failed(err error) {
 
 // Answered says that an error is the broker's answer about a link or a request, so that the connection works.
 func Answered(err error) bool {
-	_, ended := errors.AsType[*amqp.ConnError](err)
+	_, closed := errors.AsType[*amqp.ConnError](err)
+	_, ended := errors.AsType[*amqp.SessionError](err)
 	_, said := errors.AsType[*amqp.Error](err)
 	_, refused := errors.AsType[*servicebus.StatusError](err)
-	return !ended && (said || refused)
+	return !closed && (ended || said || refused)
 }
 
 // Receive waits for messages and returns what has arrived by then, in order, at least one and at most count. It lets the
@@ -73,28 +75,47 @@ func (s *Session) Receive(ctx context.Context, count int) ([]*azservicebus.Recei
 		}
 		return nil, fmt.Errorf("receive: %w", err)
 	}
-	return s.arrived([]*azservicebus.ReceivedMessage{s.remember(first)}, count), nil
+	messages := s.came([]*azservicebus.ReceivedMessage{s.remember(first)}, count)
+	s.refill()
+	return messages, nil
 }
 
 // Arrived returns what has arrived, in order, at most count, without waiting; nothing perhaps.
 func (s *Session) Arrived(count int) ([]*azservicebus.ReceivedMessage, error) {
-	messages := s.arrived(nil, count)
-	ahead := count
+	messages := s.Came(count)
+	s.most = count
+	return messages, s.giveCredit()
+}
+
+// refill gives credit if all that was asked for has come: more may be there, which then comes while this is applied. A failure is the
+// next Receive's.
+func (s *Session) refill() {
+	if s.credit == 0 {
+		_ = s.giveCredit()
+	}
+}
+
+// giveCredit lets the broker send messages ahead.
+func (s *Session) giveCredit() error {
+	ahead := s.most
 	if s.Ahead != nil {
-		ahead = s.Ahead(count)
+		ahead = s.Ahead(s.most)
 	}
-	if want := ahead - s.credit; want > 0 {
-		if err := s.link.IssueCredit(uint32(want)); err != nil {
-			s.failed(err)
-			return messages, fmt.Errorf("give credit: %w", err)
-		}
-		s.credit += want
+	want := ahead - s.credit
+	if want <= 0 {
+		return nil
 	}
-	return messages, nil
+	if err := s.link.IssueCredit(uint32(want)); err != nil {
+		s.failed(err)
+		return fmt.Errorf("give credit: %w", err)
+	}
+	s.credit += want
+	return nil
 }
 
 // More waits until nothing has arrived for so long, or count messages have, and returns what has arrived, in order.
 func (s *Session) More(ctx context.Context, count int, quiet time.Duration) (messages []*azservicebus.ReceivedMessage) {
+	defer s.refill()
 	for len(messages) < count {
 		waiting, cancel := context.WithTimeout(ctx, quiet)
 		next, err := s.link.Receive(waiting, nil)
@@ -102,12 +123,16 @@ func (s *Session) More(ctx context.Context, count int, quiet time.Duration) (mes
 		if err != nil {
 			return messages // if it is more than a timeout, the next Receive returns it
 		}
-		messages = s.arrived(append(messages, s.remember(next)), count)
+		messages = s.came(append(messages, s.remember(next)), count)
 	}
 	return messages
 }
 
-func (s *Session) arrived(messages []*azservicebus.ReceivedMessage, count int) []*azservicebus.ReceivedMessage {
+// Came returns what has arrived, in order, at most count, and gives no credit.
+func (s *Session) Came(count int) []*azservicebus.ReceivedMessage { return s.came(nil, count) }
+
+// came appends what has arrived, in order, up to count messages.
+func (s *Session) came(messages []*azservicebus.ReceivedMessage, count int) []*azservicebus.ReceivedMessage {
 	for len(messages) < count {
 		m := s.link.Prefetched()
 		if m == nil {
@@ -180,9 +205,19 @@ func (s *Session) Renew(ctx context.Context) error {
 // Close releases the session, which unlocks its messages without counting a delivery. Nothing else may be under way.
 func (s *Session) Close(ctx context.Context) error {
 	err := s.link.Close(ctx)
-	if err == nil && !s.broken.Load() {
-		s.conn.ReturnSession(s.session)
+	if err == nil && !s.broken.Load() && s.conn.ReturnSession(s.session, s.unsettledDeliveries()) {
 		return nil
 	}
 	return errors.Join(err, end(ctx, s.session))
+}
+
+// unsettledDeliveries returns how many messages of a link that is closed came and were not settled.
+func (s *Session) unsettledDeliveries() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.unsettled)
+	for s.link.Prefetched() != nil {
+		n++
+	}
+	return n
 }

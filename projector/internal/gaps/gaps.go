@@ -6,6 +6,7 @@
 package gaps
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ type Gaps struct {
 
 	mu      sync.Mutex
 	waiting map[string]*gap // by aggregate; guarded by mu
+	pruned  time.Time       // guarded by mu
 }
 
 type gap struct {
@@ -26,8 +28,12 @@ type gap struct {
 	backoff     retry.Backoff
 }
 
-// maxPause bounds the time between two attempts to apply an event that waits: meanwhile the session's other events wait, too.
-const maxPause = 2 * time.Second
+const (
+	// maxPause bounds the time between two attempts to apply an event that waits.
+	maxPause = 2 * time.Second
+	// pruneEvery is how often what waits no longer is forgotten.
+	pruneEvery = time.Minute
+)
 
 // New remembers gaps; wait is how long an event may wait.
 func New(wait time.Duration) *Gaps { return &Gaps{wait: wait, waiting: make(map[string]*gap)} }
@@ -38,13 +44,13 @@ func (g *Gaps) Seen(aggregate, messageID string) (pause time.Duration, over bool
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for name, w := range g.waiting {
-		if now.Sub(w.last) > g.wait+maxPause { // the version came, or another process has the session
-			delete(g.waiting, name)
-		}
+	old := func(w *gap) bool { return now.Sub(w.last) > g.wait+maxPause } // the version came, or another process has the session
+	if now.Sub(g.pruned) >= pruneEvery {
+		g.pruned = now
+		maps.DeleteFunc(g.waiting, func(_ string, w *gap) bool { return old(w) })
 	}
 	w := g.waiting[aggregate]
-	if w == nil || w.messageID != messageID {
+	if w == nil || w.messageID != messageID || old(w) {
 		w = &gap{messageID: messageID, first: now, backoff: retry.Backoff{Max: maxPause}}
 		g.waiting[aggregate] = w
 	}
@@ -55,17 +61,4 @@ func (g *Gaps) Seen(aggregate, messageID string) (pause time.Duration, over bool
 		return 0, true
 	}
 	return min(w.backoff.Next(), left), false
-}
-
-// Waiting says whether an event was recently seen to wait, so that it may come again at any moment.
-func (g *Gaps) Waiting() bool {
-	now := time.Now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, w := range g.waiting {
-		if now.Sub(w.last) <= 2*maxPause {
-			return true
-		}
-	}
-	return false
 }

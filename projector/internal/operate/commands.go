@@ -23,9 +23,11 @@ type Request struct {
 	inMemory  int64         // of verify
 	wait      time.Duration // for a session, or for a difference to disappear
 	all       bool
-	overtaken bool // of drop: of all aggregates
-	count     int  // of drop: how many events the operator has seen
+	message   string // of drop: the id of the message that the operator has seen
+	overtaken bool   // of drop: of all aggregates
+	count     int    // of drop: how many events the operator has seen
 	yes       bool
+	reason    string // of park
 }
 
 // Program is what the program can do; name is what people type to run it.

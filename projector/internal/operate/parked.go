@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -57,19 +58,39 @@ func parkedCommands(program string) []Command {
 			Do: replayParked,
 		},
 		{
-			Name: "parked drop", Takes: "AGGREGATE --yes | --overtaken [--count N --yes] [--wait 1m] [--json]", Operand: true,
+			Name: "parked park", Takes: "AGGREGATE --reason TEXT [--json]", Operand: true,
+			Says: "set the aggregate aside, as if one of its events could not be applied: its events wait in the dead-letter queue\n" +
+				"\tuntil they are replayed; for an aggregate that does harm in a way of its own",
+			Flags: func(f *flag.FlagSet, r *Request) {
+				asJSON(f, r)
+				f.StringVar(&r.reason, "reason", "", "why, as `TEXT` for whoever finds it parked")
+			},
+			Check: func(operand string, r *Request) error {
+				if err := named(operand, r); err != nil {
+					return err
+				}
+				if strings.TrimSpace(r.reason) == "" {
+					return errors.New("needs --reason: what is wrong with the aggregate")
+				}
+				return nil
+			},
+			Do: parkByOperator,
+		},
+		{
+			Name: "parked drop", Takes: "AGGREGATE [--message ID] --yes | --overtaken [--count N --yes] [--wait 1m] [--json]", Operand: true,
 			Says: "the same, without the event that parked it, or without the versions that are missing: they are given up for good;\n" +
 				"\twith --overtaken without all events that later ones have overtaken: first it shows them",
 			Flags: func(f *flag.FlagSet, r *Request) {
 				asJSON(f, r)
 				waiting(f, r)
 				f.BoolVar(&r.yes, "yes", false, "give up for good")
+				f.StringVar(&r.message, "message", "", "the `ID` of the message in the way, as parked show prints it: if it is another one by now, nothing is done")
 				f.BoolVar(&r.overtaken, "overtaken", false, "the events of all parked aggregates that the broker dead-lettered by itself and that were overtaken")
 				f.IntVar(&r.count, "count", 0, "how `many` events these are, as shown: with another number nothing is done")
 			},
 			Check: func(operand string, r *Request) error {
 				switch {
-				case r.overtaken && operand != "":
+				case r.overtaken && (operand != "" || r.message != ""):
 					return errors.New("needs either an aggregate or --overtaken")
 				case r.overtaken && r.yes != (r.count > 0):
 					return errors.New("needs --count and --yes together; without both, --overtaken shows what would be given up")
@@ -165,7 +186,8 @@ func (r Request) shorten(position string) string {
 const shownLetters = 10
 
 func showParked(ctx context.Context, p *Projector, r Request) error {
-	details, err := p.replayer(0).Show(ctx, r.aggregate)
+	replayer := p.replayer(0)
+	details, err := replayer.Show(ctx, r.aggregate)
 	if errors.Is(err, apply.ErrNotParked) {
 		return fmt.Errorf("%s is not parked; `%s parked list` shows those that are", terminal.Printable(r.aggregate), p.Program)
 	}
@@ -207,7 +229,8 @@ func showParked(ctx context.Context, p *Projector, r Request) error {
 		without = "without the versions that are missing, which are given up for good"
 	}
 	fmt.Fprintf(p.Out, "\nOnce the cause is fixed: %s\nTo go on %s: %s\n",
-		terminal.Paste(view.Aggregate, p.Program, "parked replay"), without, terminal.Paste(view.Aggregate, p.Program, "parked drop", "--yes"))
+		terminal.Paste(view.Aggregate, p.Program, "parked replay"), without,
+		replayer.DropCommand(view.Aggregate, parked.InTheWay(details.Aggregate, details.Waiting)))
 	return nil
 }
 

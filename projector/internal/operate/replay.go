@@ -15,7 +15,7 @@ import (
 
 func replayParked(ctx context.Context, p *Projector, r Request) error {
 	if !r.all {
-		return p.replay(ctx, r, []string{r.aggregate}, nil, false)
+		return p.replay(ctx, r, []string{r.aggregate}, nil, nil)
 	}
 	all, err := p.Applier.List(ctx)
 	if err != nil {
@@ -32,19 +32,19 @@ func replayParked(ctx context.Context, p *Projector, r Request) error {
 	if names = append(names, strays...); len(names)+len(left) == 0 {
 		return commandline.Show(p.Out, r.json, replayed{Aggregates: []replayedAggregate{}})
 	}
-	return p.replay(ctx, r, names, left, false)
+	return p.replay(ctx, r, names, left, nil)
 }
 
 func dropParked(ctx context.Context, p *Projector, r Request) error {
 	if r.overtaken {
 		return dropOvertaken(ctx, p, r)
 	}
-	return p.replay(ctx, r, []string{r.aggregate}, nil, true)
+	return p.replay(ctx, r, []string{r.aggregate}, nil, &parked.Drop{MessageID: r.message})
 }
 
-// replay replays aggregates one after the other; one that fails does not keep the others from it. What an interrupted replay has left of
+// replay replays aggregates; one that fails does not keep the others from it. What an interrupted replay has left of
 // others is removed with what this one has applied.
-func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, left []parked.Outcome, skip bool) error {
+func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, left []parked.Outcome, drop *parked.Drop) error {
 	replayer := p.replayer(r.wait)
 	var failures []error
 	outcomes := slices.Clone(left)
@@ -53,31 +53,33 @@ func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, 
 		told := replayedOf(o)
 		shown.Aggregates = append(shown.Aggregates, told)
 		if !r.json {
-			told.print(p.Out, p.Program)
+			told.print(p.Out, replayer)
 		}
 	}
-	for i, aggregate := range aggregates {
-		p.Progress.Set("replay "+aggregate, int64(i), int64(len(aggregates)))
-		o, err := replayer.Replay(ctx, aggregate, skip)
+	count := 0
+	p.Progress.Set("replay", 0, int64(len(aggregates)))
+	replayer.Replay(ctx, aggregates, drop, func(o parked.Outcome, err error) {
+		count++
+		p.Progress.Set("replayed "+o.Aggregate, int64(count), int64(len(aggregates)))
 		outcomes = append(outcomes, o)
 		if err != nil {
-			failures = append(failures, fmt.Errorf("%s: %w", terminal.Printable(aggregate), err))
-			continue
+			failures = append(failures, fmt.Errorf("%s: %w", terminal.Printable(o.Aggregate), err))
+			return
 		}
 		if o.Unknown {
 			failures = append(failures, fmt.Errorf("there is no aggregate %s: neither the read model nor the dead-letter queue has anything of it; "+
-				"`%s parked list` shows those that are parked", terminal.Printable(aggregate), p.Program))
-			continue
+				"`%s parked list` shows those that are parked", terminal.Printable(o.Aggregate), p.Program))
+			return
 		}
 		told := replayedOf(o)
 		shown.Aggregates = append(shown.Aggregates, told)
 		if !r.json { // at once: the next one may take long
-			told.print(p.Out, p.Program)
+			told.print(p.Out, replayer)
 		}
 		if o.Stuck != nil {
 			failures = append(failures, commandline.ErrFound)
 		}
-	}
+	})
 	p.Progress.Set("remove dead letters", 0, 0)
 	var err error
 	shown.Removed, shown.Of, err = replayer.Remove(ctx, outcomes...)
@@ -149,7 +151,7 @@ func (r replayed) Print(out io.Writer) {
 }
 
 // print says what became of an aggregate.
-func (a replayedAggregate) print(out io.Writer, program string) {
+func (a replayedAggregate) print(out io.Writer, replayer *parked.Replayer) {
 	name := terminal.Printable(a.Aggregate)
 	parts := []string{commandline.Count(a.Applied, "event") + " applied"}
 	if a.Known > 0 {
@@ -167,7 +169,7 @@ func (a replayedAggregate) print(out io.Writer, program string) {
 		fmt.Fprintf(out, "%s: %s; it stays parked, because of message %s at position %s: %s: %s\n", name, strings.Join(parts, ", "),
 			known(a.Stuck.MessageID), known(a.Stuck.Position), terminal.Printable(a.Stuck.Reason), terminal.Printable(a.Stuck.Description))
 		fmt.Fprintf(out, "Fix the cause and run the command again, or go on without that event: %s\n",
-			terminal.Paste(a.Aggregate, program, "parked drop", "--yes"))
+			replayer.DropCommand(a.Aggregate, a.Stuck.MessageID))
 	}
 	if a.Foreign > 0 {
 		fmt.Fprintf(out, "%s: %d more of its messages are in the dead-letter queue that the read model does not have; they were left there\n",

@@ -7,7 +7,8 @@
 //     that no later event overtakes.
 //   - It ends the parking only when every event that was set aside has been applied. This does not depend on a lock: events are
 //     set aside only after the record has counted them, and the write that ends the parking is conditional on the count. The
-//     replay holds the session, so that no counted event is still on its way to the dead-letter queue.
+//     replay holds every session in which the record says that events were set aside, so that no counted event is still on its way to
+//     the dead-letter queue.
 //   - A message is removed from the dead-letter queue only after its effect is committed. A command that was interrupted, at any
 //     point, can be run again: events that were applied are recognised.
 //   - Messages of other aggregates stay where they are and keep their place.

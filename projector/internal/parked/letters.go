@@ -28,7 +28,12 @@ type Letter struct {
 	change   envelope.Change // without its body
 	// place is where it is applied among those of its stream: its position, or behind what was dead-lettered before it.
 	place string
+	// message is its message, if it was kept.
+	message *azservicebus.ReceivedMessage
 }
+
+// keepBytes bounds the bodies that are kept of the messages that a scan has seen. Those that are not kept are fetched again.
+const keepBytes = 16 << 20
 
 // deadLetters opens the dead-letter queue.
 func (p *Replayer) deadLetters() (*azservicebus.Receiver, error) {
@@ -73,15 +78,37 @@ func (w within) PeekMessages(ctx context.Context, count int, o *azservicebus.Pee
 }
 
 // lettersOf returns the dead letters of an aggregate, in the order in which they are to be applied.
-func (p *Replayer) lettersOf(ctx context.Context, from browse.Peeker, aggregate string) (letters []Letter, err error) {
+func (p *Replayer) lettersOf(ctx context.Context, from browse.Peeker, aggregate string) ([]Letter, error) {
+	letters, _, err := p.lettersWhere(ctx, from, func(other string) bool { return other == aggregate })
+	return letters[aggregate], err
+}
+
+// lettersWhere returns the dead letters of those aggregates that are wanted, each aggregate's in the order in which they are to be applied, and
+// the aggregates in order of their first.
+func (p *Replayer) lettersWhere(
+	ctx context.Context, from browse.Peeker, wanted func(aggregate string) bool,
+) (letters map[string][]Letter, names []string, err error) {
+	letters = make(map[string][]Letter)
+	kept := 0
 	err = p.scan(ctx, from, func(m *azservicebus.ReceivedMessage) bool {
-		if c := envelope.Partial(m); c.Aggregate == aggregate {
-			letters = append(letters, letterOf(m, c))
+		c := envelope.Partial(m)
+		if !wanted(c.Aggregate) {
+			return true
 		}
+		if letters[c.Aggregate] == nil {
+			names = append(names, c.Aggregate)
+		}
+		l := letterOf(m, c)
+		if kept+len(m.Body) <= keepBytes {
+			kept, l.message = kept+len(m.Body), m
+		}
+		letters[c.Aggregate] = append(letters[c.Aggregate], l)
 		return true
 	})
-	order(letters)
-	return letters, err
+	for _, of := range letters {
+		order(of)
+	}
+	return letters, names, err
 }
 
 func letterOf(m *azservicebus.ReceivedMessage, c envelope.Change) Letter {
@@ -119,11 +146,11 @@ func order(letters []Letter) {
 	}
 }
 
-// contents fetches the messages of letters, in the same order.
+// contents returns the messages of letters, in the same order; it fetches those that were not kept.
 func (p *Replayer) contents(ctx context.Context, from browse.Peeker, letters []Letter) ([]*azservicebus.ReceivedMessage, error) {
 	wanted := make(map[int64]*azservicebus.ReceivedMessage, len(letters))
 	for _, l := range letters {
-		wanted[l.sequence] = nil
+		wanted[l.sequence] = l.message
 	}
 	messages := make([]*azservicebus.ReceivedMessage, 0, len(letters))
 	for _, l := range letters {

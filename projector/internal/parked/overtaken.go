@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 // parkStray parks an aggregate that is not parked because of the first of its dead letters that the broker put there by itself and that
@@ -63,7 +60,7 @@ func (p *Replayer) stuckOnOvertaken(ctx context.Context, a apply.Aggregate, lett
 // Left are the aggregates that dead letters name, other than those that are known to be parked: strays, of which the broker dead-lettered
 // an event by itself, in order of their first; and of the others what an interrupted replay has left, ready for [Replayer.Remove].
 func (p *Replayer) Left(ctx context.Context, parked map[string]bool) (strays []string, left []Outcome, err error) {
-	letters, names, err := p.lettersWhere(ctx, func(aggregate string) bool { return aggregate != "" && !parked[aggregate] })
+	letters, names, err := p.lookFor(ctx, func(aggregate string) bool { return aggregate != "" && !parked[aggregate] })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -99,7 +96,7 @@ func (p *Replayer) Overtaken(ctx context.Context, aggregates []apply.Aggregate) 
 	for _, a := range aggregates {
 		guards[a.Name] = a.Guard
 	}
-	letters, names, err := p.lettersWhere(ctx, func(aggregate string) bool { _, parked := guards[aggregate]; return parked })
+	letters, names, err := p.lookFor(ctx, func(aggregate string) bool { _, parked := guards[aggregate]; return parked })
 	for _, name := range names {
 		passed := Passed{Aggregate: name}
 		for _, l := range letters[name] {
@@ -126,28 +123,12 @@ func (p *Replayer) GiveUp(ctx context.Context, all []Passed) (removed int, err e
 	return p.remove(ctx, wanted)
 }
 
-// lettersWhere returns the dead letters of those aggregates that are wanted, each aggregate's in the order in which they are to be applied, and
-// the aggregates in order of their first.
-func (p *Replayer) lettersWhere(ctx context.Context, wanted func(aggregate string) bool) (letters map[string][]Letter, names []string, err error) {
+// lookFor is lettersWhere with a receiver of its own.
+func (p *Replayer) lookFor(ctx context.Context, wanted func(aggregate string) bool) (map[string][]Letter, []string, error) {
 	receiver, err := p.deadLetters()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer p.closeDeadLetters(ctx, receiver)
-	letters = make(map[string][]Letter)
-	err = p.scan(ctx, receiver, func(m *azservicebus.ReceivedMessage) bool {
-		c := envelope.Partial(m)
-		if !wanted(c.Aggregate) {
-			return true
-		}
-		if letters[c.Aggregate] == nil {
-			names = append(names, c.Aggregate)
-		}
-		letters[c.Aggregate] = append(letters[c.Aggregate], letterOf(m, c))
-		return true
-	})
-	for _, of := range letters {
-		order(of)
-	}
-	return letters, names, err
+	return p.lettersWhere(ctx, receiver, wanted)
 }

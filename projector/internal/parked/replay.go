@@ -1,6 +1,7 @@
 package parked
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,8 @@ type Stuck struct {
 }
 
 const (
+	// together is how many aggregates are replayed with one look at the whole dead-letter queue. Their sessions are held meanwhile.
+	together = 64
 	// batch is the largest number of events that are applied at once.
 	batch = 100
 	// maxPasses bounds the passes of one replay: a projector may set more events aside during each.
@@ -49,33 +52,115 @@ const (
 	maxAttempts = 5
 )
 
-// Replay applies the events of an aggregate that wait in the dead-letter queue and ends its parking, or returns the event that
-// cannot be applied. With skip, the event that parked the aggregate has no effect; if versions are missing, they are given up. If the
-// aggregate is not parked, Replay finds the dead letters that an earlier replay left.
+// Drop gives up the event that keeps an aggregate parked: the one with this message id alone, or, if the id is empty, whichever it is.
+type Drop struct{ MessageID string }
+
+// task is the replay of one aggregate.
+type task struct {
+	o    Outcome
+	drop *Drop
+	// a is the aggregate as it was when its sessions were held, letters are its dead letters since, and err is why it is not replayed.
+	a       apply.Aggregate
+	letters []Letter
+	err     error
+}
+
+// Replay applies the events of parked aggregates that wait in the dead-letter queue and ends their parkings, or returns the event that
+// cannot be applied. With drop, the event that parked the aggregate has no effect; if versions are missing, they are given up. If an
+// aggregate is not parked, Replay finds the dead letters that an earlier replay left. done is called for each aggregate as soon as its
+// outcome is known; one that fails does not keep the others from it.
 //
-// The dead letters stay in the queue until [Replayer.Remove]. Errors: [ErrBusy], [ErrMissing], [ErrLocked], and others that may be retried.
-func (p *Replayer) Replay(ctx context.Context, aggregate string, skip bool) (Outcome, error) {
-	o := Outcome{Aggregate: aggregate, settled: make(map[int64]bool)}
-	for range maxPasses {
-		a, err := p.Applier.Parked(ctx, aggregate)
-		if errors.Is(err, apply.ErrNotParked) {
-			parked, err := p.leftovers(ctx, a, &o)
-			if err != nil || !parked {
-				return o, err
+// The dead letters stay in the queue until [Replayer.Remove]. Errors: [ErrBusy], [ErrMissing], [ErrLocked], [ErrAnother],
+// and others that may be retried.
+func (p *Replayer) Replay(ctx context.Context, aggregates []string, drop *Drop, done func(o Outcome, err error)) {
+	for names := range slices.Chunk(aggregates, together) {
+		tasks := make([]*task, len(names))
+		for i, name := range names {
+			tasks[i] = &task{o: Outcome{Aggregate: name, settled: make(map[int64]bool)}, drop: drop}
+		}
+		for range maxPasses {
+			if tasks = p.replayTogether(ctx, tasks, done); len(tasks) == 0 {
+				break
 			}
-			skip = false // an operator must see the reason before dropping the event
-			continue
+			for _, t := range tasks {
+				t.drop = nil // the first pass has done it, or an operator must see the reason before dropping the event
+			}
 		}
-		if err != nil {
-			return o, err
+		for _, t := range tasks {
+			done(t.o, fmt.Errorf("replay %s: %w, %d times: stop the projectors, run the command again, then start them",
+				t.o.Aggregate, apply.ErrMoved, maxPasses))
 		}
-		err = p.pass(ctx, a.Session, aggregate, skip, &o)
-		if !errors.Is(err, apply.ErrMoved) && !errors.Is(err, apply.ErrNotParked) {
-			return o, err
-		}
-		skip = false // the first pass has done it
 	}
-	return o, fmt.Errorf("replay %s: %w, %d times: stop the projectors, run the command again, then start them", aggregate, apply.ErrMoved, maxPasses)
+}
+
+// replayTogether makes one pass over some aggregates, with one look into the dead-letter queue for all of them, and returns those that
+// need another pass.
+func (p *Replayer) replayTogether(ctx context.Context, tasks []*task, done func(o Outcome, err error)) (again []*task) {
+	var parked, others []*task
+	for _, t := range tasks {
+		switch t.a, t.err = p.Applier.Parked(ctx, t.o.Aggregate); {
+		case errors.Is(t.err, apply.ErrNotParked):
+			t.err = nil
+			others = append(others, t)
+		case t.err != nil:
+			done(t.o, t.err)
+		default:
+			parked = append(parked, t)
+		}
+	}
+	receiver, err := p.deadLetters()
+	if err != nil {
+		for _, t := range append(parked, others...) {
+			done(t.o, err)
+		}
+		return nil
+	}
+	defer p.closeDeadLetters(ctx, receiver)
+	p.find(ctx, receiver, others)
+	for _, t := range others {
+		nowParked := false
+		if t.err == nil {
+			nowParked, t.err = p.leftovers(ctx, t)
+		}
+		if t.err == nil && nowParked {
+			again = append(again, t)
+		} else {
+			done(t.o, t.err)
+		}
+	}
+	held := p.hold(ctx, parked)
+	defer held.release()
+	p.find(ctx, receiver, parked)
+	for _, t := range parked {
+		if t.err == nil {
+			t.err = p.pass(ctx, receiver, held, t)
+		}
+		if errors.Is(t.err, apply.ErrMoved) || errors.Is(t.err, apply.ErrNotParked) {
+			again = append(again, t)
+		} else {
+			done(t.o, t.err)
+		}
+	}
+	return again
+}
+
+// find gives tasks their dead letters.
+func (p *Replayer) find(ctx context.Context, from browse.Peeker, tasks []*task) {
+	wanted := make(map[string]bool, len(tasks))
+	for _, t := range tasks {
+		if t.err == nil {
+			wanted[t.o.Aggregate] = true
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	letters, _, err := p.lettersWhere(ctx, from, func(aggregate string) bool { return wanted[aggregate] })
+	for _, t := range tasks {
+		if t.err == nil {
+			t.letters, t.err = letters[t.o.Aggregate], err
+		}
+	}
 }
 
 // Remove removes the settled dead letters of outcomes from the queue. It returns how many it removed, of how many.
@@ -90,56 +175,47 @@ func (p *Replayer) Remove(ctx context.Context, outcomes ...Outcome) (removed, of
 	return removed, len(wanted), err
 }
 
-// pass holds the session and replays the dead letters. The error is [apply.ErrMoved] if events were set aside meanwhile.
-func (p *Replayer) pass(ctx context.Context, session, aggregate string, skip bool, o *Outcome) error {
-	kept, release, err := p.holdSession(ctx, session)
-	if err != nil {
-		return err
-	}
-	defer release()
-	// Read the record first, then prove that we hold the session, then read the dead letters: the session's former holder can
-	// no longer dead-letter, and a later one must raise the record's count first.
-	a, err := p.Applier.Parked(ctx, aggregate)
-	if err != nil {
-		return err
-	}
-	if err := p.proveHeld(ctx, kept); err != nil {
-		return err
-	}
-	letters, err := p.deadLetters()
-	if err != nil {
-		return err
-	}
-	defer p.closeDeadLetters(ctx, letters)
-	waiting, err := p.lettersOf(ctx, letters, aggregate)
-	if err != nil {
-		return err
-	}
+// pass replays the dead letters of an aggregate whose sessions are held. The error is [apply.ErrMoved] if events were set aside meanwhile.
+func (p *Replayer) pass(ctx context.Context, letters browse.Peeker, held *held, t *task) (err error) {
+	aggregate, a, waiting, skip, o := t.a.Name, t.a, t.letters, t.drop != nil, &t.o
 	o.Stuck = nil
+	if now := InTheWay(a, waiting); skip && t.drop.MessageID != "" && t.drop.MessageID != now {
+		return fmt.Errorf("%w: message %s, so nothing was dropped; look again: %s", ErrAnother, cmp.Or(now, "unknown"),
+			terminal.Paste(aggregate, p.Program, "parked show"))
+	}
 	if waiting, err = p.stuckOnOvertaken(ctx, a, waiting, skip, o); err != nil || o.Stuck != nil {
 		return err
 	}
 	if a.Reason == apply.ReasonOvertaken { // the event that parked it is already dealt with
 		skip = false
 	}
+	if a.Reason == apply.ReasonOperator && skip { // see InTheWay
+		if len(waiting) == 0 {
+			return fmt.Errorf("%w: to end its parking: %s", ErrNothingWaits, terminal.Paste(aggregate, p.Program, "parked replay"))
+		}
+		a.MessageID, a.Stream, a.Record.Position = waiting[0].MessageID, waiting[0].change.Stream, waiting[0].Position
+	}
 	replay := apply.Replay{Aggregate: aggregate, ID: a.ID}
-	gone, err := p.missing(ctx, a, waiting, kept)
+	gone, err := p.missing(ctx, a, waiting, held.of(a))
 	switch {
 	case err != nil:
 		return err
 	case gone && !skip:
 		return fmt.Errorf("%w (message %s): somebody removed it. To go on without it: %s",
-			ErrMissing, a.MessageID, terminal.Paste(aggregate, p.Program, "parked drop", "--yes"))
-	case skip && (gone || a.Reason == apply.ReasonVersionGap):
-		replay.Unjudged, o.Skipped = true, true
-		if a.Reason == apply.ReasonVersionGap {
-			o.MissingVersions = a.Description
-		}
+			ErrMissing, a.MessageID, p.DropCommand(aggregate, a.MessageID))
+	case skip && gone: // what follows it may lack the one version that it had
+		replay.Past, o.Skipped = apply.Past{Before: versionedBehind(a, waiting), Most: 1}, true
 	case skip:
-		replay.Skip, o.Skipped = a.MessageID, true
-	}
-	if at := slices.IndexFunc(waiting, func(l Letter) bool { return a.Of(&l.change) }); replay.Skip != "" && at >= 0 {
-		replay.Skip = waiting[at].MessageID // published again, it has another one
+		o.Skipped = true
+		messageID := a.MessageID
+		if at := slices.IndexFunc(waiting, func(l Letter) bool { return a.Of(&l.change) }); at >= 0 {
+			messageID = waiting[at].MessageID // published again, it has another one
+		}
+		if a.Reason == apply.ReasonVersionGap {
+			replay.Past, o.MissingVersions = apply.Past{Before: messageID}, a.Description
+		} else {
+			replay.Skip = messageID
+		}
 	}
 	if err := p.apply(ctx, letters, replay, waiting, o); err != nil {
 		return err
@@ -150,9 +226,38 @@ func (p *Replayer) pass(ctx context.Context, session, aggregate string, skip boo
 	return p.Applier.Unpark(ctx, aggregate, a.Fence())
 }
 
+// InTheWay returns the message id of the event that a drop gives up: of the one that parked the aggregate, or, if a person parked it because
+// of no event, of the first one that waits.
+func InTheWay(a apply.Aggregate, waiting []Letter) string {
+	if a.Reason == apply.ReasonOperator && len(waiting) > 0 {
+		return waiting[0].MessageID
+	}
+	return a.MessageID
+}
+
+// DropCommand returns the command that gives up an event, for an operator to paste.
+func (p *Replayer) DropCommand(aggregate, messageID string) string {
+	words := []string{p.Program, "parked drop", "--yes"}
+	if messageID != "" {
+		words = append(words, "--message", terminal.Quote(messageID))
+	}
+	return terminal.Paste(aggregate, words...)
+}
+
+// versionedBehind returns the message id of the first letter with a version behind the event that parked the aggregate; empty without one.
+func versionedBehind(a apply.Aggregate, waiting []Letter) string {
+	for _, l := range waiting {
+		if l.Version > 0 && l.change.Operation == envelope.Insert &&
+			(a.Stream == "" || l.change.Stream == a.Stream) && l.Position > a.Record.Position {
+			return l.MessageID
+		}
+	}
+	return ""
+}
+
 // missing reports whether the event that parked the aggregate is gone: it has not been applied meanwhile, and is neither in the
-// dead-letter queue nor in its session, where the projector that parked the aggregate may have left it.
-func (p *Replayer) missing(ctx context.Context, a apply.Aggregate, waiting []Letter, kept *viasdk.Session) (bool, error) {
+// dead-letter queue nor in a session of the aggregate, where the projector that parked it may have left it.
+func (p *Replayer) missing(ctx context.Context, a apply.Aggregate, waiting []Letter, kept map[string]*viasdk.Session) (bool, error) {
 	if a.MessageID == "" || (a.Record.Position != "" && a.Record.Position <= a.Position) {
 		return false, nil
 	}
@@ -160,12 +265,17 @@ func (p *Replayer) missing(ctx context.Context, a apply.Aggregate, waiting []Let
 		return false, nil
 	}
 	missing := true
-	err := p.scan(ctx, kept, func(m *azservicebus.ReceivedMessage) bool {
-		c := envelope.Partial(m)
-		missing = !a.Of(&c) || m.SessionID == nil || *m.SessionID != a.Session
-		return missing
-	})
-	return missing, err
+	for name, session := range kept {
+		err := p.scan(ctx, session, func(m *azservicebus.ReceivedMessage) bool {
+			c := envelope.Partial(m)
+			missing = !a.Of(&c) || m.SessionID == nil || *m.SessionID != name
+			return missing
+		})
+		if err != nil || !missing {
+			return missing, err
+		}
+	}
+	return true, nil
 }
 
 // apply applies letters in their order, up to the first that cannot be applied.
@@ -321,21 +431,12 @@ func count(o *Outcome, r apply.Replay, changes []envelope.Change, results []appl
 
 // leftovers examines the dead letters of an aggregate that is not parked: those that were applied can be removed, the others are counted.
 // If the broker dead-lettered one by itself, leftovers parks the aggregate and returns true.
-func (p *Replayer) leftovers(ctx context.Context, a apply.Aggregate, o *Outcome) (parked bool, err error) {
-	receiver, err := p.deadLetters()
-	if err != nil {
-		return false, err
-	}
-	defer p.closeDeadLetters(ctx, receiver)
-	letters, err := p.lettersOf(ctx, receiver, a.Name)
-	if err != nil {
-		return false, err
-	}
-	o.Unknown = len(letters) == 0 && a.Position == ""
-	if parked, err = p.parkStray(ctx, a, letters); parked || err != nil {
+func (p *Replayer) leftovers(ctx context.Context, t *task) (parked bool, err error) {
+	t.o.Unknown = len(t.letters) == 0 && t.a.Position == ""
+	if parked, err = p.parkStray(ctx, t.a, t.letters); parked || err != nil {
 		return parked, err
 	}
-	p.settle(a, letters, o)
+	p.settle(t.a, t.letters, &t.o)
 	return false, nil
 }
 

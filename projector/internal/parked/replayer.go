@@ -8,14 +8,12 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-	"github.com/Azure/go-amqp"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/viasdk"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
-	"github.com/sluice-cdc/sluice/shared/servicebus"
 )
 
 var (
@@ -23,6 +21,10 @@ var (
 	ErrBusy = errors.New("a projector holds the session")
 	// ErrMissing means that the event that parked the aggregate is gone.
 	ErrMissing = errors.New("the event that parked the aggregate is neither in the dead-letter queue nor in its session")
+	// ErrNothingWaits means that no event of an aggregate that a person parked waits, so that none can be dropped.
+	ErrNothingWaits = errors.New("no event of the aggregate waits in the dead-letter queue")
+	// ErrAnother means that an event is not dropped because another one keeps the aggregate parked by now.
+	ErrAnother = errors.New("another event keeps the aggregate parked")
 	// ErrLocked means that another receiver has locked a dead letter that must be removed first.
 	ErrLocked = errors.New("somebody else has locked a message of the dead-letter queue")
 )
@@ -41,30 +43,6 @@ type Replayer struct {
 	Wait time.Duration
 	// ApplyTimeout bounds one attempt to write, SettleTimeout the settlement of one message, and each other request.
 	ApplyTimeout, SettleTimeout time.Duration
-}
-
-// holdSession takes a session and keeps it until the returned function is called. Errors: [ErrBusy].
-func (p *Replayer) holdSession(ctx context.Context, session string) (*viasdk.Session, func(), error) {
-	waiting, cancel := context.WithTimeout(ctx, p.Wait)
-	defer cancel()
-	backoff := retry.Backoff{Max: 500 * time.Millisecond}
-	for {
-		receiver, err := p.accept(ctx, session)
-		if err == nil {
-			session := viasdk.New(receiver)
-			return session, p.renewUntilReleased(ctx, session), nil
-		}
-		if refused, ok := errors.AsType[*amqp.Error](err); !ok || refused.Condition != servicebus.CondSessionCannotBeLocked {
-			return nil, nil, err
-		}
-		if backoff.Wait(waiting) != nil {
-			if ctx.Err() != nil {
-				return nil, nil, context.Cause(ctx)
-			}
-			return nil, nil, fmt.Errorf("%w %s, and did not release it in %s: it does so when no more messages arrive for it; wait longer "+
-				"(--wait), or stop the projectors, run the command again, and start them", ErrBusy, session, p.Wait)
-		}
-	}
 }
 
 func (p *Replayer) accept(ctx context.Context, session string) (*azservicebus.SessionReceiver, error) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/Azure/go-amqp"
 
@@ -23,15 +25,18 @@ const (
 	SDK    Receiver = "sdk"    // through azservicebus
 )
 
-// maxRefusals is how many accepts may be refused, when none has ever worked, before we conclude that the service does not understand
-// them.
+// maxRefusals is how many accepts may be refused, one after the other and when none has ever worked, before we conclude that the
+// service does not understand them.
 const maxRefusals = 3
 
 // verdict is whether the service understands how sessions are accepted directly; all workers' acceptors share it.
 type verdict struct {
-	log      *slog.Logger
-	worked   atomic.Bool
-	refusals atomic.Int32
+	log    *slog.Logger
+	worked atomic.Bool
+
+	mu       sync.Mutex
+	refusals int       // of which each began after the one before; guarded by mu
+	last     time.Time // the last one was counted; guarded by mu
 }
 
 // autoAcceptor accepts directly until the verdict is that the service refuses that.
@@ -45,8 +50,9 @@ func (a *autoAcceptor) accept(ctx context.Context) (link, func(context.Context),
 	if a.verdict.refused() {
 		return a.sdk.accept(ctx)
 	}
+	began := time.Now()
 	l, release, err := a.direct.accept(ctx)
-	a.verdict.hear(err)
+	a.verdict.hear(began, err)
 	return l, release, err
 }
 
@@ -55,40 +61,46 @@ func (a *autoAcceptor) close(ctx context.Context) {
 	a.sdk.close(ctx)
 }
 
-func (v *verdict) refused() bool { return !v.worked.Load() && v.refusals.Load() >= maxRefusals }
-
-// hear records the outcome of an accept. Any ordinary answer to a request for a session shows that the service understands it.
-func (v *verdict) hear(err error) {
-	switch {
-	case err == nil, errors.Is(err, errNoSession), ordinary(err):
-		v.worked.Store(true)
-	case !v.worked.Load() && protocol(err):
-		if v.refusals.Add(1) == maxRefusals {
-			v.log.Error("Service Bus does not understand how sessions are accepted over AMQP; accepting them through the SDK, "+
-				"which is slower (SESSION_RECEIVER=sdk does so from the start)", telemetry.KeyError, err)
-		}
-	}
-}
-
-// ordinary says that the broker understood the request and cannot grant a session now.
-func ordinary(err error) bool {
-	answer, ok := errors.AsType[*amqp.Error](err)
-	if !ok {
+func (v *verdict) refused() bool {
+	if v.worked.Load() {
 		return false
 	}
-	switch answer.Condition {
-	case servicebus.CondSessionCannotBeLocked, servicebus.CondServerBusy, servicebus.CondSessionLockLost:
-		return true
-	}
-	return false
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.refusals >= maxRefusals
 }
 
-// protocol says that the broker did not understand the request, or we did not understand its answer. Denied access, a missing entity
-// and a broker that is away are none of that.
-func protocol(err error) bool {
-	if errors.Is(err, direct.ErrProtocol) {
-		return true
+// hear records the outcome of an accept. Only the broker's own answer shows that it understands the request: a session, or that there
+// is none. Of accepts that were under way together one refusal counts, because one cause may have ended all of them.
+func (v *verdict) hear(began time.Time, err error) {
+	if answer, ok := errors.AsType[*amqp.Error](err); err == nil || ok && answer.Condition == servicebus.CondTimeout {
+		v.worked.Store(true)
+		return
 	}
-	answer, ok := errors.AsType[*amqp.Error](err)
-	return ok && servicebus.NotUnderstood(answer.Condition)
+	if v.worked.Load() || !refusal(err) {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.refusals >= maxRefusals || !began.After(v.last) {
+		return
+	}
+	v.last = time.Now()
+	if v.refusals++; v.refusals == maxRefusals {
+		v.log.Error("Service Bus does not understand how sessions are accepted over AMQP; accepting them through the SDK, "+
+			"which is slower (SESSION_RECEIVER=sdk does so from the start)", telemetry.KeyError, err)
+	}
+}
+
+// refusal reports whether the broker did not understand the request, or we did not understand its answer, which ends the connection.
+// Denied access, a missing entity, a broker that is away and one that closes the connection for reasons of its own are no refusal.
+func refusal(err error) bool {
+	answer, answered := errors.AsType[*amqp.Error](err)
+	switch {
+	case errors.Is(err, direct.ErrProtocol):
+		return true
+	case errors.Is(err, direct.ErrUnanswered):
+		return !answered || answer.Condition != amqp.ErrCondConnectionForced
+	}
+	return answered && servicebus.NotUnderstood(answer.Condition)
 }

@@ -43,7 +43,7 @@ func (d *directAcceptor) accept(ctx context.Context) (link, func(context.Context
 		return &directLink{Session: session, backlog: d.backlog}, release, nil
 	case errors.Is(err, direct.ErrNone):
 		conn.giveBack(ctx, false)
-		return nil, nil, errNoSession
+		return nil, nil, fmt.Errorf("%w: %w", errNoSession, err)
 	}
 	conn.giveBack(ctx, !direct.Answered(err) && !errors.Is(err, context.Canceled))
 	return nil, nil, err
@@ -59,12 +59,16 @@ type directLink struct {
 }
 
 // What a session holds arrives as fast as the network carries it; so long after a message, more of a burst would have come.
-const (
-	// burst is waited for where sessions have turned out to hold several messages: one write takes them all.
-	burst = time.Millisecond
-	// patience is waited where all that is there must be seen together.
-	patience = 50 * time.Millisecond
-)
+// burst is waited for where sessions have turned out to hold several messages: one write takes them all.
+const burst = time.Millisecond
+
+// Came implements link.
+func (l *directLink) Came(count int) []*azservicebus.ReceivedMessage {
+	if l.Broken() {
+		return nil
+	}
+	return l.Session.Came(count)
+}
 
 // Known implements link. The broker grants sessions that have a message: the first one is on its way.
 func (l *directLink) Known(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
@@ -101,13 +105,4 @@ func (l *directLink) Next(ctx context.Context, count int) ([]*azservicebus.Recei
 	}
 	l.begun = true
 	return messages, nil
-}
-
-// More implements link.
-func (l *directLink) More(ctx context.Context, count int) []*azservicebus.ReceivedMessage {
-	messages, err := l.Arrived(count)
-	if err != nil { // the next Known says so
-		return messages
-	}
-	return append(messages, l.Session.More(ctx, count-len(messages), patience)...)
 }

@@ -18,13 +18,13 @@ type link interface {
 	Renew(ctx context.Context) error
 	Close(ctx context.Context) error
 
+	// Came returns messages, in order, that came and that no other method returned yet, at most count, without asking for more.
+	Came(count int) []*azservicebus.ReceivedMessage
 	// Known returns messages, in order, that are known to be there or on their way, at most count: none when nobody knows of
 	// any. Errors: [ErrRelease] when the link is of no more use.
 	Known(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error)
 	// Next waits for messages: at least one, at most count, in order. Errors: [ErrRelease].
 	Next(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error)
-	// More waits shortly for messages that are there and that Known or Next did not return yet: none perhaps, at most count.
-	More(ctx context.Context, count int) []*azservicebus.ReceivedMessage
 }
 
 // acceptor is a worker's way to sessions, shared with other workers.

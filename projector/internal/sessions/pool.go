@@ -1,4 +1,5 @@
-// Package sessions accepts sessions and holds them: a fixed number of workers, each with one session at a time.
+// Package sessions accepts sessions and holds them: a fixed number of workers, each with one session at a time, and beside them
+// sessions that only wait.
 //
 // Guaranteed:
 //   - A session's messages reach the handler in order, also across redeliveries on the same link.
@@ -7,6 +8,9 @@
 //   - A session is released by closing its link, which unlocks its messages without raising any delivery count. Where all that is left to
 //     do is to have its last messages settled ([Session.Leave]), the worker accepts the next one meanwhile: so there are at most twice as
 //     many sessions as workers, of which half are only being released.
+//   - A session that only waits ([Session.Aside]) occupies no worker, as long as no more than maxAside wait: it is held, with its lock
+//     renewed, while the worker accepts the next one. At most Workers sessions are handled at any moment: what was accepted, and what
+//     has waited long enough, take turns.
 //   - Unless a worker has looked for a session for Idle and found none, other sessions may be waiting: a session without messages
 //     is then released at once, and none is held longer than MaxHold. Otherwise a session is kept for Idle after its last message,
 //     because accepting it again would cost round trips: two directly, some fifteen through the SDK.
@@ -63,23 +67,33 @@ type Pool struct {
 	opts      Options
 	acceptors []acceptor // each shared by the workers of one connection
 	outage    *outage.Outage
+	throttle  *throttle
 	room      *room
-	releasing sync.WaitGroup // sessions that are released while their workers have gone on
-	behind    chan struct{}  // holds a value for each of them
+	held      sync.WaitGroup // sessions, with a worker or without
+	behind    chan struct{}  // holds a value for each session that is released while its worker has gone on
+	turns     chan struct{}  // holds a value for each session that is handled
 
-	mu      sync.Mutex
-	demand  demand     // guarded by mu
-	waiting *list.List // of context.CancelFunc: the holders without work, the longest idle first; guarded by mu
+	mu         sync.Mutex
+	demand     demand     // guarded by mu
+	waiting    *list.List // of context.CancelFunc: the holders without work, the longest idle first; guarded by mu
+	queued     int        // sessions that wait for their turn; guarded by mu
+	aside      int        // sessions that only wait; guarded by mu
+	asideBytes int        // of messages that they have in hand; guarded by mu
 }
+
+// maxAside bounds the sessions that wait without a worker. Each has an AMQP session, of which a connection has 5,000.
+const maxAside = 2000
 
 // New makes a pool that spreads its workers over connections. Nothing is connected before the first use.
 func New(ways Ways, opts Options) *Pool {
 	p := &Pool{
-		opts:    opts,
-		behind:  make(chan struct{}, opts.Workers),
-		outage:  outage.New(opts.Logger, "accepting sessions"),
-		waiting: list.New(),
-		demand:  demand{keep: opts.Idle},
+		opts:     opts,
+		behind:   make(chan struct{}, opts.Workers),
+		turns:    make(chan struct{}, max(opts.Workers, 1)),
+		outage:   outage.New(opts.Logger, "accepting sessions"),
+		throttle: newThrottle(),
+		waiting:  list.New(),
+		demand:   demand{keep: opts.Idle},
 	}
 	seen, judged := &backlogEstimate{log: opts.Logger}, &verdict{log: opts.Logger}
 	// A session has a batch in hand while the one before is completed and the next one arrives, and the session before it may still have
@@ -113,7 +127,7 @@ func (p *Pool) Run(ctx, work context.Context, handle Handler) {
 		workers.Go(func() { p.worker(ctx, work, p.acceptors[i%len(p.acceptors)], handle) })
 	}
 	workers.Wait()
-	p.releasing.Wait()
+	p.held.Wait()
 }
 
 // Close closes the connections; nobody uses the pool any more.
@@ -131,13 +145,16 @@ func (p *Pool) Err() error { return p.outage.Err() }
 func (p *Pool) worker(ctx, work context.Context, way acceptor, handle Handler) {
 	var backoff retry.Backoff
 	seeker := p.seek()
-	for ctx.Err() == nil {
+	for p.throttle.wait(ctx) == nil && ctx.Err() == nil {
+		asked := time.Now()
 		session, err := p.accept(ctx, way, seeker)
+		busy := p.throttle.hear(asked, err)
 		switch {
 		case err == nil:
 			backoff.Reset()
 			p.outage.Report(nil)
-			p.handleSession(ctx, work, session, handle)
+			p.held.Go(func() { p.handleSession(ctx, work, session, handle) })
+			<-session.freed
 			seeker = p.seek()
 		case ctx.Err() != nil:
 		case errors.Is(err, errNoSession):
@@ -145,7 +162,9 @@ func (p *Pool) worker(ctx, work context.Context, way acceptor, handle Handler) {
 			p.outage.Report(nil)
 		default:
 			p.outage.Report(err)
-			_ = backoff.Wait(ctx) // its end is seen above
+			if !busy {
+				_ = backoff.Wait(ctx) // its end is seen above
+			}
 		}
 	}
 }
@@ -178,10 +197,11 @@ func (p *Pool) accept(ctx context.Context, way acceptor, seeker *list.Element) (
 		p.opts.Accepted(now.Sub(asked))
 	}
 	_, overlaps := l.(*directLink) // an accept through the SDK excludes the others on its connection
-	return &Session{pool: p, link: l, end: release, accepted: now, overlaps: overlaps}, nil
+	return &Session{pool: p, link: l, end: release, accepted: now, overlaps: overlaps, freed: make(chan struct{})}, nil
 }
 
-// handleSession runs the handler while the lock is renewed, then releases the session, or has it released beside what the worker does next.
+// handleSession runs the handler while the lock is renewed, then releases the session. It closes the session's freed when the worker
+// can do something else.
 func (p *Pool) handleSession(ctx, work context.Context, s *Session, handle Handler) {
 	if p.opts.Held != nil {
 		p.opts.Held(+1)
@@ -197,33 +217,28 @@ func (p *Pool) handleSession(ctx, work context.Context, s *Session, handle Handl
 			stopApplying(err)
 		}
 	})
-	err := handle(receiving, applying, s)
-	release := func() {
-		if s.settling != nil {
-			if late := s.settling(); late != nil {
-				err = late
-			}
-		}
-		stopRenewing()
-		renewer.Wait()
-		lost := context.Cause(applying)
-		stopReceiving(nil)
-		stopApplying(nil)
-		p.release(ctx, s, err, lost)
+	err := s.takeTurn(receiving)
+	if err == nil {
+		err = handle(receiving, applying, s)
 	}
-	if s.settling == nil {
-		release()
-		return
-	}
-	select {
-	case p.behind <- struct{}{}:
-		p.releasing.Go(func() {
+	if s.settling != nil {
+		select {
+		case p.behind <- struct{}{}:
 			defer func() { <-p.behind }()
-			release()
-		})
-	default:
-		release()
+			s.giveUpTurn()
+		default:
+		}
+		if late := s.settling(); late != nil {
+			err = late
+		}
 	}
+	stopRenewing()
+	renewer.Wait()
+	lost := context.Cause(applying)
+	stopReceiving(nil)
+	stopApplying(nil)
+	p.release(ctx, s, err, lost)
+	s.giveUpTurn()
 }
 
 // release gives a session back, of which err is how the handler ended, and lost why its lock was lost, if it was.
@@ -245,19 +260,22 @@ func (p *Pool) release(ctx context.Context, s *Session, err, lost error) {
 	}
 }
 
-// contended says that no worker is free, so that sessions with messages may be waiting for one.
+// contended says that no worker is free, so that sessions with messages may be waiting for one, or that an accepted one waits for its turn.
 func (p *Pool) contended() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.demand.met(time.Now())
+	return p.busy()
 }
+
+// busy is contended. The caller holds mu.
+func (p *Pool) busy() bool { return p.queued > 0 || !p.demand.met(time.Now()) }
 
 // idle gives the context for waiting without work. It ends after Idle, or when the pool needs this worker for another
 // session. It is refused when the pool needs one now.
 func (p *Pool) idle(ctx context.Context) (idle context.Context, stop func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.demand.met(time.Now()) {
+	if p.busy() {
 		return nil, nil, false
 	}
 	idle, cancel := context.WithTimeout(ctx, p.opts.Idle)

@@ -35,6 +35,9 @@ type sdkLink struct {
 	open bool
 }
 
+// Came implements link. The SDK receives nothing that was not asked for.
+func (l *sdkLink) Came(int) []*azservicebus.ReceivedMessage { return nil }
+
 // Known implements link.
 func (l *sdkLink) Known(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
 	if l.open {
@@ -60,23 +63,10 @@ func (l *sdkLink) Known(ctx context.Context, count int) ([]*azservicebus.Receive
 
 // Next implements link.
 func (l *sdkLink) Next(ctx context.Context, _ int) ([]*azservicebus.ReceivedMessage, error) {
+	if l.open {
+		return nil, ErrRelease
+	}
 	return l.receive(ctx, 1)
-}
-
-// More implements link. It looks, where Known may have saved the look.
-func (l *sdkLink) More(ctx context.Context, count int) []*azservicebus.ReceivedMessage {
-	if l.open || count == 0 {
-		return nil
-	}
-	there, err := l.waiting(ctx, count)
-	if err != nil || there == 0 {
-		return nil // if it is more than a failed look, the next Known says so
-	}
-	bounded, cancel := context.WithTimeout(ctx, gather)
-	defer cancel()
-	messages, _ := l.receive(bounded, min(there, count)) // likewise
-	l.known = max(there-len(messages), 0)
-	return messages
 }
 
 // peekAhead finds out how many messages wait, where that pays. The broker grants sessions that have a message: that one is known.

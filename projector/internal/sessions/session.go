@@ -27,8 +27,11 @@ type Session struct {
 	link     link
 	end      func(ctx context.Context) // of what the link was opened on
 	accepted time.Time
-	overlaps bool         // its release may, with the accept of another one
-	settling func() error // what the release waits for; nil: nothing
+	overlaps bool          // its release may, with the accept of another one
+	settling func() error  // what the release waits for; nil: nothing
+	turn     bool          // it is one of those that are handled
+	freed    chan struct{} // closed when its worker accepts another one; by the handler's goroutine alone
+	detached bool          // freed is closed
 }
 
 // ID is the session's id.
@@ -52,6 +55,9 @@ func (s *Session) Receive(ctx context.Context) ([]*azservicebus.ReceivedMessage,
 		return nil, context.Cause(ctx) // what has arrived already is released with the session
 	}
 	if s.pool.contended() && time.Since(s.accepted) >= s.pool.opts.MaxHold {
+		if messages := s.link.Came(s.pool.opts.Batch); len(messages) > 0 {
+			return messages, nil // else it was sent in vain, and is sent again
+		}
 		return nil, ErrRelease
 	}
 	messages, err := s.link.Known(ctx, s.pool.opts.Batch)
@@ -70,31 +76,125 @@ func (s *Session) Receive(ctx context.Context) ([]*azservicebus.ReceivedMessage,
 	return messages, err
 }
 
-// Gather adds to received messages those that are there as well, up to a batch, and waits shortly for them: for whoever must
-// see together what belongs together.
-func (s *Session) Gather(ctx context.Context, messages []*azservicebus.ReceivedMessage) []*azservicebus.ReceivedMessage {
-	return append(messages, s.link.More(ctx, s.pool.opts.Batch-len(messages))...)
+// Arrived returns messages that are known to be there behind those that the caller keeps in hand, up to a batch; none if none are known.
+func (s *Session) Arrived(ctx context.Context) ([]*azservicebus.ReceivedMessage, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return s.link.Known(ctx, s.pool.opts.Batch)
 }
 
-// Behind returns messages that are there behind those that the caller keeps in hand, up to a batch: none where there are none, or
-// others should have the session.
-func (s *Session) Behind(ctx context.Context) []*azservicebus.ReceivedMessage {
-	if ctx.Err() != nil || s.pool.contended() && time.Since(s.accepted) >= s.pool.opts.MaxHold {
-		return nil
+// Wait waits for d, or until messages are there, if the caller has room for more. It returns them; none when the time is over. Other
+// sessions are handled meanwhile; bytes are of messages that the caller keeps in hand. Errors: [ErrRelease], or the cause of ctx.
+func (s *Session) Wait(ctx context.Context, d time.Duration, bytes int, room bool) (messages []*azservicebus.ReceivedMessage, err error) {
+	aside, broken := true, error(nil)
+	err = s.Aside(ctx, bytes, func(free bool) {
+		if aside = free; !aside {
+			d = min(d, maxBusyWait)
+		}
+		waiting, cancel := context.WithTimeout(ctx, d)
+		defer cancel()
+		if !room {
+			<-waiting.Done()
+			return
+		}
+		messages, broken = s.link.Next(waiting, s.pool.opts.Batch)
+		if broken != nil && waiting.Err() != nil {
+			broken = nil
+		}
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case broken != nil:
+		return nil, broken
+	case len(messages) == 0 && !aside:
+		return nil, ErrRelease
 	}
-	return s.link.More(ctx, s.pool.opts.Batch)
+	return messages, nil
 }
+
+// maxBusyWait bounds a wait that occupies a worker, because too many sessions wait already.
+const maxBusyWait = 2 * time.Second
+
+// Aside runs wait, which only waits, while other sessions are handled: the session gives up its worker, and takes its turn again
+// afterwards. bytes are of messages that the caller keeps in hand. If too many sessions wait, or they have too much in hand, the session keeps its worker; wait
+// is called with whether it has not. The error is the cause of ctx.
+func (s *Session) Aside(ctx context.Context, bytes int, wait func(free bool)) error {
+	p := s.pool
+	p.mu.Lock()
+	free := p.aside < maxAside && (p.opts.Bytes == 0 || p.asideBytes+bytes <= p.opts.Bytes/2)
+	if free {
+		p.aside, p.asideBytes = p.aside+1, p.asideBytes+bytes
+	}
+	p.mu.Unlock()
+	if !free {
+		wait(false)
+		return context.Cause(ctx)
+	}
+	s.giveUpTurn()
+	wait(true)
+	p.mu.Lock()
+	p.aside, p.asideBytes = p.aside-1, p.asideBytes-bytes
+	p.mu.Unlock()
+	return s.takeTurn(ctx)
+}
+
+// takeTurn waits until the session may be handled. The error is the cause of ctx, which is checked even if nothing has to be waited
+// for: a handler that waits again and again must see that it is to stop.
+func (s *Session) takeTurn(ctx context.Context) error {
+	p := s.pool
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case p.turns <- struct{}{}:
+	default:
+		p.mu.Lock()
+		p.queued++
+		p.wakeOldest()
+		p.mu.Unlock()
+		defer func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.queued--
+		}()
+		select {
+		case p.turns <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	s.turn = true
+	return nil
+}
+
+// giveUpTurn lets another session be handled, and the worker that accepted this one accept another.
+func (s *Session) giveUpTurn() {
+	if s.turn {
+		<-s.pool.turns
+		s.turn = false
+	}
+	if !s.detached {
+		close(s.freed)
+		s.detached = true
+	}
+}
+
+// Age is how long ago the session was accepted.
+func (s *Session) Age() time.Duration { return time.Since(s.accepted) }
 
 // Room is how many messages of the recent ones' size, of at most count, a worker has room for besides those that are on their way.
 func (s *Session) Room(count int) int { return s.pool.room.messages(count) }
 
-// renewal is how long to wait between renewals: half of the lock's remaining time, at most maxRenewal, because the time it
-// ends at is by the broker's clock, and ours may differ.
+// The end of a lock is by the broker's clock, and ours may differ, by more than the lock lasts. So how long is left decides how often it is
+// renewed only between these bounds. The shortest lock of the service is 5 s.
 const (
-	minRenewal = 500 * time.Millisecond
+	minRenewal = 2500 * time.Millisecond
 	maxRenewal = 20 * time.Second
 )
 
+// renewal returns how long to wait between renewals: half of the lock's remaining time, within bounds.
 func renewal(remaining time.Duration) time.Duration {
 	return min(max(remaining/2, minRenewal), maxRenewal)
 }

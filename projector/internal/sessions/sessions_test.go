@@ -19,8 +19,8 @@ func TestRenewal(t *testing.T) {
 		time.Minute:      20 * time.Second, // at most, because two clocks are involved
 		30 * time.Second: 15 * time.Second,
 		5 * time.Second:  2500 * time.Millisecond,
-		0:                500 * time.Millisecond,
-		-time.Hour:       500 * time.Millisecond,
+		0:                2500 * time.Millisecond, // the shortest lock of the service is 5 s
+		-time.Hour:       2500 * time.Millisecond,
 	} {
 		require.Equal(t, every, renewal(remaining), "%s left", remaining)
 	}
@@ -109,4 +109,16 @@ func TestPeeksAreGivenUpOnlyWhenNoneEverWorked(t *testing.T) {
 		once.peeked(errors.New("connection lost"))
 	}
 	require.False(t, once.blind.Load())
+}
+
+// With its hands full a session waits for time alone. Once its context has ended it must not return empty-handed again and again.
+func TestAWaitWithoutRoomReportsThatItsContextHasEnded(t *testing.T) {
+	stopped := errors.New("stopped")
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(stopped)
+	s := &Session{pool: pool(1), freed: make(chan struct{})}
+	messages, err := s.Wait(ctx, time.Hour, 0, false)
+	require.ErrorIs(t, err, stopped)
+	require.Empty(t, messages)
+	require.Empty(t, s.pool.turns)
 }

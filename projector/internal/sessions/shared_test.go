@@ -3,6 +3,7 @@ package sessions
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/projector/internal/direct"
+	"github.com/sluice-cdc/sluice/shared/servicebus"
 )
 
 // way is something that is opened and closed.
@@ -123,15 +125,23 @@ func (*scripted) close(context.Context) {}
 
 func TestTheSDKTakesOverOnlyWhereTheServiceNeverUnderstood(t *testing.T) {
 	refusal := &amqp.Error{Condition: amqp.ErrCondNotImplemented}
+	none := &amqp.Error{Condition: servicebus.CondTimeout}
+	unanswered := fmt.Errorf("%w: %w: %w", errNoSession, direct.ErrUnanswered, context.DeadlineExceeded)
+	unreadable := fmt.Errorf("%w: %w", direct.ErrUnanswered, &amqp.ConnError{})
+	forced := fmt.Errorf("%w: %w", direct.ErrUnanswered, &amqp.ConnError{RemoteErr: &amqp.Error{Condition: amqp.ErrCondConnectionForced}})
 	through := errors.New("through the SDK")
 	for name, test := range map[string]struct {
 		answers []error
 		want    error
 	}{
-		"refused three times":           {[]error{refusal, refusal, direct.ErrProtocol}, through},
-		"refused after one that worked": {[]error{errNoSession, refusal, refusal, refusal}, errNoSession},
-		"refused twice":                 {[]error{refusal, refusal}, errNoSession},
-		"busy":                          {[]error{&amqp.Error{Condition: "com.microsoft:server-busy"}, refusal, refusal, refusal}, errNoSession},
+		"refused three times":                         {[]error{refusal, refusal, direct.ErrProtocol}, through},
+		"refused after one that worked":               {[]error{none, refusal, refusal, unreadable}, errNoSession},
+		"refused twice":                               {[]error{refusal, refusal}, errNoSession},
+		"never answered":                              {[]error{unanswered, unanswered, unanswered}, through},
+		"answered with what ends it":                  {[]error{unreadable, unreadable, unreadable}, through},
+		"connection closed for reasons of the broker": {[]error{forced, forced, forced}, errNoSession},
+		"busy at first, which says nothing":           {[]error{&amqp.Error{Condition: servicebus.CondServerBusy}, refusal, refusal, refusal}, through},
+		"refused without an error":                    {[]error{errNoSession, errNoSession, errNoSession, refusal, refusal}, errNoSession},
 		"not let in, not there, nor near": {[]error{
 			&amqp.Error{Condition: amqp.ErrCondUnauthorizedAccess}, &amqp.Error{Condition: amqp.ErrCondNotFound},
 			context.DeadlineExceeded, &amqp.ConnError{},
@@ -150,4 +160,13 @@ func TestTheSDKTakesOverOnlyWhereTheServiceNeverUnderstood(t *testing.T) {
 			require.ErrorIs(t, err, test.want)
 		})
 	}
+}
+
+func TestRefusalsOfAcceptsThatWereUnderWayTogetherAreOne(t *testing.T) {
+	v := &verdict{log: slog.New(slog.DiscardHandler)}
+	began := time.Now()
+	for range 2 * maxRefusals {
+		v.hear(began, direct.ErrUnanswered)
+	}
+	require.False(t, v.refused())
 }

@@ -28,8 +28,10 @@ const inFlight = 128
 // after the other, so that they lie in the dead-letter queue in their order. Each settlement gets timeout: the SDK would
 // try for 40 seconds by itself, on its own terms. The error joins a failure of either kind, after all have ended.
 //
-// It finishes even when ctx ends meanwhile, so that what is applied is not delivered again for nothing.
+// Completions finish even when ctx ends meanwhile, so that what is applied is not delivered again for nothing. No dead letter begins after that:
+// its aggregate is parked, so it is set aside when it is delivered again.
 func Send(ctx context.Context, r Receiver, timeout time.Duration, messages []*azservicebus.ReceivedMessage, choices []Choice) error {
+	stopping := ctx
 	ctx = context.WithoutCancel(ctx)
 	var group errgroup.Group
 	group.SetLimit(inFlight)
@@ -45,6 +47,10 @@ func Send(ctx context.Context, r Receiver, timeout time.Duration, messages []*az
 	}
 	var first error
 	for _, i := range dead {
+		if stopping.Err() != nil {
+			first = fmt.Errorf("dead-letter message: %w", context.Cause(stopping))
+			break
+		}
 		if first = send(ctx, r, timeout, messages[i], choices[i]); first != nil {
 			break // what follows would come out of order
 		}

@@ -16,11 +16,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strconv"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 var (
@@ -179,12 +179,8 @@ func Key(id any) (key string, stored any, err error) {
 	if stored, err = Stored(raw); err != nil {
 		return "", nil, err
 	}
-	if n, ok := raw.AsInt64OK(); ok {
-		if f, isDouble := raw.DoubleOK(); !isDouble || (float64(n) == f && f < 1<<63) {
-			return "#" + strconv.FormatInt(n, 10), stored, nil
-		}
-	}
-	return string(rune(kind)) + string(value), stored, nil
+	normal := envelope.Normal(raw)
+	return string(rune(normal.Type)) + string(normal.Value), stored, nil
 }
 
 // Stored returns a value as it reads back from a document.

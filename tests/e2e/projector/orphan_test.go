@@ -46,6 +46,35 @@ func TestG5ATransactionThatIsLeftOpenHoldsNobodyUp(t *testing.T) {
 	})
 }
 
+// G5: nor does it where an index is built or a validator changed meanwhile: that command waits for the transaction, and all writes of the
+// collection wait for the command.
+func TestG5ATransactionThatIsLeftOpenBehindACommandHoldsNobodyUp(t *testing.T) {
+	for _, command := range []bson.D{
+		{{Key: "collMod", Value: "totals"}, {Key: "validator", Value: bson.D{{Key: "none", Value: nil}}}},
+		{{Key: "createIndexes", Value: "totals"}, {Key: "indexes", Value: bson.A{bson.D{{Key: "key", Value: bson.D{{Key: "a", Value: 1}}}, {Key: "name", Value: "a"}}}}},
+	} {
+		t.Run(command[0].Key, func(t *testing.T) {
+			inVirtualTime(t, func(w *world.World) {
+				s := together()
+				w.StartProjector(s.settings(nil))
+				publishTogether(w, event("a", 1, "T"))
+				w.Completed(1)
+				holding(w, "sluice-projector")
+				answered := make(chan error, 1)
+				go func() { answered <- w.Client.Database(world.ReadModel).RunCommand(w.Context(), command).Err() }()
+				w.Pass(time.Second)
+				began := time.Now()
+				publishTogether(w, event("b", 1, "T"), event("c", 1, "T"))
+				w.Completed(3)
+				require.Greater(w, time.Since(began), time.Second, "the transaction was in nobody's way")
+				require.Less(w, time.Since(began), 6*time.Second)
+				require.NoError(w, <-answered)
+				require.Equal(w, 3, total(w))
+			})
+		})
+	}
+}
+
 // An application's transactions are its own, however long they take.
 func TestATransactionOfAnotherApplicationIsLeftAlone(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {

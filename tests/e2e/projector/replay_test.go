@@ -75,7 +75,7 @@ func TestG5ReplayAppliesWhatWaitsInOrder(t *testing.T) {
 		show := operate(w, s, "parked", "show", "a")
 		require.Equal(w, 0, show.Code)
 		require.Contains(w, show.Out, "5 events in the dead-letter queue")
-		require.Contains(w, show.Out, "projector parked drop --yes -- a")
+		require.Contains(w, show.Out, "projector parked drop --yes --message "+messageID(event("a", 1, ""))+" -- a")
 
 		still := operate(w, s, "parked", "replay", "a")
 		require.Equal(w, 1, still.Code)
@@ -152,6 +152,31 @@ func TestG5DropKeepsTheRest(t *testing.T) {
 		publish(w, event("a", 6, "T"), event("a", 7, "T"))
 		w.Completed(1 + 1 + 2)
 		require.Equal(w, 5, s.applied(w, "a"))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// G6: a drop gives up the event that the operator has seen, and none that is in the way since then.
+func TestG6ADropIsOfTheEventThatWasSeen(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		publish(w, event("a", 1, "T"), event("a", 2, "Poison"), event("a", 3, "Poison"), event("a", 4, "T"))
+		deadLettered(w, 3)
+		w.Pass(10 * time.Second)
+		drop := func(n int) world.Operated {
+			return operate(w, s, "parked", "drop", "a", "--message", messageID(event("a", n, "")), "--yes")
+		}
+		require.Equal(w, 1, drop(3).Code)
+		require.Equal(w, messageID(event("a", 2, "")), parked(w, s.guards, "a").MessageID)
+		require.Equal(w, 1, drop(2).Code, "the next one is in the way")
+		again := drop(2)
+		require.Equal(w, 1, again.Code)
+		require.Contains(w, again.Err, "another event keeps the aggregate parked: message "+messageID(event("a", 3, ""))+", so nothing was dropped")
+		require.Equal(w, []string{"a/3 AggregateParked", "a/4 AggregateParked"}, deadLetters(w))
+		require.Equal(w, 0, drop(3).Code)
+		require.Equal(w, 2, s.applied(w, "a"))
+		require.Empty(w, deadLetters(w))
 		_, err := p.End()
 		require.NoError(w, err)
 	})
@@ -393,7 +418,7 @@ func TestG6ReplayDoesNotGoOnWithoutThePoison(t *testing.T) {
 		s.mended.Store(true)
 		replay := operate(w, s, "parked", "replay", "a")
 		require.Equal(w, 1, replay.Code)
-		require.Contains(w, replay.Err, "somebody removed it. To go on without it: projector parked drop --yes -- a")
+		require.Contains(w, replay.Err, "somebody removed it. To go on without it: projector parked drop --yes --message ")
 		require.NotEmpty(w, parked(w, s.guards, "a"))
 		require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
 		require.Equal(w, 2, s.applied(w, "a"))
@@ -459,4 +484,92 @@ func TestG2G5WhatParkedAnAggregateIsKnownInALaterGeneration(t *testing.T) {
 			})
 		})
 	}
+}
+
+// G6: to give up the versions that are known to be missing is not to give up others, of which the operator does not know.
+func TestG6DropGivesUpOneGapAlone(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		publish(w, event("a", 1, "T"), event("a", 4, "T"))
+		deadLettered(w, 1)
+		publish(w, event("a", 5, "T"), event("a", 8, "T"))
+		deadLettered(w, 3)
+		require.Contains(w, operate(w, s, "parked", "show", "a").Out, "the event has version 4, and the last one applied has 1")
+
+		dropped := operate(w, s, "parked", "drop", "a", "--yes")
+		require.Equal(w, 1, dropped.Code)
+		require.Contains(w, dropped.Out, "the event has version 8, and the last one applied has 5")
+		require.Equal(w, 3, s.applied(w, "a"))
+		publish(w, event("a", 6, "T"), event("a", 7, "T")) // what was on its way comes
+		w.Pass(time.Minute)
+		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
+		require.Equal(w, 6, s.applied(w, "a"))
+		require.Empty(w, deadLetters(w))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// G6: to go on without an event that is gone is not to go on without versions that are missing besides.
+func TestG6DropOfAnEventThatIsGoneGivesUpItsVersionAlone(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		publish(w, event("a", 1, "T"), event("a", 2, "Poison"))
+		deadLettered(w, 1)
+		publish(w, event("a", 3, "T"), event("a", 5, "T"))
+		deadLettered(w, 3)
+		w.Pass(10 * time.Second)
+		takeAwayDeadLetter(w, messageID(event("a", 2, "Poison")))
+
+		dropped := operate(w, s, "parked", "drop", "a", "--yes")
+		require.Equal(w, 1, dropped.Code)
+		require.Contains(w, dropped.Out, "the event has version 5, and the last one applied has 3")
+		require.Equal(w, 2, s.applied(w, "a"))
+		publish(w, event("a", 4, "T"))
+		w.Pass(time.Minute)
+		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
+		require.Equal(w, 4, s.applied(w, "a"))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// takeAwayDeadLetter removes a message from the dead-letter queue, as somebody may who does not know what it is for.
+func takeAwayDeadLetter(w *world.World, messageID string) {
+	w.Helper()
+	receiver, err := w.BusClient.NewReceiverForSubscription(world.Topic, world.Subscription,
+		&azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
+	require.NoError(w, err)
+	messages, err := receiver.ReceiveMessages(w.Context(), 100, nil)
+	require.NoError(w, err)
+	for _, m := range messages {
+		if m.MessageID == messageID {
+			require.NoError(w, receiver.CompleteMessage(w.Context(), m, nil))
+		} else {
+			require.NoError(w, receiver.AbandonMessage(w.Context(), m, nil))
+		}
+	}
+	require.NoError(w, receiver.Close(w.Context()))
+}
+
+// G6: what was given up stays given up: if versions begin with 1 and the first event is dropped, the second one is no gap.
+func TestG6ADroppedFirstEventIsRemembered(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		s.adjust = func(c *projector.Config) { c.VersionFirst = 1 }
+		p := w.StartProjector(s.settings(nil))
+		publish(w, event("a", 1, "Poison"))
+		deadLettered(w, 1)
+		w.Pass(10 * time.Second)
+		require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
+		publish(w, event("a", 2, "T"), event("a", 3, "Touch"), event("a", 4, "T"))
+		w.Completed(3)
+		require.Equal(w, 3, s.applied(w, "a"))
+		require.Empty(w, guard(w, s.guards, "a").Lookup("empty"))
+		if s.name == "mendable" {
+			require.Equal(w, "2026-01-01T00:00:02Z", w.TimelineOf("a").First, "what is set when the document is made was not set")
+		}
+		require.Empty(w, deadLetters(w))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
 }

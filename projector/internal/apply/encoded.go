@@ -1,0 +1,137 @@
+package apply
+
+import (
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+)
+
+// encoded returns the writes of one event with ids, values and documents as BSON, so that none of the projection's code runs, and
+// nothing of its own can fail, once they are on their way. Errors: what cannot be written as BSON, and an id that no document can have.
+func encoded(writes []projection.Write) ([]projection.Write, error) {
+	all := make([]projection.Write, len(writes))
+	for i, w := range writes {
+		collection, id := w.Target()
+		id, err := encodedID(id)
+		if err != nil {
+			return nil, broken("the id of a write to %s %v", collection, err)
+		}
+		switch w := w.(type) {
+		case projection.UpdateOne:
+			w.ID = id
+			w.Ops, err = encodedOps(w.Ops)
+			all[i] = w
+		case projection.ReplaceOne:
+			w.ID, err = id, w.Document.Validate()
+			all[i] = w
+		case projection.DeleteOne:
+			w.ID = id
+			w.If, err = encodedConditions(w.If)
+			all[i] = w
+		default:
+			return nil, broken("a write to %s is a %T: only UpdateOne, ReplaceOne and DeleteOne are known", collection, w)
+		}
+		if err != nil {
+			return nil, broken("a write to %s cannot be written as BSON: %v", collection, err)
+		}
+	}
+	return all, nil
+}
+
+func encodedOps(ops []projection.Op) ([]projection.Op, error) {
+	all := make([]projection.Op, len(ops))
+	for i, op := range ops {
+		value, err := encodedField(op.Field, op.Value)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = projection.Op{Kind: op.Kind, Field: op.Field, Value: value}
+	}
+	return all, nil
+}
+
+func encodedConditions(conditions []projection.Condition) ([]projection.Condition, error) {
+	all := make([]projection.Condition, len(conditions))
+	for i, c := range conditions {
+		value, err := encodedField(c.Field, c.Value)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = projection.Condition{Field: c.Field, Kind: c.Kind, Value: value}
+	}
+	return all, nil
+}
+
+func encodedField(field string, value any) (any, error) {
+	if strings.ContainsRune(field, 0) {
+		return nil, broken("the name of the field %q contains a NUL", field)
+	}
+	return encodedValue(value)
+}
+
+// encodedValue returns a value as BSON; one of the types that [merge] calculates with, and that cannot fail, as it is.
+func encodedValue(value any) (any, error) {
+	switch value.(type) {
+	case nil, bool, string, int, int32, int64, float64, time.Time, bson.ObjectID, bson.DateTime:
+		return value, nil
+	}
+	return rawValue(value)
+}
+
+func rawValue(value any) (bson.RawValue, error) {
+	kind, data, err := bson.MarshalValue(value)
+	if err != nil {
+		return bson.RawValue{}, err
+	}
+	raw := bson.RawValue{Type: kind, Value: data}
+	return raw, raw.Validate()
+}
+
+// encodedID returns an id as BSON: a text as it is. MongoDB refuses arrays, regular expressions, undefined, and names with a dollar in
+// an _id, but for those of a DBRef; and it would take some of them for a query.
+func encodedID(id any) (any, error) {
+	if text, ok := id.(string); ok {
+		return text, nil
+	}
+	raw, err := rawValue(id)
+	if err != nil {
+		return nil, broken("cannot be written as BSON: %v", err)
+	}
+	switch raw.Type {
+	case bson.TypeArray, bson.TypeRegex, bson.TypeUndefined:
+		return nil, broken("is of type %s, which no _id can be", raw.Type)
+	case bson.TypeString:
+		return raw.StringValue(), nil
+	default: // one that an _id can have, but for the names in a document
+	}
+	if name := dollarName(raw); name != "" {
+		return nil, broken("has a field %q, which no _id can have", name)
+	}
+	return raw, nil
+}
+
+// dollarName returns a field's name in a value that begins with a dollar and is none of a DBRef's; empty if there is none.
+func dollarName(v bson.RawValue) string {
+	var elements []bson.RawElement
+	if document, ok := v.DocumentOK(); ok {
+		elements, _ = document.Elements()
+	} else if array, ok := v.ArrayOK(); ok {
+		elements, _ = bson.Raw(array).Elements()
+	}
+	for _, e := range elements {
+		switch name := e.Key(); name {
+		case "$ref", "$id", "$db":
+		default:
+			if strings.HasPrefix(name, "$") {
+				return name
+			}
+		}
+		if name := dollarName(e.Value()); name != "" {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,140 @@
+package projector_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// unfetchable is an event whose body is in storage, which the projector is not configured to read.
+func unfetchable(aggregate string, n int) envelope.Change {
+	c := event(aggregate, n, "T")
+	c.Body, c.Claim = nil, &envelope.Claim{Blob: "shop.events/x.bson", Size: 300_000, SHA256: strings.Repeat("ab", 32)}
+	return c
+}
+
+// publishInBatches publishes more changes than fit into one batch.
+func publishInBatches(w *world.World, changes []envelope.Change) {
+	w.Helper()
+	for len(changes) > 0 {
+		n := min(len(changes), 100)
+		publish(w, changes[:n]...)
+		changes = changes[n:]
+	}
+}
+
+// healthyWaits publishes events of a healthy aggregate, one after the other, and returns the longest time that one took to be applied.
+func healthyWaits(w *world.World, s shape, events int, between time.Duration, key envelope.SessionKey) (longest time.Duration) {
+	w.Helper()
+	for n := 1; n <= events; n++ {
+		began := time.Now()
+		c := event("healthy", n, "T")
+		c.Session = key.Session("healthy")
+		publish(w, c)
+		for s.applied(w, "healthy") < n && time.Since(began) < time.Minute {
+			w.Pass(20 * time.Millisecond)
+		}
+		longest = max(longest, time.Since(began))
+		w.Pass(between)
+	}
+	return longest
+}
+
+// G5: a thousand aggregates fail for reasons of their own, and the bodies of forty cannot be fetched, with eight workers. A healthy event
+// is applied as if they were not there.
+func TestG5WhatOnlyWaitsOccupiesNoWorker(t *testing.T) {
+	for _, receiver := range []string{"direct", "sdk"} {
+		t.Run(receiver, func(t *testing.T) {
+			inVirtualTime(t, func(w *world.World) {
+				s := undecided(shapes()[0])
+				s.adjust = func(c *projector.Config) { c.SessionReceiver = receiver }
+				failing, large := 1000, 40
+				if receiver == "sdk" { // an accept is fifteen requests
+					failing, large = 40, 10
+				}
+				var bad []envelope.Change
+				for n := range failing {
+					bad = append(bad, event(fmt.Sprintf("bad-%d", n), 1, "Unlisted"))
+				}
+				for n := range large {
+					bad = append(bad, unfetchable(fmt.Sprintf("large-%d", n), 1))
+				}
+				publishInBatches(w, bad)
+				p := w.StartProjector(s.settings(nil))
+				w.Pass(2 * time.Minute)
+				longest := healthyWaits(w, s, 10, 5*time.Second, envelope.SessionKey{})
+				w.Logf("a healthy event waited for up to %s", longest)
+				require.LessOrEqual(w, longest, time.Second)
+				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
+				_, err := p.End()
+				require.NoError(w, err)
+			})
+		})
+	}
+}
+
+// G5: three aggregates of a shared session miss a version, each with more events behind the gap than are received at once. Their
+// neighbour does not wait for them, and the versions that come close the gaps.
+func TestG5AVersionGapHoldsUpNoNeighbour(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		key := envelope.Buckets(1)
+		in := func(changes ...envelope.Change) {
+			for i := range changes {
+				changes[i].Session = key.Session(changes[i].Aggregate)
+			}
+			publishInBatches(w, changes)
+		}
+		names := []string{"x", "y", "z"}
+		p := w.StartProjector(s.settings(nil))
+		for _, name := range names {
+			in(event(name, 1, "T"))
+		}
+		w.Completed(3)
+		for _, name := range names {
+			var behind []envelope.Change
+			for n := 3; n <= 122; n++ {
+				behind = append(behind, event(name, n, "T"))
+			}
+			in(behind...)
+		}
+		require.LessOrEqual(w, healthyWaits(w, s, 3, time.Second, key), time.Second)
+		for _, name := range names {
+			in(event(name, 2, "T"))
+		}
+		w.Completed(3 + 3*121 + 3)
+		for _, name := range names {
+			require.Equal(w, 122, s.applied(w, name))
+		}
+		_, err := p.End()
+		require.NoError(w, err)
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+	})
+}
+
+// G5: a body that cannot be fetched holds up its aggregate alone, in a session that others share, and comes in its place once it can.
+func TestG5ABodyThatIsAwayHoldsUpNoNeighbour(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		key := envelope.Buckets(1)
+		for n := 1; n <= 150; n++ {
+			c := unfetchable("large", n)
+			c.Session = key.Session("large")
+			publish(w, c)
+		}
+		p := w.StartProjector(s.settings(nil))
+		w.Pass(time.Minute)
+		require.LessOrEqual(w, healthyWaits(w, s, 5, time.Second, key), time.Second)
+		w.Pass(20 * time.Minute)
+		require.Zero(w, s.applied(w, "large"))
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered+w.Bus.Stats(world.SubscriptionPath).Redelivered)
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}

@@ -1,0 +1,41 @@
+package projector_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// G5: an error that passes, and that the database answers to the writes of one aggregate alone, does not keep the others of its batch from
+// being written.
+func TestG5AnErrorThatPassesOfOneAggregateHoldsUpNoNeighbour(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		w.DelayMongo(1, time.Second, "update") // the rest comes as one batch
+		publishTogether(w, event("first", 1, "T"))
+		w.Eventually("the first is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
+		end := w.Mongo.RefuseWrites(func(x mongo.Writing) (code int32) {
+			if strings.HasPrefix(fmt.Sprint(x.ID), "bad") {
+				return 13
+			}
+			return 0
+		})
+		began := time.Now()
+		publishTogether(w, event("bad", 1, "T"), event("healthy", 1, "T"), event("healthy", 2, "T"), event("other", 1, "T"))
+		w.Eventually("the others are written", func() bool { return s.applied(w, "healthy") == 2 && s.applied(w, "other") == 1 })
+		require.Less(w, time.Since(began), 10*time.Second)
+		require.Zero(w, s.applied(w, "bad"))
+		end()
+		w.Completed(5)
+		require.Equal(w, 1, s.applied(w, "bad"))
+		require.Empty(w, deadLetters(w))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}

@@ -1,0 +1,45 @@
+package projector_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// A replay of all looks into the dead-letter queue in proportion to the aggregates, not once through all of it for each.
+func TestReplayOfAllLooksInProportion(t *testing.T) {
+	for _, aggregates := range []int{80, 160} {
+		t.Run(fmt.Sprint(aggregates), func(t *testing.T) {
+			inVirtualTime(t, func(w *world.World) {
+				const each = 4
+				s := shapes()[1]
+				p := w.StartProjector(s.settings(nil))
+				for n := 1; n <= each; n++ {
+					var changes []envelope.Change
+					for a := range aggregates {
+						changes = append(changes, event(fmt.Sprint("a", a), n, map[bool]string{true: "Poison", false: "T"}[n == 1]))
+					}
+					publish(w, changes...)
+				}
+				deadLettered(w, each*aggregates)
+				_, err := p.End()
+				require.NoError(w, err)
+				s.mended.Store(true)
+				before := w.Bus.Operations()["peek-message"]
+				replay := operate(w, s, "parked", "replay", "--all")
+				require.Equal(w, 0, replay.Code, replay.Err)
+				looks := w.Bus.Operations()["peek-message"] - before
+				w.Logf("%d aggregates: %d looks", aggregates, looks)
+				require.Less(w, looks, 2*aggregates)
+				require.Empty(w, deadLetters(w))
+				for a := range aggregates {
+					require.Equal(w, each, s.applied(w, fmt.Sprint("a", a)))
+				}
+			})
+		})
+	}
+}
