@@ -30,13 +30,12 @@ param readModelMongoUri string = ''
 @description('Password of the DocumentDB cluster\'s administrator; only with mongoMode documentdb')
 param documentDbPassword string = ''
 
-@minLength(1)
-@description('Database that is watched')
-param mongoDatabase string
+// Without a default azd would ask for these two, and preflight would not see the answers.
+@description('Database that is watched; required')
+param mongoDatabase string = ''
 
-@minLength(1)
-@description('Collection that is watched')
-param mongoCollection string
+@description('Collection that is watched; required')
+param mongoCollection string = ''
 
 @description('Database of the read models')
 param readModelDatabase string = 'readmodel'
@@ -70,6 +69,9 @@ param replicaLagSeconds int = 300
 
 @description('Receives the alerts; empty: they are shown in the portal only')
 param alertEmail string = ''
+
+@description('Ids of action groups that there are already, separated by commas: they receive the alerts, too')
+param actionGroupIds string = ''
 
 @description('Object id of a Microsoft Entra group whose members are on call: they may start the operators\' jobs and look at messages, blobs and the read models\' URI. Empty: nobody but those who may already')
 param operatorsGroupId string = ''
@@ -109,12 +111,21 @@ param monthlyBudget int = 0
 
 // --- network
 
-@allowed(['public', 'private'])
-@description('public: closed by identity. private: by network as well, a virtual network with private endpoints; needs Premium. Fixed when the environment is made')
+@allowed(['public', 'vnet', 'private'])
+@description('public: closed by identity. vnet: the apps are in a virtual network, and what goes out has a fixed address. private: by network as well, with private endpoints; needs Premium. Fixed when the environment is made')
 param networkMode string = 'public'
 
-@description('Addresses of the virtual network, /24 or larger; only with networkMode private')
+@description('Addresses of the virtual network, /24 or larger; only if it is made here')
 param networkPrefix string = '10.80.0.0/24'
+
+@description('Id of a subnet that there is already, /27 or larger, delegated to Microsoft.App/environments, for the apps; empty: a network is made')
+param subnetId string = ''
+
+@description('Id of a subnet that there is already for the private endpoints; only with networkMode private and subnetId')
+param endpointSubnetId string = ''
+
+@description('Id of the resource group with the private DNS zones that there are already, linked to the network; empty: they are made')
+param privateDnsZonesGroupId string = ''
 
 var tags = { 'azd-env-name': environmentName, application: 'sluice' }
 var abbreviations = loadJsonContent('abbreviations.json')
@@ -125,13 +136,50 @@ resource group 'Microsoft.Resources/resourceGroups@2024-11-01' = {
   tags: tags
 }
 
+// What preflight refuses, for a deployment that does not come from azd: with its words.
+var checked = {
+  mongoDatabase: empty(mongoDatabase)
+    ? fail('MONGODB_DATABASE is not set: the database to watch; azd env set MONGODB_DATABASE NAME')
+    : mongoDatabase
+  mongoCollection: empty(mongoCollection)
+    ? fail('MONGODB_COLLECTION is not set: the collection to watch; azd env set MONGODB_COLLECTION NAME')
+    : mongoCollection
+  networkMode: networkMode == 'private' && serviceBusSku != 'Premium'
+    ? fail('NETWORK=private needs SERVICE_BUS_SKU=Premium: Standard has no private endpoints')
+    : networkMode == 'public' && !empty(subnetId)
+        ? fail('SUBNET_ID needs NETWORK=vnet or private')
+        : networkMode
+  endpointSubnetId: networkMode == 'private' && !empty(subnetId) && empty(endpointSubnetId)
+    ? fail('ENDPOINT_SUBNET_ID is not set: NETWORK=private with SUBNET_ID needs a subnet for the private endpoints, too')
+    : endpointSubnetId
+  networkPrefix: int(last(split(networkPrefix, '/'))) > 24
+    ? fail('NETWORK_PREFIX must be /24 or larger, such as 10.80.0.0/24')
+    : networkPrefix
+  replicaRegion: !empty(replicaRegion) && serviceBusSku != 'Premium'
+    ? fail('SERVICE_BUS_REPLICA_REGION needs SERVICE_BUS_SKU=Premium: Standard is not replicated')
+    : !empty(replicaRegion) && replicaRegion == location
+        ? fail('SERVICE_BUS_REPLICA_REGION is the region itself')
+        : replicaRegion
+  replicaLagSeconds: !empty(replicaRegion) && replicaLagSeconds > 0 && replicaLagSeconds < 300
+    ? fail('SERVICE_BUS_REPLICA_LAG_SECONDS is neither 0 nor from 300 to 86400, which is what Service Bus takes')
+    : replicaLagSeconds
+}
+// Secrets stand in no variable.
+var sourceMissing = mongoMode == 'external' && empty(sourceMongoUri)
+var passwordMissing = mongoMode == 'documentdb' && empty(documentDbPassword)
+var passwordWrong = mongoMode == 'documentdb' && (length(documentDbPassword) < 8 || length(documentDbPassword) > 128)
+
 module resources 'resources.bicep' = {
   name: 'resources'
   scope: group
   params: {
     location: location
     tags: tags
-    mongoMode: mongoMode
+    mongoMode: sourceMissing
+      ? fail('SOURCE_MONGODB_URI is not set: a connection string; azd env set-secret SOURCE_MONGODB_URI')
+      : passwordMissing
+          ? fail('DOCUMENTDB_PASSWORD is not set: of the new cluster, 8 characters or more; azd env set-secret DOCUMENTDB_PASSWORD')
+          : passwordWrong ? fail('DOCUMENTDB_PASSWORD must have from 8 to 128 characters') : mongoMode
     sourceMongoUri: sourceMongoUri
     readModelMongoUri: readModelMongoUri
     documentDbPassword: documentDbPassword
@@ -139,9 +187,10 @@ module resources 'resources.bicep' = {
     messagingUnits: messagingUnits
     entityKind: entityKind
     partitioned: partitioned
-    replicaRegion: replicaRegion
-    replicaLagSeconds: replicaLagSeconds
+    replicaRegion: checked.replicaRegion
+    replicaLagSeconds: checked.replicaLagSeconds
     alertEmail: alertEmail
+    actionGroupIds: actionGroupIds
     othersSubscribe: othersSubscribe
     operatorsGroupId: operatorsGroupId
     oplogHours: oplogHours
@@ -152,8 +201,11 @@ module resources 'resources.bicep' = {
     deleteLock: deleteLock
     storageRedundancy: storageRedundancy
     monthlyBudget: monthlyBudget
-    networkMode: networkMode
-    networkPrefix: networkPrefix
+    networkMode: checked.networkMode
+    networkPrefix: checked.networkPrefix
+    subnetId: subnetId
+    endpointSubnetId: checked.endpointSubnetId
+    privateDnsZonesGroupId: privateDnsZonesGroupId
   }
 }
 
@@ -165,14 +217,16 @@ output AZURE_CONTAINER_ENVIRONMENT_NAME string = resources.outputs.containerEnvi
 output AZURE_CONTAINER_REGISTRY_NAME string = resources.outputs.registryName
 output AZURE_CONTAINER_REGISTRY_ENDPOINT string = resources.outputs.registryEndpoint
 output AZURE_KEY_VAULT_NAME string = resources.outputs.vaultName
+output ALERT_ACTION_GROUP_IDS string = resources.outputs.actionGroupIds
+output AZURE_LOG_ANALYTICS_ID string = resources.outputs.workspaceId
 output AZURE_LOG_ANALYTICS_NAME string = resources.outputs.workspaceName
 output BLOB_ACCOUNT_URL string = resources.outputs.blobUrl
 output BLOB_CONTAINER string = resources.outputs.checkpointContainer
 output CHECKPOINT_COPIES_CONTAINER string = resources.outputs.copiesContainer
 output CLAIM_CHECK_CONTAINER string = resources.outputs.claimCheckContainer
 output COPY_JOB_NAME string = resources.outputs.copyName
-output MONGODB_COLLECTION string = mongoCollection
-output MONGODB_DATABASE string = mongoDatabase
+output MONGODB_COLLECTION string = checked.mongoCollection
+output MONGODB_DATABASE string = checked.mongoDatabase
 output OUTBOUND_ADDRESS string = resources.outputs.outboundAddress
 output READ_MODEL_DATABASE string = readModelDatabase
 output READ_MODEL_SECRET_URI string = resources.outputs.readModelSecretUri

@@ -19,6 +19,7 @@ param replicaRegion string
 param replicaLagSeconds int
 
 param alertEmail string
+param actionGroupIds string
 param othersSubscribe bool
 param operatorsGroupId string
 param oplogHours int
@@ -31,6 +32,9 @@ param storageRedundancy string
 param monthlyBudget int
 param networkMode string
 param networkPrefix string
+param subnetId string
+param endpointSubnetId string
+param privateDnsZonesGroupId string
 
 var abbreviations = loadJsonContent('abbreviations.json')
 var token = toLower(uniqueString(subscription().id, resourceGroup().id, location))
@@ -45,6 +49,7 @@ var copyName = '${abbreviations.containerAppsJob}copies-${token}'
 var watchName = '${abbreviations.containerAppsJob}watch-${token}'
 
 var privateNetwork = networkMode == 'private'
+var makeNetwork = networkMode != 'public' && empty(subnetId)
 var inZones = storageRedundancy == 'Standard_ZRS' // the region has them
 
 module identities 'modules/identities.bicep' = {
@@ -64,7 +69,7 @@ module monitoring 'modules/monitoring.bicep' = {
   }
 }
 
-module network 'modules/network.bicep' = if (privateNetwork) {
+module network 'modules/network.bicep' = if (makeNetwork) {
   name: 'network'
   params: {
     location: location
@@ -81,7 +86,7 @@ module environment 'modules/environment.bicep' = if (!traces) {
     location: location
     tags: tags
     name: environmentName
-    subnetId: network.?outputs.appsSubnetId ?? ''
+    subnetId: networkMode == 'public' ? '' : network.?outputs.appsSubnetId ?? subnetId
     zoneRedundant: inZones
   }
 }
@@ -92,7 +97,7 @@ module tracedEnvironment 'modules/environment-traced.bicep' = if (traces) {
     location: location
     tags: tags
     name: environmentName
-    subnetId: network.?outputs.appsSubnetId ?? ''
+    subnetId: networkMode == 'public' ? '' : network.?outputs.appsSubnetId ?? subnetId
     zoneRedundant: inZones
     applicationInsightsName: monitoring.outputs.applicationInsightsName
   }
@@ -207,8 +212,8 @@ module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork)
     resourceId: serviceBus.outputs.id
     group: 'namespace'
     zone: 'privatelink.servicebus.windows.net'
-    networkId: network.?outputs.networkId ?? ''
-    subnetId: network.?outputs.endpointsSubnetId ?? ''
+    zonesGroupId: privateDnsZonesGroupId
+    subnetId: network.?outputs.endpointsSubnetId ?? endpointSubnetId
   }
 }
 
@@ -221,8 +226,8 @@ module blobsEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork) {
     resourceId: storage.outputs.id
     group: 'blob'
     zone: 'privatelink.blob.${az.environment().suffixes.storage}'
-    networkId: network.?outputs.networkId ?? ''
-    subnetId: network.?outputs.endpointsSubnetId ?? ''
+    zonesGroupId: privateDnsZonesGroupId
+    subnetId: network.?outputs.endpointsSubnetId ?? endpointSubnetId
   }
 }
 
@@ -235,8 +240,8 @@ module vaultEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork) {
     resourceId: vault.outputs.id
     group: 'vault'
     zone: 'privatelink.vaultcore.azure.net'
-    networkId: network.?outputs.networkId ?? ''
-    subnetId: network.?outputs.endpointsSubnetId ?? ''
+    zonesGroupId: privateDnsZonesGroupId
+    subnetId: network.?outputs.endpointsSubnetId ?? endpointSubnetId
   }
 }
 
@@ -249,8 +254,8 @@ module registryEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork) {
     resourceId: registry.outputs.id
     group: 'registry'
     zone: 'privatelink${az.environment().suffixes.acrLoginServer}'
-    networkId: network.?outputs.networkId ?? ''
-    subnetId: network.?outputs.endpointsSubnetId ?? ''
+    zonesGroupId: privateDnsZonesGroupId
+    subnetId: network.?outputs.endpointsSubnetId ?? endpointSubnetId
   }
 }
 
@@ -263,8 +268,8 @@ module documentDbEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork 
     resourceId: documentDb.?outputs.id ?? ''
     group: 'MongoCluster'
     zone: 'privatelink.mongocluster.cosmos.azure.com'
-    networkId: network.?outputs.networkId ?? ''
-    subnetId: network.?outputs.endpointsSubnetId ?? ''
+    zonesGroupId: privateDnsZonesGroupId
+    subnetId: network.?outputs.endpointsSubnetId ?? endpointSubnetId
   }
 }
 
@@ -276,11 +281,13 @@ module alerts 'modules/alerts.bicep' = {
     workspaceId: monitoring.outputs.workspaceId
     namespaceId: serviceBus.outputs.id
     entityName: serviceBus.outputs.entityName
+    entityMegabytes: serviceBus.outputs.entityMegabytes
     premium: serviceBusSku == 'Premium'
     othersSubscribe: othersSubscribe
     storageId: storage.outputs.id
     actionGroupName: '${abbreviations.actionGroup}${token}'
     email: alertEmail
+    existingActionGroupIds: actionGroupIds
     producerName: producerName
     projectorName: projectorName
     oplogHours: oplogHours
@@ -308,6 +315,8 @@ output containerEnvironmentName string = environmentName
 output registryName string = registry.outputs.name
 output registryEndpoint string = registry.outputs.loginServer
 output vaultName string = vault.outputs.name
+output actionGroupIds string = alerts.outputs.actionGroupIds
+output workspaceId string = monitoring.outputs.workspaceId
 output workspaceName string = monitoring.outputs.workspaceName
 output blobUrl string = storage.outputs.blobUrl
 output copiesContainer string = storage.outputs.copiesContainer

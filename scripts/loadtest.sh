@@ -8,6 +8,8 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=scripts/answer.sh
+. "$root/scripts/answer.sh"
 if [[ -n ${MONGODB_URI:-} ]]; then
   exec go run "$root/tests/cmd/load" "$@"
 fi
@@ -25,6 +27,9 @@ vault=$(value AZURE_KEY_VAULT_NAME)
 identity=$(value SERVICE_PROJECTOR_IDENTITY_ID)
 namespace=$(value SERVICE_BUS_NAMESPACE_NAME)
 job=caj-load-${vault##*-}
+blobs=$(value BLOB_ACCOUNT_URL)
+account=${blobs#https://}
+account=${account%%.*}
 
 # A user that may write to the source and read the read models. The services' own may not do both.
 secret=$(az keyvault secret show --vault-name "$vault" --name loadtest-mongodb-uri --query id --output tsv) || {
@@ -51,16 +56,19 @@ trap cleanup EXIT
 image=loadtest:$(date -u +%Y%m%d%H%M%S)
 az acr build --registry "${registry%%.*}" --image "$image" "$work" --output none
 
-words=
-for word in "$@"; do words+=${words:+,}\"$word\"; done
+words=[]
+(($# == 0)) || words=$(answer_json "$@")
 environment=$(az containerapp env show --resource-group "$group" --name "$(value AZURE_CONTAINER_ENVIRONMENT_NAME)" --query id --output tsv)
 cat >"$work/parameters.json" <<JSON
 { "parameters": {
   "name": { "value": "$job" }, "location": { "value": "$(value AZURE_LOCATION)" }, "environmentId": { "value": "$environment" },
   "tags": { "value": { "azd-env-name": "$(value AZURE_ENV_NAME)", "application": "sluice" } },
   "registry": { "value": "$registry" }, "image": { "value": "$registry/$image" }, "identityId": { "value": "$identity" },
-  "mongoSecretUri": { "value": "${secret%/*}" }, "args": { "value": [$words] },
+  "mongoSecretUri": { "value": "${secret%/*}" }, "args": { "value": $words },
   "settings": { "value": [
+    { "name": "AZURE_CLIENT_ID", "value": "$(value SERVICE_PROJECTOR_IDENTITY_CLIENT_ID)" },
+    { "name": "BLOB_ACCOUNT_URL", "value": "$blobs" },
+    { "name": "COMMAND_ANSWER", "value": "command-results/$answer" },
     { "name": "MONGODB_URI", "secretRef": "mongodb-uri" },
     { "name": "MONGODB_DATABASE", "value": "$(value MONGODB_DATABASE)" },
     { "name": "MONGODB_COLLECTION", "value": "$(value MONGODB_COLLECTION)" },
@@ -75,18 +83,10 @@ began=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 execution=$(az containerapp job start --resource-group "$group" --name "$job" --query name --output tsv)
 echo "loadtest: started $execution" >&2
 
-status=Running
-while [[ $status == Running || $status == Processing || $status == Unknown ]]; do
-  sleep "${OPERATE_POLL:-10}"
-  status=$(az containerapp job execution show --resource-group "$group" --name "$job" --job-execution-name "$execution" \
-    --query properties.status --output tsv)
-done
-az containerapp job logs show --resource-group "$group" --name "$job" --execution "$execution" --container command --format text
+code=0
+answer_await "$group" "$job" "$execution" "$account" || code=$?
 echo "the namespace's own measure since $began, all of what was done in it:"
 az monitor metrics list --resource "$(az servicebus namespace show --resource-group "$group" --name "$namespace" --query id --output tsv)" \
   --metrics IncomingMessages OutgoingMessages IncomingRequests ThrottledRequests --aggregation Total --interval PT1M --start-time "$began" \
   --query 'value[].{metric: name.value, total: sum(timeseries[].data[].total)}' --output tsv
-if [[ $status != Succeeded ]]; then
-  echo "loadtest: $status" >&2
-  exit 1
-fi
+exit "$code"

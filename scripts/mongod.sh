@@ -3,7 +3,7 @@
 # embedded ones. The parts, all but the last unless some are named:
 #
 #   embedded    the embedded MongoDB's own tests, and what the projections' operators do
-#   services    both services over TCP: e2e/live, and what of e2e/pipeline is in real time
+#   services    both services over TCP: e2e/live, what of e2e/pipeline is in real time, and a run that follows a collection
 #   clients     other languages' drivers, where they can be installed
 #   pipeline    the whole pipeline with each projection, while producers and projectors are killed
 #   drivers     the Go drivers' own tests: scripts/conformance-mongo.sh
@@ -89,6 +89,7 @@ fi
 if part services; then
   tests ./tests/e2e/live
   tests ./tests/e2e/pipeline
+  tests ./tests/cmd/local -run '/follows|/ends_in_order|/ends_with_the_producers'
 fi
 if part clients; then
   scripts/clients.sh

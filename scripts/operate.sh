@@ -1,48 +1,58 @@
 #!/usr/bin/env bash
-# operate.sh producer|projector COMMAND…: runs one of the service's commands in Azure, with the service's own identity,
-# settings and place in the network, and shows what it says: scripts/operate.sh projector parked list
+# operate.sh [-g GROUP] producer|projector COMMAND…: runs one of the service's commands in Azure, with the service's own identity,
+# settings and place in the network, and prints what it prints: scripts/operate.sh projector parked list
 #
-# It starts the service's job with that command and waits for it. Needs az, signed in as somebody who may start jobs in the
-# resource group, and azd's environment. The exit code is 0 where the command's was.
+# It starts the service's job with that command and waits for it. It needs az, signed in as a member of the operators' group or anyone else who
+# may start the job, and no folder of azd's: it finds the job by its tags. -g names the resource group if there are several
+# deployments. The exit code is the command's.
+#
+# Works with bash 3.2, which macOS has. Windows: operate.ps1.
 set -euo pipefail
+# shellcheck source=scripts/answer.sh
+. "$(dirname "${BASH_SOURCE[0]}")/answer.sh"
 
 usage() {
-  echo 'usage: scripts/operate.sh producer|projector COMMAND…, such as: scripts/operate.sh projector parked list' >&2
+  echo 'usage: scripts/operate.sh [-g GROUP] producer|projector COMMAND…, such as: scripts/operate.sh projector parked list' >&2
   exit 2
 }
+group=
+if [[ ${1:-} == -g ]]; then
+  group=${2:-}
+  [[ -n $group ]] || usage
+  shift 2
+fi
 service=${1:-}
 case $service in producer | projector) shift ;; *) usage ;; esac
 (($# > 0)) || usage
+for word in "$@"; do
+  case $word in *[[:cntrl:]]*) usage ;; esac # it goes into a line of JSON
+done
 
-group=$(azd env get-value AZURE_RESOURCE_GROUP)
-job=$(azd env get-value "SERVICE_${service^^}_JOB_NAME")
+found=$(az resource list --resource-type Microsoft.App/jobs ${group:+--resource-group "$group"} \
+  --query "[?tags.application=='sluice' && tags.\"sluice-commands\"=='$service'].[resourceGroup, name]" --output tsv)
+if [[ -z $found || $found == *$'\n'* ]]; then
+  echo "operate: there must be one job for the $service's commands that you may see; -g names its resource group. Found: ${found:-none}" >&2
+  exit 1
+fi
+group=${found%%$'\t'*}
+job=${found#*$'\t'}
+
+# The job's own template with other arguments, and where the answer is kept. az takes only a whole one, and from it takes the
+# environment, too.
 template=$(mktemp)
 trap 'rm -f "$template"' EXIT
-
-# The job's own template with other arguments. az takes only a whole one, and from it takes the environment, too.
-quoted=
-for word in "$@"; do
-  word=${word//\\/\\\\}
-  quoted+=${quoted:+,}\"${word//\"/\\\"}\"
-done
 az containerapp job show --resource-group "$group" --name "$job" --query properties.template --output json |
-  ARGS="[$quoted]" awk '
-    /"args": \[/ { sub(/\[.*/, ""); printf "%s%s,\n", $0, ENVIRON["ARGS"]; skip = !/\]/; found = 1; next }
+  ARGS="$(answer_json "$@")" ANSWER="command-results/$answer" awk '
+    /"args": \[/ { sub(/\[.*/, ""); printf "%s%s,\n", $0, ENVIRON["ARGS"]; skip = !/\]/; args = 1; next }
     skip { if (/\]/) skip = 0; next }
     { print }
-    END { if (!found) { print "operate: the job has no arguments to replace" > "/dev/stderr"; exit 1 } }
+    /"env": \[/ { printf "{ \"name\": \"COMMAND_ANSWER\", \"value\": \"%s\" },\n", ENVIRON["ANSWER"]; env = 1 }
+    END { if (!args || !env) { print "operate: the job has no arguments or no environment to replace" > "/dev/stderr"; exit 1 } }
   ' >"$template"
+account=$(sed -n 's|.*"https://\([a-z0-9]*\)\.blob\..*|\1|p' "$template")
 execution=$(az containerapp job start --resource-group "$group" --name "$job" --yaml "$template" --query name --output tsv)
 echo "operate: started $execution" >&2
 
-status=Running
-while [[ $status == Running || $status == Processing || $status == Unknown ]]; do
-  sleep "${OPERATE_POLL:-5}"
-  status=$(az containerapp job execution show --resource-group "$group" --name "$job" --job-execution-name "$execution" \
-    --query properties.status --output tsv)
-done
-az containerapp job logs show --resource-group "$group" --name "$job" --execution "$execution" --container command --format text
-if [[ $status != Succeeded ]]; then
-  echo "operate: $status" >&2
-  exit 1
-fi
+code=0
+answer_await "$group" "$job" "$execution" "$account" || code=$?
+exit "$code"

@@ -20,18 +20,55 @@ Required 'MONGODB_COLLECTION' 'the collection to watch; azd env set MONGODB_COLL
 $mode = if ($env:MONGO_MODE) { $env:MONGO_MODE } else { 'external' }
 switch -CaseSensitive ($mode) {
     'external' { Required 'SOURCE_MONGODB_URI' 'a connection string; azd env set-secret SOURCE_MONGODB_URI' }
-    'documentdb' { Required 'DOCUMENTDB_PASSWORD' 'of the new cluster, 8 characters or more; azd env set-secret DOCUMENTDB_PASSWORD' }
+    'documentdb' {
+        Required 'DOCUMENTDB_PASSWORD' 'of the new cluster, 8 characters or more; azd env set-secret DOCUMENTDB_PASSWORD'
+        $password = if ($env:DOCUMENTDB_PASSWORD) { $env:DOCUMENTDB_PASSWORD } else { '12345678' }
+        if ($password.StartsWith('akvs://')) { $password = '12345678' } # azd resolves it later
+        if ($password.Length -lt 8 -or $password.Length -gt 128) { Problem 'DOCUMENTDB_PASSWORD must have from 8 to 128 characters' }
+    }
     default { Problem 'MONGO_MODE is neither external nor documentdb' }
 }
 
 $network = if ($env:NETWORK) { $env:NETWORK } else { 'public' }
 switch -CaseSensitive ($network) {
-    'public' { }
+    'public' {
+        if ($env:SUBNET_ID) { Problem 'SUBNET_ID needs NETWORK=vnet or private' }
+    }
+    'vnet' { }
     'private' {
         if ($env:SERVICE_BUS_SKU -cne 'Premium') { Problem 'NETWORK=private needs SERVICE_BUS_SKU=Premium: Standard has no private endpoints' }
+        if ($env:SUBNET_ID -and -not $env:ENDPOINT_SUBNET_ID) {
+            Problem 'ENDPOINT_SUBNET_ID is not set: NETWORK=private with SUBNET_ID needs a subnet for the private endpoints, too'
+        }
     }
-    default { Problem 'NETWORK is neither public nor private' }
+    default { Problem 'NETWORK is neither public nor vnet nor private' }
 }
+
+# Whole: the value is a whole number within the bounds
+function Whole([string]$value, [int]$low, [int]$high) {
+    return $value -match '^[0-9]{1,8}$' -and [int]$value -ge $low -and [int]$value -le $high
+}
+
+$prefix = if ($env:NETWORK_PREFIX) { $env:NETWORK_PREFIX } else { '10.80.0.0/24' }
+if (-not (Whole $prefix.Split('/')[-1] 8 24)) { Problem 'NETWORK_PREFIX must be /24 or larger, such as 10.80.0.0/24' }
+
+# A network needs a provider that no resource of the template names, so Azure does not register it.
+if ($network -cne 'public' -and $env:AZURE_SUBSCRIPTION_ID -and (Get-Command az -ErrorAction SilentlyContinue)) {
+    $state = az provider show --subscription $env:AZURE_SUBSCRIPTION_ID --namespace Microsoft.ContainerService --query registrationState --output tsv 2>$null
+    if ($state -and $state -cne 'Registered') {
+        Problem 'Microsoft.ContainerService is not registered in the subscription, and a network needs it; az provider register --namespace Microsoft.ContainerService --wait'
+    }
+}
+
+$least = if ($env:PROJECTOR_MIN_REPLICAS) { $env:PROJECTOR_MIN_REPLICAS } else { '1' }
+$most = if ($env:PROJECTOR_MAX_REPLICAS) { $env:PROJECTOR_MAX_REPLICAS } else { '5' }
+$messages = if ($env:PROJECTOR_MESSAGES_PER_REPLICA) { $env:PROJECTOR_MESSAGES_PER_REPLICA } else { '500' }
+if (-not (Whole $most 1 1000)) { Problem 'PROJECTOR_MAX_REPLICAS must be from 1 to 1000' }
+if (-not (Whole $least 0 1000)) { Problem 'PROJECTOR_MIN_REPLICAS must be from 0 to 1000' }
+if ((Whole $least 0 1000) -and (Whole $most 1 1000) -and [int]$least -gt [int]$most) {
+    Problem 'PROJECTOR_MIN_REPLICAS is above PROJECTOR_MAX_REPLICAS'
+}
+if (-not (Whole $messages 1 99999999)) { Problem 'PROJECTOR_MESSAGES_PER_REPLICA must be a whole number above 0' }
 
 if ($env:SERVICE_BUS_REPLICA_REGION) {
     if ($env:SERVICE_BUS_SKU -cne 'Premium') { Problem 'SERVICE_BUS_REPLICA_REGION needs SERVICE_BUS_SKU=Premium: Standard is not replicated' }
@@ -51,6 +88,9 @@ koreacentral malaysiawest mexicocentral newzealandnorth northeurope norwayeast p
 southafricanorth southcentralus southeastasia spaincentral swedencentral switzerlandnorth uaenorth uksouth
 westeurope westus2 westus3
 '@
+if (-not $env:AZURE_LOCATION) {
+    [Console]::Error.WriteLine('preflight: warning: AZURE_LOCATION is not set, so whether the region has availability zones is not checked')
+}
 if (-not $env:STORAGE_REDUNDANCY -and $env:AZURE_LOCATION -and $zones -notcontains $env:AZURE_LOCATION) {
     Problem 'AZURE_LOCATION has no availability zones as far as is known here: take another region, or azd env set STORAGE_REDUNDANCY Standard_LRS (Standard_ZRS if it has zones after all)'
 }

@@ -26,6 +26,11 @@ external)
   ;;
 documentdb)
   required DOCUMENTDB_PASSWORD 'of the new cluster, 8 characters or more; azd env set-secret DOCUMENTDB_PASSWORD'
+  password=${DOCUMENTDB_PASSWORD:-12345678}
+  case $password in akvs://*) password=12345678 ;; esac # azd resolves it later
+  if [ "${#password}" -lt 8 ] || [ "${#password}" -gt 128 ]; then
+    problem 'DOCUMENTDB_PASSWORD must have from 8 to 128 characters'
+  fi
   ;;
 *)
   problem 'MONGO_MODE is neither external nor documentdb'
@@ -33,15 +38,48 @@ documentdb)
 esac
 
 case ${NETWORK:-public} in
-public) ;;
+public)
+  [ -z "${SUBNET_ID:-}" ] || problem 'SUBNET_ID needs NETWORK=vnet or private'
+  ;;
+vnet) ;;
 private)
   [ "${SERVICE_BUS_SKU:-Standard}" = Premium ] ||
     problem 'NETWORK=private needs SERVICE_BUS_SKU=Premium: Standard has no private endpoints'
+  if [ -n "${SUBNET_ID:-}" ] && [ -z "${ENDPOINT_SUBNET_ID:-}" ]; then
+    problem 'ENDPOINT_SUBNET_ID is not set: NETWORK=private with SUBNET_ID needs a subnet for the private endpoints, too'
+  fi
   ;;
 *)
-  problem 'NETWORK is neither public nor private'
+  problem 'NETWORK is neither public nor vnet nor private'
   ;;
 esac
+
+# whole VALUE LOW HIGH: VALUE is a whole number within the bounds
+whole() {
+  case $1 in '' | *[!0-9]*) return 1 ;; esac
+  [ "${#1}" -lt 9 ] && [ "$1" -ge "$2" ] && [ "$1" -le "$3" ]
+}
+
+prefix=${NETWORK_PREFIX:-10.80.0.0/24}
+whole "${prefix##*/}" 8 24 || problem 'NETWORK_PREFIX must be /24 or larger, such as 10.80.0.0/24'
+
+# A network needs a provider that no resource of the template names, so Azure does not register it.
+if [ "${NETWORK:-public}" != public ] && [ -n "${AZURE_SUBSCRIPTION_ID:-}" ] && command -v az >/dev/null 2>&1; then
+  state=$(az provider show --subscription "$AZURE_SUBSCRIPTION_ID" --namespace Microsoft.ContainerService --query registrationState --output tsv 2>/dev/null || true)
+  case $state in
+  '' | Registered) ;;
+  *) problem 'Microsoft.ContainerService is not registered in the subscription, and a network needs it; az provider register --namespace Microsoft.ContainerService --wait' ;;
+  esac
+fi
+
+least=${PROJECTOR_MIN_REPLICAS:-1}
+most=${PROJECTOR_MAX_REPLICAS:-5}
+whole "$most" 1 1000 || problem 'PROJECTOR_MAX_REPLICAS must be from 1 to 1000'
+whole "$least" 0 1000 || problem 'PROJECTOR_MIN_REPLICAS must be from 0 to 1000'
+if whole "$least" 0 1000 && whole "$most" 1 1000 && [ "$least" -gt "$most" ]; then
+  problem 'PROJECTOR_MIN_REPLICAS is above PROJECTOR_MAX_REPLICAS'
+fi
+whole "${PROJECTOR_MESSAGES_PER_REPLICA:-500}" 1 99999999 || problem 'PROJECTOR_MESSAGES_PER_REPLICA must be a whole number above 0'
 
 if [ -n "${SERVICE_BUS_REPLICA_REGION:-}" ]; then
   [ "${SERVICE_BUS_SKU:-Standard}" = Premium ] ||
@@ -62,7 +100,9 @@ koreacentral malaysiawest mexicocentral newzealandnorth northeurope norwayeast p
 southafricanorth southcentralus southeastasia spaincentral swedencentral switzerlandnorth uaenorth uksouth
 westeurope westus2 westus3
 '
+[ -n "${AZURE_LOCATION:-}" ] || echo 'preflight: warning: AZURE_LOCATION is not set, so whether the region has availability zones is not checked' >&2
 if [ -z "${STORAGE_REDUNDANCY:-}" ] && [ -n "${AZURE_LOCATION:-}" ]; then
+  # shellcheck disable=SC2086,SC2116 # the lines become one
   case " $(echo $zones) " in
   *" $AZURE_LOCATION "*) ;;
   *) problem "AZURE_LOCATION has no availability zones as far as is known here: take another region, or azd env set STORAGE_REDUNDANCY Standard_LRS (Standard_ZRS if it has zones after all)" ;;

@@ -23,6 +23,11 @@ param containerEnvironmentName string
 param registry string
 @description('A group of people who may run the operator\'s commands; empty: none')
 param operatorsGroupId string = ''
+@description('Ids of action groups, separated by commas; empty: the alerts are in the portal')
+param actionGroupIds string = ''
+@minLength(1)
+@description('Of the workspace that the logs are in')
+param workspaceId string
 @minLength(1)
 param image string
 @minLength(1)
@@ -162,7 +167,7 @@ module operate 'job.bicep' = {
   params: {
     name: jobName
     location: location
-    tags: { 'azd-env-name': environmentName, application: 'sluice' }
+    tags: { 'azd-env-name': environmentName, application: 'sluice', 'sluice-commands': 'producer' }
     environmentId: environment.id
     registry: registry
     image: image
@@ -177,7 +182,7 @@ module operate 'job.bicep' = {
   }
 }
 
-// An hourly copy of the checkpoint. What is older than two days is deleted by the container's own rule.
+// An hourly copy of the checkpoint. What is older than 30 days is deleted by the container's own rule.
 module copy 'job.bicep' = {
   name: 'producer-copy'
   params: {
@@ -197,5 +202,88 @@ module copy 'job.bicep' = {
     timeoutSeconds: 120
   }
 }
+
+// --- alerts on the producer and its jobs: here, since an alert on an app that does not exist yet would fire at once
+
+var appKind = 'Microsoft.App/containerapps'
+var jobKind = 'Microsoft.App/jobs'
+
+var metrics = [
+  {
+    name: 'producer-gone'
+    description: 'No replica of the producer runs: nothing is published.'
+    when: true
+    scope: producer.id
+    kind: appKind
+    dimensions: []
+    metric: 'Replicas'
+    aggregation: 'Maximum'
+    operator: 'LessThan'
+    threshold: 1
+    window: 'PT5M'
+    severity: 0
+  }
+  {
+    name: 'producer-restarts'
+    description: 'A producer\'s container has been restarted four times or more: it crashes, also if it does so before its first record.'
+    when: true
+    scope: producer.id
+    kind: appKind
+    dimensions: []
+    metric: 'RestartCount' // since the replica began
+    aggregation: 'Maximum'
+    operator: 'GreaterThan'
+    threshold: 3
+    window: 'PT15M'
+    severity: 2
+  }
+  {
+    name: 'copies-failed'
+    description: 'The job that copies the checkpoint has failed: the copies become old.'
+    when: true
+    scope: resourceId('Microsoft.App/jobs', copyName)
+    kind: jobKind
+    dimensions: [{ name: 'state', values: ['Failed'] }]
+    metric: 'Executions'
+    aggregation: 'Total'
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'PT1H'
+    severity: 2
+  }
+]
+
+var logs = [
+  {
+    name: 'producer-silent'
+    description: 'No producer has logged for ten minutes: none runs, or no log arrives.'
+    query: loadTextContent('../queries/producer-silent.kql')
+    column: 'records'
+    operator: 'LessThan'
+    threshold: 1
+    window: 'PT10M'
+    frequency: 'PT5M'
+    severity: 1
+    periods: { of: 2, failing: 2 } // logs are late now and then; producer-gone does not wait for them
+  }
+]
+
+module metricAlerts '../modules/metric-alerts.bicep' = {
+  dependsOn: [copy]
+  params: { tags: alertTags, actionGroupIds: actionGroupIds, alerts: metrics }
+}
+
+module logAlerts '../modules/log-alerts.bicep' = {
+  params: {
+    location: location
+    tags: alertTags
+    workspaceId: workspaceId
+    actionGroupIds: actionGroupIds
+    names: { producer: name }
+    alerts: logs
+  }
+}
+
+var alertTags = { 'azd-env-name': environmentName, application: 'sluice' }
 
 output SERVICE_PRODUCER_REVISION string = producer.properties.latestRevisionName

@@ -1,4 +1,4 @@
-// The projector: what `azd deploy` deploys, once for each new image. As many replicas as there is work, down to none; no
+// The projector: what `azd deploy` deploys, once for each new image. As many replicas as there is work; no
 // ingress, since nobody calls it.
 //
 // A rollout: both revisions receive for a while, which is safe, since a session has one holder and the guard in the read
@@ -21,6 +21,11 @@ param containerEnvironmentName string
 param registry string
 @description('A group of people who may run the operator\'s commands; empty: none')
 param operatorsGroupId string = ''
+@description('Ids of action groups, separated by commas; empty: the alerts are in the portal')
+param actionGroupIds string = ''
+@minLength(1)
+@description('Of the workspace that the logs are in')
+param workspaceId string
 @minLength(1)
 param image string
 @minLength(1)
@@ -56,10 +61,8 @@ param claimCheckContainer string
 param maxSessions string = '64'
 param versionGapWait string = '30s'
 param versionFirst string = '0'
-@allowed(['Standard', 'Premium'])
-param serviceBusSku string = 'Standard'
-@description('0 costs nothing while nothing happens, and a first message then waits for a start. 1 answers at once. Empty: 1 in Standard, where a namespace that is throttled counts nothing, so that no replica would ever start; else 0')
-param minReplicas string = ''
+@description('1 applies at once. With 0 a first message waits for a start, and only the scaler starts a replica: ../README.md, "Scaling"')
+param minReplicas string = '1'
 @description('At most the number of aggregates that change at the same time, divided by maxSessions')
 param maxReplicas string = '5'
 @description('Messages that wait for each replica that runs. See ../README.md, "Scaling", for why it is this')
@@ -78,7 +81,20 @@ var sizes = {
   large: { cpu: '1', memory: '2Gi', limit: '1700MiB' }
 }
 
-var leastReplicas = empty(minReplicas) ? (serviceBusSku == 'Standard' ? '1' : '0') : minReplicas
+// What preflight refuses, for a deployment that does not come from azd: with its words.
+var scale = {
+  maxReplicas: int(maxReplicas) < 1 || int(maxReplicas) > 1000
+    ? fail('PROJECTOR_MAX_REPLICAS must be from 1 to 1000')
+    : int(maxReplicas)
+  minReplicas: int(minReplicas) < 0 || int(minReplicas) > 1000
+    ? fail('PROJECTOR_MIN_REPLICAS must be from 0 to 1000')
+    : int(minReplicas) > int(maxReplicas)
+        ? fail('PROJECTOR_MIN_REPLICAS is above PROJECTOR_MAX_REPLICAS')
+        : int(minReplicas)
+  messages: int(messagesPerReplica) < 1
+    ? fail('PROJECTOR_MESSAGES_PER_REPLICA must be a whole number above 0')
+    : messagesPerReplica
+}
 
 // What the projector is told, and the jobs with its image.
 var settings = [
@@ -110,7 +126,9 @@ resource environment 'Microsoft.App/managedEnvironments@2025-07-01' existing = {
   name: containerEnvironmentName
 }
 
-var counted = empty(queue) ? { topicName: topic, subscriptionName: subscription } : { queueName: queue }
+var counted = empty(queue) && (empty(topic) || empty(subscription))
+  ? fail('Either topic and subscription are set, or queue is')
+  : empty(queue) ? { topicName: topic, subscriptionName: subscription } : { queueName: queue }
 
 resource projector 'Microsoft.App/containerApps@2025-07-01' = {
   name: name
@@ -147,8 +165,8 @@ resource projector 'Microsoft.App/containerApps@2025-07-01' = {
         }
       ]
       scale: {
-        minReplicas: int(leastReplicas)
-        maxReplicas: int(maxReplicas)
+        minReplicas: scale.minReplicas
+        maxReplicas: scale.maxReplicas
         pollingInterval: 15 // seconds; a poll costs 10 of the 1,000 credits a second that Standard has
         cooldownPeriod: 300 // seconds without messages before the last replica stops
         rules: [
@@ -158,7 +176,7 @@ resource projector 'Microsoft.App/containerApps@2025-07-01' = {
               type: 'azure-servicebus'
               identity: scalerIdentityId
               // Any message wakes it up: without activationMessageCount, more than 0 is enough.
-              metadata: union(counted, { namespace: serviceBusName, messageCount: messagesPerReplica })
+              metadata: union(counted, { namespace: serviceBusName, messageCount: scale.messages })
             }
           }
         ]
@@ -173,7 +191,7 @@ module operate 'job.bicep' = {
   params: {
     name: jobName
     location: location
-    tags: { 'azd-env-name': environmentName, application: 'sluice' }
+    tags: { 'azd-env-name': environmentName, application: 'sluice', 'sluice-commands': 'projector' }
     environmentId: environment.id
     registry: registry
     image: image
@@ -208,5 +226,71 @@ module watch 'job.bicep' = {
     timeoutSeconds: 120
   }
 }
+
+// --- alerts on the projector and its jobs: here, since an alert on an app that does not exist yet would fire at once
+
+var metrics = [
+  {
+    name: 'projector-restarts'
+    description: 'A projector\'s container has been restarted four times or more: it crashes, also if it does so before its first record.'
+    when: true
+    scope: projector.id
+    kind: 'Microsoft.App/containerapps'
+    dimensions: []
+    metric: 'RestartCount' // since the replica began
+    aggregation: 'Maximum'
+    operator: 'GreaterThan'
+    threshold: 3
+    window: 'PT15M'
+    severity: 2
+  }
+  {
+    name: 'watch-failed'
+    description: 'The job that watches has failed three times in an hour: what it asks is away for the projector, too.'
+    when: true
+    scope: resourceId('Microsoft.App/jobs', watchName)
+    kind: 'Microsoft.App/jobs'
+    dimensions: [{ name: 'state', values: ['Failed'] }]
+    metric: 'Executions'
+    aggregation: 'Total'
+    operator: 'GreaterThan'
+    threshold: 2
+    window: 'PT1H'
+    severity: 2
+  }
+]
+
+var logs = [
+  {
+    name: 'watch-silent'
+    description: 'The job that watches has not logged all its counts for 20 minutes: what it asks is away for the projector, too.'
+    query: loadTextContent('../queries/watch-silent.kql')
+    column: 'watch_records'
+    operator: 'LessThan'
+    threshold: 1
+    window: 'PT20M'
+    frequency: 'PT10M'
+    severity: 2
+    periods: { of: 2, failing: 2 }
+  }
+]
+
+module metricAlerts '../modules/metric-alerts.bicep' = {
+  dependsOn: [watch]
+  params: { tags: alertTags, actionGroupIds: actionGroupIds, alerts: metrics }
+}
+
+module logAlerts '../modules/log-alerts.bicep' = {
+  params: {
+    location: location
+    tags: alertTags
+    workspaceId: workspaceId
+    actionGroupIds: actionGroupIds
+    names: { projector: name }
+    alerts: logs
+  }
+}
+
+var alertTags = { 'azd-env-name': environmentName, application: 'sluice' }
 
 output SERVICE_PROJECTOR_REVISION string = projector.properties.latestRevisionName

@@ -3,12 +3,15 @@
 // comes from the job that watches, every five minutes (../queries, one file each). What to do about each of them: ../README.md,
 // "Runbook".
 //
-// Log records take a minute or two to arrive, so a log alert fires that much later than its condition holds.
+// Log records take a minute or two to arrive, so a log alert fires that much later than its condition holds. The alerts on the
+// apps and jobs are where those are made: ../app/producer.bicep, ../app/projector.bicep.
 param location string
-param tags object
+param tags { *: string }
 param workspaceId string
 param namespaceId string
 param entityName string
+@description('What the topic or queue holds at most')
+param entityMegabytes int
 param premium bool
 @description('Others subscribe to the topic: what metrics count is then not the projector\'s alone')
 param othersSubscribe bool
@@ -16,6 +19,8 @@ param storageId string
 param actionGroupName string
 @description('Empty: no action group; the alerts are in the portal')
 param email string
+@description('Ids of action groups that there are already, separated by commas; empty: none')
+param existingActionGroupIds string
 param producerName string
 param projectorName string
 param oplogHours int
@@ -35,30 +40,73 @@ resource actionGroup 'Microsoft.Insights/actionGroups@2023-01-01' = if (!empty(e
   }
 }
 
-var actionGroups = empty(email) ? [] : [actionGroup.id]
+var actionGroupIds = join(
+  concat(
+    empty(email) ? [] : [resourceId('Microsoft.Insights/actionGroups', actionGroupName)],
+    empty(existingActionGroupIds) ? [] : split(existingActionGroupIds, ',')
+  ),
+  ','
+)
 
 // --- from the platform's metrics
+
+var namespaceKind = 'Microsoft.ServiceBus/namespaces'
+var entity = [{ name: 'EntityName', values: [entityName] }]
 
 var metrics = [
   {
     name: 'backlog'
     description: 'Messages pile up: the projector is away, too small, or its database is.'
     when: !othersSubscribe // a metric counts a topic's messages for all of its subscriptions
-    of: 'entity'
+    scope: namespaceId
+    kind: namespaceKind
+    dimensions: entity
     metric: 'ActiveMessages'
     aggregation: 'Average'
+    operator: 'GreaterThan'
     threshold: backlogMessages
     window: 'PT15M'
     severity: 2
   }
   {
+    name: 'topic-full'
+    description: 'The topic or queue is 70 % full: when it is full, sends fail and nothing is published. A subscription that nobody reads fills it, too.'
+    when: true
+    scope: namespaceId
+    kind: namespaceKind
+    dimensions: entity
+    metric: 'Size'
+    aggregation: 'Maximum'
+    operator: 'GreaterThan'
+    threshold: entityMegabytes * 734003 // bytes: 70 % of 1,048,576
+    window: 'PT15M'
+    severity: 1
+  }
+  {
     name: 'throttled'
     description: 'Service Bus turns requests away: the tier is too small for the load.'
     when: true
-    of: 'entity'
+    scope: namespaceId
+    kind: namespaceKind
+    dimensions: [] // credits are the namespace's, and requests of its administration belong to no entity
     metric: 'ThrottledRequests'
     aggregation: 'Total'
+    operator: 'GreaterThan'
     threshold: 0
+    window: 'PT15M'
+    severity: 3
+  }
+  {
+    name: 'service-bus-errors'
+    description: 'Service Bus fails requests by faults of its own.'
+    when: true
+    scope: namespaceId
+    kind: namespaceKind
+    dimensions: []
+    metric: 'ServerErrors'
+    aggregation: 'Total'
+    operator: 'GreaterThan'
+    threshold: 10
     window: 'PT15M'
     severity: 3
   }
@@ -66,9 +114,12 @@ var metrics = [
     name: 'cpu'
     description: 'The namespace\'s processors are busy: requests wait, and soon they are turned away.'
     when: premium
-    of: 'namespace'
+    scope: namespaceId
+    kind: namespaceKind
+    dimensions: []
     metric: 'NamespaceCpuUsage'
     aggregation: 'Average'
+    operator: 'GreaterThan'
     threshold: 70
     window: 'PT15M'
     severity: 3
@@ -77,9 +128,12 @@ var metrics = [
     name: 'memory'
     description: 'The namespace\'s memory is nearly full: many receivers, or a large backlog.'
     when: premium
-    of: 'namespace'
+    scope: namespaceId
+    kind: namespaceKind
+    dimensions: []
     metric: 'NamespaceMemoryUsage'
     aggregation: 'Average'
+    operator: 'GreaterThan'
     threshold: 90
     window: 'PT15M'
     severity: 3
@@ -88,58 +142,21 @@ var metrics = [
     name: 'storage'
     description: 'The storage account fails requests: a leader that cannot write its checkpoint stops.'
     when: true
-    of: 'storage'
+    scope: storageId
+    kind: 'Microsoft.Storage/storageAccounts'
+    dimensions: []
     metric: 'Availability'
     aggregation: 'Average'
+    operator: 'LessThan'
     threshold: 99
     window: 'PT5M'
     severity: 1
   }
 ]
 
-// Where a metric is from: the scope, its namespace and its dimensions.
-var sources = {
-  entity: {
-    scope: namespaceId
-    kind: 'Microsoft.ServiceBus/namespaces'
-    dimensions: [{ name: 'EntityName', operator: 'Include', values: [entityName] }]
-  }
-  namespace: { scope: namespaceId, kind: 'Microsoft.ServiceBus/namespaces', dimensions: [] }
-  storage: { scope: storageId, kind: 'Microsoft.Storage/storageAccounts', dimensions: [] }
+module metricAlerts 'metric-alerts.bicep' = {
+  params: { tags: tags, actionGroupIds: actionGroupIds, alerts: metrics }
 }
-
-resource metricAlerts 'Microsoft.Insights/metricAlerts@2018-03-01' = [
-  for m in metrics: if (m.when) {
-    name: 'sluice-${m.name}'
-    location: 'global'
-    tags: tags
-    properties: {
-      description: m.description
-      severity: m.severity
-      enabled: true
-      scopes: [sources[m.of].scope]
-      evaluationFrequency: 'PT1M'
-      windowSize: m.window
-      autoMitigate: true
-      criteria: {
-        'odata.type': 'Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria'
-        allOf: [
-          {
-            criterionType: 'StaticThresholdCriterion'
-            name: m.name
-            metricNamespace: sources[m.of].kind
-            metricName: m.metric
-            dimensions: sources[m.of].dimensions
-            timeAggregation: m.aggregation
-            operator: m.of == 'storage' ? 'LessThan' : 'GreaterThan' // availability is what is well
-            threshold: m.threshold
-          }
-        ]
-      }
-      actions: [for id in actionGroups: { actionGroupId: id }]
-    }
-  }
-]
 
 // --- from the services' own words
 
@@ -154,18 +171,18 @@ var logs = [
     window: 'PT5M'
     frequency: 'PT1M'
     severity: 0
+    periods: { of: 3, failing: 2 } // the two producers' records come by two ways, one of which may be late
   }
   {
-    name: 'producer-silent'
-    description: 'No producer has said anything for five minutes: none runs, or no log arrives.'
-    query: loadTextContent('../queries/producer-silent.kql')
-    column: 'records'
-    operator: 'LessThan'
-    threshold: 1
+    name: 'publishing-behind'
+    description: 'A producer leads, and for five minutes it has published nothing of what the source has: the topic is full, Service Bus away, a right lost, or the change stream hangs.'
+    query: loadTextContent('../queries/publishing-behind.kql')
+    column: 'behind_seconds'
+    operator: 'GreaterThan'
+    threshold: lagSeconds * 10
     window: 'PT5M'
-    range: 'P2D'
     frequency: 'PT5M'
-    severity: 0
+    severity: 1
   }
   {
     name: 'stalled'
@@ -177,18 +194,6 @@ var logs = [
     window: 'PT15M'
     frequency: 'PT5M'
     severity: 1
-  }
-  {
-    name: 'watch-silent'
-    description: 'The job that watches has not told all it should for 20 minutes: what it asks is away for the projector, too.'
-    query: loadTextContent('../queries/watch-silent.kql')
-    column: 'watch_records'
-    operator: 'LessThan'
-    threshold: 1
-    window: 'PT15M'
-    range: 'P2D'
-    frequency: 'PT15M'
-    severity: 2
   }
   {
     name: 'platform'
@@ -241,7 +246,7 @@ var logs = [
     column: 'lag_seconds'
     operator: 'GreaterThan'
     threshold: lagSeconds
-    window: 'PT5M'
+    window: 'PT10M'
     frequency: 'PT5M'
     severity: 2
   }
@@ -285,7 +290,7 @@ var logs = [
     column: 'replaced'
     operator: 'GreaterThan'
     threshold: 0
-    window: 'PT5M'
+    window: 'PT15M'
     frequency: 'PT5M'
     severity: 1
   }
@@ -296,20 +301,9 @@ var logs = [
     column: 'refused'
     operator: 'GreaterThan'
     threshold: 0
-    window: 'PT5M'
-    frequency: 'PT5M'
-    severity: 1
-  }
-  {
-    name: 'restarts'
-    description: 'A container was restarted: it crashed, or did not answer its liveness probe.'
-    query: loadTextContent('../queries/restarts.kql')
-    column: 'restarts'
-    operator: 'GreaterThan'
-    threshold: 2
     window: 'PT15M'
     frequency: 'PT5M'
-    severity: 2
+    severity: 1
   }
   {
     name: 'errors'
@@ -318,48 +312,21 @@ var logs = [
     column: 'errors'
     operator: 'GreaterThan'
     threshold: 0
-    window: 'PT5M'
+    window: 'PT15M'
     frequency: 'PT5M'
     severity: 1
   }
 ]
 
-resource logAlerts 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [
-  for l in logs: {
-    name: 'sluice-${l.name}'
+module logAlerts 'log-alerts.bicep' = {
+  params: {
     location: location
     tags: tags
-    kind: 'LogAlert'
-    properties: {
-      displayName: 'sluice-${l.name}'
-      description: l.description
-      severity: l.severity
-      enabled: true
-      scopes: [workspaceId]
-      evaluationFrequency: l.frequency
-      windowSize: l.window
-      overrideQueryTimeRange: l.?range // of the query, where it looks further back than the window
-      autoMitigate: true
-      // In a workspace that was made a minute ago a query may be refused because its table is not known yet. The queries
-      // are compiled in tests instead.
-      skipQueryValidation: true
-      criteria: {
-        allOf: [
-          {
-            query: replace(
-              replace(replace(l.query, '{{producer}}', producerName), '{{projector}}', projectorName),
-              '{{oplogMinutes}}',
-              string(oplogHours * 60)
-            )
-            metricMeasureColumn: l.column
-            timeAggregation: 'Maximum'
-            operator: l.operator
-            threshold: l.threshold
-            failingPeriods: { numberOfEvaluationPeriods: 1, minFailingPeriodsToAlert: 1 }
-          }
-        ]
-      }
-      actions: { actionGroups: actionGroups }
-    }
+    workspaceId: workspaceId
+    actionGroupIds: actionGroupIds
+    names: { producer: producerName, projector: projectorName, oplogMinutes: string(oplogHours * 60) }
+    alerts: logs
   }
-]
+}
+
+output actionGroupIds string = actionGroupIds

@@ -26,7 +26,8 @@ resource projectorReads 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   properties: { principalId: projectorPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: secretsUser }
 }
 
-// Operators read the URI of the read models, to look at them. The source is none of the runbook's business.
+// Operators read the URI of the read models, to look at them. The source's is not given here, but they may start the producer's job with any
+// command, and so can read it (README, "Who can do what").
 resource operatorsRead 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operatorsGroupId)) {
   name: guid(vault::readModel.id, operatorsGroupId, secretsUser)
   scope: vault::readModel

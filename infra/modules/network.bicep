@@ -1,4 +1,5 @@
-// The virtual network of NETWORK=private: one subnet for the Container Apps environment, one for the private endpoints. Nothing
+// The virtual network of NETWORK=vnet and private: one subnet for the Container Apps environment, one for the private endpoints, which
+// vnet leaves empty. Nothing
 // comes in from outside. What goes out (MongoDB elsewhere, Azure's own addresses) has one address, which others can allow.
 param location string
 param tags object

@@ -8,8 +8,11 @@ param resourceId string
 param group string
 @description('privatelink.…')
 param zone string
-param networkId string
+@description('Id of the resource group with the zones that there are already; empty: the zone is made here')
+param zonesGroupId string
 param subnetId string
+
+var makeZone = empty(zonesGroupId)
 
 resource endpoint 'Microsoft.Network/privateEndpoints@2024-05-01' = {
   name: name
@@ -21,24 +24,24 @@ resource endpoint 'Microsoft.Network/privateEndpoints@2024-05-01' = {
   }
 }
 
-resource dns 'Microsoft.Network/privateDnsZones@2024-06-01' = {
+resource dns 'Microsoft.Network/privateDnsZones@2024-06-01' = if (makeZone) {
   name: zone
   location: 'global'
   tags: tags
 }
 
-resource link 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01' = {
+resource link 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01' = if (makeZone) {
   parent: dns
   name: 'network'
   location: 'global'
   tags: tags
-  properties: { virtualNetwork: { id: networkId }, registrationEnabled: false }
+  properties: { virtualNetwork: { id: split(subnetId, '/subnets/')[0] }, registrationEnabled: false }
 }
 
 resource names 'Microsoft.Network/privateEndpoints/privateDnsZoneGroups@2024-05-01' = {
   parent: endpoint
   name: 'default'
-  properties: { privateDnsZoneConfigs: [{ name: group, properties: { privateDnsZoneId: dns.id } }] }
+  properties: { privateDnsZoneConfigs: [{ name: group, properties: { privateDnsZoneId: makeZone ? dns.id : '${zonesGroupId}/providers/Microsoft.Network/privateDnsZones/${zone}' } }] }
 }
 
 output id string = endpoint.id

@@ -186,6 +186,7 @@ output id string = namespace.id
 output name string = namespace.name
 output endpoint string = '${namespace.name}.servicebus.windows.net'
 output entityName string = entity
+output entityMegabytes int = megabytes
 // Exactly one kind is not empty, which is what the services ask for.
 output topicName string = useTopic ? entity : ''
 output subscriptionName string = useTopic ? subscription : ''

@@ -87,6 +87,13 @@ resource copies 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-
   properties: { publicAccess: 'None' }
 }
 
+// What operators' commands printed (../../scripts/operate.sh): the platform shows the output of a job only while it runs.
+resource results 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-06-01' = {
+  parent: blobs
+  name: 'command-results'
+  properties: { publicAccess: 'None' }
+}
+
 // The epoch in the checkpoint must never come a second time, so the account is not to be deleted by mistake. azd down needs the
 // lock gone first (README, "Security").
 resource lock 'Microsoft.Authorization/locks@2020-05-01' = if (deleteLock) {
@@ -118,7 +125,16 @@ resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-06
           enabled: true
           definition: {
             filters: { blobTypes: ['blockBlob'], prefixMatch: ['${copies.name}/'] }
-            actions: { baseBlob: { delete: { daysAfterModificationGreaterThan: 2 } } }
+            actions: { baseBlob: { delete: { daysAfterModificationGreaterThan: 30 } } }
+          }
+        }
+        {
+          name: 'delete-command-results'
+          type: 'Lifecycle'
+          enabled: true
+          definition: {
+            filters: { blobTypes: ['blockBlob'], prefixMatch: ['${results.name}/'] }
+            actions: { baseBlob: { delete: { daysAfterModificationGreaterThan: 7 } } }
           }
         }
       ]
@@ -145,6 +161,19 @@ resource producerClaimChecks 'Microsoft.Authorization/roleAssignments@2022-04-01
   properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataContributor }
 }
 
+// Commands of both services keep their answers.
+resource producerResults 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(results.id, producerPrincipalId, dataContributor)
+  scope: results
+  properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataContributor }
+}
+
+resource projectorResults 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(results.id, projectorPrincipalId, dataContributor)
+  scope: results
+  properties: { principalId: projectorPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataContributor }
+}
+
 // The projector reads large bodies; the checkpoints are none of its business.
 resource projectorClaimChecks 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(claimChecks.id, projectorPrincipalId, dataReader)
@@ -162,6 +191,12 @@ resource operatorsCheckpoints 'Microsoft.Authorization/roleAssignments@2022-04-0
 resource operatorsCopies 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operatorsGroupId)) {
   name: guid(copies.id, operatorsGroupId, dataReader)
   scope: copies
+  properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: dataReader }
+}
+
+resource operatorsResults 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operatorsGroupId)) {
+  name: guid(results.id, operatorsGroupId, dataReader)
+  scope: results
   properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: dataReader }
 }
 

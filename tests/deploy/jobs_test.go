@@ -5,11 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/answer"
 	"github.com/sluice-cdc/sluice/tests/internal/bicep"
 )
 
@@ -88,12 +90,8 @@ func standIn(t *testing.T, dir, name, script string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
 }
 
-// The operators' script starts the job with the command that was given, word by word, and otherwise as it is deployed.
-func TestOperateStartsTheJobWithTheCommand(t *testing.T) {
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip("the script is for bash")
-	}
-	deployed := `{
+// job is a job's template as `az containerapp job show` prints it.
+const job = `{
   "containers": [
     {
       "args": [
@@ -103,6 +101,10 @@ func TestOperateStartsTheJobWithTheCommand(t *testing.T) {
         {
           "name": "MONGODB_URI",
           "secretRef": "mongodb-uri"
+        },
+        {
+          "name": "BLOB_ACCOUNT_URL",
+          "value": "https://stx.blob.core.windows.net"
         }
       ],
       "image": "registry/projector:1",
@@ -110,54 +112,166 @@ func TestOperateStartsTheJobWithTheCommand(t *testing.T) {
     }
   ]
 }`
-	for _, c := range []struct {
-		args   []string
-		status string
-		code   int
-	}{
-		{[]string{"projector", "parked", "show", `order "17" \ 'a'`}, "Succeeded", 0},
-		{[]string{"producer", "doctor"}, "Failed", 1},
-		{[]string{"scaler", "doctor"}, "", 2},
-		{[]string{"producer"}, "", 2},
-	} {
-		dir := t.TempDir()
-		standIn(t, dir, "azd", `echo "$3"`)
-		standIn(t, dir, "az", `case "$*" in
+
+// azStandIn is what az answers while a command runs as a job: the state is Running once, with a first line of output, and then status. As in
+// Azure, the output of a container cannot be shown any more once the execution has ended. blobs is what storage answers with: "true",
+// "false" if the command was killed, or "refused" from outside of a private network.
+func azStandIn(dir, status, code, blobs string) string {
+	return `dir=` + dir + `; status=` + status + `; code=` + code + `; blobs=` + blobs + `
+flag() { want=$1; shift; while [ $# -gt 1 ]; do [ "$1" != "$want" ] || echo "$2"; shift; done; }
+answer() { sed -n 's|.*"COMMAND_ANSWER", *"value": *"command-results/\([^"]*\)".*|\1|p' "$dir/started" "$dir/parameters" 2>/dev/null; }
+case "$*" in
+*"resource list"*) printf 'rg-x\tcaj-x\n' ;;
 *"job show"*) cat <<'JSON'
-`+deployed+`
+` + job + `
 JSON
 ;;
-*"job start"*) while [ "$1" != --yaml ]; do shift; done; cp "$2" `+dir+`/started; echo the-execution ;;
-*"execution show"*) echo `+c.status+` ;;
-*"logs show"*) echo "what it says" ;;
-esac`)
+*"job start"*) [ -z "$(flag --yaml "$@")" ] || cp "$(flag --yaml "$@")" $dir/started; echo the-execution ;;
+*"execution show"*) if [ -f $dir/ran ]; then echo $status; else : >$dir/ran; echo Running; fi
+  [ $blobs = refused ] || { echo "first line" >$dir/$(answer).out
+    [ $status = Running ] || [ ! -f $dir/ended ] || { echo "what it prints" >>$dir/$(answer).out; [ $blobs = false ] || { echo "what failed" >$dir/$(answer).err; echo $code >$dir/$(answer).code; }; }
+    : >$dir/ended; } ;;
+*"logs show"*) echo "No replicas found for execution" >&2; exit 1 ;;
+*"blob exists"*) [ $blobs != refused ] || exit 1; if [ -f "$dir/$(flag --name "$@")" ]; then echo true; else echo false; fi ;;
+*"blob download"*) [ $blobs != refused ] && [ -f "$dir/$(flag --name "$@")" ] && cp "$dir/$(flag --name "$@")" "$(flag --file "$@")" ;;
+*"workspace list"*) echo the-workspace ;;
+*"log-analytics query"*) printf '%s\n' 'what the log has' '{"level":"INFO","msg":"command ended","service":"x","code":'$code'}' ;;
+`
+}
+
+// The operators' script starts the job with the command that was given, word by word, and otherwise as it is deployed. It prints
+// what the command prints, and exits with the command's code.
+func TestOperateStartsTheJobWithTheCommand(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("the script is for bash")
+	}
+	for _, c := range []struct {
+		args          []string
+		status, blobs string
+		code          int
+		out, errOut   string
+	}{
+		{[]string{"projector", "parked", "show", `order "17" \ 'a'`}, "Succeeded", "true", 0, "first line\nwhat it prints\n", "what failed\n"},
+		{[]string{"producer", "doctor"}, "Failed", "true", 1, "first line\nwhat it prints\n", "what failed\n"},
+		{[]string{"-g", "rg-x", "producer", "no-command"}, "Failed", "true", 2, "first line\nwhat it prints\n", "what failed\n"},
+		{[]string{"producer", "doctor"}, "Failed", "false", 1, "first line\nwhat it prints\n", "the platform ended the command (Failed)"},
+		{[]string{"producer", "doctor"}, "Failed", "refused", 2, "what the log has\n", "storage cannot be read from here"},
+		{[]string{"projector", "status"}, "Succeeded", "refused", 0, "what the log has\n", "storage cannot be read from here"},
+		{[]string{"scaler", "doctor"}, "", "true", 2, "", "usage: "},
+		{[]string{"producer"}, "", "true", 2, "", "usage: "},
+		{[]string{"producer", "a\nb"}, "", "true", 2, "", "usage: "},
+	} {
+		dir := t.TempDir()
+		standIn(t, dir, "azd", `exit 1`) // an operator has not the folder of whoever deployed
+		standIn(t, dir, "az", azStandIn(dir, c.status, fmt.Sprint(c.code), c.blobs)+"esac")
 		cmd := exec.CommandContext(t.Context(), "bash", append([]string{root + "/scripts/operate.sh"}, c.args...)...)
 		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "OPERATE_POLL=0")
-		var out bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, io.Discard
+		var out, errOut bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errOut
 		_ = cmd.Run()
-		require.Equal(t, c.code, cmd.ProcessState.ExitCode(), c.args)
+		require.Equal(t, c.code, cmd.ProcessState.ExitCode(), "%v: %s", c.args, &errOut)
+		require.Contains(t, errOut.String(), c.errOut)
 		if c.status == "" {
 			require.NoFileExists(t, filepath.Join(dir, "calls"))
 			continue
 		}
-		require.Equal(t, "what it says\n", out.String())
+		require.Equal(t, c.out, out.String(), "%v: %s", c.args, &errOut)
 		text, err := os.ReadFile(filepath.Join(dir, "started"))
 		require.NoError(t, err)
 		var before, started struct{ Containers []map[string]any }
 		require.NoError(t, json.Unmarshal(text, &started), "%s", text)
-		require.NoError(t, json.Unmarshal([]byte(deployed), &before))
+		require.NoError(t, json.Unmarshal([]byte(job), &before))
 		words := make([]any, 0, len(c.args))
-		for _, word := range c.args[1:] {
+		service := slices.IndexFunc(c.args, func(word string) bool { return word == "producer" || word == "projector" })
+		for _, word := range c.args[service+1:] {
 			words = append(words, word)
 		}
 		before.Containers[0]["args"] = words
+		env, ok := started.Containers[0]["env"].([]any)
+		require.True(t, ok)
+		require.Contains(t, fmt.Sprint(env[0]), "command-results/")
+		started.Containers[0]["env"] = env[1:]
 		require.Equal(t, before, started)
 		calls, err := os.ReadFile(filepath.Join(dir, "calls"))
 		require.NoError(t, err)
-		require.Contains(t, string(calls), "SERVICE_"+strings.ToUpper(c.args[0])+"_JOB_NAME")
+		require.Contains(t, string(calls), `tags."sluice-commands"=='`+c.args[service]+"'")
 		require.Contains(t, string(calls), "--job-execution-name the-execution")
+		require.NotContains(t, string(calls), "logs show")
+		require.Equal(t, c.args[0] == "-g", strings.Contains(string(calls), "Microsoft.App/jobs --resource-group rg-x"))
 	}
+}
+
+// The job that a person starts is found by the tag that the scripts ask for, and each service has one.
+func TestOperateFindsTheJobByItsTag(t *testing.T) {
+	for _, s := range services {
+		module, found := template(t, "app/"+s.name+".bicep").Find("module", "operate")
+		require.True(t, found)
+		params, _ := module.Value.Field("params")
+		tags, _ := params.Field("tags")
+		command, _ := tags.Field("sluice-commands")
+		require.Equal(t, s.name, command.Text)
+		application, _ := tags.Field("application")
+		require.Equal(t, "sluice", application.Text)
+	}
+	for _, script := range []string{"scripts/answer.sh", "shared/answer/answer.go"} {
+		require.Contains(t, read(t, script), answer.EndMessage)
+	}
+	results, found := template(t, "modules/storage.bicep").Find("resource", "results")
+	require.True(t, found)
+	name, _ := results.Value.Field("name")
+	require.Contains(t, read(t, "scripts/answer.sh"), "--container-name "+name.Text)
+}
+
+var azCommand = regexp.MustCompile(`\baz ((?:[a-z-]+ )+)((?:[^|)\n]|\\\n)*)`)
+
+// azCommands are the commands of az in a text, each with the names of its options, sorted.
+func azCommands(text string) (commands []string) {
+	text = strings.ReplaceAll(text, "\\\n", " ")
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(strings.TrimSpace(line), "#") {
+			continue
+		}
+		for _, m := range azCommand.FindAllStringSubmatch(line, -1) {
+			options := optionName.FindAllString(m[2], -1)
+			slices.Sort(options)
+			commands = append(commands, strings.TrimSpace(m[1])+" "+strings.Join(slices.Compact(options), " "))
+		}
+	}
+	return commands
+}
+
+var optionName = regexp.MustCompile(`--[a-z-]+`)
+
+// The script for Windows, which cannot be run here, asks az for the same, and says the same.
+func TestOperateIsTheSameOnWindows(t *testing.T) {
+	sh := read(t, "scripts/answer.sh") + read(t, "scripts/operate.sh")
+	ps1 := read(t, "scripts/operate.ps1")
+	options := func(text string) map[string]bool {
+		set := map[string]bool{}
+		for _, command := range azCommands(text) {
+			verb, _, _ := strings.Cut(command, " --")
+			set[verb] = true
+		}
+		return set
+	}
+	require.Equal(t, sorted(options(sh)), sorted(options(ps1)))
+	require.Len(t, options(sh), 8)
+	for _, said := range regexp.MustCompile(`echo ['"]([a-z ]{12,})`).FindAllStringSubmatch(sh, -1) {
+		require.Contains(t, ps1, strings.TrimSpace(said[1]), "the same on Windows")
+	}
+}
+
+// newerThanBash32 are forms that the bash of macOS does not have.
+var newerThanBash32 = regexp.MustCompile(`\$\{\w+(?:\^|,|@)|\b(?:mapfile|readarray|coproc)\b|declare -[An]|local -[An]|&>>|\|&|wait -n|EPOCH(?:SECONDS|REALTIME)|\bprintf -v \w+\[|\$\{\w+: -`)
+
+// What operators run works with the bash of macOS.
+func TestOperatorsScriptsWorkWithAnOldBash(t *testing.T) {
+	for _, script := range []string{"scripts/operate.sh", "scripts/answer.sh", "scripts/loadtest.sh", "scripts/pipeline.sh"} {
+		for line := range strings.Lines(read(t, script)) {
+			require.Empty(t, newerThanBash32.FindString(line), "%s: %s", script, line)
+		}
+	}
+	require.NotEmpty(t, newerThanBash32.FindString(`job=SERVICE_${service^^}_JOB_NAME`), "this test can fail")
 }
 
 var operated = regexp.MustCompile("(?m)(?:`|^)scripts/operate\\.sh (producer|projector) ([^`#\n]+)")

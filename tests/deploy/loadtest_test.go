@@ -3,6 +3,7 @@ package deploy
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,15 +29,11 @@ func TestTheLoadTestRunsAsAJob(t *testing.T) {
 		{[]string{`--rate="1`}, "", 2},
 	} {
 		dir := t.TempDir()
-		standIn(t, dir, "azd", `case $3 in AZURE_KEY_VAULT_NAME) echo kv-token ;; AZURE_CONTAINER_REGISTRY_ENDPOINT) echo cr.azurecr.io ;; *) echo "$3" ;; esac`)
+		standIn(t, dir, "azd", `case $3 in AZURE_KEY_VAULT_NAME) echo kv-token ;; AZURE_CONTAINER_REGISTRY_ENDPOINT) echo cr.azurecr.io ;; BLOB_ACCOUNT_URL) echo https://stx.blob.core.windows.net ;; *) echo "$3" ;; esac`)
 		standIn(t, dir, "go", `while [ "$1" != -o ]; do shift; done; echo program >"$2"`)
-		standIn(t, dir, "az", `case "$*" in
-*"secret show"*) echo https://kv-token.vault.azure.net/secrets/loadtest-mongodb-uri/version ;;
+		standIn(t, dir, "az", azStandIn(dir, c.status, fmt.Sprint(c.code), "true")+`*"secret show"*) echo https://kv-token.vault.azure.net/secrets/loadtest-mongodb-uri/version ;;
 *"acr build"*) while [ ! -d "$1" ]; do shift; done; cp "$1/Dockerfile" `+dir+`/image; [ -f "$1/load" ] ;;
 *"deployment group create"*) while [ "$1" != --parameters ]; do shift; done; cp "${2#@}" `+dir+`/parameters ;;
-*"job start"*) echo the-execution ;;
-*"execution show"*) echo `+c.status+` ;;
-*"logs show"*) echo "what it says" ;;
 *"metrics list"*) echo "ThrottledRequests 3" ;;
 *" show "*) echo an-id ;;
 esac`)
@@ -50,7 +47,7 @@ esac`)
 			require.NoFileExists(t, filepath.Join(dir, "calls"))
 			continue
 		}
-		require.Contains(t, out.String(), "what it says\n")
+		require.Contains(t, out.String(), "first line\nwhat it prints\n")
 		require.Contains(t, out.String(), "ThrottledRequests 3")
 		text, err := os.ReadFile(filepath.Join(dir, "parameters"))
 		require.NoError(t, err)

@@ -20,8 +20,8 @@ var reachable = []struct{ path, resource, kind, group, zone, endpoint string }{
 // the other way round.
 func TestNetworksCloseWhatTheyOpen(t *testing.T) {
 	main := template(t, "resources.bicep")
-	for mode, access := range map[string]string{"public": "Enabled", "private": "Disabled"} {
-		given := map[string]any{"networkMode": mode, "mongoMode": "documentdb"}
+	for mode, access := range map[string]string{"public": "Enabled", "vnet": "Enabled", "private": "Disabled"} {
+		given := map[string]any{"networkMode": mode, "mongoMode": "documentdb", "subnetId": ""}
 		private, err := main.Eval("privateNetwork", given)
 		require.NoError(t, err)
 		for _, r := range reachable {
@@ -41,11 +41,15 @@ func TestNetworksCloseWhatTheyOpen(t *testing.T) {
 		network, _ := main.Find("module", "network")
 		made, err := main.Eval(network.Condition, given)
 		require.NoError(t, err)
-		require.Equal(t, private, made)
+		require.Equal(t, mode != "public", made)
+		given["subnetId"] = "/a/subnet/of/theirs"
+		made, err = main.Eval(network.Condition, given)
+		require.NoError(t, err)
+		require.Equal(t, false, made, "%s: the network is there", mode)
 		open, _ := template(t, "modules/documentdb.bicep").Find("resource", "fromAzure")
 		opened, err := template(t, "modules/documentdb.bicep").Eval(open.Condition, map[string]any{"privateNetwork": private})
 		require.NoError(t, err)
-		require.Equal(t, mode == "public", opened, "the cluster's door for Azure's addresses")
+		require.Equal(t, mode != "private", opened, "the cluster's door for Azure's addresses")
 	}
 	// whatever has a public door is in the table
 	for path, f := range templates(t) {

@@ -1,9 +1,11 @@
 package deploy
 
 import (
+	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,11 +33,11 @@ func TestPreflightTellsWhatIsMissing(t *testing.T) {
 	for _, name := range []string{"MONGODB_DATABASE", "MONGODB_COLLECTION", "SOURCE_MONGODB_URI"} {
 		require.Contains(t, output, "preflight: "+name+" is not set")
 	}
-	output, code = preflight(t, "ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=documentdb")
+	output, code = preflight(t, "AZURE_LOCATION=westeurope", "ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=documentdb")
 	require.Equal(t, 1, code)
 	require.Equal(t, 1, strings.Count(output, "preflight:"), output)
 	require.Contains(t, output, "DOCUMENTDB_PASSWORD")
-	output, code = preflight(t, "ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=cosmos", "SOURCE_MONGODB_URI=hunter2")
+	output, code = preflight(t, "AZURE_LOCATION=westeurope", "ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=cosmos", "SOURCE_MONGODB_URI=hunter2")
 	require.Equal(t, 1, code)
 	require.Contains(t, output, "MONGO_MODE")
 	require.NotContains(t, output, "hunter2")
@@ -43,8 +45,8 @@ func TestPreflightTellsWhatIsMissing(t *testing.T) {
 
 func TestPreflightLetsTheRightThrough(t *testing.T) {
 	for _, env := range [][]string{
-		{"ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"},
-		{"ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=documentdb", "DOCUMENTDB_PASSWORD=12345678"},
+		{"AZURE_LOCATION=westeurope", "ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"},
+		{"AZURE_LOCATION=westeurope", "ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=documentdb", "DOCUMENTDB_PASSWORD=12345678"},
 	} {
 		output, code := preflight(t, env...)
 		require.Equal(t, 0, code, output)
@@ -54,7 +56,7 @@ func TestPreflightLetsTheRightThrough(t *testing.T) {
 
 // Without an address nobody is woken: that may be meant, so it is said and stops nothing.
 func TestPreflightWarnsOfAlertsThatWakeNobody(t *testing.T) {
-	output, code := preflight(t, "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x")
+	output, code := preflight(t, "AZURE_LOCATION=westeurope", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x")
 	require.Equal(t, 0, code, output)
 	require.Equal(t, 1, strings.Count(output, "\n"), output)
 	require.Contains(t, output, "preflight: warning: ALERT_EMAIL is not set")
@@ -62,13 +64,21 @@ func TestPreflightWarnsOfAlertsThatWakeNobody(t *testing.T) {
 }
 
 func TestPreflightKnowsWhatAPrivateNetworkNeeds(t *testing.T) {
-	env := []string{"ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"}
+	env := []string{"AZURE_LOCATION=westeurope", "ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"}
 	for _, c := range []struct {
 		set  []string
 		code int
 	}{
 		{[]string{"NETWORK=private", "SERVICE_BUS_SKU=Premium"}, 0},
 		{[]string{"NETWORK=public"}, 0},
+		{[]string{"NETWORK=vnet"}, 0},
+		{[]string{"NETWORK=vnet", "SUBNET_ID=/x"}, 0},
+		{[]string{"NETWORK=private", "SERVICE_BUS_SKU=Premium", "SUBNET_ID=/x", "ENDPOINT_SUBNET_ID=/y"}, 0},
+		{[]string{"NETWORK_PREFIX=10.0.0.0/16"}, 0},
+		{[]string{"NETWORK_PREFIX=10.0.0.0/26"}, 1},
+		{[]string{"NETWORK_PREFIX=10.0.0.0"}, 1},
+		{[]string{"SUBNET_ID=/x"}, 1},
+		{[]string{"NETWORK=private", "SERVICE_BUS_SKU=Premium", "SUBNET_ID=/x"}, 1},
 		{[]string{"NETWORK=private"}, 1},
 		{[]string{"NETWORK=private", "SERVICE_BUS_SKU=Standard"}, 1},
 		{[]string{"NETWORK=hidden", "SERVICE_BUS_SKU=Premium"}, 1},
@@ -76,7 +86,7 @@ func TestPreflightKnowsWhatAPrivateNetworkNeeds(t *testing.T) {
 		output, code := preflight(t, append(env, c.set...)...)
 		require.Equal(t, c.code, code, "%v: %s", c.set, output)
 		if code != 0 {
-			require.Contains(t, output, "preflight: NETWORK")
+			require.Regexp(t, "preflight: (NETWORK|SUBNET_ID|ENDPOINT_SUBNET_ID)", output)
 			require.Contains(t, read(t, "scripts/preflight.ps1"), strings.TrimPrefix(strings.TrimSpace(output), "preflight: "))
 		}
 	}
@@ -114,7 +124,7 @@ func TestPreflightKnowsWhatAReplicaNeeds(t *testing.T) {
 
 // A region without zones is refused before anything is made, unless somebody says which redundancy it shall have.
 func TestPreflightKnowsRegionsWithoutZones(t *testing.T) {
-	env := []string{"ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"}
+	env := []string{"AZURE_LOCATION=westeurope", "ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"}
 	for _, region := range []string{"westeurope", "eastus", "westus3"} {
 		output, code := preflight(t, append(env, "AZURE_LOCATION="+region)...)
 		require.Equal(t, 0, code, output)
@@ -144,4 +154,77 @@ func TestPreflightIsTheSameOnWindows(t *testing.T) {
 	}
 	require.Len(t, found("scripts/preflight.sh"), 4)
 	require.Equal(t, found("scripts/preflight.sh"), found("scripts/preflight.ps1"))
+}
+
+// The numbers of the projector's scale rule: with one that is none the scaler would refuse the rule, and the app would never scale.
+func TestPreflightKnowsTheScaleRule(t *testing.T) {
+	env := []string{"AZURE_LOCATION=westeurope", "ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"}
+	for _, c := range []struct {
+		set  []string
+		says string
+	}{
+		{[]string{"PROJECTOR_MIN_REPLICAS=0", "PROJECTOR_MAX_REPLICAS=1000", "PROJECTOR_MESSAGES_PER_REPLICA=1"}, ""},
+		{[]string{"PROJECTOR_MIN_REPLICAS=3", "PROJECTOR_MAX_REPLICAS=1"}, "PROJECTOR_MIN_REPLICAS is above PROJECTOR_MAX_REPLICAS"},
+		{[]string{"PROJECTOR_MAX_REPLICAS=0", "PROJECTOR_MIN_REPLICAS=0"}, "PROJECTOR_MAX_REPLICAS must be"},
+		{[]string{"PROJECTOR_MAX_REPLICAS=1001"}, "PROJECTOR_MAX_REPLICAS must be"},
+		{[]string{"PROJECTOR_MIN_REPLICAS=-1"}, "PROJECTOR_MIN_REPLICAS must be"},
+		{[]string{"PROJECTOR_MESSAGES_PER_REPLICA=0"}, "PROJECTOR_MESSAGES_PER_REPLICA must be"},
+		{[]string{"PROJECTOR_MESSAGES_PER_REPLICA=x"}, "PROJECTOR_MESSAGES_PER_REPLICA must be"},
+	} {
+		output, code := preflight(t, append(env, c.set...)...)
+		if c.says == "" {
+			require.Equal(t, 0, code, output)
+			continue
+		}
+		require.Equal(t, 1, code, c.set)
+		require.Equal(t, 1, strings.Count(output, "preflight: "), output)
+		require.Contains(t, output, "preflight: "+c.says)
+	}
+}
+
+// A network needs a provider that Azure does not register for this template.
+func TestPreflightAsksForTheProviderOfANetwork(t *testing.T) {
+	for state, code := range map[string]int{"Registered": 0, "NotRegistered": 1, "": 0} {
+		for _, network := range []string{"public", "vnet"} {
+			dir := t.TempDir()
+			standIn(t, dir, "az", "echo "+state)
+			output, got := preflight(t, "PATH="+dir+":"+os.Getenv("PATH"), "AZURE_SUBSCRIPTION_ID=sub", "NETWORK="+network,
+				"AZURE_LOCATION=westeurope", "ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x")
+			if network == "public" {
+				require.Equal(t, 0, got, output)
+				require.NoFileExists(t, dir+"/calls")
+				continue
+			}
+			require.Equal(t, code, got, "%s: %s", state, output)
+			require.Equal(t, code == 1, strings.Contains(output, "az provider register --namespace Microsoft.ContainerService"))
+		}
+	}
+}
+
+// What preflight refuses, the templates refuse with the same words, and preflight.ps1 too: a deployment need not come from azd. What is left
+// to preflight is what the types of the templates refuse by themselves, what needs a look at Azure, and what Azure may have learned since.
+func TestTheTemplatesRefuseWhatPreflightRefuses(t *testing.T) {
+	preflights := []string{"MONGO_MODE is neither", "NETWORK is neither", "AZURE_LOCATION has no", "Microsoft.ContainerService is not"}
+	templates := []string{"Either topic and subscription are set"} // azd sets them
+	refusals := map[string]bool{}
+	for _, m := range regexp.MustCompile(`fail\('((?:[^'])*)'\)`).FindAllStringSubmatch(read(t, "infra/main.bicep")+read(t, "infra/app/projector.bicep"), -1) {
+		if !slices.ContainsFunc(templates, func(p string) bool { return strings.HasPrefix(m[1], p) }) {
+			refusals[m[1]] = true
+		}
+	}
+	sh, ps1 := map[string]bool{}, map[string]bool{}
+	for text, found := range map[string]map[string]bool{read(t, "scripts/preflight.sh"): sh, read(t, "scripts/preflight.ps1"): ps1} {
+		for _, m := range regexp.MustCompile(`(?i)\bproblem ["']([^"']*)["']`).FindAllStringSubmatch(text, -1) {
+			if !slices.ContainsFunc(preflights, func(p string) bool { return strings.HasPrefix(m[1], p) }) {
+				found[m[1]] = true
+			}
+		}
+		for _, m := range regexp.MustCompile(`(?i)\brequired '?([A-Z_]{5,})'? '([^']*)'`).FindAllStringSubmatch(text, -1) {
+			found[m[1]+" is not set: "+m[2]] = true
+		}
+	}
+	delete(ps1, "$name is not set: $what")
+	delete(sh, "$1 is not set: $2")
+	require.Equal(t, sorted(refusals), sorted(sh))
+	require.Equal(t, sorted(sh), sorted(ps1))
 }

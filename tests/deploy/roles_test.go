@@ -32,6 +32,9 @@ var allowed = map[grant]bool{
 	{"producerPrincipalId", "Storage Blob Data Contributor", "checkpoints"}:   true,
 	{"producerPrincipalId", "Storage Blob Data Contributor", "copies"}:        true,
 	{"operatorsGroupId", "Storage Blob Data Reader", "copies"}:                true,
+	{"producerPrincipalId", "Storage Blob Data Contributor", "results"}:       true, // what a command printed
+	{"projectorPrincipalId", "Storage Blob Data Contributor", "results"}:      true,
+	{"operatorsGroupId", "Storage Blob Data Reader", "results"}:               true,
 	{"producerPrincipalId", "Storage Blob Data Contributor", "claimChecks"}:   true,
 	{"producerPrincipalId", "Key Vault Secrets User", "vault::source"}:        true,
 	{"projectorPrincipalId", "Azure Service Bus Data Receiver", "projection"}: true, // the subscription

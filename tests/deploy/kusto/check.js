@@ -40,7 +40,9 @@ function problems(query, column) {
 
 const infra = path.join(__dirname, '../../../infra');
 const queries = [];
-const alerts = fs.readFileSync(path.join(infra, 'modules/alerts.bicep'), 'utf8');
+const alerts = ['modules/alerts.bicep', 'app/producer.bicep', 'app/projector.bicep']
+  .map((file) => fs.readFileSync(path.join(infra, file), 'utf8'))
+  .join('\n');
 for (const m of alerts.matchAll(/queries\/([\w-]+\.kql)'\)\s+column: '(\w+)'/g)) {
   queries.push([m[1], fs.readFileSync(path.join(infra, 'queries', m[1]), 'utf8'), m[2]]);
 }

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -77,12 +78,7 @@ func deployed(t *testing.T) (messages int) {
 			}
 		})
 		require.Equal(t, 2, set)
-		least, err := f.Eval("leastReplicas", map[string]any{"serviceBusSku": tier.Name})
-		require.NoError(t, err)
-		require.Equal(t, strconv.Itoa(rule.Min), least, "%s: a throttled namespace counts 0, and from 0 replicas nobody would come back", tier.Name)
-		chosen, err := f.Eval("leastReplicas", map[string]any{"serviceBusSku": tier.Name, "minReplicas": "3"})
-		require.NoError(t, err)
-		require.Equal(t, "3", chosen, "what is set counts")
+		require.Equal(t, rule.Min, param("minReplicas"), "%s: a throttled namespace counts 0, and from 0 replicas none would come back", tier.Name)
 		require.Equal(t, rule.Max, param("maxReplicas"))
 	}
 	require.Equal(t, Typical.Sessions, param("maxSessions"))
@@ -100,7 +96,7 @@ func scenario(t *testing.T, name string) Scenario {
 	return Scenario{}
 }
 
-// What the default is argued from: nothing is slower with it than with the smallest target, in either tier, and with ten times as
+// What the default is argued from: nothing is a tenth slower with it than with the smallest target, in either tier, and with ten times as
 // much something is.
 func TestTheDeployedTarget(t *testing.T) {
 	ours, slower := deployed(t), false
@@ -108,10 +104,10 @@ func TestTheDeployedTarget(t *testing.T) {
 		sums := func(messages int, s Scenario) Summary { return sums(tier, messages, Typical, s) }
 		for _, s := range Scenarios {
 			smallest := sums(keda, s)
-			require.Equal(t, smallest.CaughtUp, sums(ours, s).CaughtUp, "%s, %s", tier.Name, s.Name)
+			require.LessOrEqual(t, sums(ours, s).CaughtUp, smallest.CaughtUp*11/10, "%s, %s", tier.Name, s.Name)
 			require.Positive(t, sums(ours, s).ReplicaHours)
 			require.NotEqual(t, -1, smallest.CaughtUp, "%s, %s: it is caught up at all", tier.Name, s.Name)
-			slower = slower || sums(10*ours, s).CaughtUp > smallest.CaughtUp
+			slower = slower || sums(10*ours, s).CaughtUp > smallest.CaughtUp*11/10
 		}
 		require.Equal(t, 1, sums(ours, scenario(t, "trickle")).Peak)
 	}
@@ -153,6 +149,7 @@ func TestTheFormula(t *testing.T) {
 	replicas := func(run []Second, second int) int { return run[second].Replicas }
 
 	rule := free.WithTarget(100)
+	rule.Min = 0
 	rule.Max = 50
 	run := Run(free, rule, still, constant(1001), 120)
 	require.Equal(t, 0, replicas(run, 14), "what came after a look is seen by the next")
@@ -166,6 +163,7 @@ func TestTheFormula(t *testing.T) {
 	require.Equal(t, 2, replicas(Run(free, rule, still, constant(0), 120), 119), "min")
 
 	rule = free.WithTarget(100)
+	rule.Min = 0
 	quick := Replica{Sessions: 8, Processor: time.Second, PerEvent: time.Microsecond, Batch: 1000, PerBatch: time.Millisecond}
 	run = Run(free, rule, quick, constant(100), 700)
 	require.Equal(t, 100, run[14].Waiting)
@@ -213,4 +211,65 @@ func TestCapacityCountsWhatIsNoMessage(t *testing.T) {
 	settings, err := os.ReadFile("../../../projector/config.go")
 	require.NoError(t, err)
 	require.True(t, strings.Contains(string(settings), "`envconfig:\"ACCEPT_TIMEOUT\" default:\"60s\"`"), "the table reckons with 60 s")
+}
+
+// burns reports whether the alert slo-fast would fire at some second of a run: by looks each 15 s at a projector that works, more than
+// 1.44 % of which find the newest change applied later than 5 s, of all and of the last five minutes.
+func burns(run []Second) bool {
+	type look struct {
+		second int
+		late   bool
+	}
+	var looks []look
+	oldest := func(now int) int { // the age of what is applied next, in order
+		waiting := run[now].Waiting
+		for age := 0; age <= now; age++ {
+			if waiting <= 0 {
+				return age
+			}
+			waiting -= run[now-age].Made
+		}
+		return now
+	}
+	share := func(looks []look) (missed float64) {
+		for _, l := range looks {
+			if l.late {
+				missed++
+			}
+		}
+		return missed / float64(max(len(looks), 1))
+	}
+	lag, useful := 0, false
+	for now := range run {
+		if run[now].Useful > 0 && now > 0 {
+			lag, useful = oldest(now-1), true // of what it applied in this second
+		}
+		if now%15 != 14 {
+			continue
+		}
+		if useful {
+			looks = append(looks, look{now, lag > 5})
+		}
+		useful = false
+		recent := slices.DeleteFunc(slices.Clone(looks), func(l look) bool { return l.second <= now-300 })
+		if len(looks) >= 20 && min(share(looks), share(recent)) > 0.0144 {
+			return true
+		}
+	}
+	return false
+}
+
+// At default settings a load that the tier carries fires no SLO alert. The other loads of the table are more than a tier or a session
+// does: changes then are late, and the alert is right.
+func TestALoadWithinTheTierFiresNoSLOAlert(t *testing.T) {
+	for _, tier := range Tiers {
+		for _, name := range []string{"plateau", "trickle"} {
+			s := scenario(t, name)
+			require.False(t, burns(Run(tier, tier.WithTarget(deployed(t)), Typical, s.Load, s.Seconds)), "%s, %s", tier.Name, name)
+		}
+	}
+	without := Tiers[1].WithTarget(deployed(t))
+	without.Min = 0
+	s := scenario(t, "trickle")
+	require.True(t, burns(Run(Tiers[1], without, Typical, s.Load, s.Seconds)), "without a replica that waits, a start makes changes late")
 }

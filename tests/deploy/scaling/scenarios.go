@@ -16,14 +16,10 @@ var Tiers = []Tier{{Name: "Standard", Credits: 1000}, {Name: "Premium"}}
 
 // WithTarget is the tier's deployed rule with another number of messages for each replica.
 func (t Tier) WithTarget(messages int) Rule {
-	rule := Rule{
-		MessagesPerReplica: messages, Max: 5,
+	return Rule{
+		MessagesPerReplica: messages, Min: 1, Max: 5,
 		Polling: 15 * time.Second, Cooldown: 300 * time.Second, Stabilization: 300 * time.Second,
 	}
-	if t.Credits > 0 {
-		rule.Min = 1 // throttled, it counts nothing, and from none nobody would come back
-	}
-	return rule
 }
 
 // Scenario is a load with a name.

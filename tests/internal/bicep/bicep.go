@@ -42,7 +42,7 @@ type Field struct {
 
 // Declaration is one statement of a file.
 type Declaration struct {
-	Keyword    string // targetScope, param, var, resource, module, output
+	Keyword    string // targetScope, param, var, type, resource, module, output
 	Name       string
 	Type       string // of a param or output; a resource's "type@version"; a module's path
 	Existing   bool

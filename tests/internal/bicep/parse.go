@@ -72,7 +72,7 @@ func (p *parser) declaration() (Declaration, error) {
 	d.Keyword, d.Line = keyword.text, keyword.line
 	switch d.Keyword {
 	case "targetScope":
-	case "param", "var", "output", "resource", "module":
+	case "param", "var", "type", "output", "resource", "module":
 		if p.peek().kind != word {
 			return d, p.expected("a name")
 		}

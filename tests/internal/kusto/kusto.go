@@ -1,0 +1,319 @@
+// Package kusto runs the Kusto queries of the alerts over records in memory, so that tests can hold that an alert fires. It knows the operators
+// and functions that these queries use. Whether a query is Kusto is for Microsoft's parser to decide (tests/deploy/kusto); what
+// this package does not know is an error, never a silent gap.
+package kusto
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Row is one row of a table: nil, bool, int64, float64, string, time.Time, time.Duration, or what a JSON text holds.
+type Row map[string]any
+
+// table is what an operator takes and makes: rows, and the names of the columns in their order.
+type table struct {
+	columns []string
+	rows    []Row
+}
+
+type parser struct {
+	tokens []token
+	at     int
+	tables map[string]table
+	lets   map[string]any // a value or a table
+	now    time.Time
+}
+
+// Run returns what the query makes of the tables at the time now: the value of each column by row.
+func Run(query string, tables map[string][]Row, now time.Time) ([]Row, error) {
+	tokens, err := scan(query)
+	if err != nil {
+		return nil, err
+	}
+	p := &parser{tokens: tokens, tables: map[string]table{}, lets: map[string]any{}, now: now}
+	for name, rows := range tables {
+		p.tables[name] = table{rows: rows}
+	}
+	var result table
+	err = caught(func() {
+		for p.take("let") {
+			name := p.name()
+			p.need("=")
+			if p.isTable() {
+				p.lets[name] = p.pipeline()
+			} else {
+				p.lets[name] = p.expression()(&scope{p: p})
+			}
+			p.need(";")
+		}
+		result = p.pipeline()
+		if p.peek().kind != 'e' {
+			fail("behind the query: %q", p.peek().text)
+		}
+	})
+	return result.rows, err
+}
+
+type problem struct{ error }
+
+func fail(format string, args ...any) { panic(problem{fmt.Errorf(format, args...)}) }
+
+func caught(do func()) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case problem:
+			err = r.error
+		default:
+			panic(r)
+		}
+	}()
+	do()
+	return nil
+}
+
+func (p *parser) peek() token { return p.tokens[p.at] }
+
+func (p *parser) take(text string) bool {
+	if t := p.peek(); t.text == text && (t.kind == 'i' || t.kind == 'o') {
+		p.at++
+		return true
+	}
+	return false
+}
+
+func (p *parser) need(text string) {
+	if !p.take(text) {
+		fail("expected %q, found %q", text, p.peek().text)
+	}
+}
+
+func (p *parser) name() string {
+	t := p.peek()
+	if t.kind != 'i' {
+		fail("expected a name, found %q", t.text)
+	}
+	p.at++
+	return t.text
+}
+
+// isTable reports whether a table comes next.
+func (p *parser) isTable() bool {
+	_, given := p.tables[p.peek().text]
+	_, made := p.lets[p.peek().text].(table)
+	return given || made
+}
+
+func (p *parser) pipeline() table {
+	name := p.name()
+	t, found := p.tables[name]
+	if made, ok := p.lets[name].(table); ok {
+		t, found = made, true
+	}
+	if !found {
+		fail("there is no table %s", name)
+	}
+	for p.take("|") {
+		switch operator := p.name(); operator {
+		case "where":
+			condition := p.expression()
+			t.rows = keep(p, t, condition)
+		case "extend":
+			t = p.assigned(t, p.assignments(), true)
+		case "project":
+			t = p.assigned(t, p.assignments(), false)
+		case "order":
+			p.need("by")
+			t = p.ordered(t)
+		case "summarize":
+			t = p.summarized(t)
+		default:
+			fail("the operator %s is not known here", operator)
+		}
+	}
+	return t
+}
+
+func keep(p *parser, t table, condition expression) []Row {
+	var kept []Row
+	for i := range t.rows {
+		if condition(&scope{p: p, rows: t.rows, at: i}) == true {
+			kept = append(kept, t.rows[i])
+		}
+	}
+	return kept
+}
+
+// assignment is one column of extend, project or by.
+type assignment struct {
+	name  string
+	value expression
+}
+
+func (p *parser) assignments() (all []assignment) {
+	for {
+		a := assignment{name: fmt.Sprint("Column", len(all)+1)}
+		if p.peek().kind == 'i' {
+			if a.name = p.peek().text; p.tokens[p.at+1].text == "=" {
+				p.at += 2
+			} else if p.tokens[p.at+1].text == "(" {
+				a.name += "_"
+			}
+		}
+		a.value = p.expression()
+		all = append(all, a)
+		if !p.take(",") {
+			return all
+		}
+	}
+}
+
+// assigned returns the table with the columns; extended keeps those that it had.
+func (p *parser) assigned(t table, columns []assignment, extended bool) table {
+	made := table{}
+	if extended {
+		made.columns = slices.Clone(t.columns)
+	}
+	for _, a := range columns {
+		made.columns = append(made.columns, a.name)
+	}
+	for i := range t.rows {
+		row := Row{}
+		if extended {
+			maps.Copy(row, t.rows[i])
+		}
+		for _, a := range columns {
+			row[a.name] = a.value(&scope{p: p, rows: t.rows, at: i})
+		}
+		made.rows = append(made.rows, row)
+	}
+	return made
+}
+
+func (p *parser) ordered(t table) table {
+	type key struct {
+		name string
+		sign int
+	}
+	var keys []key
+	for {
+		k := key{p.name(), -1} // descending unless the query says otherwise
+		if p.take("asc") {
+			k.sign = 1
+		} else {
+			p.take("desc")
+		}
+		keys = append(keys, k)
+		if !p.take(",") {
+			break
+		}
+	}
+	rows := slices.Clone(t.rows)
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		for _, k := range keys {
+			if c := compare(a[k.name], b[k.name]); c != 0 {
+				return c * k.sign
+			}
+		}
+		return 0
+	})
+	return table{t.columns, rows}
+}
+
+// aggregate is one number of summarize.
+type aggregate struct {
+	name, function string
+	arguments      []expression
+	columns        []string // of arg_max
+}
+
+func (p *parser) summarized(t table) table {
+	var aggregates []aggregate
+	for p.peek().text != "by" {
+		var a aggregate
+		a.name = p.name()
+		if p.take("=") {
+			a.function = p.name()
+		} else {
+			a.function, a.name = a.name, a.name+"_"
+		}
+		// Arithmetic over an aggregate, such as max(x) / 1000.0, is one expression of it.
+		p.at--
+		a.arguments, a.columns = p.aggregated(&a)
+		aggregates = append(aggregates, a)
+		if !p.take(",") {
+			break
+		}
+	}
+	var by []assignment
+	if p.take("by") {
+		by = p.assignments()
+	}
+	groups, order := map[string][]Row{}, []string{}
+	keys := map[string]Row{}
+	for i, row := range t.rows {
+		key := Row{}
+		var text strings.Builder
+		for _, b := range by {
+			key[b.name] = b.value(&scope{p: p, rows: t.rows, at: i})
+			fmt.Fprintf(&text, "%v|", key[b.name])
+		}
+		if _, seen := groups[text.String()]; !seen {
+			order, keys[text.String()] = append(order, text.String()), key
+		}
+		groups[text.String()] = append(groups[text.String()], row)
+	}
+	if len(by) == 0 && len(order) == 0 {
+		order, keys[""] = []string{""}, Row{}
+	}
+	made := table{}
+	for _, b := range by {
+		made.columns = append(made.columns, b.name)
+	}
+	for _, a := range aggregates {
+		if a.function != "arg_max" {
+			made.columns = append(made.columns, a.name)
+		}
+	}
+	for _, k := range order {
+		row := keys[k]
+		for _, a := range aggregates {
+			if a.function == "arg_max" {
+				best := -1
+				value := func(i int) any { return a.arguments[0](&scope{p: p, rows: groups[k], at: i}) }
+				for i := range groups[k] {
+					if best < 0 || compare(value(i), value(best)) > 0 {
+						best = i
+					}
+				}
+				for _, column := range a.columns {
+					row[column] = groups[k][best][column]
+				}
+				continue
+			}
+			row[a.name] = a.arguments[0](&scope{p: p, group: groups[k], grouped: true})
+		}
+		made.rows = append(made.rows, row)
+	}
+	return made
+}
+
+// aggregated reads an aggregate at its function's name.
+func (p *parser) aggregated(a *aggregate) ([]expression, []string) {
+	if a.function != "arg_max" {
+		return []expression{p.expression()}, nil
+	}
+	p.at++
+	p.need("(")
+	value := p.expression()
+	columns := []string{}
+	for p.take(",") {
+		columns = append(columns, p.name())
+	}
+	p.need(")")
+	return []expression{value}, columns
+}
