@@ -2,6 +2,7 @@ package child
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ type logs struct {
 	addr    string // the health address; empty until it is known
 	last    []string
 	errors  []string
+	fatal   string // the error of the last record of level ERROR
 }
 
 func newLogs(path string) (*logs, error) {
@@ -51,12 +53,16 @@ func (l *logs) line(line []byte) {
 		Level string `json:"level"`
 		Msg   string `json:"msg"`
 		Addr  string `json:"addr"`
+		Error string `json:"error"`
 	}
 	structured := json.Unmarshal(line, &record) == nil
 	if structured && record.Msg == "serving health checks" {
 		l.addr = record.Addr
 	}
 	l.last = push(l.last, string(line))
+	if record.Level == "ERROR" {
+		l.fatal = cmp.Or(record.Error, record.Msg)
+	}
 	if record.Level == "ERROR" || record.Level == "WARN" || !structured {
 		l.errors = push(l.errors, string(line))
 	}
@@ -74,6 +80,13 @@ func (l *logs) health() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.addr
+}
+
+// failure returns the last error that the process has logged; empty if it has logged none.
+func (l *logs) failure() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fatal
 }
 
 // worst are the last complaints; where a process that never served has none, its last lines of any kind.

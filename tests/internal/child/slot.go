@@ -1,6 +1,7 @@
 package child
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +24,12 @@ const (
 	configurationRefused = 2
 )
 
-// ErrRefused is a service that did not accept its settings: starting it again is no use.
-var ErrRefused = errors.New("refused its settings")
+var (
+	// ErrRefused is a service that did not accept its settings: starting it again is no use.
+	ErrRefused = errors.New("refused its settings")
+	// ErrRepeats is a service that ends with the same error whenever it is started.
+	ErrRepeats = errors.New("ends with the same error each time")
+)
 
 // Slot is the place of one replica: one process at a time, another one when it ends.
 type Slot struct {
@@ -38,6 +43,10 @@ type Slot struct {
 	Dial  func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Told is called with what happens to it, for people.
 	Told func(event string)
+	// GiveUpAfter ends Run with [ErrRepeats] when so many processes in a row have ended with the same
+	// error; 0 never does. StopPatience is how long a process may take to stop in order; 0 is ten seconds.
+	GiveUpAfter  int
+	StopPatience time.Duration
 
 	mu       sync.Mutex // guards everything below
 	current  *process
@@ -49,6 +58,8 @@ type Slot struct {
 // Run keeps the place filled until ctx ends, then stops the process in order and returns nil. An error means that the
 // place cannot be filled.
 func (s *Slot) Run(ctx context.Context) error {
+	patience := cmp.Or(s.StopPatience, stopPatience)
+	last, times := "", 0
 	for {
 		p, err := s.start()
 		if err != nil {
@@ -61,7 +72,7 @@ func (s *Slot) Run(ctx context.Context) error {
 
 		select {
 		case <-ctx.Done():
-			p.stop(stopPatience)
+			p.stop(patience)
 		case <-p.ended:
 		}
 		stopPolling()
@@ -73,7 +84,20 @@ func (s *Slot) Run(ctx context.Context) error {
 		if exit := p.cmd.ProcessState.ExitCode(); exit == configurationRefused && p.logs.health() == "" {
 			return fmt.Errorf("%s %w:\n%s", p.instance, ErrRefused, joinLines(p.logs.worst()))
 		}
-		s.Told(fmt.Sprintf("%s %s; another one starts in %s", p.instance, p.how(), restartAfter))
+		why := p.logs.failure()
+		if why != "" && why == last {
+			times++
+		} else {
+			last, times = why, 1
+		}
+		if why != "" && times == s.GiveUpAfter {
+			return fmt.Errorf("%s %w: %s", s.Name, ErrRepeats, why)
+		}
+		event := fmt.Sprintf("%s %s; another one starts in %s", p.instance, p.how(), restartAfter)
+		if why != "" && times == 1 {
+			event += ": " + why
+		}
+		s.Told(event)
 		if retry.Sleep(ctx, restartAfter) != nil {
 			return nil
 		}

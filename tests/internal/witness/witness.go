@@ -47,7 +47,12 @@ func integer(v any) int64 {
 // Watcher follows the change stream of a read model. The zero value begins now.
 type Watcher struct {
 	token bson.Raw
+	time  bson.Timestamp // of the last change that was handed on
+	same  int            // changes of that time that were handed on
 }
+
+// olderTokensOnly is the code with which a server refuses a resume token of a newer version.
+const olderTokensOnly = 50795
 
 // Follow hands every change to each until ctx ends or the server fails; called again, it goes on behind the last change
 // that it handed on. opened is called when the stream is open.
@@ -56,7 +61,12 @@ func (w *Watcher) Follow(ctx context.Context, c *mongo.Collection, opened func()
 	if w.token != nil {
 		o.SetResumeAfter(w.token)
 	}
+	skip := 0
 	stream, err := c.Watch(ctx, mongo.Pipeline{}, o)
+	if server, refused := errors.AsType[mongo.ServerError](err); refused && server.HasErrorCode(olderTokensOnly) && !w.time.IsZero() {
+		skip = w.same
+		stream, err = c.Watch(ctx, mongo.Pipeline{}, options.ChangeStream().SetStartAtOperationTime(&w.time))
+	}
 	if err != nil {
 		return fmt.Errorf("open change stream of %s: %w", c.Name(), err)
 	}
@@ -66,6 +76,15 @@ func (w *Watcher) Follow(ctx context.Context, c *mongo.Collection, opened func()
 	for stream.Next(ctx) {
 		at := time.Now()
 		w.token = stream.ResumeToken()
+		if skip > 0 {
+			skip--
+			continue
+		}
+		if t, i := stream.Current.Lookup("clusterTime").Timestamp(); w.time.Equal(bson.Timestamp{T: t, I: i}) {
+			w.same++
+		} else {
+			w.time, w.same = bson.Timestamp{T: t, I: i}, 1
+		}
 		each(stream.Current, at)
 	}
 	return stream.Err()

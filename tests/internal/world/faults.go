@@ -19,6 +19,14 @@ func (w *World) DelayMongo(n int, d time.Duration, commands ...string) {
 	w.failPoint(n, commands, bson.E{Key: "blockConnection", Value: true}, bson.E{Key: "blockTimeMS", Value: d.Milliseconds()})
 }
 
+// LateMajority makes MongoDB carry out the next n commands of these names, and answer that the majority was late.
+func (w *World) LateMajority(n int, commands ...string) {
+	w.Helper()
+	w.failPoint(n, commands, bson.E{Key: "writeConcernError", Value: bson.D{
+		{Key: "code", Value: 50}, {Key: "errmsg", Value: "operation exceeded time limit"},
+	}})
+}
+
 func (w *World) failPoint(n int, commands []string, data ...bson.E) {
 	w.Helper()
 	require.NoError(w, w.Client.Database("admin").RunCommand(w.Context(), bson.D{

@@ -52,6 +52,7 @@ func (w *World) Judge() {
 // CheckpointRecord is the checkpoint blob as anybody can read it.
 type CheckpointRecord struct {
 	Schema     int            `json:"schema"`
+	Translated bool           `json:"translated"`
 	Epoch      int64          `json:"epoch"`
 	Leader     string         `json:"leader"`
 	SessionKey string         `json:"sessionKey"`

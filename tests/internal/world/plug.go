@@ -67,6 +67,16 @@ func (p *Plug) Stall() {
 	p.stalled = make(chan struct{})
 }
 
+// Resume delivers what Stall has held back, and stalls no more.
+func (p *Plug) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stalled != nil {
+		close(p.stalled)
+		p.stalled = nil
+	}
+}
+
 // Pull cuts every connection and lets no new one be made.
 func (p *Plug) Pull() {
 	p.mu.Lock()

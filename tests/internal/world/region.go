@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
 // InAnotherRegion loses Service Bus and Blob storage with everything in them, and runs f with empty ones in their place. MongoDB stays. The
@@ -23,7 +24,7 @@ func (w *World) InAnotherRegion(f func()) {
 	require.NoError(w, w.BusClient.Close(w.Context()))
 	virtualtime.Wait()
 	w.mu.Lock()
-	w.empty()
+	w.empty(servicebus.Options{})
 	w.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
 	var serving sync.WaitGroup

@@ -30,6 +30,7 @@ const (
 // Options are what differs between worlds. The zero value is right for most tests.
 type Options struct {
 	Mongo           mongo.Options // unless its version is given: like any that users run
+	Bus             servicebus.Options
 	Since           string        // the oldest version of MongoDB that has what the test needs, such as "6.0"; empty: any has
 	DuplicateWindow time.Duration // the topic's; 0 is ten minutes
 	RoundTrip       time.Duration // of the services' way to Service Bus, which then needs real time: see InVirtualTime
@@ -103,7 +104,7 @@ func run(t *testing.T, o Options, f func(w *World)) {
 		T: t, Mongo: mongo.New(o.Mongo), MongoNet: netpipe.Listen(mongoHost), Inserted: map[string]int{},
 		patience: 10 * time.Minute, poll: 10 * time.Millisecond, window: window,
 	}
-	w.empty()
+	w.empty(o.Bus)
 	if o.Patience > 0 {
 		w.patience = o.Patience
 	}
@@ -123,9 +124,9 @@ func run(t *testing.T, o Options, f func(w *World)) {
 }
 
 // empty makes a Service Bus and a Blob storage that hold nothing.
-func (w *World) empty() {
+func (w *World) empty(o servicebus.Options) {
 	w.Helper()
-	bus, err := servicebus.New(entities(w.window), servicebus.Options{})
+	bus, err := servicebus.New(entities(w.window), o)
 	require.NoError(w, err)
 	w.Bus, w.BusNet, w.Blob = bus, netpipe.Listen(busHost), blob.New(blob.Options{Token: "a-token"})
 	w.accepted = nil // by a broker that is not served yet
