@@ -7,6 +7,14 @@ SHELL := bash
 MODULES := producer projector shared tests tests/emulator
 TOOLS := bin/golangci-lint
 
+# The variables that a target takes, and the settings that "make run" hands on to the producer. Another one on the
+# command line is a mistake: the run would not do what was asked for.
+VARIABLES := ARGS AZURITE CHAOS CLIENTS EXPECT FAILOVERS INPUT LATENCY LONGEST MODULES MONGOD MONGODB_URI ONCE PARTS PRODUCERS PROJECTION \
+	PROJECTORS QUIET RATE REPORT RINGS ROUNDS RUNS SEED SEEDS SESSION_KEY SHELL STOP TROUBLE VERSION WRITE_LOAD GO% CGO% \
+	MONGODB_DATABASE MONGODB_COLLECTION AGGREGATE_ID_PATH OPERATIONS ON_UNKNOWN_AGGREGATE EVENT_TYPE_PATH VERSION_PATH FULL_DOCUMENT%
+UNKNOWN := $(strip $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$(filter-out $(VARIABLES),$v))))
+$(if $(UNKNOWN),$(error no target takes $(UNKNOWN); the variables are $(VARIABLES)))
+
 # make run: variables become flags of the one command, when they are set.
 RUN_FLAGS = \
 	$(if $(MONGODB_URI),$(if $(filter --external --stack-only,$(ARGS)),,--follow)) \
@@ -31,10 +39,13 @@ RUN_FLAGS = \
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
+# bin/local has a process group of its own (set -m), so that Ctrl-C ends the run and not make, whose exit code is the run's.
 .PHONY: run
 run: ## see it working: embedded stack, both services, events, check (INPUT= ONCE=1 EXPECT= CHAOS= RATE= AZURITE=1 MONGODB_URI= … ARGS=)
 	@$(if $(AZURITE),scripts/azurite.sh)
-	@go run ./tests/cmd/local $(strip $(RUN_FLAGS))
+	@test -x bin/local || echo "compiling; the first time takes a minute or two"
+	@go build -o bin/local ./tests/cmd/local
+	@set -m; bin/local $(strip $(RUN_FLAGS)) || exit $$?; exit 0
 
 .PHONY: test
 test: ## every test of every module, those in real time with the race detector; Azurite and other languages' clients where npm and Python are

@@ -21,11 +21,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/sluice-cdc/sluice/shared/answer"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := load(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	code := answer.Kept(ctx, "load", os.Stdout, os.Stderr, func(out, errOut io.Writer) int {
+		return load(ctx, os.Args[1:], os.Getenv, out, errOut)
+	})
 	stop()
 	os.Exit(code)
 }

@@ -3,13 +3,16 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"io"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,6 +26,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
 // theirs is a MongoDB of somebody's own, behind a tap that notes every command; our own client goes past it.
@@ -32,7 +36,9 @@ type theirs struct {
 
 	mu       sync.Mutex // guards what follows
 	commands map[string]int
-	output   bool // a pipeline had a stage that writes
+	output   bool       // a pipeline had a stage that writes
+	away     bool       // no connection is served
+	conns    []net.Conn // the client's ends of all connections
 }
 
 func newTheirs(t *testing.T) *theirs {
@@ -40,15 +46,23 @@ func newTheirs(t *testing.T) *theirs {
 	var config net.ListenConfig
 	tap, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	server := mongo.New(mongo.Options{Host: tap.Addr().String()})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	th := &theirs{uri: mongo.URI(tap.Addr().String()), commands: map[string]int{}}
-	running.Go(func() { _ = server.Run(ctx, listener) }) // what it serves is looked at
-	running.Go(func() { th.serve(ctx, tap, listener.Addr().String(), &running) })
-	th.client, err = driver.Connect(options.Client().ApplyURI("mongodb://" + listener.Addr().String() + "/?directConnection=true"))
+	var server string
+	if stack.Theirs() {
+		uri, _ := stack.MongoDB(t, nil)
+		server = options.Client().ApplyURI(uri).Hosts[0]
+		th.uri = "mongodb://" + tap.Addr().String() + "/?directConnection=true"
+	} else {
+		listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		embedded := mongo.New(mongo.Options{Host: tap.Addr().String()})
+		running.Go(func() { _ = embedded.Run(ctx, listener) }) // the tests look at what it serves
+		server = listener.Addr().String()
+	}
+	running.Go(func() { th.serve(ctx, tap, server, &running) })
+	th.client, err = driver.Connect(options.Client().ApplyURI("mongodb://" + server + "/?directConnection=true"))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, th.client.Disconnect(context.WithoutCancel(t.Context())))
@@ -66,6 +80,10 @@ func (th *theirs) serve(ctx context.Context, l net.Listener, addr string, runnin
 		if err != nil {
 			return // closed: the test is over
 		}
+		if !th.admit(in) {
+			_ = in.Close()
+			continue
+		}
 		out, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 		if err != nil {
 			_ = in.Close()
@@ -81,6 +99,26 @@ func (th *theirs) serve(ctx context.Context, l net.Listener, addr string, runnin
 			_ = th.note(out, in)
 			_, _ = in.Close(), out.Close()
 		})
+	}
+}
+
+// admit reports whether a connection is served.
+func (th *theirs) admit(in net.Conn) bool {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	th.conns = append(th.conns, in)
+	return !th.away
+}
+
+// setAway ends every connection of the run's and refuses new ones, or serves them again.
+func (th *theirs) setAway(away bool) {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	if th.away = away; away {
+		for _, conn := range th.conns {
+			_ = conn.Close()
+		}
+		th.conns = nil
 	}
 }
 
@@ -135,6 +173,57 @@ var reading = []string{
 	"aggregate", "buildInfo", "endSessions", "find", "getMore", "hello", "killCursors", "listCollections", "ping", "query admin.$cmd",
 }
 
+// followed is a run that follows a collection.
+type followed struct {
+	cmd  *exec.Cmd
+	out  *bufio.Scanner
+	text strings.Builder
+}
+
+// follow starts a run and waits until it follows.
+func (c command) follow(t *testing.T, th *theirs, collection string, args ...string) *followed {
+	t.Helper()
+	f := &followed{cmd: c.command(t, append(args, "--follow")...)}
+	f.cmd.Env = append(f.cmd.Env, th.env(collection)...)
+	out, err := f.cmd.StdoutPipe()
+	require.NoError(t, err)
+	f.cmd.Stderr = f.cmd.Stdout
+	require.NoError(t, f.cmd.Start())
+	f.out = bufio.NewScanner(out)
+	f.until(t, "write to your collection")
+	return f
+}
+
+// until reads the run's output up to a line that contains text.
+func (f *followed) until(t *testing.T, text string) {
+	t.Helper()
+	for f.out.Scan() {
+		f.text.WriteString(f.out.Text() + "\n")
+		if strings.Contains(f.out.Text(), text) {
+			return
+		}
+	}
+	t.Fatalf("the output ends before %q:\n%s", text, f.text.String())
+}
+
+// end reads the rest of the output, and returns the exit code and all of the output.
+func (f *followed) end(t *testing.T) (code int, text string) {
+	t.Helper()
+	for f.out.Scan() {
+		f.text.WriteString(f.out.Text() + "\n")
+	}
+	_ = f.cmd.Wait() // the code is returned
+	requireNothingLeft(t, f.cmd)
+	return f.cmd.ProcessState.ExitCode(), f.text.String()
+}
+
+// stop ends the run as Ctrl-C does.
+func (f *followed) stop(t *testing.T) (code int, text string) {
+	t.Helper()
+	require.NoError(t, f.cmd.Process.Signal(syscall.SIGINT))
+	return f.end(t)
+}
+
 // follows shows what somebody else writes, and writes nothing there itself.
 func follows(t *testing.T, c command) {
 	th := newTheirs(t)
@@ -142,15 +231,7 @@ func follows(t *testing.T, c command) {
 	_, err := orders.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "before"}})
 	require.NoError(t, err)
 
-	cmd := c.command(t, "--follow", "--producers=1")
-	cmd.Env = append(cmd.Env, th.env("orders")...)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	var text strings.Builder
-	for line := newLines(out); !strings.Contains(text.String(), "write to your collection"); {
-		text.WriteString(line(t) + "\n")
-	}
+	f := c.follow(t, th, "orders", "--producers=1")
 	for i := range 50 {
 		_, err := orders.InsertOne(t.Context(), bson.D{{Key: "_id", Value: i}, {Key: "aggregateId", Value: "same"}})
 		require.NoError(t, err)
@@ -159,24 +240,115 @@ func follows(t *testing.T, c command) {
 	require.NoError(t, err)
 	_, err = orders.DeleteMany(t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$lt", Value: 10}}}})
 	require.NoError(t, err)
-	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
-	rest, err := io.ReadAll(out)
-	require.NoError(t, err)
-	text.Write(rest)
-	require.NoError(t, cmd.Wait(), text.String())
-	require.Contains(t, text.String(), "EXACTLY RIGHT: 51 of 51 documents")
-	events := regexp.MustCompile(`(\d+) seen, (\d+) published, (\d+) applied`).FindStringSubmatch(text.String())
-	require.Len(t, events, 4, text.String())
-	// 50 inserts, 51 updates, 10 deletes; and the insert before, where it came in the second in which the run began.
-	require.Contains(t, []string{"111", "112"}, events[1])
-	require.Equal(t, []string{events[1], events[1]}, events[2:], "what was seen, published and applied is the same")
-	requireNothingLeft(t, cmd)
+	code, text := f.stop(t)
+	require.Zero(t, code, text)
+	require.Contains(t, text, "EXACTLY RIGHT: 51 of 51 documents")
+	events := regexp.MustCompile(`(\d+) seen, (\d+) published, (\d+) applied`).FindStringSubmatch(text)
+	require.Len(t, events, 4, text)
+	require.Equal(t, []string{"111", "111", "111"}, events[1:], "50 inserts, 51 updates and 10 deletes; not the insert before the run")
 
 	for _, name := range th.names() {
 		require.Contains(t, reading, name, "%v", th.names())
 	}
 	require.Contains(t, th.names(), "getMore", "the tap sees what the services do")
 	require.False(t, th.output)
+}
+
+// followsThroughDrops: a scratch collection is dropped and created, followed at once, and dropped again.
+func followsThroughDrops(t *testing.T, c command) {
+	th := newTheirs(t)
+	db := th.client.Database("app")
+	scratch := db.Collection("scratch")
+	insert := func(ids ...any) {
+		for _, id := range ids {
+			_, err := scratch.InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}})
+			require.NoError(t, err)
+		}
+	}
+	insert("before")
+	require.NoError(t, scratch.Drop(t.Context()))
+	require.NoError(t, db.CreateCollection(t.Context(), "scratch"))
+	f := c.follow(t, th, "scratch")
+	insert(1, 2)
+	require.NoError(t, scratch.Drop(t.Context()))
+	f.until(t, "app.scratch was dropped: the mirror keeps the copies of its documents")
+	insert(2, 3, 4)
+	require.NoError(t, th.client.Database("admin").RunCommand(t.Context(), bson.D{{Key: "replSetStepDown", Value: 1}, {Key: "force", Value: true}}).Err())
+	code, text := f.stop(t)
+	require.Zero(t, code, text)
+	require.Contains(t, text, "EXACTLY RIGHT: 3 of 3 documents")
+	require.Contains(t, text, "; 1 more went with a collection that was dropped, renamed or replaced)")
+	require.Contains(t, text, "5 seen, 5 published, 5 applied")
+	require.NotContains(t, text, "lag -")
+}
+
+// followsUntilReplaced: a collection that is renamed onto the followed one stops the producers, and with them the run.
+func followsUntilReplaced(t *testing.T, c command) {
+	th := newTheirs(t)
+	db := th.client.Database("app")
+	for _, name := range []string{"orders", "other"} {
+		_, err := db.Collection(name).InsertOne(t.Context(), bson.D{{Key: "_id", Value: name}})
+		require.NoError(t, err)
+	}
+	f := c.follow(t, th, "orders")
+	rename := bson.D{{Key: "renameCollection", Value: "app.other"}, {Key: "to", Value: "app.orders"}, {Key: "dropTarget", Value: true}}
+	require.NoError(t, th.client.Database("admin").RunCommand(t.Context(), rename).Err())
+	code, text := f.end(t)
+	require.Equal(t, 1, code, text)
+	require.Contains(t, text, "app.orders was replaced by another collection")
+	require.Regexp(t, `local: producer-\d ends with the same error each time: .*the watched collection was replaced`, text)
+}
+
+// followsThroughOutages: the user's MongoDB is away for a while, and is away when the run ends.
+func followsThroughOutages(t *testing.T, c command) {
+	th := newTheirs(t)
+	orders := th.client.Database("app").Collection("orders")
+	insert := func(id int) {
+		_, err := orders.InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}})
+		require.NoError(t, err)
+	}
+	insert(0)
+	f := c.follow(t, th, "orders")
+	insert(1)
+	th.setAway(true)
+	f.until(t, "cannot watch app.orders, trying again")
+	insert(2)
+	th.setAway(false)
+	f.until(t, "the change stream of app.orders can be read again")
+	f.until(t, "seen 2, published 2, applied 2")
+	th.setAway(true)
+	f.until(t, "cannot watch app.orders, trying again")
+	code, text := f.stop(t)
+	require.Equal(t, 1, code, text)
+	require.Contains(t, text, "NOT COMPARED")
+	require.Contains(t, text, "The run was given up: the documents could not be compared")
+}
+
+// followsWithoutAReader: the reader of the output, such as tee, ends with the same Ctrl-C.
+func followsWithoutAReader(t *testing.T, c command) {
+	th := newTheirs(t)
+	orders := th.client.Database("app").Collection("orders")
+	_, err := orders.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 0}})
+	require.NoError(t, err)
+	report := filepath.Join(t.TempDir(), "report.json")
+	cmd := c.command(t, "--follow", "--report", report)
+	cmd.Env = append(cmd.Env, th.env("orders")...)
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.Stdout = writer
+	require.NoError(t, cmd.Start())
+	require.NoError(t, writer.Close())
+	f := &followed{cmd: cmd, out: bufio.NewScanner(reader)}
+	f.until(t, "write to your collection")
+	_, err = orders.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}})
+	require.NoError(t, err)
+	f.until(t, "applied 1")
+	require.NoError(t, reader.Close())
+	require.NoError(t, cmd.Wait(), "the run ends as if it was interrupted")
+	requireNothingLeft(t, cmd)
+	text, err := os.ReadFile(report)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"aggregates": 1`)
 }
 
 // writesWhenTold inserts events into somebody's collection, if and only if it is empty; and the tap would see a write.
@@ -216,8 +388,8 @@ func theirsIsUnfit(t *testing.T, c command) {
 		"no replica set, although the URI names one": {
 			standalone(t) + "?replicaSet=rs0&serverSelectionTimeoutMS=300", "app", "orders", "start it with --replSet rs0 and run rs.initiate()",
 		},
-		"no collection": {th.uri, "app", "order", "there is no app.order: the database has customers, orders"},
-		"no database":   {th.uri, "App", "orders", "the database App has no collections at all; check MONGODB_DATABASE"},
+		"no collection": {th.uri, "app", "order", `there is no app.order: the database has customers, orders; name one of them, or create it: db.createCollection("order")`},
+		"no database":   {th.uri, "App", "orders", "the database App has no collections at all; check MONGODB_DATABASE, or create it"},
 		"no name":       {th.uri, "app", "", "--follow needs the environment variable MONGODB_COLLECTION"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,6 +31,9 @@ func local(args []string) int {
 	}
 	stop, stopped := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stopped()
+	// A terminal or a pipe that is closed ends the run as Ctrl-C does, and not the program before the report is written.
+	signal.Ignore(syscall.SIGPIPE)
+	live := view.New(os.Stdout, options.Quiet, stopped)
 	ctx, cancel := run.Lifetime(stop, options.Ends() || options.StackOnly)
 	defer cancel()
 
@@ -40,7 +43,7 @@ func local(args []string) int {
 		}
 		return 0
 	}
-	outcome, err := run.Run(ctx, stop.Done(), options, view.New(os.Stdout, options.Quiet))
+	outcome, err := run.Run(ctx, stop.Done(), options, live)
 	if err != nil {
 		return failed(err)
 	}

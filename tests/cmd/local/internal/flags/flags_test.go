@@ -121,9 +121,10 @@ func TestPorts(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]emulator.Ports{
 		"":                              {},
-		"standard":                      {Mongo: 27017, ServiceBus: 5672, Administration: 5300, TLS: 5671, Blob: 10000},
+		"standard":                      {Mongo: 27017, ServiceBus: 5672, Administration: 5300, TLS: []int{5671}, Blob: 10000},
 		"servicebus=5673, mongodb=4000": {Mongo: 4000, ServiceBus: 5673},
 		"admin=1,blob=65535":            {Administration: 1, Blob: 65535},
+		"tls=5671,443,blob=10000":       {TLS: []int{5671, 443}, Blob: 10000},
 	} {
 		o, err := Parse([]string{"--stack-only", "--ports", text}, noEnv, &bytes.Buffer{})
 		require.NoError(t, err)

@@ -3,6 +3,7 @@ package flags
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // The settings that --follow takes from the environment, named as the producer's.
@@ -18,6 +19,16 @@ var handedOn = []string{"AGGREGATE_ID_PATH", "OPERATIONS", "ON_UNKNOWN_AGGREGATE
 type Follow struct {
 	URI, Database, Collection string
 	Settings                  []string // KEY=VALUE, further ones for the producers
+}
+
+// Operations returns the kinds of change that the producer is to publish.
+func (f Follow) Operations() []string {
+	for _, setting := range f.Settings {
+		if kinds, given := strings.CutPrefix(setting, "OPERATIONS="); given {
+			return strings.Split(kinds, ",")
+		}
+	}
+	return []string{"insert", "update", "replace", "delete"}
 }
 
 // Following says that nothing is inserted: the run shows and checks what others write.

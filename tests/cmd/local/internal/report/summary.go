@@ -58,8 +58,10 @@ func (o Outcome) Summary(w io.Writer) {
 	}
 	b.WriteString("\n")
 	switch {
+	case o.Followed && o.Aggregates == 0 && o.Failure != "":
+		b.WriteString("  NOT COMPARED\n\n")
 	case o.OK() && o.Followed && o.Aggregates == 0:
-		b.WriteString("  NOTHING TO COMPARE: no document changed\n\n")
+		fmt.Fprintf(&b, "  NOTHING TO COMPARE: no document of the collection changed (%s)\n\n", o.Checked)
 	case o.OK():
 		fmt.Fprintf(&b, "  EXACTLY RIGHT: %d of %d %s (%s)\n\n", o.Right, o.Aggregates, unit, o.Checked)
 	case o.Mismatches == 0:

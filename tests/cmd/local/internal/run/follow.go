@@ -12,13 +12,25 @@ import (
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
 )
 
-// arrival is how long a change that was seen may be on its way to the mirror once the run is stopped.
-const arrival = 30 * time.Second
+// A run that follows a collection ends within ten seconds of Ctrl-C, whatever the servers do.
+const (
+	// arrival is how long the changes that were seen may take to reach the mirror.
+	arrival = 4 * time.Second
+	// comparison is how long the comparison may take, and lookingAgain how long of it a document
+	// that differs is read again.
+	comparison   = 3 * time.Second
+	lookingAgain = time.Second
+	// servicesEnd is how long a service may take to stop.
+	servicesEnd = 2 * time.Second
+)
 
 // follow shows what others write into a collection of their own until it is stopped, and then compares what changed. The
 // services still run meanwhile, since the collection may still change.
 func (r *runner) follow(ctx context.Context, stop <-chan struct{}, data *data) error {
 	if err := r.awaitLeader(ctx, stop); err != nil {
+		return err
+	}
+	if err := r.source.AwaitFrom(ctx); err != nil {
 		return err
 	}
 	r.firstSent.Store(time.Now().UnixNano())
@@ -35,12 +47,18 @@ func (r *runner) follow(ctx context.Context, stop <-chan struct{}, data *data) e
 		}
 		stopHarm()
 		r.event("stopping: comparing every document that changed")
-		if err := r.awaitArrival(ctx); err != nil && !errors.Is(err, errStuck) {
-			return err
+		late := r.awaitArrival(ctx)
+		if late != nil && !givenUp(late) {
+			return late
 		}
+		comparing, cancel := context.WithTimeoutCause(ctx, comparison, errNotCompared)
+		defer cancel()
 		var err error
-		r.verdict, err = r.source.Compare(ctx, data.readModel.Collection(flags.Mirror), arrival)
-		return err
+		r.verdict, err = r.source.Compare(comparing, data.readModel.Collection(flags.Mirror), lookingAgain)
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("%w: %w", errNotCompared, err)
+		}
+		return errors.Join(err, late)
 	})
 	return group.Wait()
 }
@@ -48,7 +66,7 @@ func (r *runner) follow(ctx context.Context, stop <-chan struct{}, data *data) e
 // awaitArrival waits until everything that was seen is applied, so that the comparison seldom has to look twice. What never
 // arrives is the comparison's to find.
 func (r *runner) awaitArrival(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, arrival, errStuck)
+	ctx, cancel := context.WithTimeoutCause(ctx, arrival, errOnTheWay)
 	defer cancel()
 	if err := r.source.CatchUp(ctx); err != nil {
 		return err
@@ -88,6 +106,9 @@ func (r *runner) compared() string {
 	text := "every document that changed, in the mirror against its source"
 	if r.verdict.Moving > 0 {
 		text += fmt.Sprintf("; %d more kept changing", r.verdict.Moving)
+	}
+	if r.verdict.Gone > 0 {
+		text += fmt.Sprintf("; %d more went with a collection that was dropped, renamed or replaced", r.verdict.Gone)
 	}
 	if !r.verdict.All {
 		text += fmt.Sprintf("; the first %d of them", r.verdict.Aggregates+r.verdict.Moving)

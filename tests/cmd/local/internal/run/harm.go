@@ -112,9 +112,6 @@ func (r *runner) harm(ctx context.Context) error {
 			if !a.Kind.OnLeader() {
 				return r.disturb(ctx, a)
 			}
-			if _, _, ok := r.leader(); !ok {
-				r.event(fmt.Sprintf("%s is due and nobody leads: it waits for the next leader", a.Kind))
-			}
 			return nil
 		})
 	}
@@ -181,9 +178,13 @@ func signalName(s syscall.Signal) string {
 func (r *runner) someLeader(ctx context.Context, a chaos.Action) (*child.Slot, child.Status, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, failoverPatience, fmt.Errorf("wait for a leader for %s: %w", a, errNoLeader))
 	defer cancel()
-	for {
+	for waiting := false; ; {
 		if slot, status, ok := r.leader(); ok {
 			return slot, status, nil
+		}
+		if !waiting {
+			waiting = true
+			r.event(fmt.Sprintf("%s is due and no producer leads: it waits for the next leader", a.Kind))
 		}
 		if err := retry.Sleep(ctx, grain); err != nil {
 			return nil, child.Status{}, err

@@ -146,7 +146,7 @@ func (r *runner) pipeline(ctx context.Context, stop <-chan struct{}, producer, p
 	defer cancel(nil)
 	watching := []func(context.Context) error{r.watch(data), r.sample, r.show}
 	if r.options.Following() {
-		watching = append(watching, r.source.Watch)
+		watching = append(watching, func(ctx context.Context) error { return r.source.Watch(ctx, r.event) })
 	}
 	watchers := r.spawn(background, cancel, watching...)
 
@@ -219,10 +219,10 @@ func (r *runner) event(text string) {
 	r.live.Event(r.clock(), text)
 }
 
-// clock is what people are shown: the time since the first insert, and where a collection is followed, in which others insert, since the
-// start.
+// clock returns the time that is shown: since the first insert or, if others insert, since the run
+// follows the collection. Before that there is none.
 func (r *runner) clock() time.Duration {
-	if r.firstSent.Load() == 0 && r.source == nil {
+	if r.firstSent.Load() == 0 {
 		return view.Preparing
 	}
 	return r.elapsed()

@@ -15,6 +15,8 @@ import (
 const (
 	// leaderPatience bounds the wait for somebody to lead: far above any takeover.
 	leaderPatience = 60 * time.Second
+	// sameError is how often a service may end with the same error before the run is given up.
+	sameError = 3
 	// grain is how often a condition is looked at that nobody announces.
 	grain = 20 * time.Millisecond
 )
@@ -32,9 +34,9 @@ func (r *runner) fill(producer, projector string) {
 	} else {
 		common = append(common, "SERVICE_BUS_TOPIC="+route.Topic)
 	}
-	operations := "insert,update,replace,delete"
-	if !r.options.Following() {
-		operations = "insert" // what is written is a log of events
+	operations := "insert" // what is written is a log of events
+	if r.options.Following() {
+		operations = strings.Join(r.options.Follow.Operations(), ",")
 	}
 	ofProducer := append([]string{
 		emulator.EnvMongo + "=" + r.places.sourceURI, // behind the one of all services: the last one counts
@@ -60,13 +62,18 @@ func (r *runner) fill(producer, projector string) {
 }
 
 func (r *runner) slot(program, service string, i int, common []string, own ...string) *child.Slot {
-	return &child.Slot{
-		Name:    fmt.Sprintf("%s-%d", service, i+1),
-		Program: program,
-		LogDir:  r.logs,
-		Env:     append(append([]string(nil), common...), own...),
-		Told:    r.event,
+	slot := &child.Slot{
+		Name:        fmt.Sprintf("%s-%d", service, i+1),
+		Program:     program,
+		LogDir:      r.logs,
+		Env:         append(append([]string(nil), common...), own...),
+		Told:        r.event,
+		GiveUpAfter: sameError,
 	}
+	if r.options.Following() {
+		slot.StopPatience = servicesEnd
+	}
+	return slot
 }
 
 func (r *runner) slots() []*child.Slot {

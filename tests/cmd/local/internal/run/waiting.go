@@ -23,11 +23,19 @@ const (
 var (
 	errStuck    = errors.New("nothing moved")
 	errHopeless = errors.New("what is missing will not come")
+	// errOnTheWay and errNotCompared are a run's whose time after Ctrl-C is over.
+	errOnTheWay    = errors.New("changes were still on their way when the time to compare them was over")
+	errNotCompared = errors.New("the documents could not be compared")
 )
 
 // givenUp says that what there is of the run is still worth a check.
 func givenUp(err error) bool {
-	return errors.Is(err, errStuck) || errors.Is(err, errHopeless) || errors.Is(err, errNoFailover)
+	for _, end := range []error{errStuck, errHopeless, errNoFailover, errOnTheWay, errNotCompared} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
 }
 
 // reminder says when people are to be told what is waited for. The zero value is ready to use; it belongs to one goroutine.

@@ -29,8 +29,11 @@ const (
 // Verdict is what a comparison found.
 type Verdict struct {
 	history.Comparison
-	// Moving are the documents that kept changing while they were looked at: nothing can be said of them.
+	// Moving counts the documents that kept changing while they were read: they are not compared.
 	Moving int
+	// Gone counts the documents that went with a collection that was dropped, renamed or replaced:
+	// they are not compared, because no change says so and the mirror keeps their copies.
+	Gone int
 	// All is false where more documents changed than are remembered.
 	All bool
 }
@@ -38,7 +41,8 @@ type Verdict struct {
 // Compare holds every document that has changed against its copy. What differs is looked at again for as long as patience;
 // the source may go on changing.
 func (s *Source) Compare(ctx context.Context, copied *mongo.Collection, patience time.Duration) (v Verdict, err error) {
-	pending, all := s.changes.ids()
+	pending, lost, all := s.changes.ids()
+	v.Gone = lost
 	began := time.Now()
 	expected, actual := &history.Documents{}, &history.Documents{}
 	gone := 0 // on both sides

@@ -18,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/sluice-cdc/sluice/shared/mongodb"
+	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
 )
@@ -32,11 +33,14 @@ const (
 // Source is the collection, found and fit to be followed.
 type Source struct {
 	Collection *mongo.Collection
-	// From is the second in which it was found: whoever reads the change stream from there sees the same changes.
+	// From is the first whole second after the collection was found. Nothing that happened to the
+	// collection before the run is behind it, and all who read the change stream from there see the
+	// same changes.
 	From time.Time
 
-	client  *mongo.Client
-	changes changes
+	client     *mongo.Client
+	operations []string // kinds of change that the producer publishes
+	changes    changes
 }
 
 // hello is what is wanted of the server's answer.
@@ -44,6 +48,7 @@ type hello struct {
 	SetName       string         `bson:"setName"`
 	Message       string         `bson:"msg"` // isdbgrid: a router of a sharded cluster
 	OperationTime bson.Timestamp `bson:"operationTime"`
+	LocalTime     time.Time      `bson:"localTime"`
 }
 
 func (h hello) hasChangeStreams() bool { return h.SetName != "" || h.Message == "isdbgrid" }
@@ -58,7 +63,7 @@ func Open(ctx context.Context, f flags.Follow, write bool) (_ *Source, err error
 	if err != nil {
 		return nil, usage("%s: the driver refuses it; its host names, its options or its DNS record may be wrong", flags.EnvMongo)
 	}
-	s := &Source{Collection: client.Database(f.Database).Collection(f.Collection), client: client}
+	s := &Source{Collection: client.Database(f.Database).Collection(f.Collection), client: client, operations: f.Operations()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close(ctx))
@@ -73,9 +78,10 @@ func Open(ctx context.Context, f flags.Follow, write bool) (_ *Source, err error
 	if !h.hasChangeStreams() {
 		return nil, usage("%s: %s", flags.EnvMongo, noReplicaSet)
 	}
-	if s.From = time.Unix(int64(h.OperationTime.T), 0); h.OperationTime.T == 0 {
-		return nil, usage("%s: the server does not say its operation time, which a change stream begins at: MongoDB 4.2 or later does", flags.EnvMongo)
+	if h.OperationTime.T == 0 {
+		return nil, usage("%s: the server returns no operation time, at which a change stream begins: MongoDB 4.2 or later does", flags.EnvMongo)
 	}
+	s.From = time.Unix(int64(h.OperationTime.T)+1, 0)
 	if err := s.find(ctx, f); err != nil {
 		return nil, err
 	}
@@ -83,6 +89,15 @@ func Open(ctx context.Context, f flags.Follow, write bool) (_ *Source, err error
 		return s, s.requireEmpty(ctx)
 	}
 	return s, s.tryStream(ctx)
+}
+
+// AwaitFrom waits until it is From by the server's clock: what is written from then on is followed.
+func (s *Source) AwaitFrom(ctx context.Context) error {
+	var h hello
+	if err := s.client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&h); err != nil {
+		return fmt.Errorf("ask %s for its time: %w", flags.EnvMongo, err)
+	}
+	return retry.Sleep(ctx, s.From.Sub(h.LocalTime))
 }
 
 const noReplicaSet = "the server is no replica set, and only a replica set has change streams: " +
@@ -99,15 +114,20 @@ func unreachable(ctx context.Context, uri string, err error) error {
 		case err != nil:
 		case !h.hasChangeStreams():
 			return usage("%s: %s: %s", flags.EnvMongo, host, noReplicaSet)
+		case usesTLS(uri):
+			return usage("%s: %s answers without TLS, and the URI asks for it: take tls=true out, or name a server that has it", flags.EnvMongo, host)
 		default:
 			return usage("%s: %s answers as a member of the replica set %q, and no primary of the set that the URI names can be reached: "+
 				"check replicaSet=, and that this machine can resolve and reach every host of rs.conf(); "+
 				"directConnection=true stays with the host that is named", flags.EnvMongo, host, h.SetName)
 		}
 	}
-	return usage("%s: no MongoDB answers at %s within %s: check host and port, TLS, user and password, and what stands in between",
-		flags.EnvMongo, strings.Join(hosts, ", "), answer)
+	return usage("%s: no MongoDB answers at %s within %s: check host and port, TLS, the firewall, and that user and password "+
+		"are percent-encoded (@ is %%40, / is %%2F)", flags.EnvMongo, strings.Join(hosts, ", "), answer)
 }
+
+// usesTLS reports whether the URI asks for TLS.
+func usesTLS(uri string) bool { return options.Client().ApplyURI(uri).TLSConfig != nil }
 
 // ask says hello to one host alone, without signing in.
 func ask(ctx context.Context, host string) (h hello, err error) {
@@ -136,8 +156,9 @@ func (s *Source) find(ctx context.Context, f flags.Follow) error {
 	if slices.Contains(names, f.Collection) {
 		return nil
 	}
+	create := fmt.Sprintf("or create it: db.createCollection(%q)", f.Collection)
 	if len(names) == 0 {
-		return usage("MONGODB_COLLECTION: there is no %s.%s: the database %s has no collections at all; check MONGODB_DATABASE", f.Database, f.Collection, f.Database)
+		return usage("MONGODB_COLLECTION: there is no %s.%s: the database %s has no collections at all; check MONGODB_DATABASE, %s", f.Database, f.Collection, f.Database, create)
 	}
 	slices.Sort(names)
 	const shown = 10
@@ -145,7 +166,7 @@ func (s *Source) find(ctx context.Context, f flags.Follow) error {
 	if len(names) > shown {
 		names, more = names[:shown], ", …"
 	}
-	return usage("MONGODB_COLLECTION: there is no %s.%s: the database has %s%s", f.Database, f.Collection, strings.Join(names, ", "), more)
+	return usage("MONGODB_COLLECTION: there is no %s.%s: the database has %s%s; name one of them, %s", f.Database, f.Collection, strings.Join(names, ", "), more, create)
 }
 
 func (s *Source) requireEmpty(ctx context.Context) error {
@@ -179,7 +200,17 @@ func (s *Source) Close(ctx context.Context) error {
 func (s *Source) name() string { return s.Collection.Database().Name() + "." + s.Collection.Name() }
 
 func refused(what string, err error) error {
-	return usage("%s: cannot %s: %v", flags.EnvMongo, what, err)
+	if mongodb.HasCode(err, mongodb.Unauthorized) {
+		return usage("%s: its user may not %s: give the user the actions find, changeStream and listCollections on it; "+
+			"the role read on the database has all three", flags.EnvMongo, what)
+	}
+	return usage("%s: cannot %s: %s", flags.EnvMongo, what, concise(err))
+}
+
+// concise returns the error without the command that the server repeats in it.
+func concise(err error) string {
+	text, _, _ := strings.Cut(err.Error(), " to execute command ")
+	return text
 }
 
 func usage(format string, args ...any) error {

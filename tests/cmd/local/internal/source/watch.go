@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,23 +15,27 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
+// silence is how long the server may not answer before it is reported.
+const silence = 2 * time.Second
+
 // remembered is how many changed documents are kept to be compared.
 const remembered = 100_000
 
-// changes are what the change stream told; safe for concurrent use.
+// changes is what the change stream has shown; safe for concurrent use.
 type changes struct {
 	mu    sync.Mutex // guards everything below
 	count int64
 	last  map[string]changed // by _id
 	order []string           // _ids by their first change
 	more  bool               // there were more than are remembered
-	// current is when it was last asked for changes and there were none.
+	// current is when the server was last asked for changes and had none.
 	current time.Time
 }
 
 type changed struct {
-	id bson.RawValue
-	at time.Time // when the last change of it was seen
+	id   bson.RawValue
+	at   time.Time // when the last change of it was seen
+	gone bool      // the collection was dropped or replaced since
 }
 
 func (c *changes) add(id bson.RawValue) {
@@ -51,14 +56,30 @@ func (c *changes) add(id bson.RawValue) {
 	c.last[key] = changed{id: id, at: time.Now()}
 }
 
-// ids are the documents that changed, and whether those are all.
-func (c *changes) ids() (ids []bson.RawValue, all bool) {
+// removed notes that every document seen so far went with its collection. MongoDB has no change
+// for any of them, so the mirror keeps its copies.
+func (c *changes) removed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, last := range c.last {
+		last.gone = true
+		c.last[key] = last
+	}
+}
+
+// ids returns the documents that changed in the collection as it is now, how many others went
+// with a collection before it, and whether these are all.
+func (c *changes) ids() (ids []bson.RawValue, gone int, all bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, key := range c.order {
+		if c.last[key].gone {
+			gone++
+			continue
+		}
 		ids = append(ids, c.last[key].id)
 	}
-	return ids, !c.more
+	return ids, gone, !c.more
 }
 
 func (c *changes) since(id bson.RawValue, t time.Time) bool {
@@ -97,28 +118,38 @@ func (s *Source) Seen() int64 {
 	return s.changes.count
 }
 
-// Watch counts the changes until ctx ends, through any failure of the server that passes.
-func (s *Source) Watch(ctx context.Context) error {
+// Watch counts the changes until ctx ends, through every failure of the server and every drop of
+// the collection. report is called with what people must know of: that the collection was dropped,
+// renamed or replaced, that the stream cannot be read, and that it can be read again.
+func (s *Source) Watch(ctx context.Context, report func(event string)) error {
 	var token bson.Raw
-	backoff := retry.Backoff{Initial: 50 * time.Millisecond, Max: 5 * time.Second}
+	backoff := retry.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second}
+	failing, answered := false, time.Now()
+	progress := func() {
+		answered = time.Now()
+		backoff.Reset()
+		if failing {
+			failing = false
+			report("the change stream of " + s.name() + " can be read again")
+		}
+	}
 	for ctx.Err() == nil {
-		before := token
-		err := s.follow(ctx, &token)
+		err := s.follow(ctx, &token, progress, report)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if string(before) != string(token) {
-			backoff.Reset()
-		}
-		if backoff.Attempts() > 20 {
-			return fmt.Errorf("watch %s: %w", s.name(), err)
+		if err != nil && !failing && time.Since(answered) > silence {
+			failing = true
+			report(fmt.Sprintf("cannot watch %s, trying again: %s", s.name(), concise(err)))
 		}
 		_ = backoff.Wait(ctx) // the loop's condition sees the end of ctx
 	}
 	return nil
 }
 
-func (s *Source) follow(ctx context.Context, token *bson.Raw) (err error) {
+// follow reads the change stream behind token, which it moves, until the stream ends: with nil if
+// the server closed it, as it does behind an invalidate event. progress is called with each answer.
+func (s *Source) follow(ctx context.Context, token *bson.Raw, progress func(), report func(event string)) (err error) {
 	stream, err := s.open(ctx, *token)
 	if err != nil {
 		return err
@@ -127,36 +158,54 @@ func (s *Source) follow(ctx context.Context, token *bson.Raw) (err error) {
 	for {
 		asked := time.Now()
 		if !stream.TryNext(ctx) {
-			*token = stream.ResumeToken()
 			if stream.Err() != nil || stream.ID() == 0 {
-				break
+				return stream.Err()
 			}
+			progress()
+			*token = stream.ResumeToken()
 			s.changes.nothingSince(asked)
 			continue
 		}
-		id := stream.Current.Lookup("documentKey", "_id")
-		id.Value = append([]byte(nil), id.Value...) // the driver uses its memory again
-		s.changes.add(id)
+		progress()
+		s.take(stream.Current, report)
 		*token = stream.ResumeToken()
 	}
-	if err := stream.Err(); err != nil {
-		return err
-	}
-	return errClosed
 }
 
-// errClosed is a stream that the server ended without an error.
-var errClosed = errors.New("the server closed the change stream, as it does when the collection is dropped or renamed")
+// take notes one change event.
+func (s *Source) take(event bson.Raw, report func(event string)) {
+	kind, _ := event.Lookup("operationType").StringValueOK()
+	switch kind {
+	case "drop", "dropDatabase":
+		s.changes.removed()
+		report(s.name() + " was dropped: the mirror keeps the copies of its documents; what is written from now on is followed")
+	case "rename":
+		s.changes.removed()
+		if to, _ := event.Lookup("to", "coll").StringValueOK(); to == s.Collection.Name() {
+			report(s.name() + " was replaced by another collection, whose documents are in no change stream")
+			return
+		}
+		report(s.name() + " was renamed: the mirror keeps the copies of its documents; what is written under the old name is followed")
+	case "invalidate": // the server closes the stream behind it
+	default:
+		id := event.Lookup("documentKey", "_id")
+		id.Value = append([]byte(nil), id.Value...) // the driver uses its memory again
+		s.changes.add(id)
+	}
+}
 
-// open opens a change stream of what the producer publishes by default, behind the token or else from the beginning.
+// ends are the kinds of change that end a collection.
+var ends = []string{"drop", "dropDatabase", "rename", "invalidate"}
+
+// open opens a change stream behind the token, which may be an invalidate event's, or else from the beginning.
 func (s *Source) open(ctx context.Context, after bson.Raw) (*mongo.ChangeStream, error) {
 	wanted := mongo.Pipeline{
-		{{Key: "$match", Value: bson.D{{Key: "operationType", Value: bson.D{{Key: "$in", Value: bson.A{"insert", "update", "replace", "delete"}}}}}}},
-		{{Key: "$project", Value: bson.D{{Key: "documentKey", Value: 1}}}},
+		{{Key: "$match", Value: bson.D{{Key: "operationType", Value: bson.D{{Key: "$in", Value: slices.Concat(ends, s.operations)}}}}}},
+		{{Key: "$project", Value: bson.D{{Key: "operationType", Value: 1}, {Key: "documentKey", Value: 1}, {Key: "to", Value: 1}}}},
 	}
 	o := options.ChangeStream()
 	if after != nil {
-		o.SetResumeAfter(after)
+		o.SetStartAfter(after)
 	} else {
 		o.SetStartAtOperationTime(&bson.Timestamp{T: uint32(s.From.Unix())})
 	}

@@ -36,8 +36,9 @@ func (s Snapshot) came() string {
 	return "inserted"
 }
 
-// Lag is how many events are inserted and not to be seen yet.
-func (s Snapshot) Lag() int64 { return s.Inserted - s.Applied }
+// Lag returns how many events are inserted and not applied yet. Our own change stream may be behind
+// the producer's: then it is 0.
+func (s Snapshot) Lag() int64 { return max(s.Inserted-s.Applied, 0) }
 
 // The times between two refreshments.
 const (
@@ -62,10 +63,25 @@ type Live struct {
 // Preparing stands for the time before there is any: a run's clock begins with the first insert, as the times of its harm do.
 const Preparing time.Duration = -1
 
-// New shows on w: in place when w is a terminal, nothing at all when quiet.
-func New(w io.Writer, quiet bool) *Live {
+// New shows on w: in place when w is a terminal, nothing at all when quiet. closed is called when w
+// takes nothing any more, such as a pipe whose reader has ended; it may be called again.
+func New(w io.Writer, quiet bool, closed func()) *Live {
 	f, isFile := w.(*os.File)
-	return &Live{w: w, quiet: quiet, terminal: isFile && isTerminal(f)}
+	return &Live{w: &output{w, closed}, quiet: quiet, terminal: isFile && isTerminal(f)}
+}
+
+// output calls closed when the writer fails.
+type output struct {
+	io.Writer
+	closed func()
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err != nil {
+		o.closed()
+	}
+	return n, err
 }
 
 func isTerminal(f *os.File) bool {

@@ -70,7 +70,7 @@ func TestATerminalIsRefreshedInPlaceAndEventsStayAbove(t *testing.T) {
 func TestElsewhereThereArePlainLines(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	l := New(&b, false)
+	l := New(&b, false, func() {})
 	require.Equal(t, plainEvery, l.Every())
 	l.Show(snapshot())
 	l.Event(3*time.Second, "blob-503 is over")
@@ -82,7 +82,7 @@ func TestElsewhereThereArePlainLines(t *testing.T) {
 func TestQuietSaysNothing(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	l := New(&b, true)
+	l := New(&b, true, func() {})
 	require.Zero(t, l.Every())
 	l.Show(snapshot())
 	l.Event(0, "x")
@@ -94,7 +94,7 @@ func TestQuietSaysNothing(t *testing.T) {
 func TestTheClockNeverJumpsBack(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	live := New(&out, false)
+	live := New(&out, false, func() {})
 	live.Event(Preparing, "building the services")
 	live.Show(Snapshot{Elapsed: Preparing})
 	live.Event(500*time.Millisecond, "the first event")
