@@ -154,7 +154,7 @@ func (s *source) config(l load) producer.Config {
 		LeaseDuration: 15 * time.Second, HeartbeatInterval: time.Second, FenceAfter: 2500 * time.Millisecond,
 		TakeoverAfter: 4 * time.Second, StandbyPoll: 500 * time.Millisecond, LeaseTakeover: "break",
 		PublishLanes: l.lanes, PublishLanesMax: l.lanes, BatchScope: l.scope, BatchMessages: batchSize, MessageFormat: "bson",
-		OnOversize: "fail", MaxInFlightEvents: inFlight, MaxInFlightBytes: 16 << 20, ShutdownTimeout: 20 * time.Second,
+		OnOversize: "fail", RefusedAfter: 5 * time.Minute, MaxInFlightEvents: inFlight, MaxInFlightBytes: 16 << 20, ShutdownTimeout: 20 * time.Second,
 	}
 	if l.lanes == adaptive {
 		c.PublishLanes, c.PublishLanesMax = 16, mostLanes
