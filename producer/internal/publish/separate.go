@@ -33,7 +33,8 @@ type separation struct {
 type trial struct {
 	load
 	held  suspicion
-	asked time.Time // when the witness was last sent
+	asked time.Time // when a proof was last asked for
+	taken int64     // batches that were acknowledged by then
 }
 
 // separate sends a load in parts until every message of it is acknowledged or parked, and releases its sessions. why is [ErrRefused], or

@@ -89,7 +89,9 @@ func (p *Publisher) remember(acknowledged load) {
 const askEvery = 15 * time.Second
 
 // ask looks for a proof that Service Bus takes other messages than the suspect one of a trial: its session's witness is sent once
-// more. If that is objected to, it is not the message. A session that has no witness has to do with those of other sessions.
+// more. If that is objected to, it is not the message. For a session without a witness, what other sessions had acknowledged since it
+// was last asked is the proof, or else the latest witness of any session. Asking goes on for as long as the message is suspect: in a
+// stream in which all else is published it is the only progress, without which the leader would step down before REFUSED_AFTER.
 func (s *separation) ask(ctx context.Context, t *trial) {
 	p := s.lane.publisher
 	session := t.items[0].session
@@ -102,8 +104,8 @@ func (s *separation) ask(ctx context.Context, t *trial) {
 	}
 	w := p.witnesses.find(session)
 	own := w != nil && w.session == session
-	if !own && p.taken.Load() > t.held.passed {
-		t.held.proof = otherSession
+	if taken := p.taken.Load(); !own && taken > max(t.held.passed, t.taken) {
+		t.held.proof, t.taken, t.asked = otherSession, taken, time.Now()
 		return
 	}
 	if w == nil {
@@ -132,7 +134,7 @@ func (s *separation) ask(ctx context.Context, t *trial) {
 		t.held.proof = noProof
 	}
 	if err == nil {
-		p.taken.Add(1)
+		t.taken = p.taken.Add(1)
 		p.progress.Add(1)
 	}
 }

@@ -88,6 +88,8 @@ func (l *directLink) Known(ctx context.Context, count int) ([]*azservicebus.Rece
 		return nil, err
 	}
 	if due, _ := l.backlog.shouldLook(); due {
+		// The first message came before its size was known, so the credit that followed it is for a whole batch beside it.
+		count = l.Ahead(count)
 		messages = append(messages, l.Session.More(ctx, count-len(messages), burst)...)
 		l.backlog.found(len(messages) > 1)
 	}

@@ -128,3 +128,20 @@ func TestG6TheFirstMessageOfATermIsParkedWithTheProofOfItsBatch(t *testing.T) {
 		require.Equal(w, []int64{1}, keptVersions(w))
 	})
 }
+
+// G6: everything but a refused message of a session that has sent nothing else is published, so nothing shows any more that Service Bus
+// takes messages. The leader asks again until REFUSED_AFTER is over, instead of stepping down after STALL_AFTER with the evidence lost.
+func TestG6ARefusedMessageIsParkedByTheLeaderThatHasPublishedAllElse(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		w.Bus.AnswerSendsOf(func(m servicebus.Accepted) bool { return m.SessionID == "a0" }, refusals["for a reason nobody knows"])
+		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) {
+			c.OnRefused, c.StallAfter, c.RefusedAfter = "park", 30*time.Second, 2*time.Minute
+		})
+		w.Leads("a")
+		w.InsertMany(4, 4)
+		w.Eventually("everything else is published", func() bool { return w.Checkpoint().Published == 3 })
+		require.EqualValues(w, 1, w.Checkpoint().Epoch)
+		a.End()
+		require.Equal(w, []int64{1}, keptVersions(w))
+	})
+}
