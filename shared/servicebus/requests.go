@@ -17,7 +17,7 @@ const closeTimeout = 2 * time.Second
 
 // requests is a pair of links on a node that answers requests: $cbs, or an entity's $management.
 type requests struct {
-	reading  gate // who has entered reads answers, for all that wait for one
+	reading  chan struct{} // holds a value while a caller reads answers, for all callers that wait for one
 	session  *amqp.Session
 	sender   *amqp.Sender
 	receiver *amqp.Receiver
@@ -33,7 +33,7 @@ var errDetached = errors.New("the links are detached")
 
 // openRequests costs three round trips.
 func openRequests(ctx context.Context, conn *amqp.Conn, node string) (_ *requests, err error) {
-	r := &requests{reading: newGate(), replies: "replies-" + rand.Text(), waiting: map[string]chan<- *amqp.Message{}}
+	r := &requests{reading: make(chan struct{}, 1), replies: "replies-" + rand.Text(), waiting: map[string]chan<- *amqp.Message{}}
 	if r.session, err = conn.NewSession(ctx, nil); err != nil {
 		return nil, fmt.Errorf("begin an AMQP session for %s: %w", node, err)
 	}
@@ -86,7 +86,7 @@ func (r *requests) ask(ctx context.Context, properties map[string]any, body any)
 			return read(answer)
 		case r.reading <- struct{}{}:
 			err := r.readOne(ctx, answered)
-			r.reading.leave()
+			<-r.reading
 			if err != nil {
 				return nil, fmt.Errorf("wait for an answer: %w", detached(ctx, err))
 			}
@@ -97,7 +97,7 @@ func (r *requests) ask(ctx context.Context, properties map[string]any, body any)
 }
 
 // readOne hands the next answer to the goroutine that waits for it, unless the caller's is there. An answer to a request that timed out is
-// skipped. The caller has entered reading.
+// skipped. The caller has put a value into reading.
 func (r *requests) readOne(ctx context.Context, own <-chan *amqp.Message) error {
 	if len(own) > 0 {
 		return nil
