@@ -26,8 +26,6 @@ type Letter struct {
 	sequence int64
 	session  string
 	change   envelope.Change // without its body
-	// place is where it is applied among those of its stream: its position, or behind what was dead-lettered before it.
-	place string
 	// message is its message, if it was kept.
 	message *azservicebus.ReceivedMessage
 }
@@ -122,27 +120,40 @@ func letterOf(m *azservicebus.ReceivedMessage, c envelope.Change) Letter {
 	return l
 }
 
-// order sorts letters, which come in order of sequence numbers, by position. Positions of two streams do not compare: where one has a
-// letter it has one afterwards, so that the events of both are applied in turns as they arrived. A letter without a position stays behind
-// those that were dead-lettered before it.
+// order sorts letters, which come in order of their sequence numbers, by position. Positions of two
+// streams do not compare, so a letter stays where it arrived, unless it arrived behind a later one of
+// its own stream, as a repeat does: it goes directly before the first such letter. A letter without a
+// position stays behind those that were dead-lettered before it.
 func order(letters []Letter) {
-	highest, stream, of := make(map[string]string), "", make(map[string][]Letter)
-	streams := make([]string, len(letters))
+	type placed struct {
+		Letter
+		before int // the index of the letter that it goes before, or its own
+	}
+	stream, records := "", make(map[string][]placed) // the letters of each stream with a higher position than all before
+	all := make([]placed, len(letters))
 	for i, l := range letters {
-		if l.change.Stream != "" {
-			stream = l.change.Stream
+		all[i] = placed{l, i}
+		stream = cmp.Or(l.change.Stream, stream)
+		if l.Position == "" {
+			continue
 		}
-		highest[stream] = max(highest[stream], l.Position)
-		l.place = cmp.Or(l.Position, highest[stream])
-		streams[i], of[stream] = stream, append(of[stream], l)
-	}
-	for _, own := range of {
-		slices.SortStableFunc(own, func(a, b Letter) int {
-			return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.sequence, b.sequence))
+		later, _ := slices.BinarySearchFunc(records[stream], l.Position, func(r placed, position string) int {
+			if r.Position > position {
+				return 1
+			}
+			return -1
 		})
+		if later < len(records[stream]) {
+			all[i].before = records[stream][later].before
+		} else {
+			records[stream] = append(records[stream], all[i])
+		}
 	}
-	for i, stream := range streams {
-		letters[i], of[stream] = of[stream][0], of[stream][1:]
+	slices.SortStableFunc(all, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(a.before, b.before), cmp.Compare(a.Position, b.Position))
+	})
+	for i := range all {
+		letters[i] = all[i].Letter
 	}
 }
 

@@ -30,8 +30,12 @@ func TestOrder(t *testing.T) {
 		{"the same one twice", "a a b", []Letter{{MessageID: "a", Position: "1"}, {MessageID: "b", Position: "2"}, {MessageID: "a", Position: "1"}}},
 		{"two streams' as they came", "a X b c Y", []Letter{of("s", "a", "5"), of("t", "X", "1"), of("s", "b", "6"), of("s", "c", "7"), of("t", "Y", "2")}},
 		{
-			"two streams' as they came, each by position", "a X b c Y",
+			"two streams' as they came, each by position", "a b X Y c",
 			[]Letter{of("s", "b", "6"), of("t", "Y", "2"), of("s", "a", "5"), of("s", "c", "7"), of("t", "X", "1")},
+		},
+		{
+			"repeats of one stream move no letter of the other", "X X Y a Y",
+			[]Letter{of("t", "X", "1"), of("t", "Y", "2"), of("s", "a", "5"), of("t", "X", "1"), of("t", "Y", "2")},
 		},
 		{"what tells nothing stays behind its neighbour", "a X x b", []Letter{of("s", "a", "5"), of("t", "X", "9"), {MessageID: "x"}, of("s", "b", "6")}},
 	} {
