@@ -102,7 +102,7 @@ func TokenForm(position string) string {
 		return ""
 	case position[at:at+len(zero)] == zero:
 		return zero
-	case len(position) < at+4:
+	case len(position) < at+4, position[at:at+len(boundaryForm)] == boundaryForm:
 		return ""
 	}
 	return position[at : at+4]
