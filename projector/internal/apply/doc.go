@@ -14,10 +14,10 @@
 // ([projection.OneDocument]: a whole batch is one conditional update), or in a record of its own, written in one
 // transaction with the effects: that of a whole batch, or, where not all of it can be committed, of each aggregate by itself.
 //
-// Where several streams feed one aggregate, all of this holds for each of them by itself: each has its own guard (streams.go), and a
+// Where several streams feed one aggregate, all of this holds for each of them by itself: each has its own guard (guard_streams.go), and a
 // parking stops all of them.
 //
 // Not guaranteed: order between aggregates, and between two streams.
 //
-// Planning (plan.go, fold.go) and the judgement of errors (errors.go) are pure.
+// Planning (plan*.go) and the judgement of errors (errors.go) are pure.
 package apply

@@ -73,6 +73,19 @@ func check(p projection.Projection, c *envelope.Change, writes []projection.Writ
 	return nil
 }
 
+// Project asks the projection for the writes of one change as the applier does, and holds them against the rules of
+// package projection. The error of a broken rule, and of a panic, is a [projection.ErrPermanent].
+func Project(p projection.Projection, c envelope.Change) ([]projection.Write, error) {
+	writes, _, err := project(p, c)
+	if err != nil {
+		return nil, err
+	}
+	if _, one := p.(projection.OneDocument); one && !newFold().foldIn(writes) {
+		return nil, errNotOneUpdate
+	}
+	return writes, nil
+}
+
 // valid holds the values of a write's operators and conditions against what is supported.
 func valid(w projection.Write) error {
 	switch w := w.(type) {
