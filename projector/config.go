@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-cdc/sluice/projector/internal/operate"
+	"github.com/sluice-cdc/sluice/projector/internal/operator"
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
@@ -217,14 +217,14 @@ func (c *Config) mirror() (projection.Mirror, error) {
 }
 
 // operating is what commands work with, but for what is opened for one command alone.
-func (c *Config) operating(s *service) *operate.Projector {
-	return &operate.Projector{
+func (c *Config) operating(s *service) *operator.Projector {
+	return &operator.Projector{
 		Program: s.program, Projection: s.chosen, Applier: s.applier, Database: s.mongo.Database(c.Database),
 		Entity: c.entity(), LocalAuth: c.ServiceBus.ConnectionString != "",
 		MaxDeliveries: s.maxDeliveries(), Asks: c.MaxDeliveries == 0, Administer: s.administer,
 		Redeem:       s.claims.Redeem,
 		ApplyTimeout: c.ApplyTimeout, SettleTimeout: c.SettleTimeout,
-		Source: operate.Source{
+		Source: operator.Source{
 			MongoURI: c.SourceMongoURI, Database: c.SourceDatabase, Collection: c.SourceCollection,
 			AggregatePath: c.AggregatePath, TypePath: c.TypePath, VersionPath: c.VersionPath,
 		},

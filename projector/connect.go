@@ -8,7 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
-	"github.com/sluice-cdc/sluice/projector/internal/ensure"
+	"github.com/sluice-cdc/sluice/projector/internal/schema"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/outage"
@@ -49,7 +49,7 @@ func (s *service) reachMongo(ctx context.Context) error {
 		return err
 	}
 	collections, _ := projection.Collections(s.chosen)
-	return ensure.Collections(ctx, s.mongo.Database(s.cfg.Database), collections)
+	return schema.Create(ctx, s.mongo.Database(s.cfg.Database), collections)
 }
 
 // reachServiceBus peeks at the dead-letter queue. That needs the same connection, right and entity as accepting a session, but is

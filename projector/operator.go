@@ -6,7 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/sluice-cdc/sluice/projector/internal/operate"
+	"github.com/sluice-cdc/sluice/projector/internal/operator"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
@@ -21,9 +21,9 @@ import (
 func Execute(ctx context.Context, args []string, load func() (Config, error), o Options, out, errOut io.Writer,
 	run func(context.Context, Config) error,
 ) int {
-	program := operate.Program(o.program())
+	program := operator.Program(o.program())
 	program.Commands = append(program.Commands, configCommand(o))
-	return program.Main(args, out, errOut, func(c operate.Command, r operate.Request) error {
+	return program.Main(args, out, errOut, func(c operator.Command, r operator.Request) error {
 		config, err := load()
 		switch {
 		case err != nil:
@@ -41,7 +41,7 @@ func Execute(ctx context.Context, args []string, load func() (Config, error), o 
 }
 
 // command does one command other than run, with the clients of a projector that does not run.
-func command(ctx context.Context, c operate.Command, r operate.Request, cfg Config, o Options, out io.Writer, progress *terminal.Progress) error {
+func command(ctx context.Context, c operator.Command, r operator.Request, cfg Config, o Options, out io.Writer, progress *terminal.Progress) error {
 	given := o.Mongo
 	o.Mongo = func(m *options.ClientOptions) {
 		mongodb.Interactive(m)
@@ -71,9 +71,9 @@ func command(ctx context.Context, c operate.Command, r operate.Request, cfg Conf
 
 // configCommand shows the settings that the environment gives. What is wrong with them includes a projection that the program
 // does not have.
-func configCommand(o Options) operate.Command {
+func configCommand(o Options) operator.Command {
 	list := func() []settings.Setting { return settings.List(Config{}) }
-	return commandline.ConfigCommand[*operate.Projector, operate.Request](list, func() error {
+	return commandline.ConfigCommand[*operator.Projector, operator.Request](list, func() error {
 		config, err := LoadConfig()
 		if err != nil {
 			return err

@@ -74,7 +74,7 @@ func addStatusFields(known map[string]bool, status reflect.Type) {
 func watchFields(t *testing.T) map[string]bool {
 	t.Helper()
 	fields := map[string]bool{}
-	for _, m := range jsonTag.FindAllStringSubmatch(read(t, "projector/internal/operate/watch.go"), -1) {
+	for _, m := range jsonTag.FindAllStringSubmatch(read(t, "projector/internal/operator/watch.go"), -1) {
 		fields[m[1]] = true
 	}
 	require.Greater(t, len(fields), 5)

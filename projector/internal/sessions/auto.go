@@ -10,7 +10,6 @@ import (
 
 	"github.com/Azure/go-amqp"
 
-	"github.com/sluice-cdc/sluice/projector/internal/direct"
 	"github.com/sluice-cdc/sluice/shared/servicebus"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -97,9 +96,9 @@ func (v *verdict) hear(began time.Time, err error) {
 func refusal(err error) bool {
 	answer, answered := errors.AsType[*amqp.Error](err)
 	switch {
-	case errors.Is(err, direct.ErrProtocol):
+	case errors.Is(err, errProtocol):
 		return true
-	case errors.Is(err, direct.ErrUnanswered):
+	case errors.Is(err, errUnanswered):
 		return !answered || answer.Condition != amqp.ErrCondConnectionForced
 	}
 	return answered && servicebus.NotUnderstood(answer.Condition)

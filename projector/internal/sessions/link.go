@@ -5,13 +5,17 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-
-	"github.com/sluice-cdc/sluice/projector/internal/settle"
 )
+
+// Settler settles messages with the broker.
+type Settler interface {
+	CompleteMessage(ctx context.Context, m *azservicebus.ReceivedMessage, o *azservicebus.CompleteMessageOptions) error
+	DeadLetterMessage(ctx context.Context, m *azservicebus.ReceivedMessage, o *azservicebus.DeadLetterOptions) error
+}
 
 // link is an accepted session, over AMQP or through the SDK.
 type link interface {
-	settle.Receiver
+	Settler
 	ID() string
 	// LockedUntil is when the lock ends unless it is renewed, by the broker's clock; asked for once, before the first renewal.
 	LockedUntil() time.Time

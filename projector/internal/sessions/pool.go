@@ -100,7 +100,7 @@ func New(ways Ways, opts Options) *Pool {
 	// its last one.
 	p.room = &room{bytes: opts.Bytes / (4 * max(opts.Workers, 1))}
 	for range ways.Connections {
-		over := newDirect(opts.Entity.Path(), ways.Namespace, opts.CloseTimeout, seen, p.room)
+		over := newAMQP(opts.Entity.Path(), ways.Namespace, opts.CloseTimeout, seen, p.room)
 		through := newSDK(opts.Entity, ways.Dial, opts.CloseTimeout, seen, p.room)
 		switch ways.Receiver {
 		case Direct:
@@ -196,7 +196,7 @@ func (p *Pool) accept(ctx context.Context, way acceptor, seeker *list.Element) (
 	if p.opts.Accepted != nil {
 		p.opts.Accepted(now.Sub(asked))
 	}
-	_, overlaps := l.(*directLink) // an accept through the SDK excludes the others on its connection
+	_, overlaps := l.(*amqpLink) // an accept through the SDK excludes the others on its connection
 	return &Session{pool: p, link: l, end: release, accepted: now, overlaps: overlaps, freed: make(chan struct{})}, nil
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-
-	"github.com/sluice-cdc/sluice/projector/internal/viasdk"
 )
 
 // sdkLink is a session that the SDK has accepted.
@@ -22,7 +20,7 @@ import (
 //
 // A link on which a receive came back short still has credit standing, and is not received from again.
 type sdkLink struct {
-	*viasdk.Session
+	*SDKSession
 	backlog *backlogEstimate
 	room    *room
 
@@ -132,7 +130,7 @@ func (l *sdkLink) receive(ctx context.Context, count int) ([]*azservicebus.Recei
 	switch {
 	case len(messages) > 0:
 		return messages, nil
-	case errors.Is(err, viasdk.ErrBroken): // whoever broke it says why
+	case errors.Is(err, ErrBroken): // whoever broke it says why
 		return nil, ErrRelease
 	case err != nil:
 		return nil, fmt.Errorf("receive messages: %w", err)

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-
-	"github.com/sluice-cdc/sluice/projector/internal/settle"
 )
 
 // ErrRelease means that the session should be released: it is idle, it was held long enough while others may be
@@ -47,7 +45,7 @@ func (s *Session) Leave(settling func() error) bool {
 }
 
 // Settler settles this session's messages.
-func (s *Session) Settler() settle.Receiver { return s.link }
+func (s *Session) Settler() Settler { return s.link }
 
 // Receive returns the session's next messages, in order, at least one, or [ErrRelease].
 func (s *Session) Receive(ctx context.Context) ([]*azservicebus.ReceivedMessage, error) {

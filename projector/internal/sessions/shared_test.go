@@ -13,7 +13,6 @@ import (
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-cdc/sluice/projector/internal/direct"
 	"github.com/sluice-cdc/sluice/shared/servicebus"
 )
 
@@ -126,15 +125,15 @@ func (*scripted) close(context.Context) {}
 func TestTheSDKTakesOverOnlyWhereTheServiceNeverUnderstood(t *testing.T) {
 	refusal := &amqp.Error{Condition: amqp.ErrCondNotImplemented}
 	none := &amqp.Error{Condition: servicebus.CondTimeout}
-	unanswered := fmt.Errorf("%w: %w: %w", errNoSession, direct.ErrUnanswered, context.DeadlineExceeded)
-	unreadable := fmt.Errorf("%w: %w", direct.ErrUnanswered, &amqp.ConnError{})
-	forced := fmt.Errorf("%w: %w", direct.ErrUnanswered, &amqp.ConnError{RemoteErr: &amqp.Error{Condition: amqp.ErrCondConnectionForced}})
+	unanswered := fmt.Errorf("%w: %w: %w", errNoSession, errUnanswered, context.DeadlineExceeded)
+	unreadable := fmt.Errorf("%w: %w", errUnanswered, &amqp.ConnError{})
+	forced := fmt.Errorf("%w: %w", errUnanswered, &amqp.ConnError{RemoteErr: &amqp.Error{Condition: amqp.ErrCondConnectionForced}})
 	through := errors.New("through the SDK")
 	for name, test := range map[string]struct {
 		answers []error
 		want    error
 	}{
-		"refused three times":                         {[]error{refusal, refusal, direct.ErrProtocol}, through},
+		"refused three times":                         {[]error{refusal, refusal, errProtocol}, through},
 		"refused after one that worked":               {[]error{none, refusal, refusal, unreadable}, errNoSession},
 		"refused twice":                               {[]error{refusal, refusal}, errNoSession},
 		"never answered":                              {[]error{unanswered, unanswered, unanswered}, through},
@@ -166,7 +165,7 @@ func TestRefusalsOfAcceptsThatWereUnderWayTogetherAreOne(t *testing.T) {
 	v := &verdict{log: slog.New(slog.DiscardHandler)}
 	began := time.Now()
 	for range 2 * maxRefusals {
-		v.hear(began, direct.ErrUnanswered)
+		v.hear(began, errUnanswered)
 	}
 	require.False(t, v.refused())
 }

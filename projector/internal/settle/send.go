@@ -9,16 +9,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sluice-cdc/sluice/projector/internal/viasdk"
+	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 )
-
-// Receiver is what settles: a [viasdk.Session].
-type Receiver interface {
-	CompleteMessage(ctx context.Context, m *azservicebus.ReceivedMessage, o *azservicebus.CompleteMessageOptions) error
-	DeadLetterMessage(ctx context.Context, m *azservicebus.ReceivedMessage, o *azservicebus.DeadLetterOptions) error
-}
-
-var _ Receiver = (*viasdk.Session)(nil)
 
 // inFlight bounds the settlements of one session that are under way at once: each costs a round trip, and there is no
 // batch form.
@@ -30,7 +22,7 @@ const inFlight = 128
 //
 // Completions finish even when ctx ends meanwhile, so that what is applied is not delivered again for nothing. No dead letter begins after that:
 // its aggregate is parked, so it is set aside when it is delivered again.
-func Send(ctx context.Context, r Receiver, timeout time.Duration, messages []*azservicebus.ReceivedMessage, choices []Choice) error {
+func Send(ctx context.Context, r sessions.Settler, timeout time.Duration, messages []*azservicebus.ReceivedMessage, choices []Choice) error {
 	stopping := ctx
 	ctx = context.WithoutCancel(ctx)
 	var group errgroup.Group
@@ -58,7 +50,7 @@ func Send(ctx context.Context, r Receiver, timeout time.Duration, messages []*az
 	return errors.Join(first, group.Wait())
 }
 
-func send(ctx context.Context, r Receiver, timeout time.Duration, m *azservicebus.ReceivedMessage, c Choice) error {
+func send(ctx context.Context, r sessions.Settler, timeout time.Duration, m *azservicebus.ReceivedMessage, c Choice) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	switch c.Action {

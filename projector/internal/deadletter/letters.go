@@ -1,0 +1,185 @@
+package deadletter
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// Letter is a dead letter of an aggregate, without its content.
+type Letter struct {
+	MessageID string `json:"message_id"`
+	// Position is empty, and Version 0, if the message has none.
+	Position string `json:"position"`
+	Version  int64  `json:"version"`
+	Reason   string `json:"reason"`
+	sequence int64
+	session  string
+	change   envelope.Change // without its body
+	// message is its message, if it was kept.
+	message *azservicebus.ReceivedMessage
+}
+
+// keepBytes bounds the bodies that are kept of the messages that a scan has seen. Those that are not kept are fetched again.
+const keepBytes = 16 << 20
+
+// deadLetters opens the dead-letter queue.
+func (p *Replayer) deadLetters() (*azservicebus.Receiver, error) {
+	return p.Entity.DeadLetters(p.Client)
+}
+
+func (p *Replayer) closeDeadLetters(ctx context.Context, receiver *azservicebus.Receiver) {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.SettleTimeout)
+	defer cancel()
+	_ = receiver.Close(closing) // nothing of it is kept
+}
+
+func (p *Replayer) peek(ctx context.Context, from Peeker, sequence int64) ([]*azservicebus.ReceivedMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*p.SettleTimeout)
+	defer cancel()
+	messages, err := from.PeekMessages(ctx, page, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &sequence})
+	if err != nil {
+		return nil, fmt.Errorf("peek at the dead-letter queue: %w", err)
+	}
+	return messages, nil
+}
+
+// scan calls f with every message, those of one partition in order of sequence numbers, until f returns false. Errors: among others
+// [ErrIncomplete]; what was not seen may be what matters.
+func (p *Replayer) scan(ctx context.Context, from Peeker, f func(*azservicebus.ReceivedMessage) bool) error {
+	if err := PeekAll(ctx, within{from, 2 * p.SettleTimeout}, f); err != nil {
+		return fmt.Errorf("look into the dead-letter queue: %w", err)
+	}
+	return nil
+}
+
+// within bounds each look.
+type within struct {
+	Peeker
+	timeout time.Duration
+}
+
+func (w within) PeekMessages(ctx context.Context, count int, o *azservicebus.PeekMessagesOptions) ([]*azservicebus.ReceivedMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	return w.Peeker.PeekMessages(ctx, count, o)
+}
+
+// lettersOf returns the dead letters of an aggregate, in the order in which they are to be applied.
+func (p *Replayer) lettersOf(ctx context.Context, from Peeker, aggregate string) ([]Letter, error) {
+	letters, _, err := p.lettersWhere(ctx, from, func(other string) bool { return other == aggregate })
+	return letters[aggregate], err
+}
+
+// lettersWhere returns the dead letters of those aggregates that are wanted, each aggregate's in the order in which they are to be applied, and
+// the aggregates in order of their first.
+func (p *Replayer) lettersWhere(
+	ctx context.Context, from Peeker, wanted func(aggregate string) bool,
+) (letters map[string][]Letter, names []string, err error) {
+	letters = make(map[string][]Letter)
+	kept := 0
+	err = p.scan(ctx, from, func(m *azservicebus.ReceivedMessage) bool {
+		c := envelope.Partial(m)
+		if !wanted(c.Aggregate) {
+			return true
+		}
+		if letters[c.Aggregate] == nil {
+			names = append(names, c.Aggregate)
+		}
+		l := letterOf(m, c)
+		if kept+len(m.Body) <= keepBytes {
+			kept, l.message = kept+len(m.Body), m
+		}
+		letters[c.Aggregate] = append(letters[c.Aggregate], l)
+		return true
+	})
+	for _, of := range letters {
+		order(of)
+	}
+	return letters, names, err
+}
+
+func letterOf(m *azservicebus.ReceivedMessage, c envelope.Change) Letter {
+	l := Letter{MessageID: c.MessageID, Position: c.Position, Version: c.Version, sequence: *m.SequenceNumber, change: c}
+	if m.DeadLetterReason != nil {
+		l.Reason = *m.DeadLetterReason
+	}
+	if m.SessionID != nil {
+		l.session = *m.SessionID
+	}
+	return l
+}
+
+// order sorts letters, which come in order of their sequence numbers, by position. Positions of two
+// streams do not compare, so a letter stays where it arrived, unless it arrived behind a later one of
+// its own stream, as a repeat does: it goes directly before the first such letter. A letter without a
+// position stays behind those that were dead-lettered before it.
+func order(letters []Letter) {
+	type placed struct {
+		Letter
+		before int // the index of the letter that it goes before, or its own
+	}
+	stream, records := "", make(map[string][]placed) // the letters of each stream with a higher position than all before
+	all := make([]placed, len(letters))
+	for i, l := range letters {
+		all[i] = placed{l, i}
+		stream = cmp.Or(l.change.Stream, stream)
+		if l.Position == "" {
+			continue
+		}
+		later, _ := slices.BinarySearchFunc(records[stream], l.Position, func(r placed, position string) int {
+			if r.Position > position {
+				return 1
+			}
+			return -1
+		})
+		if later < len(records[stream]) {
+			all[i].before = records[stream][later].before
+		} else {
+			records[stream] = append(records[stream], all[i])
+		}
+	}
+	slices.SortStableFunc(all, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(a.before, b.before), cmp.Compare(a.Position, b.Position))
+	})
+	for i := range all {
+		letters[i] = all[i].Letter
+	}
+}
+
+// contents returns the messages of letters, in the same order; it fetches those that were not kept.
+func (p *Replayer) contents(ctx context.Context, from Peeker, letters []Letter) ([]*azservicebus.ReceivedMessage, error) {
+	wanted := make(map[int64]*azservicebus.ReceivedMessage, len(letters))
+	for _, l := range letters {
+		wanted[l.sequence] = l.message
+	}
+	messages := make([]*azservicebus.ReceivedMessage, 0, len(letters))
+	for _, l := range letters {
+		if wanted[l.sequence] == nil {
+			found, err := p.peek(ctx, from, l.sequence)
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range found {
+				if m.SequenceNumber == nil {
+					continue
+				}
+				if _, ok := wanted[*m.SequenceNumber]; ok {
+					wanted[*m.SequenceNumber] = m
+				}
+			}
+		}
+		m := wanted[l.sequence]
+		if m == nil {
+			return nil, fmt.Errorf("message %s has left the dead-letter queue during the replay; run the command again", l.MessageID)
+		}
+		messages = append(messages, m)
+	}
+	return messages, nil
+}

@@ -1,0 +1,83 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/sessions"
+	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
+)
+
+var (
+	// ErrBusy means that a projector holds the session and does not release it.
+	ErrBusy = errors.New("a projector holds the session")
+	// ErrMissing means that the event that parked the aggregate is gone.
+	ErrMissing = errors.New("the event that parked the aggregate is neither in the dead-letter queue nor in its session")
+	// ErrNothingWaits means that no event of an aggregate that a person parked waits, so that none can be dropped.
+	ErrNothingWaits = errors.New("no event of the aggregate waits in the dead-letter queue")
+	// ErrAnother means that an event is not dropped because another one keeps the aggregate parked by now.
+	ErrAnother = errors.New("another event keeps the aggregate parked")
+	// ErrLocked means that another receiver has locked a dead letter that must be removed first.
+	ErrLocked = errors.New("somebody else has locked a message of the dead-letter queue")
+)
+
+// Replayer replays the events of parked aggregates of one projection.
+type Replayer struct {
+	// Program is what people type to run a command.
+	Program string
+	Applier *apply.Applier
+	Client  *azservicebus.Client
+	// Entity is what the projector receives from.
+	Entity azure.Entity
+	// Redeem gets a body that was too large for its message. An [*envelope.Error] is final; done frees the memory that was reserved.
+	Redeem func(ctx context.Context, c *envelope.Change) (done func(), err error)
+	// Wait is how long to wait for a session that a projector holds.
+	Wait time.Duration
+	// ApplyTimeout bounds one attempt to write, SettleTimeout the settlement of one message, and each other request.
+	ApplyTimeout, SettleTimeout time.Duration
+}
+
+func (p *Replayer) accept(ctx context.Context, session string) (*azservicebus.SessionReceiver, error) {
+	// Accepting a session opens links, which takes a dozen round trips.
+	ctx, cancel := context.WithTimeout(ctx, 2*p.SettleTimeout)
+	defer cancel()
+	return p.Entity.Accept(ctx, p.Client, session)
+}
+
+// renewUntilReleased renews the session's lock until the returned function is called, which releases the session. A renewal that
+// fails does no harm: the lock only keeps others waiting.
+func (p *Replayer) renewUntilReleased(ctx context.Context, session *sessions.SDKSession) (release func()) {
+	every := min(max(time.Until(session.LockedUntil())/2, time.Second), 20*time.Second)
+	renewing, stop := context.WithCancel(ctx)
+	var renewer sync.WaitGroup
+	renewer.Go(func() {
+		for retry.Sleep(renewing, every) == nil {
+			_ = session.Renew(renewing)
+		}
+	})
+	return func() {
+		stop()
+		renewer.Wait()
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.SettleTimeout)
+		defer cancel()
+		_ = session.Close(closing) // else the lock expires
+	}
+}
+
+// proveHeld proves that we held the session at some moment after the call: it renews the lock, or accepts the session again.
+func (p *Replayer) proveHeld(ctx context.Context, session *sessions.SDKSession) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*p.SettleTimeout)
+	defer cancel()
+	if err := session.Renew(ctx); err != nil {
+		return fmt.Errorf("renew lock of session %s: %w", session.ID(), err)
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package deadletter
+
+import (
+	"context"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+)
+
+// Details is a parked aggregate with its dead letters.
+type Details struct {
+	apply.Aggregate
+	// Waiting are its dead letters that have not been applied, in the order in which a replay applies them.
+	Waiting []Letter
+	// Overtaken are its dead letters that the broker put there by itself, and of which nothing says that they were applied before later
+	// events were.
+	Overtaken []Letter
+	// Applied is the number of its dead letters that have been applied: an interrupted replay leaves some.
+	Applied int
+}
+
+// Show returns the details of a parked aggregate. Errors: [apply.ErrNotParked].
+func (p *Replayer) Show(ctx context.Context, aggregate string) (Details, error) {
+	a, err := p.Applier.Parked(ctx, aggregate)
+	s := Details{Aggregate: a}
+	if err != nil {
+		return s, err
+	}
+	receiver, err := p.deadLetters()
+	if err != nil {
+		return s, err
+	}
+	defer p.closeDeadLetters(ctx, receiver)
+	letters, err := p.lettersOf(ctx, receiver, aggregate)
+	for _, l := range letters {
+		switch p.Applier.Standing(a.Guard, &l.change, l.Reason) {
+		case apply.Done:
+			s.Applied++
+		case apply.Overtaken:
+			s.Overtaken = append(s.Overtaken, l)
+		case apply.Waiting:
+			s.Waiting = append(s.Waiting, l)
+		}
+	}
+	return s, err
+}

@@ -1,0 +1,73 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/commandline"
+)
+
+// Command is one thing the program does. Without a Do it needs no [Projector]: run, and help.
+type Command = commandline.Command[*Projector, Request]
+
+// Request is a command line that has been understood.
+type Request struct {
+	aggregate string
+	json      bool
+	wide      bool
+	log       bool          // of status
+	drained   bool          // of status
+	sample    int64         // of verify
+	inMemory  int64         // of verify
+	wait      time.Duration // for a session, or for a difference to disappear
+	all       bool
+	message   string // of drop: the id of the message that the operator has seen
+	overtaken bool   // of drop: of all aggregates
+	count     int    // of drop: how many events the operator has seen
+	yes       bool
+	reason    string // of park
+}
+
+// Program is what the program can do; name is what people type to run it.
+func Program(name string) commandline.Program[*Projector, Request] {
+	all := []Command{{Name: "run", Says: "receive and apply (also without a command)"}, statusCommand()}
+	all = append(all, parkedCommands(name)...)
+	return commandline.Program[*Projector, Request]{Name: name, Commands: append(all, verifyCommand(), doctorCommand())}
+}
+
+func statusCommand() Command {
+	return Command{
+		Name: "status", Takes: "[--log | --drained] [--json]",
+		Says: "what is applied, parked, waiting and dead-lettered, from MongoDB and Service Bus",
+		Flags: func(f *flag.FlagSet, r *Request) {
+			asJSON(f, r)
+			f.BoolVar(&r.log, "log", false, "write parked aggregates, waiting sessions and dead letters as one record of the log")
+			f.BoolVar(&r.drained, "drained", false, "fail unless nothing waits, is dead-lettered or parked: the entity can then be deleted")
+		},
+		Do: func(ctx context.Context, p *Projector, r Request) error {
+			switch {
+			case r.log:
+				return p.Watch(ctx)
+			case r.drained:
+				return p.Drained(ctx, r.json)
+			}
+			status, err := p.Status(ctx)
+			return errors.Join(commandline.Show(p.Out, r.json, status), err)
+		},
+	}
+}
+
+func doctorCommand() Command {
+	return Command{
+		Name: "doctor", Takes: "[--json]",
+		Says:  "check every setting and permission against the services",
+		Flags: asJSON,
+		Do: func(ctx context.Context, p *Projector, r Request) error {
+			return commandline.Diagnose(p.Out, r.json, p.Doctor(ctx))
+		},
+	}
+}
+
+func asJSON(f *flag.FlagSet, r *Request) { f.BoolVar(&r.json, "json", false, "as JSON") }

@@ -1,0 +1,184 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector/internal/schema"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/checkup"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
+)
+
+// Doctor checks everything a projector needs against the services.
+func (p *Projector) Doctor(ctx context.Context) checkup.Findings {
+	var found checkup.Findings
+	p.Progress.Set("doctor: service bus", 0, 0)
+	p.examineServiceBus(ctx, &found)
+	p.Progress.Set("doctor: mongodb", 0, 0)
+	p.examineMongo(ctx, &found)
+	return found
+}
+
+// shortLock is a lock duration that a slow write can outlive.
+const shortLock = 20 * time.Second
+
+// examineServiceBus looks into the dead-letter queue, which needs Listen, and accepts an empty session of its own, which
+// needs an entity with sessions.
+func (p *Projector) examineServiceBus(ctx context.Context, found *checkup.Findings) {
+	const check = "service bus"
+	bounded, cancel := p.bounded(ctx)
+	err := p.peek(bounded, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}, 1, func([]*azservicebus.ReceivedMessage) {})
+	cancel()
+	refusal, _ := errors.AsType[*azservicebus.Error](err)
+	switch {
+	case err == nil:
+		found.OK(check, "%q and its dead-letter queue can be received from", p.Entity.String())
+	case refusal != nil && refusal.Code == azservicebus.CodeNotFound:
+		found.Problem(check, "create it, or check SERVICE_BUS_TOPIC and SERVICE_BUS_SUBSCRIPTION, or SERVICE_BUS_QUEUE",
+			"the namespace has no entity %q", p.Entity.String())
+		return
+	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess && p.LocalAuth:
+		found.Problem(check, "check the key and that its rule has Listen; where the namespace has local authentication switched off "+
+			"(disableLocalAuth), no key is taken: set SERVICE_BUS_NAMESPACE and use an identity",
+			"the connection string is not accepted for %q", p.Entity.String())
+		return
+	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess:
+		found.Problem(check, "give it the role Azure Service Bus Data Receiver on the entity or the namespace (a new role takes minutes to work)",
+			"the identity may not receive from %q", p.Entity.String())
+		return
+	default:
+		found.Problem(check, "check the namespace's name, that ports 5671 or 443 are open to it, that an identity is signed in, and that a "+
+			"firewall of the namespace lets this address in", "no receiver's link to %q opens: %v", p.Entity.String(), err)
+		return
+	}
+	p.examineSessions(ctx, found)
+	p.examineEntity(ctx, found)
+}
+
+func (p *Projector) examineSessions(ctx context.Context, found *checkup.Findings) {
+	const check = "sessions"
+	bounded, cancel := p.bounded(ctx)
+	defer cancel()
+	start := time.Now()
+	session, err := p.Entity.Accept(bounded, p.Bus, "sluice-doctor-"+bson.NewObjectID().Hex())
+	if err != nil {
+		// A receiver without a session gets in where none is required, and only there.
+		if p.peek(bounded, nil, 1, func([]*azservicebus.ReceivedMessage) {}) == nil {
+			found.Problem(check, "create the subscription or queue anew with sessions required: it can only be set when it is created; "+
+				"drain the old one first", "%q does not require sessions, and without them order is lost", p.Entity.String())
+			return
+		}
+		found.Problem(check, "try again; if it stays, read the error", "no session of %q can be accepted: %v", p.Entity.String(), err)
+		return
+	}
+	defer func() {
+		ctx, cancel := p.bounded(context.WithoutCancel(ctx))
+		defer cancel()
+		_ = session.Close(ctx) // its lock runs out by itself
+	}()
+	lock := session.LockedUntil().Sub(start).Round(time.Second)
+	if lock < shortLock {
+		found.Problem(check, "set the lock duration to a minute or more",
+			"they can be accepted, but their lock lasts only about %s, by the clocks of two machines: a pause loses it, and work is done twice", lock)
+		return
+	}
+	found.OK(check, "they are required, and can be accepted; the lock lasts about %s", lock)
+}
+
+const (
+	mendReadWrite            = "give the user the role readWrite on the database"
+	transactionsAreNecessary = "use a replica set or a sharded cluster of MongoDB 4.4 or newer"
+)
+
+func (p *Projector) examineMongo(ctx context.Context, found *checkup.Findings) {
+	bounded, cancel := p.bounded(ctx)
+	answers := found.Mongo(bounded, p.Database.Client(), "mongodb", "MONGODB_URI", "transactions")
+	cancel()
+	if !answers {
+		return
+	}
+	collections, named := projection.Collections(p.Projection)
+	guards := p.Applier.GuardCollection()
+
+	const check = "collections"
+	bounded, cancel = p.bounded(ctx)
+	err := schema.Create(bounded, p.Database, collections)
+	cancel()
+	switch {
+	case errors.Is(err, schema.ErrRights):
+		found.Problem(check, mendReadWrite+", or let somebody else make the collections and indexes", "the user may not look for them or make them: %v", err)
+	case err != nil:
+		found.Problem(check, "read the error", "they and their indexes cannot be made: %v", err)
+	case !named:
+		found.OK(check, "the projection does not name its own; they are made by the first write")
+	default:
+		found.OK(check, "%s: there, with their indexes (made where they were missing, as at every start)", names(collections))
+	}
+
+	bounded, cancel = p.bounded(ctx)
+	defer cancel()
+	if err := p.Applier.Index(bounded); err != nil {
+		found.Problem("index of parked", "give the user the action createIndex on "+guards+
+			", or create the index yourself; without it everything works, but parked aggregates are found by reading the whole collection", "it cannot be made: %v", err)
+	} else {
+		found.OK("index of parked", "it is on %s", guards)
+	}
+	p.examineWrite(bounded, found, append(collections, projection.Collection{Name: guards}))
+}
+
+func names(collections []projection.Collection) string {
+	all := make([]string, len(collections))
+	for i, c := range collections {
+		all[i] = c.Name
+	}
+	return strings.Join(all, ", ")
+}
+
+// examineWrite writes to every collection in one transaction, and aborts it.
+func (p *Projector) examineWrite(ctx context.Context, found *checkup.Findings, collections []projection.Collection) {
+	const check = "write"
+	err := p.rehearse(ctx, collections)
+	switch {
+	case err == nil:
+		found.OK(check, "a transaction can write to %s (it was aborted)", p.Database.Name())
+	case mongodb.HasCode(err, mongodb.Unauthorized):
+		found.Problem(check, mendReadWrite, "the user may not write: %v", err)
+	case mongodb.HasCode(err, mongodb.IllegalOperation, mongodb.OperationNotSupportedInTransaction):
+		found.Problem(check, transactionsAreNecessary, "the deployment has no transactions: %v", err)
+	case mongodb.HasCode(err, mongodb.DocumentValidationFailure):
+		found.OK(check, "a transaction can write to %s (its validation refused the trial, which is no event's)", p.Database.Name())
+	default:
+		found.Problem(check, "read the error", "a transaction cannot write to %s: %v", p.Database.Name(), err)
+	}
+}
+
+func (p *Projector) rehearse(ctx context.Context, collections []projection.Collection) error {
+	session, err := p.Database.Client().StartSession()
+	if err != nil {
+		return fmt.Errorf("start session: %w", err)
+	}
+	defer session.EndSession(ctx)
+	if err := session.StartTransaction(); err != nil {
+		return fmt.Errorf("start transaction: %w", err)
+	}
+	defer func() { _ = session.AbortTransaction(context.WithoutCancel(ctx)) }() // it ends by itself, too
+	ctx = mongo.NewSessionContext(ctx, session)
+	id := "sluice-doctor-" + bson.NewObjectID().Hex()
+	for _, c := range collections {
+		_, err := p.Database.Collection(c.Name).UpdateOne(ctx, bson.D{{Key: "_id", Value: id}},
+			bson.D{{Key: "$set", Value: bson.D{{Key: projection.GuardField, Value: bson.D{}}}}}, options.UpdateOne().SetUpsert(true))
+		if err != nil {
+			return fmt.Errorf("write to %s: %w", c.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/shared/checkup"
+)
+
+// examineEntity asks the administration of Service Bus when the broker takes messages out by itself. That needs the right to manage, which
+// the projector does without: where it is missing, that is said and is no problem.
+func (p *Projector) examineEntity(ctx context.Context, found *checkup.Findings) {
+	const deliveries, expiry = "deliveries", "expiry"
+	ctx, cancel := p.bounded(ctx)
+	defer cancel()
+	d, err := p.delivery(ctx)
+	if err != nil {
+		set := fmt.Sprintf("MAX_DELIVERIES is %d", p.MaxDeliveries)
+		if p.Asks {
+			set = fmt.Sprintf("MAX_DELIVERIES is not set and taken for %d", p.MaxDeliveries)
+		}
+		found.OK(deliveries, "%s, and what the entity has is unknown: %s", set, azure.Untold(err))
+		found.OK(expiry, "unknown: %s", azure.Untold(err))
+		return
+	}
+	switch most := d.Most; {
+	case p.Asks:
+		found.OK(deliveries, "an aggregate is parked before a message has had %d, as the entity says, and the projector asks it (MAX_DELIVERIES is not set)", most)
+	case most < p.MaxDeliveries:
+		found.Problem(deliveries, fmt.Sprintf("set MAX_DELIVERIES=%d, or raise the entity's MaxDeliveryCount", most),
+			"the broker dead-letters a message after %d, and MAX_DELIVERIES is %d: a message that fails is overtaken by later ones of its aggregate", most, p.MaxDeliveries)
+	case most > p.MaxDeliveries:
+		found.OK(deliveries, "an aggregate is parked before a message has had %d (MAX_DELIVERIES); the entity allows %d", p.MaxDeliveries, most)
+	default:
+		found.OK(deliveries, "an aggregate is parked before a message has had %d, after which the broker dead-letters it by itself", most)
+	}
+	if !d.KeepsExpired {
+		found.Problem(expiry, "switch on dead-lettering on message expiration",
+			"%q drops messages that have expired: an event that waits for longer than its time to live is lost", p.Entity.String())
+		return
+	}
+	found.OK(expiry, "messages that have expired are dead-lettered, not dropped")
+}
+
+func (p *Projector) delivery(ctx context.Context) (azure.Delivery, error) {
+	client, err := p.Administer()
+	if err != nil {
+		return azure.Delivery{}, err
+	}
+	return p.Entity.Delivery(ctx, client)
+}

@@ -1,0 +1,96 @@
+// Package operator is what people do to a projector by hand: see what waits and what is applied, replay or drop parked
+// aggregates, compare the read model with its source, and find out what keeps a projector from running.
+//
+// Guaranteed: only what is said to change is changed. status, verify and parked show change nothing. The doctor's one write
+// is in a transaction that is aborted, its one session is empty and released, and the collections and indexes that it makes
+// are those that a projector makes at its start.
+package operator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/deadletter"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/terminal"
+)
+
+// Projector is one projection and the services it lives on: a projector that does not run.
+type Projector struct {
+	// Program is what people type to give a command.
+	Program    string
+	Projection projection.Projection
+	Applier    *apply.Applier
+	Database   *mongo.Database
+	Bus        *azservicebus.Client
+	// Entity is what the projector receives from.
+	Entity azure.Entity
+	// Administer makes a client of Service Bus's administration, or gives [azure.ErrNotAdministered]; only the doctor calls it.
+	Administer func() (*admin.Client, error)
+	// MaxDeliveries is after how many deliveries the projector expects the broker to dead-letter a message by itself; where it Asks the
+	// administration, before it is told.
+	MaxDeliveries int
+	Asks          bool
+	// LocalAuth: Service Bus is reached by a connection string, not by an identity.
+	LocalAuth bool
+	// Source is the watched collection, for verify.
+	Source Source
+	// Redeem gets a body that a message could not carry; see [deadletter.Replayer].
+	Redeem func(ctx context.Context, c *envelope.Change) (done func(), err error)
+	// ApplyTimeout and SettleTimeout are the settings of these names.
+	ApplyTimeout, SettleTimeout time.Duration
+	// Out is where commands print.
+	Out io.Writer
+	// Progress shows how far a command is; nil: nobody watches.
+	Progress *terminal.Progress
+	// Timeout bounds one request; zero means ten seconds.
+	Timeout time.Duration
+}
+
+func (p *Projector) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	timeout := p.Timeout
+	if timeout == 0 {
+		timeout = 10 * time.Second
+	}
+	return context.WithTimeout(ctx, timeout)
+}
+
+// peek looks at messages without taking them; each gets them as they are seen. It ends after at most most messages.
+func (p *Projector) peek(ctx context.Context, options *azservicebus.ReceiverOptions, most int, each func([]*azservicebus.ReceivedMessage)) error {
+	receiver, err := p.Entity.Receiver(p.Bus, options)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := p.bounded(context.WithoutCancel(ctx))
+		defer cancel()
+		_ = receiver.Close(ctx) // it took nothing
+	}()
+	if most == 1 {
+		messages, err := receiver.PeekMessages(ctx, 1, nil)
+		if err != nil {
+			return fmt.Errorf("peek at %s: %w", p.Entity, err)
+		}
+		each(messages)
+		return nil
+	}
+	seen := 0
+	err = deadletter.PeekAll(ctx, receiver, func(m *azservicebus.ReceivedMessage) bool {
+		each([]*azservicebus.ReceivedMessage{m})
+		seen++
+		return seen < most
+	})
+	if err != nil {
+		return fmt.Errorf("look into %s: %w", p.Entity, err)
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/sluice-cdc/sluice/projector/internal/deadletter"
+	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/terminal"
+)
+
+func replayParked(ctx context.Context, p *Projector, r Request) error {
+	if !r.all {
+		return p.replay(ctx, r, []string{r.aggregate}, nil, nil)
+	}
+	all, err := p.Applier.List(ctx)
+	if err != nil {
+		return err
+	}
+	names, known := make([]string, len(all)), make(map[string]bool, len(all))
+	for i, a := range all {
+		names[i], known[a.Name] = a.Name, true
+	}
+	strays, left, err := p.replayer(r.wait).Left(ctx, known)
+	if err != nil {
+		return err
+	}
+	if names = append(names, strays...); len(names)+len(left) == 0 {
+		return commandline.Show(p.Out, r.json, replayed{Aggregates: []replayedAggregate{}})
+	}
+	return p.replay(ctx, r, names, left, nil)
+}
+
+func dropParked(ctx context.Context, p *Projector, r Request) error {
+	if r.overtaken {
+		return dropOvertaken(ctx, p, r)
+	}
+	return p.replay(ctx, r, []string{r.aggregate}, nil, &deadletter.Drop{MessageID: r.message})
+}
+
+// replay replays aggregates; one that fails does not keep the others from it. What an interrupted replay has left of
+// others is removed with what this one has applied.
+func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, left []deadletter.Outcome, drop *deadletter.Drop) error {
+	replayer := p.replayer(r.wait)
+	var failures []error
+	outcomes := slices.Clone(left)
+	shown := replayed{Aggregates: []replayedAggregate{}}
+	for _, o := range left {
+		told := replayedOf(o)
+		shown.Aggregates = append(shown.Aggregates, told)
+		if !r.json {
+			told.print(p.Out, replayer)
+		}
+	}
+	count := 0
+	p.Progress.Set("replay", 0, int64(len(aggregates)))
+	replayer.Replay(ctx, aggregates, drop, func(o deadletter.Outcome, err error) {
+		count++
+		p.Progress.Set("replayed "+o.Aggregate, int64(count), int64(len(aggregates)))
+		outcomes = append(outcomes, o)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", terminal.Printable(o.Aggregate), err))
+			return
+		}
+		if o.Unknown {
+			failures = append(failures, fmt.Errorf("there is no aggregate %s: neither the read model nor the dead-letter queue has anything of it; "+
+				"`%s parked list` shows those that are parked", terminal.Printable(o.Aggregate), p.Program))
+			return
+		}
+		told := replayedOf(o)
+		shown.Aggregates = append(shown.Aggregates, told)
+		if !r.json { // at once: the next one may take long
+			told.print(p.Out, replayer)
+		}
+		if o.Stuck != nil {
+			failures = append(failures, commandline.ErrFound)
+		}
+	})
+	p.Progress.Set("remove dead letters", 0, 0)
+	var err error
+	shown.Removed, shown.Of, err = replayer.Remove(ctx, outcomes...)
+	if shown.failed = err != nil; shown.Of > 0 || r.json {
+		failures = append(failures, commandline.Show(p.Out, r.json, shown))
+	}
+	var unprinted []error // what has not been printed
+	for _, failure := range append(failures, err) {
+		if failure != nil && !errors.Is(failure, commandline.ErrFound) {
+			unprinted = append(unprinted, failure)
+		}
+	}
+	if len(unprinted) == 0 && slices.ContainsFunc(failures, func(err error) bool { return err != nil }) {
+		return commandline.ErrFound
+	}
+	return errors.Join(unprinted...)
+}
+
+// replayed is what a replay did, as --json shows it.
+type replayed struct {
+	Aggregates []replayedAggregate `json:"aggregates"`
+	// Removed of Of dead letters that are no longer needed are out of the queue.
+	Removed int `json:"removed"`
+	Of      int `json:"removable"`
+
+	failed bool // the removal
+}
+
+// replayedAggregate is what became of one aggregate.
+type replayedAggregate struct {
+	Aggregate string `json:"aggregate"`
+	Applied   int    `json:"applied"`
+	Known     int    `json:"applied_before"`
+	Dropped   bool   `json:"dropped"`
+	// GivenUp says which versions are given up.
+	GivenUp string `json:"given_up,omitempty"`
+	// Stuck is why the aggregate stays parked; null where it is not parked any more.
+	Stuck *stuckEvent `json:"stuck"`
+	// Foreign messages are in the dead-letter queue and not in the read model; they were left there.
+	Foreign int `json:"foreign"`
+}
+
+type stuckEvent struct {
+	MessageID   string `json:"message_id"`
+	Position    string `json:"position"`
+	Reason      string `json:"reason"`
+	Description string `json:"description"`
+}
+
+func replayedOf(o deadletter.Outcome) replayedAggregate {
+	r := replayedAggregate{Aggregate: o.Aggregate, Applied: o.Applied, Known: o.Known, Dropped: o.Skipped, Foreign: o.Foreign}
+	r.GivenUp, _, _ = strings.Cut(o.MissingVersions, ". ") // behind it is what else could be done
+	if o.Stuck != nil {
+		r.Stuck = &stuckEvent{o.Stuck.MessageID, o.Stuck.Position, o.Stuck.Reason, o.Stuck.Description}
+	}
+	return r
+}
+
+// Print writes for people what has not been told aggregate by aggregate.
+func (r replayed) Print(out io.Writer) {
+	if r.Of == 0 {
+		fmt.Fprintln(out, "no aggregate is parked")
+		return
+	}
+	fmt.Fprintf(out, "removed %d of %s from the dead-letter queue\n", r.Removed, commandline.Count(r.Of, "message"))
+	if r.Removed < r.Of && !r.failed {
+		fmt.Fprintln(out, "The others are locked, or too far behind in the queue. Their effects are committed; run the command again to remove them.")
+	}
+}
+
+// print says what became of an aggregate.
+func (a replayedAggregate) print(out io.Writer, replayer *deadletter.Replayer) {
+	name := terminal.Printable(a.Aggregate)
+	parts := []string{commandline.Count(a.Applied, "event") + " applied"}
+	if a.Known > 0 {
+		parts = append(parts, commandline.Count(a.Known, "event")+" applied before")
+	}
+	switch {
+	case a.GivenUp != "":
+		parts = append(parts, "what never came is given up ("+terminal.Printable(a.GivenUp)+")")
+	case a.Dropped:
+		parts = append(parts, "the event in the way dropped")
+	}
+	if a.Stuck == nil {
+		fmt.Fprintf(out, "%s: %s; it is not parked\n", name, strings.Join(parts, ", "))
+	} else {
+		fmt.Fprintf(out, "%s: %s; it stays parked, because of message %s at position %s: %s: %s\n", name, strings.Join(parts, ", "),
+			known(a.Stuck.MessageID), known(a.Stuck.Position), terminal.Printable(a.Stuck.Reason), terminal.Printable(a.Stuck.Description))
+		fmt.Fprintf(out, "Fix the cause and run the command again, or go on without that event: %s\n",
+			replayer.DropCommand(a.Aggregate, a.Stuck.MessageID))
+	}
+	if a.Foreign > 0 {
+		fmt.Fprintf(out, "%s: %d more of its messages are in the dead-letter queue that the read model does not have; they were left there\n",
+			name, a.Foreign)
+	}
+}

@@ -1,0 +1,77 @@
+// Package schema creates the collections and indexes of a projection where they are missing.
+//
+// Guaranteed: any number of processes may do it at once, and again; what is there already stays as it is. Nothing is ever
+// dropped or changed: an index that is there with other options is an error that says what to do.
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
+)
+
+// ErrRights is a user who may not make a collection or an index.
+var ErrRights = errors.New("the user has too few rights: give it the role readWrite on the database, or let somebody else " +
+	"create the collections and indexes and give it listCollections and listIndexes")
+
+// Create makes what is missing of the collections and their indexes. Errors: [ErrRights], and those of the driver.
+func Create(ctx context.Context, database *mongo.Database, collections []projection.Collection) error {
+	existing, err := database.ListCollectionNames(ctx, bson.D{})
+	if err != nil {
+		return explain(fmt.Errorf("list collections of %s: %w", database.Name(), err))
+	}
+	there := make(map[string]bool, len(existing))
+	for _, name := range existing {
+		there[name] = true
+	}
+	for _, c := range collections {
+		if !there[c.Name] {
+			if err := database.CreateCollection(ctx, c.Name); err != nil && !mongodb.HasCode(err, mongodb.NamespaceExists) {
+				return explain(fmt.Errorf("create collection %s: %w", c.Name, err))
+			}
+		}
+		for _, index := range c.Indexes {
+			if err := makeIndex(ctx, database.Collection(c.Name), index); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// makeIndex asks for the index; a server answers at once where it has it.
+func makeIndex(ctx context.Context, collection *mongo.Collection, index projection.Index) error {
+	o := options.Index()
+	if index.Unique {
+		o.SetUnique(true)
+	}
+	if index.Partial != nil {
+		o.SetPartialFilterExpression(index.Partial)
+	}
+	_, err := collection.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: index.Keys, Options: o})
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("create index %v of %s: %w", index.Keys, collection.Name(), err)
+	switch {
+	case mongodb.HasCode(err, mongodb.IndexOptionsConflict, mongodb.IndexKeySpecsConflict):
+		return fmt.Errorf("%w; one with other options is there: drop that, or make the projection's the same", err)
+	case mongodb.HasCode(err, mongodb.DuplicateKey):
+		return fmt.Errorf("%w; documents of the read model share these keys: fix them, or make the index not unique", err)
+	}
+	return explain(err)
+}
+
+func explain(err error) error {
+	if mongodb.HasCode(err, mongodb.Unauthorized, mongodb.AtlasError) {
+		return fmt.Errorf("%w: %w", err, ErrRights)
+	}
+	return err
+}

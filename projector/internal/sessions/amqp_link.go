@@ -1,0 +1,109 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/sluice-cdc/sluice/shared/servicebus"
+)
+
+// amqpAcceptor accepts sessions over AMQP, any number of them at once on its connection.
+type amqpAcceptor struct {
+	entity  string
+	conns   *shared[*servicebus.Conn]
+	backlog *backlogEstimate
+	room    *room
+}
+
+func newAMQP(entity string, namespace *servicebus.Namespace, within time.Duration, backlog *backlogEstimate, room *room) *amqpAcceptor {
+	return &amqpAcceptor{entity: entity, backlog: backlog, room: room, conns: &shared[*servicebus.Conn]{
+		open:    namespace.Connect,
+		alive:   func(c *servicebus.Conn) bool { return c.Err() == nil },
+		shut:    func(ctx context.Context, c *servicebus.Conn) { c.Close(ctx) },
+		within:  within,
+		opening: make(chan struct{}, 1),
+	}}
+}
+
+func (d *amqpAcceptor) accept(ctx context.Context) (link, func(context.Context), error) {
+	conn, err := d.conns.take(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	session, err := acceptNext(ctx, conn.way, d.entity)
+	switch {
+	case err == nil:
+		session.Ahead, session.Saw = d.room.messages, d.room.saw
+		release := func(ctx context.Context) { conn.giveBack(ctx, session.Doubtful()) }
+		return &amqpLink{amqpSession: session, backlog: d.backlog}, release, nil
+	case errors.Is(err, errNoSession):
+		conn.giveBack(ctx, false)
+		return nil, nil, err
+	}
+	conn.giveBack(ctx, !answered(err) && !errors.Is(err, context.Canceled))
+	return nil, nil, err
+}
+
+func (d *amqpAcceptor) close(ctx context.Context) { d.conns.close(ctx) }
+
+// amqpLink is a session whose messages arrive by themselves, one after the other.
+type amqpLink struct {
+	*amqpSession
+	backlog *backlogEstimate
+	begun   bool // something has been received
+}
+
+// What a session holds arrives as fast as the network carries it; so long after a message, more of a burst would have come.
+// burst is waited for where sessions have turned out to hold several messages: one write takes them all.
+const burst = time.Millisecond
+
+// Came implements link.
+func (l *amqpLink) Came(count int) []*azservicebus.ReceivedMessage {
+	if l.Broken() {
+		return nil
+	}
+	return l.amqpSession.Came(count)
+}
+
+// Known implements link. The broker grants sessions that have a message: the first one is on its way.
+func (l *amqpLink) Known(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
+	if l.Broken() {
+		return nil, ErrRelease
+	}
+	if l.begun {
+		return l.Arrived(count)
+	}
+	bounded, cancel := context.WithTimeout(ctx, gather)
+	defer cancel()
+	messages, err := l.Next(bounded, count)
+	switch {
+	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
+		return nil, ErrRelease
+	case err != nil:
+		return nil, err
+	}
+	if due, _ := l.backlog.shouldLook(); due {
+		// The first message came before its size was known, so the credit that followed it is for a whole batch beside it.
+		count = l.Ahead(count)
+		messages = append(messages, l.amqpSession.More(ctx, count-len(messages), burst)...)
+		l.backlog.found(len(messages) > 1)
+	}
+	return messages, nil
+}
+
+// Next implements link.
+func (l *amqpLink) Next(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
+	messages, err := l.Receive(ctx, count)
+	switch {
+	case err != nil && l.Broken(): // the lock was lost, or the connection: accepting again tells, if that fails as well
+		return nil, fmt.Errorf("%w: %w", ErrRelease, err)
+	case err != nil:
+		return nil, err
+	}
+	l.begun = true
+	return messages, nil
+}

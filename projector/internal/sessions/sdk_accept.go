@@ -1,0 +1,82 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"github.com/sluice-cdc/sluice/shared/azure"
+)
+
+// sdkAcceptor accepts sessions through the SDK, one at a time on its client: the SDK puts tokens for each under a mutex that
+// it holds while it waits for the network, so whoever comes second would wait there, with no context to end the wait.
+type sdkAcceptor struct {
+	entity    azure.Entity
+	clients   *shared[*azservicebus.Client]
+	accepting chan struct{} // holds a token while somebody accepts
+	backlog   *backlogEstimate
+	room      *room
+}
+
+func newSDK(entity azure.Entity, dial func() (*azservicebus.Client, error), within time.Duration, backlog *backlogEstimate, room *room) *sdkAcceptor {
+	return &sdkAcceptor{
+		entity: entity, backlog: backlog, room: room, accepting: make(chan struct{}, 1),
+		clients: &shared[*azservicebus.Client]{
+			open: func(context.Context) (*azservicebus.Client, error) {
+				client, err := dial()
+				if err != nil {
+					return nil, fmt.Errorf("make a Service Bus client: %w", err)
+				}
+				return client, nil
+			},
+			alive:   func(*azservicebus.Client) bool { return true },                                  // its connection is made again when it is used
+			shut:    func(ctx context.Context, client *azservicebus.Client) { _ = client.Close(ctx) }, // its connection ends in any case
+			within:  within,
+			opening: make(chan struct{}, 1),
+		},
+	}
+}
+
+func (s *sdkAcceptor) accept(ctx context.Context) (link, func(context.Context), error) {
+	select {
+	case s.accepting <- struct{}{}:
+		defer func() { <-s.accepting }()
+	case <-ctx.Done():
+		return nil, nil, errNoSession
+	}
+	client, err := s.clients.take(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	receiver, err := s.entity.AcceptNext(ctx, client.way)
+	if err != nil {
+		client.giveBack(ctx, lost(err))
+		if timedOut(err) {
+			return nil, nil, errNoSession
+		}
+		return nil, nil, err
+	}
+	session := NewSDKSession(receiver)
+	release := func(ctx context.Context) { client.giveBack(ctx, session.Broken()) }
+	return &sdkLink{SDKSession: session, backlog: s.backlog, room: s.room}, release, nil
+}
+
+func (s *sdkAcceptor) close(ctx context.Context) { s.clients.close(ctx) }
+
+// lost says that an error may mean that the connection is broken: not, when the broker answered.
+func lost(err error) bool {
+	e, ok := errors.AsType[*azservicebus.Error](err)
+	return ok && (e.Code == azservicebus.CodeConnectionLost || e.Code == azservicebus.CodeClosed)
+}
+
+// timedOut says whether an accept ended because none was there: the broker says so, or our own deadline came first.
+func timedOut(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	e, ok := errors.AsType[*azservicebus.Error](err)
+	return ok && e.Code == azservicebus.CodeTimeout
+}
