@@ -4,10 +4,14 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
 	"github.com/sluice-cdc/sluice/projector/internal/operator"
+	"github.com/sluice-cdc/sluice/projector/internal/pipeline"
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
@@ -216,13 +220,33 @@ func (c *Config) mirror() (projection.Mirror, error) {
 	return projection.NewMirror(projection.MirrorOptions{Collection: c.MirrorCollection, Key: c.MirrorKey, Fields: c.MirrorFields})
 }
 
+// checkSource compares the read model's collections with the source by name, where the settings tell it.
+func (c *Config) checkSource(chosen projection.Projection) error {
+	collections, _ := projection.Collections(chosen)
+	for _, own := range collections {
+		if c.SourceDatabase == c.Database && c.SourceCollection == own.Name && (c.SourceMongoURI == "" || sameHosts(c.SourceMongoURI, c.MongoURI)) {
+			return pipeline.OwnSource(c.Database, own.Name)
+		}
+	}
+	return nil
+}
+
+func sameHosts(a, b string) bool {
+	hosts := func(uri string) []string {
+		all := options.Client().ApplyURI(uri).Hosts
+		slices.Sort(all)
+		return all
+	}
+	return slices.Equal(hosts(a), hosts(b))
+}
+
 // operating is what commands work with, but for what is opened for one command alone.
 func (c *Config) operating(s *service) *operator.Projector {
 	return &operator.Projector{
 		Program: s.program, Projection: s.chosen, Applier: s.applier, Database: s.mongo.Database(c.Database),
 		Entity: c.entity(), LocalAuth: c.ServiceBus.ConnectionString != "",
-		MaxDeliveries: s.maxDeliveries(), Asks: c.MaxDeliveries == 0, Administer: s.administer,
-		Redeem:       s.claims.Redeem,
+		MaxDeliveries: s.pipeline.MaxDeliveries(), Asks: c.MaxDeliveries == 0, Administer: s.administer,
+		Redeem:       s.pipeline.Redeem,
 		ApplyTimeout: c.ApplyTimeout, SettleTimeout: c.SettleTimeout,
 		Source: operator.Source{
 			MongoURI: c.SourceMongoURI, Database: c.SourceDatabase, Collection: c.SourceCollection,
@@ -239,7 +263,7 @@ func (c *Config) accepting(s *service) sessions.Options {
 		Idle: c.SessionIdle, MaxHold: c.SessionMaxHold,
 		AcceptTimeout: c.AcceptTimeout, CloseTimeout: c.ShutdownTimeout / 8,
 		Logger:   s.log,
-		Held:     s.held,
-		Accepted: s.accepted,
+		Held:     s.metrics.Held,
+		Accepted: s.metrics.Accepted,
 	}
 }

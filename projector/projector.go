@@ -25,29 +25,17 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sluice-cdc/sluice/projector/internal/alone"
-	"github.com/sluice-cdc/sluice/projector/internal/apply"
-	"github.com/sluice-cdc/sluice/projector/internal/claims"
-	"github.com/sluice-cdc/sluice/projector/internal/gaps"
-	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/projector/projection"
-	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/health"
-	"github.com/sluice-cdc/sluice/shared/mongodb"
-	"github.com/sluice-cdc/sluice/shared/outage"
-	"github.com/sluice-cdc/sluice/shared/servicebus"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -86,7 +74,7 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 		return err
 	}
 	defer s.close(ctx)
-	s.log.Info("projector starting", telemetry.KeyProjection, s.chosen.Name(), telemetry.KeyEntity, cfg.entity().String())
+	s.log.Info("projector starting", telemetry.KeyProjection, s.projection, telemetry.KeyEntity, cfg.entity().String())
 
 	// Three ends, one after the other: of ctx, when receiving ends; of work, when batches in hand are left; of serving,
 	// when all is done.
@@ -109,19 +97,10 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 		return nil
 	})
 	group.Go(func() error { s.connect(receiving); return nil })
-	group.Go(func() error { s.askDeliveries(receiving); return nil })
-	group.Go(func() error { s.countParked(receiving); return nil })
-	group.Go(func() error {
-		select {
-		case err := <-s.refused:
-			return err
-		case <-receiving.Done():
-			return nil
-		}
-	})
+	group.Go(func() error { return s.pipeline.Run(receiving) })
 	group.Go(func() error {
 		defer stopServing()
-		s.pool.Run(receiving, work, s.handle)
+		s.pool.Run(receiving, work, s.pipeline.Handle)
 		return nil
 	})
 	err = group.Wait()
@@ -135,102 +114,6 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 }
 
 var errShutdown = errors.New("stop projector: batches in hand were not finished in time; they will be delivered again")
-
-// service is a running projector.
-type service struct {
-	cfg       Config
-	program   string
-	log       *slog.Logger
-	namespace *servicebus.Namespace
-	dial      func() (*azservicebus.Client, error) // through the SDK
-	mongo     *mongo.Client
-	mongoSeen mongodb.Sight
-	// apart: an event has shown that the read model is not its own source. refused takes why the projector must end.
-	apart       atomic.Bool
-	refused     chan error
-	collections []projection.Collection // of the read model, as far as the projection names them
-	applier     *apply.Applier
-	chosen      projection.Projection
-	pool        *sessions.Pool
-	readModel   *outage.Outage
-	tracer      trace.Tracer // may be nil
-	gaps        *gaps.Gaps
-	failing     *alone.Failing
-	// saidDeliveries is the entity's MaxDeliveryCount; 0 while it is not told. asked is closed when it was asked for, by what administer makes.
-	saidDeliveries atomic.Int32
-	asked          chan struct{}
-	administer     func() (*admin.Client, error)
-	claims         *claims.Redeemer
-	state
-}
-
-// open makes the clients; nothing is connected yet.
-func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
-	if opts.Instance == "" {
-		opts.Instance = telemetry.Instance()
-	}
-	if opts.Projections == nil {
-		opts.Projections = projection.Builtin()
-	}
-	chosen, err := choose(cfg, opts.Projections)
-	if err != nil {
-		return nil, err
-	}
-	if opts.Credential == nil && (cfg.Namespace != "" || cfg.AccountURL != "") {
-		if opts.Credential, err = azure.Credential(); err != nil {
-			return nil, err
-		}
-	}
-	s := &service{cfg: cfg, program: opts.program(), log: opts.Logger, chosen: chosen, tracer: opts.Tracer, refused: make(chan error, 1), asked: make(chan struct{})}
-	s.collections, _ = projection.Collections(chosen)
-	s.state.init(opts.Instance, chosen.Name())
-	s.readModel = outage.New(s.log, "read model")
-	if s.claims, err = openClaims(cfg, opts); err != nil {
-		return nil, err
-	}
-
-	const name = "sluice-projector"
-	clientOptions := options.Client().ApplyURI(cfg.MongoURI).SetAppName(name)
-	s.mongoSeen.Watch(clientOptions)
-	if opts.Mongo != nil {
-		opts.Mongo(clientOptions)
-	}
-	if s.mongo, err = mongo.Connect(clientOptions); err != nil {
-		return nil, fmt.Errorf("open MongoDB client: %w", err)
-	}
-	s.applier = apply.New(chosen, s.mongo, cfg.Database, apply.Options{
-		Unjudged: cfg.VersionGapWait == 0, FirstVersion: cfg.VersionFirst, AppName: name,
-		Ended: func(n int) {
-			s.log.Warn("ended transactions that a projector which is gone had left open", "transactions", n)
-		},
-	})
-	s.gaps = gaps.New(cfg.VersionGapWait)
-	s.failing = alone.New(cfg.UndecidedAfter)
-	s.administer = func() (*admin.Client, error) {
-		return cfg.ServiceBus.Administer(opts.Credential, cfg.Administration, opts.Administration)
-	}
-
-	busOptions := azservicebus.ClientOptions{}
-	if opts.ServiceBus != nil {
-		busOptions = *opts.ServiceBus
-	}
-	if busOptions.RetryOptions == (azservicebus.RetryOptions{}) {
-		// Failures are retried here, with a new session; the SDK's own retries would only hide them, and take long.
-		busOptions.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: 200 * time.Millisecond}
-	}
-	s.dial = func() (*azservicebus.Client, error) { return cfg.ServiceBus.Client(opts.Credential, &busOptions) }
-	if s.namespace, err = servicebus.New(cfg.ServiceBus, opts.Credential, &busOptions); err != nil {
-		_ = mongodb.Disconnect(ctx, s.mongo, cfg.ShutdownTimeout/8)
-		return nil, err
-	}
-	s.pool = sessions.New(sessions.Ways{
-		Receiver: sessions.Receiver(cfg.SessionReceiver), Connections: cfg.connections(), Namespace: s.namespace, Dial: s.dial,
-	}, cfg.accepting(s))
-	return s, nil
-}
 
 // choose validates the configuration, including what only the registry knows.
 func choose(cfg Config, registry *projection.Registry) (projection.Projection, error) {
@@ -262,12 +145,4 @@ func choose(cfg Config, registry *projection.Registry) (projection.Projection, e
 		return nil, settings.Problems{err}
 	}
 	return chosen, nil
-}
-
-// close ends the clients; nothing uses them any more.
-func (s *service) close(ctx context.Context) {
-	s.pool.Close(ctx)
-	if err := mongodb.Disconnect(ctx, s.mongo, s.cfg.ShutdownTimeout/8); err != nil {
-		s.log.Debug("MongoDB client not closed cleanly", telemetry.KeyError, err)
-	}
 }

@@ -1,4 +1,4 @@
-package claims
+package pipeline
 
 import (
 	"context"
@@ -46,21 +46,21 @@ func TestG6StorageThatIsAwayIsWaitedFor(t *testing.T) {
 			s.answers = append(s.answers, errAway)
 		}
 		s.answers = append(s.answers, nil)
-		d := New(s, slog.New(slog.DiscardHandler))
+		d := newRedeemer(s, slog.New(slog.DiscardHandler))
 		c := claimed(10)
-		done, err := d.Redeem(t.Context(), c)
+		done, err := d.redeem(t.Context(), c)
 		defer done()
 		require.NoError(t, err)
 		require.Nil(t, c.Claim)
 		require.Equal(t, 1001, s.requests)
-		require.NoError(t, d.Err())
+		require.NoError(t, d.outage.Err())
 	})
 }
 
 func TestABodyThatIsGoneIsFinal(t *testing.T) {
 	s := &store{answers: []error{errAway, &envelope.Error{Reason: envelope.ReasonClaimMissing}}}
-	d := New(s, slog.New(slog.DiscardHandler))
-	done, err := d.Redeem(t.Context(), claimed(10))
+	d := newRedeemer(s, slog.New(slog.DiscardHandler))
+	done, err := d.redeem(t.Context(), claimed(10))
 	defer done()
 	refusal, ok := errors.AsType[*envelope.Error](err)
 	require.True(t, ok)
@@ -71,15 +71,15 @@ func TestABodyThatIsGoneIsFinal(t *testing.T) {
 // Without storage configured nothing is refused either: the setting is wrong, and not the message.
 func TestWithoutStorageItWaitsAndSaysWhatToSet(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		d := New(nil, slog.New(slog.DiscardHandler))
+		d := newRedeemer(nil, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		done, err := d.Redeem(ctx, claimed(10))
+		done, err := d.redeem(ctx, claimed(10))
 		done()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		_, final := errors.AsType[*envelope.Error](err)
 		require.False(t, final)
-		require.ErrorContains(t, d.Err(), "BLOB_ACCOUNT_URL")
+		require.ErrorContains(t, d.outage.Err(), "BLOB_ACCOUNT_URL")
 	})
 }
 
@@ -88,15 +88,15 @@ func TestTheBytesThatAreHeldAreBounded(t *testing.T) {
 	for _, test := range []struct {
 		size int64
 		held int
-	}{{MaxBytes / 4, 4}, {MaxBytes/4 + 1, 3}, {MaxBytes * 2, 1}} {
+	}{{maxBodyBytes / 4, 4}, {maxBodyBytes/4 + 1, 3}, {maxBodyBytes * 2, 1}} {
 		virtualtime.Test(t, func(t *testing.T) {
-			d := New(&store{answers: []error{nil}}, slog.New(slog.DiscardHandler))
+			d := newRedeemer(&store{answers: []error{nil}}, slog.New(slog.DiscardHandler))
 			var mu sync.Mutex
 			held, most := 0, 0
 			var sessions sync.WaitGroup
 			for range 10 {
 				sessions.Go(func() {
-					done, err := d.Redeem(t.Context(), claimed(test.size))
+					done, err := d.redeem(t.Context(), claimed(test.size))
 					if err != nil {
 						t.Error(err)
 					}

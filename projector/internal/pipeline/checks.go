@@ -1,4 +1,4 @@
-package projector
+package pipeline
 
 import (
 	"context"
@@ -23,68 +23,48 @@ import (
 // an event tells, and if it is that of a collection of the read model, MongoDB is asked whether it is the same deployment's: only there
 // does the change stream of that collection hold this very event.
 
-// errOwnSource is a setting that makes a projection write into its own source.
-func errOwnSource(database, collection string) error {
+// OwnSource returns the error of settings that make a projection write into its own source.
+func OwnSource(database, collection string) error {
 	return fmt.Errorf("READ_MODEL_DATABASE, MIRROR_COLLECTION: %s.%s is the watched collection itself: every write to it would be a change to project "+
 		"again. Set another database or collection", database, collection)
 }
 
-// checkSource compares the read model's collections with the source by name, where the settings tell it.
-func (c *Config) checkSource(chosen projection.Projection) error {
-	collections, _ := projection.Collections(chosen)
-	for _, own := range collections {
-		if c.SourceDatabase == c.Database && c.SourceCollection == own.Name && (c.SourceMongoURI == "" || sameHosts(c.SourceMongoURI, c.MongoURI)) {
-			return errOwnSource(c.Database, own.Name)
-		}
-	}
-	return nil
-}
-
-func sameHosts(a, b string) bool {
-	hosts := func(uri string) []string {
-		all := options.Client().ApplyURI(uri).Hosts
-		slices.Sort(all)
-		return all
-	}
-	return slices.Equal(hosts(a), hosts(b))
-}
-
 // refuseOwnSource ends the projector before the first write where an event comes from one of the read model's collections.
-func (s *service) refuseOwnSource(ctx context.Context, b *batch) error {
-	if s.apart.Load() {
+func (p *Pipeline) refuseOwnSource(ctx context.Context, b *batch) error {
+	if p.notOwnSource.Load() {
 		return nil
 	}
 	for i := range b.changes {
 		c := &b.changes[i]
-		collection, suspect := s.ownNamespace(c)
+		collection, suspect := p.ownNamespace(c)
 		if !suspect {
 			continue
 		}
-		same, err := s.isHere(ctx, collection, c)
+		same, err := p.isHere(ctx, collection, c)
 		switch {
 		case err != nil:
 			return err
 		case same:
 			select {
-			case s.refused <- settings.Problems{errOwnSource(s.cfg.Database, collection)}:
+			case p.refused <- settings.Problems{OwnSource(p.opts.Database.Name(), collection)}:
 			default: // another session was faster
 			}
 			return sessions.ErrRelease
 		}
-		s.apart.Store(true)
+		p.notOwnSource.Store(true)
 		return nil
 	}
 	return nil
 }
 
 // ownNamespace says whether an event names a collection of the read model as where it comes from.
-func (s *service) ownNamespace(c *envelope.Change) (collection string, suspect bool) {
+func (p *Pipeline) ownNamespace(c *envelope.Change) (collection string, suspect bool) {
 	database, _ := c.Body.Lookup("ns", "db").StringValueOK()
-	if database != s.cfg.Database {
+	if database != p.opts.Database.Name() {
 		return "", false
 	}
 	collection, _ = c.Body.Lookup("ns", "coll").StringValueOK()
-	return collection, slices.ContainsFunc(s.collections, func(own projection.Collection) bool { return own.Name == collection })
+	return collection, slices.ContainsFunc(p.collections, func(own projection.Collection) bool { return own.Name == collection })
 }
 
 // sightings bounds the events of one moment that are looked at.
@@ -92,7 +72,7 @@ const sightings = 1000
 
 // isHere says whether the deployment of the read model has this event in its own change stream. What it refuses to tell (its oplog does
 // not reach back, or the user may not) is no: another event will tell. While it is away, it is asked again.
-func (s *service) isHere(ctx context.Context, collection string, c *envelope.Change) (bool, error) {
+func (p *Pipeline) isHere(ctx context.Context, collection string, c *envelope.Change) (bool, error) {
 	t, i, ok := c.Body.Lookup("clusterTime").TimestampOK()
 	if !ok {
 		return false, nil
@@ -100,21 +80,21 @@ func (s *service) isHere(ctx context.Context, collection string, c *envelope.Cha
 	at := bson.Timestamp{T: t, I: i}
 	var backoff retry.Backoff
 	for {
-		found, err := s.look(ctx, collection, at, c.Key())
+		found, err := p.look(ctx, collection, at, c.Key())
 		if _, answered := errors.AsType[mongo.ServerError](err); err == nil || answered && ctx.Err() == nil && !mongo.IsNetworkError(err) && !mongo.IsTimeout(err) {
 			return found, nil
 		}
-		s.readModel.Report(err)
+		p.readModel.Report(err)
 		if backoff.Wait(ctx) != nil {
 			return false, sessions.ErrRelease
 		}
 	}
 }
 
-func (s *service) look(ctx context.Context, collection string, at bson.Timestamp, key bson.Raw) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ApplyTimeout)
+func (p *Pipeline) look(ctx context.Context, collection string, at bson.Timestamp, key bson.Raw) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.opts.ApplyTimeout)
 	defer cancel()
-	stream, err := s.mongo.Database(s.cfg.Database).Collection(collection).Watch(ctx, mongo.Pipeline{},
+	stream, err := p.opts.Database.Collection(collection).Watch(ctx, mongo.Pipeline{},
 		options.ChangeStream().SetStartAtOperationTime(&at).SetMaxAwaitTime(100*time.Millisecond))
 	if err != nil {
 		return false, err
@@ -137,4 +117,34 @@ func (s *service) look(ctx context.Context, collection string, at bson.Timestamp
 		}
 	}
 	return false, nil
+}
+
+// errLookedUp is a producer that does not give a projection what it needs.
+func errLookedUp(name string, c *envelope.Change) error {
+	database, _ := c.Body.Lookup("ns", "db").StringValueOK()
+	collection, _ := c.Body.Lookup("ns", "coll").StringValueOK()
+	return fmt.Errorf("PROJECTION: %s needs post-images, and the document of an update (message %s of stream %s) was looked up later. Run "+
+		"db.getSiblingDB(%q).runCommand({collMod: %q, changeStreamPreAndPostImages: {enabled: true}}) in the source, and set the producer's "+
+		"FULL_DOCUMENT=required; updates published before have no post-image: begin with a new subscription",
+		name, c.MessageID, c.Stream, database, collection)
+}
+
+// refuseLookedUp ends the projector before the first effect of an update whose document was looked up, where the projection needs the
+// update's own.
+func (p *Pipeline) refuseLookedUp(b *batch) error {
+	needs, ok := p.opts.Projection.(projection.PostImages)
+	if !ok || !needs.NeedsPostImages() {
+		return nil
+	}
+	for i := range b.changes {
+		if !(projection.Event{Change: b.changes[i]}).LookedUp() {
+			continue
+		}
+		select {
+		case p.refused <- settings.Problems{errLookedUp(p.opts.Projection.Name(), &b.changes[i])}:
+		default: // another session was faster
+		}
+		return sessions.ErrRelease
+	}
+	return nil
 }

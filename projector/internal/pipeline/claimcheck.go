@@ -1,10 +1,4 @@
-// Package claims gets the bodies that messages could not carry.
-//
-// Guaranteed: the bytes held in memory at once are bounded, whatever the number of sessions; a body is refused for good only when its
-// blob is gone or holds something else. While storage is away, slow, or denies access, the request is retried.
-//
-// Not guaranteed: order between sessions that wait for room.
-package claims
+package pipeline
 
 import (
 	"context"
@@ -21,8 +15,8 @@ import (
 )
 
 const (
-	// MaxBytes bounds the bodies that are held at once. A larger one is held alone.
-	MaxBytes = 64 << 20
+	// maxBodyBytes bounds the bodies that are held at once. A larger one is held alone.
+	maxBodyBytes = 64 << 20
 	// attemptTimeout, and what the body takes at attemptRate bytes a second, bound one attempt.
 	attemptTimeout = 2 * time.Second
 	attemptRate    = 500_000
@@ -38,24 +32,29 @@ type Bodies interface {
 	Get(ctx context.Context, c *envelope.Change) error
 }
 
-// Redeemer redeems claim checks. It is safe for concurrent use.
-type Redeemer struct {
+// redeemer fetches the bodies of messages with a claim check. It is safe for concurrent use.
+//
+// Guaranteed: the bytes held in memory at once are bounded, regardless of the number of sessions; a body
+// is refused permanently only if its blob is gone or has other content. While storage is unavailable, slow,
+// or denies access, the request is retried.
+// Not guaranteed: order between sessions that wait for memory.
+type redeemer struct {
 	bodies Bodies // nil: none is configured
 	room   *semaphore.Weighted
 	outage *outage.Outage
 }
 
-// New makes a redeemer; bodies may be nil.
-func New(bodies Bodies, log *slog.Logger) *Redeemer {
-	return &Redeemer{bodies: bodies, room: semaphore.NewWeighted(MaxBytes), outage: outage.New(log, "claim checks")}
+// newRedeemer returns a redeemer; bodies may be nil.
+func newRedeemer(bodies Bodies, log *slog.Logger) *redeemer {
+	return &redeemer{bodies: bodies, room: semaphore.NewWeighted(maxBodyBytes), outage: outage.New(log, "claim checks")}
 }
 
-// Redeem gives the change its body, and retries until that succeeds or ctx ends. The error is final (an [*envelope.Error]), or the
+// redeem gives the change its body, and retries until that succeeds or ctx ends. The error is final (an [*envelope.Error]), or the
 // cause of ctx. done must be called when the body is no longer needed; it is never nil.
-func (r *Redeemer) Redeem(ctx context.Context, c *envelope.Change) (done func(), err error) {
+func (r *redeemer) redeem(ctx context.Context, c *envelope.Change) (done func(), err error) {
 	var backoff retry.Backoff
 	for {
-		done, err := r.Fetch(ctx, c)
+		done, err := r.fetch(ctx, c)
 		if _, final := errors.AsType[*envelope.Error](err); final || err == nil {
 			return done, err
 		}
@@ -65,10 +64,10 @@ func (r *Redeemer) Redeem(ctx context.Context, c *envelope.Change) (done func(),
 	}
 }
 
-// Fetch gives the change its body, in one attempt. An error that is no [*envelope.Error] says nothing about the body. done must be
+// fetch gives the change its body, in one attempt. An error that is no [*envelope.Error] says nothing about the body. done must be
 // called when the body is no longer needed; it is never nil.
-func (r *Redeemer) Fetch(ctx context.Context, c *envelope.Change) (done func(), err error) {
-	size := min(c.Claim.Size, MaxBytes)
+func (r *redeemer) fetch(ctx context.Context, c *envelope.Change) (done func(), err error) {
+	size := min(c.Claim.Size, maxBodyBytes)
 	if err := r.room.Acquire(ctx, size); err != nil {
 		return func() {}, fmt.Errorf("wait for room for a body of %d bytes: %w", c.Claim.Size, context.Cause(ctx))
 	}
@@ -87,7 +86,7 @@ func (r *Redeemer) Fetch(ctx context.Context, c *envelope.Change) (done func(), 
 	return func() { r.room.Release(size) }, nil
 }
 
-func (r *Redeemer) get(ctx context.Context, c *envelope.Change) error {
+func (r *redeemer) get(ctx context.Context, c *envelope.Change) error {
 	if r.bodies == nil {
 		return errUnconfigured
 	}
@@ -95,6 +94,3 @@ func (r *Redeemer) get(ctx context.Context, c *envelope.Change) error {
 	defer cancel()
 	return r.bodies.Get(ctx, c)
 }
-
-// Err is why claim checks cannot be redeemed at the moment, or nil.
-func (r *Redeemer) Err() error { return r.outage.Err() }

@@ -1,6 +1,7 @@
-package projector
+package pipeline
 
 import (
+	"errors"
 	"time"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
@@ -17,7 +18,7 @@ type failure struct {
 
 // tries are the attempts to finish one batch while its session is held.
 type tries struct {
-	s        *service
+	p        *Pipeline
 	session  string
 	began    time.Time
 	backoff  retry.Backoff
@@ -30,11 +31,11 @@ type tries struct {
 	apart bool
 }
 
-func (s *service) newTries(session string, b *batch, d *deferred) *tries {
-	t := &tries{s: s, session: session, began: time.Now(), deferred: d, leave: make(map[string]bool)}
-	if s.failing.Any() {
+func (p *Pipeline) newTries(session string, b *batch, d *deferred) *tries {
+	t := &tries{p: p, session: session, began: time.Now(), deferred: d, leave: make(map[string]bool)}
+	if p.failing.Any() {
 		for i := range b.first() {
-			if name := b.changes[i].Aggregate; s.failing.Due(name) > 0 {
+			if name := b.changes[i].Aggregate; p.failing.Due(name) > 0 {
 				t.leave[name] = true
 			}
 		}
@@ -65,7 +66,7 @@ func (t *tries) outcome(rest *batch, progress bool, failures []failure, away err
 		one, ok := t.only(rest)
 		o.blamed = ok && t.blame(rest, failure{one, away})
 		if o.away = !o.blamed; o.away {
-			t.s.readModel.Report(away)
+			t.p.readModel.Report(away)
 		}
 	case o.blamed:
 		t.alone(rest, failures)
@@ -138,7 +139,7 @@ func (t *tries) alone(rest *batch, failures []failure) {
 // blame records the failure of an aggregate. It answers false where it may be the database's that nobody else can use either.
 func (t *tries) blame(rest *batch, f failure) bool {
 	name := f.change.Aggregate
-	v := t.s.failing.Failed(name, f.change.MessageID)
+	v := t.p.failing.Failed(name, f.change.MessageID)
 	about := []any{
 		telemetry.KeyAggregate, name, telemetry.KeySession, t.session, telemetry.KeyMessageID, f.change.MessageID,
 		telemetry.KeyCode, apply.Code(f.err), telemetry.KeyFor, v.For.Round(time.Second).String(), telemetry.KeyError, f.err,
@@ -156,19 +157,44 @@ func (t *tries) blame(rest *batch, f failure) bool {
 		t.leave[name] = true
 	}
 	if v.Tell {
-		t.s.log.Warn("an event cannot be applied; it is retried, and its aggregate waits", about...)
+		t.p.opts.Logger.Warn("an event cannot be applied; it is retried, and its aggregate waits", about...)
 	}
 	return v.Alone
 }
 
 // committed tells of the aggregates whose changes were committed, and whether there is one.
-func (s *service) committed(b *batch) (any bool) {
+func (p *Pipeline) committed(b *batch) (any bool) {
 	last := ""
 	for i, r := range b.results {
 		if name := b.changes[i].Aggregate; r.Kind == apply.Applied && (!any || name != last) {
-			s.failing.Committed(name)
+			p.failing.Committed(name)
 			last, any = name, true
 		}
 	}
 	return any
+}
+
+var errNoProgress = errors.New("a batch was applied, and no message of it was decided")
+
+// awaitVersions makes poison of changes that have waited for a missing version for VERSION_GAP_WAIT, and reports whether there is one. The
+// others are tried again after a pause, or as soon as a version comes.
+func (t *tries) awaitVersions(rest *batch) (expired bool) {
+	pause, waits := time.Duration(0), false
+	for i, r := range rest.results {
+		if r.Kind != apply.Gap {
+			continue
+		}
+		wait, over := t.p.gaps.Seen(rest.changes[i].Stream+"\n"+rest.changes[i].Aggregate, rest.changes[i].MessageID)
+		if over {
+			rest.results[i].Kind = apply.Poison
+			expired = true
+		} else if !waits || wait < pause {
+			pause, waits = wait, true
+		}
+	}
+	if waits && !expired {
+		t.p.metrics.gaps.Inc()
+		t.deferred.versions = time.Now().Add(pause)
+	}
+	return expired
 }

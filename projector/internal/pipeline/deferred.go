@@ -1,4 +1,4 @@
-package projector
+package pipeline
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // body. They stay in hand, in their order, neither applied nor settled, so that the messages of other aggregates behind them are
 // received and handled: otherwise RECEIVE_BATCH of them would hold up every aggregate of the session. One goroutine uses it.
 type deferred struct {
-	s        *service
+	p        *Pipeline
 	session  *sessions.Session
 	b        *batch
 	bodies   map[string]*fetching // by message id
@@ -36,13 +36,13 @@ const maxDeferred = 1000
 // minWait bounds from below the pause between two attempts at what is deferred.
 const minWait = 100 * time.Millisecond
 
-func (s *service) newDeferred(session *sessions.Session) *deferred {
-	return &deferred{s: s, session: session, b: &batch{}, bodies: make(map[string]*fetching)}
+func (p *Pipeline) newDeferred(session *sessions.Session) *deferred {
+	return &deferred{p: p, session: session, b: &batch{}, bodies: make(map[string]*fetching)}
 }
 
 // next returns the session's next messages. While some are deferred, it returns those behind them, or none as soon as an aggregate is to
 // be tried again; the session occupies no worker until then. Errors: [sessions.ErrRelease].
-func (d *deferred) next(ctx context.Context, completing *settlement) ([]*azservicebus.ReceivedMessage, error) {
+func (d *deferred) next(ctx context.Context, completing *completion) ([]*azservicebus.ReceivedMessage, error) {
 	if d.b.len() == 0 {
 		return d.session.Receive(ctx)
 	}
@@ -89,7 +89,7 @@ func (d *deferred) due() time.Duration {
 	first := maxStuck
 	for i := range d.b.first() {
 		c := &d.b.changes[i]
-		due := d.s.failing.Due(c.Aggregate)
+		due := d.p.failing.Due(c.Aggregate)
 		switch f := d.bodies[c.MessageID]; {
 		case due > 0:
 		case d.b.results[i].Kind == apply.Gap:
@@ -122,7 +122,7 @@ func (d *deferred) fetch(ctx context.Context, b *batch, i int) error {
 	var done func()
 	var err error
 	c, claim := &b.changes[i], b.changes[i].Claim
-	stop := d.session.Aside(ctx, b.bytes(), func(bool) { done, err = d.s.claims.Fetch(ctx, c) })
+	stop := d.session.Aside(ctx, b.bytes(), func(bool) { done, err = d.p.claims.fetch(ctx, c) })
 	switch refusal, final := errors.AsType[*envelope.Error](err); {
 	case stop != nil:
 		if err == nil {
@@ -142,7 +142,7 @@ func (d *deferred) fetch(ctx context.Context, b *batch, i int) error {
 		delete(d.bodies, c.MessageID)
 		b.fetched = &fetchedBody{message: b.messages[i], claim: claim, done: done}
 		one := &batch{messages: b.messages[i : i+1], changes: b.changes[i : i+1], results: b.results[i : i+1]}
-		return d.s.refuse(ctx, one)
+		return d.p.refuse(ctx, one)
 	}
 	return nil
 }

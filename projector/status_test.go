@@ -8,8 +8,7 @@ import (
 
 // While the database is away nobody can say that nothing is parked.
 func TestWhatIsNotKnownYetIsNotZero(t *testing.T) {
-	var s state
-	s.init("instance", "timeline")
+	s := newStatus("instance", "timeline")
 	require.EqualValues(t, -1, s.Status().LagMS)
 	require.EqualValues(t, -1, s.Status().Parked)
 }

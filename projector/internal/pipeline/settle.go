@@ -1,0 +1,177 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/sessions"
+)
+
+// A message is completed only if a result reports that its effect is committed ([apply.Applied],
+// [apply.Duplicate]). A message whose change is undecided is not settled, so that no delivery count rises.
+// A settlement that fails leaves the message to be delivered again; the guard of the read model then
+// recognises it.
+
+// settleAction is how a message is settled.
+type settleAction uint8
+
+const (
+	leave      settleAction = iota // not at all: the message stays locked
+	complete                       // removes the message
+	deadLetter                     // moves it to the dead-letter queue, with a reason and a description
+)
+
+// settlement is how one message is settled.
+type settlement struct {
+	action              settleAction
+	reason, description string
+}
+
+// maxDescription keeps a description well below the broker's limit of 4096 characters.
+const maxDescription = 1024
+
+// settlementOf returns the settlement of a message whose change has this result. It is pure.
+func settlementOf(result apply.Result) settlement {
+	switch result.Kind {
+	case apply.Applied, apply.Duplicate:
+		return settlement{action: complete}
+	case apply.Poison, apply.Parked:
+		if result.Kind == apply.Poison && !result.Recorded {
+			break // later events would overtake it
+		}
+		return settlement{action: deadLetter, reason: result.Reason, description: shorten(result.Description)}
+	case apply.Pending, apply.Gap:
+	}
+	return settlement{action: leave}
+}
+
+// shorten cuts text to maxDescription, between two characters.
+func shorten(text string) string {
+	if len(text) <= maxDescription {
+		return text
+	}
+	cut := 0
+	for i := range text {
+		if i > maxDescription-len("…") {
+			break
+		}
+		cut = i
+	}
+	return text[:cut] + "…"
+}
+
+// settle settles the messages of a batch by their results. The effects are committed: only now may a
+// message be completed. It waits for the broker's answers, unless all messages are completed: then the
+// settlement continues in completing. Dead letters that remain when receiving ends are dead-lettered after
+// their next delivery.
+func (p *Pipeline) settle(receiving, applying context.Context, session *sessions.Session, b *batch, completing *completion) error {
+	settlements := make([]settlement, b.len())
+	for i, r := range b.results {
+		settlements[i] = settlementOf(r)
+		p.logDecision(session.ID(), &b.changes[i], r)
+	}
+	if !slices.ContainsFunc(settlements, func(s settlement) bool { return s.action != leave }) {
+		return nil
+	}
+	start, span := time.Now(), b.spans.settling(applying)
+	completing.begin(func() error {
+		err := sendSettlements(receiving, session.Settler(), p.opts.SettleTimeout, b.messages, settlements)
+		endSpan(span, err)
+		p.metrics.settled(settlements, time.Since(start), err)
+		return err
+	})
+	if !slices.ContainsFunc(settlements, func(s settlement) bool { return s.action != complete }) {
+		return nil
+	}
+	return completing.wait()
+}
+
+// inFlight bounds the concurrent settlements of one session: each costs a round trip, and the protocol has
+// no batch form.
+const inFlight = 128
+
+// sendSettlements sends the settlements and waits for the broker's answers: completions concurrently, dead
+// letters one after the other, so that they arrive in the dead-letter queue in order. Each settlement gets
+// timeout: the SDK would otherwise retry for 40 seconds. The error joins one failure of each kind, after
+// all have ended.
+//
+// Completions finish even if ctx ends meanwhile, so that applied messages are not delivered again. No dead
+// letter is sent after ctx has ended: its aggregate is parked, so it is dead-lettered after its next
+// delivery.
+func sendSettlements(
+	ctx context.Context, to sessions.Settler, timeout time.Duration, messages []*azservicebus.ReceivedMessage, settlements []settlement,
+) error {
+	stopping := ctx
+	ctx = context.WithoutCancel(ctx)
+	var group errgroup.Group
+	group.SetLimit(inFlight)
+	var dead []int
+	for i, m := range messages {
+		switch settlements[i].action {
+		case complete:
+			group.Go(func() error { return sendSettlement(ctx, to, timeout, m, settlements[i]) })
+		case deadLetter:
+			dead = append(dead, i)
+		case leave:
+		}
+	}
+	var first error
+	for _, i := range dead {
+		if stopping.Err() != nil {
+			first = fmt.Errorf("dead-letter message: %w", context.Cause(stopping))
+			break
+		}
+		if first = sendSettlement(ctx, to, timeout, messages[i], settlements[i]); first != nil {
+			break // what follows would come out of order
+		}
+	}
+	return errors.Join(first, group.Wait())
+}
+
+func sendSettlement(ctx context.Context, to sessions.Settler, timeout time.Duration, m *azservicebus.ReceivedMessage, s settlement) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	switch s.action {
+	case complete:
+		if err := to.CompleteMessage(ctx, m, nil); err != nil {
+			return fmt.Errorf("complete message: %w", err)
+		}
+	case deadLetter:
+		options := &azservicebus.DeadLetterOptions{Reason: &s.reason, ErrorDescription: &s.description}
+		if err := to.DeadLetterMessage(ctx, m, options); err != nil {
+			return fmt.Errorf("dead-letter message: %w", err)
+		}
+	case leave:
+	}
+	return nil
+}
+
+// completion is a batch that is being completed while the next one is received and applied. That does not
+// affect order: the effects of the batch are committed, and a message that is completed late, or not at
+// all, is at worst delivered again and recognised as a duplicate. The zero value has none under way. One
+// goroutine uses it.
+type completion struct {
+	running sync.WaitGroup
+	err     error // read after running is done
+}
+
+// begin starts send. The caller has waited for the previous one.
+func (c *completion) begin(send func() error) {
+	c.running.Go(func() { c.err = send() })
+}
+
+// wait waits until no send is under way and returns the error of the last one, once.
+func (c *completion) wait() error {
+	c.running.Wait()
+	err := c.err
+	c.err = nil
+	return err
+}

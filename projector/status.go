@@ -1,0 +1,80 @@
+package projector
+
+import (
+	"errors"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/sluice-cdc/sluice/projector/internal/pipeline"
+	"github.com/sluice-cdc/sluice/shared/health"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// Status is what /status shows.
+type Status struct {
+	Instance     string `json:"instance"`
+	Projection   string `json:"projection"`
+	SessionsHeld int64  `json:"sessions_held"`
+	Applied      int64  `json:"applied"`       // events whose effect this process committed
+	Duplicates   int64  `json:"duplicates"`    // events it recognised as applied before
+	DeadLettered int64  `json:"dead_lettered"` // messages it moved to the dead-letter queue
+	Redelivered  int64  `json:"redelivered"`   // messages received with a delivery count above 1
+	// LagMS is the time from the newest applied change in the source to its effect, by the two machines' clocks; -1 before
+	// the first one.
+	LagMS int64 `json:"lag_ms"`
+	// Parked is the number of parked aggregates in the read model, whoever parked them; -1 before it has been counted.
+	Parked int64 `json:"parked"`
+}
+
+// status is what the projector reports about itself. It is safe for concurrent use.
+type status struct {
+	instance, projection           string
+	stopping, mongoReady, busReady atomic.Bool
+	metrics                        *pipeline.Metrics
+	metricsHandler                 http.Handler
+}
+
+func newStatus(instance, projection string) *status {
+	registry, handler := telemetry.Registry()
+	return &status{
+		instance: instance, projection: projection,
+		metrics: pipeline.NewMetrics(projection, registry), metricsHandler: handler,
+	}
+}
+
+// Status returns the values for /status.
+func (s *status) Status() Status {
+	counts := s.metrics.Counts()
+	return Status{
+		Instance:     s.instance,
+		Projection:   s.projection,
+		SessionsHeld: counts.SessionsHeld,
+		Applied:      counts.Applied,
+		Duplicates:   counts.Duplicates,
+		DeadLettered: counts.DeadLettered,
+		Redelivered:  counts.Redelivered,
+		LagMS:        counts.LagMS,
+		Parked:       counts.Parked,
+	}
+}
+
+func (s *status) probes() health.Probes {
+	return health.Probes{
+		Live:    func() error { return nil },
+		Ready:   s.ready,
+		Status:  func() any { return s.Status() },
+		Metrics: s.metricsHandler,
+	}
+}
+
+func (s *status) ready() error {
+	switch {
+	case s.stopping.Load():
+		return errors.New("stopping")
+	case !s.mongoReady.Load():
+		return errors.New("not yet connected to MongoDB")
+	case !s.busReady.Load():
+		return errors.New("not yet connected to Service Bus")
+	}
+	return nil
+}
