@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/producer/internal/broker"
 	"github.com/sluice-cdc/sluice/producer/internal/publish"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/claim"
@@ -25,7 +26,7 @@ const closeTimeout = 2 * time.Second
 // clients are the connections of one stream.
 type clients struct {
 	collection *mongo.Collection
-	broker     *publish.ServiceBus
+	broker     *broker.ServiceBus
 	mongoSeen  *mongodb.Sight
 	blob       *azblob.Client
 	claims     publish.Claims   // nil: large events stop the stream
@@ -94,7 +95,7 @@ func (n *connections) connectStream(config Config, credential azcore.TokenCreden
 	}
 	c := &clients{
 		collection: db.Database(config.Database).Collection(config.Collection),
-		broker:     publish.NewServiceBus(config.entity(), namespace),
+		broker:     broker.NewServiceBus(config.entity(), namespace),
 		blob:       blob,
 		mongoSeen:  n.seen[config.MongoURI],
 	}

@@ -16,7 +16,7 @@ import (
 func TestWhatIsRememberedBehindAStuckEventIsBounded(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		broker := &memoryBroker{capacity: 10, before: func(_ context.Context, messages []string) outcome {
+		bus := &memoryBroker{capacity: 10, before: func(_ context.Context, messages []string) outcome {
 			if messages[0] == "stuck/1" {
 				<-release
 			}
@@ -24,7 +24,7 @@ func TestWhatIsRememberedBehindAStuckEventIsBounded(t *testing.T) {
 		}}
 		config := testConfig()
 		config.MaxEvents = 10
-		p := start(config, broker, openFence{})
+		p := start(config, bus, openFence{})
 		done := run(t.Context(), p)
 		const events = 1000
 		var published atomic.Int64

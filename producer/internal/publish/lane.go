@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-cdc/sluice/producer/internal/broker"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -18,7 +19,7 @@ type lane struct {
 
 // load is a batch with what is in it.
 type load struct {
-	batch    Batch
+	batch    broker.Batch
 	items    []*item
 	sessions []*backlog // leased
 }
@@ -44,7 +45,7 @@ func (l *lane) run(ctx context.Context) error {
 		case err == nil:
 			l.publisher.acknowledged(load)
 			l.dispatcher.end(load.sessions, latency)
-		case errors.Is(err, errSuspect), errors.Is(err, ErrRefused):
+		case errors.Is(err, errSuspect), errors.Is(err, broker.ErrRefused):
 			l.dispatcher.setApart()
 			switch err := l.separate(ctx, load, err); {
 			case l.publisher.stopsBefore(err):
@@ -71,7 +72,7 @@ func (l *lane) fill(ctx context.Context, first *backlog) (load, error) {
 	for session := first; session != nil; session = l.dispatcher.more() {
 		waiting := l.dispatcher.waiting(session, room-len(out.items))
 		n, err := l.pack(ctx, batch, waiting)
-		if err != nil && !errors.Is(err, errFull) && n+len(out.items) == 0 { // with items before it, those are sent first
+		if err != nil && !errors.Is(err, broker.ErrFull) && n+len(out.items) == 0 { // with items before it, those are sent first
 			if ctx.Err() == nil {
 				l.publisher.metrics.refused()
 				err = &doomed{waiting[0].sequence, err}
@@ -91,7 +92,7 @@ func (l *lane) fill(ctx context.Context, first *backlog) (load, error) {
 }
 
 // pack puts items into the batch in order, and says how many fit.
-func (l *lane) pack(ctx context.Context, batch Batch, items []*item) (n int, err error) {
+func (l *lane) pack(ctx context.Context, batch broker.Batch, items []*item) (n int, err error) {
 	for n, i := range items {
 		if l.hopeless(i, batch.Largest()) {
 			return n, oversized(i)
@@ -100,15 +101,15 @@ func (l *lane) pack(ctx context.Context, batch Batch, items []*item) (n int, err
 			return n, err
 		}
 		err := batch.Add(i.message)
-		if errors.Is(err, ErrOversized) && l.publisher.config.Claims != nil && i.change.Claim == nil {
+		if errors.Is(err, broker.ErrOversized) && l.publisher.config.Claims != nil && i.change.Claim == nil {
 			if err = l.keepBody(ctx, i); err == nil {
 				err = batch.Add(i.message)
 			}
 		}
 		switch {
-		case errors.Is(err, ErrOversized):
+		case errors.Is(err, broker.ErrOversized):
 			batch.AddAlone(i.message) // the item keeps its change, to be named if it is too large for the entity as well
-			return n + 1, errFull
+			return n + 1, broker.ErrFull
 		case err != nil:
 			return n, err
 		}
@@ -118,8 +119,8 @@ func (l *lane) pack(ctx context.Context, batch Batch, items []*item) (n int, err
 }
 
 // newBatch begins a batch. That needs a link, and perhaps a new connection, so it is retried for as long as this process leads.
-func (l *lane) newBatch(ctx context.Context) (Batch, error) {
-	var batch Batch
+func (l *lane) newBatch(ctx context.Context) (broker.Batch, error) {
+	var batch broker.Batch
 	err := l.retry(ctx, 0, func(ctx context.Context) (err error) {
 		batch, err = l.publisher.broker.NewBatch(ctx)
 		return err
@@ -128,7 +129,7 @@ func (l *lane) newBatch(ctx context.Context) (Batch, error) {
 }
 
 // send sends the batch until it is acknowledged; latency is that of the attempt that was. A batch that was not sent, and one whose
-// outcome is unknown, are sent again as they are, before anything later of their sessions. After [ErrRefused], [ErrOversized] and
+// outcome is unknown, are sent again as they are, before anything later of their sessions. After [broker.ErrRefused], [broker.ErrOversized] and
 // errSuspect there is nothing to retry as it is.
 func (l *lane) send(ctx context.Context, load load) (latency time.Duration, err error) {
 	var held suspicion
@@ -137,7 +138,7 @@ func (l *lane) send(ctx context.Context, load load) (latency time.Duration, err 
 		attempt := time.Now()
 		err := l.attempt(ctx, load, l.publisher.broker.Send)
 		latency = time.Since(attempt)
-		if errors.Is(err, ErrRefused) {
+		if errors.Is(err, broker.ErrRefused) {
 			return err
 		}
 		if held.add(err, l.publisher.taken.Load(), time.Now()); held.apart(l.publisher.taken.Load()) {
@@ -153,19 +154,19 @@ func (l *lane) send(ctx context.Context, load load) (latency time.Duration, err 
 }
 
 // attempt sends a load once, one way or the other.
-func (l *lane) attempt(ctx context.Context, load load, send func(context.Context, Batch) error) error {
+func (l *lane) attempt(ctx context.Context, load load, send func(context.Context, broker.Batch) error) error {
 	err := send(ctx, load.batch)
 	switch {
-	case errors.Is(err, errUnknown), errors.Is(err, errCutShort):
+	case errors.Is(err, broker.ErrUnknown), errors.Is(err, broker.ErrCutShort):
 		l.publisher.metrics.doubted()
-	case errors.Is(err, ErrOversized):
+	case errors.Is(err, broker.ErrOversized):
 		l.publisher.metrics.refused()
 		return &doomed{load.items[0].sequence, oversized(load.items[0])}
 	}
 	return err
 }
 
-// retry makes attempts until one succeeds, ctx ends, or another attempt would not help ([ErrRefused], [ErrOversized], errSuspect). No
+// retry makes attempts until one succeeds, ctx ends, or another attempt would not help ([broker.ErrRefused], [broker.ErrOversized], errSuspect). No
 // attempt begins or lasts past the fence.
 func (l *lane) retry(ctx context.Context, size int, attempt func(context.Context) error) error {
 	return l.repeat(ctx, size, func(ctx context.Context) error { return l.publisher.fenced(ctx, attempt) })
@@ -188,7 +189,7 @@ func (l *lane) repeat(ctx context.Context, size int, attempt func(context.Contex
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if errors.Is(err, ErrRefused) || errors.Is(err, ErrOversized) || errors.Is(err, errSuspect) {
+		if errors.Is(err, broker.ErrRefused) || errors.Is(err, broker.ErrOversized) || errors.Is(err, errSuspect) {
 			if attempts > 1 && p.failing.Add(-1) == 0 {
 				p.sending.Report(nil) // what is left is about this batch
 			}
@@ -200,7 +201,7 @@ func (l *lane) repeat(ctx context.Context, size int, attempt func(context.Contex
 		}
 		p.sending.Report(err, telemetry.KeyBatch, size)
 		backoff := &failing
-		if errors.Is(err, errBusy) {
+		if errors.Is(err, broker.ErrBusy) {
 			backoff = &busy
 			p.throttled()
 		}

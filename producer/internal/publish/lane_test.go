@@ -55,13 +55,13 @@ func (g *gauge) end(sessions map[string]bool) {
 func sent(t *testing.T, config Config, sessions, events int, latency time.Duration) (*gauge, *memoryBroker) {
 	t.Helper()
 	g := &gauge{}
-	broker := &memoryBroker{capacity: 1000, before: func(_ context.Context, messages []string) outcome {
+	bus := &memoryBroker{capacity: 1000, before: func(_ context.Context, messages []string) outcome {
 		begun := g.begin(messages)
 		time.Sleep(latency) // the network's, virtual
 		g.end(begun)
 		return stored
 	}}
-	p := start(config, broker, openFence{})
+	p := start(config, bus, openFence{})
 	done := run(t.Context(), p)
 	for n := range events {
 		c, progress := event(fmt.Sprintf("a%d", n%sessions), n/sessions+1, n)
@@ -70,7 +70,7 @@ func sent(t *testing.T, config Config, sessions, events int, latency time.Durati
 	p.Close()
 	require.NoError(t, <-done)
 	require.Equal(t, int64(events), p.Progress().Published)
-	return g, broker
+	return g, bus
 }
 
 // G2: two batches of one session are never outstanding at once, however many lanes there are.
@@ -110,7 +110,7 @@ func TestMixedBatchesAreFilledBeforeMoreLanesAreUsed(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		config := testConfig()
 		config.Scope = ScopeMixed
-		_, broker := sent(t, config, 1000, 3000, 10*time.Millisecond)
-		require.LessOrEqual(t, len(broker.arrived), 3000/config.BatchMessages+2*config.MaxLanes)
+		_, bus := sent(t, config, 1000, 3000, 10*time.Millisecond)
+		require.LessOrEqual(t, len(bus.arrived), 3000/config.BatchMessages+2*config.MaxLanes)
 	})
 }

@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/sluice-cdc/sluice/producer/internal/broker"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/outage"
@@ -54,10 +55,10 @@ type Config struct {
 	// go ahead of it by four times as many: that is how many have to be remembered.
 	MaxEvents int64
 	MaxBytes  int64 // bytes of their bodies, at most; one event may be larger
-	// Claims stores the bodies of events that are too large for a message; nil makes such an event [ErrOversized].
+	// Claims stores the bodies of events that are too large for a message; nil makes such an event [broker.ErrOversized].
 	Claims Claims
 	// Refusals keeps messages that Service Bus refuses for good, and the stream goes on without them; nil makes such a message
-	// [ErrRefused].
+	// [broker.ErrRefused].
 	Refusals Refusals
 	// RefusedAfter is how long Service Bus has to object to a message, while it takes others of the same session, before the message
 	// counts as refused for good; a condition that is about the message itself does at once.
@@ -80,7 +81,7 @@ type Fence interface{ Deadline() time.Time }
 // Publisher publishes one stream during one term of leadership.
 type Publisher struct {
 	config    Config
-	broker    Broker
+	broker    broker.Broker
 	fence     Fence
 	watermark *Watermark
 	metrics   *Metrics
@@ -107,9 +108,9 @@ type Publisher struct {
 }
 
 // New prepares a publisher; nothing is sent before Run.
-func New(config Config, broker Broker, fence Fence, start checkpoint.Progress, metrics *Metrics, log *slog.Logger) *Publisher {
+func New(config Config, to broker.Broker, fence Fence, start checkpoint.Progress, metrics *Metrics, log *slog.Logger) *Publisher {
 	p := &Publisher{
-		config: config, broker: broker, fence: fence, watermark: NewWatermark(start), metrics: metrics,
+		config: config, broker: to, fence: fence, watermark: NewWatermark(start), metrics: metrics,
 		spans:      newSpans(config.Tracer, config.Entity),
 		sending:    outage.New(log, "sending to Service Bus"),
 		bodies:     outage.New(log, "claim checks"),
@@ -165,8 +166,8 @@ func (p *Publisher) Pass(after checkpoint.Progress) { p.watermark.Pass(after) }
 func (p *Publisher) Close() { p.dispatcher.close() }
 
 // Run sends until it is closed and everything has been acknowledged (then it returns nil), until ctx ends (its cause is
-// the error), until it makes no progress ([ErrStalled]), or until an event can never be sent ([ErrOversized],
-// [ErrRefused], or one that cannot be encoded). It is called once.
+// the error), until it makes no progress ([ErrStalled]), or until an event can never be sent ([broker.ErrOversized],
+// [broker.ErrRefused], or one that cannot be encoded). It is called once.
 func (p *Publisher) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	watched, done := context.WithCancel(ctx)
@@ -276,7 +277,7 @@ func oversized(i *item) error {
 	}
 	return fmt.Errorf("%w: %s of aggregate %q at %s: its message of %d bytes is larger than the entity takes; "+
 		"set ON_OVERSIZE=claimcheck, make the event smaller, or use an entity that takes larger messages (Premium)",
-		ErrOversized, i.change.Operation, i.change.Aggregate, i.change.Position, size)
+		broker.ErrOversized, i.change.Operation, i.change.Aggregate, i.change.Position, size)
 }
 
 // ahead is how many times MaxEvents the newest event may be ahead of the oldest that is not acknowledged.

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/sluice-cdc/sluice/producer/internal/broker"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
@@ -60,16 +61,16 @@ func (b *memoryBatch) AddAlone(m *azservicebus.Message) {
 
 func (b *memoryBatch) Add(m *azservicebus.Message) error {
 	if len(b.messages) == b.capacity || (len(m.Body) > 1000 && len(b.messages) > 0) {
-		return errFull
+		return broker.ErrFull
 	}
 	if len(m.Body) > 1000 {
-		return ErrOversized
+		return broker.ErrOversized
 	}
 	b.messages = append(b.messages, fmt.Sprintf("%s/%d", *m.SessionID, m.ApplicationProperties["version"]))
 	return nil
 }
 
-func (b *memoryBatch) Split(n int) (first, rest Batch, err error) {
+func (b *memoryBatch) Split(n int) (first, rest broker.Batch, err error) {
 	return &memoryBatch{capacity: b.capacity, messages: b.messages[:n]}, &memoryBatch{capacity: b.capacity, messages: b.messages[n:]}, nil
 }
 
@@ -79,23 +80,23 @@ func (b *memoryBatch) Only() (contentType string, body []byte, err error) {
 
 func (b *memoryBatch) Largest() uint64 { return 5000 }
 
-func (b *memoryBatch) One(n int) (one Batch, size int) {
+func (b *memoryBatch) One(n int) (one broker.Batch, size int) {
 	if b.size > 0 {
 		return nil, 0
 	}
 	return &memoryBatch{capacity: b.capacity, messages: b.messages[n : n+1]}, 100
 }
 
-func (m *memoryBroker) SendApart(ctx context.Context, b Batch) error { return m.Send(ctx, b) }
+func (m *memoryBroker) SendApart(ctx context.Context, b broker.Batch) error { return m.Send(ctx, b) }
 
-func (m *memoryBroker) NewBatch(context.Context) (Batch, error) {
+func (m *memoryBroker) NewBatch(context.Context) (broker.Batch, error) {
 	return &memoryBatch{capacity: m.capacity}, nil
 }
 
-func (m *memoryBroker) Send(ctx context.Context, b Batch) error {
+func (m *memoryBroker) Send(ctx context.Context, b broker.Batch) error {
 	messages := b.(*memoryBatch).messages
 	if b.(*memoryBatch).size > 5000 {
-		return ErrOversized
+		return broker.ErrOversized
 	}
 	o := stored
 	if m.before != nil {
@@ -105,20 +106,20 @@ func (m *memoryBroker) Send(ctx context.Context, b Batch) error {
 	case refused:
 		return errSend
 	case busy:
-		return errBusy
+		return broker.ErrBusy
 	case never:
-		return ErrRefused
+		return broker.ErrRefused
 	case silent:
-		return fmt.Errorf("%w: %w", errUnknown, ctx.Err())
+		return fmt.Errorf("%w: %w", broker.ErrUnknown, ctx.Err())
 	case objecting:
-		return fmt.Errorf("%w: %w: %w", errUnknown, errObjection, errSend)
+		return fmt.Errorf("%w: %w: %w", broker.ErrUnknown, broker.ErrObjection, errSend)
 	case stored, unknown:
 	}
 	m.mu.Lock()
 	m.arrived = append(m.arrived, messages)
 	m.mu.Unlock()
 	if o == unknown {
-		return fmt.Errorf("%w: %w", errUnknown, errSend)
+		return fmt.Errorf("%w: %w", broker.ErrUnknown, errSend)
 	}
 	return nil
 }
@@ -134,7 +135,7 @@ func testConfig() Config {
 	}
 }
 
-func start(config Config, b Broker, f Fence) *Publisher {
+func start(config Config, b broker.Broker, f Fence) *Publisher {
 	return New(config, b, f, checkpoint.Progress{}, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 }
 
@@ -165,7 +166,7 @@ func TestG2SessionsArriveInOrderWhateverIsSentAgain(t *testing.T) {
 			virtualtime.Test(t, func(t *testing.T) {
 				random, faults := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 				var mu sync.Mutex
-				broker := &memoryBroker{capacity: 7, before: func(context.Context, []string) outcome {
+				bus := &memoryBroker{capacity: 7, before: func(context.Context, []string) outcome {
 					mu.Lock()
 					o, delay := outcome(faults.IntN(3)), time.Duration(faults.IntN(50))*time.Millisecond
 					mu.Unlock()
@@ -174,7 +175,7 @@ func TestG2SessionsArriveInOrderWhateverIsSentAgain(t *testing.T) {
 				}}
 				config := testConfig()
 				config.Scope = scope
-				p := start(config, broker, openFence{})
+				p := start(config, bus, openFence{})
 				done := run(t.Context(), p)
 
 				versions := map[string]int{}
@@ -188,7 +189,7 @@ func TestG2SessionsArriveInOrderWhateverIsSentAgain(t *testing.T) {
 				require.NoError(t, <-done)
 				require.Equal(t, int64(400), p.Progress().Published)
 				require.Zero(t, p.InFlight())
-				judgeOrder(t, broker.arrived, versions)
+				judgeOrder(t, bus.arrived, versions)
 			})
 		}
 	}
@@ -232,13 +233,13 @@ func judgeOrder(t *testing.T, arrived [][]string, versions map[string]int) {
 func TestG1NothingUnacknowledgedIsInTheCheckpoint(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		broker := &memoryBroker{capacity: 10, before: func(_ context.Context, messages []string) outcome {
+		bus := &memoryBroker{capacity: 10, before: func(_ context.Context, messages []string) outcome {
 			if messages[0] == "a0/1" {
 				<-release
 			}
 			return stored
 		}}
-		p := start(testConfig(), broker, openFence{})
+		p := start(testConfig(), bus, openFence{})
 		done := run(t.Context(), p)
 		for n := range 100 {
 			c, progress := event(fmt.Sprintf("a%d", n), 1, n)
@@ -256,13 +257,13 @@ func TestG1NothingUnacknowledgedIsInTheCheckpoint(t *testing.T) {
 // G4: a leader that cannot prove its leadership sends nothing, not even what is queued.
 func TestG4NothingIsSentPastTheFence(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		broker := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
+		bus := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
 			t.Error("sent past the fence")
 			return stored
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		p := start(testConfig(), broker, passedFence{})
+		p := start(testConfig(), bus, passedFence{})
 		done := run(ctx, p)
 		c, progress := event("a0", 1, 1)
 		require.NoError(t, p.Publish(ctx, c, progress))
@@ -278,17 +279,17 @@ func TestG4ASendDoesNotOutliveTheFence(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		fence := fixedFence(time.Now().Add(4 * time.Second))
 		var lasted time.Duration
-		broker := &memoryBroker{capacity: 10}
+		bus := &memoryBroker{capacity: 10}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		broker.before = func(ctx context.Context, _ []string) outcome {
+		bus.before = func(ctx context.Context, _ []string) outcome {
 			begun := time.Now()
 			<-ctx.Done() // the acknowledgement never comes
 			lasted = time.Since(begun)
 			cancel()
 			return unknown
 		}
-		p := start(testConfig(), broker, fence)
+		p := start(testConfig(), bus, fence)
 		done := run(ctx, p)
 		c, progress := event("a0", 1, 1)
 		require.NoError(t, p.Publish(ctx, c, progress))
@@ -310,14 +311,14 @@ func TestPublishBlocksAtTheBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			virtualtime.Test(t, func(t *testing.T) {
 				release := make(chan struct{})
-				broker := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
+				bus := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
 					<-release
 					return stored
 				}}
 				config := testConfig()
 				c, _ := event("a0", 1, 1)
 				bound(&config, int64(len(c.Body)))
-				p := start(config, broker, openFence{})
+				p := start(config, bus, openFence{})
 				done := run(t.Context(), p)
 				var published atomic.Int64
 				var publishing sync.WaitGroup
@@ -344,27 +345,27 @@ func TestPublishBlocksAtTheBounds(t *testing.T) {
 
 // G6: what Service Bus can never take ends the stream with an error that names the event.
 func TestG6AnOversizedEventIsAnError(t *testing.T) {
-	broker := &memoryBroker{capacity: 10}
-	p := start(testConfig(), broker, openFence{})
+	bus := &memoryBroker{capacity: 10}
+	p := start(testConfig(), bus, openFence{})
 	c, progress := event("big-one", 1, 1)
 	body, err := bson.Marshal(bson.D{{Key: "pad", Value: make([]byte, 6000)}})
 	require.NoError(t, err)
 	c.Body = body
 	require.NoError(t, p.Publish(t.Context(), c, progress))
 	err = p.Run(t.Context())
-	require.ErrorIs(t, err, ErrOversized)
+	require.ErrorIs(t, err, broker.ErrOversized)
 	require.ErrorContains(t, err, "big-one")
-	require.Empty(t, broker.arrived)
+	require.Empty(t, bus.arrived)
 }
 
 // G6: an event that is too large whatever is done is found by the size of its body, and not encoded first: that takes more memory than a
 // small container has. What is before it is published.
 func TestG6AnEventThatIsFarTooLargeIsNotEncoded(t *testing.T) {
 	for format, size := range map[envelope.Format]int{envelope.JSON: 25_005, envelope.BSON: 5001} {
-		broker := &memoryBroker{capacity: 10}
+		bus := &memoryBroker{capacity: 10}
 		config := testConfig()
 		config.Format = format
-		p := start(config, broker, openFence{})
+		p := start(config, bus, openFence{})
 		for n := range 3 {
 			c, progress := event("big-one", n+1, n)
 			if n == 2 {
@@ -373,7 +374,7 @@ func TestG6AnEventThatIsFarTooLargeIsNotEncoded(t *testing.T) {
 			require.NoError(t, p.Publish(t.Context(), c, progress))
 		}
 		err := p.Run(t.Context())
-		require.ErrorIs(t, err, ErrOversized)
+		require.ErrorIs(t, err, broker.ErrOversized)
 		require.ErrorContains(t, err, `insert of aggregate "big-one" at 82000002`)
 		require.ErrorContains(t, err, "ON_OVERSIZE=claimcheck")
 		require.EqualValues(t, 2, p.Progress().Published)
@@ -383,10 +384,10 @@ func TestG6AnEventThatIsFarTooLargeIsNotEncoded(t *testing.T) {
 // G2: what is too large for a batch and not for the entity goes by itself, in its place.
 func TestG2ALargeEventIsSentAloneInItsPlace(t *testing.T) {
 	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
-		broker := &memoryBroker{capacity: 10}
+		bus := &memoryBroker{capacity: 10}
 		config := testConfig()
 		config.Scope = scope
-		p := start(config, broker, openFence{})
+		p := start(config, bus, openFence{})
 		for n := range 3 {
 			c, progress := event("a", n+1, n)
 			if n == 1 {
@@ -398,7 +399,7 @@ func TestG2ALargeEventIsSentAloneInItsPlace(t *testing.T) {
 		}
 		p.Close()
 		require.NoError(t, p.Run(t.Context()))
-		require.Equal(t, [][]string{{"a/1"}, {"a/2"}, {"a/3"}}, broker.arrived)
+		require.Equal(t, [][]string{{"a/1"}, {"a/2"}, {"a/3"}}, bus.arrived)
 		require.Equal(t, int64(3), p.Progress().Published)
 	}
 }
@@ -406,7 +407,7 @@ func TestG2ALargeEventIsSentAloneInItsPlace(t *testing.T) {
 func TestAPublisherWithoutProgressGivesUp(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
-		broker := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
+		bus := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
 			if broken.Load() {
 				return refused
 			}
@@ -414,7 +415,7 @@ func TestAPublisherWithoutProgressGivesUp(t *testing.T) {
 		}}
 		config := testConfig()
 		config.StallAfter = time.Minute
-		p := start(config, broker, openFence{})
+		p := start(config, bus, openFence{})
 		done := run(t.Context(), p)
 		time.Sleep(10 * time.Minute) // virtual: an idle publisher is not a stalled one
 		c, progress := event("a0", 1, 1)

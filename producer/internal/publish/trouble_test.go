@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/producer/internal/broker"
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
@@ -20,7 +21,7 @@ func TestABusyBrokerIsWaitedFor(t *testing.T) {
 		var throttling atomic.Bool
 		var attempts atomic.Int64
 		throttling.Store(true)
-		broker := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
+		bus := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
 			attempts.Add(1)
 			if throttling.Load() {
 				return busy
@@ -29,7 +30,7 @@ func TestABusyBrokerIsWaitedFor(t *testing.T) {
 		}}
 		config := testConfig()
 		config.StallAfter = time.Minute
-		p := start(config, broker, openFence{})
+		p := start(config, bus, openFence{})
 		done := run(t.Context(), p)
 		for n := range 100 {
 			c, progress := event(fmt.Sprintf("a%d", n), 1, n)
@@ -51,10 +52,10 @@ func TestABusyBrokerIsWaitedFor(t *testing.T) {
 // leader comes over another connection.
 func TestG1ABusyBrokerIsNotWaitedForForEver(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		broker := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome { return busy }}
+		bus := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome { return busy }}
 		config := testConfig()
 		config.StallAfter = time.Minute
-		p := start(config, broker, openFence{})
+		p := start(config, bus, openFence{})
 		c, progress := event("a", 1, 1)
 		require.NoError(t, p.Publish(t.Context(), c, progress))
 		begun := time.Now()
@@ -68,12 +69,12 @@ func TestG1ABusyBrokerIsNotWaitedForForEver(t *testing.T) {
 // checkpoint.
 func TestG6ABatchThatIsRefusedForGoodIsAnError(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		broker := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome { return never }}
-		p := start(testConfig(), broker, openFence{})
+		bus := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome { return never }}
+		p := start(testConfig(), bus, openFence{})
 		c, progress := event("bad-one", 1, 1)
 		require.NoError(t, p.Publish(t.Context(), c, progress))
 		err := p.Run(t.Context())
-		require.ErrorIs(t, err, ErrRefused)
+		require.ErrorIs(t, err, broker.ErrRefused)
 		require.ErrorContains(t, err, `insert of aggregate "bad-one" at 82000001`)
 		require.ErrorContains(t, err, "ON_REFUSED=park", "how to go on")
 		require.Zero(t, p.Progress().Published)
@@ -97,10 +98,10 @@ func TestG6AnEventThatCannotBeEncodedIsAnError(t *testing.T) {
 func TestG1AnUnsendableEventCutsOffNothingBeforeIt(t *testing.T) {
 	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
 		virtualtime.Test(t, func(t *testing.T) {
-			broker := &memoryBroker{capacity: 10, before: slow(time.Second)}
+			bus := &memoryBroker{capacity: 10, before: slow(time.Second)}
 			config := testConfig()
 			config.Scope = scope
-			p := start(config, broker, openFence{})
+			p := start(config, bus, openFence{})
 			for n, aggregate := range []string{"a", "b", "c", "c", "c"} {
 				c, progress := event(aggregate, n+1, n)
 				if n == 4 {

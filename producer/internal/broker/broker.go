@@ -1,4 +1,11 @@
-package publish
+// Package broker sends batches of messages to one topic or queue of Service Bus over AMQP.
+//
+// Guaranteed: [Broker.Send] returns nil only if Service Bus accepted the batch, and [ErrRefused] or
+// [ErrOversized] only if it stored nothing of it. After any other error the outcome is unknown.
+//
+// Not guaranteed: that a batch is stored once. What to send again, and in which order, is decided by
+// package publish.
+package broker
 
 import (
 	"context"
@@ -17,25 +24,25 @@ var (
 	ErrRefused = errors.New("refused by Service Bus for good")
 )
 
-// errFull means that a message does not fit behind those that are in the batch already.
-var errFull = errors.New("batch is full")
+// ErrFull means that a message does not fit behind those that are in the batch already.
+var ErrFull = errors.New("batch is full")
 
-// errBusy is a send that the broker refused for now: it throttles, or the entity is full. The batch was not stored. The broker
+// ErrBusy is a send that the broker refused for now: it throttles, or the entity is full. The batch was not stored. The broker
 // answers, so another process would do no better.
-var errBusy = errors.New("send is refused because Service Bus is busy")
+var ErrBusy = errors.New("send is refused because Service Bus is busy")
 
-// errUnknown is a send whose outcome is unknown, because the connection failed: it may have been stored.
-var errUnknown = errors.New("outcome of the send is unknown")
+// ErrUnknown is a send whose outcome is unknown, because the connection failed: it may have been stored.
+var ErrUnknown = errors.New("outcome of the send is unknown")
 
-// errObjection is an errUnknown of which the broker says why: it rejected the batch for a reason that may pass, or ended the link, the
+// ErrObjection is an errUnknown of which the broker says why: it rejected the batch for a reason that may pass, or ended the link, the
 // session or the connection. On a connection that lanes share, it may be about another lane's batch.
-var errObjection = errors.New("objected to by Service Bus")
+var ErrObjection = errors.New("objected to by Service Bus")
 
-// errFinal is an errObjection with a condition that is about what was sent, and does not pass.
-var errFinal = fmt.Errorf("%w for what was sent", errObjection)
+// ErrFinal is an errObjection with a condition that is about what was sent, and does not pass.
+var ErrFinal = fmt.Errorf("%w for what was sent", ErrObjection)
 
-// errCutShort is a send that timed out in the broker: it may have been stored.
-var errCutShort = errors.New("send timed out in Service Bus")
+// ErrCutShort is a send that timed out in the broker: it may have been stored.
+var ErrCutShort = errors.New("send timed out in Service Bus")
 
 // Broker is where batches go: [ServiceBus].
 type Broker interface {

@@ -1,4 +1,4 @@
-package publish
+package broker
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ type amqpBatch struct {
 // Add implements Batch.
 func (b *amqpBatch) Add(m *azservicebus.Message) error {
 	if b.alone != nil {
-		return errFull
+		return ErrFull
 	}
 	message := toAMQP(m)
 	encoded, err := message.MarshalBinary()
@@ -49,7 +49,7 @@ func (b *amqpBatch) Add(m *azservicebus.Message) error {
 	case first:
 		return ErrOversized
 	default:
-		return errFull
+		return ErrFull
 	}
 	if first {
 		b.envelope = message
@@ -118,8 +118,8 @@ func (b *amqpBatch) Only() (contentType string, body []byte, err error) {
 	return contentType, m.GetData(), nil
 }
 
-// largestBatch is the most bytes of a batch on every entity: one that takes larger messages ends the link of a larger batch.
-const largestBatch = 1 << 20
+// MaxBatchBytes is the most bytes of a batch on every entity: one that takes larger messages ends the link of a larger batch.
+const MaxBatchBytes = 1 << 20
 
 // batchRoom returns how large a batch may be on a link with these properties. A namespace that does not state it, as none did for
 // years, states only how large a message may be: up to 100 MB on Premium.
@@ -139,9 +139,9 @@ func batchRoom(properties map[string]any, maxMessageSize uint64) uint64 {
 	case limit > 0:
 		return limit
 	case maxMessageSize > 0:
-		return min(maxMessageSize, largestBatch)
+		return min(maxMessageSize, MaxBatchBytes)
 	}
-	return largestBatch // no limit is stated at all
+	return MaxBatchBytes // no limit is stated at all
 }
 
 // toAMQP is the message as the SDK would send it, as far as an envelope has fields.

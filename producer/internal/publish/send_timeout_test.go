@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/producer/internal/broker"
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
@@ -40,8 +41,8 @@ func slow(takes time.Duration) func(context.Context, []string) outcome {
 // come to its end, or the stream would not go on under any leader.
 func TestASendMayTakeLongerThanTheFenceIsAhead(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		broker := &memoryBroker{capacity: 10, before: slow(10 * time.Second)}
-		p := start(testConfig(), broker, movingFence{time.Now().Add(time.Hour)})
+		bus := &memoryBroker{capacity: 10, before: slow(10 * time.Second)}
+		p := start(testConfig(), bus, movingFence{time.Now().Add(time.Hour)})
 		done := run(t.Context(), p)
 		begun := time.Now()
 		for n := range 20 {
@@ -65,16 +66,16 @@ func TestG4APatientSendDoesNotOutliveTheFence(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		ends := time.Now().Add(50 * time.Second)
 		var last time.Time
-		broker := &memoryBroker{capacity: 10}
+		bus := &memoryBroker{capacity: 10}
 		never := slow(time.Hour)
-		broker.before = func(ctx context.Context, messages []string) outcome {
+		bus.before = func(ctx context.Context, messages []string) outcome {
 			o := never(ctx, messages)
 			last = time.Now()
 			return o
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
-		p := start(testConfig(), broker, movingFence{ends})
+		p := start(testConfig(), bus, movingFence{ends})
 		done := run(ctx, p)
 		c, progress := event("a0", 1, 1)
 		require.NoError(t, p.Publish(ctx, c, progress))
@@ -90,15 +91,15 @@ func TestPatienceIsLearnedFromSendsAlone(t *testing.T) {
 	timedOut := context.DeadlineExceeded
 	p.learn(4*time.Second, 4*time.Second, timedOut, true)
 	require.Zero(t, p.now())
-	p.learn(4*time.Second, time.Second, fmt.Errorf("%w: reset", errUnknown), false)
+	p.learn(4*time.Second, time.Second, fmt.Errorf("%w: reset", broker.ErrUnknown), false)
 	require.Zero(t, p.now(), "it was not for lack of time")
 
-	p.learn(4*time.Second, 4*time.Second, fmt.Errorf("%w: %w", errUnknown, timedOut), true)
+	p.learn(4*time.Second, 4*time.Second, fmt.Errorf("%w: %w", broker.ErrUnknown, timedOut), true)
 	require.Equal(t, 8*time.Second, p.now())
-	p.learn(4*time.Second, 4*time.Second, fmt.Errorf("%w: %w", errUnknown, timedOut), true)
+	p.learn(4*time.Second, 4*time.Second, fmt.Errorf("%w: %w", broker.ErrUnknown, timedOut), true)
 	require.Equal(t, 8*time.Second, p.now(), "another lane's attempt of the same time teaches nothing new")
 	for range 5 {
-		p.learn(p.now(), p.now(), errUnknown, true)
+		p.learn(p.now(), p.now(), broker.ErrUnknown, true)
 	}
 	require.Equal(t, mostPatience, p.now())
 	p.learn(p.now(), 20*time.Second, nil, false)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-cdc/sluice/producer/internal/broker"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
@@ -27,7 +28,7 @@ func (p *patience) learn(had, took time.Duration, err error, timedOut bool) {
 	switch {
 	case err == nil && 4*took < time.Duration(now):
 		p.nanoseconds.CompareAndSwap(now, now-now/8)
-	case timedOut && errors.Is(err, errUnknown) && 2*had > time.Duration(now):
+	case timedOut && errors.Is(err, broker.ErrUnknown) && 2*had > time.Duration(now):
 		p.nanoseconds.CompareAndSwap(now, int64(min(2*had, mostPatience)))
 	}
 }

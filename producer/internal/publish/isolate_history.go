@@ -3,6 +3,8 @@ package publish
 import (
 	"errors"
 	"time"
+
+	"github.com/sluice-cdc/sluice/producer/internal/broker"
 )
 
 // errSuspect is a batch that keeps failing: it is sent apart from all others, to learn whether it is to blame.
@@ -39,8 +41,8 @@ const (
 
 // add takes the outcome of an attempt, and the number of batches that were acknowledged by then.
 func (s *suspicion) add(err error, acknowledged int64, now time.Time) {
-	rejected := errors.Is(err, ErrRefused)
-	if !rejected && !errors.Is(err, errUnknown) && !errors.Is(err, errCutShort) {
+	rejected := errors.Is(err, broker.ErrRefused)
+	if !rejected && !errors.Is(err, broker.ErrUnknown) && !errors.Is(err, broker.ErrCutShort) {
 		return // it was not sent, or the answer is plain
 	}
 	if s.failures == 0 {
@@ -48,12 +50,12 @@ func (s *suspicion) add(err error, acknowledged int64, now time.Time) {
 	}
 	s.failures++
 	s.rejected = rejected
-	if rejected || errors.Is(err, errObjection) {
+	if rejected || errors.Is(err, broker.ErrObjection) {
 		if s.objections == 0 {
 			s.since = now
 		}
 		s.objections++
-		s.final = errors.Is(err, errFinal)
+		s.final = errors.Is(err, broker.ErrFinal)
 	}
 }
 

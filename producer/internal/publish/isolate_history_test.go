@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer/internal/broker"
 )
 
 func TestASuspicionGrows(t *testing.T) {
-	objection := fmt.Errorf("%w: %w", errUnknown, errObjection)
-	final := fmt.Errorf("%w: %w", errUnknown, errFinal)
+	objection := fmt.Errorf("%w: %w", broker.ErrUnknown, broker.ErrObjection)
+	final := fmt.Errorf("%w: %w", broker.ErrUnknown, broker.ErrFinal)
 	const after = 5 * time.Minute
 	for _, c := range []struct {
 		what                                string
@@ -22,17 +24,17 @@ func TestASuspicionGrows(t *testing.T) {
 	}{
 		{what: "nothing failed"},
 		{"accepted", []error{nil}, 9, after, false, false, false, false},
-		{"the broker is busy", []error{errBusy, errBusy, errBusy, errBusy, errBusy, errBusy}, 9, after, false, false, false, false},
+		{"the broker is busy", []error{broker.ErrBusy, broker.ErrBusy, broker.ErrBusy, broker.ErrBusy, broker.ErrBusy, broker.ErrBusy}, 9, after, false, false, false, false},
 		{"no connection", []error{errSend, errSend, errSend, errSend, errSend, errSend}, 9, after, false, false, false, false},
 		{"the link was ended once", []error{objection}, 9, after, false, true, false, false},
 		{"the link was ended three times", []error{objection, objection, objection}, 0, after, true, true, false, false},
-		{"the network fails", []error{errUnknown, errUnknown, errUnknown, errUnknown, errUnknown, errUnknown}, 0, after, false, false, false, false},
-		{"it fails and others pass", []error{errUnknown, errCutShort, errUnknown, errUnknown, errUnknown}, 1, after, true, true, false, false},
+		{"the network fails", []error{broker.ErrUnknown, broker.ErrUnknown, broker.ErrUnknown, broker.ErrUnknown, broker.ErrUnknown, broker.ErrUnknown}, 0, after, false, false, false, false},
+		{"it fails and others pass", []error{broker.ErrUnknown, broker.ErrCutShort, broker.ErrUnknown, broker.ErrUnknown, broker.ErrUnknown}, 1, after, true, true, false, false},
 		{"objections for a while", []error{objection, objection, objection, objection, objection}, 1, after - 1, true, true, true, false},
 		{"objections for long", []error{objection, objection, objection, objection, objection}, 0, after, true, true, true, true},
 		{"for what was sent", []error{final, final, final, final, final}, 0, 0, true, true, true, true},
 		{"for what was sent, and then otherwise", []error{final, final, final, final, objection}, 0, 0, true, true, true, false},
-		{"rejected for good", []error{ErrRefused}, 0, 0, false, true, true, true},
+		{"rejected for good", []error{broker.ErrRefused}, 0, 0, false, true, true, true},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			var s suspicion
@@ -48,6 +50,6 @@ func TestASuspicionGrows(t *testing.T) {
 			require.Equal(t, c.convicts, s.convicts(begun.Add(c.lasts), after))
 		})
 	}
-	require.NotErrorIs(t, errObjection, errUnknown)
-	require.False(t, errors.Is(errSuspect, ErrRefused))
+	require.NotErrorIs(t, broker.ErrObjection, broker.ErrUnknown)
+	require.False(t, errors.Is(errSuspect, broker.ErrRefused))
 }

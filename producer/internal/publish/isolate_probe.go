@@ -6,6 +6,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/sluice-cdc/sluice/producer/internal/broker"
 )
 
 // witness is the message of a session that was acknowledged last. While a later message of the session is suspect, it is sent once
@@ -13,7 +15,7 @@ import (
 // forgotten that, position guards do. It is never sent behind a later acknowledged message of its session.
 type witness struct {
 	session string
-	batch   Batch
+	batch   broker.Batch
 	size    int64
 }
 
@@ -36,7 +38,7 @@ func newWitnesses(most int64) *witnesses {
 }
 
 // set makes the n-th message of a batch the witness of a session. A message that is too large to be kept leaves the session without.
-func (w *witnesses) set(session string, b Batch, n int) {
+func (w *witnesses) set(session string, b broker.Batch, n int) {
 	one, size := b.One(n)
 	next := &witness{session, one, int64(size) + witnessOverhead}
 	w.mu.Lock()
@@ -128,7 +130,7 @@ func (s *separation) ask(ctx context.Context, t *trial) {
 		t.held.proof = sameSession
 	case err == nil:
 		t.held.proof = otherSession
-	case own && (errors.Is(err, errObjection) || errors.Is(err, ErrRefused)):
+	case own && (errors.Is(err, broker.ErrObjection) || errors.Is(err, broker.ErrRefused)):
 		t.held.acquit()
 	default:
 		t.held.proof = noProof

@@ -1,4 +1,4 @@
-package publish
+package broker
 
 import (
 	"errors"
@@ -15,27 +15,27 @@ func judge(state amqp.DeliveryState) error {
 	rejected, ok := state.(*amqp.StateRejected)
 	switch {
 	case ok && rejected.Error == nil:
-		return fmt.Errorf("%w: rejected without a reason", errUnknown)
+		return fmt.Errorf("%w: rejected without a reason", ErrUnknown)
 	case ok:
 		return refusal(rejected.Error)
 	}
 	if _, ok := state.(*amqp.StateAccepted); ok {
 		return nil
 	}
-	return fmt.Errorf("%w: %T instead of accepted", errUnknown, state) // released or modified: it is not stored
+	return fmt.Errorf("%w: %T instead of accepted", ErrUnknown, state) // released or modified: it is not stored
 }
 
 // refusal reads why a batch was rejected.
 func refusal(why *amqp.Error) error {
 	switch condition := why.Condition; {
 	case condition == servicebus.CondServerBusy, condition == amqp.ErrCondResourceLimitExceeded:
-		return fmt.Errorf("%w: %w", errBusy, why)
+		return fmt.Errorf("%w: %w", ErrBusy, why)
 	case condition == servicebus.CondOperationCancelled, condition == servicebus.CondTimeout:
-		return fmt.Errorf("%w: %w", errCutShort, why)
+		return fmt.Errorf("%w: %w", ErrCutShort, why)
 	case forGood(condition): // several partition keys in a batch for a partitioned entity, for example
 		return fmt.Errorf("%w: %w", ErrRefused, why)
 	}
-	return fmt.Errorf("%w: %w: %w", errUnknown, errObjection, why)
+	return fmt.Errorf("%w: %w: %w", ErrUnknown, ErrObjection, why)
 }
 
 // forGood says that a condition, where it is about a batch, is about what the batch is.
@@ -48,17 +48,17 @@ func forGood(condition amqp.ErrCond) bool {
 func interruption(err error) error {
 	said := ended(err)
 	if said == nil {
-		return fmt.Errorf("%w: %w", errUnknown, err)
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	switch said.Condition {
 	case amqp.ErrCondDetachForced, amqp.ErrCondConnectionForced, servicebus.CondServerBusy, amqp.ErrCondResourceLimitExceeded,
 		servicebus.CondOperationCancelled, servicebus.CondTimeout:
-		return fmt.Errorf("%w: %w", errUnknown, err)
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	if forGood(said.Condition) {
-		return fmt.Errorf("%w: %w: %w", errUnknown, errFinal, err)
+		return fmt.Errorf("%w: %w: %w", ErrUnknown, ErrFinal, err)
 	}
-	return fmt.Errorf("%w: %w: %w", errUnknown, errObjection, err)
+	return fmt.Errorf("%w: %w: %w", ErrUnknown, ErrObjection, err)
 }
 
 // ended is what the broker said when it ended the link, the session or the connection; nil when it did not, or did not say why.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-cdc/sluice/producer/internal/broker"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
@@ -103,7 +104,7 @@ type refusalRecord struct {
 }
 
 // keepsake is what is kept of a refused message: its body, then the record, so that a record's body is always there.
-func keepsake(c envelope.Change, b Batch, why error) (kept [2]blob, err error) {
+func keepsake(c envelope.Change, b broker.Batch, why error) (kept [2]blob, err error) {
 	contentType, body, err := b.Only()
 	if err != nil {
 		return kept, err

@@ -60,7 +60,7 @@ func separateAtRandom(t *testing.T, scope Scope, seed uint64) {
 		}
 	}
 	var mu sync.Mutex
-	broker := &memoryBroker{capacity: 7, before: func(_ context.Context, messages []string) outcome {
+	bus := &memoryBroker{capacity: 7, before: func(_ context.Context, messages []string) outcome {
 		mu.Lock()
 		drawn, delay := faults.IntN(20), time.Duration(faults.IntN(20))*time.Millisecond
 		mu.Unlock()
@@ -82,7 +82,7 @@ func separateAtRandom(t *testing.T, scope Scope, seed uint64) {
 	}}
 	config, refusals := testConfig(), &memoryRefusals{}
 	config.Scope, config.Refusals, config.StallAfter = scope, refusals, time.Hour
-	p := start(config, broker, openFence{})
+	p := start(config, bus, openFence{})
 	done := make(chan error, 1)
 	running, ended := context.WithCancelCause(t.Context())
 	go func() {
@@ -108,7 +108,7 @@ func separateAtRandom(t *testing.T, scope Scope, seed uint64) {
 	}
 	arrived := map[string]bool{}
 	reached := map[string]int{}
-	for _, m := range slices.Concat(broker.arrived...) {
+	for _, m := range slices.Concat(bus.arrived...) {
 		require.NotContains(t, poison, m)
 		session, _, _ := strings.Cut(m, "/")
 		if arrived[m] {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sluice-cdc/sluice/producer/internal/broker"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
@@ -17,7 +18,7 @@ type Claims interface {
 
 const (
 	// tooLarge is the size of a body above which no batch takes it, so that its message is not even encoded.
-	tooLarge = largestBatch
+	tooLarge = broker.MaxBatchBytes
 	// putTimeout bounds one attempt to store a body: 16 MB at 0.5 MB/s. It may be longer than the fence: a body stored by a former
 	// leader does no harm, and the message that claims it is not sent past the fence.
 	putTimeout = 30 * time.Second

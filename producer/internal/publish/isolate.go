@@ -8,6 +8,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/sluice-cdc/sluice/producer/internal/broker"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
@@ -37,7 +38,7 @@ type trial struct {
 	taken int64     // batches that were acknowledged by then
 }
 
-// separate sends a load in parts until every message of it is acknowledged or parked, and releases its sessions. why is [ErrRefused], or
+// separate sends a load in parts until every message of it is acknowledged or parked, and releases its sessions. why is [broker.ErrRefused], or
 // errSuspect: then the load is sent as it is first.
 func (l *lane) separate(ctx context.Context, whole load, why error) error {
 	p := l.publisher
@@ -104,7 +105,7 @@ func (s *separation) try(ctx context.Context, part load) error {
 		return nil
 	}
 	err := s.send(ctx, part)
-	suspect := errors.Is(err, ErrRefused) || errors.Is(err, errSuspect)
+	suspect := errors.Is(err, broker.ErrRefused) || errors.Is(err, errSuspect)
 	switch {
 	case err == nil:
 		s.lane.publisher.acknowledged(part)
@@ -166,13 +167,13 @@ func (s *separation) turn(ctx context.Context, session *backlog) error {
 		switch {
 		case err == nil:
 			s.lane.publisher.acknowledged(t.load)
-		case errors.Is(err, errNoProof), errors.Is(err, ErrOversized):
+		case errors.Is(err, errNoProof), errors.Is(err, broker.ErrOversized):
 			return err
-		case errors.Is(err, ErrRefused) && len(t.items) == 1:
+		case errors.Is(err, broker.ErrRefused) && len(t.items) == 1:
 			if err := s.refuse(ctx, t, err); err != nil {
 				return err
 			}
-		case errors.Is(err, ErrRefused), errors.Is(err, errSuspect):
+		case errors.Is(err, broker.ErrRefused), errors.Is(err, errSuspect):
 			s.lane.publisher.metrics.split()
 			n := len(t.items) / 2
 			first, rest, err := t.batch.Split(n)
@@ -194,8 +195,8 @@ func (s *separation) turn(ctx context.Context, session *backlog) error {
 	return nil
 }
 
-// press sends a part once. Errors: [ErrRefused] if a single message is convicted, and for several of which one may be, errSuspect
-// likewise; errNoProof, [ErrOversized]; after any other the part is to be sent again.
+// press sends a part once. Errors: [broker.ErrRefused] if a single message is convicted, and for several of which one may be, errSuspect
+// likewise; errNoProof, [broker.ErrOversized]; after any other the part is to be sent again.
 func (s *separation) press(ctx context.Context, t *trial) error {
 	p := s.lane.publisher
 	begun := time.Now()
@@ -207,7 +208,7 @@ func (s *separation) press(ctx context.Context, t *trial) error {
 	now, taken := time.Now(), p.taken.Load()
 	t.held.add(err, taken, now)
 	switch {
-	case errors.Is(err, ErrRefused) && (len(t.items) > 1 || p.config.Refusals == nil), errors.Is(err, ErrOversized), ctx.Err() != nil:
+	case errors.Is(err, broker.ErrRefused) && (len(t.items) > 1 || p.config.Refusals == nil), errors.Is(err, broker.ErrOversized), ctx.Err() != nil:
 		return err
 	case len(t.items) > 1 && t.held.divides(taken):
 		return fmt.Errorf("%w: %w", errSuspect, err)
@@ -224,12 +225,12 @@ func (s *separation) press(ctx context.Context, t *trial) error {
 			return err
 		}
 		return fmt.Errorf("%w: %d times since %s, while others were taken: %w",
-			ErrRefused, t.held.objections, t.held.since.UTC().Format(time.RFC3339), err)
+			broker.ErrRefused, t.held.objections, t.held.since.UTC().Format(time.RFC3339), err)
 	}
 	if t.held.questions() {
 		s.ask(ctx, t)
 	}
-	if errors.Is(err, ErrRefused) {
+	if errors.Is(err, broker.ErrRefused) {
 		if !s.getsOn() {
 			return fmt.Errorf("%w: %w", errNoProof, why)
 		}
@@ -271,7 +272,7 @@ func (s *separation) divide(ctx context.Context, part load) error {
 	return s.try(ctx, load{rest, part.items[n:], rests})
 }
 
-// send sends a part apart from all others until it is acknowledged. Errors: [ErrRefused], [ErrOversized], errSuspect if it is to be
+// send sends a part apart from all others until it is acknowledged. Errors: [broker.ErrRefused], [broker.ErrOversized], errSuspect if it is to be
 // sent in smaller parts or later; or ctx's cause.
 func (s *separation) send(ctx context.Context, part load) error {
 	l, held := s.lane, suspicion{}
@@ -280,7 +281,7 @@ func (s *separation) send(ctx context.Context, part load) error {
 		err := l.attempt(ctx, part, l.publisher.broker.SendApart)
 		taken := l.publisher.taken.Load()
 		held.add(err, taken, time.Now())
-		if err != nil && !errors.Is(err, ErrRefused) && held.divides(taken) {
+		if err != nil && !errors.Is(err, broker.ErrRefused) && held.divides(taken) {
 			return fmt.Errorf("%w: %w", errSuspect, err)
 		}
 		return err

@@ -1,0 +1,28 @@
+package broker
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A namespace that does not state how large a batch may be takes 1 MB, however large its messages may be.
+func TestTheRoomOfABatchIsStatedOrOneMegabyte(t *testing.T) {
+	stated := func(v any) map[string]any { return map[string]any{"com.microsoft:max-message-batch-size": v} }
+	for _, c := range []struct {
+		properties map[string]any
+		message    uint64
+		room       uint64
+	}{
+		{nil, 256 << 10, 256 << 10},
+		{nil, 100 << 20, 1 << 20},
+		{nil, 0, 1 << 20},
+		{stated(uint64(256 << 10)), 1 << 20, 256 << 10},
+		{stated(int64(1 << 20)), 100 << 20, 1 << 20},
+		{stated(int32(4 << 20)), 100 << 20, 4 << 20},
+		{stated(int64(-1)), 100 << 20, 1 << 20},
+		{stated("1048576"), 100 << 20, 1 << 20},
+	} {
+		require.Equal(t, c.room, batchRoom(c.properties, c.message), "%v %d", c.properties, c.message)
+	}
+}
