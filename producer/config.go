@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/leader"
-	"github.com/sluice-cdc/sluice/producer/internal/operate"
+	"github.com/sluice-cdc/sluice/producer/internal/operator"
 	"github.com/sluice-cdc/sluice/producer/internal/publish"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -272,7 +272,7 @@ func (c *Config) publishing(clients *clients, tracer trace.Tracer) publish.Confi
 }
 
 // operating is what commands work with, but for where they print.
-func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error) {
+func (c *Config) operating(clients *clients, o Options) (*operator.Stream, error) {
 	reading := c.reading(0)
 	settings, err := reading.Settings(clients.collection)
 	if err != nil {
@@ -282,7 +282,7 @@ func (c *Config) operating(clients *clients, o Options) (*operate.Stream, error)
 	if instance == "" {
 		instance = telemetry.Instance()
 	}
-	stream := &operate.Stream{
+	stream := &operator.Stream{
 		Name:       c.Stream,
 		Container:  clients.blob.ServiceClient().NewContainerClient(c.Container),
 		Elsewhere:  clients.blob.ServiceClient().NewContainerClient,

@@ -6,7 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/sluice-cdc/sluice/producer/internal/operate"
+	"github.com/sluice-cdc/sluice/producer/internal/operator"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/settings"
@@ -20,9 +20,9 @@ import (
 func Main(ctx context.Context, args []string, load func() ([]Config, error), o Options, out, errOut io.Writer,
 	run func(context.Context, []Config) error,
 ) int {
-	program := operate.Program()
+	program := operator.Program()
 	program.Commands = append(program.Commands, configCommand())
-	return program.Main(args, out, errOut, func(c operate.Command, r operate.Request) error {
+	return program.Main(args, out, errOut, func(c operator.Command, r operator.Request) error {
 		configs, err := load()
 		switch {
 		case err != nil:
@@ -44,7 +44,7 @@ func Main(ctx context.Context, args []string, load func() ([]Config, error), o O
 }
 
 // command does one command other than run, with the clients of a producer that does not run.
-func command(ctx context.Context, c operate.Command, r operate.Request, config Config, o Options, out io.Writer, progress *terminal.Progress) error {
+func command(ctx context.Context, c operator.Command, r operator.Request, config Config, o Options, out io.Writer, progress *terminal.Progress) error {
 	given := o.Mongo
 	o.Mongo = func(m *options.ClientOptions) {
 		mongodb.Interactive(m)
@@ -66,7 +66,7 @@ func command(ctx context.Context, c operate.Command, r operate.Request, config C
 }
 
 // configCommand shows the settings that the environment gives: of the process, and of its streams.
-func configCommand() operate.Command {
+func configCommand() operator.Command {
 	list := func() []settings.Setting {
 		var process Config
 		_ = settings.Load(&process) // the names of the streams are wanted, whatever else is wrong
@@ -76,7 +76,7 @@ func configCommand() operate.Command {
 		}
 		return settings.List(process, prefixes...)
 	}
-	return commandline.ConfigCommand[*operate.Stream, operate.Request](list, func() error {
+	return commandline.ConfigCommand[*operator.Stream, operator.Request](list, func() error {
 		_, err := LoadStreams()
 		return err
 	})

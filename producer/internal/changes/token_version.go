@@ -20,7 +20,7 @@ var ErrTokenForm = errors.New("the deployment's resume tokens have a form that t
 // A resume token is a sequence of KeyString values, in hex: cluster time, version, type, index in the transaction, whether the
 // collection was gone, UUID of the collection; for an event its identifier, for a fragment its number; the end. The identifier is the
 // document's key in version 1, and the operation and the document's key in version 2. What is written here are the bytes of real
-// servers' tokens; form_test.go has them.
+// servers' tokens; token_version_test.go has them.
 const (
 	formV1 = "2B02" // the versions as they stand in a token
 	formV2 = "2B04"

@@ -1,4 +1,4 @@
-// Package operate is what people do to a stream by hand: see its state, move its checkpoint, break its lease, and find out what
+// Package operator is what people do to a stream by hand: see its state, move its checkpoint, break its lease, and find out what
 // keeps it from running.
 //
 // Guaranteed: the checkpoint is only ever changed the way a new leader changes it: under the lease, over the very record
@@ -7,7 +7,7 @@
 //
 // Not guaranteed: that nothing is published during a forced change. The overruled leader notices at its next heartbeat, at the
 // latest after FENCE_AFTER; what it sends until then carries the old epoch.
-package operate
+package operator
 
 import (
 	"context"
