@@ -92,7 +92,7 @@ param lagAlertSeconds int = 30
 @description('Days that logs are kept')
 param logRetentionDays int = 30
 
-@description('Send traces to Application Insights, through the agent of Container Apps: a preview')
+@description('Send traces to Application Insights, through the agent of Container Apps')
 param traces bool = false
 
 @description('Bypass for throw-away environments: without purge protection, a deleted vault\'s name is free again after "azd down --purge"')
@@ -130,7 +130,7 @@ param privateDnsZonesGroupId string = ''
 var tags = { 'azd-env-name': environmentName, application: 'sluice' }
 var abbreviations = loadJsonContent('abbreviations.json')
 
-resource group 'Microsoft.Resources/resourceGroups@2024-11-01' = {
+resource group 'Microsoft.Resources/resourceGroups@2025-04-01' = {
   name: '${abbreviations.resourceGroup}${environmentName}'
   location: location
   tags: tags
@@ -170,7 +170,6 @@ var passwordMissing = mongoMode == 'documentdb' && empty(documentDbPassword)
 var passwordWrong = mongoMode == 'documentdb' && (length(documentDbPassword) < 8 || length(documentDbPassword) > 128)
 
 module resources 'resources.bicep' = {
-  name: 'resources'
   scope: group
   params: {
     location: location

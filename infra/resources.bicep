@@ -1,7 +1,7 @@
 // The modules and how they hang together. Each module makes one thing together with the roles on it, so that who may do
 // what can be read in one place: where the thing is.
 param location string
-param tags object
+param tags { *: string }
 
 param mongoMode string
 @secure()
@@ -48,29 +48,40 @@ var projectorJobName = '${abbreviations.containerAppsJob}projector-${token}'
 var copyName = '${abbreviations.containerAppsJob}copies-${token}'
 var watchName = '${abbreviations.containerAppsJob}watch-${token}'
 
+// Every name is known before the deployment starts, so that a preview shows every change. An output of a module is not, so
+// names are given to the modules, which wait for each other by dependsOn.
+var producerIdentity = '${abbreviations.managedIdentity}producer-${token}'
+var projectorIdentity = '${abbreviations.managedIdentity}projector-${token}'
+var scalerIdentity = '${abbreviations.managedIdentity}scaler-${token}'
+var vaultName = '${abbreviations.keyVault}${token}'
+var applicationInsightsName = '${abbreviations.applicationInsights}${token}'
+
 var privateNetwork = networkMode == 'private'
 var makeNetwork = networkMode != 'public' && empty(subnetId)
 var inZones = storageRedundancy == 'Standard_ZRS' // the region has them
 
 module identities 'modules/identities.bicep' = {
-  name: 'identities'
-  params: { location: location, tags: tags, prefix: abbreviations.managedIdentity, suffix: token }
+  params: {
+    location: location
+    tags: tags
+    producerName: producerIdentity
+    projectorName: projectorIdentity
+    scalerName: scalerIdentity
+  }
 }
 
 module monitoring 'modules/monitoring.bicep' = {
-  name: 'monitoring'
   params: {
     location: location
     tags: tags
     workspaceName: '${abbreviations.logAnalytics}${token}'
-    applicationInsightsName: '${abbreviations.applicationInsights}${token}'
+    applicationInsightsName: applicationInsightsName
     retentionDays: logRetentionDays
     traces: traces
   }
 }
 
 module network 'modules/network.bicep' = if (makeNetwork) {
-  name: 'network'
   params: {
     location: location
     tags: tags
@@ -80,49 +91,38 @@ module network 'modules/network.bicep' = if (makeNetwork) {
   }
 }
 
-module environment 'modules/environment.bicep' = if (!traces) {
-  name: 'environment'
+module environment 'modules/environment.bicep' = {
+  dependsOn: [monitoring]
   params: {
     location: location
     tags: tags
     name: environmentName
     subnetId: networkMode == 'public' ? '' : network.?outputs.appsSubnetId ?? subnetId
     zoneRedundant: inZones
-  }
-}
-
-module tracedEnvironment 'modules/environment-traced.bicep' = if (traces) {
-  name: 'environment-traced'
-  params: {
-    location: location
-    tags: tags
-    name: environmentName
-    subnetId: networkMode == 'public' ? '' : network.?outputs.appsSubnetId ?? subnetId
-    zoneRedundant: inZones
-    applicationInsightsName: monitoring.outputs.applicationInsightsName
+    applicationInsightsName: traces ? applicationInsightsName : ''
   }
 }
 
 module environmentLogs 'modules/environment-logs.bicep' = {
-  name: 'environment-logs'
-  dependsOn: [environment, tracedEnvironment]
+  dependsOn: [environment]
   params: { environmentName: environmentName, workspaceId: monitoring.outputs.workspaceId }
 }
 
 module registry 'modules/registry.bicep' = {
-  name: 'registry'
+  dependsOn: [identities]
   params: {
     location: location
     tags: tags
     name: '${abbreviations.containerRegistry}${token}'
     privateNetwork: privateNetwork
     workspaceId: monitoring.outputs.workspaceId
-    pullers: [identities.outputs.producerPrincipalId, identities.outputs.projectorPrincipalId]
+    producerIdentity: producerIdentity
+    projectorIdentity: projectorIdentity
   }
 }
 
 module storage 'modules/storage.bicep' = {
-  name: 'storage'
+  dependsOn: [identities]
   params: {
     location: location
     tags: tags
@@ -132,13 +132,13 @@ module storage 'modules/storage.bicep' = {
     deleteLock: deleteLock
     redundancy: storageRedundancy
     operatorsGroupId: operatorsGroupId
-    producerPrincipalId: identities.outputs.producerPrincipalId
-    projectorPrincipalId: identities.outputs.projectorPrincipalId
+    producerIdentity: producerIdentity
+    projectorIdentity: projectorIdentity
   }
 }
 
 module serviceBus 'modules/servicebus.bicep' = {
-  name: 'servicebus'
+  dependsOn: [identities]
   params: {
     location: location
     tags: tags
@@ -151,15 +151,15 @@ module serviceBus 'modules/servicebus.bicep' = {
     partitioned: partitioned
     replicaRegion: replicaRegion
     replicaLagSeconds: replicaLagSeconds
-    producerPrincipalId: identities.outputs.producerPrincipalId
-    projectorPrincipalId: identities.outputs.projectorPrincipalId
-    scalerPrincipalId: identities.outputs.scalerPrincipalId
+    producerIdentity: producerIdentity
+    projectorIdentity: projectorIdentity
+    scalerIdentity: scalerIdentity
     operatorsGroupId: operatorsGroupId
   }
 }
 
 module documentDb 'modules/documentdb.bicep' = if (mongoMode == 'documentdb') {
-  name: 'documentdb'
+  dependsOn: [vault]
   params: {
     location: location
     tags: tags
@@ -167,18 +167,17 @@ module documentDb 'modules/documentdb.bicep' = if (mongoMode == 'documentdb') {
     privateNetwork: privateNetwork
     workspaceId: monitoring.outputs.workspaceId
     password: documentDbPassword
-    vaultName: vault.outputs.name
+    vaultName: vaultName
     writeSource: empty(sourceMongoUri)
     writeReadModel: empty(readModelMongoUri)
   }
 }
 
 module vault 'modules/keyvault.bicep' = {
-  name: 'keyvault'
   params: {
     location: location
     tags: tags
-    name: '${abbreviations.keyVault}${token}'
+    name: vaultName
     privateNetwork: privateNetwork
     workspaceId: monitoring.outputs.workspaceId
     purgeProtection: purgeProtection
@@ -191,20 +190,18 @@ module vault 'modules/keyvault.bicep' = {
 
 // After both ways to fill the secrets: a role on a secret needs the secret.
 module vaultAccess 'modules/keyvault-access.bicep' = {
-  name: 'keyvault-access'
-  dependsOn: [documentDb]
+  dependsOn: [vault, documentDb, identities]
   params: {
-    vaultName: vault.outputs.name
+    vaultName: vaultName
     operatorsGroupId: operatorsGroupId
-    producerPrincipalId: identities.outputs.producerPrincipalId
-    projectorPrincipalId: identities.outputs.projectorPrincipalId
+    producerIdentity: producerIdentity
+    projectorIdentity: projectorIdentity
   }
 }
 
 // --- with NETWORK=private, an address inside the network for each of what the apps talk to
 
 module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork) {
-  name: 'servicebus-endpoint'
   params: {
     location: location
     tags: tags
@@ -218,7 +215,6 @@ module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork)
 }
 
 module blobsEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork) {
-  name: 'blobs-endpoint'
   params: {
     location: location
     tags: tags
@@ -232,7 +228,6 @@ module blobsEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork) {
 }
 
 module vaultEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork) {
-  name: 'vault-endpoint'
   params: {
     location: location
     tags: tags
@@ -246,7 +241,6 @@ module vaultEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork) {
 }
 
 module registryEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork) {
-  name: 'registry-endpoint'
   params: {
     location: location
     tags: tags
@@ -260,7 +254,6 @@ module registryEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork) {
 }
 
 module documentDbEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork && mongoMode == 'documentdb') {
-  name: 'documentdb-endpoint'
   params: {
     location: location
     tags: tags
@@ -274,7 +267,6 @@ module documentDbEndpoint 'modules/private-endpoint.bicep' = if (privateNetwork 
 }
 
 module alerts 'modules/alerts.bicep' = {
-  name: 'alerts'
   params: {
     location: location
     tags: tags
@@ -296,12 +288,10 @@ module alerts 'modules/alerts.bicep' = {
 }
 
 module budget 'modules/budget.bicep' = if (monthlyBudget > 0 && !empty(alertEmail)) {
-  name: 'budget'
   params: { name: 'sluice-${token}', amount: max(monthlyBudget, 1), email: alertEmail }
 }
 
 module workbook 'modules/workbook.bicep' = {
-  name: 'workbook'
   params: {
     location: location
     tags: tags

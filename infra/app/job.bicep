@@ -2,7 +2,7 @@
 // somebody starts it (scripts/operate.sh). So nobody needs rights of their own on the data, nor a machine inside the network.
 param name string
 param location string
-param tags object
+param tags { *: string }
 param environmentId string
 param registry string
 param image string
@@ -11,7 +11,7 @@ param mongoSecretUri string
 @description('The command, word by word')
 param args string[]
 @description('The service\'s own settings')
-param settings array
+param settings setting[]
 param cpu string
 param memory string
 @description('Minute, hour, day, month, weekday in UTC; empty: only when somebody starts it')
@@ -22,7 +22,17 @@ param operatorsGroupId string = ''
 @description('Seconds after which it is killed')
 param timeoutSeconds int
 
-var jobsOperator = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', 'b9a307c4-5aa3-4b52-ba60-2b17c136cd7b')
+@description('An environment variable: its value, or the secret that has it')
+type setting = {
+  name: string
+  value: string?
+  secretRef: string?
+}
+
+var jobsOperator = subscriptionResourceId(
+  'Microsoft.Authorization/roleDefinitions',
+  'b9a307c4-5aa3-4b52-ba60-2b17c136cd7b'
+)
 
 resource job 'Microsoft.App/jobs@2025-07-01' = {
   name: name
@@ -35,7 +45,9 @@ resource job 'Microsoft.App/jobs@2025-07-01' = {
     configuration: {
       triggerType: empty(schedule) ? 'Manual' : 'Schedule'
       manualTriggerConfig: empty(schedule) ? { parallelism: 1, replicaCompletionCount: 1 } : null
-      scheduleTriggerConfig: empty(schedule) ? null : { cronExpression: schedule, parallelism: 1, replicaCompletionCount: 1 }
+      scheduleTriggerConfig: empty(schedule)
+        ? null
+        : { cronExpression: schedule, parallelism: 1, replicaCompletionCount: 1 }
       replicaTimeout: timeoutSeconds
       replicaRetryLimit: 0 // a command that failed is looked at, not repeated
       registries: [{ server: registry, identity: identityId }]

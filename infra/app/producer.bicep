@@ -119,7 +119,7 @@ var settings = concat(
   empty(startAt) ? [] : [{ name: 'START_AT', value: startAt }] // empty is no time
 )
 
-resource environment 'Microsoft.App/managedEnvironments@2025-07-01' existing = {
+resource environment 'Microsoft.App/managedEnvironments@2026-07-01' existing = {
   name: containerEnvironmentName
 }
 
@@ -163,7 +163,6 @@ resource producer 'Microsoft.App/containerApps@2025-07-01' = {
 
 // The operator's commands: doctor, status, token, session-key, lease.
 module operate 'job.bicep' = {
-  name: 'producer-operate'
   params: {
     name: jobName
     location: location
@@ -184,7 +183,6 @@ module operate 'job.bicep' = {
 
 // An hourly copy of the checkpoint. What is older than 30 days is deleted by the container's own rule.
 module copy 'job.bicep' = {
-  name: 'producer-copy'
   params: {
     name: copyName
     location: location

@@ -122,7 +122,7 @@ var settings = [
   { name: 'OTEL_TRACES_SAMPLER_ARG', value: traceShare }
 ]
 
-resource environment 'Microsoft.App/managedEnvironments@2025-07-01' existing = {
+resource environment 'Microsoft.App/managedEnvironments@2026-07-01' existing = {
   name: containerEnvironmentName
 }
 
@@ -187,7 +187,6 @@ resource projector 'Microsoft.App/containerApps@2025-07-01' = {
 
 // The operator's commands: doctor, status, verify, parked. A verification of everything takes its time.
 module operate 'job.bicep' = {
-  name: 'projector-operate'
   params: {
     name: jobName
     location: location
@@ -208,7 +207,6 @@ module operate 'job.bicep' = {
 
 // Tells every five minutes what waits for the projector, whether one runs or not: the alerts stalled, dead-letters and parked.
 module watch 'job.bicep' = {
-  name: 'projector-watch'
   params: {
     name: watchName
     location: location

@@ -9,7 +9,7 @@ param startDate string = utcNow('yyyy-MM-01')
 
 // Made once: it must begin in the month it is made in, and its beginning cannot be changed. Another amount is set in the portal.
 @onlyIfNotExists()
-resource budget 'Microsoft.Consumption/budgets@2023-11-01' = {
+resource budget 'Microsoft.Consumption/budgets@2026-06-01' = {
   name: name
   properties: {
     category: 'Cost'
@@ -17,8 +17,20 @@ resource budget 'Microsoft.Consumption/budgets@2023-11-01' = {
     timeGrain: 'Monthly'
     timePeriod: { startDate: startDate }
     notifications: {
-      actual: { enabled: true, operator: 'GreaterThanOrEqualTo', threshold: 80, thresholdType: 'Actual', contactEmails: [email] }
-      forecast: { enabled: true, operator: 'GreaterThanOrEqualTo', threshold: 100, thresholdType: 'Forecasted', contactEmails: [email] }
+      actual: {
+        enabled: true
+        operator: 'GreaterThanOrEqualTo'
+        threshold: 80
+        thresholdType: 'Actual'
+        contactEmails: [email]
+      }
+      forecast: {
+        enabled: true
+        operator: 'GreaterThanOrEqualTo'
+        threshold: 100
+        thresholdType: 'Forecasted'
+        contactEmails: [email]
+      }
     }
   }
 }

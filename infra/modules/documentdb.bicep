@@ -2,11 +2,11 @@
 // limits that MongoDB has not: 400 MB of change log, and resume tokens that cannot be compared; a producer that meets such
 // a token stops and says so. The README tells which of them this version copes with.
 param location string
-param tags object
+param tags { *: string }
 param name string
 @description('Reached through private endpoints only')
 param privateNetwork bool
-@description('Where its own logs and metrics go')
+@description('Where its own logs go')
 param workspaceId string
 
 @description('Of the administrator. The Service is reached with it: a cluster of one\'s own, in which there is nothing else')
@@ -51,17 +51,21 @@ resource fromAzure 'Microsoft.DocumentDB/mongoClusters/firewallRules@2025-09-01'
   properties: { startIpAddress: '0.0.0.0', endIpAddress: '0.0.0.0' }
 }
 
+#disable-next-line use-recent-api-versions // the stable version is older and has another form
 resource diagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: 'to-workspace'
   scope: cluster
   properties: {
     workspaceId: workspaceId
     logs: [{ categoryGroup: 'allLogs', enabled: true }]
-    metrics: [{ category: 'AllMetrics', enabled: true }]
   }
 }
 
-var uri = 'mongodb+srv://${administrator}:${uriComponent(password)}@${cluster.name}.global.mongocluster.cosmos.azure.com/?tls=true&authMechanism=SCRAM-SHA-256&retryWrites=false&maxIdleTimeMS=120000'
+// The cluster's own host. There is a global one as well, which follows a replica cluster that is promoted; none is created
+// here, and the private DNS zone has this name.
+var host = '${cluster.name}.mongocluster.cosmos.azure.com'
+var options = 'tls=true&authMechanism=SCRAM-SHA-256&retryWrites=false&maxIdleTimeMS=120000'
+var uri = 'mongodb+srv://${administrator}:${uriComponent(password)}@${host}/?${options}'
 
 resource vault 'Microsoft.KeyVault/vaults@2025-05-01' existing = {
   name: vaultName

@@ -2,10 +2,11 @@
 param environmentName string
 param workspaceId string
 
-resource environment 'Microsoft.App/managedEnvironments@2025-07-01' existing = {
+resource environment 'Microsoft.App/managedEnvironments@2026-07-01' existing = {
   name: environmentName
 }
 
+#disable-next-line use-recent-api-versions // the stable version is older and has another form
 resource logs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: 'logs'
   scope: environment

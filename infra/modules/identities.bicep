@@ -1,34 +1,32 @@
 // Three identities, because three programs need three different sets of rights: whoever takes over one of them has that
 // one's rights only. They are user-assigned, so that their roles exist before the apps do.
 param location string
-param tags object
-param prefix string
-param suffix string
+param tags { *: string }
+param producerName string
+param projectorName string
+param scalerName string
 
 resource producer 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' = {
-  name: '${prefix}producer-${suffix}'
+  name: producerName
   location: location
   tags: tags
 }
 
 resource projector 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' = {
-  name: '${prefix}projector-${suffix}'
+  name: projectorName
   location: location
   tags: tags
 }
 
 // Signs in for the scaler of the projector, which reads the number of messages. No container gets its token.
 resource scaler 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' = {
-  name: '${prefix}scaler-${suffix}'
+  name: scalerName
   location: location
   tags: tags
 }
 
 output producerId string = producer.id
 output producerClientId string = producer.properties.clientId
-output producerPrincipalId string = producer.properties.principalId
 output projectorId string = projector.id
 output projectorClientId string = projector.properties.clientId
-output projectorPrincipalId string = projector.properties.principalId
 output scalerId string = scaler.id
-output scalerPrincipalId string = scaler.properties.principalId

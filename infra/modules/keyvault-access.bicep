@@ -1,11 +1,22 @@
 // Who may read which secret: each service its own, and nothing else in the vault.
 param vaultName string
-param producerPrincipalId string
-param projectorPrincipalId string
+param producerIdentity string
+param projectorIdentity string
 @description('A group of people; empty: none')
 param operatorsGroupId string
 
-var secretsUser = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '4633458b-17de-408a-b874-0445c86b69e6')
+var secretsUser = subscriptionResourceId(
+  'Microsoft.Authorization/roleDefinitions',
+  '4633458b-17de-408a-b874-0445c86b69e6'
+)
+
+resource producer 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' existing = {
+  name: producerIdentity
+}
+
+resource projector 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' existing = {
+  name: projectorIdentity
+}
 
 resource vault 'Microsoft.KeyVault/vaults@2025-05-01' existing = {
   name: vaultName
@@ -15,15 +26,23 @@ resource vault 'Microsoft.KeyVault/vaults@2025-05-01' existing = {
 }
 
 resource producerReads 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(vault::source.id, producerPrincipalId, secretsUser)
+  name: guid(vault::source.id, producer.id, secretsUser)
   scope: vault::source
-  properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: secretsUser }
+  properties: {
+    principalId: producer.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: secretsUser
+  }
 }
 
 resource projectorReads 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(vault::readModel.id, projectorPrincipalId, secretsUser)
+  name: guid(vault::readModel.id, projector.id, secretsUser)
   scope: vault::readModel
-  properties: { principalId: projectorPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: secretsUser }
+  properties: {
+    principalId: projector.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: secretsUser
+  }
 }
 
 // Operators read the URI of the read models, to look at them. The source's is not given here, but they may start the producer's job with any
@@ -31,7 +50,11 @@ resource projectorReads 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
 resource operatorsRead 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operatorsGroupId)) {
   name: guid(vault::readModel.id, operatorsGroupId, secretsUser)
   scope: vault::readModel
-  properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: secretsUser }
+  properties: {
+    principalId: operatorsGroupId
+    principalType: 'Group'
+    roleDefinitionId: secretsUser
+  }
 }
 
 // Addresses without a version: the platform takes a new version of the secret within half an hour.

@@ -1,11 +1,11 @@
 // The vault with the only two secrets there are: the MongoDB connection strings, one for each service, so that each can
 // have a database user of its own. The apps refer to them; the platform fetches them with the app's identity.
 param location string
-param tags object
+param tags { *: string }
 param name string
 @description('Reached through private endpoints only')
 param privateNetwork bool
-@description('Where its own logs and metrics go')
+@description('Where its own logs go')
 param workspaceId string
 param purgeProtection bool
 
@@ -33,13 +33,13 @@ resource vault 'Microsoft.KeyVault/vaults@2025-05-01' = {
 }
 
 // Who read which secret.
+#disable-next-line use-recent-api-versions // the stable version is older and has another form
 resource diagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: 'to-workspace'
   scope: vault
   properties: {
     workspaceId: workspaceId
     logs: [{ categoryGroup: 'audit', enabled: true }]
-    metrics: [{ category: 'AllMetrics', enabled: true }]
   }
 }
 

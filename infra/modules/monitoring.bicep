@@ -1,7 +1,7 @@
 // Where logs go. Nothing writes here with a key: the workspace takes no keys, Container Apps writes through a diagnostic
 // setting (environment.bicep).
 param location string
-param tags object
+param tags { *: string }
 param workspaceName string
 param applicationInsightsName string
 param retentionDays int
@@ -18,10 +18,10 @@ resource workspace 'Microsoft.OperationalInsights/workspaces@2025-07-01' = {
   }
 }
 
-// Takes the traces, where they are on. What the services report besides goes by log records and platform metrics: the
-// agent of Container Apps passes no metrics on to Application Insights. It signs in with the connection string, so
-// without traces local authentication is off here, too.
-resource applicationInsights 'Microsoft.Insights/components@2020-02-02' = {
+// Receives the traces. What the services report besides goes by log records and platform metrics: the agent of Container
+// Apps passes no metrics on to Application Insights. It signs in with the connection string, so local authentication is
+// on here.
+resource applicationInsights 'Microsoft.Insights/components@2020-02-02' = if (traces) {
   name: applicationInsightsName
   location: location
   tags: tags
@@ -29,10 +29,9 @@ resource applicationInsights 'Microsoft.Insights/components@2020-02-02' = {
   properties: {
     Application_Type: 'web'
     WorkspaceResourceId: workspace.id
-    DisableLocalAuth: !traces
+    DisableLocalAuth: false
   }
 }
 
 output workspaceId string = workspace.id
 output workspaceName string = workspace.name
-output applicationInsightsName string = applicationInsights.name

@@ -2,7 +2,7 @@
 // vnet leaves empty. Nothing
 // comes in from outside. What goes out (MongoDB elsewhere, Azure's own addresses) has one address, which others can allow.
 param location string
-param tags object
+param tags { *: string }
 param name string
 @description('Of the network, /24 or larger; must not overlap with networks that it is peered to')
 param addressPrefix string
@@ -12,7 +12,7 @@ param zones string[]
 var appsPrefix = cidrSubnet(addressPrefix, 26, 0)
 var endpointsPrefix = cidrSubnet(addressPrefix, 26, 1)
 
-resource outbound 'Microsoft.Network/publicIPAddresses@2024-05-01' = {
+resource outbound 'Microsoft.Network/publicIPAddresses@2026-03-01' = {
   name: '${name}-outbound'
   location: location
   tags: tags
@@ -21,7 +21,7 @@ resource outbound 'Microsoft.Network/publicIPAddresses@2024-05-01' = {
   properties: { publicIPAllocationMethod: 'Static' }
 }
 
-resource nat 'Microsoft.Network/natGateways@2024-05-01' = {
+resource nat 'Microsoft.Network/natGateways@2026-03-01' = {
   name: '${name}-nat'
   location: location
   tags: tags
@@ -30,14 +30,14 @@ resource nat 'Microsoft.Network/natGateways@2024-05-01' = {
 }
 
 // No rules of its own: the ones there are let the network talk to itself and outwards, and nobody in.
-resource security 'Microsoft.Network/networkSecurityGroups@2024-05-01' = {
+resource security 'Microsoft.Network/networkSecurityGroups@2026-03-01' = {
   name: '${name}-rules'
   location: location
   tags: tags
   properties: {}
 }
 
-resource network 'Microsoft.Network/virtualNetworks@2024-05-01' = {
+resource network 'Microsoft.Network/virtualNetworks@2026-03-01' = {
   name: name
   location: location
   tags: tags

@@ -1,7 +1,7 @@
 // A resource's address inside the network, and the private DNS zone in which its public name leads there: clients keep the name
 // that they have.
 param location string
-param tags object
+param tags { *: string }
 param name string
 param resourceId string
 @description('Which of the resource\'s services: namespace, blob, vault, registry, MongoCluster')
@@ -14,7 +14,7 @@ param subnetId string
 
 var makeZone = empty(zonesGroupId)
 
-resource endpoint 'Microsoft.Network/privateEndpoints@2024-05-01' = {
+resource endpoint 'Microsoft.Network/privateEndpoints@2026-03-01' = {
   name: name
   location: location
   tags: tags
@@ -38,10 +38,19 @@ resource link 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01'
   properties: { virtualNetwork: { id: split(subnetId, '/subnets/')[0] }, registrationEnabled: false }
 }
 
-resource names 'Microsoft.Network/privateEndpoints/privateDnsZoneGroups@2024-05-01' = {
+resource names 'Microsoft.Network/privateEndpoints/privateDnsZoneGroups@2026-03-01' = {
   parent: endpoint
   name: 'default'
-  properties: { privateDnsZoneConfigs: [{ name: group, properties: { privateDnsZoneId: makeZone ? dns.id : '${zonesGroupId}/providers/Microsoft.Network/privateDnsZones/${zone}' } }] }
+  properties: {
+    privateDnsZoneConfigs: [
+      {
+        name: group
+        properties: {
+          privateDnsZoneId: makeZone ? dns.id : '${zonesGroupId}/providers/Microsoft.Network/privateDnsZones/${zone}'
+        }
+      }
+    ]
+  }
 }
 
 output id string = endpoint.id

@@ -1,15 +1,27 @@
 // The registry of the two images. No admin user: the apps pull with their identities, azd pushes as whoever runs it.
 param location string
-param tags object
+param tags { *: string }
 param name string
 @description('Reached through private endpoints only')
 param privateNetwork bool
-@description('Where its own logs and metrics go')
+@description('Where its own logs go')
 param workspaceId string
-@description('Principals that may pull')
-param pullers string[]
+@description('Names of the identities that may pull')
+param producerIdentity string
+param projectorIdentity string
 
-var acrPull = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '7f951dda-4ed3-4680-a7ca-43fe172d538d')
+var acrPull = subscriptionResourceId(
+  'Microsoft.Authorization/roleDefinitions',
+  '7f951dda-4ed3-4680-a7ca-43fe172d538d'
+)
+
+resource producer 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' existing = {
+  name: producerIdentity
+}
+
+resource projector 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' existing = {
+  name: projectorIdentity
+}
 
 resource registry 'Microsoft.ContainerRegistry/registries@2025-11-01' = {
   name: name
@@ -25,23 +37,35 @@ resource registry 'Microsoft.ContainerRegistry/registries@2025-11-01' = {
 }
 
 // Who pushed and pulled what.
+#disable-next-line use-recent-api-versions // the stable version is older and has another form
 resource diagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: 'to-workspace'
   scope: registry
   properties: {
     workspaceId: workspaceId
     logs: [{ categoryGroup: 'allLogs', enabled: true }]
-    metrics: [{ category: 'AllMetrics', enabled: true }]
   }
 }
 
-resource pull 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
-  for puller in pullers: {
-    name: guid(registry.id, puller, acrPull)
-    scope: registry
-    properties: { principalId: puller, principalType: 'ServicePrincipal', roleDefinitionId: acrPull }
+resource producerPulls 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(registry.id, producer.id, acrPull)
+  scope: registry
+  properties: {
+    principalId: producer.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: acrPull
   }
-]
+}
+
+resource projectorPulls 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(registry.id, projector.id, acrPull)
+  scope: registry
+  properties: {
+    principalId: projector.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: acrPull
+  }
+}
 
 output id string = registry.id
 output name string = registry.name

@@ -4,11 +4,11 @@
 // Sessions, duplicate detection and partitioning are fixed when an entity is created: to change one of them, make another
 // entity and move the apps to it (README, "Changing what cannot be changed").
 param location string
-param tags object
+param tags { *: string }
 param name string
 @description('Reached through private endpoints only')
 param privateNetwork bool
-@description('Where its own logs and metrics go')
+@description('Where its own logs go')
 param workspaceId string
 
 @allowed(['Standard', 'Premium'])
@@ -22,9 +22,9 @@ param partitioned bool
 param replicaRegion string
 param replicaLagSeconds int
 
-param producerPrincipalId string
-param projectorPrincipalId string
-param scalerPrincipalId string
+param producerIdentity string
+param projectorIdentity string
+param scalerIdentity string
 @description('A group of people; empty: none')
 param operatorsGroupId string
 
@@ -59,9 +59,30 @@ var replication = {
   ]
 }
 
-var dataOwner = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '090c5cfd-751d-490a-894a-3ce6f1109419')
-var dataReceiver = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0')
-var dataSender = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '69a216fc-b8fb-44d8-bc22-1f3c2cd27a39')
+var dataOwner = subscriptionResourceId(
+  'Microsoft.Authorization/roleDefinitions',
+  '090c5cfd-751d-490a-894a-3ce6f1109419'
+)
+var dataReceiver = subscriptionResourceId(
+  'Microsoft.Authorization/roleDefinitions',
+  '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0'
+)
+var dataSender = subscriptionResourceId(
+  'Microsoft.Authorization/roleDefinitions',
+  '69a216fc-b8fb-44d8-bc22-1f3c2cd27a39'
+)
+
+resource producer 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' existing = {
+  name: producerIdentity
+}
+
+resource projector 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' existing = {
+  name: projectorIdentity
+}
+
+resource scaler 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' existing = {
+  name: scalerIdentity
+}
 
 resource namespace 'Microsoft.ServiceBus/namespaces@2026-01-01' = {
   name: name
@@ -77,13 +98,13 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2026-01-01' = {
   }
 }
 
+#disable-next-line use-recent-api-versions // the stable version is older and has another form
 resource diagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: 'to-workspace'
   scope: namespace
   properties: {
     workspaceId: workspaceId
     logs: [{ categoryGroup: 'allLogs', enabled: true }]
-    metrics: [{ category: 'AllMetrics', enabled: true }]
   }
 }
 
@@ -129,28 +150,44 @@ resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = if (!useTop
 
 // The producer sends: to the topic or queue, and can receive nothing.
 resource producerTopic 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (useTopic) {
-  name: guid(topic.id, producerPrincipalId, dataSender)
+  name: guid(topic.id, producer.id, dataSender)
   scope: topic
-  properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataSender }
+  properties: {
+    principalId: producer.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: dataSender
+  }
 }
 
 resource producerQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!useTopic) {
-  name: guid(queue.id, producerPrincipalId, dataSender)
+  name: guid(queue.id, producer.id, dataSender)
   scope: queue
-  properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataSender }
+  properties: {
+    principalId: producer.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: dataSender
+  }
 }
 
 // The projector receives: from its own subscription, which includes its dead-letter queue, and can send nothing.
 resource projectorSubscription 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (useTopic) {
-  name: guid(projection.id, projectorPrincipalId, dataReceiver)
+  name: guid(projection.id, projector.id, dataReceiver)
   scope: projection
-  properties: { principalId: projectorPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataReceiver }
+  properties: {
+    principalId: projector.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: dataReceiver
+  }
 }
 
 resource projectorQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!useTopic) {
-  name: guid(queue.id, projectorPrincipalId, dataReceiver)
+  name: guid(queue.id, projector.id, dataReceiver)
   scope: queue
-  properties: { principalId: projectorPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataReceiver }
+  properties: {
+    principalId: projector.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: dataReceiver
+  }
 }
 
 // Operators look at what waits and at the dead-letter queue (the portal's Service Bus Explorer). What they take out there is lost
@@ -158,28 +195,44 @@ resource projectorQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = i
 resource operatorsSubscription 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (useTopic && !empty(operatorsGroupId)) {
   name: guid(projection.id, operatorsGroupId, dataReceiver)
   scope: projection
-  properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: dataReceiver }
+  properties: {
+    principalId: operatorsGroupId
+    principalType: 'Group'
+    roleDefinitionId: dataReceiver
+  }
 }
 
 resource operatorsQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!useTopic && !empty(operatorsGroupId)) {
   name: guid(queue.id, operatorsGroupId, dataReceiver)
   scope: queue
-  properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: dataReceiver }
+  properties: {
+    principalId: operatorsGroupId
+    principalType: 'Group'
+    roleDefinitionId: dataReceiver
+  }
 }
 
 // The scaler reads one number, the count of active messages, and no built-in role below Data Owner has that right for
 // certain (it is the Manage claim). So it is Owner of the one thing it counts, under an identity of its own that no
 // container can use. Where the projector does not wake up, see the runbook in ../README.md: this scope comes first.
 resource scalerSubscription 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (useTopic) {
-  name: guid(projection.id, scalerPrincipalId, dataOwner)
+  name: guid(projection.id, scaler.id, dataOwner)
   scope: projection
-  properties: { principalId: scalerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataOwner }
+  properties: {
+    principalId: scaler.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: dataOwner
+  }
 }
 
 resource scalerQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!useTopic) {
-  name: guid(queue.id, scalerPrincipalId, dataOwner)
+  name: guid(queue.id, scaler.id, dataOwner)
   scope: queue
-  properties: { principalId: scalerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataOwner }
+  properties: {
+    principalId: scaler.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: dataOwner
+  }
 }
 
 output id string = namespace.id

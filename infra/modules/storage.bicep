@@ -1,14 +1,14 @@
 // The storage account: the checkpoint blob, whose lease elects the leader, and the bodies of messages that are too large
 // for Service Bus. No shared keys and no public blobs: only the roles below open it.
 param location string
-param tags object
+param tags { *: string }
 param name string
 @description('Reached through private endpoints only')
 param privateNetwork bool
-@description('Where its own logs and metrics go')
+@description('Where its own logs go')
 param workspaceId string
-param producerPrincipalId string
-param projectorPrincipalId string
+param producerIdentity string
+param projectorIdentity string
 @description('A group of people; empty: none')
 param operatorsGroupId string
 
@@ -21,8 +21,22 @@ param deleteLock bool
 @description('Days after which the body of an oversized message is deleted. A message must be gone by then, also from the dead-letter queue')
 param claimCheckDays int = 60
 
-var dataContributor = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', 'ba92f5b4-2d11-453d-a403-e96b0029c9fe')
-var dataReader = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '2a2b9908-6ea1-4ae2-8e65-a410df84e7d1')
+var dataContributor = subscriptionResourceId(
+  'Microsoft.Authorization/roleDefinitions',
+  'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
+)
+var dataReader = subscriptionResourceId(
+  'Microsoft.Authorization/roleDefinitions',
+  '2a2b9908-6ea1-4ae2-8e65-a410df84e7d1'
+)
+
+resource producer 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' existing = {
+  name: producerIdentity
+}
+
+resource projector 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' existing = {
+  name: projectorIdentity
+}
 
 resource account 'Microsoft.Storage/storageAccounts@2025-06-01' = {
   name: name
@@ -58,13 +72,13 @@ resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2025-06-01' = {
 }
 
 // Who deleted what. Reads and writes are left out: the checkpoint is written once a second, and each would be paid for.
+#disable-next-line use-recent-api-versions // the stable version is older and has another form
 resource diagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: 'to-workspace'
   scope: blobs
   properties: {
     workspaceId: workspaceId
     logs: [{ category: 'StorageDelete', enabled: true }]
-    metrics: [{ category: 'Transaction', enabled: true }]
   }
 }
 
@@ -99,7 +113,10 @@ resource results 'Microsoft.Storage/storageAccounts/blobServices/containers@2025
 resource lock 'Microsoft.Authorization/locks@2020-05-01' = if (deleteLock) {
   name: 'checkpoints'
   scope: account
-  properties: { level: 'CanNotDelete', notes: 'Holds the checkpoints and their epochs: a stream that loses them begins anew' }
+  properties: {
+    level: 'CanNotDelete'
+    notes: 'Holds the checkpoints and their epochs: a stream that loses them starts from the beginning'
+  }
 }
 
 resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-06-01' = {
@@ -144,72 +161,111 @@ resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-06
 
 // The producer leases, reads and writes its checkpoint, and writes large bodies. On the two containers, not the account.
 resource producerCheckpoints 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(checkpoints.id, producerPrincipalId, dataContributor)
+  name: guid(checkpoints.id, producer.id, dataContributor)
   scope: checkpoints
-  properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataContributor }
+  properties: {
+    principalId: producer.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: dataContributor
+  }
 }
 
 resource producerCopies 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(copies.id, producerPrincipalId, dataContributor)
+  name: guid(copies.id, producer.id, dataContributor)
   scope: copies
-  properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataContributor }
+  properties: {
+    principalId: producer.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: dataContributor
+  }
 }
 
 resource producerClaimChecks 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(claimChecks.id, producerPrincipalId, dataContributor)
+  name: guid(claimChecks.id, producer.id, dataContributor)
   scope: claimChecks
-  properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataContributor }
+  properties: {
+    principalId: producer.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: dataContributor
+  }
 }
 
 // Commands of both services keep their answers.
 resource producerResults 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(results.id, producerPrincipalId, dataContributor)
+  name: guid(results.id, producer.id, dataContributor)
   scope: results
-  properties: { principalId: producerPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataContributor }
+  properties: {
+    principalId: producer.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: dataContributor
+  }
 }
 
 resource projectorResults 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(results.id, projectorPrincipalId, dataContributor)
+  name: guid(results.id, projector.id, dataContributor)
   scope: results
-  properties: { principalId: projectorPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataContributor }
+  properties: {
+    principalId: projector.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: dataContributor
+  }
 }
 
 // The projector reads large bodies; the checkpoints are none of its business.
 resource projectorClaimChecks 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(claimChecks.id, projectorPrincipalId, dataReader)
+  name: guid(claimChecks.id, projector.id, dataReader)
   scope: claimChecks
-  properties: { principalId: projectorPrincipalId, principalType: 'ServicePrincipal', roleDefinitionId: dataReader }
+  properties: {
+    principalId: projector.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: dataReader
+  }
 }
 
 // Operators look into checkpoints and large bodies. Changes of a checkpoint go through the producer's commands, in its job.
 resource operatorsCheckpoints 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operatorsGroupId)) {
   name: guid(checkpoints.id, operatorsGroupId, dataReader)
   scope: checkpoints
-  properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: dataReader }
+  properties: {
+    principalId: operatorsGroupId
+    principalType: 'Group'
+    roleDefinitionId: dataReader
+  }
 }
 
 resource operatorsCopies 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operatorsGroupId)) {
   name: guid(copies.id, operatorsGroupId, dataReader)
   scope: copies
-  properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: dataReader }
+  properties: {
+    principalId: operatorsGroupId
+    principalType: 'Group'
+    roleDefinitionId: dataReader
+  }
 }
 
 resource operatorsResults 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operatorsGroupId)) {
   name: guid(results.id, operatorsGroupId, dataReader)
   scope: results
-  properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: dataReader }
+  properties: {
+    principalId: operatorsGroupId
+    principalType: 'Group'
+    roleDefinitionId: dataReader
+  }
 }
 
 resource operatorsClaimChecks 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(operatorsGroupId)) {
   name: guid(claimChecks.id, operatorsGroupId, dataReader)
   scope: claimChecks
-  properties: { principalId: operatorsGroupId, principalType: 'Group', roleDefinitionId: dataReader }
+  properties: {
+    principalId: operatorsGroupId
+    principalType: 'Group'
+    roleDefinitionId: dataReader
+  }
 }
 
 output id string = account.id
 output name string = account.name
-// Without the final slash that Azure writes.
-output blobUrl string = substring(account.properties.primaryEndpoints.blob, 0, length(account.properties.primaryEndpoints.blob) - 1)
+output blobUrl string = 'https://${account.name}.blob.${environment().suffixes.storage}'
 output copiesContainer string = copies.name
 output checkpointContainer string = checkpoints.name
 output claimCheckContainer string = claimChecks.name

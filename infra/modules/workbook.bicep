@@ -1,7 +1,7 @@
 // One page for whoever is on duty: leadership, lag, throughput, sessions, parked aggregates (../workbook.json). In the
 // portal: the resource group, Workbooks, "Sluice".
 param location string
-param tags object
+param tags { *: string }
 param workspaceId string
 param producerName string
 param projectorName string

@@ -31,6 +31,8 @@ func TestEveryResourceTellsTheWorkspace(t *testing.T) {
 			require.Equal(t, "workspaceId", to.Text, path)
 			logs, _ := properties.Field("logs")
 			require.NotEmpty(t, logs.Items, path)
+			_, metrics := properties.Field("metrics")
+			require.False(t, metrics, "%s: no query reads metrics in the workspace, and they are paid for", path)
 			if kind == "Microsoft.Storage/storageAccounts/blobServices" {
 				require.NotContains(t, logs.Text, "StorageWrite", "the checkpoint is written once a second")
 				require.NotContains(t, logs.Text, "allLogs")

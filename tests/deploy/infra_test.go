@@ -230,7 +230,7 @@ func TestLocalAuthenticationIsOff(t *testing.T) {
 		{"modules/storage.bicep", "account", "minimumTlsVersion", "TLS1_2"},
 		{"modules/registry.bicep", "registry", "adminUserEnabled", "false"},
 		{"modules/keyvault.bicep", "vault", "enableRbacAuthorization", "true"},
-		{"modules/monitoring.bicep", "applicationInsights", "DisableLocalAuth", "! traces"},
+		{"modules/monitoring.bicep", "workspace", "features", "{ disableLocalAuth : true }"},
 	} {
 		r, found := template(t, c.path).Find("resource", c.resource)
 		require.True(t, found, "%s: %s", c.path, c.resource)
@@ -240,17 +240,13 @@ func TestLocalAuthenticationIsOff(t *testing.T) {
 	}
 }
 
-// One API version for each type: two would differ in what they take. The exception is what only a preview has, in a module
-// that is left out unless somebody asks for it.
+// One API version for each type: two would differ in what they take.
 func TestOneVersionOfEachType(t *testing.T) {
 	versions := map[string]string{}
 	for path, f := range templates(t) {
 		for _, r := range f.All("resource") {
 			kind, version, ok := strings.Cut(strings.Trim(r.Type, "'"), "@")
 			require.True(t, ok, "%s: %s", path, r.Type)
-			if path == "modules/environment-traced.bicep" && strings.HasSuffix(version, "-preview") {
-				continue
-			}
 			if before, seen := versions[kind]; seen {
 				require.Equal(t, before, version, "%s: %s", path, kind)
 			}

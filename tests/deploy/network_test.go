@@ -68,25 +68,23 @@ func TestNetworksCloseWhatTheyOpen(t *testing.T) {
 	}
 }
 
-// The environment is in the network, without an address outside and over the zones, in either of its two forms.
+// The environment is in the network, without an address outside and over the zones.
 func TestTheEnvironmentIsInTheNetwork(t *testing.T) {
-	for _, path := range []string{"modules/environment.bicep", "modules/environment-traced.bicep"} {
-		environment, found := template(t, path).Find("resource", "environment")
-		require.True(t, found)
-		properties, _ := environment.Value.Field("properties")
-		network, _ := properties.Field("vnetConfiguration")
-		require.Equal(t, "empty(subnetId)?null:{infrastructureSubnetId:subnetIdinternal:true}", compact(network.Text), path)
-		for _, c := range []struct {
-			subnet string
-			zones  bool
-			want   bool
-		}{{"", true, false}, {"subnet", true, true}, {"subnet", false, false}} {
-			require.Equal(t, c.want, evaluated(t, template(t, path), "environment", "zoneRedundant",
-				map[string]any{"subnetId": c.subnet, "zoneRedundant": c.zones}), path)
-		}
+	const path = "modules/environment.bicep"
+	environment, found := template(t, path).Find("resource", "environment")
+	require.True(t, found)
+	properties, _ := environment.Value.Field("properties")
+	network, _ := properties.Field("vnetConfiguration")
+	require.Equal(t, "empty(subnetId)?null:{infrastructureSubnetId:subnetIdinternal:true}", compact(network.Text))
+	for _, c := range []struct {
+		subnet string
+		zones  bool
+		want   bool
+	}{{"", true, false}, {"subnet", true, true}, {"subnet", false, false}} {
+		require.Equal(t, c.want, evaluated(t, template(t, path), "environment", "zoneRedundant",
+			map[string]any{"subnetId": c.subnet, "zoneRedundant": c.zones}))
 	}
-	apps := read(t, "infra/modules/network.bicep")
-	require.Contains(t, apps, "serviceName: 'Microsoft.App/environments'", "the apps' subnet is delegated")
+	require.Contains(t, read(t, "infra/modules/network.bicep"), "serviceName: 'Microsoft.App/environments'", "the apps' subnet is delegated")
 }
 
 // Who may do what does not depend on the network.

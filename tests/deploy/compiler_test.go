@@ -1,0 +1,166 @@
+package deploy
+
+import (
+	"encoding/json"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/bicep"
+)
+
+// The linter's rules that are errors. What the tests below check is the part of them that can be checked without the compiler.
+func TestTheLintersRulesAreErrors(t *testing.T) {
+	var config struct {
+		Analyzers struct {
+			Core struct {
+				Enabled bool
+				Rules   map[string]struct{ Level string }
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(read(t, "infra/bicepconfig.json")), &config))
+	require.True(t, config.Analyzers.Core.Enabled)
+	for _, rule := range []string{
+		"no-module-name", "no-unnecessary-dependson", "use-recent-api-versions", "use-safe-access", "use-secure-value-for-secure-inputs",
+		"use-user-defined-types", "what-if-short-circuiting",
+	} {
+		require.Equal(t, "error", config.Analyzers.Core.Rules[rule].Level, rule)
+	}
+}
+
+// Parameters have types: an object or array of any form hides a misspelt field until Azure refuses it.
+func TestParametersHaveTypes(t *testing.T) {
+	for file, f := range templates(t) {
+		for _, p := range f.All("param") {
+			require.NotContains(t, []string{"object", "array"}, p.Type, "%s: %s", file, p.Name)
+		}
+		for _, m := range f.All("module") {
+			_, named := m.Value.Field("name")
+			require.False(t, named, "%s: module %s: the compiler names its deployment", file, m.Name)
+		}
+	}
+}
+
+// old are the types whose newest stable API version is more than two years old, or has another form.
+var old = map[string]string{
+	"Microsoft.Authorization/locks":                         "2020-05-01",
+	"Microsoft.Authorization/roleAssignments":               "2022-04-01",
+	"Microsoft.Insights/actionGroups":                       "2023-01-01",
+	"Microsoft.Insights/components":                         "2020-02-02",
+	"Microsoft.Insights/diagnosticSettings":                 "2021-05-01-preview", // 2016-09-01, the stable one, is another form
+	"Microsoft.Insights/workbooks":                          "2023-06-01",
+	"Microsoft.Network/privateDnsZones":                     "2024-06-01",
+	"Microsoft.Network/privateDnsZones/virtualNetworkLinks": "2024-06-01",
+	"Microsoft.ServiceBus/namespaces/queues":                "2024-01-01",
+	"Microsoft.ServiceBus/namespaces/topics":                "2024-01-01",
+	"Microsoft.ServiceBus/namespaces/topics/subscriptions":  "2024-01-01",
+}
+
+// API versions are stable, and of the two years before this deployment was last checked, but for those that have no newer one.
+func TestAPIVersionsAreRecent(t *testing.T) {
+	const since = "2024-11-24"
+	seen := map[string]bool{}
+	for file, f := range templates(t) {
+		for _, r := range f.All("resource") {
+			kind, version, _ := strings.Cut(strings.Trim(r.Type, "'"), "@")
+			if !strings.Contains(kind, "/") { // nested in another resource, whose version it has
+				continue
+			}
+			if known, is := old[kind]; is {
+				require.Equal(t, known, version, "%s: %s", file, kind)
+				seen[kind] = true
+				continue
+			}
+			require.Regexp(t, `^\d{4}-\d\d-\d\d$`, version, "%s: %s: a preview", file, kind)
+			require.GreaterOrEqual(t, version, since, "%s: %s", file, kind)
+		}
+	}
+	require.Equal(t, sorted(old), sorted(seen))
+}
+
+// A preview shows what it can name before the deployment starts. What becomes a resource's name, scope or condition in a module is therefore no
+// output of another module.
+func TestAPreviewKnowsEveryName(t *testing.T) {
+	checked := 0
+	for file, f := range templates(t) {
+		for _, m := range f.All("module") {
+			callee := template(t, path.Join(path.Dir(file), strings.Trim(m.Type, "'")))
+			names := namesOf(callee)
+			params, _ := m.Value.Field("params")
+			for _, given := range params.Fields {
+				if !names[given.Name] {
+					continue
+				}
+				checked++
+				require.NotRegexp(t, `\boutputs\b`, given.Value.Text, "%s: %s: %s is part of a name in %s", file, m.Name, given.Name, m.Type)
+			}
+			require.NotRegexp(t, `\boutputs\b`, m.Condition, "%s: %s", file, m.Name)
+		}
+	}
+	require.Greater(t, checked, 40)
+}
+
+var identifier = regexp.MustCompile(`[A-Za-z_]\w*`)
+
+// namesOf returns the parameters of a template that a resource's name, scope, parent or condition depends on, through variables and resources.
+func namesOf(f *bicep.File) map[string]bool {
+	found := map[string]bool{}
+	var follow func(text string)
+	follow = func(text string) {
+		for _, word := range identifier.FindAllString(text, -1) {
+			if found[word] {
+				continue
+			}
+			if _, is := f.Find("param", word); is {
+				found[word] = true
+			} else if v, is := f.Find("var", word); is {
+				found[word] = true
+				follow(v.Value.Text)
+			} else if r, is := f.Find("resource", word); is {
+				found[word] = true
+				for _, field := range []string{"name", "scope", "parent"} {
+					value, _ := r.Value.Field(field)
+					follow(value.Text)
+				}
+			}
+		}
+	}
+	for _, r := range f.All("resource") {
+		follow(r.Condition)
+		for _, field := range []string{"name", "scope", "parent"} {
+			value, _ := r.Value.Field(field)
+			follow(value.Text)
+		}
+	}
+	return found
+}
+
+// Traces are sent by the environment's stable API, and nothing of them is there without TRACES.
+func TestTracesAreTheEnvironments(t *testing.T) {
+	f := template(t, "modules/environment.bicep")
+	for _, field := range []string{"appInsightsConfiguration", "openTelemetryConfiguration"} {
+		for name, sent := range map[string]bool{"": false, "appi-x": true} {
+			traces, err := f.Eval("traces", map[string]any{"applicationInsightsName": name})
+			require.NoError(t, err)
+			require.Equal(t, sent, traces)
+			environment, _ := f.Find("resource", "environment")
+			properties, _ := environment.Value.Field("properties")
+			value, found := properties.Field(field)
+			require.True(t, found, field)
+			require.True(t, strings.HasPrefix(value.Text, "traces ? "), value.Text)
+		}
+	}
+	insights, _ := template(t, "modules/monitoring.bicep").Find("resource", "applicationInsights")
+	require.Equal(t, "( traces )", insights.Condition, "without traces it is empty, and a door more")
+}
+
+// What the compiler warns of in what it cannot prove: a length less one may be negative, for substring.
+func TestNoTextIsCutByALengthLessOne(t *testing.T) {
+	for file := range templates(t) {
+		require.NotRegexp(t, `substring\([^)]*length\(`, read(t, "infra/"+file), file)
+	}
+}
