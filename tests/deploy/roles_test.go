@@ -31,10 +31,10 @@ var allowed = map[grant]bool{
 	{"producer.properties.principalId", "Azure Service Bus Data Sender", "queue"}:         true,
 	{"producer.properties.principalId", "Storage Blob Data Contributor", "checkpoints"}:   true,
 	{"producer.properties.principalId", "Storage Blob Data Contributor", "copies"}:        true,
-	{"operatorsGroupId", "Storage Blob Data Reader", "copies"}:                true,
+	{"operatorsGroupId", "Storage Blob Data Reader", "copies"}:                            true,
 	{"producer.properties.principalId", "Storage Blob Data Contributor", "results"}:       true, // what a command printed
 	{"projector.properties.principalId", "Storage Blob Data Contributor", "results"}:      true,
-	{"operatorsGroupId", "Storage Blob Data Reader", "results"}:               true,
+	{"operatorsGroupId", "Storage Blob Data Reader", "results"}:                           true,
 	{"producer.properties.principalId", "Storage Blob Data Contributor", "claimChecks"}:   true,
 	{"producer.properties.principalId", "Key Vault Secrets User", "vault::source"}:        true,
 	{"projector.properties.principalId", "Azure Service Bus Data Receiver", "projection"}: true, // the subscription
@@ -43,12 +43,12 @@ var allowed = map[grant]bool{
 	{"projector.properties.principalId", "Key Vault Secrets User", "vault::readModel"}:    true,
 	{"scaler.properties.principalId", "Azure Service Bus Data Owner", "projection"}:       true,
 	{"scaler.properties.principalId", "Azure Service Bus Data Owner", "queue"}:            true,
-	{"operatorsGroupId", "Azure Service Bus Data Receiver", "projection"}:     true,
-	{"operatorsGroupId", "Azure Service Bus Data Receiver", "queue"}:          true,
-	{"operatorsGroupId", "Storage Blob Data Reader", "checkpoints"}:           true,
-	{"operatorsGroupId", "Storage Blob Data Reader", "claimChecks"}:           true,
-	{"operatorsGroupId", "Key Vault Secrets User", "vault::readModel"}:        true,
-	{"operatorsGroupId", "Container Apps Jobs Operator", "job"}:               true, // those that a person starts
+	{"operatorsGroupId", "Azure Service Bus Data Receiver", "projection"}:                 true,
+	{"operatorsGroupId", "Azure Service Bus Data Receiver", "queue"}:                      true,
+	{"operatorsGroupId", "Storage Blob Data Reader", "checkpoints"}:                       true,
+	{"operatorsGroupId", "Storage Blob Data Reader", "claimChecks"}:                       true,
+	{"operatorsGroupId", "Key Vault Secrets User", "vault::readModel"}:                    true,
+	{"operatorsGroupId", "Container Apps Jobs Operator", "job"}:                           true, // those that a person starts
 	{"producer.properties.principalId", "AcrPull", "registry"}:                            true, // of both images: the narrowest there is
 	{"projector.properties.principalId", "AcrPull", "registry"}:                           true,
 }
