@@ -14,8 +14,8 @@ param location string
 
 // --- the source and the read models
 
-@allowed(['external', 'documentdb'])
-@description('external: both MongoDB URIs are given. documentdb: an Azure DocumentDB cluster is created and takes the place of a URI that is empty')
+@allowed(['external', 'documentdb', 'demo'])
+@description('external: the MongoDB URIs are given. documentdb: an Azure DocumentDB cluster is created and takes the place of a URI that is empty. demo: a MongoDB in a container, whose data is lost with it, to try Sluice with')
 param mongoMode string = 'external'
 
 @secure()
@@ -31,10 +31,10 @@ param readModelMongoUri string = ''
 param documentDbPassword string = ''
 
 // Without a default azd would ask for these two, and preflight would not see the answers.
-@description('Database that is watched; required')
+@description('Database that is watched; required, but for the demo')
 param mongoDatabase string = ''
 
-@description('Collection that is watched; required')
+@description('Collection that is watched; required, but for the demo')
 param mongoCollection string = ''
 
 @description('Database of the read models')
@@ -98,6 +98,9 @@ param traces bool = false
 @description('Bypass for throw-away environments: without purge protection, a deleted vault\'s name is free again after "azd down --purge"')
 param purgeProtection bool = true
 
+@description('Recover the vault of an environment of this name that was taken down within the last seven days')
+param recoverVault bool = false
+
 @description('Lock the storage account against deletion: it holds the checkpoints. azd down needs the lock gone first')
 param deleteLock bool = true
 
@@ -136,14 +139,19 @@ resource group 'Microsoft.Resources/resourceGroups@2025-04-01' = {
   tags: tags
 }
 
+// Nothing of a demo is worth a lock, or a name that stays taken.
+var demo = mongoMode == 'demo'
+
 // What preflight refuses, for a deployment that does not come from azd: with its words.
 var checked = {
-  mongoDatabase: empty(mongoDatabase)
-    ? fail('MONGODB_DATABASE is not set: the database to watch; azd env set MONGODB_DATABASE NAME')
-    : mongoDatabase
-  mongoCollection: empty(mongoCollection)
-    ? fail('MONGODB_COLLECTION is not set: the collection to watch; azd env set MONGODB_COLLECTION NAME')
-    : mongoCollection
+  mongoDatabase: !empty(mongoDatabase)
+    ? mongoDatabase
+    : demo ? 'shop' : fail('MONGODB_DATABASE is not set: the database to watch; azd env set MONGODB_DATABASE NAME')
+  mongoCollection: !empty(mongoCollection)
+    ? mongoCollection
+    : demo
+        ? 'events'
+        : fail('MONGODB_COLLECTION is not set: the collection to watch; azd env set MONGODB_COLLECTION NAME')
   networkMode: networkMode == 'private' && serviceBusSku != 'Premium'
     ? fail('NETWORK=private needs SERVICE_BUS_SKU=Premium: Standard has no private endpoints')
     : networkMode == 'public' && !empty(subnetId)
@@ -196,8 +204,9 @@ module resources 'resources.bicep' = {
     lagAlertSeconds: lagAlertSeconds
     logRetentionDays: logRetentionDays
     traces: traces
-    purgeProtection: purgeProtection
-    deleteLock: deleteLock
+    purgeProtection: purgeProtection && !demo
+    recoverVault: recoverVault
+    deleteLock: deleteLock && !demo
     storageRedundancy: storageRedundancy
     monthlyBudget: monthlyBudget
     networkMode: checked.networkMode

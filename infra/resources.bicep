@@ -27,6 +27,7 @@ param lagAlertSeconds int
 param logRetentionDays int
 param traces bool
 param purgeProtection bool
+param recoverVault bool
 param deleteLock bool
 param storageRedundancy string
 param monthlyBudget int
@@ -55,6 +56,9 @@ var projectorIdentity = '${abbreviations.managedIdentity}projector-${token}'
 var scalerIdentity = '${abbreviations.managedIdentity}scaler-${token}'
 var vaultName = '${abbreviations.keyVault}${token}'
 var applicationInsightsName = '${abbreviations.applicationInsights}${token}'
+
+var demoName = '${abbreviations.containerApp}mongodb-${token}'
+var demoUri = 'mongodb://${demoName}:27017/?directConnection=true'
 
 var privateNetwork = networkMode == 'private'
 var makeNetwork = networkMode != 'public' && empty(subnetId)
@@ -101,6 +105,11 @@ module environment 'modules/environment.bicep' = {
     zoneRedundant: inZones
     applicationInsightsName: traces ? applicationInsightsName : ''
   }
+}
+
+module demoMongoDb 'modules/demo-mongodb.bicep' = if (mongoMode == 'demo') {
+  dependsOn: [environment]
+  params: { location: location, tags: tags, name: demoName, environmentName: environmentName }
 }
 
 module environmentLogs 'modules/environment-logs.bicep' = {
@@ -181,10 +190,11 @@ module vault 'modules/keyvault.bicep' = {
     privateNetwork: privateNetwork
     workspaceId: monitoring.outputs.workspaceId
     purgeProtection: purgeProtection
-    fillSource: mongoMode == 'external' || !empty(sourceMongoUri)
-    fillReadModel: mongoMode == 'external' || !empty(readModelMongoUri)
-    sourceMongoUri: sourceMongoUri
-    readModelMongoUri: empty(readModelMongoUri) ? sourceMongoUri : readModelMongoUri
+    recover: recoverVault
+    fillSource: mongoMode != 'documentdb' || !empty(sourceMongoUri)
+    fillReadModel: mongoMode != 'documentdb' || !empty(readModelMongoUri)
+    sourceMongoUri: mongoMode == 'demo' ? demoUri : sourceMongoUri
+    readModelMongoUri: mongoMode == 'demo' ? demoUri : empty(readModelMongoUri) ? sourceMongoUri : readModelMongoUri
   }
 }
 

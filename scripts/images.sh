@@ -134,7 +134,7 @@ mapfile -t names < <(sed -nE 's/^FROM ([^ @]+).*/\1/p' producer/Dockerfile proje
 for name in "${names[@]}"; do
   if [[ $(docker image inspect -f '{{index .Config.Labels "made-of"}}' "$name" 2>/dev/null) == "$made_of" ]]; then continue; fi
   case $name in
-  golang:*) golang "$name" "$made_of" ;;
+  */golang:*) golang "$name" "$made_of" ;;
   */distroless/static-*) distroless "$name" "$made_of" ;;
   *)
     echo "images: $name is not known here: say in scripts/images.sh how it is made" >&2

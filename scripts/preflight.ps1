@@ -14,10 +14,12 @@ if (-not $env:ALERT_EMAIL) {
     [Console]::Error.WriteLine('preflight: warning: ALERT_EMAIL is not set, so alerts are in the portal and wake nobody; azd env set ALERT_EMAIL ADDRESS')
 }
 
-Required 'MONGODB_DATABASE' 'the database to watch; azd env set MONGODB_DATABASE NAME'
-Required 'MONGODB_COLLECTION' 'the collection to watch; azd env set MONGODB_COLLECTION NAME'
-
 $mode = if ($env:MONGO_MODE) { $env:MONGO_MODE } else { 'external' }
+if ($mode -cne 'demo') {
+    Required 'MONGODB_DATABASE' 'the database to watch; azd env set MONGODB_DATABASE NAME'
+    Required 'MONGODB_COLLECTION' 'the collection to watch; azd env set MONGODB_COLLECTION NAME'
+}
+
 switch -CaseSensitive ($mode) {
     'external' { Required 'SOURCE_MONGODB_URI' 'a connection string; azd env set-secret SOURCE_MONGODB_URI' }
     'documentdb' {
@@ -26,7 +28,8 @@ switch -CaseSensitive ($mode) {
         if ($password.StartsWith('akvs://')) { $password = '12345678' } # azd resolves it later
         if ($password.Length -lt 8 -or $password.Length -gt 128) { Problem 'DOCUMENTDB_PASSWORD must have from 8 to 128 characters' }
     }
-    default { Problem 'MONGO_MODE is neither external nor documentdb' }
+    'demo' { }
+    default { Problem 'MONGO_MODE is neither external nor documentdb nor demo' }
 }
 
 $network = if ($env:NETWORK) { $env:NETWORK } else { 'public' }
@@ -57,6 +60,19 @@ if ($network -cne 'public' -and $env:AZURE_SUBSCRIPTION_ID -and (Get-Command az 
     $state = az provider show --subscription $env:AZURE_SUBSCRIPTION_ID --namespace Microsoft.ContainerService --query registrationState --output tsv 2>$null
     if ($state -and $state -cne 'Registered') {
         Problem 'Microsoft.ContainerService is not registered in the subscription, and a network needs it; az provider register --namespace Microsoft.ContainerService --wait'
+    }
+}
+
+# A vault that was deleted keeps its name for seven days, unless it may be purged.
+if ($env:AZURE_SUBSCRIPTION_ID -and $env:AZURE_ENV_NAME -and (Get-Command az -ErrorAction SilentlyContinue)) {
+    $vaults = @(az keyvault list-deleted --subscription $env:AZURE_SUBSCRIPTION_ID --resource-type vault --output json 2>$null | ConvertFrom-Json |
+            Where-Object { $_.properties.tags.'azd-env-name' -ceq $env:AZURE_ENV_NAME -and $_.properties.location -ceq $env:AZURE_LOCATION })
+    if ($LASTEXITCODE -eq 0) {
+        if ($vaults.Count -gt 0 -and $env:KEY_VAULT_RECOVER -cne 'true') {
+            Problem 'the vault of a deleted environment of this name is still there and keeps its name; azd env set KEY_VAULT_RECOVER true'
+        } elseif ($vaults.Count -eq 0 -and $env:KEY_VAULT_RECOVER -ceq 'true') {
+            Problem 'KEY_VAULT_RECOVER is true and there is no deleted vault of this environment; azd env set KEY_VAULT_RECOVER false'
+        }
     }
 }
 

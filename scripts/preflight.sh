@@ -17,8 +17,10 @@ required() { # required NAME WHAT: NAME must be set
 [ -n "${ALERT_EMAIL:-}" ] ||
   echo 'preflight: warning: ALERT_EMAIL is not set, so alerts are in the portal and wake nobody; azd env set ALERT_EMAIL ADDRESS' >&2
 
-required MONGODB_DATABASE 'the database to watch; azd env set MONGODB_DATABASE NAME'
-required MONGODB_COLLECTION 'the collection to watch; azd env set MONGODB_COLLECTION NAME'
+if [ "${MONGO_MODE:-external}" != demo ]; then
+  required MONGODB_DATABASE 'the database to watch; azd env set MONGODB_DATABASE NAME'
+  required MONGODB_COLLECTION 'the collection to watch; azd env set MONGODB_COLLECTION NAME'
+fi
 
 case ${MONGO_MODE:-external} in
 external)
@@ -32,8 +34,9 @@ documentdb)
     problem 'DOCUMENTDB_PASSWORD must have from 8 to 128 characters'
   fi
   ;;
+demo) ;;
 *)
-  problem 'MONGO_MODE is neither external nor documentdb'
+  problem 'MONGO_MODE is neither external nor documentdb nor demo'
   ;;
 esac
 
@@ -70,6 +73,17 @@ if [ "${NETWORK:-public}" != public ] && [ -n "${AZURE_SUBSCRIPTION_ID:-}" ] && 
   '' | Registered) ;;
   *) problem 'Microsoft.ContainerService is not registered in the subscription, and a network needs it; az provider register --namespace Microsoft.ContainerService --wait' ;;
   esac
+fi
+
+# A vault that was deleted keeps its name for seven days, unless it may be purged.
+if [ -n "${AZURE_SUBSCRIPTION_ID:-}" ] && [ -n "${AZURE_ENV_NAME:-}" ] && command -v az >/dev/null 2>&1 &&
+  vaults=$(az keyvault list-deleted --subscription "$AZURE_SUBSCRIPTION_ID" --resource-type vault \
+    --query "[?properties.tags.\"azd-env-name\"=='$AZURE_ENV_NAME' && properties.location=='${AZURE_LOCATION:-}'].name" --output tsv 2>/dev/null); then
+  if [ -n "$vaults" ] && [ "${KEY_VAULT_RECOVER:-false}" != true ]; then
+    problem 'the vault of a deleted environment of this name is still there and keeps its name; azd env set KEY_VAULT_RECOVER true'
+  elif [ -z "$vaults" ] && [ "${KEY_VAULT_RECOVER:-false}" = true ]; then
+    problem 'KEY_VAULT_RECOVER is true and there is no deleted vault of this environment; azd env set KEY_VAULT_RECOVER false'
+  fi
 fi
 
 least=${PROJECTOR_MIN_REPLICAS:-1}

@@ -8,6 +8,8 @@ param privateNetwork bool
 @description('Where its own logs go')
 param workspaceId string
 param purgeProtection bool
+@description('Recover the vault of this name, which was deleted within the last seven days')
+param recover bool
 
 param fillSource bool
 param fillReadModel bool
@@ -25,6 +27,7 @@ resource vault 'Microsoft.KeyVault/vaults@2025-05-01' = {
     sku: { family: 'A', name: 'standard' }
     publicNetworkAccess: privateNetwork ? 'Disabled' : 'Enabled'
     networkAcls: { defaultAction: privateNetwork ? 'Deny' : 'Allow', bypass: 'AzureServices' }
+    createMode: recover ? 'recover' : 'default'
     enableRbacAuthorization: true // roles, not access policies
     enableSoftDelete: true
     softDeleteRetentionInDays: 7

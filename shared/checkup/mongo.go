@@ -44,7 +44,30 @@ func (f *Findings) Mongo(ctx context.Context, client *mongo.Client, check, setti
 			"it is a standalone server, which has no %s", standalone)
 		return false
 	}
+	var status connectionStatus
+	if client.Database("admin").RunCommand(ctx, bson.D{{Key: "connectionStatus", Value: 1}}).Decode(&status) == nil {
+		f.OK(check+" user", "%s", status.user())
+	}
 	return true
+}
+
+// connectionStatus is MongoDB's answer to the question who is signed in on a connection.
+type connectionStatus struct {
+	AuthInfo struct {
+		AuthenticatedUsers []struct {
+			User string `bson:"user"`
+			DB   string `bson:"db"`
+		} `bson:"authenticatedUsers"`
+	} `bson:"authInfo"`
+}
+
+// user names who is signed in. After the rotation of a password or a user it proves which one is in use.
+func (s connectionStatus) user() string {
+	users := s.AuthInfo.AuthenticatedUsers
+	if len(users) == 0 {
+		return "the connection string names no user, and the server asks for none"
+	}
+	return fmt.Sprintf("signed in as %q of the database %q", users[0].User, users[0].DB)
 }
 
 type identity struct {

@@ -240,7 +240,7 @@ func TestDockerfilesKeepTheRules(t *testing.T) {
 			}
 		}
 		require.Len(t, bases, 2)
-		require.Regexp(t, `^golang:1\.26\.\d+-bookworm@sha256:[0-9a-f]{64} AS build$`, bases[0])
+		require.Regexp(t, `^public\.ecr\.aws/docker/library/golang:1\.26\.\d+-bookworm@sha256:[0-9a-f]{64} AS build$`, bases[0])
 		require.Regexp(t, `^gcr\.io/distroless/static-debian13:nonroot@sha256:[0-9a-f]{64}$`, bases[1])
 	}
 }

@@ -47,6 +47,7 @@ func TestPreflightLetsTheRightThrough(t *testing.T) {
 	for _, env := range [][]string{
 		{"AZURE_LOCATION=westeurope", "ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"},
 		{"AZURE_LOCATION=westeurope", "ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=documentdb", "DOCUMENTDB_PASSWORD=12345678"},
+		{"AZURE_LOCATION=westeurope", "ALERT_EMAIL=oncall@example.com", "MONGO_MODE=demo"},
 	} {
 		output, code := preflight(t, env...)
 		require.Equal(t, 0, code, output)
@@ -204,7 +205,10 @@ func TestPreflightAsksForTheProviderOfANetwork(t *testing.T) {
 // What preflight refuses, the templates refuse with the same words, and preflight.ps1 too: a deployment need not come from azd. What is left
 // to preflight is what the types of the templates refuse by themselves, what needs a look at Azure, and what Azure may have learned since.
 func TestTheTemplatesRefuseWhatPreflightRefuses(t *testing.T) {
-	preflights := []string{"MONGO_MODE is neither", "NETWORK is neither", "AZURE_LOCATION has no", "Microsoft.ContainerService is not"}
+	preflights := []string{
+		"MONGO_MODE is neither", "NETWORK is neither", "AZURE_LOCATION has no", "Microsoft.ContainerService is not",
+		"the vault of a deleted", "KEY_VAULT_RECOVER is true",
+	}
 	templates := []string{"Either topic and subscription are set"} // azd sets them
 	refusals := map[string]bool{}
 	for _, m := range regexp.MustCompile(`fail\('((?:[^'])*)'\)`).FindAllStringSubmatch(read(t, "infra/main.bicep")+read(t, "infra/app/projector.bicep"), -1) {
@@ -227,4 +231,28 @@ func TestTheTemplatesRefuseWhatPreflightRefuses(t *testing.T) {
 	delete(sh, "$1 is not set: $2")
 	require.Equal(t, sorted(refusals), sorted(sh))
 	require.Equal(t, sorted(sh), sorted(ps1))
+}
+
+// A deleted vault keeps its name, and Azure would refuse a new one of that name after some minutes.
+func TestPreflightKnowsOfADeletedVault(t *testing.T) {
+	for _, c := range []struct {
+		vaults, recover, says string
+	}{
+		{"", "", ""},
+		{"kv-x", "true", ""},
+		{"kv-x", "", "the vault of a deleted environment"},
+		{"kv-x", "false", "the vault of a deleted environment"},
+		{"", "true", "KEY_VAULT_RECOVER is true"},
+	} {
+		dir := t.TempDir()
+		standIn(t, dir, "az", "echo "+c.vaults)
+		output, code := preflight(t, "PATH="+dir+":"+os.Getenv("PATH"), "AZURE_SUBSCRIPTION_ID=sub", "AZURE_ENV_NAME=prod", "KEY_VAULT_RECOVER="+c.recover,
+			"AZURE_LOCATION=westeurope", "ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x")
+		require.Equal(t, c.says == "", code == 0, output)
+		require.Contains(t, output, c.says)
+		standIn(t, dir, "az", "exit 1")
+		output, code = preflight(t, "PATH="+dir+":"+os.Getenv("PATH"), "AZURE_SUBSCRIPTION_ID=sub", "AZURE_ENV_NAME=prod", "KEY_VAULT_RECOVER="+c.recover,
+			"AZURE_LOCATION=westeurope", "ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x")
+		require.Zero(t, code, "without an answer nothing is refused: %s", output)
+	}
 }

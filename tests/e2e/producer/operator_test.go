@@ -367,6 +367,7 @@ func TestADoctorTakesAnAnswerForAnAnswer(t *testing.T) {
 		doctor := operate(w, "doctor")
 		require.Equal(t, 0, doctor.Code, doctor.Out)
 		require.Regexp(t, `ok +mongodb +it answers, in \S+ \(replica set rs0\)`, doctor.Out)
+		require.Regexp(t, `ok +mongodb user +the connection string names no user`, doctor.Out)
 		p.End()
 	})
 }

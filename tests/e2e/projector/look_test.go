@@ -173,7 +173,7 @@ func TestDoctorOfAProjector(t *testing.T) {
 		}
 		require.NoError(w, json.Unmarshal([]byte(w.OperateProjector(nil, "doctor", "--json").Out), &found))
 		require.Equal(w, "settings", found[0].Check)
-		require.Len(w, found, 9)
+		require.Len(w, found, 10)
 	})
 }
 
