@@ -329,4 +329,32 @@ module logAlerts 'log-alerts.bicep' = {
   }
 }
 
+// --- from Azure's own record: a rule whose query keeps failing is disabled, and then it is silent
+
+resource rulesHealth 'Microsoft.Insights/activityLogAlerts@2026-01-01' = {
+  name: 'sluice-rules-unhealthy'
+  location: 'global'
+  tags: tags
+  properties: {
+    description: 'A rule on logs cannot be evaluated, or Azure has disabled it: its alert is blind.'
+    enabled: true
+    scopes: [resourceGroup().id]
+    condition: {
+      allOf: [
+        { field: 'category', equals: 'ResourceHealth' }
+        { field: 'resourceType', equals: 'Microsoft.Insights/scheduledQueryRules' }
+        {
+          anyOf: [
+            { field: 'properties.currentHealthStatus', equals: 'Degraded' }
+            { field: 'properties.currentHealthStatus', equals: 'Unavailable' }
+          ]
+        }
+      ]
+    }
+    actions: {
+      actionGroups: map(empty(actionGroupIds) ? [] : split(actionGroupIds, ','), id => { actionGroupId: id })
+    }
+  }
+}
+
 output actionGroupIds string = actionGroupIds

@@ -15,10 +15,10 @@ resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {
     displayName: 'Sluice'
     category: 'workbook'
     sourceId: workspaceId
-    serializedData: replace(
-      replace(loadTextContent('../workbook.json'), '{{producer}}', producerName),
-      '{{projector}}',
-      projectorName
+    serializedData: reduce(
+      items({ producer: producerName, projector: projectorName, workspace: workspaceId }),
+      loadTextContent('../workbook.json'),
+      (text, name) => replace(text, '{{${name.key}}}', name.value)
     )
   }
 }

@@ -51,6 +51,9 @@ func TestNetworksCloseWhatTheyOpen(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, mode != "private", opened, "the cluster's door for Azure's addresses")
 	}
+	host, found := template(t, "modules/documentdb.bicep").Find("var", "host")
+	require.True(t, found)
+	require.Equal(t, "${cluster.name}."+strings.TrimPrefix(reachable[4].zone, "privatelink."), strings.Trim(host.Value.Text, "'"), "the zone has the cluster's name")
 	// whatever has a public door is in the table
 	for path, f := range templates(t) {
 		for _, r := range f.All("resource") {
@@ -85,6 +88,14 @@ func TestTheEnvironmentIsInTheNetwork(t *testing.T) {
 			map[string]any{"subnetId": c.subnet, "zoneRedundant": c.zones}))
 	}
 	require.Contains(t, read(t, "infra/modules/network.bicep"), "serviceName: 'Microsoft.App/environments'", "the apps' subnet is delegated")
+}
+
+// The outgoing address lives in one zone, and the README does not promise more.
+func TestTheReadmePromisesNoMoreZonesThanThereAre(t *testing.T) {
+	nat, found := template(t, "modules/network.bicep").Find("resource", "nat")
+	require.True(t, found)
+	require.Contains(t, compact(nat.Value.Text), "sku:{name:Standard}", "StandardV2 would be zone-redundant: then the sentence goes")
+	require.Contains(t, read(t, "infra/README.md"), "which lives in one zone")
 }
 
 // Who may do what does not depend on the network.

@@ -204,14 +204,17 @@ func TestWhatWaitsIsAskedOfTheWatch(t *testing.T) {
 
 func TestWorkbookAsksForWhatTheServicesLog(t *testing.T) {
 	var workbook struct {
-		Version string
-		Items   []struct {
+		Version             string
+		FallbackResourceIds []string `json:"fallbackResourceIds"`
+		Items               []struct {
 			Type    int
 			Name    string
 			Content struct{ Query string }
 		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(read(t, "infra/workbook.json")), &workbook))
+	require.Equal(t, []string{"{{workspace}}"}, workbook.FallbackResourceIds, "opened from the resource group it has no other resource")
+	require.Contains(t, read(t, "infra/modules/workbook.bicep"), "workspace: workspaceId")
 	sources := productSources(t)
 	names := map[string]bool{}
 	for _, item := range workbook.Items {
@@ -234,6 +237,11 @@ func TestRunbookHasEveryAlert(t *testing.T) {
 			alerts[name] = true
 		}
 	}
+	health, found := template(t, "modules/alerts.bicep").Find("resource", "rulesHealth")
+	require.True(t, found, "a rule that Azure has disabled is silent")
+	name, _ := health.Value.Field("name")
+	alerts[strings.TrimPrefix(name.Text, "sluice-")] = true
+	require.Contains(t, compact(health.Value.Text), "{field:categoryequals:ResourceHealth}{field:resourceTypeequals:Microsoft.Insights/scheduledQueryRules}")
 	for _, m := range runbookEntry.FindAllStringSubmatch(read(t, "infra/README.md"), -1) {
 		entries[m[1]] = true
 	}
