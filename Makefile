@@ -111,7 +111,7 @@ $(TOOLS): scripts/tools/go.mod scripts/tools/go.sum
 	@touch $@
 
 .PHONY: lint-infra
-lint-infra: ## the deployment: parity with the code, and bicep build and lint where bicep is
+lint-infra: ## the deployment: parity with the code, and the Bicep compiler if it is here
 	@scripts/lint-infra.sh
 
 .PHONY: up

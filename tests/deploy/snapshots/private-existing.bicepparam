@@ -1,0 +1,12 @@
+using '../../../infra/main.bicep'
+
+param environmentName = 'prod'
+param location = 'westeurope'
+param mongoDatabase = 'shop'
+param mongoCollection = 'events'
+param sourceMongoUri = 'mongodb://snapshot.invalid/'
+param networkMode = 'private'
+param serviceBusSku = 'Premium'
+param subnetId = '/subscriptions/s/resourceGroups/r/providers/Microsoft.Network/virtualNetworks/n/subnets/apps'
+param endpointSubnetId = '/subscriptions/s/resourceGroups/r/providers/Microsoft.Network/virtualNetworks/n/subnets/endpoints'
+param privateDnsZonesGroupId = '/subscriptions/s/resourceGroups/dns'

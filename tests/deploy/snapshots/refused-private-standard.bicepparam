@@ -1,0 +1,9 @@
+// refused: NETWORK=private needs SERVICE_BUS_SKU=Premium
+using '../../../infra/main.bicep'
+
+param environmentName = 'prod'
+param location = 'westeurope'
+param mongoDatabase = 'shop'
+param mongoCollection = 'events'
+param sourceMongoUri = 'mongodb://snapshot.invalid/'
+param networkMode = 'private'

@@ -1,0 +1,10 @@
+// refused: NETWORK_PREFIX must be /24 or larger
+using '../../../infra/main.bicep'
+
+param environmentName = 'prod'
+param location = 'westeurope'
+param mongoDatabase = 'shop'
+param mongoCollection = 'events'
+param sourceMongoUri = 'mongodb://snapshot.invalid/'
+param networkMode = 'vnet'
+param networkPrefix = '10.1.0.0/26'

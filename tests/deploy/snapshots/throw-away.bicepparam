@@ -1,0 +1,10 @@
+using '../../../infra/main.bicep'
+
+param environmentName = 'prod'
+param location = 'westeurope'
+param mongoDatabase = 'shop'
+param mongoCollection = 'events'
+param sourceMongoUri = 'mongodb://snapshot.invalid/'
+param deleteLock = false
+param purgeProtection = false
+param storageRedundancy = 'Standard_LRS'

@@ -1,0 +1,8 @@
+using '../../../infra/main.bicep'
+
+param environmentName = 'prod'
+param location = 'westeurope'
+param mongoDatabase = 'shop'
+param mongoCollection = 'events'
+param sourceMongoUri = 'mongodb://snapshot.invalid/'
+param traces = true
