@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
@@ -27,11 +28,19 @@ type Watched struct {
 	DeadLettersNote string `json:"dead_letters_note,omitempty"`
 }
 
-// Watch writes what waits as one record of the log, the message [telemetry.WatchMessage]: alerts see by it what no projector
-// is there to tell. If a service does not answer, the record has what the others say, and the error is returned as well.
+// logged is how long a record of the log needs to be collected. Container Apps may lose what a container writes that ends at once.
+const logged = 20 * time.Second
+
+// Watch writes what waits as one record of the log, the message [telemetry.WatchMessage], and waits until it is collected. Alerts see by
+// the record what no projector is there to report. If a service does not answer, the record has the counts of the others, and the error
+// is returned as well.
 func (p *Projector) Watch(ctx context.Context) error {
 	w, err := p.watched(ctx)
 	telemetry.LogWatched(telemetry.Logger(p.Out, slog.LevelInfo, "projector", telemetry.Instance()), w)
+	select {
+	case <-ctx.Done():
+	case <-time.After(logged):
+	}
 	return err
 }
 
