@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/sluice-cdc/sluice/tests/internal/pty"
 )
 
 func main() {
@@ -45,9 +45,15 @@ func picture(ctx context.Context, out, prompt string, command []string) error {
 	return nil
 }
 
+// frame is what a screen showed from a time on.
+type frame struct {
+	at    time.Duration
+	lines []string
+}
+
 // record runs the command to its end and returns what its terminal showed, and when.
 func record(ctx context.Context, prompt string, command []string) (frames []frame, err error) {
-	master, terminal, err := open()
+	master, terminal, err := pty.Open(0, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -58,38 +64,21 @@ func record(ctx context.Context, prompt string, command []string) (frames []fram
 	if err := errors.Join(cmd.Start(), terminal.Close()); err != nil {
 		return nil, fmt.Errorf("start %s: %w", command[0], err)
 	}
-	began, screen := time.Now(), &screen{lines: []string{"$ " + prompt}, row: 1}
-	frames = append(frames, frame{0, screen.copy()})
+	began, screen := time.Now(), &pty.Screen{}
+	fmt.Fprintf(screen, "$ %s\n", prompt)
+	frames = append(frames, frame{0, screen.Lines()})
 	for buffer := make([]byte, 64<<10); ; {
 		n, err := master.Read(buffer)
 		if n > 0 {
-			screen.write(buffer[:n])
-			frames = append(frames, frame{time.Since(began), screen.copy()})
+			_, _ = screen.Write(buffer[:n]) // it never fails
+			frames = append(frames, frame{time.Since(began), screen.Lines()})
 		}
 		if err != nil {
 			break // the last process that had the terminal has ended
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		return nil, fmt.Errorf("run %s: %w; its last words: %v", command[0], err, screen.lines)
+		return nil, fmt.Errorf("run %s: %w; its last words: %v", command[0], err, screen.Lines())
 	}
 	return frames, nil
-}
-
-// open makes a terminal: what is written to it is read from the master. [pty(7)]
-func open() (master, terminal *os.File, err error) {
-	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
-		return nil, nil, fmt.Errorf("open a terminal: %w", err)
-	}
-	n, err := unix.IoctlGetUint32(int(master.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	}
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("open a terminal: %w", err), master.Close())
-	}
-	return master, terminal, nil
 }

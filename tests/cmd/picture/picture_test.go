@@ -15,24 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheScreenShowsWhatATerminalWould(t *testing.T) {
-	t.Parallel()
-	s := &screen{lines: []string{"$ run"}, row: 1}
-	for _, step := range []struct {
-		written string
-		want    []string
-	}{
-		{"one\r\n", []string{"$ run", "one"}},
-		{"a\r\nb\r\n", []string{"$ run", "one", "a", "b"}},
-		{"\x1b[2A\x1b[Jtwo\r\nc\r\n", []string{"$ run", "one", "two", "c"}},
-		{"\x1b[1", []string{"$ run", "one", "two", "c"}}, // a sequence in two parts
-		{"A\x1b[Jthree", []string{"$ run", "one", "two", "three"}},
-	} {
-		s.write([]byte(step.written))
-		require.Equal(t, step.want, s.copy(), "%q", step.written)
-	}
-}
-
 func TestAPictureShowsEachLineForAsLongAsItStays(t *testing.T) {
 	t.Parallel()
 	const second = time.Second
