@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // awaitTime is how long the server waits for an event before it gives an empty answer. So an idle stream's token moves on at least
@@ -374,7 +375,7 @@ func (c *cursor) endOfCollection(event bson.Raw, operation, position string) err
 	if r.config.ContinueWhenReplaced {
 		return nil
 	}
-	return fmt.Errorf("%w (renamed from %s, at %s)", ErrReplaced, name, position)
+	return fmt.Errorf("%w (renamed from %s, at %s)", ErrReplaced, name, terminal.Shorten(position))
 }
 
 // replaces says that a rename gave the watched collection's name to another one, as renameCollection and $out do. A PIPELINE that takes

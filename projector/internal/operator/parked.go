@@ -173,13 +173,12 @@ func listParked(ctx context.Context, p *Projector, r Request) error {
 	return nil
 }
 
-// shorten keeps of a position what tells it from others: its beginning, which is its time, and its end. --wide shows all of it.
+// shorten shortens a position, unless --wide asks for all of it.
 func (r Request) shorten(position string) string {
-	const begins, ends = 20, 6
-	if r.wide || len(position) <= begins+ends+1 {
+	if r.wide {
 		return position
 	}
-	return position[:begins] + "…" + position[len(position)-ends:]
+	return terminal.Shorten(position)
 }
 
 // shownLetters is how many dead letters are printed.

@@ -166,8 +166,9 @@ func (a replayedAggregate) print(out io.Writer, replayer *deadletter.Replayer) {
 	if a.Stuck == nil {
 		fmt.Fprintf(out, "%s: %s; it is not parked\n", name, strings.Join(parts, ", "))
 	} else {
-		fmt.Fprintf(out, "%s: %s; it stays parked, because of message %s at position %s: %s: %s\n", name, strings.Join(parts, ", "),
-			known(a.Stuck.MessageID), known(a.Stuck.Position), terminal.Printable(a.Stuck.Reason), terminal.Printable(a.Stuck.Description))
+		fmt.Fprintf(out, "%s: %s; it stays parked: %s: %s (message %s, at position %s)\n", name, strings.Join(parts, ", "),
+			terminal.Printable(a.Stuck.Reason), terminal.Printable(a.Stuck.Description),
+			known(terminal.Shorten(a.Stuck.MessageID)), known(terminal.Shorten(a.Stuck.Position)))
 		fmt.Fprintf(out, "Fix the cause and run the command again, or go on without that event: %s\n",
 			replayer.DropCommand(a.Aggregate, a.Stuck.MessageID))
 	}

@@ -145,7 +145,7 @@ func (s Status) Print(out io.Writer) {
 	case s.NewestPosition == "":
 		line("newest applied", s.NewestNote)
 	case s.NewestTime == "":
-		line("newest applied", fmt.Sprintf("position %s of %s (%s)", s.NewestPosition, s.NewestAggregate, s.NewestNote))
+		line("newest applied", fmt.Sprintf("position %s of %s (%s)", terminal.Shorten(s.NewestPosition), s.NewestAggregate, s.NewestNote))
 	default:
 		line("newest applied", fmt.Sprintf("%s, of aggregate %s", s.NewestTime, s.NewestAggregate))
 	}

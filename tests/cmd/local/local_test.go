@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package main
 
@@ -48,6 +48,10 @@ func TestLocal(t *testing.T) {
 		"ends with the producers' error when a collection is replaced":     followsUntilReplaced,
 		"follows through outages of the user's MongoDB":                    followsThroughOutages,
 		"ends in order when its output is closed":                          followsWithoutAReader,
+		"follows at a terminal, by make, through all that a new user does": firstContact,
+		"follows a collection that is replaced, if that is accepted":       followsWhereReplacementsAreAccepted,
+		"follows at a terminal of any width":                               fitsEveryTerminal,
+		"follows at a terminal without a cursor, until it is closed":       followsAtAnyTerminal,
 		"writes into a collection of one's own when told":                  writesWhenTold,
 		"says what is wrong with a MongoDB of one's own":                   theirsIsUnfit,
 		"ends when asked, whatever harm is still planned":                  stopsBeforeHarm,

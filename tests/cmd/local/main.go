@@ -47,7 +47,9 @@ func local(args []string) int {
 	if err != nil {
 		return failed(err)
 	}
-	outcome.Summary(os.Stdout)
+	var summary strings.Builder
+	outcome.Summary(&summary)
+	fmt.Print(view.Wrap(summary.String(), view.Columns(os.Stdout)))
 	if options.Report != "" {
 		if err := outcome.Write(options.Report); err != nil {
 			return failed(err)
@@ -62,10 +64,10 @@ func local(args []string) int {
 // failed says what went wrong and gives the exit code for it.
 func failed(err error) int {
 	if usage, ok := errors.AsType[*flags.UsageError](err); ok {
-		fmt.Fprintln(os.Stderr, "local: "+strings.Join(usage.Problems, "\nlocal: "))
+		fmt.Fprintln(os.Stderr, view.Wrap("local: "+strings.Join(usage.Problems, "\nlocal: "), view.Columns(os.Stderr)))
 		return 2
 	}
-	fmt.Fprintln(os.Stderr, "local:", err)
+	fmt.Fprintln(os.Stderr, view.Wrap("local: "+err.Error(), view.Columns(os.Stderr)))
 	if errors.Is(err, run.ErrInterrupted) {
 		return 130
 	}

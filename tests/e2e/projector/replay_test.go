@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/terminal"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -79,7 +80,8 @@ func TestG5ReplayAppliesWhatWaitsInOrder(t *testing.T) {
 
 		still := operate(w, s, "parked", "replay", "a")
 		require.Equal(w, 1, still.Code)
-		require.Contains(w, still.Out, "a: 0 events applied; it stays parked, because of message "+messageID(event("a", 1, "")))
+		require.Contains(w, still.Out, "a: 0 events applied; it stays parked: ProjectionFailed: ")
+		require.Contains(w, still.Out, "(message "+terminal.Shorten(messageID(event("a", 1, "")))+", at position ", "the reason stands before identifiers")
 		require.Empty(w, still.Err)
 		require.Equal(w, 9, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
 
@@ -128,8 +130,8 @@ func TestG5DropKeepsTheRest(t *testing.T) {
 		require.Equal(w, 2, operate(w, s, "parked", "drop", "a").Code)
 		first := operate(w, s, "parked", "drop", "a", "--yes")
 		require.Equal(w, 1, first.Code)
-		require.Contains(w, first.Out, "a: 1 event applied, the event in the way dropped; it stays parked, because of message "+
-			messageID(event("a", 4, "")))
+		require.Contains(w, first.Out, "a: 1 event applied, the event in the way dropped; it stays parked: ProjectionFailed: ")
+		require.Contains(w, first.Out, "(message "+terminal.Shorten(messageID(event("a", 4, ""))))
 		require.Equal(w, messageID(event("a", 4, "")), parked(w, s.guards, "a").MessageID)
 		require.Equal(w, 2, s.applied(w, "a"))
 		second := operate(w, s, "parked", "drop", "a", "--yes")

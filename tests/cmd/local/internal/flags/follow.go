@@ -12,8 +12,11 @@ const (
 	EnvCollection = "MONGODB_COLLECTION"
 )
 
-// handedOn are the producer's settings about the documents of a collection, which --follow hands on to it.
-var handedOn = []string{"AGGREGATE_ID_PATH", "OPERATIONS", "ON_UNKNOWN_AGGREGATE", "EVENT_TYPE_PATH", "VERSION_PATH", "FULL_DOCUMENT", "FULL_DOCUMENT_BEFORE_CHANGE"}
+// handedOn are the producer's settings about a collection and its documents, which --follow hands on to it.
+var handedOn = []string{
+	"AGGREGATE_ID_PATH", "OPERATIONS", "ON_UNKNOWN_AGGREGATE", "EVENT_TYPE_PATH", "VERSION_PATH", "FULL_DOCUMENT", "FULL_DOCUMENT_BEFORE_CHANGE",
+	"ON_COLLECTION_REPLACED",
+}
 
 // Follow is the collection of the user's own that a run follows. The zero value is none.
 type Follow struct {

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -151,10 +152,13 @@ func (r *runner) isWatched() bool {
 	}
 }
 
-// withLogs adds to an error where the services' logs are, and the last complaints in them.
+// withLogs adds to an error where the services' logs are, and the last complaints in them, unless the error is one of these.
 func (r *runner) withLogs(err error) error {
-	if errors.Is(err, ErrInterrupted) {
+	switch {
+	case errors.Is(err, ErrInterrupted):
 		return err
+	case errors.Is(err, child.ErrRepeats), errors.Is(err, child.ErrRefused):
+		return fmt.Errorf("%w\nThe services' logs are in %s", err, r.logs)
 	}
 	return fmt.Errorf("%w\n%s", err, r.complaints())
 }
@@ -165,7 +169,7 @@ func (r *runner) complaints() string {
 	said := false
 	for _, s := range r.slots() {
 		for _, line := range s.Worst() {
-			fmt.Fprintf(&b, "\n    %s: %s", s.Name, line)
+			fmt.Fprintf(&b, "\n    %s: %s", s.Name, plain(line))
 			said = true
 		}
 	}
@@ -173,4 +177,24 @@ func (r *runner) complaints() string {
 		b.WriteString(" none")
 	}
 	return b.String()
+}
+
+// plain returns a line of a service's log as a sentence; a line that is no record stays as it is.
+func plain(line string) string {
+	var record struct {
+		Level string `json:"level"`
+		Msg   string `json:"msg"`
+		Error string `json:"error"`
+		ToDo  string `json:"to_do"`
+	}
+	if json.Unmarshal([]byte(line), &record) != nil || record.Msg == "" {
+		return line
+	}
+	text := record.Level + " " + record.Msg
+	for _, more := range []string{record.Error, record.ToDo} {
+		if more != "" {
+			text += ": " + more
+		}
+	}
+	return text
 }

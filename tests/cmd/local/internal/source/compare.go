@@ -120,7 +120,7 @@ func put(d *history.Documents, key string, document bson.Raw) {
 func read(ctx context.Context, c *mongo.Collection, ids []bson.RawValue) (found map[string]bson.Raw, err error) {
 	cursor, err := c.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}})
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", c.Name(), err)
+		return nil, &unreadable{c.Name(), err}
 	}
 	defer func() { err = errors.Join(err, cursor.Close(context.WithoutCancel(ctx))) }()
 	found = map[string]bson.Raw{}
@@ -128,10 +128,19 @@ func read(ctx context.Context, c *mongo.Collection, ids []bson.RawValue) (found 
 		found[Text(cursor.Current.Lookup("_id"))] = slices.Clone(cursor.Current)
 	}
 	if err := cursor.Err(); err != nil {
-		return nil, fmt.Errorf("read %s: %w", c.Name(), err)
+		return nil, &unreadable{c.Name(), err}
 	}
 	return found, nil
 }
+
+// unreadable is a collection that could not be read, in words that say why.
+type unreadable struct {
+	collection string
+	err        error
+}
+
+func (u *unreadable) Error() string { return fmt.Sprintf("read %s: %s", u.collection, concise(u.err)) }
+func (u *unreadable) Unwrap() error { return u.err }
 
 // Text tells an _id from every other one, and is readable where it is of a usual type.
 func Text(id bson.RawValue) string {

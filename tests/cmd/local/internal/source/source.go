@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
+	"github.com/sluice-cdc/sluice/shared/checkup"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/settings"
@@ -28,6 +29,8 @@ const (
 	answer = 10 * time.Second
 	// diagnosis is how long one host may take to say why.
 	diagnosis = 2 * time.Second
+	// farewell is how long the end of the connections may take: the run ends within ten seconds of Ctrl-C, whether MongoDB answers or not.
+	farewell = 500 * time.Millisecond
 )
 
 // Source is the collection, found and fit to be followed.
@@ -191,7 +194,7 @@ func (s *Source) tryStream(ctx context.Context) error {
 
 // Close ends the connections.
 func (s *Source) Close(ctx context.Context) error {
-	if err := mongodb.Disconnect(ctx, s.client, 5*time.Second); err != nil {
+	if err := mongodb.Disconnect(ctx, s.client, farewell); err != nil {
 		return fmt.Errorf("disconnect from %s: %w", flags.EnvMongo, err)
 	}
 	return nil
@@ -207,8 +210,12 @@ func refused(what string, err error) error {
 	return usage("%s: cannot %s: %s", flags.EnvMongo, what, concise(err))
 }
 
-// concise returns the error without the command that the server repeats in it.
+// concise returns the error in words that say what is wrong, without the command that the server repeats in it.
 func concise(err error) string {
+	if _, none := errors.AsType[topology.ServerSelectionError](err); none {
+		says, todo := checkup.ExplainMongo(err, flags.EnvMongo)
+		return says + "; " + todo
+	}
 	text, _, _ := strings.Cut(err.Error(), " to execute command ")
 	return text
 }

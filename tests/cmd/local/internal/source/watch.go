@@ -16,7 +16,7 @@ import (
 )
 
 // silence is how long the server may not answer before it is reported.
-const silence = 2 * time.Second
+const silence = 3 * time.Second
 
 // remembered is how many changed documents are kept to be compared.
 const remembered = 100_000
@@ -124,27 +124,64 @@ func (s *Source) Seen() int64 {
 func (s *Source) Watch(ctx context.Context, report func(event string)) error {
 	var token bson.Raw
 	backoff := retry.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second}
-	failing, answered := false, time.Now()
+	a := &attention{report: report, name: s.name()}
+	a.overdue = time.AfterFunc(silence, a.fail)
+	defer a.overdue.Stop()
 	progress := func() {
-		answered = time.Now()
 		backoff.Reset()
-		if failing {
-			failing = false
-			report("the change stream of " + s.name() + " can be read again")
-		}
+		a.answered()
 	}
 	for ctx.Err() == nil {
 		err := s.follow(ctx, &token, progress, report)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil && !failing && time.Since(answered) > silence {
-			failing = true
-			report(fmt.Sprintf("cannot watch %s, trying again: %s", s.name(), concise(err)))
-		}
+		a.note(err)
 		_ = backoff.Wait(ctx) // the loop's condition sees the end of ctx
 	}
 	return nil
+}
+
+// attention reports that the server has not answered for a while, even while the driver still waits for one that does.
+type attention struct {
+	report  func(event string)
+	name    string
+	overdue *time.Timer // calls fail
+
+	mu      sync.Mutex // guards everything below
+	last    error      // of the attempts since the last answer
+	failing bool       // it was reported
+}
+
+func (a *attention) answered() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.overdue.Reset(silence)
+	a.last = nil
+	if a.failing {
+		a.failing = false
+		a.report("the change stream of " + a.name + " can be read again")
+	}
+}
+
+func (a *attention) note(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last = err
+}
+
+func (a *attention) fail() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failing {
+		return
+	}
+	a.failing = true
+	why := "MongoDB has not answered for " + silence.String()
+	if a.last != nil {
+		why = concise(a.last)
+	}
+	a.report(fmt.Sprintf("cannot watch %s, trying again: %s", a.name, why))
 }
 
 // follow reads the change stream behind token, which it moves, until the stream ends: with nil if

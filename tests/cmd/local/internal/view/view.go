@@ -9,6 +9,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 )
 
 // Snapshot is what there is to see at one moment.
@@ -46,13 +49,14 @@ const (
 	plainEvery    = 2 * time.Second
 )
 
-// width is what a line is cut to, so that it never wraps and the block stays in place.
-const width = 78
+// wide is the width of a terminal that does not report one, and narrow the width below which the block has one count a line.
+const wide, narrow = 80, 60
 
 // Live shows events and snapshots; it is safe for use by several goroutines.
 type Live struct {
 	w        io.Writer
 	terminal bool
+	columns  func() int // of the terminal, whose size may change at any time
 	quiet    bool
 
 	mu    sync.Mutex    // guards what follows, and the order on w
@@ -67,7 +71,54 @@ const Preparing time.Duration = -1
 // takes nothing any more, such as a pipe whose reader has ended; it may be called again.
 func New(w io.Writer, quiet bool, closed func()) *Live {
 	f, isFile := w.(*os.File)
-	return &Live{w: &output{w, closed}, quiet: quiet, terminal: isFile && isTerminal(f)}
+	return &Live{w: &output{w, closed}, quiet: quiet, terminal: isFile && isTerminal(f), columns: func() int { return columns(f) }}
+}
+
+// columns returns the width of a terminal.
+func columns(f *os.File) int {
+	if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+		return int(size.Col)
+	}
+	return wide
+}
+
+// Columns returns the width to which text on w is wrapped; 0 if w is no terminal, and text is left as it is.
+func Columns(w *os.File) int {
+	if !isTerminal(w) {
+		return 0
+	}
+	return columns(w)
+}
+
+// Wrap breaks lines between words so that none is longer than columns. What follows is indented as the line is, and two columns more. A
+// word that is longer, such as a path, stays whole. With columns 0, text is returned as it is.
+func Wrap(text string, columns int) string {
+	if columns <= 0 {
+		return text
+	}
+	var lines []string
+	for line := range strings.Lines(text) {
+		line, ended := strings.CutSuffix(line, "\n")
+		indent := strings.Repeat(" ", len(line)-len(strings.TrimLeft(line, " "))+2)
+		for utf8.RuneCountInString(line) > columns {
+			runes := []rune(line)
+			at := strings.LastIndex(string(runes[:columns+1]), " ")
+			if at < len(indent) {
+				first := strings.Index(line[min(len(indent), len(line)):], " ")
+				if first < 0 {
+					break
+				}
+				at = len(indent) + first
+			}
+			lines = append(lines, line[:at]+"\n")
+			line = indent + line[at+1:]
+		}
+		if ended {
+			line += "\n"
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "")
 }
 
 // output calls closed when the writer fails.
@@ -108,7 +159,11 @@ func (l *Live) Event(at time.Duration, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.erase()
-	_, _ = fmt.Fprintf(l.w, "%s  %s\n", clock(l.forward(at)), text)
+	text = fmt.Sprintf("%s  %s\n", clock(l.forward(at)), text)
+	if l.terminal {
+		text = Wrap(text, l.columns())
+	}
+	_, _ = io.WriteString(l.w, text)
 }
 
 // Show shows a snapshot, in the place of the one before.
@@ -124,7 +179,7 @@ func (l *Live) Show(s Snapshot) {
 		return
 	}
 	l.erase()
-	block := Block(s)
+	block := Block(s, l.columns())
 	_, _ = io.WriteString(l.w, strings.Join(block, "\n")+"\n")
 	l.lines = len(block)
 }
@@ -153,8 +208,8 @@ func (l *Live) erase() {
 	}
 }
 
-// Block is a snapshot as the lines of a terminal.
-func Block(s Snapshot) []string {
+// Block is a snapshot as the lines of a terminal of so many columns. No line is so long that it wraps, so that the block stays in place.
+func Block(s Snapshot, columns int) []string {
 	leader := "nobody: waiting for the next one"
 	if s.Leader != "" {
 		leader = fmt.Sprintf("%s, epoch %d", s.Leader, s.Epoch)
@@ -170,12 +225,20 @@ func Block(s Snapshot) []string {
 		fmt.Sprintf("  %-10s %-8d %s", s.came(), s.Inserted, bar(s.Inserted, s.Total)),
 		fmt.Sprintf("  %-10s %-8s %s", "published", known(s.Published), bar(s.Published, s.Total)),
 		fmt.Sprintf("  %-10s %-8d %s %.0f/s", "applied", s.Applied, bar(s.Applied, s.Total), s.Rate),
-		fmt.Sprintf("  %-10s %-8d sessions %d on %d projectors, parked %d, dead-lettered %s",
-			"lag", s.Lag(), s.Sessions, s.Projector, s.Parked, known(s.Dead)),
-		fmt.Sprintf("  %-10s %s", "time", clock(s.Elapsed)),
 	}
+	sessions := fmt.Sprintf("%d on %d %s", s.Sessions, s.Projector, map[bool]string{true: "projector", false: "projectors"}[s.Projector == 1])
+	if columns < narrow {
+		lines = append(lines,
+			fmt.Sprintf("  %-10s %d", "lag", s.Lag()),
+			fmt.Sprintf("  %-10s %s", "sessions", sessions),
+			fmt.Sprintf("  %-10s %d", "parked", s.Parked),
+			fmt.Sprintf("  %-10s %s", "dead", known(s.Dead)))
+	} else {
+		lines = append(lines, fmt.Sprintf("  %-10s %-8d sessions %s, parked %d, dead-lettered %s", "lag", s.Lag(), sessions, s.Parked, known(s.Dead)))
+	}
+	lines = append(lines, fmt.Sprintf("  %-10s %s", "time", clock(s.Elapsed)))
 	for i, line := range lines {
-		lines[i] = cut(line)
+		lines[i] = cut(line, columns-1)
 	}
 	return lines
 }
@@ -213,9 +276,9 @@ func bar(n, total int64) string {
 	return "[" + strings.Repeat("=", full) + strings.Repeat(" ", cells-full) + "]"
 }
 
-func cut(line string) string {
+func cut(line string, width int) string {
 	if runes := []rune(line); len(runes) > width {
-		return string(runes[:width-1]) + "…"
+		return string(runes[:max(width-1, 0)]) + "…"
 	}
 	return line
 }

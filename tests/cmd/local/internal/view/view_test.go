@@ -27,16 +27,16 @@ func TestBlock(t *testing.T) {
 		"  inserted   250      [=======                       ]",
 		"  published  240      [=======                       ]",
 		"  applied    200      [======                        ] 100/s",
-		"  lag        50       sessions 63 on 1 projectors, parked 0, dead-lettered 0",
+		"  lag        50       sessions 63 on 1 projector, parked 0, dead-lettered 0",
 		"  time           2.5s",
-	}, Block(snapshot()))
+	}, Block(snapshot(), 80))
 }
 
 func TestBlockWithoutALeaderAnEndOrABroker(t *testing.T) {
 	t.Parallel()
 	s := snapshot()
 	s.Leader, s.Total, s.Published, s.Dead, s.Standbys = "", 0, -1, -1, nil
-	text := strings.Join(Block(s), "\n")
+	text := strings.Join(Block(s, 80), "\n")
 	require.Contains(t, text, "nobody: waiting for the next one")
 	require.Contains(t, text, "standby    none")
 	require.Contains(t, text, "published  unknown")
@@ -49,20 +49,36 @@ func TestLinesNeverWrap(t *testing.T) {
 	for range 20 {
 		s.Standbys = append(s.Standbys, "producer-2-r1")
 	}
-	for _, line := range Block(s) {
-		require.LessOrEqual(t, utf8.RuneCountInString(line), width)
+	for _, columns := range []int{1, 20, 40, 80, 200} {
+		for _, line := range Block(s, columns) {
+			require.Less(t, utf8.RuneCountInString(line), columns+1)
+		}
 	}
+	narrow := strings.Join(Block(s, 40), "\n")
+	for _, line := range []string{"  lag        50", "  sessions   63 on 1 projector", "  parked     0", "  dead       0"} {
+		require.Contains(t, narrow, line+"\n")
+	}
+}
+
+func TestTextIsWrappedBetweenWords(t *testing.T) {
+	t.Parallel()
+	text := "    2.5s  producer-1 leads, epoch 3\n\n  ok\n  see /a/very/long/path/in/which/no/blank/is\n"
+	require.Equal(t, "    2.5s  producer-1\n      leads, epoch 3\n\n  ok\n  see\n    /a/very/long/path/in/which/no/blank/is\n", Wrap(text, 24))
+	require.Equal(t, text, Wrap(text, 0))
+	require.Equal(t, text, Wrap(text, 80))
+	require.Equal(t, "one\ntwo", Wrap("one\ntwo", 80))
+	require.Equal(t, "ä ö ü\n  x", Wrap("ä ö ü x", 6), "columns are counted, not bytes")
 }
 
 func TestATerminalIsRefreshedInPlaceAndEventsStayAbove(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	l := &Live{w: &b, terminal: true}
+	l := &Live{w: &b, terminal: true, columns: func() int { return 80 }}
 	l.Show(snapshot())
 	l.Event(2*time.Second, "kill-leader: SIGKILL to producer-1")
 	l.Show(snapshot())
 	l.Clear()
-	block := strings.Join(Block(snapshot()), "\n") + "\n"
+	block := strings.Join(Block(snapshot(), 80), "\n") + "\n"
 	up := "\x1b[8A\x1b[J"
 	require.Equal(t, block+up+"    2.5s  kill-leader: SIGKILL to producer-1\n"+block+up, b.String())
 }
