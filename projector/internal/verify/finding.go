@@ -149,8 +149,12 @@ func (r Report) Print(out io.Writer, shown int) {
 		fmt.Fprintf(out, "%s holds no document: check SOURCE_MONGODB_URI, SOURCE_DATABASE and SOURCE_COLLECTION\n", r.Source)
 	}
 	if r.Unknown > 0 {
-		fmt.Fprintf(out, "not compared, because of what the source does not hold (the time, position or id of a change): %s\n",
-			commandline.Count(r.Unknown, "document"))
+		fields := ""
+		if len(r.Unheld) > 0 {
+			fields = ", which the projection writes to " + terminal.Printable(strings.Join(r.Unheld, ", "))
+		}
+		fmt.Fprintf(out, "not compared, because of what the source does not hold (the time, position or id of a change)%s: %s\n",
+			fields, commandline.Count(r.Unknown, "document"))
 	}
 	if r.Poison > 0 {
 		fmt.Fprintf(out, "%s can never be applied: %s\n    `%s parked list` lists the aggregates that wait for it\n",

@@ -39,6 +39,7 @@ type pass struct {
 
 	store    memory.Store
 	unknown  map[string]bool
+	unheld   map[string]bool             // the fields that get what the source does not hold
 	feeds    map[string]map[string]int64 // by document: its aggregates, each with its last version
 	events   int64
 	poison   int64
@@ -96,7 +97,7 @@ func (p *pass) recompute(ctx context.Context) error {
 // reset forgets what was read.
 func (p *pass) reset() {
 	p.store, p.events, p.poison, p.current, p.stopped = memory.Store{}, 0, 0, "", false
-	p.unknown, p.feeds = make(map[string]bool), make(map[string]map[string]int64)
+	p.unknown, p.unheld, p.feeds = make(map[string]bool), make(map[string]bool), make(map[string]map[string]int64)
 }
 
 // applyEvent applies one event of the source to the documents in memory.
@@ -173,9 +174,17 @@ func (p *pass) target(w projection.Write) (key string, ok bool, err error) {
 	return key, p.wanted(key), nil
 }
 
-// unknowable records the documents of an event whose writes depend on what the source does not hold.
-func (p *pass) unknowable(all ...[]projection.Write) error {
-	for _, writes := range all {
+// unknowable records the documents of an event whose writes depend on what the source does not hold, and which fields do.
+func (p *pass) unknowable(writes, other []projection.Write) error {
+	one, two := operators(writes), operators(other)
+	for _, pair := range [2][2]map[string]string{{one, two}, {two, one}} {
+		for op, field := range pair[0] {
+			if _, same := pair[1][op]; !same {
+				p.unheld[field] = true
+			}
+		}
+	}
+	for _, writes := range [2][]projection.Write{writes, other} {
 		for _, w := range writes {
 			key, ok, err := p.target(w)
 			if err != nil {
@@ -187,6 +196,19 @@ func (p *pass) unknowable(all ...[]projection.Write) error {
 		}
 	}
 	return nil
+}
+
+// operators returns the operators of updates, each as text with its field.
+func operators(writes []projection.Write) map[string]string {
+	all := make(map[string]string)
+	for _, w := range writes {
+		if update, ok := w.(projection.UpdateOne); ok {
+			for _, op := range update.Ops {
+				all[fmt.Sprintf("%#v", op)] = op.Field
+			}
+		}
+	}
+	return all
 }
 
 // compare compares one collection of the read model with the documents in memory.

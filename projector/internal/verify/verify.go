@@ -82,6 +82,8 @@ type Report struct {
 	Changing int64 `json:"changing"`
 	// Unknown is the number of documents that depend on what the source does not hold.
 	Unknown int64 `json:"unknown"`
+	// Unheld are the fields of these documents that get what the source does not hold, as far as the projection sets fields.
+	Unheld []string `json:"unheld,omitempty"`
 	// Poison is the number of events that can never be applied; Refusal is the reason of the first one.
 	Poison  int64  `json:"poison"`
 	Refusal string `json:"refusal,omitempty"`
@@ -143,6 +145,12 @@ func (r *Report) countPass(p *pass) {
 	r.Refusal = cmp.Or(r.Refusal, p.refusal)
 	r.Documents += p.compared
 	r.Unknown += int64(len(p.unknown))
+	for field := range p.unheld {
+		if !slices.Contains(r.Unheld, field) {
+			r.Unheld = append(r.Unheld, field)
+		}
+	}
+	slices.Sort(r.Unheld)
 }
 
 // verifyAll compares in parts, each of which reads the whole source. A sample is one of the parts.

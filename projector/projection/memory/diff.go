@@ -40,6 +40,9 @@ func diff(found []string, path string, want, got any, equal func(a, b any) bool)
 	}
 	a, wantArray := want.(bson.A)
 	b, gotArray := got.(bson.A)
+	if wantArray && gotArray && !equal(a, b) && sameMembers(a, b) {
+		return append(found, fmt.Sprintf("%s has the expected members in another order: it is %s, expected %s", path, Text(b), Text(a)))
+	}
 	if wantArray && gotArray && len(a) == len(b) {
 		for i := range a {
 			found = diff(found, fmt.Sprintf("%s.%d", path, i), a[i], b[i], equal)
@@ -51,6 +54,24 @@ func diff(found []string, path string, want, got any, equal func(a, b any) bool)
 		found = append(found, fmt.Sprintf("%s is %s, expected %s", path, is, expected))
 	}
 	return found
+}
+
+// sameMembers reports whether two arrays differ in their order alone.
+func sameMembers(a, b bson.A) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	count := make(map[string]int, len(a))
+	for i := range a {
+		count[text(a[i], true)]++
+		count[text(b[i], true)]--
+	}
+	for _, n := range count {
+		if n != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // apart shows two values that differ, with their types where they look alike: "1" and 1, 1 and 1.0.

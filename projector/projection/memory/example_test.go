@@ -31,14 +31,15 @@ func ExampleStore() {
 
 // Each difference is said by its path, and by its type where that is all that differs.
 func ExampleDiff() {
-	want := bson.D{{Key: "_id", Value: "o1"}, {Key: "customer", Value: bson.D{{Key: "name", Value: "ann"}}}, {Key: "total", Value: int32(1)}}
-	got := bson.D{{Key: "total", Value: "1"}, {Key: "customer", Value: bson.D{{Key: "name", Value: "bob"}}}, {Key: "_id", Value: "o1"}}
+	want := bson.D{{Key: "_id", Value: "o1"}, {Key: "customer", Value: bson.D{{Key: "name", Value: "ann"}}}, {Key: "total", Value: int32(1)}, {Key: "tags", Value: bson.A{"a", "b"}}}
+	got := bson.D{{Key: "total", Value: "1"}, {Key: "customer", Value: bson.D{{Key: "name", Value: "bob"}}}, {Key: "tags", Value: bson.A{"b", "a"}}, {Key: "_id", Value: "o1"}}
 	for _, difference := range memory.Diff(want, got) {
 		fmt.Println(difference)
 	}
 	// Output:
 	// customer.name is "bob", expected "ann"
 	// total is "1" (string), expected 1 (32-bit integer)
+	// tags has the expected members in another order: it is ["b","a"], expected ["a","b"]
 }
 
 // Numbers of different types that are equal are one _id.

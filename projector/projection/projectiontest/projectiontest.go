@@ -114,6 +114,9 @@ func Problems(p projection.Projection, events []projection.Event, want Documents
 	if err != nil {
 		return err
 	}
+	if large := tooLarge(model); large != nil {
+		return large // nothing else can be said of a document that MongoDB does not store
+	}
 	var problems []error
 	if want != nil {
 		problems = compare(want, model)
@@ -149,6 +152,24 @@ type kit struct {
 	mayGrow    map[string]bool      // by collection
 	few        map[string]bool      // by path
 	postImages bool
+}
+
+// largestDocument is the most bytes that MongoDB stores in one document.
+const largestDocument = 16 << 20
+
+// tooLarge returns the documents that MongoDB would refuse because of their size.
+func tooLarge(model *memory.Store) error {
+	var problems []error
+	for collection := range model.Collections() {
+		for _, document := range model.All(collection) {
+			text, err := bson.Marshal(document)
+			if err == nil && len(text) > largestDocument {
+				problems = append(problems, fmt.Errorf("%s %s: the given events make a document of %d bytes, most of it in %s; MongoDB stores at most %d, so "+
+					"the aggregate would be parked", collection, memory.Text(idOf(document)), len(text), largest(document), largestDocument))
+			}
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // compare compares the whole read model with the expected one.

@@ -178,6 +178,12 @@ func TestBadProjectionsAreFound(t *testing.T) {
 				}, nil
 			}}, []string{"cannot be said as one update"},
 		},
+		"a document that MongoDB does not store": {
+			code(func(e projection.Event) ([]projection.Write, error) {
+				return []projection.Write{projection.Update("c", customerOf(e), projection.Set("blob", strings.Repeat("x", 17<<20)))}, nil
+			}),
+			[]string{`c "ann": the given events make a document of 17825`, "most of it in blob; MongoDB stores at most 16777216"},
+		},
 		"an update of nothing": {
 			code(func(e projection.Event) ([]projection.Write, error) {
 				return []projection.Write{projection.Update("c", 1)}, nil

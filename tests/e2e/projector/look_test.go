@@ -87,6 +87,8 @@ func TestStatusOfAProjection(t *testing.T) {
 		require.Contains(w, left.Out, "2 sessions with messages. To go on: let the projectors work them off\n"+
 			"2 dead letters. To go on: projector parked replay --all, or look at them and remove them\n"+
 			"1 parked aggregate. To go on: projector parked replay --all, or projector parked drop\n")
+		own := w.OperateProjector(func(_ *projector.Config, o *projector.Options) { o.Program = "totals" }, "status", "--drained")
+		require.Contains(w, own.Out, "To go on: totals parked replay --all, or totals parked drop\n")
 
 		w.FailMongo(1, 13, "aggregate") // that is how a count is asked for
 		logged, record = w.OperateProjector(nil, "status", "--log"), watched{}
