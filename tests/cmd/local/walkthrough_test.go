@@ -54,3 +54,25 @@ func TestTheWalkthroughIsTrue(t *testing.T) {
 	require.Regexp(t, `^producer [0-9a-f]{7,}|^producer v?[0-9]+\.`, string(version), "make build stamps what git says")
 	_ = err // the signal that ends what was started is the last exit code
 }
+
+// A mistyped variable would otherwise be a run without what was asked for, which comes out right.
+func TestMakeRefusesVariablesThatNoTargetTakes(t *testing.T) {
+	t.Parallel()
+	root, err := child.Checkout()
+	require.NoError(t, err)
+	for variable, refused := range map[string]bool{
+		"CHOAS=kill-leader@3s": true, "MONGODB_COLLECTOIN=orders": true,
+		"CHAOS=kill-leader@3s": false, "FULL_DOCUMENT=required": false, "GOFLAGS=-v": false, "ON_COLLECTION_REPLACED=continue": false,
+	} {
+		cmd := exec.CommandContext(t.Context(), "make", "--dry-run", "run", variable)
+		cmd.Dir = root
+		out, err := cmd.CombinedOutput()
+		if name, _, _ := strings.Cut(variable, "="); refused {
+			require.Error(t, err)
+			require.Contains(t, string(out), "no target takes "+name+"; the variables are")
+			continue
+		}
+		require.NoError(t, err, string(out))
+		require.Contains(t, string(out), "compiling; the first time takes a minute or two")
+	}
+}

@@ -1,0 +1,152 @@
+package modules_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/modules"
+)
+
+// A reader follows the guide to projections from an empty folder, with a clone of the repository beside it: the files are those that the page
+// shows, and the commands are its shell blocks, word by word but for the servers' ports.
+func TestTheGuideIsFollowedInAnEmptyFolder(t *testing.T) {
+	g := newGuide(t, "projector", "projection", "README.md")
+	shell := g.blocks("sh")
+	require.Len(t, shell, 4)
+	made, servers, producer, projector := shell[0], shell[1], shell[2], shell[3]
+	console := g.blocks("console")
+	require.Len(t, console, 2)
+	tested, shop := commands(console[0]), commands(console[1])
+
+	parent := t.TempDir()
+	require.NoError(t, os.Symlink(g.root, filepath.Join(parent, "sluice")))
+	g.bash(t, parent, made)
+	dir := filepath.Join(parent, "customer-totals")
+	for name, code := range g.files() {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(code), 0o600))
+	}
+	require.Contains(t, g.bash(t, dir, tested), "--- PASS: TestCustomerTotals")
+
+	g.start(t, dir, strings.Replace(servers, "sluice-emulator", "sluice-emulator --ports free", 1)) // others may have the standard ones
+	within(t, 5*time.Minute, "the servers print their settings", func() bool {
+		text, err := os.ReadFile(filepath.Join(dir, "stack.env"))
+		return err == nil && strings.Contains(string(text), "EMULATOR_CONTROL=")
+	})
+	leads := g.start(t, dir, producer)
+	within(t, 5*time.Minute, "the producer logs that it leads", func() bool { return strings.Contains(leads.text(), `"leading"`) })
+	g.start(t, dir, projector)
+	insert, printed, found := strings.Cut(shop, "\ngo run ./shop -orders 0")
+	require.True(t, found, shop)
+	g.bash(t, dir, insert)
+	load, _, _ := strings.Cut(shop, "\n")
+	_, want, _ := strings.Cut(console[1], "# only prints\n")
+	within(t, 5*time.Minute, "the totals are those that the page shows", func() bool {
+		return g.bash(t, dir, load+"\ngo run ./shop -orders 0"+printed) == want
+	})
+}
+
+// guide is a page of the documentation, and the repository that it is in.
+type guide struct{ root, text string }
+
+func newGuide(t *testing.T, path ...string) guide {
+	t.Helper()
+	root, err := modules.Root()
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))
+	require.NoError(t, err)
+	return guide{root, string(text)}
+}
+
+// blocks returns the page's code blocks of a kind.
+func (g guide) blocks(kind string) (all []string) {
+	for _, b := range regexp.MustCompile("(?s)```"+kind+"\n(.*?)```\n").FindAllStringSubmatch(g.text, -1) {
+		all = append(all, b[1])
+	}
+	return all
+}
+
+// files returns the files that the page shows in full, by name.
+func (g guide) files() map[string]string {
+	files := map[string]string{}
+	for _, f := range regexp.MustCompile("(?s)<!-- (\\S+) -->\n```go\n(.*?)```\n").FindAllStringSubmatch(g.text, -1) {
+		files[f[1]] = f[2]
+	}
+	return files
+}
+
+// commands returns what is typed in a block that also shows what is printed.
+func commands(console string) string {
+	var typed []string
+	for line := range strings.Lines(console) {
+		if command, ok := strings.CutPrefix(line, "$ "); ok {
+			typed = append(typed, command)
+		}
+	}
+	return strings.TrimSuffix(strings.Join(typed, ""), "\n")
+}
+
+// shell prepares a script as a reader would run it, in an environment in which nothing of this repository's workspace is set.
+func (g guide) shell(t *testing.T, dir, script string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "bash", "-e", "-o", "pipefail", "-c", script)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=", "GOFLAGS=", "HTTP_ADDR=127.0.0.1:0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// bash runs a script and returns what it prints.
+func (g guide) bash(t *testing.T, dir, script string) string {
+	t.Helper()
+	cmd := g.shell(t, dir, script)
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s\n%s%s", script, out, &complaints)
+	return string(out)
+}
+
+// output is what a program has printed so far; safe for concurrent use.
+type output struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all.Write(p)
+}
+
+func (o *output) text() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all.String()
+}
+
+// start runs a script as in a terminal of its own, until the test ends.
+func (g guide) start(t *testing.T, dir, script string) *output {
+	t.Helper()
+	cmd, out := g.shell(t, dir, script), &output{}
+	cmd.Stdout, cmd.Stderr = out, out
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)) // Ctrl-C
+		_ = cmd.Wait()                                                     // the signal is the last exit code
+		if t.Failed() {
+			t.Logf("%s:\n%s", script, out.text())
+		}
+	})
+	return out
+}
