@@ -150,6 +150,9 @@ func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, mak
 		}
 		filter = append(filter, bson.E{Key: a.guards.prefix + guardStreams, Value: bson.D{{Key: "$exists", Value: false}}}) // they would be lost
 		document = append(document, bson.E{Key: projection.GuardField, Value: fields})
+		if changedByServers(f.replacement) {
+			return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(literally(document)).SetUpsert(upsert), upsert
+		}
 		return mongo.NewReplaceOneModel().SetFilter(filter).SetReplacement(document).SetUpsert(upsert), upsert
 	}
 	ops := f.ops

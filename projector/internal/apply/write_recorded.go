@@ -169,6 +169,9 @@ func model(w projection.Write) mongo.WriteModel {
 	case projection.UpdateOne:
 		return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(updateOf(w.Ops)).SetUpsert(w.Upsert)
 	case projection.ReplaceOne:
+		if changedByServers(w.Document) {
+			return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(literally(w.Document)).SetUpsert(true)
+		}
 		return mongo.NewReplaceOneModel().SetFilter(filter).SetReplacement(w.Document).SetUpsert(true)
 	case projection.DeleteOne:
 		filter = append(filter, projection.Filter(w.If)...)

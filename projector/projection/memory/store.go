@@ -103,8 +103,6 @@ func replacement(id any, document bson.Raw) (bson.D, error) {
 			}
 			return nil, fmt.Errorf("%w: the document's _id is another", ErrRefused)
 		case f.Key == "_id":
-		case len(f.Key) > 0 && f.Key[0] == '$':
-			return nil, fmt.Errorf("%w: the field %q begins with a dollar", ErrRefused, f.Key)
 		default:
 			now = append(now, f)
 		}

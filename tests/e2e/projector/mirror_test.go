@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -144,4 +145,43 @@ func TestProjectorTakesOverADocumentWithoutAGuard(t *testing.T) {
 		require.Equal(w, 2, counted.Applied)
 		require.Equal(w, int64(2), w.TimelineOf("a").Events)
 	})
+}
+
+// profile keeps of each aggregate the document that its last event carries, beside its guard.
+type profile struct{}
+
+func (profile) Name() string       { return "profile" }
+func (profile) Collection() string { return "mirror" }
+
+func (profile) Project(e projection.Event) ([]projection.Write, error) {
+	return []projection.Write{projection.Replace("mirror", e.Aggregate, e.Document())}, nil
+}
+
+// G2: a copy has every byte of its document, also those of a replacement that a server or the driver would refuse or change: names that
+// begin with a dollar, and empty timestamps.
+func TestG2ACopyKeepsWhatAReplacementWouldNot(t *testing.T) {
+	o := settings(0)
+	o.Since = "5.0" // those before do not store such names
+	for name, settings := range map[string]func(*projector.Config, *projector.Options){
+		"mirror":       func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" },
+		"one document": runs(profile{}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			world.InVirtualTime(t, o, func(w *world.World) {
+				p := w.StartProjector(settings)
+				for n := range 3 {
+					publish(w, documentChange("o1", n+1, envelope.Insert, full("o1",
+						bson.E{Key: "at", Value: bson.Timestamp{}}, bson.E{Key: "$price", Value: n}, bson.E{Key: "deep", Value: bson.D{
+							{Key: "$gt", Value: bson.Timestamp{}}, {Key: "a.b", Value: "$n"},
+						}})))
+				}
+				decided(w, 3)
+				require.Empty(w, deadLetters(w))
+				require.Contains(w, mirrored(w, "o1"),
+					`{"_id":"o1","at":{"$timestamp":{"t":0,"i":0}},"$price":2,"deep":{"$gt":{"$timestamp":{"t":0,"i":0}},"a.b":"$n"}`)
+				_, err := p.End()
+				require.NoError(w, err)
+			})
+		})
+	}
 }

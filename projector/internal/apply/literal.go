@@ -1,0 +1,29 @@
+package apply
+
+import (
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// changedByServers reports whether a replacement by this document would not leave it as it is: servers put their clock into empty
+// timestamps, and refuse names that begin with a dollar, as does the driver.
+func changedByServers(document bson.Raw) bool {
+	elements, _ := document.Elements()
+	for _, e := range elements {
+		value := e.Value()
+		if t, i, ok := value.TimestampOK(); ok && t == 0 && i == 0 {
+			return true
+		}
+		if strings.HasPrefix(e.Key(), "$") || dollarName(value) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// literally returns an update that replaces a whole document by another one, which no server reads as anything but values.
+func literally(document any) mongo.Pipeline {
+	return mongo.Pipeline{{{Key: "$replaceWith", Value: bson.D{{Key: "$literal", Value: document}}}}}
+}
