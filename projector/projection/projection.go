@@ -32,6 +32,8 @@ import (
 //	e.Time          time.Time  when the change was made, by the server's clock; the zero time where the server did not say
 //	e.CorrelationID string     the change's correlation id, or empty
 //
+//	e.Text(path)          string    a field of the document after the change, such as "data.customerId"; "" if it is missing
+//	e.Int(path)           int64     the same of an integer; 0 if it is missing
 //	e.Document()          bson.Raw  the document after the change; nil for a delete, and for an update whose document was deleted since
 //	e.Before()            bson.Raw  the document before the change, if the collection keeps pre-images; else nil
 //	e.Key()               bson.Raw  the document's key: {_id: …}, with the shard key on a sharded collection

@@ -22,3 +22,17 @@ func TestTheGuideShowsTheExample(t *testing.T) {
 		}
 	}
 }
+
+// The projection on the front page is the one that runs as the example of package projection.
+func TestTheFrontPageShowsTheExample(t *testing.T) {
+	page, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	example, err := os.ReadFile("../../projector/projection/readme_test.go")
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(page), "\n```go\n")
+	require.True(t, found)
+	shown, _, found := strings.Cut(rest, "\nfunc main() { projector.Main(CustomerTotals{}) }\n```\n")
+	require.True(t, found, "the program ends with main")
+	require.Contains(t, string(example), "\n"+shown+"\n// A whole projection")
+	require.LessOrEqual(t, strings.Count(string(page), "\n"), 90, "the front page is short")
+}

@@ -27,10 +27,9 @@ func (CustomerTotals) Project(e projection.Event) ([]projection.Write, error) {
 	if e.Operation != projection.OperationInsert {
 		return nil, nil // an event store only grows
 	}
-	customer, hasCustomer := e.Document().Lookup("data", "customerId").StringValueOK()
-	total, hasTotal := e.Document().Lookup("data", "totalCents").AsInt64OK()
-	if !hasCustomer || !hasTotal {
-		return nil, projection.Permanent(errors.New("the event has no data.customerId or no data.totalCents"))
+	customer, total := e.Text("data.customerId"), e.Int("data.totalCents")
+	if customer == "" {
+		return nil, projection.Permanent(errors.New("the event has no data.customerId"))
 	}
 	var op projection.Op
 	switch e.Type {
