@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"iter"
+	"slices"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
@@ -9,16 +11,27 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// batch is received messages, each with its change and what became of it.
+// batch is received messages, each with its change and the result of the change.
 type batch struct {
 	messages []*azservicebus.ReceivedMessage
 	changes  []envelope.Change
 	results  []apply.Result
-	gaps     int // changes that were behind a gap before this round
-	// pace, if set, is called once the changes are applied, or their aggregates parked, and before the messages are settled.
-	pace    func() error
-	spans   *spans       // nil when nobody traces them
-	fetched *fetchedBody // the one body of a claim check that is in memory; nil: none is
+
+	deliveries   uint32       // the highest delivery count of the messages that were received last
+	lastDelivery bool         // one of them is to park its aggregate, because of its delivery count
+	spans        *spans       // nil: not traced
+	fetched      *fetchedBody // the one body of a claim check that is in memory; nil: none is
+	round
+}
+
+// round is the attempts to decide a batch between two receives.
+type round struct {
+	began        time.Time
+	skip         map[string]bool // aggregates that are not tried in this round
+	gaps         int             // changes that miss a version since before the last attempt
+	limit        int             // changes that are tried at once, after attempts with more timed out; 0: all
+	timeouts     int             // attempts in a row that timed out with nothing decided
+	perAggregate bool            // after an attempt that failed, each aggregate is written in a transaction of its own
 }
 
 // fetchedBody is the body of a message with a claim check.
@@ -28,45 +41,155 @@ type fetchedBody struct {
 	done    func() // frees the memory
 }
 
-func (b *batch) len() int { return len(b.messages) }
-
-// rest returns the part of the batch that is not decided: changes that wait for another one of their aggregate, for a body or a version,
-// or failed. progress reports whether an attempt can decide more of it.
-func (b *batch) rest() (rest *batch, progress bool) {
-	rest = &batch{spans: b.spans, fetched: b.fetched}
-	applied := make(map[string]bool)
-	for i, r := range b.results {
-		if r.Kind == apply.Applied {
-			applied[b.changes[i].Aggregate] = true
+// decode reads the messages. A message that cannot be read is poison from the start, and so is one that was
+// delivered so often that the broker might soon dead-letter it, unless it turns out to be applied already.
+// Poison parks its aggregate if the message names one.
+func (p *Pipeline) decode(messages []*azservicebus.ReceivedMessage) *batch {
+	var b batch
+	parkAt := parkAtDelivery(p.MaxDeliveries())
+	for _, m := range messages {
+		b.deliveries = max(b.deliveries, m.DeliveryCount)
+		change, err := envelope.Decode(m)
+		switch {
+		case err != nil:
+			b.add(m, envelope.Partial(m), apply.Undecodable(err))
+		case m.DeliveryCount >= parkAt:
+			b.add(m, change, apply.UsedUp(m.DeliveryCount, p.MaxDeliveries()))
+		default:
+			b.add(m, change, apply.Result{})
 		}
 	}
-	for i, r := range b.results {
-		if r.Kind == apply.Gap && applied[b.changes[i].Aggregate] {
-			r = apply.Result{} // what was applied may have closed the gap
-		}
-		switch r.Kind {
-		case apply.Gap:
-			rest.gaps++
-		case apply.Poison:
-			if r.Recorded {
-				continue
-			}
-		case apply.Pending:
-		case apply.Applied, apply.Duplicate, apply.Parked:
-			continue
-		}
-		rest.addMessage(b.messages[i], b.changes[i], r)
-	}
-	return rest, rest.len() < b.len() || rest.gaps != b.gaps
+	b.lastDelivery = b.deliveries >= parkAt
+	return &b
 }
 
-func (b *batch) addMessage(m *azservicebus.ReceivedMessage, c envelope.Change, r apply.Result) {
+// join returns a batch of messages that were deferred and, behind them, those that were received.
+func join(deferred, received *batch) *batch {
+	if deferred.len() == 0 {
+		return received
+	}
+	b := &batch{deliveries: received.deliveries, lastDelivery: received.lastDelivery, spans: received.spans}
+	for _, part := range []*batch{deferred, received} {
+		b.messages = append(b.messages, part.messages...)
+		b.changes = append(b.changes, part.changes...)
+		b.results = append(b.results, part.results...)
+	}
+	return b
+}
+
+func (b *batch) len() int { return len(b.messages) }
+
+func (b *batch) add(m *azservicebus.ReceivedMessage, c envelope.Change, r apply.Result) {
 	b.messages = append(b.messages, m)
 	b.changes = append(b.changes, c)
 	b.results = append(b.results, r)
 }
 
-// first yields the first change of each aggregate. In a batch of undecided changes that is what its aggregate waits for.
+// attempt returns what the next attempt tries.
+func (b *batch) attempt() apply.Attempt {
+	return apply.Attempt{Most: b.limit, Apart: b.perAggregate, Leave: b.skip}
+}
+
+// tries reports whether the next attempt tries any change.
+func (b *batch) tries() bool {
+	for i := range b.first() {
+		if b.results[i].Kind == apply.Pending && b.changes[i].Claim == nil && !b.skip[b.changes[i].Aggregate] {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyTried returns the change that an attempt tried first, if it tried one aggregate only.
+func (b *batch) onlyTried(a attempt) (index int, ok bool) {
+	for i := range b.first() {
+		c := &b.changes[i]
+		switch {
+		case b.skip[c.Aggregate] || c.Claim != nil || b.results[i].Kind != apply.Pending:
+		case ok:
+			return 0, false
+		default:
+			if index, ok = i, true; a.limit == 1 {
+				return index, true
+			}
+		}
+	}
+	return index, ok
+}
+
+// learn decides from an attempt how the next one writes: half as many changes at once after two attempts that
+// timed out, more again after one in which something was decided, and each aggregate in a transaction of its own
+// after a failure, which shows to which aggregate the failure belongs.
+func (b *batch) learn(a attempt) {
+	if a.err != nil || len(a.failures) > 0 {
+		b.perAggregate = true
+	}
+	pending, decided := 0, false
+	for i, r := range b.results {
+		switch r.Kind {
+		case apply.Pending:
+			if !b.skip[b.changes[i].Aggregate] {
+				pending++
+			}
+		case apply.Applied, apply.Duplicate, apply.Parked:
+			decided = true
+		case apply.Poison, apply.Gap:
+		}
+	}
+	switch {
+	case decided:
+		b.limit, b.timeouts = 2*b.limit, 0
+	case a.timedOut:
+		if b.timeouts++; b.timeouts == 2 {
+			if b.limit > 0 {
+				pending = min(pending, b.limit)
+			}
+			b.limit, b.timeouts = max(pending/2, 1), 0
+		}
+	}
+}
+
+// dropDecided drops the changes that are decided, and reports whether another attempt can decide more of the
+// rest.
+func (b *batch) dropDecided() (progress bool) {
+	rest, gaps := &batch{}, 0
+	applied := make(map[string]bool)
+	if slices.ContainsFunc(b.results, func(r apply.Result) bool { return r.Kind == apply.Gap }) {
+		for i, r := range b.results {
+			applied[b.changes[i].Aggregate] = applied[b.changes[i].Aggregate] || r.Kind == apply.Applied
+		}
+	}
+	for i, r := range b.results {
+		if r.Kind == apply.Gap && applied[b.changes[i].Aggregate] {
+			r = apply.Result{} // the applied change may be the one that was missing
+		}
+		if decided(r) {
+			continue
+		}
+		if r.Kind == apply.Gap {
+			gaps++
+		}
+		rest.add(b.messages[i], b.changes[i], r)
+	}
+	progress = rest.len() < b.len() || gaps != b.gaps
+	b.messages, b.changes, b.results, b.gaps = rest.messages, rest.changes, rest.results, gaps
+	return progress
+}
+
+// decided reports whether a result is final: the effect of the change is committed, or will never be.
+func decided(r apply.Result) bool {
+	switch r.Kind {
+	case apply.Applied, apply.Duplicate, apply.Parked:
+		return true
+	case apply.Poison:
+		return r.Recorded
+	case apply.Pending, apply.Gap:
+	}
+	return false
+}
+
+// first yields the first change of each aggregate. In a batch of undecided changes that is the one its
+// aggregate waits for.
 func (b *batch) first() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		seen := make(map[string]bool)
@@ -81,7 +204,7 @@ func (b *batch) first() iter.Seq[int] {
 	}
 }
 
-// bytes is the size of the messages' bodies.
+// bytes returns the size of the messages' bodies.
 func (b *batch) bytes() (n int) {
 	for _, m := range b.messages {
 		n += len(m.Body)
@@ -89,7 +212,7 @@ func (b *batch) bytes() (n int) {
 	return n
 }
 
-// dropBody frees the body that was fetched for a change; an attempt that needs it fetches it again.
+// dropBody frees the body that was fetched for a change. An attempt that needs it fetches it again.
 func (b *batch) dropBody() {
 	if b.fetched == nil {
 		return

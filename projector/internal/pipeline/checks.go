@@ -29,6 +29,14 @@ func OwnSource(database, collection string) error {
 		"again. Set another database or collection", database, collection)
 }
 
+// refuse ends the projector if an event shows that its settings are wrong.
+func (p *Pipeline) refuse(ctx context.Context, b *batch) error {
+	if err := p.refuseOwnSource(ctx, b); err != nil {
+		return err
+	}
+	return p.refuseLookedUp(b)
+}
+
 // refuseOwnSource ends the projector before the first write where an event comes from one of the read model's collections.
 func (p *Pipeline) refuseOwnSource(ctx context.Context, b *batch) error {
 	if p.notOwnSource.Load() {

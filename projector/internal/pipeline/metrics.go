@@ -97,10 +97,13 @@ func (m *Metrics) received(messages []*azservicebus.ReceivedMessage) {
 	}
 }
 
-// applied counts what an attempt has decided; whole says that it did not fail as a whole.
-func (m *Metrics) applied(b *batch, took time.Duration, whole bool) {
-	if whole {
+// applied counts what an attempt has decided.
+func (m *Metrics) applied(b *batch, took time.Duration, a attempt) {
+	if a.err == nil {
 		m.applySeconds.Observe(took.Seconds())
+	}
+	if a.err != nil || len(a.failures) > 0 {
+		m.applyFailures.Inc()
 	}
 	now := time.Now()
 	for i, r := range b.results {
@@ -125,8 +128,6 @@ func (m *Metrics) applied(b *batch, took time.Duration, whole bool) {
 		}
 	}
 }
-
-func (m *Metrics) applyFailed() { m.applyFailures.Inc() }
 
 func (m *Metrics) settled(settlements []settlement, took time.Duration, err error) {
 	m.settleSeconds.Observe(took.Seconds())

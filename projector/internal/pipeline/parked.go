@@ -5,40 +5,9 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
-	"github.com/sluice-cdc/sluice/shared/terminal"
 )
-
-// logDecision logs what an operator should know of one change. The record of a parking is committed by then.
-func (p *Pipeline) logDecision(session string, c *envelope.Change, r apply.Result) {
-	attributes := []any{
-		telemetry.KeyAggregate, c.Aggregate, telemetry.KeySession, session, telemetry.KeyMessageID, c.MessageID,
-		telemetry.KeyPosition, c.Position, telemetry.KeyReason, r.Reason,
-	}
-	switch r.Kind {
-	case apply.Poison:
-		if !r.Recorded {
-			return
-		}
-		if c.Aggregate == "" {
-			p.opts.Logger.Warn("event dead-lettered; its message names no aggregate, so none is parked", append(attributes, telemetry.KeyDescription, r.Description)...)
-			return
-		}
-		p.opts.Logger.Warn("aggregate parked: an event could not be applied; its events wait in the dead-letter queue until it is replayed",
-			append(attributes, telemetry.KeyDescription, r.Description, telemetry.KeyToDo, terminal.Paste(c.Aggregate, p.opts.Program, "parked show"))...)
-		if r.Stack != "" {
-			p.opts.Logger.Error("the projection panicked", telemetry.KeyAggregate, c.Aggregate, telemetry.KeyMessageID, c.MessageID,
-				telemetry.KeyDescription, r.Description, telemetry.KeyStack, r.Stack)
-		}
-	case apply.Parked:
-		p.opts.Logger.Debug("event dead-lettered behind the one that parked its aggregate", attributes...)
-	case apply.Gap:
-		p.opts.Logger.Debug("event waits for an earlier version", append(attributes, telemetry.KeyDescription, r.Description)...)
-	case apply.Pending, apply.Applied, apply.Duplicate:
-	}
-}
 
 // countParked keeps the number of parked aggregates up to date until ctx ends. The index makes counting cheap; without it the whole
 // collection is read, and therefore less often.

@@ -13,6 +13,9 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // A message is completed only if a result reports that its effect is committed ([apply.Applied],
@@ -70,28 +73,28 @@ func shorten(text string) string {
 
 // settle settles the messages of a batch by their results. The effects are committed: only now may a
 // message be completed. It waits for the broker's answers, unless all messages are completed: then the
-// settlement continues in completing. Dead letters that remain when receiving ends are dead-lettered after
+// settlement continues in the background. Dead letters that remain when receiving ends are dead-lettered after
 // their next delivery.
-func (p *Pipeline) settle(receiving, applying context.Context, session *sessions.Session, b *batch, completing *completion) error {
+func (h *handler) settle(receiving, applying context.Context, b *batch) error {
 	settlements := make([]settlement, b.len())
 	for i, r := range b.results {
 		settlements[i] = settlementOf(r)
-		p.logDecision(session.ID(), &b.changes[i], r)
+		h.logDecision(h.session.ID(), &b.changes[i], r)
 	}
 	if !slices.ContainsFunc(settlements, func(s settlement) bool { return s.action != leave }) {
 		return nil
 	}
-	start, span := time.Now(), b.spans.settling(applying)
-	completing.begin(func() error {
-		err := sendSettlements(receiving, session.Settler(), p.opts.SettleTimeout, b.messages, settlements)
+	start, span, messages := time.Now(), b.spans.settling(applying), b.messages
+	h.completing.begin(func() error {
+		err := sendSettlements(receiving, h.session.Settler(), h.opts.SettleTimeout, messages, settlements)
 		endSpan(span, err)
-		p.metrics.settled(settlements, time.Since(start), err)
+		h.metrics.settled(settlements, time.Since(start), err)
 		return err
 	})
 	if !slices.ContainsFunc(settlements, func(s settlement) bool { return s.action != complete }) {
 		return nil
 	}
-	return completing.wait()
+	return h.completing.wait()
 }
 
 // inFlight bounds the concurrent settlements of one session: each costs a round trip, and the protocol has
@@ -152,6 +155,35 @@ func sendSettlement(ctx context.Context, to sessions.Settler, timeout time.Durat
 	case leave:
 	}
 	return nil
+}
+
+// logDecision logs what an operator should know of one change. The record of a parking is committed by then.
+func (p *Pipeline) logDecision(session string, c *envelope.Change, r apply.Result) {
+	attributes := []any{
+		telemetry.KeyAggregate, c.Aggregate, telemetry.KeySession, session, telemetry.KeyMessageID, c.MessageID,
+		telemetry.KeyPosition, c.Position, telemetry.KeyReason, r.Reason,
+	}
+	switch r.Kind {
+	case apply.Poison:
+		if !r.Recorded {
+			return
+		}
+		if c.Aggregate == "" {
+			p.opts.Logger.Warn("event dead-lettered; its message names no aggregate, so none is parked", append(attributes, telemetry.KeyDescription, r.Description)...)
+			return
+		}
+		p.opts.Logger.Warn("aggregate parked: an event could not be applied; its events wait in the dead-letter queue until it is replayed",
+			append(attributes, telemetry.KeyDescription, r.Description, telemetry.KeyToDo, terminal.Paste(c.Aggregate, p.opts.Program, "parked show"))...)
+		if r.Stack != "" {
+			p.opts.Logger.Error("the projection panicked", telemetry.KeyAggregate, c.Aggregate, telemetry.KeyMessageID, c.MessageID,
+				telemetry.KeyDescription, r.Description, telemetry.KeyStack, r.Stack)
+		}
+	case apply.Parked:
+		p.opts.Logger.Debug("event dead-lettered behind the one that parked its aggregate", attributes...)
+	case apply.Gap:
+		p.opts.Logger.Debug("event waits for an earlier version", append(attributes, telemetry.KeyDescription, r.Description)...)
+	case apply.Pending, apply.Applied, apply.Duplicate:
+	}
 }
 
 // completion is a batch that is being completed while the next one is received and applied. That does not

@@ -106,7 +106,7 @@ func (s *spans) decided(b *batch) {
 	}
 	for i, m := range b.messages {
 		span, result := s.open[m], b.results[i]
-		if span == nil || result.Kind == apply.Pending || result.Kind == apply.Gap || (result.Kind == apply.Poison && !result.Recorded) {
+		if span == nil || !decided(result) {
 			continue
 		}
 		outcome := "refused" // and the status says why

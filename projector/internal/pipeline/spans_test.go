@@ -14,7 +14,7 @@ import (
 func TestSpansThatNobodyWantsCostNothing(t *testing.T) {
 	var b batch
 	for range 100 {
-		b.addMessage(&azservicebus.ReceivedMessage{}, envelope.Change{}, apply.Result{Kind: apply.Applied})
+		b.add(&azservicebus.ReceivedMessage{}, envelope.Change{}, apply.Result{Kind: apply.Applied})
 	}
 	ctx, called := t.Context(), time.Now()
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
