@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -20,99 +21,99 @@ import (
 	"github.com/sluice-cdc/sluice/shared/servicebus"
 )
 
-// closeTimeout bounds how long closing the connections may take at the end.
+// closeTimeout bounds the closing of the connections at the end.
 const closeTimeout = 2 * time.Second
 
 // clients are the connections of one stream.
 type clients struct {
 	collection *mongo.Collection
 	broker     *broker.ServiceBus
-	mongoSeen  *mongodb.Sight
+	mongoSight *mongodb.Sight
 	blob       *azblob.Client
-	claims     publish.Claims   // nil: large events stop the stream
-	refusals   publish.Refusals // nil: a message that is refused for good stops the stream
+	claims     publish.Claims   // nil: a large event stops the stream
+	refusals   publish.Refusals // nil: a message that is permanently refused stops the stream
 }
 
-// connections are those of a process. Streams with the same source or the same storage account share a client, which keeps
-// their requests apart. They do not share connections to Service Bus: a stream that closes one, because it cannot know what became of
-// a send, would make all the others send again.
-type connections struct {
+// clientSet holds the clients of a process. Streams with the same source or the same storage account share a
+// client, which keeps their requests apart. They do not share connections to Service Bus: a stream that
+// closes one because the outcome of a send is unknown would make all the other streams resend.
+type clientSet struct {
 	streams []*clients
 	mongo   map[string]*mongo.Client  // by URI
-	seen    map[string]*mongodb.Sight // of them
+	sights  map[string]*mongodb.Sight // by URI
 	blob    map[azure.Blob]*azblob.Client
 }
 
-// connect prepares every connection. Nothing is sent before the first use, so that a service that is away delays the
-// work and does not end the process.
-func connect(ctx context.Context, configs []Config, o Options) (*connections, error) {
-	all := &connections{mongo: map[string]*mongo.Client{}, seen: map[string]*mongodb.Sight{}, blob: map[azure.Blob]*azblob.Client{}}
-	credential := o.Credential
-	for _, config := range configs {
-		if credential == nil && (config.ServiceBus.ConnectionString == "" || config.Blob.ConnectionString == "") {
+// openClients creates every client. Nothing is sent before the first use, so an unreachable service delays
+// the work and does not end the process.
+func openClients(ctx context.Context, cfgs []Config, opts Options) (*clientSet, error) {
+	all := &clientSet{mongo: map[string]*mongo.Client{}, sights: map[string]*mongodb.Sight{}, blob: map[azure.Blob]*azblob.Client{}}
+	credential := opts.Credential
+	for _, cfg := range cfgs {
+		if credential == nil && (cfg.ServiceBus.ConnectionString == "" || cfg.Blob.ConnectionString == "") {
 			var err error
 			if credential, err = azure.Credential(); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for _, config := range configs {
-		if err := all.connectStream(config, credential, o); err != nil {
-			all.close(ctx) // the clients before it already work in the background
+	for _, cfg := range cfgs {
+		if err := all.connectStream(cfg, credential, opts); err != nil {
+			all.close(ctx) // the earlier clients already work in the background
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// connectStream prepares the connections of one stream.
-func (n *connections) connectStream(config Config, credential azcore.TokenCredential, o Options) error {
-	blob := n.blob[config.Blob]
+// connectStream creates the clients of one stream.
+func (s *clientSet) connectStream(cfg Config, credential azcore.TokenCredential, opts Options) error {
+	blob := s.blob[cfg.Blob]
 	if blob == nil {
 		var err error
-		if blob, err = config.Blob.Client(credential, blobOptions(o.Blob)); err != nil {
+		if blob, err = cfg.Blob.Client(credential, blobOptionsWithoutRetries(opts.Blob)); err != nil {
 			return err
 		}
-		n.blob[config.Blob] = blob
+		s.blob[cfg.Blob] = blob
 	}
-	db := n.mongo[config.MongoURI]
+	db := s.mongo[cfg.MongoURI]
 	if db == nil {
-		mongoOptions := options.Client().ApplyURI(config.MongoURI).SetAppName("sluice-producer")
-		n.seen[config.MongoURI] = &mongodb.Sight{}
-		n.seen[config.MongoURI].Watch(mongoOptions)
-		if o.Mongo != nil {
-			o.Mongo(mongoOptions)
+		mongoOptions := options.Client().ApplyURI(cfg.MongoURI).SetAppName("sluice-producer")
+		s.sights[cfg.MongoURI] = &mongodb.Sight{}
+		s.sights[cfg.MongoURI].Watch(mongoOptions)
+		if opts.Mongo != nil {
+			opts.Mongo(mongoOptions)
 		}
 		var err error
 		if db, err = mongo.Connect(mongoOptions); err != nil {
 			return fmt.Errorf("open MongoDB client: %w", err)
 		}
-		n.mongo[config.MongoURI] = db
+		s.mongo[cfg.MongoURI] = db
 	}
-	namespace, err := servicebus.New(config.ServiceBus, credential, o.ServiceBus)
+	namespace, err := servicebus.New(cfg.ServiceBus, credential, opts.ServiceBus)
 	if err != nil {
 		return err
 	}
 	c := &clients{
-		collection: db.Database(config.Database).Collection(config.Collection),
-		broker:     broker.NewServiceBus(config.entity(), namespace),
+		collection: db.Database(cfg.Database).Collection(cfg.Collection),
+		broker:     broker.NewServiceBus(cfg.entity(), namespace),
 		blob:       blob,
-		mongoSeen:  n.seen[config.MongoURI],
+		mongoSight: s.sights[cfg.MongoURI],
 	}
-	kept := claim.NewStore(blob, config.ClaimContainer)
-	if config.OnOversize == "claimcheck" {
-		c.claims = kept
+	store := claim.NewStore(blob, cfg.ClaimContainer)
+	if cfg.OnOversize == "claimcheck" {
+		c.claims = store
 	}
-	if config.OnRefused == "park" {
-		c.refusals = kept
+	if cfg.OnRefused == "park" {
+		c.refusals = store
 	}
-	n.streams = append(n.streams, c)
+	s.streams = append(s.streams, c)
 	return nil
 }
 
-// blobOptions turns the SDK's own retries off: the election retries what it must, when it must, and a conditional write that
-// is retried because its first answer was lost would be refused.
-func blobOptions(given *azblob.ClientOptions) *azblob.ClientOptions {
+// blobOptionsWithoutRetries disables the SDK's own retries. The election retries requests itself, and a
+// conditional write that the SDK retries because its response was lost would be refused.
+func blobOptionsWithoutRetries(given *azblob.ClientOptions) *azblob.ClientOptions {
 	var o azblob.ClientOptions
 	if given != nil {
 		o = *given
@@ -121,8 +122,9 @@ func blobOptions(given *azblob.ClientOptions) *azblob.ClientOptions {
 	return &o
 }
 
-// busOptions turns the SDK's own retries off: an operator's command reports the first failure.
-func busOptions(given *azservicebus.ClientOptions) *azservicebus.ClientOptions {
+// serviceBusOptionsWithoutRetries disables the SDK's own retries: an operator's command reports the first
+// failure.
+func serviceBusOptionsWithoutRetries(given *azservicebus.ClientOptions) *azservicebus.ClientOptions {
 	var o azservicebus.ClientOptions
 	if given != nil {
 		o = *given
@@ -131,15 +133,43 @@ func busOptions(given *azservicebus.ClientOptions) *azservicebus.ClientOptions {
 	return &o
 }
 
-func (n *connections) close(ctx context.Context) {
+func (s *clientSet) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	var closing sync.WaitGroup
-	for _, c := range n.streams {
+	for _, c := range s.streams {
 		closing.Go(func() { c.broker.Close(ctx) })
 	}
 	closing.Wait()
-	for _, db := range n.mongo {
+	for _, db := range s.mongo {
 		_ = mongodb.Disconnect(ctx, db, closeTimeout)
 	}
+}
+
+// clusterIdentityTimeout bounds the query for the deployment's identity.
+const clusterIdentityTimeout = 5 * time.Second
+
+// clusterIdentity returns the identity that a deployment stores for itself, which distinguishes it from
+// another deployment with the same databases: that of its replica set, or of its sharded cluster. It is
+// empty if the user may not read it, or if the deployment stores none.
+func clusterIdentity(ctx context.Context, client *mongo.Client) string {
+	ctx, cancel := context.WithTimeout(ctx, clusterIdentityTimeout)
+	defer cancel()
+	var set struct {
+		Settings struct {
+			ReplicaSetID bson.ObjectID `bson:"replicaSetId"`
+		} `bson:"settings"`
+	}
+	err := client.Database("local").Collection("system.replset").FindOne(ctx, bson.D{}).Decode(&set)
+	if id := set.Settings.ReplicaSetID; err == nil && !id.IsZero() {
+		return "replica set " + id.Hex()
+	}
+	var version struct {
+		ClusterID bson.ObjectID `bson:"clusterId"`
+	}
+	err = client.Database("config").Collection("version").FindOne(ctx, bson.D{}).Decode(&version)
+	if err == nil && !version.ClusterID.IsZero() {
+		return "cluster " + version.ClusterID.Hex()
+	}
+	return ""
 }

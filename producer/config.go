@@ -141,18 +141,20 @@ type Config struct {
 	IgnoreVariables []string `envconfig:"IGNORE_VARIABLES" default:""`
 }
 
-// LoadConfig reads the settings of a process with one stream from the environment; [LoadStreams] those of any. The error
+// LoadConfig reads the settings of a process with one stream from the environment; [loadStreams] those of any. The error
 // is a [settings.Problems] with every problem found.
 func LoadConfig() (Config, error) {
-	configs, err := LoadStreams()
-	if err == nil && len(configs) > 1 {
+	cfgs, err := loadStreams()
+	if err == nil && len(cfgs) > 1 {
 		err = settings.Problems{errors.New("STREAMS: names several streams")}
 	}
-	return configs[0], err
+	return cfgs[0], err
 }
 
-// keeps says that the container of claim checks is used.
-func (c *Config) keeps() bool { return c.OnOversize == "claimcheck" || c.OnRefused == "park" }
+// usesClaimContainer says that the container of claim checks is used.
+func (c *Config) usesClaimContainer() bool {
+	return c.OnOversize == "claimcheck" || c.OnRefused == "park"
+}
 
 func (c *Config) entity() string { return c.Topic + c.Queue } // exactly one is set
 
@@ -171,13 +173,13 @@ func fullDocument(setting string) options.FullDocument {
 	return options.FullDocument(setting)
 }
 
-// election is how the leader is elected.
-func (c *Config) election(instance string) leader.Config {
+// electionConfig is how the leader is elected.
+func (c *Config) electionConfig(instance string) leader.Config {
 	return leader.Config{
 		Stream:            c.Stream,
 		Instance:          instance,
 		SessionKey:        c.SessionKey,
-		Reading:           c.decisive(),
+		Reading:           c.mappingFingerprint(),
 		LeaseDuration:     c.LeaseDuration,
 		RenewInterval:     c.LeaseDuration / 3,
 		HeartbeatInterval: c.HeartbeatInterval,
@@ -205,13 +207,13 @@ func (c *Config) mapping() changes.Mapping {
 	}
 	// An image that may be there or not cannot decide between two aggregates: one that may be missing tells the aggregate only
 	// where a change without it stops the stream.
-	tells := func(setting string) bool { return setting == "required" || setting == "whenAvailable" && !m.ByKey }
-	m.Images = changes.Images{Before: tells(c.BeforeChange), After: tells(c.FullDocument)}
+	decidesAggregate := func(setting string) bool { return setting == "required" || setting == "whenAvailable" && !m.ByKey }
+	m.Images = changes.Images{Before: decidesAggregate(c.BeforeChange), After: decidesAggregate(c.FullDocument)}
 	return m
 }
 
-// decisive is what decides which aggregate a change belongs to and which number it has there, as the checkpoint keeps it.
-func (c *Config) decisive() checkpoint.Reading {
+// mappingFingerprint is what decides which aggregate a change belongs to and which number it has there, as the checkpoint keeps it.
+func (c *Config) mappingFingerprint() checkpoint.Reading {
 	var pipeline bytes.Buffer
 	if json.Compact(&pipeline, []byte(c.Pipeline)) != nil {
 		pipeline.Reset() // it is empty
@@ -236,8 +238,8 @@ func (c *Config) decisive() checkpoint.Reading {
 	return r
 }
 
-// reading is for a configuration that is valid: its pipeline can be read.
-func (c *Config) reading(epoch int64) changes.Config {
+// readerConfig is for a configuration that is valid: its pipeline can be read.
+func (c *Config) readerConfig(epoch int64) changes.Config {
 	pipeline, _ := changes.ParsePipeline(c.Pipeline)
 	return changes.Config{
 		Pipeline:                 pipeline,
@@ -252,8 +254,8 @@ func (c *Config) reading(epoch int64) changes.Config {
 	}
 }
 
-// publishing is how events are sent.
-func (c *Config) publishing(clients *clients, tracer trace.Tracer) publish.Config {
+// publisherConfig is how events are sent.
+func (c *Config) publisherConfig(clients *clients, tracer trace.Tracer) publish.Config {
 	return publish.Config{
 		Lanes:         c.PublishLanes,
 		MaxLanes:      c.PublishLanesMax,
@@ -271,14 +273,14 @@ func (c *Config) publishing(clients *clients, tracer trace.Tracer) publish.Confi
 	}
 }
 
-// operating is what commands work with, but for where they print.
-func (c *Config) operating(clients *clients, o Options) (*operator.Stream, error) {
-	reading := c.reading(0)
+// operatorStream is what commands work with, but for where they print.
+func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Stream, error) {
+	reading := c.readerConfig(0)
 	settings, err := reading.Settings(clients.collection)
 	if err != nil {
 		return nil, err
 	}
-	instance := o.Instance
+	instance := opts.Instance
 	if instance == "" {
 		instance = telemetry.Instance()
 	}
@@ -288,17 +290,17 @@ func (c *Config) operating(clients *clients, o Options) (*operator.Stream, error
 		Elsewhere:  clients.blob.ServiceClient().NewContainerClient,
 		Collection: clients.collection,
 		Dial: func() (*azservicebus.Client, error) {
-			credential := o.Credential
+			credential := opts.Credential
 			if credential == nil && c.ServiceBus.ConnectionString == "" {
 				var err error
 				if credential, err = azure.Credential(); err != nil {
 					return nil, err
 				}
 			}
-			return c.ServiceBus.Client(credential, busOptions(o.ServiceBus))
+			return c.ServiceBus.Client(credential, serviceBusOptionsWithoutRetries(opts.ServiceBus))
 		},
 		Administer: func() (*admin.Client, error) {
-			return c.ServiceBus.Administer(o.Credential, c.Administration, o.Administration)
+			return c.ServiceBus.Administer(opts.Credential, c.Administration, opts.Administration)
 		},
 		Entity:        c.entity(),
 		Queue:         c.Queue != "",
@@ -310,16 +312,16 @@ func (c *Config) operating(clients *clients, o Options) (*operator.Stream, error
 		BeforeChange:  fullDocument(c.BeforeChange),
 		Pipeline:      reading.Pipeline,
 		Settings:      settings,
-		Reading:       c.decisive(),
+		Reading:       c.mappingFingerprint(),
 		SessionKey:    c.SessionKey,
-		Cluster:       func(ctx context.Context) string { return cluster(ctx, clients.collection.Database().Client()) },
+		Cluster:       func(ctx context.Context) string { return clusterIdentity(ctx, clients.collection.Database().Client()) },
 		CheckImages:   func(ctx context.Context) error { return reading.CheckImages(ctx, clients.collection) },
 		SampleTypes: func(ctx context.Context) (changes.Sample, error) {
 			return reading.Mapping.Sample(ctx, clients.collection)
 		},
 		Unstable: reading.Unstable(),
 	}
-	if c.keeps() {
+	if c.usesClaimContainer() {
 		stream.Claims = clients.blob.ServiceClient().NewContainerClient(c.ClaimContainer)
 	}
 	return stream, nil

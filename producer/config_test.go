@@ -41,12 +41,12 @@ func TestAStreamMayWaitForItsCheckpoint(t *testing.T) {
 	set(t, map[string]string{"START_FROM": "checkpoint"})
 	c, err := LoadConfig()
 	require.NoError(t, err)
-	require.True(t, c.election("a").AwaitCheckpoint)
+	require.True(t, c.electionConfig("a").AwaitCheckpoint)
 	minimal(t)
 	set(t, map[string]string{"START_FROM": "latest"})
 	c, err = LoadConfig()
 	require.NoError(t, err)
-	require.False(t, c.election("a").AwaitCheckpoint)
+	require.False(t, c.electionConfig("a").AwaitCheckpoint)
 }
 
 func TestAllProblemsAreListedAtOnceAndNoSecretIsPrinted(t *testing.T) {

@@ -14,16 +14,17 @@ import (
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
-// Main is the program behind its signals: it understands args (without the program's name), loads the configuration, does
-// what was asked for and returns an exit code of package commandline. run is what happens without a command; it logs its own
-// errors. Wrong settings are printed to errOut, and without a command they are in the log on out, too.
-func Main(ctx context.Context, args []string, load func() ([]Config, error), o Options, out, errOut io.Writer,
+// Execute is [Main] without the process: it parses args (without the program's name), loads the
+// configuration, runs the command and returns an exit code of package commandline. Without a command it
+// calls run, which logs its own errors. Wrong settings are printed to errOut and, without a command, logged
+// to out as well.
+func Execute(ctx context.Context, args []string, load func() ([]Config, error), opts Options, out, errOut io.Writer,
 	run func(context.Context, []Config) error,
 ) int {
 	program := operator.Program()
 	program.Commands = append(program.Commands, configCommand())
 	return program.Main(args, out, errOut, func(c operator.Command, r operator.Request) error {
-		configs, err := load()
+		cfgs, err := load()
 		switch {
 		case err != nil:
 			if c.Do == nil {
@@ -31,33 +32,33 @@ func Main(ctx context.Context, args []string, load func() ([]Config, error), o O
 			}
 			return err
 		case c.Do == nil:
-			return run(ctx, configs)
+			return run(ctx, cfgs)
 		}
-		config, err := choose(configs, r.Stream)
+		cfg, err := chooseStream(cfgs, r.Stream)
 		if err != nil {
 			return err
 		}
 		progress := terminal.StartProgress(errOut, c.Name)
 		defer progress.End()
-		return command(ctx, c, r, config, o, progress.Through(out), progress)
+		return command(ctx, c, r, cfg, opts, progress.Through(out), progress)
 	})
 }
 
-// command does one command other than run, with the clients of a producer that does not run.
-func command(ctx context.Context, c operator.Command, r operator.Request, config Config, o Options, out io.Writer, progress *terminal.Progress) error {
-	given := o.Mongo
-	o.Mongo = func(m *options.ClientOptions) {
+// command runs one command other than run, with the clients of a producer that does not run.
+func command(ctx context.Context, c operator.Command, r operator.Request, cfg Config, opts Options, out io.Writer, progress *terminal.Progress) error {
+	given := opts.Mongo
+	opts.Mongo = func(m *options.ClientOptions) {
 		mongodb.Interactive(m)
 		if given != nil {
 			given(m)
 		}
 	}
-	shared, err := connect(ctx, []Config{config}, o)
+	shared, err := openClients(ctx, []Config{cfg}, opts)
 	if err != nil {
 		return err
 	}
 	defer shared.close(ctx)
-	stream, err := config.operating(shared.streams[0], o)
+	stream, err := cfg.operatorStream(shared.streams[0], opts)
 	if err != nil {
 		return err
 	}
@@ -65,19 +66,20 @@ func command(ctx context.Context, c operator.Command, r operator.Request, config
 	return c.Do(ctx, stream, r)
 }
 
-// configCommand shows the settings that the environment gives: of the process, and of its streams.
+// configCommand returns the command that shows the settings of the process and of its streams, as read from
+// the environment.
 func configCommand() operator.Command {
 	list := func() []settings.Setting {
 		var process Config
-		_ = settings.Load(&process) // the names of the streams are wanted, whatever else is wrong
+		_ = settings.Load(&process) // only the names of the streams are needed
 		var prefixes []string
 		for _, name := range process.Streams {
-			prefixes = append(prefixes, prefix(name))
+			prefixes = append(prefixes, variablePrefix(name))
 		}
 		return settings.List(process, prefixes...)
 	}
 	return commandline.ConfigCommand[*operator.Stream, operator.Request](list, func() error {
-		_, err := LoadStreams()
+		_, err := loadStreams()
 		return err
 	})
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
@@ -19,40 +21,67 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// takePart takes part in the election until ctx ends, once MongoDB has answered: no checkpoint is made, and nobody's lease is broken,
-// by a replica that could not read. Beside it, once, it checks what no leader could publish by: a standby tells it
-// before the leader of another version, which may not have checked, has gone.
-func (p *producer) takePart(ctx context.Context) error {
+// replica is one replica of one stream. Its fields are set before it runs and do not change.
+type replica struct {
+	cfg            Config
+	instance       string
+	clients        *clients
+	election       *leader.Election
+	publishMetrics *publish.Metrics
+	readMetrics    *changes.Metrics
+	resumeTimeout  changes.Patience
+	types          *changes.Types
+	tracer         trace.Tracer // may be nil
+	log            *slog.Logger
+	// checkpoint holds the last failure; only the election reads and writes the record.
+	checkpoint   *checkpoint.Blob
+	dependencies dependencies
+	active       atomic.Pointer[activeTerm] // nil while standing by
+	failure      atomic.Pointer[error]      // why the stream is stopped; nil while it runs
+}
+
+// activeTerm is what runs during a term of leadership.
+type activeTerm struct {
+	publisher *publish.Publisher
+	reader    *changes.Reader
+	sink      *sink
+	oplog     *oplog.Sampler
+}
+
+// run joins the election once MongoDB has answered, until ctx ends. So a replica that cannot read never
+// creates a checkpoint or breaks a lease. In parallel it checks once that the collection keeps the images
+// that the settings need: a standby reports a bad setting before it has to lead.
+func (p *replica) run(ctx context.Context) error {
 	if !p.reachMongo(ctx) {
 		return nil
 	}
-	p.election.Reads(cluster(ctx, p.clients.collection.Database().Client()))
+	p.election.Reads(clusterIdentity(ctx, p.clients.collection.Database().Client()))
 	g, ctx := errgroup.WithContext(ctx)
 	ctx, done := context.WithCancel(ctx)
 	g.Go(func() error {
 		defer done()
 		return p.election.Run(ctx, p.lead)
 	})
-	g.Go(func() error { return p.config.reading(0).AwaitImages(ctx, p.clients.collection) })
+	g.Go(func() error { return p.cfg.readerConfig(0).AwaitImages(ctx, p.clients.collection) })
 	return g.Wait()
 }
 
-// lead is the data's way, for one term of leadership:
+// lead runs the whole data flow for one term of leadership:
 //
 //	change stream → envelope → lane → batch → Service Bus → watermark → checkpoint
-func (p *producer) lead(ctx context.Context, term *leader.Term) error {
-	publisher := publish.New(p.config.publishing(p.clients, p.tracer), p.clients.broker, term, term.Start, p.metrics, p.log)
-	reading := p.config.reading(term.Epoch)
-	reading.Metrics, reading.Patience, reading.Mapping.Types = p.reads, &p.patience, p.types
-	reading.Mapping.NumbersByType = term.Reading.Numbers == ""
-	reader := changes.New(p.clients.collection, reading, p.log)
-	sink := &outlet{term: term, publisher: publisher, sessions: p.config.SessionKey}
-	sink.begun.Store(len(term.Start.ResumeToken) > 0)
+func (p *replica) lead(ctx context.Context, term *leader.Term) error {
+	publisher := publish.New(p.cfg.publisherConfig(p.clients, p.tracer), p.clients.broker, term, term.Start, p.publishMetrics, p.log)
+	readerConfig := p.cfg.readerConfig(term.Epoch)
+	readerConfig.Metrics, readerConfig.Patience, readerConfig.Mapping.Types = p.readMetrics, &p.resumeTimeout, p.types
+	readerConfig.Mapping.NumbersByType = term.Reading.Numbers == ""
+	reader := changes.New(p.clients.collection, readerConfig, p.log)
+	sink := &sink{term: term, publisher: publisher, sessionKey: p.cfg.SessionKey}
+	sink.started.Store(len(term.Start.ResumeToken) > 0)
 
 	term.Track(publisher.Progress)
 	var headroom oplog.Sampler
-	p.current.Store(&activity{publisher, reader, sink, &headroom})
-	defer p.current.Store(nil)
+	p.active.Store(&activeTerm{publisher, reader, sink, &headroom})
+	defer p.active.Store(nil)
 
 	g, ctx := errgroup.WithContext(ctx)
 	readCtx, stopReading := context.WithCancel(ctx)
@@ -73,8 +102,9 @@ func (p *producer) lead(ctx context.Context, term *leader.Term) error {
 		defer stopReading()
 		err := reader.Run(readCtx, term.Start, sink)
 		publisher.Close()
-		// What was read before an error is published before the error ends the term. Otherwise a change that stops the stream
-		// would keep those before it from ever being published, and whoever takes the checkpoint past it would lose them.
+		// Changes read before an error are published before the error ends the term. Otherwise a change that
+		// stops the stream would block the changes before it forever, and an operator who moves the checkpoint
+		// past it would lose them.
 		<-published
 		return stepDown(err)
 	})
@@ -83,13 +113,13 @@ func (p *producer) lead(ctx context.Context, term *leader.Term) error {
 		return stepDown(publisher.Run(ctx))
 	})
 	err := g.Wait()
-	if errors.Is(err, leader.ErrStepDown) { // the election goes on, and what another error means is told by who runs it
-		p.keepFailure(ctx, err, true)
+	if errors.Is(err, leader.ErrStepDown) { // the election continues; any other error is recorded by the caller
+		p.recordFailure(ctx, err, true)
 	}
 	return err
 }
 
-// stepDown asks for another leader where another replica may do better.
+// stepDown makes the replica give up the leadership for errors that another replica may not have.
 func stepDown(err error) error {
 	if errors.Is(err, publish.ErrStalled) || errors.Is(err, changes.ErrSilent) || errors.Is(err, changes.ErrFailing) {
 		return fmt.Errorf("%w: %w", leader.ErrStepDown, err)
@@ -97,42 +127,43 @@ func stepDown(err error) error {
 	return err
 }
 
-// outlet is what the reader reads into: the publisher, with this term's epoch and its session on every change.
-type outlet struct {
-	term      *leader.Term
-	publisher *publish.Publisher
-	sessions  envelope.SessionKey
-	begun     atomic.Bool // the checkpoint holds a token
+// sink receives the changes from the reader. It adds this term's epoch and the session to each change and
+// passes it to the publisher.
+type sink struct {
+	term       *leader.Term
+	publisher  *publish.Publisher
+	sessionKey envelope.SessionKey
+	started    atomic.Bool // the checkpoint holds a token
 }
 
-var _ changes.Sink = (*outlet)(nil)
+var _ changes.Sink = (*sink)(nil)
 
-// Change publishes one change, or waits until there is room for it.
-func (o *outlet) Change(ctx context.Context, c envelope.Change, after checkpoint.Progress) error {
-	c.Epoch, c.Generation, c.Session = o.term.Epoch, o.term.Generation, o.sessions.Session(c.Aggregate)
-	return o.publisher.Publish(ctx, c, after)
+// Change publishes one change. It blocks while the limits on events in flight are reached.
+func (s *sink) Change(ctx context.Context, c envelope.Change, after checkpoint.Progress) error {
+	c.Epoch, c.Generation, c.Session = s.term.Epoch, s.term.Generation, s.sessionKey.Session(c.Aggregate)
+	return s.publisher.Publish(ctx, c, after)
 }
 
-// Idle moves the watermark.
-func (o *outlet) Idle(ctx context.Context, after checkpoint.Progress) error {
-	if !o.begun.Load() {
-		return o.Begin(ctx, after)
+// Idle advances the watermark without an event.
+func (s *sink) Idle(ctx context.Context, after checkpoint.Progress) error {
+	if !s.started.Load() {
+		return s.Begin(ctx, after)
 	}
-	o.publisher.Pass(after)
+	s.publisher.Pass(after)
 	return nil
 }
 
-// Begin moves the watermark to the beginning of a stream and writes it at once: were the leader to die before that, its successor would
-// begin at a later "now". What is in flight before it is acknowledged first.
-func (o *outlet) Begin(ctx context.Context, after checkpoint.Progress) error {
-	o.publisher.Pass(after)
+// Begin advances the watermark to the beginning of a stream and writes the checkpoint at once. If the leader
+// died without that, its successor would begin at a later "now". Everything in flight is acknowledged first.
+func (s *sink) Begin(ctx context.Context, after checkpoint.Progress) error {
+	s.publisher.Pass(after)
 	backoff := retry.Backoff{Max: time.Second}
-	reached := func() bool { return bytes.Equal(o.publisher.Progress().ResumeToken, after.ResumeToken) }
-	for !reached() || o.term.Checkpoint(ctx) != nil { // the heartbeat logs why; the fence ends ctx when it lasts
+	reached := func() bool { return bytes.Equal(s.publisher.Progress().ResumeToken, after.ResumeToken) }
+	for !reached() || s.term.Checkpoint(ctx) != nil { // the heartbeat logs the error; the fence ends ctx if it persists
 		if err := backoff.Wait(ctx); err != nil {
 			return fmt.Errorf("write the checkpoint before anything is published: %w", err)
 		}
 	}
-	o.begun.Store(true)
+	s.started.Store(true)
 	return nil
 }

@@ -1,13 +1,16 @@
 package producer
 
 import (
+	"context"
 	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
 // Status is what /status shows.
@@ -48,24 +51,24 @@ type Status struct {
 	ReadyToRead bool `json:"ready_to_read"`
 }
 
-func (p *producer) status() Status {
+func (p *replica) status() Status {
 	state := p.election.State()
 	s := Status{
-		Instance: p.instance, Stream: p.config.Stream, Role: "standby",
-		Epoch: state.Epoch, Leader: state.Leader, Published: p.metrics.Published(), Parked: p.metrics.Parked(), Position: state.Position,
+		Instance: p.instance, Stream: p.cfg.Stream, Role: "standby",
+		Epoch: state.Epoch, Leader: state.Leader, Published: p.publishMetrics.Published(), Parked: p.publishMetrics.Parked(), Position: state.Position,
 		CheckpointAgeMS: -1,
 	}
 	if !state.WrittenAt.IsZero() {
 		s.CheckpointAgeMS = time.Since(state.WrittenAt).Milliseconds()
 	}
-	if a := p.current.Load(); a != nil {
+	if a := p.active.Load(); a != nil {
 		s.Role = "leader"
 		s.InFlight = a.publisher.InFlight()
 		s.Position = a.publisher.Progress().Position
 		if first := a.reader.FirstAnswer(); first > 0 {
 			s.FirstAnswerSeconds = new(first.Seconds())
 		}
-		s.ReadyToRead = a.reader.Reading() && (a.sink.begun.Load() || a.reader.Tokenless())
+		s.ReadyToRead = a.reader.Reading() && (a.sink.started.Load() || a.reader.Tokenless())
 	}
 	if failure := p.failure.Load(); failure != nil {
 		s.Role, s.Error = "failed", (*failure).Error()
@@ -76,17 +79,17 @@ func (p *producer) status() Status {
 		s.OplogHeadroomNote = note
 	}
 	now := time.Now()
-	s.BehindMS = behind(s.Position, now)
+	s.BehindMS = ageMS(s.Position, now)
 	s.LagMS = s.BehindMS
-	if current := p.currentAt(); !current.IsZero() && (s.BehindMS < 0 || now.Sub(current).Milliseconds() < s.BehindMS) {
+	if current := p.upToDateAt(); !current.IsZero() && (s.BehindMS < 0 || now.Sub(current).Milliseconds() < s.BehindMS) {
 		s.LagMS = max(now.Sub(current).Milliseconds(), 0)
 	}
 	return s
 }
 
-// currentAt is when everything that the source held was last known to be acknowledged; zero while something is in flight.
-func (p *producer) currentAt() time.Time {
-	a := p.current.Load()
+// upToDateAt is when everything that the source held was last known to be acknowledged; zero while something is in flight.
+func (p *replica) upToDateAt() time.Time {
+	a := p.active.Load()
 	if a == nil {
 		return time.Time{}
 	}
@@ -98,16 +101,16 @@ func (p *producer) currentAt() time.Time {
 }
 
 // headroom is the oplog's, of the position that a next leader would go on from: the checkpoint's.
-func (p *producer) headroom() (seconds int64, note string) {
-	a := p.current.Load()
+func (p *replica) headroom() (seconds int64, note string) {
+	a := p.active.Load()
 	if a == nil {
 		return 0, "standing by"
 	}
 	return a.oplog.Headroom(envelope.TokenTime(p.election.State().Position))
 }
 
-// behind is the age of a position in milliseconds, at least 0; -1 of one that tells no time.
-func behind(position string, now time.Time) int64 {
+// ageMS is the age of a position in milliseconds, at least 0; -1 of one that tells no time.
+func ageMS(position string, now time.Time) int64 {
 	at := envelope.TokenTime(position)
 	if at.IsZero() {
 		return -1
@@ -115,13 +118,13 @@ func behind(position string, now time.Time) int64 {
 	return max(now.Sub(time.Unix(int64(at.T), 0)).Milliseconds(), 0)
 }
 
-func (p *producer) observe(r prometheus.Registerer) {
+func (p *replica) registerMetrics(r prometheus.Registerer) {
 	registered := promauto.With(r)
 	gauge := func(name, help string, value func() float64) {
 		registered.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	gauge("sluice_producer_leading", "1 while this replica leads the stream, else 0.", func() float64 {
-		if p.current.Load() != nil {
+		if p.active.Load() != nil {
 			return 1
 		}
 		return 0
@@ -148,13 +151,13 @@ func (p *producer) observe(r prometheus.Registerer) {
 		Help: "Connections to Service Bus that were given up because a send on them failed.",
 	}, func() float64 { return float64(p.clients.broker.Replaced()) })
 	gauge("sluice_producer_in_flight", "Events read and not yet acknowledged: the part of the lag that can be counted.", func() float64 {
-		if a := p.current.Load(); a != nil {
+		if a := p.active.Load(); a != nil {
 			return float64(a.publisher.InFlight())
 		}
 		return 0
 	})
 	gauge("sluice_producer_lanes", "Batches that may be outstanding at the moment; 0 on a standby.", func() float64 {
-		if a := p.current.Load(); a != nil {
+		if a := p.active.Load(); a != nil {
 			return float64(a.publisher.Lanes())
 		}
 		return 0
@@ -174,4 +177,24 @@ func (p *producer) observe(r prometheus.Registerer) {
 		}
 		return time.Since(written).Seconds()
 	})
+}
+
+// recordTimeout bounds the write of a failure: the process may be about to end because storage is
+// unreachable.
+const recordTimeout = 2 * time.Second
+
+// recordFailure stores beside the checkpoint why this replica stopped publishing the stream, so that
+// `producer status` and the doctor can show it wherever the log went. Nothing else depends on it: if it
+// cannot be written, nothing else happens.
+func (p *replica) recordFailure(ctx context.Context, why error, stepDown bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	state := p.election.State()
+	err := p.checkpoint.KeepFailure(ctx, checkpoint.Failure{
+		Stream: p.cfg.Stream, Instance: p.instance, Led: state.Leader == p.instance, Epoch: state.Epoch, StepDown: stepDown,
+		Position: state.Position, Error: why.Error(), At: time.Now().UTC(),
+	})
+	if err != nil {
+		p.log.Debug("the failure could not be stored beside the checkpoint", telemetry.KeyError, err)
+	}
 }

@@ -20,6 +20,6 @@ func TestBehindIsThePositionsAge(t *testing.T) {
 		"not one of MongoDB's":   {"AAAA65000000", -1},
 		"cut off":                {"826500", -1},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, behind(c.position, now)) })
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, ageMS(c.position, now)) })
 	}
 }

@@ -16,24 +16,25 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// releaseTimeout bounds how long a parent tries to release what its child held: after that the takeover was as quick.
+// releaseTimeout bounds the attempts of a parent to release the leases of its child. After that, the
+// takeover by a standby is as fast.
 const releaseTimeout = 5 * time.Second
 
-// Supervised does the work of a producer, [RunStreams], in a process of its own: the program runs itself once more, with the same
-// arguments and environment, and the process that was started remains as its parent. When the child dies (of a panic, without memory,
-// by SIGKILL) the parent releases its leases, so that another replica leads at once, and returns how it ended: an error with the method
-// ExitCode. The options are handed on to the work, with what the parent must know.
-func Supervised(ctx context.Context, configs []Config, o Options, work func(ctx context.Context, o Options) error) error {
-	if runtime.GOOS == "windows" { // cannot hand files to a child
-		return work(ctx, o)
+// supervised runs work in a child process: the program starts itself again, with the same arguments and
+// environment, and the original process stays as the parent. If the child dies (a panic, out of memory,
+// SIGKILL), the parent releases its leases, so that another replica leads at once, and returns an error with
+// the method ExitCode that describes how it ended. Work receives opts, with the means to report its leases.
+func supervised(ctx context.Context, cfgs []Config, opts Options, work func(ctx context.Context, opts Options) error) error {
+	if runtime.GOOS == "windows" { // files cannot be passed to a child
+		return work(ctx, opts)
 	}
 	if parent := supervise.Inherited(); parent != nil {
-		go func() { // for as long as the process lives
+		go func() { // runs until the process ends
 			parent.Gone()
 			os.Exit(commandline.ExitProblem)
 		}()
-		o.Held = parent.Hold
-		return work(ctx, o)
+		opts.reportLease = parent.Hold
+		return work(ctx, opts)
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -42,30 +43,30 @@ func Supervised(ctx context.Context, configs []Config, o Options, work func(ctx 
 	return supervise.Run(ctx, append([]string{program}, os.Args[1:]...), func(ended *supervise.Ended, held map[string]string) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
-		for _, config := range configs {
-			lease, ok := held[config.Stream]
+		for _, cfg := range cfgs {
+			lease, ok := held[cfg.Stream]
 			if !ok {
 				continue
 			}
-			log := o.Logger.With(telemetry.KeyStream, config.Stream)
-			log.Error("the producer's process ended and did not give its lease back; releasing it", telemetry.KeyError, ended)
-			if err := config.release(ctx, lease, o); err != nil {
+			log := opts.Logger.With(telemetry.KeyStream, cfg.Stream)
+			log.Error("the producer's process ended without releasing its lease; releasing it", telemetry.KeyError, ended)
+			if err := cfg.release(ctx, lease, opts); err != nil {
 				log.Error("cannot release the lease; another replica takes over after TAKEOVER_AFTER", telemetry.KeyError, err)
 			}
 		}
 	})
 }
 
-// release gives back a lease whose holder has died.
-func (c *Config) release(ctx context.Context, lease string, o Options) error {
-	credential := o.Credential
+// release releases a lease whose holder has died.
+func (c *Config) release(ctx context.Context, lease string, opts Options) error {
+	credential := opts.Credential
 	if credential == nil && c.Blob.ConnectionString == "" {
 		var err error
 		if credential, err = azure.Credential(); err != nil {
 			return err
 		}
 	}
-	client, err := c.Blob.Client(credential, blobOptions(o.Blob))
+	client, err := c.Blob.Client(credential, blobOptionsWithoutRetries(opts.Blob))
 	if err != nil {
 		return err
 	}

@@ -63,10 +63,10 @@ func (c *Config) Validate() error {
 	p.Add(settings.OneOf("ON_OVERSIZE", c.OnOversize, "claimcheck", "fail"))
 	p.Add(settings.OneOf("ON_REFUSED", c.OnRefused, "fail", "park"))
 	p.Require(c.RefusedAfter > 0, "REFUSED_AFTER: must be above zero (it is %v)", c.RefusedAfter)
-	if c.keeps() {
+	if c.usesClaimContainer() {
 		p.Add(settings.ContainerName("CLAIM_CHECK_CONTAINER", c.ClaimContainer))
 	}
-	p.Require(c.ClaimContainer != c.Container || !c.keeps(),
+	p.Require(c.ClaimContainer != c.Container || !c.usesClaimContainer(),
 		"CLAIM_CHECK_CONTAINER: must not be BLOB_CONTAINER (%s): old claim checks are deleted there, and checkpoints never may be", c.Container)
 	p.Add(settings.Between("MAX_IN_FLIGHT_EVENTS", c.MaxInFlightEvents, 1, 1_000_000))
 	p.Add(settings.AtLeast("MAX_IN_FLIGHT_BYTES", c.MaxInFlightBytes, 1))

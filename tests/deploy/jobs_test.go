@@ -29,7 +29,7 @@ func understands(t *testing.T, service string, args []string) bool {
 	var out, errOut bytes.Buffer
 	switch service {
 	case "producer":
-		producer.Main(t.Context(), args, func() ([]producer.Config, error) { return nil, asked },
+		producer.Execute(t.Context(), args, func() ([]producer.Config, error) { return nil, asked },
 			producer.Options{}, &out, &errOut, func(context.Context, []producer.Config) error { return nil })
 	case "projector":
 		projector.Execute(t.Context(), args, func() (projector.Config, error) { return projector.Config{}, asked },

@@ -21,7 +21,7 @@ func TestWrongSettingsAreAnErrorInTheLog(t *testing.T) {
 	wrong := settings.Problems{errors.New("MONGODB_URI: is required")}
 	programs := map[string]func(args []string, out, errOut io.Writer) int{
 		"producer": func(args []string, out, errOut io.Writer) int {
-			return producer.Main(t.Context(), args, func() ([]producer.Config, error) { return nil, wrong },
+			return producer.Execute(t.Context(), args, func() ([]producer.Config, error) { return nil, wrong },
 				producer.Options{}, out, errOut, func(context.Context, []producer.Config) error { return nil })
 		},
 		"projector": func(args []string, out, errOut io.Writer) int {

@@ -24,7 +24,7 @@ func (w *world) produce(args ...string) (code int, said string) {
 		return nil
 	}
 	link := network.NewBlobLink(checkpointWitness{w, w.blob.Transport()})
-	code = producer.Main(w.Context(), args, load, producer.Options{
+	code = producer.Execute(w.Context(), args, load, producer.Options{
 		Logger: w.logger("operator"), Instance: "operator", ServiceBus: busOptions(network.NewLink(w.busHub)),
 		Blob:  blobOptions(w.recorded(senderSide{w, link})),
 		Mongo: func(o *options.ClientOptions) { o.SetDialer(network.NewLink(w.mongoHub)) },

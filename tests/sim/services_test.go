@@ -130,12 +130,13 @@ func (s *slot) end() *instance {
 func (w *world) newProducer(name string) *slot {
 	s := &slot{w: w, name: name}
 	s.launch = func(ctx context.Context, i *instance) error {
-		return producer.RunStreams(ctx, w.producerConfigs(), producer.Options{
+		streams := w.producerConfigs()
+		return producer.Run(ctx, streams[0], producer.Options{
 			Logger: w.logger(i.name), Instance: i.name,
 			ServiceBus: busOptions(longWay{w, i.bus}),
 			Blob:       blobOptions(w.recorded(senderSide{w, i.blob})),
 			Mongo:      func(o *options.ClientOptions) { o.SetDialer(i.mongo) },
-		})
+		}, streams[1:]...)
 	}
 	return s
 }

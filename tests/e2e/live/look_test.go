@@ -67,7 +67,7 @@ func (i *instance) read(body string, told map[string]int64) {
 		err = json.Unmarshal([]byte(body), &s)
 		counters["applied"], counters["duplicates"], counters["dead-lettered"] = s.Applied, s.Duplicates, s.DeadLettered
 	} else {
-		var of producer.StatusOfAll
+		var of struct{ Streams []producer.Status }
 		if err = json.Unmarshal([]byte(body), &of); len(of.Streams) == 0 {
 			of.Streams = make([]producer.Status, 1)
 			err = json.Unmarshal([]byte(body), &of.Streams[0])
@@ -180,7 +180,7 @@ func (w *world) command(of string, args ...string) (code int, said string) {
 	bus, blobs := stack.Host(w.stack.Endpoint(emulator.EnvServiceBus)), w.storedAt
 	if of == "producer" {
 		load := func() ([]producer.Config, error) { return w.producing(bus, blobs), nil }
-		code = producer.Main(w.Context(), args, load, producer.Options{Instance: "desk", Blob: w.storing()}, &out, &out, func(context.Context, []producer.Config) error {
+		code = producer.Execute(w.Context(), args, load, producer.Options{Instance: "desk", Blob: w.storing()}, &out, &out, func(context.Context, []producer.Config) error {
 			panic("the command ran the producer")
 		})
 		return code, out.String()

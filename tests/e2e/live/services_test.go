@@ -91,9 +91,10 @@ func (i *instance) run(ctx context.Context) {
 	}
 	defer traces.Close(ctx)
 	if i.kind == "producer" {
-		i.err = producer.RunStreams(ctx, i.w.producing(i.bus.addr(), i.blob.addr()), producer.Options{
+		streams := i.w.producing(i.bus.addr(), i.blob.addr())
+		i.err = producer.Run(ctx, streams[0], producer.Options{
 			Logger: logger, Instance: i.name, Tracer: traces.Tracer("producer"), Blob: i.w.storing(), Mongo: i.mongo.mongo,
-		})
+		}, streams[1:]...)
 	} else {
 		i.err = projector.Run(ctx, i.w.projecting(i.bus.addr(), i.blob.addr()), projector.Options{
 			Logger: logger, Instance: i.name, Projections: i.w.settings.Projections, Tracer: traces.Tracer("projector"), Mongo: i.mongo.mongo,

@@ -92,7 +92,7 @@ func TestG6AStreamThatFailsStopsAloneAndComesBack(t *testing.T) {
 		w.Insert("order-1")
 		w.Published()
 		w.Eventually("the failure is told", func() bool {
-			return strings.Contains(p.Log.Text(), `"the stream has failed and will be restarted; the other streams go on"`) &&
+			return strings.Contains(p.Log.Text(), `"the stream has failed and will be restarted; the other streams continue"`) &&
 				strings.Contains(p.Log.Text(), `"stream":"shop.payments","role":"failed","error":"`)
 		})
 		require.NotContains(t, p.Log.Text(), `"stream":"shop.events","role":"failed"`)
@@ -122,8 +122,8 @@ func TestOperatorSaysWhichStream(t *testing.T) {
 			args []string
 			says string
 		}{
-			{[]string{"status"}, "there are several streams: say which with --stream orders|payments"},
-			{[]string{"lease", "break", "--stream", "carts"}, `there is no stream "carts"; there is orders, payments`},
+			{[]string{"status"}, "there are several streams: choose one with --stream orders|payments"},
+			{[]string{"lease", "break", "--stream", "carts"}, `there is no stream "carts"; the streams are orders, payments`},
 			{[]string{"run", "--stream", "orders"}, "not defined: -stream"},
 		} {
 			o := w.OperateProducer(twoStreams(w), wrong.args...)

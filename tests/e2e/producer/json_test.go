@@ -61,7 +61,7 @@ func TestEveryCommandOfTheProducerPrintsJSON(t *testing.T) {
 func TestEveryHelpOfTheProducerNamesJSON(t *testing.T) {
 	help := func(args ...string) string {
 		var out, errOut bytes.Buffer
-		require.Equal(t, 0, producer.Main(t.Context(), args, nil, producer.Options{}, &out, &errOut, nil), errOut.String())
+		require.Equal(t, 0, producer.Execute(t.Context(), args, nil, producer.Options{}, &out, &errOut, nil), errOut.String())
 		return out.String()
 	}
 	named := 0

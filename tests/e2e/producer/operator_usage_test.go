@@ -39,7 +39,7 @@ func TestOperatorCommandLine(t *testing.T) {
 		{nil, 2, "MONGODB_URI: is required"},
 	} {
 		var out, errOut bytes.Buffer
-		code := producer.Main(t.Context(), c.args, func() ([]producer.Config, error) { return nil, noConfig },
+		code := producer.Execute(t.Context(), c.args, func() ([]producer.Config, error) { return nil, noConfig },
 			producer.Options{}, &out, &errOut, nil)
 		require.Equal(t, c.code, code, c.args)
 		require.Contains(t, out.String()+errOut.String(), c.says)
@@ -47,7 +47,7 @@ func TestOperatorCommandLine(t *testing.T) {
 	for _, args := range [][]string{nil, {"run"}} {
 		for code, result := range map[int]error{0: nil, 1: errors.New("no"), 2: settings.Problems{errors.New("PIPELINE: no")}} {
 			var out, errOut bytes.Buffer
-			ran := producer.Main(t.Context(), args, func() ([]producer.Config, error) { return []producer.Config{{}}, nil },
+			ran := producer.Execute(t.Context(), args, func() ([]producer.Config, error) { return []producer.Config{{}}, nil },
 				producer.Options{}, &out, &errOut, func(context.Context, []producer.Config) error { return result })
 			require.Equal(t, code, ran)
 			require.Equal(t, code == 2, errOut.Len() > 0, "what runs tells of its errors itself")

@@ -38,7 +38,7 @@ func (w *World) OperateProducer(configs []producer.Config, args ...string) Opera
 		return configs, err
 	}
 	run := func(context.Context, []producer.Config) error { w.Error("the command ran the producer"); return nil }
-	code := producer.Main(w.Context(), args, load, o, &out, &errOut, run)
+	code := producer.Execute(w.Context(), args, load, o, &out, &errOut, run)
 	w.Logf("$ producer %q → %d\n%s%s", args, code, out.String(), errOut.String())
 	return Operated{code, out.String(), errOut.String()}
 }

@@ -67,7 +67,7 @@ func (w *World) StartProducer(instance string, change func(*producer.Config, *pr
 func (w *World) StartStreams(instance string, configs []producer.Config) *Producer {
 	w.Helper()
 	return w.startProducer(instance, func(ctx context.Context, o producer.Options) error {
-		return producer.RunStreams(ctx, configs, o)
+		return producer.Run(ctx, configs[0], o, configs[1:]...)
 	}, func(*producer.Options) {})
 }
 

@@ -24,7 +24,7 @@ func TestStreamsShareWhatTheyDoNotOverride(t *testing.T) {
 		"ORDERS_SERVICE_BUS_TOPIC":   "orders",
 		"WEB_CARTS_MONGODB_DATABASE": "web", "WEB_CARTS_PUBLISH_LANES": "4",
 	})
-	configs, err := LoadStreams()
+	configs, err := loadStreams()
 	require.NoError(t, err)
 	require.Len(t, configs, 2)
 	orders, carts := configs[0], configs[1]
@@ -56,7 +56,7 @@ func TestEveryProblemOfEveryStreamIsToldByItsVariable(t *testing.T) {
 		"CARTS_MONGODB_COLLECTION":   "carts",
 		"REFUNDS_MONGODB_COLLECTION": "orders",
 	})
-	_, err := LoadStreams()
+	_, err := loadStreams()
 	require.EqualError(t, err, `9 settings must be fixed:
   - ORDERS_HTTP_ADDR: is a setting of the whole process: set HTTP_ADDR instead
   - TAKEOVER_AFTER: must exceed ORDERS_FENCE_AFTER (7s) by at least 500ms (it is 4s), or a standby would lead beside a leader that may still send
@@ -65,7 +65,7 @@ func TestEveryProblemOfEveryStreamIsToldByItsVariable(t *testing.T) {
   - PAYMENTS_LEASE_DURATION: its value cannot be read as a duration (for example 500ms, 15s, 2m)
   - SERVICE_BUS_TOPIC, PAYMENTS_SERVICE_BUS_QUEUE: set exactly one of them
   - STREAMS: names orders twice
-  - STREAMS: "Carts" is no name for a stream: use lower-case letters, digits and single hyphens, and begin with a letter
+  - STREAMS: "Carts" is not a valid stream name: use lower-case letters, digits and single hyphens, and begin with a letter
   - STREAMS: orders and refunds are both the stream "shop.orders": watch two collections, or set REFUNDS_STREAM_NAME`)
 }
 
@@ -73,13 +73,13 @@ func TestAStreamIsChosenByEitherName(t *testing.T) {
 	names := []string{"orders", "payments"}
 	configs := []Config{{Stream: "shop.orders", Streams: names}, {Stream: "shop.payments", Streams: names}}
 	for _, name := range []string{"payments", "shop.payments"} {
-		c, err := choose(configs, name)
+		c, err := chooseStream(configs, name)
 		require.NoError(t, err)
 		require.Equal(t, "shop.payments", c.Stream)
 	}
-	_, err := choose(configs, "")
+	_, err := chooseStream(configs, "")
 	require.ErrorIs(t, err, commandline.ErrUsage)
-	only, err := choose([]Config{{Stream: "shop.events"}}, "")
+	only, err := chooseStream([]Config{{Stream: "shop.events"}}, "")
 	require.NoError(t, err)
 	require.Equal(t, "shop.events", only.Stream)
 }
@@ -87,29 +87,29 @@ func TestAStreamIsChosenByEitherName(t *testing.T) {
 func TestAReplicaLeavesAFreeStreamToOthersTheMoreItLeads(t *testing.T) {
 	var p process
 	for range 6 {
-		p.streams = append(p.streams, &producer{config: Config{StandbyPoll: time.Second}})
+		p.streams = append(p.streams, &replica{cfg: Config{StandbyPoll: time.Second}})
 	}
 	own := p.streams[0]
-	own.current.Store(&activity{})
+	own.active.Store(&activeTerm{})
 	require.Zero(t, p.yield(own), "its own leading does not count")
 	for n, want := range []time.Duration{1, 2, 3, 3, 3} {
-		p.streams[n+1].current.Store(&activity{})
+		p.streams[n+1].active.Store(&activeTerm{})
 		require.Equal(t, want*time.Second, p.yield(own))
 	}
 }
 
 // able is a replica of a stream that has reached all that it takes to lead.
-func able(t *testing.T) *producer {
+func able(t *testing.T) *replica {
 	t.Helper()
-	s := &producer{election: leader.New(leader.Config{TakeoverAfter: time.Hour, HeartbeatInterval: time.Second, StandbyPoll: time.Second}, leased{}, nil, slog.New(slog.DiscardHandler))}
-	s.reached.mongo.Store(true)
-	s.reached.bus.Store(true)
-	require.ErrorContains(t, s.able(), "storage has not been reached yet")
+	s := &replica{election: leader.New(leader.Config{TakeoverAfter: time.Hour, HeartbeatInterval: time.Second, StandbyPoll: time.Second}, leased{}, nil, slog.New(slog.DiscardHandler))}
+	s.dependencies.mongo.Store(true)
+	s.dependencies.serviceBus.Store(true)
+	require.ErrorContains(t, s.missingDependencies(), "storage has not been reached yet")
 	ctx, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- s.election.Run(ctx, nil) }()
-	require.Eventually(t, func() bool { return s.able() == nil }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.missingDependencies() == nil }, time.Second, time.Millisecond)
 	stop()
 	require.NoError(t, <-done)
 	return s
@@ -123,12 +123,12 @@ func (leased) Read(context.Context) (checkpoint.Snapshot, error) {
 }
 
 func TestAReplicaIsReadyWhileAnyOfItsStreamsIsWell(t *testing.T) {
-	p := process{streams: []*producer{able(t), able(t)}}
+	p := process{streams: []*replica{able(t), able(t)}}
 	require.NoError(t, p.ready())
 	failure := errors.New("history is lost")
 	p.streams[0].failure.Store(&failure)
 	require.NoError(t, p.ready())
-	p.streams[1].reached.bus.Store(false)
+	p.streams[1].dependencies.serviceBus.Store(false)
 	require.ErrorContains(t, p.ready(), "Service Bus has not been reached yet")
 	p.streams[1].failure.Store(&failure)
 	require.Error(t, p.ready())
@@ -145,7 +145,7 @@ func TestMisspeltSettingsAreRefused(t *testing.T) {
 	_, err = LoadConfig()
 	require.NoError(t, err)
 	set(t, map[string]string{"STREAMS": "orders,payments", "PAYMENTS_MONGODB_COLLECTION": "payments", "PAYMENT_SERVICE_BUS_TOPIC": "payments"})
-	_, err = LoadStreams()
+	_, err = loadStreams()
 	require.ErrorContains(t, err, "PAYMENT_SERVICE_BUS_TOPIC: is no setting; did you mean PAYMENTS_SERVICE_BUS_TOPIC?")
 }
 
@@ -155,7 +155,7 @@ func TestConfigTellsWhereEverySettingIsFrom(t *testing.T) {
 	set(t, map[string]string{"STREAMS": "orders", "PUBLISH_LANES": "0", "ORDERS_MONGODB_COLLECTION": "orders"})
 	config := func(args ...string) (code int, out string) {
 		var o, e bytes.Buffer
-		code = Main(t.Context(), append([]string{"config"}, args...), nil, Options{}, &o, &e, nil)
+		code = Execute(t.Context(), append([]string{"config"}, args...), nil, Options{}, &o, &e, nil)
 		require.Empty(t, e.String())
 		require.NotContains(t, o.String(), "hunter2")
 		return code, o.String()
