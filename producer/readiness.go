@@ -48,7 +48,7 @@ func (p *replica) reachServiceBus(ctx context.Context) {
 	seen := outage.New(p.log, "connection to Service Bus")
 	heard := seen.Hurry(ctx, nil)
 	defer func() { heard() }()
-	p.clients.broker.Keep(ctx, func(err error) {
+	p.clients.broker.KeepOpen(ctx, func(err error) {
 		heard()
 		seen.Report(err)
 		if err == nil {

@@ -16,17 +16,17 @@ const sectionOverhead = 8
 // amqpBatch is a batch, or one message that is sent without a batch: a batch holds at most 1 MB, a message on Premium up to
 // 100 MB.
 type amqpBatch struct {
-	room     uint64
-	largest  uint64
-	size     uint64
-	envelope *amqp.Message // has the first message's properties, which the broker takes as the batch's
-	messages [][]byte
-	alone    *azservicebus.Message
+	capacity        uint64
+	maxMessageBytes uint64
+	size            uint64
+	envelope        *amqp.Message // has the first message's properties, which the broker takes as the batch's
+	messages        [][]byte
+	unbatched       *azservicebus.Message
 }
 
 // Add implements Batch.
 func (b *amqpBatch) Add(m *azservicebus.Message) error {
-	if b.alone != nil {
+	if b.unbatched != nil {
 		return ErrFull
 	}
 	message := toAMQP(m)
@@ -45,7 +45,7 @@ func (b *amqpBatch) Add(m *azservicebus.Message) error {
 		size += uint64(len(envelope))
 	}
 	switch {
-	case size <= b.room:
+	case size <= b.capacity:
 	case first:
 		return ErrOversized
 	default:
@@ -59,16 +59,16 @@ func (b *amqpBatch) Add(m *azservicebus.Message) error {
 	return nil
 }
 
-// Largest implements [Batch].
-func (b *amqpBatch) Largest() uint64 { return b.largest }
+// MaxMessageBytes implements [Batch].
+func (b *amqpBatch) MaxMessageBytes() uint64 { return b.maxMessageBytes }
 
-// AddAlone takes the message that an empty batch has no room for.
-func (b *amqpBatch) AddAlone(m *azservicebus.Message) { b.alone = m }
+// AddUnbatched takes the message that an empty batch has no room for.
+func (b *amqpBatch) AddUnbatched(m *azservicebus.Message) { b.unbatched = m }
 
 // message returns what is sent. It is the same each time.
 func (b *amqpBatch) message() (*amqp.Message, error) {
-	if b.alone != nil {
-		return toAMQP(b.alone), nil
+	if b.unbatched != nil {
+		return toAMQP(b.unbatched), nil
 	}
 	if b.envelope == nil {
 		var first amqp.Message
@@ -88,22 +88,22 @@ func (b *amqpBatch) Split(n int) (first, rest Batch, err error) {
 	if n < 1 || n >= len(b.messages) {
 		return nil, nil, fmt.Errorf("split a batch of %d messages behind the first %d: not possible", len(b.messages), n)
 	}
-	return &amqpBatch{room: b.room, envelope: b.envelope, messages: b.messages[:n]},
-		&amqpBatch{room: b.room, messages: b.messages[n:]}, nil
+	return &amqpBatch{capacity: b.capacity, envelope: b.envelope, messages: b.messages[:n]},
+		&amqpBatch{capacity: b.capacity, messages: b.messages[n:]}, nil
 }
 
-// One implements [Batch]. What the envelope of the batch has to say is read from the message when it is sent.
-func (b *amqpBatch) One(n int) (one Batch, size int) {
-	if b.alone != nil {
+// Extract implements [Batch]. What the envelope of the batch has to say is read from the message when it is sent.
+func (b *amqpBatch) Extract(n int) (one Batch, size int) {
+	if b.unbatched != nil {
 		return nil, 0
 	}
-	return &amqpBatch{room: b.room, messages: b.messages[n : n+1 : n+1]}, len(b.messages[n])
+	return &amqpBatch{capacity: b.capacity, messages: b.messages[n : n+1 : n+1]}, len(b.messages[n])
 }
 
-// Only implements [Batch].
-func (b *amqpBatch) Only() (contentType string, body []byte, err error) {
-	if b.alone != nil {
-		return *b.alone.ContentType, b.alone.Body, nil
+// Content implements [Batch].
+func (b *amqpBatch) Content() (contentType string, body []byte, err error) {
+	if b.unbatched != nil {
+		return *b.unbatched.ContentType, b.unbatched.Body, nil
 	}
 	if len(b.messages) != 1 {
 		return "", nil, fmt.Errorf("read the only message of a batch: it has %d", len(b.messages))
@@ -121,9 +121,9 @@ func (b *amqpBatch) Only() (contentType string, body []byte, err error) {
 // MaxBatchBytes is the most bytes of a batch on every entity: one that takes larger messages ends the link of a larger batch.
 const MaxBatchBytes = 1 << 20
 
-// batchRoom returns how large a batch may be on a link with these properties. A namespace that does not state it, as none did for
+// batchCapacity returns how large a batch may be on a link with these properties. A namespace that does not state it, as none did for
 // years, states only how large a message may be: up to 100 MB on Premium.
-func batchRoom(properties map[string]any, maxMessageSize uint64) uint64 {
+func batchCapacity(properties map[string]any, maxMessageSize uint64) uint64 {
 	var limit uint64
 	switch stated := properties["com.microsoft:max-message-batch-size"].(type) {
 	case uint64:

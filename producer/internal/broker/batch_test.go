@@ -23,6 +23,6 @@ func TestTheRoomOfABatchIsStatedOrOneMegabyte(t *testing.T) {
 		{stated(int64(-1)), 100 << 20, 1 << 20},
 		{stated("1048576"), 100 << 20, 1 << 20},
 	} {
-		require.Equal(t, c.room, batchRoom(c.properties, c.message), "%v %d", c.properties, c.message)
+		require.Equal(t, c.room, batchCapacity(c.properties, c.message), "%v %d", c.properties, c.message)
 	}
 }

@@ -38,11 +38,11 @@ var ErrUnknown = errors.New("outcome of the send is unknown")
 // session or the connection. On a connection that lanes share, it may be about another lane's batch.
 var ErrObjection = errors.New("objected to by Service Bus")
 
-// ErrFinal is an errObjection with a condition that is about what was sent, and does not pass.
-var ErrFinal = fmt.Errorf("%w for what was sent", ErrObjection)
+// ErrPermanentObjection is an errObjection with a condition that is about what was sent, and does not pass.
+var ErrPermanentObjection = fmt.Errorf("%w for what was sent", ErrObjection)
 
-// ErrCutShort is a send that timed out in the broker: it may have been stored.
-var ErrCutShort = errors.New("send timed out in Service Bus")
+// ErrTimedOut is a send that timed out in the broker: it may have been stored.
+var ErrTimedOut = errors.New("send timed out in Service Bus")
 
 // Broker is where batches go: [ServiceBus].
 type Broker interface {
@@ -51,8 +51,8 @@ type Broker interface {
 	// Send sends a batch of at least one message, all or nothing. nil means acknowledged. After any error but [ErrRefused] and
 	// [ErrOversized] the batch may have been stored or not: the same batch must be sent again before anything later of its sessions.
 	Send(ctx context.Context, b Batch) error
-	// SendApart is Send on a connection on which nothing else is sent meanwhile: what the broker says there is about this batch.
-	SendApart(ctx context.Context, b Batch) error
+	// SendIsolated is Send on a connection on which nothing else is sent meanwhile: what the broker says there is about this batch.
+	SendIsolated(ctx context.Context, b Batch) error
 }
 
 // Batch is what one send carries.
@@ -60,16 +60,16 @@ type Batch interface {
 	// Add appends a message: errFull when it does not fit behind the others, [ErrOversized] when the batch is empty and
 	// has no room for it.
 	Add(m *azservicebus.Message) error
-	// Largest is the most bytes that the entity takes in a message; 0: it states none.
-	Largest() uint64
-	// AddAlone sends one message without a batch, because it is too large even for an empty one. If it is too large for the
+	// MaxMessageBytes is the most bytes that the entity takes in a message; 0: it states none.
+	MaxMessageBytes() uint64
+	// AddUnbatched sends one message without a batch, because it is too large even for an empty one. If it is too large for the
 	// entity as well, Send returns [ErrOversized].
-	AddAlone(m *azservicebus.Message)
+	AddUnbatched(m *azservicebus.Message)
 	// Split gives the first n messages and the rest, each as a batch; 0 < n < the number of messages.
 	Split(n int) (first, rest Batch, err error)
-	// One returns the n-th message, from 0, as a batch, and the bytes that it holds on to. A message that was added with AddAlone has
+	// Extract returns the n-th message, from 0, as a batch, and the bytes that it holds on to. A message that was added with AddAlone has
 	// none.
-	One(n int) (one Batch, size int)
-	// Only is the content of a batch of one message, as it is sent.
-	Only() (contentType string, body []byte, err error)
+	Extract(n int) (one Batch, size int)
+	// Content is the content of a batch of one message, as it is sent.
+	Content() (contentType string, body []byte, err error)
 }

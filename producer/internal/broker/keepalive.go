@@ -7,12 +7,12 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// refreshAfter is how long a link may go without a send: Service Bus ends one that is idle for ten minutes.
-const refreshAfter = 5 * time.Minute
+// idleCheckInterval is how long a link may go without a send: Service Bus ends one that is idle for ten minutes.
+const idleCheckInterval = 5 * time.Minute
 
-// Keep keeps a link open until ctx ends, whether anything is sent or not, and reports each attempt to open one: nil when it is
+// KeepOpen keeps a link open until ctx ends, whether anything is sent or not, and reports each attempt to open one: nil when it is
 // open. A link that has been idle for long is replaced before the service ends it.
-func (s *ServiceBus) Keep(ctx context.Context, report func(error)) {
+func (s *ServiceBus) KeepOpen(ctx context.Context, report func(error)) {
 	backoff := retry.Backoff{Initial: 100 * time.Millisecond, Max: 10 * time.Second}
 	for ctx.Err() == nil {
 		c, err := s.connect(ctx)
@@ -38,26 +38,26 @@ func (s *ServiceBus) Keep(ctx context.Context, report func(error)) {
 
 // watch returns when the connection is not to be used any more, or when ctx ends.
 func (s *ServiceBus) watch(ctx context.Context, c *connection) {
-	idle := time.NewTicker(refreshAfter)
+	idle := time.NewTicker(idleCheckInterval)
 	defer idle.Stop()
 	for s.current.Load() == c {
 		select {
 		case <-ctx.Done():
 			return
 		case <-c.Done():
-			s.giveUp(ctx, c)
+			s.abandon(ctx, c)
 			return
 		case <-idle.C:
-			if !c.used.Swap(false) && s.refresh(ctx, c) {
+			if !c.used.Swap(false) && s.replaceIdle(ctx, c) {
 				return
 			}
 		}
 	}
 }
 
-// refresh puts a new connection in the place of one that is idle, without a moment in which there is none.
-func (s *ServiceBus) refresh(ctx context.Context, c *connection) (replaced bool) {
-	dialing, cancel := context.WithTimeout(ctx, longestOpen)
+// replaceIdle puts a new connection in the place of one that is idle, without a moment in which there is none.
+func (s *ServiceBus) replaceIdle(ctx context.Context, c *connection) (replaced bool) {
+	dialing, cancel := context.WithTimeout(ctx, maxDialTimeout)
 	defer cancel()
 	fresh, err := s.dial(dialing)
 	if err != nil {

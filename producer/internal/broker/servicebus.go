@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// openTimeout bounds the first attempt to open a connection, which costs some ten round trips. Each attempt that times out
+	// minDialTimeout bounds the first attempt to open a connection, which costs some ten round trips. Each attempt that times out
 	// doubles the time of the next one, up to longestOpen.
-	openTimeout = 5 * time.Second
-	longestOpen = time.Minute
+	minDialTimeout = 5 * time.Second
+	maxDialTimeout = time.Minute
 	// closeTimeout bounds the closing of a connection that is no longer used.
 	closeTimeout = 2 * time.Second
 )
@@ -31,26 +31,26 @@ type ServiceBus struct {
 	entity    string
 	namespace *servicebus.Namespace
 
-	apart *ServiceBus   // the connection for one batch at a time; nil in itself
-	alone chan struct{} // holds a token while a batch is sent apart
+	isolated  *ServiceBus   // the connection for one batch at a time; nil in itself
+	isolating chan struct{} // holds a token while a batch is sent apart
 
 	replaced atomic.Int64 // connections given up
 
 	current atomic.Pointer[connection] // nil: the next lane that needs one has it opened
 	closing sync.WaitGroup
 
-	mu      sync.Mutex    // never held while the network is waited for
-	opening *opening      // under way; nil while none is; guarded by mu
-	allowed time.Duration // for the next attempt to open one; guarded by mu
+	mu          sync.Mutex    // never held while the network is waited for
+	pending     *pendingDial  // under way; nil while none is; guarded by mu
+	dialTimeout time.Duration // for the next attempt to open one; guarded by mu
 }
 
-// opening is an attempt to open a connection. The fence does not end it, because it sends nothing: when it takes longer than a lane
+// pending is an attempt to open a connection. The fence does not end it, because it sends nothing: when it takes longer than a lane
 // may wait, a later attempt finds the connection open.
-type opening struct {
+type pendingDial struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when it is over
-	// made, or err, is what came of it; read after done is closed.
-	made *connection
+	// conn, or err, is what came of it; read after done is closed.
+	conn *connection
 	err  error
 }
 
@@ -62,16 +62,16 @@ type connection struct {
 	link *amqp.Sender
 	// sending holds a token while a lane hands its batch to the link, which waits for credit there; acknowledgements are
 	// waited for by all lanes at once.
-	sending chan struct{}
-	room    uint64      // bytes of a batch, at most
-	used    atomic.Bool // something has been sent since it was last looked at
+	sending       chan struct{}
+	batchCapacity uint64      // bytes of a batch, at most
+	used          atomic.Bool // something has been sent since it was last looked at
 }
 
 // NewServiceBus sends to an entity; nothing is connected before the first use.
 func NewServiceBus(entity string, namespace *servicebus.Namespace) *ServiceBus {
 	return &ServiceBus{
-		entity: entity, namespace: namespace, allowed: openTimeout, alone: make(chan struct{}, 1),
-		apart: &ServiceBus{entity: entity, namespace: namespace, allowed: openTimeout},
+		entity: entity, namespace: namespace, dialTimeout: minDialTimeout, isolating: make(chan struct{}, 1),
+		isolated: &ServiceBus{entity: entity, namespace: namespace, dialTimeout: minDialTimeout},
 	}
 }
 
@@ -81,7 +81,7 @@ func (s *ServiceBus) NewBatch(ctx context.Context) (Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &amqpBatch{room: c.room, largest: c.link.MaxMessageSize()}, nil
+	return &amqpBatch{capacity: c.batchCapacity, maxMessageBytes: c.link.MaxMessageSize()}, nil
 }
 
 // Send sends a batch that NewBatch made, over the connection that is open now. If anything fails but the batch itself, the
@@ -99,44 +99,44 @@ func (s *ServiceBus) Send(ctx context.Context, b Batch) error {
 	}
 	state, err := c.send(ctx, message)
 	if err == nil {
-		err = judge(state)
+		err = sendError(state)
 	} else {
-		if s.giveUp(ctx, c) {
+		if s.abandon(ctx, c) {
 			s.replaced.Add(1)
 		}
-		err = interruption(err)
+		err = transportError(err)
 	}
-	if batch.alone != nil && exceedsSize(err) {
+	if batch.unbatched != nil && isSizeExceeded(err) {
 		return fmt.Errorf("%w: not even by itself: %v", ErrOversized, err) //nolint:errorlint // what it says is no verdict any more
 	}
 	return err
 }
 
-// SendApart implements [Broker].
-func (s *ServiceBus) SendApart(ctx context.Context, b Batch) error {
+// SendIsolated implements [Broker].
+func (s *ServiceBus) SendIsolated(ctx context.Context, b Batch) error {
 	select {
-	case s.alone <- struct{}{}:
+	case s.isolating <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("wait for another batch that is sent apart: %w", context.Cause(ctx))
 	}
-	defer func() { <-s.alone }()
-	return s.apart.Send(ctx, b)
+	defer func() { <-s.isolating }()
+	return s.isolated.Send(ctx, b)
 }
 
 // Close closes the connection, or gives up opening one, and waits for those that were given up before. Nobody uses it any more.
 func (s *ServiceBus) Close(ctx context.Context) {
-	if s.apart != nil {
-		s.apart.Close(ctx)
+	if s.isolated != nil {
+		s.isolated.Close(ctx)
 	}
 	s.mu.Lock()
-	under := s.opening
+	under := s.pending
 	s.mu.Unlock()
 	if under != nil {
 		under.cancel()
 		<-under.done
 	}
 	if c := s.current.Load(); c != nil {
-		s.giveUp(ctx, c)
+		s.abandon(ctx, c)
 	}
 	s.closing.Wait()
 }
@@ -149,39 +149,39 @@ func (s *ServiceBus) connect(ctx context.Context) (*connection, error) {
 	o := s.open(ctx)
 	select {
 	case <-o.done:
-		return o.made, o.err
+		return o.conn, o.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for a connection: %w", context.Cause(ctx))
 	}
 }
 
 // open begins to open a connection, unless somebody has already.
-func (s *ServiceBus) open(ctx context.Context) *opening {
+func (s *ServiceBus) open(ctx context.Context) *pendingDial {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.opening != nil {
-		return s.opening
+	if s.pending != nil {
+		return s.pending
 	}
-	o := &opening{done: make(chan struct{})}
-	if o.made = s.current.Load(); o.made != nil { // opened meanwhile
+	o := &pendingDial{done: make(chan struct{})}
+	if o.conn = s.current.Load(); o.conn != nil { // opened meanwhile
 		close(o.done)
 		return o
 	}
-	ctx, o.cancel = context.WithTimeout(context.WithoutCancel(ctx), s.allowed)
-	s.opening = o
+	ctx, o.cancel = context.WithTimeout(context.WithoutCancel(ctx), s.dialTimeout)
+	s.pending = o
 	s.closing.Go(func() {
 		defer o.cancel()
-		o.made, o.err = s.dial(ctx)
+		o.conn, o.err = s.dial(ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		switch {
 		case o.err == nil:
-			s.allowed = openTimeout
+			s.dialTimeout = minDialTimeout
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			s.allowed = min(2*s.allowed, longestOpen)
+			s.dialTimeout = min(2*s.dialTimeout, maxDialTimeout)
 		}
-		s.current.Store(o.made)
-		s.opening = nil
+		s.current.Store(o.conn)
+		s.pending = nil
 		close(o.done)
 	})
 	return o
@@ -215,7 +215,7 @@ func (c *connection) openLink(ctx context.Context, entity string) error {
 	if err != nil {
 		return fmt.Errorf("open a link to %s: %w", entity, err)
 	}
-	c.room = batchRoom(c.link.Properties(), c.link.MaxMessageSize())
+	c.batchCapacity = batchCapacity(c.link.Properties(), c.link.MaxMessageSize())
 	return nil
 }
 
@@ -235,8 +235,8 @@ func (c *connection) send(ctx context.Context, m *amqp.Message) (amqp.DeliverySt
 	return receipt.Wait(ctx)
 }
 
-// giveUp closes a connection and makes the next lane open a new one. first is false where another lane has done so.
-func (s *ServiceBus) giveUp(ctx context.Context, c *connection) (first bool) {
+// abandon closes a connection and makes the next lane open a new one. first is false where another lane has done so.
+func (s *ServiceBus) abandon(ctx context.Context, c *connection) (first bool) {
 	if first = s.current.CompareAndSwap(c, nil); first {
 		s.close(ctx, c)
 	}
@@ -244,7 +244,7 @@ func (s *ServiceBus) giveUp(ctx context.Context, c *connection) (first bool) {
 }
 
 // Replaced is how many connections were given up because a send on them failed. Safe for concurrent use.
-func (s *ServiceBus) Replaced() int64 { return s.replaced.Load() + s.apart.replaced.Load() }
+func (s *ServiceBus) Replaced() int64 { return s.replaced.Load() + s.isolated.replaced.Load() }
 
 func (s *ServiceBus) close(ctx context.Context, c *connection) {
 	s.closing.Go(func() { // a dead peer does not answer, and no lane should wait for it

@@ -44,7 +44,7 @@ func TestWhatIsRememberedBehindAStuckEventIsBounded(t *testing.T) {
 			}
 		})
 		virtualtime.Wait()
-		require.EqualValues(t, ahead*config.MaxEvents, published.Load(), "others go ahead of it, and not for ever")
+		require.EqualValues(t, maxLead*config.MaxEvents, published.Load(), "others go ahead of it, and not for ever")
 		require.EqualValues(t, 1, p.InFlight())
 		close(release)
 		publishing.Wait()

@@ -2,7 +2,7 @@ package publish
 
 import "time"
 
-// window is how many batches may be outstanding at once: congestion control. It grows while more waits to be sent and
+// congestionWindow is how many batches may be outstanding at once: congestion control. It grows while more waits to be sent and
 // acknowledgements come about as fast as the fastest; shrinks when they come late, because batches then queue up somewhere and more of
 // them would only queue longer; and halves when the broker says that it is busy. Late acknowledgements never take it below least; a
 // busy broker does, down to one.
@@ -11,87 +11,89 @@ import "time"
 // says more about chance than about queues.
 //
 // It is pure state, not safe for concurrent use.
-type window struct {
-	least, most int
+type congestionWindow struct {
+	minSize, maxSize int
 
 	size float64
-	// probing: no congestion was seen yet. The window grows by one with each acknowledgement, which doubles it each round;
+	// slowStart: no congestion was seen yet. The window grows by one with each acknowledgement, which doubles it each round;
 	// after that by an eighth each round.
-	probing bool
+	slowStart bool
 	// Of the round: acknowledgements, the fastest, and whether the window kept a batch from being sent.
-	acks   int
-	round  time.Duration
-	wanted bool
+	acks     int
+	roundMin time.Duration
+	limited  bool
 	// The fastest acknowledgement of this period and of the one before: the latency when nothing queues up.
-	fastest, earlier time.Duration
-	period           time.Time // its beginning
-	reduced          time.Time // when a busy broker last made it shrink
+	minLatency, previousMin time.Duration
+	periodStart             time.Time // its beginning
+	reducedAt               time.Time // when a busy broker last made it shrink
 }
 
 const (
-	// measured is how long the fastest acknowledgement counts, at least. A latency that has grown for good is known after twice
+	// minPeriod is how long the fastest acknowledgement counts, at least. A latency that has grown for good is known after twice
 	// that.
-	measured = 10 * time.Second
-	// slack is how much later than twice the fastest an acknowledgement may come, so that scheduling on this machine is not taken
+	minPeriod = 10 * time.Second
+	// jitter is how much later than twice the fastest an acknowledgement may come, so that scheduling on this machine is not taken
 	// for a queue.
-	slack = time.Millisecond
-	// calm is the least time between two reductions: the refusals of batches that were outstanding together are one.
-	calm = 500 * time.Millisecond
+	jitter = time.Millisecond
+	// reductionInterval is the least time between two reductions: the refusals of batches that were outstanding together are one.
+	reductionInterval = 500 * time.Millisecond
 )
 
-func newWindow(least, most int) *window {
-	return &window{least: least, most: max(least, most), size: float64(least), probing: true}
+func newCongestionWindow(least, most int) *congestionWindow {
+	return &congestionWindow{minSize: least, maxSize: max(least, most), size: float64(least), slowStart: true}
 }
 
 // limit is how many batches may be outstanding.
-func (w *window) limit() int { return int(w.size) }
+func (w *congestionWindow) limit() int { return int(w.size) }
 
 // acknowledged takes the time that a batch was under way. wanted says that the window kept another one from being sent.
-func (w *window) acknowledged(now time.Time, latency time.Duration, wanted bool) {
+func (w *congestionWindow) acknowledged(now time.Time, latency time.Duration, wanted bool) {
 	w.measure(now, latency)
-	if w.acks == 0 || latency < w.round {
-		w.round = latency
+	if w.acks == 0 || latency < w.roundMin {
+		w.roundMin = latency
 	}
 	w.acks++
-	w.wanted = w.wanted || wanted
-	if w.probing && wanted && !w.late(latency) {
+	w.limited = w.limited || wanted
+	if w.slowStart && wanted && !w.isLate(latency) {
 		w.resize(w.size + 1)
 	}
 	if w.acks < w.limit() {
 		return
 	}
 	switch {
-	case w.late(w.round):
-		w.probing = false
-		if w.size > float64(w.least) { // else it was a busy broker that made it small
-			w.resize(max(w.size*0.9, float64(w.least)))
+	case w.isLate(w.roundMin):
+		w.slowStart = false
+		if w.size > float64(w.minSize) { // else it was a busy broker that made it small
+			w.resize(max(w.size*0.9, float64(w.minSize)))
 		}
-	case w.wanted && !w.probing:
+	case w.limited && !w.slowStart:
 		w.resize(w.size + max(w.size/8, 1))
 	}
-	w.acks, w.wanted = 0, false
+	w.acks, w.limited = 0, false
 }
 
-// late says that batches queue up on the way.
-func (w *window) late(latency time.Duration) bool { return latency > 2*min(w.fastest, w.earlier)+slack }
+// isLate says that batches queue up on the way.
+func (w *congestionWindow) isLate(latency time.Duration) bool {
+	return latency > 2*min(w.minLatency, w.previousMin)+jitter
+}
 
 // throttled records that the broker refused a batch because it is busy.
-func (w *window) throttled(now time.Time) {
-	if now.Sub(w.reduced) >= calm {
-		w.probing, w.reduced = false, now
+func (w *congestionWindow) throttled(now time.Time) {
+	if now.Sub(w.reducedAt) >= reductionInterval {
+		w.slowStart, w.reducedAt = false, now
 		w.resize(max(w.size/2, 1))
 	}
 }
 
-func (w *window) resize(size float64) { w.size = min(size, float64(w.most)) }
+func (w *congestionWindow) resize(size float64) { w.size = min(size, float64(w.maxSize)) }
 
-func (w *window) measure(now time.Time, latency time.Duration) {
+func (w *congestionWindow) measure(now time.Time, latency time.Duration) {
 	switch {
-	case w.period.IsZero():
-		w.period, w.fastest, w.earlier = now, latency, latency
-	case now.Sub(w.period) >= measured:
-		w.period, w.earlier, w.fastest = now, w.fastest, latency
+	case w.periodStart.IsZero():
+		w.periodStart, w.minLatency, w.previousMin = now, latency, latency
+	case now.Sub(w.periodStart) >= minPeriod:
+		w.periodStart, w.previousMin, w.minLatency = now, w.minLatency, latency
 	default:
-		w.fastest = min(w.fastest, latency)
+		w.minLatency = min(w.minLatency, latency)
 	}
 }

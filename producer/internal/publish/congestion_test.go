@@ -11,8 +11,8 @@ func TestWindow(t *testing.T) {
 	const fast, late = 2 * time.Millisecond, 50 * time.Millisecond
 	now := time.Now()
 	after := func(d time.Duration) time.Time { return now.Add(d) }
-	grown := func() *window { // to its most, without a sign of congestion
-		w := newWindow(4, 64)
+	grown := func() *congestionWindow { // to its most, without a sign of congestion
+		w := newCongestionWindow(4, 64)
 		for range 100 {
 			w.acknowledged(now, fast, true)
 		}
@@ -20,17 +20,17 @@ func TestWindow(t *testing.T) {
 	}
 
 	t.Run("begins at its least", func(t *testing.T) {
-		require.Equal(t, 4, newWindow(4, 64).limit())
+		require.Equal(t, 4, newCongestionWindow(4, 64).limit())
 	})
 	t.Run("grows by one with each acknowledgement", func(t *testing.T) {
-		w := newWindow(4, 64)
+		w := newCongestionWindow(4, 64)
 		for range 10 {
 			w.acknowledged(now, fast, true)
 		}
 		require.Equal(t, 14, w.limit())
 	})
 	t.Run("does not grow while nothing waits", func(t *testing.T) {
-		w := newWindow(4, 64)
+		w := newCongestionWindow(4, 64)
 		for range 100 {
 			w.acknowledged(now, fast, false)
 		}

@@ -20,28 +20,28 @@ type Refusals interface {
 	Keep(ctx context.Context, name, contentType string, content []byte) error
 }
 
-// nameOf names the event of an item that is in a batch.
-func nameOf(i *item) string {
+// describe names the event of an item that is in a batch.
+func describe(i *item) string {
 	return fmt.Sprintf("%s of aggregate %q at %s", i.change.Operation, i.change.Aggregate, i.change.Position)
 }
 
-// refuse ends the stream for a message that is refused for good, or parks it: keeps it in Blob storage, with a record of what it was
+// parkOrHalt ends the stream for a message that is refused for good, or parks it: keeps it in Blob storage, with a record of what it was
 // and why, before the watermark moves past it.
-func (s *separation) refuse(ctx context.Context, part *trial, why error) error {
-	l, p, i := s.lane, s.lane.publisher, part.items[0]
-	s.refused = true
+func (s *isolator) parkOrHalt(ctx context.Context, t *part, why error) error {
+	l, p, i := s.lane, s.lane.publisher, t.items[0]
+	s.anyRefused = true
 	p.metrics.refused()
-	why = fmt.Errorf("send the %s: %w", nameOf(i), why)
+	why = fmt.Errorf("send the %s: %w", describe(i), why)
 	if p.config.Refusals == nil {
-		return &doomed{i.sequence, fmt.Errorf("%w. Correct what makes it so; or set ON_REFUSED=park, which keeps such a message in "+
+		return &unsendable{i.sequence, fmt.Errorf("%w. Correct what makes it so; or set ON_REFUSED=park, which keeps such a message in "+
 			"CLAIM_CHECK_CONTAINER and publishes what comes after it", why)}
 	}
-	kept, err := keepsake(i.change, part.batch, why)
+	kept, err := encodeRefused(i.change, t.batch, why)
 	if err != nil {
 		return err
 	}
 	for _, blob := range kept {
-		if err := l.keep(ctx, blob); err != nil {
+		if err := l.storeRefused(ctx, blob); err != nil {
 			return err
 		}
 	}
@@ -50,23 +50,23 @@ func (s *separation) refuse(ctx context.Context, part *trial, why error) error {
 		telemetry.KeyPosition, i.change.Position, telemetry.KeyAggregate, i.change.Aggregate, telemetry.KeyDescription,
 		"the record is blob "+kept[1].name, telemetry.KeyError, why)
 	p.spans.refused(i, why)
-	p.release(part.items, p.watermark.Drop)
+	p.release(t.items, p.watermark.Drop)
 	p.progress.Add(1)
 	return nil
 }
 
-// keep stores one blob, retrying for as long as that takes.
-func (l *lane) keep(ctx context.Context, b blob) error {
+// storeRefused stores one blob, retrying for as long as that takes.
+func (l *lane) storeRefused(ctx context.Context, b blob) error {
 	p := l.publisher
 	var backoff retry.Backoff
 	for {
-		attempt, cancel := context.WithTimeout(ctx, putTimeout)
+		attempt, cancel := context.WithTimeout(ctx, storeTimeout)
 		err := p.config.Refusals.Keep(attempt, b.name, b.contentType, b.content)
 		cancel()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		p.refusing.Report(err, telemetry.KeyDescription, b.name)
+		p.parkOutage.Report(err, telemetry.KeyDescription, b.name)
 		if err == nil {
 			return nil
 		}
@@ -103,9 +103,9 @@ type refusalRecord struct {
 	ParkedAt    time.Time `json:"parkedAt"`
 }
 
-// keepsake is what is kept of a refused message: its body, then the record, so that a record's body is always there.
-func keepsake(c envelope.Change, b broker.Batch, why error) (kept [2]blob, err error) {
-	contentType, body, err := b.Only()
+// encodeRefused is what is kept of a refused message: its body, then the record, so that a record's body is always there.
+func encodeRefused(c envelope.Change, b broker.Batch, why error) (kept [2]blob, err error) {
+	contentType, body, err := b.Content()
 	if err != nil {
 		return kept, err
 	}

@@ -17,8 +17,8 @@ type lane struct {
 	dispatcher *dispatcher
 }
 
-// load is a batch with what is in it.
-type load struct {
+// loadedBatch is a batch with what is in it.
+type loadedBatch struct {
 	batch    broker.Batch
 	items    []*item
 	sessions []*backlog // leased
@@ -30,31 +30,31 @@ func (l *lane) run(ctx context.Context) error {
 		if err != nil || first == nil {
 			return err
 		}
-		load, err := l.fill(ctx, first)
-		if l.publisher.stopsBefore(err) {
-			l.dispatcher.drop(first)
+		b, err := l.fill(ctx, first)
+		if l.publisher.haltAt(err) {
+			l.dispatcher.abandon(first)
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		span := l.publisher.spans.sending(ctx, load.items)
-		latency, err := l.send(ctx, load)
+		span := l.publisher.spans.sending(ctx, b.items)
+		latency, err := l.send(ctx, b)
 		l.publisher.spans.sent(span, err)
 		switch {
 		case err == nil:
-			l.publisher.acknowledged(load)
-			l.dispatcher.end(load.sessions, latency)
+			l.publisher.acknowledged(b)
+			l.dispatcher.end(b.sessions, latency)
 		case errors.Is(err, errSuspect), errors.Is(err, broker.ErrRefused):
-			l.dispatcher.setApart()
-			switch err := l.separate(ctx, load, err); {
-			case l.publisher.stopsBefore(err):
-				l.dispatcher.release(load.sessions...)
+			l.dispatcher.isolate()
+			switch err := l.isolate(ctx, b, err); {
+			case l.publisher.haltAt(err):
+				l.dispatcher.release(b.sessions...)
 			case err != nil:
 				return err
 			}
-		case l.publisher.stopsBefore(err):
-			l.dispatcher.drop(load.sessions...)
+		case l.publisher.haltAt(err):
+			l.dispatcher.abandon(b.sessions...)
 		default:
 			return err
 		}
@@ -62,24 +62,24 @@ func (l *lane) run(ctx context.Context) error {
 }
 
 // fill packs as many of the waiting items as one batch may hold.
-func (l *lane) fill(ctx context.Context, first *backlog) (load, error) {
+func (l *lane) fill(ctx context.Context, first *backlog) (loadedBatch, error) {
 	batch, err := l.newBatch(ctx)
 	if err != nil {
-		return load{}, err
+		return loadedBatch{}, err
 	}
-	out := load{batch: batch}
+	out := loadedBatch{batch: batch}
 	room := int(l.publisher.batchMessages.Load())
-	for session := first; session != nil; session = l.dispatcher.more() {
-		waiting := l.dispatcher.waiting(session, room-len(out.items))
+	for session := first; session != nil; session = l.dispatcher.leaseNext() {
+		waiting := l.dispatcher.peek(session, room-len(out.items))
 		n, err := l.pack(ctx, batch, waiting)
 		if err != nil && !errors.Is(err, broker.ErrFull) && n+len(out.items) == 0 { // with items before it, those are sent first
 			if ctx.Err() == nil {
 				l.publisher.metrics.refused()
-				err = &doomed{waiting[0].sequence, err}
+				err = &unsendable{waiting[0].sequence, err}
 			}
-			return load{}, err
+			return loadedBatch{}, err
 		}
-		l.dispatcher.taken(session, n)
+		l.dispatcher.take(session, n)
 		if n > 0 {
 			out.items = append(out.items, waiting[:n]...)
 			out.sessions = append(out.sessions, session)
@@ -94,7 +94,7 @@ func (l *lane) fill(ctx context.Context, first *backlog) (load, error) {
 // pack puts items into the batch in order, and says how many fit.
 func (l *lane) pack(ctx context.Context, batch broker.Batch, items []*item) (n int, err error) {
 	for n, i := range items {
-		if l.hopeless(i, batch.Largest()) {
+		if l.exceedsEntityLimit(i, batch.MaxMessageBytes()) {
 			return n, oversized(i)
 		}
 		if err := l.encode(ctx, i); err != nil {
@@ -102,13 +102,13 @@ func (l *lane) pack(ctx context.Context, batch broker.Batch, items []*item) (n i
 		}
 		err := batch.Add(i.message)
 		if errors.Is(err, broker.ErrOversized) && l.publisher.config.Claims != nil && i.change.Claim == nil {
-			if err = l.keepBody(ctx, i); err == nil {
+			if err = l.storeBody(ctx, i); err == nil {
 				err = batch.Add(i.message)
 			}
 		}
 		switch {
 		case errors.Is(err, broker.ErrOversized):
-			batch.AddAlone(i.message) // the item keeps its change, to be named if it is too large for the entity as well
+			batch.AddUnbatched(i.message) // the item keeps its change, to be named if it is too large for the entity as well
 			return n + 1, broker.ErrFull
 		case err != nil:
 			return n, err
@@ -131,17 +131,17 @@ func (l *lane) newBatch(ctx context.Context) (broker.Batch, error) {
 // send sends the batch until it is acknowledged; latency is that of the attempt that was. A batch that was not sent, and one whose
 // outcome is unknown, are sent again as they are, before anything later of their sessions. After [broker.ErrRefused], [broker.ErrOversized] and
 // errSuspect there is nothing to retry as it is.
-func (l *lane) send(ctx context.Context, load load) (latency time.Duration, err error) {
-	var held suspicion
+func (l *lane) send(ctx context.Context, b loadedBatch) (latency time.Duration, err error) {
+	var history failureHistory
 	begun := time.Now()
-	err = l.retry(ctx, len(load.items), func(ctx context.Context) error {
+	err = l.retry(ctx, len(b.items), func(ctx context.Context) error {
 		attempt := time.Now()
-		err := l.attempt(ctx, load, l.publisher.broker.Send)
+		err := l.attempt(ctx, b, l.publisher.broker.Send)
 		latency = time.Since(attempt)
 		if errors.Is(err, broker.ErrRefused) {
 			return err
 		}
-		if held.add(err, l.publisher.taken.Load(), time.Now()); held.apart(l.publisher.taken.Load()) {
+		if history.record(err, l.publisher.acknowledgements.Load(), time.Now()); history.shouldIsolate(l.publisher.acknowledgements.Load()) {
 			return fmt.Errorf("%w: %w", errSuspect, err)
 		}
 		return err
@@ -149,19 +149,19 @@ func (l *lane) send(ctx context.Context, load load) (latency time.Duration, err 
 	if err != nil {
 		return 0, err
 	}
-	l.publisher.metrics.acknowledged(len(load.items), time.Since(begun))
+	l.publisher.metrics.acknowledged(len(b.items), time.Since(begun))
 	return latency, nil
 }
 
 // attempt sends a load once, one way or the other.
-func (l *lane) attempt(ctx context.Context, load load, send func(context.Context, broker.Batch) error) error {
-	err := send(ctx, load.batch)
+func (l *lane) attempt(ctx context.Context, b loadedBatch, send func(context.Context, broker.Batch) error) error {
+	err := send(ctx, b.batch)
 	switch {
-	case errors.Is(err, broker.ErrUnknown), errors.Is(err, broker.ErrCutShort):
-		l.publisher.metrics.doubted()
+	case errors.Is(err, broker.ErrUnknown), errors.Is(err, broker.ErrTimedOut):
+		l.publisher.metrics.outcomeUnknown()
 	case errors.Is(err, broker.ErrOversized):
 		l.publisher.metrics.refused()
-		return &doomed{load.items[0].sequence, oversized(load.items[0])}
+		return &unsendable{b.items[0].sequence, oversized(b.items[0])}
 	}
 	return err
 }
@@ -169,11 +169,11 @@ func (l *lane) attempt(ctx context.Context, load load, send func(context.Context
 // retry makes attempts until one succeeds, ctx ends, or another attempt would not help ([broker.ErrRefused], [broker.ErrOversized], errSuspect). No
 // attempt begins or lasts past the fence.
 func (l *lane) retry(ctx context.Context, size int, attempt func(context.Context) error) error {
-	return l.repeat(ctx, size, func(ctx context.Context) error { return l.publisher.fenced(ctx, attempt) })
+	return l.retryUnfenced(ctx, size, func(ctx context.Context) error { return l.publisher.withFence(ctx, attempt) })
 }
 
-// repeat is retry for attempts that keep to the fence themselves.
-func (l *lane) repeat(ctx context.Context, size int, attempt func(context.Context) error) error {
+// retryUnfenced is retry for attempts that keep to the fence themselves.
+func (l *lane) retryUnfenced(ctx context.Context, size int, attempt func(context.Context) error) error {
 	p := l.publisher
 	// A busy broker needs seconds; any other failure may be over in a moment.
 	failing := retry.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second}
@@ -181,8 +181,8 @@ func (l *lane) repeat(ctx context.Context, size int, attempt func(context.Contex
 	for attempts := 1; ; attempts++ {
 		err := attempt(ctx)
 		if err == nil {
-			if attempts > 1 && p.failing.Add(-1) == 0 { // the last of the lanes that failed
-				p.sending.Report(nil)
+			if attempts > 1 && p.failingLanes.Add(-1) == 0 { // the last of the lanes that failed
+				p.sendOutage.Report(nil)
 			}
 			return nil
 		}
@@ -190,16 +190,16 @@ func (l *lane) repeat(ctx context.Context, size int, attempt func(context.Contex
 			return context.Cause(ctx)
 		}
 		if errors.Is(err, broker.ErrRefused) || errors.Is(err, broker.ErrOversized) || errors.Is(err, errSuspect) {
-			if attempts > 1 && p.failing.Add(-1) == 0 {
-				p.sending.Report(nil) // what is left is about this batch
+			if attempts > 1 && p.failingLanes.Add(-1) == 0 {
+				p.sendOutage.Report(nil) // what is left is about this batch
 			}
 			return err
 		}
 		p.metrics.retried()
 		if attempts == 1 {
-			p.failing.Add(1)
+			p.failingLanes.Add(1)
 		}
-		p.sending.Report(err, telemetry.KeyBatch, size)
+		p.sendOutage.Report(err, telemetry.KeyBatch, size)
 		backoff := &failing
 		if errors.Is(err, broker.ErrBusy) {
 			backoff = &busy

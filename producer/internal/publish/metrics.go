@@ -10,19 +10,19 @@ import (
 
 // Metrics counts what a process has published, over all its terms.
 type Metrics struct {
-	published prometheus.Counter
-	retries   prometheus.Counter
-	unknown   prometheus.Counter
-	busy      prometheus.Counter
-	refusals  prometheus.Counter
-	splits    prometheus.Counter
-	parked    prometheus.Counter
-	claims    prometheus.Counter
-	kept      prometheus.Counter
-	batches   prometheus.Histogram
-	latency   prometheus.Histogram
-	total     atomic.Int64
-	keptBack  atomic.Int64
+	published      prometheus.Counter
+	retries        prometheus.Counter
+	unknown        prometheus.Counter
+	busy           prometheus.Counter
+	refusals       prometheus.Counter
+	splits         prometheus.Counter
+	parked         prometheus.Counter
+	claims         prometheus.Counter
+	claimBytes     prometheus.Counter
+	batches        prometheus.Histogram
+	latency        prometheus.Histogram
+	publishedTotal atomic.Int64
+	parkedTotal    atomic.Int64
 }
 
 // NewMetrics registers the metrics of publishing.
@@ -61,7 +61,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "sluice_producer_claim_checks_total",
 			Help: "Events whose bodies were too large for a message and were kept in Blob storage.",
 		}),
-		kept: registered.NewCounter(prometheus.CounterOpts{
+		claimBytes: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_claim_check_bytes_total", Help: "Bytes of those bodies.",
 		}),
 		batches: registered.NewHistogram(prometheus.HistogramOpts{
@@ -76,30 +76,30 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 }
 
 // Published is the number of events acknowledged to this process.
-func (m *Metrics) Published() int64 { return m.total.Load() }
+func (m *Metrics) Published() int64 { return m.publishedTotal.Load() }
 
 // Parked is the number of events that were refused for good and kept in Blob storage by this process.
-func (m *Metrics) Parked() int64 { return m.keptBack.Load() }
+func (m *Metrics) Parked() int64 { return m.parkedTotal.Load() }
 
 func (m *Metrics) acknowledged(events int, latency time.Duration) {
-	m.total.Add(int64(events))
+	m.publishedTotal.Add(int64(events))
 	m.published.Add(float64(events))
 	m.batches.Observe(float64(events))
 	m.latency.Observe(latency.Seconds())
 }
 
-func (m *Metrics) doubted()   { m.unknown.Inc() }
-func (m *Metrics) retried()   { m.retries.Inc() }
-func (m *Metrics) throttled() { m.busy.Inc() }
-func (m *Metrics) refused()   { m.refusals.Inc() }
-func (m *Metrics) split()     { m.splits.Inc() }
+func (m *Metrics) outcomeUnknown() { m.unknown.Inc() }
+func (m *Metrics) retried()        { m.retries.Inc() }
+func (m *Metrics) throttled()      { m.busy.Inc() }
+func (m *Metrics) refused()        { m.refusals.Inc() }
+func (m *Metrics) split()          { m.splits.Inc() }
 
 func (m *Metrics) park() {
 	m.parked.Inc()
-	m.keptBack.Add(1)
+	m.parkedTotal.Add(1)
 }
 
-func (m *Metrics) checkedIn(bytes int64) {
+func (m *Metrics) claimChecked(bytes int64) {
 	m.claims.Inc()
-	m.kept.Add(float64(bytes))
+	m.claimBytes.Add(float64(bytes))
 }

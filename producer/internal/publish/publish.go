@@ -87,22 +87,22 @@ type Publisher struct {
 	metrics   *Metrics
 	spans     *spans
 
-	dispatcher *dispatcher
-	events     *semaphore.Weighted
-	bytes      *semaphore.Weighted
-	remembered *semaphore.Weighted // events from the oldest that is not acknowledged to the newest
-	inFlight   atomic.Int64
-	progress   atomic.Int64 // batches acknowledged and messages parked, to see whether there are any
-	taken      atomic.Int64 // batches acknowledged, and witnesses
-	witnesses  *witnesses
-	condemned  condemned
-	throttles  atomic.Int64 // a busy broker's answers
-	patience   patience
-	failing    atomic.Int64 // lanes whose last attempt failed
-	sending    *outage.Outage
-	bodies     *outage.Outage // of large events, on their way to [Claims]
-	refusing   *outage.Outage // of refused messages, on their way to [Refusals]
-	log        *slog.Logger
+	dispatcher       *dispatcher
+	events           *semaphore.Weighted
+	bytes            *semaphore.Weighted
+	remembered       *semaphore.Weighted // events from the oldest that is not acknowledged to the newest
+	inFlight         atomic.Int64
+	progress         atomic.Int64 // batches acknowledged and messages parked, to see whether there are any
+	acknowledgements atomic.Int64 // batches acknowledged, and witnesses
+	probes           *probes
+	parkLimiter      parkLimiter
+	throttles        atomic.Int64 // a busy broker's answers
+	sendTimeout      sendTimeout
+	failingLanes     atomic.Int64 // lanes whose last attempt failed
+	sendOutage       *outage.Outage
+	claimOutage      *outage.Outage // of large events, on their way to [Claims]
+	parkOutage       *outage.Outage // of refused messages, on their way to [Refusals]
+	log              *slog.Logger
 	// batchMessages is how many messages a batch may have: as configured, until the broker refuses so many.
 	batchMessages atomic.Int64
 }
@@ -111,16 +111,16 @@ type Publisher struct {
 func New(config Config, to broker.Broker, fence Fence, start checkpoint.Progress, metrics *Metrics, log *slog.Logger) *Publisher {
 	p := &Publisher{
 		config: config, broker: to, fence: fence, watermark: NewWatermark(start), metrics: metrics,
-		spans:      newSpans(config.Tracer, config.Entity),
-		sending:    outage.New(log, "sending to Service Bus"),
-		bodies:     outage.New(log, "claim checks"),
-		refusing:   outage.New(log, "refused messages"),
-		log:        log,
-		dispatcher: newDispatcher(config),
-		witnesses:  newWitnesses(config.MaxBytes / 4),
-		events:     semaphore.NewWeighted(config.MaxEvents),
-		bytes:      semaphore.NewWeighted(config.MaxBytes),
-		remembered: semaphore.NewWeighted(ahead * config.MaxEvents),
+		spans:       newSpans(config.Tracer, config.Entity),
+		sendOutage:  outage.New(log, "sending to Service Bus"),
+		claimOutage: outage.New(log, "claim checks"),
+		parkOutage:  outage.New(log, "refused messages"),
+		log:         log,
+		dispatcher:  newDispatcher(config),
+		probes:      newProbes(config.MaxBytes / 4),
+		events:      semaphore.NewWeighted(config.MaxEvents),
+		bytes:       semaphore.NewWeighted(config.MaxBytes),
+		remembered:  semaphore.NewWeighted(maxLead * config.MaxEvents),
 	}
 	p.batchMessages.Store(int64(config.BatchMessages))
 	return p
@@ -176,7 +176,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		return p.send(ctx)
 	})
 	if p.config.StallAfter > 0 {
-		g.Go(func() error { return p.watch(watched) })
+		g.Go(func() error { return p.detectStall(watched) })
 	}
 	err := g.Wait()
 	p.spans.abandon(err)
@@ -203,16 +203,16 @@ func (p *Publisher) send(ctx context.Context) error {
 	if err := lanes.Wait(); err != nil {
 		return err
 	}
-	return p.dispatcher.doomed()
+	return p.dispatcher.haltError()
 }
 
-// throttledStalls is how many times longer a broker is waited for that answers that it is busy: another leader would most likely have
+// throttledStallFactor is how many times longer a broker is waited for that answers that it is busy: another leader would most likely have
 // to wait as well, but not for ever, because it comes over another connection.
-const throttledStalls = 30
+const throttledStallFactor = 30
 
-// watch returns [ErrStalled] when events wait and none is acknowledged for StallAfter, or for throttledStalls times as long while the
+// detectStall returns [ErrStalled] when events wait and none is acknowledged for StallAfter, or for throttledStalls times as long while the
 // broker says that it is busy, and nil when ctx ends.
-func (p *Publisher) watch(ctx context.Context) error {
+func (p *Publisher) detectStall(ctx context.Context) error {
 	const looks = 4 // in StallAfter: how exactly it is kept
 	ticker := time.NewTicker(p.config.StallAfter / looks)
 	defer ticker.Stop()
@@ -232,20 +232,20 @@ func (p *Publisher) watch(ctx context.Context) error {
 		if now := p.throttles.Load(); now != throttled {
 			throttled, silent = now, 0
 		}
-		if silent > looks || still > throttledStalls*looks { // the first look may come right after the event
+		if silent > looks || still > throttledStallFactor*looks { // the first look may come right after the event
 			return ErrStalled
 		}
 	}
 }
 
 // acknowledged releases what the events of a batch held.
-func (p *Publisher) acknowledged(load load) {
-	p.spans.acknowledged(load.items)
-	p.remember(load)
-	p.condemned.acknowledged(load.sessions)
-	p.release(load.items, p.watermark.Ack)
+func (p *Publisher) acknowledged(b loadedBatch) {
+	p.spans.acknowledged(b.items)
+	p.rememberProbes(b)
+	p.parkLimiter.acknowledged(b.sessions)
+	p.release(b.items, p.watermark.Ack)
 	p.progress.Add(1)
-	p.taken.Add(1)
+	p.acknowledgements.Add(1)
 }
 
 // release gives back the room of events that are done with, and moves the watermark.
@@ -280,7 +280,7 @@ func oversized(i *item) error {
 		broker.ErrOversized, i.change.Operation, i.change.Aggregate, i.change.Position, size)
 }
 
-// ahead is how many times MaxEvents the newest event may be ahead of the oldest that is not acknowledged.
-const ahead = 4
+// maxLead is how many times MaxEvents the newest event may be ahead of the oldest that is not acknowledged.
+const maxLead = 4
 
-var errNoFence = errors.New("wait for a heartbeat: no time left to send in")
+var errFencePassed = errors.New("wait for a heartbeat: no time left to send in")

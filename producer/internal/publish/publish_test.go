@@ -54,7 +54,7 @@ type memoryBatch struct {
 	size     int // of a message that is alone
 }
 
-func (b *memoryBatch) AddAlone(m *azservicebus.Message) {
+func (b *memoryBatch) AddUnbatched(m *azservicebus.Message) {
 	b.messages = append(b.messages, fmt.Sprintf("%s/%d", *m.SessionID, m.ApplicationProperties["version"]))
 	b.size = len(m.Body)
 }
@@ -74,20 +74,20 @@ func (b *memoryBatch) Split(n int) (first, rest broker.Batch, err error) {
 	return &memoryBatch{capacity: b.capacity, messages: b.messages[:n]}, &memoryBatch{capacity: b.capacity, messages: b.messages[n:]}, nil
 }
 
-func (b *memoryBatch) Only() (contentType string, body []byte, err error) {
+func (b *memoryBatch) Content() (contentType string, body []byte, err error) {
 	return "text/plain", []byte(b.messages[0]), nil
 }
 
-func (b *memoryBatch) Largest() uint64 { return 5000 }
+func (b *memoryBatch) MaxMessageBytes() uint64 { return 5000 }
 
-func (b *memoryBatch) One(n int) (one broker.Batch, size int) {
+func (b *memoryBatch) Extract(n int) (one broker.Batch, size int) {
 	if b.size > 0 {
 		return nil, 0
 	}
 	return &memoryBatch{capacity: b.capacity, messages: b.messages[n : n+1]}, 100
 }
 
-func (m *memoryBroker) SendApart(ctx context.Context, b broker.Batch) error { return m.Send(ctx, b) }
+func (m *memoryBroker) SendIsolated(ctx context.Context, b broker.Batch) error { return m.Send(ctx, b) }
 
 func (m *memoryBroker) NewBatch(context.Context) (broker.Batch, error) {
 	return &memoryBatch{capacity: m.capacity}, nil

@@ -31,7 +31,7 @@ type schedule struct {
 	head     int
 	ready    int  // items of the sessions that have a turn
 	waiting  int  // items of all sessions
-	isCut    bool // nothing at cutAt or behind it has a turn any more
+	hasCut   bool // nothing at cutAt or behind it has a turn any more
 	cutAt    uint64
 }
 
@@ -78,8 +78,8 @@ func (s *schedule) lease() *backlog {
 	return b
 }
 
-// hold leases a session that has nothing, so that what comes of it waits; nil where it has something.
-func (s *schedule) hold(session string) *backlog {
+// leaseEmpty leases a session that has nothing, so that what comes of it waits; nil where it has something.
+func (s *schedule) leaseEmpty(session string) *backlog {
 	if s.sessions[session] != nil {
 		return nil
 	}
@@ -88,8 +88,8 @@ func (s *schedule) hold(session string) *backlog {
 	return b
 }
 
-// taken removes the first n items of a leased session: they are in a batch.
-func (s *schedule) taken(b *backlog, n int) {
+// take removes the first n items of a leased session: they are in a batch.
+func (s *schedule) take(b *backlog, n int) {
 	b.items = b.items[n:]
 	s.waiting -= n
 }
@@ -106,9 +106,9 @@ func (s *schedule) release(b *backlog) {
 	s.ready += len(b.items)
 }
 
-// cut drops what waits at a sequence and behind it; of a session that is leased, when it is released.
-func (s *schedule) cut(at uint64) {
-	s.isCut, s.cutAt = true, at
+// dropFrom drops what waits at a sequence and behind it; of a session that is leased, when it is released.
+func (s *schedule) dropFrom(at uint64) {
+	s.hasCut, s.cutAt = true, at
 	turns := slices.Clone(s.turns[s.head:])
 	s.turns, s.head, s.ready = nil, 0, 0
 	for _, b := range turns {
@@ -118,7 +118,7 @@ func (s *schedule) cut(at uint64) {
 
 // trim drops what a session has at the cut and behind it.
 func (s *schedule) trim(b *backlog) {
-	if !s.isCut {
+	if !s.hasCut {
 		return
 	}
 	n, _ := slices.BinarySearchFunc(b.items, s.cutAt, func(i *item, at uint64) int { return cmp.Compare(i.sequence, at) })
@@ -126,9 +126,9 @@ func (s *schedule) trim(b *backlog) {
 	b.items = b.items[:n]
 }
 
-// unlease undoes a lease of which nothing was taken: the session has its turn back.
-func (s *schedule) unlease(b *backlog) {
-	if s.isCut {
+// returnLease undoes a lease of which nothing was taken: the session has its turn back.
+func (s *schedule) returnLease(b *backlog) {
+	if s.hasCut {
 		s.release(b) // the order between sessions means nothing any more
 		return
 	}

@@ -22,7 +22,7 @@ func TestG2AScheduleLeasesASessionOnceAndKeepsItsOrder(t *testing.T) {
 				taken[b.session]++
 				require.Equal(t, taken[b.session], i.sequence, "seed %d", seed)
 			}
-			s.taken(b, n)
+			s.take(b, n)
 			total -= n
 		}
 		for range 2000 {
@@ -41,7 +41,7 @@ func TestG2AScheduleLeasesASessionOnceAndKeepsItsOrder(t *testing.T) {
 				require.Nil(t, leased[b.session], "leased twice")
 				require.NotEmpty(t, b.items)
 				if random.IntN(8) == 0 {
-					s.unlease(b)
+					s.returnLease(b)
 					require.Same(t, b, s.lease(), "its turn is not lost")
 				}
 				leased[b.session] = b
@@ -83,7 +83,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 	for range 4 {
 		b := s.lease()
 		turns = append(turns, b.session)
-		s.taken(b, min(4, len(b.items)))
+		s.take(b, min(4, len(b.items)))
 		s.release(b)
 	}
 	require.Equal(t, []string{"hot", "a", "b", "hot"}, turns)
@@ -93,15 +93,15 @@ func TestSessionsTakeTurns(t *testing.T) {
 func TestASessionIsHeldOnlyWhileItHasNothing(t *testing.T) {
 	s := newSchedule()
 	s.push(&item{session: "a"})
-	require.Nil(t, s.hold("a"), "it waits")
+	require.Nil(t, s.leaseEmpty("a"), "it waits")
 	leased := s.lease()
-	s.taken(leased, 1)
-	require.Nil(t, s.hold("a"), "it is under way")
+	s.take(leased, 1)
+	require.Nil(t, s.leaseEmpty("a"), "it is under way")
 	s.release(leased)
 
-	held := s.hold("a")
+	held := s.leaseEmpty("a")
 	require.NotNil(t, held)
-	require.Nil(t, s.hold("a"), "it is held")
+	require.Nil(t, s.leaseEmpty("a"), "it is held")
 	s.push(&item{session: "a"})
 	require.Nil(t, s.lease(), "it waits for the end of the hold")
 	require.Zero(t, s.ready)
@@ -117,15 +117,15 @@ func TestWhatIsCutHasNoTurn(t *testing.T) {
 		s.push(&item{session: session, sequence: uint64(n)})
 	}
 	a := s.lease()
-	s.taken(a, 1)
-	s.cut(3)
+	s.take(a, 1)
+	s.dropFrom(3)
 	require.Equal(t, 1, s.ready, "the first of b")
 	require.Equal(t, 2, s.waiting, "and one of a")
 	b := s.lease()
 	require.Equal(t, "b", b.session)
 	require.Len(t, b.items, 1)
 	require.Nil(t, s.lease(), "c is behind the cut")
-	s.cut(0)
+	s.dropFrom(0)
 	s.release(a)
 	s.release(b)
 	require.Nil(t, s.lease())

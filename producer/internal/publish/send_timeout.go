@@ -11,50 +11,50 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// patience is the least time that an attempt of any lane may take. At first it is zero: an attempt times out at the fence that
+// sendTimeout is the least time that an attempt of any lane may take. At first it is zero: an attempt times out at the fence that
 // stands when it begins, so that a dead connection is soon replaced. But a large message on a slow line needs longer, and
 // heartbeats keep moving the fence on: so patience doubles when a send times out, and shrinks when sends are fast again. The zero
 // value is ready to use.
-type patience struct{ nanoseconds atomic.Int64 }
+type sendTimeout struct{ nanoseconds atomic.Int64 }
 
-// mostPatience is as long as go-amqp keeps a connection on which nothing arrives.
-const mostPatience = time.Minute
+// maxSendTimeout is as long as go-amqp keeps a connection on which nothing arrives.
+const maxSendTimeout = time.Minute
 
-func (p *patience) now() time.Duration { return time.Duration(p.nanoseconds.Load()) }
+func (p *sendTimeout) current() time.Duration { return time.Duration(p.nanoseconds.Load()) }
 
-// learn adjusts to an attempt that had this much time and took that much of it. It learns from sends only.
-func (p *patience) learn(had, took time.Duration, err error, timedOut bool) {
+// adjust adjusts to an attempt that had this much time and took that much of it. It learns from sends only.
+func (p *sendTimeout) adjust(had, took time.Duration, err error, timedOut bool) {
 	now := p.nanoseconds.Load()
 	switch {
 	case err == nil && 4*took < time.Duration(now):
 		p.nanoseconds.CompareAndSwap(now, now-now/8)
 	case timedOut && errors.Is(err, broker.ErrUnknown) && 2*had > time.Duration(now):
-		p.nanoseconds.CompareAndSwap(now, int64(min(2*had, mostPatience)))
+		p.nanoseconds.CompareAndSwap(now, int64(min(2*had, maxSendTimeout)))
 	}
 }
 
-// fenced runs one attempt while this process may act as the leader: until the fence as it stands now or for as long as patience
+// withFence runs one attempt while this process may act as the leader: until the fence as it stands now or for as long as patience
 // allows, whichever is longer, and never past the fence, wherever the heartbeats have moved it meanwhile.
-func (p *Publisher) fenced(ctx context.Context, attempt func(context.Context) error) error {
+func (p *Publisher) withFence(ctx context.Context, attempt func(context.Context) error) error {
 	begun := time.Now()
 	left := p.fence.Deadline().Sub(begun)
 	if left <= 0 {
-		return errNoFence
+		return errFencePassed
 	}
-	had := max(left, p.patience.now())
+	had := max(left, p.sendTimeout.current())
 	within, cancel := context.WithTimeout(ctx, had)
 	defer cancel()
 	if had > left {
-		defer p.guard(within, cancel)()
+		defer p.cancelAtFence(within, cancel)()
 	}
 	err := attempt(within)
 	timedOut := ctx.Err() == nil && errors.Is(within.Err(), context.DeadlineExceeded)
-	p.patience.learn(had, time.Since(begun), err, timedOut)
+	p.sendTimeout.adjust(had, time.Since(begun), err, timedOut)
 	return err
 }
 
-// guard cancels an attempt at the fence. stop ends it.
-func (p *Publisher) guard(ctx context.Context, cancel context.CancelFunc) (stop func()) {
+// cancelAtFence cancels an attempt at the fence. stop ends it.
+func (p *Publisher) cancelAtFence(ctx context.Context, cancel context.CancelFunc) (stop func()) {
 	var guarding sync.WaitGroup
 	guarding.Go(func() {
 		defer cancel()

@@ -87,27 +87,27 @@ func TestG4APatientSendDoesNotOutliveTheFence(t *testing.T) {
 // A connection that cannot be opened teaches no patience: when the network is back, nobody waits for an attempt that began
 // while it was away.
 func TestPatienceIsLearnedFromSendsAlone(t *testing.T) {
-	var p patience
+	var p sendTimeout
 	timedOut := context.DeadlineExceeded
-	p.learn(4*time.Second, 4*time.Second, timedOut, true)
-	require.Zero(t, p.now())
-	p.learn(4*time.Second, time.Second, fmt.Errorf("%w: reset", broker.ErrUnknown), false)
-	require.Zero(t, p.now(), "it was not for lack of time")
+	p.adjust(4*time.Second, 4*time.Second, timedOut, true)
+	require.Zero(t, p.current())
+	p.adjust(4*time.Second, time.Second, fmt.Errorf("%w: reset", broker.ErrUnknown), false)
+	require.Zero(t, p.current(), "it was not for lack of time")
 
-	p.learn(4*time.Second, 4*time.Second, fmt.Errorf("%w: %w", broker.ErrUnknown, timedOut), true)
-	require.Equal(t, 8*time.Second, p.now())
-	p.learn(4*time.Second, 4*time.Second, fmt.Errorf("%w: %w", broker.ErrUnknown, timedOut), true)
-	require.Equal(t, 8*time.Second, p.now(), "another lane's attempt of the same time teaches nothing new")
+	p.adjust(4*time.Second, 4*time.Second, fmt.Errorf("%w: %w", broker.ErrUnknown, timedOut), true)
+	require.Equal(t, 8*time.Second, p.current())
+	p.adjust(4*time.Second, 4*time.Second, fmt.Errorf("%w: %w", broker.ErrUnknown, timedOut), true)
+	require.Equal(t, 8*time.Second, p.current(), "another lane's attempt of the same time teaches nothing new")
 	for range 5 {
-		p.learn(p.now(), p.now(), broker.ErrUnknown, true)
+		p.adjust(p.current(), p.current(), broker.ErrUnknown, true)
 	}
-	require.Equal(t, mostPatience, p.now())
-	p.learn(p.now(), 20*time.Second, nil, false)
-	require.Equal(t, mostPatience, p.now(), "it is needed")
+	require.Equal(t, maxSendTimeout, p.current())
+	p.adjust(p.current(), 20*time.Second, nil, false)
+	require.Equal(t, maxSendTimeout, p.current(), "it is needed")
 	for range 100 {
-		p.learn(p.now(), time.Millisecond, nil, false)
+		p.adjust(p.current(), time.Millisecond, nil, false)
 	}
-	require.Less(t, p.now(), time.Second, "sends are fast again")
-	p.learn(time.Minute, time.Minute, errors.New("unheard of"), true)
-	require.Less(t, p.now(), time.Second)
+	require.Less(t, p.current(), time.Second, "sends are fast again")
+	p.adjust(time.Minute, time.Minute, errors.New("unheard of"), true)
+	require.Less(t, p.current(), time.Second)
 }

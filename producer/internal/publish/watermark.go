@@ -14,11 +14,11 @@ import (
 type Watermark struct {
 	mu sync.Mutex
 	// entries is a ring: entries[head] is the oldest that is not yet part of the prefix, with sequence number first.
-	entries []entry
-	head    int
-	count   int
-	first   uint64
-	reached checkpoint.Progress
+	entries  []entry
+	head     int
+	count    int
+	first    uint64
+	progress checkpoint.Progress
 }
 
 type entry struct {
@@ -30,7 +30,7 @@ type entry struct {
 
 // NewWatermark begins where a stream's earlier publishing ended.
 func NewWatermark(start checkpoint.Progress) *Watermark {
-	return &Watermark{reached: start, entries: make([]entry, 64)}
+	return &Watermark{progress: start, entries: make([]entry, 64)}
 }
 
 // Add registers the next event, in stream order, with the progress that it makes once it and all before it are
@@ -82,7 +82,7 @@ func (w *Watermark) Drop(sequence ...uint64) (reached int64) {
 func (w *Watermark) Progress() checkpoint.Progress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.reached
+	return w.progress
 }
 
 func (w *Watermark) push(e entry) uint64 {
@@ -103,15 +103,15 @@ func (w *Watermark) at(i int) *entry { return &w.entries[(w.head+i)%len(w.entrie
 func (w *Watermark) advance() (events int64) {
 	for w.count > 0 && w.at(0).acked {
 		e := w.at(0)
-		published := w.reached.Published
+		published := w.progress.Published
 		if e.event {
 			events++
 			if !e.dropped {
 				published++
 			}
 		}
-		w.reached = e.after
-		w.reached.Published = published
+		w.progress = e.after
+		w.progress.Published = published
 		*e = entry{}
 		w.head = (w.head + 1) % len(w.entries)
 		w.count--
