@@ -148,7 +148,7 @@ func (p *replica) registerMetrics(r prometheus.Registerer) {
 	})
 	registered.NewCounterFunc(prometheus.CounterOpts{
 		Name: "sluice_producer_links_replaced_total",
-		Help: "Connections to Service Bus that were given up because a send on them failed.",
+		Help: "Connections to Service Bus that were abandoned because a send on them failed.",
 	}, func() float64 { return float64(p.clients.broker.Replaced()) })
 	gauge("sluice_producer_in_flight", "Events read and not yet acknowledged: the part of the lag that can be counted.", func() float64 {
 		if a := p.active.Load(); a != nil {

@@ -64,7 +64,7 @@ func (w *world) witnessKeepsake(record []byte) {
 }
 
 // refusedForGood is the error of a message that is refused for good, where that stops the stream.
-const refusedForGood = "refused by Service Bus for good"
+const refusedForGood = "permanently refused by Service Bus"
 
 // refused finds in the error of which event the message is.
 var refused = regexp.MustCompile(` of aggregate "([^"]+)" at (8[0-9A-F]+)`)

@@ -7,24 +7,24 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// batchFormat is the message format under which each data section is a message by itself.
+// batchFormat is the AMQP message format in which each data section is a complete message.
 const batchFormat uint32 = 0x80013700
 
-// sectionOverhead is what a data section adds to its bytes, at most.
+// sectionOverhead is the maximum number of bytes that a data section adds to its content.
 const sectionOverhead = 8
 
-// amqpBatch is a batch, or one message that is sent without a batch: a batch holds at most 1 MB, a message on Premium up to
-// 100 MB.
+// amqpBatch is a batch, or one message that is sent without a batch. A batch holds at most 1 MB; a
+// single message may have up to 100 MB on Premium.
 type amqpBatch struct {
 	capacity        uint64
 	maxMessageBytes uint64
 	size            uint64
-	envelope        *amqp.Message // has the first message's properties, which the broker takes as the batch's
+	envelope        *amqp.Message // has the properties of the first message, which the broker uses for the whole batch
 	messages        [][]byte
 	unbatched       *azservicebus.Message
 }
 
-// Add implements Batch.
+// Add implements [Batch].
 func (b *amqpBatch) Add(m *azservicebus.Message) error {
 	if b.unbatched != nil {
 		return ErrFull
@@ -62,10 +62,10 @@ func (b *amqpBatch) Add(m *azservicebus.Message) error {
 // MaxMessageBytes implements [Batch].
 func (b *amqpBatch) MaxMessageBytes() uint64 { return b.maxMessageBytes }
 
-// AddUnbatched takes the message that an empty batch has no room for.
+// AddUnbatched implements [Batch].
 func (b *amqpBatch) AddUnbatched(m *azservicebus.Message) { b.unbatched = m }
 
-// message returns what is sent. It is the same each time.
+// message returns the AMQP message to send. It returns the same message each time.
 func (b *amqpBatch) message() (*amqp.Message, error) {
 	if b.unbatched != nil {
 		return toAMQP(b.unbatched), nil
@@ -86,13 +86,14 @@ func (b *amqpBatch) message() (*amqp.Message, error) {
 // Split implements [Batch].
 func (b *amqpBatch) Split(n int) (first, rest Batch, err error) {
 	if n < 1 || n >= len(b.messages) {
-		return nil, nil, fmt.Errorf("split a batch of %d messages behind the first %d: not possible", len(b.messages), n)
+		return nil, nil, fmt.Errorf("split a batch of %d messages after the first %d: not possible", len(b.messages), n)
 	}
 	return &amqpBatch{capacity: b.capacity, envelope: b.envelope, messages: b.messages[:n]},
 		&amqpBatch{capacity: b.capacity, messages: b.messages[n:]}, nil
 }
 
-// Extract implements [Batch]. What the envelope of the batch has to say is read from the message when it is sent.
+// Extract implements [Batch]. The envelope of the new batch is decoded from the message when it is
+// sent.
 func (b *amqpBatch) Extract(n int) (one Batch, size int) {
 	if b.unbatched != nil {
 		return nil, 0
@@ -118,11 +119,12 @@ func (b *amqpBatch) Content() (contentType string, body []byte, err error) {
 	return contentType, m.GetData(), nil
 }
 
-// MaxBatchBytes is the most bytes of a batch on every entity: one that takes larger messages ends the link of a larger batch.
+// MaxBatchBytes is the size limit of a batch on every entity. Service Bus detaches the link on a
+// larger batch even if the entity accepts larger messages.
 const MaxBatchBytes = 1 << 20
 
-// batchCapacity returns how large a batch may be on a link with these properties. A namespace that does not state it, as none did for
-// years, states only how large a message may be: up to 100 MB on Premium.
+// batchCapacity returns the size limit of a batch on a link with these properties. Older namespaces
+// state only the size limit of a message, which is up to 100 MB on Premium.
 func batchCapacity(properties map[string]any, maxMessageSize uint64) uint64 {
 	var limit uint64
 	switch stated := properties["com.microsoft:max-message-batch-size"].(type) {
@@ -141,10 +143,10 @@ func batchCapacity(properties map[string]any, maxMessageSize uint64) uint64 {
 	case maxMessageSize > 0:
 		return min(maxMessageSize, MaxBatchBytes)
 	}
-	return MaxBatchBytes // no limit is stated at all
+	return MaxBatchBytes // the link states no limit
 }
 
-// toAMQP is the message as the SDK would send it, as far as an envelope has fields.
+// toAMQP converts a message the way the SDK does, for the fields that an envelope uses.
 func toAMQP(m *azservicebus.Message) *amqp.Message {
 	out := &amqp.Message{
 		Data: [][]byte{m.Body},

@@ -6,8 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A namespace that does not state how large a batch may be takes 1 MB, however large its messages may be.
-func TestTheRoomOfABatchIsStatedOrOneMegabyte(t *testing.T) {
+// A namespace that does not state the size limit of a batch accepts 1 MB, no matter how large its
+// messages may be.
+func TestBatchCapacityIsStatedOrOneMegabyte(t *testing.T) {
 	stated := func(v any) map[string]any { return map[string]any{"com.microsoft:max-message-batch-size": v} }
 	for _, c := range []struct {
 		properties map[string]any

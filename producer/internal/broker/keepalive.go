@@ -7,11 +7,13 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// idleCheckInterval is how long a link may go without a send: Service Bus ends one that is idle for ten minutes.
+// idleCheckInterval is how long a link may go without a send before it is replaced. Service Bus
+// detaches a link that is idle for ten minutes.
 const idleCheckInterval = 5 * time.Minute
 
-// KeepOpen keeps a link open until ctx ends, whether anything is sent or not, and reports each attempt to open one: nil when it is
-// open. A link that has been idle for long is replaced before the service ends it.
+// KeepOpen keeps a link open until ctx ends, whether or not anything is sent. It calls report after
+// each attempt to open one, with nil on success. A link that was idle for a while is replaced
+// before the service detaches it.
 func (s *ServiceBus) KeepOpen(ctx context.Context, report func(error)) {
 	backoff := retry.Backoff{Initial: 100 * time.Millisecond, Max: 10 * time.Second}
 	for ctx.Err() == nil {
@@ -30,13 +32,13 @@ func (s *ServiceBus) KeepOpen(ctx context.Context, report func(error)) {
 		s.watch(ctx, c)
 		if time.Since(opened) > backoff.Max {
 			backoff.Reset()
-		} else if backoff.Wait(ctx) != nil { // it is closed as soon as it is open
+		} else if backoff.Wait(ctx) != nil { // the link was closed soon after it was opened
 			return
 		}
 	}
 }
 
-// watch returns when the connection is not to be used any more, or when ctx ends.
+// watch returns when the connection must not be used any more, or when ctx ends.
 func (s *ServiceBus) watch(ctx context.Context, c *connection) {
 	idle := time.NewTicker(idleCheckInterval)
 	defer idle.Stop()
@@ -55,13 +57,13 @@ func (s *ServiceBus) watch(ctx context.Context, c *connection) {
 	}
 }
 
-// replaceIdle puts a new connection in the place of one that is idle, without a moment in which there is none.
+// replaceIdle replaces an idle connection with a new one, without a gap in which there is none.
 func (s *ServiceBus) replaceIdle(ctx context.Context, c *connection) (replaced bool) {
 	dialing, cancel := context.WithTimeout(ctx, maxDialTimeout)
 	defer cancel()
 	fresh, err := s.dial(dialing)
 	if err != nil {
-		return false // the old one may still do, and is tried again later
+		return false // the old connection may still work, and is checked again later
 	}
 	if c.used.Load() || !s.current.CompareAndSwap(c, fresh) {
 		s.close(ctx, fresh)

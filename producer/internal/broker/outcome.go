@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/servicebus"
 )
 
-// sendError turns the broker's answer to a batch into an error: nil for accepted alone, else errBusy, errCutShort, errUnknown,
-// errObjection or [ErrRefused].
+// sendError converts the broker's outcome of a transfer into an error: nil only for accepted,
+// otherwise [ErrBusy], [ErrTimedOut], [ErrUnknown], [ErrObjection] or [ErrRefused].
 func sendError(state amqp.DeliveryState) error {
 	rejected, ok := state.(*amqp.StateRejected)
 	switch {
@@ -22,29 +22,30 @@ func sendError(state amqp.DeliveryState) error {
 	if _, ok := state.(*amqp.StateAccepted); ok {
 		return nil
 	}
-	return fmt.Errorf("%w: %T instead of accepted", ErrUnknown, state) // released or modified: it is not stored
+	return fmt.Errorf("%w: %T instead of accepted", ErrUnknown, state) // released or modified: the batch is not stored
 }
 
-// rejectionError reads why a batch was rejected.
+// rejectionError converts the error of a rejected transfer.
 func rejectionError(why *amqp.Error) error {
 	switch condition := why.Condition; {
 	case condition == servicebus.CondServerBusy, condition == amqp.ErrCondResourceLimitExceeded:
 		return fmt.Errorf("%w: %w", ErrBusy, why)
 	case condition == servicebus.CondOperationCancelled, condition == servicebus.CondTimeout:
 		return fmt.Errorf("%w: %w", ErrTimedOut, why)
-	case isPermanent(condition): // several partition keys in a batch for a partitioned entity, for example
+	case isPermanent(condition): // for example several partition keys in a batch for a partitioned entity
 		return fmt.Errorf("%w: %w", ErrRefused, why)
 	}
 	return fmt.Errorf("%w: %w: %w", ErrUnknown, ErrObjection, why)
 }
 
-// isPermanent says that a condition, where it is about a batch, is about what the batch is.
+// isPermanent reports whether a condition, in a response to a batch, concerns the batch's content.
 func isPermanent(condition amqp.ErrCond) bool {
 	return condition == amqp.ErrCondMessageSizeExceeded || servicebus.NotUnderstood(condition)
 }
 
-// transportError reads an error that came in place of an answer: errUnknown, and errObjection too where the broker ended the link or
-// what carries it, unless it does that to anybody now and then.
+// transportError classifies an error that replaced the broker's response. It is always
+// [ErrUnknown]. It is [ErrObjection] as well if the broker closed the link, session or connection
+// for a reason other than routine maintenance or load.
 func transportError(err error) error {
 	said := remoteError(err)
 	if said == nil {
@@ -61,7 +62,8 @@ func transportError(err error) error {
 	return fmt.Errorf("%w: %w: %w", ErrUnknown, ErrObjection, err)
 }
 
-// remoteError is what the broker said when it ended the link, the session or the connection; nil when it did not, or did not say why.
+// remoteError returns the error with which the broker closed the link, the session or the
+// connection. It returns nil if the broker closed none of them, or gave no reason.
 func remoteError(err error) *amqp.Error {
 	if link, ok := errors.AsType[*amqp.LinkError](err); ok {
 		return link.RemoteErr
@@ -75,8 +77,8 @@ func remoteError(err error) *amqp.Error {
 	return nil
 }
 
-// isSizeExceeded says that a message is larger than the link, or the broker, takes: the one that was sent, and not one of another lane
-// for which the link was ended.
+// isSizeExceeded reports whether the message that was sent is larger than the link or the broker
+// accepts. It returns false for a link that was closed because of another lane's message.
 func isSizeExceeded(err error) bool {
 	said, ok := errors.AsType[*amqp.Error](err)
 	return ok && said.Condition == amqp.ErrCondMessageSizeExceeded && remoteError(err) == nil

@@ -14,60 +14,61 @@ import (
 )
 
 const (
-	// minDialTimeout bounds the first attempt to open a connection, which costs some ten round trips. Each attempt that times out
-	// doubles the time of the next one, up to longestOpen.
+	// minDialTimeout bounds the first attempt to open a connection, which takes about ten round
+	// trips. Each attempt that times out doubles the timeout of the next one, up to maxDialTimeout.
 	minDialTimeout = 5 * time.Second
 	maxDialTimeout = time.Minute
 	// closeTimeout bounds the closing of a connection that is no longer used.
 	closeTimeout = 2 * time.Second
 )
 
-// ServiceBus sends to one topic or queue, over one link that all lanes share.
+// ServiceBus sends to one topic or queue over one link that all lanes share.
 //
-// It speaks AMQP itself. With the SDK every lane would reopen a broken link for itself, under a mutex that is held while waiting for
-// the network, so that the other lanes wait whatever their contexts say; and the SDK reports as sent what the broker has released
-// (azservicebus v1.11.0, AMQPLinksImpl.RecoverIfNeeded, go-amqp v1.7.0, Sender.Send).
+// It speaks AMQP directly, for two reasons. With the SDK, every lane would reopen a broken link for
+// itself, under a mutex that is held during network calls, so that other lanes wait regardless of
+// their contexts. And the SDK reports a released message as sent (azservicebus v1.11.0,
+// AMQPLinksImpl.RecoverIfNeeded; go-amqp v1.7.0, Sender.Send).
 type ServiceBus struct {
 	entity    string
 	namespace *servicebus.Namespace
 
-	isolated  *ServiceBus   // the connection for one batch at a time; nil in itself
-	isolating chan struct{} // holds a token while a batch is sent apart
+	isolated  *ServiceBus   // the connection for SendIsolated; nil in itself
+	isolating chan struct{} // holds a token during SendIsolated
 
-	replaced atomic.Int64 // connections given up
+	replaced atomic.Int64 // connections abandoned
 
-	current atomic.Pointer[connection] // nil: the next lane that needs one has it opened
+	current atomic.Pointer[connection] // nil: the next lane that needs a connection opens it
 	closing sync.WaitGroup
 
-	mu          sync.Mutex    // never held while the network is waited for
-	pending     *pendingDial  // under way; nil while none is; guarded by mu
-	dialTimeout time.Duration // for the next attempt to open one; guarded by mu
+	mu          sync.Mutex    // never held during network calls
+	pending     *pendingDial  // nil if no attempt is running; guarded by mu
+	dialTimeout time.Duration // of the next attempt; guarded by mu
 }
 
-// pending is an attempt to open a connection. The fence does not end it, because it sends nothing: when it takes longer than a lane
-// may wait, a later attempt finds the connection open.
+// pendingDial is a running attempt to open a connection. The fence does not end it, because it
+// sends nothing. If it takes longer than a lane may wait, a later send finds the connection open.
 type pendingDial struct {
 	cancel context.CancelFunc
-	done   chan struct{} // closed when it is over
-	// conn, or err, is what came of it; read after done is closed.
+	done   chan struct{} // closed when the attempt has ended
+	// conn and err are the result; read after done is closed.
 	conn *connection
 	err  error
 }
 
 var _ Broker = (*ServiceBus)(nil)
 
-// connection is an open link on a connection of its own. It is used by all lanes at once.
+// connection is an open link on a connection of its own. All lanes use it at once.
 type connection struct {
 	*servicebus.Conn
 	link *amqp.Sender
-	// sending holds a token while a lane hands its batch to the link, which waits for credit there; acknowledgements are
-	// waited for by all lanes at once.
+	// sending holds a token while a lane passes its batch to the link, which waits for credit. The
+	// lanes wait for acknowledgements at the same time.
 	sending       chan struct{}
-	batchCapacity uint64      // bytes of a batch, at most
-	used          atomic.Bool // something has been sent since it was last looked at
+	batchCapacity uint64      // size limit of a batch, in bytes
+	used          atomic.Bool // something was sent since the last idle check
 }
 
-// NewServiceBus sends to an entity; nothing is connected before the first use.
+// NewServiceBus returns a sender to an entity. It connects at the first use.
 func NewServiceBus(entity string, namespace *servicebus.Namespace) *ServiceBus {
 	return &ServiceBus{
 		entity: entity, namespace: namespace, dialTimeout: minDialTimeout, isolating: make(chan struct{}, 1),
@@ -75,7 +76,7 @@ func NewServiceBus(entity string, namespace *servicebus.Namespace) *ServiceBus {
 	}
 }
 
-// NewBatch begins a batch as large as the link allows, and opens the link where it is not open.
+// NewBatch returns a batch with the capacity of the link, and opens the link if necessary.
 func (s *ServiceBus) NewBatch(ctx context.Context) (Batch, error) {
 	c, err := s.connect(ctx)
 	if err != nil {
@@ -84,8 +85,8 @@ func (s *ServiceBus) NewBatch(ctx context.Context) (Batch, error) {
 	return &amqpBatch{capacity: c.batchCapacity, maxMessageBytes: c.link.MaxMessageSize()}, nil
 }
 
-// Send sends a batch that NewBatch made, over the connection that is open now. If anything fails but the batch itself, the
-// connection is closed: what other lanes are sending on it fails, and is sent again.
+// Send sends a batch that NewBatch returned over the current connection. If the transport fails,
+// the connection is closed: the sends of other lanes on it fail as well and are repeated.
 func (s *ServiceBus) Send(ctx context.Context, b Batch) error {
 	c, err := s.connect(ctx)
 	if err != nil {
@@ -107,7 +108,7 @@ func (s *ServiceBus) Send(ctx context.Context, b Batch) error {
 		err = transportError(err)
 	}
 	if batch.unbatched != nil && isSizeExceeded(err) {
-		return fmt.Errorf("%w: not even by itself: %v", ErrOversized, err) //nolint:errorlint // what it says is no verdict any more
+		return fmt.Errorf("%w even without a batch: %v", ErrOversized, err) //nolint:errorlint // the cause must not be classified again
 	}
 	return err
 }
@@ -117,13 +118,14 @@ func (s *ServiceBus) SendIsolated(ctx context.Context, b Batch) error {
 	select {
 	case s.isolating <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("wait for another batch that is sent apart: %w", context.Cause(ctx))
+		return fmt.Errorf("wait for another isolated batch: %w", context.Cause(ctx))
 	}
 	defer func() { <-s.isolating }()
 	return s.isolated.Send(ctx, b)
 }
 
-// Close closes the connection, or gives up opening one, and waits for those that were given up before. Nobody uses it any more.
+// Close closes the connection, or cancels a running attempt to open one, and waits for connections
+// that were abandoned before. The caller must not use s any more.
 func (s *ServiceBus) Close(ctx context.Context) {
 	if s.isolated != nil {
 		s.isolated.Close(ctx)
@@ -141,7 +143,7 @@ func (s *ServiceBus) Close(ctx context.Context) {
 	s.closing.Wait()
 }
 
-// connect gives the open connection, or has one opened while all lanes wait for it, each no longer than its context.
+// connect returns the open connection, or waits until one is opened, no longer than ctx.
 func (s *ServiceBus) connect(ctx context.Context) (*connection, error) {
 	if c := s.current.Load(); c != nil {
 		return c, nil
@@ -155,7 +157,7 @@ func (s *ServiceBus) connect(ctx context.Context) (*connection, error) {
 	}
 }
 
-// open begins to open a connection, unless somebody has already.
+// open starts to open a connection, unless an attempt is already running.
 func (s *ServiceBus) open(ctx context.Context) *pendingDial {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +165,7 @@ func (s *ServiceBus) open(ctx context.Context) *pendingDial {
 		return s.pending
 	}
 	o := &pendingDial{done: make(chan struct{})}
-	if o.conn = s.current.Load(); o.conn != nil { // opened meanwhile
+	if o.conn = s.current.Load(); o.conn != nil { // opened by another lane meanwhile
 		close(o.done)
 		return o
 	}
@@ -219,13 +221,13 @@ func (c *connection) openLink(ctx context.Context, entity string) error {
 	return nil
 }
 
-// send hands a message over to the link and waits for the broker's answer. While one lane waits for credit the others wait too,
-// no longer than their contexts.
+// send passes a message to the link and waits for the broker's outcome. While one lane waits for
+// credit the others wait too, no longer than their contexts.
 func (c *connection) send(ctx context.Context, m *amqp.Message) (amqp.DeliveryState, error) {
 	select {
 	case c.sending <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for another batch to be handed over: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("wait for another batch to be passed to the link: %w", context.Cause(ctx))
 	}
 	receipt, err := servicebus.Send(ctx, c.link, m)
 	<-c.sending
@@ -235,7 +237,8 @@ func (c *connection) send(ctx context.Context, m *amqp.Message) (amqp.DeliverySt
 	return receipt.Wait(ctx)
 }
 
-// abandon closes a connection and makes the next lane open a new one. first is false where another lane has done so.
+// abandon closes a connection, so that the next lane opens a new one. It returns false if another
+// lane has already abandoned it.
 func (s *ServiceBus) abandon(ctx context.Context, c *connection) (first bool) {
 	if first = s.current.CompareAndSwap(c, nil); first {
 		s.close(ctx, c)
@@ -243,11 +246,12 @@ func (s *ServiceBus) abandon(ctx context.Context, c *connection) (first bool) {
 	return first
 }
 
-// Replaced is how many connections were given up because a send on them failed. Safe for concurrent use.
+// Replaced returns the number of connections that were abandoned because a send on them failed.
+// Safe for concurrent use.
 func (s *ServiceBus) Replaced() int64 { return s.replaced.Load() + s.isolated.replaced.Load() }
 
 func (s *ServiceBus) close(ctx context.Context, c *connection) {
-	s.closing.Go(func() { // a dead peer does not answer, and no lane should wait for it
+	s.closing.Go(func() { // a dead peer does not respond, and no lane should wait for it
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		c.Close(ctx)

@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// A batch that ends its link for what it is, and each of whose parts is taken, makes the next batches smaller: they do not end the link
-// one after another.
-func TestABatchWhosePartsAreTakenMakesTheNextSmaller(t *testing.T) {
+// A batch that causes its link to be closed, although each of its parts is accepted, makes the next
+// batches smaller, so that they do not close one link after another.
+func TestABatchWhosePartsAreAcceptedMakesTheNextSmaller(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		objections := 0
@@ -40,8 +40,8 @@ func TestABatchWhosePartsAreTakenMakesTheNextSmaller(t *testing.T) {
 	})
 }
 
-// What was objected to for the session, and passes later, makes no batch smaller.
-func TestASessionThatWasAwayMakesNoBatchSmaller(t *testing.T) {
+// An objection that concerned the session, and passes later, makes no batch smaller.
+func TestAnUnavailableSessionMakesNoBatchSmaller(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		bus := &memoryBroker{capacity: 100, before: func(context.Context, []string) outcome {

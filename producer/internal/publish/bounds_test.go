@@ -12,8 +12,9 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// One event that is not acknowledged, while all others are, must not make the watermark remember all others: reading waits.
-func TestWhatIsRememberedBehindAStuckEventIsBounded(t *testing.T) {
+// One event that is not acknowledged, while all others are, must not make the watermark remember
+// all the others: reading pauses.
+func TestMemoryBehindAStuckEventIsBounded(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		bus := &memoryBroker{capacity: 10, before: func(_ context.Context, messages []string) outcome {

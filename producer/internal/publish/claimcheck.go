@@ -10,21 +10,23 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Claims stores bodies that are too large for a message: [claim.Store].
+// Claims stores bodies that are too large for a message. [claim.Store] implements it.
 type Claims interface {
-	// Put stores the body of a change. After an error it is retried.
+	// Put stores the body of a change. It is retried after an error.
 	Put(ctx context.Context, c envelope.Change) (envelope.Claim, error)
 }
 
 const (
-	// maxBatchedBody is the size of a body above which no batch takes it, so that its message is not even encoded.
+	// maxBatchedBody is the size above which a body fits into no batch, so that its message is not
+	// encoded.
 	maxBatchedBody = broker.MaxBatchBytes
-	// storeTimeout bounds one attempt to store a body: 16 MB at 0.5 MB/s. It may be longer than the fence: a body stored by a former
-	// leader does no harm, and the message that claims it is not sent past the fence.
+	// storeTimeout bounds one attempt to store a body: 16 MB at 0.5 MB/s. It may exceed the fence:
+	// a body stored by a former leader is harmless, and the message that refers to it is not sent
+	// past the fence.
 	storeTimeout = 30 * time.Second
 )
 
-// encode makes the message of an item, once.
+// encode encodes the message of an item, once.
 func (l *lane) encode(ctx context.Context, i *item) error {
 	switch {
 	case i.message != nil:
@@ -35,12 +37,14 @@ func (l *lane) encode(ctx context.Context, i *item) error {
 	return l.encodeMessage(i)
 }
 
-// maxJSONShrink is by how much canonical Extended JSON may be smaller than the BSON that it is made of, at most: an array of empty strings
-// takes three bytes an element, and up to 14 in BSON, which writes the index of each.
+// maxJSONShrink is the largest factor by which canonical Extended JSON can be smaller than its
+// BSON: an array of empty strings takes three bytes per element in JSON, and up to 14 in BSON,
+// which stores the index of each element.
 const maxJSONShrink = 5
 
-// exceedsEntityLimit reports whether an item's message is too large for the entity whatever is done, by the size of its body. What is that large
-// is not encoded: a change of 45 MB takes ten times as much as text.
+// exceedsEntityLimit reports, from the size of the body alone, whether an item's message is
+// certainly too large for the entity. Such a message is not encoded: a change of 45 MB needs ten
+// times as much memory as JSON.
 func (l *lane) exceedsEntityLimit(i *item, largest uint64) bool {
 	if i.message != nil || l.publisher.config.Claims != nil || largest == 0 {
 		return false
@@ -57,7 +61,8 @@ func (l *lane) encodeMessage(i *item) (err error) {
 	return err
 }
 
-// storeBody stores the body of an item in Blob storage, retrying for as long as that takes, and encodes the message that claims it.
+// storeBody stores the body of an item in Blob storage, retrying until it succeeds, and encodes the
+// message that refers to it.
 func (l *lane) storeBody(ctx context.Context, i *item) error {
 	p := l.publisher
 	i.message = nil

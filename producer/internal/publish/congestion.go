@@ -2,40 +2,45 @@ package publish
 
 import "time"
 
-// congestionWindow is how many batches may be outstanding at once: congestion control. It grows while more waits to be sent and
-// acknowledgements come about as fast as the fastest; shrinks when they come late, because batches then queue up somewhere and more of
-// them would only queue longer; and halves when the broker says that it is busy. Late acknowledgements never take it below least; a
-// busy broker does, down to one.
+// congestionWindow limits how many batches may be outstanding at once. It grows while more batches
+// wait and acknowledgements are about as fast as the fastest. It shrinks when they are slow,
+// because batches then queue up somewhere on the way and more of them would only queue longer. It
+// halves when the broker reports that it is busy. Slow acknowledgements never reduce it below
+// minSize; a busy broker can reduce it to one.
 //
-// It judges by rounds, of as many acknowledgements as may be outstanding, and by the fastest of a round: a single late one
-// says more about chance than about queues.
+// It decides once a round, that is once per as many acknowledgements as may be outstanding, by the
+// fastest of the round: a single slow acknowledgement may be chance rather than a queue.
 //
 // It is pure state, not safe for concurrent use.
 type congestionWindow struct {
 	minSize, maxSize int
 
 	size float64
-	// slowStart: no congestion was seen yet. The window grows by one with each acknowledgement, which doubles it each round;
-	// after that by an eighth each round.
+	// slowStart is true until the first sign of congestion. During slow start the window grows by
+	// one with each acknowledgement, which doubles it each round; afterwards by an eighth each
+	// round.
 	slowStart bool
-	// Of the round: acknowledgements, the fastest, and whether the window kept a batch from being sent.
+	// State of the round: its acknowledgements, the fastest of them, and whether the window kept a
+	// batch from being sent.
 	acks     int
 	roundMin time.Duration
 	limited  bool
-	// The fastest acknowledgement of this period and of the one before: the latency when nothing queues up.
+	// The fastest acknowledgement of this period and of the previous one: the latency without
+	// queueing.
 	minLatency, previousMin time.Duration
-	periodStart             time.Time // its beginning
-	reducedAt               time.Time // when a busy broker last made it shrink
+	periodStart             time.Time // of the current period
+	reducedAt               time.Time // when a busy broker last reduced the window
 }
 
 const (
-	// minPeriod is how long the fastest acknowledgement counts, at least. A latency that has grown for good is known after twice
-	// that.
+	// minPeriod is the minimum time for which the fastest acknowledgement counts. A permanently
+	// higher latency is recognised after at most twice that.
 	minPeriod = 10 * time.Second
-	// jitter is how much later than twice the fastest an acknowledgement may come, so that scheduling on this machine is not taken
-	// for a queue.
+	// jitter is how much slower than twice the fastest an acknowledgement may be, so that
+	// scheduling delays on this machine are not taken for a queue.
 	jitter = time.Millisecond
-	// reductionInterval is the least time between two reductions: the refusals of batches that were outstanding together are one.
+	// reductionInterval is the minimum time between two reductions, so that the refusals of batches
+	// that were outstanding together count once.
 	reductionInterval = 500 * time.Millisecond
 )
 
@@ -43,10 +48,11 @@ func newCongestionWindow(least, most int) *congestionWindow {
 	return &congestionWindow{minSize: least, maxSize: max(least, most), size: float64(least), slowStart: true}
 }
 
-// limit is how many batches may be outstanding.
+// limit returns how many batches may be outstanding.
 func (w *congestionWindow) limit() int { return int(w.size) }
 
-// acknowledged takes the time that a batch was under way. wanted says that the window kept another one from being sent.
+// acknowledged records the latency of an acknowledged batch. wanted reports whether the window kept
+// another batch from being sent.
 func (w *congestionWindow) acknowledged(now time.Time, latency time.Duration, wanted bool) {
 	w.measure(now, latency)
 	if w.acks == 0 || latency < w.roundMin {
@@ -63,7 +69,7 @@ func (w *congestionWindow) acknowledged(now time.Time, latency time.Duration, wa
 	switch {
 	case w.isLate(w.roundMin):
 		w.slowStart = false
-		if w.size > float64(w.minSize) { // else it was a busy broker that made it small
+		if w.size > float64(w.minSize) { // otherwise a busy broker made it small
 			w.resize(max(w.size*0.9, float64(w.minSize)))
 		}
 	case w.limited && !w.slowStart:
@@ -72,7 +78,7 @@ func (w *congestionWindow) acknowledged(now time.Time, latency time.Duration, wa
 	w.acks, w.limited = 0, false
 }
 
-// isLate says that batches queue up on the way.
+// isLate reports whether a latency indicates that batches queue up on the way.
 func (w *congestionWindow) isLate(latency time.Duration) bool {
 	return latency > 2*min(w.minLatency, w.previousMin)+jitter
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWindow(t *testing.T) {
+func TestCongestionWindow(t *testing.T) {
 	const fast, late = 2 * time.Millisecond, 50 * time.Millisecond
 	now := time.Now()
 	after := func(d time.Duration) time.Time { return now.Add(d) }
-	grown := func() *congestionWindow { // to its most, without a sign of congestion
+	grown := func() *congestionWindow { // at its maximum, without a sign of congestion
 		w := newCongestionWindow(4, 64)
 		for range 100 {
 			w.acknowledged(now, fast, true)
@@ -42,7 +42,7 @@ func TestWindow(t *testing.T) {
 	t.Run("shrinks when acknowledgements come late, once a round, not below its least", func(t *testing.T) {
 		w := grown()
 		w.acks = 0
-		for range 64 { // all that were outstanding
+		for range 64 { // all outstanding batches
 			w.acknowledged(after(time.Second), late, true)
 		}
 		require.Equal(t, 57, w.limit())

@@ -6,23 +6,24 @@ import (
 	"time"
 )
 
-// dispatcher hands sessions to lanes, each to one at a time, and bounds how many lanes have a batch outstanding. It is
-// safe for concurrent use; no I/O happens under its mutex.
+// dispatcher leases sessions to lanes, each session to one lane at a time, and limits how many
+// lanes have a batch outstanding. It is safe for concurrent use. No I/O happens under its mutex.
 type dispatcher struct {
-	minLanes int    // below so many, whatever waits is sent at once
-	mixed    bool   // a batch takes many sessions
-	batch    int    // messages in a batch, at most
+	minLanes int    // with fewer outstanding batches, waiting items are sent at once
+	mixed    bool   // a batch may hold several sessions
+	batch    int    // maximum number of messages in a batch
 	spawn    func() // starts a lane; set by run before any lane starts
 
 	mu          sync.Mutex
-	changed     *sync.Cond // whenever a lane may have something to do
+	changed     *sync.Cond // signalled whenever a lane may have something to do
 	schedule    *schedule
 	window      *congestionWindow
 	outstanding int // lanes between begin and end
-	idle        int // lanes in begin
+	idle        int // lanes waiting in begin
 	closed      bool
-	halted      bool        // a lane has failed: what is outstanding is the last
-	unsendable  *unsendable // the first event that can never be sent; what lies before it is the last; nil: there is none
+	halted      bool // a lane has failed: no further batch begins
+	// the first event that can never be sent; only items before it are sent; nil if there is none
+	unsendable *unsendable
 }
 
 func newDispatcher(c Config) *dispatcher {
@@ -38,13 +39,13 @@ func (d *dispatcher) push(i *item) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.unsendable != nil {
-		return // it lies behind
+		return // the item is behind the unsendable event
 	}
 	d.schedule.push(i)
 	d.wake()
 }
 
-// close says that nothing is pushed any more.
+// close records that no further item will be pushed.
 func (d *dispatcher) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -52,7 +53,7 @@ func (d *dispatcher) close() {
 	d.wake()
 }
 
-// halt says that no batch is begun any more, whatever waits.
+// halt prevents any further batch from beginning.
 func (d *dispatcher) halt() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -60,7 +61,8 @@ func (d *dispatcher) halt() {
 	d.changed.Broadcast()
 }
 
-// haltAt says that no batch is begun any more with an event or what lies behind it. It reports whether that is news.
+// haltAt prevents the event and everything behind it from being sent. It returns false if an
+// earlier event already does.
 func (d *dispatcher) haltAt(e *unsendable) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,7 +75,7 @@ func (d *dispatcher) haltAt(e *unsendable) bool {
 	return true
 }
 
-// haltError is the error of the first event that can never be sent; nil where there is none.
+// haltError returns the error of the first event that can never be sent, or nil.
 func (d *dispatcher) haltError() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,21 +85,23 @@ func (d *dispatcher) haltError() error {
 	return d.unsendable.why
 }
 
-// worthBatch says whether what is ready is worth another batch. The caller holds mu, as in due, done and wake.
+// worthBatch reports whether the ready items are worth another batch. The caller holds mu, as in
+// canBegin, finished and wake.
 func (d *dispatcher) worthBatch() bool {
 	if d.mixed && d.outstanding >= d.minLanes {
-		// A mixed batch has room for what comes while the others are outstanding: more lanes are worth it for full ones.
+		// A mixed batch has room for items that arrive while others are outstanding, so further
+		// lanes are used only for full batches.
 		return d.schedule.ready >= d.batch
 	}
 	return d.schedule.ready > 0
 }
 
-// canBegin says whether a batch may be begun now.
+// canBegin reports whether a batch may begin now.
 func (d *dispatcher) canBegin() bool {
 	return !d.halted && d.outstanding < d.window.limit() && d.worthBatch()
 }
 
-// finished says that no batch will ever be begun again.
+// finished reports whether no batch will ever begin again.
 func (d *dispatcher) finished() bool {
 	return d.halted || (d.closed || d.unsendable != nil) && d.schedule.waiting == 0
 }
@@ -107,12 +111,13 @@ func (d *dispatcher) wake() {
 	case d.finished():
 		d.changed.Broadcast()
 	case d.canBegin():
-		d.changed.Signal() // who wakes up wakes the next one, if more is due
+		d.changed.Signal() // the lane that wakes up wakes the next one if more can begin
 	}
 }
 
-// begin waits until a batch may be sent and leases its first session. nil means that this lane is not needed any more.
-// The error is ctx's cause; whoever ends ctx wakes the dispatcher with [dispatcher.interrupt].
+// begin waits until a batch may be sent and leases its first session. It returns nil if this lane
+// is not needed any more. The error is the cause of ctx; the caller that ends ctx wakes the
+// dispatcher with [dispatcher.interrupt].
 func (d *dispatcher) begin(ctx context.Context) (*backlog, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,7 +138,8 @@ func (d *dispatcher) begin(ctx context.Context) (*backlog, error) {
 	b := d.schedule.lease()
 	d.outstanding++
 	switch {
-	case d.idle == 1 && d.outstanding < d.window.maxSize: // but for this one: somebody must be there for what comes next
+	// only this lane is idle: another must wait for the next items
+	case d.idle == 1 && d.outstanding < d.window.maxSize:
 		d.spawn()
 	default:
 		d.wake()
@@ -141,21 +147,23 @@ func (d *dispatcher) begin(ctx context.Context) (*backlog, error) {
 	return b, nil
 }
 
-// leaseNext leases another session for a batch that has room, nil when none is ready.
+// leaseNext leases another session for a batch that has room. It returns nil if none is ready.
 func (d *dispatcher) leaseNext() *backlog {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.schedule.lease()
 }
 
-// peek are the first items of a leased session, up to a batch. They may be changed by the lane that holds the lease.
+// peek returns the first items of a leased session, at most a batch. Only the lane that holds the
+// lease may change them.
 func (d *dispatcher) peek(b *backlog, most int) []*item {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return b.items[:min(most, len(b.items))]
 }
 
-// take says that the first n items of a leased session are in a batch. Where n is 0 the lease ends.
+// take records that the first n items of a leased session are in a batch. With n = 0 the lease
+// ends.
 func (d *dispatcher) take(b *backlog, n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,14 +198,15 @@ func (d *dispatcher) abandon(sessions ...*backlog) {
 	d.wake()
 }
 
-// leaseEmpty leases a session of which nothing waits and nothing is under way; nil where something does.
+// leaseEmpty leases a session that has no items waiting or outstanding. It returns nil if it has
+// any.
 func (d *dispatcher) leaseEmpty(session string) *backlog {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.schedule.leaseEmpty(session)
 }
 
-// release releases sessions of a batch that is sent in parts, whose other sessions are still under way.
+// release releases some sessions of a batch whose other sessions are still outstanding.
 func (d *dispatcher) release(sessions ...*backlog) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -207,8 +216,9 @@ func (d *dispatcher) release(sessions ...*backlog) {
 	d.wake()
 }
 
-// isolate says that a batch is sent in parts and apart from now on: it keeps its sessions and takes no part in the window any more,
-// or a message that is suspect could keep everything else from passing. Its end says nothing about how fast batches are acknowledged.
+// isolate takes a batch out of the congestion window while its messages are sent in smaller parts.
+// Its sessions stay leased. A suspect batch must not block the others, and its latency says nothing
+// about congestion.
 func (d *dispatcher) isolate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -226,14 +236,14 @@ func (d *dispatcher) throttled() {
 	d.window.throttled(time.Now())
 }
 
-// limit is how many batches may be outstanding now.
+// limit returns how many batches may be outstanding now.
 func (d *dispatcher) limit() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.window.limit()
 }
 
-// interrupt makes every idle lane look at its context.
+// interrupt makes every idle lane check its context.
 func (d *dispatcher) interrupt() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,42 +12,45 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// isolator finds out which messages of a load Service Bus does not take: it sends the load apart from all others and in ever
-// smaller parts. Each session's messages are sent in order, so a message that is suspect holds up those behind it; other sessions go
-// on meanwhile.
+// isolator finds the messages that Service Bus refuses, by sending the batch on a connection of its
+// own in ever smaller halves. The messages of each session are sent in order, so a suspect message
+// delays those behind it in its session; other sessions continue.
 type isolator struct {
 	lane *lane
-	// pending are the parts from the first suspect message on, in order, of each session that has one.
+	// pending holds, for each session with a suspect message, its parts from that message on, in
+	// order.
 	pending    map[*backlog][]*part
-	sessions   []*backlog // of stuck
-	wasSplit   bool       // the load was objected to and sent in parts
-	anyRefused bool       // a message was refused, and parked
+	sessions   []*backlog // the keys of pending, in order
+	wasSplit   bool       // the batch was objected to and sent in parts
+	anyRefused bool       // a message was refused and parked
 	lastError  error      // of the last attempt
-	// lastProgress is the number of batches that were acknowledged when one was last, and since when there was none.
+	// lastProgress is the latest count of acknowledged batches, and the time at which it last
+	// changed.
 	lastProgress struct {
 		acknowledgements int64
 		since            time.Time
 	}
 }
 
-// part is a part of a load that waits behind a suspect message, or is one.
+// part is a part of a batch that waits behind a suspect message, or contains it.
 type part struct {
 	loadedBatch
 	history     failureHistory
-	probedAt    time.Time // when a proof was last asked for
-	acksAtProbe int64     // batches that were acknowledged by then
+	probedAt    time.Time // when proof was last requested
+	acksAtProbe int64     // batches acknowledged at that time
 }
 
-// isolate sends a load in parts until every message of it is acknowledged or parked, and releases its sessions. why is [broker.ErrRefused], or
-// errSuspect: then the load is sent as it is first.
+// isolate sends a batch in parts until every message of it is acknowledged or parked, and releases
+// its sessions. why is [broker.ErrRefused] or errSuspect; after errSuspect the batch is first sent
+// as a whole.
 func (l *lane) isolate(ctx context.Context, whole loadedBatch, why error) error {
 	p := l.publisher
-	p.log.Warn("Service Bus does not take a batch; sending it apart from all others, in parts",
+	p.log.Warn("Service Bus does not accept a batch; sending it in parts on a connection of its own",
 		telemetry.KeyBatch, len(whole.items), telemetry.KeyError, why)
 	s := &isolator{lane: l, pending: map[*backlog][]*part{}}
 	if err := s.start(ctx, whole, why); err != nil {
 		if d, ok := errors.AsType[*unsendable](err); ok && len(whole.items) > 1 {
-			return d.why // what else is in the load has not been sent
+			return d.why // the rest of the batch has not been sent
 		}
 		return err
 	}
@@ -63,17 +66,17 @@ func (l *lane) isolate(ctx context.Context, whole loadedBatch, why error) error 
 	said, ok := errors.AsType[*amqp.Error](why)
 	switch {
 	case ok && said.Condition == amqp.ErrCondMessageSizeExceeded && !s.anyRefused, errors.Is(why, errSuspect) && s.wasSplit && allPassed:
-		p.sendFewer(len(whole.items) / 2) // what was objected to is the batch
+		p.sendFewer(len(whole.items) / 2) // the batch was objected to, and no single message
 		return nil
 	case s.anyRefused || errors.Is(why, errSuspect):
 		return nil
 	}
-	return fmt.Errorf("send %d events of session %q and %d others in one batch: %w. Each of them was taken by itself, so what is refused is "+
-		"the batch: set BATCH_SCOPE=session, and BATCH_MESSAGES lower where it is that already",
+	return fmt.Errorf("send %d events of session %q and %d others in one batch: %w. Each of them was accepted on its own, so the batch is "+
+		"refused: set BATCH_SCOPE=session, or lower BATCH_MESSAGES if that is set already",
 		len(whole.items), whole.sessions[0].session, len(whole.sessions)-1, why)
 }
 
-// sendFewer makes batches of at most so many messages from now on.
+// sendFewer reduces the maximum number of messages in a batch.
 func (p *Publisher) sendFewer(most int) {
 	p.batchMessages.Store(min(p.batchMessages.Load(), int64(max(most, 1))))
 }
@@ -89,7 +92,7 @@ func (s *isolator) start(ctx context.Context, whole loadedBatch, why error) erro
 	return s.split(ctx, whole)
 }
 
-// addPending makes a part wait until what is before it in its session is decided.
+// addPending queues a part until everything before it in its session is decided.
 func (s *isolator) addPending(b loadedBatch) {
 	session := b.sessions[0]
 	if s.pending[session] == nil {
@@ -98,10 +101,11 @@ func (s *isolator) addPending(b loadedBatch) {
 	s.pending[session] = append(s.pending[session], &part{loadedBatch: b})
 }
 
-// sendOrSplit sends a part, and its parts. What is suspect at the end, and what is behind it, is stuck.
+// sendOrSplit sends a batch, and its parts if necessary. What is still suspect at the end, and
+// everything behind it, becomes pending.
 func (s *isolator) sendOrSplit(ctx context.Context, b loadedBatch) error {
 	if s.pending[b.sessions[0]] != nil {
-		s.addPending(b) // behind a suspect message, and of its session alone
+		s.addPending(b) // behind a suspect message of the same session
 		return nil
 	}
 	err := s.sendWithRetries(ctx, b)
@@ -119,7 +123,8 @@ func (s *isolator) sendOrSplit(ctx context.Context, b loadedBatch) error {
 	return err
 }
 
-// sendUntilDecided sends what is stuck, each session in order and all sessions in turn, until each message is acknowledged or refused.
+// sendUntilDecided sends the pending parts, each session in order and the sessions in turn, until
+// each message is acknowledged or refused.
 func (s *isolator) sendUntilDecided(ctx context.Context) error {
 	if len(s.sessions) == 0 {
 		return nil
@@ -137,13 +142,13 @@ func (s *isolator) sendUntilDecided(ctx context.Context) error {
 	return final
 }
 
-// sendRound gives each session that is stuck its turn. An error ends the separation.
+// sendRound gives each pending session its turn. An error ends the isolation.
 func (s *isolator) sendRound(ctx context.Context) error {
 	var still []*backlog
 	for _, session := range s.sessions {
 		err := s.sendPending(ctx, session)
 		if s.lane.publisher.haltAt(err) {
-			err, s.pending[session] = nil, nil // what is behind it in its session is not sent; the other sessions are
+			err, s.pending[session] = nil, nil // the rest of this session is not sent; the other sessions are
 		}
 		if err != nil {
 			return err
@@ -159,7 +164,8 @@ func (s *isolator) sendRound(ctx context.Context) error {
 	return nil
 }
 
-// sendPending sends the parts of a session in order, up to one that is not taken and of which it is not decided why.
+// sendPending sends the parts of a session in order, up to a part that fails for an undecided
+// reason.
 func (s *isolator) sendPending(ctx context.Context, session *backlog) error {
 	for len(s.pending[session]) > 0 {
 		t := s.pending[session][0]
@@ -195,8 +201,10 @@ func (s *isolator) sendPending(ctx context.Context, session *backlog) error {
 	return nil
 }
 
-// sendOnce sends a part once. Errors: [broker.ErrRefused] if a single message is convicted, and for several of which one may be, errSuspect
-// likewise; errNoProof, [broker.ErrOversized]; after any other the part is to be sent again.
+// sendOnce sends a part once. Errors: [broker.ErrRefused] if the single message is permanently
+// refused, or if a part with several messages may contain such a message (then possibly
+// errSuspect); errNoProof; [broker.ErrOversized]. After any other error the part must be sent
+// again.
 func (s *isolator) sendOnce(ctx context.Context, t *part) error {
 	p := s.lane.publisher
 	begun := time.Now()
@@ -220,11 +228,11 @@ func (s *isolator) sendOnce(ctx context.Context, t *part) error {
 		denied := p.allowPark(t.items[0], &t.history, why)
 		switch {
 		case denied != nil:
-			return fmt.Errorf("%w: %v", denied, why) //nolint:errorlint // it is not refused as yet
+			return fmt.Errorf("%w: %v", denied, why) //nolint:errorlint // it is not refused yet
 		case t.history.rejected:
 			return err
 		}
-		return fmt.Errorf("%w: %d times since %s, while others were taken: %w",
+		return fmt.Errorf("%w: %d times since %s, while others were accepted: %w",
 			broker.ErrRefused, t.history.objections, t.history.firstObjection.UTC().Format(time.RFC3339), err)
 	}
 	if t.history.isSuspect() {
@@ -234,15 +242,17 @@ func (s *isolator) sendOnce(ctx context.Context, t *part) error {
 		if !s.progressing() {
 			return fmt.Errorf("%w: %w", errNoProof, why)
 		}
-		return fmt.Errorf("not taken as yet: %v", why) //nolint:errorlint // it is not refused as yet
+		return fmt.Errorf("not accepted yet: %v", why) //nolint:errorlint // it is not refused yet
 	}
 	return why
 }
 
-// errNoProof is a message that is not parked, because it may be all messages that are refused.
-var errNoProof = errors.New("nothing else is taken either, so it is not parked (ON_REFUSED=park): see whether the entity takes messages")
+// errNoProof reports a message that is not parked, because Service Bus may be refusing all
+// messages.
+var errNoProof = errors.New("nothing else is accepted either, so it is not parked (ON_REFUSED=park): check whether the entity accepts messages")
 
-// progressing reports whether Service Bus has taken anything within half of StallAfter, or the separation is younger than that.
+// progressing reports whether Service Bus accepted anything within half of StallAfter, or the
+// isolation is younger than that.
 func (s *isolator) progressing() bool {
 	p := s.lane.publisher
 	if taken := p.acknowledgements.Load(); s.lastProgress.since.IsZero() || taken != s.lastProgress.acknowledgements {
@@ -251,7 +261,8 @@ func (s *isolator) progressing() bool {
 	return p.config.StallAfter == 0 || time.Since(s.lastProgress.since) < p.config.StallAfter/2
 }
 
-// split tries the two halves of a part, in order: between sessions where it has several.
+// split sends the two halves of a batch in order. A batch with several sessions is split between
+// sessions.
 func (s *isolator) split(ctx context.Context, b loadedBatch) error {
 	s.lane.publisher.metrics.split()
 	s.wasSplit = true
@@ -272,8 +283,9 @@ func (s *isolator) split(ctx context.Context, b loadedBatch) error {
 	return s.sendOrSplit(ctx, loadedBatch{rest, b.items[n:], rests})
 }
 
-// sendWithRetries sends a part apart from all others until it is acknowledged. Errors: [broker.ErrRefused], [broker.ErrOversized], errSuspect if it is to be
-// sent in smaller parts or later; or ctx's cause.
+// sendWithRetries sends a batch on the isolated connection until it is acknowledged. Errors:
+// [broker.ErrRefused], [broker.ErrOversized], errSuspect if it must be sent in smaller parts or
+// later, or the cause of ctx.
 func (s *isolator) sendWithRetries(ctx context.Context, b loadedBatch) error {
 	l, history := s.lane, failureHistory{}
 	begun := time.Now()

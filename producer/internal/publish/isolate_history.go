@@ -7,43 +7,49 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/broker"
 )
 
-// errSuspect is a batch that keeps failing: it is sent apart from all others, to learn whether it is to blame.
+// errSuspect reports a batch that keeps failing. It is sent on a connection of its own to find out
+// whether it is the cause.
 var errSuspect = errors.New("batch keeps failing")
 
-// failureHistory is the evidence against a batch, or a part of one: failed attempts in a row. It is pure state of one goroutine.
+// failureHistory counts the consecutive failed attempts to send a batch or a part of one. It is
+// pure state of one goroutine.
 type failureHistory struct {
-	objections     int       // attempts for which the broker gave a reason that may be the batch
-	failures       int       // attempts of unknown outcome, objections included
-	acksAtFirst    int64     // batches that were acknowledged when the first attempt failed
-	firstObjection time.Time // the first objection
-	permanent      bool      // the last objection had a condition that does not pass
-	rejected       bool      // the message itself was rejected with such a condition
-	proof          proof     // that Service Bus takes other messages meanwhile
+	objections     int       // attempts for which the broker gave a reason that may concern the batch
+	failures       int       // attempts of unknown outcome, including objections
+	acksAtFirst    int64     // batches acknowledged when the first attempt failed
+	firstObjection time.Time // the time of the first objection
+	permanent      bool      // the last objection had a permanent condition
+	rejected       bool      // the message itself was rejected with a permanent condition
+	proof          proof     // that Service Bus accepts other messages meanwhile
 }
 
-// proof is where another message comes from that Service Bus has taken since a message failed first.
+// proof is the origin of another message that Service Bus accepted since the first failure.
 type proof int
 
 const (
 	noProof      proof = iota
-	otherSession       // another session: the session of the message may be what is refused, for a partition that is away
+	otherSession       // another session: the refusal may concern the whole session, if its partition is unavailable
 	sameSession        // the session of the message
 )
 
 const (
-	// objectionsToIsolate is how many objections make a batch suspect. One ends the sends of every lane that shares the connection.
+	// objectionsToIsolate is how many objections make a batch suspect. Each objection ends the
+	// sends of every lane that shares the connection.
 	objectionsToIsolate = 3
-	// failuresToIsolate is how many failures do, if other batches passed meanwhile: then it is not the network.
+	// failuresToIsolate is how many failures make a batch suspect if other batches were
+	// acknowledged meanwhile, so that the network is not the cause.
 	failuresToIsolate = 5
-	// objectionsToRefuse is how many objections to one message, sent apart, are the least for a refusal for good.
+	// objectionsToRefuse is the minimum number of objections to a single isolated message before it
+	// counts as permanently refused.
 	objectionsToRefuse = 5
 )
 
-// record takes the outcome of an attempt, and the number of batches that were acknowledged by then.
+// record records the outcome of an attempt. acknowledged is the number of batches acknowledged so
+// far.
 func (s *failureHistory) record(err error, acknowledged int64, now time.Time) {
 	rejected := errors.Is(err, broker.ErrRefused)
 	if !rejected && !errors.Is(err, broker.ErrUnknown) && !errors.Is(err, broker.ErrTimedOut) {
-		return // it was not sent, or the answer is plain
+		return // it was not sent, or the outcome is known
 	}
 	if s.failures == 0 {
 		s.acksAtFirst = acknowledged
@@ -59,23 +65,25 @@ func (s *failureHistory) record(err error, acknowledged int64, now time.Time) {
 	}
 }
 
-// reset forgets all that speaks against a message: the one that its session sent before it is objected to as well.
+// reset clears the history, after the previous message of the same session was objected to as well.
 func (s *failureHistory) reset() { *s = failureHistory{} }
 
-// shouldIsolate reports whether the batch is to be sent apart from others.
+// shouldIsolate reports whether the batch must be sent on a connection of its own.
 func (s *failureHistory) shouldIsolate(acknowledged int64) bool {
 	return s.objections >= objectionsToIsolate || s.failures >= failuresToIsolate && acknowledged > s.acksAtFirst
 }
 
-// shouldSplit reports whether several messages, sent apart, are to be sent in parts.
+// shouldSplit reports whether a part with several messages must be split.
 func (s *failureHistory) shouldSplit(acknowledged int64) bool {
 	return s.objections > 0 || s.failures >= failuresToIsolate && acknowledged > s.acksAtFirst
 }
 
-// isSuspect reports whether enough speaks against a single message, sent apart, to ask for a proof that others are taken.
+// isSuspect reports whether there is enough evidence against a single message to request proof that
+// others are accepted.
 func (s *failureHistory) isSuspect() bool { return s.rejected || s.objections >= objectionsToRefuse }
 
-// isPoison reports whether a single message, sent apart, is to blame. A condition that may pass has to last for after.
+// isPoison reports whether a single message is permanently refused. A condition that may be
+// temporary must last for after.
 func (s *failureHistory) isPoison(now time.Time, after time.Duration) bool {
 	switch {
 	case s.proof == noProof || !s.isSuspect():

@@ -11,16 +11,16 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/broker"
 )
 
-func TestASuspicionGrows(t *testing.T) {
+func TestFailureHistoryDecides(t *testing.T) {
 	objection := fmt.Errorf("%w: %w", broker.ErrUnknown, broker.ErrObjection)
 	final := fmt.Errorf("%w: %w", broker.ErrUnknown, broker.ErrPermanentObjection)
 	const after = 5 * time.Minute
 	for _, c := range []struct {
 		what                                string
 		errs                                []error
-		passed                              int64 // by others, since the first attempt failed
+		passed                              int64 // batches of others acknowledged since the first attempt failed
 		lasts                               time.Duration
-		apart, divides, questions, convicts bool // convicts once there is a proof
+		apart, divides, questions, convicts bool // once there is a proof
 	}{
 		{what: "nothing failed"},
 		{"accepted", []error{nil}, 9, after, false, false, false, false},

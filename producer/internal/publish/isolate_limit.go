@@ -8,15 +8,17 @@ import (
 )
 
 const (
-	// maxParkedPerSession is how many messages of a session are parked without an acknowledgement of a later one between them. More of them
-	// are a session that is refused.
+	// maxParkedPerSession is how many messages of a session are parked without an acknowledgement
+	// in between. A higher number indicates that the whole session is refused.
 	maxParkedPerSession = 5
-	// maxUnprovenSessions is how many sessions may have messages parked, and none acknowledged since, on the proof of other sessions alone and
-	// for conditions that may pass. More of them are a partition that is away.
+	// maxUnprovenSessions is how many sessions may have parked messages, and no acknowledgement
+	// since, if the only proof came from other sessions and the conditions may be temporary. A
+	// higher number indicates an unavailable partition.
 	maxUnprovenSessions = 3
 )
 
-// parkLimiter counts the messages that were parked, by session, until the session has an acknowledgement. It is safe for concurrent use.
+// parkLimiter counts the parked messages of each session until the session has an acknowledgement.
+// It is safe for concurrent use.
 type parkLimiter struct {
 	mu       sync.Mutex
 	sessions map[string]*parkedSession // guarded by mu
@@ -24,11 +26,11 @@ type parkLimiter struct {
 
 type parkedSession struct {
 	messages int
-	unproven bool // by the proof of other sessions, and a condition that may pass
-	reported bool // that no more are parked
+	unproven bool // parked on the proof of other sessions, for a condition that may be temporary
+	reported bool // the log has reported that no more messages are parked
 }
 
-// acknowledged forgets the sessions of an acknowledged load.
+// acknowledged clears the counts of the sessions of an acknowledged batch.
 func (c *parkLimiter) acknowledged(sessions []*backlog) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,7 +42,8 @@ func (c *parkLimiter) acknowledged(sessions []*backlog) {
 	}
 }
 
-// allow counts a message that is about to be parked. An error means that it must not be: too many were.
+// allow counts a message that is about to be parked. It returns an error if too many were parked;
+// first reports whether that is the first such error of the session.
 func (c *parkLimiter) allow(session string, history *failureHistory) (first bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,9 +58,9 @@ func (c *parkLimiter) allow(session string, history *failureHistory) (first bool
 	unproven := history.proof != sameSession && !history.rejected && !history.permanent
 	switch others := c.unprovenSessions(of); {
 	case of.messages >= maxParkedPerSession:
-		err = fmt.Errorf("%d messages of session %q were parked one after another and none was taken between them", of.messages, session)
+		err = fmt.Errorf("%d messages of session %q were parked one after another and none was accepted in between", of.messages, session)
 	case unproven && others >= maxUnprovenSessions:
-		err = fmt.Errorf("messages of %d sessions were parked and none of theirs was taken since", others)
+		err = fmt.Errorf("messages of %d sessions were parked and none of theirs was accepted since", others)
 	default:
 		of.messages++
 		of.unproven = of.unproven || unproven
@@ -67,7 +70,8 @@ func (c *parkLimiter) allow(session string, history *failureHistory) (first bool
 	return first, err
 }
 
-// unprovenSessions returns the number of other sessions with messages that were parked on the proof of other sessions; the caller holds mu.
+// unprovenSessions returns the number of other sessions with unproven parked messages. The caller
+// holds mu.
 func (c *parkLimiter) unprovenSessions(but *parkedSession) (sessions int) {
 	for _, s := range c.sessions {
 		if s != but && s.unproven {
@@ -77,16 +81,17 @@ func (c *parkLimiter) unprovenSessions(but *parkedSession) (sessions int) {
 	return sessions
 }
 
-// allowPark returns an error if a message must not be parked although it is convicted: its session waits until it is taken.
+// allowPark returns an error if a refused message must not be parked: its session then waits until
+// the message is accepted.
 func (p *Publisher) allowPark(i *item, history *failureHistory, why error) error {
 	if p.config.Refusals == nil {
 		return nil
 	}
 	first, err := p.parkLimiter.allow(i.session, history)
 	if first {
-		p.log.Error("Service Bus refuses one message after another: no more are parked, and the session waits until it takes them",
+		p.log.Error("Service Bus refuses one message after another: no more are parked, and the session waits until they are accepted",
 			telemetry.KeySession, i.session, telemetry.KeyPosition, i.change.Position, telemetry.KeyError, fmt.Errorf("%w: %w", err, why),
-			telemetry.KeyToDo, "look at the state of the entity and its partitions; the session goes on when its messages are taken")
+			telemetry.KeyToDo, "check the state of the entity and its partitions; the session continues when its messages are accepted")
 	}
 	return err
 }

@@ -14,27 +14,29 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Refusals keeps messages that Service Bus refuses: [claim.Store].
+// Refusals stores messages that Service Bus permanently refuses. [claim.Store] implements it.
 type Refusals interface {
-	// Keep stores content as a blob of this name, over one that is there. After an error it is retried.
+	// Keep stores content as a blob of this name and replaces an existing blob. It is retried after
+	// an error.
 	Keep(ctx context.Context, name, contentType string, content []byte) error
 }
 
-// describe names the event of an item that is in a batch.
+// describe returns a description of an item's event, for errors.
 func describe(i *item) string {
 	return fmt.Sprintf("%s of aggregate %q at %s", i.change.Operation, i.change.Aggregate, i.change.Position)
 }
 
-// parkOrHalt ends the stream for a message that is refused for good, or parks it: keeps it in Blob storage, with a record of what it was
-// and why, before the watermark moves past it.
+// parkOrHalt handles a permanently refused message. It returns an unsendable error that stops the
+// stream, or it parks the message: it stores the message in Blob storage, with a record of its
+// properties and the reason, before the watermark moves past it.
 func (s *isolator) parkOrHalt(ctx context.Context, t *part, why error) error {
 	l, p, i := s.lane, s.lane.publisher, t.items[0]
 	s.anyRefused = true
 	p.metrics.refused()
 	why = fmt.Errorf("send the %s: %w", describe(i), why)
 	if p.config.Refusals == nil {
-		return &unsendable{i.sequence, fmt.Errorf("%w. Correct what makes it so; or set ON_REFUSED=park, which keeps such a message in "+
-			"CLAIM_CHECK_CONTAINER and publishes what comes after it", why)}
+		return &unsendable{i.sequence, fmt.Errorf("%w. Fix its cause; or set ON_REFUSED=park, which stores such a message in "+
+			"CLAIM_CHECK_CONTAINER and publishes the changes after it", why)}
 	}
 	kept, err := encodeRefused(i.change, t.batch, why)
 	if err != nil {
@@ -46,7 +48,7 @@ func (s *isolator) parkOrHalt(ctx context.Context, t *part, why error) error {
 		}
 	}
 	p.metrics.park()
-	p.log.Error("Service Bus refuses a message for good: it is parked, and what comes after it is published",
+	p.log.Error("Service Bus permanently refuses a message: it is parked, and the changes after it are published",
 		telemetry.KeyPosition, i.change.Position, telemetry.KeyAggregate, i.change.Aggregate, telemetry.KeyDescription,
 		"the record is blob "+kept[1].name, telemetry.KeyError, why)
 	p.spans.refused(i, why)
@@ -55,7 +57,7 @@ func (s *isolator) parkOrHalt(ctx context.Context, t *part, why error) error {
 	return nil
 }
 
-// storeRefused stores one blob, retrying for as long as that takes.
+// storeRefused stores one blob, retrying until it succeeds.
 func (l *lane) storeRefused(ctx context.Context, b blob) error {
 	p := l.publisher
 	var backoff retry.Backoff
@@ -82,7 +84,8 @@ type blob struct {
 	content           []byte
 }
 
-// refusalRecord is the record beside the body of a parked message. Fields are added and never renamed.
+// refusalRecord is the record beside the body of a parked message. Fields are added and never
+// renamed.
 type refusalRecord struct {
 	Schema      int       `json:"schema"`
 	Stream      string    `json:"stream"`
@@ -97,13 +100,14 @@ type refusalRecord struct {
 	Epoch       int64     `json:"epoch"`
 	Reason      string    `json:"reason"`
 	ContentType string    `json:"contentType"`
-	Body        string    `json:"body"` // the name of the blob that holds it
+	Body        string    `json:"body"` // the name of the blob with the body
 	Size        int       `json:"size"` // bytes
 	SHA256      string    `json:"sha256"`
 	ParkedAt    time.Time `json:"parkedAt"`
 }
 
-// encodeRefused is what is kept of a refused message: its body, then the record, so that a record's body is always there.
+// encodeRefused returns the blobs of a refused message: its body, then the record, so that the body
+// of a stored record always exists.
 func encodeRefused(c envelope.Change, b broker.Batch, why error) (kept [2]blob, err error) {
 	contentType, body, err := b.Content()
 	if err != nil {

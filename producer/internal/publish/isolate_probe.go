@@ -10,34 +10,36 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/broker"
 )
 
-// probe is the message of a session that was acknowledged last. While a later message of the session is suspect, it is sent once
-// more, which shows whether Service Bus takes that session's messages: the broker drops the repeat by its MessageId, and if it has
-// forgotten that, position guards do. It is never sent behind a later acknowledged message of its session.
+// probe is the most recently acknowledged message of a session. While a later message of the
+// session is suspect, the publisher resends the probe to find out whether Service Bus accepts
+// messages of the session at all; duplicate detection, or else the position guard, drops it. A
+// probe is never sent behind a later acknowledged message of its session.
 type probe struct {
 	session string
 	batch   broker.Batch
 	size    int64
 }
 
-// probes are the witnesses of the sessions that were acknowledged last, as far as a bound on bytes allows. It is safe for
-// concurrent use.
+// probes holds the probes of the sessions that were acknowledged most recently, up to a total size.
+// It is safe for concurrent use.
 type probes struct {
 	maxBytes int64 // bytes
 
 	mu        sync.Mutex
 	bySession map[string]*list.Element // guarded by mu
-	recent    *list.List               // of *witness, the latest in front; guarded by mu
+	recent    *list.List               // of *probe, the most recent first; guarded by mu
 	size      int64                    // guarded by mu
 }
 
-// probeOverhead is what a witness costs besides its message, about.
+// probeOverhead is the approximate size of a probe in addition to its message.
 const probeOverhead = 512
 
 func newProbes(most int64) *probes {
 	return &probes{maxBytes: most, bySession: map[string]*list.Element{}, recent: list.New()}
 }
 
-// set makes the n-th message of a batch the witness of a session. A message that is too large to be kept leaves the session without.
+// set makes the n-th message of a batch the probe of a session. If the message is too large to be
+// kept, the session has no probe.
 func (p *probes) set(session string, b broker.Batch, n int) {
 	one, size := b.Extract(n)
 	next := &probe{session, one, int64(size) + probeOverhead}
@@ -53,7 +55,7 @@ func (p *probes) set(session string, b broker.Batch, n int) {
 	}
 }
 
-// remove forgets a witness; the caller holds mu.
+// remove removes a probe. The caller holds mu.
 func (p *probes) remove(e *list.Element) {
 	if e == nil {
 		return
@@ -63,7 +65,8 @@ func (p *probes) remove(e *list.Element) {
 	p.size -= old.size
 }
 
-// find returns the witness of a session, else the latest of any; nil if there is none at all.
+// find returns the probe of a session, or the most recent probe of any session, or nil if there is
+// none.
 func (p *probes) find(session string) *probe {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +80,8 @@ func (p *probes) find(session string) *probe {
 	return e.Value.(*probe)
 }
 
-// rememberProbes makes the last message of each session of an acknowledged load its witness.
+// rememberProbes makes the last message of each session of an acknowledged batch the probe of that
+// session.
 func (p *Publisher) rememberProbes(acknowledged loadedBatch) {
 	items := acknowledged.items
 	for n, i := range items {
@@ -87,19 +91,21 @@ func (p *Publisher) rememberProbes(acknowledged loadedBatch) {
 	}
 }
 
-// probeInterval is the time between two repeats of a witness for one suspect message.
+// probeInterval is the time between two resends of a probe for one suspect message.
 const probeInterval = 15 * time.Second
 
-// resendProbe looks for a proof that Service Bus takes other messages than the suspect one of a trial: its session's witness is sent once
-// more. If that is objected to, it is not the message. For a session without a witness, what other sessions had acknowledged since it
-// was last asked is the proof, or else the latest witness of any session. Asking goes on for as long as the message is suspect: in a
-// stream in which all else is published it is the only progress, without which the leader would step down before REFUSED_AFTER.
+// resendProbe looks for proof that Service Bus accepts messages other than the suspect one: it
+// resends the probe of the session. If the probe is objected to as well, the message is not the
+// cause. For a session without a probe, the proof is any acknowledgement of another session since
+// the last request, or else the most recent probe of any session. It continues for as long as the
+// message is suspect: in a stream in which everything else is published, the probes are the only
+// progress, and without progress the leader would step down before REFUSED_AFTER.
 func (s *isolator) resendProbe(ctx context.Context, t *part) {
 	p := s.lane.publisher
 	session := t.items[0].session
 	every := probeInterval
 	if p.config.StallAfter > 0 {
-		every = min(every, p.config.StallAfter/4) // an answer shows that this leader gets on
+		every = min(every, p.config.StallAfter/4) // an acknowledgement shows that this leader makes progress
 	}
 	if !t.probedAt.IsZero() && time.Since(t.probedAt) < every {
 		return
@@ -116,11 +122,11 @@ func (s *isolator) resendProbe(ctx context.Context, t *part) {
 	if !own {
 		lease := s.lane.dispatcher.leaseEmpty(probe.session)
 		if lease == nil {
-			return // something of it is under way, and shows as much
+			return // the session has messages outstanding, whose acknowledgement is a proof as well
 		}
 		defer s.lane.dispatcher.release(lease)
 		if p.probes.find(probe.session) != probe {
-			return // something else was taken
+			return // another message was acknowledged meanwhile
 		}
 	}
 	t.probedAt = time.Now()

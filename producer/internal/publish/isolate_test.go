@@ -15,10 +15,10 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// memoryRefusals are the names of what was kept, by the message that it is of.
+// memoryRefusals records the names of the stored blobs by message.
 type memoryRefusals struct {
 	mu    sync.Mutex
-	kept  []string // the bodies, which the memory broker's messages say in their names
+	kept  []string // the bodies, which in the memory broker's messages are their names
 	blobs int
 }
 
@@ -32,9 +32,10 @@ func (r *memoryRefusals) Keep(_ context.Context, name, _ string, content []byte)
 	return nil
 }
 
-// G1, G2 and G6: whatever messages but the first are refused, for good or by an objection each time, and whatever else fails, every other
-// message arrives, each session's in order, and exactly the refused ones are kept, before the end is reached. Nothing but the stream
-// itself shows that the broker takes something, down to a single session.
+// G1, G2 and G6: any messages except the first may be refused, permanently or by an objection each
+// time, and any other send may fail. Every other message arrives, in order within its session, and
+// exactly the refused ones are parked, before the stream ends. The stream itself is the only proof
+// that the broker accepts anything, even with a single session.
 func TestG1G2G6AllButTheRefusedArriveInOrder(t *testing.T) {
 	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
 		for seed := range uint64(60) {
@@ -64,7 +65,7 @@ func separateAtRandom(t *testing.T, scope Scope, seed uint64) {
 		mu.Lock()
 		drawn, delay := faults.IntN(20), time.Duration(faults.IntN(20))*time.Millisecond
 		mu.Unlock()
-		time.Sleep(delay) // the network's time, virtual
+		time.Sleep(delay) // the network's latency, in virtual time
 		for _, m := range messages {
 			if o, bad := poison[m]; bad {
 				return o
@@ -94,7 +95,7 @@ func separateAtRandom(t *testing.T, scope Scope, seed uint64) {
 		session, _, _ := strings.Cut(name, "/")
 		c, progress := event(session, versionOf(name), n)
 		require.NoError(t, p.Publish(running, c, progress))
-		time.Sleep(20 * time.Millisecond) // others pass all the time
+		time.Sleep(20 * time.Millisecond) // messages of others are acknowledged all the time
 	}
 	p.Close()
 	require.NoError(t, <-done)

@@ -11,13 +11,14 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// lane sends one batch after another. Until a batch is acknowledged, no lane sends anything else of its sessions.
+// lane sends one batch after another. Until a batch is acknowledged, no lane sends anything else of
+// its sessions.
 type lane struct {
 	publisher  *Publisher
 	dispatcher *dispatcher
 }
 
-// loadedBatch is a batch with what is in it.
+// loadedBatch is a batch with its items and their sessions.
 type loadedBatch struct {
 	batch    broker.Batch
 	items    []*item
@@ -61,7 +62,7 @@ func (l *lane) run(ctx context.Context) error {
 	}
 }
 
-// fill packs as many of the waiting items as one batch may hold.
+// fill packs as many waiting items as fit into a batch.
 func (l *lane) fill(ctx context.Context, first *backlog) (loadedBatch, error) {
 	batch, err := l.newBatch(ctx)
 	if err != nil {
@@ -72,7 +73,7 @@ func (l *lane) fill(ctx context.Context, first *backlog) (loadedBatch, error) {
 	for session := first; session != nil; session = l.dispatcher.leaseNext() {
 		waiting := l.dispatcher.peek(session, room-len(out.items))
 		n, err := l.pack(ctx, batch, waiting)
-		if err != nil && !errors.Is(err, broker.ErrFull) && n+len(out.items) == 0 { // with items before it, those are sent first
+		if err != nil && !errors.Is(err, broker.ErrFull) && n+len(out.items) == 0 { // items before it are sent first
 			if ctx.Err() == nil {
 				l.publisher.metrics.refused()
 				err = &unsendable{waiting[0].sequence, err}
@@ -91,7 +92,7 @@ func (l *lane) fill(ctx context.Context, first *backlog) (loadedBatch, error) {
 	return out, nil
 }
 
-// pack puts items into the batch in order, and says how many fit.
+// pack adds items to the batch in order and returns how many fit.
 func (l *lane) pack(ctx context.Context, batch broker.Batch, items []*item) (n int, err error) {
 	for n, i := range items {
 		if l.exceedsEntityLimit(i, batch.MaxMessageBytes()) {
@@ -108,17 +109,21 @@ func (l *lane) pack(ctx context.Context, batch broker.Batch, items []*item) (n i
 		}
 		switch {
 		case errors.Is(err, broker.ErrOversized):
-			batch.AddUnbatched(i.message) // the item keeps its change, to be named if it is too large for the entity as well
+			// the item keeps its change, for the error if the message is too large for the entity
+			// as well
+			batch.AddUnbatched(i.message)
 			return n + 1, broker.ErrFull
 		case err != nil:
 			return n, err
 		}
-		i.message, i.change.Body = nil, nil // the batch holds them; the rest names the event if it is refused
+		// the batch holds the message; the rest describes the event if it is refused
+		i.message, i.change.Body = nil, nil
 	}
 	return len(items), nil
 }
 
-// newBatch begins a batch. That needs a link, and perhaps a new connection, so it is retried for as long as this process leads.
+// newBatch returns an empty batch. That needs a link, and perhaps a new connection, so it is
+// retried while this process leads.
 func (l *lane) newBatch(ctx context.Context) (broker.Batch, error) {
 	var batch broker.Batch
 	err := l.retry(ctx, 0, func(ctx context.Context) (err error) {
@@ -128,9 +133,10 @@ func (l *lane) newBatch(ctx context.Context) (broker.Batch, error) {
 	return batch, err
 }
 
-// send sends the batch until it is acknowledged; latency is that of the attempt that was. A batch that was not sent, and one whose
-// outcome is unknown, are sent again as they are, before anything later of their sessions. After [broker.ErrRefused], [broker.ErrOversized] and
-// errSuspect there is nothing to retry as it is.
+// send sends the batch until it is acknowledged, and returns the latency of the successful attempt.
+// A batch that was not sent, or whose outcome is unknown, is sent again unchanged, before anything
+// later of its sessions. It is not retried after [broker.ErrRefused], [broker.ErrOversized] and
+// errSuspect.
 func (l *lane) send(ctx context.Context, b loadedBatch) (latency time.Duration, err error) {
 	var history failureHistory
 	begun := time.Now()
@@ -153,7 +159,7 @@ func (l *lane) send(ctx context.Context, b loadedBatch) (latency time.Duration, 
 	return latency, nil
 }
 
-// attempt sends a load once, one way or the other.
+// attempt sends a batch once, by the given function.
 func (l *lane) attempt(ctx context.Context, b loadedBatch, send func(context.Context, broker.Batch) error) error {
 	err := send(ctx, b.batch)
 	switch {
@@ -166,22 +172,23 @@ func (l *lane) attempt(ctx context.Context, b loadedBatch, send func(context.Con
 	return err
 }
 
-// retry makes attempts until one succeeds, ctx ends, or another attempt would not help ([broker.ErrRefused], [broker.ErrOversized], errSuspect). No
-// attempt begins or lasts past the fence.
+// retry calls attempt until it succeeds, ctx ends, or another attempt would not help
+// ([broker.ErrRefused], [broker.ErrOversized], errSuspect). No attempt starts or lasts past the
+// fence.
 func (l *lane) retry(ctx context.Context, size int, attempt func(context.Context) error) error {
 	return l.retryUnfenced(ctx, size, func(ctx context.Context) error { return l.publisher.withFence(ctx, attempt) })
 }
 
-// retryUnfenced is retry for attempts that keep to the fence themselves.
+// retryUnfenced is retry for attempts that observe the fence themselves.
 func (l *lane) retryUnfenced(ctx context.Context, size int, attempt func(context.Context) error) error {
 	p := l.publisher
-	// A busy broker needs seconds; any other failure may be over in a moment.
+	// A busy broker needs seconds; other failures are often over at once.
 	failing := retry.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second}
 	busy := retry.Backoff{Initial: 2 * time.Second, Max: 8 * time.Second}
 	for attempts := 1; ; attempts++ {
 		err := attempt(ctx)
 		if err == nil {
-			if attempts > 1 && p.failingLanes.Add(-1) == 0 { // the last of the lanes that failed
+			if attempts > 1 && p.failingLanes.Add(-1) == 0 { // the last failing lane
 				p.sendOutage.Report(nil)
 			}
 			return nil
@@ -191,7 +198,7 @@ func (l *lane) retryUnfenced(ctx context.Context, size int, attempt func(context
 		}
 		if errors.Is(err, broker.ErrRefused) || errors.Is(err, broker.ErrOversized) || errors.Is(err, errSuspect) {
 			if attempts > 1 && p.failingLanes.Add(-1) == 0 {
-				p.sendOutage.Report(nil) // what is left is about this batch
+				p.sendOutage.Report(nil) // any further failure concerns only this batch
 			}
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// gauge follows what is outstanding at a broker.
+// gauge records what is outstanding at a broker.
 type gauge struct {
 	mu                sync.Mutex
 	outstanding, most int
@@ -51,13 +51,14 @@ func (g *gauge) end(sessions map[string]bool) {
 	}
 }
 
-// sent publishes events round robin over the sessions and returns what was outstanding, and what arrived.
+// sent publishes events round robin over the sessions, and returns what was outstanding and what
+// arrived.
 func sent(t *testing.T, config Config, sessions, events int, latency time.Duration) (*gauge, *memoryBroker) {
 	t.Helper()
 	g := &gauge{}
 	bus := &memoryBroker{capacity: 1000, before: func(_ context.Context, messages []string) outcome {
 		begun := g.begin(messages)
-		time.Sleep(latency) // the network's, virtual
+		time.Sleep(latency) // the network's latency, in virtual time
 		g.end(begun)
 		return stored
 	}}
@@ -73,7 +74,7 @@ func sent(t *testing.T, config Config, sessions, events int, latency time.Durati
 	return g, bus
 }
 
-// G2: two batches of one session are never outstanding at once, however many lanes there are.
+// G2: two batches of one session are never outstanding at once, no matter how many lanes there are.
 func TestG2ASessionIsInOneLaneAtATime(t *testing.T) {
 	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
 		virtualtime.Test(t, func(t *testing.T) {
@@ -86,8 +87,9 @@ func TestG2ASessionIsInOneLaneAtATime(t *testing.T) {
 	}
 }
 
-// With many sessions the number of lanes grows until the bound is reached; it does not with fewer sessions than lanes.
-func TestLanesGrowWithWhatWaits(t *testing.T) {
+// With many sessions the number of lanes grows to its limit; with fewer sessions than lanes it does
+// not.
+func TestLanesGrowWithTheBacklog(t *testing.T) {
 	for _, test := range []struct{ sessions, lanes, maxLanes, most int }{
 		{sessions: 1000, lanes: 4, maxLanes: 64, most: 64},
 		{sessions: 1000, lanes: 4, maxLanes: 4, most: 4},
@@ -105,7 +107,7 @@ func TestLanesGrowWithWhatWaits(t *testing.T) {
 	}
 }
 
-// More lanes in mixed scope are worth it for full batches only.
+// In mixed scope, further lanes are used for full batches only.
 func TestMixedBatchesAreFilledBeforeMoreLanesAreUsed(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		config := testConfig()

@@ -39,7 +39,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 		unknown: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_outcome_unknown_total",
-			Help: "Attempts to send a batch that may or may not have stored it. The same batch is sent again, or by the next leader.",
+			Help: "Attempts to send a batch that may or may not have stored it. This leader or the next sends the same batch again.",
 		}),
 		busy: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_throttled_total",
@@ -51,15 +51,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 		splits: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_batches_split_total",
-			Help: "Batches that Service Bus did not take as they were, and that were sent in parts to find the message that it refuses.",
+			Help: "Batches that Service Bus did not accept, and that were sent in parts to find the refused message.",
 		}),
 		parked: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_parked_total",
-			Help: "Events that Service Bus refused for good, and that were kept in Blob storage instead (ON_REFUSED=park).",
+			Help: "Events that Service Bus permanently refused, and that were stored in Blob storage instead (ON_REFUSED=park).",
 		}),
 		claims: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_claim_checks_total",
-			Help: "Events whose bodies were too large for a message and were kept in Blob storage.",
+			Help: "Events whose bodies were too large for a message and were stored in Blob storage.",
 		}),
 		claimBytes: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_claim_check_bytes_total", Help: "Bytes of those bodies.",
@@ -75,10 +75,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 }
 
-// Published is the number of events acknowledged to this process.
+// Published returns the number of events acknowledged to this process.
 func (m *Metrics) Published() int64 { return m.publishedTotal.Load() }
 
-// Parked is the number of events that were refused for good and kept in Blob storage by this process.
+// Parked returns the number of events that Service Bus permanently refused and this process stored
+// in Blob storage.
 func (m *Metrics) Parked() int64 { return m.parkedTotal.Load() }
 
 func (m *Metrics) acknowledged(events int, latency time.Duration) {

@@ -1,18 +1,19 @@
-// Package publish sends events to Service Bus, many at a time, and knows at every moment up to which event all have been
-// acknowledged.
+// Package publish sends events to Service Bus over concurrent lanes, and tracks up to which event
+// all have been acknowledged.
 //
 // Guaranteed:
-//   - The events of a session arrive in the order in which they were published, whatever is sent again on the way: a
-//     lane has one batch outstanding, a session is in one lane at a time, and a batch whose outcome is unknown is sent
-//     again, unchanged or in parts, before anything later of its sessions.
+//   - The events of a session arrive in the order in which they were published, no matter what is
+//     sent again. A lane has one batch outstanding, a session is in one lane at a time, and a batch
+//     whose outcome is unknown is sent again, unchanged or in parts, before anything later of its
+//     sessions.
 //   - The watermark never passes an event that has not been acknowledged.
-//   - Memory is bounded by bytes and by count, even while one event stays unacknowledged and all others are acknowledged. At the
-//     bound [Publisher.Publish] blocks.
+//   - Memory is bounded by bytes and by count, even while one event stays unacknowledged and all
+//     others are acknowledged. At the limit [Publisher.Publish] blocks.
 //
-// Not guaranteed: that an event arrives once. A batch that is sent again may have arrived the first time; its messages
-// have the same ids.
+// Not guaranteed: that an event arrives once. A batch that is sent again may have arrived the first
+// time; its messages have the same ids.
 //
-// The number of lanes adapts to what the connection to the broker can carry: see window.
+// The number of lanes adapts to the capacity of the connection to the broker: see congestionWindow.
 package publish
 
 import (
@@ -33,49 +34,54 @@ import (
 	"github.com/sluice-cdc/sluice/shared/outage"
 )
 
-// Scope is what one batch may hold.
+// Scope defines which sessions one batch may hold.
 type Scope string
 
-// The scopes.
+// The scopes of a batch.
 const (
-	// ScopeSession puts one session into a batch: partitioned entities refuse anything else.
+	// ScopeSession limits a batch to one session. Partitioned entities refuse anything else.
 	ScopeSession Scope = "session"
-	// ScopeMixed fills batches with as many sessions as fit; only for entities that are not partitioned.
+	// ScopeMixed fills batches with as many sessions as fit. It is only for entities that are not
+	// partitioned.
 	ScopeMixed Scope = "mixed"
 )
 
-// Config bounds the work.
+// Config holds the settings and limits of a publisher.
 type Config struct {
-	Lanes         int // batches outstanding at once, to begin with
-	MaxLanes      int // the same, at most, where the way to the broker carries more
+	Lanes         int // batches outstanding at once, initially
+	MaxLanes      int // the maximum, if the connection to the broker has the capacity
 	Scope         Scope
 	Format        envelope.Format
-	BatchMessages int // messages in a batch, at most
-	// MaxEvents is how many events may be between Publish and acknowledgement. While one event stays unacknowledged, the others may
-	// go ahead of it by four times as many: that is how many have to be remembered.
+	BatchMessages int // maximum number of messages in a batch
+	// MaxEvents is how many events may be between Publish and acknowledgement. While one event
+	// stays unacknowledged, the others may go ahead of it by four times as many, which must be
+	// remembered.
 	MaxEvents int64
-	MaxBytes  int64 // bytes of their bodies, at most; one event may be larger
-	// Claims stores the bodies of events that are too large for a message; nil makes such an event [broker.ErrOversized].
+	MaxBytes  int64 // maximum size of their bodies; one event may be larger
+	// Claims stores the bodies of events that are too large for a message. If it is nil, such an
+	// event is [broker.ErrOversized].
 	Claims Claims
-	// Refusals keeps messages that Service Bus refuses for good, and the stream goes on without them; nil makes such a message
-	// [broker.ErrRefused].
+	// Refusals stores messages that Service Bus permanently refuses, and the stream continues
+	// without them. If it is nil, such a message is [broker.ErrRefused].
 	Refusals Refusals
-	// RefusedAfter is how long Service Bus has to object to a message, while it takes others of the same session, before the message
-	// counts as refused for good; a condition that is about the message itself does at once.
+	// RefusedAfter is how long Service Bus must object to a message, while it accepts others of the
+	// same session, before the message counts as permanently refused. A condition that concerns the
+	// message itself counts at once.
 	RefusedAfter time.Duration
-	// StallAfter without a single acknowledgement while events wait, Run gives up with [ErrStalled]; 0 means
-	// never.
+	// StallAfter is how long Run continues without an acknowledgement while events wait, before it
+	// returns [ErrStalled]; 0 means forever.
 	StallAfter time.Duration
-	// Tracer makes a span for each event, from Publish to its acknowledgement, and for each send; nil makes none. Entity is
-	// what the spans call the place that is sent to.
+	// Tracer makes a span for each event, from Publish to its acknowledgement, and for each send;
+	// nil makes none. Entity is the destination's name in the spans.
 	Tracer trace.Tracer
 	Entity string
 }
 
-// ErrStalled is a publisher that makes no progress although events wait. Another process may do better.
-var ErrStalled = errors.New("no event was acknowledged for too long although some wait")
+// ErrStalled reports a publisher that makes no progress although events wait. Another process may
+// do better.
+var ErrStalled = errors.New("no event was acknowledged for too long although events wait")
 
-// Fence tells until when this process may send: *leader.Term.
+// Fence returns until when this process may send. *leader.Term implements it.
 type Fence interface{ Deadline() time.Time }
 
 // Publisher publishes one stream during one term of leadership.
@@ -90,24 +96,25 @@ type Publisher struct {
 	dispatcher       *dispatcher
 	events           *semaphore.Weighted
 	bytes            *semaphore.Weighted
-	remembered       *semaphore.Weighted // events from the oldest that is not acknowledged to the newest
+	remembered       *semaphore.Weighted // events from the oldest unacknowledged one to the newest
 	inFlight         atomic.Int64
-	progress         atomic.Int64 // batches acknowledged and messages parked, to see whether there are any
-	acknowledgements atomic.Int64 // batches acknowledged, and witnesses
+	progress         atomic.Int64 // batches acknowledged and messages parked, to detect a stall
+	acknowledgements atomic.Int64 // batches acknowledged, including probes
 	probes           *probes
 	parkLimiter      parkLimiter
-	throttles        atomic.Int64 // a busy broker's answers
+	throttles        atomic.Int64 // responses of a busy broker
 	sendTimeout      sendTimeout
 	failingLanes     atomic.Int64 // lanes whose last attempt failed
 	sendOutage       *outage.Outage
-	claimOutage      *outage.Outage // of large events, on their way to [Claims]
-	parkOutage       *outage.Outage // of refused messages, on their way to [Refusals]
+	claimOutage      *outage.Outage // storing the bodies of large events with [Claims]
+	parkOutage       *outage.Outage // storing refused messages with [Refusals]
 	log              *slog.Logger
-	// batchMessages is how many messages a batch may have: as configured, until the broker refuses so many.
+	// batchMessages is the maximum number of messages in a batch: as configured, until the broker
+	// objects to batches of that size.
 	batchMessages atomic.Int64
 }
 
-// New prepares a publisher; nothing is sent before Run.
+// New returns a publisher. It sends nothing before Run.
 func New(config Config, to broker.Broker, fence Fence, start checkpoint.Progress, metrics *Metrics, log *slog.Logger) *Publisher {
 	p := &Publisher{
 		config: config, broker: to, fence: fence, watermark: NewWatermark(start), metrics: metrics,
@@ -126,17 +133,18 @@ func New(config Config, to broker.Broker, fence Fence, start checkpoint.Progress
 	return p
 }
 
-// Progress is how far everything has been acknowledged.
+// Progress returns how far everything has been acknowledged.
 func (p *Publisher) Progress() checkpoint.Progress { return p.watermark.Progress() }
 
-// InFlight is the number of events taken and not yet acknowledged.
+// InFlight returns the number of events published and not yet acknowledged.
 func (p *Publisher) InFlight() int64 { return p.inFlight.Load() }
 
-// Lanes is how many batches may be outstanding at the moment.
+// Lanes returns how many batches may currently be outstanding.
 func (p *Publisher) Lanes() int { return p.dispatcher.limit() }
 
-// Publish takes the next event of the stream; after is the progress it makes. It blocks while the bounds are reached,
-// until ctx ends (its cause is the error). It must not be called concurrently, nor after Close.
+// Publish queues the next event of the stream; after is the progress that it makes. It blocks while
+// the limits are reached, until ctx ends (its cause is the error). It must not be called
+// concurrently, nor after Close.
 func (p *Publisher) Publish(ctx context.Context, c envelope.Change, after checkpoint.Progress) error {
 	size := min(int64(len(c.Body)), p.config.MaxBytes)
 	span := p.spans.published(ctx, &c)
@@ -159,15 +167,17 @@ func (p *Publisher) Publish(ctx context.Context, c envelope.Change, after checkp
 	return nil
 }
 
-// Pass takes progress that needs nothing to be sent.
+// Pass records progress that needs nothing to be sent.
 func (p *Publisher) Pass(after checkpoint.Progress) { p.watermark.Pass(after) }
 
-// Close says that no more events come: Run returns once what is in flight has been acknowledged.
+// Close records that no more events follow: Run returns once everything in flight has been
+// acknowledged.
 func (p *Publisher) Close() { p.dispatcher.close() }
 
-// Run sends until it is closed and everything has been acknowledged (then it returns nil), until ctx ends (its cause is
-// the error), until it makes no progress ([ErrStalled]), or until an event can never be sent ([broker.ErrOversized],
-// [broker.ErrRefused], or one that cannot be encoded). It is called once.
+// Run sends until it is closed and everything has been acknowledged (then it returns nil), until
+// ctx ends (its cause is the error), until it makes no progress ([ErrStalled]), or until an event
+// can never be sent ([broker.ErrOversized], [broker.ErrRefused], or an encoding error). It is
+// called once.
 func (p *Publisher) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	watched, done := context.WithCancel(ctx)
@@ -183,9 +193,10 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return err
 }
 
-// send runs the lanes: one to begin with, which starts the next when it has something to send, and so on. When one fails, the
-// others first finish the batches they have begun: cancelled, those would be cancelled at every restart, and the checkpoint would
-// never move on. Before an event that can never be sent, they send all there is.
+// send runs the lanes. It starts one, which starts the next when it has something to send, and so
+// on. When a lane fails, the others first finish their current batches: if these were cancelled,
+// they would be cancelled after every restart, and the checkpoint would never advance. The lanes
+// send everything before an event that can never be sent.
 func (p *Publisher) send(ctx context.Context) error {
 	var lanes errgroup.Group
 	defer context.AfterFunc(ctx, p.dispatcher.interrupt)()
@@ -206,18 +217,20 @@ func (p *Publisher) send(ctx context.Context) error {
 	return p.dispatcher.haltError()
 }
 
-// throttledStallFactor is how many times longer a broker is waited for that answers that it is busy: another leader would most likely have
-// to wait as well, but not for ever, because it comes over another connection.
+// throttledStallFactor is how many times StallAfter the publisher waits for a broker that reports
+// that it is busy. Another leader would most likely have to wait as well; but the wait is limited,
+// because another leader would use another connection.
 const throttledStallFactor = 30
 
-// detectStall returns [ErrStalled] when events wait and none is acknowledged for StallAfter, or for throttledStalls times as long while the
-// broker says that it is busy, and nil when ctx ends.
+// detectStall returns [ErrStalled] if events wait and none is acknowledged for StallAfter, or for
+// throttledStallFactor times as long while the broker reports that it is busy. It returns nil when
+// ctx ends.
 func (p *Publisher) detectStall(ctx context.Context) error {
-	const looks = 4 // in StallAfter: how exactly it is kept
+	const looks = 4 // checks per StallAfter
 	ticker := time.NewTicker(p.config.StallAfter / looks)
 	defer ticker.Stop()
 	acknowledged, throttled := p.progress.Load(), p.throttles.Load()
-	still, silent := 0, 0 // looks without an acknowledgement, and without any answer
+	still, silent := 0, 0 // consecutive checks without an acknowledgement, and without any response
 	for {
 		select {
 		case <-ctx.Done():
@@ -232,13 +245,13 @@ func (p *Publisher) detectStall(ctx context.Context) error {
 		if now := p.throttles.Load(); now != throttled {
 			throttled, silent = now, 0
 		}
-		if silent > looks || still > throttledStallFactor*looks { // the first look may come right after the event
+		if silent > looks || still > throttledStallFactor*looks { // the first check may come right after the event
 			return ErrStalled
 		}
 	}
 }
 
-// acknowledged releases what the events of a batch held.
+// acknowledged releases the resources of an acknowledged batch.
 func (p *Publisher) acknowledged(b loadedBatch) {
 	p.spans.acknowledged(b.items)
 	p.rememberProbes(b)
@@ -248,7 +261,7 @@ func (p *Publisher) acknowledged(b loadedBatch) {
 	p.acknowledgements.Add(1)
 }
 
-// release gives back the room of events that are done with, and moves the watermark.
+// release returns the capacity of finished events and advances the watermark.
 func (p *Publisher) release(items []*item, done func(sequence ...uint64) (reached int64)) {
 	sequences := make([]uint64, len(items))
 	var bytes int64
@@ -269,18 +282,19 @@ func (p *Publisher) throttled() {
 	p.throttles.Add(1)
 }
 
-// oversized explains an event that cannot be sent.
+// oversized returns the error for an event whose message is too large.
 func oversized(i *item) error {
 	size := len(i.change.Body)
 	if i.message != nil {
 		size = len(i.message.Body)
 	}
-	return fmt.Errorf("%w: %s of aggregate %q at %s: its message of %d bytes is larger than the entity takes; "+
-		"set ON_OVERSIZE=claimcheck, make the event smaller, or use an entity that takes larger messages (Premium)",
+	return fmt.Errorf("%w: %s of aggregate %q at %s: its message of %d bytes is larger than the entity accepts; "+
+		"set ON_OVERSIZE=claimcheck, make the event smaller, or use an entity that accepts larger messages (Premium)",
 		broker.ErrOversized, i.change.Operation, i.change.Aggregate, i.change.Position, size)
 }
 
-// maxLead is how many times MaxEvents the newest event may be ahead of the oldest that is not acknowledged.
+// maxLead is how many times MaxEvents the newest event may be ahead of the oldest unacknowledged
+// one.
 const maxLead = 4
 
-var errFencePassed = errors.New("wait for a heartbeat: no time left to send in")
+var errFencePassed = errors.New("wait for a heartbeat: the fence has passed")

@@ -25,7 +25,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// memoryBroker takes batches of at most capacity messages. before is asked at each send what becomes of it.
+// memoryBroker accepts batches of at most capacity messages. before decides the outcome of each
+// send.
 type memoryBroker struct {
 	capacity int
 	before   func(ctx context.Context, messages []string) outcome
@@ -38,12 +39,12 @@ type outcome int
 
 const (
 	stored    outcome = iota
-	refused           // not stored, and the sender is told so
+	refused           // not stored, and the sender gets an error
 	unknown           // stored, and the acknowledgement is lost
-	busy              // not stored, come back later
-	never             // not stored, and it never will be
-	silent            // not stored, and no answer came
-	objecting         // not stored, and the link is ended with a reason
+	busy              // not stored, busy
+	never             // not stored, permanently refused
+	silent            // not stored, and no response
+	objecting         // not stored, and the link is closed with a reason
 )
 
 var errSend = errors.New("connection lost")
@@ -51,7 +52,7 @@ var errSend = errors.New("connection lost")
 type memoryBatch struct {
 	capacity int
 	messages []string
-	size     int // of a message that is alone
+	size     int // of an unbatched message
 }
 
 func (b *memoryBatch) AddUnbatched(m *azservicebus.Message) {
@@ -139,7 +140,7 @@ func start(config Config, b broker.Broker, f Fence) *Publisher {
 	return New(config, b, f, checkpoint.Progress{}, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 }
 
-// run starts a publisher; the channel gives its end.
+// run starts a publisher; the channel receives its result.
 func run(ctx context.Context, p *Publisher) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
@@ -158,9 +159,10 @@ func event(aggregate string, version, sequence int) (envelope.Change, checkpoint
 	}, checkpoint.Progress{Position: position}
 }
 
-// G2: whatever sends fail, and whether or not the broker stored what failed, a session's batches arrive in order: each either repeats
-// the one before it, unchanged or a part of it from its beginning, or goes on exactly where that one ended.
-func TestG2SessionsArriveInOrderWhateverIsSentAgain(t *testing.T) {
+// G2: no matter which sends fail, and whether or not the broker stored what failed, a session's
+// batches arrive in order. Each either repeats the previous one, unchanged or its first part, or
+// continues exactly where that one ended.
+func TestG2SessionsArriveInOrderAfterAnyResend(t *testing.T) {
 	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
 		for seed := range uint64(50) {
 			virtualtime.Test(t, func(t *testing.T) {
@@ -170,7 +172,7 @@ func TestG2SessionsArriveInOrderWhateverIsSentAgain(t *testing.T) {
 					mu.Lock()
 					o, delay := outcome(faults.IntN(3)), time.Duration(faults.IntN(50))*time.Millisecond
 					mu.Unlock()
-					time.Sleep(delay) // the network's time, virtual
+					time.Sleep(delay) // the network's latency, in virtual time
 					return o
 				}}
 				config := testConfig()
@@ -229,7 +231,8 @@ func judgeOrder(t *testing.T, arrived [][]string, versions map[string]int) {
 	require.Equal(t, versions, reached)
 }
 
-// G1: an event whose acknowledgement has not come holds the checkpoint, however much arrives behind it.
+// G1: an event without an acknowledgement holds the checkpoint, no matter how much arrives behind
+// it.
 func TestG1NothingUnacknowledgedIsInTheCheckpoint(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -284,7 +287,7 @@ func TestG4ASendDoesNotOutliveTheFence(t *testing.T) {
 		defer cancel()
 		bus.before = func(ctx context.Context, _ []string) outcome {
 			begun := time.Now()
-			<-ctx.Done() // the acknowledgement never comes
+			<-ctx.Done() // the acknowledgement never arrives
 			lasted = time.Since(begun)
 			cancel()
 			return unknown
@@ -303,7 +306,7 @@ type fixedFence time.Time
 
 func (f fixedFence) Deadline() time.Time { return time.Time(f) }
 
-func TestPublishBlocksAtTheBounds(t *testing.T) {
+func TestPublishBlocksAtTheLimits(t *testing.T) {
 	for name, bound := range map[string]func(*Config, int64){
 		"events": func(c *Config, _ int64) { c.MaxEvents = 3 },
 		"bytes":  func(c *Config, size int64) { c.MaxBytes = 3*size + 1 },
@@ -343,7 +346,8 @@ func TestPublishBlocksAtTheBounds(t *testing.T) {
 	}
 }
 
-// G6: what Service Bus can never take ends the stream with an error that names the event.
+// G6: an event that Service Bus can never accept ends the stream with an error that names the
+// event.
 func TestG6AnOversizedEventIsAnError(t *testing.T) {
 	bus := &memoryBroker{capacity: 10}
 	p := start(testConfig(), bus, openFence{})
@@ -358,8 +362,8 @@ func TestG6AnOversizedEventIsAnError(t *testing.T) {
 	require.Empty(t, bus.arrived)
 }
 
-// G6: an event that is too large whatever is done is found by the size of its body, and not encoded first: that takes more memory than a
-// small container has. What is before it is published.
+// G6: an event that is certainly too large is recognised by the size of its body and not encoded,
+// which would need more memory than a small container has. Everything before it is published.
 func TestG6AnEventThatIsFarTooLargeIsNotEncoded(t *testing.T) {
 	for format, size := range map[envelope.Format]int{envelope.JSON: 25_005, envelope.BSON: 5001} {
 		bus := &memoryBroker{capacity: 10}
@@ -369,7 +373,7 @@ func TestG6AnEventThatIsFarTooLargeIsNotEncoded(t *testing.T) {
 		for n := range 3 {
 			c, progress := event("big-one", n+1, n)
 			if n == 2 {
-				c.Body = make([]byte, size) // no BSON: whoever encodes it fails
+				c.Body = make([]byte, size) // not BSON: encoding it fails
 			}
 			require.NoError(t, p.Publish(t.Context(), c, progress))
 		}
@@ -381,8 +385,9 @@ func TestG6AnEventThatIsFarTooLargeIsNotEncoded(t *testing.T) {
 	}
 }
 
-// G2: what is too large for a batch and not for the entity goes by itself, in its place.
-func TestG2ALargeEventIsSentAloneInItsPlace(t *testing.T) {
+// G2: a message that is too large for a batch but not for the entity is sent unbatched, in its
+// place.
+func TestG2ALargeEventIsSentUnbatchedInItsPlace(t *testing.T) {
 	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
 		bus := &memoryBroker{capacity: 10}
 		config := testConfig()
@@ -417,7 +422,7 @@ func TestAPublisherWithoutProgressGivesUp(t *testing.T) {
 		config.StallAfter = time.Minute
 		p := start(config, bus, openFence{})
 		done := run(t.Context(), p)
-		time.Sleep(10 * time.Minute) // virtual: an idle publisher is not a stalled one
+		time.Sleep(10 * time.Minute) // in virtual time: an idle publisher is not stalled
 		c, progress := event("a0", 1, 1)
 		require.NoError(t, p.Publish(t.Context(), c, progress))
 		time.Sleep(10 * time.Minute)

@@ -14,28 +14,29 @@ import (
 type item struct {
 	change   envelope.Change
 	sequence uint64 // in the watermark
-	size     int64  // counted against the bound on bytes
+	size     int64  // counted against the limit on bytes
 	session  string
-	span     trace.Span            // nil when nobody traces it
-	message  *azservicebus.Message // encoded at the first attempt to put it into a batch
+	span     trace.Span            // nil if the event is not traced
+	message  *azservicebus.Message // encoded at the first attempt to add it to a batch
 }
 
-// schedule is what waits to be sent: a FIFO for each session, and the sessions in the order in which their turn comes. A
-// session that a lane has leased has no turn until the lane releases it, which is what keeps its order: two batches of
-// one session are never outstanding at once.
+// schedule holds the items that wait to be sent: a FIFO for each session, and the queue of sessions
+// whose turn comes next. A session that a lane has leased is not in the queue until the lane
+// releases it. That keeps its order: two batches of one session are never outstanding at once.
 //
 // It is pure state, not safe for concurrent use.
 type schedule struct {
 	sessions map[string]*backlog
-	turns    []*backlog // those not leased; turns[head:] in order
+	turns    []*backlog // the queue of sessions that are not leased: turns[head:]
 	head     int
-	ready    int  // items of the sessions that have a turn
+	ready    int  // items of the sessions in the queue
 	waiting  int  // items of all sessions
-	hasCut   bool // nothing at cutAt or behind it has a turn any more
+	hasCut   bool // items at cutAt and behind it are dropped
 	cutAt    uint64
 }
 
-// backlog is what waits of one session: never empty while it has a turn.
+// backlog holds the waiting items of one session. It is never empty while the session is in the
+// queue.
 type backlog struct {
 	session string
 	items   []*item
@@ -44,7 +45,7 @@ type backlog struct {
 
 func newSchedule() *schedule { return &schedule{sessions: map[string]*backlog{}} }
 
-// push appends an item to its session, whether leased or not.
+// push appends an item to its session, whether it is leased or not.
 func (s *schedule) push(i *item) {
 	b := s.sessions[i.session]
 	if b == nil {
@@ -59,7 +60,7 @@ func (s *schedule) push(i *item) {
 	}
 }
 
-// lease takes the session whose turn it is, nil when there is none.
+// lease leases the next session of the queue. It returns nil if the queue is empty.
 func (s *schedule) lease() *backlog {
 	if s.head == len(s.turns) {
 		return nil
@@ -78,7 +79,8 @@ func (s *schedule) lease() *backlog {
 	return b
 }
 
-// leaseEmpty leases a session that has nothing, so that what comes of it waits; nil where it has something.
+// leaseEmpty leases a session without items, so that new items of it wait. It returns nil if the
+// session has any.
 func (s *schedule) leaseEmpty(session string) *backlog {
 	if s.sessions[session] != nil {
 		return nil
@@ -88,13 +90,13 @@ func (s *schedule) leaseEmpty(session string) *backlog {
 	return b
 }
 
-// take removes the first n items of a leased session: they are in a batch.
+// take removes the first n items of a leased session, which are in a batch.
 func (s *schedule) take(b *backlog, n int) {
 	b.items = b.items[n:]
 	s.waiting -= n
 }
 
-// release ends a lease: what is left of the session queues up behind the others.
+// release ends a lease. A session with further items joins the end of the queue.
 func (s *schedule) release(b *backlog) {
 	b.leased = false
 	s.trim(b)
@@ -106,7 +108,8 @@ func (s *schedule) release(b *backlog) {
 	s.ready += len(b.items)
 }
 
-// dropFrom drops what waits at a sequence and behind it; of a session that is leased, when it is released.
+// dropFrom drops the waiting items at a sequence number and behind it. Those of a leased session
+// are dropped when it is released.
 func (s *schedule) dropFrom(at uint64) {
 	s.hasCut, s.cutAt = true, at
 	turns := slices.Clone(s.turns[s.head:])
@@ -116,7 +119,7 @@ func (s *schedule) dropFrom(at uint64) {
 	}
 }
 
-// trim drops what a session has at the cut and behind it.
+// trim drops the items of a session at the cut and behind it.
 func (s *schedule) trim(b *backlog) {
 	if !s.hasCut {
 		return
@@ -126,10 +129,11 @@ func (s *schedule) trim(b *backlog) {
 	b.items = b.items[:n]
 }
 
-// returnLease undoes a lease of which nothing was taken: the session has its turn back.
+// returnLease undoes a lease of which nothing was taken: the session returns to the front of the
+// queue.
 func (s *schedule) returnLease(b *backlog) {
 	if s.hasCut {
-		s.release(b) // the order between sessions means nothing any more
+		s.release(b) // after a cut the order between sessions does not matter
 		return
 	}
 	b.leased = false

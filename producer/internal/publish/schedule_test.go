@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Against a model that keeps everything: whatever is pushed, leased, partly taken and given back in whatever order, a session
-// is leased once at a time, its items come in order and all of them come, and sessions have their turn in order.
+// Against a model that keeps everything: no matter in which order items are pushed, leased, partly
+// taken and returned, a session is leased once at a time, its items come in order and completely,
+// and sessions take turns in order.
 func TestG2AScheduleLeasesASessionOnceAndKeepsItsOrder(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -70,7 +71,7 @@ func TestG2AScheduleLeasesASessionOnceAndKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// A session with much to send does not keep the others waiting: after its batch it queues up behind them.
+// A session with many items does not delay the others: after its batch it queues up behind them.
 func TestSessionsTakeTurns(t *testing.T) {
 	s := newSchedule()
 	for n := range uint64(10) {
@@ -89,8 +90,9 @@ func TestSessionsTakeTurns(t *testing.T) {
 	require.Equal(t, []string{"hot", "a", "b", "hot"}, turns)
 }
 
-// A session may be held, so that a witness of it is sent behind nothing later, while nothing of it waits or is under way.
-func TestASessionIsHeldOnlyWhileItHasNothing(t *testing.T) {
+// A session can be leased while it has no items waiting or outstanding, so that a probe of it is
+// never sent behind a later message.
+func TestOnlyAnEmptySessionIsLeasedForAProbe(t *testing.T) {
 	s := newSchedule()
 	s.push(&item{session: "a"})
 	require.Nil(t, s.leaseEmpty("a"), "it waits")
@@ -110,8 +112,9 @@ func TestASessionIsHeldOnlyWhileItHasNothing(t *testing.T) {
 	require.Same(t, held, s.lease())
 }
 
-// What is cut has no turn any more; of a session that a lane holds, once it is released.
-func TestWhatIsCutHasNoTurn(t *testing.T) {
+// Dropped items are never leased. Those of a session that a lane holds are dropped once it is
+// released.
+func TestDroppedItemsAreNeverLeased(t *testing.T) {
 	s := newSchedule()
 	for n, session := range []string{"a", "b", "a", "b", "c"} {
 		s.push(&item{session: session, sequence: uint64(n)})

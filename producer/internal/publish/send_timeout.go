@@ -11,18 +11,20 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// sendTimeout is the least time that an attempt of any lane may take. At first it is zero: an attempt times out at the fence that
-// stands when it begins, so that a dead connection is soon replaced. But a large message on a slow line needs longer, and
-// heartbeats keep moving the fence on: so patience doubles when a send times out, and shrinks when sends are fast again. The zero
-// value is ready to use.
+// sendTimeout is the minimum time that an attempt of any lane may take. It starts at zero: an
+// attempt then times out at the fence as of its start, so that a dead connection is soon replaced.
+// A large message on a slow line needs longer, and heartbeats keep extending the fence. So the
+// timeout doubles when a send times out, and shrinks when sends are fast again. The zero value is
+// ready to use.
 type sendTimeout struct{ nanoseconds atomic.Int64 }
 
-// maxSendTimeout is as long as go-amqp keeps a connection on which nothing arrives.
+// maxSendTimeout is how long go-amqp keeps a connection on which nothing arrives.
 const maxSendTimeout = time.Minute
 
 func (p *sendTimeout) current() time.Duration { return time.Duration(p.nanoseconds.Load()) }
 
-// adjust adjusts to an attempt that had this much time and took that much of it. It learns from sends only.
+// adjust adjusts the timeout after an attempt that had this much time and took that much of it.
+// Only sends change it.
 func (p *sendTimeout) adjust(had, took time.Duration, err error, timedOut bool) {
 	now := p.nanoseconds.Load()
 	switch {
@@ -33,8 +35,8 @@ func (p *sendTimeout) adjust(had, took time.Duration, err error, timedOut bool) 
 	}
 }
 
-// withFence runs one attempt while this process may act as the leader: until the fence as it stands now or for as long as patience
-// allows, whichever is longer, and never past the fence, wherever the heartbeats have moved it meanwhile.
+// withFence runs one attempt. The attempt times out at the current fence or after sendTimeout,
+// whichever is later, but never outlives the fence as later heartbeats extend it.
 func (p *Publisher) withFence(ctx context.Context, attempt func(context.Context) error) error {
 	begun := time.Now()
 	left := p.fence.Deadline().Sub(begun)
@@ -53,7 +55,7 @@ func (p *Publisher) withFence(ctx context.Context, attempt func(context.Context)
 	return err
 }
 
-// cancelAtFence cancels an attempt at the fence. stop ends it.
+// cancelAtFence cancels an attempt at the fence, as extended meanwhile. stop ends the watch.
 func (p *Publisher) cancelAtFence(ctx context.Context, cancel context.CancelFunc) (stop func()) {
 	var guarding sync.WaitGroup
 	guarding.Go(func() {

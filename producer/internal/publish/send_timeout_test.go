@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// movingFence is four seconds ahead until the heartbeats end.
+// movingFence is always four seconds ahead until the heartbeats end.
 type movingFence struct{ ends time.Time }
 
 func (f movingFence) Deadline() time.Time {
@@ -23,7 +23,7 @@ func (f movingFence) Deadline() time.Time {
 	return f.ends.Add(4 * time.Second)
 }
 
-// slow takes its time for every send, or as long as the attempt has.
+// slow takes this long for every send, or until the attempt times out.
 func slow(takes time.Duration) func(context.Context, []string) outcome {
 	return func(ctx context.Context, _ []string) outcome {
 		timer := time.NewTimer(takes)
@@ -37,8 +37,9 @@ func slow(takes time.Duration) func(context.Context, []string) outcome {
 	}
 }
 
-// A large message on a slow line takes longer than the fence is ahead, which the heartbeats move on meanwhile: such a send must
-// come to its end, or the stream would not go on under any leader.
+// A large message on a slow line takes longer than the distance to the fence, which the heartbeats
+// extend meanwhile. Such a send must be able to complete, or the stream would make no progress
+// under any leader.
 func TestASendMayTakeLongerThanTheFenceIsAhead(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		bus := &memoryBroker{capacity: 10, before: slow(10 * time.Second)}
@@ -53,7 +54,7 @@ func TestASendMayTakeLongerThanTheFenceIsAhead(t *testing.T) {
 		select {
 		case err := <-done:
 			require.NoError(t, err)
-		case <-time.After(5 * time.Minute): // virtual
+		case <-time.After(5 * time.Minute): // in virtual time
 			t.Fatalf("nothing got through: %+v", p.Progress())
 		}
 		require.EqualValues(t, 20, p.Progress().Published)
@@ -61,8 +62,9 @@ func TestASendMayTakeLongerThanTheFenceIsAhead(t *testing.T) {
 	})
 }
 
-// G4: however patient a send has become, it ends at the fence when the heartbeats end.
-func TestG4APatientSendDoesNotOutliveTheFence(t *testing.T) {
+// G4: no matter how long the send timeout has become, a send ends at the fence when the heartbeats
+// end.
+func TestG4ALongSendDoesNotOutliveTheFence(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		ends := time.Now().Add(50 * time.Second)
 		var last time.Time
@@ -84,9 +86,9 @@ func TestG4APatientSendDoesNotOutliveTheFence(t *testing.T) {
 	})
 }
 
-// A connection that cannot be opened teaches no patience: when the network is back, nobody waits for an attempt that began
-// while it was away.
-func TestPatienceIsLearnedFromSendsAlone(t *testing.T) {
+// A connection that cannot be opened does not extend the timeout: when the network is back, no lane
+// waits for an attempt that started before.
+func TestOnlySendsExtendTheSendTimeout(t *testing.T) {
 	var p sendTimeout
 	timedOut := context.DeadlineExceeded
 	p.adjust(4*time.Second, 4*time.Second, timedOut, true)

@@ -14,14 +14,14 @@ import (
 	"github.com/sluice-cdc/sluice/shared/tracing"
 )
 
-// spans follows events from Publish to their acknowledgement, a span for each, and the sends on the way. A nil one
-// follows nothing, at no cost.
+// spans makes a span for each event, from Publish to its acknowledgement, and for each send. A nil
+// value makes none, at no cost.
 type spans struct {
 	tracer trace.Tracer
 	entity string
 
 	mu   sync.Mutex
-	open map[trace.Span]struct{} // of events that are not acknowledged yet
+	open map[trace.Span]struct{} // of unacknowledged events
 }
 
 func newSpans(tracer trace.Tracer, entity string) *spans {
@@ -31,8 +31,9 @@ func newSpans(tracer trace.Tracer, entity string) *spans {
 	return &spans{tracer: tracer, entity: entity, open: map[trace.Span]struct{}{}}
 }
 
-// published begins the span of an event, as the child of what the event itself says it was caused by, and writes its place
-// into the event. It is nil when nobody looks at this trace; the event then says so to whoever comes after.
+// published starts the span of an event, as the child of the trace in the event, and writes the
+// span's id into the event. It returns nil if the trace is not sampled; the event then carries that
+// decision on.
 func (s *spans) published(ctx context.Context, c *envelope.Change) trace.Span {
 	if s == nil {
 		return nil
@@ -58,8 +59,8 @@ func (s *spans) published(ctx context.Context, c *envelope.Change) trace.Span {
 	return span
 }
 
-// sending begins the span of a batch: in the trace of its first event that has one, linked to the others. It is nil when
-// there is none.
+// sending starts the span of a batch, in the trace of its first traced event, linked to the others.
+// It returns nil if no event is traced.
 func (s *spans) sending(ctx context.Context, items []*item) trace.Span {
 	if s == nil {
 		return nil
@@ -119,10 +120,11 @@ func (s *spans) refused(i *item, why error) {
 	s.acknowledged([]*item{i})
 }
 
-// errUnacknowledged is what became of an event whose term ended: the next leader publishes it, in a trace of its own.
+// errUnacknowledged is the status of an event whose term ended. The next leader publishes it, in a
+// trace of its own.
 var errUnacknowledged = errors.New("not acknowledged before the leadership ended")
 
-// abandon ends what is left when the term ends.
+// abandon ends the remaining spans when the term ends.
 func (s *spans) abandon(err error) {
 	if s == nil {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-func TestSpansThatNobodyWantsCostNothing(t *testing.T) {
+func TestUntracedEventsCostNothing(t *testing.T) {
 	off := newSpans(nil, "changes")
 	c := envelope.Change{Stream: "shop.events", Token: "82", TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 	items := []*item{{}, {}, {}}

@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// A busy broker is waited for, however long it is busy, by few attempts and without stepping down: another leader would have to
-// wait as well.
-func TestABusyBrokerIsWaitedFor(t *testing.T) {
+// The publisher waits for a busy broker for as long as it takes, with few attempts and without
+// stepping down: another leader would have to wait as well.
+func TestThePublisherWaitsForABusyBroker(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		var throttling atomic.Bool
 		var attempts atomic.Int64
@@ -36,7 +36,7 @@ func TestABusyBrokerIsWaitedFor(t *testing.T) {
 			c, progress := event(fmt.Sprintf("a%d", n), 1, n)
 			require.NoError(t, p.Publish(t.Context(), c, progress))
 		}
-		time.Sleep(10 * time.Minute) // virtual
+		time.Sleep(10 * time.Minute) // in virtual time
 		require.Zero(t, p.Progress().Published)
 		require.Equal(t, 1, p.Lanes())
 		require.LessOrEqual(t, attempts.Load(), int64(4*10*60/4), "four lanes, every four seconds")
@@ -48,9 +48,9 @@ func TestABusyBrokerIsWaitedFor(t *testing.T) {
 	})
 }
 
-// G1: a broker that answers that it is busy, and nothing else for half an hour, does not hide that nothing is published: another
-// leader comes over another connection.
-func TestG1ABusyBrokerIsNotWaitedForForEver(t *testing.T) {
+// G1: a broker that only reports that it is busy for half an hour does not hide the fact that
+// nothing is published: another leader would use another connection.
+func TestG1TheWaitForABusyBrokerEnds(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		bus := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome { return busy }}
 		config := testConfig()
@@ -65,9 +65,9 @@ func TestG1ABusyBrokerIsNotWaitedForForEver(t *testing.T) {
 	})
 }
 
-// G6: what the broker will refuse for ever is not sent for ever. The error says which events, and nothing of them is in the
-// checkpoint.
-func TestG6ABatchThatIsRefusedForGoodIsAnError(t *testing.T) {
+// G6: a batch that the broker permanently refuses is not sent forever. The error names the events,
+// and none of them is in the checkpoint.
+func TestG6APermanentlyRefusedBatchIsAnError(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		bus := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome { return never }}
 		p := start(testConfig(), bus, openFence{})
@@ -82,7 +82,7 @@ func TestG6ABatchThatIsRefusedForGoodIsAnError(t *testing.T) {
 	})
 }
 
-// G6: an event that has no message form stops the stream and is counted.
+// G6: an event that cannot be encoded stops the stream and is counted.
 func TestG6AnEventThatCannotBeEncodedIsAnError(t *testing.T) {
 	p := start(testConfig(), &memoryBroker{capacity: 10}, openFence{})
 	c, progress := event("a0", 1, 1)
@@ -93,8 +93,9 @@ func TestG6AnEventThatCannotBeEncodedIsAnError(t *testing.T) {
 	require.InDelta(t, 1, testutil.ToFloat64(p.metrics.refusals), 0)
 }
 
-// G1: what is on its way when an event turns out to be unsendable is acknowledged first, and so is what was before it in its own
-// session. Otherwise it would be cut off at every restart again, and the checkpoint would never come near the event.
+// G1: batches that are outstanding when an event turns out to be unsendable are acknowledged first,
+// and so are the events before it in its own session. Otherwise they would be cut off after every
+// restart, and the checkpoint would never reach the event.
 func TestG1AnUnsendableEventCutsOffNothingBeforeIt(t *testing.T) {
 	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
 		virtualtime.Test(t, func(t *testing.T) {

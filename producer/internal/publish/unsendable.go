@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// unsendable is an event that can never be sent, and stops the stream. What lies before it is sent first: whoever takes the checkpoint past
-// the event would lose it otherwise, and nobody could tell.
+// unsendable is an event that can never be sent, and stops the stream. Everything before it is sent
+// first. Otherwise an operator who skips the event would silently skip those changes too.
 type unsendable struct {
 	sequence uint64
 	why      error
@@ -16,14 +16,15 @@ type unsendable struct {
 func (d *unsendable) Error() string { return d.why.Error() }
 func (d *unsendable) Unwrap() error { return d.why }
 
-// haltAt says whether err is of an event that can never be sent; then nothing is begun any more at that event and behind it.
+// haltAt reports whether err concerns an event that can never be sent. If so, no further batch
+// starts with that event or anything behind it.
 func (p *Publisher) haltAt(err error) bool {
 	d, ok := errors.AsType[*unsendable](err)
 	if !ok {
 		return false
 	}
 	if p.dispatcher.haltAt(d) {
-		p.log.Error("an event can never be sent: what lies before it is sent, and then the stream stops", telemetry.KeyError, err)
+		p.log.Error("an event can never be sent: everything before it is sent, and then the stream stops", telemetry.KeyError, err)
 	}
 	return true
 }

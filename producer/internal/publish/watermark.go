@@ -6,14 +6,15 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 )
 
-// Watermark knows up to where every event has been acknowledged, while acknowledgements come in any order. It is safe
-// for concurrent use.
+// Watermark tracks up to where every event has been acknowledged, while acknowledgements arrive in
+// any order. It is safe for concurrent use.
 //
-// Memory: one entry for each event between the oldest unacknowledged one and the newest, and at most one more between two of
-// them. Whoever adds events bounds them.
+// Memory: one entry for each event between the oldest unacknowledged one and the newest, and at
+// most one more between two of them. The caller limits the events that it adds.
 type Watermark struct {
 	mu sync.Mutex
-	// entries is a ring: entries[head] is the oldest that is not yet part of the prefix, with sequence number first.
+	// entries is a ring: entries[head] is the oldest entry outside the acknowledged prefix; its
+	// sequence number is first.
 	entries  []entry
 	head     int
 	count    int
@@ -25,16 +26,17 @@ type entry struct {
 	after   checkpoint.Progress
 	acked   bool
 	event   bool // counts as published, as opposed to progress without an event
-	dropped bool // an event that does not
+	dropped bool // an event that does not count as published
 }
 
-// NewWatermark begins where a stream's earlier publishing ended.
+// NewWatermark returns a watermark that starts at a stream's earlier progress.
 func NewWatermark(start checkpoint.Progress) *Watermark {
 	return &Watermark{progress: start, entries: make([]entry, 64)}
 }
 
-// Add registers the next event, in stream order, with the progress that it makes once it and all before it are
-// acknowledged. It returns the event's sequence number for [Watermark.Ack].
+// Add registers the next event, in stream order, with the progress that is made once it and
+// everything before it are acknowledged. It returns the event's sequence number for
+// [Watermark.Ack].
 func (w *Watermark) Add(after checkpoint.Progress) uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,7 +48,8 @@ func (w *Watermark) Pass(after checkpoint.Progress) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.count > 0 {
-		// Consecutive passes are one: an idle hour must not grow the ring behind one stuck event.
+		// Consecutive passes are merged: an idle hour must not grow the ring behind one stuck
+		// event.
 		if last := w.at(w.count - 1); last.acked && !last.event {
 			last.after = after
 			return
@@ -56,8 +59,8 @@ func (w *Watermark) Pass(after checkpoint.Progress) {
 	w.advance()
 }
 
-// Ack marks events as acknowledged, each sequence number once. It returns how many events the prefix has grown by: those
-// are forgotten.
+// Ack marks events as acknowledged, each sequence number once. It returns by how many events the
+// acknowledged prefix has grown: those are forgotten.
 func (w *Watermark) Ack(sequence ...uint64) (reached int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,7 +70,7 @@ func (w *Watermark) Ack(sequence ...uint64) (reached int64) {
 	return w.advance()
 }
 
-// Drop is Ack of events that are kept elsewhere: they do not count as published.
+// Drop is Ack for events that are stored elsewhere: they do not count as published.
 func (w *Watermark) Drop(sequence ...uint64) (reached int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +81,7 @@ func (w *Watermark) Drop(sequence ...uint64) (reached int64) {
 	return w.advance()
 }
 
-// Progress is the end of the contiguous acknowledged prefix: what a checkpoint may say.
+// Progress returns the end of the contiguous acknowledged prefix, which a checkpoint may contain.
 func (w *Watermark) Progress() checkpoint.Progress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +102,7 @@ func (w *Watermark) push(e entry) uint64 {
 
 func (w *Watermark) at(i int) *entry { return &w.entries[(w.head+i)%len(w.entries)] }
 
-// advance moves the prefix on, and says by how many events.
+// advance advances the prefix and returns by how many events.
 func (w *Watermark) advance() (events int64) {
 	for w.count > 0 && w.at(0).acked {
 		e := w.at(0)

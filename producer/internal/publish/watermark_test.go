@@ -25,7 +25,7 @@ func TestG1WatermarkNeverPassesAGap(t *testing.T) {
 	require.Equal(t, checkpoint.Progress{Position: "000003", Published: 13}, w.Progress())
 }
 
-func TestG1WatermarkWithoutAnEventWaitsForThoseBefore(t *testing.T) {
+func TestG1ProgressWithoutAnEventWaitsForEventsBefore(t *testing.T) {
 	w := NewWatermark(checkpoint.Progress{})
 	event := w.Add(after(1))
 	w.Pass(after(2))
@@ -37,7 +37,7 @@ func TestG1WatermarkWithoutAnEventWaitsForThoseBefore(t *testing.T) {
 	require.Equal(t, checkpoint.Progress{Position: "000004", Published: 1}, w.Progress())
 }
 
-func TestWatermarkOfAnIdleStreamBehindAStuckEventDoesNotGrow(t *testing.T) {
+func TestAnIdleStreamBehindAStuckEventDoesNotGrowTheWatermark(t *testing.T) {
 	w := NewWatermark(checkpoint.Progress{})
 	w.Add(after(1))
 	for n := range 10_000 {

@@ -74,7 +74,7 @@ func TestG6EveryRefusalForGoodIsRecognised(t *testing.T) {
 				w.Bus.AnswerSends(1000, servicebus.Answer{Outcome: servicebus.Rejected, Condition: condition})
 				w.InsertMany(10, 4)
 				err := <-a.Done
-				require.ErrorContains(w, err, "refused by Service Bus for good")
+				require.ErrorContains(w, err, "permanently refused by Service Bus")
 				require.ErrorContains(w, err, condition)
 				require.Zero(w, w.Checkpoint().Published)
 			})

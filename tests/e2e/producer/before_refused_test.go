@@ -32,7 +32,7 @@ func TestG1WhatLiesBeforeARefusedEventIsPublished(t *testing.T) {
 		require.NoError(w, err)
 
 		failed := a.Failed()
-		require.ErrorContains(w, failed, "refused by Service Bus for good")
+		require.ErrorContains(w, failed, "permanently refused by Service Bus")
 		position := regexp.MustCompile(`at (82[0-9A-F]+)`).FindStringSubmatch(failed.Error())[1]
 		require.Zero(w, operate(w, "token", "set", "--forward", position).Code)
 		b := w.StartProducer("b", slowly)

@@ -65,7 +65,7 @@ func TestG6TheMessageThatIsRefusedIsFoundAndNamed(t *testing.T) {
 						return false
 					}
 				})
-				require.ErrorContains(w, err, "refused by Service Bus for good")
+				require.ErrorContains(w, err, "permanently refused by Service Bus")
 				require.ErrorContains(w, err, `insert of aggregate "a0" at `)
 				require.ErrorContains(w, err, answer.Condition)
 				require.ErrorContains(w, err, "ON_REFUSED=park")

@@ -42,7 +42,7 @@ func TestG6ABatchThatIsRefusedForGoodStopsTheStream(t *testing.T) {
 		w.Leads("a")
 		w.InsertMany(100, 50)
 		err := <-a.Done
-		require.ErrorContains(t, err, "refused by Service Bus for good")
+		require.ErrorContains(t, err, "permanently refused by Service Bus")
 		require.ErrorContains(t, err, "partitioning")
 		require.ErrorContains(t, err, "BATCH_SCOPE=session", "each message by itself was taken")
 		require.LessOrEqual(t, w.Checkpoint().Published, int64(w.Bus.Stats(world.PartitionedQueue).Accepted))
