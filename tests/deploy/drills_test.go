@@ -295,7 +295,7 @@ var failures = []failure{
 			slices.Reverse(m.roles)
 		}
 	})},
-	{what: "another subscription is read by nobody, and the topic fills", alert: "topic-full", metric: "topic-full"},
+	{what: "another subscription is not read, and the topic fills", alert: "topic-full", metric: "topic-full"},
 	{what: "a leader cannot write its checkpoint", alert: "checkpoint-old", change: after(func(m *moment, since time.Duration) {
 		m.leader.CheckpointAgeMS, m.standby.CheckpointAgeMS = since.Milliseconds(), since.Milliseconds()
 	})},
