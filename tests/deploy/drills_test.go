@@ -74,7 +74,7 @@ func (r rule) fires(t *testing.T, logs drill, now time.Time) bool {
 	t.Helper()
 	within := func(rows []kusto.Row) (seen []kusto.Row) {
 		for _, row := range rows {
-			if at, _ := row["TimeGenerated"].(time.Time); at.After(now.Add(-r.window)) && !at.Add(late).After(now) {
+			if at, _ := row["TimeGenerated"].(time.Time); at.After(now.Add(-r.window)) && !at.Add(logs.late(at)).After(now) {
 				seen = append(seen, row)
 			}
 		}
@@ -130,8 +130,46 @@ func first(t *testing.T, logs drill, from time.Time, minutes int) map[string]int
 	return found
 }
 
-// drill is what a pipeline has logged.
-type drill struct{ console, system []kusto.Row }
+// drill is what a pipeline has logged, and how long the record of a time is on its way; nil: as long as usual.
+type drill struct {
+	console, system []kusto.Row
+	delay           func(at time.Time) time.Duration
+}
+
+func (d drill) late(at time.Time) time.Duration {
+	if d.delay == nil {
+		return late
+	}
+	return d.delay(at)
+}
+
+// Records that come late fire nothing: of six minutes all arrive together, eight minutes after the first.
+func TestLateRecordsFireNothing(t *testing.T) {
+	from := time.Date(2026, 1, 31, 15, 0, 0, 0, time.UTC)
+	for name, change := range map[string]func(*moment, time.Duration){
+		"traffic": func(*moment, time.Duration) {},
+		"quiet": func(m *moment, _ time.Duration) {
+			m.projector.Applied, m.leader.LagMS, m.leader.BehindMS = 7, 20, 10_000
+		},
+	} {
+		logs := runs(t, from, change)
+		logs.delay = func(at time.Time) time.Duration {
+			if at.Before(from) {
+				return late
+			}
+			return max(late, from.Add(8*time.Minute).Sub(at))
+		}
+		fired := first(t, logs, from, 60)
+		require.Empty(t, fired, name)
+	}
+}
+
+// What is silent stays an alert: for as long as it is silent there is no record that could end it, and none from before it that is needed.
+func TestSilenceIsAnAlertForAsLongAsItLasts(t *testing.T) {
+	for _, name := range []string{"producer-silent", "watch-silent"} {
+		require.True(t, rules(t)[name].fires(t, drill{}, time.Date(2026, 2, 7, 15, 0, 0, 0, time.UTC)), name)
+	}
+}
 
 // moment is a pipeline at one time: what its programs then log. It is changed by a failure.
 type moment struct {

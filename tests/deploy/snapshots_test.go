@@ -13,7 +13,7 @@ import (
 
 var (
 	givenParameter = regexp.MustCompile(`(?m)^param (\w+) = (?:'([^']*)'|(true|false|\d+))$`)
-	usedTemplate   = regexp.MustCompile(`(?m)^using '../../../infra/([\w/]+\.bicep)'$`)
+	usedTemplate   = regexp.MustCompile(`(?m)^using '(?:\.\./)+(?:infra/)?([\w/]+\.bicep)'$`)
 	refusedWith    = regexp.MustCompile(`^// refused: (.+)\n`)
 )
 
@@ -22,9 +22,15 @@ var (
 func TestTheSetsOfParametersAreRight(t *testing.T) {
 	sets, err := filepath.Glob(filepath.Join(root, "tests/deploy/snapshots/*.bicepparam"))
 	require.NoError(t, err)
+	rules, err := filepath.Glob(filepath.Join(root, "infra/rules/*.bicepparam"))
+	require.NoError(t, err)
+	require.Len(t, rules, 2)
+	sets = append(sets, rules...)
 	good, refused := 0, 0
 	for _, set := range sets {
-		text := read(t, "tests/deploy/snapshots/"+filepath.Base(set))
+		data, err := os.ReadFile(set)
+		require.NoError(t, err)
+		text := string(data)
 		path := usedTemplate.FindStringSubmatch(text)[1]
 		f := template(t, path)
 		given := map[string]string{}
