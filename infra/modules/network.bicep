@@ -1,6 +1,6 @@
-// The virtual network of NETWORK=vnet and private: one subnet for the Container Apps environment, one for the private endpoints, which
-// vnet leaves empty. Nothing
-// comes in from outside. What goes out (MongoDB elsewhere, Azure's own addresses) has one address, which others can allow.
+// The virtual network of NETWORK=vnet and private: one subnet for the Container Apps environment, one for the private
+// endpoints, which vnet leaves empty. Nothing comes in from outside. What goes out (MongoDB elsewhere, Azure's own addresses)
+// has one address, which others can allow.
 param location string
 param tags { *: string }
 param name string
@@ -21,6 +21,7 @@ resource outbound 'Microsoft.Network/publicIPAddresses@2026-03-01' = {
   properties: { publicIPAllocationMethod: 'Static' }
 }
 
+// In one zone: StandardV2, which is in all of them, cannot be attached to a subnet that is delegated to Container Apps.
 resource nat 'Microsoft.Network/natGateways@2026-03-01' = {
   name: '${name}-nat'
   location: location

@@ -94,7 +94,7 @@ func TestTheEnvironmentIsInTheNetwork(t *testing.T) {
 func TestTheReadmePromisesNoMoreZonesThanThereAre(t *testing.T) {
 	nat, found := template(t, "modules/network.bicep").Find("resource", "nat")
 	require.True(t, found)
-	require.Contains(t, compact(nat.Value.Text), "sku:{name:Standard}", "StandardV2 would be zone-redundant: then the sentence goes")
+	require.Contains(t, compact(nat.Value.Text), "sku:{name:Standard}", "StandardV2 cannot be attached to a subnet that is delegated to Container Apps; once it can, the sentence goes")
 	require.Contains(t, read(t, "infra/README.md"), "which lives in one zone")
 }
 
