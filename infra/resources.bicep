@@ -50,7 +50,9 @@ var copyName = '${abbreviations.containerAppsJob}copies-${token}'
 var watchName = '${abbreviations.containerAppsJob}watch-${token}'
 
 // Every name is known before the deployment starts, so that a preview shows every change. An output of a module is not, so
-// names are given to the modules, which wait for each other by dependsOn.
+// names are given to the modules, which wait for each other by dependsOn. For the same reason role assignments are named by
+// the identity's resource id. The price: if an identity is deleted and created again, its old assignments have the names of
+// the new ones and must be deleted first (../docs/troubleshooting.md).
 var producerIdentity = '${abbreviations.managedIdentity}producer-${token}'
 var projectorIdentity = '${abbreviations.managedIdentity}projector-${token}'
 var scalerIdentity = '${abbreviations.managedIdentity}scaler-${token}'
