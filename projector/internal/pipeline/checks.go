@@ -21,7 +21,8 @@ import (
 // A read model must not be the collection that it is made of: each write would be a change of the source, to be published and
 // projected again, for ever. Names tell where SOURCE_DATABASE and SOURCE_COLLECTION are set. Where they are not, the namespace in
 // an event tells, and if it is that of a collection of the read model, MongoDB is asked whether it is the same deployment's: only there
-// does the change stream of that collection hold this very event.
+// does the change stream of that collection hold this very event. As long as MongoDB refuses to answer, because its oplog begins later or
+// the user may not, each batch asks again with its newest event: what a projector writes into its own source comes back to it soon.
 
 // OwnSource returns the error of settings that make a projection write into its own source.
 func OwnSource(database, collection string) error {
@@ -42,24 +43,25 @@ func (p *Pipeline) refuseOwnSource(ctx context.Context, b *batch) error {
 	if p.notOwnSource.Load() {
 		return nil
 	}
-	for i := range b.changes {
+	for i := len(b.changes) - 1; i >= 0; i-- {
 		c := &b.changes[i]
 		collection, suspect := p.ownNamespace(c)
 		if !suspect {
 			continue
 		}
-		same, err := p.isHere(ctx, collection, c)
+		whose, err := p.sourceOf(ctx, collection, c)
 		switch {
 		case err != nil:
 			return err
-		case same:
+		case whose == itsOwn:
 			select {
 			case p.refused <- settings.Problems{OwnSource(p.opts.Database.Name(), collection)}:
 			default: // another session was faster
 			}
 			return sessions.ErrRelease
+		case whose == anothers:
+			p.notOwnSource.Store(true)
 		}
-		p.notOwnSource.Store(true)
 		return nil
 	}
 	return nil
@@ -78,34 +80,44 @@ func (p *Pipeline) ownNamespace(c *envelope.Change) (collection string, suspect 
 // sightings bounds the events of one moment that are looked at.
 const sightings = 1000
 
-// isHere says whether the deployment of the read model has this event in its own change stream. What it refuses to tell (its oplog does
-// not reach back, or the user may not) is no: another event will tell. While it is away, it is asked again.
-func (p *Pipeline) isHere(ctx context.Context, collection string, c *envelope.Change) (bool, error) {
+// source is what is known of the deployment that an event comes from.
+type source uint8
+
+// The answers to whether an event comes from the deployment of the read model.
+const (
+	unknown source = iota // MongoDB refused to answer
+	itsOwn
+	anothers
+)
+
+// sourceOf returns whether the deployment of the read model has this event in its own change stream. While the deployment is away, it
+// is asked again.
+func (p *Pipeline) sourceOf(ctx context.Context, collection string, c *envelope.Change) (source, error) {
 	t, i, ok := c.Body.Lookup("clusterTime").TimestampOK()
 	if !ok {
-		return false, nil
+		return unknown, nil
 	}
 	at := bson.Timestamp{T: t, I: i}
 	var backoff retry.Backoff
 	for {
-		found, err := p.look(ctx, collection, at, c.Key())
+		whose, err := p.look(ctx, collection, at, c.Key())
 		if _, answered := errors.AsType[mongo.ServerError](err); err == nil || answered && ctx.Err() == nil && !mongo.IsNetworkError(err) && !mongo.IsTimeout(err) {
-			return found, nil
+			return whose, nil
 		}
 		p.readModel.Report(err)
 		if backoff.Wait(ctx) != nil {
-			return false, sessions.ErrRelease
+			return unknown, sessions.ErrRelease
 		}
 	}
 }
 
-func (p *Pipeline) look(ctx context.Context, collection string, at bson.Timestamp, key bson.Raw) (bool, error) {
+func (p *Pipeline) look(ctx context.Context, collection string, at bson.Timestamp, key bson.Raw) (source, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.ApplyTimeout)
 	defer cancel()
 	stream, err := p.opts.Database.Collection(collection).Watch(ctx, mongo.Pipeline{},
 		options.ChangeStream().SetStartAtOperationTime(&at).SetMaxAwaitTime(100*time.Millisecond))
 	if err != nil {
-		return false, err
+		return unknown, err
 	}
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -114,17 +126,20 @@ func (p *Pipeline) look(ctx context.Context, collection string, at bson.Timestam
 	}()
 	for range sightings {
 		if !stream.TryNext(ctx) {
-			return false, stream.Err()
+			if err := stream.Err(); err != nil {
+				return unknown, err
+			}
+			return anothers, nil
 		}
 		t, i, _ := stream.Current.Lookup("clusterTime").TimestampOK()
 		if (bson.Timestamp{T: t, I: i}) != at {
-			return false, nil
+			return anothers, nil
 		}
 		if its, ok := stream.Current.Lookup("documentKey").DocumentOK(); ok && string(its) == string(key) {
-			return true, nil
+			return itsOwn, nil
 		}
 	}
-	return false, nil
+	return unknown, nil
 }
 
 // errLookedUp is a producer that does not give a projection what it needs.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -45,6 +46,49 @@ func TestAMirrorOfItsOwnSourceIsRefused(t *testing.T) {
 		require.Zero(t, raw.Lookup("_sluice").Type, "nothing was written to the source")
 		a.End()
 	})
+}
+
+// A deployment that refuses to answer for one event is asked again with the next: it is not taken for another deployment.
+func TestG6ADeploymentThatRefusesToTellIsAskedAgain(t *testing.T) {
+	for name, code := range map[string]int{"history lost": 286, "not authorised": 13} {
+		t.Run(name, func(t *testing.T) {
+			o := settings(0)
+			o.Since = "7.0" // where a projector that goes on comes to rest: a replacement by an equal document is no change
+			world.InVirtualTime(t, o, func(w *world.World) {
+				a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.AggregateIDPath = "_id" })
+				w.Leads("a")
+				p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+					intoTheSource(c, o)
+					c.MirrorFields = []string{"aggregateId"}
+				})
+				w.Pass(time.Second) // it has counted what is parked
+				require.NoError(w, w.Client.Database("admin").RunCommand(w.Context(), bson.D{
+					{Key: "configureFailPoint", Value: "failCommand"},
+					{Key: "mode", Value: bson.D{{Key: "times", Value: 1}}},
+					{Key: "data", Value: bson.D{
+						{Key: "failCommands", Value: bson.A{"aggregate"}}, {Key: "errorCode", Value: code}, {Key: "appName", Value: "sluice-projector"},
+					}},
+				}).Err())
+				w.Insert("a0")
+				w.Pass(10 * time.Second)
+				w.Insert("a1")
+				var err error
+				w.Eventually("the projector ends", func() bool {
+					select {
+					case err = <-p.Done:
+						return true
+					default:
+						return false
+					}
+				})
+				require.ErrorContains(w, err, "shop.events is the watched collection itself")
+				raw, err := w.Events.FindOne(w.Context(), bson.D{{Key: "aggregateId", Value: "a1"}}).Raw()
+				require.NoError(w, err)
+				require.NotZero(w, raw.Lookup("version").Type, "the source was overwritten")
+				a.End()
+			})
+		})
+	}
 }
 
 // The same names on another deployment are another collection.
