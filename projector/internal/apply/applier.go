@@ -97,7 +97,9 @@ func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes 
 		}
 	}
 	if err == nil {
-		err = a.parkPoisoned(ctx, session, t.Leave, changes, results)
+		var unparked []Failure
+		unparked, err = a.parkPoisoned(ctx, session, t.Leave, changes, results)
+		failures = append(failures, unparked...)
 	}
 	if err != nil {
 		err = fmt.Errorf("apply projection %s: %w", a.projection.Name(), err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
 // Record says why an aggregate is parked. It lies in the aggregate's guard: `parked` of the record of positions, or
@@ -51,6 +52,19 @@ func (r *Record) Fence() Fence { return Fence{ID: r.ID, Later: r.Later} }
 var errNoStub = errors.New("an event can never be applied, and the database refuses the record that parks its aggregate: let the " +
 	"collection's validator and unique indexes leave out documents where " + projection.GuardField + "." + guardEmpty + " is true")
 
+// errFull is an aggregate whose document has no room for the record of its parking. It waits until something is taken out of the document.
+var errFull = errors.New("an event can never be applied, and the document of its aggregate has no room for the record that parks it: take " +
+	"something out of the document")
+
+// unrecorded returns the error of a database that refuses the record of a parking for good.
+func unrecorded(err error) error {
+	switch Code(err) {
+	case mongodb.BSONObjectTooLarge, mongodb.ResultingDocumentTooLarge:
+		return fmt.Errorf("%w: %w", errFull, err)
+	}
+	return fmt.Errorf("%w: %w", errNoStub, err)
+}
+
 // fenced is the condition that an aggregate is parked as a fence says.
 func (g guards) fenced(f Fence) bson.D {
 	return bson.D{
@@ -62,10 +76,10 @@ func (g guards) fenced(f Fence) bson.D {
 // parkPoisoned parks the aggregate of every poison in the batch, and with it what follows of that aggregate, and writes what became
 // of them into results, also before an error. Poison that names no aggregate is left as it is. So is poison behind a change of its
 // aggregate that may still be applied, and of an aggregate that is left, of which there may be such changes elsewhere: it parks once they
-// are decided.
+// are decided. The failures are poison whose aggregate cannot be parked: it waits, and nothing else does.
 func (a *Applier) parkPoisoned(
 	ctx context.Context, session string, leave map[string]bool, changes []envelope.Change, results []Result,
-) error {
+) (failures []Failure, err error) {
 	open := make(map[string]bool)
 	for i := range changes {
 		c := &changes[i]
@@ -87,11 +101,15 @@ func (a *Applier) parkPoisoned(
 		}
 		parked, err := a.park(ctx, session, c, decision{i, results[i]}, behind)
 		record(results, parked)
-		if err != nil {
-			return fmt.Errorf("park aggregate: %w", err)
+		switch {
+		case errors.Is(err, errNoStub), errors.Is(err, errFull):
+			failures = append(failures, Failure{i, fmt.Errorf("park aggregate: %w", err)})
+			open[c.Aggregate] = true
+		case err != nil:
+			return failures, fmt.Errorf("park aggregate: %w", err)
 		}
 	}
-	return nil
+	return failures, nil
 }
 
 // park commits that the aggregate of a poison is parked, unless that is no longer true, and decides it and the events behind it.
@@ -111,7 +129,7 @@ func (a *Applier) park(
 		}
 		switch class := Classify(err); {
 		case class == Permanent && a.guards.inside:
-			return nil, fmt.Errorf("write %s: %w: %w", a.guards.collection.Name(), errNoStub, err)
+			return nil, fmt.Errorf("write %s: %w", a.guards.collection.Name(), unrecorded(err))
 		case class != Guarded:
 			return nil, fmt.Errorf("write %s: %w", a.guards.collection.Name(), err)
 		}

@@ -102,7 +102,7 @@ func (a *Applier) ParkByOperator(ctx context.Context, aggregate, description str
 		case err == nil:
 			return nil
 		case class == Permanent && a.guards.inside:
-			return fmt.Errorf("write %s: %w: %w", a.guards.collection.Name(), errNoStub, err)
+			return fmt.Errorf("write %s: %w", a.guards.collection.Name(), unrecorded(err))
 		case class != Guarded:
 			return fmt.Errorf("write %s: %w", a.guards.collection.Name(), err)
 		}

@@ -1,12 +1,18 @@
 package projector_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
-	"github.com/sluice-cdc/sluice/tests/internal/world"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
 // G5: where the first event of an aggregate can never be applied, and the database's own rules refuse even the stub that is
@@ -59,4 +65,60 @@ func TestG3ReplayOnAStubOneByOne(t *testing.T) {
 		require.Equal(w, map[string]int64{"Poison": 1, "T": 1}, doc.Types)
 		require.Equal(w, "2026-01-01T00:00:01Z", doc.First)
 	})
+}
+
+// growing puts what each event says into its aggregate's one document.
+type growing struct{}
+
+func (growing) Name() string       { return "growing" }
+func (growing) Collection() string { return "growing" }
+
+func (growing) Project(e projection.Event) ([]projection.Write, error) {
+	size := e.Document().Lookup("data", "size").AsInt64()
+	return []projection.Write{projection.Update("growing", e.Aggregate, projection.Set(projection.EscapeKey(e.Type), strings.Repeat("x", int(size))))}, nil
+}
+
+// G5: a document that is full has no room for the record that parks its aggregate. The aggregate waits, and nothing else: neither the
+// neighbours of its session nor those that need its worker. Once there is room, it parks.
+func TestG5AFullDocumentHoldsUpItsAggregateAlone(t *testing.T) {
+	size := func(n int) bson.D { return bson.D{{Key: "size", Value: n}} }
+	for _, key := range []envelope.SessionKey{{}, envelope.Buckets(1)} {
+		t.Run(key.String(), func(t *testing.T) {
+			inVirtualTime(t, func(w *world.World) {
+				put := func(aggregate string, n int, eventType string, bytes int) {
+					c := eventWithData(aggregate, n, eventType, size(bytes))
+					c.Session = key.Session(aggregate)
+					publish(w, c)
+				}
+				p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+					runs(growing{})(c, o)
+					c.MaxSessions, c.Connections, c.ReceiveBatch = 2, 1, 10
+				})
+				for _, name := range []string{"full1", "full2"} {
+					put(name, 1, "Big", 16<<20-300)
+				}
+				w.Completed(2)
+				for _, name := range []string{"full1", "full2"} {
+					put(name, 2, "Small", 200)
+				}
+				w.Pass(10 * time.Second)
+				for n := 1; n <= 5; n++ {
+					began := time.Now()
+					put("healthy", n, "T", n)
+					w.Completed(2 + n)
+					require.Less(w, time.Since(began), 5*time.Second)
+					w.Pass(20 * time.Second)
+				}
+				require.Contains(w, p.Log.Text(), "has no room for the record that parks it")
+				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
+				for _, name := range []string{"full1", "full2"} {
+					_, err := w.Client.Database(world.ReadModel).Collection("growing").UpdateByID(w.Context(), name, bson.D{{Key: "$unset", Value: bson.D{{Key: "Big", Value: ""}}}})
+					require.NoError(w, err)
+				}
+				decided(w, 9)
+				_, err := p.End()
+				require.NoError(w, err)
+			})
+		})
+	}
 }
