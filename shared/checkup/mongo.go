@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"syscall"
 	"time"
@@ -128,16 +129,29 @@ func ExplainMongo(err error, setting string) (says, mend string) {
 		hostname    x509.HostnameError
 		certificate *tls.CertificateVerificationError
 		plain       tls.RecordHeaderError
+		alert       tls.AlertError
 	)
 	switch {
 	case errors.As(err, &unnamed):
-		return fmt.Sprintf("there is no host %q", unnamed.Name), "check the hosts in " + setting + ", and the DNS"
+		return fmt.Sprintf("there is no host %q", unnamed.Name),
+			"check the hosts in " + setting + ", and the DNS; a user or password with @, : or / is percent-encoded there (%40, %3A, %2F)"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Sprintf("nothing listens there: %v", err), "check host and port in " + setting + ", and that MongoDB runs"
 	case errors.As(err, &authority), errors.As(err, &hostname), errors.As(err, &certificate):
 		return fmt.Sprintf("its certificate is not accepted: %v", err), "check tls and tlsCAFile in " + setting + ", and the name by which the hosts are called there"
 	case errors.As(err, &plain):
-		return fmt.Sprintf("it does not speak TLS: %v", err), "check tls in " + setting
+		return fmt.Sprintf("it does not speak TLS: %v", err), "take tls=true out of " + setting + ", or name a server that has TLS"
+	case errors.As(err, &alert):
+		return fmt.Sprintf("it refuses this client's TLS: %v", err), "check tlsCertificateKeyFile in " + setting + ": the certificate that the server wants of its clients"
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		// The driver's error of a connection that had been opened, with TLS if it was asked for.
+		if _, opened := errors.AsType[topology.ConnectionError](err); !opened {
+			return fmt.Sprintf("it does not speak TLS: it closes the connection when TLS begins: %v", err),
+				"take tls=true out of " + setting + ", or name a server that has TLS"
+		}
+		return fmt.Sprintf("it closes every connection at once, as a server does that requires TLS or a client's certificate: %v", err),
+			"set tls=true in " + setting + ", with tlsCAFile where its certificate is of an authority of your own; where that is set, " +
+				"tlsCertificateKeyFile too: the client's certificate with its key"
 	}
 	if server, ok := errors.AsType[mongo.ServerError](err); ok {
 		return fmt.Sprintf("it answers with an error: %v", server), "read the error; check the user's roles"

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +21,43 @@ import (
 type fails struct{ err error }
 
 func (f fails) DialContext(context.Context, string, string) (net.Conn, error) { return nil, f.err }
+
+// A server that closes connections, before or after it was asked something, is one whose TLS is not what the client takes it for.
+func TestAServerThatClosesConnectionsIsSaidToDifferInTLS(t *testing.T) {
+	t.Parallel()
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return // the test is over
+			}
+			_, _ = conn.Read(make([]byte, 1)) // what comes first decides
+			_ = conn.Close()
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		serving.Wait()
+	})
+	for query, want := range map[string][2]string{
+		"tls=true":  {"it does not speak TLS", "take tls=true out of MONGODB_URI"},
+		"tls=false": {"as a server does that requires TLS or a client's certificate", "set tls=true in MONGODB_URI"},
+	} {
+		client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + l.Addr().String() + "/?" + query).
+			SetServerSelectionTimeout(200 * time.Millisecond))
+		require.NoError(t, err)
+		var found checkup.Findings
+		require.False(t, found.Mongo(t.Context(), client, "mongodb", "MONGODB_URI", "change streams"))
+		require.Len(t, found, 1)
+		require.Contains(t, found[0].Says, want[0], query)
+		require.Contains(t, found[0].Mend, want[1], query)
+		require.NoError(t, client.Disconnect(t.Context()))
+	}
+}
 
 // Through the real driver: what it makes of a cause is what people read.
 func TestEachCauseOfSilenceHasItsOwnWords(t *testing.T) {

@@ -1,8 +1,12 @@
 package settings
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"net/url"
+	"os"
+	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -15,11 +19,39 @@ func CheckMongoURI(setting, uri string) error {
 	if uri == "" {
 		return fmt.Errorf("%s: is required and not set", setting)
 	}
+	if err := checkTLSFiles(setting, uri); err != nil {
+		return err
+	}
 	if strings.HasPrefix(uri, "mongodb+srv://") || options.Client().ApplyURI(uri).Validate() == nil {
 		return nil
 	}
 	return fmt.Errorf("%s: is not a MongoDB connection string (mongodb://… or mongodb+srv://…)", setting)
 }
+
+// checkTLSFiles is nil unless a file with certificates that a connection string names cannot be read. The name is no secret.
+func checkTLSFiles(setting, uri string) error {
+	_, query, _ := strings.Cut(uri, "?")
+	for option := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(option, "=")
+		if !slices.ContainsFunc(tlsFiles, func(file string) bool { return strings.EqualFold(file, name) }) {
+			continue
+		}
+		file, err := url.PathUnescape(value)
+		if err != nil {
+			continue // the driver refuses it
+		}
+		switch text, err := os.ReadFile(file); {
+		case err != nil:
+			return fmt.Errorf("%s: %s names a file that cannot be read: %w", setting, name, err)
+		case !bytes.Contains(text, []byte("-----BEGIN ")):
+			return fmt.Errorf("%s: %s names the file %s, which holds no certificate in PEM (-----BEGIN …)", setting, name, file)
+		}
+	}
+	return nil
+}
+
+// tlsFiles are the options of a connection string that name a file.
+var tlsFiles = []string{"tlsCAFile", "tlsCertificateKeyFile", "tlsCertificateFile", "tlsPrivateKeyFile", "sslCertificateAuthorityFile", "sslClientCertificateKeyFile"}
 
 // MongoDatabase is nil for a name that a database can have. Neither this error nor the one of [MongoCollection] quotes the value: it is
 // often a connection string in the wrong place.

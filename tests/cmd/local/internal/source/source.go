@@ -125,8 +125,8 @@ func unreachable(ctx context.Context, uri string, err error) error {
 				"directConnection=true stays with the host that is named", flags.EnvMongo, host, h.SetName)
 		}
 	}
-	return usage("%s: no MongoDB answers at %s within %s: check host and port, TLS, the firewall, and that user and password "+
-		"are percent-encoded (@ is %%40, / is %%2F)", flags.EnvMongo, strings.Join(hosts, ", "), answer)
+	says, todo := checkup.ExplainMongo(err, flags.EnvMongo)
+	return usage("%s: no MongoDB answers at %s: %s. To fix it: %s", flags.EnvMongo, strings.Join(hosts, ", "), says, todo)
 }
 
 // usesTLS reports whether the URI asks for TLS.
