@@ -69,18 +69,14 @@ const (
 	FormatText = "text"
 )
 
-// LoggerIn is [Logger] in one of the forms. Text is for people: a short time first, and nothing of what is the same in every record.
+// LoggerIn is [Logger] in one of the forms. Text is for people: a short time first, nothing of what is the same in every record, identifiers
+// shortened, and statuses as attributes.
 func LoggerIn(format string, w io.Writer, level slog.Level, service, instance string) *slog.Logger {
 	file, isFile := w.(*os.File)
 	if format != FormatText && (format != FormatAuto || !isFile || !terminal.Is(file)) {
 		return Logger(w, level, service, instance)
 	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
-			a.Value = slog.StringValue(a.Value.Time().Format("15:04:05.000"))
-		}
-		return a
-	}}))
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: forPeople}))
 }
 
 // Instance is the name of this replica: the one that Container Apps gives it, else the host's as a container's environment has it, else

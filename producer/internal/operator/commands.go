@@ -63,7 +63,7 @@ func reapplied(f *flag.FlagSet, r *Request) {
 
 func statusCommand() Command {
 	return Command{
-		Name: "status", Says: "leader, epoch, position, lag and last failure, from Blob storage and MongoDB alone; 1 where nobody leads or the stream is stopped",
+		Name: "status", Says: "leader, epoch, position, lag and last failure, from Blob storage and MongoDB alone; 1 where nobody leads, the stream is stopped or has no position yet",
 		Do: func(ctx context.Context, s *Stream, r Request) error {
 			status, err := s.Status(ctx)
 			if status.Stream == "" {

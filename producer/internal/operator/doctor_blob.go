@@ -85,7 +85,7 @@ func (s *Stream) examineFailure(ctx context.Context, e *checkup.Findings, snapsh
 	case f == nil:
 		e.OK(check, "none")
 	case f.Over(snapshot):
-		e.OK(check, "at %s, of %s; the stream has gone on since: %s", f.At.Format(time.RFC3339), f.Instance, f.Error)
+		e.OK(check, "at %s, of %s; %s: %s", f.At.Format(time.RFC3339), f.Instance, since(snapshot.Leased), f.Error)
 	default:
 		e.Problem(check, "do what it says, then start the producer again if it has ended; where an event has to be given up: `producer token set --forward`",
 			"the stream is stopped since %s (%s, epoch %d): %s", f.At.Format(time.RFC3339), f.Instance, f.Epoch, f.Error)

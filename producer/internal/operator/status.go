@@ -39,12 +39,14 @@ type Status struct {
 	// Leads says that somebody holds the lease. Stopped says that the last failure is not over: the stream does not go past it.
 	Leads   bool `json:"leads"`
 	Stopped bool `json:"stopped"`
+	// Begins says that there is no position yet: a change that is made now may come before the beginning of the stream.
+	Begins bool `json:"begins"`
 	// LastFailure is the last one of any replica; null where there was none.
 	LastFailure *checkpoint.Failure `json:"last_failure"`
 }
 
-// Well says that the stream is led and goes on.
-func (st Status) Well() bool { return st.Leads && !st.Stopped }
+// Well says that the stream has begun, is led and goes on.
+func (st Status) Well() bool { return st.Leads && !st.Stopped && !st.Begins }
 
 // Status reads the stream's state and changes nothing. If MongoDB is away, the error comes with what the blob says; without a
 // record there is no status.
@@ -61,7 +63,7 @@ func (s *Stream) Status(ctx context.Context) (Status, error) {
 		SessionKey:          record.SessionKey.String(),
 		HeartbeatAgeSeconds: time.Since(record.HeartbeatAt).Round(time.Millisecond * 100).Seconds(),
 	}
-	status.Leads = snapshot.Leased
+	status.Leads, status.Begins = snapshot.Leased, record.Progress.Position == ""
 	if status.LastFailure, err = s.lastFailure(ctx); err == nil && status.LastFailure != nil {
 		status.Stopped = !status.LastFailure.Over(snapshot)
 	}
@@ -128,6 +130,8 @@ func (st Status) Print(out io.Writer) {
 		line("state", "STOPPED: nothing is published past its last failure, which is below")
 	case !st.Leads:
 		line("state", "NOT LED: nobody publishes; start a producer, or see its log")
+	case st.Begins:
+		line("state", "BEGINS: its leader has no position yet; wait with what must be published, or see its log")
 	default:
 		line("state", "published by its leader")
 	}
@@ -152,12 +156,20 @@ func (st Status) Print(out io.Writer) {
 	if f := st.LastFailure; f != nil {
 		over := ""
 		if !st.Stopped {
-			over = " (over: the stream has gone on since)"
+			over = " (over: " + since(st.Leads) + ")"
 		}
 		line("last failure", fmt.Sprintf("%s, of %s in epoch %d%s", f.At.Format(time.RFC3339), f.Instance, f.Epoch, over))
 		line("", f.Error)
 	}
 	_ = w.Flush()
+}
+
+// since returns why a failure is over: its stream has gone on, or an operator has moved or restored the checkpoint.
+func since(leads bool) string {
+	if leads {
+		return "the stream has gone on since"
+	}
+	return "the checkpoint is past it now"
 }
 
 func leaderText(leader, lease string) string {

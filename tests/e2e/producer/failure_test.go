@@ -46,6 +46,8 @@ func TestTheCommandsTellWhyAStreamIsStopped(t *testing.T) {
 		require.Regexp(t, `ok +last failure +at .* the stream has gone on since`, operate(w, "doctor").Out)
 		b.End()
 
+		require.Contains(t, operate(w, "status").Out, "(over: the checkpoint is past it now)", "nobody leads, so nothing goes on")
+		require.Regexp(t, `ok +last failure +at .* the checkpoint is past it now`, operate(w, "doctor").Out)
 		nobody := operate(w, "status", "--json")
 		require.Equal(t, 1, nobody.Code, "nobody leads")
 		var status struct {

@@ -3,6 +3,7 @@ package producer_test
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +77,25 @@ func leaseIsFree(w *world.World) bool {
 	p, err := w.Blobs().ServiceClient().NewContainerClient("sluice").NewBlobClient("shop.events.json").GetProperties(w.Context(), nil)
 	require.NoError(w, err)
 	return *p.LeaseState != lease.StateTypeLeased
+}
+
+// A stream whose leader has not opened its change stream has no beginning yet: what is inserted now may come before it.
+func TestOperatorIsToldThatAStreamHasNoPositionYet(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		w.FailMongo(1_000_000, 189, "aggregate") // PrimarySteppedDown, which passes
+		w.StartProducer("a", nil)
+		var begins world.Operated
+		w.Eventually("there is a leader without a position", func() bool {
+			begins = operate(w, "status")
+			return strings.Contains(begins.Out, "BEGINS")
+		})
+		require.Equal(t, 1, begins.Code)
+		require.Regexp(t, `state +BEGINS: its leader has no position yet`, begins.Out)
+		require.Contains(t, operate(w, "status", "--json").Out, `"begins": true`)
+		w.FailMongo(0, 189, "aggregate")
+		w.Leads("a")
+		w.Eventually("it has begun", func() bool { return operate(w, "status").Code == 0 })
+	})
 }
 
 func TestOperatorShowsTheStatusOfALeaderAndOfNone(t *testing.T) {
