@@ -143,8 +143,14 @@ func explainBlob(err error) (says, mend string) {
 			"check BLOB_ACCOUNT_URL (or BLOB_CONNECTION_STRING), the network, and that an identity is signed in"
 	}
 	says = fmt.Sprintf("storage answered %d %s", response.StatusCode, response.ErrorCode)
+	refused := response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized
+	if refused && response.RawResponse != nil {
+		if off := checkup.Clock(response.RawResponse.Header, time.Now()); off != "" {
+			return says + ": " + off, checkup.FixClock
+		}
+	}
 	switch {
-	case response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized:
+	case refused:
 		return says, mendBlobRole + "; a firewall of the storage account answers the same"
 	case response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= http.StatusInternalServerError:
 		return says, "try again; the service is busy or away"

@@ -30,7 +30,8 @@ func (s *Stream) examineServiceBus(ctx context.Context, e *checkup.Findings) {
 			"the namespace has no entity %q", s.Entity)
 	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess && s.LocalAuth:
 		e.Problem(check, "check the key and that its rule has Send; where the namespace has local authentication switched off "+
-			"(disableLocalAuth), no key is taken: set SERVICE_BUS_NAMESPACE and use an identity",
+			"(disableLocalAuth), no key is taken: set SERVICE_BUS_NAMESPACE and use an identity; "+
+			"and check this machine's clock: a token that is made of the key has expired where it is more than an hour behind",
 			"the connection string is not accepted for %q", s.Entity)
 	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess:
 		e.Problem(check, "give it the role Azure Service Bus Data Sender on the entity or the namespace (a new role takes minutes to work)",

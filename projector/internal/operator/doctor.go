@@ -48,7 +48,8 @@ func (p *Projector) examineServiceBus(ctx context.Context, found *checkup.Findin
 		return
 	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess && p.LocalAuth:
 		found.Problem(check, "check the key and that its rule has Listen; where the namespace has local authentication switched off "+
-			"(disableLocalAuth), no key is taken: set SERVICE_BUS_NAMESPACE and use an identity",
+			"(disableLocalAuth), no key is taken: set SERVICE_BUS_NAMESPACE and use an identity; "+
+			"and check this machine's clock: a token that is made of the key has expired where it is more than an hour behind",
 			"the connection string is not accepted for %q", p.Entity.String())
 		return
 	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess:
@@ -85,6 +86,10 @@ func (p *Projector) examineSessions(ctx context.Context, found *checkup.Findings
 		defer cancel()
 		_ = session.Close(ctx) // its lock runs out by itself
 	}()
+	if off := checkup.ClockByLock(session.LockedUntil(), start); off != "" {
+		found.Problem(check, checkup.FixClock, "%s", off)
+		return
+	}
 	lock := session.LockedUntil().Sub(start).Round(time.Second)
 	if lock < shortLock {
 		found.Problem(check, "set the lock duration to a minute or more",

@@ -1,0 +1,50 @@
+package checkup
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// clockOff is the least difference between two clocks that is a problem: services refuse what is signed by a clock that is 15 minutes off,
+// and a lock or a token may be made for five.
+const clockOff = 5 * time.Minute
+
+// FixClock is how to fix a clock.
+const FixClock = "set this machine's clock (NTP): what is signed by it is refused, and tokens that it has made have expired"
+
+// Clock returns what is wrong with this machine's clock by the Date of a service's response, which arrived now; empty if the clocks agree, or
+// the response has no Date.
+func Clock(header http.Header, now time.Time) (says string) {
+	date, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		return ""
+	}
+	return ClockBy(date, now, "the service's")
+}
+
+// ClockBy compares this machine's clock with another one, which is named.
+func ClockBy(theirs, now time.Time, name string) (says string) {
+	switch ahead := now.Sub(theirs).Round(time.Second); {
+	case ahead >= clockOff:
+		return fmt.Sprintf("this machine's clock is %s ahead of %s", ahead, name)
+	case ahead <= -clockOff:
+		return fmt.Sprintf("this machine's clock is %s behind %s", -ahead, name)
+	}
+	return ""
+}
+
+// longestLock is the longest lock duration that Service Bus takes.
+const longestLock = 5 * time.Minute
+
+// ClockByLock returns what is wrong with this machine's clock by a lock that Service Bus has just given it until a time of its own clock;
+// empty if the lock is one that an entity may have.
+func ClockByLock(until, asked time.Time) (says string) {
+	switch lasts := until.Sub(asked); {
+	case lasts <= 0:
+		return fmt.Sprintf("a lock ends %s before it begins: this machine's clock is ahead of Service Bus's by more than that", (-lasts).Round(time.Second))
+	case lasts > longestLock+clockOff:
+		return fmt.Sprintf("a lock lasts %s, longer than any can: this machine's clock is behind Service Bus's", lasts.Round(time.Second))
+	}
+	return ""
+}
