@@ -107,18 +107,20 @@ func helped[D, R any](text string) Command[D, R] {
 
 // Usage is the program's help.
 func (p Program[D, R]) Usage() string {
-	return "usage: " + p.Name + " [COMMAND]\n\n" + listOf(p.all()) + "\n" + p.Notes +
-		"`" + p.Name + " COMMAND --help` tells of one command. An operand that begins with - goes behind --.\n" + closing
+	return "usage: " + p.Name + " [COMMAND]\n\n" + listOf(p.all()) + "\n" + terminal.Wrap(p.Notes+
+		"`"+p.Name+" COMMAND --help` describes one command. Flags stand before --, and behind it an operand that begins with -.\n"+closing, columns)
 }
 
-// listOf has a line for each command.
+// columns is the width of every help text: that of the narrowest terminal that is usual.
+const columns = 80
+
+// listOf returns a line for each command, with what it does below.
 func listOf[D, R any](commands []Command[D, R]) string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, c := range commands {
-		fmt.Fprintf(w, "  %s\t%s\n", strings.TrimSpace(c.Name+" "+c.Takes), c.Says)
+		b.WriteString(terminal.Wrap("  "+strings.TrimSpace(c.Name+" "+c.Takes)+"\n", columns))
+		b.WriteString(strings.ReplaceAll(terminal.Wrap("    "+strings.Join(strings.Fields(c.Says), " ")+"\n", columns), "\n      ", "\n    "))
 	}
-	_ = w.Flush() // a strings.Builder takes everything
 	return b.String()
 }
 
@@ -138,7 +140,8 @@ const closing = "It is configured by environment variables, for every command as
 // usageOf is the help of one command.
 func (p Program[D, R]) usageOf(c Command[D, R]) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "usage: %s\n\n%s.\n", strings.TrimSpace(p.Name+" "+c.Name+" "+c.Takes), strings.Join(strings.Fields(c.Says), " "))
+	fmt.Fprintf(&b, "usage: %s\n\n", strings.TrimSpace(p.Name+" "+c.Name+" "+c.Takes))
+	b.WriteString(strings.ReplaceAll(terminal.Wrap(strings.Join(strings.Fields(c.Says), " ")+".\n", columns), "\n  ", "\n"))
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	lead := "\n"
 	p.flags(c, new(R)).VisitAll(func(f *flag.Flag) {
@@ -148,7 +151,7 @@ func (p Program[D, R]) usageOf(c Command[D, R]) string {
 	})
 	_ = w.Flush()
 	b.WriteString("\n" + closing)
-	return b.String()
+	return terminal.Wrap(b.String(), columns)
 }
 
 func unlessZero(f *flag.Flag) string {
@@ -180,6 +183,8 @@ func (p Program[D, R]) parse(args []string) (c Command[D, R], r R, err error) {
 		return helped[D, R](p.Usage()), r, nil
 	case slices.Contains([]string{"-version", "--version"}, args[0]):
 		args[0] = "version"
+	case args[0] == "help" && asksForHelp(args[1]):
+		return helped[D, R](p.Usage()), r, nil
 	case args[0] == "help":
 		args = append(slices.Clone(args[1:]), "--help")
 	}
@@ -200,7 +205,11 @@ func (p Program[D, R]) parse(args []string) (c Command[D, R], r R, err error) {
 	case err != nil:
 		return c, r, fmt.Errorf("%w: %s %s: %w; see `%s %s --help`", ErrUsage, p.Name, c.Name, err, p.Name, c.Name)
 	case len(rest) > 0:
-		return c, r, fmt.Errorf("%w: %s %s does not take %q", ErrUsage, p.Name, c.Name, rest[0])
+		hint := ""
+		if strings.HasPrefix(rest[0], "-") && slices.Contains(args, "--") {
+			hint = "; flags stand before --"
+		}
+		return c, r, fmt.Errorf("%w: %s %s does not take %q%s", ErrUsage, p.Name, c.Name, rest[0], hint)
 	case c.Check != nil:
 		if err := c.Check(operand, &r); err != nil {
 			return c, r, fmt.Errorf("%w: %s %s %w", ErrUsage, p.Name, c.Name, err)

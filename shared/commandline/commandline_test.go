@@ -81,10 +81,13 @@ func TestACommandLineIsUnderstood(t *testing.T) {
 		require.Equal(t, c.out, out)
 		require.Empty(t, errOut)
 	}
-	for _, args := range [][]string{{"help"}, {"-h"}, {"--help"}} {
+	for _, args := range [][]string{{"help"}, {"-h"}, {"--help"}, {"help", "--help"}} {
 		code, out, _ := do(nil, args...)
 		require.Equal(t, commandline.ExitOK, code)
-		require.Regexp(t, `(?s)^usage: door .*ring twice NAME \[--loud\]  ring\n.*--where says which\.\n.*exits with 0`, out)
+		require.Regexp(t, `(?s)^usage: door .*ring twice NAME \[--loud\]\n    ring\n.*--where says which\.\n.*exits with 0`, out)
+		for line := range strings.Lines(out) {
+			require.LessOrEqual(t, len(line), 81, line) // 80 columns and the end of the line
+		}
 	}
 	for _, args := range [][]string{{"ring", "twice", "--help"}, {"help", "ring", "twice"}, {"ring", "twice", "ann", "-h"}} {
 		code, out, _ := do(nil, args...)
@@ -212,9 +215,10 @@ func TestWhatCannotBeUnderstoodIsNotTried(t *testing.T) {
 	}{
 		{[]string{"knock"}, "door: wrong usage: there is no command \"knock\"; `door help` lists them\n"},
 		{[]string{"rign"}, "door: wrong usage: there is no command \"rign\"; did you mean ring? `door help` lists them\n"},
-		{[]string{"ring"}, "door: wrong usage: \"ring\" is not a whole command; choose one of these:\n  ring twice NAME [--loud]  ring\n  ring once                 knock\n"},
-		{[]string{"ring", "thrice"}, "door: wrong usage: there is no command \"ring thrice\"; choose one of these:\n  ring twice NAME [--loud]  ring\n  ring once                 knock\n"},
+		{[]string{"ring"}, "door: wrong usage: \"ring\" is not a whole command; choose one of these:\n  ring twice NAME [--loud]\n    ring\n  ring once\n    knock\n"},
+		{[]string{"ring", "thrice"}, "door: wrong usage: there is no command \"ring thrice\"; choose one of these:\n  ring twice NAME [--loud]\n    ring\n  ring once\n    knock\n"},
 		{[]string{"ring", "twice"}, "door: wrong usage: door ring twice needs a name\n"},
+		{[]string{"ring", "twice", "--", "-ann", "--loud"}, "door: wrong usage: door ring twice does not take \"--loud\"; flags stand before --\n"},
 		{[]string{"ring", "twice", "ann", "bob"}, "door: wrong usage: door ring twice does not take \"bob\"\n"},
 		{[]string{"ring", "once", "ann"}, "door: wrong usage: door ring once does not take \"ann\"\n"},
 		{[]string{"ring", "once", "--loud"}, "door: wrong usage: door ring once: flag provided but not defined: -loud; see `door ring once --help`\n"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -94,6 +95,9 @@ func (s *Stream) lost(ctx context.Context, from Restoring) (r checkpoint.Record,
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
 	container := s.Elsewhere(from.Container)
+	if _, err := container.GetProperties(ctx, nil); statusCode(err) == http.StatusNotFound {
+		return r, "", fmt.Errorf("%w: there is no container %s; check --container", ErrRefused, from.Container)
+	}
 	if name = from.Copy; name == "" {
 		name, err = s.checkpoint().NewestCopy(ctx, container)
 	}

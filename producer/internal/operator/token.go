@@ -85,7 +85,7 @@ func (s *Stream) TokenCopy(ctx context.Context, containerName string) error {
 	name, err := s.checkpoint().CopyTo(ctx, s.Elsewhere(containerName), snapshot.Record, time.Now())
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
-		return fmt.Errorf("%w: there is no container %s; create it, or check --container", err, containerName)
+		return fmt.Errorf("%w: there is no container %s; create it (az storage container create --name %s), or check --container", err, containerName, containerName)
 	case err != nil:
 		return err
 	}

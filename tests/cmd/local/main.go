@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/sluice-cdc/sluice/shared/terminal"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/run"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/view"
@@ -49,7 +50,7 @@ func local(args []string) int {
 	}
 	var summary strings.Builder
 	outcome.Summary(&summary)
-	fmt.Print(view.Wrap(summary.String(), view.Columns(os.Stdout)))
+	fmt.Print(terminal.Wrap(summary.String(), view.Columns(os.Stdout)))
 	if options.Report != "" {
 		if err := outcome.Write(options.Report); err != nil {
 			return failed(err)
@@ -64,10 +65,10 @@ func local(args []string) int {
 // failed says what went wrong and gives the exit code for it.
 func failed(err error) int {
 	if usage, ok := errors.AsType[*flags.UsageError](err); ok {
-		fmt.Fprintln(os.Stderr, view.Wrap("local: "+strings.Join(usage.Problems, "\nlocal: "), view.Columns(os.Stderr)))
+		fmt.Fprintln(os.Stderr, terminal.Wrap("local: "+strings.Join(usage.Problems, "\nlocal: "), view.Columns(os.Stderr)))
 		return 2
 	}
-	fmt.Fprintln(os.Stderr, view.Wrap("local: "+err.Error(), view.Columns(os.Stderr)))
+	fmt.Fprintln(os.Stderr, terminal.Wrap("local: "+err.Error(), view.Columns(os.Stderr)))
 	if errors.Is(err, run.ErrInterrupted) {
 		return 130
 	}

@@ -50,7 +50,7 @@ func TestG4ARestorationThatWouldDoHarmIsRefused(t *testing.T) {
 		"no container": {
 			func(w *world.World, _ string) { deleteBlob(w, checkpointBlob) },
 			[]string{"--container", "elsewhere", "--applied"},
-			"there is no copy of stream",
+			"there is no container elsewhere; check --container",
 		},
 		"a copy that is not there": {
 			func(w *world.World, _ string) { deleteBlob(w, checkpointBlob) },
