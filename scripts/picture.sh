@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes docs/run.svg, the moving picture of the README, from a real run: what the terminal showed, when it showed it.
+# Makes docs/run.svg, the moving picture of the README, from the recording of a real run.
 # A run that is not exactly right makes no picture.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-chaos=${CHAOS:-kill-leader@3s,lose-ack@11s,term-leader@14s,mongo-stepdown@18s}
+chaos=${CHAOS:-lose-leader@3s,lose-ack@11s,term-leader@15s}
 out=${OUT:-docs/run.svg}
 programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT

@@ -214,7 +214,7 @@ func exactlyRight(t *testing.T, c command) {
 		require.Equal(t, "publish", f["measured_by"], "events were kept back so that the next leader had something to publish")
 		require.Greater(t, f["first_publish_after_ms"], 0.0)
 	}
-	require.Contains(t, r.out, "term-leader is due and nobody leads: it waits for the next leader")
+	require.Contains(t, r.out, "term-leader is due and no producer leads: it waits for the next leader")
 }
 
 func serviceBusHarm(t *testing.T, c command) {
@@ -425,6 +425,6 @@ func firstLines(t *testing.T, n int) string {
 func customers(t *testing.T, c command) {
 	r := c.run(t, "--projection=orders", "--events=600", "--rate=200", "--projectors=3", "--chaos=kill-projector@1s,mongo-stepdown@2s", "--seed=3", "--quiet")
 	require.Equal(t, 0, r.code, r.out)
-	require.Contains(t, r.out, "every customer's totals against a fold of the source")
+	require.Contains(t, r.out, "every customer's totals, recomputed from the source")
 	require.EqualValues(t, 600, r.report["events_applied"])
 }

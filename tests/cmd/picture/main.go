@@ -1,11 +1,13 @@
 //go:build linux
 
-// Command picture makes the moving picture of the README: it runs the local command on a terminal of its own, notes when the
-// screen changes to what, and writes that as an SVG which plays in real time, again and again, by CSS alone.
+// Command picture makes the moving picture of the README: it runs the local command on a terminal of
+// its own, records the screen, and writes the recording as an SVG that plays in a few seconds, again
+// and again, by CSS alone.
 //
 //	picture OUT.svg "PROMPT" COMMAND [ARGUMENT…]
 //
-// PROMPT is shown as what was typed. Nothing in the picture is made up: a run that fails makes no picture.
+// PROMPT is shown as what was typed. Everything in the picture comes from the recording, played
+// faster than it was made. A run that fails makes no picture.
 package main
 
 import (
@@ -45,13 +47,13 @@ func picture(ctx context.Context, out, prompt string, command []string) error {
 	return nil
 }
 
-// frame is what a screen showed from a time on.
+// frame is the content of a screen from a time on.
 type frame struct {
 	at    time.Duration
 	lines []string
 }
 
-// record runs the command to its end and returns what its terminal showed, and when.
+// record runs the command to its end and returns the screens that its terminal showed.
 func record(ctx context.Context, prompt string, command []string) (frames []frame, err error) {
 	master, terminal, err := pty.Open(0, 0)
 	if err != nil {
@@ -78,7 +80,7 @@ func record(ctx context.Context, prompt string, command []string) (frames []fram
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		return nil, fmt.Errorf("run %s: %w; its last words: %v", command[0], err, screen.Lines())
+		return nil, fmt.Errorf("run %s: %w; the screen: %v", command[0], err, screen.Lines())
 	}
 	return frames, nil
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"regexp"
@@ -33,7 +34,20 @@ func TestAPictureShowsEachLineForAsLongAsItStays(t *testing.T) {
 	}, got)
 }
 
-// The picture that is committed is one that GitHub shows: whole XML, small, without scripts, and of a run that was right.
+func TestARecordingPlaysInAFewSecondsOnATerminalThatScrolls(t *testing.T) {
+	t.Parallel()
+	long := make([]string, rows+3)
+	for i := range long {
+		long[i] = fmt.Sprint(i)
+	}
+	got, speed := played([]frame{{0, []string{"$ run"}}, {4 * playing, long}})
+	require.InDelta(t, 4, speed, 0.001)
+	require.Equal(t, []frame{{0, []string{"$ run"}}, {playing, long[3:]}}, got)
+	_, speed = played([]frame{{playing / 2, long}})
+	require.InDelta(t, 1, speed, 0.001, "a short run is not slowed down")
+}
+
+// GitHub shows the committed picture: whole XML, small, without scripts; and its run was right.
 func TestTheReadmesPicture(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/run.svg")

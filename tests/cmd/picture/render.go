@@ -12,12 +12,15 @@ import (
 )
 
 const (
-	// grain is the least time between two pictures; what changes faster is left out.
-	grain = 400 * time.Millisecond
-	// hold is how long the last picture stays before it begins again.
-	hold = 8 * time.Second
+	// playing is how long the recording plays, whatever it took; then its last screen, with the
+	// verdict, stays for hold, and the picture begins again.
+	playing, hold = 6500 * time.Millisecond, 3 * time.Second
+	// grain is the shortest time that a screen is shown.
+	grain = 150 * time.Millisecond
+	// rows is the height of the terminal: older lines scroll out of it.
+	rows = 16
 
-	lineHeight, charWidth, margin = 17, 7.25, 14
+	lineHeight, charWidth, margin = 20, 8.45, 14
 )
 
 // span is a line of text that one row shows for a while.
@@ -28,12 +31,23 @@ type span struct {
 	last     bool // shown at the end
 }
 
-// spans are the rows of all frames, each text once for as long as it stays.
+// played returns the screens as the picture shows them: as high as the terminal and as fast as they
+// play. speed is how many times faster than the recording that is.
+func played(recorded []frame) (frames []frame, speed float64) {
+	speed = max(recorded[len(recorded)-1].at.Seconds()/playing.Seconds(), 1)
+	for _, f := range recorded {
+		lines := f.lines[max(len(f.lines)-rows, 0):]
+		frames = append(frames, frame{time.Duration(float64(f.at) / speed), lines})
+	}
+	return frames, speed
+}
+
+// spans returns the rows of all frames: each text once, with the time that it stays.
 func spans(frames []frame, end time.Duration) (found []span) {
 	showing := map[int]*span{}
 	for i, f := range frames {
 		if i+1 < len(frames) && i > 0 && frames[i+1].at/grain == f.at/grain {
-			continue // the next one is better
+			continue // the next one is shown instead
 		}
 		at := f.at
 		for row := range height(frames) {
@@ -69,8 +83,9 @@ func height(frames []frame) (rows int) {
 	return rows
 }
 
-// render is the picture. Who wants no motion sees its last moment.
-func render(frames []frame) []byte {
+// render returns the picture. A viewer who wants no motion sees its last screen.
+func render(recorded []frame) []byte {
+	frames, speed := played(recorded)
 	end := frames[len(frames)-1].at + hold
 	all := spans(frames, end)
 	width := 0
@@ -109,13 +124,13 @@ func render(frames []frame) []byte {
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img">
-<title>A run of the whole pipeline on one machine, recorded by make picture and played in real time</title>
+<title>A run of the whole pipeline on one machine, recorded by make picture and played at %.1f times its speed</title>
 <style>
-text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#c9d1d9;white-space:pre;visibility:hidden;animation:%.2fs step-end infinite}
+text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#c9d1d9;white-space:pre;visibility:hidden;animation:%.2fs step-end infinite}
 .z,.p{visibility:visible}
 .p{fill:#79c0ff}.bad{fill:#ffa657}.good{fill:#7ee787;font-weight:bold}.dim{fill:#8b949e}
 @media (prefers-reduced-motion:reduce){text{animation:none!important}}
-`, w, h, w, h, end.Seconds())
+`, w, h, w, h, speed, end.Seconds())
 	out.Write(style.Bytes())
 	fmt.Fprintf(&out, "</style>\n<rect width=\"%d\" height=\"%d\" rx=\"8\" fill=\"#0d1117\"/>\n<g transform=\"translate(%d)\" xml:space=\"preserve\">\n", w, h, margin)
 	out.Write(body.Bytes())
@@ -132,14 +147,14 @@ func visible(yes bool) string {
 	return "hidden"
 }
 
-// tint is the class of a line by what it says.
+// tint returns the class of a line by its text.
 func tint(line string) string {
 	switch {
 	case strings.HasPrefix(line, "$ "):
 		return "p"
 	case strings.Contains(line, "EXACTLY RIGHT"):
 		return "good"
-	case strings.Contains(line, "SIG"), strings.Contains(line, "nobody: "), strings.Contains(line, "lose-ack"), strings.Contains(line, "mongo-stepdown"):
+	case strings.Contains(line, "SIG"), strings.Contains(line, "none, waiting"), strings.Contains(line, "lose-ack"), strings.Contains(line, "mongo-stepdown"):
 		return "bad"
 	case strings.Contains(line, "starting "), strings.Contains(line, "the embedded stack"):
 		return "dim"

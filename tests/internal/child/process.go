@@ -80,12 +80,12 @@ func (p *process) how() string {
 	exit, ok := errors.AsType[*exec.ExitError](p.waitErr)
 	switch {
 	case p.waitErr == nil:
-		return "ended in order, with exit code 0"
+		return "stopped cleanly"
 	case !ok:
 		return p.waitErr.Error()
 	}
 	if status, isWait := exit.Sys().(syscall.WaitStatus); isWait && status.Signaled() {
-		return "was ended by signal " + status.Signal().String()
+		return "was " + status.Signal().String()
 	}
 	return fmt.Sprintf("ended with exit code %d", exit.ExitCode())
 }

@@ -74,7 +74,7 @@ exec sleep 1000`),
 	instance, err := s.Signal(syscall.SIGKILL)
 	require.NoError(t, err)
 	require.Equal(t, "producer-1", instance)
-	require.Contains(t, <-told, "producer-1 was ended by signal killed")
+	require.Contains(t, <-told, "producer-1 was killed")
 	eventually(t, func() bool { _, fresh := s.Status(); return fresh })
 	text, err := os.ReadFile(names)
 	require.NoError(t, err)

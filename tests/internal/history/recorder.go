@@ -20,12 +20,19 @@ type Recorder struct {
 
 	counts  Counts
 	latency *hdrhistogram.Histogram // microseconds
+	steady  *hdrhistogram.Histogram // the same of events that no failover delayed
+	lost    []failover
 }
 
 // progress is how far one aggregate has come.
 type progress struct {
 	committed []time.Time // by ordinal
 	visible   int64
+}
+
+// failover is the time from the loss of a leader to its successor's first message.
+type failover struct {
+	from, to time.Time // to is zero while it lasts
 }
 
 // Counts are the numbers of a run so far.
@@ -63,6 +70,7 @@ func NewRecorder() *Recorder {
 		latest:     map[string]int64{},
 		counts:     Counts{LastMove: time.Now()},
 		latency:    hdrhistogram.New(1, longest, 3),
+		steady:     hdrhistogram.New(1, longest, 3),
 	}
 }
 
@@ -134,12 +142,41 @@ func (r *Recorder) See(aggregate string, n int64, at time.Time) {
 func (r *Recorder) advance(p *progress, events int64, at time.Time) {
 	events = min(events, int64(len(p.committed)))
 	for ; p.visible < events; p.visible++ {
-		us := at.Sub(p.committed[p.visible]).Microseconds()
-		_ = r.latency.RecordValue(min(max(us, 1), longest)) // within the histogram's range by construction
+		committed := p.committed[p.visible]
+		us := min(max(at.Sub(committed).Microseconds(), 1), longest)
+		_ = r.latency.RecordValue(us) // within the histogram's range by construction
+		if !r.failingOver(committed, at) {
+			_ = r.steady.RecordValue(us)
+		}
 		r.counts.Visible++
 		r.counts.LastVisible = at
 	}
 	r.counts.LastMove = time.Now()
+}
+
+// failingOver reports whether a failover lasted during a part of the time between the two. The caller holds mu.
+func (r *Recorder) failingOver(from, to time.Time) bool {
+	return slices.ContainsFunc(r.lost, func(f failover) bool {
+		return !to.Before(f.from) && (f.to.IsZero() || !from.After(f.to))
+	})
+}
+
+// LeaderLost records that a leader was taken away: a failover begins.
+func (r *Recorder) LeaderLost(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lost = append(r.lost, failover{from: at})
+}
+
+// LeaderReplaced records that the failover which began last is over: at the first message of an epoch after the
+// lost leader's, or at the given time if there is none.
+func (r *Recorder) LeaderReplaced(epoch int64, at time.Time) {
+	if first, published := r.FirstAfterEpoch(epoch); published {
+		at = first
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lost[len(r.lost)-1].to = at
 }
 
 // Counts are the numbers so far.
@@ -165,15 +202,23 @@ func (r *Recorder) FirstAfterEpoch(epoch int64) (at time.Time, ok bool) {
 func (r *Recorder) Latency() Latency {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return distribution(r.latency)
+}
+
+// SteadyLatency is the distribution so far of the events that no failover delayed: those for which no leader was
+// missing between their write and their effect.
+func (r *Recorder) SteadyLatency() Latency {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return distribution(r.steady)
+}
+
+func distribution(h *hdrhistogram.Histogram) Latency {
 	ms := func(us int64) float64 { return float64(us) / 1000 }
-	if r.latency.TotalCount() == 0 {
+	if h.TotalCount() == 0 {
 		return Latency{}
 	}
-	return Latency{
-		P50: ms(r.latency.ValueAtQuantile(50)),
-		P99: ms(r.latency.ValueAtQuantile(99)),
-		Max: ms(r.latency.Max()),
-	}
+	return Latency{P50: ms(h.ValueAtQuantile(50)), P99: ms(h.ValueAtQuantile(99)), Max: ms(h.Max())}
 }
 
 // History is a copy of what was recorded so far.

@@ -10,6 +10,34 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
+func TestLatencyIsAlsoKnownWithoutTheFailovers(t *testing.T) {
+	t.Parallel()
+	virtualtime.Test(t, func(t *testing.T) {
+		r := history.NewRecorder()
+		event := func(latency time.Duration) {
+			r.Commit(history.Commit{Aggregate: "a", At: time.Now()})
+			time.Sleep(latency) // virtual
+			r.See("a", 1, time.Now())
+		}
+		event(10 * time.Millisecond)
+		time.Sleep(time.Second)
+		r.LeaderLost(time.Now())
+		r.Commit(history.Commit{Aggregate: "b", At: time.Now()}) // is read after the failover
+		event(500 * time.Millisecond)
+		time.Sleep(time.Second)
+		r.Accept(history.Acceptance{MessageID: "m", Session: "a", Epoch: 2, At: time.Now()})
+		time.Sleep(time.Second)
+		event(20 * time.Millisecond) // before anything noticed that the failover is over
+		r.LeaderReplaced(1, time.Now())
+		event(30 * time.Millisecond)
+		r.See("b", 1, time.Now())
+
+		require.InDelta(t, 2550, r.Latency().Max, 3)
+		require.InDelta(t, 30, r.SteadyLatency().Max, 0.1)
+		require.InDelta(t, 10, r.SteadyLatency().P50, 0.1)
+	})
+}
+
 func TestRecorderCountsAlong(t *testing.T) {
 	t.Parallel()
 	virtualtime.Test(t, func(t *testing.T) {

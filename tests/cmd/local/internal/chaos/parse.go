@@ -16,6 +16,7 @@ type Kind string
 
 // The kinds. To "stop" is SIGSTOP and, a while later, SIGCONT: a process that was frozen and does not know it.
 const (
+	LoseLeader      Kind = "lose-leader"
 	KillLeader      Kind = "kill-leader"
 	CrashLeader     Kind = "crash-leader"
 	TermLeader      Kind = "term-leader"
@@ -42,7 +43,8 @@ type description struct {
 
 // kinds are all there are.
 var kinds = []description{
-	{KillLeader, 0, "SIGKILL to the leading producer and its parent, as when a machine is lost"},
+	{LoseLeader, 0, "SIGKILL to the leading producer and its parent, as when a machine is lost"},
+	{KillLeader, 0, "the same as lose-leader"},
 	{CrashLeader, 0, "SIGKILL to the leading producer alone, as by a panic or the lack of memory"},
 	{TermLeader, 0, "SIGTERM to the leading producer"},
 	{StopLeader, 10 * time.Second, "SIGSTOP to the leading producer, and SIGCONT after the duration"},
@@ -82,7 +84,7 @@ func (k Kind) TakesLocks() bool {
 
 // OnLeader says that the harm is done to whoever leads, and that a failover must follow.
 func (k Kind) OnLeader() bool {
-	return k == KillLeader || k == CrashLeader || k == TermLeader || k == StopLeader
+	return k == LoseLeader || k == KillLeader || k == CrashLeader || k == TermLeader || k == StopLeader
 }
 
 // Action is one harm at its time.

@@ -71,9 +71,9 @@ func TestParseSaysWhatIsWrongAndTheRightForm(t *testing.T) {
 
 func TestFailovers(t *testing.T) {
 	t.Parallel()
-	plan, err := Parse("kill-leader@1s,term-leader@2s,stop-leader@3s,kill-projector@4s,drop-servicebus@5s")
+	plan, err := Parse("kill-leader@1s,lose-leader@2s,term-leader@3s,stop-leader@4s,kill-projector@5s,drop-servicebus@6s")
 	require.NoError(t, err)
-	require.Equal(t, 3, plan.Failovers())
+	require.Equal(t, 4, plan.Failovers())
 	require.True(t, plan.Has(DropServiceBus))
 	require.False(t, plan.Has(Blob503))
 }

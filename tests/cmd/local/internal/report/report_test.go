@@ -20,13 +20,14 @@ func sample() report.Outcome {
 		Report: report.Report{
 			EventsInserted: 6964, EventsPublished: 6964, EventsApplied: 6964, Aggregates: 300, DuplicatesPublished: 24,
 			Failovers: []report.Failover{
-				{Kind: "kill-leader", AtMs: 1000, FirstPublishAfterMs: 6970, LeadsAfterMs: 7001, MeasuredBy: report.ByPublish},
+				{Kind: "lose-leader", AtMs: 1000, FirstPublishAfterMs: 6970, LeadsAfterMs: 7001, MeasuredBy: report.ByPublish},
 				{Kind: "term-leader", AtMs: 8003, FirstPublishAfterMs: 1051, LeadsAfterMs: 1051, MeasuredBy: report.ByTakeover},
 			},
 			ThroughputEPS: 761.5, LatencyMs: history.Latency{P50: 3.255, P99: 116.863, Max: 12_040.5},
 			RSSMb: report.RSS{Leader: 23.2, Standby: 18.5, Projector: 66.7}, ElapsedMs: 9184, Seed: 7,
 		},
-		Right: 300, Checked: "the timeline against --expect",
+		Steady: history.Latency{P50: 3.2, P99: 9.4, Max: 81.7},
+		Right:  300, Checked: "the timeline against --expect",
 	}
 }
 
@@ -82,7 +83,7 @@ func TestEveryKindOfFailureCounts(t *testing.T) {
 	t.Parallel()
 	for name, breakIt := range map[string]func(*report.Outcome){
 		"lost":         func(o *report.Outcome) { o.Lost = 1 },
-		"doubled":      func(o *report.Outcome) { o.DuplicateEffects = 1 },
+		"duplicated":   func(o *report.Outcome) { o.DuplicateEffects = 1 },
 		"out of order": func(o *report.Outcome) { o.OutOfOrder = 1 },
 		"mismatch":     func(o *report.Outcome) { o.Mismatches = 1 },
 		"violation":    func(o *report.Outcome) { o.Violations = []string{"x"} },

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/shared/terminal"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
 // shown is how many differences are printed.
@@ -15,6 +16,8 @@ const shown = 10
 // Outcome is what the summary says beside the report's numbers.
 type Outcome struct {
 	Report
+	// Steady is the latency of the events that no failover delayed.
+	Steady history.Latency
 	// Right is how many of the Aggregates came out exactly right.
 	Right int
 	// Unexpected is how many things are in the read model that should not be there at all.
@@ -75,9 +78,9 @@ func (o Outcome) Summary(w io.Writer) {
 	} else {
 		row("lost", "%d", o.Lost)
 	}
-	row("doubled", "%d", o.DuplicateEffects)
+	row("duplicated", "%d", o.DuplicateEffects)
 	if !o.Followed { // others' documents do not say their order
-		row("out of order", "%d", o.OutOfOrder)
+		row("reordered", "%d", o.OutOfOrder)
 	}
 	row("events", "%d %s, %s published, %d applied", o.EventsInserted, came, number(o.EventsPublished), o.EventsApplied)
 	if o.DuplicatesPublished != 0 {
@@ -95,15 +98,20 @@ func (o Outcome) Summary(w io.Writer) {
 	for i, f := range o.Failovers {
 		name := ""
 		if i == 0 {
-			name = fmt.Sprintf("failovers  %d", len(o.Failovers))
+			name = "failovers"
 		}
 		row(name, "%s", f.sentence())
 	}
 	if !o.Followed {
 		row("throughput", "%.0f events/s", o.ThroughputEPS)
-		row("latency", "p50 %s, p99 %s, max %s (commit to visible)", ms(o.LatencyMs.P50), ms(o.LatencyMs.P99), ms(o.LatencyMs.Max))
+		if len(o.Failovers) > 0 {
+			row("latency", "%s, outside the failovers", distribution(o.Steady))
+			row("", "%s, with them", distribution(o.LatencyMs))
+		} else {
+			row("latency", "%s, from commit to visible", distribution(o.LatencyMs))
+		}
 	}
-	row("memory", "leader %.0f MB, standby %.0f MB, projector %.0f MB (most seen)", o.RSSMb.Leader, o.RSSMb.Standby, o.RSSMb.Projector)
+	row("memory", "leader %.0f MB, standby %.0f MB, projector %.0f MB (peak)", o.RSSMb.Leader, o.RSSMb.Standby, o.RSSMb.Projector)
 	took := (time.Duration(o.ElapsedMs) * time.Millisecond).Round(100 * time.Millisecond)
 	if o.Followed {
 		row("took", "%s", took)
@@ -163,8 +171,12 @@ func number(n int64) string {
 	return fmt.Sprint(n)
 }
 
+func distribution(l history.Latency) string {
+	return fmt.Sprintf("p50 %s, p99 %s, max %s", ms(l.P50), ms(l.P99), ms(l.Max))
+}
+
 func ms(v float64) string {
-	if v < 10_000 {
+	if v < 1000 {
 		return fmt.Sprintf("%.1f ms", v)
 	}
 	return fmt.Sprintf("%.1f s", v/1000)

@@ -38,7 +38,7 @@ func (r *runner) check(ctx context.Context, data *data, problem error) (report.O
 		}
 		violations = history.Judge(seen)
 	}
-	counts, latency := r.rec.Counts(), r.rec.Latency()
+	counts := r.rec.Counts()
 	outcome := report.Outcome{
 		Report: report.Report{
 			EventsInserted:      r.committed(),
@@ -53,11 +53,12 @@ func (r *runner) check(ctx context.Context, data *data, problem error) (report.O
 			Parked:              r.parked(),
 			DeadLettered:        report.Unknown,
 			Failovers:           r.failovers.measured(),
-			LatencyMs:           latency,
+			LatencyMs:           r.rec.Latency(),
 			RSSMb:               r.memory.get(),
 			ElapsedMs:           r.elapsed().Milliseconds(),
 			Seed:                r.options.Seed,
 		},
+		Steady:      r.rec.SteadyLatency(),
 		Right:       compared.Right,
 		Unexpected:  compared.Unexpected,
 		SourceGaps:  gaps,
@@ -121,7 +122,7 @@ func (r *runner) compare(ctx context.Context, data *data) (c history.Comparison,
 			return c, 0, "", err
 		}
 		c, applied, err = kept.Compare(ctx, data.readModel.Collection("orders"), data.readModel.Collection("customers"))
-		return c, applied, "every order and every customer's totals against a fold of the source collection", err
+		return c, applied, "every order and every customer's totals, recomputed from the source", err
 	}
 	actual, err := witness.ReadTimeline(ctx, data.readModel.Collection(flags.Timeline))
 	if err != nil {
@@ -137,7 +138,7 @@ func (r *runner) compare(ctx context.Context, data *data) (c history.Comparison,
 	if err != nil {
 		return c, 0, "", err
 	}
-	return history.Compare(expected, actual), actual.Events(), "the timeline against a fold of the source collection", nil
+	return history.Compare(expected, actual), actual.Events(), "the timeline, recomputed from the source", nil
 }
 
 // compareMirror holds every document of the mirror against its source.

@@ -141,7 +141,8 @@ func (r *runner) takeLeader(ctx context.Context, a chaos.Action, later *errgroup
 		return err
 	}
 	signal := map[chaos.Kind]syscall.Signal{
-		chaos.KillLeader: syscall.SIGKILL, chaos.CrashLeader: syscall.SIGKILL, chaos.TermLeader: syscall.SIGTERM, chaos.StopLeader: syscall.SIGSTOP,
+		chaos.LoseLeader: syscall.SIGKILL, chaos.KillLeader: syscall.SIGKILL, chaos.CrashLeader: syscall.SIGKILL,
+		chaos.TermLeader: syscall.SIGTERM, chaos.StopLeader: syscall.SIGSTOP,
 	}[a.Kind]
 	strike := func() (string, error) { return slot.Signal(signal) }
 	if a.Kind == chaos.CrashLeader {
@@ -150,8 +151,9 @@ func (r *runner) takeLeader(ctx context.Context, a chaos.Action, later *errgroup
 	r.event(fmt.Sprintf("%s: %s to %s, epoch %d", a.Kind, signalName(signal), before.Instance, before.Epoch))
 	r.failovers.begin(before.Epoch)
 	at, atElapsed := time.Now(), r.elapsed()
+	r.rec.LeaderLost(at)
 	if instance, err := strike(); errors.Is(err, os.ErrProcessDone) {
-		r.event(fmt.Sprintf("%s: %s has just ended by itself", a.Kind, before.Instance)) // the next leader is as good a measure
+		r.event(fmt.Sprintf("%s: %s has just ended on its own", a.Kind, before.Instance)) // the next leader is as good a measure
 	} else if err != nil {
 		return fmt.Errorf("do %s to %s: %w", a, instance, err)
 	}
@@ -165,6 +167,7 @@ func (r *runner) takeLeader(ctx context.Context, a chaos.Action, later *errgroup
 		f.Kind, f.AtMs = string(a.Kind), atElapsed.Milliseconds()
 	}
 	r.failovers.end(f)
+	r.rec.LeaderReplaced(before.Epoch, time.Now())
 	return err
 }
 
@@ -230,7 +233,7 @@ func (r *runner) awaitSuccessor(ctx context.Context, before child.Status, at, co
 			return f, nil
 		}
 		if ok && status.Epoch == before.Epoch && !continued.IsZero() && time.Since(continued) > cameBack {
-			r.event(fmt.Sprintf("stop-leader: %s was back before anybody took over: no failover", status.Instance))
+			r.event(fmt.Sprintf("stop-leader: %s was back before a standby took over: no failover", status.Instance))
 			return nil, nil
 		}
 		if err := retry.Sleep(ctx, grain); err != nil {

@@ -18,13 +18,13 @@ import (
 // Snapshot is what there is to see at one moment.
 type Snapshot struct {
 	Elapsed   time.Duration // since the first insert, or [Preparing]
-	Leader    string        // empty: nobody leads
+	Leader    string        // empty: there is no leader
 	Epoch     int64
 	Standbys  []string
 	Followed  bool // others insert: what is seen of it
 	Inserted  int64
 	Total     int64 // 0: no end is planned
-	Published int64 // below 0: nobody watches the broker
+	Published int64 // below 0: unknown
 	Applied   int64
 	Rate      float64 // applied a second, of late
 	Sessions  int64   // held by the projectors
@@ -180,7 +180,7 @@ func (l *Live) erase() {
 
 // Block is a snapshot as the lines of a terminal of so many columns. No line is so long that it wraps, so that the block stays in place.
 func Block(s Snapshot, columns int) []string {
-	leader := "nobody: waiting for the next one"
+	leader := "none, waiting for the next one"
 	if s.Leader != "" {
 		leader = fmt.Sprintf("%s, epoch %d", s.Leader, s.Epoch)
 	}
@@ -196,7 +196,7 @@ func Block(s Snapshot, columns int) []string {
 		fmt.Sprintf("  %-10s %-8s %s", "published", known(s.Published), bar(s.Published, s.Total)),
 		fmt.Sprintf("  %-10s %-8d %s %.0f/s", "applied", s.Applied, bar(s.Applied, s.Total), s.Rate),
 	}
-	sessions := fmt.Sprintf("%d on %d %s", s.Sessions, s.Projector, map[bool]string{true: "projector", false: "projectors"}[s.Projector == 1])
+	sessions := fmt.Sprintf("%d on %s", s.Sessions, count(s.Projector, "projector"))
 	if columns < narrow {
 		lines = append(lines,
 			fmt.Sprintf("  %-10s %d", "lag", s.Lag()),
@@ -206,7 +206,7 @@ func Block(s Snapshot, columns int) []string {
 	} else {
 		lines = append(lines, fmt.Sprintf("  %-10s %-8d sessions %s, parked %d, dead-lettered %s", "lag", s.Lag(), sessions, s.Parked, known(s.Dead)))
 	}
-	lines = append(lines, fmt.Sprintf("  %-10s %s", "time", clock(s.Elapsed)))
+	lines = append(lines, fmt.Sprintf("  %-10s %s", "time", strings.TrimSpace(clock(s.Elapsed))))
 	for i, line := range lines {
 		lines[i] = cut(line, columns-1)
 	}
@@ -215,7 +215,7 @@ func Block(s Snapshot, columns int) []string {
 
 // Line is a snapshot as one plain line.
 func Line(s Snapshot) string {
-	leader := "nobody leads"
+	leader := "no leader"
 	if s.Leader != "" {
 		leader = fmt.Sprintf("%s leads (epoch %d)", s.Leader, s.Epoch)
 	}
@@ -225,9 +225,16 @@ func Line(s Snapshot) string {
 
 func clock(d time.Duration) string {
 	if d == Preparing {
-		return fmt.Sprintf("%8s", "-")
+		return strings.Repeat(" ", 8)
 	}
 	return fmt.Sprintf("%7.1fs", d.Seconds())
+}
+
+func count(n int, unit string) string {
+	if n != 1 {
+		unit += "s"
+	}
+	return fmt.Sprintf("%d %s", n, unit)
 }
 
 func known(n int64) string {
