@@ -140,7 +140,7 @@ func TestMisspeltSettingsAreRefused(t *testing.T) {
 	set(t, map[string]string{"ON_OVERSIZED": "claimcheck", "OTEL_SERVICE_NAME": "orders", "GOMEMLIMIT": "400MiB"})
 	_, err := LoadConfig()
 	require.EqualError(t, err, "1 setting must be fixed:\n"+
-		"  - ON_OVERSIZED: is no setting; did you mean ON_OVERSIZE? (where it is another program's, name it in IGNORE_VARIABLES)")
+		"  - ON_OVERSIZED: is no setting; did you mean ON_OVERSIZE? (if it belongs to another program, name it in IGNORE_VARIABLES)")
 	set(t, map[string]string{"IGNORE_VARIABLES": "ON_OVERSIZED"})
 	_, err = LoadConfig()
 	require.NoError(t, err)

@@ -55,6 +55,20 @@ services() {
   return 1
 }
 
+# The words of Markdown and of comments in Go (scripts/prose/Sluice), and the width of these comments, with a tab as
+# four columns. A compiler directive and a list of values may be longer.
+prose() {
+  local clean wide
+  mapfile -t clean < <(grep -v '^#' scripts/prose/clean)
+  bin/vale --config scripts/prose/vale.ini --output line "${clean[@]}" || return 1
+  wide=$(find "${clean[@]}" -name '*.go' -exec awk '{ l = $0; gsub(/\t/, "    ", l) }
+    l ~ /^ *\/\/ / && length(l) > 100 && split(l, w, " ") > 3 { print FILENAME ":" FNR ": a comment wraps at 100 columns" }' {} +)
+  [[ -z $wide ]] || {
+    printf '%s\n' "$wide"
+    return 1
+  }
+}
+
 scripts() {
   local files=(.ci/run)
   mapfile -t -O 1 files < <(find scripts -name '*.sh')
@@ -105,6 +119,7 @@ check golangci-lint linters
 check fix fixed
 check modules modules
 check services services
+check prose prose
 check scripts scripts
 check mutations mutations
 

@@ -1,11 +1,12 @@
-// Package answer keeps what a command prints, and its exit code, in Blob storage. A command that runs as a Container Apps job needs
-// that: the platform shows the output of a container only while the container runs.
+// Package answer keeps what a command prints, and its exit code, in Blob storage. A command that
+// runs as a Container Apps job needs that: the platform shows the output of a container only while
+// the container runs.
 //
-// Guaranteed: the blob NAME.code is written last, so a reader that finds it finds the whole answer in NAME.out and NAME.err. While
-// the command runs, those two hold what it has printed so far.
+// Guaranteed: the blob NAME.code is written last, so a reader that finds it finds the whole answer
+// in NAME.out and NAME.err. While the command runs, those two hold what it has printed so far.
 //
-// Not guaranteed: that an answer is kept. Without storage the command does its work and returns its own exit code; the error is
-// in the log.
+// Not guaranteed: that an answer is kept. Without storage the command does its work and returns its
+// own exit code; the error is in the log.
 package answer
 
 import (
@@ -27,11 +28,13 @@ import (
 )
 
 const (
-	// EndMessage is the last record of a command's log. The script that reads the log instead of the answer ends at it.
+	// EndMessage is the last record of a command's log. The script that reads the log instead of
+	// the answer ends at it.
 	EndMessage = "command ended"
 
 	interval = 5 * time.Second
-	// patience bounds each attempt to store the answer: the job must end before the platform kills it.
+	// patience bounds each attempt to store the answer: the job must end before the platform kills
+	// it.
 	patience = 15 * time.Second
 	// most bounds each of the two outputs. What is beyond is in the log only.
 	most = 16 << 20
@@ -44,8 +47,9 @@ type config struct {
 	Answer string `envconfig:"COMMAND_ANSWER"`
 }
 
-// Kept runs do and returns its exit code. If COMMAND_ANSWER names a container and a blob, what do prints and returns is kept there
-// besides, in the account of BLOB_ACCOUNT_URL, and the log's last record is [EndMessage].
+// Kept runs do and returns its exit code. If COMMAND_ANSWER names a container and a blob, what do
+// prints and returns is kept there besides, in the account of BLOB_ACCOUNT_URL, and the log's last
+// record is [EndMessage].
 func Kept(ctx context.Context, program string, out, errOut io.Writer, do func(out, errOut io.Writer) int) int {
 	var c config
 	_ = settings.Load(&c) // the command's own settings are checked by the command

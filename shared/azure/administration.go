@@ -14,12 +14,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 )
 
-// ErrNotAdministered is an emulator of which nobody has said where its administration is.
-var ErrNotAdministered = errors.New("where an emulator's is, SERVICE_BUS_ADMINISTRATION says, and it is not set")
+// ErrNotAdministered is returned for an emulator if SERVICE_BUS_ADMINISTRATION is not set.
+var ErrNotAdministered = errors.New("SERVICE_BUS_ADMINISTRATION, the URL of the emulator's administration, is not set")
 
-var errNoEntity = errors.New("it does not know the entity")
+var errNoEntity = errors.New("the namespace has no such entity")
 
-// ValidateAdministration checks the setting SERVICE_BUS_ADMINISTRATION: the URL of an emulator's administration.
+// ValidateAdministration checks the setting SERVICE_BUS_ADMINISTRATION: the URL of an emulator's
+// administration.
 func (s ServiceBus) ValidateAdministration(at string) error {
 	if at == "" {
 		return nil
@@ -33,7 +34,7 @@ func (s ServiceBus) ValidateAdministration(at string) error {
 	return nil
 }
 
-// elsewhere is the way to an administration that is not where the namespace is.
+// elsewhere sends requests to an administration that is not at the namespace's own address.
 type elsewhere struct{ to *url.URL }
 
 func (e elsewhere) Do(r *http.Request) (*http.Response, error) {
@@ -41,9 +42,10 @@ func (e elsewhere) Do(r *http.Request) (*http.Response, error) {
 	return http.DefaultClient.Do(r)
 }
 
-// Administer makes a client of the namespace's administration, which only those who may manage it are answered by. at is the URL of an
-// emulator's; empty: it is where the namespace is. A nil credential takes [Credential] where one is needed; web may be nil. Errors:
-// [ErrNotAdministered].
+// Administer returns a client of the namespace's administration, which answers only identities that
+// may manage the namespace. at is the URL of an emulator's administration; if it is empty, the
+// administration is at the namespace's own address. If credential is nil, [Credential] is used
+// where one is needed. web may be nil. Errors: [ErrNotAdministered].
 func (s ServiceBus) Administer(credential azcore.TokenCredential, at string, web *azcore.ClientOptions) (*admin.Client, error) {
 	o := &admin.ClientOptions{}
 	switch {
@@ -58,8 +60,8 @@ func (s ServiceBus) Administer(credential azcore.TokenCredential, at string, web
 	case strings.Contains(s.ConnectionString, "UseDevelopmentEmulator=true"):
 		return nil, ErrNotAdministered
 	}
-	// A person waits. By default one that is away is asked four times, which takes from six to eleven seconds, and so now and then longer
-	// than a command does.
+	// A person waits. By default the SDK tries an unreachable administration four times, which
+	// takes six to eleven seconds and may exceed the time of a command.
 	o.Retry = policy.RetryOptions{MaxRetries: 1, RetryDelay: 200 * time.Millisecond}
 	if s.ConnectionString != "" {
 		return admin.NewClientFromConnectionString(s.ConnectionString, o)
@@ -73,20 +75,21 @@ func (s ServiceBus) Administer(credential azcore.TokenCredential, at string, web
 	return admin.NewClient(s.Namespace, credential, o)
 }
 
-// Delivery is when the broker takes an entity's messages out by itself.
+// Delivery holds the settings of an entity by which the broker itself removes messages.
 type Delivery struct {
-	Most         int  // its MaxDeliveryCount: after so many deliveries it dead-letters a message
-	KeepsExpired bool // it dead-letters messages that have expired, and does not drop them
+	Most         int  // MaxDeliveryCount: the broker dead-letters a message after so many deliveries
+	KeepsExpired bool // the broker dead-letters expired messages instead of dropping them
 }
 
-// Delivery asks the administration. Errors: [WillNotTell] of those that asking again does not mend; [Untold] says them.
+// Delivery asks the administration. If [WillNotTell] reports true for an error, a retry does not
+// help; [Untold] describes the error.
 func (e Entity) Delivery(ctx context.Context, client *admin.Client) (Delivery, error) {
 	var most *int32
 	var dead *bool
 	if e.Queue != "" {
 		queue, err := client.GetQueue(ctx, e.Queue, nil)
 		if err != nil {
-			return Delivery{}, err //nolint:wrapcheck // Untold says it
+			return Delivery{}, err //nolint:wrapcheck // Untold describes it
 		}
 		if queue != nil {
 			most, dead = queue.MaxDeliveryCount, queue.DeadLetteringOnMessageExpiration
@@ -94,7 +97,7 @@ func (e Entity) Delivery(ctx context.Context, client *admin.Client) (Delivery, e
 	} else {
 		subscription, err := client.GetSubscription(ctx, e.Topic, e.Subscription, nil)
 		if err != nil {
-			return Delivery{}, err //nolint:wrapcheck // Untold says it
+			return Delivery{}, err //nolint:wrapcheck // Untold describes it
 		}
 		if subscription != nil {
 			most, dead = subscription.MaxDeliveryCount, subscription.DeadLetteringOnMessageExpiration
@@ -106,7 +109,8 @@ func (e Entity) Delivery(ctx context.Context, client *admin.Client) (Delivery, e
 	return Delivery{Most: int(*most), KeepsExpired: dead != nil && *dead}, nil
 }
 
-// WillNotTell says whether the administration has nothing to tell whoever asks: it may not, there is none, or it does not know.
+// WillNotTell reports whether a retry cannot get an answer: the caller lacks the permission, there
+// is no administration, or it does not know the entity.
 func WillNotTell(err error) bool {
 	if refused, ok := errors.AsType[*azcore.ResponseError](err); ok {
 		return refused.StatusCode < http.StatusInternalServerError && refused.StatusCode != http.StatusTooManyRequests && refused.StatusCode != http.StatusRequestTimeout
@@ -114,14 +118,14 @@ func WillNotTell(err error) bool {
 	return errors.Is(err, ErrNotAdministered) || errors.Is(err, errNoEntity)
 }
 
-// Untold is why the administration does not say what was asked, in words for people.
+// Untold returns the reason why the administration did not answer a question, for people.
 func Untold(err error) string {
 	refused, ok := errors.AsType[*azcore.ResponseError](err)
 	switch {
 	case !ok:
 		return "the administration was not asked, or did not answer: " + err.Error()
 	case refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden:
-		return "only who may manage the namespace is told (the role Reader on it, or a key with Manage)"
+		return "this identity may not read the namespace's settings (it needs the role Reader on the namespace, or a key with Manage)"
 	}
-	return "the administration answers " + http.StatusText(refused.StatusCode)
+	return "the administration answered " + http.StatusText(refused.StatusCode)
 }

@@ -1,7 +1,8 @@
-// Package azure opens the clients of Service Bus and Blob storage, with one of two kinds of setting:
+// Package azure opens the clients of Service Bus and Blob storage, with one of two kinds of
+// setting:
 //
-//   - a name (namespace, account URL): the workload signs in with its identity, through azidentity's
-//     DefaultAzureCredential. This is for Azure; no secret is configured.
+//   - a name (namespace, account URL): the workload signs in with its identity, through
+//     azidentity's DefaultAzureCredential. This is for Azure; no secret is configured.
 //   - a connection string: for emulators and tests, which have no identities.
 //
 // To set both or neither is a configuration error.
@@ -46,8 +47,8 @@ func (s ServiceBus) Validate() error {
 	return nil
 }
 
-// Client opens a client with one AMQP connection, which is made at the first use. The credential is used only if a namespace is
-// configured; options may be nil.
+// Client opens a client with one AMQP connection, which is made at the first use. The credential is
+// used only if a namespace is configured; options may be nil.
 func (s ServiceBus) Client(credential azcore.TokenCredential, options *azservicebus.ClientOptions) (*azservicebus.Client, error) {
 	var client *azservicebus.Client
 	var err error
@@ -107,8 +108,8 @@ func signed(connectionString string) bool {
 	return false
 }
 
-// Client opens a client; nothing is sent before its first use. The credential is used only if an account URL is
-// configured; options may be nil.
+// Client opens a client; nothing is sent before its first use. The credential is used only if an
+// account URL is configured; options may be nil.
 func (b Blob) Client(credential azcore.TokenCredential, options *azblob.ClientOptions) (*azblob.Client, error) {
 	var client *azblob.Client
 	var err error
@@ -123,8 +124,9 @@ func (b Blob) Client(credential azcore.TokenCredential, options *azblob.ClientOp
 	return client, nil
 }
 
-// Credential is the workload's identity: in Azure its managed identity (AZURE_CLIENT_ID names a user-assigned one), on a
-// developer's machine the identity of the user who is signed in. No token is fetched before the first use.
+// Credential is the workload's identity: in Azure its managed identity (AZURE_CLIENT_ID names a
+// user-assigned one), on a developer's machine the identity of the user who is signed in. No token
+// is fetched before the first use.
 func Credential() (azcore.TokenCredential, error) {
 	credential, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// Entity is what a service receives from: either Topic and Subscription, or Queue. Only this type knows which of the two.
+// Entity is what a service receives from: either Topic and Subscription, or Queue. Only this type
+// knows which of the two.
 type Entity struct{ Topic, Subscription, Queue string }
 
 // Validate requires exactly one kind of entity. The error names the projector's settings.

@@ -1,4 +1,5 @@
-// Package checkup is the report of a service's doctor: one finding for each check, with what is wrong and how to fix it.
+// Package checkup is the report of a service's doctor: one finding for each check, with the problem
+// and its remedy.
 package checkup
 
 import (
@@ -13,9 +14,9 @@ import (
 type Finding struct {
 	Check string `json:"check"`
 	OK    bool   `json:"ok"`
-	// Says is what was found.
+	// The finding, for people.
 	Says string `json:"says"`
-	// Mend is how to fix a problem.
+	// The remedy, if it is a problem.
 	Mend string `json:"mend,omitempty"`
 }
 

@@ -19,23 +19,25 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
-// Mongo checks that a deployment answers, lets the user in, and is no standalone server; standalone says what that one
-// lacks. False: there is no use in asking it anything else. setting names the connection string.
+// Mongo checks that a deployment answers, accepts the user, and is not a standalone server.
+// standalone names what a standalone server lacks. It returns false if further checks of the
+// deployment are pointless. setting is the name of the setting with the connection string.
 func (f *Findings) Mongo(ctx context.Context, client *mongo.Client, check, setting, standalone string) bool {
 	if err := ping(ctx, client); err != nil {
-		says, mend := ExplainMongo(err, setting)
-		f.Problem(check, mend, "%s", says)
+		problem, remedy := ExplainMongo(err, setting)
+		f.Problem(check, remedy, "%s", problem)
 		return false
 	}
 	roundTrip := Fastest(func() error { return ping(ctx, client) })
-	// MongoDB before 4.4.2 does not know hello, and after 5 a server may be set up not to know the other.
+	// MongoDB before 4.4.2 does not know hello, and a server after 5 may be configured to refuse
+	// isMaster.
 	who, err := hello(ctx, client, "hello")
 	if mongodb.HasCode(err, mongodb.CommandNotFound) {
 		who, err = hello(ctx, client, "isMaster")
 	}
 	switch {
-	case err != nil: // it answers all the same
-		f.OK(check, "it answers, in %s; what it is, it does not say", roundTrip)
+	case err != nil: // it answered the ping
+		f.OK(check, "it answers, in %s; its kind is unknown", roundTrip)
 	case who.Msg == "isdbgrid":
 		f.OK(check, "it answers, in %s (a sharded cluster)", roundTrip)
 	case who.SetName != "":
@@ -62,7 +64,8 @@ type connectionStatus struct {
 	} `bson:"authInfo"`
 }
 
-// user names who is signed in. After the rotation of a password or a user it proves which one is in use.
+// user names who is signed in. After the rotation of a password or a user it proves which one is in
+// use.
 func (s connectionStatus) user() string {
 	users := s.AuthInfo.AuthenticatedUsers
 	if len(users) == 0 {
@@ -85,7 +88,7 @@ func ping(ctx context.Context, client *mongo.Client) error {
 	return client.Database("admin").RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err()
 }
 
-// Fastest is the shortest of three round trips: the others tell of the network's or the machine's moods.
+// Fastest returns the shortest of three round trips: the longer ones measure other load as well.
 func Fastest(roundTrip func() error) time.Duration {
 	var best time.Duration
 	for range 3 {
@@ -100,9 +103,9 @@ func Fastest(roundTrip func() error) time.Duration {
 	return best.Round(10 * time.Microsecond)
 }
 
-// ExplainMongo says in words why MongoDB could not be asked anything, and what to do about it: each cause has its own. setting
-// names the connection string. No word of either is a secret.
-func ExplainMongo(err error, setting string) (says, mend string) {
+// ExplainMongo describes why MongoDB could not be reached, and returns the remedy. setting is the
+// name of the setting with the connection string. Neither text contains a secret.
+func ExplainMongo(err error, setting string) (problem, remedy string) {
 	if selection, ok := errors.AsType[topology.ServerSelectionError](err); ok {
 		var silent error
 		for _, server := range selection.Desc.Servers {
@@ -119,7 +122,7 @@ func ExplainMongo(err error, setting string) (says, mend string) {
 			return "no host of the connection string belongs to the replica set that it names", "check replicaSet and the hosts in " + setting
 		}
 	}
-	// The driver's type, not a code: self-hosted servers say 18, Atlas says 8000.
+	// The driver's type, not a code: self-hosted servers answer 18, Atlas answers 8000.
 	if _, refused := errors.AsType[*auth.Error](err); refused || mongodb.HasCode(err, mongodb.AuthenticationFailed) {
 		return "it does not accept the user", "check user, password and authSource in " + setting
 	}
@@ -138,7 +141,7 @@ func ExplainMongo(err error, setting string) (says, mend string) {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Sprintf("nothing listens there: %v", err), "check host and port in " + setting + ", and that MongoDB runs"
 	case errors.As(err, &authority), errors.As(err, &hostname), errors.As(err, &certificate):
-		return fmt.Sprintf("its certificate is not accepted: %v", err), "check tls and tlsCAFile in " + setting + ", and the name by which the hosts are called there"
+		return fmt.Sprintf("its certificate is not accepted: %v", err), "check tls and tlsCAFile in " + setting + ", and the host names in it"
 	case errors.As(err, &plain):
 		return fmt.Sprintf("it does not speak TLS: %v", err), "take tls=true out of " + setting + ", or name a server that has TLS"
 	case errors.As(err, &alert):

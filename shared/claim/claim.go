@@ -1,11 +1,13 @@
-// Package claim stores the bodies of changes that are too large for a message in a container of Blob storage: the
-// producer stores a body before it sends the message, and the projector gets it when it receives the message.
+// Package claim stores the bodies of changes that are too large for a message in a container of
+// Blob storage: the producer stores a body before it sends the message, and the projector gets it
+// when it receives the message.
 //
-// Guaranteed: [Store.Get] returns the body that was given to [Store.Put], or an error. Any publisher may put the same body of the
-// same change again.
+// Guaranteed: [Store.Get] returns the body that was given to [Store.Put], or an error. Any
+// publisher may put the same body of the same change again.
 //
-// Not guaranteed: that a body is stored for ever. This package deletes no bodies; the container's lifecycle rule does. It must
-// keep them for at least as long as a message can live, including its time in the dead-letter queue.
+// Not guaranteed: that a body is stored for ever. This package deletes no bodies; the container's
+// lifecycle rule does. It must keep them for at least as long as a message can live, including its
+// time in the dead-letter queue.
 package claim
 
 import (
@@ -34,8 +36,9 @@ func NewStore(client *azblob.Client, name string) *Store {
 	return &Store{container: client.ServiceClient().NewContainerClient(name)}
 }
 
-// Put stores the body of a change, which must have one, and returns the claim to it. It creates the container if that is
-// missing. After an error, the body may have been stored or not. Put may be retried.
+// Put stores the body of a change, which must have one, and returns the claim to it. It creates the
+// container if that is missing. After an error, the body may have been stored or not. Put may be
+// retried.
 func (s *Store) Put(ctx context.Context, c envelope.Change) (envelope.Claim, error) {
 	claim := envelope.NewClaim(c)
 	if err := s.Keep(ctx, claim.Blob, string(envelope.BSON), c.Body); err != nil {
@@ -44,8 +47,8 @@ func (s *Store) Put(ctx context.Context, c envelope.Change) (envelope.Claim, err
 	return claim, nil
 }
 
-// Keep stores content under a name, and replaces what was stored under it. It creates the container if that is missing. After an
-// error, the content may have been stored or not. Keep may be retried.
+// Keep stores content under a name, and replaces what was stored under it. It creates the container
+// if that is missing. After an error, the content may have been stored or not. Keep may be retried.
 func (s *Store) Keep(ctx context.Context, name, contentType string, content []byte) error {
 	err := s.upload(ctx, name, contentType, content)
 	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
@@ -66,8 +69,9 @@ func (s *Store) upload(ctx context.Context, name, contentType string, content []
 	return err
 }
 
-// Get sets the body of the change to the stored one. An [*envelope.Error] is permanent: the blob is gone from its
-// container, or contains something else. Any other error may be retried, perhaps after a setting or a permission was corrected.
+// Get sets the body of the change to the stored one. An [*envelope.Error] is permanent: the blob is
+// gone from its container, or contains something else. Any other error may be retried, perhaps
+// after a setting or a permission was corrected.
 func (s *Store) Get(ctx context.Context, c *envelope.Change) error {
 	response, err := s.container.NewBlobClient(c.Claim.Blob).DownloadStream(ctx, nil)
 	if bloberror.HasCode(err, bloberror.BlobNotFound) {
@@ -82,7 +86,7 @@ func (s *Store) Get(ctx context.Context, c *envelope.Change) error {
 	}
 	defer response.Body.Close()
 	if response.ContentLength != nil && *response.ContentLength != c.Claim.Size {
-		return c.Claim.WrongSize(*response.ContentLength) // without loading it: nobody knows how large it is
+		return c.Claim.WrongSize(*response.ContentLength) // without loading it: its size is unbounded
 	}
 	body := make([]byte, c.Claim.Size)
 	if _, err := io.ReadFull(response.Body, body); err != nil {

@@ -1,7 +1,9 @@
-// Package commandline is the command line of a service's program, which runs the service and has commands to operate it.
+// Package commandline is the command line of a service's program, which runs the service and has
+// commands to operate it.
 //
-// Guaranteed: nothing is done before the whole command line is understood. An error says what is wrong with it and what to do
-// instead. The exit code distinguishes a wrong command line or setting from a problem.
+// Guaranteed: nothing is done before the whole command line is understood. An error describes what
+// is wrong with it and what to do instead. The exit code distinguishes a wrong command line or
+// setting from a problem.
 package commandline
 
 import (
@@ -32,7 +34,8 @@ var (
 	ErrFound = errors.New("problems were found")
 )
 
-// Program is what a program can do. R is what a command line asks for; D is what commands work with.
+// Program is what a program can do. R is what a command line asks for; D is what commands work
+// with.
 type Program[D, R any] struct {
 	Name string
 	// Commands are all commands except help, in the order of the help. The first is the default.
@@ -46,22 +49,25 @@ type Program[D, R any] struct {
 // Command is one thing that a program does.
 type Command[D, R any] struct {
 	Name  string // one word or two
-	Takes string // what the help says behind the name
+	Takes string // shown after the name in the help
 	Says  string // what it does, for the help
 	// Operand is true if the command takes an operand.
 	Operand bool
 	// Flags declares the command's flags; nil means none.
 	Flags func(*flag.FlagSet, *R)
-	// Check takes the operand, which is empty if it is missing, and returns what is wrong with it or the flags. It may be nil.
+	// Check takes the operand, which is empty if it is missing, and returns what is wrong with it
+	// or the flags. It may be nil.
 	Check func(operand string, r *R) error
-	// Do runs the command. It is nil for the program's own work, which logs its own errors, for help, and if there is a Local.
+	// Do runs the command. It is nil for the program's own work, which logs its own errors, for
+	// help, and if there is a Local.
 	Do func(context.Context, D, R) error
 	// Local runs a command that needs neither settings nor services.
 	Local func(out io.Writer) error
 }
 
-// Main is the program apart from its signals: it understands args (without the program's name), passes the command on to do, and
-// returns the exit code. The error of the program's own work may choose it, with a method ExitCode.
+// Main is the program apart from its signals: it understands args (without the program's name),
+// passes the command on to do, and returns the exit code. The error of the program's own work may
+// choose it, with a method ExitCode.
 func (p Program[D, R]) Main(args []string, out, errOut io.Writer, do func(Command[D, R], R) error) int {
 	c, r, err := p.parse(args)
 	switch {

@@ -97,7 +97,7 @@ func TestACommandLineIsUnderstood(t *testing.T) {
 	}
 }
 
-// What is behind -- is data, whatever it looks like.
+// Everything after -- is data, even if it has the form of a flag.
 func TestAnOperandThatLooksLikeAFlagStandsBehindDashes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -117,7 +117,7 @@ func TestAnOperandThatLooksLikeAFlagStandsBehindDashes(t *testing.T) {
 	require.Contains(t, errOut, `does not take "--loud"`)
 }
 
-func TestTheVersionIsTold(t *testing.T) {
+func TestTheVersionIsPrinted(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"version"}, {"--version"}} {
 		code, out, _ := do(nil, args...)
@@ -156,7 +156,8 @@ func TestBashCompletesCommandsAndFlags(t *testing.T) {
 	require.Contains(t, errOut, "bash, zsh or fish")
 }
 
-// typedInZsh is typed by a terminal: zsh completes only where somebody edits a line. Each line ends with a tab and a return.
+// typedInZsh is sent through a terminal: zsh completes only a line that is being edited. Each line
+// ends with a tab and a return.
 const typedInZsh = `zmodload zsh/zpty
 zpty z zsh -f -i
 zpty -w z 'PS1=; unset zle_bracketed_paste; autoload -Uz compinit && compinit -D -u; source <(print -r -- "$DOOR")
@@ -231,7 +232,7 @@ func TestWhatCannotBeUnderstoodIsNotTried(t *testing.T) {
 	}
 }
 
-func TestTheExitCodeTellsASettingFromAProblem(t *testing.T) {
+func TestTheExitCodeDistinguishesASettingFromAProblem(t *testing.T) {
 	t.Parallel()
 	setting := settings.Problems{errors.New("URI: is required")}
 	for _, c := range []struct {

@@ -36,8 +36,8 @@ func completionCommand[D, R any](p Program[D, R]) Command[D, R] {
 	}
 }
 
-// words are the words that can follow, by the words before them (empty at the beginning): the next words of commands, or a
-// command's flags.
+// words are the words that can follow, by the words before them (empty at the beginning): the next
+// words of commands, or a command's flags.
 func (p Program[D, R]) words() map[string][]string {
 	follow := map[string][]string{}
 	add := func(before, word string) {
@@ -60,13 +60,14 @@ func (p Program[D, R]) words() map[string][]string {
 	return follow
 }
 
-// bash is for zsh, too, which reads the length of a part of an array as arithmetic only where it is written so.
+// bash is for zsh, too, which reads the length of a part of an array as arithmetic only where it is
+// written so.
 func (p Program[D, R]) bash() string {
 	var b strings.Builder
 	follow := p.words()
 	fmt.Fprintf(&b, "_%s() {\n\tlocal words\n\tcase \"${COMP_WORDS[*]:1:$((COMP_CWORD - 1))}\" in\n", p.Name)
-	// Backwards, so that "token set" is tried before "token": a pattern matches everything that begins with it, because there may be
-	// flags and operands in between.
+	// Backwards, so that "token set" is tried before "token": a pattern matches everything that
+	// begins with it, because there may be flags and operands in between.
 	befores := slices.Sorted(maps.Keys(follow))
 	slices.Reverse(befores)
 	for _, before := range befores {
@@ -85,7 +86,8 @@ func (p Program[D, R]) fish() string {
 	fmt.Fprintf(&b, "complete -c %s -f\n", p.Name)
 	follow := p.words()
 	for _, before := range slices.Sorted(maps.Keys(follow)) {
-		// The program's name stands before the words: of no words at all, fish would make no argument.
+		// The program's name stands before the words: of no words at all, fish would make no
+		// argument.
 		given := "(string join ' ' " + p.Name + " (commandline -poc)[2..-1])"
 		typed := strings.TrimSpace(p.Name + " " + before)
 		for _, word := range follow[before] {

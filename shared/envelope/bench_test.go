@@ -9,7 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// BenchmarkEncode writes one change with a body of about 1 KB, of fields of the usual types. The body is shared, not copied, in BSON.
+// BenchmarkEncode writes one change with a body of about 1 KB, of fields of the usual types. The
+// body is shared, not copied, in BSON.
 func BenchmarkEncode(b *testing.B) {
 	body, err := bson.Marshal(bson.D{
 		{Key: "operationType", Value: "insert"},

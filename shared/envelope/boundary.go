@@ -7,13 +7,14 @@ import (
 )
 
 // Boundary returns the n-th position behind everything of cluster time t and before anything later.
-// A write of the state as of t has it as its position, so that the guard recognises changes up to t as
-// duplicates and applies later ones; n orders several writes at one t.
+// A write of the state as of t has it as its position, so that the guard recognises changes up to t
+// as duplicates and applies later ones; n orders several writes at one t.
 //
 // In a token the byte behind the cluster time begins the token's version, which is a small number,
-// so 0xFF is greater in every version of MongoDB, for events and high-water marks alike. Like tokens,
-// boundaries are [Sortable], and [TokenTime] returns their cluster time; [TokenForm] returns "".
-// Positions of a stream on Azure DocumentDB are counted, so such a stream has no boundary.
+// so 0xFF is greater in every version of MongoDB, for events and high-water marks alike. Like
+// tokens, boundaries are [Sortable], and [TokenTime] returns their cluster time; [TokenForm]
+// returns "". Positions of a stream on Azure DocumentDB are counted, so such a stream has no
+// boundary.
 func Boundary(t bson.Timestamp, n uint32) string {
 	return fmt.Sprintf("82%08X%08X%s%08X", t.T, t.I, boundaryForm, n)
 }

@@ -30,7 +30,8 @@ func TestBoundaryLiesBetweenTheTokensOfItsTimeAndLaterOnes(t *testing.T) {
 		require.Greater(t, token, envelope.Boundary(before, last))
 		require.Greater(t, token, envelope.Boundary(bson.Timestamp{T: at.T - 1, I: math.MaxUint32}, last))
 		require.Less(t, token, envelope.Boundary(at, 0))
-		// A position may be longer than a token: one that has been bounded, or stands directly behind another.
+		// A position may be longer than a token: if it has been bounded, or comes directly after
+		// another.
 		require.Less(t, token+strings.Repeat("FF", 64), envelope.Boundary(at, 0))
 	}
 }

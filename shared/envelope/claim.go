@@ -10,8 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// claimCheck is the content type of a message whose body is stored in a blob. It is a separate type so that a reader that does
-// not know claim checks refuses the message, instead of reading it as one with an empty body.
+// claimCheck is the content type of a message whose body is stored in a blob. It is a separate type
+// so that a reader that does not know claim checks refuses the message, instead of reading it as
+// one with an empty body.
 const claimCheck = "application/vnd.sluice.claim-check"
 
 // The application properties of a claim check.
@@ -21,17 +22,17 @@ const (
 	propClaimSHA256 = "claim_sha256"
 )
 
-// Claim says where the body of a change is stored, and how to verify it. The stored body is the server's BSON, whatever the format
-// of the stream's other messages.
+// Claim holds where the body of a change is stored, and how to verify it. The stored body is the
+// server's BSON, whatever the format of the stream's other messages.
 type Claim struct {
 	Blob   string // its name in the container that both services are configured with
 	Size   int64  // bytes
 	SHA256 string // of the bytes, 64 hex digits
 }
 
-// NewClaim returns the claim to the body of a change. The blob's name depends on the change and the content: the same body of the same
-// change is always stored under the same name, and another body cannot replace it (the document of a change may be another one when
-// it is looked up again).
+// NewClaim returns the claim to the body of a change. The blob's name depends on the change and the
+// content: the same body of the same change is always stored under the same name, and another body
+// cannot replace it (the document of a change may be another one when it is looked up again).
 func NewClaim(c Change) Claim {
 	sum := sha256.Sum256(c.Body)
 	digest := hex.EncodeToString(sum[:])
@@ -41,7 +42,8 @@ func NewClaim(c Change) Claim {
 	}
 }
 
-// Redeem sets the body of the change to the stored one. The error is an [*Error]: the body is not the one that was claimed, or not BSON.
+// Redeem sets the body of the change to the stored one. The error is an [*Error]: the body differs
+// from the claimed one, or is not BSON.
 func (c *Change) Redeem(body []byte) error {
 	sum := sha256.Sum256(body)
 	switch {

@@ -34,7 +34,8 @@ func TestAClaimIsDecodedAndRedeemed(t *testing.T) {
 	}
 }
 
-// G3: a change that is published again is kept under the same name; another body of it is kept beside, not in its place.
+// G3: a change that is published again is kept under the same name; another body of it is kept
+// beside, not in its place.
 func TestG3TheNameOfAClaimDependsOnTheChangeAndItsBody(t *testing.T) {
 	first, again := insert(t), insert(t)
 	again.Epoch, again.TraceParent = 99, ""
@@ -46,7 +47,8 @@ func TestG3TheNameOfAClaimDependsOnTheChangeAndItsBody(t *testing.T) {
 	require.NotEqual(t, envelope.NewClaim(first).Blob, envelope.NewClaim(again).Blob)
 }
 
-// G6: a reader from before there were claim checks knows two content types, and refuses any other by name.
+// G6: a reader from before there were claim checks knows two content types, and refuses any other
+// by name.
 func TestG6AnEarlierReaderRefusesAClaimByItsContentType(t *testing.T) {
 	m, err := envelope.Encode(claimed(insert(t)), envelope.JSON)
 	require.NoError(t, err)
@@ -54,7 +56,7 @@ func TestG6AnEarlierReaderRefusesAClaimByItsContentType(t *testing.T) {
 	require.True(t, strings.HasPrefix(*m.ContentType, "application/vnd.sluice."))
 }
 
-// G6: another body than the one that was kept is refused, and not applied.
+// G6: a body that differs from the stored one is refused, and not applied.
 func TestG6AnotherBodyIsNotRedeemed(t *testing.T) {
 	body := insert(t).Body
 	flipped := bytes.Clone(body)

@@ -179,7 +179,8 @@ func (p properties) number(name string) int64 {
 	return 0
 }
 
-// wrongType is the first known property whose value has a wrong type; ok is true if there is none.
+// wrongType returns the first known property whose value has a wrong type; ok is true if there is
+// no such property.
 func (p properties) wrongType() (name string, ok bool) {
 	for _, name := range []string{propSource, propPosition, propSubject, propOperation, propType, propTime, propTraceParent} {
 		if v, present := p[name]; present {

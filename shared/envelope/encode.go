@@ -12,15 +12,15 @@ type Format string
 
 // The formats, by content type.
 const (
-	// JSON is canonical Extended JSON v2: readable everywhere, and no type is lost. A body that it would not give back byte for byte
-	// is written as BSON.
+	// JSON is canonical Extended JSON v2: readable everywhere, and no type is lost. A body that it
+	// would not give back byte for byte is written as BSON.
 	JSON Format = "application/json"
 	// BSON is the server's bytes as they came: the smallest and the fastest.
 	BSON Format = "application/bson"
 )
 
-// The application properties. Those with the prefix are CloudEvents 1.0 attributes in the form of its AMQP binding,
-// section 3.1.3.1.
+// The application properties. Those with the prefix are CloudEvents 1.0 attributes in the form of
+// its AMQP binding, section 3.1.3.1.
 const (
 	propSpecVersion = "cloudEvents_specversion"
 	propID          = "cloudEvents_id"
@@ -37,7 +37,8 @@ const (
 	propDocument    = "document" // of an update with a post-image: post-image
 )
 
-// The names of the application properties that a watcher of the wire reads; PropSubject's is the aggregate id.
+// The names of the application properties that a watcher of the wire reads; PropSubject's is the
+// aggregate id.
 const (
 	PropEpoch    = propEpoch
 	PropPosition = propPosition
@@ -46,11 +47,13 @@ const (
 	PropVersion  = propVersion
 )
 
-// maxText bounds, in bytes, each text that an event brings into the properties of its message. Service Bus takes 32 KB for
-// one and 64 KB for all of them, and refuses more with an error that looks like a transient one.
+// maxText bounds, in bytes, each text that an event brings into the properties of its message.
+// Service Bus takes 32 KB for one and 64 KB for all of them, and refuses more with an error that
+// resembles a transient one.
 const maxText = 8 << 10
 
-// maxStream bounds the stream's name likewise: it is in the source, and in the name of a claim check.
+// maxStream bounds the stream's name likewise: it is in the source, and in the name of a claim
+// check.
 const maxStream = 1 << 10
 
 const (
@@ -59,13 +62,13 @@ const (
 	sourceURI   = "sluice:"
 )
 
-// maxProperties is how many application properties a message has but those of a claim check: a map that grows costs as much as the rest
-// of Encode, and one for more than 14 takes twice the memory.
+// maxProperties is how many application properties a message has but those of a claim check: a map
+// that grows costs as much as the rest of Encode, and one for more than 14 takes twice the memory.
 const maxProperties = 12
 
-// Encode writes a change as a message. The change must carry Stream, Token, Position, Aggregate, Operation, Type and
-// either Body or Claim; an error means that one is missing, that the body is not valid BSON, or that a text is too long for
-// the properties of a message.
+// Encode writes a change as a message. The change must carry Stream, Token, Position, Aggregate,
+// Operation, Type and either Body or Claim; an error means that one is missing, that the body is
+// not valid BSON, or that a text is too long for the properties of a message.
 func Encode(c Change, format Format) (*azservicebus.Message, error) {
 	switch {
 	case c.Stream == "" || c.Token == "" || c.Position == "":
@@ -151,8 +154,8 @@ func bounded(c Change) error {
 	return nil
 }
 
-// encodeBody writes the body in the format, or in BSON where JSON would change it; of a change whose body is kept elsewhere there is
-// none, in a format of its own.
+// encodeBody writes the body in the format, or in BSON where JSON would change it; a change
+// whose body is kept elsewhere has no body, and a format of its own.
 func encodeBody(c Change, format *Format) ([]byte, error) {
 	if c.Claim != nil {
 		*format = claimCheck

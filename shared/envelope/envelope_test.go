@@ -94,8 +94,8 @@ func received(m *azservicebus.Message) *azservicebus.ReceivedMessage {
 	}
 }
 
-// The golden files pin the encoded form: the revision before this one and the one after it run beside it during a
-// rollout. A difference is a break of the contract unless both can read both.
+// The golden files pin the encoded form: the revision before this one and the one after it run
+// beside it during a rollout. A difference is a break of the contract unless both can read both.
 func TestEncodedFormMatchesTheGoldenFiles(t *testing.T) {
 	for name, test := range map[string]struct {
 		change envelope.Change
@@ -135,7 +135,8 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 	}
 }
 
-// The other revision's library may choose other integer widths, and may add what this one does not know.
+// The other revision's library may choose other integer widths, and may add what this one does not
+// know.
 func TestDecodeReadsItsNeighboursMessages(t *testing.T) {
 	m, err := envelope.Encode(insert(t), envelope.BSON)
 	require.NoError(t, err)
@@ -222,8 +223,8 @@ func TestEncodeRefusesAnIncompleteChange(t *testing.T) {
 	require.ErrorContains(t, err, "text/xml")
 }
 
-// G6: a text that no property holds would be refused by the service with an error that looks like one that heals, and be sent
-// again for ever.
+// G6: the service refuses a text that no property holds with an error that resembles a transient
+// one, so the message would be sent again for ever.
 func TestG6EncodeRefusesATextThatNoPropertyHolds(t *testing.T) {
 	for name, text := range map[string]func(*envelope.Change) *string{
 		"aggregate id":   func(c *envelope.Change) *string { return &c.Aggregate },
@@ -266,8 +267,9 @@ func TestG3MessageIDDependsOnStreamAndTokenAlone(t *testing.T) {
 	require.NotEqual(t, envelope.MessageID("s", "t"), envelope.MessageID("s", "t2"))
 }
 
-// G3: what is published anew has another MessageId, or the broker would drop what it already took, and is the same event to
-// everybody else: its CloudEvents id, its claim check and its position stay.
+// G3: a change that is published again after a rewind has another MessageId, or the broker would
+// drop it. It stays the same event to every reader: its CloudEvents id, its claim check and its
+// position do not change.
 func TestG3AGenerationIsPartOfTheMessageIDAlone(t *testing.T) {
 	first := insert(t)
 	want, err := envelope.Encode(first, envelope.JSON)
@@ -324,8 +326,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A post-image is said to be one; nothing is said of a document that was looked up, so older messages mean the same.
-func TestAMessageTellsAPostImage(t *testing.T) {
+// A post-image is marked; a document that was looked up is not, so older messages keep their
+// meaning.
+func TestAMessageMarksAPostImage(t *testing.T) {
 	for _, image := range []bool{true, false} {
 		want := insert(t)
 		want.Operation, want.PostImage = envelope.Update, image

@@ -19,8 +19,8 @@ const maxSessionID = 128
 // hashedSession begins the id of a session if the aggregate's id is too long to be one.
 const hashedSession = "sha256:"
 
-// MessageID is the identity of a change: hex SHA-256 of the stream, a newline, and the resume token's text. 64
-// characters, of the 128 that Service Bus allows.
+// MessageID is the identity of a change: hex SHA-256 of the stream, a newline, and the resume
+// token's text. 64 characters, of the 128 that Service Bus allows.
 func MessageID(stream, token string) string {
 	var room [512]byte // for nearly all: it is made for every event
 	sum := sha256.Sum256(append(append(append(room[:0], stream...), '\n'), token...))
@@ -29,8 +29,9 @@ func MessageID(stream, token string) string {
 	return string(text[:])
 }
 
-// InGeneration is the MessageId of a change that is published again, made from its identity. It differs in each generation, so that the
-// broker's duplicate detection does not drop what it saw in the generation before. Generation 0 is the first.
+// InGeneration is the MessageId of a change that is published again, made from its identity. It
+// differs in each generation, so that the broker's duplicate detection does not drop what it saw in
+// the generation before. Generation 0 is the first.
 func InGeneration(id string, generation int64) string {
 	if generation == 0 {
 		return id
@@ -39,8 +40,8 @@ func InGeneration(id string, generation int64) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// SessionID is the session that carries an aggregate: the id itself, or "sha256:" and the hex hash of an id that
-// Service Bus would refuse as too long.
+// SessionID is the session that carries an aggregate: the id itself, or "sha256:" and the hex hash
+// of an id that Service Bus would refuse as too long.
 func SessionID(aggregate string) string {
 	if len(aggregate) <= maxSessionID || utf16Len(aggregate) <= maxSessionID {
 		return aggregate
@@ -57,8 +58,9 @@ func utf16Len(s string) int {
 	return n
 }
 
-// TokenText is a resume token as text: its _data string, which alone identifies the change (the _typeBits next to it
-// only distinguish types of equal numbers); if it has none, the hex of the whole document.
+// TokenText is a resume token as text: its _data string, which alone identifies the change (the
+// _typeBits next to it only distinguish types of equal numbers); if it has none, the hex of the
+// whole document.
 func TokenText(token bson.Raw) string {
 	if data, ok := token.Lookup("_data").StringValueOK(); ok {
 		return data
@@ -66,8 +68,9 @@ func TokenText(token bson.Raw) string {
 	return hex.EncodeToString(token)
 }
 
-// Sortable reports whether a token's text can serve as a position. MongoDB documents hex tokens as sortable, and such tokens
-// begin with the type byte of a timestamp, 0x82. Azure DocumentDB's tokens are base64, and not sortable.
+// Sortable reports whether a token's text can serve as a position. MongoDB documents hex tokens as
+// sortable, and such tokens begin with the type byte of a timestamp, 0x82. Azure DocumentDB's
+// tokens are base64, and not sortable.
 func Sortable(token string) bool {
 	if len(token) < 2 || len(token)%2 != 0 || token[:2] != "82" {
 		return false
@@ -80,8 +83,8 @@ func Sortable(token string) bool {
 	return true
 }
 
-// TokenTime is the cluster time in a sortable token or position: its seconds and its increment, in hex, follow the byte 82.
-// It is zero for any other text.
+// TokenTime is the cluster time in a sortable token or position: its seconds and its increment, in
+// hex, follow the byte 82. It is zero for any other text.
 func TokenTime(position string) (t bson.Timestamp) {
 	if len(position) < 18 || !Sortable(position[:18]) {
 		return t
@@ -93,8 +96,8 @@ func TokenTime(position string) (t bson.Timestamp) {
 	return bson.Timestamp{T: uint32(both >> 32), I: uint32(both)}
 }
 
-// TokenForm is the version in a sortable token, or in a position that was made from one. It follows the cluster time: 2B02
-// is version 1, 2B04 is version 2. It is empty for any other text.
+// TokenForm is the version in a sortable token, or in a position that was made from one. It follows
+// the cluster time: 2B02 is version 1, 2B04 is version 2. It is empty for any other text.
 func TokenForm(position string) string {
 	const at, zero = 18, "29"
 	switch {
@@ -108,14 +111,17 @@ func TokenForm(position string) string {
 	return position[at : at+4]
 }
 
-// Text returns a BSON value as the text of an aggregate id: strings as they are, ObjectIDs as 24 hex digits, UUIDs in their canonical
-// form, integers in decimal, dates in RFC 3339, everything else in canonical Extended JSON. Values that MongoDB takes for one _id have
-// one text (see [Normal]), and others have different ones, except that a string may read like another value. ok is false for a value
-// that cannot be an id: a missing one, null, an empty string, a string that is not UTF-8.
+// Text returns a BSON value as the text of an aggregate id: strings as they are, ObjectIDs as 24
+// hex digits, UUIDs in their canonical form, integers in decimal, dates in RFC 3339, everything
+// else in canonical Extended JSON. Values that MongoDB takes for one _id have one text (see
+// [Normal]), and others have different ones, except that a string may read like another value. ok
+// is false for a value that cannot be an id: a missing one, null, an empty string, a string that is
+// not UTF-8.
 func Text(v bson.RawValue) (text string, ok bool) { return TextByType(Normal(v)) }
 
-// TextByType returns the text of an aggregate id in streams that began before [Text] took equal values for one: a Decimal128, a double
-// from 2^53 and a number inside a document have a text that shows their type.
+// TextByType returns the text of an aggregate id in streams that began before [Text] took equal
+// values for one: a Decimal128, a double from 2^53 and a number inside a document have a text that
+// shows their type.
 func TextByType(v bson.RawValue) (text string, ok bool) {
 	switch v.Type {
 	case 0, bson.TypeNull, bson.TypeUndefined:
@@ -151,8 +157,8 @@ func TextByType(v bson.RawValue) (text string, ok bool) {
 	return s, s != "" && utf8.ValidString(s)
 }
 
-// Number is a BSON value as the version of an event: a whole number of any numeric type but decimal. ok is false for anything else, such
-// as "1", which is text.
+// Number is a BSON value as the version of an event: a whole number of any numeric type but
+// decimal. ok is false for anything else, such as "1", which is text.
 func Number(v bson.RawValue) (n int64, ok bool) {
 	switch v.Type {
 	case bson.TypeInt32:

@@ -12,14 +12,17 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The driver writes Extended JSON by reflection, a value at a time, and takes some ten times as long as the rest of a message. What nearly
-// every document consists of is written here in one pass over its bytes, exactly as the driver writes it: a test compares the two.
+// The driver writes Extended JSON by reflection, a value at a time, and takes some ten times as
+// long as the rest of a message. What nearly every document consists of is written here in one pass
+// over its bytes, exactly as the driver writes it: a test compares the two.
 
-// mostLevels is how deep a document may be that is written here: readers of JSON have limits of their own.
+// mostLevels is how deep a document may be that is written here: readers of JSON have limits of
+// their own.
 const mostLevels = 100
 
-// appendJSON appends a valid document as canonical Extended JSON. ok is false where it holds anything that Extended JSON might not give
-// back byte for byte, or that is too seldom to be written here; what has been appended is then of no use.
+// appendJSON appends a valid document as canonical Extended JSON. ok is false if the document holds
+// anything that Extended JSON might not reproduce byte for byte, or that is too rare to be written
+// here; the appended bytes are then useless.
 func appendJSON(dst []byte, document bson.Raw) (_ []byte, ok bool) {
 	return appendDocument(dst, document, '{', '}', 0)
 }
@@ -67,8 +70,8 @@ func appendDocument(dst, document []byte, opening, closing byte, level int) (_ [
 	return append(dst, closing), true
 }
 
-// valueSize is how many bytes the value of a type takes that rest begins with; known is false for the types that are seldom: whoever
-// reads them again sees.
+// valueSize returns the number of bytes of the value at the beginning of rest. known is false for
+// rare types, whose size is found when they are read again.
 func valueSize(kind bson.Type, rest []byte) (size int, known bool) {
 	length := func(more int) (int, bool) {
 		if len(rest) < 4 {
@@ -227,7 +230,8 @@ func appendText(dst, text []byte) (_ []byte, ok bool) {
 	return append(append(dst, text[begin:]...), '"'), true
 }
 
-// plainDecimal says, by its upper half, that a decimal is finite and has a coefficient of at most 34 digits. Others have several forms.
+// plainDecimal reports, from its upper half, whether a decimal is finite and has a coefficient of
+// at most 34 digits. Other decimals have several forms.
 func plainDecimal(high uint64) bool {
 	const (
 		otherForm   = 3 << 61 // infinities, NaN, and coefficients that are too large

@@ -6,8 +6,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// asJSON writes a valid body as canonical Extended JSON. ok is false where that would not be read as the same bytes again: a field that is
-// named like one of Extended JSON's own ({"$numberInt": "5"}), text that is not UTF-8, a number that has no text of its own.
+// asJSON writes a valid body as canonical Extended JSON. ok is false where that would not be read
+// as the same bytes again: a field that is named like one of Extended JSON's own ({"$numberInt":
+// "5"}), text that is not UTF-8, a number that has no text of its own.
 func asJSON(body bson.Raw) (text []byte, ok bool) {
 	if text, ok = appendJSON(make([]byte, 0, len(body)*3/2+64), body); ok {
 		return text, true

@@ -38,8 +38,8 @@ func roundTrip(t testing.TB, body bson.Raw, format envelope.Format) (contentType
 	return *m.ContentType
 }
 
-// G6: what JSON would change is sent as BSON: fields that are named like Extended JSON's own, text that is not UTF-8, numbers with
-// several forms.
+// G6: what JSON would change is sent as BSON: fields that are named like Extended JSON's own, text
+// that is not UTF-8, numbers with several forms.
 func TestG6ABodyThatJSONWouldChangeIsSentAsBSON(t *testing.T) {
 	id := bson.NewObjectID()
 	for name, test := range map[string]struct {
@@ -127,7 +127,8 @@ var oddKeys = []string{
 
 var oddTexts = []string{"", "\b\f\n\r\t\x01\x1f\x7f<>&/", "5", "NaN", "x", "a\xffb", "\x00", "\u2028\"\\", "2020-01-01T00:00:00Z", "65f1a0b2c3d4e5f601234567", "\xed\xa0\x80", "\U0001F600", "</script>"}
 
-// randomDocument is a document of random values; an odd one may have fields that look like Extended JSON's, and any bits.
+// randomDocument is a document of random values; an odd one may have fields that look like Extended
+// JSON's, and any bits.
 func randomDocument(r *rand.Rand, depth int, odd bool) []byte {
 	b := bsoncore.NewDocumentBuilder()
 	for n := range r.IntN(6) {

@@ -7,12 +7,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// maxTwos is how many decimals a Decimal128 with a finite binary fraction has at most: 34 digits are divisible by 5 no more often.
+// maxTwos is how many decimals a Decimal128 with a finite binary fraction has at most: 34 digits
+// are divisible by 5 no more often.
 const maxTwos = 48
 
-// Normal returns the value that stands for all those that MongoDB takes for the same _id: a number has the first of the types int32,
-// int64, double and Decimal128 that holds it exactly, a symbol is a string, and so are the fields of documents and the elements of
-// arrays. A value that cannot be read is returned as it is.
+// Normal returns the value that stands for all those that MongoDB takes for the same _id: a number
+// has the first of the types int32, int64, double and Decimal128 that holds it exactly, a symbol is
+// a string, and so are the fields of documents and the elements of arrays. A value that cannot be
+// read is returned as it is.
 func Normal(v bson.RawValue) bson.RawValue {
 	switch v.Type {
 	case bson.TypeInt64:

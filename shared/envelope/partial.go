@@ -6,9 +6,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// Partial is what can be read of a message that [Decode] refuses: its id, and the stream, the aggregate, the position, the operation
-// and the version, each empty if it cannot be read. The aggregate is the subject; without a subject it is the session's id, if the
-// session belongs to one aggregate and its id is not a hash.
+// Partial is what can be read of a message that [Decode] refuses: its id, and the stream, the
+// aggregate, the position, the operation and the version, each empty if it cannot be read. The
+// aggregate is the subject; without a subject it is the session's id, if the session belongs to one
+// aggregate and its id is not a hash.
 func Partial(m *azservicebus.ReceivedMessage) Change {
 	p := properties(m.ApplicationProperties)
 	c := Change{
@@ -25,7 +26,8 @@ func Partial(m *azservicebus.ReceivedMessage) Change {
 	return c
 }
 
-// namesAggregate reports whether a session's id is an aggregate's id, as far as the id itself shows.
+// namesAggregate reports whether a session's id is an aggregate's id, as far as the id itself
+// shows.
 func namesAggregate(session string) bool {
 	bucket, shared := strings.CutPrefix(session, bucketSession)
 	return !strings.HasPrefix(session, hashedSession) && (!shared || strings.Trim(bucket, "0123456789") != "")

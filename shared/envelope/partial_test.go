@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPartialTellsWhatCanBeTold(t *testing.T) {
+func TestPartialReturnsWhatCanBeRead(t *testing.T) {
 	full := map[string]any{propSubject: "order-1", propPosition: "82AB", propOperation: "insert", propVersion: int32(7)}
 	for _, test := range []struct {
 		name, session string

@@ -11,13 +11,14 @@ import (
 // MaxBuckets is the largest number of sessions that aggregates can share.
 const MaxBuckets = 65536
 
-// SessionKey determines which session carries an aggregate. With the zero value, each aggregate has a
-// session of its own. With bucket:N, all aggregates share N sessions. Accepting a session costs a round
-// trip over AMQP and about fifteen through the SDK, which pays only if enough messages follow.
+// SessionKey determines which session carries an aggregate. With the zero value, each aggregate has
+// a session of its own. With bucket:N, all aggregates share N sessions. Accepting a session costs a
+// round trip over AMQP and about fifteen through the SDK, which pays only if enough messages
+// follow.
 //
-// Under one key, an aggregate's session never changes, so its order holds. Under two keys at once it
-// does not hold: events of one aggregate would wait in two sessions. Publishers must use one key at a
-// time.
+// Under one key, an aggregate's session never changes, so its order holds. Under two keys at once
+// it does not hold: events of one aggregate would wait in two sessions. Publishers must use one key
+// at a time.
 type SessionKey struct{ buckets int }
 
 const (
@@ -30,8 +31,8 @@ const (
 // Buckets returns the key bucket:N, with n from 1 to [MaxBuckets].
 func Buckets(n int) SessionKey { return SessionKey{buckets: n} }
 
-// Session is the id of the session that carries an aggregate: see [SessionID], or "bucket-" and the first eight bytes of the
-// id's SHA-256, big-endian, modulo N.
+// Session is the id of the session that carries an aggregate: see [SessionID], or "bucket-" and the
+// first eight bytes of the id's SHA-256, big-endian, modulo N.
 func (k SessionKey) Session(aggregate string) string {
 	if k.buckets == 0 {
 		return SessionID(aggregate)

@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// G2: the sessions are pinned: another version that put an aggregate elsewhere would break its order.
+// G2: the sessions are pinned: another version that put an aggregate elsewhere would break its
+// order.
 func TestG2ABucketNeverChanges(t *testing.T) {
 	for _, golden := range []struct {
 		key                envelope.SessionKey
@@ -53,7 +54,7 @@ func TestSessionKeyReadsWhatItWrites(t *testing.T) {
 	}
 }
 
-// The message says which aggregate it is of, whatever its session.
+// The message names its aggregate, whatever its session.
 func TestEncodePutsAChangeIntoItsBucket(t *testing.T) {
 	c := insert(t)
 	c.Session = envelope.Buckets(8).Session(c.Aggregate)

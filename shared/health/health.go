@@ -1,4 +1,5 @@
-// Package health serves a service's state over HTTP, for the platform and for people: /livez, /readyz, /metrics, /status.
+// Package health serves a service's state over HTTP, for the platform and for people: /livez,
+// /readyz, /metrics, /status.
 package health
 
 import (
@@ -14,11 +15,13 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Probes are a service's answers. Every function is called from several goroutines at once and must not block.
+// Probes are a service's answers. Every function is called from several goroutines at once and must
+// not block.
 type Probes struct {
 	// Live returns nil while the process works. An error makes the platform restart it.
 	Live func() error
-	// Ready returns nil while the service can do its work. A standby is ready, because a rollout waits until it is.
+	// Ready returns nil while the service can do its work. A standby is ready, because a rollout
+	// waits until it is.
 	Ready func() error
 	// Status returns what /status shows to people, as JSON.
 	Status func() any
@@ -26,8 +29,8 @@ type Probes struct {
 	Metrics http.Handler
 }
 
-// Serve answers on addr, the setting HTTP_ADDR (host:port; port 0 takes a free one, which is logged), until ctx ends, then closes
-// every connection and returns nil. Any other end is an error.
+// Serve answers on addr, the setting HTTP_ADDR (host:port; port 0 takes a free one, which is
+// logged), until ctx ends, then closes every connection and returns nil. Any other end is an error.
 func Serve(ctx context.Context, addr string, p Probes, log *slog.Logger) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", addr)

@@ -78,7 +78,7 @@ func TestServeOnATakenAddressIsAnError(t *testing.T) {
 	require.ErrorContains(t, err, "listen for health checks on "+taken.Listener.Addr().String())
 }
 
-// Two programs on one machine want the same address by default: the error says which setting that is.
+// Two programs on one machine want the same address by default: the error names the setting.
 func TestAnAddressInUseNamesItsSetting(t *testing.T) {
 	var config net.ListenConfig
 	taken, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")

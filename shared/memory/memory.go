@@ -1,4 +1,5 @@
-// Package memory knows how much memory the process may use: the limit of its container, which the platform enforces by killing it.
+// Package memory reads how much memory the process may use: the limit of its container, which the
+// platform enforces by killing the process.
 package memory
 
 import (
@@ -9,10 +10,11 @@ import (
 	"strings"
 )
 
-// limitFiles are where the kernel says the limit of the process's control group: of version 2, and of version 1.
+// limitFiles are the files with the limit of the process's control group, of version 2 and of
+// version 1.
 var limitFiles = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}
 
-// Limit is the container's limit in bytes; 0 where there is none, or none that can be read.
+// Limit returns the container's limit in bytes, or 0 if there is none or it cannot be read.
 func Limit() int64 { return limit(limitFiles, os.ReadFile) }
 
 func limit(files []string, read func(string) ([]byte, error)) int64 {
@@ -30,8 +32,9 @@ func limit(files []string, read func(string) ([]byte, error)) int64 {
 	return 0
 }
 
-// Bound tells the Go runtime to collect harder as it nears four fifths of the container's limit, unless GOMEMLIMIT says what it is to
-// near. It returns what it told the runtime, in bytes; 0: nothing.
+// Bound sets the Go runtime's memory limit to four fifths of the container's limit, unless
+// GOMEMLIMIT is set: the runtime collects harder as it approaches the limit. It returns the limit
+// that it set, in bytes, or 0.
 func Bound() int64 {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return 0

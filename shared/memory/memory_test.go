@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheLimitIsWhatTheKernelSays(t *testing.T) {
+func TestTheLimitIsTheContainers(t *testing.T) {
 	for name, test := range map[string]struct {
 		v2, v1 string
 		want   int64

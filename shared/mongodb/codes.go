@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// The server's error codes, by the names that it gives them itself. [MongoDB src/mongo/base/error_codes.yml] Those at the end
-// have none: they are assertions in its code, or other vendors'.
+// The server's error codes, by the server's own names. [MongoDB src/mongo/base/error_codes.yml]
+// Those at the end have no such name: they are assertions in its code, or codes of other vendors.
 const (
 	BadValue                           = 2
 	HostUnreachable                    = 6
@@ -84,7 +84,7 @@ const (
 
 	FeatureNotSupported       = 303   // Amazon DocumentDB's
 	StageNotSupported         = 304   // the same
-	DuplicateKeyUpdate        = 11001 // of servers of long ago
+	DuplicateKeyUpdate        = 11001 // of old servers
 	DuplicateKeyCapped        = 12582 // the same
 	CosmosTooManyRequests     = 16500 // Azure Cosmos DB's
 	GeoKeysNotExtracted       = 16755
@@ -105,8 +105,9 @@ func HasCode(err error, codes ...int) bool {
 	return ok && slices.ContainsFunc(codes, server.HasErrorCode)
 }
 
-// ClusterTime asks a deployment for its cluster time; zero if it has none. It is a point in the oplog rather than a clock: it
-// stands still while nothing is written, for up to ten seconds. For the time, see [Now].
+// ClusterTime asks a deployment for its cluster time; zero if it has none. It is a point in the
+// oplog rather than a clock: it stands still while nothing is written, for up to ten seconds. For
+// the time, see [Now].
 func ClusterTime(ctx context.Context, database *mongo.Database) (bson.Timestamp, error) {
 	reply, err := database.RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Raw()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package mongodb configures and closes clients of MongoDB where the driver's own way would do harm.
+// Package mongodb configures and closes clients of MongoDB if the driver's own way would do harm.
 package mongodb
 
 import (
@@ -9,22 +9,25 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Interactive configures the client of a command, for which a person waits. It looks for a server twice a second, and gives up after
-// five seconds.
+// Interactive configures the client of a command for which a person waits. The client polls for a
+// server twice a second and gives up after five seconds.
 //
-// It has to poll. By default the driver waits until the server pushes changes, which may take ten seconds, and it can miss one: an
-// operation that finds no server reads the topology and only then subscribes to it, so that a change in between does not reach it
-// (mongo-driver v2.9.3, topology.Topology.Subscribe). The command would fail although MongoDB had answered.
+// It must poll. By default the driver waits until the server pushes changes, which may take ten
+// seconds, and it can miss one: an operation that finds no server reads the topology and only then
+// subscribes to it, so that a change in between does not reach it (mongo-driver v2.9.3,
+// topology.Topology.Subscribe). The command would fail although MongoDB had answered.
 func Interactive(o *options.ClientOptions) {
 	o.SetServerSelectionTimeout(5 * time.Second).SetServerMonitoringMode(options.ServerMonitoringModePoll)
 }
 
-// Disconnect closes a client that is no longer used, even if ctx has ended. Connections that still wait for an answer are closed at
-// once, but for that of a monitor that begins to wait in this very moment: it ends with the server's next word, ten seconds later, or
-// when that is overdue. So nothing that anybody waits for comes behind it.
+// Disconnect closes a client that is no longer used, even if ctx has ended. Connections that still
+// wait for an answer are closed at once, except the connection of a monitor that begins to wait at
+// this very moment: it ends with the server's next answer, ten seconds later, or when that is
+// overdue. So the caller must not do anything after Disconnect that others wait for.
 //
-// The driver must not see a deadline: with one, it waits for such connections in a loop that never sleeps
-// (mongo-driver v2.9.3, topology.pool.close), and takes a whole processor until the deadline. What may take long without one has timeout.
+// The driver must not see a deadline: with one, it waits for such connections in a loop that never
+// sleeps (mongo-driver v2.9.3, topology.pool.close), and takes a whole processor until the
+// deadline. Without a deadline, timeout bounds what may take long.
 func Disconnect(ctx context.Context, client *mongo.Client, timeout time.Duration) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

@@ -7,8 +7,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// passing are codes of errors that recover without anybody's doing: MongoDB's, but for the last. MongoDB gives those that end a change stream
-// the label ResumableChangeStreamError besides; a deployment that only speaks the protocol may not know the label.
+// passing holds the codes of transient errors: MongoDB's, except the last. MongoDB also gives the
+// label ResumableChangeStreamError to those that end a change stream; a deployment that only speaks
+// the protocol may not know the label.
 var passing = map[int]bool{
 	HostUnreachable:                 true,
 	HostNotFound:                    true,
@@ -37,16 +38,18 @@ var passing = map[int]bool{
 	CosmosTooManyRequests:           true, // Azure Cosmos DB
 }
 
-// Passing reports whether errors with a code recover without anybody's doing.
+// Passing reports whether errors with a code are transient.
 func Passing(code int) bool { return passing[code] }
 
-// Passes reports whether an error is the server's and recovers without anybody's doing, so that it says nothing about what was asked for.
+// Passes reports whether an error is the server's and transient, so that it does not concern the
+// request itself.
 func Passes(err error) bool {
 	server, ok := errors.AsType[mongo.ServerError](err)
 	return ok && (server.HasErrorLabel("ResumableChangeStreamError") || slices.ContainsFunc(server.ErrorCodes(), Passing))
 }
 
-// Answered reports whether an error is the server's answer, as opposed to one of the network or of the driver, which have no code.
+// Answered reports whether an error is the server's answer, as opposed to one of the network or of
+// the driver, which have no code.
 func Answered(err error) bool {
 	server, ok := errors.AsType[mongo.ServerError](err)
 	return ok && slices.ContainsFunc(server.ErrorCodes(), func(code int) bool { return code != 0 })

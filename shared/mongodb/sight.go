@@ -8,18 +8,18 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Sight is what a client's monitor has seen of the deployment: the driver itself says nothing until it gives up, after half a minute.
-// The zero value has seen nothing.
+// Sight records what a client's monitor has seen of the deployment. The driver itself reports
+// nothing until it gives up, after half a minute. The zero value has seen nothing.
 type Sight struct {
 	mu       sync.Mutex
 	answered bool
 	failure  error // the last one
 }
 
-// ErrUnseen is a deployment of which nothing has been heard, neither an answer nor a refusal.
+// ErrUnseen is returned while a deployment has sent neither an answer nor a refusal.
 var ErrUnseen = errors.New("no host has answered yet")
 
-// Watch makes a client's monitor report here.
+// Watch makes a client's monitor report to s.
 func (s *Sight) Watch(o *options.ClientOptions) {
 	o.SetServerMonitor(&event.ServerMonitor{
 		ServerHeartbeatSucceeded: func(*event.ServerHeartbeatSucceededEvent) {
@@ -35,7 +35,8 @@ func (s *Sight) Watch(o *options.ClientOptions) {
 	})
 }
 
-// Silence is nil once any host has answered, and before that the last thing that went wrong, or [ErrUnseen].
+// Silence returns nil once any host has answered. Before that it returns the last failure, or
+// [ErrUnseen].
 func (s *Sight) Silence() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ type Version struct{ Major, Minor, Patch int }
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch) }
 
-// before says that v is older than another version.
+// before reports whether v is older than another version.
 func (v Version) before(other Version) bool {
 	switch {
 	case v.Major != other.Major:
@@ -24,7 +24,8 @@ func (v Version) before(other Version) bool {
 	return v.Patch < other.Patch
 }
 
-// ServerVersion asks a deployment for its version. One that only speaks the protocol tells the version whose protocol it is.
+// ServerVersion asks a deployment for its version. A deployment that only speaks the protocol
+// answers with the version of the protocol.
 func ServerVersion(ctx context.Context, client *mongo.Client) (Version, error) {
 	var reply struct {
 		Version []int `bson:"versionArray"`
@@ -38,7 +39,7 @@ func ServerVersion(ctx context.Context, client *mongo.Client) (Version, error) {
 	return Version{reply.Version[0], reply.Version[1], reply.Version[2]}, nil
 }
 
-// came says since when MongoDB has what Sluice uses where it is there.
+// came holds the version of MongoDB that introduced each optional feature that Sluice uses.
 var came = []struct {
 	what  string
 	since Version
@@ -52,10 +53,11 @@ var came = []struct {
 // oldest is the first version that Sluice supports.
 var oldest = Version{4, 4, 0}
 
-// Supported says that Sluice supports a version.
+// Supported reports whether Sluice supports a version.
 func (v Version) Supported() bool { return !v.before(oldest) }
 
-// Lacks names, for people, what this version has not and later ones have, each with the version that brought it.
+// Lacks lists, for people, the features of later versions that this version lacks, each with the
+// version that introduced it.
 func (v Version) Lacks() (lacks []string) {
 	for _, c := range came {
 		if v.before(c.since) {

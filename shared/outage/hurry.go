@@ -9,15 +9,16 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// Patience is how long somebody who watches a start waits for the first word about what does not answer.
+// Patience is how soon after the start an unresponsive dependency is logged.
 const Patience = 2500 * time.Millisecond
 
-// errSilent is a dependency that has not answered for Patience.
+// errSilent is reported for a dependency that has not answered for Patience.
 var errSilent = errors.New("no answer yet")
 
-// Hurry reports a dependency that is silent for [Patience], unless stop is called before: however long an attempt at it goes on, the
-// first word of it comes soon. silence, which may be nil, says what is known by then; nothing need be said if it gives nil. stop
-// may be called again.
+// Hurry reports a dependency that has not answered for [Patience], unless stop is called before
+// that. So the first log record comes soon, however long an attempt takes. silence returns the
+// reason that is known by then; if it returns nil, nothing is logged. silence may be nil. stop may
+// be called again.
 func (o *Outage) Hurry(ctx context.Context, silence func() error) (stop func()) {
 	waiting, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -1,7 +1,8 @@
-// Package outage logs that a dependency of a service fails: at the first failure, every five minutes while the outage lasts, and
-// once when it ends, however many workers notice it.
+// Package outage logs that a dependency of a service fails: at the first failure, every five
+// minutes while the outage lasts, and once when it ends, however many workers notice it.
 //
-// Except for [Outage.Until], this package only logs: the services retry. Metrics count how often something failed.
+// Except for [Outage.Until], this package only logs: the services retry. Metrics count how often
+// something failed.
 package outage
 
 import (
@@ -20,7 +21,7 @@ type Outage struct {
 	what string
 
 	mu       sync.Mutex
-	err      error     // the failure it is in, nil when it works; guarded by mu
+	err      error     // the current failure, nil if there is none; guarded by mu
 	began    time.Time // of the failure; guarded by mu
 	logged   time.Time // when it was last logged; guarded by mu
 	failures int       // since it began; guarded by mu
@@ -29,13 +30,15 @@ type Outage struct {
 // remindEvery is how often an outage that lasts is logged again: its reason may have changed.
 const remindEvery = 5 * time.Minute
 
-// advice is for whoever reads of an outage: what passes by itself is retried, and the doctor tells the rest apart.
-const advice = "nothing, if it passes; if it lasts, the command doctor says what is wrong and how to fix it"
+// advice is for the operator who reads the log: transient failures are retried, and the doctor
+// explains the others.
+const advice = "nothing, if it recovers; if it lasts, run the command doctor, which shows the problem and how to fix it"
 
-// New returns the Outage of a dependency, which is called what in the log.
+// New returns the Outage of a dependency; what is its name in the log.
 func New(log *slog.Logger, what string) *Outage { return &Outage{log: log, what: what} }
 
-// Report records the result of one attempt. The attributes are added to the log record, if there is one.
+// Report records the result of one attempt. The attributes are added to the log record, if there is
+// one.
 func (o *Outage) Report(err error, attributes ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -62,7 +65,8 @@ func (o *Outage) Report(err error, attributes ...any) {
 	}
 }
 
-// Until retries check until it succeeds, each attempt for so long at most, and reports every attempt; false when ctx ends first.
+// Until retries check until it succeeds, and reports every attempt. each bounds one attempt. It
+// returns false if ctx ends first.
 func (o *Outage) Until(ctx context.Context, attempt time.Duration, check func(context.Context) error) bool {
 	var backoff retry.Backoff
 	for {

@@ -32,8 +32,8 @@ func TestAnOutageIsLoggedOnceAndSoIsItsEnd(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out.String(), `msg="dependency works again" dependency=database`))
 }
 
-// What fails for long is told again, with the reason that it has then, and how long it took.
-func TestAnOutageThatLastsIsToldAgain(t *testing.T) {
+// An outage that lasts is logged again, with its current reason and its duration.
+func TestAnOutageThatLastsIsLoggedAgain(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		o := outage.New(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {

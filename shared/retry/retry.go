@@ -1,5 +1,5 @@
-// Package retry waits between attempts: exponentially longer, at random so that replicas that failed together
-// do not retry together, and never after the end of the context.
+// Package retry waits between attempts: exponentially longer, at random so that replicas that
+// failed together do not retry together, and never after the end of the context.
 package retry
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Backoff yields the waits of one run of failures. It is not safe for concurrent use; the zero value waits 100 ms
-// first and 5 s at most.
+// Backoff yields the waits of one run of failures. It is not safe for concurrent use; the zero
+// value waits 100 ms first and 5 s at most.
 type Backoff struct {
 	Initial time.Duration // the first wait, before spreading; 0 means 100 ms
 	Max     time.Duration // the longest wait, before spreading; 0 means 5 s

@@ -14,8 +14,9 @@ const (
 	putTimeout = 30 * time.Second
 )
 
-// Claim makes sure that the connection may use an entity and its management node. The first call takes some five round trips,
-// later ones none: the tokens are renewed in the background, until the connection is closed.
+// Claim makes sure that the connection may use an entity and its management node. The first call
+// takes some five round trips, later ones none: the tokens are renewed in the background, until the
+// connection is closed.
 func (c *Conn) Claim(ctx context.Context, entity string) error {
 	audiences := []string{c.namespace.audience(entity), c.namespace.audience(management(entity))}
 	if c.claimed(audiences) {
@@ -74,8 +75,8 @@ func (c *Conn) put(ctx context.Context, audiences []string) error {
 	return nil
 }
 
-// renewClaims sends new tokens before the old ones expire, until ctx ends with the connection. If it fails until they have expired,
-// Service Bus closes the links, with the reason.
+// renewClaims sends new tokens before the old ones expire, until ctx ends with the connection. If
+// it fails until they have expired, Service Bus closes the links, with the reason.
 func (c *Conn) renewClaims(ctx context.Context) {
 	backoff := retry.Backoff{Initial: time.Second, Max: time.Minute}
 	for {
@@ -100,7 +101,8 @@ func (c *Conn) renewClaims(ctx context.Context) {
 	}
 }
 
-// dueClaims returns the audiences whose tokens are to be renewed, and the time until the first of them is due.
+// dueClaims returns the audiences whose tokens are to be renewed, and the time until the first of
+// them is due.
 func (c *Conn) dueClaims(now time.Time) (wait time.Duration, audiences []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -44,8 +44,8 @@ func (c *Conn) Done() <-chan struct{} { return c.amqp.Done() }
 // Err is why the connection has ended; nil while it is open.
 func (c *Conn) Err() error { return c.amqp.Err() }
 
-// Close closes the connection, and waits for its background work to end. It does not wait for the service's answer; and if ctx
-// ends, it does not wait for its own last write either.
+// Close closes the connection, and waits for its background work to end. It does not wait for the
+// service's answer; and if ctx ends, it does not wait for its own last write either.
 func (c *Conn) Close(ctx context.Context) {
 	c.stop()
 	ended := make(chan struct{})
@@ -67,19 +67,20 @@ type Session struct {
 	links, unsettled int
 }
 
-// Used reports whether the session had links before. If so, the service may have ended it meanwhile: the first use fails with an
-// [*amqp.SessionError].
+// Used reports whether the session had links before. If so, the service may have ended it
+// meanwhile: the first use fails with an [*amqp.SessionError].
 func (s *Session) Used() bool { return s.links > 0 }
 
 const (
-	// maxLinks and maxUnsettled are how many links an AMQP session may have had, and deliveries that were not settled, to be lent
-	// again: go-amqp remembers each such delivery until the session ends.
+	// maxLinks and maxUnsettled are how many links an AMQP session may have had, and deliveries
+	// that were not settled, to be lent again: go-amqp remembers each such delivery until the
+	// session ends.
 	maxLinks     = 256
 	maxUnsettled = 1000
 )
 
-// Session lends an AMQP session without links. This takes a round trip unless one was returned before. The caller must pass it to
-// ReturnSession or close it.
+// Session lends an AMQP session without links. This takes a round trip unless one was returned
+// before. The caller must pass it to ReturnSession or close it.
 func (c *Conn) Session(ctx context.Context) (*Session, error) {
 	c.mu.Lock()
 	if last := len(c.idle) - 1; last >= 0 {
@@ -96,8 +97,9 @@ func (c *Conn) Session(ctx context.Context) (*Session, error) {
 	return &Session{Session: session}, nil
 }
 
-// ReturnSession takes back a session that Session lent and that has no links any more, to lend it again. unsettled is how many
-// deliveries of its last link were not settled. It reports false if the session was used enough: the caller then closes it.
+// ReturnSession takes back a session that Session lent and that has no links any more, to lend it
+// again. unsettled is how many deliveries of its last link were not settled. It reports false if
+// the session was used enough: the caller then closes it.
 func (c *Conn) ReturnSession(session *Session, unsettled int) bool {
 	session.links++
 	session.unsettled += unsettled

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// gate admits one goroutine at a time. Unlike a mutex, it may be held during a wait for the network: the wait for a gate ends with a
-// context.
+// gate admits one goroutine at a time. Unlike a mutex, it may be held during a wait for the
+// network: the wait for a gate ends with a context.
 type gate chan struct{}
 
 func newGate() gate { return make(gate, 1) }

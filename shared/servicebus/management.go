@@ -10,10 +10,11 @@ import (
 // management is the address of an entity's management node.
 func management(entity string) string { return entity + "/$management" }
 
-// Manage sends a request to an entity's management node, for one of the entity's links on this connection or for none (""). The links
-// to the node are opened by the first request, or the first after they broke, and then kept; several requests may be under way. The service
-// detaches links that were not used for a while: a request that they did not answer is sent again, once, so it must be one that may be
-// carried out twice. Errors: a [*StatusError] if the node refuses.
+// Manage sends a request to an entity's management node, for one of the entity's links on this
+// connection or for none (""). The links to the node are opened by the first request, or the first
+// after they broke, and then kept; several requests may be under way. The service detaches links
+// that were not used for a while: a request that they did not answer is sent again, once, so
+// carrying it out twice must be harmless. Errors: a [*StatusError] if the node refuses.
 func (c *Conn) Manage(ctx context.Context, entity, operation, link string, body map[string]any) (map[string]any, error) {
 	properties := map[string]any{"operation": operation}
 	if link != "" {
@@ -36,7 +37,8 @@ func (c *Conn) Manage(ctx context.Context, entity, operation, link string, body 
 	return read, nil
 }
 
-// askNode sends a request to an entity's management node, and forgets the links to it if they broke. Errors: [errDetached].
+// askNode sends a request to an entity's management node, and forgets the links to it if they
+// broke. Errors: [errDetached].
 func (c *Conn) askNode(ctx context.Context, entity string, properties map[string]any, body any) (any, error) {
 	node, err := c.manager(ctx, entity)
 	if err != nil {
@@ -49,7 +51,8 @@ func (c *Conn) askNode(ctx context.Context, entity string, properties map[string
 	return answer, err
 }
 
-// manager returns the links to an entity's management node. It opens them if they are closed; other callers wait meanwhile.
+// manager returns the links to an entity's management node. It opens them if they are closed; other
+// callers wait meanwhile.
 func (c *Conn) manager(ctx context.Context, entity string) (*requests, error) {
 	if err := c.managing.enter(ctx, "open the management link"); err != nil {
 		return nil, err

@@ -20,8 +20,8 @@ type Namespace struct {
 	options azservicebus.ClientOptions
 }
 
-// New reads the same settings as the SDK's client. The credential is used only if they name a namespace. options may be nil; only
-// the transport, TLS and the custom endpoint are used.
+// New reads the same settings as the SDK's client. The credential is used only if they name a
+// namespace. options may be nil; only the transport, TLS and the custom endpoint are used.
 func New(s azure.ServiceBus, credential azcore.TokenCredential, options *azservicebus.ClientOptions) (*Namespace, error) {
 	n := &Namespace{host: s.Namespace, scheme: "amqps", tokens: identity{credential}}
 	if options != nil {
@@ -41,7 +41,8 @@ func New(s azure.ServiceBus, credential azcore.TokenCredential, options *azservi
 	return n, nil
 }
 
-// Connect opens a connection: TCP, TLS, SASL and AMQP, in some six round trips. ctx bounds only the opening.
+// Connect opens a connection: TCP, TLS, SASL and AMQP, in some six round trips. ctx bounds only the
+// opening.
 func (n *Namespace) Connect(ctx context.Context) (*Conn, error) {
 	opened, err := n.dial(ctx)
 	if err != nil {

@@ -59,8 +59,9 @@ func (r *requests) closeSoon(ctx context.Context) {
 	_ = r.session.Close(ctx)
 }
 
-// ask sends a request and returns the body of its answer; several may be under way. Errors: a [*StatusError] if the node refuses,
-// [errDetached]. After any error but a refusal the links may be broken.
+// ask sends a request and returns the body of its answer; several may be under way. Errors: a
+// [*StatusError] if the node refuses, [errDetached]. After any error but a refusal the links may be
+// broken.
 func (r *requests) ask(ctx context.Context, properties map[string]any, body any) (any, error) {
 	id, answered := rand.Text(), make(chan *amqp.Message, 1)
 	r.mu.Lock()
@@ -96,8 +97,8 @@ func (r *requests) ask(ctx context.Context, properties map[string]any, body any)
 	}
 }
 
-// readOne hands the next answer to the goroutine that waits for it, unless the caller's is there. An answer to a request that timed out is
-// skipped. The caller has put a value into reading.
+// readOne hands the next answer to the goroutine that waits for it, unless the caller's is there.
+// An answer to a request that timed out is skipped. The caller has put a value into reading.
 func (r *requests) readOne(ctx context.Context, own <-chan *amqp.Message) error {
 	if len(own) > 0 {
 		return nil

@@ -33,7 +33,7 @@ func TestNoConnectionStringIsQuoted(t *testing.T) {
 	}
 }
 
-func TestASignatureSaysWhatItIsFor(t *testing.T) {
+func TestASignatureNamesItsAudience(t *testing.T) {
 	now := time.Now()
 	got, err := key{name: "all", secret: "secret"}.token(t.Context(), "amqps://contoso.servicebus.windows.net/changes")
 	require.NoError(t, err)

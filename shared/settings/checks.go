@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Checks collects the problems of a configuration, for its Validate. The zero value is ready to use.
+// Checks collects the problems of a configuration, for its Validate. The zero value is ready to
+// use.
 type Checks struct{ problems []error }
 
 // Add adds the results of checks. A nil is no problem.
@@ -76,7 +77,8 @@ func OneOf(name, value string, choices ...string) error {
 
 var containerName = regexp.MustCompile(`^[a-z0-9](-?[a-z0-9])+$`)
 
-// ContainerName is nil for a name that Blob storage accepts. With any other name, every request would fail, and retrying would not help.
+// ContainerName is nil for a name that Blob storage accepts. With any other name, every request
+// would fail, and retrying would not help.
 func ContainerName(name, value string) error {
 	if !containerName.MatchString(value) || len(value) < 3 || len(value) > 63 {
 		return fmt.Errorf("%s: must have 3 to 63 lower-case letters, digits and single hyphens between them (it is %q)", name, value)

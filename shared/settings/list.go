@@ -21,8 +21,8 @@ type Setting struct {
 // Hidden is shown in place of the value of a secret.
 const Hidden = "(set; secret)"
 
-// List returns all settings of a struct, in order. Each is followed by the variables that give single streams another value, which
-// begin with one of the prefixes.
+// List returns all settings of a struct, in order. Each is followed by the variables that give
+// single streams another value, which begin with one of the prefixes.
 func List(spec any, prefixes ...string) (all []Setting) {
 	for field := range fields(reflect.TypeOf(spec)) {
 		shared := inForce(field, "")

@@ -9,12 +9,14 @@ import (
 	"strings"
 )
 
-// Known is what a program reads from its environment, in order to find variables that look like a misspelt setting: their names are
-// similar to a setting, or begin as only settings do. All other variables are ignored.
+// Known is what a program reads from its environment, in order to find variables that look like a
+// misspelt setting: their names are similar to a setting, or begin as only settings do. All other
+// variables are ignored.
 type Known struct {
 	// Spec is a struct with the settings in its envconfig tags, or a pointer to one.
 	Spec any
-	// Prefixes are the beginnings of the variables of single streams, such as ORDERS_. The settings in ofProcess do not have such forms.
+	// Prefixes are the beginnings of the variables of single streams, such as ORDERS_. The settings
+	// in ofProcess do not have such forms.
 	Prefixes  []string
 	OfProcess []string
 	// Foreign are other programs' variables that look like a misspelt setting.
@@ -49,18 +51,18 @@ func fields(t reflect.Type) func(yield func(reflect.StructField) bool) {
 	}
 }
 
-// standard are the beginnings of variables of other programs and platforms. Such variables are never reported, whatever they look
-// like.
+// standard are the beginnings of variables of other programs and platforms. Such variables are
+// never reported, whatever they look like.
 var standard = []string{
 	"OTEL_", "AZURE_", "KUBERNETES_", "CONTAINER_APP_", "IDENTITY_", "MSI_", "APPLICATIONINSIGHTS_", "AWS_", "GCP_", "DAPR_", "SSL_", "LC_", "GO",
 }
 
-// serviceLink matches the ends that Kubernetes and Docker append to the name of a service, in the variables with its address. A service
-// may have the name of a stream.
+// serviceLink matches the ends that Kubernetes and Docker append to the name of a service, in the
+// variables with its address. A service may have the name of a stream.
 var serviceLink = regexp.MustCompile(`^(NAME|SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// Misspelt returns a problem for each variable of an environment (NAME=VALUE) that looks like a misspelt setting; nil if there are
-// none. No value is quoted.
+// Misspelt returns a problem for each variable of an environment (NAME=VALUE) that resembles a
+// misspelt setting, or nil. No value is quoted.
 func (k Known) Misspelt(environ []string) Problems {
 	shared := Names(k.Spec)
 	known := make(map[string]bool)
@@ -74,7 +76,7 @@ func (k Known) Misspelt(environ []string) Problems {
 		ofStreams = append(ofStreams, name)
 	}
 	for _, prefix := range k.Prefixes {
-		for _, name := range shared { // those of the process, too: that they are is said elsewhere
+		for _, name := range shared { // those of the process, too: they are refused elsewhere
 			known[prefix+name] = true
 			all = append(all, prefix+name)
 		}
@@ -86,7 +88,7 @@ func (k Known) Misspelt(environ []string) Problems {
 			continue
 		}
 		if says := k.misspelling(name, all, ofStreams); says != "" {
-			problems = append(problems, errors.New(name+": "+says+" (where it is another program's, name it in IGNORE_VARIABLES)"))
+			problems = append(problems, errors.New(name+": "+says+" (if it belongs to another program, name it in IGNORE_VARIABLES)"))
 		}
 	}
 	return problems
@@ -102,7 +104,7 @@ func (k Known) misspelling(name string, all, ofStreams []string) string {
 		if !found || serviceLink.MatchString(own) {
 			continue
 		}
-		says := fmt.Sprintf("begins as the settings of one stream do, and there is no setting %s", own)
+		says := fmt.Sprintf("has the prefix of one stream's settings, but there is no setting %s", own)
 		for _, setting := range ofStreams {
 			if strings.HasSuffix(setting, "_"+own) {
 				return says + "; did you mean " + prefix + setting + "?"
@@ -147,7 +149,8 @@ func nearest(name string, settings []string) string {
 	return ""
 }
 
-// lacksOne reports whether words are those of a setting without one of them: AGGREGATE_PATH for AGGREGATE_ID_PATH.
+// lacksOne reports whether words are those of a setting without one of them: AGGREGATE_PATH for
+// AGGREGATE_ID_PATH.
 func lacksOne(words, setting []string) bool {
 	if len(words)+1 != len(setting) {
 		return false
@@ -171,7 +174,8 @@ func Near(word string, words []string) string {
 	return best
 }
 
-// edits is the number of letters to insert, delete, replace or swap with a neighbour to get from a to b.
+// edits is the number of letters to insert, delete, replace or swap with a neighbour to get from a
+// to b.
 func edits(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

@@ -40,7 +40,7 @@ func TestNamesAreThoseOfTheTags(t *testing.T) {
 }
 
 func TestMisspeltSettingsAreFoundWithTheNameThatWasMeant(t *testing.T) {
-	const other = " (where it is another program's, name it in IGNORE_VARIABLES)"
+	const other = " (if it belongs to another program, name it in IGNORE_VARIABLES)"
 	for name, meant := range map[string]string{
 		"ON_OVERSIZED": "ON_OVERSIZE", "MAX_SESSION": "MAX_SESSIONS", "MAX_SESISONS": "MAX_SESSIONS", "MONGO_URI": "MONGODB_URI",
 		"MONGODB_URL": "MONGODB_URI", "SERVICEBUS_TOPIC": "SERVICE_BUS_TOPIC", "AGGREGATE_PATH": "AGGREGATE_ID_PATH",
@@ -50,7 +50,7 @@ func TestMisspeltSettingsAreFoundWithTheNameThatWasMeant(t *testing.T) {
 	}
 }
 
-func TestWhatIsSomebodyElsesIsLeftAlone(t *testing.T) {
+func TestVariablesOfOtherProgramsAreLeftAlone(t *testing.T) {
 	require.Empty(t, misspelt(settings.Known{},
 		"PATH", "HOME", "HOSTNAME", "TERM", "LANG", "PWD", "SHLVL", "_", "HTTP_PROXY", "NO_PROXY", "GOMEMLIMIT", "GODEBUG",
 		"OTEL_SERVICE_NAME", "OTEL_LOG_LEVEL", "AZURE_CLIENT_ID", "KUBERNETES_SERVICE_HOST", "CONTAINER_APP_REPLICA_NAME", "IDENTITY_ENDPOINT",
@@ -72,7 +72,7 @@ func TestSettingsOfStreamsThatNoStreamReadsAreFound(t *testing.T) {
 		"REFUNDS_MONGODB_URI":     "is the setting MONGODB_URI of a stream that STREAMS does not name; what a stream's settings begin with is ORDERS_, WEB_CARTS_",
 		"XX_SERVICE_BUS_TOPIC":    "is the setting SERVICE_BUS_TOPIC of a stream that STREAMS does not name",
 		"ORDERS_TOPIC":            "there is no setting TOPIC; did you mean ORDERS_SERVICE_BUS_TOPIC?",
-		"ORDERS_COLOUR":           "begins as the settings of one stream do, and there is no setting COLOUR",
+		"ORDERS_COLOUR":           "has the prefix of one stream's settings, but there is no setting COLOUR",
 		"WEB_CARTS_MAX_SESSION":   "did you mean WEB_CARTS_MAX_SESSIONS?",
 	} {
 		found := misspelt(known, name)

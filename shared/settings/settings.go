@@ -1,7 +1,8 @@
-// Package settings reads a service's configuration from the environment with envconfig, and reports all problems at once,
-// so that a wrong deployment can be corrected in one go.
+// Package settings reads a service's configuration from the environment with envconfig, and reports
+// all problems at once, so that a wrong deployment can be corrected in one go.
 //
-// No message quotes a setting that may be a secret. Checks quote only numbers, durations and choices.
+// No message quotes a setting that may be a secret. Checks quote only numbers, durations and
+// choices.
 package settings
 
 import (
@@ -37,16 +38,18 @@ func (p Problems) Error() string {
 // Unwrap gives the problems to errors.Is and errors.As.
 func (p Problems) Unwrap() []error { return p }
 
-// Validator is a struct that checks the relations between its fields. Validate returns all problems, joined ([errors.Join]), or nil.
+// Validator is a struct that checks the relations between its fields. Validate returns all
+// problems, joined ([errors.Join]), or nil.
 type Validator interface{ Validate() error }
 
-// Load fills the struct that spec points to from the environment, according to its envconfig tags, and validates it. A
-// field that cannot be read is validated with its default, so that one problem neither hides nor causes another. The
-// error is a [Problems].
+// Load fills the struct that spec points to from the environment, according to its envconfig tags,
+// and validates it. A field that cannot be read is validated with its default, so that one problem
+// neither hides nor causes another. The error is a [Problems].
 func Load(spec any) error { return LoadWithPrefix(spec, "") }
 
-// LoadWithPrefix is [Load], with variables whose names begin with prefix taking precedence over those without it, which several
-// callers may share. A problem names the variable that the value came from.
+// LoadWithPrefix is [Load], with variables whose names begin with prefix taking precedence over
+// those without it, which several callers may share. A problem names the variable that the value
+// came from.
 func LoadWithPrefix(spec any, prefix string) error {
 	var problems Problems
 	load(reflect.ValueOf(spec).Elem(), prefix, &problems)
@@ -94,7 +97,7 @@ func renamed(problem error, prefix string) error {
 	return errors.New(text)
 }
 
-// load reads each field by itself, because envconfig stops at the first problem of the struct it is given.
+// load reads each field separately, because envconfig stops at the first problem of a struct.
 func load(v reflect.Value, prefix string, problems *Problems) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
@@ -132,7 +135,8 @@ func read(field reflect.StructField) (reflect.Value, error) {
 // errEmpty is a required setting that is set, but empty.
 var errEmpty = errors.New("empty")
 
-// describe is the problem of a field. own is the variable that takes precedence over the field's variable, or the same one.
+// describe is the problem of a field. own is the variable that takes precedence over the field's
+// variable, or the same one.
 func describe(field reflect.StructField, own string, err error) error {
 	name := field.Tag.Get("envconfig")
 	if parse, ok := errors.AsType[*envconfig.ParseError](err); ok {

@@ -56,7 +56,7 @@ func TestLoadReportsEveryProblemAtOnceAndNoValue(t *testing.T) {
 
 func TestLoadReportsWhatCannotBeReadAndWhatIsWrongTogether(t *testing.T) {
 	t.Setenv("T_WAIT", "2m")
-	t.Setenv("T_LANES", "many") // its default is valid, so nothing more is said of it
+	t.Setenv("T_LANES", "many") // its default is valid, so there is no second problem
 	var s spec
 	require.EqualError(t, settings.Load(&s), `3 settings must be fixed:
   - T_URI: is required and not set

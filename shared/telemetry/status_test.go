@@ -102,7 +102,7 @@ func TestTheInstancesNameCanBeRead(t *testing.T) {
 	require.Regexp(t, `^.+-\d+$`, Instance())
 }
 
-func TestTheRegistryTellsTheBuild(t *testing.T) {
+func TestTheRegistryHasTheBuild(t *testing.T) {
 	_, handler := Registry()
 	answer := httptest.NewRecorder()
 	handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))

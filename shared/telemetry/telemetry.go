@@ -1,5 +1,5 @@
-// Package telemetry has what the services' logs and metrics share: the logger, the names of its keys, the instance's name, and the
-// registry of metrics.
+// Package telemetry has what the services' logs and metrics share: the logger, the names of its
+// keys, the instance's name, and the registry of metrics.
 //
 // Message bodies, tokens and secrets are never logged.
 package telemetry
@@ -56,7 +56,8 @@ const (
 // LabelStream is the label of a metric with the name of its stream.
 const LabelStream = KeyStream
 
-// Logger returns a logger that writes JSON lines at or above level to w, each with the service and the instance.
+// Logger returns a logger that writes JSON lines at or above level to w, each with the service and
+// the instance.
 func Logger(w io.Writer, level slog.Level, service, instance string) *slog.Logger {
 	handler := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})
 	return slog.New(handler).With(KeyService, service, KeyInstance, instance)
@@ -69,8 +70,8 @@ const (
 	FormatText = "text"
 )
 
-// LoggerIn is [Logger] in one of the forms. Text is for people: a short time first, nothing of what is the same in every record, identifiers
-// shortened, and statuses as attributes.
+// LoggerIn is [Logger] in one of the forms. Text is for people: a short time first, nothing of what
+// is the same in every record, identifiers shortened, and statuses as attributes.
 func LoggerIn(format string, w io.Writer, level slog.Level, service, instance string) *slog.Logger {
 	file, isFile := w.(*os.File)
 	if format != FormatText && (format != FormatAuto || !isFile || !terminal.Is(file)) {
@@ -79,8 +80,9 @@ func LoggerIn(format string, w io.Writer, level slog.Level, service, instance st
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: forPeople}))
 }
 
-// Instance is the name of this replica: the one that Container Apps gives it, else the host's as a container's environment has it, else
-// the machine's with the number of the process, of which a person may start several.
+// Instance is the name of this replica: the name that Container Apps gives it, else the host's as a
+// container's environment has it, else the machine's with the number of the process, of which a
+// person may start several.
 func Instance() string {
 	for _, name := range []string{"CONTAINER_APP_REPLICA_NAME", "HOSTNAME"} {
 		if v := os.Getenv(name); v != "" {
@@ -93,7 +95,8 @@ func Instance() string {
 	return uuid.NewString()
 }
 
-// Registry returns a registry with the metrics of the process and the Go runtime, and the handler that serves it.
+// Registry returns a registry with the metrics of the process and the Go runtime, and the handler
+// that serves it.
 func Registry() (*prometheus.Registry, http.Handler) {
 	r := prometheus.NewRegistry()
 	version, goVersion := Build()

@@ -5,11 +5,13 @@ import (
 	"runtime/debug"
 )
 
-// Version is the version of this build. The image's build sets it (-ldflags "-X …/telemetry.Version=…"); without it, it
-// is the commit or the module's version that the Go command recorded, else "unknown".
+// Version is the version of this build. The image's build sets it (-ldflags "-X
+// …/telemetry.Version=…"); without it, it is the commit or the module's version that the Go command
+// recorded, else "unknown".
 var Version = ""
 
-// Build describes this build, for the first line of a service's log: its version and the Go that built it.
+// Build describes this build, for the first line of a service's log: its version and the Go that
+// built it.
 func Build() (version, goVersion string) {
 	if Version != "" {
 		return Version, runtime.Version()

@@ -2,8 +2,8 @@ package terminal
 
 import "os"
 
-// Is reports whether a file is a terminal, so that its output is for people who watch. Any other character device except the null
-// device counts as a terminal, too.
+// Is reports whether a file is a terminal, so that its output is for people who watch. Any other
+// character device except the null device counts as a terminal, too.
 func Is(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {

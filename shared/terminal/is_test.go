@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// People watch a terminal alone: neither a pipe, nor a file, nor what is thrown away.
-func TestATerminalIsToldFromEverythingElse(t *testing.T) {
+// A pipe, a file and the null device are not terminals.
+func TestATerminalIsDistinguishedFromEverythingElse(t *testing.T) {
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))

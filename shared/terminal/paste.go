@@ -1,5 +1,5 @@
-// Package terminal makes text that contains users' data safe to print: nothing of it acts on the reader's terminal, and a printed
-// command can be pasted into a shell.
+// Package terminal makes text that contains users' data safe to print: nothing of it acts on the
+// reader's terminal, and a printed command can be pasted into a shell.
 package terminal
 
 import (
@@ -9,8 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// Printable makes a text with users' data safe to print: characters that a terminal would act on or not show are written as
-// escapes (\n, \t, \x1b, \u202e), and so are bytes that are not UTF-8. Everything else stays as it is.
+// Printable makes a text with users' data safe to print: characters that a terminal would act on or
+// not show are written as escapes (\n, \t, \x1b, \u202e), and so are bytes that are not UTF-8.
+// Everything else stays as it is.
 func Printable(text string) string {
 	if strings.IndexFunc(text, unprintable) < 0 && utf8.ValidString(text) {
 		return text
@@ -50,14 +51,16 @@ func Lines(text string) string {
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// Paste is a command line that can be pasted into a shell: words are the program, the command and its flags, and operand
-// is a user's data. The operand is quoted, and follows -- so that it is never taken for a flag.
+// Paste is a command line that can be pasted into a shell: words are the program, the command and
+// its flags, and operand is a user's data. The operand is quoted, and follows -- so that it is
+// never taken for a flag.
 func Paste(operand string, words ...string) string {
 	return strings.Join(words, " ") + " -- " + Quote(operand)
 }
 
-// Quote is a word that a POSIX shell reads as exactly this text. Characters that a terminal would act on when they are printed or
-// pasted are written as escapes of printf. A NUL, which cannot be in an argument, is dropped.
+// Quote is a word that a POSIX shell reads as exactly this text. Characters that a terminal would
+// act on when they are printed or pasted are written as escapes of printf. A NUL, which cannot be
+// in an argument, is dropped.
 func Quote(text string) string {
 	if text != "" && strings.IndexFunc(text, special) < 0 {
 		return text
@@ -103,7 +106,8 @@ func format(text string) string {
 	return b.String()
 }
 
-// special reports whether a shell may read a character as something else than itself, as it does with ~ and = in some places.
+// special reports whether a shell may read a character as something else than itself, as it does
+// with ~ and = in some places.
 func special(r rune) bool {
 	plain := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@%+,", r)
 	return !plain

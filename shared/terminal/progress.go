@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// patience is how long something may take before people are shown how far it is.
+	// patience is how long work may take before its progress is shown.
 	patience = 2 * time.Second
 	redraw   = 200 * time.Millisecond
 	cells    = 24
 )
 
-// Progress shows in one line of a terminal how far something is that takes longer than two seconds, and takes the line away in the end.
-// Where there is no terminal it shows nothing. It is safe for concurrent use, and nil shows nothing.
+// Progress shows the progress of work that takes longer than two seconds in one line of a terminal,
+// and removes the line in the end. Without a terminal it shows nothing. It is safe for concurrent
+// use, and nil shows nothing.
 type Progress struct {
 	out  io.Writer
 	stop chan struct{}
@@ -27,11 +28,11 @@ type Progress struct {
 	began time.Time
 	what  string
 	done  int64
-	total int64 // 0: nobody knows
+	total int64 // 0: unknown
 	drawn bool  // the line is on the screen
 }
 
-// StartProgress begins to show what is done on a file that is a terminal; elsewhere it is nil.
+// StartProgress returns a Progress on a terminal, or nil if the file is not a terminal.
 func StartProgress(out io.Writer, what string) *Progress {
 	file, ok := out.(*os.File)
 	if !ok || !Is(file) || os.Getenv("TERM") == "dumb" {
@@ -64,7 +65,7 @@ func (p *Progress) run() {
 	}
 }
 
-// Set says what is done now, and how much of it; a total of 0 is unknown.
+// Set changes the text and the numbers of the line; a total of 0 is unknown.
 func (p *Progress) Set(what string, done, total int64) {
 	if p == nil {
 		return
@@ -74,7 +75,7 @@ func (p *Progress) Set(what string, done, total int64) {
 	p.what, p.done, p.total = what, done, total
 }
 
-// End takes the line away, for good.
+// End removes the line.
 func (p *Progress) End() {
 	if p == nil {
 		return
@@ -86,7 +87,7 @@ func (p *Progress) End() {
 	p.clear()
 }
 
-// Through is a writer to the same terminal: the line is out of its way.
+// Through returns a writer to the same terminal that removes the line before it writes.
 func (p *Progress) Through(out io.Writer) io.Writer {
 	if p == nil {
 		return out
@@ -113,7 +114,7 @@ func (p *Progress) draw() {
 	_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", line(p.what, p.done, p.total, time.Since(p.began)))
 }
 
-// clear takes the line away, where there is one. The caller holds mu. [ECMA-48 8.3.41 EL]
+// clear removes the line, if there is one. The caller holds mu. [ECMA-48 8.3.41 EL]
 func (p *Progress) clear() {
 	if p.drawn {
 		_, _ = io.WriteString(p.out, "\r\x1b[K")

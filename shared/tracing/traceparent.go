@@ -7,7 +7,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The lengths of a traceparent of version 00: "00-" trace id "-" span id "-" flags [W3C Trace Context, section 3.2.2].
+// The lengths of a traceparent of version 00: "00-" trace id "-" span id "-" flags [W3C Trace
+// Context, section 3.2.2].
 const (
 	versionEnd = 2
 	traceEnd   = versionEnd + 1 + 32
@@ -23,8 +24,9 @@ func TraceParent(c trace.SpanContext) string {
 	return "00-" + c.TraceID().String() + "-" + c.SpanID().String() + "-" + (c.TraceFlags() & trace.FlagsSampled).String()
 }
 
-// Remote is the span of another process that a traceparent identifies. It is not valid if the text is not a traceparent: a lost trace
-// is no reason to fail. Of a later version, Remote reads the parts that version 00 has.
+// Remote is the span of another process that a traceparent identifies. It is not valid if the text
+// is not a traceparent: a lost trace is no reason to fail. Of a later version, Remote reads the
+// parts that version 00 has.
 func Remote(traceparent string) trace.SpanContext {
 	var none trace.SpanContext
 	if len(traceparent) < length || strings.ToLower(traceparent) != traceparent {

@@ -1,14 +1,15 @@
-// Package tracing sends a service's OpenTelemetry spans to an OTLP endpoint, if the environment names one, and passes
-// a trace on with a change, in its W3C traceparent.
+// Package tracing sends a service's OpenTelemetry spans to an OTLP endpoint, if the environment
+// names one, and passes a trace on with a change, in its W3C traceparent.
 //
-// Guaranteed: without an endpoint, there are no spans and no cost. With one, the pipeline never waits for it: spans that the endpoint
-// does not accept in time are dropped, and a stop waits for the last ones no longer than [CloseTimeout].
+// Guaranteed: without an endpoint, there are no spans and no cost. With one, the pipeline never
+// waits for it: spans that the endpoint does not accept in time are dropped, and a stop waits for
+// the last ones no longer than [CloseTimeout].
 //
 // Not guaranteed: that every span arrives.
 //
-// The settings are OpenTelemetry's own variables, which its SDK reads: OTEL_EXPORTER_OTLP_*, OTEL_TRACES_SAMPLER,
-// OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME, OTEL_BSP_*, OTEL_SPAN_*, and here OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER and the
-// protocol.
+// The settings are OpenTelemetry's own variables, which its SDK reads: OTEL_EXPORTER_OTLP_*,
+// OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME, OTEL_BSP_*, OTEL_SPAN_*, and
+// here OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER and the protocol.
 package tracing
 
 import (
@@ -43,9 +44,10 @@ type Traces struct {
 	log      *slog.Logger
 }
 
-// FromEnvironment returns the Traces for the endpoint in OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT; nil
-// if there is no endpoint or tracing is turned off. Nothing is sent before the first span ends, so that an endpoint that
-// does not answer delays nothing. The error joins all settings that cannot be understood.
+// FromEnvironment returns the Traces for the endpoint in OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or
+// OTEL_EXPORTER_OTLP_ENDPOINT; nil if there is no endpoint or tracing is turned off. Nothing is
+// sent before the first span ends, so that an endpoint that does not answer delays nothing. The
+// error joins all settings that cannot be understood.
 func FromEnvironment(ctx context.Context, service, instance string, log *slog.Logger) (*Traces, error) {
 	endpoint, name := first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 	exporter, _ := first("OTEL_TRACES_EXPORTER")
@@ -114,7 +116,8 @@ type reporting struct {
 	failing atomic.Bool
 }
 
-// ExportSpans passes spans on. Those that are not accepted are dropped: they are not worth memory or time.
+// ExportSpans passes spans on. Those that are not accepted are dropped: they are not worth memory
+// or time.
 func (r *reporting) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := r.SpanExporter.ExportSpans(ctx, spans)
 	switch {

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-func TestTracesAreOffWhereTheEnvironmentNamesNoEndpoint(t *testing.T) {
+func TestTracesAreOffWithoutAnEndpoint(t *testing.T) {
 	for name, env := range map[string]map[string]string{
 		"nothing set":    {},
 		"disabled":       {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_SDK_DISABLED": "true"},
@@ -33,7 +33,7 @@ func TestTracesAreOffWhereTheEnvironmentNamesNoEndpoint(t *testing.T) {
 	}
 }
 
-func TestWrongSettingsOfTracesAreAllTold(t *testing.T) {
+func TestWrongSettingsOfTracesAreAllReported(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318")
 	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "carrier-pigeon")
 	t.Setenv("OTEL_TRACES_EXPORTER", "zipkin")
@@ -43,7 +43,7 @@ func TestWrongSettingsOfTracesAreAllTold(t *testing.T) {
 	require.ErrorContains(t, err, "OTEL_TRACES_EXPORTER: must be otlp or none")
 }
 
-func TestAnOutageOfTheCollectorIsToldOnce(t *testing.T) {
+func TestAnOutageOfTheCollectorIsLoggedOnce(t *testing.T) {
 	var away atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if away.Load() {

@@ -5,5 +5,5 @@ import "time"
 // SetWindow changes how long nothing may move.
 func SetWindow(d time.Duration) { window = d }
 
-// Detector says whether the race detector is on.
+// Detector reports whether the race detector is on.
 const Detector = detector

@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// A test that must fail, or end its process, runs in a child: this test binary again, with other tests.
+// A test that must fail, or end its process, runs in a child: this test binary again, with other
+// tests.
 var child = flag.Duration("child", 0, "run the scenarios, with this window of the watchdog, instead of the tests")
 
 func TestMain(m *testing.M) {

@@ -133,7 +133,8 @@ var passing = []string{"Success", "Skip", "TempDir"}
 
 var accidental = regexp.MustCompile(`\(\d+\.\d\ds\)|(TempDir)\d+|(?s)\n\ngoroutine \d+ \[running.*`)
 
-// Everything else that a test does and prints is as with synctest.Test: its end, its log, its lines, its clean-up.
+// Everything else that a test does and prints is as with synctest.Test: its end, its log, its
+// lines, its clean-up.
 func TestItMeansWhatSynctestMeans(t *testing.T) {
 	t.Parallel()
 	for name := range meant {

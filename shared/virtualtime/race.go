@@ -7,13 +7,14 @@ import (
 	"testing"
 )
 
-// sound is the first version of Go whose runtime supports bubbles under the race detector. Before it, the timers of a bubble share one
-// context of the detector, which several threads use at a time: the detector fails a check of its own, or crashes the process.
+// sound is the first version of Go whose runtime supports bubbles under the race detector. Before
+// it, the timers of a bubble share one context of the detector, which several threads use at a
+// time: the detector fails a check of its own, or crashes the process.
 const sound = "go1.27"
 
-// Require skips t if tests do not run in virtual time: under the race detector, if the runtime does not support both at once, or if
-// VIRTUALTIME_RACE=skip says that they also run without the detector. [Test] calls it; so must a test that evaluates what
-// several bubbles did together.
+// Require skips t if tests do not run in virtual time: under the race detector, if the runtime does
+// not support both at once, or if VIRTUALTIME_RACE=skip, which is for runs that repeat them without
+// the detector. [Test] calls it; so must a test that evaluates what several bubbles did together.
 func Require(t testing.TB) {
 	t.Helper()
 	switch run := os.Getenv("VIRTUALTIME_RACE"); {
@@ -28,8 +29,9 @@ func Require(t testing.TB) {
 	}
 }
 
-// Real skips t, which takes real time, if VIRTUALTIME_REAL=skip says that only the tests in virtual time are to run, because the
-// others run under the race detector. A test that waits for nothing needs no call.
+// Real skips t, which takes real time, if VIRTUALTIME_REAL=skip. That is for runs of the tests in
+// virtual time only, while the others run under the race detector. A test that does not wait needs
+// no call.
 func Real(t testing.TB) {
 	t.Helper()
 	switch run := os.Getenv("VIRTUALTIME_REAL"); run {

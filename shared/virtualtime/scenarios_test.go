@@ -30,7 +30,7 @@ var scenarios = []testing.InternalTest{
 	{Name: "TestWakesUp", F: testWakesUp},
 	{Name: "TestXWaker", F: testWaker}, // after the one before
 	{Name: "TestForEver", F: testForEver},
-	{Name: "TestZSibling", F: testSibling}, // after the others, which it says have not ended the process
+	{Name: "TestZSibling", F: testSibling}, // after the others: it shows that they have not ended the process
 }
 
 func testSibling(t *testing.T) {
@@ -131,7 +131,8 @@ func testLockedStory(t *testing.T) {
 	})
 }
 
-// testSlow computes for many windows of real time, while a goroutine waits for a mutex all the time.
+// testSlow computes for many windows of real time, while a goroutine waits for a mutex all the
+// time.
 func testSlow(t *testing.T) {
 	var over atomic.Bool
 	time.AfterFunc(5**child, func() { over.Store(true) })
@@ -145,7 +146,8 @@ func testSlow(t *testing.T) {
 	})
 }
 
-// testServed waits for something outside at every look of the watchdog, each time at another place.
+// testServed waits for something outside at every check of the watchdog, each time at another
+// place.
 func testServed(t *testing.T) {
 	outside := make(chan bool)
 	go func() {

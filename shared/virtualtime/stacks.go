@@ -15,7 +15,8 @@ import (
 //	sync.(*Mutex).lockSlow(0xc000014130)
 //	…
 //
-// with an empty line between goroutines. A state that ends with "(durable)" is a wait that can end in virtual time.
+// with an empty line between goroutines. A state that ends with "(durable)" is a wait that can end
+// in virtual time.
 
 // stackOfCaller is the beginning of the calling goroutine's stack, with the header.
 func stackOfCaller() []byte {
@@ -40,7 +41,8 @@ func stacks(dump []byte) iter.Seq[[]byte] {
 	return bytes.SplitSeq(bytes.TrimSpace(dump), []byte("\n\n"))
 }
 
-// bubbleOf returns the number of a goroutine's bubble, 0 if it is in none, and the goroutine's state.
+// bubbleOf returns the number of a goroutine's bubble, 0 if it is in none, and the goroutine's
+// state.
 func bubbleOf(stack []byte) (number uint64, state string) {
 	header, _, _ := bytes.Cut(stack, []byte("\n"))
 	_, rest, _ := bytes.Cut(header, []byte("["))
@@ -64,7 +66,7 @@ func moves(state string) bool {
 	return false
 }
 
-// stillness is a bubble at one look.
+// stillness is the state of a bubble at one check.
 type stillness struct {
 	moves bool
 	print maphash.Hash // of everything but how many minutes something has waited
@@ -98,7 +100,8 @@ func survey(dump []byte) map[uint64]*stillness {
 	return found
 }
 
-// divide returns a bubble's goroutines in a dump: those that keep virtual time from passing, and the others.
+// divide returns a bubble's goroutines in a dump: those that keep virtual time from passing, and
+// the others.
 func divide(dump []byte, number uint64) (awake, waiting []string) {
 	for stack := range stacks(dump) {
 		n, state := bubbleOf(stack)

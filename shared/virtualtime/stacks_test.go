@@ -21,8 +21,8 @@ goroutine 12 [IO wait, locked to thread, synctest bubble 31]:
 internal/poll.runtime_pollWait(0x3)
 `
 
-// What says that a bubble has moved, and what does not.
-func TestABubbleThatMovesLooksOtherwise(t *testing.T) {
+// The differences between stacks that show a move, and those that do not.
+func TestABubbleThatMovesHasOtherStacks(t *testing.T) {
 	before := survey([]byte(still))
 	require.Len(t, before, 2)
 	require.False(t, before[3].moves)
@@ -61,8 +61,8 @@ func TestABubblesStacksAreDivided(t *testing.T) {
 	require.Empty(t, waiting)
 }
 
-// Nothing is looked at while no bubble runs, and nothing stays.
-func TestNobodyWatchesNothing(t *testing.T) {
+// Without a bubble the watcher does nothing and keeps nothing.
+func TestWithoutABubbleThereIsNoWatcher(t *testing.T) {
 	var w watcher
 	a, b := &bubble{}, &bubble{}
 	w.add(a)

@@ -49,7 +49,8 @@ func TestTheReportHasWhoHoldsTheMutexAndWhatWasLogged(t *testing.T) {
 	require.Regexp(t, `scenarios_test.go:\d+: nothing in this test's bubble`, out, "the failure names the line of the test")
 }
 
-// Subtests side by side are judged each for itself, and a report has the stacks of its own bubble alone.
+// Subtests side by side are judged each for itself, and a report has the stacks of its own bubble
+// alone.
 func TestAHangLeavesTheOthersAlone(t *testing.T) {
 	t.Parallel()
 	out, _ := inChild(t, "TestSeeds|TestZSibling", brief)
@@ -66,16 +67,17 @@ func TestAHangLeavesTheOthersAlone(t *testing.T) {
 	require.NotContains(t, failure(t, out, "TestSeeds/seed/5"), hung)
 }
 
-func TestAHangTellsItsStories(t *testing.T) {
+func TestAHangReportsItsStories(t *testing.T) {
 	t.Parallel()
 	out, _ := inChild(t, "TestStory|TestLockedStory", brief)
 	text := failure(t, out, "TestStory")
 	require.Contains(t, text, "again: make it so\n")
 	require.Contains(t, text, "once upon a time\n")
-	require.Contains(t, failure(t, out, "TestLockedStory"), "it is locked by what hangs")
+	require.Contains(t, failure(t, out, "TestLockedStory"), "a lock that it needs is held")
 }
 
-// However little it gets done, who computes does not hang, and neither does who waits for one thing after the other.
+// However little it gets done, who computes does not hang, and neither does who waits for one thing
+// after the other.
 func TestASlowBubbleDoesNotHang(t *testing.T) {
 	t.Parallel()
 	for _, run := range []string{"TestSlow", "TestServed"} {
@@ -90,8 +92,8 @@ func TestASlowBubbleDoesNotHang(t *testing.T) {
 	}
 }
 
-// What the watchdog does not find, go test ends after its -timeout. It names what was running; what hung has its name too,
-// although the parent that shows the failures of its subtests never ends.
+// What the watchdog does not find, go test ends after its -timeout. It names what was running; what
+// hung has its name too, although the parent that shows the failures of its subtests never ends.
 func TestWhatMovesForEverIsNamedByGoTest(t *testing.T) {
 	t.Parallel()
 	out, passed := inChild(t, "TestForEver", brief, "-test.v=false", "-test.timeout=5s")
@@ -117,7 +119,8 @@ func TestADeadlockFailsItsTestByName(t *testing.T) {
 	require.Contains(t, text, "and it failed")
 }
 
-// A bubble that was given up and wakes up later has no test any more, and does not end the process with its failures.
+// A bubble that was given up and wakes up later has no test any more, and does not end the process
+// with its failures.
 func TestAnAbandonedBubbleMayWakeUp(t *testing.T) {
 	t.Parallel()
 	out, _ := inChild(t, "TestWakesUp|TestXWaker|TestZSibling", brief)
@@ -150,7 +153,7 @@ func verdicts(out string) (found []string) {
 	return found
 }
 
-// failure is what a test said, with -v: from its name to the next one's.
+// failure returns the output of a test, with -v: from its name to the next test's.
 func failure(t *testing.T, out, name string) (said string) {
 	t.Helper()
 	about := regexp.MustCompile(`(?m)^(?:===|---) (?:RUN|CONT|NAME|PAUSE|FAIL:|PASS:) +(\S+).*$`)

@@ -7,22 +7,23 @@ import (
 	"time"
 )
 
-// window is how long a bubble may stand still, in real time. Only the tests of this package change it.
+// window is how long a bubble may stand still, in real time. Only the tests of this package change
+// it.
 var window = 30 * time.Second
 
-// looks is how often the watcher looks at a bubble in one window. A process that is stopped, or gets no processor, does not look
-// meanwhile: that counts as one look.
-const looks = 10
+// checks is how often the watcher checks a bubble in one window. While the process is stopped, or
+// gets no processor, no checks happen: that time counts as one check.
+const checks = 10
 
 // watched are the running bubbles.
 var watched watcher
 
-// watcher looks at the stacks of its bubbles, while there are any.
+// watcher checks the stacks of its bubbles while there are any.
 type watcher struct {
 	mu      sync.Mutex
 	bubbles map[*bubble]bool
 	timer   *time.Timer // not a goroutine that stays: tests count those
-	dump    []byte      // kept from one look to the next
+	dump    []byte      // kept from one check to the next
 }
 
 func (w *watcher) add(b *bubble) {
@@ -33,7 +34,7 @@ func (w *watcher) add(b *bubble) {
 	}
 	w.bubbles[b] = true
 	if len(w.bubbles) == 1 {
-		w.timer = time.AfterFunc(window/looks, w.look)
+		w.timer = time.AfterFunc(window/checks, w.check)
 	}
 }
 
@@ -46,8 +47,9 @@ func (w *watcher) remove(b *bubble) {
 	}
 }
 
-// look compares the stacks of each bubble with those of the last look, and reports bubbles that have not moved for the window.
-func (w *watcher) look() {
+// check compares the stacks of each bubble with those of the last check, and reports bubbles that
+// have not moved for the window.
+func (w *watcher) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.bubbles) == 0 {
@@ -59,25 +61,26 @@ func (w *watcher) look() {
 		n := b.number.Load()
 		s, ok := states[n]
 		if n == 0 || !ok || s.moves {
-			b.looks = 0
+			b.checks = 0
 			continue
 		}
-		if seen := s.print.Sum64(); b.looks == 0 || seen != b.seen {
-			b.seen, b.since, b.looks = seen, now, 1
+		if seen := s.print.Sum64(); b.checks == 0 || seen != b.seen {
+			b.seen, b.since, b.checks = seen, now, 1
 			continue
 		}
-		b.looks++
-		if b.looks > looks && now.Sub(b.since) >= window {
+		b.checks++
+		if b.checks > checks && now.Sub(b.since) >= window {
 			b.stuck <- report(w.dump, n)
 			delete(w.bubbles, b) // it is reported once
 		}
 	}
 	if len(w.bubbles) > 0 {
-		w.timer.Reset(window / looks)
+		w.timer.Reset(window / checks)
 	}
 }
 
-// report describes a bubble that hangs: first the goroutines that keep time from passing, then those that wait in vain.
+// report describes a bubble that hangs: first the goroutines that keep time from passing, then
+// those that wait for them.
 func report(dump []byte, n uint64) string {
 	awake, waiting := divide(dump, n)
 	return fmt.Sprintf(`nothing in this test's bubble has moved for %s of real time.

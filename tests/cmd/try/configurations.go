@@ -35,7 +35,7 @@ func configurations() []tried {
 		p("a setting in lower case", "log_level: is no setting; did you mean LOG_LEVEL?", "log_level", "debug"),
 		p("a setting with a word left out", "AGGREGATE_PATH: is no setting; did you mean AGGREGATE_ID_PATH?", "AGGREGATE_PATH", "_id"),
 		p("a stream's setting with a wrong name", "ORDER_SERVICE_BUS_TOPIC: is no setting; did you mean ORDERS_SERVICE_BUS_TOPIC?", "STREAMS", "orders", "ORDER_SERVICE_BUS_TOPIC", "orders"),
-		p("a setting of a stream that is none", "ORDERS_TOPIC: begins as the settings of one stream do", "STREAMS", "orders", "ORDERS_TOPIC", "orders"),
+		p("a setting of a stream that is none", "ORDERS_TOPIC: has the prefix of one stream's settings", "STREAMS", "orders", "ORDERS_TOPIC", "orders"),
 		p("a setting of a stream that STREAMS lacks", "REFUNDS_SERVICE_BUS_TOPIC: is the setting", "STREAMS", "orders", "REFUNDS_SERVICE_BUS_TOPIC", "x"),
 		p("two streams that are one", "STREAMS: a and b are both the stream", "STREAMS", "a,b"),
 		p("a stream's name in capitals", `STREAMS: "Orders" is no name`, "STREAMS", "Orders"),

@@ -54,7 +54,7 @@ func TestTheDoctorAsksHowTheEntityIsMade(t *testing.T) {
 		require.Regexp(t, `ok +sessions +required by changes/projector`, doctor(false, func(c *producer.Config) {
 			c.Administration = "http://" + way.Transport.(withoutTLS).host
 		}), "as its own setting says")
-		require.Regexp(t, `ok +sessions +unknown: the administration was not asked, or did not answer: where an emulator's is, SERVICE_BUS_ADMINISTRATION says, and it is not set`, doctor(false, plain))
+		require.Regexp(t, `ok +sessions +unknown: the administration was not asked, or did not answer: SERVICE_BUS_ADMINISTRATION, the URL of the emulator's administration, is not set`, doctor(false, plain))
 	})
 }
 
@@ -87,8 +87,8 @@ func TestARewindNamesTheSubscriptions(t *testing.T) {
 		}
 		require.Contains(t, rewind(way), "again, to these subscriptions: changes/audit, changes/projector.\n")
 		require.Contains(t, rewind(&azcore.ClientOptions{Transport: unauthorized{}}),
-			"again, to changes and every subscription that it has (which those are, is not known here: only who may manage the namespace is told")
-		require.Contains(t, rewind(nil), "which those are, is not known here: the administration was not asked, or did not answer: where an emulator's is, ")
+			"again, to changes and every subscription that it has (which those are, is not known here: this identity may not read the namespace's settings")
+		require.Contains(t, rewind(nil), "which those are, is not known here: the administration was not asked, or did not answer: SERVICE_BUS_ADMINISTRATION, ")
 		require.Contains(t, operate(w, "token", "rewind", "--to", beginning).Out, "The checkpoint was there already")
 	})
 }

@@ -138,7 +138,7 @@ func (r *runner) compare(ctx context.Context, data *data) (c history.Comparison,
 	if err != nil {
 		return c, 0, "", err
 	}
-	return history.Compare(expected, actual), actual.Events(), "the timeline, recomputed from the source", nil
+	return history.Compare(expected, actual), actual.Events(), "recomputed from the source", nil
 }
 
 // compareMirror holds every document of the mirror against its source.
