@@ -48,17 +48,10 @@ type decider struct {
 	undecidedAfter time.Duration // 0: an event may fail for ever
 	versionGapWait time.Duration
 
-	mu      sync.Mutex
-	waiting map[waitKey]*wait // guarded by mu
-	pruned  time.Time         // guarded by mu
-	last    commit            // the most recent one; guarded by mu
-	other   commit            // the most recent one of another aggregate than last's; guarded by mu
-}
-
-// commit is the commit of an aggregate's change.
-type commit struct {
-	aggregate string
-	at        time.Time
+	mu         sync.Mutex
+	waiting    map[waitKey]*wait // guarded by mu
+	pruned     time.Time         // guarded by mu
+	lastCommit time.Time         // of any aggregate; guarded by mu
 }
 
 // waitReason is why an event waits.
@@ -247,32 +240,25 @@ func (d *decider) commits(now time.Time, b *batch) (committed bool) {
 		if r.Kind != apply.Applied {
 			continue
 		}
-		aggregate := b.changes[i].Aggregate
-		if d.last.aggregate != aggregate {
-			d.other = d.last
-		}
-		d.last, committed = commit{aggregate, now}, true
-		delete(d.waiting, waitKey{eventFails, "", aggregate})
+		d.lastCommit, committed = now, true
+		delete(d.waiting, waitKey{eventFails, "", b.changes[i].Aggregate})
 	}
 	return committed
 }
 
 // fails records the failure of a change. It reports whether the aggregate is to blame: changes of others were
-// committed since it first failed, and not long ago. The aggregate is then skipped, or, if it has failed for
-// too long, the change becomes poison.
+// committed since it first failed, and not long ago. (A commit of its own ends the record of its failure.) The
+// aggregate is then skipped, or, if it has failed for too long, the change becomes poison.
 func (d *decider) fails(now time.Time, b *batch, i int, err error, s *step) (blamed bool) {
 	c := &b.changes[i]
 	w := d.wait(now, waitKey{eventFails, "", c.Aggregate}, c.MessageID)
 	w.due = now.Add(w.backoff.Next())
-	others := d.last.at
-	if d.last.aggregate == c.Aggregate {
-		others = d.other.at
-	}
+	othersCommit := d.lastCommit.After(w.first)
 	switch {
-	case !others.After(w.first), now.Sub(others) > d.undecidedAfter/2:
+	case !othersCommit, now.Sub(d.lastCommit) > d.undecidedAfter/2:
 		w.since = time.Time{}
 	case w.since.IsZero():
-		w.since = others
+		w.since = d.lastCommit
 	}
 	failed := now.Sub(w.first)
 	if d.undecidedAfter > 0 && !w.since.IsZero() && now.Sub(w.since) >= d.undecidedAfter {
@@ -286,7 +272,7 @@ func (d *decider) fails(now time.Time, b *batch, i int, err error, s *step) (bla
 		w.logged = now
 		s.failing = append(s.failing, failing{c, err, failed})
 	}
-	blamed = others.After(w.first) && now.Sub(others) <= recently
+	blamed = othersCommit && now.Sub(d.lastCommit) <= recently
 	if blamed {
 		b.skip[c.Aggregate] = true
 	}
