@@ -228,9 +228,9 @@ func (c *Config) mappingFingerprint() checkpoint.Reading {
 		operations[i] = string(o)
 		switch o {
 		case envelope.Update:
-			r.Updates = m.OfUpdates()
+			r.Updates = m.UpdateSource()
 		case envelope.Delete:
-			r.Deletes = m.OfDeletes()
+			r.Deletes = m.DeleteSource()
 		default: // the document itself tells its aggregate
 		}
 	}
@@ -276,7 +276,7 @@ func (c *Config) publisherConfig(clients *clients, tracer trace.Tracer) publish.
 // operatorStream is what commands work with, but for where they print.
 func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Stream, error) {
 	reading := c.readerConfig(0)
-	settings, err := reading.Settings(clients.collection)
+	settings, err := reading.SettingsHash(clients.collection)
 	if err != nil {
 		return nil, err
 	}
@@ -319,7 +319,7 @@ func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Strea
 		SampleTypes: func(ctx context.Context) (changes.Sample, error) {
 			return reading.Mapping.Sample(ctx, clients.collection)
 		},
-		Unstable: reading.Unstable(),
+		Unstable: reading.UnstableFilter(),
 	}
 	if c.usesClaimContainer() {
 		stream.Claims = clients.blob.ServiceClient().NewContainerClient(c.ClaimContainer)

@@ -29,8 +29,8 @@ type replica struct {
 	election       *leader.Election
 	publishMetrics *publish.Metrics
 	readMetrics    *changes.Metrics
-	resumeTimeout  changes.Patience
-	types          *changes.Types
+	resumeTimeout  changes.ResumeTimeout
+	types          *changes.TypeWatcher
 	tracer         trace.Tracer // may be nil
 	log            *slog.Logger
 	// checkpoint holds the last failure; only the election reads and writes the record.
@@ -72,7 +72,7 @@ func (p *replica) run(ctx context.Context) error {
 func (p *replica) lead(ctx context.Context, term *leader.Term) error {
 	publisher := publish.New(p.cfg.publisherConfig(p.clients, p.tracer), p.clients.broker, term, term.Start, p.publishMetrics, p.log)
 	readerConfig := p.cfg.readerConfig(term.Epoch)
-	readerConfig.Metrics, readerConfig.Patience, readerConfig.Mapping.Types = p.readMetrics, &p.resumeTimeout, p.types
+	readerConfig.Metrics, readerConfig.ResumeTimeout, readerConfig.Mapping.Types = p.readMetrics, &p.resumeTimeout, p.types
 	readerConfig.Mapping.NumbersByType = term.Reading.Numbers == ""
 	reader := changes.New(p.clients.collection, readerConfig, p.log)
 	sink := &sink{term: term, publisher: publisher, sessionKey: p.cfg.SessionKey}

@@ -50,7 +50,7 @@ func (p *process) addStream(cfg Config, clients *clients, registry prometheus.Re
 	}
 	election.Yield = func() time.Duration { return p.yield(s) }
 	s.election = leader.New(election, blob, blob, log)
-	s.types = changes.NewTypes(s.readMetrics, log)
+	s.types = changes.NewTypeWatcher(s.readMetrics, log)
 	s.registerMetrics(registry)
 	p.streams = append(p.streams, s)
 }

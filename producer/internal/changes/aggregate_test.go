@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// doc is a document of aggregate o-1 or another one, at a version.
+// doc returns a document of the aggregate at a version.
 func doc(aggregate string, version int) bson.D {
 	return bson.D{{Key: "order", Value: bson.D{{Key: "id", Value: aggregate}}}, {Key: "version", Value: version}}
 }
@@ -24,8 +24,9 @@ func eventOf(operation string, fields ...bson.E) bson.D {
 func before(d any) bson.E { return bson.E{Key: "fullDocumentBeforeChange", Value: d} }
 func after(d any) bson.E  { return bson.E{Key: "fullDocument", Value: d} }
 
-// G2 and G3: the aggregate is the same whatever a look-up of the document says, or an image that is not asked for.
-func TestG2G3AnAggregateComesFromWhatIsTheSameAtEveryReading(t *testing.T) {
+// G2 and G3: the aggregate does not depend on a looked-up document, or on an image that is not
+// requested.
+func TestG2G3AnAggregateIsTheSameAtEveryReading(t *testing.T) {
 	images := mapping()
 	post := mapping()
 	post.Images, post.PostImages = Images{After: true}, true
@@ -67,7 +68,7 @@ func TestG2G3AnAggregateComesFromWhatIsTheSameAtEveryReading(t *testing.T) {
 	}
 }
 
-// G6: a change whose image is missing belongs nowhere, and that is said with what to do.
+// G6: a change without its image has no aggregate, and the error says what to do.
 func TestG6AChangeWithoutItsImageIsRefused(t *testing.T) {
 	none := mapping()
 	none.Images = Images{}
@@ -94,8 +95,8 @@ func TestG6AChangeWithoutItsImageIsRefused(t *testing.T) {
 	}
 }
 
-// G2: a version that is looked up may be a later change's, and would look like a gap.
-func TestG2AVersionComesFromWhatIsTheSameAtEveryReading(t *testing.T) {
+// G2: a looked-up version may belong to a later change, and would look like a gap.
+func TestG2AVersionIsTheSameAtEveryReading(t *testing.T) {
 	m := mapping()
 	post := mapping()
 	post.PostImages = true
@@ -125,8 +126,8 @@ func TestG2AVersionComesFromWhatIsTheSameAtEveryReading(t *testing.T) {
 	}
 }
 
-// Where nothing can be missing, nothing is asked of the collection.
-func TestImagesAreNeededOnlyWhereTheyTell(t *testing.T) {
+// If no image can be missing, the collection is not queried.
+func TestImagesAreNeededOnlyIfTheyDecide(t *testing.T) {
 	m := mapping()
 	require.True(t, m.needsImages())
 	inserts := mapping()
@@ -138,17 +139,17 @@ func TestImagesAreNeededOnlyWhereTheyTell(t *testing.T) {
 	byID := mapping()
 	byID.AggregatePath = "_id.tenant"
 	require.False(t, byID.needsImages())
-	require.Equal(t, "documentKey", byID.OfUpdates())
+	require.Equal(t, "documentKey", byID.UpdateSource())
 
-	require.True(t, m.imagesTellAll())
+	require.True(t, m.imagesCoverAll())
 	m.Images = Images{After: true}
-	require.False(t, m.imagesTellAll(), "there is none after a delete")
+	require.False(t, m.imagesCoverAll(), "there is none after a delete")
 	m.Operations = []envelope.Operation{envelope.Insert, envelope.Update}
-	require.True(t, m.imagesTellAll())
+	require.True(t, m.imagesCoverAll())
 }
 
-// G3: the message of an update says whether its document is the update's own, or was looked up.
-func TestG3AnUpdateSaysWhoseDocumentItCarries(t *testing.T) {
+// G3: the message of an update says whether its document is the update's own or was looked up.
+func TestG3AnUpdateMarksALookedUpDocument(t *testing.T) {
 	post := mapping()
 	post.PostImages = true
 	update, gone := eventOf("update", after(doc("o-1", 0))), eventOf("update", bson.E{Key: "fullDocument", Value: nil})
@@ -164,8 +165,8 @@ func TestG3AnUpdateSaysWhoseDocumentItCarries(t *testing.T) {
 	}
 }
 
-// With ON_UNKNOWN_AGGREGATE=documentKey all updates and deletes go by documentKey._id, also once the collection is sharded by the aggregate id,
-// which then is in the key as well.
+// With ON_UNKNOWN_AGGREGATE=documentKey all updates and deletes are keyed by documentKey._id, even
+// after the collection is sharded by the aggregate id, which then is in the key as well.
 func TestByKeyShardingMovesNoUpdate(t *testing.T) {
 	m := Mapping{Stream: "s", AggregatePath: "order", ByKey: true, Operations: []envelope.Operation{envelope.Insert, envelope.Update, envelope.Delete}}
 	for _, operation := range []string{"update", "delete"} {

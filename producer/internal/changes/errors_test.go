@@ -9,18 +9,18 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// G6: whether history is lost, a setting is wrong, or waiting helps, is told by code alone.
+// G6: the code alone decides whether history is lost, a setting is wrong, or waiting helps.
 func TestG6TheErrorTable(t *testing.T) {
 	var (
-		resumed   = attempt{resuming: true}
-		reopening = attempt{opening: true, resuming: true}
-		beginning = attempt{opening: true}
-		open      = attempt{}
+		resumed   = openState{resuming: true}
+		reopening = openState{opening: true, resuming: true}
+		beginning = openState{opening: true}
+		open      = openState{}
 	)
 	for _, c := range []struct {
 		what string
 		code int32
-		at   attempt
+		at   openState
 		want remedy
 	}{
 		{"MongoDB: the oplog is gone", 286, reopening, historyLost},
@@ -59,13 +59,13 @@ func TestG6TheErrorTable(t *testing.T) {
 		})
 	}
 	require.Equal(t, reopen, classify(errors.New("the network"), reopening))
-	require.Equal(t, historyLost, classify(fmt.Errorf("wrapped: %w", errForgotten), open), "whatever the server says")
+	require.Equal(t, historyLost, classify(fmt.Errorf("wrapped: %w", errHistoryGone), open), "whatever the server says")
 	labelled := mongo.CommandError{Code: 9, Labels: []string{"ResumableChangeStreamError"}}
 	require.Equal(t, reopen, classify(labelled, resumed), "the server's own word")
 }
 
-func TestARefusalSaysWhatToDo(t *testing.T) {
+func TestAFatalErrorHasARemedy(t *testing.T) {
 	require.EqualError(t, explain(mongo.CommandError{Code: 40573, Message: "no", Name: "Location40573"}, ""),
 		"read change stream from its beginning: (Location40573) no: change streams need a replica set; start the server with --replSet")
-	require.ErrorContains(t, explain(mongo.CommandError{Code: 31249, Message: "Path collision"}, "82AA"), "behind 82AA: ")
+	require.ErrorContains(t, explain(mongo.CommandError{Code: 31249, Message: "Path collision"}, "82AA"), "after 82AA: ")
 }

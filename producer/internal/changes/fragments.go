@@ -11,18 +11,20 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// SplitStage makes the server deliver an event of more than 16 MB in fragments. It has to be the last stage. Known to
-// MongoDB from 6.0.9 and 7.0 on.
+// SplitStage makes the server deliver an event of more than 16 MB in fragments. It must be the last
+// stage. MongoDB supports it from 6.0.9 and 7.0 on.
 const SplitStage = "$changeStreamSplitLargeEvent"
 
-// ErrFragment: reading began in the middle of a split event, which only a token set by hand can make it do.
+// ErrFragment reports that reading began in the middle of a split event, which only a token set by
+// an operator can cause.
 var ErrFragment = errors.New("the checkpoint's token is in the middle of an event that was split, and the beginning of the event is before it; " +
 	"set the checkpoint to a token before the event")
 
-// errTorn: fragments that do not belong together. The event is read again from its beginning.
+// errTorn reports fragments that do not belong together. The event is read again from its
+// beginning.
 var errTorn = errors.New("the fragments of a split event do not follow each other")
 
-// fragments puts a split event together. Its memory is the event's size.
+// fragments reassembles a split event. Its memory is the event's size.
 type fragments struct {
 	parts []bson.Raw
 	of    int32
@@ -32,9 +34,10 @@ func (f *fragments) pending() bool { return len(f.parts) > 0 }
 
 func (f *fragments) drop() { f.parts, f.of = nil, 0 }
 
-// addFragment takes the next event of the stream. It returns the event itself where it is whole, the event put together where this
-// was its last fragment, with the last fragment's token as _id, and nil where more of it is to come. identity is the
-// event's token, however it was split. Errors: [ErrFragment], errTorn.
+// addFragment adds the next event of the stream. It returns the event itself if it is not split;
+// the reassembled event, with the last fragment's token as _id, if this was its last fragment; and
+// nil if more fragments follow. identity is the event's token, independent of how it was split.
+// Errors: [ErrFragment], errTorn.
 func (f *fragments) addFragment(event bson.Raw) (whole bson.Raw, identity string, err error) {
 	token, ok := event.Lookup("_id").DocumentOK()
 	if !ok {
@@ -67,9 +70,10 @@ func (f *fragments) addFragment(event bson.Raw) (whole bson.Raw, identity string
 	return whole, identity, err
 }
 
-// unsplit is the token that the event would have had in one piece, from the token of its first fragment, which has the fragment's
-// number, a zero, before the end mark. So a change keeps its identity when a looked-up document has grown or shrunk by the time the
-// event is read again. A token of another form is kept: it identifies the event just as well.
+// unsplit returns the token that the event would have had unsplit, from the token of its first
+// fragment, which has the fragment's number (zero) before the end mark. So a change keeps its
+// identity if a looked-up document has grown or shrunk when the event is read again. A token of
+// another version is returned unchanged: it identifies the event just as well.
 func unsplit(token string) string {
 	const zeroAndEnd, end = "2904", "04"
 	if before, found := strings.CutSuffix(token, zeroAndEnd); found && envelope.Sortable(token) {
@@ -78,9 +82,10 @@ func unsplit(token string) string {
 	return token
 }
 
-// join makes one document of an event's fragments, each of which holds some of its top-level fields.
+// join returns one document made of an event's fragments, each of which holds some of its top-level
+// fields.
 func join(parts []bson.Raw) (bson.Raw, error) {
-	size := 5 // the length before and the NUL behind the elements
+	size := 5 // the length at the start and the NUL at the end
 	var all []bson.RawElement
 	for i, part := range parts {
 		elements, err := part.Elements()
@@ -98,7 +103,7 @@ func join(parts []bson.Raw) (bson.Raw, error) {
 	return assemble(all, size), nil
 }
 
-// assemble makes a document of elements; size is that of all of it.
+// assemble returns a document made of elements; size is its total size.
 func assemble(elements []bson.RawElement, size int) bson.Raw {
 	out := make(bson.Raw, 4, size)
 	for _, e := range elements {

@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// part is a fragment: the token's text, {fragment, of}, and fields.
+// part returns a fragment with the token's text, {fragment, of}, and fields.
 func part(t *testing.T, token string, fragment, of int32, fields ...bson.E) bson.Raw {
 	t.Helper()
 	return raw(t, append(bson.D{
@@ -48,8 +48,9 @@ func TestAnOpaqueTokenOfAFragmentIsKept(t *testing.T) {
 	require.Equal(t, "82AA2B0204", unsplit("82AA2B0204"))
 }
 
-// G6: fragments that do not belong together are read again, and the middle of an event is never taken for an event.
-func TestG6FragmentsThatDoNotFit(t *testing.T) {
+// G6: fragments that do not belong together are read again, and the middle of an event is never
+// taken for an event.
+func TestG6FragmentsThatDoNotBelongTogether(t *testing.T) {
 	for name, c := range map[string]struct {
 		parts []bson.Raw
 		want  error

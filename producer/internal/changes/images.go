@@ -13,13 +13,15 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// ErrNoImages: updates and deletes would belong to an aggregate that only an image of the document can tell, and there are none.
+// ErrNoImages reports that the aggregate of updates and deletes can only come from an image of the
+// document, and there are none.
 var ErrNoImages = errors.New("AGGREGATE_ID_PATH leads into the document, and an update or a delete has no document that is the same " +
 	"at every reading")
 
-// CheckImages refuses with [ErrNoImages] settings by which an update or a delete would not say which aggregate it belongs to. nil
-// also means that nobody can say: the collection does not exist yet, or the user may not look. Then the first such change tells. Other
-// errors are the server's.
+// CheckImages returns [ErrNoImages] if an update or a delete would have no aggregate with these
+// settings. It also returns nil if that is unknown, because the collection does not exist yet or
+// the user may not read its options; then the first such change reports it. Other errors are the
+// server's.
 func (c Config) CheckImages(ctx context.Context, collection *mongo.Collection) error {
 	if !c.Mapping.needsImages() {
 		return nil
@@ -30,7 +32,7 @@ func (c Config) CheckImages(ctx context.Context, collection *mongo.Collection) e
 		return nil
 	case err != nil:
 		return err
-	case !exists, kept && c.Mapping.imagesTellAll():
+	case !exists, kept && c.Mapping.imagesCoverAll():
 		return nil
 	}
 	if inKey, err := c.Mapping.inShardKey(ctx, collection); err != nil || inKey {
@@ -38,18 +40,19 @@ func (c Config) CheckImages(ctx context.Context, collection *mongo.Collection) e
 	}
 	asked := "the collection keeps none"
 	if kept {
-		asked = "the settings do not ask for it (FULL_DOCUMENT_BEFORE_CHANGE=whenAvailable does, of updates and deletes)"
+		asked = "the settings do not request it (FULL_DOCUMENT_BEFORE_CHANGE=whenAvailable does, for updates and deletes)"
 	}
 	return fmt.Errorf("%w: an image would be, and %s. Either %s. To keep images, run db.runCommand({collMod: %q, "+
-		"changeStreamPreAndPostImages: {enabled: true}}) on it", ErrNoImages, asked, remedies, collection.Name())
+		"changeStreamPreAndPostImages: {enabled: true}}) on it", ErrNoImages, asked, aggregateRemedies, collection.Name())
 }
 
-// AwaitImages is [Config.CheckImages] for as long as MongoDB does not answer, or until ctx ends. The only error is [ErrNoImages].
+// AwaitImages calls [Config.CheckImages] until MongoDB responds or ctx ends. The only error is
+// [ErrNoImages].
 func (c Config) AwaitImages(ctx context.Context, collection *mongo.Collection) error {
 	backoff := retry.Backoff{Initial: time.Second, Max: 30 * time.Second}
 	for {
-		asking := newSilence(0)
-		err := asking.ask(ctx, asking.limit, func(ctx context.Context) error { return c.CheckImages(ctx, collection) })
+		asking := newResponseTimeout(0)
+		err := asking.request(ctx, asking.limit, func(ctx context.Context) error { return c.CheckImages(ctx, collection) })
 		if err == nil || errors.Is(err, ErrNoImages) {
 			return err
 		}
@@ -59,7 +62,7 @@ func (c Config) AwaitImages(ctx context.Context, collection *mongo.Collection) e
 	}
 }
 
-// KeepsImages says whether a collection keeps the documents before and after a change, and whether it exists at all.
+// KeepsImages reports whether a collection keeps pre- and post-images, and whether it exists.
 func KeepsImages(ctx context.Context, collection *mongo.Collection) (kept, exists bool, err error) {
 	found, err := collection.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: collection.Name()}})
 	if err != nil {
@@ -72,14 +75,15 @@ func KeepsImages(ctx context.Context, collection *mongo.Collection) (kept, exist
 	return false, false, nil
 }
 
-// inShardKey says whether the collection is sharded by the aggregate's id, which then is in every document's key.
+// inShardKey reports whether the collection is sharded by the aggregate id, which then is in every
+// document's key.
 func (m Mapping) inShardKey(ctx context.Context, collection *mongo.Collection) (bool, error) {
 	name := collection.Database().Name() + "." + collection.Name()
 	sharding, err := collection.Database().Client().Database("config").Collection("collections").
 		FindOne(ctx, bson.D{{Key: "_id", Value: name}}).Raw()
 	if err != nil {
 		if _, answered := errors.AsType[mongo.ServerError](err); answered || errors.Is(err, mongo.ErrNoDocuments) {
-			return false, nil // not sharded, not to be known, or no such database
+			return false, nil // not sharded, not permitted, or no such database
 		}
 		return false, err
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/sluice-cdc/sluice/shared/tracing"
 )
 
-// ErrUnknownOperation is a change of a kind that this version does not know. It stops the stream: skipping it would lose it
-// silently.
+// ErrUnknownOperation reports a change of a kind that this version does not know. It stops the
+// stream, because skipping the change would silently lose it.
 var ErrUnknownOperation = errors.New("unknown kind of change")
 
-// Mapping says where in a document the parts of an event stand. Paths are dotted; an empty one means that the part is
-// not used.
+// Mapping defines where the parts of an event are in a document. Paths are dotted; an empty path
+// means that the part is not used.
 type Mapping struct {
 	Stream          string
 	AggregatePath   string
@@ -27,29 +27,31 @@ type Mapping struct {
 	VersionPath     string
 	CorrelationPath string
 	TracePath       string
-	// Operations that become messages; the other documented operations are skipped.
+	// Operations become messages; the other documented operations are skipped.
 	Operations []envelope.Operation
-	// Images tell the aggregate of updates and deletes.
+	// Images decide the aggregate of updates and deletes.
 	Images Images
-	// ByKey: where no image tells it, documentKey._id does (ON_UNKNOWN_AGGREGATE=documentKey).
+	// ByKey uses documentKey._id if no image decides the aggregate
+	// (ON_UNKNOWN_AGGREGATE=documentKey).
 	ByKey bool
-	// PostImages: the fullDocument of an update is what the update made of it, and is not looked up.
+	// PostImages reports that the fullDocument of an update is its post-image and is not looked up.
 	PostImages bool
-	// NumbersByType: a number in an id has a text that shows its type, as in streams from before [envelope.Text] took equal ones for one.
+	// NumbersByType gives numbers in ids a text that depends on their type, as in streams from
+	// before [envelope.Text] gave equal numbers the same text.
 	NumbersByType bool
-	// Types notices versions and ids of types that mislead; nil notices nothing.
-	Types *Types
+	// Types reports versions and ids with misleading types; nil reports nothing.
+	Types *TypeWatcher
 }
 
-// kind says what to do with an event of the change stream.
+// kind is how to process an event of the change stream.
 type kind int
 
 const (
 	unknown    kind = iota
 	change          // becomes a message
-	passed          // moves the position and nothing else
-	collection      // says something about the whole collection; passed, and worth a warning
-	invalidate      // the stream ends here and goes on with startAfter
+	passed          // only advances the position
+	collection      // concerns the whole collection; advances the position, with a warning
+	invalidate      // ends the stream, which continues with startAfter
 )
 
 func (m Mapping) kind(operation string) kind {
@@ -77,7 +79,8 @@ func (m Mapping) text(v bson.RawValue) (text string, ok bool) {
 	return envelope.Text(v)
 }
 
-// change maps an event of the change stream, whose token's text and position these are. The body shares no memory with it.
+// change maps an event of the change stream with the given token text and position. The body shares
+// no memory with the event.
 func (m Mapping) change(event bson.Raw, token, position string) (envelope.Change, error) {
 	c := envelope.Change{
 		Stream: m.Stream, Token: token, Position: position,
@@ -90,7 +93,8 @@ func (m Mapping) change(event bson.Raw, token, position string) (envelope.Change
 	}
 	c.Body = body
 
-	// What the event is called and where it comes from is content: it is read from the document as the event shows it, like the body.
+	// The type and the origin are content: they are read from the document as the event shows it,
+	// like the body.
 	document := c.Document()
 	if document == nil {
 		document = c.Before()
@@ -113,17 +117,17 @@ func (m Mapping) change(event bson.Raw, token, position string) (envelope.Change
 	version := m.versionOf(c)
 	c.Aggregate = text
 	c.Version, _ = envelope.Number(version)
-	m.Types.version(version, c, m.VersionPath)
-	m.Types.id(id, c, m.AggregatePath)
+	m.Types.Version(version, c, m.VersionPath)
+	m.Types.Aggregate(id, c, m.AggregatePath)
 	return c, nil
 }
 
-// at is the value at a dotted path, zero where there is none.
+// at returns the value at a dotted path, or a zero value.
 func at(document bson.Raw, path string) bson.RawValue {
 	if document == nil || path == "" {
 		return bson.RawValue{}
 	}
-	if !strings.Contains(path, ".") { // nearly always: it is asked several times for every event
+	if !strings.Contains(path, ".") { // the usual case, several times for every event
 		return document.Lookup(path)
 	}
 	return document.Lookup(strings.Split(path, ".")...)
@@ -139,9 +143,10 @@ func eventTime(event bson.Raw) time.Time {
 	return time.Time{}
 }
 
-// without copies a document without one of its top-level fields: in one piece where that is the first, as the _id of an event is.
+// without returns a copy of a document without one of its top-level fields. It copies in one piece
+// if that is the first field, as the _id of an event is.
 func without(document bson.Raw, field string) (bson.Raw, error) {
-	const head, end = 4, 1 // the length before and the NUL behind the elements
+	const head, end = 4, 1 // the length at the start and the NUL at the end
 	if first, err := document.IndexErr(0); err == nil && first.Key() == field && int(binary.LittleEndian.Uint32(document)) == len(document) {
 		out := make(bson.Raw, len(document)-len(first))
 		binary.LittleEndian.PutUint32(out, uint32(len(out)))

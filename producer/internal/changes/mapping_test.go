@@ -109,8 +109,8 @@ func TestTimeFallsBackToTheClusterTime(t *testing.T) {
 	require.Equal(t, time.Unix(1700000000, 0).UTC(), c.Time)
 }
 
-// G6: what becomes of each kind of event is said, and a kind that nobody thought of is an error.
-func TestG6EveryKindOfEventHasItsPlace(t *testing.T) {
+// G6: each kind of event has a defined treatment, and an unknown kind is an error.
+func TestG6EveryKindOfEventHasATreatment(t *testing.T) {
 	m := mapping()
 	m.Operations = []envelope.Operation{envelope.Insert}
 	for operation, want := range map[string]kind{
@@ -122,8 +122,8 @@ func TestG6EveryKindOfEventHasItsPlace(t *testing.T) {
 	}
 }
 
-// Wherever the field stands, the rest is what it was, byte for byte.
-func TestWithoutAFieldTheRestIsTheSame(t *testing.T) {
+// The position of the field does not matter: the rest is unchanged, byte for byte.
+func TestWithoutKeepsTheOtherFields(t *testing.T) {
 	id, rest := bson.E{Key: "_id", Value: bson.D{{Key: "_data", Value: "82"}}}, bson.D{{Key: "a", Value: 1}, {Key: "b", Value: bson.A{"x", "y"}}}
 	want, err := bson.Marshal(rest)
 	require.NoError(t, err)

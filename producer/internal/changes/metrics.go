@@ -9,13 +9,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// Metrics counts what happens to a process's change streams, over all its terms. Its methods do nothing where it is nil.
+// Metrics counts what happens to a process's change streams, over all its terms. The methods of a
+// nil Metrics do nothing.
 type Metrics struct {
-	reopenings *prometheus.CounterVec
-	replaced   prometheus.Counter
-	unread     prometheus.Counter
-	alike      prometheus.Counter
-	first      prometheus.Histogram
+	reopenings  *prometheus.CounterVec
+	replaced    prometheus.Counter
+	unread      prometheus.Counter
+	conflicting prometheus.Counter
+	first       prometheus.Histogram
 }
 
 // NewMetrics registers the metrics of reading.
@@ -24,23 +25,23 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		reopenings: registered.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_producer_stream_reopened_total",
-			Help: "Times that the change stream had to be opened again, by why.",
+			Help: "Times that the change stream had to be opened again, by cause.",
 		}, []string{"cause"}),
 		replaced: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_collection_replaced_total",
-			Help: "Times that another collection was given the watched one's name, so that its documents are not in the change stream.",
+			Help: "Times that another collection was given the watched collection's name, so that its documents are not in the change stream.",
 		}),
 		unread: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_versions_unread_total",
-			Help: "Events whose version is no whole number, so that nobody notices when one before them is missing.",
+			Help: "Events whose version is not an integer, so a missing event before them would go unnoticed.",
 		}),
-		alike: registered.NewCounter(prometheus.CounterOpts{
+		conflicting: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_aggregates_alike_total",
-			Help: "Events whose aggregate id reads like those of another type, such as 17 and \"17\": the same text is one aggregate.",
+			Help: "Events whose aggregate id may have the same text as one of another type, such as 17 and \"17\": the same text is one aggregate.",
 		}),
 		first: registered.NewHistogram(prometheus.HistogramOpts{
 			Name:    "sluice_producer_first_answer_seconds",
-			Help:    "Time from opening the change stream behind the checkpoint to its first answer.",
+			Help:    "Time from opening the change stream after the checkpoint to its first response.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2.5, 12),
 		}),
 	}
@@ -50,10 +51,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// The causes.
+// The causes of a reopened stream.
 const (
 	causeInvalidated = "invalidated"  // the collection was dropped or renamed
-	causeEnded       = "ended"        // the server ended the stream and did not say why
+	causeEnded       = "ended"        // the server ended the stream without a reason
 	causeSilent      = "no_answer"    // the server did not answer in time
 	causeLost        = "history_lost" // ON_HISTORY_LOST=latest
 	causeServer      = "server"       // an error of the server, such as an election
@@ -62,7 +63,7 @@ const (
 
 var causes = []string{causeInvalidated, causeEnded, causeSilent, causeLost, causeServer, causeNetwork}
 
-// causeOf says why a stream is opened again after err; nil is an invalidate.
+// causeOf returns why a stream is opened again after err; nil means an invalidate.
 func causeOf(err error) string {
 	server, answered := errors.AsType[mongo.ServerError](err)
 	switch {
@@ -70,9 +71,9 @@ func causeOf(err error) string {
 		return causeInvalidated
 	case errors.Is(err, errEnded):
 		return causeEnded
-	case errors.Is(err, errNoAnswer):
+	case errors.Is(err, errNoResponse):
 		return causeSilent
-	case classify(err, attempt{resuming: true}) == historyLost:
+	case classify(err, openState{resuming: true}) == historyLost:
 		return causeLost
 	case errors.Is(err, errTorn), answered && len(server.ErrorCodes()) > 0:
 		return causeServer
@@ -104,8 +105,8 @@ func (m *Metrics) unreadVersion() {
 	}
 }
 
-func (m *Metrics) alikeAggregate() {
+func (m *Metrics) conflictingAggregate() {
 	if m != nil {
-		m.alike.Inc()
+		m.conflicting.Inc()
 	}
 }

@@ -10,40 +10,45 @@ import (
 )
 
 var (
-	// ErrOtherDeployment: the checkpoint's positions are sortable tokens, and the deployment's tokens are not.
+	// ErrOtherDeployment reports that the checkpoint's positions are sortable tokens, and the
+	// deployment's tokens are not.
 	ErrOtherDeployment = errors.New("the checkpoint comes from a deployment with sortable resume tokens, and this one's are not: " +
 		"positions of the two cannot be compared; use another STREAM_NAME and new read models")
-	// ErrSettingsChanged: positions are counted, and what is counted has changed since the checkpoint.
+	// ErrSettingsChanged reports that positions are counted, and the settings that decide what is
+	// counted have changed since the checkpoint.
 	ErrSettingsChanged = errors.New("PIPELINE, the collection, or with a pipeline FULL_DOCUMENT or FULL_DOCUMENT_BEFORE_CHANGE has changed, " +
-		"and on this deployment positions are counted: the same changes would get other positions, and read models would take new " +
-		"changes for old ones. Put the former settings back; or let a producer with them stop cleanly, and then accept the new ones " +
+		"and on this deployment positions are counted: the same changes would get other positions, and read models would mistake new " +
+		"changes for old ones. Restore the former settings; or let a producer with them stop cleanly, and then accept the new ones " +
 		"with `producer token renumber`")
-	// ErrUnstableFilter: positions are counted, and the filter may count differently the second time.
-	ErrUnstableFilter = errors.New("on this deployment positions are counted, so PIPELINE must let the same changes through every time; " +
-		"its $match looks at fullDocument or at the whole event, and documents are looked up when they are read: set FULL_DOCUMENT and " +
+	// ErrUnstableFilter reports that positions are counted, and the filter may pass other changes
+	// the second time.
+	ErrUnstableFilter = errors.New("on this deployment positions are counted, so PIPELINE must pass the same changes every time; " +
+		"its $match reads fullDocument or the whole event, and documents are looked up when they are read: set FULL_DOCUMENT and " +
 		"FULL_DOCUMENT_BEFORE_CHANGE to default and off (or to required), or match something else")
 )
 
-// numbering gives changes their positions, which compare by plain string comparison.
+// numbering assigns positions to changes. Positions are compared as plain strings.
 //
-// Where resume tokens are sortable, a position is the token's text, in the form in which the stream began. Elsewhere it is an ordinal: the series, then how many
-// events the server has delivered in it, at a fixed width. The stream that follows a token is always the same, so a leader
-// that resumes from a checkpoint counts what its predecessor counted, and gives the same events the same ordinals. Where
-// there is no token to resume from (a new stream, lost history), a new series begins, named by the leader's epoch, which no
-// leader before it had: so its ordinals are larger than all that were ever given. A stream that has begun to count goes on
-// counting.
+// If resume tokens are sortable, a position is the token's text, in the token version with which
+// the stream began. Otherwise it is an ordinal: a series, and the number of events that the server
+// has delivered in it, at a fixed width. The events after a token are always the same, so a leader
+// that resumes from a checkpoint counts what its predecessor counted and assigns the same ordinals
+// to the same events. If there is no token to resume from (a new stream, lost history), a new
+// series begins. Its number is the leader's epoch, which no earlier leader had, so its ordinals are
+// larger than all earlier ones. A stream that has begun to count keeps counting.
 type numbering struct {
 	epoch    int64
-	settings string // hash of what decides which events the server delivers
-	unstable bool   // the filter may decide otherwise the second time
+	settings string // hash of the settings that decide which events the server delivers
+	unstable bool   // the filter may pass other events the second time
 }
 
-// ordinal is a counted position. Its text sorts behind every token, which begins with 82, and like the numbers.
+// ordinal is a counted position. Its text sorts after every token (tokens begin with 82), and in
+// the order of the numbers.
 type ordinal struct{ series, count int64 }
 
 const ordinalForm = "n%010d.%018d"
 
-// The most that fits the fixed width: at a million events a second the count lasts for 31,000 years.
+// The maxima of the fixed width: at a million events a second the count lasts for 31,000 years.
 const (
 	maxSeries = 1e10 - 1
 	maxCount  = 1e18 - 1
@@ -53,24 +58,25 @@ func (o ordinal) String() string { return fmt.Sprintf(ordinalForm, o.series, o.c
 
 func parseOrdinal(position string) (o ordinal, ok bool) {
 	digits, ordinals := strings.CutPrefix(position, "n")
-	if !ordinals { // nearly always: this is asked for every event
+	if !ordinals { // the usual case for every event
 		return o, false
 	}
 	n, err := fmt.Sscanf(digits, "%d.%d", &o.series, &o.count)
 	return o, err == nil && n == 2 && o.series >= 0 && o.count >= 0 && o.String() == position
 }
 
-// Counted says that a position is an ordinal.
+// Counted reports whether a position is an ordinal.
 func Counted(position string) bool {
 	_, ok := parseOrdinal(position)
 	return ok
 }
 
-// NewSeries is the position from which a leader or an operator in an epoch counts on: larger than all of epochs before.
+// NewSeries returns the position from which a leader or an operator in an epoch continues to count.
+// It is larger than all positions of earlier epochs.
 func NewSeries(epoch int64) string { return ordinal{series: epoch}.String() }
 
-// accept checks, before anything is read, that counting can go on from a checkpoint.
-func (n numbering) accept(from checkpoint.Progress) error {
+// check checks, before anything is read, that counting can continue from a checkpoint.
+func (n numbering) check(from checkpoint.Progress) error {
 	switch {
 	case !Counted(from.Position):
 		return nil
@@ -82,19 +88,19 @@ func (n numbering) accept(from checkpoint.Progress) error {
 	return nil
 }
 
-// event is what the next event after at goes by, whose token has this text: the text that tells it from all others, which is the
-// token's in the form of the stream, and its position.
-func (n numbering) event(at checkpoint.Progress, token, operation string) (identity, position string, err error) {
-	o, counting, err := n.counts(at, token)
+// next returns the identity and the position of the event after at with the given token text. The
+// identity is the token's text, translated to the stream's token version.
+func (n numbering) next(at checkpoint.Progress, token, operation string) (identity, position string, err error) {
+	o, counting, err := n.ordinal(at, token)
 	if err != nil {
 		return "", "", err
 	}
 	if !counting {
 		identity = token
 		if form := envelope.TokenForm(at.Position); form != "" {
-			identity, err = inForm(form, token, operation)
+			identity, err = translateToken(form, token, operation)
 		}
-		return identity, behind(bounded(identity), at.Position), err
+		return identity, afterPosition(capPosition(identity), at.Position), err
 	}
 	if o.count++; o.count > maxCount || o.series > maxSeries {
 		return "", "", fmt.Errorf("count event %v: the position's width is exceeded", o)
@@ -102,9 +108,9 @@ func (n numbering) event(at checkpoint.Progress, token, operation string) (ident
 	return token, o.String(), nil
 }
 
-// idle is the position at a token without an event, after at.
+// idle returns the position of a token without an event, after at.
 func (n numbering) idle(at checkpoint.Progress, token string) (string, error) {
-	o, counting, err := n.counts(at, token)
+	o, counting, err := n.ordinal(at, token)
 	if err != nil {
 		return "", err
 	}
@@ -112,11 +118,12 @@ func (n numbering) idle(at checkpoint.Progress, token string) (string, error) {
 		return o.String(), nil
 	}
 	position, err := PositionOf(token, at.Position)
-	// A token that an upgraded server writes of the last event does not tell the operation, and so stands a little before the event.
+	// The token that an upgraded server returns for the last event lacks the operation, and so
+	// sorts a little before the event.
 	return max(position, at.Position), err
 }
 
-func (n numbering) counts(at checkpoint.Progress, token string) (o ordinal, counting bool, err error) {
+func (n numbering) ordinal(at checkpoint.Progress, token string) (o ordinal, counting bool, err error) {
 	if o, ok := parseOrdinal(at.Position); ok {
 		return o, true, nil
 	}
@@ -131,7 +138,8 @@ func (n numbering) counts(at checkpoint.Progress, token string) (o ordinal, coun
 	return ordinal{series: n.epoch}, true, nil
 }
 
-// restart is where reading begins again without a token: what is counted goes on counting, with larger ordinals.
+// restart returns where reading begins again without a token. A counted stream continues with
+// larger ordinals.
 func (n numbering) restart(at checkpoint.Progress) checkpoint.Progress {
 	fresh := checkpoint.Progress{Published: at.Published}
 	if o, ok := parseOrdinal(at.Position); ok {

@@ -13,11 +13,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// kept are the fields of an event that no stage may change or drop: what it is, whose it is, where it stands.
-var kept = []string{"_id", "operationType", "documentKey", "clusterTime"}
+// requiredFields are the fields of an event that no stage may change or remove.
+var requiredFields = []string{"_id", "operationType", "documentKey", "clusterTime"}
 
-// legal are the stages that a pipeline may have, with their checks.
-var legal = map[string]func(any) error{
+// stageChecks holds the stages that a pipeline may have, with their checks.
+var stageChecks = map[string]func(any) error{
 	"$match":       checkMatch,
 	"$project":     checkProject,
 	"$addFields":   checkSet,
@@ -27,9 +27,9 @@ var legal = map[string]func(any) error{
 	"$replaceWith": checkReplacement,
 }
 
-// ParsePipeline reads stages for a change stream from an Extended JSON array. It accepts only stages that provably keep what this
-// program needs of an event, and widens each $match to let through the events that say that the collection is gone. The error names
-// every problem; empty text is no pipeline.
+// ParsePipeline parses the stages of a change stream from an Extended JSON array. It accepts only
+// stages that provably keep what this program needs of an event, and widens each $match to pass the
+// events that end a collection. The error names every problem; an empty text is no pipeline.
 func ParsePipeline(text string) (mongo.Pipeline, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -43,7 +43,7 @@ func ParsePipeline(text string) (mongo.Pipeline, error) {
 		err = bson.UnmarshalExtJSON([]byte(`{"stages":`+text+`}`), false, &wrapped)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("is no Extended JSON array of stages, such as [{\"$match\": {…}}]: %w", err)
+		return nil, fmt.Errorf("is not an Extended JSON array of stages, such as [{\"$match\": {…}}]: %w", err)
 	}
 	var problems []string
 	for i, stage := range wrapped.Stages {
@@ -51,7 +51,7 @@ func ParsePipeline(text string) (mongo.Pipeline, error) {
 			problems = append(problems, fmt.Sprintf("stage %d must have exactly one field, its name", i+1))
 			continue
 		}
-		check := legal[stage[0].Key]
+		check := stageChecks[stage[0].Key]
 		if check == nil {
 			problems = append(problems, fmt.Sprintf("stage %d: %s is not one of $match, $project, $addFields, $set, $unset, $replaceRoot, "+
 				"$replaceWith", i+1, stage[0].Key))
@@ -62,7 +62,7 @@ func ParsePipeline(text string) (mongo.Pipeline, error) {
 			continue
 		}
 		if stage[0].Key == "$match" {
-			wrapped.Stages[i] = widened(stage[0].Value)
+			wrapped.Stages[i] = widenMatch(stage[0].Value)
 		}
 	}
 	if len(problems) > 0 {
@@ -71,9 +71,10 @@ func ParsePipeline(text string) (mongo.Pipeline, error) {
 	return wrapped.Stages, nil
 }
 
-// widened is a $match that also lets through the events that say that the collection is gone. Without the invalidate event nobody
-// could resume after a drop: the driver keeps no token of a stream that ends without one.
-func widened(filter any) bson.D {
+// widenMatch returns a $match that also passes the events that end a collection. Without the
+// invalidate event the stream could not be resumed after a drop: the driver keeps no token of a
+// stream that ends without one.
+func widenMatch(filter any) bson.D {
 	return bson.D{{Key: "$match", Value: bson.D{{Key: "$or", Value: bson.A{
 		filter,
 		bson.D{{Key: "operationType", Value: bson.D{{Key: "$in", Value: bson.A{"drop", "rename", "dropDatabase", "invalidate"}}}}},
@@ -89,17 +90,18 @@ func checkMatch(spec any) error {
 	return nil
 }
 
-// checkProject: of an inclusion every kept field has to be part; an exclusion may name none.
+// checkProject requires that an inclusion includes every required field, and that an exclusion
+// excludes none.
 func checkProject(spec any) error {
 	d, ok := spec.(bson.D)
 	if !ok || len(d) == 0 {
 		return errNoDocument
 	}
-	inclusion := slices.ContainsFunc(d, func(e bson.E) bool { return e.Key != "_id" && !excludes(e.Value) })
-	for _, field := range kept {
+	inclusion := slices.ContainsFunc(d, func(e bson.E) bool { return e.Key != "_id" && !isExcluded(e.Value) })
+	for _, field := range requiredFields {
 		i := slices.IndexFunc(d, func(e bson.E) bool { return e.Key == field })
 		switch {
-		case i >= 0 && includes(field, d[i].Value):
+		case i >= 0 && isIncluded(field, d[i].Value):
 			continue
 		case i >= 0:
 			return fmt.Errorf("must keep %s as it is", field)
@@ -119,7 +121,7 @@ func checkSet(spec any) error {
 		return errNoDocument
 	}
 	for _, e := range d {
-		if slices.Contains(kept, root(e.Key)) {
+		if slices.Contains(requiredFields, root(e.Key)) {
 			return fmt.Errorf("must not set %s: %s is needed as it is", e.Key, root(e.Key))
 		}
 	}
@@ -142,7 +144,7 @@ func checkUnset(spec any) error {
 		if !ok {
 			return errors.New("must be a field's name or an array of them")
 		}
-		if slices.Contains(kept, root(path)) {
+		if slices.Contains(requiredFields, root(path)) {
 			return fmt.Errorf("must not drop %s: %s is needed as it is", path, root(path))
 		}
 	}
@@ -157,7 +159,8 @@ func checkReplaceRoot(spec any) error {
 	return checkReplacement(d[0].Value)
 }
 
-// checkReplacement: the new event is the old one with fields added, or names every kept field as it was.
+// checkReplacement requires that the new event is the old one with fields added, or names every
+// required field unchanged.
 func checkReplacement(spec any) error {
 	d, ok := spec.(bson.D)
 	if ok && len(d) == 1 && d[0].Key == "$mergeObjects" {
@@ -167,9 +170,9 @@ func checkReplacement(spec any) error {
 		}
 		for _, item := range list[1:] {
 			fields, ok := item.(bson.D)
-			if !ok || operator(fields) {
-				return errors.New("what $mergeObjects adds to \"$$ROOT\" must be documents whose fields are written out: else nobody can " +
-					"tell whether they replace " + strings.Join(kept, ", "))
+			if !ok || isOperator(fields) {
+				return errors.New("the documents that $mergeObjects adds to \"$$ROOT\" must have literal fields: otherwise it is unknown " +
+					"whether they replace " + strings.Join(requiredFields, ", "))
 			}
 			if err := checkSet(fields); err != nil {
 				return err
@@ -177,11 +180,11 @@ func checkReplacement(spec any) error {
 		}
 		return nil
 	}
-	if !ok || operator(d) {
-		return errors.New("must be {$mergeObjects: [\"$$ROOT\", {…}]}, or a document that keeps " + strings.Join(kept, ", ") +
+	if !ok || isOperator(d) {
+		return errors.New("must be {$mergeObjects: [\"$$ROOT\", {…}]}, or a document that keeps " + strings.Join(requiredFields, ", ") +
 			" (\"_id\": \"$_id\", …)")
 	}
-	for _, field := range kept {
+	for _, field := range requiredFields {
 		if !slices.Contains(d, bson.E{Key: field, Value: "$" + field}) {
 			return fmt.Errorf("must keep %s (add %q: %q)", field, field, "$"+field)
 		}
@@ -194,12 +197,12 @@ func root(path string) string {
 	return first
 }
 
-func operator(d bson.D) bool { return len(d) > 0 && strings.HasPrefix(d[0].Key, "$") }
+func isOperator(d bson.D) bool { return len(d) > 0 && strings.HasPrefix(d[0].Key, "$") }
 
-func excludes(v any) bool { return v == false || v == int32(0) || v == int64(0) || v == float64(0) }
+func isExcluded(v any) bool { return v == false || v == int32(0) || v == int64(0) || v == float64(0) }
 
-// includes: a projection's value that leaves the field as it is.
-func includes(field string, v any) bool {
+// isIncluded reports whether a projection's value keeps the field unchanged.
+func isIncluded(field string, v any) bool {
 	switch n := v.(type) {
 	case bool:
 		return n
@@ -213,18 +216,18 @@ func includes(field string, v any) bool {
 	return v == "$"+field
 }
 
-// Unstable says that a filter may let other changes through the next time: it looks at documents, which are looked up, or already
-// deleted, when the event is read.
-func (c Config) Unstable() bool {
+// UnstableFilter reports whether a filter may pass other changes the next time: it reads documents,
+// which are looked up, or already deleted, when the event is read.
+func (c Config) UnstableFilter() bool {
 	stable := func(o string) bool { return o == "" || o == "off" || o == "default" || o == "required" }
 	if stable(string(c.FullDocument)) && stable(string(c.FullDocumentBeforeChange)) {
 		return false
 	}
 	filters := slices.ContainsFunc(c.Pipeline, func(stage bson.D) bool { return stage[0].Key == "$match" })
-	return filters && mentionsDocuments(c.Pipeline)
+	return filters && readsDocuments(c.Pipeline)
 }
 
-func mentionsDocuments(v any) bool {
+func readsDocuments(v any) bool {
 	document := func(s string) bool {
 		return strings.Contains(s, "fullDocument") || strings.Contains(s, "$$ROOT") || strings.Contains(s, "$$CURRENT")
 	}
@@ -232,18 +235,18 @@ func mentionsDocuments(v any) bool {
 	case string:
 		return document(t)
 	case mongo.Pipeline:
-		return slices.ContainsFunc(t, func(d bson.D) bool { return mentionsDocuments(d) })
+		return slices.ContainsFunc(t, func(d bson.D) bool { return readsDocuments(d) })
 	case bson.D:
-		return slices.ContainsFunc(t, func(e bson.E) bool { return document(e.Key) || mentionsDocuments(e.Value) })
+		return slices.ContainsFunc(t, func(e bson.E) bool { return document(e.Key) || readsDocuments(e.Value) })
 	case bson.A:
-		return slices.ContainsFunc(t, mentionsDocuments)
+		return slices.ContainsFunc(t, readsDocuments)
 	}
 	return false
 }
 
-// Settings is a hash of everything that decides which events the server delivers: the collection and the pipeline, and
-// with a pipeline the documents that it may look at.
-func (c Config) Settings(collection *mongo.Collection) (string, error) {
+// SettingsHash returns a hash of everything that decides which events the server delivers: the
+// collection and the pipeline, and with a pipeline the documents that it may read.
+func (c Config) SettingsHash(collection *mongo.Collection) (string, error) {
 	spec := bson.D{{Key: "db", Value: collection.Database().Name()}, {Key: "collection", Value: collection.Name()}}
 	if len(c.Pipeline) > 0 {
 		spec = append(spec, bson.D{

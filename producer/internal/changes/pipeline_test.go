@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-func TestPipelinesThatKeepWhatIsNeededAreLegal(t *testing.T) {
+func TestPipelinesThatKeepRequiredFieldsAreAccepted(t *testing.T) {
 	for _, text := range []string{
 		``, `[]`,
 		`[{"$match": {"operationType": {"$in": ["insert", "delete"]}, "fullDocument.total": {"$gt": {"$numberLong": "5"}}}}]`,
@@ -30,14 +30,14 @@ func TestPipelinesThatKeepWhatIsNeededAreLegal(t *testing.T) {
 	p, err := ParsePipeline(`[{"$match": {"a": {"$oid": "65e1a3f0c2b7a94d1e8f0a12"}}}, {"$unset": "b"}]`)
 	require.NoError(t, err)
 	id, _ := bson.ObjectIDFromHex("65e1a3f0c2b7a94d1e8f0a12")
-	require.Equal(t, mongo.Pipeline{widened(bson.D{{Key: "a", Value: id}}), {{Key: "$unset", Value: "b"}}}, p)
+	require.Equal(t, mongo.Pipeline{widenMatch(bson.D{{Key: "a", Value: id}}), {{Key: "$unset", Value: "b"}}}, p)
 }
 
-// G6: a pipeline that takes away what a message needs, or might, never starts.
-func TestG6PipelinesThatLoseWhatIsNeededAreRefused(t *testing.T) {
+// G6: a pipeline that removes data that a message needs, or that might, never starts.
+func TestG6PipelinesThatLoseRequiredFieldsAreRefused(t *testing.T) {
 	for _, c := range []struct{ text, says string }{
-		{`{"$match": {}}`, "no Extended JSON array"},
-		{`[{"$match": {}`, "no Extended JSON array"},
+		{`{"$match": {}}`, "not an Extended JSON array"},
+		{`[{"$match": {}`, "not an Extended JSON array"},
 		{`[{"$match": {}}, {}]`, "stage 2 must have exactly one field"},
 		{`[{"$group": {"_id": 1}}]`, "stage 1: $group is not one of"},
 		{`[{"$redact": "$$KEEP"}]`, "$redact is not one of"},
@@ -59,7 +59,7 @@ func TestG6PipelinesThatLoseWhatIsNeededAreRefused(t *testing.T) {
 		{`[{"$replaceRoot": {"newRoot": "$fullDocument"}}]`, "must be {$mergeObjects"},
 		{`[{"$replaceWith": {"_id": "$_id", "operationType": "$operationType", "documentKey": "$documentKey"}}]`, "must keep clusterTime"},
 		{`[{"$replaceWith": {"$mergeObjects": ["$fullDocument", "$$ROOT"]}}]`, `begins with "$$ROOT"`},
-		{`[{"$replaceWith": {"$mergeObjects": ["$$ROOT", "$fullDocument"]}}]`, "fields are written out"},
+		{`[{"$replaceWith": {"$mergeObjects": ["$$ROOT", "$fullDocument"]}}]`, "must have literal fields"},
 		{`[{"$replaceWith": {"$mergeObjects": ["$$ROOT", {"_id": 1}]}}]`, "must not set _id"},
 		{`[{"$unset": "_id"}, {"$set": {"documentKey": 1}}]`, "stage 1 ($unset) must not drop _id: _id is needed as it is; stage 2 ($set)"},
 	} {
@@ -82,14 +82,14 @@ func TestOnlyFiltersOnLookedUpDocumentsAreUnstable(t *testing.T) {
 		var err error
 		lookup.Pipeline, err = ParsePipeline(text)
 		require.NoError(t, err)
-		require.Equal(t, want, lookup.Unstable(), text)
-		require.False(t, Config{Pipeline: lookup.Pipeline, FullDocument: options.Required}.Unstable(), text)
-		require.False(t, Config{Pipeline: lookup.Pipeline}.Unstable(), text)
+		require.Equal(t, want, lookup.UnstableFilter(), text)
+		require.False(t, Config{Pipeline: lookup.Pipeline, FullDocument: options.Required}.UnstableFilter(), text)
+		require.False(t, Config{Pipeline: lookup.Pipeline}.UnstableFilter(), text)
 	}
 }
 
-// The hash changes with everything that decides which events come, and with nothing else.
-func TestSettingsHashWhatIsCounted(t *testing.T) {
+// The hash changes with everything that decides which events are delivered, and with nothing else.
+func TestSettingsHashCoversWhatIsCounted(t *testing.T) {
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(t.Context())) })
@@ -100,7 +100,7 @@ func TestSettingsHashWhatIsCounted(t *testing.T) {
 		if change != nil {
 			change(&c)
 		}
-		sum, err := c.Settings(client.Database("shop").Collection(collection))
+		sum, err := c.SettingsHash(client.Database("shop").Collection(collection))
 		require.NoError(t, err)
 		return sum
 	}

@@ -1,13 +1,17 @@
-// Package changes reads a collection's change stream, in order and without a gap, across everything that ends a cursor.
+// Package changes reads a collection's change stream, in order and without a gap, across everything
+// that ends a cursor.
 //
-// Guaranteed: the sink sees every change after the starting point exactly in commit order, or [Reader.Run] returns an
-// error. After an interruption the stream is opened again behind the last event that the sink took. A change always has
-// the same identity and the same position, whoever reads it and however often. An event that the server delivers in
-// fragments, because it is larger than 16 MB, comes as one; the checkpoint is before all of it or behind all of it.
+// Guaranteed: the sink sees every change after the starting point exactly in commit order, or
+// [Reader.Run] returns an error. After an interruption the stream is opened again after the last
+// event that the sink accepted. A change always has the same identity and the same position, no
+// matter which replica reads it, or how often. An event that the server delivers in fragments,
+// because it is larger than 16 MB, is reassembled; the checkpoint is before all of it or after all
+// of it.
 //
-// Not guaranteed: that a change is seen once over the life of a stream. A new leader starts from the checkpoint and
-// sees again what its predecessor published after it. And where a deployment gives no token before the first event, a new
-// stream's beginning is only certain from the first checkpoint on.
+// Not guaranteed: that a change is seen once over the life of a stream. A new leader starts from
+// the checkpoint and sees again what its predecessor published after it. If a deployment returns no
+// token before the first event, the beginning of a new stream is only certain from the first
+// checkpoint on.
 package changes
 
 import (
@@ -30,43 +34,51 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Sink takes what is read, in order. It may block to hold the cursor back. An error ends the reading.
+// Sink receives what is read, in order. It may block to hold the cursor back. An error ends the
+// reading.
 type Sink interface {
-	// Change takes one change and the progress that is made once it is published.
+	// Change receives one change, and the progress that is made once it is published.
 	Change(ctx context.Context, c envelope.Change, after checkpoint.Progress) error
-	// Idle takes progress that needs nothing to be published: the server has nothing more up to there, or what there was
-	// is not wanted.
+	// Idle receives progress that needs nothing to be published: there is nothing more up to there,
+	// or only events that are not wanted.
 	Idle(ctx context.Context, after checkpoint.Progress) error
-	// Begin takes what must be kept before anything else: the place where a stream begins, or begins again after its history was
-	// lost; that its positions are translated. It returns once that is kept.
+	// Begin receives progress that must be stored before anything else: the place where a stream
+	// begins, or begins again after its history was lost, or that its positions are translated. It
+	// returns once that is stored.
 	Begin(ctx context.Context, after checkpoint.Progress) error
 }
 
-// Config is what to read and where to begin.
+// Config defines what to read and where to begin.
 type Config struct {
 	Mapping Mapping
-	// Pipeline are the user's stages, as [ParsePipeline] accepts them.
+	// Pipeline holds the user's stages, as [ParsePipeline] returns them.
 	Pipeline mongo.Pipeline
-	// Epoch is that of the leadership: it names a new series where positions are counted.
+	// Epoch is the epoch of the leadership. It names a new series if positions are counted.
 	Epoch int64
-	// StartAt begins a new stream at this time; zero means now.
+	// StartAt is the time at which a new stream begins; zero means now.
 	StartAt time.Time
-	// FullDocument and FullDocumentBeforeChange are the change stream's options of those names; empty leaves them out.
+	// FullDocument and FullDocumentBeforeChange are the change stream's options of those names;
+	// empty leaves them out.
 	FullDocument             options.FullDocument
 	FullDocumentBeforeChange options.FullDocument
-	// RestartWhenLost resumes from now when the history is lost, instead of failing with [ErrHistoryLost].
+	// RestartWhenLost resumes from now if the history is lost, instead of failing with
+	// [ErrHistoryLost].
 	RestartWhenLost bool
-	// ContinueWhenReplaced goes on when another collection was given the watched one's name, instead of failing with [ErrReplaced].
+	// ContinueWhenReplaced continues if another collection was given the watched one's name,
+	// instead of failing with [ErrReplaced].
 	ContinueWhenReplaced bool
-	// Patience is the process's, for the first answers of streams that resume; nil is never patient.
-	Patience *Patience
+	// ResumeTimeout is the process's timeout for the first responses of resumed streams; nil uses
+	// the normal one.
+	ResumeTimeout *ResumeTimeout
 	// Metrics counts; nil counts nothing.
 	Metrics *Metrics
-	// GiveUpAfter without an answer, Run gives up with [ErrSilent], and with nothing but errors with [ErrFailing]; 0 means never.
+	// GiveUpAfter is how long Run continues without a response before it returns [ErrSilent], and
+	// with nothing but errors before it returns [ErrFailing]; 0 means forever.
 	GiveUpAfter time.Duration
 }
 
-// ErrSilent is a source that has not answered for too long. Another process may be able to reach it.
+// ErrSilent reports a source that has not responded for too long. Another process may be able to
+// reach it.
 var ErrSilent = errors.New("MongoDB has not answered for too long")
 
 // Reader reads one collection.
@@ -76,26 +88,29 @@ type Reader struct {
 	log        *slog.Logger
 	open       atomic.Bool
 	tokenless  atomic.Bool
-	// firstAnswer is how long the last one after a resume took, in nanoseconds; 0: there was none.
+	// firstAnswer is how long the last first response after a resume took, in nanoseconds; 0: there
+	// was none.
 	firstAnswer atomic.Int64
-	// current is when the server last had nothing more to give, in nanoseconds of Unix time; 0: it always had.
+	// current is when the server last had nothing more to return, in nanoseconds of Unix time; 0:
+	// never.
 	current atomic.Int64
 }
 
-// New prepares a reader; nothing is requested before Run.
+// New returns a reader. It requests nothing before Run.
 func New(collection *mongo.Collection, config Config, log *slog.Logger) *Reader {
 	return &Reader{collection: collection, config: config, log: log}
 }
 
-// Reading says that the change stream is open; safe for concurrent use.
+// Reading reports whether the change stream is open. Safe for concurrent use.
 func (r *Reader) Reading() bool { return r.open.Load() }
 
-// FirstAnswer is how long MongoDB took from opening the change stream behind the checkpoint to its first answer, the last time; 0 when
-// there was none. Safe for concurrent use.
+// FirstAnswer returns how long MongoDB took from opening the change stream after the checkpoint to
+// its first response, the last time, or 0 if there was none. Safe for concurrent use.
 func (r *Reader) FirstAnswer() time.Duration { return time.Duration(r.firstAnswer.Load()) }
 
-// Current is when the server last said that there is nothing after what it has given, by this machine's clock; zero when it has not
-// since the stream was opened. Safe for concurrent use.
+// Current returns when the server last reported that there is nothing after what it has returned,
+// by this machine's clock. It is zero if it has not since the stream was opened. Safe for
+// concurrent use.
 func (r *Reader) Current() time.Time {
 	if at := r.current.Load(); at != 0 {
 		return time.Unix(0, at)
@@ -103,27 +118,29 @@ func (r *Reader) Current() time.Time {
 	return time.Time{}
 }
 
-// Tokenless says that the deployment gives no token before a new stream's first event; safe for concurrent use.
+// Tokenless reports whether the deployment returns no token before a new stream's first event. Safe
+// for concurrent use.
 func (r *Reader) Tokenless() bool { return r.tokenless.Load() }
 
-// Run reads what follows from until ctx ends (then it returns nil), the sink refuses, or the stream cannot go on:
-// [ErrHistoryLost], [ErrBeginningLost], [ErrUnknownOperation], [ErrFragment], [ErrSettingsChanged], [ErrOtherDeployment],
-// [ErrUnstableFilter], [ErrReplaced], or the server's refusal. Whatever may recover by itself is retried, for GiveUpAfter at most
+// Run reads what follows from until ctx ends (then it returns nil), the sink returns an error, or
+// the stream cannot continue: [ErrHistoryLost], [ErrBeginningLost], [ErrUnknownOperation],
+// [ErrFragment], [ErrSettingsChanged], [ErrOtherDeployment], [ErrUnstableFilter], [ErrReplaced], or
+// a permanent error of the server. Anything that may recover is retried, for at most GiveUpAfter
 // ([ErrSilent], [ErrFailing]).
 func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) error {
-	settings, err := r.config.Settings(r.collection)
+	settings, err := r.config.SettingsHash(r.collection)
 	if err != nil {
 		return err
 	}
 	c := &cursor{
-		answers: newAnswers(), silence: newSilence(r.config.GiveUpAfter),
-		reader: r, sink: sink, at: from, split: true,
-		numbering: numbering{epoch: r.config.Epoch, settings: settings, unstable: r.config.Unstable()},
+		batch: newBatchSizer(), timeout: newResponseTimeout(r.config.GiveUpAfter),
+		reader: r, sink: sink, at: from, trySplit: true,
+		numbering: numbering{epoch: r.config.Epoch, settings: settings, unstable: r.config.UnstableFilter()},
 	}
-	if err := c.numbering.accept(from); err != nil {
+	if err := c.numbering.check(from); err != nil {
 		return err
 	}
-	r.tellVersion(ctx)
+	r.logServerVersion(ctx)
 	backoff := retry.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second}
 	for {
 		began, opened := c.at.ResumeToken, time.Now()
@@ -131,38 +148,39 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 		if ctx.Err() != nil {
 			return nil
 		}
-		if refusal, ok := errors.AsType[*refusal](err); ok {
+		if refusal, ok := errors.AsType[*permanentError](err); ok {
 			return refusal.err
 		}
 		// Opening the stream is not progress: a server may fail at the next request, every time.
-		if !bytes.Equal(began, c.at.ResumeToken) || c.attempt.answered && time.Since(opened) > backoff.Max {
-			c.doubts, c.trouble = 0, trouble{}
+		if !bytes.Equal(began, c.at.ResumeToken) || c.state.answered && time.Since(opened) > backoff.Max {
+			c.disbelieved, c.errors = 0, errorHistory{}
 			backoff.Reset()
 		}
-		c.trouble.met(err)
-		remedy := classify(err, c.attempt)
-		if remedy == fatal && mongodb.HasCode(err, mongodb.BSONObjectTooLarge) && c.split && !c.splits {
-			remedy = reopen // with the stage that was left out because of an error that passes
+		c.errors.record(err)
+		remedy := classify(err, c.state)
+		if remedy == fatal && mongodb.HasCode(err, mongodb.BSONObjectTooLarge) && c.trySplit && !c.splitting {
+			remedy = reopen // with the stage that was left out because of a transient error
 		}
 		if c.resumesOlder(err) {
 			remedy = reopen
 		}
-		if remedy == historyLost && c.misresumed() && c.doubts < mostDoubts {
-			c.doubts++
-			remedy = reopen // the driver should have done so
+		if remedy == historyLost && c.mayBeMisresumed() && c.disbelieved < maxDisbelieved {
+			c.disbelieved++
+			remedy = reopen // as the driver should have done
 		}
 		switch {
-		case remedy == reopen && c.trouble.stays():
+		case remedy == reopen && c.errors.isPermanent():
 			remedy = fatal
-		case remedy == reopen && c.trouble.answers >= oneByOne:
-			c.answers.one()
+		case remedy == reopen && c.errors.unexplained >= oneByOneAfter:
+			c.batch.oneByOne()
 		}
 		switch remedy {
 		case fatal:
-			if !c.answers.one() {
+			if !c.batch.oneByOne() {
 				return explain(err, c.at.Position)
 			}
-			// The error stands for a whole answer: the events before the one that cannot be read are asked for one by one.
+			// The error stands for a whole response: the events before the unreadable one are
+			// requested one by one.
 		case historyLost:
 			if !r.config.RestartWhenLost && len(c.at.ResumeToken) == 0 && !r.config.StartAt.IsZero() {
 				return fmt.Errorf("%w: %w", ErrBeginningLost, err)
@@ -176,9 +194,9 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 		case reopen:
 			switch limit := r.config.GiveUpAfter; {
 			case limit == 0:
-			case c.silence.lasts() >= limit:
+			case c.timeout.silentFor() >= limit:
 				return fmt.Errorf("%w: %w", ErrSilent, err)
-			case mongodb.Answered(err) && c.trouble.lasts() >= limit:
+			case mongodb.Answered(err) && c.errors.failingFor() >= limit:
 				return fmt.Errorf("%w: %w", ErrFailing, err)
 			}
 			if err != nil {
@@ -193,8 +211,8 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 	}
 }
 
-// tellVersion logs what the server cannot do that later versions can, where it says what it is.
-func (r *Reader) tellVersion(ctx context.Context) {
+// logServerVersion logs which features the server lacks, if its version is known.
+func (r *Reader) logServerVersion(ctx context.Context) {
 	const patience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -207,12 +225,12 @@ func (r *Reader) tellVersion(ctx context.Context) {
 	case !version.Supported():
 		r.log.Warn("this version of MongoDB is older than what is supported", telemetry.KeyVersion, version.String(), telemetry.KeyDescription, "it lacks "+lacks)
 	case lacks != "":
-		r.log.Info("this version of MongoDB lacks what later ones have", telemetry.KeyVersion, version.String(), telemetry.KeyDescription, lacks)
+		r.log.Info("this version of MongoDB lacks features of later versions", telemetry.KeyVersion, version.String(), telemetry.KeyDescription, lacks)
 	}
 }
 
-// refusal is an error that reopening the stream does not help against, whatever its code.
-type refusal struct{ err error }
+// permanentError is an error that reopening the stream cannot fix, whatever its code.
+type permanentError struct{ err error }
 
-func (r *refusal) Error() string { return r.err.Error() }
-func (r *refusal) Unwrap() error { return r.err }
+func (r *permanentError) Error() string { return r.err.Error() }
+func (r *permanentError) Unwrap() error { return r.err }

@@ -10,73 +10,76 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
-// errNoAnswer is a request that timed out. It is retried over another connection.
-var errNoAnswer = errors.New("MongoDB does not answer")
+// errNoResponse reports a request that timed out. It is retried over another connection.
+var errNoResponse = errors.New("MongoDB does not answer")
 
-// silence bounds the wait for the server's answers, and knows how long there have been none. It belongs to one goroutine.
+// responseTimeout bounds the wait for the server's responses, and tracks how long there have been
+// none. It belongs to one goroutine.
 //
-// Nothing else bounds it. A server that vanished, or whose connection was dropped by something in between, looks like one that
-// has nothing to say: the kernel notices after a quarter of an hour; the driver's monitor after more than a minute, and only when
-// its own connections fail as well.
-type silence struct {
+// Nothing else bounds it. A server that vanished, or whose connection was dropped in between, looks
+// like one that has nothing to return: the kernel notices after a quarter of an hour; the driver's
+// monitor after more than a minute, and only if its own connections fail as well.
+type responseTimeout struct {
 	limit time.Duration // of one request
-	since time.Time     // when the first of the unanswered requests was made; zero: the last request was answered
+	since time.Time     // when the first unanswered request was made; zero: the last request was answered
 }
 
-// newSilence leaves room for a second request, over another connection, before the reader gives up.
-func newSilence(giveUpAfter time.Duration) silence {
-	const longest = 30 * time.Second // an answer of 16 MB takes its time
+// newResponseTimeout leaves time for a second request, over another connection, before the reader
+// gives up.
+func newResponseTimeout(giveUpAfter time.Duration) responseTimeout {
+	const longest = 30 * time.Second // a response of 16 MB takes a while
 	if giveUpAfter == 0 {
-		return silence{limit: longest}
+		return responseTimeout{limit: longest}
 	}
-	return silence{limit: max(min(giveUpAfter/2, longest), 2*awaitTime)}
+	return responseTimeout{limit: max(min(giveUpAfter/2, longest), 2*awaitTime)}
 }
 
-// Patience is how long the first answer of a stream that resumes is waited for where that is longer than any other's. The server looks
-// through everything in its oplog since the resume point before it gives one, also through what was written elsewhere (some 23 s for ten
-// million entries), and begins again each time that it is asked: with a limit that stays the same it would never come. So the limit doubles
-// whenever that answer does not come although the server answers otherwise. It outlives the terms of a process. The zero value is ready
-// to use, nil is never patient.
-type Patience struct{ nanoseconds atomic.Int64 }
+// ResumeTimeout is the timeout for the first response of a resumed stream, if it is longer than the
+// normal one. Before that response the server scans its oplog from the resume point, including
+// writes to other collections (about 23 s for ten million entries), and starts over with each
+// request: with a constant timeout the response might never arrive. So the timeout doubles whenever
+// that response is missing although the server answers otherwise. It outlives the terms of a
+// process. The zero value is ready to use; nil never grows.
+type ResumeTimeout struct{ nanoseconds atomic.Int64 }
 
-// mostPatience bounds it: somebody has to notice.
-const mostPatience = 15 * time.Minute
+// maxResumeTimeout limits it, so that a permanent failure is noticed.
+const maxResumeTimeout = 15 * time.Minute
 
-func (p *Patience) now() time.Duration {
+func (p *ResumeTimeout) current() time.Duration {
 	if p == nil {
 		return 0
 	}
 	return time.Duration(p.nanoseconds.Load())
 }
 
-func (p *Patience) grow(limit time.Duration) {
+func (p *ResumeTimeout) grow(limit time.Duration) {
 	if p != nil {
-		p.nanoseconds.Store(int64(min(2*limit, mostPatience)))
+		p.nanoseconds.Store(int64(min(2*limit, maxResumeTimeout)))
 	}
 }
 
-// ask makes a request, which times out after the limit.
-func (s *silence) ask(ctx context.Context, limit time.Duration, request func(ctx context.Context) error) error {
+// request makes a request that times out after limit.
+func (s *responseTimeout) request(ctx context.Context, limit time.Duration, request func(ctx context.Context) error) error {
 	if s.since.IsZero() {
 		s.since = time.Now()
 	}
-	// The context is cancelled and has no deadline: from a deadline the driver would make options of the command, which not every
-	// deployment knows.
+	// The context is cancelled instead of having a deadline: from a deadline the driver would
+	// derive command options that not every deployment supports.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer time.AfterFunc(limit, func() { cancel(errNoAnswer) }).Stop()
+	defer time.AfterFunc(limit, func() { cancel(errNoResponse) }).Stop()
 	err := request(ctx)
 	switch {
 	case err == nil, mongodb.Answered(err):
 		s.since = time.Time{}
-	case errors.Is(context.Cause(ctx), errNoAnswer):
-		return fmt.Errorf("%w within %s", errNoAnswer, limit)
+	case errors.Is(context.Cause(ctx), errNoResponse):
+		return fmt.Errorf("%w within %s", errNoResponse, limit)
 	}
 	return err
 }
 
-// lasts is how long there has been no answer.
-func (s *silence) lasts() time.Duration {
+// silentFor returns how long there has been no response.
+func (s *responseTimeout) silentFor() time.Duration {
 	if s.since.IsZero() {
 		return 0
 	}

@@ -12,60 +12,65 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// Sample is what the first and the last documents of a collection, by _id, say about the types of their versions and aggregate ids.
+// Sample describes the types of the versions and aggregate ids in the first and the last documents
+// of a collection, by _id.
 type Sample struct {
-	Documents int // looked at
-	// Versions says what is wrong with one that is no whole number; MendVersions what to do. Empty: nothing is.
-	Versions, MendVersions string
-	// Aggregates says which two ids of different types read alike; MendAggregates what to do. Empty: none do.
-	Aggregates, MendAggregates string
+	Documents int // number of documents examined
+	// Versions describes a version that is not an integer; VersionRemedy is what to do. Empty:
+	// there is none.
+	Versions, VersionRemedy string
+	// Aggregates describes two ids of different types with the same text; AggregateRemedy is what
+	// to do. Empty: there are none.
+	Aggregates, AggregateRemedy string
 }
 
-// sampled is how many documents are looked at from each end. Both ends show a type that was changed at some time, and where
-// different types are in _id itself, MongoDB sorts by them first.
-const sampled = 500
+// sampleSize is how many documents are examined from each end. The two ends show a type that was
+// changed at some time; and if _id itself has different types, MongoDB sorts by type first.
+const sampleSize = 500
 
-// Sample looks at documents of the collection, by the index that every collection has. Errors: the server's.
+// Sample examines documents of the collection, by the index that every collection has. Errors are
+// the server's.
 func (m Mapping) Sample(ctx context.Context, collection *mongo.Collection) (s Sample, err error) {
-	var seen ids
+	var seen idKinds
 	for _, direction := range []int{1, -1} {
-		cursor, err := collection.Find(ctx, bson.D{}, options.Find().SetSort(bson.D{{Key: "_id", Value: direction}}).SetLimit(sampled).
+		cursor, err := collection.Find(ctx, bson.D{}, options.Find().SetSort(bson.D{{Key: "_id", Value: direction}}).SetLimit(sampleSize).
 			SetProjection(m.sampledFields()))
 		if err != nil {
-			return s, fmt.Errorf("look at documents: %w", err)
+			return s, fmt.Errorf("read sample documents: %w", err)
 		}
 		var documents []bson.Raw
 		if err := cursor.All(ctx, &documents); err != nil {
-			return s, fmt.Errorf("look at documents: %w", err)
+			return s, fmt.Errorf("read sample documents: %w", err)
 		}
 		for _, document := range documents {
-			s.look(m, document, &seen)
+			s.add(m, document, &seen)
 		}
-		if len(documents) < sampled {
+		if len(documents) < sampleSize {
 			break // that was all of them
 		}
 	}
 	return s, nil
 }
 
-// look looks at one document.
-func (s *Sample) look(m Mapping, document bson.Raw, seen *ids) {
+// add examines one document.
+func (s *Sample) add(m Mapping, document bson.Raw, seen *idKinds) {
 	s.Documents++
-	if v := at(document, m.VersionPath); s.Versions == "" && !numbered(v) {
-		s.Versions = fmt.Sprintf("a version is %s, so that nobody notices when an event before it is missing", shown(v))
-		s.MendVersions = mendVersions(m.VersionPath)
+	if v := at(document, m.VersionPath); s.Versions == "" && !isNumberOrAbsent(v) {
+		s.Versions = fmt.Sprintf("a version is %s, so a missing event before it would go unnoticed", format(v))
+		s.VersionRemedy = versionRemedy(m.VersionPath)
 	}
 	id := at(document, m.AggregatePath)
 	if _, ok := envelope.Text(id); !ok {
 		id = document.Lookup("_id")
 	}
-	if _, other := seen.alike(id); s.Aggregates == "" && other != "" {
-		s.Aggregates = fmt.Sprintf("aggregate ids read alike, %s and %s: those with the same text are one aggregate", other, shown(id))
-		s.MendAggregates = mendIDs(m.AggregatePath)
+	if _, other := seen.conflictingType(id); s.Aggregates == "" && other != "" {
+		s.Aggregates = fmt.Sprintf("aggregate ids of two types may have the same text, %s and %s: those with the same text are one aggregate", other, format(id))
+		s.AggregateRemedy = aggregateRemedy(m.AggregatePath)
 	}
 }
 
-// sampledFields are the paths that are looked at. The server takes none that lies in another; _id is always there.
+// sampledFields returns the projection of the examined paths. The server accepts no path inside
+// another; _id is always included.
 func (m Mapping) sampledFields() bson.D {
 	fields := bson.D{{Key: "_id", Value: 1}}
 	paths := []string{m.AggregatePath, m.VersionPath}

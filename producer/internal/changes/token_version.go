@@ -13,21 +13,23 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// ErrTokenForm: the deployment's resume tokens have another form than the stream's positions, and one of the two is not known here.
-var ErrTokenForm = errors.New("the deployment's resume tokens have a form that this version cannot compare with the stream's positions: " +
-	"use a newer version, or go back to the former one of MongoDB")
+// ErrTokenVersion reports that the deployment's resume tokens have another version than the
+// stream's positions, and one of the two is unknown here.
+var ErrTokenVersion = errors.New("the deployment's resume tokens have a version that this release cannot compare with the stream's positions: " +
+	"use a newer release of the producer, or go back to the former version of MongoDB")
 
-// A resume token is a sequence of KeyString values, in hex: cluster time, version, type, index in the transaction, whether the
-// collection was gone, UUID of the collection; for an event its identifier, for a fragment its number; the end. The identifier is the
-// document's key in version 1, and the operation and the document's key in version 2. What is written here are the bytes of real
-// servers' tokens; token_version_test.go has them.
+// A resume token is a sequence of KeyString values, in hex: cluster time, version, type, index in
+// the transaction, whether the collection was gone, UUID of the collection; for an event its
+// identifier, for a fragment its number; the end. The identifier is the document's key in version
+// 1, and the operation and the document's key in version 2. These are the bytes of real servers'
+// tokens; token_version_test.go has them.
 const (
-	formV1 = "2B02" // the versions as they stand in a token
-	formV2 = "2B04"
+	tokenV1 = "2B02" // the versions as they appear in a token
+	tokenV2 = "2B04"
 
 	tokenNull   = 0x14
 	tokenZero   = 0x29
-	tokenOne    = 0x2B // an integer of one byte; of each further one the type is one more
+	tokenOne    = 0x2B // an integer of one byte; each further byte increments the type
 	tokenEight  = 0x32
 	tokenString = 0x3C
 	tokenObject = 0x46
@@ -37,44 +39,44 @@ const (
 	tokenEnd    = 0x04
 )
 
-// inForm writes a token of one version as the other would be, in the form of the stream: the same change has the same text then,
-// whichever server it is read from. operation is the event's, and empty where there is none to tell: such a text stands before that
-// of the event. Errors: [ErrTokenForm].
-func inForm(form, token, operation string) (string, error) {
+// translateToken returns a token in the stream's token version, so that the same change has the
+// same text no matter which server it is read from. operation is the event's operation, or empty if
+// it is unknown: the text then sorts before that of the event. Errors: [ErrTokenVersion].
+func translateToken(form, token, operation string) (string, error) {
 	has := envelope.TokenForm(token)
 	if has == form {
 		return token, nil
 	}
 	raw, err := hex.DecodeString(token)
-	if err != nil || !Translates(has, form) {
-		return "", fmt.Errorf("%w (the token has the form %s, the positions have %s)", ErrTokenForm, has, form)
+	if err != nil || !CanTranslate(has, form) {
+		return "", fmt.Errorf("%w (the token has version %s, the positions have %s)", ErrTokenVersion, has, form)
 	}
 	t, ok := splitToken(raw)
 	if !ok {
-		return "", fmt.Errorf("%w (a token of the form %s could not be read)", ErrTokenForm, has)
+		return "", fmt.Errorf("%w (a token of version %s could not be read)", ErrTokenVersion, has)
 	}
-	if has == formV1 {
+	if has == tokenV1 {
 		t = t.toV2(operation)
 	} else if t, ok = t.toV1(); !ok {
-		return "", fmt.Errorf("%w (a token of the form %s could not be read)", ErrTokenForm, has)
+		return "", fmt.Errorf("%w (a token of version %s could not be read)", ErrTokenVersion, has)
 	}
 	return strings.ToUpper(hex.EncodeToString(t.join(form))), nil
 }
 
-// Translates says whether tokens of one form can be written in the other.
-func Translates(from, to string) bool {
-	known := func(form string) bool { return form == formV1 || form == formV2 }
+// CanTranslate reports whether tokens of one version can be written in the other.
+func CanTranslate(from, to string) bool {
+	known := func(form string) bool { return form == tokenV1 || form == tokenV2 }
 	return from == to || known(from) && known(to)
 }
 
-// OlderToken returns a resume token of version 2 as version 1, which servers before 6.0 resume from: it stands for the same place. ok is
-// false if it has another form.
+// OlderToken converts a resume token of version 2 into version 1, from which servers before 6.0
+// resume at the same place. ok is false if it has another version.
 func OlderToken(token bson.Raw) (older bson.Raw, ok bool) {
 	text := envelope.TokenText(token)
-	if envelope.TokenForm(text) != formV2 {
+	if envelope.TokenForm(text) != tokenV2 {
 		return nil, false
 	}
-	text, err := inForm(formV1, text, "")
+	text, err := translateToken(tokenV1, text, "")
 	if err != nil {
 		return nil, false
 	}
@@ -89,9 +91,10 @@ func OlderToken(token bson.Raw) (older bson.Raw, ok bool) {
 	return older, err == nil
 }
 
-// olderTypeBits leaves out the bit of the operation. The bits tell the types that values of a token had, in their order, the first in the
-// lowest bit: two of each number, one of each string. Up to seven of them are one byte; before more of them stands the number of bytes, with
-// its highest bit set. [MongoDB src/mongo/db/storage/key_string]
+// olderTypeBits removes the bit of the operation. The bits hold the types of the token's values, in
+// their order, the first in the lowest bit: two for each number, one for each string. Up to seven
+// bits are one byte; more are preceded by the number of bytes with its highest bit set. [MongoDB
+// src/mongo/db/storage/key_string]
 func olderTypeBits(bits []byte) (older []byte, ok bool) {
 	const many = 0x80
 	const before = 3 * 2 // the version, the type and the index in the transaction
@@ -103,7 +106,7 @@ func olderTypeBits(bits []byte) (older []byte, ok bool) {
 		return nil, false
 	}
 	older = bytes.Clone(bits)
-	for i := range older { // everything behind moves down by one
+	for i := range older { // everything after it moves down by one bit
 		older[i] >>= 1
 		if i+1 < len(bits) {
 			older[i] |= bits[i+1] << 7
@@ -117,15 +120,15 @@ func olderTypeBits(bits []byte) (older []byte, ok bool) {
 	return append([]byte{many | byte(len(older))}, older...), true
 }
 
-// tokenParts are a token's bytes, by what this package tells apart.
+// tokenParts holds a token's bytes by the parts that this package needs.
 type tokenParts struct {
 	time       []byte // the cluster time
-	place      []byte // from the type to before the UUID
+	place      []byte // from the type up to the UUID
 	uuid       []byte // a UUID, a null, or nothing
-	identifier []byte // what follows, without the end mark
+	identifier []byte // the rest, without the end mark
 }
 
-// splitToken reads a token of version 1 or 2. ok is false for anything else.
+// splitToken parses a token of version 1 or 2. ok is false for anything else.
 func splitToken(raw []byte) (t tokenParts, ok bool) {
 	const head = 9 + 2 // the cluster time and the version
 	if len(raw) <= head || raw[len(raw)-1] != tokenEnd {
@@ -163,7 +166,7 @@ func splitToken(raw []byte) (t tokenParts, ok bool) {
 	return t, true
 }
 
-// integerLength is how many bytes the integer takes that b begins with.
+// integerLength returns how many bytes the integer at the start of b takes.
 func integerLength(b []byte) (n int, ok bool) {
 	switch {
 	case len(b) == 0:
@@ -182,8 +185,9 @@ func (t tokenParts) join(form string) []byte {
 	return append(bytes.Join([][]byte{t.time, version, t.place, t.uuid, t.identifier}, nil), tokenEnd)
 }
 
-// isMark says that a token is a high-water mark's. One that cannot be read is taken for an event's.
-func isMark(token string) bool {
+// isHighWaterMark reports whether a token is a high-water mark. An unreadable token is taken for an
+// event's.
+func isHighWaterMark(token string) bool {
 	raw, err := hex.DecodeString(token)
 	if err != nil {
 		return false
@@ -192,27 +196,28 @@ func isMark(token string) bool {
 	return ok && !parts.isEvent()
 }
 
-// isEvent: the other tokens are high-water marks, of a moment before its events.
+// isEvent reports whether the token belongs to an event rather than being a high-water mark.
 func (t tokenParts) isEvent() bool { return t.place[0] != tokenZero }
 
-// The beginnings of the two fields of an identifier of version 2, each with the type of its value and its name, then the value.
+// The beginnings of the two fields of a version 2 identifier, each with the type of its value and
+// its name; the value follows.
 var (
 	fieldOperation = append([]byte{tokenObject, tokenString}, "operationType\x00"...)
 	fieldKey       = append([]byte{tokenObject}, "documentKey\x00"...)
 )
 
-// toV1 leaves the operation out. An event without a document keeps nothing in its identifier, as in version 1. ok is false for an
-// identifier that is not one.
+// toV1 removes the operation. An event without a document has no identifier in version 1. ok is
+// false if the identifier is malformed.
 func (t tokenParts) toV1() (v1 tokenParts, ok bool) {
 	if !t.isEvent() {
-		t.uuid = nil // version 1 leaves out what there is not
+		t.uuid = nil // version 1 omits an absent UUID
 		return t, true
 	}
 	rest, found := bytes.CutPrefix(t.identifier, fieldOperation)
 	if !found {
 		return t, false
 	}
-	_, rest, found = bytes.Cut(rest, []byte{0}) // the operation's name, which has no zero in it
+	_, rest, found = bytes.Cut(rest, []byte{0}) // the operation's name, which contains no zero
 	if !found {
 		return t, false
 	}
@@ -221,7 +226,7 @@ func (t tokenParts) toV1() (v1 tokenParts, ok bool) {
 		t.identifier = nil
 		return t, true
 	}
-	// Behind the key is the end of the object that held it, then the number of a fragment.
+	// After the key come the end of the object that held it, and the number of a fragment.
 	end := len(key) - 1 - fragmentLength(key)
 	if end < 2 || key[0] != tokenObject || key[end-1] != 0 || key[end] != 0 {
 		return t, false
@@ -230,7 +235,7 @@ func (t tokenParts) toV1() (v1 tokenParts, ok bool) {
 	return t, true
 }
 
-// toV2 puts the operation in.
+// toV2 adds the operation.
 func (t tokenParts) toV2(operation string) tokenParts {
 	if !t.isEvent() {
 		t.uuid = []byte{tokenNull}
@@ -248,8 +253,8 @@ func (t tokenParts) toV2(operation string) tokenParts {
 	return t
 }
 
-// fragmentLength is how many bytes at the end of an identifier are the number of a fragment; an identifier without one ends in the zero
-// that ends an object.
+// fragmentLength returns how many bytes at the end of an identifier are the number of a fragment.
+// An identifier without one ends in the zero that ends an object.
 func fragmentLength(identifier []byte) int {
 	n := len(identifier)
 	switch {
@@ -261,12 +266,14 @@ func fragmentLength(identifier []byte) int {
 	return 0
 }
 
-// maxPosition bounds a position, in bytes, with room for what puts it behind another: a message holds 8 KB of it.
+// maxPosition is the size limit of a position in bytes, with room for the suffix of afterPosition:
+// a message holds 8 KB of it.
 const maxPosition = 8<<10 - 64
 
-// bounded is a position of at most maxPosition bytes: a longer one keeps its beginning, which decides its order, and a hash of the
-// whole, which tells it from others. It sorts before the text that it stands for.
-func bounded(text string) string {
+// capPosition returns a position of at most maxPosition bytes. A longer one is replaced by its
+// beginning, which decides its order, and a hash of the whole, which distinguishes it from others.
+// It sorts before the original text.
+func capPosition(text string) string {
 	if len(text) <= maxPosition {
 		return text
 	}
@@ -275,29 +282,30 @@ func bounded(text string) string {
 	return text[:maxPosition-len(end)] + end
 }
 
-// behind is a position where the server's order puts it: behind the one before, also where that has the greater text. That can be
-// where two shards committed in one cluster time, and the stream's form or a bound leaves out what the server ordered them by.
-func behind(position, before string) string {
-	const time = 18 // digits, of the cluster time
+// afterPosition returns position if it sorts after before; otherwise it returns the smallest text
+// that does. Two shards may commit at the same cluster time, and the stream's token version or
+// maxPosition may drop what the server ordered them by.
+func afterPosition(position, before string) string {
+	const time = 18 // digits of the cluster time
 	if position > before || len(before) < time || !strings.HasPrefix(position, before[:time]) {
 		return position
 	}
 	return before + "0"
 }
 
-// Translated says that a position has another form than the token that it was made of.
+// Translated reports whether a position has another version than the token that it was made of.
 func Translated(position, token string) bool {
 	form := envelope.TokenForm(position)
 	return form != "" && form != envelope.TokenForm(token)
 }
 
-// PositionOf is the position of a token in a stream whose checkpoint has another position: what a leader would write there. Errors:
-// [ErrTokenForm].
+// PositionOf returns the position that a leader would assign to a token in a stream whose
+// checkpoint has another position. Errors: [ErrTokenVersion].
 func PositionOf(token, checkpoint string) (string, error) {
 	form := envelope.TokenForm(checkpoint)
 	if form == "" || !envelope.Sortable(token) {
 		return token, nil
 	}
-	text, err := inForm(form, token, "")
-	return bounded(text), err
+	text, err := translateToken(form, token, "")
+	return capPosition(text), err
 }

@@ -10,78 +10,82 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
-// ErrFailing is a source that has answered with errors alone for too long, of kinds that pass. Another process may fare better.
+// ErrFailing reports a source that has returned only transient errors for too long. Another process
+// may do better.
 var ErrFailing = errors.New("MongoDB has answered with errors for too long")
 
-// trouble counts the errors since the stream last went on. It belongs to one goroutine; the zero value has met none.
-type trouble struct {
-	since   time.Time // when the first one came; zero: there was none
-	answers int       // how many were answers that are not known to pass
-	refused time.Time // when the first of these came
+// errorHistory counts the errors since the stream last made progress. It belongs to one goroutine;
+// the zero value has none.
+type errorHistory struct {
+	since            time.Time // when the first error occurred; zero: there was none
+	unexplained      int       // responses that are not known to be transient
+	firstUnexplained time.Time // when the first of these occurred
 }
 
 const (
-	// mostAnswers and refusedFor bound how often, and for how long, the server may answer with errors that are not known to pass before
-	// they are taken to stay: those of a stage of the pipeline on one document come at each reading.
-	mostAnswers = 5
-	refusedFor  = 30 * time.Second
-	// oneByOne is with which of these answers the reader begins to ask for the events one by one. An error stands for a whole answer,
-	// also for the events before the one that cannot be read.
-	oneByOne = 2
+	// maxUnexplained and minUnexplainedTime are how often, and for how long, the server may return
+	// errors that are not known to be transient before they count as permanent. The error of a
+	// pipeline stage on one document occurs at each reading.
+	maxUnexplained     = 5
+	minUnexplainedTime = 30 * time.Second
+	// oneByOneAfter is after how many such errors the reader starts to request events one by one.
+	// An error stands for a whole response, including the events before the unreadable one.
+	oneByOneAfter = 2
 )
 
-// met counts an error.
-func (t *trouble) met(err error) {
+// record counts an error.
+func (t *errorHistory) record(err error) {
 	if t.since.IsZero() {
 		t.since = time.Now()
 	}
 	if !mongodb.Answered(err) || mongodb.Passes(err) {
 		return
 	}
-	if t.answers++; t.answers == 1 {
-		t.refused = time.Now()
+	if t.unexplained++; t.unexplained == 1 {
+		t.firstUnexplained = time.Now()
 	}
 }
 
-// stays reports whether the server's errors are taken to stay.
-func (t *trouble) stays() bool {
-	return t.answers >= mostAnswers && time.Since(t.refused) >= refusedFor
+// isPermanent reports whether the server's errors count as permanent.
+func (t *errorHistory) isPermanent() bool {
+	return t.unexplained >= maxUnexplained && time.Since(t.firstUnexplained) >= minUnexplainedTime
 }
 
-// lasts is how long the stream has not gone on.
-func (t *trouble) lasts() time.Duration {
+// failingFor returns how long the stream has made no progress.
+func (t *errorHistory) failingFor() time.Duration {
 	if t.since.IsZero() {
 		return 0
 	}
 	return time.Since(t.since)
 }
 
-// explain adds to an error that does not recover by itself where it came, and what to do.
+// explain adds to a permanent error where it occurred and what to do.
 func explain(err error, position string) error {
 	where := "from its beginning"
 	if position != "" {
-		where = "behind " + position
+		where = "after " + position
 	}
-	return fmt.Errorf("read change stream %s: %w: %s", where, err, advice(err))
+	return fmt.Errorf("read change stream %s: %w: %s", where, err, remedyFor(err))
 }
 
-// advice is what to do about an error that does not recover by itself.
-func advice(err error) string {
+// remedyFor returns what to do about a permanent error.
+func remedyFor(err error) string {
 	if server, ok := errors.AsType[mongo.ServerError](err); ok {
 		for _, code := range server.ErrorCodes() {
-			if advice := refused[code]; advice != "" {
+			if advice := fatalCodes[code]; advice != "" {
 				return advice
 			}
 		}
 	}
-	return "MongoDB answers so each time; check PIPELINE, of which a stage may fail on the next change"
+	return "MongoDB returns this error each time; check PIPELINE: one of its stages may fail on the next change"
 }
 
-// TooLarge is what to do about a change that the deployment cannot give, and nil about any other error.
-func TooLarge(err error) (advice string, ok bool) {
-	return tooLarge, mongodb.HasCode(err, mongodb.BSONObjectTooLarge)
+// TooLargeRemedy returns what to do about a change that is too large for the deployment. ok is
+// false for any other error.
+func TooLargeRemedy(err error) (advice string, ok bool) {
+	return tooLargeRemedy, mongodb.HasCode(err, mongodb.BSONObjectTooLarge)
 }
 
-// tooLarge is what to do about a change of more than 16 MB.
-const tooLarge = "take the checkpoint past it with `producer token set --forward TOKEN`, by the token (_data) that MongoDB's error names, and correct by " +
-	"hand what the change made of the read models"
+// tooLargeRemedy is what to do about a change of more than 16 MB.
+const tooLargeRemedy = "take the checkpoint past it with `producer token set --forward TOKEN`, with the token (_data) in MongoDB's error, and fix by " +
+	"hand the effect of the change in the read models"

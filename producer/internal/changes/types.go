@@ -14,74 +14,75 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Types notices values whose types make them mean something else than they look like: a version that is no number, by which nobody can
-// see a gap; and ids of two types that read alike, such as 17 and "17", which are one aggregate. It counts each and tells of the first.
-// It outlives the terms of a process, and is safe for concurrent use. nil notices nothing.
-type Types struct {
+// TypeWatcher detects values whose BSON type is misleading: a version that is not an integer, so
+// that gaps go unnoticed; and aggregate ids of different types with the same text, such as 17 and
+// "17", which are one aggregate. It counts each and logs the first. It outlives the terms of a
+// process, and is safe for concurrent use. A nil TypeWatcher detects nothing.
+type TypeWatcher struct {
 	metrics *Metrics
 	log     *slog.Logger
 
-	mu   sync.Mutex // guards everything below
-	ids  ids
-	told map[string]bool // the kinds of ids that have been told of
-	gaps bool            // a version that is no number has been told of
+	mu              sync.Mutex // guards everything below
+	ids             idKinds
+	reportedKinds   map[string]bool // kinds of ids that were logged
+	versionReported bool            // a version that is not an integer was logged
 }
 
-// NewTypes notices, and tells it to these.
-func NewTypes(metrics *Metrics, log *slog.Logger) *Types {
-	return &Types{metrics: metrics, log: log, told: make(map[string]bool)}
+// NewTypeWatcher returns a TypeWatcher that reports to metrics and log.
+func NewTypeWatcher(metrics *Metrics, log *slog.Logger) *TypeWatcher {
+	return &TypeWatcher{metrics: metrics, log: log, reportedKinds: make(map[string]bool)}
 }
 
-// mendVersions says what to do about a version that is no whole number.
-func mendVersions(path string) string {
-	return fmt.Sprintf("store whole numbers at VERSION_PATH (%s), or name another path, or none (VERSION_PATH=) where there are no versions", path)
+// versionRemedy returns what to do about a version that is not an integer.
+func versionRemedy(path string) string {
+	return fmt.Sprintf("store integers at VERSION_PATH (%s), or set another path, or none (VERSION_PATH=) if there are no versions", path)
 }
 
-// mendIDs says what to do about ids that read alike.
-func mendIDs(path string) string {
-	return fmt.Sprintf("store one type at AGGREGATE_ID_PATH (%s); where the two are different aggregates, give one of them another id", path)
+// aggregateRemedy returns what to do about ids with the same text.
+func aggregateRemedy(path string) string {
+	return fmt.Sprintf("store one type at AGGREGATE_ID_PATH (%s); if the two are different aggregates, give one of them another id", path)
 }
 
-// version looks at what stands at the version's path of a change; zero: nothing does.
-func (t *Types) version(v bson.RawValue, c envelope.Change, path string) {
-	if t == nil || numbered(v) {
+// Version checks the value at the version path of a change; a zero value means that there is none.
+func (t *TypeWatcher) Version(v bson.RawValue, c envelope.Change, path string) {
+	if t == nil || isNumberOrAbsent(v) {
 		return
 	}
 	t.metrics.unreadVersion()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.gaps {
+	if t.versionReported {
 		return
 	}
-	t.gaps = true
-	t.log.Warn("the version of an event is no whole number, so that nobody notices when an event before it is missing; said once",
-		telemetry.KeyAggregate, c.Aggregate, telemetry.KeyPosition, c.Position, telemetry.KeyReason, shown(v),
-		telemetry.KeyToDo, mendVersions(path))
+	t.versionReported = true
+	t.log.Warn("the version of an event is not an integer, so a missing event before it would go unnoticed; logged once",
+		telemetry.KeyAggregate, c.Aggregate, telemetry.KeyPosition, c.Position, telemetry.KeyReason, format(v),
+		telemetry.KeyToDo, versionRemedy(path))
 }
 
-// id looks at the id of a change's aggregate.
-func (t *Types) id(v bson.RawValue, c envelope.Change, path string) {
+// Aggregate checks the aggregate id of a change.
+func (t *TypeWatcher) Aggregate(v bson.RawValue, c envelope.Change, path string) {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	kind, other := t.ids.alike(v)
+	kind, other := t.ids.conflictingType(v)
 	if other == "" {
 		return
 	}
-	t.metrics.alikeAggregate()
-	if t.told[kind] {
+	t.metrics.conflictingAggregate()
+	if t.reportedKinds[kind] {
 		return
 	}
-	t.told[kind] = true
-	t.log.Warn("aggregate ids of two types read alike: those with the same text are one aggregate; said once",
+	t.reportedKinds[kind] = true
+	t.log.Warn("aggregate ids of two types may have the same text, and are then one aggregate; logged once",
 		telemetry.KeyAggregate, c.Aggregate, telemetry.KeyPosition, c.Position,
-		telemetry.KeyReason, fmt.Sprintf("%s here, %s before", shown(v), other), telemetry.KeyToDo, mendIDs(path))
+		telemetry.KeyReason, fmt.Sprintf("%s here, %s before", format(v), other), telemetry.KeyToDo, aggregateRemedy(path))
 }
 
-// numbered says that a version can be read, or that there is none.
-func numbered(v bson.RawValue) bool {
+// isNumberOrAbsent reports whether a version is an integer or absent.
+func isNumberOrAbsent(v bson.RawValue) bool {
 	if v.Type == 0 || v.Type == bson.TypeNull || v.Type == bson.TypeUndefined {
 		return true
 	}
@@ -89,17 +90,17 @@ func numbered(v bson.RawValue) bool {
 	return ok
 }
 
-// shown is a value for people, with its type.
-func shown(v bson.RawValue) string {
+// format returns a value with its type, for log messages.
+func format(v bson.RawValue) string {
 	const most = 80
 	return fmt.Sprintf("%.*s (%s)", most, v.String(), v.Type)
 }
 
-// ids knows of which kinds the ids were that came so far: as values of a type, and as strings that read like one. The zero value
-// knows none.
-type ids struct{ values, texts map[string]string } // by kind, an example of each
+// idKinds records the kinds of the ids seen so far: as typed values, and as strings with the text
+// of such a value. The zero value is empty.
+type idKinds struct{ values, texts map[string]string } // an example of each kind
 
-// The kinds of ids: what different types may be written as.
+// The kinds of ids: types whose values may have the same text as a string.
 const (
 	kindNumber   = "number"
 	kindObjectID = "objectId"
@@ -108,14 +109,15 @@ const (
 	kindExtended = "extended JSON"
 )
 
-// alike takes an id, and gives its kind with an example of the other type that reads like it; empty where there was none yet.
-func (i *ids) alike(v bson.RawValue) (kind, other string) {
+// conflictingType records an id and returns its kind, and an example of the other type with the
+// same kind of text, or "" if there was none.
+func (i *idKinds) conflictingType(v bson.RawValue) (kind, other string) {
 	if i.values == nil {
 		i.values, i.texts = make(map[string]string), make(map[string]string)
 	}
 	mine, others := i.values, i.texts
 	if s, ok := v.StringValueOK(); ok {
-		kind, mine, others = reads(s), i.texts, i.values
+		kind, mine, others = kindOfText(s), i.texts, i.values
 	} else {
 		kind = kindOf(v)
 	}
@@ -123,12 +125,12 @@ func (i *ids) alike(v bson.RawValue) (kind, other string) {
 		return "", ""
 	}
 	if _, known := mine[kind]; !known {
-		mine[kind] = shown(v)
+		mine[kind] = format(v)
 	}
 	return kind, others[kind]
 }
 
-// kindOf is the kind of an id that is no string.
+// kindOf returns the kind of an id that is not a string.
 func kindOf(v bson.RawValue) string {
 	switch v.Type {
 	case 0, bson.TypeNull, bson.TypeUndefined:
@@ -152,8 +154,8 @@ func kindOf(v bson.RawValue) string {
 	return kindExtended
 }
 
-// reads is the kind of id that envelope.Text writes like this string; empty: none.
-func reads(s string) string {
+// kindOfText returns the kind of id that envelope.Text renders as s, or "".
+func kindOfText(s string) string {
 	if s == "" {
 		return ""
 	}

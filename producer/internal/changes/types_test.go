@@ -26,8 +26,9 @@ func decimal(t *testing.T, s string) bson.Decimal128 {
 	return d
 }
 
-// Two ids read alike exactly where envelope.Text makes one text of them and they are not the same number.
-func TestIDsOfTwoTypesReadAlike(t *testing.T) {
+// Two ids conflict exactly if envelope.Text renders them as one text and they are not the same
+// number.
+func TestIDsOfTwoTypesWithTheSameText(t *testing.T) {
 	object := bson.NewObjectID()
 	when := time.Date(2026, 1, 31, 12, 0, 0, 5e6, time.UTC)
 	for name, c := range map[string]struct {
@@ -50,16 +51,16 @@ func TestIDsOfTwoTypesReadAlike(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			one, other := valueOf(t, c.value), valueOf(t, c.same)
-			var seen ids
-			_, before := seen.alike(one)
+			var seen idKinds
+			_, before := seen.conflictingType(one)
 			require.Empty(t, before)
-			_, before = seen.alike(one)
+			_, before = seen.conflictingType(one)
 			require.Empty(t, before, "a second one of the same type")
-			_, before = seen.alike(other)
+			_, before = seen.conflictingType(other)
 			require.Equal(t, c.alike, before != "")
-			var reversed ids
-			reversed.alike(other)
-			_, before = reversed.alike(one)
+			var reversed idKinds
+			reversed.conflictingType(other)
+			_, before = reversed.conflictingType(one)
 			require.Equal(t, c.alike, before != "")
 			if c.alike {
 				a, _ := envelope.Text(one)
@@ -70,7 +71,7 @@ func TestIDsOfTwoTypesReadAlike(t *testing.T) {
 	}
 }
 
-func TestAVersionIsAWholeNumberOrAbsent(t *testing.T) {
+func TestAVersionIsAnIntegerOrAbsent(t *testing.T) {
 	for _, c := range []struct {
 		value  any
 		number int64
@@ -89,13 +90,13 @@ func TestAVersionIsAWholeNumberOrAbsent(t *testing.T) {
 		v := valueOf(t, c.value)
 		n, _ := envelope.Number(v)
 		require.Equal(t, c.number, n, "%v", c.value)
-		require.Equal(t, c.reads, numbered(v), "%v", c.value)
+		require.Equal(t, c.reads, isNumberOrAbsent(v), "%v", c.value)
 	}
-	require.True(t, numbered(bson.RawValue{}), "an event may have none")
+	require.True(t, isNumberOrAbsent(bson.RawValue{}), "an event may have none")
 }
 
-// The server takes no projection of which one path lies in another.
-func TestASampleAsksForPathsThatDoNotCollide(t *testing.T) {
+// The server refuses a projection in which one path is inside another.
+func TestASampleProjectsPathsThatDoNotCollide(t *testing.T) {
 	for _, c := range []struct {
 		aggregate, version string
 		want               []string
@@ -116,17 +117,17 @@ func TestASampleAsksForPathsThatDoNotCollide(t *testing.T) {
 	}
 }
 
-func TestValuesThatMisleadAreCountedAndToldOfOnce(t *testing.T) {
+func TestMisleadingValuesAreCountedAndLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	m := NewMetrics(prometheus.NewRegistry())
 	mapping := mapping()
-	mapping.Types = NewTypes(m, slog.New(slog.NewTextHandler(&log, nil)))
+	mapping.Types = NewTypeWatcher(m, slog.New(slog.NewTextHandler(&log, nil)))
 	for range 3 {
 		for _, id := range []any{"17", 17} {
 			mapped(t, mapping, eventOf("insert", after(bson.D{{Key: "order", Value: bson.D{{Key: "id", Value: id}}}, {Key: "version", Value: "1"}})))
 		}
 	}
 	require.InDelta(t, 6, testutil.ToFloat64(m.unread), 0)
-	require.InDelta(t, 5, testutil.ToFloat64(m.alike), 0, "all but the first, of which nobody could know")
-	require.Equal(t, 2, strings.Count(log.String(), "said once"))
+	require.InDelta(t, 5, testutil.ToFloat64(m.conflicting), 0, "all but the first, of which nobody could know")
+	require.Equal(t, 2, strings.Count(log.String(), "logged once"))
 }

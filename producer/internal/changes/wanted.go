@@ -10,9 +10,10 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// unwanted returns the operations that the server need not send: those that may become messages and by the settings do not. There are none
-// where positions are counted, and before it is known whether they are: then every event counts.
-func (c Config) unwanted(position string) (operations []envelope.Operation) {
+// unwantedOperations returns the operations that the server need not send: those that may become
+// messages but are not in OPERATIONS. There are none if positions are counted, or before that is
+// known: then every event counts.
+func (c Config) unwantedOperations(position string) (operations []envelope.Operation) {
 	if !envelope.Sortable(position) {
 		return nil
 	}
@@ -24,22 +25,24 @@ func (c Config) unwanted(position string) (operations []envelope.Operation) {
 	return operations
 }
 
-// stages returns the stages of a stream that goes on behind a position. The first leaves out what is not wanted, before documents are looked
-// up for it, images required, and its size checked; kinds of change that are not known here come through.
+// stages returns the stages of a stream that continues after a position. The first stage removes
+// unwanted events before documents are looked up for them, images required, and their size checked;
+// unknown kinds of change pass.
 func (c Config) stages(position string) mongo.Pipeline {
 	stages := append(mongo.Pipeline{}, c.Pipeline...)
-	if unwanted := c.unwanted(position); len(unwanted) > 0 {
+	if unwanted := c.unwantedOperations(position); len(unwanted) > 0 {
 		leaveOut := bson.D{{Key: "$match", Value: bson.D{{Key: "operationType", Value: bson.D{{Key: "$nin", Value: unwanted}}}}}}
 		stages = slices.Insert(stages, 0, leaveOut)
 	}
 	return stages
 }
 
-// documents returns the change stream's options fullDocument and fullDocumentBeforeChange for what is wanted behind a position: the first is
-// about updates, the second about everything but inserts.
+// documents returns the change stream's options fullDocument and fullDocumentBeforeChange for the
+// operations wanted after a position. The first concerns updates, the second everything but
+// inserts.
 func (c Config) documents(position string) (full, before options.FullDocument) {
 	full, before = c.FullDocument, c.FullDocumentBeforeChange
-	unwanted := c.unwanted(position)
+	unwanted := c.unwantedOperations(position)
 	left := func(o envelope.Operation) bool { return slices.Contains(unwanted, o) }
 	if left(envelope.Update) {
 		full = ""

@@ -105,8 +105,8 @@ func (s *Stream) examineForm(ctx context.Context, e *checkup.Findings, form stri
 		e.OK(check, "sortable, of the form %s", form)
 		return
 	}
-	if !changes.Translates(form, envelope.TokenForm(position)) {
-		e.Problem(check, "use a newer version, or go back to the former one of MongoDB",
+	if !changes.CanTranslate(form, envelope.TokenForm(position)) {
+		e.Problem(check, "use a newer release of the producer, or go back to the former version of MongoDB",
 			"of the form %s, which cannot be compared with the stream's positions, of the form %s", form, envelope.TokenForm(position))
 		return
 	}
@@ -146,7 +146,7 @@ func (s *Stream) examineHistory(ctx context.Context, e *checkup.Findings) {
 	if err == nil {
 		err = s.held(ctx, snapshot.Record.Progress.ResumeToken)
 	}
-	pastIt, large := changes.TooLarge(err)
+	pastIt, large := changes.TooLargeRemedy(err)
 	switch {
 	case errors.Is(err, errForgotten), mongodb.HasCode(err, mongodb.ChangeStreamHistoryLost, mongodb.ChangeStreamFatalError, mongodb.InvalidResumeToken):
 		e.Problem(check, "copy what is missing by hand and go on from now with ON_HISTORY_LOST=latest, or set a token that the oplog "+

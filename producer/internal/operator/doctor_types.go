@@ -19,10 +19,10 @@ func (s *Stream) examineTypes(ctx context.Context, e *checkup.Findings) {
 	}
 	looked := commandline.Count(sample.Documents, "document") + " looked at"
 	if sample.Versions != "" {
-		e.Problem(check, sample.MendVersions, "%s (%s)", sample.Versions, looked)
+		e.Problem(check, sample.VersionRemedy, "%s (%s)", sample.Versions, looked)
 	}
 	if sample.Aggregates != "" {
-		e.Problem(check, sample.MendAggregates, "%s (%s)", sample.Aggregates, looked)
+		e.Problem(check, sample.AggregateRemedy, "%s (%s)", sample.Aggregates, looked)
 	}
 	if sample.Versions == "" && sample.Aggregates == "" {
 		e.OK(check, "%s: versions are whole numbers or absent, and no two aggregate ids read alike", looked)

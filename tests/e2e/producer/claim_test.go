@@ -142,7 +142,7 @@ func TestG1G3ALargeEventIsSentAloneWhereTheEntityTakesIt(t *testing.T) {
 		w.InsertMany(5, 2)
 		w.Eventually("all are published", func() bool { return w.Bus.Stats(world.SpaciousQueue).Accepted == 11 })
 		w.InsertDocument(bigEvent(t, "huge", 5<<20))
-		require.ErrorContains(t, a.Failed(), "is larger than the entity takes")
+		require.ErrorContains(t, a.Failed(), "is larger than the entity accepts")
 		require.EqualValues(t, 11, w.Bus.Stats(world.SpaciousQueue).Accepted)
 	})
 }

@@ -222,7 +222,7 @@ func TestWhatAVersionOfMongoDBLacksIsNamed(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{Version: [3]int32{4, 4, 1}, NoSplit: true}}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")
-		require.Contains(t, a.Log.Text(), "this version of MongoDB lacks what later ones have")
+		require.Contains(t, a.Log.Text(), "this version of MongoDB lacks features of later versions")
 		require.Contains(t, a.Log.Text(), "pre- and post-images (since 6.0.0)")
 		require.Regexp(t, `ok +version +MongoDB 4\.4\.1 lacks snapshot reads`, operate(w, "doctor").Out)
 		a.End()

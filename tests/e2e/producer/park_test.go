@@ -182,7 +182,7 @@ func TestG6NothingIsParkedWhileNothingIsTaken(t *testing.T) {
 		w.Leads("a")
 		w.Bus.AnswerSendsOf(func(servicebus.Accepted) bool { return true }, servicebus.Answer{Outcome: servicebus.Rejected, Condition: "amqp:not-allowed"})
 		w.InsertMany(40, 4)
-		require.ErrorContains(w, a.Failed(), "nothing else is taken either")
+		require.ErrorContains(w, a.Failed(), "nothing else is accepted either")
 		require.Zero(w, w.Checkpoint().Published)
 		require.Empty(w, blobNamesIn(w, "claim-checks"))
 	})

@@ -31,16 +31,16 @@ func TestG6TypesThatMisleadAreToldOf(t *testing.T) {
 		}
 		w.Eventually("all are published", func() bool { return w.Checkpoint().Published == 8 })
 		log := a.Log.Text()
-		require.Equal(t, 1, strings.Count(log, "the version of an event is no whole number"))
+		require.Equal(t, 1, strings.Count(log, "the version of an event is not an integer"))
 		require.Contains(t, log, `"reason":"\"2\" (string)"`)
 		require.Contains(t, log, "VERSION_PATH=) where there are no versions")
-		require.Equal(t, 1, strings.Count(log, "aggregate ids of two types read alike"))
+		require.Equal(t, 1, strings.Count(log, "aggregate ids of two types may have the same text"))
 		require.Contains(t, log, `\"17\" (string) here, {\"$numberInt\":\"17\"} (32-bit integer) before`)
 
 		doctor := operate(w, "doctor")
 		require.Equal(t, 1, doctor.Code)
 		require.Regexp(t, `PROBLEM +types +a version is "2" \(string\), so that nobody notices .* \(8 documents looked at\)\. To fix it: store whole numbers at VERSION_PATH \(version\)`, doctor.Out)
-		require.Regexp(t, `PROBLEM +types +aggregate ids read alike, .*"17" \(string\).* To fix it: store one type at AGGREGATE_ID_PATH \(aggregateId\)`, doctor.Out)
+		require.Regexp(t, `PROBLEM +types +aggregate ids of two types may have the same text, .*"17" \(string\).* To fix it: store one type at AGGREGATE_ID_PATH \(aggregateId\)`, doctor.Out)
 		a.End()
 	})
 }

@@ -98,7 +98,7 @@ func TestG6NothingIsParkedOnceNothingIsTaken(t *testing.T) {
 				end := w.Bus.AnswerSendsOf(func(servicebus.Accepted) bool { return true }, answer)
 				w.InsertMany(40, 4)
 				if name == "rejected" {
-					require.ErrorContains(w, a.Failed(), "nothing else is taken either")
+					require.ErrorContains(w, a.Failed(), "nothing else is accepted either")
 					require.EqualValues(w, 40, w.Checkpoint().Published)
 				} else {
 					w.Eventually("another term begins", func() bool { return w.Checkpoint().Epoch > 1 })
