@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -189,6 +190,62 @@ func TestMetricAlertsAskForWhatThePlatformHas(t *testing.T) {
 		}
 		require.Contains(t, platformMetrics[kindText][metric.Text], aggregation.Text, "%s", name)
 	}
+}
+
+// Credits are the namespace's: requests of its administration, such as the scaler's, belong to no entity.
+func TestThrottlingIsCountedForTheNamespace(t *testing.T) {
+	dimensions, found := list(t, "metrics")["throttled"].Field("dimensions")
+	require.True(t, found)
+	require.Empty(t, dimensions.Items)
+}
+
+// Every alert reaches the groups that an organisation has, beside the address.
+func TestEveryAlertReachesEveryGroup(t *testing.T) {
+	groups, found := template(t, "modules/alerts.bicep").Find("var", "actionGroupIds")
+	require.True(t, found)
+	require.Contains(t, compact(groups.Value.Text), "empty(existingActionGroupIds)?[]:split(existingActionGroupIds,,)")
+	for _, path := range alerting {
+		for _, m := range template(t, path).All("module") {
+			if !strings.Contains(m.Type, "-alerts.bicep") {
+				continue
+			}
+			params, _ := m.Value.Field("params")
+			to, _ := params.Field("actionGroupIds")
+			require.Equal(t, "actionGroupIds", to.Text, "%s: %s", path, m.Name)
+		}
+	}
+	for _, s := range services {
+		require.Equal(t, "${ALERT_ACTION_GROUP_IDS}", parameterFile(t, "infra/app/"+s.name+".parameters.json")["actionGroupIds"])
+	}
+}
+
+// The table of costs adds up.
+func TestTheCostsAddUp(t *testing.T) {
+	_, rows, found := strings.Cut(read(t, "infra/README.md"), "\n| sizes |")
+	require.True(t, found)
+	rows, _, _ = strings.Cut(rows, "\n\n")
+	sums := make([]int, 4)
+	number := regexp.MustCompile(`^\**([\d,]+)`)
+	for line := range strings.Lines(rows) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) < 5 || strings.Contains(line, "always") {
+			continue
+		}
+		for i := range sums {
+			n := 0
+			if m := number.FindStringSubmatch(strings.TrimSpace(cells[i+1])); m != nil {
+				var err error
+				n, err = strconv.Atoi(strings.ReplaceAll(m[1], ",", ""))
+				require.NoError(t, err)
+			}
+			if strings.Contains(cells[0], "together") {
+				require.Equal(t, sums[i], n, "column %d", i+1)
+			}
+			sums[i] += n
+		}
+	}
+	require.Positive(t, sums[3])
+	require.Contains(t, rows, "together")
 }
 
 // A projector that is dead tells nothing, so alerts on what waits for it ask the job that watches.
