@@ -40,6 +40,7 @@ type Applier struct {
 	guards     guards
 	turns      *turns // of transactions
 	orphans    *orphans
+	calls      *projections // nil: none is bounded
 	unjudged   bool
 	// firstVersion is the setting VERSION_FIRST.
 	firstVersion int64
@@ -70,7 +71,7 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 			// A guard that is read must not be rolled back later: messages are completed because of it.
 			SetReadConcern(readconcern.Majority()).
 			SetReadPreference(readpref.Primary())),
-		turns: newTurns(), orphans: &orphans{admin: client.Database("admin"), app: o.AppName, ended: o.Ended}, unjudged: o.Unjudged, firstVersion: o.FirstVersion,
+		turns: newTurns(), calls: &projections{}, orphans: &orphans{admin: client.Database("admin"), app: o.AppName, ended: o.Ended}, unjudged: o.Unjudged, firstVersion: o.FirstVersion,
 	}
 	a.guards = guardsOf(p, a.database)
 	return a
@@ -84,7 +85,7 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 // applied for a reason of their own. An error is of the database as a whole, or of nobody knows what. Both may be retried: with the same
 // arguments, Apply continues where it stopped; what is decided is decided, whatever came after it.
 func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes []envelope.Change, results []Result) ([]Failure, error) {
-	groups, decided, failures := a.plan(t, changes, results)
+	groups, decided, failures := a.plan(ctx, t, changes, results)
 	for _, g := range groups {
 		g.session = session
 	}

@@ -48,7 +48,7 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 	applier := *a
 	applier.skip = r.Skip
 	applier.past = r.Past
-	groups, decided, failures := applier.plan(Attempt{}, changes, results)
+	groups, decided, failures := applier.plan(ctx, Attempt{}, changes, results)
 	record(results, decided)
 	if len(groups) > 0 {
 		found, err := a.guards.read(ctx, r.Aggregate)

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
@@ -16,7 +17,7 @@ import (
 // change with a higher position that came before it; behind a gap of versions inside the batch, since only the guard
 // knows what the first change behind the gap may follow; from one whose body was not fetched; above a [Gap], while those below it may close it; and behind a change
 // of another stream, because a write is guarded by the position of one stream, and both are applied in the order in which they came.
-func (a *Applier) plan(t Attempt, changes []envelope.Change, results []Result) (groups []*group, decided []decision, failures []Failure) {
+func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change, results []Result) (groups []*group, decided []decision, failures []Failure) {
 	type key struct{ aggregate, stream string } // positions of two streams do not compare
 	byAggregate := make(map[string]*group)
 	reached := make(map[key]string) // the highest position decided
@@ -54,7 +55,7 @@ func (a *Applier) plan(t Attempt, changes []envelope.Change, results []Result) (
 		var writes []projection.Write
 		var err error
 		if a.skip == "" || c.MessageID != a.skip {
-			_, writes, err = project(a.projection, *c)
+			writes, err = a.calls.project(ctx, a.projection, c)
 		}
 		if err != nil {
 			blocked[c.Aggregate] = true

@@ -104,7 +104,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			changes, results := batchOf(test.batch)
-			groups, decided, failures := planner.plan(Attempt{}, changes, results)
+			groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
 			record(results, decided)
 			require.Equal(t, strings.Contains(test.batch, "away"), len(failures) == 1 && errors.Is(failures[0].Err, errAway))
 			require.Equal(t, test.groups, grouped(groups))
@@ -123,20 +123,20 @@ func versionsOf(changes []envelope.Change, versions ...int64) {
 func TestPlanStopsWhereAVersionIsLeftOut(t *testing.T) {
 	changes, results := batchOf("a1 a2 a3 a4 b1 b2")
 	versionsOf(changes, 1, 0, 3, 4, 7, 8)
-	groups, decided, failures := planner.plan(Attempt{}, changes, results)
+	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
 	record(results, decided)
 	require.Empty(t, failures)
 	require.Equal(t, "a 0 1, b 4 5", grouped(groups), "versions are judged from insert to insert")
 
 	unjudged := *planner
 	unjudged.unjudged = true
-	groups, decided, failures = unjudged.plan(Attempt{}, changes, results)
+	groups, decided, failures = unjudged.plan(t.Context(), Attempt{}, changes, results)
 	record(results, decided)
 	require.Empty(t, failures)
 	require.Equal(t, "a 0 1 2 3, b 4 5", grouped(groups))
 
 	changes[2].Operation = envelope.Update
-	groups, decided, failures = planner.plan(Attempt{}, changes, results)
+	groups, decided, failures = planner.plan(t.Context(), Attempt{}, changes, results)
 	record(results, decided)
 	require.Empty(t, failures)
 	require.Equal(t, "a 0 1 2, b 4 5", grouped(groups), "an update does not count on")
@@ -145,7 +145,7 @@ func TestPlanStopsWhereAVersionIsLeftOut(t *testing.T) {
 func TestPlanHoldsBackWhatIsAboveAGap(t *testing.T) {
 	changes, results := batchOf("a5 a6 a2 a3 a7 b1")
 	results[0].Kind = Gap
-	groups, decided, failures := planner.plan(Attempt{}, changes, results)
+	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
 	record(results, decided)
 	require.Empty(t, failures)
 	require.Equal(t, "a 2 3, b 5", grouped(groups))
@@ -155,7 +155,7 @@ func TestPlanHoldsBackWhatIsAboveAGap(t *testing.T) {
 func TestAGapIsTheFirstChangeThatLeavesVersionsOut(t *testing.T) {
 	changes, results := batchOf("a1 a2 a3")
 	versionsOf(changes, 0, 5, 6)
-	groups, decided, failures := planner.plan(Attempt{}, changes, results)
+	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
 	record(results, decided)
 	require.Empty(t, failures)
 	g := groups[0]
@@ -165,7 +165,7 @@ func TestAGapIsTheFirstChangeThatLeavesVersionsOut(t *testing.T) {
 	require.Equal(t, "a 0", grouped(groups), "what is before it can be written")
 	require.Equal(t, "pending pending pending", said(results))
 
-	groups, decided, failures = planner.plan(Attempt{}, changes[1:], results[1:])
+	groups, decided, failures = planner.plan(t.Context(), Attempt{}, changes[1:], results[1:])
 	record(results[1:], decided)
 	require.Empty(t, failures)
 	require.True(t, groups[0].stopAtGap(guardState{position: "0", version: 3}))
@@ -186,7 +186,7 @@ func TestPlanStopsWhereAnotherStreamsChangeComes(t *testing.T) {
 		{"a 5", "applied applied applied applied applied pending applied"},
 		{"", "applied applied applied applied applied applied applied"},
 	} {
-		groups, decided, failures := planner.plan(Attempt{}, changes, results)
+		groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
 		record(results, decided)
 		require.Empty(t, failures)
 		require.Equal(t, pass.groups, grouped(groups))
@@ -201,7 +201,7 @@ func TestPlanStopsWhereAnotherStreamsChangeComes(t *testing.T) {
 func TestPlanGoesOnWhereItStopped(t *testing.T) {
 	changes, results := batchOf("a1 a2 a2 a3:poison a4 b1")
 	results[0].Kind, results[3].Kind = Applied, Poison
-	groups, decided, failures := planner.plan(Attempt{}, changes, results)
+	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
 	record(results, decided)
 	require.Empty(t, failures)
 	require.Equal(t, "a 1, b 5", grouped(groups))
@@ -211,7 +211,7 @@ func TestPlanGoesOnWhereItStopped(t *testing.T) {
 func TestChunksFoldWhatCanBeFolded(t *testing.T) {
 	changes, results := batchOf("a1 a2 b7:ignored")
 	changes[1].Version = 9
-	groups, decided, failures := planner.plan(Attempt{}, changes, results)
+	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
 	record(results, decided)
 	require.Empty(t, failures)
 	chunks := planner.chunksOf(groups)
@@ -270,7 +270,7 @@ func TestAReplacementCarriesTheGuard(t *testing.T) {
 
 func TestDropTakesWhatIsAppliedOffTheFront(t *testing.T) {
 	changes, results := batchOf("a1 a2 a3")
-	groups, decided, failures := planner.plan(Attempt{}, changes, results)
+	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
 	record(results, decided)
 	require.Empty(t, failures)
 	require.Equal(t, 2, groups[0].dropApplied("822"))
@@ -285,7 +285,7 @@ func TestDropTakesWhatIsAppliedOffTheFront(t *testing.T) {
 
 func TestRefusedLooksForTheOneThatIsMeant(t *testing.T) {
 	changes, results := batchOf("a1 a2")
-	groups, decided, failures := planner.plan(Attempt{}, changes, results)
+	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
 	record(results, decided)
 	require.Empty(t, failures)
 	g := groups[0]
