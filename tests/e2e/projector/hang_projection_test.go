@@ -1,6 +1,7 @@
 package projector_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +35,8 @@ func TestG5AProjectionThatDoesNotReturnHoldsUpNoNeighbour(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(w *world.World) {
 				until := make(chan struct{})
+				end := sync.OnceFunc(func() { close(until) })
+				defer end()
 				key := envelope.Buckets(1)
 				in := func(aggregate string, n int, eventType string) {
 					c := event(aggregate, n, eventType)
@@ -58,7 +61,7 @@ func TestG5AProjectionThatDoesNotReturnHoldsUpNoNeighbour(t *testing.T) {
 				require.Contains(w, p.Log.Text(), "the projection has not returned from the event")
 				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
 				if returns {
-					close(until)
+					end()
 					w.Completed(7)
 					require.EqualValues(w, 2, w.TimelineOf("hung").Events)
 				} else {
@@ -71,9 +74,6 @@ func TestG5AProjectionThatDoesNotReturnHoldsUpNoNeighbour(t *testing.T) {
 				_, err := p.End()
 				require.NoError(w, err)
 				require.Less(w, time.Since(began), 20*time.Second, "SHUTDOWN_TIMEOUT")
-				if !returns {
-					close(until)
-				}
 			})
 		})
 	}
