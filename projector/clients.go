@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -15,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/internal/pipeline"
 	"github.com/sluice-cdc/sluice/projector/internal/schema"
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
@@ -50,6 +52,8 @@ type service struct {
 	applier    *apply.Applier
 	pipeline   *pipeline.Pipeline
 	pool       *sessions.Pool
+	// ranges are those of the read model's build; nil if it has none, or is not known yet.
+	ranges atomic.Pointer[build.Ranges]
 	*status
 }
 
@@ -110,7 +114,7 @@ func (s *service) openMongo(opts Options) (err error) {
 		return fmt.Errorf("open MongoDB client: %w", err)
 	}
 	s.applier = apply.New(s.chosen, s.mongo, s.cfg.Database, apply.Options{
-		Unjudged: s.cfg.VersionGapWait == 0, FirstVersion: s.cfg.VersionFirst, AppName: appName,
+		Unjudged: s.cfg.VersionGapWait == 0, FirstVersion: s.cfg.VersionFirst, AppName: appName, Through: s.builtThrough,
 		Ended: func(n int) {
 			s.log.Warn("ended transactions that a projector which is gone had left open", "transactions", n)
 		},

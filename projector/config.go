@@ -65,6 +65,10 @@ type Config struct {
 	SourceMongoURI   string `envconfig:"SOURCE_MONGODB_URI" secret:"true"`
 	SourceDatabase   string `envconfig:"SOURCE_DATABASE"`
 	SourceCollection string `envconfig:"SOURCE_COLLECTION"`
+	// CheckpointContainer and Stream are the producer's BLOB_CONTAINER and STREAM_NAME, for `projector build`: it reads from the
+	// producer's checkpoint which stream goes on behind the build. An empty Stream is SOURCE_DATABASE.SOURCE_COLLECTION.
+	CheckpointContainer string `envconfig:"BLOB_CONTAINER" default:"sluice"`
+	Stream              string `envconfig:"STREAM_NAME"`
 	// AggregatePath, TypePath and VersionPath are the producer's settings of these names, for `projector verify` too.
 	AggregatePath string `envconfig:"AGGREGATE_ID_PATH" default:"aggregateId"`
 	TypePath      string `envconfig:"EVENT_TYPE_PATH" default:"type"`
@@ -247,6 +251,7 @@ func (c *Config) operating(s *service) *operator.Projector {
 		Entity: c.entity(), LocalAuth: c.ServiceBus.ConnectionString != "",
 		MaxDeliveries: s.pipeline.MaxDeliveries(), Asks: c.MaxDeliveries == 0, Administer: s.administer,
 		Redeem:       s.pipeline.Redeem,
+		Setting:      c.Projection,
 		ApplyTimeout: c.ApplyTimeout, SettleTimeout: c.SettleTimeout,
 		Source: operator.Source{
 			MongoURI: c.SourceMongoURI, Database: c.SourceDatabase, Collection: c.SourceCollection,

@@ -6,6 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/internal/operator"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/commandline"
@@ -66,6 +67,7 @@ func command(ctx context.Context, c operator.Command, r operator.Request, cfg Co
 	}()
 	p := cfg.operating(s)
 	p.Bus, p.Out, p.Progress, p.Source.Adjust = bus, out, progress, o.Mongo
+	p.Stream = func(ctx context.Context) (build.Stream, error) { return cfg.stream(ctx, o) }
 	return c.Do(ctx, p, r)
 }
 

@@ -100,7 +100,9 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 	group.Go(func() error { return s.pipeline.Run(receiving) })
 	group.Go(func() error {
 		defer stopServing()
-		s.pool.Run(receiving, work, s.pipeline.Handle)
+		if s.awaitBuild(receiving) {
+			s.pool.Run(receiving, work, s.pipeline.Handle)
+		}
 		return nil
 	})
 	err = group.Wait()
@@ -117,7 +119,8 @@ var errShutdown = errors.New("stop projector: batches in hand were not finished 
 
 // choose validates the configuration, including what only the registry knows.
 func choose(cfg Config, registry *projection.Registry) (projection.Projection, error) {
-	chosen, known := registry.Lookup(cfg.Projection)
+	name, version, wrong := projection.ParseVersion(cfg.Projection)
+	chosen, known := registry.Lookup(name)
 	if cfg.Projection == "" {
 		chosen, known = registry.Default()
 	}
@@ -126,6 +129,8 @@ func choose(cfg Config, registry *projection.Registry) (projection.Projection, e
 		problems = joined.Unwrap()
 	}
 	switch {
+	case wrong != nil:
+		problems = append(problems, fmt.Errorf("PROJECTION: %w", wrong))
 	case !known && cfg.Projection == "":
 		problems = append(problems, fmt.Errorf("PROJECTION: is required, because the program has several; set one of %s", strings.Join(registry.Names(), ", ")))
 	case !known:
@@ -140,6 +145,13 @@ func choose(cfg Config, registry *projection.Registry) (projection.Projection, e
 			return nil, err
 		}
 		chosen = own
+	}
+	chosen, err := projection.Version(chosen, version)
+	if err != nil {
+		return nil, settings.Problems{fmt.Errorf("PROJECTION: %w", err)}
+	}
+	if err := cfg.checkVersion(chosen); err != nil {
+		return nil, settings.Problems{err}
 	}
 	if err := cfg.checkSource(chosen); err != nil {
 		return nil, settings.Problems{err}

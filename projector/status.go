@@ -30,6 +30,7 @@ type Status struct {
 type status struct {
 	instance, projection           string
 	stopping, mongoReady, busReady atomic.Bool
+	unbuilt                        atomic.Bool // the read model's build is awaited
 	metrics                        *pipeline.Metrics
 	metricsHandler                 http.Handler
 }
@@ -75,6 +76,8 @@ func (s *status) ready() error {
 		return errors.New("not yet connected to MongoDB")
 	case !s.busReady.Load():
 		return errors.New("not yet connected to Service Bus")
+	case s.unbuilt.Load():
+		return errNotBuilt
 	}
 	return nil
 }

@@ -47,6 +47,9 @@ func (r *Registry) Register(p Projection) error {
 	if name == "" || strings.ContainsAny(name, "$\x00 ") || strings.HasPrefix(name, "system.") {
 		return fmt.Errorf("register projection %q: a collection cannot have such a name: use letters, digits, _ and -", name)
 	}
+	if versionName.MatchString(name) || strings.Contains(name, ":") {
+		return fmt.Errorf("register projection %q: a name that ends like _v2, or has a colon, is that of a projection's version: use another", name)
+	}
 	if _, taken := r.byName[name]; taken {
 		return fmt.Errorf("register projection %q: the name is taken", name)
 	}

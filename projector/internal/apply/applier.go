@@ -44,6 +44,7 @@ type Applier struct {
 	unjudged   bool
 	// firstVersion is the setting VERSION_FIRST.
 	firstVersion int64
+	through      func(stream, aggregate string) string
 	skip         string // see Replay
 	past         Past   // see Replay
 }
@@ -58,6 +59,9 @@ type Options struct {
 	// which is gone has left open. Ended is told how many; it must not block.
 	AppName string
 	Ended   func(n int)
+	// Through, if set, returns the position up to which the read model was built for an aggregate of a stream, also if nothing of the
+	// aggregate was there; empty if it was not.
+	Through func(stream, aggregate string) string
 }
 
 // New makes an applier of a projection for a read-model database. Effects are committed with write concern majority
@@ -72,6 +76,7 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 			SetReadConcern(readconcern.Majority()).
 			SetReadPreference(readpref.Primary())),
 		turns: newTurns(), calls: &projections{}, orphans: &orphans{admin: client.Database("admin"), app: o.AppName, ended: o.Ended}, unjudged: o.Unjudged, firstVersion: o.FirstVersion,
+		through: o.Through,
 	}
 	a.guards = guardsOf(p, a.database)
 	return a
@@ -140,7 +145,11 @@ func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
 			return false, ErrNotParked
 		}
 		seen, lies, shared := s.of(g.stream), s.place(g.stream), len(s.guests) > 0
-		learned := g.dropApplied(seen.position) > 0 || lies != g.place || shared != g.shared || s.empty != g.stub
+		applied := seen.position
+		if applied == "" && s.parked == nil {
+			applied = g.through // the build found nothing of the aggregate that is still there
+		}
+		learned := g.dropApplied(applied) > 0 || lies != g.place || shared != g.shared || s.empty != g.stub
 		g.place, g.shared, g.stub = lies, shared, s.empty
 		switch {
 		case len(g.events) == 0:

@@ -24,6 +24,8 @@ const (
 	guardStream  = "stream"
 	guardStreams = "streams"
 	guardParked  = "parked"
+	// guardBuild is the build that wrote the guard, see [Applier.Build].
+	guardBuild = "build"
 	// guardEmpty marks a stub: a document made to hold a parked record, and kept if events were given up or had no effect meanwhile. As
 	// far as the projection goes it does not exist.
 	guardEmpty = "empty"
@@ -57,6 +59,7 @@ type guardState struct {
 	empty    bool
 	parked   *Record
 	raw      bson.RawValue // the parked record as it stands there
+	build    bson.ObjectID // that wrote it; zero: none
 }
 
 // read reads the guards of aggregates. One without a document is missing.
@@ -67,7 +70,7 @@ func (g guards) read(ctx context.Context, aggregates ...string) (map[string]guar
 	}
 	fields := bson.D{{Key: field, Value: 1}}
 	if !g.inside {
-		for _, name := range []string{guardVersion, guardFirst, guardStream, guardStreams, guardParked} {
+		for _, name := range []string{guardVersion, guardFirst, guardStream, guardStreams, guardParked, guardBuild} {
 			fields = append(fields, bson.E{Key: name, Value: 1})
 		}
 	}
@@ -104,6 +107,7 @@ func (g guards) decode(doc bson.Raw) (id string, s guardState, err error) {
 	s.readPosition(guard)
 	s.readStreams(guard)
 	s.empty, _ = guard.Lookup(guardEmpty).BooleanOK()
+	s.build, _ = guard.Lookup(guardBuild).ObjectIDOK()
 	if s.raw.Type != 0 {
 		s.parked = &Record{}
 		if err := s.raw.Unmarshal(s.parked); err != nil {

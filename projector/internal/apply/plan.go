@@ -68,6 +68,9 @@ func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change
 		}
 		if g == nil {
 			g = &group{aggregate: c.Aggregate, place: place{stream: c.Stream}, unjudged: a.unjudged, firstVersion: a.firstVersion, past: a.past}
+			if a.through != nil {
+				g.through = a.through(c.Stream, c.Aggregate)
+			}
 			byAggregate[c.Aggregate] = g
 			groups = append(groups, g)
 		}

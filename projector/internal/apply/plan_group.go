@@ -30,6 +30,8 @@ type group struct {
 	unjudged bool
 	// firstVersion is the version that aggregates begin with; 0: any.
 	firstVersion int64
+	// through is the position up to which the read model was built for the aggregate; empty if it was not.
+	through string
 	// past is a gap of versions that is given up, in a replay.
 	past Past
 	// stub says that the aggregate's document holds nothing but its guard, as was last seen.
@@ -110,8 +112,14 @@ func (g *group) requiredVersion(n int) (index int, version int64) {
 	return 0, 0
 }
 
-// mustFollow says whether the first n changes cannot be an aggregate's first, because versions begin below them.
+// mustFollow says whether the first n changes cannot be an aggregate's first, because versions begin below them, or because
+// the build of the read model has read beyond them.
 func (g *group) mustFollow(n int) bool {
+	return g.skipsFirst(n) || g.events[0].change.Position <= g.through
+}
+
+// skipsFirst reports whether versions begin below those of the first n changes.
+func (g *group) skipsFirst(n int) bool {
 	at, required := g.requiredVersion(n)
 	return at == 0 && g.firstVersion > 0 && required >= g.firstVersion
 }
@@ -120,7 +128,7 @@ func (g *group) mustFollow(n int) bool {
 // change that leaves it out can be written; with nothing before it, that change is the gap, and what follows stays pending.
 func (g *group) stopAtGap(s guardState) bool {
 	at, required := g.requiredVersion(len(g.events))
-	none := g.mustFollow(len(g.events)) && s.position == ""
+	none := g.skipsFirst(len(g.events)) && s.position == ""
 	if required == 0 || (s.version == 0 && !none) || s.version >= required {
 		return false
 	}

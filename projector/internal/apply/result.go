@@ -50,6 +50,7 @@ const (
 	ReasonUndecided  = "Undecided"         // the event failed for UNDECIDED_AFTER while others of the same database were applied
 	ReasonOvertaken  = "Overtaken"         // the broker dead-lettered the event by itself, and later ones were applied
 	ReasonOperator   = "ParkedByOperator"  // a person parked the aggregate, because of no event
+	ReasonBuild      = "BuildFailed"       // the aggregate's state could not be built from the source, because of no event in the queue
 )
 
 // Reasons are all that messages are dead-lettered for: not Overtaken, which the broker did for a reason of its own, and not

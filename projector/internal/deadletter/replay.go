@@ -178,6 +178,9 @@ func (p *Replayer) Remove(ctx context.Context, outcomes ...Outcome) (removed, of
 func (p *Replayer) pass(ctx context.Context, letters Peeker, held *held, t *task) (err error) {
 	aggregate, a, waiting, skip, o := t.a.Name, t.a, t.letters, t.drop != nil, &t.o
 	o.Stuck = nil
+	if a.Reason == apply.ReasonBuild {
+		return fmt.Errorf("%w: %s", ErrNotBuilt, a.Description)
+	}
 	if now := InTheWay(a, waiting); skip && t.drop.MessageID != "" && t.drop.MessageID != now {
 		return fmt.Errorf("%w: message %s, so nothing was dropped; look again: %s", ErrAnother, cmp.Or(now, "unknown"),
 			terminal.Paste(aggregate, p.Program, "parked show"))

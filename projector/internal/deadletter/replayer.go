@@ -21,6 +21,8 @@ var (
 	ErrBusy = errors.New("a projector holds the session")
 	// ErrMissing means that the event that parked the aggregate is gone.
 	ErrMissing = errors.New("the event that parked the aggregate is neither in the dead-letter queue nor in its session")
+	// ErrNotBuilt means that the aggregate's state could not be built, so that no event in the queue is what it lacks.
+	ErrNotBuilt = errors.New("the aggregate could not be built: correct the projection, and build a new version of it")
 	// ErrNothingWaits means that no event of an aggregate that a person parked waits, so that none can be dropped.
 	ErrNothingWaits = errors.New("no event of the aggregate waits in the dead-letter queue")
 	// ErrAnother means that an event is not dropped because another one keeps the aggregate parked by now.

@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/internal/deadletter"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
@@ -44,6 +45,9 @@ type Projector struct {
 	LocalAuth bool
 	// Source is the watched collection, for verify.
 	Source Source
+	// Stream reads from the producer's checkpoint which stream feeds the read model, for build. Setting is PROJECTION.
+	Stream  func(ctx context.Context) (build.Stream, error)
+	Setting string
 	// Redeem gets a body that a message could not carry; see [deadletter.Replayer].
 	Redeem func(ctx context.Context, c *envelope.Change) (done func(), err error)
 	// ApplyTimeout and SettleTimeout are the settings of these names.

@@ -1,0 +1,101 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sluice-cdc/sluice/projector/internal/build"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/outage"
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+const (
+	// lookForBuild is how often a projector looks whether its build has ended.
+	lookForBuild = 5 * time.Second
+	// remindOfBuild is how often it logs that it waits for it.
+	remindOfBuild = 5 * time.Minute
+)
+
+// errNotBuilt is a version whose events must not be applied yet.
+var errNotBuilt = errors.New("waiting for the build of the read model: run the command build")
+
+// awaitBuild waits until the read model's build has ended, if it has one or needs one, and learns through which position each aggregate
+// was built. It reports false if ctx ends first.
+func (s *service) awaitBuild(ctx context.Context) bool {
+	var reminded time.Time
+	reading := outage.New(s.log, "read model")
+	for {
+		attempt, cancel := context.WithTimeout(ctx, reachTimeout)
+		done, err := s.readBuild(attempt)
+		cancel()
+		switch {
+		case done:
+			s.unbuilt.Store(false)
+			return true
+		case ctx.Err() != nil:
+			return false
+		case err != nil:
+			reading.Report(err)
+		default:
+			s.unbuilt.Store(true)
+			reading.Report(nil)
+			if time.Since(reminded) >= remindOfBuild {
+				reminded = time.Now()
+				s.log.Warn("no event is applied before the read model is built", telemetry.KeyProjection, s.chosen.Name(),
+					telemetry.KeyToDo, fmt.Sprintf("run %s build with the same settings", s.program))
+			}
+		}
+		if retry.Sleep(ctx, lookForBuild) != nil {
+			return false
+		}
+	}
+}
+
+// readBuild reports whether the read model may be written to.
+func (s *service) readBuild(ctx context.Context) (done bool, err error) {
+	readModel := s.mongo.Database(s.cfg.Database)
+	state, err := build.Read(ctx, readModel, s.chosen)
+	switch {
+	case err != nil:
+		return false, err
+	case state == nil:
+		return projection.VersionOf(s.chosen) == 1, nil
+	case state.State != build.Done:
+		return false, nil
+	}
+	ranges, err := build.ReadRanges(ctx, readModel, s.chosen, state)
+	if err != nil {
+		return false, err
+	}
+	s.ranges.Store(ranges)
+	return true, nil
+}
+
+// checkVersion checks that a version above 1 has a subscription of its own, which keeps its events while it is built.
+func (c *Config) checkVersion(chosen projection.Projection) error {
+	v := projection.VersionOf(chosen)
+	if v == 1 {
+		return nil
+	}
+	name := fmt.Sprintf("%s-v%d", strings.TrimSuffix(chosen.Name(), fmt.Sprintf("_v%d", v)), v)
+	switch {
+	case c.Queue != "":
+		return fmt.Errorf("SERVICE_BUS_QUEUE: version %d of a projection needs a subscription of its own, named %s: a queue has one reader", v, name)
+	case c.Subscription != name:
+		return fmt.Errorf("SERVICE_BUS_SUBSCRIPTION: version %d of a projection has a subscription of its own, named %s", v, name)
+	}
+	return nil
+}
+
+// builtThrough is [apply.Options.Through].
+func (s *service) builtThrough(stream, aggregate string) string {
+	if ranges := s.ranges.Load(); ranges != nil {
+		return ranges.Through(stream, aggregate)
+	}
+	return ""
+}

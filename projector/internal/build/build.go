@@ -1,0 +1,294 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/verify"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
+)
+
+// Builder builds one version of a projection.
+type Builder struct {
+	Projection projection.Projection
+	Applier    *apply.Applier
+	ReadModel  *mongo.Database // with write and read concern majority
+	Source     verify.Source   // by a client that reads on the primary
+	Stream     Stream
+	// Attach reaches the subscription, or the error why it cannot be. What is committed after it has returned arrives there.
+	Attach func(ctx context.Context) error
+	// Chunk is about how many documents a range has.
+	Chunk int64
+	// Rate is about how many documents are read in a second; 0: as many as can be.
+	Rate int64
+	// Skip are the documents that have no effect, by the text of their _id.
+	Skip map[string]bool
+	// AcceptFailed ends the build although aggregates could not be built: they stay parked.
+	AcceptFailed bool
+	// Progress reports how many of about how many documents were read; it may be nil.
+	Progress func(what string, done, total int64)
+}
+
+// Stream is what the producer's checkpoint says of the stream that goes on behind the build.
+type Stream struct {
+	Name     string
+	Position string // of the checkpoint
+	// Collection, AggregatePath, VersionPath, Pipeline and Operations are what it publishes, in the producer's words.
+	Collection, AggregatePath, VersionPath, Pipeline, Operations string
+}
+
+// Report is how a build stands.
+type Report struct {
+	Projection string        `json:"projection"`
+	Source     string        `json:"source"`
+	State      string        `json:"state"`
+	Aggregates int64         `json:"aggregates"`
+	Events     int64         `json:"events"`
+	Failed     int64         `json:"failed"`
+	Ranges     int64         `json:"ranges"`
+	Took       time.Duration `json:"took_ns"`
+}
+
+const (
+	// transactionOf is how many aggregates are written in one transaction, and insertOf in one insert.
+	transactionOf = 100
+	insertOf      = 1000
+)
+
+// Run builds what is left, and returns when every range is built or ctx ends; it can be run again at any point. What passes, such
+// as a database that is away, is waited out. Errors, besides those of the databases: [apply.ErrForeignGuard], and each thing for which
+// a read model cannot be built from documents: a source before MongoDB 5.0, with a collation, without an index, with ids of several
+// types; a stream that is not there, whose positions are counted, which has a PIPELINE or publishes more than inserts; a projection whose
+// writes depend on more than documents.
+func (b *Builder) Run(ctx context.Context) (Report, error) {
+	began := time.Now()
+	report := func(s *State, err error) (Report, error) {
+		r := Report{Projection: b.Projection.Name(), Source: b.Source.String(), Took: time.Since(began)}
+		if s != nil {
+			r.State, r.Aggregates, r.Events, r.Failed, r.Ranges = s.State, s.Aggregates, s.Events, s.Failed, s.Ranges
+		}
+		return r, err
+	}
+	if err := b.Stream.check(b.Source); err != nil {
+		return report(nil, err)
+	}
+	uuid, err := b.examine(ctx)
+	if err != nil {
+		return report(nil, err)
+	}
+	if err := b.Attach(ctx); err != nil {
+		return report(nil, err)
+	}
+	s, err := b.open(ctx, uuid)
+	if err != nil {
+		return report(s, err)
+	}
+	for size := max(b.Chunk, 1); s.State == Building; {
+		begun, before := time.Now(), s.Events
+		var next *State
+		err := b.persist(ctx, func() (err error) {
+			next, err = b.step(ctx, s, size)
+			return err
+		})
+		switch {
+		case errors.Is(err, errTooOld):
+			size = max(size/2, 1)
+			if err := retry.Sleep(ctx, time.Second); err != nil {
+				return report(s, err)
+			}
+			continue
+		case err != nil:
+			return report(s, err)
+		}
+		s, size = next, min(2*size, max(b.Chunk, 1))
+		if err := b.pause(ctx, begun, s, s.Events-before); err != nil {
+			return report(s, err)
+		}
+	}
+	if s.State == Failed && b.AcceptFailed {
+		s, err = b.accept(ctx, s)
+	}
+	return report(s, err)
+}
+
+// check returns why a read model cannot be built beside the stream; nil if it can.
+func (s Stream) check(source verify.Source) error {
+	switch {
+	case !envelope.Sortable(s.Position):
+		return fmt.Errorf("the positions of stream %s are counted (%q), as on Azure DocumentDB, so no position stands for a time of the source: "+
+			"a read model cannot be built beside it", s.Name, s.Position)
+	case s.Collection != "" && s.Collection != source.String():
+		return fmt.Errorf("stream %s is of %s, and SOURCE_DATABASE and SOURCE_COLLECTION name %s", s.Name, s.Collection, source)
+	case s.AggregatePath != source.AggregatePath:
+		return fmt.Errorf("stream %s has AGGREGATE_ID_PATH=%s, and the projector %s: make them the same", s.Name, s.AggregatePath, source.AggregatePath)
+	case s.VersionPath != source.VersionPath:
+		return fmt.Errorf("stream %s has VERSION_PATH=%s, and the projector %s: make them the same", s.Name, s.VersionPath, source.VersionPath)
+	case s.Pipeline != "" && s.Pipeline != "[]":
+		return fmt.Errorf("stream %s has a PIPELINE, which changes or leaves out events: documents do not show what it published", s.Name)
+	case s.Operations != string(envelope.Insert):
+		return fmt.Errorf("stream %s publishes %s: a document shows its last state, and not the changes that led there. A read model is built "+
+			"from an event store alone, whose producer has OPERATIONS=insert", s.Name, s.Operations)
+	}
+	return nil
+}
+
+// open begins the build, or goes on with the one that was begun.
+func (b *Builder) open(ctx context.Context, uuid bson.Binary) (*State, error) {
+	s, err := Read(ctx, b.ReadModel, b.Projection)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		guards := b.Applier.GuardCollection()
+		switch err := b.ReadModel.Collection(guards).FindOne(ctx, bson.D{}).Err(); {
+		case err == nil:
+			return nil, fmt.Errorf("%w: %s is not empty, so a projector has written to it. Build another version of the projection (PROJECTION=NAME:2), "+
+				"or drop the collections of this one first", apply.ErrForeignGuard, guards)
+		case !errors.Is(err, mongo.ErrNoDocuments):
+			return nil, fmt.Errorf("look into %s: %w", guards, err)
+		}
+		if s, err = b.begin(ctx, uuid); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case s.Source != b.Source.String(), s.Stream != b.Stream.Name:
+		return s, fmt.Errorf("this version is built from %s beside stream %s: %s beside stream %s needs a version of its own", s.Source, s.Stream, b.Source, b.Stream.Name)
+	case !s.UUID.Equal(uuid):
+		return s, fmt.Errorf("%s is another collection than the one from which this build began: drop the collections of this version, and "+
+			"%s_build, and build it anew", b.Source, b.Projection.Name())
+	case s.State == Failed && !b.AcceptFailed:
+		return b.again(ctx, s)
+	}
+	return s, nil
+}
+
+// persist repeats what fails for a reason that may pass.
+func (b *Builder) persist(ctx context.Context, step func() error) error {
+	backoff := retry.Backoff{Initial: 200 * time.Millisecond, Max: 10 * time.Second}
+	for {
+		err := step()
+		if err == nil || !passes(err) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", errStopped, err)
+		}
+		if b.Progress != nil {
+			b.Progress("build waits: "+err.Error(), 0, 0)
+		}
+		if backoff.Wait(ctx) != nil {
+			return fmt.Errorf("%w: %w", errStopped, err)
+		}
+	}
+}
+
+// errStopped is a build whose context ended.
+var errStopped = errors.New("the build was stopped; what is built stays built: run the command again")
+
+// passes reports whether an error may be over in a while.
+func passes(err error) bool {
+	if errors.Is(err, errStopped) || errors.Is(err, errTooOld) || errors.Is(err, apply.ErrForeignGuard) {
+		return false
+	}
+	_, server := errors.AsType[mongo.ServerError](err)
+	return (server || mongo.IsNetworkError(err) || mongo.IsTimeout(err)) && apply.Classify(err) == apply.Transient
+}
+
+// result is what one range came to.
+type result struct{ aggregates, events, failed int64 }
+
+// step builds the next range.
+func (b *Builder) step(ctx context.Context, s *State, size int64) (*State, error) {
+	at, err := b.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if since := envelope.TokenTime(b.Stream.Position); since.After(at) {
+		return nil, fmt.Errorf("the checkpoint of stream %s is at %v, behind the source's own time, %v: it is of another cluster", b.Stream.Name, since, at)
+	}
+	r := reading{b: b, from: s.Cursor}
+	var done result
+	var all []*apply.Built
+	err = b.asOf(ctx, at, func(ctx context.Context) (err error) {
+		if err := b.kinds(ctx); err != nil {
+			return err
+		}
+		if r.to, err = b.id(ctx, r.from, size-1); err != nil {
+			return err
+		}
+		done.events, err = r.read(ctx, func(built *apply.Built) error {
+			all = append(all, built)
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	switch now, _, err := b.collection(ctx); {
+	case err != nil:
+		return nil, err
+	case !now.Equal(s.UUID):
+		return nil, fmt.Errorf("%s was replaced by another collection while it was read", b.Source)
+	}
+	guards := apply.Build{ID: s.ID, Stream: s.Stream, Position: boundary(at)}
+	if err := b.write(ctx, guards, all); err != nil {
+		return nil, err
+	}
+	for _, one := range all {
+		if done.aggregates++; one.Failed != nil {
+			done.failed++
+		}
+	}
+	return b.advance(ctx, s, span{Number: s.Ranges, Build: s.ID, To: r.to, At: at}, &done)
+}
+
+func (b *Builder) write(ctx context.Context, guards apply.Build, all []*apply.Built) error {
+	of := transactionOf
+	if _, one := b.Projection.(projection.OneDocument); one {
+		of = insertOf
+	}
+	for some := range slices.Chunk(all, of) {
+		if err := b.persist(ctx, func() error { return b.Applier.Build(ctx, guards, some) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause keeps the rate of a range that was begun then, and reports the progress.
+func (b *Builder) pause(ctx context.Context, begun time.Time, s *State, events int64) error {
+	if b.Progress != nil {
+		total, err := b.Source.Collection.EstimatedDocumentCount(ctx, options.EstimatedDocumentCount())
+		if err != nil {
+			return fmt.Errorf("count %s: %w", b.Source, err)
+		}
+		b.Progress("build", s.Events, total)
+	}
+	if b.Rate <= 0 {
+		return nil
+	}
+	due := time.Duration(float64(events) / float64(b.Rate) * float64(time.Second))
+	return retry.Sleep(ctx, max(due-time.Since(begun), 0))
+}
+
+// documentText returns the _id of a document as an operator writes it.
+func documentText(document bson.Raw) string {
+	id := document.Lookup("_id")
+	if text, ok := envelope.Text(id); ok {
+		return text
+	}
+	return strings.TrimSpace(id.String())
+}

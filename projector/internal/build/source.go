@@ -1,0 +1,265 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
+)
+
+// errTooOld is a range that cannot be read as of its cluster time any more.
+var errTooOld = errors.New("the source no longer has the state of the range's cluster time")
+
+// tooOldCodes are the server's answers of that kind: SnapshotTooOld, SnapshotUnavailable (an index or a collMod came after the time),
+// StaleChunkHistory and MigrationConflict (a chunk has moved since).
+var tooOldCodes = []int{239, 246, 374, 137}
+
+// examine checks the source before anything is read, and returns the UUID of its collection.
+func (b *Builder) examine(ctx context.Context) (uuid bson.Binary, err error) {
+	if err := b.examineServer(ctx); err != nil {
+		return uuid, err
+	}
+	uuid, collation, err := b.collection(ctx)
+	if err != nil {
+		return uuid, err
+	}
+	if collation {
+		return uuid, fmt.Errorf("%s has a collation, by which different aggregate ids may be equal: a read model cannot be built from it", b.Source)
+	}
+	return uuid, b.examineIndex(ctx)
+}
+
+func (b *Builder) examineServer(ctx context.Context) error {
+	var info struct {
+		Version string  `bson:"version"`
+		Array   []int32 `bson:"versionArray"`
+	}
+	if err := b.Source.Collection.Database().RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Decode(&info); err != nil {
+		return fmt.Errorf("ask the source for its version: %w", err)
+	}
+	if len(info.Array) == 0 || info.Array[0] < 5 {
+		return fmt.Errorf("the source is MongoDB %s, which cannot read outside of a transaction as of a cluster time: a build needs 5.0 or later", info.Version)
+	}
+	return nil
+}
+
+// collection returns the UUID of the source's collection, and whether it has a collation.
+func (b *Builder) collection(ctx context.Context) (uuid bson.Binary, collation bool, err error) {
+	database := b.Source.Collection.Database()
+	all, err := database.ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: b.Source.Collection.Name()}})
+	if err != nil {
+		return uuid, false, fmt.Errorf("look up collection %s: %w", b.Source, err)
+	}
+	if len(all) != 1 || all[0].Type != "collection" || all[0].UUID == nil {
+		return uuid, false, fmt.Errorf("%s is not a collection of the source: correct SOURCE_DATABASE and SOURCE_COLLECTION", b.Source)
+	}
+	return *all[0].UUID, all[0].Options.Lookup("collation").Type != 0, nil
+}
+
+// examineIndex finds the index by which ranges are read.
+func (b *Builder) examineIndex(ctx context.Context) error {
+	path := b.Source.AggregatePath
+	if path == "_id" {
+		return nil
+	}
+	cursor, err := b.Source.Collection.Indexes().List(ctx)
+	if err != nil {
+		return fmt.Errorf("list the indexes of %s: %w", b.Source, err)
+	}
+	var indexes []bson.Raw
+	if err := cursor.All(ctx, &indexes); err != nil {
+		return fmt.Errorf("list the indexes of %s: %w", b.Source, err)
+	}
+	for _, index := range indexes {
+		keys, _ := index.Lookup("key").DocumentOK()
+		elements, _ := keys.Elements()
+		if len(elements) == 0 || elements[0].Key() != path {
+			continue
+		}
+		if n, ok := elements[0].Value().AsInt64OK(); !ok || n != 1 && n != -1 {
+			continue // hashed, or a text index
+		}
+		whole := true
+		for _, option := range []string{"sparse", "partialFilterExpression", "collation", "hidden"} {
+			v := index.Lookup(option)
+			no, isBool := v.BooleanOK()
+			whole = whole && (v.Type == 0 || isBool && !no)
+		}
+		if whole {
+			return nil
+		}
+	}
+	names := []string{path}
+	if version := b.Source.VersionPath; version != "" && version != path {
+		names = append(names, version)
+	}
+	return fmt.Errorf("%s has no index on %s that holds all of its documents: create one, such as db.%s.createIndex({%s})",
+		b.Source, path, b.Source.Collection.Name(), `"`+strings.Join(names, `": 1, "`)+`": 1`)
+}
+
+// now returns a cluster time that is not before this call: that of a read which the primary has confirmed with a majority.
+func (b *Builder) now(ctx context.Context) (at bson.Timestamp, err error) {
+	session, err := b.client().StartSession()
+	if err != nil {
+		return at, fmt.Errorf("start session: %w", err)
+	}
+	defer session.EndSession(context.WithoutCancel(ctx))
+	c := b.Source.Collection.Clone(options.Collection().SetReadConcern(readconcern.Linearizable()).SetReadPreference(readpref.Primary()))
+	err = c.FindOne(mongo.NewSessionContext(ctx, session), bson.D{{Key: "_id", Value: bson.MinKey{}}},
+		options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Err()
+	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
+		return at, fmt.Errorf("ask the source for its cluster time: %w", err)
+	}
+	if now := session.OperationTime(); now != nil {
+		return *now, nil
+	}
+	return at, errors.New("the source gives no cluster time: it must be a replica set or a sharded cluster")
+}
+
+func (b *Builder) client() *mongo.Client { return b.Source.Collection.Database().Client() }
+
+// reading is one range of the source as of one cluster time.
+type reading struct {
+	b    *Builder
+	from bson.RawValue // exclusive; of type 0: from the first on
+	to   bson.RawValue // inclusive; of type 0: to the last
+}
+
+// asOf calls read with a context in which reads are as of a cluster time. Errors: errTooOld.
+func (b *Builder) asOf(ctx context.Context, at bson.Timestamp, read func(context.Context) error) error {
+	session, err := b.client().StartSession(options.Session().SetSnapshot(true).SetSnapshotTime(at))
+	if err != nil {
+		return fmt.Errorf("start session: %w", err)
+	}
+	defer session.EndSession(context.WithoutCancel(ctx))
+	err = read(mongo.NewSessionContext(ctx, session))
+	if mongodb.HasCode(err, tooOldCodes...) {
+		return fmt.Errorf("%w: %w", errTooOld, err)
+	}
+	return err
+}
+
+// ids reads the aggregate's id of one document: of the skip-th behind from, in the order of the index, or the last with skip < 0. It is
+// of type 0 if there is none.
+func (b *Builder) id(ctx context.Context, from bson.RawValue, skip int64) (bson.RawValue, error) {
+	path := b.Source.AggregatePath
+	o := options.FindOne().SetProjection(b.onlyID()).SetSort(bson.D{{Key: path, Value: 1}})
+	if skip < 0 {
+		o.SetSort(bson.D{{Key: path, Value: -1}})
+	} else {
+		o.SetSkip(skip)
+	}
+	document, err := b.plain().FindOne(ctx, behind(path, from), o).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return bson.RawValue{}, nil
+	}
+	if err != nil {
+		return bson.RawValue{}, fmt.Errorf("read %s: %w", b.Source, err)
+	}
+	id := document.Lookup(strings.Split(path, ".")...)
+	if bracket(id) == "" {
+		return id, fmt.Errorf("a document of %s has an aggregate id that a build cannot put in order (%s is of type %s, _id %s): "+
+			"ids must be strings, numbers, ObjectIDs, UUIDs or dates, and every document must have one", b.Source, path, id.Type, document.Lookup("_id"))
+	}
+	return id, nil
+}
+
+func (b *Builder) onlyID() bson.D {
+	return bson.D{{Key: b.Source.AggregatePath, Value: 1}}
+}
+
+// plain is the collection without concerns, which a session that reads as of a time does not take.
+func (b *Builder) plain() *mongo.Collection {
+	return b.client().Database(b.Source.Collection.Database().Name(), options.Database().SetReadPreference(readpref.Primary())).
+		Collection(b.Source.Collection.Name(), options.Collection().SetReadConcern(nil))
+}
+
+func behind(path string, from bson.RawValue) bson.D {
+	if from.Type == 0 {
+		return bson.D{}
+	}
+	return bson.D{{Key: path, Value: bson.D{{Key: "$gt", Value: from}}}}
+}
+
+// kinds checks that all aggregate ids are of one kind, by the first and the last in the order of the index.
+func (b *Builder) kinds(ctx context.Context) error {
+	first, err := b.id(ctx, bson.RawValue{}, 0)
+	if err != nil || first.Type == 0 {
+		return err
+	}
+	last, err := b.id(ctx, bson.RawValue{}, -1)
+	if err != nil {
+		return err
+	}
+	if bracket(first) != bracket(last) {
+		return fmt.Errorf("%s has aggregate ids of several types, such as %s and %s: a build would miss some of them. Correct the documents", b.Source, first, last)
+	}
+	return nil
+}
+
+// read reads a range's documents by aggregate and version, and folds each aggregate.
+func (r reading) read(ctx context.Context, each func(*apply.Built) error) (events int64, err error) {
+	b, path := r.b, r.b.Source.AggregatePath
+	filter := behind(path, r.from)
+	if r.to.Type != 0 {
+		filter = append(filter, bson.E{Key: path, Value: bson.D{{Key: "$lte", Value: r.to}}})
+		if len(filter) == 2 {
+			filter = bson.D{{Key: path, Value: bson.D{{Key: "$gt", Value: r.from}, {Key: "$lte", Value: r.to}}}}
+		}
+	}
+	order := bson.D{{Key: path, Value: 1}}
+	if version := b.Source.VersionPath; version != "" && version != path {
+		order = append(order, bson.E{Key: version, Value: 1})
+	}
+	if path != "_id" {
+		order = append(order, bson.E{Key: "_id", Value: 1})
+	}
+	cursor, err := b.plain().Find(ctx, filter, options.Find().SetSort(order).SetAllowDiskUse(true))
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", b.Source, err)
+	}
+	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
+	var current *fold
+	end := func() error {
+		if current == nil {
+			return nil
+		}
+		return each(current.end())
+	}
+	for cursor.Next(ctx) {
+		c, other, err := b.Source.Inserts(cursor.Current)
+		if err != nil {
+			return events, err
+		}
+		if id := cursor.Current.Lookup(strings.Split(path, ".")...); bracket(id) == "" {
+			return events, fmt.Errorf("document %s of %s has no aggregate id at %s", cursor.Current.Lookup("_id"), b.Source, path)
+		}
+		if current == nil || current.built.Aggregate != c.Aggregate {
+			if err := end(); err != nil {
+				return events, err
+			}
+			current = newFold(b.Projection, c.Aggregate)
+		}
+		events++
+		c.Stream, other.Stream = b.Stream.Name, b.Stream.Name
+		if !current.follows(c) || b.Skip[documentText(cursor.Current)] {
+			continue
+		}
+		if err := current.add(b.Projection, c, other); err != nil {
+			return events, err
+		}
+	}
+	if err := cursor.Err(); err != nil {
+		return events, fmt.Errorf("read %s: %w", b.Source, err)
+	}
+	return events, end()
+}

@@ -1,0 +1,154 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/build"
+	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/terminal"
+)
+
+// buildShown is how many aggregates that could not be built are printed.
+const buildShown = 20
+
+func buildCommand() Command {
+	return Command{
+		Name: "build", Takes: "[--chunk N] [--rate N] [--skip-event ID,…] [--accept-failed] [--json]",
+		Says: "build the read model from the documents that the source holds, before a projector consumes the\n" +
+			"  \tsubscription; run it again if it was interrupted, or for aggregates that could not be built",
+		Flags: func(f *flag.FlagSet, r *Request) {
+			f.Int64Var(&r.chunk, "chunk", 5000, "about `N` documents are read as of one moment")
+			f.Int64Var(&r.rate, "rate", 0, "about `N` documents a second, to spare the source; without it as many as can be")
+			f.Func("skip-event", "the `_id`s of documents to leave out for good, with commas between them", func(ids string) error {
+				r.skip = make(map[string]bool)
+				for id := range strings.SplitSeq(ids, ",") {
+					r.skip[id] = true
+				}
+				return nil
+			})
+			f.BoolVar(&r.acceptFailed, "accept-failed", false, "end the build although aggregates could not be built; they stay parked")
+			asJSON(f, r)
+		},
+		Check: func(_ string, r *Request) error {
+			if r.chunk < 1 {
+				return fmt.Errorf("--chunk %d: it is the number of documents that are read as of one moment, 1 or more", r.chunk)
+			}
+			if r.rate < 0 {
+				return fmt.Errorf("--rate %d: it is the number of documents a second, 1 or more; without it, as many as can be", r.rate)
+			}
+			return nil
+		},
+		Do: buildReadModel,
+	}
+}
+
+// built is what the command prints.
+type built struct {
+	build.Report
+	Failing []failing `json:"failing,omitempty"`
+
+	program string
+	setting string // PROJECTION
+}
+
+type failing struct {
+	Aggregate   string `json:"aggregate"`
+	Description string `json:"description"`
+}
+
+func buildReadModel(ctx context.Context, p *Projector, r Request) error {
+	source, closeSource, err := p.Source.open(ctx, p.Database.Client())
+	if err != nil {
+		return err
+	}
+	defer closeSource()
+	stream, err := p.Stream(ctx)
+	if err != nil {
+		return err
+	}
+	b := build.Builder{
+		Projection: p.Projection, Applier: p.Applier, Source: source, Stream: stream,
+		ReadModel: p.Database.Client().Database(p.Database.Name(), options.Database().SetReadConcern(readconcern.Majority()).
+			SetWriteConcern(writeconcern.Majority()).SetReadPreference(readpref.Primary())),
+		Attach: p.attach,
+		Chunk:  r.chunk, Rate: r.rate, Skip: r.skip, AcceptFailed: r.acceptFailed, Progress: p.Progress.Set,
+	}
+	report, err := b.Run(ctx)
+	if err != nil {
+		return explainForeign(err, p.Program)
+	}
+	answer := built{Report: report, program: p.Program, setting: p.Setting}
+	if report.Failed > 0 {
+		parked, err := p.Applier.List(ctx)
+		if err != nil {
+			return err
+		}
+		for _, a := range parked {
+			if a.Reason == apply.ReasonBuild && len(answer.Failing) < buildShown {
+				answer.Failing = append(answer.Failing, failing{a.Name, a.Description})
+			}
+		}
+	}
+	if err := commandline.Show(p.Out, r.json, answer); err != nil {
+		return err
+	}
+	if report.State != build.Done {
+		return commandline.ErrFound
+	}
+	return nil
+}
+
+// attach reaches the entity that the projector will consume: what is committed from then on arrives there.
+func (p *Projector) attach(ctx context.Context) error {
+	ctx, cancel := p.bounded(ctx)
+	defer cancel()
+	if err := p.peek(ctx, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}, 1, func([]*azservicebus.ReceivedMessage) {}); err != nil {
+		return fmt.Errorf("a read model is built beside a subscription of its own, which keeps the events meanwhile: %w", err)
+	}
+	return nil
+}
+
+// explainForeign adds what to do about a read model that something else has written to.
+func explainForeign(err error, program string) error {
+	if !errors.Is(err, apply.ErrForeignGuard) {
+		return err
+	}
+	return fmt.Errorf("%w. A projector must not consume the subscription before the build has ended: stop it, drop the collections of this version "+
+		"with %s's own, and build again", err, program)
+}
+
+// Print implements [commandline.Show] for people.
+func (b built) Print(out io.Writer) {
+	took := b.Took.Round(time.Second)
+	if b.Took < time.Second {
+		took = b.Took.Round(time.Millisecond)
+	}
+	fmt.Fprintf(out, "%s from %s: %s of %s built in %s\n", b.Projection, b.Source,
+		commandline.Count(int(b.Events), "event"), commandline.Count(int(b.Aggregates-b.Failed), "aggregate"), took)
+	if b.Failed == 0 {
+		fmt.Fprintf(out, "Start its projector now: PROJECTION=%s\n", b.setting)
+		return
+	}
+	fmt.Fprintf(out, "%s could not be built:\n", commandline.Count(int(b.Failed), "aggregate"))
+	for _, f := range b.Failing {
+		fmt.Fprintf(out, "  %s: %s\n", terminal.Printable(f.Aggregate), terminal.Printable(f.Description))
+	}
+	if b.State == build.Done {
+		fmt.Fprintln(out, "They stay parked; the others can be projected.")
+		return
+	}
+	fmt.Fprintf(out, "Correct the projection and run %s build again; or leave documents out with --skip-event; or leave these aggregates parked with --accept-failed.\n", b.program)
+}

@@ -1,0 +1,479 @@
+package pipeline_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/settings"
+	"github.com/sluice-cdc/sluice/tests/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// ledger writes two documents for each event: one of its aggregate, and one that all aggregates share.
+type ledger struct{}
+
+func (ledger) Name() string { return "ledger" }
+
+func (ledger) Collections() []projection.Collection {
+	return []projection.Collection{{Name: "accounts", KeyedBy: projection.ByAggregate}, {Name: "totals"}}
+}
+
+func (ledger) Project(e projection.Event) ([]projection.Write, error) {
+	if _, poison := e.Document().Lookup("poison").BooleanOK(); poison {
+		return nil, projection.Permanent(fmt.Errorf("poison"))
+	}
+	return []projection.Write{
+		projection.Update("accounts", e.Aggregate, projection.Inc("events", 1), projection.Set("last", e.Version)),
+		projection.Update("totals", "all", projection.Inc("events", 1)),
+	}, nil
+}
+
+// builds has the settings of a build, and of the projector that goes on behind it.
+func builds(setting string) func(*projector.Config, *projector.Options) {
+	return func(c *projector.Config, o *projector.Options) {
+		c.Projection, o.Projections = setting, projection.Builtin()
+		if err := o.Projections.Register(ledger{}); err != nil {
+			panic(err)
+		}
+		if name, v, err := projection.ParseVersion(setting); err == nil && v > 1 {
+			c.Subscription = fmt.Sprintf("%s-v%d", name, v)
+		}
+		c.Stream, c.CheckpointContainer = "shop.events", "sluice"
+		c.ClaimContainer = "claim-checks"
+	}
+}
+
+// operated has a build reach Blob storage, which a projector does without.
+func operated(w *world.World, set func(*projector.Config, *projector.Options)) func(*projector.Config, *projector.Options) {
+	return func(c *projector.Config, o *projector.Options) {
+		set(c, o)
+		c.Blob = azure.Blob{ConnectionString: blob.ConnectionString(world.BlobHost)}
+		o.Blob = world.BlobOptions(w.Blob.Transport())
+	}
+}
+
+func onlyInserts(c *producer.Config, _ *producer.Options) {
+	c.Operations = []envelope.Operation{envelope.Insert}
+}
+
+// appendEvent commits the next event of an aggregate.
+func appendEvent(w *world.World, versions map[string]int, aggregate string, more ...bson.E) {
+	versions[aggregate]++
+	_, err := w.Events.InsertOne(w.Context(), append(bson.D{
+		{Key: "aggregateId", Value: aggregate},
+		{Key: "version", Value: versions[aggregate]},
+		{Key: "type", Value: "Counted"},
+		{Key: "occurredAt", Value: fmt.Sprint(aggregate, "@", versions[aggregate])},
+	}, more...))
+	require.NoError(w, err)
+}
+
+func indexed(w *world.World) {
+	_, err := w.Events.Indexes().CreateOne(w.Context(), driver.IndexModel{Keys: bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}}})
+	require.NoError(w, err)
+}
+
+// buildUntil runs the command until ctx ends, as a process that is killed then.
+func buildUntil(ctx context.Context, w *world.World, set func(*projector.Config, *projector.Options), args ...string) (code int, out string) {
+	config := w.ProjectorConfig()
+	config.SourceDatabase, config.SourceCollection = "shop", "events"
+	config.AggregatePath, config.TypePath, config.VersionPath = "aggregateId", "type", "version"
+	o := projector.Options{Instance: "job", ServiceBus: world.BusOptions(w.BusNet), Mongo: world.MongoOptions(w.OperatorMongo)}
+	operated(w, set)(&config, &o)
+	var printed, errors bytes.Buffer
+	load := func() (projector.Config, error) {
+		if joined, ok := config.Validate().(interface{ Unwrap() []error }); ok {
+			return config, settings.Problems(joined.Unwrap())
+		}
+		return config, nil
+	}
+	code = projector.Execute(ctx, append([]string{"build"}, args...), load, o, &printed, &errors, nil)
+	return code, printed.String() + errors.String()
+}
+
+// G1, G2, G3: a read model that is built beside writers, by a command that is killed again and again, and then goes on with the events
+// that waited, holds each event once.
+func TestG3ABuildBesideWritersHasEachEventOnce(t *testing.T) {
+	for _, setting := range []string{"timeline", "ledger", "timeline:2", "ledger:2"} {
+		t.Run(setting, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+				set := builds(setting)
+				var c projector.Config
+				set(&c, &projector.Options{})
+				subscription := world.Subscription
+				if c.Subscription != "" {
+					subscription = c.Subscription
+				}
+				if subscription != world.Subscription {
+					require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
+						Name: subscription, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
+					}))
+				}
+				versions := map[string]int{}
+				indexed(w)
+				seed := rand.Uint64()
+				w.Logf("seed %d", seed)
+				random := rand.New(rand.NewPCG(seed, 0))
+				commit := func() { appendEvent(w, versions, fmt.Sprintf("a%02d", random.IntN(40))) }
+				for range 300 {
+					commit()
+				}
+				w.StartProducer("a", onlyInserts)
+				w.Leads("a")
+				for range 50 {
+					commit()
+				}
+				var writer sync.WaitGroup
+				stop := make(chan struct{})
+				writer.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						case <-time.After(20 * time.Millisecond):
+							commit()
+						}
+					}
+				})
+				code := -1
+				for tries := 0; code != 0; tries++ {
+					require.Less(w, tries, 200)
+					w.DelayMongo(40, 15*time.Millisecond, "find", "insert", "update")
+					ctx, kill := context.WithTimeout(w.Context(), time.Duration(50+random.IntN(400))*time.Millisecond)
+					var out string
+					if code, out = buildUntil(ctx, w, set, "--chunk", "20"); code != 0 {
+						w.Logf("killed, or failed: %s", out)
+						require.Error(w, ctx.Err(), "it failed by itself")
+					}
+					kill()
+				}
+				for range 30 {
+					w.Pass(20 * time.Millisecond)
+				}
+				close(stop)
+				writer.Wait()
+				p := w.StartProjector(set)
+				path := world.Topic + "/Subscriptions/" + subscription
+				total := 0
+				for _, n := range versions {
+					total += n
+				}
+				suffix := ""
+				if _, v, _ := projection.ParseVersion(setting); v > 1 {
+					suffix = fmt.Sprintf("_v%d", v)
+				}
+				w.Eventually("everything is consumed", func() bool {
+					return w.Bus.Stats(world.Topic).Accepted == total-300 && w.Bus.Stats(path).Active == 0
+				})
+				_, err := p.End()
+				require.NoError(w, err)
+				model := w.Client.Database(world.ReadModel)
+				collection := "timeline"
+				if strings.HasPrefix(setting, "ledger") {
+					collection = "accounts"
+				}
+				for aggregate, n := range versions {
+					var doc struct {
+						Events int `bson:"events"`
+					}
+					require.NoError(w, model.Collection(collection+suffix).FindOne(w.Context(), bson.D{{Key: "_id", Value: aggregate}}).Decode(&doc), aggregate)
+					require.Equal(w, n, doc.Events, aggregate)
+				}
+				if collection == "accounts" {
+					var all struct {
+						Events int `bson:"events"`
+					}
+					require.NoError(w, model.Collection("totals"+suffix).FindOne(w.Context(), bson.D{{Key: "_id", Value: "all"}}).Decode(&all))
+					require.Equal(w, total, all.Events)
+				}
+			})
+		})
+	}
+}
+
+// begun is a stream with a few events before it and behind it, and an index for a build.
+func begun(w *world.World, events int) (versions map[string]int) {
+	w.Helper()
+	versions = map[string]int{}
+	indexed(w)
+	w.StartProducer("a", onlyInserts)
+	w.Leads("a")
+	for n := range events {
+		appendEvent(w, versions, fmt.Sprintf("a%d", n%3))
+	}
+	w.Eventually("all is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == events })
+	return versions
+}
+
+// G6: whatever makes documents say less than the stream did is refused, with what to do, and nothing is written.
+func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		wrong func(w *world.World)
+		set   func(c *projector.Config, o *projector.Options)
+		says  string
+	}{
+		"without an index": {
+			wrong: func(w *world.World) { require.NoError(w, w.Events.Indexes().DropAll(w.Context())) },
+			says:  `create one, such as db.events.createIndex({"aggregateId": 1, "version": 1})`,
+		},
+		"with a sparse index": {
+			wrong: func(w *world.World) {
+				require.NoError(w, w.Events.Indexes().DropAll(w.Context()))
+				_, err := w.Events.Indexes().CreateOne(w.Context(), driver.IndexModel{
+					Keys: bson.D{{Key: "aggregateId", Value: 1}}, Options: options.Index().SetSparse(true),
+				})
+				require.NoError(w, err)
+			},
+			says: "no index on aggregateId that holds all of its documents",
+		},
+		"without a subscription": {
+			set: func(c *projector.Config, _ *projector.Options) {
+				c.Projection, c.Subscription = "ledger:3", "ledger-v3"
+			},
+			says: "beside a subscription of its own",
+		},
+		"a version that shares a subscription": {
+			set: func(c *projector.Config, _ *projector.Options) {
+				c.Projection, c.Subscription = "ledger:3", world.Subscription
+			},
+			says: "SERVICE_BUS_SUBSCRIPTION: version 3 of a projection has a subscription of its own, named ledger-v3",
+		},
+		"a version of a queue": {
+			set: func(c *projector.Config, _ *projector.Options) {
+				c.Projection, c.Topic, c.Subscription, c.Queue = "ledger:3", "", "", world.Queue
+			},
+			says: "SERVICE_BUS_QUEUE: version 3 of a projection needs a subscription of its own, named ledger-v3",
+		},
+		"no stream": {
+			set:  func(c *projector.Config, _ *projector.Options) { c.Stream = "shop.others" },
+			says: "stream shop.others has no checkpoint in container sluice",
+		},
+		"no storage": {
+			set:  func(c *projector.Config, _ *projector.Options) { c.Blob = azure.Blob{} },
+			says: "BLOB_ACCOUNT_URL: is required for this command",
+		},
+		"another collection": {
+			set:  func(c *projector.Config, _ *projector.Options) { c.SourceCollection = "others" },
+			says: "stream shop.events is of shop.events, and SOURCE_DATABASE and SOURCE_COLLECTION name shop.others",
+		},
+		"another path": {
+			set:  func(c *projector.Config, _ *projector.Options) { c.AggregatePath = "customerId" },
+			says: "stream shop.events has AGGREGATE_ID_PATH=aggregateId, and the projector customerId",
+		},
+		"ids of several types": {
+			wrong: func(w *world.World) {
+				w.InsertDocument(bson.D{{Key: "aggregateId", Value: 7}, {Key: "version", Value: 1}})
+			},
+			says: "aggregate ids of several types",
+		},
+		"a document without an aggregate id": {
+			wrong: func(w *world.World) { w.InsertDocument(bson.D{{Key: "version", Value: 1}}) },
+			says:  "has an aggregate id that a build cannot put in order",
+		},
+		"a model that a projector has written": {
+			wrong: func(w *world.World) {
+				p := w.StartProjector(builds("ledger"))
+				w.Completed(9)
+				_, err := p.End()
+				require.NoError(w, err)
+			},
+			says: "ledger_positions is not empty, so a projector has written to it. Build another version",
+		},
+		"writes that depend on the time": {
+			set: func(c *projector.Config, o *projector.Options) {
+				require.NoError(t, o.Projections.Register(clock{}))
+				c.Projection = "clock"
+			},
+			says: "depend on the position, the time or the id of the event's message",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+				begun(w, 9)
+				if test.wrong != nil {
+					test.wrong(w)
+				}
+				answer := w.OperateProjector(func(c *projector.Config, o *projector.Options) {
+					operated(w, builds("ledger"))(c, o)
+					if test.set != nil {
+						test.set(c, o)
+					}
+				}, "build")
+				require.NotZero(w, answer.Code)
+				require.Contains(w, answer.Err, test.says)
+				if name != "a model that a projector has written" {
+					n, err := w.Client.Database(world.ReadModel).Collection("accounts").CountDocuments(w.Context(), bson.D{})
+					require.NoError(w, err)
+					require.Zero(w, n)
+				}
+			})
+		})
+	}
+}
+
+// clock keeps when an event was made.
+type clock struct{}
+
+func (clock) Name() string { return "clock" }
+func (clock) Collections() []projection.Collection { return []projection.Collection{{Name: "clock"}} }
+
+func (clock) Project(e projection.Event) ([]projection.Write, error) {
+	return []projection.Write{projection.Update("clock", e.Aggregate, projection.Set("at", e.Time))}, nil
+}
+
+// G1, G3: no event of a version is applied before its build has ended, and what was deleted from the source since an event waits is not
+// taken for the first of its aggregate.
+func TestG3NothingIsAppliedBeforeTheBuildHasEnded(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
+			Name: "ledger-v2", Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
+		}))
+		versions := begun(w, 9)
+		p := w.StartProjector(builds("ledger:2"))
+		w.Pass(10 * time.Minute)
+		require.Equal(w, 9, w.Bus.Stats(world.Topic+"/Subscriptions/ledger-v2").Active)
+		require.Equal(w, 2, strings.Count(p.Log.Text(), "no event is applied before the read model is built"))
+
+		_, err := w.Events.DeleteMany(w.Context(), bson.D{{Key: "aggregateId", Value: "a1"}})
+		require.NoError(w, err)
+		answer := w.OperateProjector(operated(w, builds("ledger:2")), "build")
+		require.Zero(w, answer.Code, answer.Err)
+		require.Regexp(w, `^ledger_v2 from shop.events: 6 events of 2 aggregates built in \S+\nStart its projector now: PROJECTION=ledger:2\n$`, answer.Out)
+		appendEvent(w, versions, "a0")
+		appendEvent(w, versions, "new")
+		w.Eventually("all is consumed", func() bool { return w.Bus.Stats(world.Topic+"/Subscriptions/ledger-v2").Completed == 11 })
+		_, err = p.End()
+		require.NoError(w, err)
+		for aggregate, events := range map[string]int{"a0": 4, "a2": 3, "new": 1} {
+			require.Equal(w, events, eventsOf(w, "accounts_v2", aggregate), aggregate)
+		}
+		require.Zero(w, eventsOf(w, "accounts_v2", "a1"), "the source has nothing of it")
+		require.Equal(w, 8, eventsOf(w, "totals_v2", "all"))
+		again := w.OperateProjector(operated(w, builds("ledger:2")), "build")
+		require.Zero(w, again.Code)
+		require.Equal(w, 8, eventsOf(w, "totals_v2", "all"), "it is built already")
+	})
+}
+
+func eventsOf(w *world.World, collection, id string) int {
+	w.Helper()
+	var doc struct {
+		Events int `bson:"events"`
+	}
+	err := w.Client.Database(world.ReadModel).Collection(collection).FindOne(w.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&doc)
+	if err != nil {
+		require.ErrorIs(w, err, driver.ErrNoDocuments)
+	}
+	return doc.Events
+}
+
+// G5: an event that can never be projected keeps its own aggregate from being built, and no other; once the projection is corrected,
+// another build brings that one.
+func TestG5ABuildLeavesOutTheAggregateThatFails(t *testing.T) {
+	for setting, collection := range map[string]string{"ledger": "accounts", "sick": "sick"} {
+		t.Run(setting, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+				versions := begun(w, 9)
+				appendEvent(w, versions, "a1", bson.E{Key: "poison", Value: true})
+				w.Eventually("all is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 10 })
+				build := func(well bool, args ...string) world.Operated {
+					return w.OperateProjector(func(c *projector.Config, o *projector.Options) {
+						operated(w, builds(setting))(c, o)
+						require.NoError(w, o.Projections.Register(sick{well}))
+					}, append([]string{"build"}, args...)...)
+				}
+				answer := build(false)
+				require.Equal(w, 1, answer.Code)
+				require.Contains(w, answer.Out, "1 aggregate could not be built:\n  a1: document ")
+				require.Contains(w, answer.Out, "poison")
+				require.Equal(w, 3, eventsOf(w, collection, "a0"))
+				require.Zero(w, eventsOf(w, collection, "a1"))
+				p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+					builds(setting)(c, o)
+					require.NoError(w, o.Projections.Register(sick{true}))
+				})
+				w.Pass(time.Minute)
+				require.Equal(w, 10, w.Bus.Stats(world.SubscriptionPath).Active, "nothing is consumed before all is built")
+				var skip []string
+				if setting == "ledger" {
+					skip = []string{"--skip-event", poisonID(w)}
+				}
+				require.Zero(w, build(true, skip...).Code)
+				appendEvent(w, versions, "a1")
+				w.Completed(11)
+				_, err := p.End()
+				require.NoError(w, err)
+				require.Equal(w, 3, eventsOf(w, collection, "a0"))
+				if setting == "sick" {
+					require.Equal(w, 5, eventsOf(w, collection, "a1"))
+				} else {
+					require.Equal(w, 4, eventsOf(w, collection, "a1"))
+					require.Equal(w, 10, eventsOf(w, "totals", "all"))
+				}
+			})
+		})
+	}
+}
+
+func poisonID(w *world.World) string {
+	var doc struct {
+		ID bson.ObjectID `bson:"_id"`
+	}
+	require.NoError(w, w.Events.FindOne(w.Context(), bson.D{{Key: "poison", Value: true}}).Decode(&doc))
+	return doc.ID.Hex()
+}
+
+// sick keeps one document of each aggregate, and fails for poison until it is well.
+type sick struct{ well bool }
+
+func (sick) Name() string       { return "sick" }
+func (sick) Collection() string { return "sick" }
+func (s sick) Project(e projection.Event) ([]projection.Write, error) {
+	if _, poison := e.Document().Lookup("poison").BooleanOK(); poison && !s.well {
+		panic("poison")
+	}
+	return []projection.Write{projection.Update("sick", e.Aggregate, projection.Inc("events", 1))}, nil
+}
+
+// G3: a projector that consumes beside the build is noticed, and the build ends with what to do.
+func TestG3ABuildBesideAProjectorIsNoticed(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		versions := map[string]int{}
+		indexed(w)
+		for n := range 9 {
+			appendEvent(w, versions, fmt.Sprintf("a%d", n%3))
+		}
+		w.StartProducer("a", onlyInserts)
+		w.Leads("a")
+		p := w.StartProjector(builds("ledger")) // before there is a build that it would wait for
+		w.Eventually("the projector looks for messages", func() bool { return w.Bus.Stats(world.SubscriptionPath).Waiters > 0 })
+		var code int
+		var out string
+		var building sync.WaitGroup
+		building.Go(func() { code, out = buildUntil(w.Context(), w, builds("ledger"), "--chunk", "3", "--rate", "1") })
+		w.Eventually("the first aggregate is built", func() bool { return eventsOf(w, "accounts", "a0") == 3 })
+		appendEvent(w, versions, "a2")
+		building.Wait()
+		require.Equal(w, 1, code)
+		require.Contains(w, out, `the read model holds an aggregate that this build has not written: "a2". A projector must not consume the subscription`)
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
