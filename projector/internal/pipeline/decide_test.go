@@ -73,7 +73,7 @@ func describe(s step, b *batch) string {
 // addNamed adds messages by name: a1 is the message 1 of the aggregate a; a1@s comes from the stream s, and the body of
 // a1* is in a blob.
 func (b *batch) addNamed(names string) *batch {
-	for _, name := range strings.Fields(names) {
+	for name := range strings.FieldsSeq(names) {
 		id, stream, _ := strings.Cut(name, "@")
 		c := envelope.Change{MessageID: strings.TrimSuffix(id, "*"), Aggregate: id[:1], Stream: stream}
 		if strings.HasSuffix(id, "*") {
