@@ -38,6 +38,10 @@ type Builder struct {
 	AcceptFailed bool
 	// Progress reports how many of about how many documents were read; it may be nil.
 	Progress func(what string, done, total int64)
+
+	// ends are the ends of the ranges to come, the first of which begins behind the value in begins.
+	begins bson.RawValue
+	ends   []bson.RawValue
 }
 
 // Stream is what the producer's checkpoint says of the stream that goes on behind the build.
@@ -222,11 +226,13 @@ func (b *Builder) step(ctx context.Context, s *State, size int64) (*State, error
 	var done result
 	var all []*apply.Built
 	err = b.asOf(ctx, at, func(ctx context.Context) (err error) {
-		if err := b.kinds(ctx); err != nil {
+		if r.to, err = b.end(ctx, r.from, size); err != nil {
 			return err
 		}
-		if r.to, err = b.id(ctx, r.from, size-1); err != nil {
-			return err
+		if r.from.Type == 0 || r.to.Type == 0 { // before anything is built, and once all else is
+			if err := b.kinds(ctx); err != nil {
+				return err
+			}
 		}
 		done.events, err = r.read(ctx, func(built *apply.Built) error {
 			all = append(all, built)
@@ -253,6 +259,21 @@ func (b *Builder) step(ctx context.Context, s *State, size int64) (*State, error
 		}
 	}
 	return b.advance(ctx, s, span{Number: s.Ranges, Build: s.ID, To: r.to, At: at}, &done)
+}
+
+// end returns the end of the range that begins behind a value; of type 0 if it is the last one.
+func (b *Builder) end(ctx context.Context, from bson.RawValue, size int64) (to bson.RawValue, err error) {
+	if size < b.Chunk {
+		return b.id(ctx, from, size-1)
+	}
+	if b.ends == nil || !b.begins.Equal(from) { // another process has built a range meanwhile
+		if b.ends, err = b.divide(ctx, from, size); err != nil {
+			return to, err
+		}
+	}
+	to = b.ends[0]
+	b.begins, b.ends = to, b.ends[1:]
+	return to, nil
 }
 
 func (b *Builder) write(ctx context.Context, guards apply.Build, all []*apply.Built) error {

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -173,9 +174,38 @@ func (b *Builder) id(ctx context.Context, from bson.RawValue, skip int64) (bson.
 	return id, nil
 }
 
-func (b *Builder) onlyID() bson.D {
-	return bson.D{{Key: b.Source.AggregatePath, Value: 1}}
+// divide reads the aggregate ids behind from, in the order of the index and from the index alone, and returns the end of each range of about
+// so many documents. The last one, of type 0, is of the range without an end.
+func (b *Builder) divide(ctx context.Context, from bson.RawValue, size int64) (ends []bson.RawValue, err error) {
+	path := b.Source.AggregatePath
+	fields := b.onlyID()
+	if path != "_id" {
+		fields = append(fields, bson.E{Key: "_id", Value: 0})
+	}
+	cursor, err := b.Source.Collection.Find(ctx, behind(path, from),
+		options.Find().SetSort(bson.D{{Key: path, Value: 1}}).SetProjection(fields).SetBatchSize(10_000))
+	if err != nil {
+		return nil, fmt.Errorf("read the index of %s: %w", b.Source, err)
+	}
+	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
+	steps := strings.Split(path, ".")
+	for n := int64(0); cursor.Next(ctx); {
+		if n++; n < size {
+			continue
+		}
+		id := cursor.Current.Lookup(steps...)
+		if len(ends) == 0 || !ends[len(ends)-1].Equal(id) {
+			ends = append(ends, bson.RawValue{Type: id.Type, Value: bytes.Clone(id.Value)})
+		}
+		n = 0
+	}
+	if err := cursor.Err(); err != nil {
+		return nil, fmt.Errorf("read the index of %s: %w", b.Source, err)
+	}
+	return append(ends, bson.RawValue{}), nil
 }
+
+func (b *Builder) onlyID() bson.D { return bson.D{{Key: b.Source.AggregatePath, Value: 1}} }
 
 // plain is the collection without concerns, which a session that reads as of a time does not take.
 func (b *Builder) plain() *mongo.Collection {
