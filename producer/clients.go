@@ -2,7 +2,9 @@ package producer
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -32,6 +34,9 @@ type clients struct {
 	blob       *azblob.Client
 	claims     publish.Claims   // nil: a large event stops the stream
 	refusals   publish.Refusals // nil: a message that is permanently refused stops the stream
+	// openMongo sets collection and mongoSight, which are nil until it succeeds; it is nil if they are set. Only the name
+	// in a mongodb+srv URI is resolved that late, if it could not be resolved at the start.
+	openMongo func() error
 }
 
 // clientSet holds the clients of a process. Streams with the same source or the same storage account share a
@@ -39,9 +44,11 @@ type clients struct {
 // closes one because the outcome of a send is unknown would make all the other streams resend.
 type clientSet struct {
 	streams []*clients
-	mongo   map[string]*mongo.Client  // by URI
-	sights  map[string]*mongodb.Sight // by URI
 	blob    map[azure.Blob]*azblob.Client
+
+	mu     sync.Mutex
+	mongo  map[string]*mongo.Client  // by URI; guarded by mu
+	sights map[string]*mongodb.Sight // by URI; guarded by mu
 }
 
 // openClients creates every client. Nothing is sent before the first use, so an unreachable service delays
@@ -76,30 +83,26 @@ func (s *clientSet) connectStream(cfg Config, credential azcore.TokenCredential,
 		}
 		s.blob[cfg.Blob] = blob
 	}
-	db := s.mongo[cfg.MongoURI]
-	if db == nil {
-		mongoOptions := options.Client().ApplyURI(cfg.MongoURI).SetAppName("sluice-producer")
-		s.sights[cfg.MongoURI] = &mongodb.Sight{}
-		s.sights[cfg.MongoURI].Watch(mongoOptions)
-		if opts.Mongo != nil {
-			opts.Mongo(mongoOptions)
+	c := &clients{blob: blob}
+	open := func() error {
+		db, sight, err := s.openMongo(cfg.MongoURI, opts)
+		if err != nil {
+			return err
 		}
-		var err error
-		if db, err = mongo.Connect(mongoOptions); err != nil {
-			return fmt.Errorf("open MongoDB client: %w", err)
+		c.collection, c.mongoSight = db.Database(cfg.Database).Collection(cfg.Collection), sight
+		return nil
+	}
+	if err := open(); err != nil {
+		if _, unresolved := errors.AsType[*net.DNSError](err); !unresolved {
+			return err
 		}
-		s.mongo[cfg.MongoURI] = db
+		c.openMongo = open
 	}
 	namespace, err := servicebus.New(cfg.ServiceBus, credential, opts.ServiceBus)
 	if err != nil {
 		return err
 	}
-	c := &clients{
-		collection: db.Database(cfg.Database).Collection(cfg.Collection),
-		broker:     broker.NewServiceBus(cfg.entity(), namespace),
-		blob:       blob,
-		mongoSight: s.sights[cfg.MongoURI],
-	}
+	c.broker = broker.NewServiceBus(cfg.entity(), namespace)
 	store := claim.NewStore(blob, cfg.ClaimContainer)
 	if cfg.OnOversize == "claimcheck" {
 		c.claims = store
@@ -109,6 +112,28 @@ func (s *clientSet) connectStream(cfg Config, credential azcore.TokenCredential,
 	}
 	s.streams = append(s.streams, c)
 	return nil
+}
+
+// openMongo returns the client of a URI, and what is seen of its servers. Errors: a [*net.DNSError] if the name in a
+// mongodb+srv URI cannot be resolved.
+func (s *clientSet) openMongo(uri string, opts Options) (*mongo.Client, *mongodb.Sight, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if db := s.mongo[uri]; db != nil {
+		return db, s.sights[uri], nil
+	}
+	mongoOptions := options.Client().ApplyURI(uri).SetAppName("sluice-producer")
+	sight := &mongodb.Sight{}
+	sight.Watch(mongoOptions)
+	if opts.Mongo != nil {
+		opts.Mongo(mongoOptions)
+	}
+	db, err := mongo.Connect(mongoOptions)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open MongoDB client: %w", err)
+	}
+	s.mongo[uri], s.sights[uri] = db, sight
+	return db, sight, nil
 }
 
 // blobOptionsWithoutRetries disables the SDK's own retries. The election retries requests itself, and a
@@ -141,6 +166,8 @@ func (s *clientSet) close(ctx context.Context) {
 		closing.Go(func() { c.broker.Close(ctx) })
 	}
 	closing.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, db := range s.mongo {
 		_ = mongodb.Disconnect(ctx, db, closeTimeout)
 	}

@@ -58,6 +58,11 @@ func command(ctx context.Context, c operator.Command, r operator.Request, cfg Co
 		return err
 	}
 	defer shared.close(ctx)
+	if open := shared.streams[0].openMongo; open != nil {
+		if err := open(); err != nil {
+			return err
+		}
+	}
 	stream, err := cfg.operatorStream(shared.streams[0], opts)
 	if err != nil {
 		return err

@@ -32,8 +32,14 @@ func (p *replica) reachMongo(ctx context.Context) bool {
 	if p.dependencies.mongo.Load() {
 		return true
 	}
-	client := p.clients.collection.Database().Client()
 	seen := outage.New(p.log, "connection to MongoDB")
+	if open := p.clients.openMongo; open != nil {
+		if !seen.Until(ctx, reachTimeout, func(context.Context) error { return open() }) {
+			return false
+		}
+		p.clients.openMongo = nil
+	}
+	client := p.clients.collection.Database().Client()
 	defer seen.Hurry(ctx, p.clients.mongoSight.Silence)()
 	if !seen.Until(ctx, reachTimeout, func(ctx context.Context) error { return client.Ping(ctx, readpref.Primary()) }) {
 		return false

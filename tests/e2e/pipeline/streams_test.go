@@ -2,12 +2,15 @@ package pipeline_test
 
 import (
 	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/dns"
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/shared/commandline"
@@ -105,6 +108,53 @@ func TestG6AStreamThatFailsStopsAloneAndComesBack(t *testing.T) {
 		w.Published()
 		p.End()
 	})
+}
+
+// names answers in the place of DNS for as long as the test runs.
+type names struct{ known atomic.Bool }
+
+func (n *names) serve(t *testing.T) {
+	given := dns.DefaultResolver
+	t.Cleanup(func() { dns.DefaultResolver = given })
+	dns.DefaultResolver = &dns.Resolver{
+		LookupSRV: func(_, _, name string) (string, []*net.SRV, error) {
+			if !n.known.Load() {
+				return "", nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+			}
+			return "", []*net.SRV{{Target: "mongo." + name, Port: 27017}}, nil
+		},
+		LookupTXT: func(string) ([]string, error) { return nil, nil },
+	}
+}
+
+// A stream whose mongodb+srv name cannot be resolved, as that of a cluster that was deleted, waits for it and stops no other; a process of
+// that stream alone waits as well.
+func TestG6AStreamWhoseMongoDBHasNoNameWaitsForItAlone(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		t.Run(fmt.Sprint("alone ", alone), func(t *testing.T) {
+			var answers names
+			answers.serve(t)
+			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+				streams := twoStreams(w)
+				streams[1].MongoURI = "mongodb+srv://cluster.shop.example/?tls=false"
+				if alone {
+					streams = streams[1:]
+				}
+				p := w.StartStreams("a", streams)
+				if !alone {
+					w.Leads("a")
+					w.Insert("order-1")
+					w.Published()
+				}
+				w.Eventually("the cause is logged", func() bool { return strings.Contains(p.Log.Text(), "no such host") })
+				w.Pass(10 * time.Minute)
+				require.Empty(w, p.Done)
+				answers.known.Store(true)
+				w.Eventually("the stream is led", func() bool { return w.CheckpointOf("shop.payments").Token != nil })
+				p.End()
+			})
+		})
+	}
 }
 
 func TestOperatorSaysWhichStream(t *testing.T) {
