@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
@@ -66,6 +67,52 @@ func TestG1G3ANewReadModelIsBuiltBesideTheOldOne(t *testing.T) {
 		require.NoError(w, err)
 		require.Equal(w, 60, built.Applied)
 		require.Zero(w, built.DeadLettered)
+	})
+}
+
+// G6: a message that was parked, of events without versions, does not come to a read model that has gone on, whatever is rewound: its
+// position is behind. It comes to a new read model, and to the old one if its document is written once more.
+func TestG6AParkedMessageWithoutVersionsComesToANewReadModel(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		park := func(c *producer.Config, _ *producer.Options) { c.OnRefused = "park" }
+		beginning := time.Now()
+		w.Pass(2 * time.Second)
+		a := w.StartProducer("a", park)
+		w.Leads("a")
+		old := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection, c.MirrorCollection = "mirror", "orders" })
+		accept := w.Bus.AnswerSendsOf(func(m servicebus.Accepted) bool { return m.Properties["cloudEvents_type"] == "Bad" },
+			servicebus.Answer{Outcome: servicebus.Rejected, Condition: "amqp:not-allowed"})
+		for n, eventType := range []string{"Good", "Bad", "Good"} {
+			w.InsertDocument(bson.D{{Key: "_id", Value: n}, {Key: "aggregateId", Value: "a0"}, {Key: "type", Value: eventType}})
+			w.Pass(2 * time.Second)
+		}
+		w.Eventually("the others are applied", func() bool { return documents(w, "orders") == 2 })
+		a.End()
+		accept()
+
+		const anew = "anew"
+		require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
+			Name: anew, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
+		}))
+		done := operate(w, "token", "rewind", "--to", beginning.UTC().Format(time.RFC3339))
+		require.Zero(w, done.Code, done.Err)
+		b := w.StartProducer("b", park)
+		fresh := w.StartProjector(func(c *projector.Config, _ *projector.Options) {
+			c.Subscription, c.Projection, c.MirrorCollection = anew, "mirror", "orders-2"
+		})
+		w.Eventually("the new read model has everything", func() bool { return documents(w, "orders-2") == 3 })
+		w.Pass(time.Minute)
+		require.EqualValues(w, 2, documents(w, "orders"), "the guide says that a rewind does not help")
+
+		_, err := w.Events.ReplaceOne(w.Context(), bson.D{{Key: "_id", Value: 1}}, bson.D{{Key: "aggregateId", Value: "a0"}, {Key: "type", Value: "Good"}})
+		require.NoError(w, err)
+		w.Eventually("the old one has it as well", func() bool { return documents(w, "orders") == 3 })
+		b.End()
+		for _, p := range []*world.Projector{old, fresh} {
+			ended, err := p.End()
+			require.NoError(w, err)
+			require.Zero(w, ended.DeadLettered)
+		}
 	})
 }
 
