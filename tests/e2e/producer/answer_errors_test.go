@@ -40,7 +40,7 @@ func TestG6AnErrorOfThePipelineOnADocumentStopsTheStream(t *testing.T) {
 		for _, p := range []*world.Producer{a, b} {
 			err := p.Failed()
 			require.ErrorContains(w, err, "ConversionFailure")
-			require.ErrorContains(w, err, "behind "+w.Checkpoint().Position)
+			require.ErrorContains(w, err, "after "+w.Checkpoint().Position)
 			require.ErrorContains(w, err, "PIPELINE")
 			require.NotContains(w, p.Log.Text(), "MongoDB has not answered for too long")
 		}
@@ -61,7 +61,7 @@ func TestG6AnErrorOfEveryGetMoreStopsTheStream(t *testing.T) {
 		w.Published()
 		w.FailMongo(1_000_000, 241, "getMore")
 		otherWrites(w)
-		require.ErrorContains(w, a.Failed(), "behind "+w.Checkpoint().Position)
+		require.ErrorContains(w, a.Failed(), "after "+w.Checkpoint().Position)
 		require.EqualValues(w, 1, w.Checkpoint().Epoch)
 		require.Regexp(w, `state +STOPPED`, operate(w, "status").Out)
 	})

@@ -142,7 +142,7 @@ func TestG6AChangeThatCannotBeSplitIsReportedAtEveryStart(t *testing.T) {
 					require.Regexp(w, `PROBLEM +history +the change behind the checkpoint is larger than 16 MB`,
 						operateWith(w, func(c *producer.Config) { claiming(c, nil) }, "doctor").Out)
 				}
-				require.ErrorContains(w, failed, "behind "+w.Checkpoint().Position)
+				require.ErrorContains(w, failed, "after "+w.Checkpoint().Position)
 				require.ErrorContains(w, failed, "producer token set --forward")
 				token := regexp.MustCompile(`\{ _data: "\w+" \}`).FindString(failed.Error())
 				forward := operate(w, "token", "set", "--forward", strings.Replace(token, "_data", `"_data"`, 1))
