@@ -114,7 +114,7 @@ func (s *service) openMongo(opts Options) (err error) {
 		return fmt.Errorf("open MongoDB client: %w", err)
 	}
 	s.applier = apply.New(s.chosen, s.mongo, s.cfg.Database, apply.Options{
-		Unjudged: s.cfg.VersionGapWait == 0, FirstVersion: s.cfg.VersionFirst, AppName: appName, Through: s.builtThrough,
+		IgnoreVersions: s.cfg.VersionGapWait == 0, FirstVersion: s.cfg.VersionFirst, AppName: appName, Through: s.builtThrough,
 		Ended: func(n int) {
 			s.log.Warn("ended transactions that a projector which is gone had left open", "transactions", n)
 		},
@@ -135,7 +135,7 @@ func (s *service) openServiceBus(opts Options) (err error) {
 	if s.namespace, err = servicebus.New(s.cfg.ServiceBus, opts.Credential, &busOptions); err != nil {
 		return err
 	}
-	s.pool = sessions.New(sessions.Ways{
+	s.pool = sessions.New(sessions.Transport{
 		Receiver: sessions.Receiver(s.cfg.SessionReceiver), Connections: s.cfg.connections(), Namespace: s.namespace, Dial: s.dial,
 	}, s.cfg.accepting(s))
 	return nil

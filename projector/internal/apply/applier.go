@@ -34,14 +34,14 @@ const maxDoubts = 3
 
 // Applier writes the effects of one projection. It is safe for concurrent use.
 type Applier struct {
-	projection projection.Projection
-	client     *mongo.Client
-	database   *mongo.Database
-	guards     guards
-	turns      *turns // of transactions
-	orphans    *orphans
-	calls      *projections // nil: none is bounded
-	unjudged   bool
+	projection     projection.Projection
+	client         *mongo.Client
+	database       *mongo.Database
+	guards         guards
+	conflicts      *conflictQueue // of transactions
+	abandoned      *abandonedTxns
+	calls          *projections // nil: none is bounded
+	ignoreVersions bool
 	// firstVersion is the setting VERSION_FIRST.
 	firstVersion int64
 	through      func(stream, aggregate string) string
@@ -51,8 +51,8 @@ type Applier struct {
 
 // Options are an applier's settings.
 type Options struct {
-	// Unjudged says that versions of the source do not grow by one, so that a missing one cannot be recognised.
-	Unjudged bool
+	// IgnoreVersions says that versions of the source do not grow by one, so that a missing one cannot be recognised.
+	IgnoreVersions bool
 	// FirstVersion is the version that every aggregate begins with, so that a higher one cannot be an aggregate's first; 0: any can.
 	FirstVersion int64
 	// AppName is the name by which all projectors connect to the read model, so that one can end the transactions that another one
@@ -75,7 +75,7 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 			// A guard that is read must not be rolled back later: messages are completed because of it.
 			SetReadConcern(readconcern.Majority()).
 			SetReadPreference(readpref.Primary())),
-		turns: newTurns(), calls: &projections{}, orphans: &orphans{admin: client.Database("admin"), app: o.AppName, ended: o.Ended}, unjudged: o.Unjudged, firstVersion: o.FirstVersion,
+		conflicts: newConflictQueue(), calls: &projections{}, abandoned: &abandonedTxns{admin: client.Database("admin"), app: o.AppName, ended: o.Ended}, ignoreVersions: o.IgnoreVersions, firstVersion: o.FirstVersion,
 		through: o.Through,
 	}
 	a.guards = guardsOf(p, a.database)
@@ -104,7 +104,7 @@ func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes 
 	}
 	if err == nil {
 		var unparked []Failure
-		unparked, err = a.parkPoisoned(ctx, session, t.Leave, changes, results)
+		unparked, err = a.parkPoisoned(ctx, session, t.Skip, changes, results)
 		failures = append(failures, unparked...)
 	}
 	if err != nil {
@@ -118,10 +118,10 @@ func (a *Applier) write(ctx context.Context, t Attempt, groups []*group) error {
 	switch {
 	case a.guards.inside:
 		return a.applyEmbedded(ctx, groups)
-	case !t.Apart:
+	case !t.PerAggregate:
 		return a.applyTogether(ctx, groups, false)
 	}
-	return a.applyApart(ctx, groups)
+	return a.applyPerAggregate(ctx, groups)
 }
 
 // rebase reads the guards of the groups whose condition did not hold, and has the groups decide what follows from them: what is
@@ -144,13 +144,13 @@ func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
 		if g.replay != nil && (s.parked == nil || s.parked.ID != g.replay.parked.ID) {
 			return false, ErrNotParked
 		}
-		seen, lies, shared := s.of(g.stream), s.place(g.stream), len(s.guests) > 0
+		seen, slot, shared := s.of(g.stream), s.slot(g.stream), len(s.guests) > 0
 		applied := seen.position
 		if applied == "" && s.parked == nil {
 			applied = g.through // the build found nothing of the aggregate that is still there
 		}
-		learned := g.dropApplied(applied) > 0 || lies != g.place || shared != g.shared || s.empty != g.stub
-		g.place, g.shared, g.stub = lies, shared, s.empty
+		learned := g.dropApplied(applied) > 0 || slot != g.guardSlot || shared != g.shared || s.empty != g.stub
+		g.guardSlot, g.shared, g.stub = slot, shared, s.empty
 		switch {
 		case len(g.events) == 0:
 			learned = true

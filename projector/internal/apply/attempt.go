@@ -8,15 +8,15 @@ import (
 
 // Attempt says what of a batch to try. The zero value tries all of it.
 type Attempt struct {
-	// Most is how many changes are planned; 0: all.
-	Most int
-	// Apart writes each aggregate by itself, where several could be written in one transaction: what fails then is that aggregate's.
-	Apart bool
-	// Leave are aggregates whose changes are left pending.
-	Leave map[string]bool
+	// Limit is how many changes are planned; 0: all.
+	Limit int
+	// PerAggregate writes each aggregate by itself, where several could be written in one transaction: what fails then is that aggregate's.
+	PerAggregate bool
+	// Skip are aggregates whose changes are left pending.
+	Skip map[string]bool
 }
 
-func (t Attempt) full(planned int) bool { return t.Most > 0 && planned >= t.Most }
+func (t Attempt) full(planned int) bool { return t.Limit > 0 && planned >= t.Limit }
 
 // Failure is a change that could not be applied now, for a reason of its own, and might be later.
 type Failure struct {

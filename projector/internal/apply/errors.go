@@ -139,8 +139,8 @@ func classifyWrite(e mongo.WriteError) Class {
 	return Unknown
 }
 
-// unsaid says whether a duplicate key may be that of another unique index than _id's, because the server does not say.
-func unsaid(e mongo.WriteError) bool {
+// ambiguousDuplicate says whether a duplicate key may be that of another unique index than _id's, because the server does not say.
+func ambiguousDuplicate(e mongo.WriteError) bool {
 	_, said := e.Raw.Lookup("keyPattern").DocumentOK()
 	return duplicateKeyCodes[e.Code] && !said
 }
@@ -153,7 +153,7 @@ func Refused(err error) bool {
 }
 
 // onlyID says whether a duplicate key is that of _id, which is where the guard is, or of some other unique index. Of a server that does
-// not say, it may be: the guard tells (see unsaid).
+// not say, it may be: the guard tells (see ambiguousDuplicate).
 func onlyID(raw bson.Raw) bool {
 	pattern, ok := raw.Lookup("keyPattern").DocumentOK()
 	if !ok {

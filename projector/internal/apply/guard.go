@@ -127,8 +127,8 @@ func (g guards) condition(group *group, n int) bson.D {
 	case group.unguarded:
 		position = bson.D{{Key: "$exists", Value: false}}
 	}
-	at := g.at(group.place)
-	filter := append(bson.D{{Key: "_id", Value: group.aggregate}, {Key: at + guardPosition, Value: position}}, g.owned(group.place)...)
+	at := g.at(group.guardSlot)
+	filter := append(bson.D{{Key: "_id", Value: group.aggregate}, {Key: at + guardPosition, Value: position}}, g.owned(group.guardSlot)...)
 	if group.replay == nil {
 		filter = append(filter, bson.E{Key: g.prefix + guardParked, Value: bson.D{{Key: "$exists", Value: false}}})
 		if g.inside {
@@ -146,10 +146,10 @@ func (g guards) condition(group *group, n int) bson.D {
 	return filter
 }
 
-// moved is the guard that stands once the first n events of a group are applied, as fields and values. Without a version
+// nextGuard is the guard that stands once the first n events of a group are applied, as fields and values. Without a version
 // among them the one that stands there stays. first is the version of the first of them that has one, where the guard is to say so
 // if it has none yet; 0 where it is not.
-func (g guards) moved(group *group, n int) (set bson.D, first int64, whole bool) {
+func (g guards) nextGuard(group *group, n int) (set bson.D, first int64, whole bool) {
 	last := group.events[n-1].change
 	guard := bson.D{{Key: guardPosition, Value: last.Position}, {Key: guardEpoch, Value: last.Epoch}}
 	if !group.guest && group.stream != "" {
@@ -173,7 +173,7 @@ func (g guards) moved(group *group, n int) (set bson.D, first int64, whole bool)
 	case behind > 0: // of no version before it is it known
 		guard = append(guard, bson.E{Key: guardVersion, Value: version}, bson.E{Key: guardFirst, Value: behind})
 		return guard, 0, true
-	case group.unjudged: // versions may have been left out: of no other is it known
+	case group.ignoreVersions: // versions may have been left out: of no other is it known
 		guard = append(guard, bson.E{Key: guardVersion, Value: version}, bson.E{Key: guardFirst, Value: version})
 		return guard, 0, true
 	}

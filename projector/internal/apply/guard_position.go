@@ -27,7 +27,7 @@ type Guard struct {
 	Parked *Record
 }
 
-func (s guardState) alone() Guard {
+func (s guardState) own() Guard {
 	return Guard{Position: s.position, Version: s.version, First: s.first, Parked: s.parked}
 }
 
@@ -48,7 +48,7 @@ func (s guardState) guard() Guard {
 		if g.Streams == nil {
 			g.Streams = make(map[string]Guard)
 		}
-		g.Streams[stream] = s.of(stream).alone()
+		g.Streams[stream] = s.of(stream).own()
 	}
 	return g
 }

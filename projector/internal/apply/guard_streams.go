@@ -11,7 +11,7 @@ import (
 // guards named a stream becomes that of the first one that comes.
 
 // place is where one stream's guard lies in that of an aggregate.
-type place struct {
+type guardSlot struct {
 	stream string
 	// guest says that another stream is at home there.
 	guest bool
@@ -20,7 +20,7 @@ type place struct {
 }
 
 // at is the path of the fields of a place.
-func (g guards) at(p place) string {
+func (g guards) at(p guardSlot) string {
 	if p.guest {
 		return g.prefix + guardStreams + "." + projection.EscapeKey(p.stream) + "."
 	}
@@ -28,7 +28,7 @@ func (g guards) at(p place) string {
 }
 
 // owned is the condition that a place is where it was last seen.
-func (g guards) owned(p place) bson.D {
+func (g guards) owned(p guardSlot) bson.D {
 	switch {
 	case p.stream == "":
 		return nil
@@ -55,8 +55,8 @@ func (s guardState) isGuest(stream string) bool {
 	return stream != "" && s.stream != "" && s.stream != stream
 }
 
-func (s guardState) place(stream string) place {
-	return place{stream: stream, guest: s.isGuest(stream), unguarded: s.exists && !s.of(stream).guarded}
+func (s guardState) slot(stream string) guardSlot {
+	return guardSlot{stream: stream, guest: s.isGuest(stream), unguarded: s.exists && !s.of(stream).guarded}
 }
 
 // readStreams reads the guests' guards.

@@ -120,9 +120,9 @@ func (a *Applier) park(
 		ID: bson.NewObjectID(), Since: time.Now().UTC(), MessageID: c.MessageID, Stream: c.Stream, Position: c.Position,
 		Reason: poisoned.result.Reason, Description: poisoned.result.Description, Session: session, Later: int64(len(behind)),
 	}
-	lies := place{stream: c.Stream}
+	slot := guardSlot{stream: c.Stream}
 	for range maxConflicts {
-		err := a.writeRecord(ctx, c, r, lies)
+		err := a.writeRecord(ctx, c, r, slot)
 		if err == nil {
 			poisoned.result.Recorded = true
 			return append(parkedBehind(&r, behind), poisoned), nil
@@ -157,22 +157,22 @@ func (a *Applier) park(
 		case r.Reason == ReasonVersionGap && s.version >= c.Version-1:
 			return []decision{{poisoned.index, Result{}}}, nil // what was missing has come
 		}
-		lies = found[c.Aggregate].place(c.Stream)
+		slot = found[c.Aggregate].slot(c.Stream)
 	}
 	return nil, errContended
 }
 
 // writeRecord writes the record of a parking where the aggregate is not parked and the poison is not applied. Where there is no
 // guard it makes one.
-func (a *Applier) writeRecord(ctx context.Context, c *envelope.Change, r Record, lies place) error {
-	at := a.guards.at(lies)
+func (a *Applier) writeRecord(ctx context.Context, c *envelope.Change, r Record, slot guardSlot) error {
+	at := a.guards.at(slot)
 	filter := bson.D{{Key: "_id", Value: c.Aggregate}, {Key: a.guards.prefix + guardParked, Value: bson.D{{Key: "$exists", Value: false}}}}
 	switch {
 	case r.Reason == ReasonOvertaken: // wherever the guard stands
-	case lies.unguarded:
-		filter = append(append(filter, a.guards.owned(lies)...), bson.E{Key: at + guardPosition, Value: bson.D{{Key: "$exists", Value: false}}})
+	case slot.unguarded:
+		filter = append(append(filter, a.guards.owned(slot)...), bson.E{Key: at + guardPosition, Value: bson.D{{Key: "$exists", Value: false}}})
 	case c.Position != "":
-		filter = append(append(filter, a.guards.owned(lies)...), bson.E{Key: at + guardPosition, Value: bson.D{{Key: "$lt", Value: c.Position}}})
+		filter = append(append(filter, a.guards.owned(slot)...), bson.E{Key: at + guardPosition, Value: bson.D{{Key: "$lt", Value: c.Position}}})
 	}
 	if r.Reason == ReasonVersionGap {
 		filter = append(filter, bson.E{Key: at + guardVersion, Value: bson.D{

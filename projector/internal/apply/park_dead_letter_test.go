@@ -13,13 +13,13 @@ func TestG1G6TheStandingOfADeadLetter(t *testing.T) {
 	const broker = "MaxDeliveryCountExceeded"
 	stands := Guard{Position: "825", Version: 5, First: 2}
 	for _, test := range []struct {
-		name     string
-		guard    Guard
-		position string
-		version  int64
-		reason   string
-		unjudged bool
-		want     Standing
+		name           string
+		guard          Guard
+		position       string
+		version        int64
+		reason         string
+		ignoreVersions bool
+		want           DeadLetterState
 	}{
 		{"above the guard", stands, "826", 6, broker, false, Waiting},
 		{"of nothing applied", Guard{}, "826", 6, broker, false, Waiting},
@@ -38,8 +38,8 @@ func TestG1G6TheStandingOfADeadLetter(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := envelope.Change{Position: test.position, Version: test.version, Operation: envelope.Insert}
-			a := &Applier{unjudged: test.unjudged}
-			require.Equal(t, test.want, a.Standing(test.guard, &c, test.reason))
+			a := &Applier{ignoreVersions: test.ignoreVersions}
+			require.Equal(t, test.want, a.DeadLetterState(test.guard, &c, test.reason))
 		})
 	}
 }

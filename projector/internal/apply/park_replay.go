@@ -61,11 +61,11 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 		}
 		for _, g := range groups {
 			seen := s.of(g.stream)
-			g.replay, g.place, g.shared, g.stub = &s, s.place(g.stream), len(s.guests) > 0, s.empty
+			g.replay, g.guardSlot, g.shared, g.stub = &s, s.slot(g.stream), len(s.guests) > 0, s.empty
 			g.dropApplied(seen.position)
 			g.stopAtGap(seen)
 		}
-		err = applier.write(ctx, Attempt{Apart: true}, groups)
+		err = applier.write(ctx, Attempt{PerAggregate: true}, groups)
 		for _, g := range groups {
 			record(results, g.decided)
 			if g.failed != nil {
@@ -97,7 +97,7 @@ var ErrParked = errors.New("the aggregate is parked already")
 func (a *Applier) ParkByOperator(ctx context.Context, aggregate, description string) error {
 	r := Record{ID: bson.NewObjectID(), Since: time.Now().UTC(), Reason: ReasonOperator, Description: description}
 	for range maxConflicts {
-		err := a.writeRecord(ctx, &envelope.Change{Aggregate: aggregate}, r, place{})
+		err := a.writeRecord(ctx, &envelope.Change{Aggregate: aggregate}, r, guardSlot{})
 		switch class := Classify(err); {
 		case err == nil:
 			return nil

@@ -29,7 +29,7 @@ func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change
 		k := key{c.Aggregate, c.Stream}
 		g := byAggregate[c.Aggregate]
 		switch waits, gapped := gap[k]; {
-		case blocked[c.Aggregate], t.Leave[c.Aggregate], t.full(planning):
+		case blocked[c.Aggregate], t.Skip[c.Aggregate], t.full(planning):
 			continue
 		case results[i].Kind == Poison, results[i].Kind == Parked:
 			blocked[c.Aggregate] = true
@@ -48,7 +48,7 @@ func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change
 			continue
 		case gapped && c.Position > waits, c.Position < g.last():
 			continue
-		case c.Claim != nil, !a.unjudged && g.skipsVersion(c, a.past.before(c)):
+		case c.Claim != nil, !a.ignoreVersions && g.skipsVersion(c, a.past.before(c)):
 			blocked[c.Aggregate] = true
 			continue
 		}
@@ -67,7 +67,7 @@ func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change
 			continue
 		}
 		if g == nil {
-			g = &group{aggregate: c.Aggregate, place: place{stream: c.Stream}, unjudged: a.unjudged, firstVersion: a.firstVersion, past: a.past}
+			g = &group{aggregate: c.Aggregate, guardSlot: guardSlot{stream: c.Stream}, ignoreVersions: a.ignoreVersions, firstVersion: a.firstVersion, past: a.past}
 			if a.through != nil {
 				g.through = a.through(c.Stream, c.Aggregate)
 			}

@@ -23,11 +23,11 @@ type group struct {
 	events    []planned
 	// oneByOne is set once the database refused several changes at once, to find the one it means.
 	oneByOne bool
-	place
+	guardSlot
 	// shared is set once the guard was found to hold those of several streams.
 	shared bool
-	// unjudged is set where versions do not grow by one, so that a missing one cannot be recognised.
-	unjudged bool
+	// ignoreVersions is set where versions do not grow by one, so that a missing one cannot be recognised.
+	ignoreVersions bool
 	// firstVersion is the version that aggregates begin with; 0: any.
 	firstVersion int64
 	// through is the position up to which the read model was built for the aggregate; empty if it was not.
@@ -101,7 +101,7 @@ func (g *group) skipsVersion(c *envelope.Change, may int64) bool {
 // requiredVersion is the first of the first n changes that has a version of its own, and the version that must be in the guard
 // before it; 0 when none must be.
 func (g *group) requiredVersion(n int) (index int, version int64) {
-	if g.unjudged {
+	if g.ignoreVersions {
 		return 0, 0
 	}
 	for i, e := range g.events[:n] {

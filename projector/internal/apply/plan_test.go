@@ -128,9 +128,9 @@ func TestPlanStopsWhereAVersionIsLeftOut(t *testing.T) {
 	require.Empty(t, failures)
 	require.Equal(t, "a 0 1, b 4 5", grouped(groups), "versions are judged from insert to insert")
 
-	unjudged := *planner
-	unjudged.unjudged = true
-	groups, decided, failures = unjudged.plan(t.Context(), Attempt{}, changes, results)
+	ignoreVersions := *planner
+	ignoreVersions.ignoreVersions = true
+	groups, decided, failures = ignoreVersions.plan(t.Context(), Attempt{}, changes, results)
 	record(results, decided)
 	require.Empty(t, failures)
 	require.Equal(t, "a 0 1 2 3, b 4 5", grouped(groups))
@@ -263,7 +263,7 @@ func TestAReplacementCarriesTheGuard(t *testing.T) {
 	require.Equal(t, `{"u":[{"$replaceWith":{"$mergeObjects":[{"$literal":{"_id":"a","x":"y"}},`+
 		`{"_sluice":{"version":"$_sluice.version","first":"$_sluice.first","position":{"$literal":"821"},"epoch":{"$literal":3}}}]}}]}`, text(made.(*mongo.UpdateOneModel).Update))
 
-	g.unjudged = true // nobody asks for it
+	g.ignoreVersions = true // nobody asks for it
 	made, _ = planner.modelOf(g, 1, f)
 	require.Equal(t, `{"u":{"_id":"a","x":"y","_sluice":{"position":"821","epoch":3}}}`, text(made.(*mongo.ReplaceOneModel).Replacement))
 }

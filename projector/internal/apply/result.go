@@ -84,9 +84,9 @@ func Undecodable(err error) Result {
 	return Result{Kind: Poison, Reason: "Undecodable", Description: err.Error()}
 }
 
-// UsedUp is the result of an event that was delivered n times of at most most: if its lock is lost once or twice more, the broker
+// DeliveriesExhausted is the result of an event that was delivered n times of at most most: if its lock is lost once or twice more, the broker
 // dead-letters it by itself, and whoever applies the next event does not know of it. So the aggregate is parked before.
-func UsedUp(n uint32, most int) Result {
+func DeliveriesExhausted(n uint32, most int) Result {
 	return Result{Kind: Poison, Reason: ReasonDeliveries, Description: fmt.Sprintf("the event was delivered %d times, and the broker takes it out "+
 		"of its order after %d: a projector stopped, or lost its lock, each time that it had the event in hand. Find out why, then replay", n, most)}
 }

@@ -45,15 +45,15 @@ func (a *Applier) transact(ctx context.Context, write func(context.Context) erro
 	defer session.EndSession(ctx)
 	backoff := retry.Backoff{Initial: 10 * time.Millisecond, Max: 500 * time.Millisecond}
 	for {
-		done := a.turns.take(ctx)
+		done := a.conflicts.enter(ctx)
 		err := attempt(ctx, session, write)
 		done()
 		switch Code(err) {
 		case mongodb.WriteConflict:
-			a.turns.met()
-			a.orphans.refused(ctx)
+			a.conflicts.conflicted()
+			a.abandoned.refused(ctx)
 		case mongodb.LockTimeout: // a command waits for the collection, behind a transaction that may be abandoned
-			a.orphans.refused(ctx)
+			a.abandoned.refused(ctx)
 		}
 		if !labelled(err, driver.TransientTransactionError) || Classify(err) == TooLarge || backoff.Wait(ctx) != nil {
 			return err

@@ -10,51 +10,52 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// orphans ends transactions whose projector is gone. MongoDB notices neither a killed process nor a lost machine: it keeps an open
-// transaction, and refuses every other write to its documents, for transactionLifetimeLimitSeconds, a minute.
+// abandonedTxns ends transactions of projectors that no longer exist. MongoDB notices neither a killed process nor a lost
+// machine: it keeps an open transaction, and refuses every other write to its documents, for
+// transactionLifetimeLimitSeconds, a minute.
 //
-// One in which nothing runs from one look to the next is of a projector that is gone, stopped or cut off: between two statements of ours
-// is no more than a round trip. How long a transaction has been open, or idle in all, says nothing of that: with many statements and a
-// long way it is seconds. Nothing rests on the judgement: whoever is there after all is told that the transaction was aborted, and
-// writes it again.
-type orphans struct {
+// A transaction without activity between two checks belongs to a projector that has died, been stopped or lost its
+// connection: a live projector issues its next statement within a round trip. How long a transaction has been open, or idle
+// in total, does not show that: with many statements and a slow network it is seconds. Nothing depends on the judgement: a
+// projector whose transaction was ended writes it again.
+type abandonedTxns struct {
 	admin *mongo.Database
 	app   string // the name by which projectors connect
 	ended func(n int)
 
 	mu    sync.Mutex
-	first time.Time // refusal of a row
+	first time.Time // refusal in a row
 	last  time.Time
-	next  time.Time // look, at the earliest
+	next  time.Time // check, at the earliest
 
-	looking sync.Mutex
-	seen    map[string]progress // at the last look, by session
+	checking sync.Mutex
+	seen     map[string]txnProgress // at the last check, by session
 }
 
-// progress is how far a transaction is.
-type progress struct{ number, active int64 }
+// txnProgress is the progress of a transaction.
+type txnProgress struct{ number, active int64 }
 
 const (
-	// suspicion is how long transactions are refused by others before somebody looks for one that is abandoned, and quiet is after how
-	// long without a refusal that begins anew.
-	suspicion = time.Second
-	quiet     = 30 * time.Second
-	// between is how long a replica waits before it looks again, and so for how long nothing has run in what is ended. patience is how
-	// long it waits for the answer.
-	between  = 2 * time.Second
-	patience = time.Second
+	// minRefusals is for how long transactions must be refused before a check for abandoned ones; resetAfter without a
+	// refusal starts that time again.
+	minRefusals = time.Second
+	resetAfter  = 30 * time.Second
+	// checkInterval is the time between two checks, and so for how long an ended transaction had no activity. checkTimeout
+	// bounds one check.
+	checkInterval = 2 * time.Second
+	checkTimeout  = time.Second
 )
 
-// refused is called when a transaction was refused because another one writes the same document. Where that goes on, it ends the
-// transactions that are abandoned by now. It does not end with ctx, the attempt's, which may leave it no time. An account sees its own
-// transactions and may end them, without a right to anything else. A server that does not have what is asked for here is not asked
-// often; it ends them by itself, later.
-func (o *orphans) refused(ctx context.Context) {
-	if !o.due(time.Now()) || !o.looking.TryLock() {
+// refused is called when a transaction was refused because another one writes the same document. If that continues, it ends
+// the transactions that are abandoned. It may outlive ctx, the attempt's, which may leave it no time. An account may see and
+// end its own transactions without further rights. A server that does not support this is rarely asked; it ends the
+// transactions later.
+func (o *abandonedTxns) refused(ctx context.Context) {
+	if !o.due(time.Now()) || !o.checking.TryLock() {
 		return
 	}
-	defer o.looking.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer o.checking.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
 	n, err := o.end(ctx)
 	if err != nil {
@@ -67,21 +68,21 @@ func (o *orphans) refused(ctx context.Context) {
 	}
 }
 
-func (o *orphans) due(now time.Time) bool {
+func (o *abandonedTxns) due(now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if now.Sub(o.last) > quiet {
+	if now.Sub(o.last) > resetAfter {
 		o.first = now
 	}
 	o.last = now
-	if now.Sub(o.first) < suspicion || now.Before(o.next) {
+	if now.Sub(o.first) < minRefusals || now.Before(o.next) {
 		return false
 	}
-	o.next = now.Add(between)
+	o.next = now.Add(checkInterval)
 	return true
 }
 
-func (o *orphans) end(ctx context.Context) (n int, err error) {
+func (o *abandonedTxns) end(ctx context.Context) (n int, err error) {
 	found, err := o.admin.Aggregate(ctx, mongo.Pipeline{
 		{{Key: "$currentOp", Value: bson.D{{Key: "allUsers", Value: false}, {Key: "idleSessions", Value: true}}}},
 		{{Key: "$match", Value: bson.D{
@@ -105,9 +106,9 @@ func (o *orphans) end(ctx context.Context) (n int, err error) {
 	}
 	var errs []error
 	before := o.seen
-	o.seen = make(map[string]progress, len(sessions))
+	o.seen = make(map[string]txnProgress, len(sessions))
 	for _, s := range sessions {
-		id, now := string(s.ID.Value), progress{s.Number, s.Active}
+		id, now := string(s.ID.Value), txnProgress{s.Number, s.Active}
 		o.seen[id] = now
 		if was, known := before[id]; !known || was != now {
 			continue

@@ -7,44 +7,43 @@ import (
 	"time"
 )
 
-// turns lets transactions of this process that write the same documents go one after the other, instead of being refused, and made again
-// from the start, as long as any two of them meet. Those of other processes are met all the same.
+// conflictQueue has transactions of this process that write the same documents wait for each other, instead of being
+// refused and started again, as long as any two of them conflict. It does not know the transactions of other processes.
 //
-// It is a courtesy: nothing rests on it, and nobody waits in a line that has not moved for as long as courtesy. One that is stuck holds up
-// nobody.
-type turns struct {
-	one   chan struct{} // holds a value while somebody has the turn
-	given atomic.Int64  // turns
+// This is only an optimisation. A transaction waits at most maxWait for a queue that does not move.
+type conflictQueue struct {
+	slot   chan struct{} // holds a value while a transaction has its turn
+	served atomic.Int64  // turns that were given
 
-	mu      sync.Mutex
-	caution int // transactions that go one after the other once two have met
-	left    int // of these; below zero, how many have gone freely since
+	mu        sync.Mutex
+	lot       int // transactions that wait for each other after a conflict
+	remaining int // of these; below zero, how many have not waited since
 }
 
 const (
-	// courtesy is how long a transaction waits while nobody gets a turn.
-	courtesy = 250 * time.Millisecond
-	// leastCaution is for two that met by chance, as those do that begin while a collection is being made. mostCaution is for documents that
-	// many of them write to: there each lot that goes freely costs all but one of it its work.
-	leastCaution, mostCaution = 4, 64
+	// maxWait bounds the wait while the queue does not move.
+	maxWait = 250 * time.Millisecond
+	// minLot is for transactions that conflicted by chance, such as those that begin while a collection is created. maxLot is
+	// for documents that many of them write to: each lot that does not wait loses the work of all but one of it.
+	minLot, maxLot = 4, 64
 )
 
-func newTurns() *turns { return &turns{one: make(chan struct{}, 1)} }
+func newConflictQueue() *conflictQueue { return &conflictQueue{slot: make(chan struct{}, 1)} }
 
-// take waits for a turn, where transactions have met lately. done gives it back.
-func (t *turns) take(ctx context.Context) (done func()) {
-	if !t.cautious() {
+// enter waits for a turn if transactions have conflicted recently. done ends the turn.
+func (q *conflictQueue) enter(ctx context.Context) (done func()) {
+	if !q.mustWait() {
 		return func() {}
 	}
-	line := time.NewTicker(courtesy)
+	line := time.NewTicker(maxWait)
 	defer line.Stop()
-	for given := t.given.Load(); ; {
+	for given := q.served.Load(); ; {
 		select {
-		case t.one <- struct{}{}:
-			t.given.Add(1)
-			return func() { <-t.one }
+		case q.slot <- struct{}{}:
+			q.served.Add(1)
+			return func() { <-q.slot }
 		case <-line.C:
-			now := t.given.Load()
+			now := q.served.Load()
 			if now == given {
 				return func() {}
 			}
@@ -55,25 +54,25 @@ func (t *turns) take(ctx context.Context) (done func()) {
 	}
 }
 
-// cautious counts a transaction, and says whether it is one of those that go one after the other.
-func (t *turns) cautious() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.left--
-	return t.left >= 0
+// mustWait counts a transaction, and reports whether it is one of a lot that waits.
+func (q *conflictQueue) mustWait() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.remaining--
+	return q.remaining >= 0
 }
 
-// met records that two transactions wrote the same document. If the last lot went one after the other not long before, the next one is
-// twice as large.
-func (t *turns) met() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// conflicted records that two transactions wrote the same document. If the last lot has waited not long before, the next
+// one is twice as large.
+func (q *conflictQueue) conflicted() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	switch {
-	case t.left > 0: // those that had begun before
-	case t.caution > 0 && -t.left <= mostCaution:
-		t.caution = min(2*t.caution, mostCaution)
+	case q.remaining > 0: // those that had begun before
+	case q.lot > 0 && -q.remaining <= maxLot:
+		q.lot = min(2*q.lot, maxLot)
 	default:
-		t.caution = leastCaution
+		q.lot = minLot
 	}
-	t.left = t.caution
+	q.remaining = q.lot
 }

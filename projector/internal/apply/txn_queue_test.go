@@ -10,42 +10,42 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// G5: transactions that meet go one after the other, and one that is stuck with its turn holds up nobody for longer than courtesy asks.
+// G5: transactions that meet go one after the other, and one that is stuck with its turn holds up nobody for longer than maxWait asks.
 func TestG5ATransactionThatIsStuckWithItsTurnHoldsUpNobody(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		turns := newTurns()
-		turns.take(t.Context()) // none has met another one yet: nobody has the turn
-		for range 10 {          // as those do that write one document
+		turns := newConflictQueue()
+		turns.enter(t.Context()) // none has met another one yet: nobody has the turn
+		for range 10 {           // as those do that write one document
 			meet(t, turns)
 		}
-		stuck := turns.take(t.Context())
+		stuck := turns.enter(t.Context())
 		for range 3 {
 			asked := time.Now()
-			done := turns.take(t.Context())
-			require.Equal(t, courtesy, time.Since(asked))
+			done := turns.enter(t.Context())
+			require.Equal(t, maxWait, time.Since(asked))
 			done()
 		}
 		stuck()
 		asked := time.Now()
-		next := turns.take(t.Context())
+		next := turns.enter(t.Context())
 		require.Zero(t, time.Since(asked), "the turn was given back, and only by who had it")
 		next()
 
 		var line sync.WaitGroup
-		for range 20 { // longer together than courtesy, but the line moves
+		for range 20 { // longer together than maxWait, but the line moves
 			line.Go(func() {
-				done := turns.take(t.Context())
-				time.Sleep(courtesy / 2)
+				done := turns.enter(t.Context())
+				time.Sleep(maxWait / 2)
 				done()
 			})
 		}
 		line.Wait()
-		require.Equal(t, 20*courtesy/2, time.Since(asked), "some did not wait for their turn")
+		require.Equal(t, 20*maxWait/2, time.Since(asked), "some did not wait for their turn")
 		asked = time.Now()
-		for range mostCaution {
-			turns.take(t.Context())()
+		for range maxLot {
+			turns.enter(t.Context())()
 		}
-		first, second := turns.take(t.Context()), turns.take(t.Context())
+		first, second := turns.enter(t.Context()), turns.enter(t.Context())
 		require.Zero(t, time.Since(asked), "none has met another one for long: nobody waits")
 		first()
 		second()
@@ -53,22 +53,22 @@ func TestG5ATransactionThatIsStuckWithItsTurnHoldsUpNobody(t *testing.T) {
 }
 
 // meet has two transactions meet that have begun side by side.
-func meet(t *testing.T, turns *turns) {
+func meet(t *testing.T, turns *conflictQueue) {
 	t.Helper()
-	for range mostCaution {
-		if !turns.cautious() {
+	for range maxLot {
+		if !turns.mustWait() {
 			break
 		}
 	}
-	turns.met()
-	turns.met() // the loser of another pair
+	turns.conflicted()
+	turns.conflicted() // the loser of another pair
 }
 
 // Two that met by chance hold up few; the more often transactions meet, the more of them go one after the other.
 func TestTheMoreOftenTransactionsMeetTheMoreTakeTurns(t *testing.T) {
-	turns := newTurns()
+	turns := newConflictQueue()
 	lot := func() (n int) {
-		for turns.cautious() {
+		for turns.mustWait() {
 			n++
 		}
 		return n
@@ -80,9 +80,9 @@ func TestTheMoreOftenTransactionsMeetTheMoreTakeTurns(t *testing.T) {
 		lots = append(lots, lot())
 	}
 	require.Equal(t, []int{4, 8, 16, 32, 64, 64}, lots)
-	for range mostCaution {
-		require.False(t, turns.cautious())
+	for range maxLot {
+		require.False(t, turns.mustWait())
 	}
 	meet(t, turns)
-	require.Equal(t, leastCaution, lot(), "they had not met for long")
+	require.Equal(t, minLot, lot(), "they had not met for long")
 }

@@ -62,7 +62,7 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 				c.committed()
 				done = true
 			case class == Guarded:
-				if collided = append(collided, c.group); unsaid(failure.WriteError) {
+				if collided = append(collided, c.group); ambiguousDuplicate(failure.WriteError) {
 					c.group.doubt, c.group.doubtful = failure, c.events
 				}
 			case class == Permanent, class == TooLarge:
@@ -135,15 +135,15 @@ func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, mak
 	filter := a.guards.condition(g, n)
 	// In a replay there is a document: the parked record is in it.
 	upsert := g.replay == nil && !g.mustFollow(n)
-	fields, first, whole := a.guards.moved(g, n)
+	fields, first, whole := a.guards.nextGuard(g, n)
 	if f.replacement != nil {
-		beside := g.shared || g.guest || (!whole && !g.unjudged) // something of the guard stays
+		beside := g.shared || g.guest || (!whole && !g.ignoreVersions) // something of the guard stays
 		if first > 0 && (!beside || g.begins()) {
 			fields = append(fields, bson.E{Key: guardFirst, Value: first}) // the one that stood there is replaced
 		}
 		document := replacementOf(g.aggregate, f)
 		if beside {
-			return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(replacing(document, g, fields)).SetUpsert(upsert), upsert
+			return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(replacementUpdate(document, g, fields)).SetUpsert(upsert), upsert
 		}
 		if g.replay != nil {
 			fields = append(fields, bson.E{Key: guardParked, Value: g.replay.raw})
@@ -165,11 +165,11 @@ func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, mak
 	case first > 0 && g.begins():
 		fields = append(fields, bson.E{Key: guardFirst, Value: first})
 	case first > 0 && makes:
-		ops = append(slices.Clip(ops), projection.SetOnInsert(a.guards.at(g.place)+guardFirst, first))
+		ops = append(slices.Clip(ops), projection.SetOnInsert(a.guards.at(g.guardSlot)+guardFirst, first))
 	}
 	var set bson.D
 	for _, e := range fields {
-		set = append(set, bson.E{Key: a.guards.at(g.place) + e.Key, Value: e.Value})
+		set = append(set, bson.E{Key: a.guards.at(g.guardSlot) + e.Key, Value: e.Value})
 	}
 	return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(updateOf(ops, set...)).SetUpsert(makes), makes
 }
@@ -187,9 +187,9 @@ func replacementOf(aggregate string, f *fold) bson.D {
 	return document
 }
 
-// replacing says a whole document, with the fields of its guard, as an update that leaves what else stands in the guard: an
+// replacementUpdate says a whole document, with the fields of its guard, as an update that leaves what else stands in the guard: an
 // ordinary replacement would take away the version, and with it the means to tell that one is missing, and other streams' guards.
-func replacing(document bson.D, g *group, fields bson.D) mongo.Pipeline {
+func replacementUpdate(document bson.D, g *group, fields bson.D) mongo.Pipeline {
 	literal := func(v any) bson.D { return bson.D{{Key: "$literal", Value: v}} }
 	path := "$" + projection.GuardField + "."
 	stay := []string{guardVersion, guardFirst}

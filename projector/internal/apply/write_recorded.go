@@ -54,9 +54,9 @@ func (a *Applier) applyRecorded(ctx context.Context, g *group) error {
 	return nil
 }
 
-// applyApart writes the groups one after the other. An error that passes, and that the server answered to one group, does not keep those
+// applyPerAggregate writes the groups one after the other. An error that passes, and that the server answered to one group, does not keep those
 // behind it from being tried: if one of them is written, it is a failure of the first group alone, once it has come twice.
-func (a *Applier) applyApart(ctx context.Context, groups []*group) error {
+func (a *Applier) applyPerAggregate(ctx context.Context, groups []*group) error {
 	var failed []*group
 	var last error
 	for _, g := range groups {
@@ -105,9 +105,9 @@ func (a *Applier) commit(ctx context.Context, g *group, n int) error {
 
 // recordOf is the conditional update of the record of a group whose first n events are applied.
 func (a *Applier) recordOf(g *group, n int) mongo.WriteModel {
-	guard, first, _ := a.guards.moved(g, n)
+	guard, first, _ := a.guards.nextGuard(g, n)
 	makes := g.replay == nil && !g.mustFollow(n)
-	at := a.guards.at(g.place)
+	at := a.guards.at(g.guardSlot)
 	if first > 0 && g.begins() {
 		guard = append(guard, bson.E{Key: guardFirst, Value: first})
 	}
@@ -145,7 +145,7 @@ func (a *Applier) effect(ctx context.Context, writes []projection.Write) error {
 			if collection, _ := writes[0].Target(); collection != name {
 				break
 			}
-			models = append(models, model(writes[0]))
+			models = append(models, writeModel(writes[0]))
 			writes = writes[1:]
 		}
 		_, err := a.database.Collection(name).BulkWrite(ctx, models, options.BulkWrite().SetOrdered(true))
@@ -161,8 +161,8 @@ func (a *Applier) effect(ctx context.Context, writes []projection.Write) error {
 	return nil
 }
 
-// model returns a write as the driver takes it. The id is a value, also if it looks like a query.
-func model(w projection.Write) mongo.WriteModel {
+// writeModel returns a write as the driver takes it. The id is a value, also if it looks like a query.
+func writeModel(w projection.Write) mongo.WriteModel {
 	_, id := w.Target()
 	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: id}}}}
 	switch w := w.(type) {

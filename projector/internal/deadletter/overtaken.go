@@ -13,7 +13,7 @@ import (
 // is not known to have been applied. It answers false where there is none.
 func (p *Replayer) parkStray(ctx context.Context, a apply.Aggregate, letters []Letter) (bool, error) {
 	for _, l := range letters {
-		standing := p.Applier.Standing(a.Guard, &l.change, l.Reason)
+		standing := p.Applier.DeadLetterState(a.Guard, &l.change, l.Reason)
 		if apply.ByProjector(l.Reason) || standing == apply.Done || l.session == "" {
 			continue
 		}
@@ -37,7 +37,7 @@ func overtaken(l Letter) apply.Result {
 // stuckOnOvertaken holds a replay up at the first letter that was overtaken. The one that a person gives up is removed from the queue
 // before anything else: its position is behind the guard's, which can say nothing of it. left are the letters without it.
 func (p *Replayer) stuckOnOvertaken(ctx context.Context, a apply.Aggregate, letters []Letter, skip bool, o *Outcome) (left []Letter, err error) {
-	at := slices.IndexFunc(letters, func(l Letter) bool { return p.Applier.Standing(a.Guard, &l.change, l.Reason) == apply.Overtaken })
+	at := slices.IndexFunc(letters, func(l Letter) bool { return p.Applier.DeadLetterState(a.Guard, &l.change, l.Reason) == apply.Overtaken })
 	if at >= 0 && skip && a.Reason == apply.ReasonOvertaken && letters[at].MessageID == a.MessageID {
 		removed, err := p.remove(ctx, map[int64]bool{letters[at].sequence: true})
 		switch {
@@ -100,7 +100,7 @@ func (p *Replayer) Overtaken(ctx context.Context, aggregates []apply.Aggregate) 
 	for _, name := range names {
 		passed := Passed{Aggregate: name}
 		for _, l := range letters[name] {
-			if p.Applier.Standing(guards[name], &l.change, l.Reason) == apply.Overtaken {
+			if p.Applier.DeadLetterState(guards[name], &l.change, l.Reason) == apply.Overtaken {
 				passed.Events = append(passed.Events, l)
 			}
 		}

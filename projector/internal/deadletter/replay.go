@@ -445,7 +445,7 @@ func (p *Replayer) leftovers(ctx context.Context, t *task) (parked bool, err err
 // settle tells the dead letters that are no longer needed from those whose effects are not in the read model.
 func (p *Replayer) settle(a apply.Aggregate, letters []Letter, o *Outcome) {
 	for _, l := range letters {
-		if p.Applier.Standing(a.Guard, &l.change, l.Reason) == apply.Done {
+		if p.Applier.DeadLetterState(a.Guard, &l.change, l.Reason) == apply.Done {
 			o.settled[l.sequence] = true
 			o.Known++
 		} else if !o.settled[l.sequence] {

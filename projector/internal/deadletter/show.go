@@ -32,7 +32,7 @@ func (p *Replayer) Show(ctx context.Context, aggregate string) (Details, error) 
 	defer p.closeDeadLetters(ctx, receiver)
 	letters, err := p.lettersOf(ctx, receiver, aggregate)
 	for _, l := range letters {
-		switch p.Applier.Standing(a.Guard, &l.change, l.Reason) {
+		switch p.Applier.DeadLetterState(a.Guard, &l.change, l.Reason) {
 		case apply.Done:
 			s.Applied++
 		case apply.Overtaken:

@@ -54,7 +54,7 @@ func (p *Pipeline) decode(messages []*azservicebus.ReceivedMessage) *batch {
 		case err != nil:
 			b.add(m, envelope.Partial(m), apply.Undecodable(err))
 		case m.DeliveryCount >= parkAt:
-			b.add(m, change, apply.UsedUp(m.DeliveryCount, p.MaxDeliveries()))
+			b.add(m, change, apply.DeliveriesExhausted(m.DeliveryCount, p.MaxDeliveries()))
 		default:
 			b.add(m, change, apply.Result{})
 		}
@@ -87,7 +87,7 @@ func (b *batch) add(m *azservicebus.ReceivedMessage, c envelope.Change, r apply.
 
 // attempt returns what the next attempt tries.
 func (b *batch) attempt() apply.Attempt {
-	return apply.Attempt{Most: b.limit, Apart: b.perAggregate, Leave: b.skip}
+	return apply.Attempt{Limit: b.limit, PerAggregate: b.perAggregate, Skip: b.skip}
 }
 
 // tries reports whether the next attempt tries any change.

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// unsaidDeliveries is the MaxDeliveryCount that is reckoned with where no setting says one and nobody may ask: the service's default.
-const unsaidDeliveries = 10
+// defaultMaxDeliveries is the MaxDeliveryCount that is reckoned with where no setting says one and nobody may ask: the service's default.
+const defaultMaxDeliveries = 10
 
 // askTimeout bounds one question to the administration of Service Bus: as long as messages that are delivered again may wait for it.
 const askTimeout = 10 * time.Second
@@ -27,7 +27,7 @@ func parkAtDelivery(most int) uint32 {
 	return uint32(max(most-max(most/10, 1), 2)) //nolint:gosec // bounded by Validate
 }
 
-// MaxDeliveries is the setting, else what the entity said, else unsaidDeliveries.
+// MaxDeliveries is the setting, else what the entity said, else defaultMaxDeliveries.
 func (p *Pipeline) MaxDeliveries() int {
 	if p.opts.MaxDeliveries > 0 {
 		return p.opts.MaxDeliveries
@@ -35,7 +35,7 @@ func (p *Pipeline) MaxDeliveries() int {
 	if said := p.askedDeliveries.Load(); said > 0 {
 		return int(said)
 	}
-	return unsaidDeliveries
+	return defaultMaxDeliveries
 }
 
 // askDeliveries asks the administration for the entity's MaxDeliveryCount where no setting says it, until it is told, or learns that it
@@ -65,7 +65,7 @@ func (p *Pipeline) askDeliveries(ctx context.Context) {
 	}
 	if ctx.Err() == nil {
 		p.opts.Logger.Info("MAX_DELIVERIES is not set, and the entity's MaxDeliveryCount is unknown: it is taken for the service's default",
-			telemetry.KeyDelivery, unsaidDeliveries, telemetry.KeyError, azure.Untold(err))
+			telemetry.KeyDelivery, defaultMaxDeliveries, telemetry.KeyError, azure.Untold(err))
 	}
 }
 

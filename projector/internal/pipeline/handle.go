@@ -47,7 +47,7 @@ var errNoProgress = errors.New("a batch was applied, and no message of it was de
 func (p *Pipeline) Handle(receiving, applying context.Context, session *sessions.Session) (err error) {
 	h := &handler{Pipeline: p, session: session, deferred: &batch{}}
 	defer func() {
-		if errors.Is(err, sessions.ErrRelease) && session.Leave(h.completing.wait) {
+		if errors.Is(err, sessions.ErrRelease) && session.ReleaseAfter(h.completing.wait) {
 			return
 		}
 		if late := h.completing.wait(); late != nil && (err == nil || errors.Is(err, sessions.ErrRelease)) {
@@ -93,13 +93,13 @@ func (h *handler) receive(ctx context.Context) ([]*azservicebus.ReceivedMessage,
 	if h.session.Age() >= maxStuck {
 		return nil, sessions.ErrRelease
 	}
-	room := h.deferred.len() < h.session.Room(maxDeferred)
+	room := h.deferred.len() < h.session.Budget(maxDeferred)
 	if room {
-		if messages, err := h.session.Arrived(ctx); len(messages) > 0 || err != nil {
+		if messages, err := h.session.TryReceive(ctx); len(messages) > 0 || err != nil {
 			return messages, err
 		}
 	}
-	return h.session.Wait(ctx, max(time.Until(h.until), minWait), h.deferred.bytes(), room)
+	return h.session.ReceiveWithin(ctx, max(time.Until(h.until), minWait), h.deferred.bytes(), room)
 }
 
 // finish applies and settles a batch until all of its messages are decided, or what is undecided waits, or must be
@@ -175,7 +175,7 @@ func (h *handler) pause(receiving context.Context, b *batch, longest time.Durati
 	wait := longest/2 + rand.N(longest/2)
 	h.opts.Logger.Warn("messages are delivered again and again, because their session's lock was lost each time: waiting before this delivery",
 		telemetry.KeySession, h.session.ID(), telemetry.KeyDelivery, b.deliveries, telemetry.KeyWait, wait.Milliseconds())
-	if err := h.session.Aside(receiving, b.bytes(), func(bool) { _ = retry.Sleep(receiving, wait) }); err != nil {
+	if err := h.session.Yield(receiving, b.bytes(), func(bool) { _ = retry.Sleep(receiving, wait) }); err != nil {
 		return fmt.Errorf("stop with messages in hand: %w", err)
 	}
 	return nil
@@ -202,7 +202,7 @@ func (h *handler) fetch(ctx context.Context, b *batch, i int) error {
 	var done func()
 	var err error
 	c, claim := &b.changes[i], b.changes[i].Claim
-	stop := h.session.Aside(ctx, b.bytes(), func(bool) { done, err = h.claims.fetch(ctx, c) })
+	stop := h.session.Yield(ctx, b.bytes(), func(bool) { done, err = h.claims.fetch(ctx, c) })
 	switch refusal, final := errors.AsType[*envelope.Error](err); {
 	case stop != nil:
 		if err == nil {

@@ -14,13 +14,13 @@ import (
 // amqpAcceptor accepts sessions over AMQP, any number of them at once on its connection.
 type amqpAcceptor struct {
 	entity  string
-	conns   *shared[*servicebus.Conn]
+	conns   *sharedConn[*servicebus.Conn]
 	backlog *backlogEstimate
-	room    *room
+	budget  *byteBudget
 }
 
-func newAMQP(entity string, namespace *servicebus.Namespace, within time.Duration, backlog *backlogEstimate, room *room) *amqpAcceptor {
-	return &amqpAcceptor{entity: entity, backlog: backlog, room: room, conns: &shared[*servicebus.Conn]{
+func newAMQP(entity string, namespace *servicebus.Namespace, within time.Duration, backlog *backlogEstimate, budget *byteBudget) *amqpAcceptor {
+	return &amqpAcceptor{entity: entity, backlog: backlog, budget: budget, conns: &sharedConn[*servicebus.Conn]{
 		open:    namespace.Connect,
 		alive:   func(c *servicebus.Conn) bool { return c.Err() == nil },
 		shut:    func(ctx context.Context, c *servicebus.Conn) { c.Close(ctx) },
@@ -30,21 +30,21 @@ func newAMQP(entity string, namespace *servicebus.Namespace, within time.Duratio
 }
 
 func (d *amqpAcceptor) accept(ctx context.Context) (link, func(context.Context), error) {
-	conn, err := d.conns.take(ctx)
+	conn, err := d.conns.acquire(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	session, err := acceptNext(ctx, conn.way, d.entity)
 	switch {
 	case err == nil:
-		session.Ahead, session.Saw = d.room.messages, d.room.saw
-		release := func(ctx context.Context) { conn.giveBack(ctx, session.Doubtful()) }
+		session.Allow, session.Observe = d.budget.allow, d.budget.observe
+		release := func(ctx context.Context) { conn.release(ctx, session.Doubtful()) }
 		return &amqpLink{amqpSession: session, backlog: d.backlog}, release, nil
 	case errors.Is(err, errNoSession):
-		conn.giveBack(ctx, false)
+		conn.release(ctx, false)
 		return nil, nil, err
 	}
-	conn.giveBack(ctx, !answered(err) && !errors.Is(err, context.Canceled))
+	conn.release(ctx, !answered(err) && !errors.Is(err, context.Canceled))
 	return nil, nil, err
 }
 
@@ -61,23 +61,23 @@ type amqpLink struct {
 // burst is waited for where sessions have turned out to hold several messages: one write takes them all.
 const burst = time.Millisecond
 
-// Came implements link.
-func (l *amqpLink) Came(count int) []*azservicebus.ReceivedMessage {
+// Buffered implements link.
+func (l *amqpLink) Buffered(count int) []*azservicebus.ReceivedMessage {
 	if l.Broken() {
 		return nil
 	}
-	return l.amqpSession.Came(count)
+	return l.amqpSession.Buffered(count)
 }
 
-// Known implements link. The broker grants sessions that have a message: the first one is on its way.
-func (l *amqpLink) Known(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
+// TryNext implements link. The broker grants sessions that have a message: the first one is on its way.
+func (l *amqpLink) TryNext(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
 	if l.Broken() {
 		return nil, ErrRelease
 	}
 	if l.begun {
-		return l.Arrived(count)
+		return l.ReceiveBuffered(count)
 	}
-	bounded, cancel := context.WithTimeout(ctx, gather)
+	bounded, cancel := context.WithTimeout(ctx, expectedWithin)
 	defer cancel()
 	messages, err := l.Next(bounded, count)
 	switch {
@@ -86,10 +86,10 @@ func (l *amqpLink) Known(ctx context.Context, count int) ([]*azservicebus.Receiv
 	case err != nil:
 		return nil, err
 	}
-	if due, _ := l.backlog.shouldLook(); due {
+	if due, _ := l.backlog.shouldPeek(); due {
 		// The first message came before its size was known, so the credit that followed it is for a whole batch beside it.
-		count = l.Ahead(count)
-		messages = append(messages, l.amqpSession.More(ctx, count-len(messages), burst)...)
+		count = l.Allow(count)
+		messages = append(messages, l.amqpSession.ReceiveMore(ctx, count-len(messages), burst)...)
 		l.backlog.found(len(messages) > 1)
 	}
 	return messages, nil

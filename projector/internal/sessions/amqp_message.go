@@ -7,7 +7,7 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// read turns a message into what the SDK would have made of it, as far as the projector reads it.
+// read slots a message into what the SDK would have made of it, as far as the projector reads it.
 func read(m *amqp.Message) *azservicebus.ReceivedMessage {
 	r := &azservicebus.ReceivedMessage{
 		ApplicationProperties: m.ApplicationProperties,

@@ -35,9 +35,9 @@ type amqpSession struct {
 	lockedUntil time.Time // when it was accepted
 	credit      int       // given to the broker, and not yet received for; the receiver's alone
 	most        int       // messages at once that were last asked for; the receiver's alone
-	// Ahead, if set, says how many messages the broker may send ahead, of at most count; Saw is told the size of each that came.
-	Ahead    func(count int) int
-	Saw      func(bytes int)
+	// Allow, if set, says how many messages the broker may send ahead, of at most count; Observe is told the size of each that came.
+	Allow    func(count int) int
+	Observe  func(bytes int)
 	broken   atomic.Bool
 	doubtful atomic.Bool
 
@@ -77,7 +77,7 @@ func answered(err error) bool {
 // Receive waits for messages and returns what has arrived by then, in order, at least one and at most count. It lets the
 // broker send up to count ahead.
 func (s *amqpSession) Receive(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
-	if messages, err := s.Arrived(count); len(messages) > 0 || err != nil {
+	if messages, err := s.ReceiveBuffered(count); len(messages) > 0 || err != nil {
 		return messages, err
 	}
 	first, err := s.link.Receive(ctx, nil)
@@ -87,14 +87,14 @@ func (s *amqpSession) Receive(ctx context.Context, count int) ([]*azservicebus.R
 		}
 		return nil, fmt.Errorf("receive: %w", err)
 	}
-	messages := s.came([]*azservicebus.ReceivedMessage{s.remember(first)}, count)
+	messages := s.appendBuffered([]*azservicebus.ReceivedMessage{s.remember(first)}, count)
 	s.refill()
 	return messages, nil
 }
 
-// Arrived returns what has arrived, in order, at most count, without waiting; nothing perhaps.
-func (s *amqpSession) Arrived(count int) ([]*azservicebus.ReceivedMessage, error) {
-	messages := s.Came(count)
+// ReceiveBuffered returns what has arrived, in order, at most count, without waiting; nothing perhaps.
+func (s *amqpSession) ReceiveBuffered(count int) ([]*azservicebus.ReceivedMessage, error) {
+	messages := s.Buffered(count)
 	s.most = count
 	return messages, s.giveCredit()
 }
@@ -110,8 +110,8 @@ func (s *amqpSession) refill() {
 // giveCredit lets the broker send messages ahead.
 func (s *amqpSession) giveCredit() error {
 	ahead := s.most
-	if s.Ahead != nil {
-		ahead = s.Ahead(s.most)
+	if s.Allow != nil {
+		ahead = s.Allow(s.most)
 	}
 	want := ahead - s.credit
 	if want <= 0 {
@@ -125,8 +125,8 @@ func (s *amqpSession) giveCredit() error {
 	return nil
 }
 
-// More waits until nothing has arrived for so long, or count messages have, and returns what has arrived, in order.
-func (s *amqpSession) More(ctx context.Context, count int, quiet time.Duration) (messages []*azservicebus.ReceivedMessage) {
+// ReceiveMore waits until nothing has arrived for so long, or count messages have, and returns what has arrived, in order.
+func (s *amqpSession) ReceiveMore(ctx context.Context, count int, quiet time.Duration) (messages []*azservicebus.ReceivedMessage) {
 	defer s.refill()
 	for len(messages) < count {
 		waiting, cancel := context.WithTimeout(ctx, quiet)
@@ -135,16 +135,18 @@ func (s *amqpSession) More(ctx context.Context, count int, quiet time.Duration) 
 		if err != nil {
 			return messages // if it is more than a timeout, the next Receive returns it
 		}
-		messages = s.came(append(messages, s.remember(next)), count)
+		messages = s.appendBuffered(append(messages, s.remember(next)), count)
 	}
 	return messages
 }
 
-// Came returns what has arrived, in order, at most count, and gives no credit.
-func (s *amqpSession) Came(count int) []*azservicebus.ReceivedMessage { return s.came(nil, count) }
+// Buffered returns what has arrived, in order, at most count, and gives no credit.
+func (s *amqpSession) Buffered(count int) []*azservicebus.ReceivedMessage {
+	return s.appendBuffered(nil, count)
+}
 
 // came appends what has arrived, in order, up to count messages.
-func (s *amqpSession) came(messages []*azservicebus.ReceivedMessage, count int) []*azservicebus.ReceivedMessage {
+func (s *amqpSession) appendBuffered(messages []*azservicebus.ReceivedMessage, count int) []*azservicebus.ReceivedMessage {
 	for len(messages) < count {
 		m := s.link.Prefetched()
 		if m == nil {
@@ -159,8 +161,8 @@ func (s *amqpSession) came(messages []*azservicebus.ReceivedMessage, count int) 
 func (s *amqpSession) remember(m *amqp.Message) *azservicebus.ReceivedMessage {
 	s.credit--
 	received := read(m)
-	if s.Saw != nil {
-		s.Saw(len(received.Body))
+	if s.Observe != nil {
+		s.Observe(len(received.Body))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,8 +28,8 @@ const (
 // service does not understand them.
 const maxRefusals = 3
 
-// verdict is whether the service understands how sessions are accepted directly; all workers' acceptors share it.
-type verdict struct {
+// compatibility is whether the service understands how sessions are accepted directly; all workers' acceptors share it.
+type compatibility struct {
 	log    *slog.Logger
 	worked atomic.Bool
 
@@ -40,18 +40,18 @@ type verdict struct {
 
 // autoAcceptor accepts directly until the verdict is that the service refuses that.
 type autoAcceptor struct {
-	verdict *verdict
-	direct  acceptor
-	sdk     acceptor
+	compatibility *compatibility
+	direct        acceptor
+	sdk           acceptor
 }
 
 func (a *autoAcceptor) accept(ctx context.Context) (link, func(context.Context), error) {
-	if a.verdict.refused() {
+	if a.compatibility.refused() {
 		return a.sdk.accept(ctx)
 	}
 	began := time.Now()
 	l, release, err := a.direct.accept(ctx)
-	a.verdict.hear(began, err)
+	a.compatibility.record(began, err)
 	return l, release, err
 }
 
@@ -60,33 +60,33 @@ func (a *autoAcceptor) close(ctx context.Context) {
 	a.sdk.close(ctx)
 }
 
-func (v *verdict) refused() bool {
-	if v.worked.Load() {
+func (c *compatibility) refused() bool {
+	if c.worked.Load() {
 		return false
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.refusals >= maxRefusals
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refusals >= maxRefusals
 }
 
-// hear records the outcome of an accept. Only the broker's own answer shows that it understands the request: a session, or that there
+// record records the outcome of an accept. Only the broker's own answer shows that it understands the request: a session, or that there
 // is none. Of accepts that were under way together one refusal counts, because one cause may have ended all of them.
-func (v *verdict) hear(began time.Time, err error) {
+func (c *compatibility) record(began time.Time, err error) {
 	if answer, ok := errors.AsType[*amqp.Error](err); err == nil || ok && answer.Condition == servicebus.CondTimeout {
-		v.worked.Store(true)
+		c.worked.Store(true)
 		return
 	}
-	if v.worked.Load() || !refusal(err) {
+	if c.worked.Load() || !refusal(err) {
 		return
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.refusals >= maxRefusals || !began.After(v.last) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refusals >= maxRefusals || !began.After(c.last) {
 		return
 	}
-	v.last = time.Now()
-	if v.refusals++; v.refusals == maxRefusals {
-		v.log.Error("Service Bus does not understand how sessions are accepted over AMQP; accepting them through the SDK, "+
+	c.last = time.Now()
+	if c.refusals++; c.refusals == maxRefusals {
+		c.log.Error("Service Bus does not understand how sessions are accepted over AMQP; accepting them through the SDK, "+
 			"which is slower (SESSION_RECEIVER=sdk does so from the start)", telemetry.KeyError, err)
 	}
 }

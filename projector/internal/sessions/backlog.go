@@ -25,19 +25,19 @@ type backlogEstimate struct {
 	schedule peekSchedule // of sessions just accepted; guarded by mu
 }
 
-// shouldLook says whether to find out about a session that was just accepted; if not, after is its schedule from then on.
-func (p *backlogEstimate) shouldLook() (due bool, after peekSchedule) {
+// shouldPeek says whether to find out about a session that was just accepted; if not, after is its schedule from then on.
+func (p *backlogEstimate) shouldPeek() (due bool, after peekSchedule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	due = p.schedule.due()
-	return due, peekSchedule{gap: p.schedule.gap, left: p.schedule.gap}
+	return due, peekSchedule{gap: p.schedule.gap, remaining: p.schedule.gap}
 }
 
 // found records whether a session that was just accepted held more.
 func (p *backlogEstimate) found(more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.schedule.saw(more)
+	p.schedule.observe(more)
 }
 
 // peeked records the outcome of a peek. A broker without peek fails all of them; a broken connection fails some.

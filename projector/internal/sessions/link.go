@@ -22,11 +22,11 @@ type link interface {
 	Renew(ctx context.Context) error
 	Close(ctx context.Context) error
 
-	// Came returns messages, in order, that came and that no other method returned yet, at most count, without asking for more.
-	Came(count int) []*azservicebus.ReceivedMessage
-	// Known returns messages, in order, that are known to be there or on their way, at most count: none when nobody knows of
+	// Buffered returns messages, in order, that came and that no other method returned yet, at most count, without asking for more.
+	Buffered(count int) []*azservicebus.ReceivedMessage
+	// TryNext returns messages, in order, that are known to be there or on their way, at most count: none when nobody knows of
 	// any. Errors: [ErrRelease] when the link is of no more use.
-	Known(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error)
+	TryNext(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error)
 	// Next waits for messages: at least one, at most count, in order. Errors: [ErrRelease].
 	Next(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error)
 }
@@ -39,6 +39,6 @@ type acceptor interface {
 	close(ctx context.Context)
 }
 
-// gather is how long to wait for messages that are known to be there, to the first and from it to the last. Reached only when
+// expectedWithin is how long to wait for messages that are known to be there, to the first and from it to the last. Reached only when
 // one of them expired.
-const gather = 2 * time.Second
+const expectedWithin = 2 * time.Second

@@ -9,25 +9,25 @@ const maxGap = 7
 //
 // What it decides is never a matter of order: only of how many messages are received at once.
 type peekSchedule struct {
-	gap  int // receives from one peek to the next
-	left int // of them still to come
+	gap       int // receives from one peek to the next
+	remaining int // of them still to come
 }
 
 // due says whether to peek now; it is asked once a receive.
 func (o *peekSchedule) due() bool {
-	if o.left > 0 {
-		o.left--
+	if o.remaining > 0 {
+		o.remaining--
 		return false
 	}
 	return true
 }
 
-// saw records the outcome of a peek: whether it found more than would have been received without it.
-func (o *peekSchedule) saw(more bool) {
+// observe records the outcome of a peek: whether it found more than would have been received without it.
+func (o *peekSchedule) observe(more bool) {
 	if more {
 		o.gap = 0
 	} else {
 		o.gap = min(2*o.gap+1, maxGap)
 	}
-	o.left = o.gap
+	o.remaining = o.gap
 }

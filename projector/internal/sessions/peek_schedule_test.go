@@ -11,7 +11,7 @@ func peeks(o *peekSchedule, n int, more func(receive int) bool) (at []int) {
 	for i := range n {
 		if o.due() {
 			at = append(at, i)
-			o.saw(more(i))
+			o.observe(more(i))
 		}
 	}
 	return at

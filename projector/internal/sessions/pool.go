@@ -6,11 +6,11 @@
 //   - While the handler runs, the session's lock is renewed; when a renewal fails, the handler's context is cancelled
 //     with ErrLockLost as its cause.
 //   - A session is released by closing its link, which unlocks its messages without raising any delivery count. Where all that is left to
-//     do is to have its last messages settled ([Session.Leave]), the worker accepts the next one meanwhile: so there are at most twice as
+//     do is to have its last messages settled ([Session.ReleaseAfter]), the worker accepts the next one meanwhile: so there are at most twice as
 //     many sessions as workers, of which half are only being released.
-//   - A session that only waits ([Session.Aside]) occupies no worker, as long as no more than maxAside wait: it is held, with its lock
+//   - A session that only waits ([Session.Yield]) occupies no worker, as long as no more than maxAside wait: it is held, with its lock
 //     renewed, while the worker accepts the next one. At most Workers sessions are handled at any moment: what was accepted, and what
-//     has waited long enough, take turns.
+//     has waited long enough, take slots.
 //   - Unless a worker has looked for a session for Idle and found none, other sessions may be waiting: a session without messages
 //     is then released at once, and none is held longer than MaxHold. Otherwise a session is kept for Idle after its last message,
 //     because accepting it again would cost round trips: two directly, some fifteen through the SDK.
@@ -35,8 +35,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Ways say how the broker is reached.
-type Ways struct {
+// Transport say how the broker is reached.
+type Transport struct {
 	Receiver Receiver
 	// Connections is how many connections the workers share.
 	Connections int
@@ -68,10 +68,10 @@ type Pool struct {
 	acceptors []acceptor // each shared by the workers of one connection
 	outage    *outage.Outage
 	throttle  *throttle
-	room      *room
+	budget    *byteBudget
 	held      sync.WaitGroup // sessions, with a worker or without
-	behind    chan struct{}  // holds a value for each session that is released while its worker has gone on
-	turns     chan struct{}  // holds a value for each session that is handled
+	releasing chan struct{}  // holds a value for each session that is released while its worker has gone on
+	slots     chan struct{}  // holds a value for each session that is handled
 
 	mu         sync.Mutex
 	demand     demand     // guarded by mu
@@ -85,30 +85,30 @@ type Pool struct {
 const maxAside = 2000
 
 // New makes a pool that spreads its workers over connections. Nothing is connected before the first use.
-func New(ways Ways, opts Options) *Pool {
+func New(transport Transport, opts Options) *Pool {
 	p := &Pool{
-		opts:     opts,
-		behind:   make(chan struct{}, opts.Workers),
-		turns:    make(chan struct{}, max(opts.Workers, 1)),
-		outage:   outage.New(opts.Logger, "accepting sessions"),
-		throttle: newThrottle(),
-		waiting:  list.New(),
-		demand:   demand{keep: opts.Idle},
+		opts:      opts,
+		releasing: make(chan struct{}, opts.Workers),
+		slots:     make(chan struct{}, max(opts.Workers, 1)),
+		outage:    outage.New(opts.Logger, "accepting sessions"),
+		throttle:  newThrottle(),
+		waiting:   list.New(),
+		demand:    demand{keep: opts.Idle},
 	}
-	seen, judged := &backlogEstimate{log: opts.Logger}, &verdict{log: opts.Logger}
+	seen, judged := &backlogEstimate{log: opts.Logger}, &compatibility{log: opts.Logger}
 	// A session has a batch in hand while the one before is completed and the next one arrives, and the session before it may still have
 	// its last one.
-	p.room = &room{bytes: opts.Bytes / (4 * max(opts.Workers, 1))}
-	for range ways.Connections {
-		over := newAMQP(opts.Entity.Path(), ways.Namespace, opts.CloseTimeout, seen, p.room)
-		through := newSDK(opts.Entity, ways.Dial, opts.CloseTimeout, seen, p.room)
-		switch ways.Receiver {
+	p.budget = &byteBudget{bytes: opts.Bytes / (4 * max(opts.Workers, 1))}
+	for range transport.Connections {
+		over := newAMQP(opts.Entity.Path(), transport.Namespace, opts.CloseTimeout, seen, p.budget)
+		through := newSDK(opts.Entity, transport.Dial, opts.CloseTimeout, seen, p.budget)
+		switch transport.Receiver {
 		case Direct:
 			p.acceptors = append(p.acceptors, over)
 		case SDK:
 			p.acceptors = append(p.acceptors, through)
 		default:
-			p.acceptors = append(p.acceptors, &autoAcceptor{verdict: judged, direct: over, sdk: through})
+			p.acceptors = append(p.acceptors, &autoAcceptor{compatibility: judged, direct: over, sdk: through})
 		}
 	}
 	return p
@@ -148,7 +148,7 @@ func (p *Pool) worker(ctx, work context.Context, way acceptor, handle Handler) {
 	for p.throttle.wait(ctx) == nil && ctx.Err() == nil {
 		asked := time.Now()
 		session, err := p.accept(ctx, way, seeker)
-		busy := p.throttle.hear(asked, err)
+		busy := p.throttle.record(asked, err)
 		switch {
 		case err == nil:
 			backoff.Reset()
@@ -217,15 +217,15 @@ func (p *Pool) handleSession(ctx, work context.Context, s *Session, handle Handl
 			stopApplying(err)
 		}
 	})
-	err := s.takeTurn(receiving)
+	err := s.acquireSlot(receiving)
 	if err == nil {
 		err = handle(receiving, applying, s)
 	}
 	if s.settling != nil {
 		select {
-		case p.behind <- struct{}{}:
-			defer func() { <-p.behind }()
-			s.giveUpTurn()
+		case p.releasing <- struct{}{}:
+			defer func() { <-p.releasing }()
+			s.releaseSlot()
 		default:
 		}
 		if late := s.settling(); late != nil {
@@ -238,7 +238,7 @@ func (p *Pool) handleSession(ctx, work context.Context, s *Session, handle Handl
 	stopReceiving(nil)
 	stopApplying(nil)
 	p.release(ctx, s, err, lost)
-	s.giveUpTurn()
+	s.releaseSlot()
 }
 
 // release gives a session back, of which err is how the handler ended, and lost why its lock was lost, if it was.

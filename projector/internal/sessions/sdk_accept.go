@@ -15,16 +15,16 @@ import (
 // it holds while it waits for the network, so whoever comes second would wait there, with no context to end the wait.
 type sdkAcceptor struct {
 	entity    azure.Entity
-	clients   *shared[*azservicebus.Client]
+	clients   *sharedConn[*azservicebus.Client]
 	accepting chan struct{} // holds a token while somebody accepts
 	backlog   *backlogEstimate
-	room      *room
+	budget    *byteBudget
 }
 
-func newSDK(entity azure.Entity, dial func() (*azservicebus.Client, error), within time.Duration, backlog *backlogEstimate, room *room) *sdkAcceptor {
+func newSDK(entity azure.Entity, dial func() (*azservicebus.Client, error), within time.Duration, backlog *backlogEstimate, budget *byteBudget) *sdkAcceptor {
 	return &sdkAcceptor{
-		entity: entity, backlog: backlog, room: room, accepting: make(chan struct{}, 1),
-		clients: &shared[*azservicebus.Client]{
+		entity: entity, backlog: backlog, budget: budget, accepting: make(chan struct{}, 1),
+		clients: &sharedConn[*azservicebus.Client]{
 			open: func(context.Context) (*azservicebus.Client, error) {
 				client, err := dial()
 				if err != nil {
@@ -47,21 +47,21 @@ func (s *sdkAcceptor) accept(ctx context.Context) (link, func(context.Context), 
 	case <-ctx.Done():
 		return nil, nil, errNoSession
 	}
-	client, err := s.clients.take(ctx)
+	client, err := s.clients.acquire(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	receiver, err := s.entity.AcceptNext(ctx, client.way)
 	if err != nil {
-		client.giveBack(ctx, lost(err))
+		client.release(ctx, lost(err))
 		if timedOut(err) {
 			return nil, nil, errNoSession
 		}
 		return nil, nil, err
 	}
 	session := NewSDKSession(receiver)
-	release := func(ctx context.Context) { client.giveBack(ctx, session.Broken()) }
-	return &sdkLink{SDKSession: session, backlog: s.backlog, room: s.room}, release, nil
+	release := func(ctx context.Context) { client.release(ctx, session.Broken()) }
+	return &sdkLink{SDKSession: session, backlog: s.backlog, budget: s.budget}, release, nil
 }
 
 func (s *sdkAcceptor) close(ctx context.Context) { s.clients.close(ctx) }

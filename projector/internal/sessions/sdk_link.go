@@ -22,7 +22,7 @@ import (
 type sdkLink struct {
 	*SDKSession
 	backlog *backlogEstimate
-	room    *room
+	budget  *byteBudget
 
 	// last is the highest sequence number received; 0 before the first.
 	last int64
@@ -33,11 +33,11 @@ type sdkLink struct {
 	open bool
 }
 
-// Came implements link. The SDK receives nothing that was not asked for.
-func (l *sdkLink) Came(int) []*azservicebus.ReceivedMessage { return nil }
+// Buffered implements link. The SDK receives nothing that was not asked for.
+func (l *sdkLink) Buffered(int) []*azservicebus.ReceivedMessage { return nil }
 
-// Known implements link.
-func (l *sdkLink) Known(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
+// TryNext implements link.
+func (l *sdkLink) TryNext(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
 	if l.open {
 		return nil, ErrRelease
 	}
@@ -49,7 +49,7 @@ func (l *sdkLink) Known(ctx context.Context, count int) ([]*azservicebus.Receive
 	if l.known == 0 {
 		return nil, nil
 	}
-	bounded, cancel := context.WithTimeout(ctx, gather)
+	bounded, cancel := context.WithTimeout(ctx, expectedWithin)
 	defer cancel()
 	messages, err := l.receive(bounded, min(l.known, count))
 	l.known -= len(messages)
@@ -74,7 +74,7 @@ func (l *sdkLink) peekAhead(ctx context.Context, count int) error {
 	if first {
 		expected = 1
 		due := false
-		if due, l.schedule = l.backlog.shouldLook(); !due {
+		if due, l.schedule = l.backlog.shouldPeek(); !due {
 			l.known = expected
 			return nil
 		}
@@ -85,7 +85,7 @@ func (l *sdkLink) peekAhead(ctx context.Context, count int) error {
 	if l.known, err = l.waiting(ctx, count); err != nil {
 		return err
 	}
-	l.schedule.saw(l.known > expected)
+	l.schedule.observe(l.known > expected)
 	if first {
 		l.known = max(l.known, expected)
 		l.backlog.found(l.known > expected)
@@ -100,7 +100,7 @@ func (l *sdkLink) waiting(ctx context.Context, batch int) (int, error) {
 		return 0, nil
 	}
 	from := l.last + 1
-	peeked, err := l.PeekMessages(ctx, max(l.room.messages(batch), 2), &azservicebus.PeekMessagesOptions{FromSequenceNumber: &from})
+	peeked, err := l.PeekMessages(ctx, max(l.budget.allow(batch), 2), &azservicebus.PeekMessagesOptions{FromSequenceNumber: &from})
 	if err != nil {
 		if ctx.Err() == nil {
 			l.backlog.peeked(err)
@@ -119,10 +119,10 @@ func (l *sdkLink) waiting(ctx context.Context, batch int) (int, error) {
 }
 
 func (l *sdkLink) receive(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
-	messages, err := l.ReceiveMessages(ctx, count, &azservicebus.ReceiveMessagesOptions{TimeAfterFirstMessage: gather})
+	messages, err := l.ReceiveMessages(ctx, count, &azservicebus.ReceiveMessagesOptions{TimeAfterFirstMessage: expectedWithin})
 	l.open = len(messages) < count
 	for _, m := range messages {
-		l.room.saw(len(m.Body))
+		l.budget.observe(len(m.Body))
 		if m.SequenceNumber != nil {
 			l.last = max(l.last, *m.SequenceNumber)
 		}

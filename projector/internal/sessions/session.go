@@ -27,7 +27,7 @@ type Session struct {
 	accepted time.Time
 	overlaps bool          // its release may, with the accept of another one
 	settling func() error  // what the release waits for; nil: nothing
-	turn     bool          // it is one of those that are handled
+	hasSlot  bool          // it is one of those that are handled
 	freed    chan struct{} // closed when its worker accepts another one; by the handler's goroutine alone
 	detached bool          // freed is closed
 }
@@ -35,9 +35,9 @@ type Session struct {
 // ID is the session's id.
 func (s *Session) ID() string { return s.link.ID() }
 
-// Leave says that the handler is about to return ErrRelease, and that the session is to be released when settling has returned. Where
+// ReleaseAfter says that the handler is about to return ErrRelease, and that the session is to be released when settling has returned. Where
 // that is refused the handler waits for it.
-func (s *Session) Leave(settling func() error) bool {
+func (s *Session) ReleaseAfter(settling func() error) bool {
 	if s.overlaps {
 		s.settling = settling
 	}
@@ -53,12 +53,12 @@ func (s *Session) Receive(ctx context.Context) ([]*azservicebus.ReceivedMessage,
 		return nil, context.Cause(ctx) // what has arrived already is released with the session
 	}
 	if s.pool.contended() && time.Since(s.accepted) >= s.pool.opts.MaxHold {
-		if messages := s.link.Came(s.pool.opts.Batch); len(messages) > 0 {
+		if messages := s.link.Buffered(s.pool.opts.Batch); len(messages) > 0 {
 			return messages, nil // else it was sent in vain, and is sent again
 		}
 		return nil, ErrRelease
 	}
-	messages, err := s.link.Known(ctx, s.pool.opts.Batch)
+	messages, err := s.link.TryNext(ctx, s.pool.opts.Batch)
 	if len(messages) > 0 || err != nil {
 		return messages, err
 	}
@@ -74,19 +74,19 @@ func (s *Session) Receive(ctx context.Context) ([]*azservicebus.ReceivedMessage,
 	return messages, err
 }
 
-// Arrived returns messages that are known to be there behind those that the caller keeps in hand, up to a batch; none if none are known.
-func (s *Session) Arrived(ctx context.Context) ([]*azservicebus.ReceivedMessage, error) {
+// TryReceive returns messages that are known to be there behind those that the caller keeps in hand, up to a batch; none if none are known.
+func (s *Session) TryReceive(ctx context.Context) ([]*azservicebus.ReceivedMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return s.link.Known(ctx, s.pool.opts.Batch)
+	return s.link.TryNext(ctx, s.pool.opts.Batch)
 }
 
-// Wait waits for d, or until messages are there, if the caller has room for more. It returns them; none when the time is over. Other
+// ReceiveWithin waits for d, or until messages are there, if the caller has room for more. It returns them; none when the time is over. Other
 // sessions are handled meanwhile; bytes are of messages that the caller keeps in hand. Errors: [ErrRelease], or the cause of ctx.
-func (s *Session) Wait(ctx context.Context, d time.Duration, bytes int, room bool) (messages []*azservicebus.ReceivedMessage, err error) {
+func (s *Session) ReceiveWithin(ctx context.Context, d time.Duration, bytes int, room bool) (messages []*azservicebus.ReceivedMessage, err error) {
 	aside, broken := true, error(nil)
-	err = s.Aside(ctx, bytes, func(free bool) {
+	err = s.Yield(ctx, bytes, func(free bool) {
 		if aside = free; !aside {
 			d = min(d, maxBusyWait)
 		}
@@ -115,10 +115,10 @@ func (s *Session) Wait(ctx context.Context, d time.Duration, bytes int, room boo
 // maxBusyWait bounds a wait that occupies a worker, because too many sessions wait already.
 const maxBusyWait = 2 * time.Second
 
-// Aside runs wait, which only waits, while other sessions are handled: the session gives up its worker, and takes its turn again
+// Yield runs wait, which only waits, while other sessions are handled: the session gives up its worker, and takes its turn again
 // afterwards. bytes are of messages that the caller keeps in hand. If too many sessions wait, or they have too much in hand, the session keeps its worker; wait
 // is called with whether it has not. The error is the cause of ctx.
-func (s *Session) Aside(ctx context.Context, bytes int, wait func(free bool)) error {
+func (s *Session) Yield(ctx context.Context, bytes int, wait func(free bool)) error {
 	p := s.pool
 	p.mu.Lock()
 	free := p.aside < maxAside && (p.opts.Bytes == 0 || p.asideBytes+bytes <= p.opts.Bytes/2)
@@ -130,23 +130,23 @@ func (s *Session) Aside(ctx context.Context, bytes int, wait func(free bool)) er
 		wait(false)
 		return context.Cause(ctx)
 	}
-	s.giveUpTurn()
+	s.releaseSlot()
 	wait(true)
 	p.mu.Lock()
 	p.aside, p.asideBytes = p.aside-1, p.asideBytes-bytes
 	p.mu.Unlock()
-	return s.takeTurn(ctx)
+	return s.acquireSlot(ctx)
 }
 
-// takeTurn waits until the session may be handled. The error is the cause of ctx, which is checked even if nothing has to be waited
+// acquireSlot waits until the session may be handled. The error is the cause of ctx, which is checked even if nothing has to be waited
 // for: a handler that waits again and again must see that it is to stop.
-func (s *Session) takeTurn(ctx context.Context) error {
+func (s *Session) acquireSlot(ctx context.Context) error {
 	p := s.pool
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	select {
-	case p.turns <- struct{}{}:
+	case p.slots <- struct{}{}:
 	default:
 		p.mu.Lock()
 		p.queued++
@@ -158,20 +158,20 @@ func (s *Session) takeTurn(ctx context.Context) error {
 			p.queued--
 		}()
 		select {
-		case p.turns <- struct{}{}:
+		case p.slots <- struct{}{}:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	s.turn = true
+	s.hasSlot = true
 	return nil
 }
 
-// giveUpTurn lets another session be handled, and the worker that accepted this one accept another.
-func (s *Session) giveUpTurn() {
-	if s.turn {
-		<-s.pool.turns
-		s.turn = false
+// releaseSlot lets another session be handled, and the worker that accepted this one accept another.
+func (s *Session) releaseSlot() {
+	if s.hasSlot {
+		<-s.pool.slots
+		s.hasSlot = false
 	}
 	if !s.detached {
 		close(s.freed)
@@ -182,8 +182,8 @@ func (s *Session) giveUpTurn() {
 // Age is how long ago the session was accepted.
 func (s *Session) Age() time.Duration { return time.Since(s.accepted) }
 
-// Room is how many messages of the recent ones' size, of at most count, a worker has room for besides those that are on their way.
-func (s *Session) Room(count int) int { return s.pool.room.messages(count) }
+// Budget is how many messages of the recent ones' size, of at most count, a worker has room for besides those that are on their way.
+func (s *Session) Budget(count int) int { return s.pool.budget.allow(count) }
 
 // The end of a lock is by the broker's clock, and ours may differ, by more than the lock lasts. So how long is left decides how often it is
 // renewed only between these bounds. The shortest lock of the service is 5 s.

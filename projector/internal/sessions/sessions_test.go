@@ -36,7 +36,7 @@ func TestAnAcceptThroughTheSDKThatTimesOutFoundNoSession(t *testing.T) {
 
 // pool has so many workers that look for a session in vain.
 func pool(free int) *Pool {
-	p := New(Ways{}, Options{Idle: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	p := New(Transport{}, Options{Idle: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 	for range free {
 		p.demand.seek(time.Now().Add(-time.Minute))
 	}
@@ -117,8 +117,8 @@ func TestAWaitWithoutRoomReportsThatItsContextHasEnded(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(stopped)
 	s := &Session{pool: pool(1), freed: make(chan struct{})}
-	messages, err := s.Wait(ctx, time.Hour, 0, false)
+	messages, err := s.ReceiveWithin(ctx, time.Hour, 0, false)
 	require.ErrorIs(t, err, stopped)
 	require.Empty(t, messages)
-	require.Empty(t, s.pool.turns)
+	require.Empty(t, s.pool.slots)
 }

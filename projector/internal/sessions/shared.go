@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// shared is a connection to the broker (or a client of the SDK) that several workers use. When something on it breaks, it is replaced
+// sharedConn is a connection to the broker (or a client of the SDK) that several workers use. When something on it breaks, it is replaced
 // for whoever comes next. Sessions that still work stay on the old one, which is closed when the last of them has been released.
-type shared[T any] struct {
+type sharedConn[T any] struct {
 	open   func(ctx context.Context) (T, error)
 	alive  func(T) bool
 	shut   func(ctx context.Context, way T)
@@ -25,12 +25,12 @@ type shared[T any] struct {
 // use is an open way and how many use it.
 type use[T any] struct {
 	way   T
-	of    *shared[T]
+	of    *sharedConn[T]
 	users int // guarded by of.mu
 }
 
-// take gives the current way, or opens one while others wait. It must be ended with giveBack.
-func (s *shared[T]) take(ctx context.Context) (*use[T], error) {
+// acquire gives the current way, or opens one while others wait. It must be ended with release.
+func (s *sharedConn[T]) acquire(ctx context.Context) (*use[T], error) {
 	if u := s.join(ctx); u != nil {
 		return u, nil
 	}
@@ -54,7 +54,7 @@ func (s *shared[T]) take(ctx context.Context) (*use[T], error) {
 }
 
 // join uses the current way, if there is one; nil else.
-func (s *shared[T]) join(ctx context.Context) *use[T] {
+func (s *sharedConn[T]) join(ctx context.Context) *use[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.current
@@ -72,8 +72,8 @@ func (s *shared[T]) join(ctx context.Context) *use[T] {
 	return u
 }
 
-// giveBack ends one use. A broken way is used by nobody who comes later.
-func (u *use[T]) giveBack(ctx context.Context, broken bool) {
+// release ends one use. A broken way is used by nobody who comes later.
+func (u *use[T]) release(ctx context.Context, broken bool) {
 	s := u.of
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,14 +86,14 @@ func (u *use[T]) giveBack(ctx context.Context, broken bool) {
 	}
 }
 
-func (s *shared[T]) end(ctx context.Context, way T) {
+func (s *sharedConn[T]) end(ctx context.Context, way T) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.within)
 	defer cancel()
 	s.shut(ctx, way)
 }
 
 // close closes the way, which nobody uses, and waits for those that were replaced.
-func (s *shared[T]) close(ctx context.Context) {
+func (s *sharedConn[T]) close(ctx context.Context) {
 	s.mu.Lock()
 	last := s.current
 	s.current = nil

@@ -19,8 +19,8 @@ import (
 // way is something that is opened and closed.
 type way struct{ dead, shut bool }
 
-func ways() *shared[*way] {
-	return &shared[*way]{
+func transport() *sharedConn[*way] {
+	return &sharedConn[*way]{
 		open:    func(context.Context) (*way, error) { return &way{}, nil },
 		alive:   func(w *way) bool { return !w.dead },
 		shut:    func(_ context.Context, w *way) { w.shut = true },
@@ -29,33 +29,33 @@ func ways() *shared[*way] {
 	}
 }
 
-func take(t *testing.T, s *shared[*way]) *use[*way] {
+func take(t *testing.T, s *sharedConn[*way]) *use[*way] {
 	t.Helper()
-	u, err := s.take(t.Context())
+	u, err := s.acquire(t.Context())
 	require.NoError(t, err)
 	return u
 }
 
 // A way on which something broke is used by nobody new, and closed when its last user is done.
 func TestABrokenWayIsReplacedAndClosedLater(t *testing.T) {
-	s := ways()
+	s := transport()
 	first, second := take(t, s), take(t, s)
 	require.Same(t, first.way, second.way)
 
-	first.giveBack(t.Context(), true)
+	first.release(t.Context(), true)
 	third := take(t, s)
 	require.NotSame(t, second.way, third.way)
 	s.closing.Wait()
 	require.False(t, second.way.shut, "closed under the hands of its user")
 
-	second.giveBack(t.Context(), true)
+	second.release(t.Context(), true)
 	s.closing.Wait()
 	require.True(t, second.way.shut)
 	fourth := take(t, s)
 	require.Same(t, third.way, fourth.way, "an old way's end is not the new one's")
 
-	third.giveBack(t.Context(), false)
-	fourth.giveBack(t.Context(), false)
+	third.release(t.Context(), false)
+	fourth.release(t.Context(), false)
 	s.closing.Wait()
 	require.False(t, third.way.shut, "kept for the next one")
 	s.close(t.Context())
@@ -63,39 +63,39 @@ func TestABrokenWayIsReplacedAndClosedLater(t *testing.T) {
 }
 
 func TestAWayThatDiedWhileNobodyUsedItIsReplaced(t *testing.T) {
-	s := ways()
+	s := transport()
 	first := take(t, s)
-	first.giveBack(t.Context(), false)
+	first.release(t.Context(), false)
 	first.way.dead = true
 	second := take(t, s)
 	require.NotSame(t, first.way, second.way)
 	s.closing.Wait()
 	require.True(t, first.way.shut)
-	second.giveBack(t.Context(), false)
+	second.release(t.Context(), false)
 	s.close(t.Context())
 }
 
 func TestAWayThatCannotBeOpenedIsAnError(t *testing.T) {
-	s, broken := ways(), errors.New("no such namespace")
+	s, broken := transport(), errors.New("no such namespace")
 	s.open = func(context.Context) (*way, error) { return nil, broken }
-	_, err := s.take(t.Context())
+	_, err := s.acquire(t.Context())
 	require.ErrorIs(t, err, broken)
 }
 
 // Whoever waits for another one that opens a way waits no longer than their context.
 func TestTheWaitForAnotherOneThatOpensEndsWithItsContext(t *testing.T) {
-	s, opening, goOn := ways(), make(chan struct{}), make(chan struct{})
+	s, opening, goOn := transport(), make(chan struct{}), make(chan struct{})
 	s.open = func(context.Context) (*way, error) {
 		close(opening)
 		<-goOn
 		return &way{}, nil
 	}
 	var first sync.WaitGroup
-	first.Go(func() { _, _ = s.take(t.Context()) })
+	first.Go(func() { _, _ = s.acquire(t.Context()) })
 	<-opening
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := s.take(cancelled)
+	_, err := s.acquire(cancelled)
 	require.ErrorIs(t, err, context.Canceled)
 	close(goOn)
 	first.Wait()
@@ -148,8 +148,8 @@ func TestTheSDKTakesOverOnlyWhereTheServiceNeverUnderstood(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &autoAcceptor{
-				verdict: &verdict{log: slog.New(slog.DiscardHandler)},
-				direct:  &scripted{answers: test.answers}, sdk: &scripted{answers: []error{through}},
+				compatibility: &compatibility{log: slog.New(slog.DiscardHandler)},
+				direct:        &scripted{answers: test.answers}, sdk: &scripted{answers: []error{through}},
 			}
 			for range test.answers {
 				_, _, err := a.accept(t.Context())
@@ -162,10 +162,10 @@ func TestTheSDKTakesOverOnlyWhereTheServiceNeverUnderstood(t *testing.T) {
 }
 
 func TestRefusalsOfAcceptsThatWereUnderWayTogetherAreOne(t *testing.T) {
-	v := &verdict{log: slog.New(slog.DiscardHandler)}
+	v := &compatibility{log: slog.New(slog.DiscardHandler)}
 	began := time.Now()
 	for range 2 * maxRefusals {
-		v.hear(began, errUnanswered)
+		v.record(began, errUnanswered)
 	}
 	require.False(t, v.refused())
 }

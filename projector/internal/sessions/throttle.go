@@ -50,8 +50,8 @@ func (t *throttle) wait(ctx context.Context) error {
 	}
 }
 
-// hear records the outcome of an accept, and reports whether the broker is busy. Of accepts that were under way together one refusal counts.
-func (t *throttle) hear(began time.Time, err error) bool {
+// record records the outcome of an accept, and reports whether the broker is busy. Of accepts that were under way together one refusal counts.
+func (t *throttle) record(began time.Time, err error) bool {
 	answer, ok := errors.AsType[*amqp.Error](err)
 	busy := ok && answer.Condition == servicebus.CondServerBusy
 	t.mu.Lock()

@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // room bounds the bytes that the broker sends ahead to one session. Nobody knows the size of a message before it comes, so what the last
 // ones had says how many to ask for. A message that is larger than the room comes alone.
-type room struct {
+type byteBudget struct {
 	bytes int // for each session; 0: no bound
 	// typical is the size of recent messages of all sessions, near the largest of them; 0: none has come. Lost updates do no harm.
 	typical atomic.Int64
@@ -14,22 +14,22 @@ type room struct {
 const unknown = 256 << 10
 
 // messages is how many to ask for, of at most count.
-func (r *room) messages(count int) int {
-	if r.bytes == 0 {
+func (b *byteBudget) allow(count int) int {
+	if b.bytes == 0 {
 		return count
 	}
-	size := r.typical.Load()
+	size := b.typical.Load()
 	if size == 0 {
 		size = unknown
 	}
-	return min(count, max(r.bytes/int(size), 1))
+	return min(count, max(b.bytes/int(size), 1))
 }
 
-// saw learns the size of a message: a larger one at once, smaller ones slowly.
-func (r *room) saw(bytes int) {
-	size, n := r.typical.Load(), int64(max(bytes, 1))
+// observe learns the size of a message: a larger one at once, smaller ones slowly.
+func (b *byteBudget) observe(bytes int) {
+	size, n := b.typical.Load(), int64(max(bytes, 1))
 	if n < size {
 		n = size - max((size-n)/64, 1)
 	}
-	r.typical.Store(n)
+	b.typical.Store(n)
 }
