@@ -30,9 +30,9 @@ import (
 )
 
 const (
-	// reachTimeout bounds one attempt to reach a dependency. A driver that missed MongoDB's first response gets
-	// the next after ten seconds (see [mongodb.Interactive]): a shorter attempt would report a MongoDB that is up
-	// as unreachable.
+	// reachTimeout bounds one attempt to reach a dependency. A driver that missed MongoDB's first
+	// response gets the next after ten seconds (see [mongodb.Interactive]): a shorter attempt would
+	// report a MongoDB that is up as unreachable.
 	reachTimeout = 15 * time.Second
 	// closeTimeout bounds the closing of a client or link that was used briefly.
 	closeTimeout = 10 * time.Second
@@ -128,7 +128,8 @@ func (s *service) openServiceBus(opts Options) (err error) {
 		busOptions = *opts.ServiceBus
 	}
 	if busOptions.RetryOptions == (azservicebus.RetryOptions{}) {
-		// Failures are retried here, with a new session; the SDK's own retries would only hide them, and take long.
+		// Failures are retried here, with a new session; the SDK's own retries would only hide
+		// them, and take long.
 		busOptions.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: 200 * time.Millisecond}
 	}
 	s.dial = func() (*azservicebus.Client, error) { return s.cfg.ServiceBus.Client(opts.Credential, &busOptions) }
@@ -141,7 +142,7 @@ func (s *service) openServiceBus(opts Options) (err error) {
 	return nil
 }
 
-// openBodies opens the storage of claim checks; nil if none is configured.
+// openBodies opens the storage of claim checks, or returns nil if it is not configured.
 func openBodies(cfg Config, opts Options) (pipeline.Bodies, error) {
 	if cfg.Blob == (azure.Blob{}) {
 		return nil, nil
@@ -158,8 +159,8 @@ func openBodies(cfg Config, opts Options) (pipeline.Bodies, error) {
 	return claim.NewStore(client, cfg.ClaimContainer), nil
 }
 
-// connect waits until both dependencies can be reached and grant access; until then the projector is not
-// ready. The workers do not wait for it.
+// connect waits until both dependencies can be reached and grant access; until then the projector
+// is not ready. The workers do not wait for it.
 func (s *service) connect(ctx context.Context) {
 	var checks sync.WaitGroup
 	checks.Go(func() {
@@ -188,8 +189,8 @@ func (s *service) reachMongo(ctx context.Context) error {
 	return schema.Create(ctx, s.mongo.Database(s.cfg.Database), collections)
 }
 
-// reachServiceBus peeks at the dead-letter queue. That needs the same connection, right and entity as
-// accepting a session, but is answered immediately.
+// reachServiceBus peeks at the dead-letter queue. That needs the same connection, right and entity
+// as accepting a session, but is answered immediately.
 func (s *service) reachServiceBus(ctx context.Context) error {
 	conn, err := s.namespace.Connect(ctx)
 	if err != nil {

@@ -20,110 +20,123 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Config is the projector's settings, each from the environment variable in its tag. Durations are Go's: 500ms, 15s, 2m.
+// Config is the projector's settings, each from the environment variable in its tag. Durations are
+// Go's: 500ms, 15s, 2m.
 type Config struct {
-	// ServiceBus says where the messages are and how to sign in.
+	// ServiceBus is the namespace of the messages, and how to sign in to it.
 	azure.ServiceBus
 	// Topic and Subscription, or Queue, name what to receive from. It must require sessions.
 	Topic        string `envconfig:"SERVICE_BUS_TOPIC"`
 	Subscription string `envconfig:"SERVICE_BUS_SUBSCRIPTION"`
 	Queue        string `envconfig:"SERVICE_BUS_QUEUE"`
-	// Administration is the URL of an emulator's administration, which is not where its namespace is. The doctor asks it, and the
-	// projector where MaxDeliveries is 0.
+	// Administration is the URL of an emulator's administration, which differs from that of its
+	// namespace. The doctor uses it, and the projector if MaxDeliveries is 0.
 	Administration string `envconfig:"SERVICE_BUS_ADMINISTRATION"`
-	// Connections is the number of AMQP connections of this replica; 0 is one for every 32 of MaxSessions, or for every four where
-	// the SDK accepts sessions: it accepts one at a time on each.
+	// Connections is the number of AMQP connections of this replica; 0 is one for every 32 of
+	// MaxSessions, or for every four if the SDK accepts sessions: it accepts one at a time on each.
 	Connections int `envconfig:"SERVICE_BUS_CONNECTIONS" default:"0"`
-	// SessionReceiver is how sessions are accepted: direct (over AMQP, in one round trip), sdk (through azservicebus, in fifteen),
-	// or auto, as is empty: direct, unless the service refuses that from the start.
+	// SessionReceiver is how sessions are accepted: direct (over AMQP, in one round trip), sdk
+	// (through azservicebus, in fifteen), or auto, as is empty: direct, unless the service refuses
+	// that from the start.
 	SessionReceiver string `envconfig:"SESSION_RECEIVER" default:"auto"`
 
-	// MongoURI is the deployment of the read models: a secret. A projection with more than one document per aggregate
-	// needs a replica set.
+	// MongoURI is the deployment of the read models: a secret. A projection with more than one
+	// document per aggregate needs a replica set.
 	MongoURI string `envconfig:"MONGODB_URI" secret:"true" required:"true"`
 	// Database is the database of the read models.
 	Database string `envconfig:"READ_MODEL_DATABASE" required:"true"`
-	// Projection is the name of the projection to run. Empty is the only one that the program has, or timeline where it has those
-	// that come with the projector.
+	// Projection is the name of the projection to run. Empty is the only one that the program has,
+	// or timeline if it has those that come with the projector.
 	Projection string `envconfig:"PROJECTION" default:""`
 
-	// MirrorCollection is where the projection mirror puts its documents. Another name is another projection, with
-	// positions of its own.
+	// MirrorCollection is the collection of the projection mirror. Another name is another
+	// projection, with positions of its own.
 	MirrorCollection string `envconfig:"MIRROR_COLLECTION" default:"mirror"`
 	// MirrorKey is the dotted path of the field that becomes the mirror's _id.
 	MirrorKey string `envconfig:"MIRROR_KEY" default:"_id"`
-	// MirrorFields are the top-level fields that the mirror keeps, separated by commas; empty keeps all.
+	// MirrorFields are the top-level fields that the mirror keeps, separated by commas; empty keeps
+	// all.
 	MirrorFields []string `envconfig:"MIRROR_FIELDS" default:""`
 
-	// Blob says where the bodies are of events that were too large for a message. It is optional: without it the projector waits at
-	// the first such event, and logs why. ClaimContainer is the producer's setting of that name.
+	// Blob is the storage of the bodies of events that were too large for a message. It is
+	// optional: without it the projector waits at the first such event, and logs why.
+	// ClaimContainer is the producer's setting of that name.
 	azure.Blob
 	ClaimContainer string `envconfig:"CLAIM_CHECK_CONTAINER" default:"claim-checks"`
 
-	// SourceMongoURI is the deployment of the watched collection: a secret. Empty: that of the read models. It, the
-	// database and the collection are for `projector verify` alone.
+	// SourceMongoURI is the deployment of the watched collection: a secret. Empty: that of the read
+	// models. It, the database and the collection are for `projector verify` alone.
 	SourceMongoURI   string `envconfig:"SOURCE_MONGODB_URI" secret:"true"`
 	SourceDatabase   string `envconfig:"SOURCE_DATABASE"`
 	SourceCollection string `envconfig:"SOURCE_COLLECTION"`
-	// CheckpointContainer and Stream are the producer's BLOB_CONTAINER and STREAM_NAME, for `projector build`: it reads from the
-	// producer's checkpoint which stream goes on behind the build. An empty Stream is SOURCE_DATABASE.SOURCE_COLLECTION.
+	// CheckpointContainer and Stream are the producer's BLOB_CONTAINER and STREAM_NAME, for
+	// `projector build`: it reads from the producer's checkpoint which stream goes on behind the
+	// build. An empty Stream is SOURCE_DATABASE.SOURCE_COLLECTION.
 	CheckpointContainer string `envconfig:"BLOB_CONTAINER" default:"sluice"`
 	Stream              string `envconfig:"STREAM_NAME"`
-	// AggregatePath, TypePath and VersionPath are the producer's settings of these names, for `projector verify` too.
+	// AggregatePath, TypePath and VersionPath are the producer's settings of these names, for
+	// `projector verify` too.
 	AggregatePath string `envconfig:"AGGREGATE_ID_PATH" default:"aggregateId"`
 	TypePath      string `envconfig:"EVENT_TYPE_PATH" default:"type"`
 	VersionPath   string `envconfig:"VERSION_PATH" default:"version"`
 
-	// MaxSessions is how many sessions this replica handles at once. Sessions that only wait are held besides.
+	// MaxSessions is how many sessions this replica handles at once. Sessions that only wait are
+	// held besides.
 	MaxSessions int `envconfig:"MAX_SESSIONS" default:"64"`
 	// ReceiveBatch is how many messages of a session are received and applied at once, 1 to 1000.
 	ReceiveBatch int `envconfig:"RECEIVE_BATCH" default:"100"`
-	// MaxInFlightBytes is how many bytes of messages this replica has in hand, about: fewer messages are received at once where they are
-	// large. 0 is a quarter of the container's memory limit, and without a limit 256 MiB.
+	// MaxInFlightBytes is about how many bytes of messages this replica holds: if messages are
+	// large, fewer are received at once. 0 is a quarter of the container's memory limit, and
+	// without a limit 256 MiB.
 	MaxInFlightBytes int64 `envconfig:"MAX_IN_FLIGHT_BYTES" default:"0"`
-	// SessionIdle is how long a session without messages is kept, if another worker of this replica has looked for a session for
-	// as long and found none. Otherwise it is released at once.
+	// SessionIdle is how long a session without messages is kept, if another worker of this replica
+	// has sought a session for as long and found none. Otherwise it is released at once.
 	SessionIdle time.Duration `envconfig:"SESSION_IDLE" default:"2s"`
 	// SessionMaxHold is how long a session with messages is kept while no other worker is free.
 	SessionMaxHold time.Duration `envconfig:"SESSION_MAX_HOLD" default:"5s"`
-	// AcceptTimeout is how long one accept waits for a session. An accept costs a dozen round trips, so it is long.
+	// AcceptTimeout is how long one accept waits for a session. An accept costs a dozen round
+	// trips, so it is long.
 	AcceptTimeout time.Duration `envconfig:"ACCEPT_TIMEOUT" default:"60s"`
 	// ApplyTimeout bounds one attempt to write a batch, which is retried for as long as it takes.
 	ApplyTimeout time.Duration `envconfig:"APPLY_TIMEOUT" default:"10s"`
-	// UndecidedAfter is how long an event may fail, for a reason that nobody knows, while events of other aggregates are applied, before its
-	// aggregate is parked; 0: for ever.
+	// UndecidedAfter is how long an event may fail, with an unrecognised error, while events of
+	// other aggregates are applied, before its aggregate is parked; 0: for any time.
 	UndecidedAfter time.Duration `envconfig:"UNDECIDED_AFTER" default:"10m"`
-	// VersionGapWait is how long an insert waits for versions that are missing between the last one applied and its own, before its
-	// aggregate is parked; 0: versions are not checked, for sources whose versions do not grow by one.
+	// VersionGapWait is how long an insert waits for versions that are missing between the last one
+	// applied and its own, before its aggregate is parked; 0: versions are not checked, for sources
+	// whose versions do not grow by one.
 	VersionGapWait time.Duration `envconfig:"VERSION_GAP_WAIT" default:"30s"`
-	// VersionFirst is the version that every aggregate begins with: an insert with a higher one, of an aggregate of which nothing was
-	// applied, then waits for the missing ones, and is parked as any other gap; 0: an aggregate may begin with any version. It is for
-	// streams read from their beginning, and for projections that write something for an aggregate's first event.
+	// VersionFirst is the version that every aggregate begins with: an insert with a higher one, of
+	// an aggregate of which nothing was applied, then waits for the missing ones, and is parked as
+	// any other gap; 0: an aggregate may begin with any version. It is for streams read from their
+	// beginning, and for projections that write something for an aggregate's first event.
 	VersionFirst int64 `envconfig:"VERSION_FIRST" default:"0"`
-	// MaxDeliveries is the MaxDeliveryCount of the subscription or queue, after which the broker dead-letters a message by itself, out of
-	// its order. Before that, the projector parks the message's aggregate. 0: the entity is asked, where the projector may; else it is as
-	// 10, the service's default.
+	// MaxDeliveries is the MaxDeliveryCount of the subscription or queue, after which the broker
+	// dead-letters a message out of order. Before that, the projector parks the message's
+	// aggregate. 0: the projector asks the entity, if it may; otherwise 10, the service's default.
 	MaxDeliveries int `envconfig:"MAX_DELIVERIES" default:"0"`
 	// SettleTimeout bounds the settlement of one message.
 	SettleTimeout time.Duration `envconfig:"SETTLE_TIMEOUT" default:"5s"`
-	// ShutdownTimeout is how long a stop may take: finish the batches in hand, release the sessions, disconnect. It must be shorter
-	// than the platform's grace period.
+	// ShutdownTimeout is how long a stop may take: finish the batches in hand, release the
+	// sessions, disconnect. It must be shorter than the platform's grace period.
 	ShutdownTimeout time.Duration `envconfig:"SHUTDOWN_TIMEOUT" default:"20s"`
 
-	// HTTPAddr is where health, metrics and status are served (host:port); empty serves nothing.
+	// HTTPAddr is the address of health, metrics and status (host:port); empty serves nothing.
 	HTTPAddr string `envconfig:"HTTP_ADDR" default:":8080"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel slog.Level `envconfig:"LOG_LEVEL" default:"info"`
-	// LogFormat is json, text (for people), or auto: text where standard output is a terminal.
+	// LogFormat is json, text (for people), or auto: text if standard output is a terminal.
 	LogFormat string `envconfig:"LOG_FORMAT" default:"auto"`
-	// StatusInterval is the time between two log records of the status, which alerts are made of; 0 writes none.
+	// StatusInterval is the time between two log records of the status, which alerts are made of; 0
+	// writes none.
 	StatusInterval time.Duration `envconfig:"STATUS_INTERVAL" default:"15s"`
-	// IgnoreVariables are variables of other programs that look like misspelt settings of this one, which are refused.
+	// IgnoreVariables are variables of other programs that look like misspelt settings of this one,
+	// which are refused.
 	IgnoreVariables []string `envconfig:"IGNORE_VARIABLES" default:""`
 }
 
-// LoadConfig reads the settings from the environment. The error is a [settings.Problems] with every problem found, without any
-// setting's value.
+// LoadConfig reads the settings from the environment. The error is a [settings.Problems] with every
+// problem found, without any setting's value.
 func LoadConfig() (Config, error) {
 	var c Config
 	err := settings.Load(&c)
@@ -215,7 +228,7 @@ func (c *Config) maxInFlightBytes() int64 {
 	return 256 << 20
 }
 
-// entity is what is received from.
+// entity returns the entity to receive from.
 func (c *Config) entity() azure.Entity {
 	return azure.Entity{Topic: c.Topic, Subscription: c.Subscription, Queue: c.Queue}
 }
@@ -224,7 +237,8 @@ func (c *Config) mirror() (projection.Mirror, error) {
 	return projection.NewMirror(projection.MirrorOptions{Collection: c.MirrorCollection, Key: c.MirrorKey, Fields: c.MirrorFields})
 }
 
-// checkSource compares the read model's collections with the source by name, where the settings tell it.
+// checkSource compares the read model's collections with the source by name, if the settings name
+// it.
 func (c *Config) checkSource(chosen projection.Projection) error {
 	collections, _ := projection.Collections(chosen)
 	for _, own := range collections {
@@ -244,7 +258,7 @@ func sameHosts(a, b string) bool {
 	return slices.Equal(hosts(a), hosts(b))
 }
 
-// operating is what commands work with, but for what is opened for one command alone.
+// operating returns what commands work with, except what is opened for one command.
 func (c *Config) operating(s *service) *operator.Projector {
 	return &operator.Projector{
 		Program: s.program, Projection: s.chosen, Applier: s.applier, Database: s.mongo.Database(c.Database),

@@ -22,24 +22,27 @@ import (
 //
 //	func main() { projector.Main(CustomerTotals{}) }
 //
-// The program has the given projections, and without any those of [projection.Builtin]. PROJECTION chooses among them; it may
-// stay unset where there is one alone.
+// The program has the given projections, and without any those of [projection.Builtin]. PROJECTION
+// chooses among them; it may be unset if there is only one.
 //
 // Main does not return. It takes the process for itself:
 //
-//   - The command line says what to do: nothing or `run` projects until it is stopped; the other commands (status, parked,
-//     verify, doctor) look after the read model, and `help` lists them.
-//   - The environment holds the settings: those of [Config], and OpenTelemetry's own OTEL_* for traces. Files and flags hold
-//     none.
-//   - SIGTERM and SIGINT stop it: the batches in hand are finished within SHUTDOWN_TIMEOUT and the sessions released. A second
-//     signal changes nothing.
-//   - The log goes to standard output, one JSON object a line, as does what a command answers. What is wrong with the command
-//     line or a setting goes to standard error; a setting that stops the service is in the log, too.
+//   - The command line names the command: none or `run` projects until it is stopped; the other
+//     commands (status, parked, verify, doctor) manage the read model, and `help` lists them.
+//   - The environment holds the settings: those of [Config], and OpenTelemetry's own OTEL_* for
+//     traces. There are none in files or flags.
+//   - SIGTERM and SIGINT stop it: the batches in hand are finished within SHUTDOWN_TIMEOUT and the
+//     sessions released. A second signal changes nothing.
+//   - The log goes to standard output, one JSON object a line, and so does the output of a command.
+//     Errors of the command line or of a setting go to standard error; a setting that stops the
+//     service is in the log, too.
 //   - HTTP_ADDR serves /livez, /readyz, /status and /metrics.
-//   - The exit code is 0 after a stop that was asked for and where a command found all well, 2 when a setting, the command line
-//     or a projection's name is wrong, and 1 when it cannot go on or a command found a problem.
+//   - The exit code is 0 after a requested stop and after a command that found no problem, 2 if a
+//     setting, the command line or a projection's name is wrong, and 1 if it cannot continue or a
+//     command found a problem.
 //
-// A program that wants to share the process calls [Run] instead, with a context, a [Config] and a logger of its own.
+// A program that wants to share the process calls [Run] instead, with a context, a [Config] and a
+// logger of its own.
 func Main(projections ...projection.Projection) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	program := commandline.Invocation(os.Args[0])
@@ -79,7 +82,7 @@ func project(ctx context.Context, cfg Config, o Options, out io.Writer) error {
 	defer traces.Close(ctx)
 	o.Tracer = traces.Tracer("github.com/sluice-cdc/sluice/projector")
 	err = Run(ctx, cfg, o)
-	if _, wrong := errors.AsType[settings.Problems](err); wrong { // such as a projection that is none
+	if _, wrong := errors.AsType[settings.Problems](err); wrong { // such as a projection that does not exist
 		o.Logger.Error("settings are wrong", telemetry.KeyError, err)
 	} else if err != nil {
 		o.Logger.Error("projector failed", telemetry.KeyError, err)

@@ -53,7 +53,7 @@ func TestAProgramRunsItsOnlyProjection(t *testing.T) {
 	} {
 		configure(t, "PROJECTION="+c.setting)
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel() // a projector that is asked to stop before it began says all the same what it is
+		cancel() // a projector that is stopped before it began logs anyway what it is
 		var out, errOut bytes.Buffer
 		code := serve(ctx, "projector", nil, c.program, &out, &errOut)
 		if c.refused != "" {

@@ -16,9 +16,10 @@ import (
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
-// Execute is [Main] without the process: it understands args (without the program's name), loads the configuration, does
-// what was asked for and returns an exit code of package commandline. run is what happens without a command; it logs its own
-// errors. Wrong settings are printed to errOut, and without a command they are in the log on out, too.
+// Execute is [Main] without the process: it parses args (without the program's name), loads the
+// configuration, runs the command and returns an exit code of package commandline. run is called
+// without a command; it logs its own errors. Wrong settings are printed to errOut, and without a
+// command they are in the log on out, too.
 func Execute(ctx context.Context, args []string, load func() (Config, error), o Options, out, errOut io.Writer,
 	run func(context.Context, Config) error,
 ) int {
@@ -71,8 +72,8 @@ func command(ctx context.Context, c operator.Command, r operator.Request, cfg Co
 	return c.Do(ctx, p, r)
 }
 
-// configCommand shows the settings that the environment gives. What is wrong with them includes a projection that the program
-// does not have.
+// configCommand shows the settings of the environment. A projection that the program does not have
+// is a problem of them, too.
 func configCommand(o Options) operator.Command {
 	list := func() []settings.Setting { return settings.List(Config{}) }
 	return commandline.ConfigCommand[*operator.Projector, operator.Request](list, func() error {

@@ -1,19 +1,22 @@
-// Package projector brings changes from Service Bus sessions into read models: accept a session, receive a batch, decode,
-// plan, apply, complete.
+// Package projector brings changes from Service Bus sessions into read models: accept a session,
+// receive a batch, decode, plan, apply, complete.
 //
 // Guaranteed:
-//   - G1, nothing is lost: a message is completed only after its effect is committed with write concern majority, or was
-//     before.
-//   - G2, order: per aggregate, effects are committed in commit order. A session's messages are applied in the order
-//     the broker gives them, batch after batch.
-//   - G3, once: every effect happens once, however often its message is delivered and whoever else applies it at the
-//     same time. A guard in the read model decides, never the session's lock, which may be lost unnoticed.
-//   - G5, a poison event stops its aggregate and nothing else: the aggregate is parked, which is recorded in its guard, and
-//     then the event and all later ones of the aggregate are dead-lettered, in order. While it is parked nothing of it
-//     takes effect, whoever tries. A message that cannot be read and names no aggregate parks none. An insert that leaves
-//     versions out waits for VERSION_GAP_WAIT and then is poison. A database that is away, however long, parks nothing,
-//     dead-letters nothing and raises no delivery count.
-//   - G6, no silent skip: a message that can never be applied is dead-lettered with a reason and a description.
+//   - G1, nothing is lost: a message is completed only after its effect is committed with write
+//     concern majority, or was before.
+//   - G2, order: per aggregate, effects are committed in commit order. A session's messages are
+//     applied in the order in which the broker sends them, batch after batch.
+//   - G3, once: every effect happens once, however often its message is delivered and however many
+//     processes apply it at the same time. A guard in the read model decides, never the session's
+//     lock, which may be lost unnoticed.
+//   - G5, a poison event stops its aggregate and nothing else: the aggregate is parked, which is
+//     recorded in its guard, and then the event and all later ones of the aggregate are
+//     dead-lettered, in order. While it is parked none of its events takes effect. A message that
+//     cannot be read and names no aggregate parks none. An insert that leaves versions out waits
+//     for VERSION_GAP_WAIT and then is poison. An unavailable database, for however long, parks
+//     nothing, dead-letters nothing and raises no delivery count.
+//   - G6, no silent skip: a message that can never be applied is dead-lettered with a reason and a
+//     description.
 //
 // Not guaranteed: order between aggregates; that a message is delivered once.
 package projector
@@ -40,34 +43,37 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Options are what is not a setting.
+// Options are the inputs that are not settings.
 type Options struct {
 	// Logger takes the log; nil discards it.
 	Logger *slog.Logger
-	// Program is what people type to run the program: messages name commands by it. Empty means projector.
+	// Program is what people type to run the program: messages name commands by it. Empty means
+	// projector.
 	Program string
 	// Instance names this replica in /status; empty takes [telemetry.Instance].
 	Instance string
 	// Projections holds what PROJECTION can name; nil takes [projection.Builtin].
 	Projections *projection.Registry
-	// Credential signs in where a namespace is configured; nil takes [azure.Credential].
+	// Credential signs in if a namespace is configured; nil uses [azure.Credential].
 	Credential azcore.TokenCredential
-	// ServiceBus, Blob and Mongo adjust the clients: other transports, for example. Each may be nil.
+	// ServiceBus, Blob and Mongo adjust the clients: other transports, for example. Each may be
+	// nil.
 	ServiceBus *azservicebus.ClientOptions
 	Blob       *azblob.ClientOptions
 	Mongo      func(*options.ClientOptions)
 	// Administration is how the administration of Service Bus is asked; nil: as the SDK does.
 	Administration *azcore.ClientOptions
-	// Tracer makes spans, which go on where the producer's ended; nil makes none.
+	// Tracer makes spans, which continue those of the producer; nil makes none.
 	Tracer trace.Tracer
 }
 
 func (o Options) program() string { return cmp.Or(o.Program, "projector") }
 
-// Run projects until ctx ends, then stops within ShutdownTimeout: it accepts and receives no more, finishes the batches
-// in hand, or leaves them to be delivered again, and releases every session, which raises no delivery count. It
-// returns nil after such a stop, a [settings.Problems] when the configuration is wrong, and else why it could not go
-// on. Whatever it started has ended when it returns.
+// Run projects until ctx ends, then stops within ShutdownTimeout: it accepts and receives no more,
+// finishes the batches in hand, or leaves them to be delivered again, and releases every session,
+// which raises no delivery count. It returns nil after such a stop, a [settings.Problems] when the
+// configuration is wrong, and else why it could not go on. Whatever it started has ended when it
+// returns.
 func Run(ctx context.Context, cfg Config, opts Options) error {
 	s, err := open(ctx, cfg, opts)
 	if err != nil {
@@ -76,8 +82,8 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 	defer s.close(ctx)
 	s.log.Info("projector starting", telemetry.KeyProjection, s.projection, telemetry.KeyEntity, cfg.entity().String())
 
-	// Three ends, one after the other: of ctx, when receiving ends; of work, when batches in hand are left; of serving,
-	// when all is done.
+	// Three ends, one after the other: of ctx, when receiving ends; of work, when batches in hand
+	// are left; of serving, when all is done.
 	group, receiving := errgroup.WithContext(ctx)
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)

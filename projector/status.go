@@ -19,10 +19,11 @@ type Status struct {
 	Duplicates   int64  `json:"duplicates"`    // events it recognised as applied before
 	DeadLettered int64  `json:"dead_lettered"` // messages it moved to the dead-letter queue
 	Redelivered  int64  `json:"redelivered"`   // messages received with a delivery count above 1
-	// LagMS is the time from the newest applied change in the source to its effect, by the two machines' clocks; -1 before
-	// the first one.
+	// LagMS is the time from the newest applied change in the source to its effect, by the two
+	// machines' clocks; -1 before the first one.
 	LagMS int64 `json:"lag_ms"`
-	// Parked is the number of parked aggregates in the read model, whoever parked them; -1 before it has been counted.
+	// Parked is the number of parked aggregates in the read model, by any replica or operator; -1
+	// before it has been counted.
 	Parked int64 `json:"parked"`
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// While the database is away nobody can say that nothing is parked.
+// While the database is unavailable, the number of parked aggregates is not known to be zero.
 func TestWhatIsNotKnownYetIsNotZero(t *testing.T) {
 	s := newStatus("instance", "timeline")
 	require.EqualValues(t, -1, s.Status().LagMS)

@@ -23,7 +23,8 @@ func change(t *testing.T, operation envelope.Operation, body string) projection.
 	}}
 }
 
-// text is a value as Extended JSON: a RawValue may be a slice of a whole document, which has no use for comparing.
+// text is a value as Extended JSON: a RawValue may be a slice of a whole document, which has no use
+// for comparing.
 func text(t *testing.T, v any) string {
 	t.Helper()
 	out, err := bson.MarshalExtJSON(bson.D{{Key: "v", Value: v}}, false, false)

@@ -21,11 +21,12 @@ const (
 	CompareExists CompareKind = "$exists"
 )
 
-// Condition compares one field of a document with a value. Field is a path with dots. Only values of the same type can meet a
-// condition, and all numbers are of one type: neither a missing field nor a text meets Lt("n", 1). An array meets a condition if
-// one of its elements does.
+// Condition compares one field of a document with a value. Field is a path with dots. Only values
+// of the same type can meet a condition, and all numbers are of one type: neither a missing field
+// nor a text meets Lt("n", 1). An array meets a condition if one of its elements does.
 //
-// The value is a number (but not NaN), a text, a boolean, a time, a timestamp or an ObjectID. Nothing else is supported.
+// The value is a number (but not NaN), a text, a boolean, a time, a timestamp or an ObjectID.
+// Nothing else is supported.
 type Condition struct {
 	Field string
 	Kind  CompareKind
@@ -94,7 +95,8 @@ func validateOperators(field string, operators bson.D) error {
 	return nil
 }
 
-// comparableValue reports whether a value is of a type that MongoDB and package memory compare alike.
+// comparableValue reports whether a value is of a type that MongoDB and package memory compare
+// alike.
 func comparableValue(value any) bool {
 	kind, data, err := bson.MarshalValue(value)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection/projectiontest"
 )
 
-// Stock keeps {_id: <product>, left} of each product, and {_id: <warehouse>, movements} of each warehouse, which many products feed.
+// Stock keeps {_id: <product>, left} of each product, and {_id: <warehouse>, movements} of each
+// warehouse, which many products feed.
 type Stock struct{}
 
 var _ projection.Stored = Stock{}
@@ -73,8 +74,8 @@ func show(store *memory.Store, collection string, id any) {
 	fmt.Println(string(text))
 }
 
-// A projection that writes to several collections declares them. An event that it can never apply parks the event's aggregate, and no
-// other one.
+// A projection that writes to several collections declares them. An event that it can never apply
+// parks the event's aggregate, and no other one.
 func ExampleStored() {
 	var store memory.Store
 	project(Stock{}, &store,
@@ -110,7 +111,8 @@ func (Visits) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Update("visits", e.Aggregate, projection.Inc("visits", 1), projection.Set("last", who))}, nil
 }
 
-// A projection with one document for each aggregate has its guard in that document, and a batch of an aggregate's events costs one update.
+// A projection with one document for each aggregate has its guard in that document, and a batch of
+// an aggregate's events costs one update.
 func ExampleOneDocument() {
 	var store memory.Store
 	project(Visits{}, &store,
@@ -145,7 +147,8 @@ func ExampleEscapeKey() {
 	// v1.2
 }
 
-// A document that nothing points to any more is removed, and one that something still points to stays.
+// A document that nothing points to any more is removed, and one that something still points to
+// stays.
 func ExampleDeleteIf() {
 	var store memory.Store
 	for _, w := range []projection.Write{
@@ -201,7 +204,8 @@ func ExampleNewMirror() {
 	// the field "price.net" is not the name of a top-level field
 }
 
-// A projector has those of its own besides the ones that come with it; PROJECTION chooses the one that it runs.
+// A projector has those of its own besides the ones that come with it; PROJECTION chooses the one
+// that it runs.
 func ExampleRegistry() {
 	registry := projection.Builtin()
 	fmt.Println(registry.Register(Stock{}), registry.Names())
@@ -214,7 +218,8 @@ func ExampleRegistry() {
 	// stock true
 }
 
-// Whoever computes with the difference to the document before an update must not be shown one that was looked up later.
+// A projection that computes with the difference to the document before an update must not get one
+// that was looked up later.
 func ExampleEvent_LookedUp() {
 	update := projectiontest.Update("p1", `{"_id": "p1", "left": 5}`, `{"_id": "p1", "left": 3}`)
 	fmt.Println(update.LookedUp())

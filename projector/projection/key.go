@@ -7,13 +7,13 @@ import (
 
 const hexDigits = "0123456789ABCDEF"
 
-// emptyKey stands for the empty string, which cannot be a step of a field path. EscapeKey writes no other % alone: it writes
-// % as %25.
+// emptyKey stands for the empty string, which cannot be a step of a field path. EscapeKey writes no
+// other % alone: it writes % as %25.
 const emptyKey = "%"
 
-// EscapeKey turns any text into a single step of a field path, so that an update can use a key that comes from data:
-// % becomes %25, a dot %2E, a leading dollar %24, NUL %00, bytes that are not UTF-8 their %XX, and the empty
-// string a single %. [UnescapeKey] undoes it.
+// EscapeKey turns any text into a single step of a field path, so that an update can use a key that
+// comes from data: % becomes %25, a dot %2E, a leading dollar %24, NUL %00, bytes that are not
+// UTF-8 their %XX, and the empty string a single %. [UnescapeKey] undoes it.
 func EscapeKey(key string) string {
 	if key == "" {
 		return emptyKey

@@ -11,18 +11,20 @@ import (
 
 const mirrorName = "mirror"
 
-// Mirror keeps a copy of the watched collection: the current document for each documentKey._id. Inserts and
-// replacements write the document. Updates write it too if the message carries the whole document; otherwise they change the
-// same fields of the copy: its values are those of the source, but a field that an aggregation pipeline moved stays where it was, because
-// the description of an update does not tell that it was moved. Deletes remove it. The copies have no guard in them: it is in <name>_positions.
+// Mirror keeps a copy of the watched collection: the current document for each documentKey._id.
+// Inserts and replacements write the document. Updates write it too if the message carries the
+// whole document; otherwise they change the same fields of the copy: its values are those of the
+// source, but a field that an aggregation pipeline moved stays where it was, because the
+// description of an update does not show that it was moved. Deletes remove it. The copies have no
+// guard in them: it is in <name>_positions.
 //
 // The zero value mirrors whole documents into the collection mirror; [NewMirror] takes options.
 type Mirror struct{ options MirrorOptions }
 
 var _ Stored = Mirror{}
 
-// Name implements [Projection]. It is mirror, or mirror_<collection> for another collection: two mirrors in one database
-// have separate positions.
+// Name implements [Projection]. It is mirror, or mirror_<collection> for another collection: two
+// mirrors in one database have separate positions.
 func (m Mirror) Name() string {
 	if m.options.Collection == "" || m.options.Collection == mirrorName {
 		return mirrorName
@@ -117,8 +119,9 @@ func (m Mirror) truncations(description bson.Raw) ([]Op, error) {
 	return ops, nil
 }
 
-// changes are operators for the fields that an update set and removed. The description's paths have dots between their steps, so a
-// field whose name contains a dot looks like a path, as MongoDB documents.
+// changes returns operators for the fields that an update set and removed. The description's paths
+// have dots between their steps, so a field whose name contains a dot cannot be distinguished from
+// a path, as MongoDB documents.
 func (m Mirror) changes(description bson.Raw) ([]Op, error) {
 	var ops []Op
 	if updated, ok := description.Lookup("updatedFields").DocumentOK(); ok {

@@ -12,18 +12,20 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// MirrorOptions are the options of a [Mirror]. The zero value mirrors whole documents, by their _id.
+// MirrorOptions are the options of a [Mirror]. The zero value mirrors whole documents, by their
+// _id.
 type MirrorOptions struct {
-	// Collection is where the documents go; empty means mirror.
+	// Collection is the documents' collection; empty means mirror.
 	Collection string
-	// Key is the path (with dots) of the field whose value becomes the _id; empty means _id. Its values must be unique in the
-	// source. A value that moves from one document to another must stay within one aggregate: no order between aggregates is
-	// guaranteed, so the delete of the old document could remove the new one. A delete, a replacement and an update of the
-	// key must remove the copy with the old key, which only a pre-image (changeStreamPreAndPostImages) contains: without one,
-	// such an event is a permanent error.
+	// Key is the path (with dots) of the field whose value becomes the _id; empty means _id. Its
+	// values must be unique in the source. A value that moves from one document to another must
+	// stay within one aggregate: no order between aggregates is guaranteed, so the delete of the
+	// old document could remove the new one. A delete, a replacement and an update of the key must
+	// remove the copy with the old key, which only a pre-image (changeStreamPreAndPostImages)
+	// contains: without one, such an event is a permanent error.
 	Key string
-	// Fields are the top-level fields to keep, besides _id; empty keeps all. After a change of Fields, a copy keeps its old fields
-	// until its document changes.
+	// Fields are the top-level fields to keep, besides _id; empty keeps all. After a change of
+	// Fields, a copy keeps its old fields until its document changes.
 	Fields []string
 }
 
@@ -55,8 +57,9 @@ func (m Mirror) Plain() bool {
 	return m.options.Collection == "" && m.options.Key == "" && len(m.options.Fields) == 0
 }
 
-// key returns the _id of a change's copy, and in moved the _id that the copy had before, if the change gave it another one. The
-// _id has type 0 if it is not known and not needed: the document has been deleted, and the delete's own event follows.
+// key returns the _id of a change's copy, and in moved the _id that the copy had before, if the
+// change gave it another one. The _id has type 0 if it is not known and not needed: the document
+// has been deleted, and the delete's own event follows.
 func (m Mirror) key(e Event) (id, moved bson.RawValue, err error) {
 	if m.options.Key == "" {
 		if id = e.Key().Lookup("_id"); id.Type == 0 {
@@ -92,8 +95,8 @@ func (m Mirror) key(e Event) (id, moved bson.RawValue, err error) {
 	return id, moved, nil
 }
 
-// changesKey reports whether an update writes to the key, to a part of it or to what contains it. It is true if the description is
-// missing or cannot be read.
+// changesKey reports whether an update writes to the key, to a part of it or to what contains it.
+// It is true if the description is missing or cannot be read.
 func changesKey(description bson.Raw, key string) bool {
 	if description == nil {
 		return true
@@ -126,13 +129,13 @@ func lookup(document bson.Raw, path []string) bson.RawValue {
 
 func sameValue(a, b bson.RawValue) bool { return a.Type == b.Type && bytes.Equal(a.Value, b.Value) }
 
-// keeps says whether a path belongs to a field that is kept.
+// keeps reports whether a path belongs to a field that is kept.
 func (m Mirror) keeps(path string) bool {
 	field, _, _ := strings.Cut(path, ".")
 	return len(m.options.Fields) == 0 || field == "_id" || slices.Contains(m.options.Fields, field)
 }
 
-// document is what is put for a source document: as it is, where nothing is mapped or selected.
+// document returns the copy of a source document: unchanged, if nothing is mapped or selected.
 func (m Mirror) document(id bson.RawValue, source bson.Raw) (bson.Raw, error) {
 	if m.options.Key == "" && len(m.options.Fields) == 0 {
 		return source, nil

@@ -70,7 +70,8 @@ func TestMirrorMapsItsKey(t *testing.T) {
 	}
 }
 
-// What an update looks up may be gone already: a document whose key changed just before leaves nothing under the old one.
+// A document that is looked up for an update may be gone: if its key changed just before, nothing
+// is left under the old one.
 func TestMirrorOfADocumentThatIsGoneWhenItsKeyIsLookedUp(t *testing.T) {
 	m := mirror(t, projection.MirrorOptions{Key: "sku"})
 	updated := func(document, description string) projection.Event {
@@ -88,7 +89,7 @@ func TestMirrorOfADocumentThatIsGoneWhenItsKeyIsLookedUp(t *testing.T) {
 		`{"_id": "A", "sku": "A", "n": 1}`,
 	}})
 
-	projectiontest.CheckPermanent(t, m, updated("", `"updatedFields": {"sku": "B"}`)) // where it went cannot be told: it was not looked up
+	projectiontest.CheckPermanent(t, m, updated("", `"updatedFields": {"sku": "B"}`)) // its new place is not known: it was not looked up
 	projectiontest.CheckPermanent(t, m, updated(`, "fullDocument": {"_id": 1}`, `"updatedFields": {}, "removedFields": ["sku"]`))
 }
 

@@ -24,14 +24,16 @@ const (
 	OpPullAll     OpKind = "$pullAll"
 )
 
-// Op is one operator on one field. Field is a path with dots; a key that comes from data must be escaped with
-// [EscapeKey] first. An update holds one operator for a field, and none for a field inside another's.
+// Op is one operator on one field. Field is a path with dots; a key that comes from data must be
+// escaped with [EscapeKey] first. An update holds one operator for a field, and none for a field
+// inside another's.
 //
-// No operator needs to be safe to repeat: the guard makes each event's writes happen once. But if many aggregates write to one
-// document, no order between their events is guaranteed. Only these leave the same document in any order: [Inc], [Min], [Max], and
-// [Mul] of a field that nothing else writes to. [Add] and [Mul] of doubles differ in their last digits, and so do decimals of
-// more than 34 digits. [AddToSet] keeps the same members, in the order they came: Set("tags."+EscapeKey(tag), true) makes
-// a set without order.
+// No operator needs to be safe to repeat: the guard makes each event's writes happen once. But if
+// many aggregates write to one document, no order between their events is guaranteed. Only these
+// leave the same document in any order: [Inc], [Min], [Max], and [Mul] of a field that nothing else
+// writes to. [Add] and [Mul] of doubles differ in their last digits, and so do decimals of more
+// than 34 digits. [AddToSet] keeps the same members, in the order they came:
+// Set("tags."+EscapeKey(tag), true) makes a set without order.
 type Op struct {
 	Kind  OpKind
 	Field string
@@ -50,17 +52,18 @@ func Unset(field string) Op { return Op{OpUnset, field, ""} }
 // Inc adds to a whole number. A missing field counts as 0.
 func Inc(field string, by int64) Op { return Op{OpInc, field, by} }
 
-// Add is [Inc] for numbers of any type: int32, int64, float64, [bson.Decimal128]. The sum has the wider type of the two, in this
-// order; int32 widens to int64 if it must, and a sum that does not fit into an int64 is refused. Added to a decimal, a double counts
-// with 15 digits. For amounts of money use [Inc] of cents, or decimals.
+// Add is [Inc] for numbers of any type: int32, int64, float64, [bson.Decimal128]. The sum has the
+// wider type of the two, in this order; int32 widens to int64 if it must, and a sum that does not
+// fit into an int64 is refused. Added to a decimal, a double counts with 15 digits. For amounts of
+// money use [Inc] of cents, or decimals.
 func Add(field string, by any) Op { return Op{OpInc, field, by} }
 
 // Mul multiplies, with the types of [Add]. A missing field becomes 0, of the factor's type.
 func Mul(field string, by any) Op { return Op{OpMul, field, by} }
 
-// Min keeps the smaller of the field and the value, by BSON's comparison, which orders types before values: null, numbers, text,
-// documents, arrays, binary data, ObjectIDs, booleans, dates. A missing field is set to the value; but [UpdateExisting] does nothing
-// if there is no document.
+// Min keeps the smaller of the field and the value, by BSON's comparison, which orders types before
+// values: null, numbers, text, documents, arrays, binary data, ObjectIDs, booleans, dates. A
+// missing field is set to the value; but [UpdateExisting] does nothing if there is no document.
 func Min(field string, value any) Op { return Op{OpMin, field, value} }
 
 // Max keeps the larger of the field and the value; see [Min].
@@ -71,9 +74,10 @@ func Truncate(field string, size int64) Op {
 	return Op{OpPush, field, bson.D{{Key: "$each", Value: bson.A{}}, {Key: "$slice", Value: size}}}
 }
 
-// AddToSet appends the values that an array does not hold yet; a missing field becomes the array. Values are compared as a whole:
-// numbers by value whatever their type, documents with the same fields in the same order. The array grows with every new
-// value, and a document ends at 16 MB: use it only if there are few values.
+// AddToSet appends the values that an array does not hold yet; a missing field becomes the array.
+// Values are compared as a whole: numbers by value whatever their type, documents with the same
+// fields in the same order. The array grows with every new value, and a document ends at 16 MB: use
+// it only if there are few values.
 func AddToSet(field string, values ...any) Op {
 	return Op{OpAddToSet, field, bson.D{{Key: "$each", Value: append(bson.A{}, values...)}}}
 }
@@ -81,8 +85,8 @@ func AddToSet(field string, values ...any) Op {
 // Pull removes every element of an array that equals one of the values, compared as in [AddToSet].
 func Pull(field string, values ...any) Op { return Op{OpPullAll, field, append(bson.A{}, values...)} }
 
-// PullWhere removes every element of an array that meets all the conditions. They name fields of the elements, if these are
-// documents; or each has the field "", which is the element itself.
+// PullWhere removes every element of an array that meets all the conditions. They name fields of
+// the elements, if these are documents; or each has the field "", which is the element itself.
 func PullWhere(field string, first Condition, more ...Condition) Op {
 	conditions := append([]Condition{first}, more...)
 	if first.Field != "" {
@@ -98,8 +102,8 @@ func PullWhere(field string, first Condition, more ...Condition) Op {
 	return Op{OpPull, field, operators}
 }
 
-// Validate returns what is wrong with the operator's value, as far as that is known without the document. The projector validates
-// a projection's writes before it sends them to the database.
+// Validate returns what is wrong with the operator's value, as far as that is known without the
+// document. The projector validates a projection's writes before it sends them to the database.
 func (o Op) Validate() error {
 	switch o.Kind {
 	case OpSet, OpSetOnInsert, OpUnset, OpMin, OpMax, OpPush:

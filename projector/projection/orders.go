@@ -12,25 +12,25 @@ import (
 
 const (
 	ordersName = "orders"
-	// OrdersCollection and CustomersCollection are where [Orders] writes.
+	// OrdersCollection and CustomersCollection are the collections of [Orders].
 	OrdersCollection    = "orders"
 	CustomersCollection = "customers"
 )
 
-// Orders is a sample for a shop's event store. It keeps a document for each order, which is the aggregate, and one for each customer,
-// which the events of many orders write to. Each event carries data {customerId, totalCents, items, currency}, the values
-// after the event.
+// Orders is a sample for a shop's event store. It keeps a document for each order, which is the
+// aggregate, and one for each customer, which the events of many orders write to. Each event
+// carries data {customerId, totalCents, items, currency}, the values after the event.
 //
 //	orders:    {_id: <aggregate id>, customerId, status, items, totalCents, currency, events, placedAt, changedAt}
 //	customers: {_id: <customerId>, orders, open, paid, delivered, cancelled, refunded, paidCents, refundedCents,
 //	            firstOrderAt, lastOrderAt}
 //
-// No order between aggregates is guaranteed, so the customers are written with operators that give the same result in any order:
-// counts, sums, a minimum and a maximum. Two orders of one customer at the same time are two transactions that conflict in its
-// document, and one of them is retried.
+// No order between aggregates is guaranteed, so the customers are written with operators that give
+// the same result in any order: counts, sums, a minimum and a maximum. Two orders of one customer
+// at the same time are two transactions that conflict in its document, and one of them is retried.
 //
-// An event of an unknown type is counted, and changes no status. An event without a customer, an amount or a time is a permanent
-// error.
+// An event of an unknown type is counted, and changes no status. An event without a customer, an
+// amount or a time is a permanent error.
 type Orders struct{}
 
 var _ Stored = Orders{}

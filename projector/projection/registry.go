@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Registry holds the projections that a projector can run, by name. It is filled before the projector starts, and only read
-// afterwards.
+// Registry holds the projections that a projector can run, by name. It is filled before the
+// projector starts, and only read afterwards.
 type Registry struct {
 	byName  map[string]Projection
 	initial string // the name of the default; empty means the only projection
@@ -32,7 +32,8 @@ var builtin = []Projection{
 	Orders{},
 }
 
-// Builtin returns a new registry with the projections that come with the projector: [Timeline], [Mirror] and [Orders].
+// Builtin returns a new registry with the projections that come with the projector: [Timeline],
+// [Mirror] and [Orders].
 func Builtin() *Registry {
 	r := &Registry{byName: make(map[string]Projection), initial: builtin[0].Name()}
 	for _, p := range builtin {
@@ -41,7 +42,8 @@ func Builtin() *Registry {
 	return r
 }
 
-// Register adds a projection. Its name must be new, and must be allowed in the name of a collection.
+// Register adds a projection. Its name must be new, and must be allowed in the name of a
+// collection.
 func (r *Registry) Register(p Projection) error {
 	name := p.Name()
 	if name == "" || strings.ContainsAny(name, "$\x00 ") || strings.HasPrefix(name, "system.") {
@@ -66,8 +68,8 @@ func (r *Registry) Lookup(name string) (Projection, bool) {
 	return p, ok
 }
 
-// Default is the projection that runs if PROJECTION is not set: the only one, or [Timeline] of [Builtin]. ok is false if there are
-// several.
+// Default is the projection that runs if PROJECTION is not set: the only one, or [Timeline] of
+// [Builtin]. ok is false if there are several.
 func (r *Registry) Default() (p Projection, ok bool) {
 	if r.initial == "" && len(r.byName) == 1 {
 		for _, p := range r.byName {

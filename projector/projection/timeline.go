@@ -16,9 +16,10 @@ const timelineName = "timeline"
 //	{_id: <aggregate id>, events: <int64>, types: {<type, by EscapeKey>: <int64>},
 //	 firstOccurredAt, lastOccurredAt, lastType, _sluice: {position, epoch, version, first, stream}}
 //
-// An event that is lost or applied twice shows in the count. Only inserts count: an event store is append-only. First and last
-// refer to the order of events, not to their times. The type and the time are copied from the fields type and occurredAt of the
-// inserted document; without these fields, they are the event's type and time (RFC 3339).
+// An event that is lost or applied twice shows in the count. Only inserts count: an event store is
+// append-only. First and last refer to the order of events, not to their times. The type and the
+// time are copied from the fields type and occurredAt of the inserted document; without these
+// fields, they are the event's type and time (RFC 3339).
 type Timeline struct{}
 
 var _ OneDocument = Timeline{}

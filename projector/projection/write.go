@@ -2,11 +2,12 @@ package projection
 
 import "go.mongodb.org/mongo-driver/v2/bson"
 
-// Write is one write to one document: [UpdateOne], [ReplaceOne] or [DeleteOne]. There are no others, because the projector
-// must know how to fold several into one.
+// Write is one write to one document: [UpdateOne], [ReplaceOne] or [DeleteOne]. There are no
+// others, because the projector must know how to fold several into one.
 //
-// An id is a value of any type that an _id can have, and never a query: an array, a regular expression and a document with a field that
-// begins with a dollar are refused, as MongoDB would refuse to store them.
+// An id is a value of any type that an _id can have, and never a query: an array, a regular
+// expression and a document with a field that begins with a dollar are refused, as MongoDB would
+// refuse to store them.
 type Write interface {
 	// Target is the document written to.
 	Target() (collection string, id any)
@@ -20,8 +21,9 @@ type UpdateOne struct {
 	// Upsert creates the document if there is none.
 	Upsert bool
 	Ops    []Op
-	// InOrder: new fields come to stand in the order in which the updates make them, as in a copy that is to be equal byte for byte. An
-	// update is then not folded with one before it where MongoDB would sort the new fields of both together.
+	// InOrder: new fields are added in the order in which the updates make them, as in a copy that
+	// is to be equal byte for byte. An update is then not folded with one before it if MongoDB
+	// would sort the new fields of both together.
 	InOrder bool
 }
 
@@ -40,7 +42,8 @@ type DeleteOne struct {
 	If         []Condition
 }
 
-// Update changes fields of a document, and creates it if there is none. It takes any number of operators.
+// Update changes fields of a document, and creates it if there is none. It takes any number of
+// operators.
 func Update(collection string, id any, ops ...Op) Write {
 	return UpdateOne{Collection: collection, ID: id, Upsert: true, Ops: ops}
 }
@@ -60,9 +63,10 @@ func Delete(collection string, id any) Write {
 	return DeleteOne{Collection: collection, ID: id}
 }
 
-// DeleteIf removes a document if it meets every condition: a customer without orders, say. It sees the document as the writes before
-// it left it. Be careful with documents that many aggregates write to: an order that arrives before the deletion leaves another
-// document than one that arrives after it.
+// DeleteIf removes a document if it meets every condition: a customer without orders, say. It sees
+// the document as the writes before it left it. Be careful with documents that many aggregates
+// write to: an order that arrives before the deletion leaves another document than one that arrives
+// after it.
 func DeleteIf(collection string, id any, first Condition, more ...Condition) Write {
 	return DeleteOne{Collection: collection, ID: id, If: append([]Condition{first}, more...)}
 }

@@ -20,7 +20,8 @@ var (
 	errGuard = errors.New("guard does not match")
 	// errRaced is a document that two transactions created at once.
 	errRaced = errors.New("another transaction created the document at the same time")
-	// errContended is an aggregate that another projector keeps writing to. That one makes progress, so a retry will succeed.
+	// errContended means that another projector keeps writing to the aggregate. That projector
+	// makes progress, so a retry will succeed.
 	errContended = errors.New("the guard keeps changing: another projector applies the same aggregate")
 	// ErrNotParked is an aggregate that is not parked, or not by the record that was meant.
 	ErrNotParked = errors.New("the aggregate is no longer parked for this reason")
@@ -29,7 +30,8 @@ var (
 // maxConflicts is how often one aggregate's guard may change under us before we back off.
 const maxConflicts = 5
 
-// maxDoubts is how often in a row a write is refused for a duplicate key that may be the guard's, while the guard lets it through.
+// maxDoubts is how often in a row a write is refused for a duplicate key that may be the guard's,
+// while the guard lets it through.
 const maxDoubts = 3
 
 // Applier writes the effects of one projection. It is safe for concurrent use.
@@ -51,28 +53,33 @@ type Applier struct {
 
 // Options are an applier's settings.
 type Options struct {
-	// IgnoreVersions says that versions of the source do not grow by one, so that a missing one cannot be recognised.
+	// IgnoreVersions is set if versions of the source do not grow by one, so that a missing one
+	// cannot be recognised.
 	IgnoreVersions bool
-	// FirstVersion is the version that every aggregate begins with, so that a higher one cannot be an aggregate's first; 0: any can.
+	// FirstVersion is the version that every aggregate begins with, so that a higher one cannot be
+	// an aggregate's first; 0: any can.
 	FirstVersion int64
-	// AppName is the name by which all projectors connect to the read model, so that one can end the transactions that another one
-	// which is gone has left open. Ended is told how many; it must not block.
+	// AppName is the name with which all projectors connect to the read model, so that one can end
+	// transactions that a dead one has left open. Ended is called with their number; it must not
+	// block.
 	AppName string
 	Ended   func(n int)
-	// Through, if set, returns the position up to which the read model was built for an aggregate of a stream, also if nothing of the
-	// aggregate was there; empty if it was not.
+	// Through, if set, returns the position up to which the read model was built for an aggregate
+	// of a stream, also if nothing of the aggregate was there; empty if it was not.
 	Through func(stream, aggregate string) string
 }
 
-// New makes an applier of a projection for a read-model database. Effects are committed with write concern majority
-// whatever the client was configured with, because a message is completed on the strength of them.
+// New returns an applier of a projection for a read-model database. Effects are committed with
+// write concern majority regardless of the client's configuration, because messages are completed
+// once they are.
 func New(p projection.Projection, client *mongo.Client, database string, o Options) *Applier {
 	a := &Applier{
 		projection: p,
 		client:     client,
 		database: client.Database(database, options.Database().
 			SetWriteConcern(writeconcern.Majority()).
-			// A guard that is read must not be rolled back later: messages are completed because of it.
+			// A guard that is read must not be rolled back later: messages are completed because of
+			// it.
 			SetReadConcern(readconcern.Majority()).
 			SetReadPreference(readpref.Primary())),
 		conflicts: newConflictQueue(), calls: &projections{}, abandoned: &abandonedTxns{admin: client.Database("admin"), app: o.AppName, ended: o.Ended}, ignoreVersions: o.IgnoreVersions, firstVersion: o.FirstVersion,
@@ -82,13 +89,16 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 	return a
 }
 
-// Apply writes the effects of the pending changes and says in results, which is as long as changes, what became of
-// each. A result that is [Poison] already is of a message that could not be read; its change holds what is known of it.
-// session is the session that the changes came in, for the record of a parking.
+// Apply writes the effects of the pending changes and sets results, which is as long as changes, to
+// what became of each. A result that is [Poison] already belongs to a message that could not be
+// read; its change holds what is known of it. session is the session in which the changes came, for
+// the record of a parking.
 //
-// On nil every change is decided, or waits for another one of its aggregate that is, or for the failures: changes that could not be
-// applied for a reason of their own. An error is of the database as a whole, or of nobody knows what. Both may be retried: with the same
-// arguments, Apply continues where it stopped; what is decided is decided, whatever came after it.
+// If the error is nil, each change is decided, waits for an earlier change of its aggregate, or is
+// listed in the failures: changes that could not be applied for a reason of their own. A non-nil
+// error concerns the whole batch, for example because the database is unreachable. Both may be
+// retried: with the same arguments, Apply continues where it stopped. A decided change stays
+// decided, whatever follows.
 func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes []envelope.Change, results []Result) ([]Failure, error) {
 	groups, decided, failures := a.plan(ctx, t, changes, results)
 	for _, g := range groups {
@@ -96,7 +106,7 @@ func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes 
 	}
 	record(results, decided)
 	err := a.write(ctx, t, groups)
-	for _, g := range groups { // also after an error: what is committed is decided
+	for _, g := range groups { // also after an error: a committed change is decided
 		record(results, g.decided)
 		if g.failed != nil {
 			failures = append(failures, *g.failed)
@@ -124,8 +134,9 @@ func (a *Applier) write(ctx context.Context, t Attempt, groups []*group) error {
 	return a.applyPerAggregate(ctx, groups)
 }
 
-// rebase reads the guards of the groups whose condition did not hold, and has the groups decide what follows from them: what is
-// already applied, a parked aggregate, a missing version. It says whether it learned something about each of the groups.
+// rebase reads the guards of the groups whose condition did not hold, and has the groups decide
+// what follows from them: an event that is already applied, a parked aggregate, a missing version.
+// It reports whether it learned something about each of the groups.
 func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
 	if len(collided) == 0 {
 		return true, nil

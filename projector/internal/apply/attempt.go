@@ -6,11 +6,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// Attempt says what of a batch to try. The zero value tries all of it.
+// Attempt selects what of a batch to try. The zero value selects all of it.
 type Attempt struct {
 	// Limit is how many changes are planned; 0: all.
 	Limit int
-	// PerAggregate writes each aggregate by itself, where several could be written in one transaction: what fails then is that aggregate's.
+	// PerAggregate writes each aggregate in a transaction of its own, even if several could share
+	// one: a failure is then that aggregate's.
 	PerAggregate bool
 	// Skip are aggregates whose changes are left pending.
 	Skip map[string]bool
@@ -24,7 +25,7 @@ type Failure struct {
 	Err   error
 }
 
-// Code is the database's code for an error; 0 where it has none.
+// Code returns the database's code of an error, or 0 if it has none.
 func Code(err error) int {
 	if bulk, ok := errors.AsType[mongo.BulkWriteException](err); ok && len(bulk.WriteErrors) > 0 {
 		return bulk.WriteErrors[0].Code

@@ -16,11 +16,12 @@ type Class uint8
 
 // The classes.
 const (
-	// None is no error.
+	// None: there is no error.
 	None Class = iota
-	// Transient is about the database as a whole, and may recover by itself: retry, for as long as it takes.
+	// Transient concerns the database as a whole, and may pass: retry, for as long as it takes.
 	Transient
-	// Unknown is the database's answer to these writes, which nobody here has heard of: retry, but hold up nobody else.
+	// Unknown is an answer of the database to these writes with a code that is not known here:
+	// retry, without holding up others.
 	Unknown
 	// Guarded means that the guard did not match: read it, and decide again.
 	Guarded
@@ -30,8 +31,9 @@ const (
 	Permanent
 )
 
-// permanentCodes are the server's ways of refusing a write for what it is. The last ones are of indexes that cannot take a value of the
-// document: of arrays in parallel, by hash, by place, and of text.
+// permanentCodes are the codes with which the server refuses a write for its content. The last ones
+// come from indexes that cannot take a value of the document: of parallel arrays, hashed,
+// geospatial and text indexes.
 var permanentCodes = map[int]bool{
 	mongodb.BadValue:                   true,
 	mongodb.FailedToParse:              true,
@@ -63,8 +65,8 @@ var permanentCodes = map[int]bool{
 	mongodb.TextLanguageUnsupported:   true,
 }
 
-// transientCodes are those of a deployment that elects, stops, is overloaded, or does not let us in: they say nothing about the change.
-// A code that is in none of these tables is [Unknown].
+// transientCodes are those of a deployment that elects, stops, is overloaded, or denies access:
+// they do not concern the change. A code that is in none of these tables is [Unknown].
 var transientCodes = map[int]bool{
 	6: true, 7: true, 13: true, 18: true, 20: true, 24: true, 43: true, 46: true, 50: true, 63: true, 64: true, 79: true, 89: true, 91: true, 100: true,
 	mongodb.WriteConflict: true, 117: true, 133: true, 134: true, 150: true, 189: true, 202: true, 234: true, 239: true, 246: true, 251: true, 262: true, 267: true,
@@ -75,12 +77,13 @@ var transientCodes = map[int]bool{
 // tooLargeCodes are those of a transaction that writes too much at once.
 var tooLargeCodes = map[int]bool{mongodb.TransactionTooLarge: true, mongodb.TransactionTooLargeForCache: true}
 
-// duplicateKeyCodes: a conditional upsert whose condition does not hold collides with the document that is there; so does
-// a write that breaks a unique index.
+// duplicateKeyCodes: a conditional upsert whose condition does not hold collides with the document
+// that is there; so does a write that breaks a unique index.
 var duplicateKeyCodes = map[int]bool{mongodb.DuplicateKey: true, mongodb.DuplicateKeyUpdate: true, mongodb.DuplicateKeyCapped: true}
 
-// Classify judges an error of a projection or of the driver. While the majority is late, write errors beside it are judgements of what the
-// primary alone has, and may lose: the same writes are tried again until it answers.
+// Classify judges an error of a projection or of the driver. While the majority is late, write
+// errors beside it are judgements of what the primary alone has, and may lose: the same writes are
+// tried again until it answers.
 func Classify(err error) Class {
 	switch {
 	case err == nil:
@@ -139,21 +142,24 @@ func classifyWrite(e mongo.WriteError) Class {
 	return Unknown
 }
 
-// ambiguousDuplicate says whether a duplicate key may be that of another unique index than _id's, because the server does not say.
+// ambiguousDuplicate reports whether a duplicate key may be that of another unique index than
+// _id's, because the server does not name it.
 func ambiguousDuplicate(e mongo.WriteError) bool {
 	_, said := e.Raw.Lookup("keyPattern").DocumentOK()
 	return duplicateKeyCodes[e.Code] && !said
 }
 
-// Refused says that the server refused a command itself, for want of a right or because it does not know it.
+// Refused reports whether the server refused a command itself, for want of a right or because it
+// does not know it.
 func Refused(err error) bool {
 	server, ok := errors.AsType[mongo.CommandError](err)
 	return ok && (permanentCodes[int(server.Code)] || mongodb.HasCode(server, mongodb.Unauthorized, mongodb.AtlasError,
 		mongodb.CommandNotFound, mongodb.IndexOptionsConflict, mongodb.IndexKeySpecsConflict, mongodb.CommandNotSupported))
 }
 
-// onlyID says whether a duplicate key is that of _id, which is where the guard is, or of some other unique index. Of a server that does
-// not say, it may be: the guard tells (see ambiguousDuplicate).
+// onlyID reports whether a duplicate key is that of _id, which identifies the guard's document, and
+// not of some other unique index. If the server does not name the index, it may be: the guard
+// decides (see ambiguousDuplicate).
 func onlyID(raw bson.Raw) bool {
 	pattern, ok := raw.Lookup("keyPattern").DocumentOK()
 	if !ok {

@@ -17,8 +17,8 @@ const (
 	guardPosition = "position"
 	guardEpoch    = "epoch"
 	guardVersion  = "version" // of the last insert that had one
-	// guardFirst is the version from which on every one up to guardVersion is known to have been applied. Guards that were made before
-	// there was this field have none.
+	// guardFirst is the version from which on every one up to guardVersion is known to have been
+	// applied. Guards that were made before there was this field have none.
 	guardFirst = "first"
 	// guardStream names the stream whose the guard is, and guardStreams holds those of the others.
 	guardStream  = "stream"
@@ -26,17 +26,18 @@ const (
 	guardParked  = "parked"
 	// guardBuild is the build that wrote the guard, see [Applier.Build].
 	guardBuild = "build"
-	// guardEmpty marks a stub: a document made to hold a parked record, and kept if events were given up or had no effect meanwhile. As
-	// far as the projection goes it does not exist.
+	// guardEmpty marks a stub: a document made to hold a parked record, and kept if events were
+	// given up or had no effect meanwhile. As far as the projection goes it does not exist.
 	guardEmpty = "empty"
 )
 
-// guards is where the guards of a projection are.
+// guards is the place of a projection's guards.
 type guards struct {
 	collection *mongo.Collection
 	// prefix leads to the guard in a document of the collection.
 	prefix string
-	// inside says that the document belongs to the projection, so that one without effects is a stub.
+	// inside is set if the document belongs to the projection, so that one without effects is a
+	// stub.
 	inside bool
 }
 
@@ -47,18 +48,18 @@ func guardsOf(p projection.Projection, database *mongo.Database) guards {
 	return guards{collection: database.Collection(positionsCollection(p))}
 }
 
-// guardState is what was read of an aggregate's guard.
+// guardState is a guard that was read.
 type guardState struct {
 	exists   bool // there is a document
 	guarded  bool // it has a position
 	position string
 	version  int64
 	first    int64                 // 0: not known
-	stream   string                // whose it is; empty: nobody's yet, or not known
+	stream   string                // of the guard's position; empty: none yet, or not known
 	guests   map[string]guardState // of other streams: position, guarded, version, first
 	empty    bool
 	parked   *Record
-	raw      bson.RawValue // the parked record as it stands there
+	raw      bson.RawValue // the parked record as it was read
 	build    bson.ObjectID // that wrote it; zero: none
 }
 
@@ -96,7 +97,8 @@ func (g guards) read(ctx context.Context, aggregates ...string) (map[string]guar
 	return found, nil
 }
 
-// decode reads the guard of a document; id is empty where it is not a text, and so no aggregate's.
+// decode reads the guard of a document. id is empty if it is not a string, and so not an
+// aggregate's.
 func (g guards) decode(doc bson.Raw) (id string, s guardState, err error) {
 	id, _ = doc.Lookup("_id").StringValueOK()
 	guard := doc
@@ -117,12 +119,13 @@ func (g guards) decode(doc bson.Raw) (id string, s guardState, err error) {
 	return id, s, nil
 }
 
-// condition is the guard's condition for writing the first n events of a group: the position is below the first of them,
-// the aggregate is not parked (or, in a replay, is parked as the replay found it), and no version is missing.
+// condition is the guard's condition for writing the first n events of a group: the position is
+// below the first of them, the aggregate is not parked (or, in a replay, is parked as the replay
+// found it), and no version is missing.
 func (g guards) condition(group *group, n int) bson.D {
 	position := bson.D{{Key: "$lt", Value: group.events[0].change.Position}}
 	switch {
-	case group.mustFollow(n): // what stands there has a position, of an event
+	case group.mustFollow(n): // the guard has the position of an event
 		position = append(position, bson.E{Key: "$gt", Value: ""})
 	case group.unguarded:
 		position = bson.D{{Key: "$exists", Value: false}}
@@ -137,7 +140,8 @@ func (g guards) condition(group *group, n int) bson.D {
 	} else {
 		filter = append(filter, g.fenced(group.replay.parked.Fence())...)
 	}
-	// A guard without a version accepts any: the first one seen says where the count begins, unless VERSION_FIRST does.
+	// A guard without a version accepts any: the first one applied is where the count begins,
+	// unless VERSION_FIRST is set.
 	if _, needed := group.requiredVersion(n); needed > 0 {
 		filter = append(filter, bson.E{Key: at + guardVersion, Value: bson.D{
 			{Key: "$not", Value: bson.D{{Key: "$lt", Value: needed}}},
@@ -146,9 +150,9 @@ func (g guards) condition(group *group, n int) bson.D {
 	return filter
 }
 
-// nextGuard is the guard that stands once the first n events of a group are applied, as fields and values. Without a version
-// among them the one that stands there stays. first is the version of the first of them that has one, where the guard is to say so
-// if it has none yet; 0 where it is not.
+// nextGuard returns the guard after the first n events of a group, as fields and values. If none of
+// them has a version, the guard keeps its own. first is the version of the first of them that has
+// one, for a guard that has no first version yet; 0 if the guard is to have none.
 func (g guards) nextGuard(group *group, n int) (set bson.D, first int64, whole bool) {
 	last := group.events[n-1].change
 	guard := bson.D{{Key: guardPosition, Value: last.Position}, {Key: guardEpoch, Value: last.Epoch}}
@@ -180,6 +184,6 @@ func (g guards) nextGuard(group *group, n int) (set bson.D, first int64, whole b
 	return append(guard, bson.E{Key: guardVersion, Value: version}), first, true
 }
 
-// versioned says whether a change counts its aggregate on: an insert that carries a version. Other operations repeat the
-// version of the document, or have none.
+// versioned reports whether a change counts its aggregate on: an insert that carries a version.
+// Other operations repeat the version of the document, or have none.
 func versioned(c *envelope.Change) bool { return c.Operation == envelope.Insert && c.Version > 0 }

@@ -18,9 +18,11 @@ type Guard struct {
 	Position string
 	// Version is that of the last insert applied that had one; 0 when none had.
 	Version int64
-	// First is the version from which on every one up to Version is known to have been applied; 0 where that is not known.
+	// First is the version from which on every one up to Version is known to have been applied; 0
+	// if that is not known.
 	First int64
-	// Stream is the stream that all of these are of; empty where that is not known. Streams are the guards of others.
+	// Stream is the stream of all of these; empty if that is not known. Streams are the guards of
+	// the others.
 	Stream  string
 	Streams map[string]Guard
 	// Parked is why it is parked; nil when it is not.
@@ -53,7 +55,7 @@ func (s guardState) guard() Guard {
 	return g
 }
 
-// Guards reads the guards of aggregates. One that nothing is known of is missing.
+// Guards returns the guards of aggregates. An aggregate without a guard is missing.
 func (a *Applier) Guards(ctx context.Context, aggregates ...string) (map[string]Guard, error) {
 	found, err := a.guards.read(ctx, aggregates...)
 	if err != nil {
@@ -66,8 +68,8 @@ func (a *Applier) Guards(ctx context.Context, aggregates ...string) (map[string]
 	return all, nil
 }
 
-// Newest is the highest position applied of any aggregate, and which aggregate's; empty when there is none. It reads the
-// whole collection of the guards.
+// Newest returns the highest position applied of any aggregate, and the aggregate; empty before the
+// first. It reads the whole collection of the guards.
 func (a *Applier) Newest(ctx context.Context) (aggregate, position string, err error) {
 	field := a.guards.prefix + guardPosition
 	doc, err := a.guards.collection.FindOne(ctx, bson.D{{Key: field, Value: bson.D{{Key: "$gt", Value: ""}}}},
@@ -85,7 +87,8 @@ func (a *Applier) Newest(ctx context.Context) (aggregate, position string, err e
 // GuardCollection names the collection that holds the guards.
 func (a *Applier) GuardCollection() string { return a.guards.collection.Name() }
 
-// Stub says whether a document of a [projection.OneDocument] was made only to hold a parked record.
+// Stub reports whether a document of a [projection.OneDocument] was made only to hold a parked
+// record.
 func Stub(document bson.Raw) bool {
 	empty, _ := document.Lookup(projection.GuardField, guardEmpty).BooleanOK()
 	return empty

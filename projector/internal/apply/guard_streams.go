@@ -6,16 +6,18 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// An aggregate may be fed by several streams, whose positions do not compare. Its guard is that of the stream that came first, its
-// home stream, which it names; each other stream is a guest, with a guard of its own in the field streams. A guard that was made before
-// guards named a stream becomes that of the first one that comes.
+// An aggregate may be fed by several streams, whose positions do not compare. Its guard is that of
+// the stream that came first, its home stream, which it names; each other stream is a guest, with a
+// guard of its own in the field streams. A guard from before guards named a stream becomes that of
+// the next stream that comes.
 
-// place is where one stream's guard lies in that of an aggregate.
+// guardSlot is where the guard of one stream is, within that of an aggregate.
 type guardSlot struct {
 	stream string
-	// guest says that another stream is at home there.
+	// guest is set if the aggregate's home stream is another one.
 	guest bool
-	// unguarded says that there is a document, and no position of the stream in it: the filter must then say so.
+	// unguarded is set if there is a document, without a position of the stream: the filter must
+	// then require that.
 	unguarded bool
 }
 
@@ -27,7 +29,7 @@ func (g guards) at(p guardSlot) string {
 	return g.prefix
 }
 
-// owned is the condition that a place is where it was last seen.
+// owned returns the condition that a slot is where it was last seen.
 func (g guards) owned(p guardSlot) bson.D {
 	switch {
 	case p.stream == "":
@@ -38,7 +40,8 @@ func (g guards) owned(p guardSlot) bson.D {
 	return bson.D{{Key: g.prefix + guardStream, Value: bson.D{{Key: "$in", Value: bson.A{nil, p.stream}}}}}
 }
 
-// of is the guard as a stream's events see it. A message that does not name its stream sees the home stream's.
+// of is the guard as a stream's events see it. A message that does not name its stream sees the
+// home stream's.
 func (s guardState) of(stream string) guardState {
 	if !s.isGuest(stream) {
 		return s

@@ -14,31 +14,32 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
-// Record says why an aggregate is parked. It lies in the aggregate's guard: `parked` of the record of positions, or
-// `_sluice.parked` of a [projection.OneDocument]'s document.
+// Record is why an aggregate is parked. It is part of the aggregate's guard: `parked` of the record
+// of positions, or `_sluice.parked` of a [projection.OneDocument]'s document.
 type Record struct {
-	// ID is of this parking: one that is parked again gets another.
+	// ID identifies this parking: an aggregate that is parked again gets another.
 	ID    bson.ObjectID `bson:"id"`
 	Since time.Time     `bson:"since"`
 	// MessageID is of the event that could not be applied; empty when its message had none.
 	MessageID string `bson:"messageId"`
-	// Stream is that event's, which says what its position compares with; empty when its message did not tell, or the record is older
-	// than this field.
+	// Stream is that event's, with whose positions its own compares; empty if its message did not
+	// name one, or the record is older than this field.
 	Stream string `bson:"stream,omitempty"`
-	// Position is that event's; empty when its message did not tell.
+	// Position is that event's; empty if its message had none.
 	Position    string `bson:"position"`
 	Reason      string `bson:"reason"`
 	Description string `bson:"description"`
-	// Session is the session that the event came in; empty if a person parked the aggregate. Sessions are the others in which events were
-	// set aside.
+	// Session is the session that the event came in; empty if a person parked the aggregate.
+	// Sessions are the others in which events were set aside.
 	Session  string   `bson:"session"`
 	Sessions []string `bson:"sessions,omitempty"`
-	// Later grows before events are dead-lettered behind the first one, by at least their number. An unparking that rests on
-	// an older number is refused. See [Fence].
+	// Later grows before events are dead-lettered behind the first one, by at least their number.
+	// An unparking that rests on an older number is refused. See [Fence].
 	Later int64 `bson:"later"`
 }
 
-// Fence is what an unparking rests on: this parking, and no event dead-lettered behind it since the fence was read.
+// Fence is what an unparking rests on: this parking, and no event dead-lettered behind it since the
+// fence was read.
 type Fence struct {
 	ID    bson.ObjectID
 	Later int64
@@ -47,12 +48,13 @@ type Fence struct {
 // Fence is the record's.
 func (r *Record) Fence() Fence { return Fence{ID: r.ID, Later: r.Later} }
 
-// errNoStub is a database whose own rules refuse the record of a parking. Without the record, later events would overtake the poison,
-// so the aggregate waits until the rules are changed.
+// errNoStub is a database whose own rules refuse the record of a parking. Without the record, later
+// events would overtake the poison, so the aggregate waits until the rules are changed.
 var errNoStub = errors.New("an event can never be applied, and the database refuses the record that parks its aggregate: let the " +
 	"collection's validator and unique indexes leave out documents where " + projection.GuardField + "." + guardEmpty + " is true")
 
-// errFull is an aggregate whose document has no room for the record of its parking. It waits until something is taken out of the document.
+// errFull is an aggregate whose document has no room for the record of its parking. It waits until
+// something is taken out of the document.
 var errFull = errors.New("an event can never be applied, and the document of its aggregate has no room for the record that parks it: take " +
 	"something out of the document")
 
@@ -65,7 +67,7 @@ func unrecorded(err error) error {
 	return fmt.Errorf("%w: %w", errNoStub, err)
 }
 
-// fenced is the condition that an aggregate is parked as a fence says.
+// fenced returns the condition that an aggregate is parked by the record of a fence.
 func (g guards) fenced(f Fence) bson.D {
 	return bson.D{
 		{Key: g.prefix + guardParked + ".id", Value: f.ID},
@@ -73,10 +75,11 @@ func (g guards) fenced(f Fence) bson.D {
 	}
 }
 
-// parkPoisoned parks the aggregate of every poison in the batch, and with it what follows of that aggregate, and writes what became
-// of them into results, also before an error. Poison that names no aggregate is left as it is. So is poison behind a change of its
-// aggregate that may still be applied, and of an aggregate that is left, of which there may be such changes elsewhere: it parks once they
-// are decided. The failures are poison whose aggregate cannot be parked: it waits, and nothing else does.
+// parkPoisoned parks the aggregate of every poison in the batch, together with the later events of
+// that aggregate, and sets their results, also before an error. Poison that names no aggregate
+// stays as it is. So does poison behind a change of its aggregate that may still be applied, and
+// poison of a skipped aggregate, of which there may be such changes elsewhere: it parks once they
+// are decided. The failures are poison whose aggregate cannot be parked: only that aggregate waits.
 func (a *Applier) parkPoisoned(
 	ctx context.Context, session string, leave map[string]bool, changes []envelope.Change, results []Result,
 ) (failures []Failure, err error) {
@@ -112,7 +115,8 @@ func (a *Applier) parkPoisoned(
 	return failures, nil
 }
 
-// park commits that the aggregate of a poison is parked, unless that is no longer true, and decides it and the events behind it.
+// park commits that the aggregate of a poison is parked, unless that is no longer true, and decides
+// it and the events behind it.
 func (a *Applier) park(
 	ctx context.Context, session string, c *envelope.Change, poisoned decision, behind []decision,
 ) ([]decision, error) {
@@ -140,7 +144,7 @@ func (a *Applier) park(
 		s := found[c.Aggregate].of(c.Stream)
 		switch {
 		case c.Position != "" && s.position >= c.Position && r.Reason != ReasonOvertaken:
-			return []decision{{poisoned.index, Result{Kind: Duplicate}}}, nil // somebody could apply it
+			return []decision{{poisoned.index, Result{Kind: Duplicate}}}, nil // another projector could apply it
 		case s.parked != nil:
 			counted, err := a.countSetAside(ctx, c.Aggregate, s.parked, session, 1+len(behind))
 			if err != nil {
@@ -155,20 +159,20 @@ func (a *Applier) park(
 			}
 			return parkedBehind(s.parked, append([]decision{poisoned}, behind...)), nil
 		case r.Reason == ReasonVersionGap && s.version >= c.Version-1:
-			return []decision{{poisoned.index, Result{}}}, nil // what was missing has come
+			return []decision{{poisoned.index, Result{}}}, nil // the missing version has come
 		}
 		slot = found[c.Aggregate].slot(c.Stream)
 	}
 	return nil, errContended
 }
 
-// writeRecord writes the record of a parking where the aggregate is not parked and the poison is not applied. Where there is no
-// guard it makes one.
+// writeRecord writes the record of a parking, unless the aggregate is parked or the poison is
+// applied. If there is no guard, it creates one.
 func (a *Applier) writeRecord(ctx context.Context, c *envelope.Change, r Record, slot guardSlot) error {
 	at := a.guards.at(slot)
 	filter := bson.D{{Key: "_id", Value: c.Aggregate}, {Key: a.guards.prefix + guardParked, Value: bson.D{{Key: "$exists", Value: false}}}}
 	switch {
-	case r.Reason == ReasonOvertaken: // wherever the guard stands
+	case r.Reason == ReasonOvertaken: // wherever the guard is
 	case slot.unguarded:
 		filter = append(append(filter, a.guards.owned(slot)...), bson.E{Key: at + guardPosition, Value: bson.D{{Key: "$exists", Value: false}}})
 	case c.Position != "":
@@ -190,8 +194,8 @@ func (a *Applier) writeRecord(ctx context.Context, c *envelope.Change, r Record,
 	return err
 }
 
-// countSetAside raises the record's count before n events of a session are set aside, and notes the session; false if the aggregate is
-// no longer parked by this record.
+// countSetAside raises the record's count before n events of a session are set aside, and notes the
+// session; false if the aggregate is no longer parked by this record.
 func (a *Applier) countSetAside(ctx context.Context, aggregate string, r *Record, session string, n int) (counted bool, err error) {
 	at := a.guards.prefix + guardParked
 	update := bson.D{{Key: "$inc", Value: bson.D{{Key: at + ".later", Value: int64(n)}}}}
@@ -219,7 +223,8 @@ func parkedBehind(r *Record, behind []decision) (decided []decision) {
 	return decided
 }
 
-// Of is whether the record is of this event: by its message, or by its position, where it was published again in a later generation.
+// Of reports whether the record is of this event: by its message, or by its position, if it was
+// published again in a later generation.
 func (r *Record) Of(c *envelope.Change) bool {
 	if c.MessageID != "" && c.MessageID == r.MessageID {
 		return true
@@ -232,8 +237,9 @@ func poisonAgain(r *Record) Result {
 	return Result{Kind: Poison, Reason: r.Reason, Description: r.Description, Recorded: true}
 }
 
-// setAside handles a group whose aggregate turned out to be parked: what it has left is dead-lettered behind the event that
-// parked it. It answers false when the aggregate is no longer parked by this record.
+// setAside handles a group whose aggregate turned out to be parked: its remaining events are
+// dead-lettered behind the one that parked it. It returns false if the aggregate is no longer
+// parked by this record.
 func (a *Applier) setAside(ctx context.Context, g *group, r *Record) (counted bool, err error) {
 	counted, err = a.countSetAside(ctx, g.aggregate, r, g.session, len(g.events))
 	if err != nil || !counted {

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// DeadLetterState is what is known of a dead letter.
+// DeadLetterState is the state of a dead letter.
 type DeadLetterState uint8
 
 // The standings.
@@ -15,13 +15,15 @@ const (
 	Waiting DeadLetterState = iota
 	// Done was applied, or given up by a person.
 	Done
-	// Overtaken lies behind events that were applied, and nothing says that it was itself.
+	// Overtaken is behind events that were applied, without a proof that it was applied itself.
 	Overtaken
 )
 
-// DeadLetterState judges a dead letter by the guard of its aggregate. One that the projector dead-lettered parked its aggregate first, so
-// whatever lies below the guard was applied, or given up. One that the broker dead-lettered by itself, because of its deliveries or its
-// age, did not: later events may have overtaken it. Of it only the position of the very event, or a version, says that it was applied.
+// DeadLetterState returns the state of a dead letter by the guard of its aggregate. The projector
+// parks the aggregate before it dead-letters an event, so whatever is below the guard was applied,
+// or given up. The broker, which dead-letters because of deliveries or age, does not: later events
+// may have overtaken the dead letter. Only the position of the very event, or a version, proves
+// that it was applied.
 func (a *Applier) DeadLetterState(g Guard, c *envelope.Change, reason string) DeadLetterState {
 	g = g.Of(c.Stream)
 	switch {
@@ -35,5 +37,6 @@ func (a *Applier) DeadLetterState(g Guard, c *envelope.Change, reason string) De
 	return Overtaken
 }
 
-// ByProjector says whether a message was dead-lettered by the projector, and not by the broker or by somebody else.
+// ByProjector reports whether a message was dead-lettered by the projector, rather than by the
+// broker or another program.
 func ByProjector(reason string) bool { return slices.Contains(Reasons(), reason) }

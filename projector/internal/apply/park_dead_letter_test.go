@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// G1, G6: what the broker dead-lettered by itself is known to be applied only where its very position or its version says so.
+// G1, G6: a message that the broker dead-lettered is known to be applied only if its very position
+// or its version proves it.
 func TestG1G6TheStandingOfADeadLetter(t *testing.T) {
 	const broker = "MaxDeliveryCountExceeded"
 	stands := Guard{Position: "825", Version: 5, First: 2}

@@ -12,16 +12,18 @@ import (
 // Aggregate is a parked one.
 type Aggregate struct {
 	Name string
-	// Position is that of the last event applied, of the stream of the event that parked it; empty when none was.
+	// Position is that of the last event applied, of the stream of the event that parked it; empty
+	// when none was.
 	Position string
-	// Guard is all that its guard says.
+	// Guard is the aggregate's guard.
 	Guard Guard
 	Record
 }
 
 func (g guards) since() string { return g.prefix + guardParked + ".since" }
 
-// Index makes parked aggregates quick to find and to count. It may be asked for by many at once, and again.
+// Index creates the index that finds and counts parked aggregates quickly. It may be called
+// concurrently and repeatedly.
 func (a *Applier) Index(ctx context.Context) error {
 	_, err := a.guards.collection.Indexes().CreateOne(ctx, mongo.IndexModel{
 		Keys:    bson.D{{Key: a.guards.since(), Value: 1}},

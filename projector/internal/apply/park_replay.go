@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// ErrMoved is a parked aggregate of which more events were dead-lettered meanwhile: apply them before unparking it.
+// ErrMoved is a parked aggregate of which more events were dead-lettered meanwhile: apply them
+// before unparking it.
 var ErrMoved = errors.New("more events of the aggregate were dead-lettered meanwhile")
 
 // Replay is how the events of a parked aggregate are applied.
@@ -21,14 +22,15 @@ type Replay struct {
 	Aggregate string
 	// ID is of the record; a parking with another one is [ErrNotParked].
 	ID bson.ObjectID
-	// Skip is the message id of an event that is to have no effect: the guard moves past it, and that is all.
+	// Skip is the message id of an event that is to have no effect: the guard moves past it, and
+	// that is all.
 	Skip string
 	// Past is one gap of versions that is given up; every other one is judged.
 	Past Past
 }
 
-// Past is a gap of versions that a person gives up: the event before which versions are missing, by its message's id, and how many of
-// them may be; 0: any number.
+// Past is a gap of versions that a person gives up: the event before which versions are missing, by
+// its message's id, and how many of them may be; 0: any number.
 type Past struct {
 	Before string
 	Most   int64
@@ -42,8 +44,9 @@ func (p Past) before(c *envelope.Change) int64 {
 	return cmp.Or(p.Most, c.Version)
 }
 
-// Replay writes the effects of changes of a parked aggregate, as [Applier.Apply] does, and leaves it parked. A change that
-// is poison or behind a gap ends it: what follows stays pending. Errors: [ErrNotParked], and those that may be retried.
+// Replay writes the effects of changes of a parked aggregate, as [Applier.Apply] does, and leaves
+// it parked. A change that is poison or behind a gap ends it: what follows stays pending. Errors:
+// [ErrNotParked], and those that may be retried.
 func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Change, results []Result) error {
 	applier := *a
 	applier.skip = r.Skip
@@ -82,8 +85,9 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 	return nil
 }
 
-// Park parks an aggregate that is not parked, because of an event of it in the dead-letter queue that the broker put there; session is
-// that of the event. Where somebody has parked it meanwhile, or could apply the event, it does nothing.
+// Park parks an aggregate that is not parked, because of an event of it in the dead-letter queue
+// that the broker put there; session is that of the event. If the aggregate is parked by now, or
+// the event is applied, it does nothing.
 func (a *Applier) Park(ctx context.Context, session string, c *envelope.Change, reason Result) error {
 	_, err := a.park(ctx, session, c, decision{result: reason}, nil)
 	return err
@@ -92,8 +96,9 @@ func (a *Applier) Park(ctx context.Context, session string, c *envelope.Change, 
 // ErrParked is an aggregate that is parked already.
 var ErrParked = errors.New("the aggregate is parked already")
 
-// ParkByOperator parks an aggregate because of no event, with a description. It needs no session: a projector's next write of the
-// aggregate fails on the record, and the events are set aside. Errors: [ErrParked].
+// ParkByOperator parks an aggregate because of no event, with a description. It needs no session: a
+// projector's next write of the aggregate fails on the record, and the events are set aside.
+// Errors: [ErrParked].
 func (a *Applier) ParkByOperator(ctx context.Context, aggregate, description string) error {
 	r := Record{ID: bson.NewObjectID(), Since: time.Now().UTC(), Reason: ReasonOperator, Description: description}
 	for range maxConflicts {
@@ -115,7 +120,8 @@ func (a *Applier) ParkByOperator(ctx context.Context, aggregate, description str
 	return errContended
 }
 
-// Unpark ends a parking, where nothing was set aside since the fence was read. Errors: [ErrMoved], [ErrNotParked].
+// Unpark ends a parking, if nothing was set aside since the fence was read. Errors: [ErrMoved],
+// [ErrNotParked].
 func (a *Applier) Unpark(ctx context.Context, aggregate string, f Fence) error {
 	filter := append(bson.D{{Key: "_id", Value: aggregate}}, a.guards.fenced(f)...)
 	if a.guards.inside {
@@ -151,7 +157,8 @@ func (a *Applier) Unpark(ctx context.Context, aggregate string, f Fence) error {
 	return ErrMoved
 }
 
-// Amend says that another event keeps the aggregate parked, or the same for another reason. Errors: [ErrNotParked].
+// Amend records that another event keeps the aggregate parked, or the same for another reason.
+// Errors: [ErrNotParked].
 func (a *Applier) Amend(ctx context.Context, aggregate string, id bson.ObjectID, c envelope.Change, r Result) error {
 	parked := a.guards.prefix + guardParked
 	updated, err := a.guards.collection.UpdateOne(ctx,

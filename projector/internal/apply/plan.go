@@ -8,15 +8,18 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// plan asks the projection for the writes of every pending change and groups them by aggregate, in order of first
-// appearance. It decides what needs no database: changes at or below a position decided earlier in the batch are duplicates, and
-// those that the projection refuses are poison. results are what was decided before. The failures
-// are the projection's that may be retried.
+// plan asks the projection for the writes of every pending change and groups them by aggregate, in
+// order of first appearance. It decides everything that needs no database: changes at or below a
+// position decided earlier in the batch are duplicates, and those that the projection refuses are
+// poison. results are the earlier decisions. The failures are errors of the projection that may be
+// retried.
 //
-// A change stays pending where another one of its aggregate must be decided first: behind a poison or a failure; behind a
-// change with a higher position that came before it; behind a gap of versions inside the batch, since only the guard
-// knows what the first change behind the gap may follow; from one whose body was not fetched; above a [Gap], while those below it may close it; and behind a change
-// of another stream, because a write is guarded by the position of one stream, and both are applied in the order in which they came.
+// A change stays pending if another one of its aggregate must be decided first: behind a poison or
+// a failure; behind a change with a higher position that came before it; behind a gap of versions
+// inside the batch, since only the guard shows what the first change behind the gap may follow;
+// from a change whose body was not fetched; above a [Gap], while those below it may close it; and
+// behind a change of another stream, because a write is guarded by the position of one stream, and
+// both are applied in the order in which they came.
 func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change, results []Result) (groups []*group, decided []decision, failures []Failure) {
 	type key struct{ aggregate, stream string } // positions of two streams do not compare
 	byAggregate := make(map[string]*group)
@@ -80,8 +83,9 @@ func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change
 	return groups, decided, failures
 }
 
-// project returns the writes of one event as the projection gave them, held against the rules of package projection, and as BSON. A
-// panic in the projection, or in what writes its values as BSON, is a permanent failure of this event, and of nothing else.
+// project returns the writes of one event as the projection gave them, held against the rules of
+// package projection, and as BSON. A panic in the projection, or in what writes its values as BSON,
+// is a permanent failure of this event, and of nothing else.
 func project(p projection.Projection, c envelope.Change) (given, writes []projection.Write, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// promiseError is a write that breaks a rule of package projection: a mistake in the projection's code.
+// promiseError is a write that breaks a rule of package projection: a mistake in the projection's
+// code.
 type promiseError struct{ text string }
 
 func (e promiseError) Error() string        { return e.text }
@@ -19,8 +20,9 @@ func broken(format string, args ...any) error { return promiseError{fmt.Sprintf(
 
 var errNotOneUpdate = broken("the writes of one event cannot be said as one update: they write to the same field in ways that exclude each other")
 
-// check holds the writes against the rules: they name a collection and an id; those of a [projection.Stored] go to collections
-// that it declares; those of a [projection.OneDocument] go to its one document, leave the guard alone and delete nothing.
+// check holds the writes against the rules: they name a collection and an id; those of a
+// [projection.Stored] go to collections that it declares; those of a [projection.OneDocument] go to
+// its one document, leave the guard alone and delete nothing.
 func check(p projection.Projection, c *envelope.Change, writes []projection.Write) error {
 	one, isOne := p.(projection.OneDocument)
 	declared, named := projection.Collections(p)
@@ -73,8 +75,9 @@ func check(p projection.Projection, c *envelope.Change, writes []projection.Writ
 	return nil
 }
 
-// Project asks the projection for the writes of one change as the applier does, and holds them against the rules of
-// package projection. The error of a broken rule, and of a panic, is a [projection.ErrPermanent].
+// Project asks the projection for the writes of one change as the applier does, and holds them
+// against the rules of package projection. The error of a broken rule, and of a panic, is a
+// [projection.ErrPermanent].
 func Project(p projection.Projection, c envelope.Change) ([]projection.Write, error) {
 	writes, _, err := project(p, c)
 	if err != nil {
@@ -86,7 +89,7 @@ func Project(p projection.Projection, c envelope.Change) ([]projection.Write, er
 	return writes, nil
 }
 
-// valid holds the values of a write's operators and conditions against what is supported.
+// valid checks the values of a write's operators and conditions.
 func valid(w projection.Write) error {
 	switch w := w.(type) {
 	case projection.UpdateOne:

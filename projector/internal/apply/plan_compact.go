@@ -7,10 +7,11 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// compact expresses the writes of several events in fewer: collection by collection and document by document, in order of
-// first appearance; updates of one document are folded, and writes that a later replacement or deletion overwrites are left out.
-// Inside one transaction the writes to one document keep their order and those to different documents do not depend on
-// each other, with one exception: a unique index that two documents pass a value across. Then the database refuses the
+// compact expresses the writes of several events in fewer: collection by collection and document by
+// document, in order of first appearance; updates of one document are folded, and writes that a
+// later replacement or deletion overwrites are left out. Inside one transaction the writes to one
+// document keep their order and those to different documents do not depend on each other, with one
+// exception: a unique index that two documents pass a value across. Then the database refuses the
 // whole, and the events go one by one, each with its writes as they are.
 func compact(writes []projection.Write) ([]projection.Write, error) {
 	type document struct {
@@ -40,7 +41,7 @@ func compact(writes []projection.Write) ([]projection.Write, error) {
 		update, ok := w.(projection.UpdateOne)
 		deletion, _ := w.(projection.DeleteOne)
 		switch {
-		case len(deletion.If) > 0: // it has to see what was written before
+		case len(deletion.If) > 0: // it must see the writes before it
 			d.writes, d.fold = append(d.writes, w), nil
 		case !ok:
 			d.writes, d.fold = []projection.Write{w}, nil
@@ -49,7 +50,7 @@ func compact(writes []projection.Write) ([]projection.Write, error) {
 		default:
 			d.writes, d.fold = append(d.writes, w), newFold()
 			if !d.fold.foldIn([]projection.Write{update}) {
-				d.fold = nil // it writes twice to one field: the database is to say what it thinks of that
+				d.fold = nil // it writes twice to one field: the database decides about that
 			}
 		}
 	}
@@ -62,7 +63,8 @@ func compact(writes []projection.Write) ([]projection.Write, error) {
 	return out, nil
 }
 
-// documentKey identifies a document in a map. Equal numbers are one id to the database, whatever their type.
+// documentKey identifies a document in a map. Equal numbers are one id to the database, whatever
+// their type.
 func documentKey(w projection.Write) (string, error) {
 	collection, id := w.Target()
 	kind, value, err := bson.MarshalValue(id)

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// fold is several writes to one document, one after the other, said as one. Applying it has the effect of applying
+// fold combines several consecutive writes to one document. Applying it has the effect of applying
 // them in order.
 type fold struct {
 	// replacement is set when the fold begins with a whole document; then there are no ops.
@@ -37,8 +37,8 @@ type step struct {
 
 func newFold() *fold { return &fold{at: make(map[string]int), below: make(map[string]int)} }
 
-// foldIn folds the writes of one more event in. It answers false, and changes nothing, when they and what is there cannot
-// be said as one update.
+// foldIn adds the writes of one more event. If they cannot be combined with the others into one
+// update, it returns false and changes nothing.
 func (f *fold) foldIn(writes []projection.Write) bool {
 	upsert, count := f.upsert, f.writes
 	var wiped *fold // what a whole document of this event wiped out
@@ -86,7 +86,7 @@ func (f *fold) update(w projection.UpdateOne) bool {
 	return true
 }
 
-// foldOp folds one operator in. first says that it belongs to the first write: only that one can be the one that makes
+// foldOp adds one operator. first is set if it belongs to the first write: only that one can create
 // the document, so only its $setOnInsert counts.
 func (f *fold) foldOp(op projection.Op, first bool) bool {
 	if i, ok := f.at[op.Field]; ok {
@@ -118,8 +118,9 @@ func (f *fold) foldOp(op projection.Op, first bool) bool {
 	return true
 }
 
-// keepsOrder says that new fields come to stand where they would if the operators were applied after those that are folded in: MongoDB
-// makes the new fields of one update in the order of their paths, whatever the order of its operators.
+// keepsOrder reports whether new fields get the places that they would get if the operators were
+// applied after the earlier ones: MongoDB adds the new fields of one update in the order of their
+// paths, regardless of the order of its operators.
 func (f *fold) keepsOrder(ops []projection.Op) bool {
 	for _, op := range ops {
 		if i, ok := f.at[op.Field]; ok {
@@ -137,8 +138,9 @@ func (f *fold) keepsOrder(ops []projection.Op) bool {
 	return true
 }
 
-// follows says that MongoDB makes the field at a path after the one at another, in one update: it goes step by step, by the names'
-// bytes. Between two numbers it goes by their values since 5.0; before that both orders have to say so.
+// follows reports whether MongoDB adds the field at path after the one at other, in one update: it
+// compares step by step, by the names' bytes. Since 5.0 it compares two numbers by value; both
+// orders must agree, for older servers.
 func follows(path, other string) bool {
 	for {
 		step, rest, _ := strings.Cut(path, ".")
@@ -183,7 +185,7 @@ func above(field string) iter.Seq[string] {
 	}
 }
 
-// merge says two operators on one field, one after the other, as one.
+// merge combines two consecutive operators on one field.
 func merge(a, b projection.Op) (projection.Op, bool) {
 	if b.Kind == projection.OpSetOnInsert {
 		// The document is there by now: b does nothing.
@@ -210,8 +212,8 @@ func merge(a, b projection.Op) (projection.Op, bool) {
 	return a, false
 }
 
-// replaceable says whether a later operator may take the place of one, so that the database never sees it. Of the others it is to
-// say itself whether the field lets them be done.
+// replaceable reports whether a later operator may replace one of this kind, so that the database
+// never sees it. The database itself must check whether the others can be applied to the field.
 func replaceable(kind projection.OpKind) bool {
 	switch kind {
 	case projection.OpSet, projection.OpSetOnInsert, projection.OpUnset, projection.OpInc, projection.OpMin, projection.OpMax:
@@ -221,7 +223,8 @@ func replaceable(kind projection.OpKind) bool {
 	return false
 }
 
-// addInt64 is the sum of two int64; not ok when one is something else, or when MongoDB would refuse the sum.
+// addInt64 is the sum of two int64; not ok when one is something else, or when MongoDB would refuse
+// the sum.
 func addInt64(a, b any) (any, bool) {
 	x, xOK := a.(int64)
 	y, yOK := b.(int64)

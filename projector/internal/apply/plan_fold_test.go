@@ -164,8 +164,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// Folding is right when it does what the updates do one by one: here against a small interpreter of the operators, on
-// documents that exist and that do not.
+// Folding is right when it does what the updates do one by one: here against a small interpreter of
+// the operators, on documents that exist and that do not.
 func TestFoldDoesWhatTheUpdatesDoOneByOne(t *testing.T) {
 	for seed := range uint64(2000) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -214,7 +214,7 @@ func TestFoldDoesWhatTheUpdatesDoOneByOne(t *testing.T) {
 	}
 }
 
-// distinct says whether an update may hold the operators: MongoDB refuses two on one field.
+// distinct reports whether an update may hold the operators: MongoDB refuses two on one field.
 func distinct(ops []projection.Op) bool {
 	seen := make(map[string]bool)
 	for _, op := range ops {

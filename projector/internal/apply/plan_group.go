@@ -16,7 +16,7 @@ type planned struct {
 	writes []projection.Write
 }
 
-// group is what is to be written for one aggregate and stream, in order.
+// group is the planned writes of one aggregate and stream, in order.
 type group struct {
 	aggregate string
 	session   string // that the events came in; empty in a replay
@@ -26,21 +26,25 @@ type group struct {
 	guardSlot
 	// shared is set once the guard was found to hold those of several streams.
 	shared bool
-	// ignoreVersions is set where versions do not grow by one, so that a missing one cannot be recognised.
+	// ignoreVersions is set if versions do not grow by one, so that a missing one cannot be
+	// recognised.
 	ignoreVersions bool
 	// firstVersion is the version that aggregates begin with; 0: any.
 	firstVersion int64
-	// through is the position up to which the read model was built for the aggregate; empty if it was not.
+	// through is the position up to which the read model was built for the aggregate; empty if it
+	// was not.
 	through string
 	// past is a gap of versions that is given up, in a replay.
 	past Past
-	// stub says that the aggregate's document holds nothing but its guard, as was last seen.
+	// stub is set if the aggregate's document held nothing but its guard when it was last read.
 	stub bool
-	// replay is how the guard of a parked aggregate stands whose events are applied all the same; else nil.
+	// replay is the guard of a parked aggregate whose events are replayed; otherwise nil.
 	replay *guardState
-	// failed is the change that could not be applied now, for a reason of its own; the group then has no events left.
+	// failed is the change that could not be applied now, for a reason of its own; the group then
+	// has no events left.
 	failed *Failure
-	// doubt is a refusal of the first doubtful events that may be the guard's, or another unique index's.
+	// doubt is a refusal of the first doubtful events that may be the guard's, or another unique
+	// index's.
 	doubt    error
 	doubtful int
 	doubts   int // how often in a row
@@ -63,7 +67,7 @@ func (g *group) writes(n int) (all []projection.Write) {
 	return all
 }
 
-// begins says that nothing of the stream was applied before, as the condition will make sure.
+// begins reports whether nothing of the stream was applied before, as the condition will ensure.
 func (g *group) begins() bool {
 	return g.unguarded || (g.replay != nil && g.replay.of(g.stream).position == "")
 }
@@ -76,7 +80,7 @@ func (g *group) last() string {
 	return g.events[len(g.events)-1].change.Position
 }
 
-// contains says whether the change of a position is planned already.
+// contains reports whether the change at a position is planned already.
 func (g *group) contains(position string) bool {
 	if g == nil {
 		return false
@@ -85,7 +89,8 @@ func (g *group) contains(position string) bool {
 	return found
 }
 
-// skipsVersion reports whether a change leaves out more versions after the last one planned than may be missing.
+// skipsVersion reports whether a change leaves out more versions after the last one planned than
+// may be missing.
 func (g *group) skipsVersion(c *envelope.Change, may int64) bool {
 	if g == nil || !versioned(c) {
 		return false
@@ -98,8 +103,8 @@ func (g *group) skipsVersion(c *envelope.Change, may int64) bool {
 	return false
 }
 
-// requiredVersion is the first of the first n changes that has a version of its own, and the version that must be in the guard
-// before it; 0 when none must be.
+// requiredVersion is the first of the first n changes that has a version of its own, and the
+// version that must be in the guard before it; 0 when none must be.
 func (g *group) requiredVersion(n int) (index int, version int64) {
 	if g.ignoreVersions {
 		return 0, 0
@@ -112,8 +117,8 @@ func (g *group) requiredVersion(n int) (index int, version int64) {
 	return 0, 0
 }
 
-// mustFollow says whether the first n changes cannot be an aggregate's first, because versions begin below them, or because
-// the build of the read model has read beyond them.
+// mustFollow reports whether the first n changes cannot be an aggregate's first, because versions
+// begin below them, or because the build of the read model has read beyond them.
 func (g *group) mustFollow(n int) bool {
 	return g.skipsFirst(n) || g.events[0].change.Position <= g.through
 }
@@ -124,8 +129,9 @@ func (g *group) skipsFirst(n int) bool {
 	return at == 0 && g.firstVersion > 0 && required >= g.firstVersion
 }
 
-// stopAtGap compares the guard with the version that the group requires, and says whether one is missing. What comes before the
-// change that leaves it out can be written; with nothing before it, that change is the gap, and what follows stays pending.
+// stopAtGap compares the guard with the version that the group requires, and reports whether one is
+// missing. The changes before the one that leaves it out can be written; if there are none, that
+// change is the gap, and the ones behind it stay pending.
 func (g *group) stopAtGap(s guardState) bool {
 	at, required := g.requiredVersion(len(g.events))
 	none := g.skipsFirst(len(g.events)) && s.position == ""
@@ -149,7 +155,8 @@ func missing(version, last, first int64) string {
 		"the source do not grow by one, set VERSION_GAP_WAIT=0", version, last)
 }
 
-// dropApplied takes the changes at or below the guard's position, which are already applied, off the front of the group.
+// dropApplied takes the changes at or below the guard's position, which are already applied, off
+// the front of the group.
 func (g *group) dropApplied(position string) (dropped int) {
 	for len(g.events) > 0 && g.events[0].change.Position <= position {
 		g.decide(g.events[0], Result{Kind: Duplicate})
@@ -167,7 +174,8 @@ func (g *group) committed(n int) {
 	g.events = g.events[n:]
 }
 
-// fails takes a failure of the first n changes that may be retried: of several, each is tried alone.
+// fails takes a failure of the first n changes that may be retried: of several, each is tried
+// alone.
 func (g *group) fails(n int, err error) {
 	if n > 1 {
 		g.oneByOne = true
@@ -177,15 +185,16 @@ func (g *group) fails(n int, err error) {
 	g.events = nil
 }
 
-// split halves what is written at once, after the first n changes were too many; one that is too large by itself is refused.
+// split halves the number of changes that are written at once, after the first n were too many. A
+// change that is too large on its own is refused.
 func (g *group) split(n int, err error) {
 	if g.most = n / 2; n == 1 {
 		g.refused(1, ReasonRefused, err)
 	}
 }
 
-// refused handles a permanent failure of the first n changes: of several, each is tried alone; a single one is the
-// poison, and what follows it stays pending.
+// refused handles a permanent failure of the first n changes: of several, each is tried alone; a
+// single one is the poison, and what follows it stays pending.
 func (g *group) refused(n int, reason string, err error) {
 	if n > 1 {
 		g.oneByOne = true

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// maxStack is how many bytes of a stack trace are kept: the panic's own frames come first, and a recursion without end has
-// millions of them.
+// maxStack is how many bytes of a stack trace are kept: the panic's own frames come first, and a
+// recursion without end has millions of them.
 const maxStack = 8 << 10
 
 // panicked is a panic in a projection: a permanent failure of its event, and of nothing else.
@@ -39,7 +39,8 @@ func Stack(err error) string {
 	return p.stack
 }
 
-// shorten takes what only says that there was a panic off the front of a stack trace, and what is too much off its end.
+// shorten drops the frames of the panic itself from the front of a stack trace, and limits its
+// length.
 func shorten(stack []byte) string {
 	if _, below, found := bytes.Cut(stack, []byte("\npanic(")); found {
 		if at := bytes.SplitAfterN(below, []byte("\n"), 3); len(at) == 3 {

@@ -14,11 +14,13 @@ import (
 // errHangs is a projection that has not returned from an event.
 var errHangs = errors.New("the projection has not returned from the event; what it waits for, or computes, does not end")
 
-// patienceShare is the part of an attempt's time for which a projection may keep one event: what is left is for the others.
+// patienceShare is the part of an attempt's time for which a projection may keep one event; the
+// rest is for the others.
 const patienceShare = 4
 
-// projections are the calls of a projection that did not return in time. A call cannot be ended: it goes on, and its event is not
-// given to the projection again before it has returned. It is safe for concurrent use.
+// projections are the calls of a projection that did not return in time. A call cannot be ended: it
+// goes on, and its event is not given to the projection again before it has returned. It is safe
+// for concurrent use.
 type projections struct {
 	mu    sync.Mutex
 	hangs map[string]*projected // by message id; guarded by mu
@@ -32,7 +34,8 @@ type projected struct {
 	err      error
 }
 
-// project returns the writes of one event. Errors: errHangs if the projection does not return within a part of ctx's time.
+// project returns the writes of one event. Errors: errHangs if the projection does not return
+// within a part of ctx's time.
 func (s *projections) project(ctx context.Context, p projection.Projection, c *envelope.Change) ([]projection.Write, error) {
 	deadline, bounded := ctx.Deadline()
 	if s == nil || !bounded || c.MessageID == "" {

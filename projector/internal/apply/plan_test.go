@@ -16,7 +16,7 @@ import (
 
 var errAway = errors.New("something it needs is away")
 
-// counting keeps one document per aggregate; the event's type says how it misbehaves.
+// counting keeps one document per aggregate; the event's type selects how it misbehaves.
 type counting struct{}
 
 func (counting) Name() string       { return "counting" }
@@ -62,8 +62,8 @@ func batchOf(text string) ([]envelope.Change, []Result) {
 	return changes, make([]Result, len(changes))
 }
 
-// said is results as text: one letter each, with the reason of a poison.
-func said(results []Result) string {
+// describe returns results as text: one letter each, with the reason of a poison.
+func describe(results []Result) string {
 	var words []string
 	for _, r := range results {
 		words = append(words, []string{"pending", "applied", "duplicate", "poison", "parked", "gap"}[r.Kind]+r.Reason)
@@ -108,7 +108,7 @@ func TestPlan(t *testing.T) {
 			record(results, decided)
 			require.Equal(t, strings.Contains(test.batch, "away"), len(failures) == 1 && errors.Is(failures[0].Err, errAway))
 			require.Equal(t, test.groups, grouped(groups))
-			require.Equal(t, test.results, said(results))
+			require.Equal(t, test.results, describe(results))
 		})
 	}
 }
@@ -149,7 +149,7 @@ func TestPlanHoldsBackWhatIsAboveAGap(t *testing.T) {
 	record(results, decided)
 	require.Empty(t, failures)
 	require.Equal(t, "a 2 3, b 5", grouped(groups))
-	require.Equal(t, "gap pending pending pending pending pending", said(results))
+	require.Equal(t, "gap pending pending pending pending pending", describe(results))
 }
 
 func TestAGapIsTheFirstChangeThatLeavesVersionsOut(t *testing.T) {
@@ -163,19 +163,19 @@ func TestAGapIsTheFirstChangeThatLeavesVersionsOut(t *testing.T) {
 	require.False(t, g.stopAtGap(guardState{position: "0", version: 4}))
 	require.True(t, g.stopAtGap(guardState{position: "0", version: 3}))
 	require.Equal(t, "a 0", grouped(groups), "what is before it can be written")
-	require.Equal(t, "pending pending pending", said(results))
+	require.Equal(t, "pending pending pending", describe(results))
 
 	groups, decided, failures = planner.plan(t.Context(), Attempt{}, changes[1:], results[1:])
 	record(results[1:], decided)
 	require.Empty(t, failures)
 	require.True(t, groups[0].stopAtGap(guardState{position: "0", version: 3}))
 	record(results[1:], groups[0].decided)
-	require.Equal(t, "pending gapVersionGap pending", said(results))
+	require.Equal(t, "pending gapVersionGap pending", describe(results))
 	require.Empty(t, groups[0].events)
 }
 
-// Two streams' changes of one aggregate are applied in the order in which they came, one stream's at a time: positions of two streams do
-// not compare, and a write is guarded by one of them.
+// Two streams' changes of one aggregate are applied in the order in which they came, one stream's
+// at a time: positions of two streams do not compare, and a write is guarded by one of them.
 func TestPlanStopsWhereAnotherStreamsChangeComes(t *testing.T) {
 	changes, results := batchOf("a5 a6 a1 b1 a7 a6 b2")
 	changes[2].Stream, changes[5].Stream = "other", "other"
@@ -190,7 +190,7 @@ func TestPlanStopsWhereAnotherStreamsChangeComes(t *testing.T) {
 		record(results, decided)
 		require.Empty(t, failures)
 		require.Equal(t, pass.groups, grouped(groups))
-		require.Equal(t, pass.results, said(results))
+		require.Equal(t, pass.results, describe(results))
 		for _, g := range groups {
 			g.committed(len(g.events))
 			record(results, g.decided)
@@ -205,7 +205,7 @@ func TestPlanGoesOnWhereItStopped(t *testing.T) {
 	record(results, decided)
 	require.Empty(t, failures)
 	require.Equal(t, "a 1, b 5", grouped(groups))
-	require.Equal(t, "applied pending duplicate poison pending pending", said(results))
+	require.Equal(t, "applied pending duplicate poison pending pending", describe(results))
 }
 
 func TestChunksFoldWhatCanBeFolded(t *testing.T) {
@@ -258,12 +258,12 @@ func TestAReplacementCarriesTheGuard(t *testing.T) {
 	made, _ := planner.modelOf(g, 1, f)
 	require.Equal(t, `{"u":{"_id":"a","x":"y","_sluice":{"position":"821","epoch":3,"version":7,"first":7}}}`, text(made.(*mongo.ReplaceOneModel).Replacement))
 
-	changes[0].Version = 0 // the one that stands there stays
+	changes[0].Version = 0 // the guard keeps its own
 	made, _ = planner.modelOf(g, 1, f)
 	require.Equal(t, `{"u":[{"$replaceWith":{"$mergeObjects":[{"$literal":{"_id":"a","x":"y"}},`+
 		`{"_sluice":{"version":"$_sluice.version","first":"$_sluice.first","position":{"$literal":"821"},"epoch":{"$literal":3}}}]}}]}`, text(made.(*mongo.UpdateOneModel).Update))
 
-	g.ignoreVersions = true // nobody asks for it
+	g.ignoreVersions = true // it is not required
 	made, _ = planner.modelOf(g, 1, f)
 	require.Equal(t, `{"u":{"_id":"a","x":"y","_sluice":{"position":"821","epoch":3}}}`, text(made.(*mongo.ReplaceOneModel).Replacement))
 }
@@ -276,11 +276,11 @@ func TestDropTakesWhatIsAppliedOffTheFront(t *testing.T) {
 	require.Equal(t, 2, groups[0].dropApplied("822"))
 	record(results, groups[0].decided)
 	require.Equal(t, "a 2", grouped(groups))
-	require.Equal(t, "duplicate duplicate pending", said(results))
+	require.Equal(t, "duplicate duplicate pending", describe(results))
 	require.Zero(t, groups[0].dropApplied(""))
 	groups[0].committed(1)
 	record(results, groups[0].decided)
-	require.Equal(t, "duplicate duplicate applied", said(results))
+	require.Equal(t, "duplicate duplicate applied", describe(results))
 }
 
 func TestRefusedLooksForTheOneThatIsMeant(t *testing.T) {
@@ -292,9 +292,9 @@ func TestRefusedLooksForTheOneThatIsMeant(t *testing.T) {
 	g.refused(2, ReasonRefused, errors.New("no"))
 	record(results, g.decided)
 	require.True(t, g.oneByOne)
-	require.Equal(t, "pending pending", said(results))
+	require.Equal(t, "pending pending", describe(results))
 	g.refused(1, ReasonRefused, errors.New("no"))
 	record(results, g.decided)
-	require.Equal(t, "poisonWriteRefused pending", said(results))
+	require.Equal(t, "poisonWriteRefused pending", describe(results))
 	require.Empty(t, g.events, "what follows the poison must wait")
 }

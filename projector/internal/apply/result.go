@@ -13,29 +13,31 @@ type Kind uint8
 
 // The kinds.
 const (
-	// Pending has not been decided: a failure that may be retried came first, or a change of its aggregate that must be decided
-	// before.
+	// Pending has not been decided: a failure that may be retried came first, or a change of its
+	// aggregate that must be decided before.
 	Pending Kind = iota
 	// Applied is committed, now.
 	Applied
 	// Duplicate was committed before.
 	Duplicate
-	// Poison can never be applied. Its aggregate is parked, where the change names one.
+	// Poison can never be applied. Its aggregate is parked, if the change names one.
 	Poison
 	// Parked follows a poison: its aggregate is parked.
 	Parked
-	// Gap is not applied: its version says that a change before it is missing, which may still come.
+	// Gap is not applied: by its version, a change before it is missing, which may still come.
 	Gap
 )
 
-// Result is what became of one change, with the reason where it is [Poison], [Parked] or [Gap].
+// Result is what became of one change, with the reason if it is [Poison], [Parked] or [Gap].
 type Result struct {
 	Kind        Kind
 	Reason      string // one word
 	Description string // for people; may quote the database's message
-	// Stack is the stack trace of a poison that is a panic of the projection. It is for the log alone: no record holds it.
+	// Stack is the stack trace of a poison that is a panic of the projection. It is for the log
+	// alone: no record holds it.
 	Stack string
-	// Recorded says of a poison that the parking of its aggregate is committed, or that it names none.
+	// Recorded is set on a poison once the parking of its aggregate is committed, or if it names
+	// none.
 	Recorded bool
 }
 
@@ -43,18 +45,18 @@ type Result struct {
 const (
 	ReasonParked     = "AggregateParked"   // an earlier event of the aggregate could not be applied
 	ReasonVersionGap = "VersionGap"        // an earlier event of the aggregate is missing
-	ReasonProjection = "ProjectionFailed"  // the projection said that the event cannot be applied, or panicked
+	ReasonProjection = "ProjectionFailed"  // the projection returned an error for the event, or panicked
 	ReasonPromise    = "ProjectionInvalid" // the projection's writes break its promise
-	ReasonRefused    = "WriteRefused"      // the database refused the write for what it is
-	ReasonDeliveries = "DeliveriesUsedUp"  // the broker would soon dead-letter the event by itself, and later ones would overtake it
+	ReasonRefused    = "WriteRefused"      // the database refused the write for its content
+	ReasonDeliveries = "DeliveriesUsedUp"  // the broker would soon dead-letter the event, and later ones would overtake it
 	ReasonUndecided  = "Undecided"         // the event failed for UNDECIDED_AFTER while others of the same database were applied
-	ReasonOvertaken  = "Overtaken"         // the broker dead-lettered the event by itself, and later ones were applied
+	ReasonOvertaken  = "Overtaken"         // the broker dead-lettered the event, and later ones were applied
 	ReasonOperator   = "ParkedByOperator"  // a person parked the aggregate, because of no event
 	ReasonBuild      = "BuildFailed"       // the aggregate's state could not be built from the source, because of no event in the queue
 )
 
-// Reasons are all that messages are dead-lettered for: not Overtaken, which the broker did for a reason of its own, and not
-// ParkedByOperator, which is of an aggregate alone.
+// Reasons are all that messages are dead-lettered for: not Overtaken, which the broker did for a
+// reason of its own, and not ParkedByOperator, which is of an aggregate alone.
 func Reasons() []string {
 	return []string{
 		ReasonParked, ReasonVersionGap, ReasonProjection, ReasonPromise, ReasonRefused, ReasonDeliveries, ReasonUndecided,
@@ -84,14 +86,16 @@ func Undecodable(err error) Result {
 	return Result{Kind: Poison, Reason: "Undecodable", Description: err.Error()}
 }
 
-// DeliveriesExhausted is the result of an event that was delivered n times of at most most: if its lock is lost once or twice more, the broker
-// dead-letters it by itself, and whoever applies the next event does not know of it. So the aggregate is parked before.
+// DeliveriesExhausted is the result of an event that was delivered n times of at most most. If its
+// lock is lost once or twice more, the broker dead-letters it, and the projector that applies the
+// next event cannot know that. So the aggregate is parked before.
 func DeliveriesExhausted(n uint32, most int) Result {
 	return Result{Kind: Poison, Reason: ReasonDeliveries, Description: fmt.Sprintf("the event was delivered %d times, and the broker takes it out "+
 		"of its order after %d: a projector stopped, or lost its lock, each time that it had the event in hand. Find out why, then replay", n, most)}
 }
 
-// Undecided is the result of an event that failed for so long while others of the same database were applied.
+// Undecided is the result of an event that failed for so long while others of the same database
+// were applied.
 func Undecided(since time.Duration, err error) Result {
 	return Result{Kind: Poison, Reason: ReasonUndecided, Description: fmt.Sprintf(
 		"for %s the event could not be applied, while events of other aggregates were: %v", since.Round(time.Second), err)}

@@ -17,12 +17,14 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// abortTimeout bounds an abort once the context has ended. An abort that is not sent costs the documents' next writers a
-// wait: the server aborts by itself after a minute, or when the session begins its next transaction; see also [orphans].
+// abortTimeout bounds an abort once the context has ended. An abort that is not sent costs the
+// documents' next writers a wait: the server aborts the transaction after a minute, or when the
+// session begins its next one; see also [abandonedTxns].
 const abortTimeout = time.Second
 
-// transaction is how effects are committed. A transaction does not take the concerns of the database's handle: without its own
-// it would have the client's, which are whatever the connection string says.
+// transaction returns the options with which effects are committed. A transaction does not use the
+// concerns of the database's handle: without its own it would use those of the client, which come
+// from the connection string.
 func transaction() *options.TransactionOptionsBuilder {
 	return options.Transaction().
 		SetWriteConcern(writeconcern.Majority()).
@@ -30,18 +32,20 @@ func transaction() *options.TransactionOptionsBuilder {
 		SetReadPreference(readpref.Primary())
 }
 
-// transact runs write in a transaction and commits it, and retries the whole or the commit as the server's labels ask for, until ctx
-// ends. [mongo.Session.WithTransaction] does the same, except that its commits and aborts do not end with ctx: a server that leaves
-// one unanswered would keep the session, and the stop of the projector, waiting.
+// transact runs write in a transaction and commits it. It retries the transaction or the commit by
+// the server's labels, until ctx ends. [mongo.Session.WithTransaction] does the same, except that
+// its commits and aborts do not end with ctx: a server that leaves one unanswered would keep the
+// session, and the stop of the projector, waiting.
 //
-// After an error the effect may nevertheless be committed: the guard tells.
+// After an error the effect may nevertheless be committed: the guard decides.
 func (a *Applier) transact(ctx context.Context, write func(context.Context) error) error {
 	session, err := a.client.StartSession(options.Session().SetDefaultTransactionOptions(transaction()))
 	if err != nil {
 		return fmt.Errorf("start session: %w", err)
 	}
-	// Once ctx has ended this sends nothing, as is right after a commit that had no answer: a transaction that a sharded cluster is
-	// committing must not be aborted, which could undo a part of it.
+	// Once ctx has ended this sends nothing, as is right after a commit that had no answer: a
+	// transaction that a sharded cluster is committing must not be aborted, which could undo a part
+	// of it.
 	defer session.EndSession(ctx)
 	backoff := retry.Backoff{Initial: 10 * time.Millisecond, Max: 500 * time.Millisecond}
 	for {
@@ -69,7 +73,7 @@ func attempt(ctx context.Context, session *mongo.Session, write func(context.Con
 	if err := write(mongo.NewSessionContext(ctx, session)); err != nil {
 		aborting, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 		defer cancel()
-		_ = session.AbortTransaction(aborting) // why it is aborted says more
+		_ = session.AbortTransaction(aborting) // the reason for the abort is the better error
 		return err
 	}
 	backoff := retry.Backoff{Initial: 10 * time.Millisecond, Max: 500 * time.Millisecond}
@@ -84,7 +88,8 @@ func attempt(ctx context.Context, session *mongo.Session, write func(context.Con
 	}
 }
 
-// undecided says whether nobody knows what became of a commit, so that it must be asked for again.
+// undecided reports whether the outcome of a commit is unknown, so that the commit must be
+// repeated.
 func undecided(err error) bool {
 	return labelled(err, driver.UnknownTransactionCommitResult) || mongo.IsTimeout(err) || mongo.IsNetworkError(err)
 }

@@ -10,14 +10,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// abandonedTxns ends transactions of projectors that no longer exist. MongoDB notices neither a killed process nor a lost
-// machine: it keeps an open transaction, and refuses every other write to its documents, for
-// transactionLifetimeLimitSeconds, a minute.
+// abandonedTxns ends transactions of projectors that no longer exist. MongoDB notices neither a
+// killed process nor a lost machine: it keeps an open transaction, and refuses every other write to
+// its documents, for transactionLifetimeLimitSeconds, a minute.
 //
-// A transaction without activity between two checks belongs to a projector that has died, been stopped or lost its
-// connection: a live projector issues its next statement within a round trip. How long a transaction has been open, or idle
-// in total, does not show that: with many statements and a slow network it is seconds. Nothing depends on the judgement: a
-// projector whose transaction was ended writes it again.
+// A transaction without activity between two checks belongs to a projector that has died, been
+// stopped or lost its connection: a live projector issues its next statement within a round trip.
+// How long a transaction has been open, or idle in total, does not show that: with many statements
+// and a slow network it is seconds. Nothing depends on the judgement: a projector whose transaction
+// was ended writes it again.
 type abandonedTxns struct {
 	admin *mongo.Database
 	app   string // the name by which projectors connect
@@ -36,20 +37,20 @@ type abandonedTxns struct {
 type txnProgress struct{ number, active int64 }
 
 const (
-	// minRefusals is for how long transactions must be refused before a check for abandoned ones; resetAfter without a
-	// refusal starts that time again.
+	// minRefusals is for how long transactions must be refused before a check for abandoned ones;
+	// resetAfter without a refusal starts that time again.
 	minRefusals = time.Second
 	resetAfter  = 30 * time.Second
-	// checkInterval is the time between two checks, and so for how long an ended transaction had no activity. checkTimeout
-	// bounds one check.
+	// checkInterval is the time between two checks, and so for how long an ended transaction had no
+	// activity. checkTimeout bounds one check.
 	checkInterval = 2 * time.Second
 	checkTimeout  = time.Second
 )
 
-// refused is called when a transaction was refused because another one writes the same document. If that continues, it ends
-// the transactions that are abandoned. It may outlive ctx, the attempt's, which may leave it no time. An account may see and
-// end its own transactions without further rights. A server that does not support this is rarely asked; it ends the
-// transactions later.
+// refused is called when a transaction was refused because another one writes the same document. If
+// that continues, it ends the transactions that are abandoned. It may outlive ctx, the attempt's,
+// which may leave it no time. An account may see and end its own transactions without further
+// rights. A server that does not support this is rarely asked; it ends the transactions later.
 func (o *abandonedTxns) refused(ctx context.Context) {
 	if !o.due(time.Now()) || !o.checking.TryLock() {
 		return

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// conflictQueue has transactions of this process that write the same documents wait for each other, instead of being
-// refused and started again, as long as any two of them conflict. It does not know the transactions of other processes.
+// conflictQueue has transactions of this process that write the same documents wait for each other,
+// instead of being refused and started again, as long as any two of them conflict. It does not know
+// the transactions of other processes.
 //
 // This is only an optimisation. A transaction waits at most maxWait for a queue that does not move.
 type conflictQueue struct {
@@ -23,8 +24,9 @@ type conflictQueue struct {
 const (
 	// maxWait bounds the wait while the queue does not move.
 	maxWait = 250 * time.Millisecond
-	// minLot is for transactions that conflicted by chance, such as those that begin while a collection is created. maxLot is
-	// for documents that many of them write to: each lot that does not wait loses the work of all but one of it.
+	// minLot is for transactions that conflicted by chance, such as those that begin while a
+	// collection is created. maxLot is for documents that many of them write to: each lot that does
+	// not wait loses the work of all but one of it.
 	minLot, maxLot = 4, 64
 )
 
@@ -62,8 +64,8 @@ func (q *conflictQueue) mustWait() bool {
 	return q.remaining >= 0
 }
 
-// conflicted records that two transactions wrote the same document. If the last lot has waited not long before, the next
-// one is twice as large.
+// conflicted records that two transactions wrote the same document. If the last lot has waited not
+// long before, the next one is twice as large.
 func (q *conflictQueue) conflicted() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,11 +10,12 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// G5: transactions that meet go one after the other, and one that is stuck with its turn holds up nobody for longer than maxWait asks.
+// G5: transactions that conflict wait for each other, and one that keeps its turn delays none for
+// longer than maxWait.
 func TestG5ATransactionThatIsStuckWithItsTurnHoldsUpNobody(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		turns := newConflictQueue()
-		turns.enter(t.Context()) // none has met another one yet: nobody has the turn
+		turns.enter(t.Context()) // none has conflicted yet: no transaction has the turn
 		for range 10 {           // as those do that write one document
 			meet(t, turns)
 		}
@@ -64,7 +65,8 @@ func meet(t *testing.T, turns *conflictQueue) {
 	turns.conflicted() // the loser of another pair
 }
 
-// Two that met by chance hold up few; the more often transactions meet, the more of them go one after the other.
+// Two that met by chance hold up few; the more often transactions meet, the more of them go one
+// after the other.
 func TestTheMoreOftenTransactionsMeetTheMoreTakeTurns(t *testing.T) {
 	turns := newConflictQueue()
 	lot := func() (n int) {

@@ -13,8 +13,9 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// applyEmbedded writes each group as conditional updates of the aggregate's one document: one update in the usual case,
-// and one bulk write, unordered because aggregates do not depend on each other, for all groups.
+// applyEmbedded writes each group as conditional updates of the aggregate's one document: one
+// update in the usual case, and one bulk write, unordered because aggregates do not depend on each
+// other, for all groups.
 func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 	collection := a.guards.collection
 	separately := false
@@ -40,7 +41,8 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 			if class == Transient {
 				return err
 			}
-			// Refused as a whole: too large, for example. Sent one by one, the update that is meant shows.
+			// Refused as a whole: too large, for example. Sent one by one, the update that is meant
+			// shows.
 			switch separately = true; {
 			case len(chunks) > 1:
 			case class == Unknown:
@@ -100,13 +102,13 @@ type chunk struct {
 	group  *group
 	events int
 	model  mongo.WriteModel
-	makes  bool // it makes the document where there is none, and so fails where the condition does not hold
+	makes  bool // it creates a missing document, and so fails if the condition does not hold
 	waits  bool // it would make the document, but cannot be the first to
 	fills  bool // it makes a document of a stub
 }
 
-// chunksOf is the next update of every group that has events left. An event that cannot be said as an update at all is
-// poison.
+// chunksOf returns the next update of every group that has events left. An event that cannot be
+// expressed as an update is poison.
 func (a *Applier) chunksOf(groups []*group) []chunk {
 	var chunks []chunk
 	for _, g := range groups {
@@ -130,7 +132,8 @@ func (a *Applier) chunksOf(groups []*group) []chunk {
 	return chunks
 }
 
-// modelOf is the conditional update for the first n events of a group, folded, and whether it makes the document.
+// modelOf returns the conditional update for the first n events of a group, folded, and whether it
+// creates the document.
 func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, makes bool) {
 	filter := a.guards.condition(g, n)
 	// In a replay there is a document: the parked record is in it.
@@ -139,7 +142,7 @@ func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, mak
 	if f.replacement != nil {
 		beside := g.shared || g.guest || (!whole && !g.ignoreVersions) // something of the guard stays
 		if first > 0 && (!beside || g.begins()) {
-			fields = append(fields, bson.E{Key: guardFirst, Value: first}) // the one that stood there is replaced
+			fields = append(fields, bson.E{Key: guardFirst, Value: first}) // it replaces the guard's own
 		}
 		document := replacementOf(g.aggregate, f)
 		if beside {
@@ -159,7 +162,8 @@ func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, mak
 	if g.stub {
 		ops = onStub(f)
 	}
-	// Without an effect there is nothing to guard: the position moves where there is a document, and none is made.
+	// Without an effect there is nothing to guard: the position moves if there is a document, and
+	// none is created.
 	makes = f.upsert && upsert
 	switch {
 	case first > 0 && g.begins():
@@ -187,8 +191,9 @@ func replacementOf(aggregate string, f *fold) bson.D {
 	return document
 }
 
-// replacementUpdate says a whole document, with the fields of its guard, as an update that leaves what else stands in the guard: an
-// ordinary replacement would take away the version, and with it the means to tell that one is missing, and other streams' guards.
+// replacementUpdate returns an update that replaces the document, with the guard's new fields, but
+// keeps the guard's other fields: an ordinary replacement would remove the version, without which a
+// missing one is not noticed, and the guards of other streams.
 func replacementUpdate(document bson.D, g *group, fields bson.D) mongo.Pipeline {
 	literal := func(v any) bson.D { return bson.D{{Key: "$literal", Value: v}} }
 	path := "$" + projection.GuardField + "."
@@ -224,8 +229,8 @@ func replacementUpdate(document bson.D, g *group, fields bson.D) mongo.Pipeline 
 	}}}}}}
 }
 
-// onStub says the operators of a fold for a document that holds nothing but its guard, so that they have the effect they
-// have where there is no document.
+// onStub returns the operators of a fold for a document that holds nothing but its guard, so that
+// they have the same effect as if there were no document.
 func onStub(f *fold) []projection.Op {
 	if !f.upsert {
 		return nil // nothing is made, and nothing changed
@@ -240,7 +245,8 @@ func onStub(f *fold) []projection.Op {
 	return append(ops, projection.Unset(projection.GuardField+"."+guardEmpty))
 }
 
-// updateOf says operators as an update document, each kind once, in order of first use; set joins the $set.
+// updateOf returns operators as an update document, each kind once, in order of first use; set
+// joins the $set.
 func updateOf(ops []projection.Op, set ...bson.E) bson.D {
 	var update bson.D
 	at := make(map[projection.OpKind]int)
@@ -262,8 +268,8 @@ func updateOf(ops []projection.Op, set ...bson.E) bson.D {
 	return update
 }
 
-// byModel takes a bulk write's error apart: what failed, by the model's index; or the error itself when it is about
-// the whole.
+// byModel takes a bulk write's error apart: what failed, by the model's index; or the error itself
+// when it is about the whole.
 func byModel(err error) (map[int]mongo.BulkWriteError, error) {
 	if err == nil {
 		return nil, nil
@@ -279,8 +285,9 @@ func byModel(err error) (map[int]mongo.BulkWriteError, error) {
 	return failed, nil
 }
 
-// resolve finds out what became of updates that may have matched nothing. Where there is no document there was nothing to do; where
-// the guard holds the position of the update's last change, it was written. It returns the groups that remain.
+// resolve finds out what became of updates that may have matched nothing. If there is no document,
+// there was nothing to do; if the guard has the position of the update's last change, it was
+// written. It returns the remaining groups.
 func (a *Applier) resolve(ctx context.Context, unseen []chunk) (missed []*group, err error) {
 	if len(unseen) == 0 {
 		return nil, nil

@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// encoded returns the writes of one event with ids, values and documents as BSON, so that none of the projection's code runs, and
-// nothing of its own can fail, once they are on their way. Errors: what cannot be written as BSON, and an id that no document can have.
+// encoded returns the writes of one event with ids, values and documents as BSON, so that none of
+// the projection's code runs, and nothing of its own can fail, once they are on their way. Errors:
+// what cannot be written as BSON, and an id that no document can have.
 func encoded(writes []projection.Write) ([]projection.Write, error) {
 	all := make([]projection.Write, len(writes))
 	for i, w := range writes {
@@ -72,7 +73,8 @@ func encodedField(field string, value any) (any, error) {
 	return encodedValue(value)
 }
 
-// encodedValue returns a value as BSON; one of the types that [merge] calculates with, and that cannot fail, as it is.
+// encodedValue returns a value as BSON; one of the types that [merge] calculates with, and that
+// cannot fail, as it is.
 func encodedValue(value any) (any, error) {
 	switch value.(type) {
 	case nil, bool, string, int, int32, int64, float64, time.Time, bson.ObjectID, bson.DateTime:
@@ -90,8 +92,9 @@ func rawValue(value any) (bson.RawValue, error) {
 	return raw, raw.Validate()
 }
 
-// encodedID returns an id as BSON: a text as it is. MongoDB refuses arrays, regular expressions, undefined, and names with a dollar in
-// an _id, but for those of a DBRef; and it would take some of them for a query.
+// encodedID returns an id as BSON: a text as it is. MongoDB refuses arrays, regular expressions,
+// undefined, and names with a dollar in an _id, but for those of a DBRef; and it would take some of
+// them for a query.
 func encodedID(id any) (any, error) {
 	if text, ok := id.(string); ok {
 		return text, nil
@@ -105,7 +108,7 @@ func encodedID(id any) (any, error) {
 		return nil, broken("is of type %s, which no _id can be", raw.Type)
 	case bson.TypeString:
 		return raw.StringValue(), nil
-	default: // one that an _id can have, but for the names in a document
+	default: // an _id can have any other type, except for the names in a document
 	}
 	if name := dollarName(raw); name != "" {
 		return nil, broken("has a field %q, which no _id can have", name)
@@ -113,7 +116,8 @@ func encodedID(id any) (any, error) {
 	return raw, nil
 }
 
-// dollarName returns a field's name in a value that begins with a dollar and is none of a DBRef's; empty if there is none.
+// dollarName returns the name of a field in a value that begins with a dollar and is not one of a
+// DBRef's; empty if there is none.
 func dollarName(v bson.RawValue) string {
 	var elements []bson.RawElement
 	if document, ok := v.DocumentOK(); ok {

@@ -12,12 +12,12 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// positionsCollection holds the record of positions, one document per aggregate: {_id, position, epoch, version, first, stream}, and
-// parked where it is.
+// positionsCollection returns the name of the collection of the records of positions, one document
+// per aggregate: {_id, position, epoch, version, first, stream}, and parked if it is parked.
 func positionsCollection(p projection.Projection) string { return p.Name() + "_positions" }
 
-// applyRecorded writes a group's effects and its record in one transaction; the record is written first, and only where
-// its position is below.
+// applyRecorded writes a group's effects and its record in one transaction. The record is written
+// first, and only if its position is below.
 func (a *Applier) applyRecorded(ctx context.Context, g *group) error {
 	for conflicts := 0; len(g.events) > 0; {
 		n := len(g.events)
@@ -54,8 +54,9 @@ func (a *Applier) applyRecorded(ctx context.Context, g *group) error {
 	return nil
 }
 
-// applyPerAggregate writes the groups one after the other. An error that passes, and that the server answered to one group, does not keep those
-// behind it from being tried: if one of them is written, it is a failure of the first group alone, once it has come twice.
+// applyPerAggregate writes the groups one after the other. An error that passes, and that the
+// server answered to one group, does not keep those behind it from being tried: if one of them is
+// written, it is a failure of the first group alone, once it has come twice.
 func (a *Applier) applyPerAggregate(ctx context.Context, groups []*group) error {
 	var failed []*group
 	var last error
@@ -121,8 +122,8 @@ func (a *Applier) recordOf(g *group, n int) mongo.WriteModel {
 	return mongo.NewUpdateOneModel().SetFilter(a.guards.condition(g, n)).SetUpdate(update).SetUpsert(makes)
 }
 
-// writeRecords writes records, each of which names one document, in order. Errors: errGuard when one of the conditions does not hold,
-// whichever it is.
+// writeRecords writes records, each of which names one document, in order. Errors: errGuard if any
+// of the conditions does not hold.
 func (a *Applier) writeRecords(ctx context.Context, records ...mongo.WriteModel) error {
 	written, err := a.guards.collection.BulkWrite(ctx, records, options.BulkWrite().SetOrdered(true))
 	switch {
@@ -153,7 +154,8 @@ func (a *Applier) effect(ctx context.Context, writes []projection.Write) error {
 			continue
 		}
 		if Classify(err) == Guarded {
-			// No guard is in these writes. Two transactions made the same document at once: one of them begins again.
+			// No guard is in these writes. Two transactions made the same document at once: one of
+			// them begins again.
 			err = errors.Join(errRaced, err)
 		}
 		return fmt.Errorf("write %s: %w", name, err)
@@ -161,7 +163,8 @@ func (a *Applier) effect(ctx context.Context, writes []projection.Write) error {
 	return nil
 }
 
-// writeModel returns a write as the driver takes it. The id is a value, also if it looks like a query.
+// writeModel returns a write as the driver takes it. The id is a value, even if it has the form of
+// a query.
 func writeModel(w projection.Write) mongo.WriteModel {
 	_, id := w.Target()
 	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: id}}}}

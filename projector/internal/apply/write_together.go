@@ -9,12 +9,14 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// applyTogether writes the effects and the records of all groups in one transaction: a few round trips for a batch, and one update of a
-// document that all of them write to, instead of as many of each as there are groups.
+// applyTogether writes the effects and the records of all groups in one transaction: a few round
+// trips for a batch, and one update of a document that all of them write to, instead of as many of
+// each as there are groups.
 //
-// What becomes of one group decides nothing for another. The transaction commits only if the guard of each group lets it and no write is
-// refused. Otherwise the groups are tried in halves, down to one that is written, and judged, by itself. Where guards do not match, all
-// are read before that, unless they were: mostly they have something in common, messages that come again.
+// The outcome of one group does not decide another. The transaction commits only if the guard of
+// each group holds and no write is refused. Otherwise the groups are tried in halves, down to a
+// single one, which is written and judged on its own. If guards do not match, all are read before
+// that, unless they were: usually they have something in common, redelivered messages.
 func (a *Applier) applyTogether(ctx context.Context, groups []*group, read bool) error {
 	switch len(groups) {
 	case 0:
@@ -44,8 +46,8 @@ func (a *Applier) applyTogether(ctx context.Context, groups []*group, read bool)
 	return a.applyTogether(ctx, groups[middle:], read)
 }
 
-// commitTogether writes all events of all groups, or nothing. After an error nothing is decided, and as after every transaction the effects
-// may nevertheless be committed: the guards tell.
+// commitTogether writes all events of all groups, or nothing. After an error nothing is decided,
+// and as after every transaction the effects may nevertheless be committed: the guards decide.
 func (a *Applier) commitTogether(ctx context.Context, groups []*group) error {
 	records := make([]mongo.WriteModel, len(groups))
 	var writes []projection.Write

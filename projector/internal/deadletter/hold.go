@@ -46,7 +46,8 @@ func (h *held) of(a apply.Aggregate) map[string]*sessions.SDKSession {
 	return kept
 }
 
-// sessionsOf returns the sessions in which events of a parked aggregate were set aside: none if a person parked it, because of no event.
+// sessionsOf returns the sessions in which events of a parked aggregate were set aside: none if a
+// person parked it, because of no event.
 func sessionsOf(a apply.Aggregate) (names []string) {
 	for _, name := range append([]string{a.Session}, a.Sessions...) {
 		if name != "" {
@@ -56,9 +57,10 @@ func sessionsOf(a apply.Aggregate) (names []string) {
 	return names
 }
 
-// hold takes the sessions in which events of parked aggregates were set aside, and keeps them until release is called. It sets
-// each aggregate's record to what it was at some moment before which no session's former holder could still dead-letter an event
-// that the record does not count: the records are read first, then it is proved that the sessions are held. Errors, for each aggregate:
+// hold takes the sessions in which events of parked aggregates were set aside, and keeps them until
+// release is called. It sets each aggregate's record to what it was at some moment before which no
+// session's former holder could still dead-letter an event that the record does not count: the
+// records are read first, then it is proved that the sessions are held. Errors, for each aggregate:
 // [ErrBusy], [apply.ErrNotParked].
 func (p *Replayer) hold(ctx context.Context, all []*task) *held {
 	h := &held{sessions: make(map[string]*sessions.SDKSession), failed: make(map[string]error)}
@@ -98,7 +100,8 @@ func (p *Replayer) hold(ctx context.Context, all []*task) *held {
 	return h
 }
 
-// take takes sessions. It waits for those that projectors hold, for all of them together no longer than Wait.
+// take takes sessions. It waits for those that projectors hold, for all of them together no longer
+// than Wait.
 func (p *Replayer) take(ctx context.Context, h *held, names []string) {
 	waiting, cancel := context.WithTimeout(ctx, p.Wait)
 	defer cancel()

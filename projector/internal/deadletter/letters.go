@@ -26,7 +26,8 @@ type Letter struct {
 	message *azservicebus.ReceivedMessage
 }
 
-// keepBytes bounds the bodies that are kept of the messages that a scan has seen. Those that are not kept are fetched again.
+// keepBytes bounds the bodies that are kept of the messages that a scan has seen. Those that are
+// not kept are fetched again.
 const keepBytes = 16 << 20
 
 // deadLetters opens the dead-letter queue.
@@ -50,8 +51,8 @@ func (p *Replayer) peek(ctx context.Context, from Peeker, sequence int64) ([]*az
 	return messages, nil
 }
 
-// scan calls f with every message, those of one partition in order of sequence numbers, until f returns false. Errors: among others
-// [ErrIncomplete]; what was not seen may be what matters.
+// scan calls f with every message, those of one partition in order of sequence numbers, until f
+// returns false. Errors: among others [ErrIncomplete]; a message that was not seen may matter.
 func (p *Replayer) scan(ctx context.Context, from Peeker, f func(*azservicebus.ReceivedMessage) bool) error {
 	if err := PeekAll(ctx, within{from, 2 * p.SettleTimeout}, f); err != nil {
 		return fmt.Errorf("look into the dead-letter queue: %w", err)
@@ -59,7 +60,7 @@ func (p *Replayer) scan(ctx context.Context, from Peeker, f func(*azservicebus.R
 	return nil
 }
 
-// within bounds each look.
+// within bounds each peek.
 type within struct {
 	Peeker
 	timeout time.Duration
@@ -77,8 +78,8 @@ func (p *Replayer) lettersOf(ctx context.Context, from Peeker, aggregate string)
 	return letters[aggregate], err
 }
 
-// lettersWhere returns the dead letters of those aggregates that are wanted, each aggregate's in the order in which they are to be applied, and
-// the aggregates in order of their first.
+// lettersWhere returns the dead letters of those aggregates that are wanted, each aggregate's in
+// the order in which they are to be applied, and the aggregates in order of their first.
 func (p *Replayer) lettersWhere(
 	ctx context.Context, from Peeker, wanted func(aggregate string) bool,
 ) (letters map[string][]Letter, names []string, err error) {
@@ -117,9 +118,9 @@ func letterOf(m *azservicebus.ReceivedMessage, c envelope.Change) Letter {
 }
 
 // order sorts letters, which come in order of their sequence numbers, by position. Positions of two
-// streams do not compare, so a letter stays where it arrived, unless it arrived behind a later one of
-// its own stream, as a repeat does: it goes directly before the first such letter. A letter without a
-// position stays behind those that were dead-lettered before it.
+// streams do not compare, so a letter stays where it arrived, unless it arrived behind a later one
+// of its own stream, as a repeat does: it goes directly before the first such letter. A letter
+// without a position stays behind those that were dead-lettered before it.
 func order(letters []Letter) {
 	type placed struct {
 		Letter

@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 )
 
-// parkStray parks an aggregate that is not parked because of the first of its dead letters that the broker put there by itself and that
-// is not known to have been applied. It answers false where there is none.
+// parkStray parks an aggregate that is not parked because of the first of its dead letters that the
+// broker put there and that is not known to have been applied. It returns false if there is no such
+// letter.
 func (p *Replayer) parkStray(ctx context.Context, a apply.Aggregate, letters []Letter) (bool, error) {
 	for _, l := range letters {
 		standing := p.Applier.DeadLetterState(a.Guard, &l.change, l.Reason)
@@ -34,8 +35,9 @@ func overtaken(l Letter) apply.Result {
 			"before them. Compare the read model with the source: where its effect is there, or not missed, drop it", l.Reason)}
 }
 
-// stuckOnOvertaken holds a replay up at the first letter that was overtaken. The one that a person gives up is removed from the queue
-// before anything else: its position is behind the guard's, which can say nothing of it. left are the letters without it.
+// stuckOnOvertaken stops a replay at the first letter that was overtaken. A letter that the
+// operator gives up is removed from the queue before anything else: its position is behind the
+// guard's, which cannot decide about it. left are the letters without it.
 func (p *Replayer) stuckOnOvertaken(ctx context.Context, a apply.Aggregate, letters []Letter, skip bool, o *Outcome) (left []Letter, err error) {
 	at := slices.IndexFunc(letters, func(l Letter) bool { return p.Applier.DeadLetterState(a.Guard, &l.change, l.Reason) == apply.Overtaken })
 	if at >= 0 && skip && a.Reason == apply.ReasonOvertaken && letters[at].MessageID == a.MessageID {
@@ -57,8 +59,9 @@ func (p *Replayer) stuckOnOvertaken(ctx context.Context, a apply.Aggregate, lett
 	return letters, p.Applier.Amend(ctx, a.Name, a.ID, l.change, why)
 }
 
-// Left are the aggregates that dead letters name, other than those that are known to be parked: strays, of which the broker dead-lettered
-// an event by itself, in order of their first; and of the others what an interrupted replay has left, ready for [Replayer.Remove].
+// Left returns the aggregates that dead letters name, except those that are known to be parked:
+// strays, of which the broker dead-lettered an event, in order of their first; and of the others
+// the dead letters that an interrupted replay has left, ready for [Replayer.Remove].
 func (p *Replayer) Left(ctx context.Context, parked map[string]bool) (strays []string, left []Outcome, err error) {
 	letters, names, err := p.lookFor(ctx, func(aggregate string) bool { return aggregate != "" && !parked[aggregate] })
 	if err != nil {
@@ -84,13 +87,15 @@ func (p *Replayer) Left(ctx context.Context, parked map[string]bool) (strays []s
 	return strays, left, nil
 }
 
-// Passed are the dead letters of an aggregate that the broker dead-lettered by itself and that later events have overtaken.
+// Passed are the dead letters of an aggregate that the broker dead-lettered and that later events
+// have overtaken.
 type Passed struct {
 	Aggregate string   `json:"aggregate"`
 	Events    []Letter `json:"events"`
 }
 
-// Overtaken are the events of parked aggregates that were overtaken, in order of the aggregates' first dead letters.
+// Overtaken are the events of parked aggregates that were overtaken, in order of the aggregates'
+// first dead letters.
 func (p *Replayer) Overtaken(ctx context.Context, aggregates []apply.Aggregate) (all []Passed, err error) {
 	guards := make(map[string]apply.Guard, len(aggregates))
 	for _, a := range aggregates {
@@ -111,8 +116,9 @@ func (p *Replayer) Overtaken(ctx context.Context, aggregates []apply.Aggregate) 
 	return all, err
 }
 
-// GiveUp removes events that were overtaken from the dead-letter queue, for good; a replay then goes on without them. It returns how many
-// it removed: somebody else may have locked the others.
+// GiveUp permanently removes events that were overtaken from the dead-letter queue; a replay then
+// continues without them. It returns how many it removed: another receiver may have locked the
+// others.
 func (p *Replayer) GiveUp(ctx context.Context, all []Passed) (removed int, err error) {
 	wanted := make(map[int64]bool)
 	for _, passed := range all {

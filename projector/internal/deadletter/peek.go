@@ -18,18 +18,21 @@ var ErrIncomplete = errors.New("not all messages could be seen")
 
 const (
 	page = 250 // messages in one request
-	// partitionShift: the upper 16 bits of a sequence number are those of the message's partition, 0 where the entity has none. A peek
-	// begins in the partition of the number that it is given, and need not go on to the next one.
+	// partitionShift: the upper 16 bits of a sequence number are those of the message's partition,
+	// or 0 if the entity has no partitions. A peek begins in the partition of the number that it is
+	// given, and need not continue with the next one.
 	partitionShift = 48
-	// partitions is how many are looked into at least: more than the 16 of a partitioned entity, or the few of a Premium namespace.
+	// partitions is how many are peeked at least: more than the 16 of a partitioned entity, or the
+	// few of a Premium namespace.
 	partitions = 32
 )
 
 // PeekAll calls f with every message of a queue or session until f returns false. It locks none.
 //
-// Guaranteed: a message that is present from the beginning to the end is passed once, messages of one
-// partition in order of their sequence numbers. A peek that cannot continue is an error, never the end.
-// Not guaranteed: an order between partitions; messages that arrive or leave during the call.
+// Guaranteed: a message that is present from the beginning to the end is passed once, messages of
+// one partition in order of their sequence numbers. A peek that cannot continue is an error, never
+// the end. Not guaranteed: an order between partitions; messages that arrive or leave during the
+// call.
 func PeekAll(ctx context.Context, from Peeker, f func(*azservicebus.ReceivedMessage) bool) error {
 	next := make(map[int64]int64) // the number to go on with, by partition
 	last := int64(partitions - 1)

@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// queue is a broker's: messages by sequence number. A peek does not leave the partition that it begins in, unless it is generous.
+// queue is a broker's: messages by sequence number. A peek does not leave the partition that it
+// begins in, unless it is generous.
 type queue struct {
 	numbers  []int64
 	generous bool
-	stuck    bool // answers with what was seen already
+	stuck    bool // answers with messages that were seen already
 }
 
 func (q queue) PeekMessages(_ context.Context, count int, o *azservicebus.PeekMessagesOptions) (found []*azservicebus.ReceivedMessage, err error) {

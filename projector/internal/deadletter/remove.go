@@ -14,15 +14,17 @@ import (
 const (
 	// inFlight bounds the settlements that are in flight at once.
 	inFlight = 32
-	// quiet is how long to wait for a message that may be locked by somebody else.
+	// quiet is how long to wait for a message that another receiver may have locked.
 	quiet = 3 * time.Second
 )
 
-// remove completes messages of the dead-letter queue by their sequence numbers, and returns how many. A queue delivers its messages in
-// order, so those before them are locked meanwhile, and abandoned at the end.
+// remove completes messages of the dead-letter queue by their sequence numbers, and returns how
+// many. A queue delivers its messages in order, so those before them are locked meanwhile, and
+// abandoned at the end.
 //
-// It may leave some: those that another receiver has locked, and those behind so many others that the locks of the first ones
-// expire. They do no harm: their effects are committed, and the guard recognises them.
+// It may leave some: those that another receiver has locked, and those behind so many others that
+// the locks of the first ones expire. They do no harm: their effects are committed, and the guard
+// recognises them.
 func (p *Replayer) remove(ctx context.Context, wanted map[int64]bool) (removed int, err error) {
 	if len(wanted) == 0 {
 		return 0, nil
@@ -70,7 +72,8 @@ func (p *Replayer) remove(ctx context.Context, wanted map[int64]bool) (removed i
 		}
 	}
 	err = errors.Join(err, completing.Wait(), ctx.Err())
-	// This receiver still has credit: messages unlocked now would be delivered to it again, and stay locked.
+	// This receiver still has credit: messages unlocked now would be delivered to it again, and
+	// stay locked.
 	p.closeDeadLetters(ctx, receiver)
 	p.giveBack(ctx, passed)
 	return int(done.Load()), err

@@ -23,13 +23,17 @@ type Outcome struct {
 	Applied   int // events whose effect this replay committed
 	Known     int // events that were applied before
 	Skipped   bool
-	// MissingVersions is the description of a version gap that parked the aggregate, if the missing versions were given up.
+	// MissingVersions is the description of a version gap that parked the aggregate, if the missing
+	// versions were given up.
 	MissingVersions string
-	// Stuck is the event that could not be applied, because of which the aggregate stays parked; nil if it is no longer parked.
+	// Stuck is the event that could not be applied, because of which the aggregate stays parked;
+	// nil if it is no longer parked.
 	Stuck *Stuck
-	// Foreign is the number of dead letters of an aggregate that is not parked, and whose effects are not in the read model. They stay.
+	// Foreign is the number of dead letters of an aggregate that is not parked, and whose effects
+	// are not in the read model. They stay.
 	Foreign int
-	// Unknown is true if neither the read model nor the dead-letter queue has anything of the aggregate.
+	// Unknown is true if neither the read model nor the dead-letter queue has anything of the
+	// aggregate.
 	Unknown bool
 	// settled are the sequence numbers of the dead letters that are no longer needed.
 	settled map[int64]bool
@@ -41,7 +45,8 @@ type Stuck struct {
 }
 
 const (
-	// together is how many aggregates are replayed with one look at the whole dead-letter queue. Their sessions are held meanwhile.
+	// together is how many aggregates are replayed with one scan of the dead-letter queue. Their
+	// sessions are held meanwhile.
 	together = 64
 	// batch is the largest number of events that are applied at once.
 	batch = 100
@@ -51,26 +56,29 @@ const (
 	maxAttempts = 5
 )
 
-// Drop gives up the event that keeps an aggregate parked: the one with this message id alone, or, if the id is empty, whichever it is.
+// Drop gives up the event that keeps an aggregate parked: the one with this message id alone, or,
+// if the id is empty, whichever it is.
 type Drop struct{ MessageID string }
 
 // task is the replay of one aggregate.
 type task struct {
 	o    Outcome
 	drop *Drop
-	// a is the aggregate as it was when its sessions were held, letters are its dead letters since, and err is why it is not replayed.
+	// a is the aggregate as it was when its sessions were held, letters are its dead letters since,
+	// and err is why it is not replayed.
 	a       apply.Aggregate
 	letters []Letter
 	err     error
 }
 
-// Replay applies the events of parked aggregates that wait in the dead-letter queue and ends their parkings, or returns the event that
-// cannot be applied. With drop, the event that parked the aggregate has no effect; if versions are missing, they are given up. If an
-// aggregate is not parked, Replay finds the dead letters that an earlier replay left. done is called for each aggregate as soon as its
-// outcome is known; one that fails does not keep the others from it.
+// Replay applies the events of parked aggregates that wait in the dead-letter queue and ends their
+// parkings, or returns the event that cannot be applied. With drop, the event that parked the
+// aggregate has no effect; if versions are missing, they are given up. If an aggregate is not
+// parked, Replay finds the dead letters that an earlier replay left. done is called for each
+// aggregate as soon as its outcome is known; one that fails does not keep the others from it.
 //
-// The dead letters stay in the queue until [Replayer.Remove]. Errors: [ErrBusy], [ErrMissing], [ErrLocked], [ErrAnother],
-// and others that may be retried.
+// The dead letters stay in the queue until [Replayer.Remove]. Errors: [ErrBusy], [ErrMissing],
+// [ErrLocked], [ErrAnother], and others that may be retried.
 func (p *Replayer) Replay(ctx context.Context, aggregates []string, drop *Drop, done func(o Outcome, err error)) {
 	for names := range slices.Chunk(aggregates, together) {
 		tasks := make([]*task, len(names))
@@ -92,8 +100,8 @@ func (p *Replayer) Replay(ctx context.Context, aggregates []string, drop *Drop, 
 	}
 }
 
-// replayTogether makes one pass over some aggregates, with one look into the dead-letter queue for all of them, and returns those that
-// need another pass.
+// replayTogether makes one pass over some aggregates, with one scan of the dead-letter queue for
+// all of them, and returns those that need another pass.
 func (p *Replayer) replayTogether(ctx context.Context, tasks []*task, done func(o Outcome, err error)) (again []*task) {
 	var parked, others []*task
 	for _, t := range tasks {
@@ -162,7 +170,8 @@ func (p *Replayer) find(ctx context.Context, from Peeker, tasks []*task) {
 	}
 }
 
-// Remove removes the settled dead letters of outcomes from the queue. It returns how many it removed, of how many.
+// Remove removes the settled dead letters of outcomes from the queue. It returns how many it
+// removed, of how many.
 func (p *Replayer) Remove(ctx context.Context, outcomes ...Outcome) (removed, of int, err error) {
 	wanted := make(map[int64]bool)
 	for _, o := range outcomes {
@@ -174,7 +183,8 @@ func (p *Replayer) Remove(ctx context.Context, outcomes ...Outcome) (removed, of
 	return removed, len(wanted), err
 }
 
-// pass replays the dead letters of an aggregate whose sessions are held. The error is [apply.ErrMoved] if events were set aside meanwhile.
+// pass replays the dead letters of an aggregate whose sessions are held. The error is
+// [apply.ErrMoved] if events were set aside meanwhile.
 func (p *Replayer) pass(ctx context.Context, letters Peeker, held *held, t *task) (err error) {
 	aggregate, a, waiting, skip, o := t.a.Name, t.a, t.letters, t.drop != nil, &t.o
 	o.Stuck = nil
@@ -228,8 +238,8 @@ func (p *Replayer) pass(ctx context.Context, letters Peeker, held *held, t *task
 	return p.Applier.Unpark(ctx, aggregate, a.Fence())
 }
 
-// InTheWay returns the message id of the event that a drop gives up: of the one that parked the aggregate, or, if a person parked it because
-// of no event, of the first one that waits.
+// InTheWay returns the message id of the event that a drop gives up: of the one that parked the
+// aggregate, or, if a person parked it because of no event, of the first one that waits.
 func InTheWay(a apply.Aggregate, waiting []Letter) string {
 	if a.Reason == apply.ReasonOperator && len(waiting) > 0 {
 		return waiting[0].MessageID
@@ -246,7 +256,8 @@ func (p *Replayer) DropCommand(aggregate, messageID string) string {
 	return terminal.Paste(aggregate, words...)
 }
 
-// versionedBehind returns the message id of the first letter with a version behind the event that parked the aggregate; empty without one.
+// versionedBehind returns the message id of the first letter with a version behind the event that
+// parked the aggregate; empty without one.
 func versionedBehind(a apply.Aggregate, waiting []Letter) string {
 	for _, l := range waiting {
 		if l.Version > 0 && l.change.Operation == envelope.Insert &&
@@ -257,8 +268,9 @@ func versionedBehind(a apply.Aggregate, waiting []Letter) string {
 	return ""
 }
 
-// missing reports whether the event that parked the aggregate is gone: it has not been applied meanwhile, and is neither in the
-// dead-letter queue nor in a session of the aggregate, where the projector that parked it may have left it.
+// missing reports whether the event that parked the aggregate is gone: it has not been applied
+// meanwhile, and is neither in the dead-letter queue nor in a session of the aggregate, where the
+// projector that parked it may have left it.
 func (p *Replayer) missing(ctx context.Context, a apply.Aggregate, waiting []Letter, kept map[string]*sessions.SDKSession) (bool, error) {
 	if a.MessageID == "" || (a.Record.Position != "" && a.Record.Position <= a.Position) {
 		return false, nil
@@ -330,7 +342,8 @@ func (p *Replayer) apply(ctx context.Context, from Peeker, r apply.Replay, lette
 // redeemTimeout bounds the wait for a body in a blob.
 const redeemTimeout = time.Minute
 
-// redeem gets the body for a batch of one event whose body is in a blob. done must be called, even after an error.
+// redeem gets the body for a batch of one event whose body is in a blob. done must be called, even
+// after an error.
 func (p *Replayer) redeem(ctx context.Context, changes []envelope.Change, results []apply.Result) (done func(), err error) {
 	if changes[0].Claim == nil || results[0].Kind != apply.Pending {
 		return func() {}, nil
@@ -349,8 +362,9 @@ func (p *Replayer) redeem(ctx context.Context, changes []envelope.Change, result
 	return done, nil
 }
 
-// passOver skips the event that is to be skipped even if its message cannot be read. If the event has no position, the guard cannot
-// record that it was skipped, so its message is removed before any later event is applied.
+// passOver skips the event that is to be skipped even if its message cannot be read. If the event
+// has no position, the guard cannot record that it was skipped, so its message is removed before
+// any later event is applied.
 func (p *Replayer) passOver(ctx context.Context, r apply.Replay, letters []Letter, changes []envelope.Change, results []apply.Result) error {
 	for i := range results {
 		if r.Skip == "" || changes[i].MessageID != r.Skip || results[i].Kind != apply.Poison {
@@ -431,8 +445,9 @@ func count(o *Outcome, r apply.Replay, changes []envelope.Change, results []appl
 	}
 }
 
-// leftovers examines the dead letters of an aggregate that is not parked: those that were applied can be removed, the others are counted.
-// If the broker dead-lettered one by itself, leftovers parks the aggregate and returns true.
+// leftovers examines the dead letters of an aggregate that is not parked: those that were applied
+// can be removed, the others are counted. If the broker dead-lettered one, leftovers parks the
+// aggregate and returns true.
 func (p *Replayer) leftovers(ctx context.Context, t *task) (parked bool, err error) {
 	t.o.Unknown = len(t.letters) == 0 && t.a.Position == ""
 	if parked, err = p.parkStray(ctx, t.a, t.letters); parked || err != nil {
@@ -442,7 +457,8 @@ func (p *Replayer) leftovers(ctx context.Context, t *task) (parked bool, err err
 	return false, nil
 }
 
-// settle tells the dead letters that are no longer needed from those whose effects are not in the read model.
+// settle separates the dead letters that are no longer needed from those whose effects are not in
+// the read model.
 func (p *Replayer) settle(a apply.Aggregate, letters []Letter, o *Outcome) {
 	for _, l := range letters {
 		if p.Applier.DeadLetterState(a.Guard, &l.change, l.Reason) == apply.Done {

@@ -21,11 +21,14 @@ var (
 	ErrBusy = errors.New("a projector holds the session")
 	// ErrMissing means that the event that parked the aggregate is gone.
 	ErrMissing = errors.New("the event that parked the aggregate is neither in the dead-letter queue nor in its session")
-	// ErrNotBuilt means that the aggregate's state could not be built, so that no event in the queue is what it lacks.
+	// ErrNotBuilt means that the aggregate's state could not be built, so that no event in the
+	// queue is what it lacks.
 	ErrNotBuilt = errors.New("the aggregate could not be built: correct the projection, and build a new version of it")
-	// ErrNothingWaits means that no event of an aggregate that a person parked waits, so that none can be dropped.
+	// ErrNothingWaits means that no event of an aggregate that a person parked waits, so that none
+	// can be dropped.
 	ErrNothingWaits = errors.New("no event of the aggregate waits in the dead-letter queue")
-	// ErrAnother means that an event is not dropped because another one keeps the aggregate parked by now.
+	// ErrAnother means that an event is not dropped because another one keeps the aggregate parked
+	// by now.
 	ErrAnother = errors.New("another event keeps the aggregate parked")
 	// ErrLocked means that another receiver has locked a dead letter that must be removed first.
 	ErrLocked = errors.New("somebody else has locked a message of the dead-letter queue")
@@ -39,11 +42,13 @@ type Replayer struct {
 	Client  *azservicebus.Client
 	// Entity is what the projector receives from.
 	Entity azure.Entity
-	// Redeem gets a body that was too large for its message. An [*envelope.Error] is final; done frees the memory that was reserved.
+	// Redeem gets a body that was too large for its message. An [*envelope.Error] is final; done
+	// frees the memory that was reserved.
 	Redeem func(ctx context.Context, c *envelope.Change) (done func(), err error)
 	// Wait is how long to wait for a session that a projector holds.
 	Wait time.Duration
-	// ApplyTimeout bounds one attempt to write, SettleTimeout the settlement of one message, and each other request.
+	// ApplyTimeout bounds one attempt to write, SettleTimeout the settlement of one message, and
+	// each other request.
 	ApplyTimeout, SettleTimeout time.Duration
 }
 
@@ -54,8 +59,8 @@ func (p *Replayer) accept(ctx context.Context, session string) (*azservicebus.Se
 	return p.Entity.Accept(ctx, p.Client, session)
 }
 
-// renewUntilReleased renews the session's lock until the returned function is called, which releases the session. A renewal that
-// fails does no harm: the lock only keeps others waiting.
+// renewUntilReleased renews the session's lock until the returned function is called, which
+// releases the session. A renewal that fails does no harm: the lock only keeps others waiting.
 func (p *Replayer) renewUntilReleased(ctx context.Context, session *sessions.SDKSession) (release func()) {
 	every := min(max(time.Until(session.LockedUntil())/2, time.Second), 20*time.Second)
 	renewing, stop := context.WithCancel(ctx)
@@ -74,7 +79,8 @@ func (p *Replayer) renewUntilReleased(ctx context.Context, session *sessions.SDK
 	}
 }
 
-// proveHeld proves that we held the session at some moment after the call: it renews the lock, or accepts the session again.
+// proveHeld proves that we held the session at some moment after the call: it renews the lock, or
+// accepts the session again.
 func (p *Replayer) proveHeld(ctx context.Context, session *sessions.SDKSession) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*p.SettleTimeout)
 	defer cancel()

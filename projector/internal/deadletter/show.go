@@ -9,12 +9,14 @@ import (
 // Details is a parked aggregate with its dead letters.
 type Details struct {
 	apply.Aggregate
-	// Waiting are its dead letters that have not been applied, in the order in which a replay applies them.
+	// Waiting are its dead letters that have not been applied, in the order in which a replay
+	// applies them.
 	Waiting []Letter
-	// Overtaken are its dead letters that the broker put there by itself, and of which nothing says that they were applied before later
-	// events were.
+	// Overtaken are its dead letters that the broker put there, without a proof that they were
+	// applied before later events were.
 	Overtaken []Letter
-	// Applied is the number of its dead letters that have been applied: an interrupted replay leaves some.
+	// Applied is the number of its dead letters that have been applied: an interrupted replay
+	// leaves some.
 	Applied int
 }
 

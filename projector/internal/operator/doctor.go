@@ -31,8 +31,8 @@ func (p *Projector) Doctor(ctx context.Context) checkup.Findings {
 // shortLock is a lock duration that a slow write can outlive.
 const shortLock = 20 * time.Second
 
-// examineServiceBus looks into the dead-letter queue, which needs Listen, and accepts an empty session of its own, which
-// needs an entity with sessions.
+// examineServiceBus peeks at the dead-letter queue, which needs Listen, and accepts an empty
+// session of its own, which needs an entity with sessions.
 func (p *Projector) examineServiceBus(ctx context.Context, found *checkup.Findings) {
 	const check = "service bus"
 	bounded, cancel := p.bounded(ctx)
@@ -72,7 +72,7 @@ func (p *Projector) examineSessions(ctx context.Context, found *checkup.Findings
 	start := time.Now()
 	session, err := p.Entity.Accept(bounded, p.Bus, "sluice-doctor-"+bson.NewObjectID().Hex())
 	if err != nil {
-		// A receiver without a session gets in where none is required, and only there.
+		// A receiver without a session is accepted only if the entity requires none.
 		if p.peek(bounded, nil, 1, func([]*azservicebus.ReceivedMessage) {}) == nil {
 			found.Problem(check, "create the subscription or queue anew with sessions required: it can only be set when it is created; "+
 				"drain the old one first", "%q does not require sessions, and without them order is lost", p.Entity.String())
@@ -84,7 +84,7 @@ func (p *Projector) examineSessions(ctx context.Context, found *checkup.Findings
 	defer func() {
 		ctx, cancel := p.bounded(context.WithoutCancel(ctx))
 		defer cancel()
-		_ = session.Close(ctx) // its lock runs out by itself
+		_ = session.Close(ctx) // otherwise its lock expires
 	}()
 	if off := checkup.ClockByLock(session.LockedUntil(), start); off != "" {
 		found.Problem(check, checkup.FixClock, "%s", off)
@@ -175,7 +175,7 @@ func (p *Projector) rehearse(ctx context.Context, collections []projection.Colle
 	if err := session.StartTransaction(); err != nil {
 		return fmt.Errorf("start transaction: %w", err)
 	}
-	defer func() { _ = session.AbortTransaction(context.WithoutCancel(ctx)) }() // it ends by itself, too
+	defer func() { _ = session.AbortTransaction(context.WithoutCancel(ctx)) }() // the server would end it, too
 	ctx = mongo.NewSessionContext(ctx, session)
 	id := "sluice-doctor-" + bson.NewObjectID().Hex()
 	for _, c := range collections {

@@ -8,8 +8,9 @@ import (
 	"github.com/sluice-cdc/sluice/shared/checkup"
 )
 
-// examineEntity asks the administration of Service Bus when the broker takes messages out by itself. That needs the right to manage, which
-// the projector does without: where it is missing, that is said and is no problem.
+// examineEntity asks the administration of Service Bus when the broker removes messages. That needs
+// the right to manage, which the projector does not need: without it, the finding is that it is
+// unknown, which is not a problem.
 func (p *Projector) examineEntity(ctx context.Context, found *checkup.Findings) {
 	const deliveries, expiry = "deliveries", "expiry"
 	ctx, cancel := p.bounded(ctx)

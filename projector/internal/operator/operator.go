@@ -1,9 +1,11 @@
-// Package operator is what people do to a projector by hand: see what waits and what is applied, replay or drop parked
-// aggregates, compare the read model with its source, and find out what keeps a projector from running.
+// Package operator holds the operator's commands: show what waits and what is applied, replay or
+// drop parked aggregates, compare the read model with its source, and find out what keeps a
+// projector from running.
 //
-// Guaranteed: only what is said to change is changed. status, verify and parked show change nothing. The doctor's one write
-// is in a transaction that is aborted, its one session is empty and released, and the collections and indexes that it makes
-// are those that a projector makes at its start.
+// Guaranteed: only what a command is documented to change is changed. status, verify and parked
+// show change nothing. The doctor's one write is in a transaction that is aborted, its one session
+// is empty and released, and the collections and indexes that it makes are those that a projector
+// makes at its start.
 package operator
 
 import (
@@ -35,17 +37,19 @@ type Projector struct {
 	Bus        *azservicebus.Client
 	// Entity is what the projector receives from.
 	Entity azure.Entity
-	// Administer makes a client of Service Bus's administration, or gives [azure.ErrNotAdministered]; only the doctor calls it.
+	// Administer makes a client of Service Bus's administration, or gives
+	// [azure.ErrNotAdministered]; only the doctor calls it.
 	Administer func() (*admin.Client, error)
-	// MaxDeliveries is after how many deliveries the projector expects the broker to dead-letter a message by itself; where it Asks the
-	// administration, before it is told.
+	// MaxDeliveries is the number of deliveries after which the projector expects the broker to
+	// dead-letter a message; if it Asks the administration, before the answer.
 	MaxDeliveries int
 	Asks          bool
 	// LocalAuth: Service Bus is reached by a connection string, not by an identity.
 	LocalAuth bool
 	// Source is the watched collection, for verify.
 	Source Source
-	// Stream reads from the producer's checkpoint which stream feeds the read model, for build. Setting is PROJECTION.
+	// Stream reads from the producer's checkpoint which stream feeds the read model, for build.
+	// Setting is PROJECTION.
 	Stream  func(ctx context.Context) (build.Stream, error)
 	Setting string
 	// Redeem gets a body that a message could not carry; see [deadletter.Replayer].
@@ -54,7 +58,7 @@ type Projector struct {
 	ApplyTimeout, SettleTimeout time.Duration
 	// Out is where commands print.
 	Out io.Writer
-	// Progress shows how far a command is; nil: nobody watches.
+	// Progress shows how far a command is, or is nil.
 	Progress *terminal.Progress
 	// Timeout bounds one request; zero means ten seconds.
 	Timeout time.Duration
@@ -68,7 +72,7 @@ func (p *Projector) bounded(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeout(ctx, timeout)
 }
 
-// peek looks at messages without taking them; each gets them as they are seen. It ends after at most most messages.
+// peek calls each with messages without taking them. It ends after at most most messages.
 func (p *Projector) peek(ctx context.Context, options *azservicebus.ReceiverOptions, most int, each func([]*azservicebus.ReceivedMessage)) error {
 	receiver, err := p.Entity.Receiver(p.Bus, options)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
-// overtakenEvents are the events that were overtaken, as `parked drop --overtaken` shows them before it does anything.
+// overtakenEvents are the events that were overtaken, as `parked drop --overtaken` shows them
+// before it does anything.
 type overtakenEvents struct {
 	Events     int                 `json:"events"`
 	Aggregates []deadletter.Passed `json:"aggregates"`
@@ -19,7 +20,8 @@ type overtakenEvents struct {
 	program string
 }
 
-// dropOvertaken shows the events that were overtaken; told how many they are, it gives them up and replays their aggregates.
+// dropOvertaken shows the events that were overtaken. Given their number, it gives them up and
+// replays their aggregates.
 func dropOvertaken(ctx context.Context, p *Projector, r Request) error {
 	all, err := p.Applier.List(ctx)
 	if err != nil {
@@ -40,7 +42,7 @@ func dropOvertaken(ctx context.Context, p *Projector, r Request) error {
 	}
 	if r.count != shown.Events {
 		return fmt.Errorf("%s would be given up now, not %d, so nothing was done; look again: %s parked drop --overtaken",
-			shown.said(), r.count, p.Program)
+			shown.text(), r.count, p.Program)
 	}
 	p.Progress.Set("remove dead letters", 0, 0)
 	removed, err := replayer.GiveUp(ctx, passed)
@@ -50,10 +52,10 @@ func dropOvertaken(ctx context.Context, p *Projector, r Request) error {
 	if !r.json {
 		fmt.Fprintf(p.Out, "gave up %d of %s\n", removed, commandline.Count(r.count, "event"))
 	}
-	return p.replay(ctx, r, names, nil, nil) // which is stuck where somebody else has locked one of them
+	return p.replay(ctx, r, names, nil, nil) // which is stuck if another receiver has locked one of them
 }
 
-func (o overtakenEvents) said() string {
+func (o overtakenEvents) text() string {
 	return commandline.Count(o.Events, "event") + " of " + commandline.Count(len(o.Aggregates), "aggregate")
 }
 
@@ -73,5 +75,5 @@ func (o overtakenEvents) Print(out io.Writer) {
 	_ = w.Flush()
 	fmt.Fprintf(out, "\n%s: the broker dead-lettered them by itself, later ones were applied, and nothing says that these were.\n"+
 		"Compare the read model with the source first: %[2]s verify. To give all of them up, for good, and go on:\n"+
-		"%[2]s parked drop --overtaken --count %[3]d --yes\n", o.said(), o.program, o.Events)
+		"%[2]s parked drop --overtaken --count %[3]d --yes\n", o.text(), o.program, o.Events)
 }

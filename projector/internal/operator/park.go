@@ -20,7 +20,7 @@ type parkedByOperator struct {
 	program string
 }
 
-// parkByOperator parks an aggregate because a person says so.
+// parkByOperator parks an aggregate for an operator's reason.
 func parkByOperator(ctx context.Context, p *Projector, r Request) error {
 	found, err := p.Applier.Guards(ctx, r.aggregate)
 	if err != nil {

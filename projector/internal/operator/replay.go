@@ -42,8 +42,8 @@ func dropParked(ctx context.Context, p *Projector, r Request) error {
 	return p.replay(ctx, r, []string{r.aggregate}, nil, &deadletter.Drop{MessageID: r.message})
 }
 
-// replay replays aggregates; one that fails does not keep the others from it. What an interrupted replay has left of
-// others is removed with what this one has applied.
+// replay replays aggregates; one that fails does not keep the others from it. What an interrupted
+// replay has left of others is removed with what this one has applied.
 func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, left []deadletter.Outcome, drop *deadletter.Drop) error {
 	replayer := p.replayer(r.wait)
 	var failures []error
@@ -114,11 +114,12 @@ type replayedAggregate struct {
 	Applied   int    `json:"applied"`
 	Known     int    `json:"applied_before"`
 	Dropped   bool   `json:"dropped"`
-	// GivenUp says which versions are given up.
+	// GivenUp names the versions that are given up.
 	GivenUp string `json:"given_up,omitempty"`
-	// Stuck is why the aggregate stays parked; null where it is not parked any more.
+	// Stuck is why the aggregate stays parked; null if it is no longer parked.
 	Stuck *stuckEvent `json:"stuck"`
-	// Foreign messages are in the dead-letter queue and not in the read model; they were left there.
+	// Foreign messages are in the dead-letter queue and not in the read model; they were left
+	// there.
 	Foreign int `json:"foreign"`
 }
 
@@ -138,7 +139,7 @@ func replayedOf(o deadletter.Outcome) replayedAggregate {
 	return r
 }
 
-// Print writes for people what has not been told aggregate by aggregate.
+// Print writes for people what was not printed aggregate by aggregate.
 func (r replayed) Print(out io.Writer) {
 	if r.Of == 0 {
 		fmt.Fprintln(out, "no aggregate is parked")
@@ -150,7 +151,7 @@ func (r replayed) Print(out io.Writer) {
 	}
 }
 
-// print says what became of an aggregate.
+// print prints the outcome of an aggregate.
 func (a replayedAggregate) print(out io.Writer, replayer *deadletter.Replayer) {
 	name := terminal.Printable(a.Aggregate)
 	parts := []string{commandline.Count(a.Applied, "event") + " applied"}

@@ -22,8 +22,8 @@ import (
 // mostPeeked is how many dead-lettered messages, and how many sessions, are counted.
 const mostPeeked = 5000
 
-// Status is a projection as its read model and Service Bus tell it. A pointer that is nil means unknown, and the note
-// beside it why.
+// Status is a projection's state in its read model and Service Bus. A pointer that is nil means
+// unknown, and the note beside it is the reason.
 type Status struct {
 	Projection string `json:"projection"`
 	Database   string `json:"database"`
@@ -31,15 +31,18 @@ type Status struct {
 	// Parked is the number of parked aggregates.
 	Parked     *int64 `json:"parked"`
 	ParkedNote string `json:"parked_note,omitempty"`
-	// NewestPosition is the highest one applied of any aggregate; NewestTime is the cluster time in it.
+	// NewestPosition is the highest one applied of any aggregate; NewestTime is the cluster time in
+	// it.
 	NewestAggregate string `json:"newest_aggregate"`
 	NewestPosition  string `json:"newest_position"`
 	NewestTime      string `json:"newest_time"`
 	NewestNote      string `json:"newest_note,omitempty"`
-	// AgeSeconds is the time since NewestTime, by the clock of the read model's server: its cluster time stands still while nothing is
-	// written. Without waiting sessions it is how long nothing has come; with some it is the lag.
+	// AgeSeconds is the time since NewestTime, by the clock of the read model's server: its cluster
+	// time stands still while nothing is written. Without waiting sessions it is how long nothing
+	// has come; with some it is the lag.
 	AgeSeconds *int64 `json:"age_seconds"`
-	// WaitingSessions counts the sessions with messages: aggregates that wait, or are being applied.
+	// WaitingSessions counts the sessions with messages: aggregates that wait, or are being
+	// applied.
 	WaitingSessions *int64 `json:"waiting_sessions"`
 	WaitingNote     string `json:"waiting_note,omitempty"`
 	// DeadLettered counts messages by reason.
@@ -47,7 +50,8 @@ type Status struct {
 	DeadLetteredNote string           `json:"dead_lettered_note,omitempty"`
 }
 
-// Status reads the state and changes nothing. If a service does not answer, the error comes with what the others say.
+// Status reads the state and changes nothing. If a service does not answer, the error comes with
+// the state of the others.
 func (p *Projector) Status(ctx context.Context) (Status, error) {
 	s := Status{Projection: p.Projection.Name(), Database: p.Database.Name(), Entity: p.Entity.String()}
 	return s, errors.Join(p.readModel(ctx, &s), p.waiting(ctx, &s), p.deadLettered(ctx, &s))
@@ -67,7 +71,8 @@ func (p *Projector) readModel(ctx context.Context, s *Status) error {
 		return err
 	}
 	s.Parked = &parked
-	// Positions have no index: to keep one would cost every write. Of a large collection the newest stays unknown.
+	// Positions have no index: to keep one would cost every write. Of a large collection the newest
+	// stays unknown.
 	s.NewestAggregate, s.NewestPosition, err = p.Applier.Newest(ctx)
 	switch at := envelope.TokenTime(s.NewestPosition); {
 	case err != nil && ctx.Err() != nil:

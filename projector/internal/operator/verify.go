@@ -48,7 +48,8 @@ func verifyCommand() Command {
 	}
 }
 
-// verifyReadModel reads two databases for as long as it takes; each command of it is bounded by the driver.
+// verifyReadModel reads two databases for as long as it takes; each command of it is bounded by the
+// driver.
 func verifyReadModel(ctx context.Context, p *Projector, r Request) error {
 	source, closeSource, err := p.Source.open(ctx, p.Database.Client())
 	if err != nil {
@@ -78,7 +79,7 @@ func verifyReadModel(ctx context.Context, p *Projector, r Request) error {
 	return nil
 }
 
-// Source is the watched collection, and where in its documents the parts of an event stand.
+// Source is the watched collection, and the paths of the parts of an event in its documents.
 type Source struct {
 	// MongoURI is its deployment: a secret. Empty: that of the read model.
 	MongoURI                             string
@@ -91,7 +92,8 @@ type Source struct {
 // disconnectTimeout bounds the end of a client that only read.
 const disconnectTimeout = 10 * time.Second
 
-// open gives the watched collection, by the read model's client where no other deployment is configured.
+// open returns the watched collection, with the read model's client if no other deployment is
+// configured.
 func (s Source) open(ctx context.Context, client *mongo.Client) (opened verify.Source, closeIt func(), err error) {
 	var problems settings.Checks
 	problems.Require(s.Database != "", "SOURCE_DATABASE: is required for this command: the database of the watched collection")

@@ -12,8 +12,9 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Watched is what waits for a projection, whether a projector runs or not: the counts of its own subscription or queue and of
-// its read model. A pointer that is nil means unknown, and the note beside it why.
+// Watched is what waits for a projection, whether a projector runs or not: the counts of its own
+// subscription or queue and of its read model. A pointer that is nil means unknown, and the note
+// beside it why.
 type Watched struct {
 	Projection string `json:"projection"`
 	Entity     string `json:"entity"`
@@ -28,12 +29,14 @@ type Watched struct {
 	DeadLettersNote string `json:"dead_letters_note,omitempty"`
 }
 
-// logged is how long a record of the log needs to be collected. Container Apps may lose what a container writes that ends at once.
+// logged is how long a record of the log needs to be collected. Container Apps may lose what a
+// container writes that ends at once.
 const logged = 20 * time.Second
 
-// Watch writes what waits as one record of the log, the message [telemetry.WatchMessage], and waits until it is collected. Alerts see by
-// the record what no projector is there to report. If a service does not answer, the record has the counts of the others, and the error
-// is returned as well.
+// Watch writes what waits as one record of the log, the message [telemetry.WatchMessage], and waits
+// until it is collected. Alerts see by the record what no projector is there to report. If a
+// service does not answer, the record has the counts of the others, and the error is returned as
+// well.
 func (p *Projector) Watch(ctx context.Context) error {
 	w, err := p.watched(ctx)
 	telemetry.LogWatched(telemetry.Logger(p.Out, slog.LevelInfo, "projector", telemetry.Instance()), w)
@@ -44,9 +47,9 @@ func (p *Projector) Watch(ctx context.Context) error {
 	return err
 }
 
-// Drained says whether the subscription or queue can be deleted: nothing waits in it, nothing lies in its dead-letter queue, and
-// no aggregate is parked, whose later events would then be nowhere. Errors: [commandline.ErrFound] where something is left or not
-// known, after it was printed.
+// Drained prints whether the subscription or queue can be deleted: no message waits in it or in its
+// dead-letter queue, and no aggregate is parked, whose later events would then have no place.
+// Errors: [commandline.ErrFound] if something is left or not known, after it was printed.
 func (p *Projector) Drained(ctx context.Context, asJSON bool) error {
 	w, err := p.watched(ctx)
 	d := drained{Watched: w, Drained: err == nil}
@@ -75,7 +78,7 @@ func (p *Projector) Drained(ctx context.Context, asJSON bool) error {
 type drained struct {
 	Watched
 	Drained bool `json:"drained"`
-	// Left says what is left, with the way on.
+	// Left lists what is left, with the next step.
 	Left []string `json:"left"`
 }
 
@@ -89,7 +92,8 @@ func (d drained) Print(out io.Writer) {
 	}
 }
 
-// watched counts what waits. It leaves out the newest position, which costs a look at every position record.
+// watched counts what waits. It leaves out the newest position, for which every position record is
+// read.
 func (p *Projector) watched(ctx context.Context) (Watched, error) {
 	s := Status{Projection: p.Projection.Name(), Entity: p.Entity.String()}
 	err := errors.Join(p.countParked(ctx, &s), p.waiting(ctx, &s), p.deadLettered(ctx, &s))

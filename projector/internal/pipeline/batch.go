@@ -20,7 +20,7 @@ type batch struct {
 	deliveries   uint32       // the highest delivery count of the messages that were received last
 	lastDelivery bool         // one of them is to park its aggregate, because of its delivery count
 	spans        *spans       // nil: not traced
-	fetched      *fetchedBody // the one body of a claim check that is in memory; nil: none is
+	fetched      *fetchedBody // the one body of a claim check that is in memory, or nil
 	round
 }
 
@@ -41,9 +41,9 @@ type fetchedBody struct {
 	done    func() // frees the memory
 }
 
-// decode reads the messages. A message that cannot be read is poison from the start, and so is one that was
-// delivered so often that the broker might soon dead-letter it, unless it turns out to be applied already.
-// Poison parks its aggregate if the message names one.
+// decode reads the messages. A message that cannot be read is poison from the start, and so is one
+// that was delivered so often that the broker might soon dead-letter it, unless it turns out to be
+// applied already. Poison parks its aggregate if the message names one.
 func (p *Pipeline) decode(messages []*azservicebus.ReceivedMessage) *batch {
 	var b batch
 	parkAt := parkAtDelivery(p.MaxDeliveries())
@@ -117,9 +117,9 @@ func (b *batch) onlyTried(a attempt) (index int, ok bool) {
 	return index, ok
 }
 
-// learn decides from an attempt how the next one writes: half as many changes at once after two attempts that
-// timed out, more again after one in which something was decided, and each aggregate in a transaction of its own
-// after a failure, which shows to which aggregate the failure belongs.
+// learn decides from an attempt how the next one writes: half as many changes at once after two
+// attempts that timed out, more again after one in which something was decided, and each aggregate
+// in a transaction of its own after a failure, which shows to which aggregate the failure belongs.
 func (b *batch) learn(a attempt) {
 	if a.err != nil || len(a.failures) > 0 {
 		b.perAggregate = true
@@ -149,8 +149,8 @@ func (b *batch) learn(a attempt) {
 	}
 }
 
-// dropDecided drops the changes that are decided, and reports whether another attempt can decide more of the
-// rest.
+// dropDecided drops the changes that are decided, and reports whether another attempt can decide
+// more of the rest.
 func (b *batch) dropDecided() (progress bool) {
 	rest, gaps := &batch{}, 0
 	applied := make(map[string]bool)
@@ -176,7 +176,8 @@ func (b *batch) dropDecided() (progress bool) {
 	return progress
 }
 
-// decided reports whether a result is final: the effect of the change is committed, or will never be.
+// decided reports whether a result is final: the effect of the change is committed, or will never
+// be.
 func decided(r apply.Result) bool {
 	switch r.Kind {
 	case apply.Applied, apply.Duplicate, apply.Parked:
@@ -188,8 +189,8 @@ func decided(r apply.Result) bool {
 	return false
 }
 
-// first yields the first change of each aggregate. In a batch of undecided changes that is the one its
-// aggregate waits for.
+// first yields the first change of each aggregate. In a batch of undecided changes that is the one
+// its aggregate waits for.
 func (b *batch) first() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		seen := make(map[string]bool)

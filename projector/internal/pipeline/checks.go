@@ -18,11 +18,13 @@ import (
 	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
-// A read model must not be the collection that it is made of: each write would be a change of the source, to be published and
-// projected again, for ever. Names tell where SOURCE_DATABASE and SOURCE_COLLECTION are set. Where they are not, the namespace in
-// an event tells, and if it is that of a collection of the read model, MongoDB is asked whether it is the same deployment's: only there
-// does the change stream of that collection hold this very event. As long as MongoDB refuses to answer, because its oplog begins later or
-// the user may not, each batch asks again with its newest event: what a projector writes into its own source comes back to it soon.
+// A read model must not be the collection that it is made from: each write would be a change of the
+// source, to be published and projected again, endlessly. If SOURCE_DATABASE and SOURCE_COLLECTION
+// are set, the names decide. If not, and the namespace in an event is that of a collection of the
+// read model, MongoDB is asked whether the event is of the same deployment: only there does the
+// change stream of that collection hold this very event. As long as MongoDB refuses to answer,
+// because its oplog begins later or the user may not, each batch asks again with its newest event:
+// what a projector writes into its own source soon comes back to it.
 
 // OwnSource returns the error of settings that make a projection write into its own source.
 func OwnSource(database, collection string) error {
@@ -38,7 +40,8 @@ func (p *Pipeline) refuse(ctx context.Context, b *batch) error {
 	return p.refuseLookedUp(b)
 }
 
-// refuseOwnSource ends the projector before the first write where an event comes from one of the read model's collections.
+// refuseOwnSource ends the projector before the first write if an event comes from one of the read
+// model's collections.
 func (p *Pipeline) refuseOwnSource(ctx context.Context, b *batch) error {
 	if p.notOwnSource.Load() {
 		return nil
@@ -67,7 +70,8 @@ func (p *Pipeline) refuseOwnSource(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// ownNamespace says whether an event names a collection of the read model as where it comes from.
+// ownNamespace reports whether an event comes from a collection with the name of one of the read
+// model's.
 func (p *Pipeline) ownNamespace(c *envelope.Change) (collection string, suspect bool) {
 	database, _ := c.Body.Lookup("ns", "db").StringValueOK()
 	if database != p.opts.Database.Name() {
@@ -77,10 +81,10 @@ func (p *Pipeline) ownNamespace(c *envelope.Change) (collection string, suspect 
 	return collection, slices.ContainsFunc(p.collections, func(own projection.Collection) bool { return own.Name == collection })
 }
 
-// sightings bounds the events of one moment that are looked at.
+// sightings bounds how many events of one moment are read.
 const sightings = 1000
 
-// source is what is known of the deployment that an event comes from.
+// source is whether an event comes from the deployment of the read model.
 type source uint8
 
 // The answers to whether an event comes from the deployment of the read model.
@@ -90,8 +94,8 @@ const (
 	anothers
 )
 
-// sourceOf returns whether the deployment of the read model has this event in its own change stream. While the deployment is away, it
-// is asked again.
+// sourceOf returns whether the deployment of the read model has this event in its own change
+// stream. While the deployment is away, it is asked again.
 func (p *Pipeline) sourceOf(ctx context.Context, collection string, c *envelope.Change) (source, error) {
 	t, i, ok := c.Body.Lookup("clusterTime").TimestampOK()
 	if !ok {
@@ -142,7 +146,7 @@ func (p *Pipeline) look(ctx context.Context, collection string, at bson.Timestam
 	return unknown, nil
 }
 
-// errLookedUp is a producer that does not give a projection what it needs.
+// errLookedUp returns the error of a producer without the post-images that a projection needs.
 func errLookedUp(name string, c *envelope.Change) error {
 	database, _ := c.Body.Lookup("ns", "db").StringValueOK()
 	collection, _ := c.Body.Lookup("ns", "coll").StringValueOK()
@@ -152,8 +156,8 @@ func errLookedUp(name string, c *envelope.Change) error {
 		name, c.MessageID, c.Stream, database, collection)
 }
 
-// refuseLookedUp ends the projector before the first effect of an update whose document was looked up, where the projection needs the
-// update's own.
+// refuseLookedUp ends the projector before the first effect of an update with a document that
+// was read later, if the projection needs the update's own.
 func (p *Pipeline) refuseLookedUp(b *batch) error {
 	needs, ok := p.opts.Projection.(projection.PostImages)
 	if !ok || !needs.NeedsPostImages() {

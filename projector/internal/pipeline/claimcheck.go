@@ -22,11 +22,12 @@ const (
 	attemptRate    = 500_000
 )
 
-// errUnconfigured is a claim check that meets a projector without storage settings. The message is fine, so it waits.
+// errUnconfigured is a claim check that meets a projector without storage settings. The message is
+// fine, so it waits.
 var errUnconfigured = errors.New("a message's body is in Blob storage, and this projector is not configured to read it: " +
 	"set BLOB_ACCOUNT_URL (or, for an emulator, BLOB_CONNECTION_STRING) and CLAIM_CHECK_CONTAINER as the producer's are")
 
-// Bodies is where the bodies are: [claim.Store].
+// Bodies fetches bodies: [claim.Store].
 type Bodies interface {
 	// Get gives the change its body. An [*envelope.Error] is final.
 	Get(ctx context.Context, c *envelope.Change) error
@@ -34,12 +35,12 @@ type Bodies interface {
 
 // redeemer fetches the bodies of messages with a claim check. It is safe for concurrent use.
 //
-// Guaranteed: the bytes held in memory at once are bounded, regardless of the number of sessions; a body
-// is refused permanently only if its blob is gone or has other content. While storage is unavailable, slow,
-// or denies access, the request is retried.
-// Not guaranteed: order between sessions that wait for memory.
+// Guaranteed: the bytes held in memory at once are bounded, regardless of the number of sessions; a
+// body is refused permanently only if its blob is gone or has other content. While storage is
+// unavailable, slow, or denies access, the request is retried. Not guaranteed: order between
+// sessions that wait for memory.
 type redeemer struct {
-	bodies Bodies // nil: none is configured
+	bodies Bodies // nil if not configured
 	room   *semaphore.Weighted
 	outage *outage.Outage
 }
@@ -49,8 +50,9 @@ func newRedeemer(bodies Bodies, log *slog.Logger) *redeemer {
 	return &redeemer{bodies: bodies, room: semaphore.NewWeighted(maxBodyBytes), outage: outage.New(log, "claim checks")}
 }
 
-// redeem gives the change its body, and retries until that succeeds or ctx ends. The error is final (an [*envelope.Error]), or the
-// cause of ctx. done must be called when the body is no longer needed; it is never nil.
+// redeem gives the change its body, and retries until that succeeds or ctx ends. The error is final
+// (an [*envelope.Error]), or the cause of ctx. done must be called when the body is no longer
+// needed; it is never nil.
 func (r *redeemer) redeem(ctx context.Context, c *envelope.Change) (done func(), err error) {
 	var backoff retry.Backoff
 	for {
@@ -64,8 +66,9 @@ func (r *redeemer) redeem(ctx context.Context, c *envelope.Change) (done func(),
 	}
 }
 
-// fetch gives the change its body, in one attempt. An error that is no [*envelope.Error] says nothing about the body. done must be
-// called when the body is no longer needed; it is never nil.
+// fetch fetches the body of a change, in one attempt. An error that is not an [*envelope.Error]
+// does not concern the body. done must be called when the body is no longer needed; it is never
+// nil.
 func (r *redeemer) fetch(ctx context.Context, c *envelope.Change) (done func(), err error) {
 	size := min(c.Claim.Size, maxBodyBytes)
 	if err := r.room.Acquire(ctx, size); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// store answers as it is told, one answer for each request, the last one again and again.
+// store returns its answers in turn, one for each request, and repeats the last one.
 type store struct {
 	mu       sync.Mutex
 	answers  []error
@@ -83,7 +83,8 @@ func TestWithoutStorageItWaitsAndSaysWhatToSet(t *testing.T) {
 	})
 }
 
-// The bodies that are held at once are bounded by their bytes; one that is larger than the bound is held alone.
+// The bodies that are held at once are bounded by their bytes; one that exceeds the bound is held
+// on its own.
 func TestTheBytesThatAreHeldAreBounded(t *testing.T) {
 	for _, test := range []struct {
 		size int64

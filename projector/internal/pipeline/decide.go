@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	// maxStuck bounds how long a session is kept while its batch cannot be finished. The service detaches a
-	// link that is idle for ten minutes; the locks of its messages then expire, which raises their delivery
-	// counts. A session that is released before raises none; the replica that accepts it next retries.
+	// maxStuck bounds how long a session is kept while its batch cannot be finished. The service
+	// detaches a link that is idle for ten minutes; the locks of its messages then expire, which
+	// raises their delivery counts. A session that is released before raises none; the replica that
+	// accepts it next retries.
 	maxStuck = 5 * time.Minute
 	// recently is how long a commit proves that the database is available.
 	recently = 30 * time.Second
@@ -25,27 +26,28 @@ const (
 	maxGapPause = 2 * time.Second
 )
 
-// After MaxDeliveryCount deliveries, ten by default, the broker dead-letters a message out of order. Only a
-// delivery whose lock expired counts: the network was unavailable with messages in hand, or the projector
-// stood still. Ten of those may pass within seconds, while their cause lasts longer. So after freeDeliveries
-// each further delivery waits: firstPause, then twice as long each time up to longestPause. Ten deliveries
-// then take half a minute at least, whichever replicas receive them.
+// After MaxDeliveryCount deliveries, ten by default, the broker dead-letters a message out of
+// order. Only a delivery whose lock expired counts: the network was unavailable with messages in
+// hand, or the projector stood still. Ten of those may pass within seconds, while their cause lasts
+// longer. So after freeDeliveries each further delivery waits: firstPause, then twice as long each
+// time up to longestPause. Ten deliveries then take half a minute at least, whichever replicas
+// receive them.
 const (
 	freeDeliveries = 3
 	firstPause     = 500 * time.Millisecond
 	longestPause   = 30 * time.Second
 )
 
-// decider decides what to do with the changes of a batch that an attempt to write it left undecided. It
-// performs no I/O and reads no clock. It is safe for concurrent use.
+// decider decides what to do with the changes of a batch that an attempt to write it left
+// undecided. It performs no I/O and reads no clock. It is safe for concurrent use.
 //
-// Guaranteed: an aggregate is parked for a failure of its own only after it has failed for undecidedAfter
-// while changes of other aggregates kept being committed, with no gap between those commits longer than
-// half of it. A missing version is given up only after this process has seen the event wait for
-// versionGapWait, with no interruption longer than that.
-// Not guaranteed: that all processes agree. Each decides by what it has seen.
+// Guaranteed: an aggregate is parked for a failure of its own only after it has failed for
+// undecidedAfter while changes of other aggregates kept being committed, with no gap between those
+// commits longer than half of it. A missing version is given up only after this process has seen
+// the event wait for versionGapWait, with no interruption longer than that. Not guaranteed: that
+// all processes agree. Each decides by what it has seen.
 type decider struct {
-	undecidedAfter time.Duration // 0: an event may fail for ever
+	undecidedAfter time.Duration // 0: an event may fail for any time
 	versionGapWait time.Duration
 
 	mu         sync.Mutex
@@ -80,7 +82,7 @@ type wait struct {
 	since     time.Time // other aggregates are known to be written since; zero: they are not
 }
 
-// attempt is one attempt to write a batch. The zero value is none yet.
+// attempt is one attempt to write a batch. The zero value stands for no attempt yet.
 type attempt struct {
 	made     bool
 	limit    int             // changes that were tried at once; 0: all
@@ -94,11 +96,12 @@ type attempt struct {
 type action uint8
 
 const (
-	// finish is for a batch of which everything is decided.
+	// finish: everything is decided.
 	finish action = iota
 	// write tries what can be written now.
 	write
-	// writeLater does that after a pause, in which the session is kept: nothing can be written at all.
+	// writeLater does that after a pause, in which the session is kept: nothing can be written at
+	// all.
 	writeLater
 	// fetch gets a body, then writes.
 	fetch
@@ -116,8 +119,8 @@ type step struct {
 	change int       // fetch: whose body
 	until  time.Time // deferRest: when a change is to be tried again
 
-	// pause is how long to wait before the changes are written; at the last delivery of a message, before
-	// the messages are settled: then its aggregate is parked first.
+	// pause is how long to wait before the changes are written; at the last delivery of a message,
+	// before the messages are settled: then its aggregate is parked first.
 	pause     time.Duration
 	parkFirst bool
 
@@ -127,7 +130,7 @@ type step struct {
 	failing     []failing
 }
 
-// failing is an event that cannot be applied, of which the log has not reported for some time.
+// failing is an event that cannot be applied, and that was not logged for some time.
 type failing struct {
 	change *envelope.Change
 	err    error
@@ -138,8 +141,9 @@ func newDecider(undecidedAfter, versionGapWait time.Duration) *decider {
 	return &decider{undecidedAfter: undecidedAfter, versionGapWait: versionGapWait, waiting: make(map[waitKey]*wait)}
 }
 
-// next decides what to do with a batch after an attempt to write it, and before the first. It drops from the
-// batch what is decided, and turns changes that have waited too long into poison, which the next attempt parks.
+// next decides what to do with a batch after an attempt to write it, and before the first. It drops
+// from the batch what is decided, and turns changes that have waited too long into poison, which
+// the next attempt parks.
 func (d *decider) next(now time.Time, b *batch, a attempt) (s step) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -179,7 +183,8 @@ func (d *decider) next(now time.Time, b *batch, a attempt) (s step) {
 	return s
 }
 
-// begin starts a round of attempts: it skips the aggregates whose time to be tried again has not come.
+// begin starts a round of attempts: it skips the aggregates whose time to be tried again has not
+// come.
 func (d *decider) begin(now time.Time, b *batch) {
 	b.round = round{began: now, skip: make(map[string]bool)}
 	for i, r := range b.results {
@@ -246,9 +251,10 @@ func (d *decider) commits(now time.Time, b *batch) (committed bool) {
 	return committed
 }
 
-// fails records the failure of a change. It reports whether the aggregate is to blame: changes of others were
-// committed since it first failed, and not long ago. (A commit of its own ends the record of its failure.) The
-// aggregate is then skipped, or, if it has failed for too long, the change becomes poison.
+// fails records the failure of a change. It reports whether the aggregate is to blame: changes of
+// others were committed since it first failed, and not long ago. (A commit of its own ends the
+// record of its failure.) The aggregate is then skipped, or, if it has failed for too long, the
+// change becomes poison.
 func (d *decider) fails(now time.Time, b *batch, i int, err error, s *step) (blamed bool) {
 	c := &b.changes[i]
 	w := d.wait(now, waitKey{eventFails, "", c.Aggregate}, c.MessageID)
@@ -279,8 +285,8 @@ func (d *decider) fails(now time.Time, b *batch, i int, err error, s *step) (bla
 	return blamed
 }
 
-// expireGaps records the events that miss a version, and reports whether one has waited too long: it becomes
-// poison.
+// expireGaps records the events that miss a version, and reports whether one has waited too long:
+// it becomes poison.
 func (d *decider) expireGaps(now time.Time, b *batch, s *step) (expired bool) {
 	waits := false
 	for i, r := range b.results {
@@ -315,7 +321,8 @@ func (d *decider) fetchFailed(now time.Time, b *batch, i int) {
 	b.skip[c.Aggregate] = true
 }
 
-// wait returns the wait of an event, and begins one if another event waited before, or none recently.
+// wait returns the wait of an event, and begins one if another event waited before, or none
+// recently.
 func (d *decider) wait(now time.Time, key waitKey, messageID string) *wait {
 	w := d.waiting[key]
 	if w == nil || w.messageID != messageID || d.outdated(now, key, w) {
@@ -329,8 +336,8 @@ func (d *decider) wait(now time.Time, key waitKey, messageID string) *wait {
 	return w
 }
 
-// outdated reports whether an event has not been seen for so long that it was decided, or another process has
-// its session.
+// outdated reports whether an event has not been seen for so long that it was decided, or another
+// process has its session.
 func (d *decider) outdated(now time.Time, key waitKey, w *wait) bool {
 	if key.reason == versionMissing {
 		return now.Sub(w.seen) > d.versionGapWait+maxGapPause
@@ -345,7 +352,8 @@ func (d *decider) prune(now time.Time) {
 	}
 }
 
-// redeliveryPause returns how long a batch waits when one of its messages is delivered for the n-th time.
+// redeliveryPause returns how long a batch waits when one of its messages is delivered for the n-th
+// time.
 func redeliveryPause(n uint32) time.Duration {
 	if n <= freeDeliveries {
 		return 0

@@ -70,8 +70,8 @@ func describe(s step, b *batch) string {
 	return strings.Join(text, ", ")
 }
 
-// addNamed adds messages by name: a1 is the message 1 of the aggregate a; a1@s comes from the stream s, and the body of
-// a1* is in a blob.
+// addNamed adds messages by name: a1 is the message 1 of the aggregate a; a1@s comes from the
+// stream s, and the body of a1* is in a blob.
 func (b *batch) addNamed(names string) *batch {
 	for name := range strings.FieldsSeq(names) {
 		id, stream, _ := strings.Cut(name, "@")
@@ -107,7 +107,7 @@ func TestNext(t *testing.T) {
 		batch      string
 		deliveries uint32
 		last       bool
-		forever    bool   // an event may fail for ever
+		forever    bool   // an event may fail for any time
 		begin      string // the first step; "": write
 		turns      []turn
 	}{

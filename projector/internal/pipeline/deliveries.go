@@ -14,20 +14,23 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// defaultMaxDeliveries is the MaxDeliveryCount that is reckoned with where no setting says one and nobody may ask: the service's default.
+// defaultMaxDeliveries is the MaxDeliveryCount that is assumed if it is not set and cannot be asked
+// for: the service's default.
 const defaultMaxDeliveries = 10
 
-// askTimeout bounds one question to the administration of Service Bus: as long as messages that are delivered again may wait for it.
+// askTimeout bounds one question to the administration of Service Bus: as long as messages that are
+// delivered again may wait for it.
 const askTimeout = 10 * time.Second
 
-// parkAtDelivery is the first of at most most deliveries in which an event is not applied any more, but parks its aggregate: what the
-// broker dead-letters by itself would be overtaken. The last tenth, and at least one besides the last, is kept for attempts to park
-// that fail.
+// parkAtDelivery returns the delivery count from which an event parks its aggregate instead of
+// being applied: later events would overtake a message that the broker dead-letters. The last tenth
+// of the deliveries, and at least one besides the last, is kept for attempts to park that fail.
 func parkAtDelivery(most int) uint32 {
 	return uint32(max(most-max(most/10, 1), 2)) //nolint:gosec // bounded by Validate
 }
 
-// MaxDeliveries is the setting, else what the entity said, else defaultMaxDeliveries.
+// MaxDeliveries returns the setting, or the entity's MaxDeliveryCount if it is known, or
+// defaultMaxDeliveries.
 func (p *Pipeline) MaxDeliveries() int {
 	if p.opts.MaxDeliveries > 0 {
 		return p.opts.MaxDeliveries
@@ -38,8 +41,8 @@ func (p *Pipeline) MaxDeliveries() int {
 	return defaultMaxDeliveries
 }
 
-// askDeliveries asks the administration for the entity's MaxDeliveryCount where no setting says it, until it is told, or learns that it
-// will not be. After the first attempt nothing waits for it any more.
+// askDeliveries asks the administration for the entity's MaxDeliveryCount, if it is not set, until
+// it answers or refuses. After the first attempt nothing waits for it any more.
 func (p *Pipeline) askDeliveries(ctx context.Context) {
 	attempted := sync.OnceFunc(func() { close(p.asked) })
 	defer attempted()
@@ -69,7 +72,8 @@ func (p *Pipeline) askDeliveries(ctx context.Context) {
 	}
 }
 
-// awaitDeliveries waits until the entity was asked, where a message is delivered again: it may be its last delivery.
+// awaitDeliveries waits until the entity was asked, if a message is delivered again: it may be its
+// last delivery.
 func (p *Pipeline) awaitDeliveries(receiving context.Context, messages []*azservicebus.ReceivedMessage) error {
 	if !slices.ContainsFunc(messages, func(m *azservicebus.ReceivedMessage) bool { return m.DeliveryCount > 1 }) {
 		return nil

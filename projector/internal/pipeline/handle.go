@@ -22,15 +22,16 @@ type handler struct {
 	session    *sessions.Session
 	completing completion
 
-	// deferred holds the messages that wait: their aggregates fail for reasons of their own, miss a version, or
-	// cannot get a body. They stay in hand, in their order, neither applied nor settled, so that the messages of
-	// other aggregates behind them are received and handled. Otherwise RECEIVE_BATCH of them would hold up every
-	// aggregate of the session.
+	// deferred holds the messages that wait: their aggregates fail for reasons of their own, miss a
+	// version, or cannot get a body. They stay in hand, in their order, neither applied nor
+	// settled, so that the messages of other aggregates behind them are received and handled.
+	// Otherwise RECEIVE_BATCH of them would hold up every aggregate of the session.
 	deferred *batch
 	until    time.Time // when one of them is to be tried again
 }
 
-// maxDeferred bounds the messages that are kept in hand; the memory of a worker bounds them as well.
+// maxDeferred bounds the messages that are kept in hand; the memory of a worker bounds them as
+// well.
 const maxDeferred = 1000
 
 // minWait bounds from below the pause between two attempts at what is deferred.
@@ -42,8 +43,8 @@ var errNoProgress = errors.New("a batch was applied, and no message of it was de
 //
 //	receive → decode → apply → settle → next
 //
-// [decider.next] decides what to do with changes that are not decided. A batch that is only to be completed is
-// settled while the next one is received and applied.
+// [decider.next] decides what to do with changes that are not decided. A batch that is only to be
+// completed is settled while the next one is received and applied.
 func (p *Pipeline) Handle(receiving, applying context.Context, session *sessions.Session) (err error) {
 	h := &handler{Pipeline: p, session: session, deferred: &batch{}}
 	defer func() {
@@ -80,9 +81,9 @@ func (p *Pipeline) Handle(receiving, applying context.Context, session *sessions
 	}
 }
 
-// receive returns the session's next messages. While some are deferred, it returns those behind them, or none as
-// soon as an aggregate is to be tried again; the session occupies no worker until then. Errors:
-// [sessions.ErrRelease].
+// receive returns the session's next messages. While some are deferred, it returns those behind
+// them, or none as soon as an aggregate is to be tried again; the session occupies no worker until
+// then. Errors: [sessions.ErrRelease].
 func (h *handler) receive(ctx context.Context) ([]*azservicebus.ReceivedMessage, error) {
 	if h.deferred.len() == 0 {
 		return h.session.Receive(ctx)
@@ -102,8 +103,8 @@ func (h *handler) receive(ctx context.Context) ([]*azservicebus.ReceivedMessage,
 	return h.session.ReceiveWithin(ctx, max(time.Until(h.until), minWait), h.deferred.bytes(), room)
 }
 
-// finish applies and settles a batch until all of its messages are decided, or what is undecided waits, or must be
-// delivered again. Decided messages are settled while the rest is tried again.
+// finish applies and settles a batch until all of its messages are decided, or what is undecided
+// waits, or must be delivered again. Decided messages are settled while the rest is tried again.
 func (h *handler) finish(receiving, applying context.Context, b *batch) error {
 	var backoff retry.Backoff
 	for last := (attempt{}); ; {
@@ -136,8 +137,8 @@ func (h *handler) finish(receiving, applying context.Context, b *batch) error {
 	}
 }
 
-// write makes one attempt to write the batch, and settles what is decided. The error is why the session cannot be
-// handled any further.
+// write makes one attempt to write the batch, and settles what is decided. The error is why the
+// session cannot be handled any further.
 func (h *handler) write(receiving, applying context.Context, b *batch, s step) (attempt, error) {
 	if !s.parkFirst {
 		if err := h.pause(receiving, b, s.pause); err != nil {
@@ -165,9 +166,9 @@ func (h *handler) write(receiving, applying context.Context, b *batch, s step) (
 	return a, nil
 }
 
-// pause delays messages that were delivered often, while their session is kept without a worker and its lock is
-// renewed. After an error the session must be released: its messages are then delivered again, and no delivery
-// count rises.
+// pause delays messages that were delivered often, while their session is kept without a worker and
+// its lock is renewed. After an error the session must be released: its messages are then delivered
+// again, and no delivery count rises.
 func (h *handler) pause(receiving context.Context, b *batch, longest time.Duration) error {
 	if longest == 0 {
 		return nil
@@ -196,8 +197,8 @@ func (h *handler) apply(applying context.Context, b *batch) attempt {
 	return a
 }
 
-// fetch gets the body of a change, while other sessions are handled. A body that is gone or corrupt makes its event
-// poison; one that cannot be fetched now is fetched again later.
+// fetch gets the body of a change, while other sessions are handled. A body that is gone or corrupt
+// makes its event poison; one that cannot be fetched now is fetched again later.
 func (h *handler) fetch(ctx context.Context, b *batch, i int) error {
 	var done func()
 	var err error

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// countParked keeps the number of parked aggregates up to date until ctx ends. The index makes counting cheap; without it the whole
-// collection is read, and therefore less often.
+// countParked keeps the number of parked aggregates up to date until ctx ends. The index makes
+// counting cheap; without it the whole collection is read, and therefore less often.
 func (p *Pipeline) countParked(ctx context.Context) {
 	indexed := p.indexParked(ctx)
 	every := 15 * time.Second
@@ -36,8 +36,8 @@ func (p *Pipeline) countParked(ctx context.Context) {
 	}
 }
 
-// indexParked creates the index, and retries while the database is away. Without the right to create it, everything works, but
-// slower.
+// indexParked creates the index, and retries while the database is away. Without the right to
+// create it, everything works, but slower.
 func (p *Pipeline) indexParked(ctx context.Context) bool {
 	var backoff retry.Backoff
 	for {

@@ -1,8 +1,8 @@
-// Package pipeline carries the messages of one session after the other into the read model: receive, decode,
-// apply, settle. It decides what to do with messages that cannot be applied yet.
+// Package pipeline carries the messages of one session after the other into the read model:
+// receive, decode, apply, settle. It decides what to do with messages that cannot be applied yet.
 //
-// The promises are those of package projector; how sessions are accepted is package sessions', how changes
-// are written package apply's.
+// The promises are those of package projector; how sessions are accepted is package sessions', how
+// changes are written package apply's.
 package pipeline
 
 import (
@@ -69,8 +69,8 @@ func New(opts Options) *Pipeline {
 	return p
 }
 
-// Run asks for the entity's MaxDeliveryCount and counts parked aggregates until ctx ends. It returns early,
-// with a [settings.Problems], if an event shows that the settings are wrong.
+// Run asks for the entity's MaxDeliveryCount and counts parked aggregates until ctx ends. It
+// returns early, with a [settings.Problems], if an event shows that the settings are wrong.
 func (p *Pipeline) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { p.askDeliveries(ctx); return nil })
@@ -86,8 +86,9 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Redeem fetches the body of a change that has a claim check, and retries until that succeeds or ctx ends. The
-// error is final (an [*envelope.Error]), or the cause of ctx. done frees the memory; it is never nil.
+// Redeem fetches the body of a change that has a claim check, and retries until that succeeds or
+// ctx ends. The error is final (an [*envelope.Error]), or the cause of ctx. done frees the memory;
+// it is never nil.
 func (p *Pipeline) Redeem(ctx context.Context, c *envelope.Change) (done func(), err error) {
 	return p.claims.redeem(ctx, c)
 }

@@ -19,9 +19,9 @@ import (
 )
 
 // A message is completed only if a result reports that its effect is committed ([apply.Applied],
-// [apply.Duplicate]). A message whose change is undecided is not settled, so that no delivery count rises.
-// A settlement that fails leaves the message to be delivered again; the guard of the read model then
-// recognises it.
+// [apply.Duplicate]). A message whose change is undecided is not settled, so that no delivery count
+// rises. A settlement that fails leaves the message to be delivered again; the guard of the read
+// model then recognises it.
 
 // settleAction is how a message is settled.
 type settleAction uint8
@@ -71,10 +71,10 @@ func shorten(text string) string {
 	return text[:cut] + "…"
 }
 
-// settle settles the messages of a batch by their results. The effects are committed: only now may a
-// message be completed. It waits for the broker's answers, unless all messages are completed: then the
-// settlement continues in the background. Dead letters that remain when receiving ends are dead-lettered after
-// their next delivery.
+// settle settles the messages of a batch by their results. The effects are committed: only now may
+// a message be completed. It waits for the broker's answers, unless all messages are completed:
+// then the settlement continues in the background. Dead letters that remain when receiving ends are
+// dead-lettered after their next delivery.
 func (h *handler) settle(receiving, applying context.Context, b *batch) error {
 	settlements := make([]settlement, b.len())
 	for i, r := range b.results {
@@ -97,18 +97,18 @@ func (h *handler) settle(receiving, applying context.Context, b *batch) error {
 	return h.completing.wait()
 }
 
-// inFlight bounds the concurrent settlements of one session: each costs a round trip, and the protocol has
-// no batch form.
+// inFlight bounds the concurrent settlements of one session: each costs a round trip, and the
+// protocol has no batch form.
 const inFlight = 128
 
-// sendSettlements sends the settlements and waits for the broker's answers: completions concurrently, dead
-// letters one after the other, so that they arrive in the dead-letter queue in order. Each settlement gets
-// timeout: the SDK would otherwise retry for 40 seconds. The error joins one failure of each kind, after
-// all have ended.
+// sendSettlements sends the settlements and waits for the broker's answers: completions
+// concurrently, dead letters one after the other, so that they arrive in the dead-letter queue in
+// order. Each settlement gets timeout: the SDK would otherwise retry for 40 seconds. The error
+// joins one failure of each kind, after all have ended.
 //
-// Completions finish even if ctx ends meanwhile, so that applied messages are not delivered again. No dead
-// letter is sent after ctx has ended: its aggregate is parked, so it is dead-lettered after its next
-// delivery.
+// Completions finish even if ctx ends meanwhile, so that applied messages are not delivered again.
+// No dead letter is sent after ctx has ended: its aggregate is parked, so it is dead-lettered after
+// its next delivery.
 func sendSettlements(
 	ctx context.Context, to sessions.Settler, timeout time.Duration, messages []*azservicebus.ReceivedMessage, settlements []settlement,
 ) error {
@@ -157,7 +157,8 @@ func sendSettlement(ctx context.Context, to sessions.Settler, timeout time.Durat
 	return nil
 }
 
-// logDecision logs what an operator should know of one change. The record of a parking is committed by then.
+// logDecision logs what an operator should know of one change. The record of a parking is committed
+// by then.
 func (p *Pipeline) logDecision(session string, c *envelope.Change, r apply.Result) {
 	attributes := []any{
 		telemetry.KeyAggregate, c.Aggregate, telemetry.KeySession, session, telemetry.KeyMessageID, c.MessageID,
@@ -186,10 +187,10 @@ func (p *Pipeline) logDecision(session string, c *envelope.Change, r apply.Resul
 	}
 }
 
-// completion is a batch that is being completed while the next one is received and applied. That does not
-// affect order: the effects of the batch are committed, and a message that is completed late, or not at
-// all, is at worst delivered again and recognised as a duplicate. The zero value has none under way. One
-// goroutine uses it.
+// completion is a batch that is being completed while the next one is received and applied. That
+// does not affect order: the effects of the batch are committed, and a message that is completed
+// late, or not at all, is at worst delivered again and recognised as a duplicate. The zero value
+// has none under way. One goroutine uses it.
 type completion struct {
 	running sync.WaitGroup
 	err     error // read after running is done

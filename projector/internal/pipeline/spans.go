@@ -13,9 +13,10 @@ import (
 	"github.com/sluice-cdc/sluice/shared/tracing"
 )
 
-// spans continues the traces of a batch's events where the producer's spans ended: one span for each event, from its receipt until
-// it is decided, and one for each step of the batch (receive, apply, settle). Those are in the trace of the first event that has
-// one, and linked to the others. nil traces nothing, at no cost.
+// spans continues the traces of a batch's events where the producer's spans ended: one span for
+// each event, from its receipt until it is decided, and one for each step of the batch (receive,
+// apply, settle). Those are in the trace of the first event that has one, and linked to the others.
+// nil traces nothing, at no cost.
 type spans struct {
 	tracer   trace.Tracer
 	entity   string
@@ -25,8 +26,8 @@ type spans struct {
 	messages int
 }
 
-// follow begins the spans of a batch; called is when it was asked for. It is nil when nobody looks at any of its events'
-// traces.
+// follow begins the spans of a batch; called is when it was requested. It returns nil if no event's
+// trace is sampled.
 func follow(ctx context.Context, tracer trace.Tracer, entity string, called time.Time, b *batch) *spans {
 	if tracer == nil {
 		return nil
@@ -37,7 +38,7 @@ func follow(ctx context.Context, tracer trace.Tracer, entity string, called time
 	for i, m := range b.messages {
 		remote := tracing.Remote(b.changes[i].TraceParent)
 		if !remote.IsSampled() {
-			continue // the producer decided not to sample it, and half a trace helps nobody
+			continue // the producer decided not to sample it, and half a trace is of no use
 		}
 		_, span := tracer.Start(trace.ContextWithRemoteSpanContext(ctx, remote), "process "+entity,
 			trace.WithSpanKind(trace.SpanKindConsumer), trace.WithTimestamp(arrived(m, called, now)),
@@ -63,8 +64,8 @@ func follow(ctx context.Context, tracer trace.Tracer, entity string, called time
 	return s
 }
 
-// arrived is when the receipt of a message began: when the call was made, or, if the call then waited for the message, when it
-// was enqueued by the broker's clock.
+// arrived is when the receipt of a message began: when the call was made, or, if the call then
+// waited for the message, when it was enqueued by the broker's clock.
 func arrived(m *azservicebus.ReceivedMessage, called, now time.Time) time.Time {
 	if m.EnqueuedTime == nil || m.EnqueuedTime.Before(called) {
 		return called
@@ -99,7 +100,8 @@ func (s *spans) settling(ctx context.Context) trace.Span {
 	return s.start(ctx, "settle", trace.SpanKindClient)
 }
 
-// decided ends the spans of the events that are decided: their effects are committed, or will never be.
+// decided ends the spans of the events that are decided: their effects are committed, or will never
+// be.
 func (s *spans) decided(b *batch) {
 	if s == nil {
 		return
@@ -109,7 +111,7 @@ func (s *spans) decided(b *batch) {
 		if span == nil || !decided(result) {
 			continue
 		}
-		outcome := "refused" // and the status says why
+		outcome := "refused" // the status is the reason
 		switch result.Kind {
 		case apply.Applied:
 			outcome = "applied"

@@ -1,7 +1,8 @@
-// Package schema creates the collections and indexes of a projection where they are missing.
+// Package schema creates the missing collections and indexes of a projection.
 //
-// Guaranteed: any number of processes may do it at once, and again; what is there already stays as it is. Nothing is ever
-// dropped or changed: an index that is there with other options is an error that says what to do.
+// Guaranteed: any number of processes may do it concurrently, and repeatedly; existing ones stay as
+// they are. Nothing is ever dropped or changed: an existing index with other options is an error
+// that names the remedy.
 package schema
 
 import (
@@ -21,7 +22,8 @@ import (
 var ErrRights = errors.New("the user has too few rights: give it the role readWrite on the database, or let somebody else " +
 	"create the collections and indexes and give it listCollections and listIndexes")
 
-// Create makes what is missing of the collections and their indexes. Errors: [ErrRights], and those of the driver.
+// Create creates the missing collections and their indexes. Errors: [ErrRights], and those of the
+// driver.
 func Create(ctx context.Context, database *mongo.Database, collections []projection.Collection) error {
 	existing, err := database.ListCollectionNames(ctx, bson.D{})
 	if err != nil {
@@ -46,7 +48,7 @@ func Create(ctx context.Context, database *mongo.Database, collections []project
 	return nil
 }
 
-// makeIndex asks for the index; a server answers at once where it has it.
+// makeIndex creates the index; a server that has it answers at once.
 func makeIndex(ctx context.Context, collection *mongo.Collection, index projection.Index) error {
 	o := options.Index()
 	if index.Unique {

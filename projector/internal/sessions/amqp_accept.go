@@ -13,30 +13,33 @@ import (
 )
 
 const (
-	// filterName and filterCode ask for a session in a link's source; the value is null for whichever is next.
+	// filterName and filterCode request a session in a link's source; the value null requests the
+	// next one.
 	filterName = "com.microsoft:session-filter"
-	// filterCode does not divide into a domain and an id of 32 bits each as AMQP's codes do; it is what
-	// the official clients send, and the service knows the filter by it.
+	// filterCode has no domain and id of 32 bits each, as AMQP's codes have; it is the code that
+	// the official clients send and that the service knows.
 	filterCode = uint64(0x137000000C)
 	// timeoutProperty bounds, in milliseconds, how long the broker waits for a session.
 	timeoutProperty = "com.microsoft:timeout"
 	// lockedUntilProperty is when the lock ends, in ticks.
 	lockedUntilProperty = "com.microsoft:locked-until-utc"
-	// answerTime is kept of an accept's time for the broker to answer that there is no session.
+	// answerTime is the part of an accept's time that is left to the broker to answer that there is
+	// no session.
 	answerTime = 2 * time.Second
 	// endTimeout bounds the end of an AMQP session on which a link could not be opened.
 	endTimeout = 2 * time.Second
 )
 
 var (
-	// errUnanswered means that the broker did not answer the request for a session: its time ran out, or the connection ended.
+	// errUnanswered means that the broker did not answer the request for a session: its time ran
+	// out, or the connection ended.
 	errUnanswered = errors.New("the request for a session is not answered")
-	// errProtocol is a link that the broker opened without saying which session it is for.
+	// errProtocol means that the broker opened a link without naming its session.
 	errProtocol = errors.New("the link that was opened names no session")
 )
 
-// acceptNext waits until a session with messages is free, and locks it. Errors: [errNoSession] if there was none until shortly
-// before ctx's deadline.
+// acceptNext waits until a session with messages is free, and locks it. Errors: [errNoSession] if
+// there was none until shortly before ctx's deadline.
 func acceptNext(ctx context.Context, conn *servicebus.Conn, entity string) (*amqpSession, error) {
 	if err := conn.Claim(ctx, entity); err != nil {
 		return nil, err
@@ -57,12 +60,12 @@ func acceptNext(ctx context.Context, conn *servicebus.Conn, entity string) (*amq
 	return accepted, nil
 }
 
-// open returns the link for the next session, and the AMQP session that it is on.
+// open opens the link for the next session, and returns it with its AMQP session.
 func open(ctx context.Context, conn *servicebus.Conn, entity string) (*servicebus.Session, *amqp.Receiver, error) {
 	options := &amqp.ReceiverOptions{
 		Name:           rand.Text(),
 		SettlementMode: amqp.ReceiverSettleModeSecond.Ptr(), // peek-lock
-		Credit:         -1,                                  // by hand
+		Credit:         -1,                                  // issued explicitly
 		Filters:        []amqp.LinkFilter{amqp.NewLinkFilter(filterName, filterCode, nil)},
 	}
 	for {
@@ -86,7 +89,8 @@ func open(ctx context.Context, conn *servicebus.Conn, entity string) (*servicebu
 	}
 }
 
-// refused returns why a link was not opened, and ends or keeps the AMQP session that it was to be on.
+// refused returns why a link was not opened, and ends or keeps the AMQP session that it was to be
+// on.
 func refused(ctx context.Context, conn *servicebus.Conn, session *servicebus.Session, err error) error {
 	err = fmt.Errorf("open a link for the next session: %w", err)
 	if _, ended := errors.AsType[*amqp.ConnError](err); ended {
@@ -104,12 +108,13 @@ func refused(ctx context.Context, conn *servicebus.Conn, session *servicebus.Ses
 		}
 		return err
 	}
-	// There was no answer, and the broker may still open the link: it ends with its AMQP session. Or the broker refused the link
-	// without an error. In both cases it answers the end of the session; a broker that is gone does not.
+	// There was no answer, and the broker may still open the link: the link ends with its AMQP
+	// session. Or the broker refused the link without an error. In both cases it answers the end of
+	// the session; a broker that is gone does not.
 	switch unanswered := end(ctx, session); {
 	case unanswered != nil, errors.Is(err, context.Canceled):
 		return err
-	case errors.Is(err, context.DeadlineExceeded): // a broker that does not know the timeout property waits longer than we do
+	case errors.Is(err, context.DeadlineExceeded): // a broker that does not know the timeout property waits longer than this client
 		return fmt.Errorf("%w: %w: %w", errNoSession, errUnanswered, err)
 	}
 	return fmt.Errorf("%w: %w", errNoSession, err)
@@ -121,7 +126,7 @@ func end(ctx context.Context, session *servicebus.Session) error {
 	return session.Close(ctx)
 }
 
-// fromTicks reads .NET's time: in units of 100 ns since the year 1.
+// fromTicks converts .NET's time: units of 100 ns since the year 1.
 func fromTicks(ticks int64) time.Time {
 	const unixEpoch = 621_355_968_000_000_000
 	return time.UnixMilli((ticks - unixEpoch) / 10_000).UTC()

@@ -50,15 +50,16 @@ func (d *amqpAcceptor) accept(ctx context.Context) (link, func(context.Context),
 
 func (d *amqpAcceptor) close(ctx context.Context) { d.conns.close(ctx) }
 
-// amqpLink is a session whose messages arrive by themselves, one after the other.
+// amqpLink is a session to which the broker sends messages as long as it has credit.
 type amqpLink struct {
 	*amqpSession
 	backlog *backlogEstimate
 	begun   bool // something has been received
 }
 
-// What a session holds arrives as fast as the network carries it; so long after a message, more of a burst would have come.
-// burst is waited for where sessions have turned out to hold several messages: one write takes them all.
+// burst is how long to wait for another message of a burst. A session's messages arrive as fast as
+// the network carries them. It is waited for if sessions have turned out to hold several messages:
+// one write then takes all of them.
 const burst = time.Millisecond
 
 // Buffered implements link.
@@ -69,7 +70,8 @@ func (l *amqpLink) Buffered(count int) []*azservicebus.ReceivedMessage {
 	return l.amqpSession.Buffered(count)
 }
 
-// TryNext implements link. The broker grants sessions that have a message: the first one is on its way.
+// TryNext implements link. The broker grants sessions that have a message: the first one is on its
+// way.
 func (l *amqpLink) TryNext(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
 	if l.Broken() {
 		return nil, ErrRelease
@@ -87,7 +89,8 @@ func (l *amqpLink) TryNext(ctx context.Context, count int) ([]*azservicebus.Rece
 		return nil, err
 	}
 	if due, _ := l.backlog.shouldPeek(); due {
-		// The first message came before its size was known, so the credit that followed it is for a whole batch beside it.
+		// The first message came before its size was known, so the credit that followed it is for a
+		// whole batch beside it.
 		count = l.Allow(count)
 		messages = append(messages, l.amqpSession.ReceiveMore(ctx, count-len(messages), burst)...)
 		l.backlog.found(len(messages) > 1)
@@ -99,7 +102,7 @@ func (l *amqpLink) TryNext(ctx context.Context, count int) ([]*azservicebus.Rece
 func (l *amqpLink) Next(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
 	messages, err := l.Receive(ctx, count)
 	switch {
-	case err != nil && l.Broken(): // the lock was lost, or the connection: accepting again tells, if that fails as well
+	case err != nil && l.Broken(): // the lock or the connection was lost; if accepting fails too, it reports why
 		return nil, fmt.Errorf("%w: %w", ErrRelease, err)
 	case err != nil:
 		return nil, err

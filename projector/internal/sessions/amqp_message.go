@@ -7,7 +7,7 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// read slots a message into what the SDK would have made of it, as far as the projector reads it.
+// read turns a message into what the SDK would have made of it, as far as the projector reads it.
 func read(m *amqp.Message) *azservicebus.ReceivedMessage {
 	r := &azservicebus.ReceivedMessage{
 		ApplicationProperties: m.ApplicationProperties,
@@ -36,7 +36,7 @@ func read(m *amqp.Message) *azservicebus.ReceivedMessage {
 	return r
 }
 
-// annotation is nil where there is none, or one of another type.
+// annotation returns an annotation, or nil if there is none of this type.
 func annotation[T any](m *amqp.Message, name string) *T {
 	if value, ok := m.Annotations[name].(T); ok {
 		return &value

@@ -15,15 +15,16 @@ import (
 )
 
 // amqpSession is a session that was accepted over AMQP. The SDK would open five more links for each
-// session, in some fifteen round trips; here an accept is one round trip, and the connection and its
-// tokens are shared (see the package shared/servicebus).
+// session, in some fifteen round trips; here an accept is one round trip, and the connection and
+// its tokens are shared (see the package shared/servicebus).
 //
 // Guaranteed:
-//   - A session's messages are received in the order in which the broker sends them. Messages that have
-//     arrived but were not received are released with the session, like those that were received but not
-//     settled.
+//   - A session's messages are received in the order in which the broker sends them. Messages that
+//     have arrived but were not received are released with the session, like those that were
+//     received but not settled.
 //   - No method waits longer than its context.
-//   - Several goroutines may settle at once while another one renews the lock. One at a time receives.
+//   - Several goroutines may settle at once while another one renews the lock. One at a time
+//     receives.
 //
 // Not guaranteed: that the lock is held. The broker reports a lost lock by closing the link, if the
 // network permits.
@@ -33,9 +34,10 @@ type amqpSession struct {
 	session     *servicebus.Session
 	link        *amqp.Receiver
 	lockedUntil time.Time // when it was accepted
-	credit      int       // given to the broker, and not yet received for; the receiver's alone
-	most        int       // messages at once that were last asked for; the receiver's alone
-	// Allow, if set, says how many messages the broker may send ahead, of at most count; Observe is told the size of each that came.
+	credit      int       // issued, and not yet used by a message; the receiver's alone
+	most        int       // count of the last receive; the receiver's alone
+	// Allow, if set, returns how many messages, of at most count, the broker may send ahead.
+	// Observe, if set, is called with the size of each message that arrives.
 	Allow    func(count int) int
 	Observe  func(bytes int)
 	broken   atomic.Bool
@@ -45,19 +47,21 @@ type amqpSession struct {
 	unsettled map[[16]byte]*amqp.Message // received, by lock token; guarded by mu
 }
 
-// ID is the session's id.
+// ID returns the session's id.
 func (s *amqpSession) ID() string { return s.id }
 
-// LockedUntil is when the lock ends, by the broker's clock, unless it is renewed; zero where the broker does not say.
+// LockedUntil returns when the lock ends, by the broker's clock, unless it is renewed; zero if the
+// broker does not report it.
 func (s *amqpSession) LockedUntil() time.Time { return s.lockedUntil }
 
-// Broken says that something failed on this session, so that its link may be gone.
+// Broken reports whether something failed on this session, so that its link may be gone.
 func (s *amqpSession) Broken() bool { return s.broken.Load() }
 
-// Doubtful says that something on this session was not answered at all, so that the connection may be gone.
+// Doubtful reports whether a request on this session was not answered, so that the connection may
+// be gone.
 func (s *amqpSession) Doubtful() bool { return s.doubtful.Load() }
 
-// failed records that something failed, and whether the broker answered at all.
+// failed records a failure, and whether the broker answered at all.
 func (s *amqpSession) failed(err error) {
 	s.broken.Store(true)
 	if !answered(err) {
@@ -65,7 +69,8 @@ func (s *amqpSession) failed(err error) {
 	}
 }
 
-// answered says that an error is the broker's answer about a link or a request, so that the connection works.
+// answered reports whether an error is the broker's answer about a link or a request, so that the
+// connection works.
 func answered(err error) bool {
 	_, closed := errors.AsType[*amqp.ConnError](err)
 	_, ended := errors.AsType[*amqp.SessionError](err)
@@ -74,8 +79,8 @@ func answered(err error) bool {
 	return !closed && (ended || said || refused)
 }
 
-// Receive waits for messages and returns what has arrived by then, in order, at least one and at most count. It lets the
-// broker send up to count ahead.
+// Receive waits for messages and returns those that have arrived, in order, at least one and at
+// most count. It lets the broker send up to count ahead.
 func (s *amqpSession) Receive(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
 	if messages, err := s.ReceiveBuffered(count); len(messages) > 0 || err != nil {
 		return messages, err
@@ -92,22 +97,23 @@ func (s *amqpSession) Receive(ctx context.Context, count int) ([]*azservicebus.R
 	return messages, nil
 }
 
-// ReceiveBuffered returns what has arrived, in order, at most count, without waiting; nothing perhaps.
+// ReceiveBuffered returns the messages that have arrived, in order, at most count, without waiting.
+// There may be none.
 func (s *amqpSession) ReceiveBuffered(count int) ([]*azservicebus.ReceivedMessage, error) {
 	messages := s.Buffered(count)
 	s.most = count
 	return messages, s.giveCredit()
 }
 
-// refill gives credit if all that was asked for has come: more may be there, which then comes while this is applied. A failure is the
-// next Receive's.
+// refill issues credit if every requested message has arrived: more may be waiting, which then
+// arrive while these are applied. A failure is returned by the next Receive.
 func (s *amqpSession) refill() {
 	if s.credit == 0 {
 		_ = s.giveCredit()
 	}
 }
 
-// giveCredit lets the broker send messages ahead.
+// giveCredit issues credit, so that the broker sends messages ahead.
 func (s *amqpSession) giveCredit() error {
 	ahead := s.most
 	if s.Allow != nil {
@@ -125,7 +131,8 @@ func (s *amqpSession) giveCredit() error {
 	return nil
 }
 
-// ReceiveMore waits until nothing has arrived for so long, or count messages have, and returns what has arrived, in order.
+// ReceiveMore waits until no message has arrived for the duration quiet, or count messages have,
+// and returns them in order.
 func (s *amqpSession) ReceiveMore(ctx context.Context, count int, quiet time.Duration) (messages []*azservicebus.ReceivedMessage) {
 	defer s.refill()
 	for len(messages) < count {
@@ -140,12 +147,12 @@ func (s *amqpSession) ReceiveMore(ctx context.Context, count int, quiet time.Dur
 	return messages
 }
 
-// Buffered returns what has arrived, in order, at most count, and gives no credit.
+// Buffered returns the messages that have arrived, in order, at most count. It gives no credit.
 func (s *amqpSession) Buffered(count int) []*azservicebus.ReceivedMessage {
 	return s.appendBuffered(nil, count)
 }
 
-// came appends what has arrived, in order, up to count messages.
+// appendBuffered appends the messages that have arrived, in order, up to count messages.
 func (s *amqpSession) appendBuffered(messages []*azservicebus.ReceivedMessage, count int) []*azservicebus.ReceivedMessage {
 	for len(messages) < count {
 		m := s.link.Prefetched()
@@ -210,13 +217,14 @@ func (s *amqpSession) settle(m *azservicebus.ReceivedMessage, how func(*amqp.Mes
 // Renew renews the lock.
 func (s *amqpSession) Renew(ctx context.Context) error {
 	_, err := s.conn.Manage(ctx, s.entity, "com.microsoft:renew-session-lock", s.link.LinkName(), map[string]any{"session-id": s.id})
-	if err != nil && !errors.Is(err, context.Canceled) { // whoever cancels it releases the session
+	if err != nil && !errors.Is(err, context.Canceled) { // the caller that cancels it releases the session
 		s.failed(err)
 	}
 	return err
 }
 
-// Close releases the session, which unlocks its messages without counting a delivery. Nothing else may be under way.
+// Close releases the session, which unlocks its messages without counting a delivery. Nothing else
+// may be under way.
 func (s *amqpSession) Close(ctx context.Context) error {
 	err := s.link.Close(ctx)
 	if err == nil && !s.broken.Load() && s.conn.ReturnSession(s.session, s.unsettledDeliveries()) {

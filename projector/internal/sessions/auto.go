@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Receiver says how sessions are accepted; empty is Auto.
+// Receiver is how sessions are accepted; empty is Auto.
 type Receiver string
 
 // The receivers.
@@ -24,17 +24,18 @@ const (
 	SDK    Receiver = "sdk"    // through azservicebus
 )
 
-// maxRefusals is how many accepts may be refused, one after the other and when none has ever worked, before we conclude that the
-// service does not understand them.
+// maxRefusals is how many accepts may be refused, one after the other and when none has ever
+// worked, before we conclude that the service does not understand them.
 const maxRefusals = 3
 
-// compatibility is whether the service understands how sessions are accepted directly; all workers' acceptors share it.
+// compatibility is whether the service understands how sessions are accepted directly; all workers'
+// acceptors share it.
 type compatibility struct {
 	log    *slog.Logger
 	worked atomic.Bool
 
 	mu       sync.Mutex
-	refusals int       // of which each began after the one before; guarded by mu
+	refusals int       // each began after the one before; guarded by mu
 	last     time.Time // the last one was counted; guarded by mu
 }
 
@@ -69,8 +70,9 @@ func (c *compatibility) refused() bool {
 	return c.refusals >= maxRefusals
 }
 
-// record records the outcome of an accept. Only the broker's own answer shows that it understands the request: a session, or that there
-// is none. Of accepts that were under way together one refusal counts, because one cause may have ended all of them.
+// record records the outcome of an accept. Only the broker's own answer proves that it understands
+// the request: a session, or that no session is waiting. Concurrent accepts count as one refusal,
+// because one cause may have ended all of them.
 func (c *compatibility) record(began time.Time, err error) {
 	if answer, ok := errors.AsType[*amqp.Error](err); err == nil || ok && answer.Condition == servicebus.CondTimeout {
 		c.worked.Store(true)
@@ -91,8 +93,9 @@ func (c *compatibility) record(began time.Time, err error) {
 	}
 }
 
-// refusal reports whether the broker did not understand the request, or we did not understand its answer, which ends the connection.
-// Denied access, a missing entity, a broker that is away and one that closes the connection for reasons of its own are no refusal.
+// refusal reports whether the broker did not understand the request, or its answer was not
+// understood here, which ends the connection. Denied access, a missing entity, an unavailable
+// broker and a connection that the broker closes for reasons of its own are not refusals.
 func refusal(err error) bool {
 	answer, answered := errors.AsType[*amqp.Error](err)
 	switch {

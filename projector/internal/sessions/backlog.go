@@ -8,24 +8,26 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// maxPeekFailures is how many peeks may fail, when none has ever worked, before we conclude that the broker has no peek.
+// maxPeekFailures is how many peeks may fail, when none has ever worked, before we conclude that
+// the broker has no peek.
 const maxPeekFailures = 8
 
-// backlogEstimate learns whether sessions, when they are accepted, hold more than the one message they were granted for. Finding out
-// costs a peek through the SDK, and a short wait directly.
+// backlogEstimate learns whether sessions, when they are accepted, hold more than the one message
+// they were granted for. Finding out costs a peek through the SDK, and a short wait directly.
 type backlogEstimate struct {
 	log *slog.Logger
 
 	worked   atomic.Bool
 	failures atomic.Int32
-	// blind says that peeks do not work here; messages are then received one by one.
+	// blind is set once peeks have proved not to work; messages are then received one by one.
 	blind atomic.Bool
 
 	mu       sync.Mutex
 	schedule peekSchedule // of sessions just accepted; guarded by mu
 }
 
-// shouldPeek says whether to find out about a session that was just accepted; if not, after is its schedule from then on.
+// shouldPeek reports whether to find out how many messages a session holds that was just accepted.
+// after is the session's own schedule from then on.
 func (p *backlogEstimate) shouldPeek() (due bool, after peekSchedule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,7 +42,8 @@ func (p *backlogEstimate) found(more bool) {
 	p.schedule.observe(more)
 }
 
-// peeked records the outcome of a peek. A broker without peek fails all of them; a broken connection fails some.
+// peeked records the outcome of a peek. A broker without peek fails all of them; a broken
+// connection fails some.
 func (p *backlogEstimate) peeked(err error) {
 	if err == nil {
 		p.worked.Store(true)

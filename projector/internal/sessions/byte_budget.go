@@ -2,11 +2,13 @@ package sessions
 
 import "sync/atomic"
 
-// room bounds the bytes that the broker sends ahead to one session. Nobody knows the size of a message before it comes, so what the last
-// ones had says how many to ask for. A message that is larger than the room comes alone.
+// byteBudget bounds the bytes that the broker sends ahead to one session. The size of a message is
+// not known before it arrives, so the sizes of recent messages determine how many to request. A
+// message that exceeds the budget arrives alone.
 type byteBudget struct {
 	bytes int // for each session; 0: no bound
-	// typical is the size of recent messages of all sessions, near the largest of them; 0: none has come. Lost updates do no harm.
+	// typical is the size of recent messages of all sessions, near the largest of them; 0: none has
+	// come. Lost updates do no harm.
 	typical atomic.Int64
 }
 

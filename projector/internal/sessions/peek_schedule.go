@@ -1,19 +1,21 @@
 package sessions
 
-// maxGap is the most receives without a peek between two peeks: so late is an unexpected backlog found.
+// maxGap is the most receives without a peek between two peeks: so late is an unexpected backlog
+// found.
 const maxGap = 7
 
-// peekSchedule decides when a peek pays. It costs a round trip, ten credits on a Standard namespace (a message costs one), and the
-// messages' bytes twice; it tells how many more messages may be received at once. While peeks find some they
-// are made each time; each that finds none doubles the gap to the next one.
+// peekSchedule decides when a peek pays. A peek costs a round trip, ten credits on a Standard
+// namespace (a message costs one), and the messages' bytes twice; it shows how many more messages
+// may be received at once. As long as peeks find some, every receive is preceded by one; each peek
+// that finds none doubles the gap to the next.
 //
-// What it decides is never a matter of order: only of how many messages are received at once.
+// It never affects order, only how many messages are received at once.
 type peekSchedule struct {
 	gap       int // receives from one peek to the next
 	remaining int // of them still to come
 }
 
-// due says whether to peek now; it is asked once a receive.
+// due reports whether to peek now. It is called once per receive.
 func (o *peekSchedule) due() bool {
 	if o.remaining > 0 {
 		o.remaining--
@@ -22,7 +24,8 @@ func (o *peekSchedule) due() bool {
 	return true
 }
 
-// observe records the outcome of a peek: whether it found more than would have been received without it.
+// observe records the outcome of a peek: whether it found more than would have been received
+// without it.
 func (o *peekSchedule) observe(more bool) {
 	if more {
 		o.gap = 0

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// peeks plays n receives, each with a peek or none, and says at which ones it peeked.
+// peeks plays n receives, each with a peek or none, and returns those at which it peeked.
 func peeks(o *peekSchedule, n int, more func(receive int) bool) (at []int) {
 	for i := range n {
 		if o.due() {

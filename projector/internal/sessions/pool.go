@@ -1,21 +1,25 @@
-// Package sessions accepts sessions and holds them: a fixed number of workers, each with one session at a time, and beside them
-// sessions that only wait.
+// Package sessions accepts and holds sessions: a fixed number of workers handle one session each,
+// and further sessions only wait.
 //
 // Guaranteed:
 //   - A session's messages reach the handler in order, also across redeliveries on the same link.
-//   - While the handler runs, the session's lock is renewed; when a renewal fails, the handler's context is cancelled
-//     with ErrLockLost as its cause.
-//   - A session is released by closing its link, which unlocks its messages without raising any delivery count. Where all that is left to
-//     do is to have its last messages settled ([Session.ReleaseAfter]), the worker accepts the next one meanwhile: so there are at most twice as
-//     many sessions as workers, of which half are only being released.
-//   - A session that only waits ([Session.Yield]) occupies no worker, as long as no more than maxAside wait: it is held, with its lock
-//     renewed, while the worker accepts the next one. At most Workers sessions are handled at any moment: what was accepted, and what
-//     has waited long enough, take slots.
-//   - Unless a worker has looked for a session for Idle and found none, other sessions may be waiting: a session without messages
-//     is then released at once, and none is held longer than MaxHold. Otherwise a session is kept for Idle after its last message,
-//     because accepting it again would cost round trips: two directly, some fifteen through the SDK.
+//   - While the handler runs, the session's lock is renewed; if a renewal fails, the handler's
+//     context is cancelled with ErrLockLost as its cause.
+//   - A session is released by closing its link, which unlocks its messages without raising any
+//     delivery count. If only its last messages remain to be settled ([Session.ReleaseAfter]), the
+//     worker accepts the next session meanwhile: so there are at most twice as many sessions as
+//     workers, of which half are only being released.
+//   - A session that only waits ([Session.Yield]) occupies no worker, as long as no more than
+//     maxAside wait: it is held, with its lock renewed, while the worker accepts the next one. At
+//     most Workers sessions are handled at any moment: accepted sessions, and those that have
+//     waited long enough, share the slots.
+//   - Unless a worker has sought a session for Idle and found none, other sessions may be waiting:
+//     a session without messages is then released immediately, and none is held longer than
+//     MaxHold. Otherwise a session is kept for Idle after its last message, because accepting it
+//     again would cost round trips: two over AMQP, some fifteen through the SDK.
 //
-// Not guaranteed: that the lock is held. It may have expired, unnoticed, at any moment: correctness must not rest on it.
+// Not guaranteed: that the lock is held. It may have expired, unnoticed, at any moment: correctness
+// must not depend on it.
 package sessions
 
 import (
@@ -35,12 +39,12 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Transport say how the broker is reached.
+// Transport is how the broker is reached.
 type Transport struct {
 	Receiver Receiver
 	// Connections is how many connections the workers share.
 	Connections int
-	// Namespace is for [Direct], Dial makes a client for [SDK]; both for [Auto].
+	// Namespace is used by [Direct], Dial, which opens a client, by [SDK]; both by [Auto].
 	Namespace *servicebus.Namespace
 	Dial      func() (*azservicebus.Client, error)
 }
@@ -50,11 +54,11 @@ type Options struct {
 	Entity        azure.Entity  // must require sessions
 	Workers       int           // sessions held at once
 	Batch         int           // messages received at once
-	Bytes         int           // of messages that all sessions have in hand, about; 0: any
-	Idle          time.Duration // how long to keep a session without messages
-	MaxHold       time.Duration // how long to keep a session while others may be waiting
+	Bytes         int           // of messages that all sessions hold, about; 0: any
+	Idle          time.Duration // how long a session without messages is kept
+	MaxHold       time.Duration // how long a session is kept while others may be waiting
 	AcceptTimeout time.Duration // how long one accept waits for a session; long, because each costs round trips
-	CloseTimeout  time.Duration // how long giving a session back may take
+	CloseTimeout  time.Duration // bounds the release of a session
 	Logger        *slog.Logger
 	// Held, if set, is called with +1 and -1 as sessions are accepted and released.
 	Held func(delta int)
@@ -76,15 +80,17 @@ type Pool struct {
 	mu         sync.Mutex
 	demand     demand     // guarded by mu
 	waiting    *list.List // of context.CancelFunc: the holders without work, the longest idle first; guarded by mu
-	queued     int        // sessions that wait for their turn; guarded by mu
+	queued     int        // sessions that wait for a slot; guarded by mu
 	aside      int        // sessions that only wait; guarded by mu
-	asideBytes int        // of messages that they have in hand; guarded by mu
+	asideBytes int        // of messages that they hold; guarded by mu
 }
 
-// maxAside bounds the sessions that wait without a worker. Each has an AMQP session, of which a connection has 5,000.
+// maxAside bounds the sessions that wait without a worker. Each has an AMQP session; a connection
+// has 5,000 of them.
 const maxAside = 2000
 
-// New makes a pool that spreads its workers over connections. Nothing is connected before the first use.
+// New returns a pool that spreads its workers over connections. Nothing is connected before the
+// first use.
 func New(transport Transport, opts Options) *Pool {
 	p := &Pool{
 		opts:      opts,
@@ -96,8 +102,8 @@ func New(transport Transport, opts Options) *Pool {
 		demand:    demand{keep: opts.Idle},
 	}
 	seen, judged := &backlogEstimate{log: opts.Logger}, &compatibility{log: opts.Logger}
-	// A session has a batch in hand while the one before is completed and the next one arrives, and the session before it may still have
-	// its last one.
+	// A session holds a batch while the one before is completed and the next one arrives, and the
+	// session before it may still have its last one.
 	p.budget = &byteBudget{bytes: opts.Bytes / (4 * max(opts.Workers, 1))}
 	for range transport.Connections {
 		over := newAMQP(opts.Entity.Path(), transport.Namespace, opts.CloseTimeout, seen, p.budget)
@@ -114,13 +120,14 @@ func New(transport Transport, opts Options) *Pool {
 	return p
 }
 
-// Handler handles one session until [Session.Receive] says [ErrRelease], or ctx ends. receiving ends when the pool is
-// to stop; applying may outlive it, so that what has been received can be finished. Both end when the session's lock
-// is lost, with [ErrLockLost] as the cause. Errors other than ErrRelease are logged, and the session is released as well.
+// Handler handles one session until [Session.Receive] returns [ErrRelease], or ctx ends. receiving
+// ends when the pool is to stop; applying may outlive it, so that received messages can be
+// finished. Both end when the session's lock is lost, with [ErrLockLost] as the cause. Errors other
+// than ErrRelease are logged, and the session is released as well.
 type Handler func(receiving, applying context.Context, s *Session) error
 
-// Run works until ctx ends and every session has been released. The handlers' applying context derives from work,
-// which may end later than ctx.
+// Run works until ctx ends and every session has been released. The handlers' applying context
+// derives from work, which may end later than ctx.
 func (p *Pool) Run(ctx, work context.Context, handle Handler) {
 	var workers sync.WaitGroup
 	for i := range p.opts.Workers {
@@ -130,7 +137,7 @@ func (p *Pool) Run(ctx, work context.Context, handle Handler) {
 	p.held.Wait()
 }
 
-// Close closes the connections; nobody uses the pool any more.
+// Close closes the connections. The pool must no longer be in use.
 func (p *Pool) Close(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, a := range p.acceptors {
@@ -139,7 +146,7 @@ func (p *Pool) Close(ctx context.Context) {
 	all.Wait()
 }
 
-// Err is why sessions cannot be accepted at the moment, or nil.
+// Err returns why sessions cannot be accepted at the moment, or nil.
 func (p *Pool) Err() error { return p.outage.Err() }
 
 func (p *Pool) worker(ctx, work context.Context, way acceptor, handle Handler) {
@@ -169,7 +176,7 @@ func (p *Pool) worker(ctx, work context.Context, way acceptor, handle Handler) {
 	}
 }
 
-// seek makes a worker one that looks for a session, until accept gives it one.
+// seek records that a worker seeks a session, until accept gets one.
 func (p *Pool) seek() *list.Element {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,7 +196,8 @@ func (p *Pool) accept(ctx context.Context, way acceptor, seeker *list.Element) (
 	defer p.mu.Unlock()
 	p.demand.found(seeker)
 	if !p.demand.met(now) {
-		// Two for one: if many sessions wait, the number of workers that look for them doubles each time.
+		// Two for one: if many sessions wait, the number of workers that seek them doubles each
+		// time.
 		p.wakeOldest()
 		p.wakeOldest()
 	}
@@ -200,8 +208,8 @@ func (p *Pool) accept(ctx context.Context, way acceptor, seeker *list.Element) (
 	return &Session{pool: p, link: l, end: release, accepted: now, overlaps: overlaps, freed: make(chan struct{})}, nil
 }
 
-// handleSession runs the handler while the lock is renewed, then releases the session. It closes the session's freed when the worker
-// can do something else.
+// handleSession runs the handler while the lock is renewed, then releases the session. It closes
+// the session's freed once the worker may accept another one.
 func (p *Pool) handleSession(ctx, work context.Context, s *Session, handle Handler) {
 	if p.opts.Held != nil {
 		p.opts.Held(+1)
@@ -241,7 +249,7 @@ func (p *Pool) handleSession(ctx, work context.Context, s *Session, handle Handl
 	s.releaseSlot()
 }
 
-// release gives a session back, of which err is how the handler ended, and lost why its lock was lost, if it was.
+// release releases a session. err is how the handler ended; lost is why the lock was lost, or nil.
 func (p *Pool) release(ctx context.Context, s *Session, err, lost error) {
 	switch {
 	case errors.Is(lost, ErrLockLost):
@@ -260,18 +268,19 @@ func (p *Pool) release(ctx context.Context, s *Session, err, lost error) {
 	}
 }
 
-// contended says that no worker is free, so that sessions with messages may be waiting for one, or that an accepted one waits for its turn.
+// contended reports whether no worker is free, so that sessions with messages may be waiting for
+// one, or whether an accepted session waits for a slot.
 func (p *Pool) contended() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.busy()
 }
 
-// busy is contended. The caller holds mu.
+// busy is contended for a caller that holds mu.
 func (p *Pool) busy() bool { return p.queued > 0 || !p.demand.met(time.Now()) }
 
-// idle gives the context for waiting without work. It ends after Idle, or when the pool needs this worker for another
-// session. It is refused when the pool needs one now.
+// idle returns the context for waiting without work. It ends after Idle, or when the pool needs
+// this worker for another session. ok is false if the pool needs one now.
 func (p *Pool) idle(ctx context.Context) (idle context.Context, stop func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -288,7 +297,7 @@ func (p *Pool) idle(ctx context.Context) (idle context.Context, stop func(), ok 
 	}, true
 }
 
-// wakeOldest makes the holder that has been without work the longest give its session back. The caller holds mu.
+// wakeOldest has the longest idle session released. The caller holds mu.
 func (p *Pool) wakeOldest() {
 	if oldest := p.waiting.Front(); oldest != nil {
 		p.waiting.Remove(oldest).(context.CancelFunc)()

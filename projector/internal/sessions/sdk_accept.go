@@ -11,12 +11,13 @@ import (
 	"github.com/sluice-cdc/sluice/shared/azure"
 )
 
-// sdkAcceptor accepts sessions through the SDK, one at a time on its client: the SDK puts tokens for each under a mutex that
-// it holds while it waits for the network, so whoever comes second would wait there, with no context to end the wait.
+// sdkAcceptor accepts sessions through the SDK, one at a time on its client: the SDK puts tokens
+// for each under a mutex that it holds while it waits for the network, so a second accept would
+// wait there, with no context to end the wait.
 type sdkAcceptor struct {
 	entity    azure.Entity
 	clients   *sharedConn[*azservicebus.Client]
-	accepting chan struct{} // holds a token while somebody accepts
+	accepting chan struct{} // holds a token during an accept
 	backlog   *backlogEstimate
 	budget    *byteBudget
 }
@@ -66,13 +67,15 @@ func (s *sdkAcceptor) accept(ctx context.Context) (link, func(context.Context), 
 
 func (s *sdkAcceptor) close(ctx context.Context) { s.clients.close(ctx) }
 
-// lost says that an error may mean that the connection is broken: not, when the broker answered.
+// lost reports whether an error may mean that the connection is broken. An answer of the broker
+// does not.
 func lost(err error) bool {
 	e, ok := errors.AsType[*azservicebus.Error](err)
 	return ok && (e.Code == azservicebus.CodeConnectionLost || e.Code == azservicebus.CodeClosed)
 }
 
-// timedOut says whether an accept ended because none was there: the broker says so, or our own deadline came first.
+// timedOut reports whether an accept ended because no session was waiting: by the broker's answer,
+// or by our own deadline.
 func timedOut(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return true

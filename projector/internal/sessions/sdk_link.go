@@ -10,15 +10,17 @@ import (
 
 // sdkLink is a session that the SDK has accepted.
 //
-// It never asks for more messages than are known to be there. When a receive returns fewer messages than it asked for, the SDK
-// leaves the rest of its credit standing, and releases whatever arrives before the next receive; the broker then delivers those
-// messages again, behind later ones. The session would lose its order, and the guard would take the late message for a duplicate. So
-// the credit is always one of these:
+// It never asks for more messages than are known to be there. When a receive returns fewer messages
+// than it asked for, the SDK leaves the rest of its credit standing, and releases whatever arrives
+// before the next receive; the broker then delivers those messages again, behind later ones. The
+// session would lose its order, and the guard would take the late message for a duplicate. So the
+// credit is always one of these:
 //   - one, for the message that the session was accepted for,
 //   - as many as a peek saw waiting, which locks and credits nothing,
 //   - one, to wait for the next message.
 //
-// A link on which a receive came back short still has credit standing, and is not received from again.
+// A link on which a receive came back short still has credit standing, and is not received from
+// again.
 type sdkLink struct {
 	*SDKSession
 	backlog *backlogEstimate
@@ -29,7 +31,7 @@ type sdkLink struct {
 	// known is how many messages are there, as far as we know, and not yet received.
 	known    int
 	schedule peekSchedule
-	// open says that the link has credit standing: messages that we asked for may still arrive.
+	// open is set while the link has unused credit: requested messages may still arrive.
 	open bool
 }
 
@@ -67,7 +69,8 @@ func (l *sdkLink) Next(ctx context.Context, _ int) ([]*azservicebus.ReceivedMess
 	return l.receive(ctx, 1)
 }
 
-// peekAhead finds out how many messages wait, where that pays. The broker grants sessions that have a message: that one is known.
+// peekAhead finds out how many messages wait, if that pays. The broker grants sessions that have a
+// message: that one is known.
 func (l *sdkLink) peekAhead(ctx context.Context, count int) error {
 	first := l.last == 0
 	expected := 0
@@ -93,8 +96,8 @@ func (l *sdkLink) peekAhead(ctx context.Context, count int) error {
 	return nil
 }
 
-// waiting counts the messages of this session that are ready to be received, up to a batch, but at least two: one is no news
-// of a session that was just accepted.
+// waiting counts the messages of this session that are ready to be received, up to a batch, but at
+// least two: one is no news of a session that was just accepted.
 func (l *sdkLink) waiting(ctx context.Context, batch int) (int, error) {
 	if l.backlog.blind.Load() {
 		return 0, nil
@@ -110,7 +113,8 @@ func (l *sdkLink) waiting(ctx context.Context, batch int) (int, error) {
 	l.backlog.peeked(nil)
 	count := 0
 	for _, m := range peeked {
-		// A peek of the whole entity would show other sessions' messages too; those and deferred ones do not come.
+		// A peek of the whole entity would show other sessions' messages too; those and deferred
+		// ones do not come.
 		if m.SessionID != nil && *m.SessionID == l.ID() && m.State == azservicebus.MessageStateActive {
 			count++
 		}
@@ -130,11 +134,12 @@ func (l *sdkLink) receive(ctx context.Context, count int) ([]*azservicebus.Recei
 	switch {
 	case len(messages) > 0:
 		return messages, nil
-	case errors.Is(err, ErrBroken): // whoever broke it says why
+	case errors.Is(err, ErrBroken): // the call that broke it reports why
 		return nil, ErrRelease
 	case err != nil:
 		return nil, fmt.Errorf("receive messages: %w", err)
 	}
-	// (nil, nil): the link went away, perhaps with the lock. The SDK would silently accept the session again.
+	// (nil, nil): the link went away, perhaps with the lock. The SDK would silently accept the
+	// session again.
 	return nil, ErrRelease
 }

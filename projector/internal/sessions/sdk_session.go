@@ -12,41 +12,44 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// ErrBroken means that something failed on this session before: its link may be gone, so it must be released.
+// ErrBroken means that something failed on this session before: its link may be gone, so it must be
+// released.
 var ErrBroken = errors.New("session is broken")
 
 // SDKSession guards a session that the SDK has accepted, so that its lock can be renewed while its
-// messages are handled. The SDK leaves the renewal to its caller. A renewal writes the end of the lock to
-// a field of the receiver, and so does every call that reopens the session's link: a settlement, a peek
-// or a renewal reopens it automatically when the link is gone, whatever retries the client was given
-// (azservicebus v1.11.0, SessionReceiver.newLink, messageSettler.settleWithRetries). Nothing
-// synchronises these writes.
+// messages are handled. The SDK leaves the renewal to its caller. A renewal writes the end of the
+// lock to a field of the receiver, and so does every call that reopens the session's link: a
+// settlement, a peek or a renewal reopens it automatically when the link is gone, whatever retries
+// the client was given (azservicebus v1.11.0, SessionReceiver.newLink,
+// messageSettler.settleWithRetries). Nothing synchronises these writes.
 //
-// Guaranteed: while the lock is being renewed no other call can open the link. A renewal waits for the
-// settlements that are under way, and later settlements wait for the renewal.
-// Not guaranteed: that the lock is held, or that the link is the one that the session was accepted on.
+// Guaranteed: while the lock is being renewed no other call can open the link. A renewal waits for
+// the settlements that are under way, and later settlements wait for the renewal. Not guaranteed:
+// that the lock is held, or that the link is the one that the session was accepted on.
 //
 // Methods except ReceiveMessages may be called by several goroutines at once.
 type SDKSession struct {
 	receiver *azservicebus.SessionReceiver
-	// using is held by whatever may open the link: whole by a renewal, one each by the others. It waits on channels, not on
-	// a mutex, so that a context ends the wait.
+	// using is held by every call that may open the link: whole by a renewal, one each by the
+	// others. It waits on channels, not on a mutex, so that a context ends the wait.
 	using *semaphore.Weighted
-	// broken says that something that may open the link has failed, perhaps halfway. Receive would then open it, unguarded.
+	// broken is set once a call that may open the link has failed, perhaps halfway. Receive would
+	// then open it, unguarded.
 	broken atomic.Bool
 }
 
 const whole = math.MaxInt64
 
-// NewSDKSession guards a session. Only the guard may be used from then on.
+// NewSDKSession guards a session, which must only be used through the guard from then on.
 func NewSDKSession(receiver *azservicebus.SessionReceiver) *SDKSession {
 	return &SDKSession{receiver: receiver, using: semaphore.NewWeighted(whole)}
 }
 
-// ID is the session's id.
+// ID returns the session's id.
 func (s *SDKSession) ID() string { return s.receiver.SessionID() }
 
-// LockedUntil is when the lock ends, by the broker's clock. It may be called before the first renewal only.
+// LockedUntil returns when the lock ends, by the broker's clock. It may be called before the first
+// renewal only.
 func (s *SDKSession) LockedUntil() time.Time { return s.receiver.LockedUntil() }
 
 // ReceiveMessages receives as the SDK does, or fails with [ErrBroken].
@@ -80,7 +83,8 @@ func (s *SDKSession) DeadLetterMessage(ctx context.Context, m *azservicebus.Rece
 	return s.use(ctx, 1, func() error { return s.receiver.DeadLetterMessage(ctx, m, o) })
 }
 
-// Renew renews the lock, after whatever is under way. It fails with [ErrBroken] when that has failed.
+// Renew renews the lock, after the calls that are under way. It fails with [ErrBroken] if one of
+// them has failed.
 func (s *SDKSession) Renew(ctx context.Context) error {
 	return s.use(ctx, whole, func() error {
 		if s.broken.Load() {
@@ -90,7 +94,8 @@ func (s *SDKSession) Renew(ctx context.Context) error {
 	})
 }
 
-// Broken says that something failed on this session, so that its link, or the connection, may be gone.
+// Broken reports whether something failed on this session, so that its link, or the connection, may
+// be gone.
 func (s *SDKSession) Broken() bool { return s.broken.Load() }
 
 // Close releases the session, which unlocks its messages. Nothing else may be under way.
@@ -102,7 +107,7 @@ func (s *SDKSession) use(ctx context.Context, weight int64, call func() error) e
 	}
 	defer s.using.Release(weight)
 	err := call()
-	if err != nil && !errors.Is(err, context.Canceled) { // whoever cancels it releases the session
+	if err != nil && !errors.Is(err, context.Canceled) { // the caller that cancels it releases the session
 		s.broken.Store(true)
 	}
 	return err

@@ -34,7 +34,7 @@ func TestAnAcceptThroughTheSDKThatTimesOutFoundNoSession(t *testing.T) {
 	require.False(t, timedOut(errors.New("x")))
 }
 
-// pool has so many workers that look for a session in vain.
+// pool returns a pool with so many workers that have sought a session for a minute.
 func pool(free int) *Pool {
 	p := New(Transport{}, Options{Idle: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 	for range free {
@@ -87,7 +87,7 @@ func TestTheLongestIdleIsWokenFirst(t *testing.T) {
 	require.Error(t, first.Err())
 	require.NoError(t, second.Err())
 	stopFirst()
-	stopFirst() // removing it twice harms nobody
+	stopFirst() // removing it twice does no harm
 	p.mu.Lock()
 	p.wakeOldest()
 	p.wakeOldest()
@@ -111,7 +111,8 @@ func TestPeeksAreGivenUpOnlyWhenNoneEverWorked(t *testing.T) {
 	require.False(t, once.blind.Load())
 }
 
-// With its hands full a session waits for time alone. Once its context has ended it must not return empty-handed again and again.
+// With its hands full a session waits for time alone. Once its context has ended it must not return
+// empty-handed again and again.
 func TestAWaitWithoutRoomReportsThatItsContextHasEnded(t *testing.T) {
 	stopped := errors.New("stopped")
 	ctx, stop := context.WithCancelCause(t.Context())

@@ -7,29 +7,31 @@ import (
 	"time"
 )
 
-// sharedConn is a connection to the broker (or a client of the SDK) that several workers use. When something on it breaks, it is replaced
-// for whoever comes next. Sessions that still work stay on the old one, which is closed when the last of them has been released.
+// sharedConn is a connection to the broker (or a client of the SDK) that several workers use. When
+// something on it breaks, later users get a new one. Sessions that still work stay on the old one,
+// which is closed when the last of them has been released.
 type sharedConn[T any] struct {
 	open   func(ctx context.Context) (T, error)
 	alive  func(T) bool
 	shut   func(ctx context.Context, way T)
-	within time.Duration // how long closing one may take
+	within time.Duration // bounds the closing of one
 
-	opening chan struct{} // holds a token while somebody opens one; a context ends the wait for it, unlike a mutex's
+	opening chan struct{} // holds a token while one is being opened; a context ends the wait for it, unlike a mutex's
 	closing sync.WaitGroup
 
 	mu      sync.Mutex // never held while the network is waited for
 	current *use[T]    // guarded by mu; nil: the next user opens one
 }
 
-// use is an open way and how many use it.
+// use is an open connection and the number of its users.
 type use[T any] struct {
 	way   T
 	of    *sharedConn[T]
 	users int // guarded by of.mu
 }
 
-// acquire gives the current way, or opens one while others wait. It must be ended with release.
+// acquire returns the current connection, or opens one while others wait. It must be followed by
+// release.
 func (s *sharedConn[T]) acquire(ctx context.Context) (*use[T], error) {
 	if u := s.join(ctx); u != nil {
 		return u, nil
@@ -53,7 +55,7 @@ func (s *sharedConn[T]) acquire(ctx context.Context) (*use[T], error) {
 	return s.current, nil
 }
 
-// join uses the current way, if there is one; nil else.
+// join returns the current connection, or nil if there is none.
 func (s *sharedConn[T]) join(ctx context.Context) *use[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +74,7 @@ func (s *sharedConn[T]) join(ctx context.Context) *use[T] {
 	return u
 }
 
-// release ends one use. A broken way is used by nobody who comes later.
+// release ends one use. A broken connection is not used again.
 func (u *use[T]) release(ctx context.Context, broken bool) {
 	s := u.of
 	s.mu.Lock()
@@ -82,7 +84,7 @@ func (u *use[T]) release(ctx context.Context, broken bool) {
 		s.current = nil
 	}
 	if u.users == 0 && s.current != u {
-		s.closing.Go(func() { s.end(ctx, u.way) }) // a dead peer answers no farewell, and no worker should wait for it
+		s.closing.Go(func() { s.end(ctx, u.way) }) // a dead peer does not answer, and no worker should wait for it
 	}
 }
 
@@ -92,7 +94,8 @@ func (s *sharedConn[T]) end(ctx context.Context, way T) {
 	s.shut(ctx, way)
 }
 
-// close closes the way, which nobody uses, and waits for those that were replaced.
+// close closes the connection, which must no longer be in use, and waits for those that were
+// replaced.
 func (s *sharedConn[T]) close(ctx context.Context) {
 	s.mu.Lock()
 	last := s.current

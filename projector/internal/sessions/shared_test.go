@@ -36,7 +36,8 @@ func take(t *testing.T, s *sharedConn[*way]) *use[*way] {
 	return u
 }
 
-// A way on which something broke is used by nobody new, and closed when its last user is done.
+// A connection on which something broke gets no new users, and is closed when its last user is
+// done.
 func TestABrokenWayIsReplacedAndClosedLater(t *testing.T) {
 	s := transport()
 	first, second := take(t, s), take(t, s)
@@ -82,7 +83,7 @@ func TestAWayThatCannotBeOpenedIsAnError(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 }
 
-// Whoever waits for another one that opens a way waits no longer than their context.
+// A caller that waits while another one opens a connection waits no longer than its context.
 func TestTheWaitForAnotherOneThatOpensEndsWithItsContext(t *testing.T) {
 	s, opening, goOn := transport(), make(chan struct{}), make(chan struct{})
 	s.open = func(context.Context) (*way, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/servicebus"
 )
 
-// throttle spaces the accepts of all workers while the broker answers that it is busy: one begins after each pause, and the pauses
-// grow. Requests that are refused keep a throttled namespace busy.
+// throttle spaces the accepts of all workers while the broker answers that it is busy: one begins
+// after each pause, and the pauses grow. Refused requests would keep a throttled namespace busy.
 type throttle struct {
 	mu      sync.Mutex // guards everything below
 	backoff retry.Backoff
@@ -50,7 +50,8 @@ func (t *throttle) wait(ctx context.Context) error {
 	}
 }
 
-// record records the outcome of an accept, and reports whether the broker is busy. Of accepts that were under way together one refusal counts.
+// record records the outcome of an accept, and reports whether the broker is busy. Concurrent
+// accepts count as one refusal.
 func (t *throttle) record(began time.Time, err error) bool {
 	answer, ok := errors.AsType[*amqp.Error](err)
 	busy := ok && answer.Condition == servicebus.CondServerBusy
@@ -63,7 +64,7 @@ func (t *throttle) record(began time.Time, err error) bool {
 		}
 		t.refused, t.pause = time.Now(), t.backoff.Next()
 		if next := t.refused.Add(t.pause); next.After(t.next) {
-			t.next = next // else others wait for their turn already
+			t.next = next // otherwise others wait for their turn already
 		}
 	case t.over != nil && began.After(t.refused) && (err == nil || errors.Is(err, errNoSession)):
 		close(t.over)

@@ -45,7 +45,7 @@ func (f *findings) record(found []Finding) {
 		if len(f.byKey) < f.kept {
 			f.byKey[one.target.key] = one
 		} else {
-			f.differing++ // not looked at again
+			f.differing++ // not compared again
 		}
 	}
 }
@@ -59,7 +59,8 @@ func (f *findings) targets() []target {
 	return all
 }
 
-// confirm takes the result of another comparison: it drops what is right by now, and explains the rest.
+// confirm takes the result of another comparison: it drops what is right by now, and explains the
+// rest.
 func (f *findings) confirm(ctx context.Context, p *pass) error {
 	f.differing -= int64(len(f.confirmed)) - f.changing
 	f.confirmed, f.changing = nil, 0
@@ -119,7 +120,7 @@ func explain(ctx context.Context, feeds map[string]int64, v *Verifier) (string, 
 			late = append(late, fmt.Sprintf("aggregate %s is applied up to version %d of %d: the rest is on its way, or lost", a, guard.Version, feeds[a]))
 		}
 	}
-	reasons := append(parked, late...) // what waits for somebody comes first
+	reasons := append(parked, late...) // those that wait for an operator come first
 	switch {
 	case len(reasons) > most:
 		return strings.Join(reasons[:most], "; ") + "; and " + commandline.Count(len(reasons)-most, "more aggregate"), nil

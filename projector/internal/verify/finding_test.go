@@ -34,7 +34,7 @@ func TestAReportSaysWhatItsNumbersMean(t *testing.T) {
 	}
 }
 
-// Of many reasons three are said; those that wait for somebody come first.
+// Of many reasons three are printed; those that wait for an operator come first.
 func TestAParkedAggregateIsSaidBeforeThoseOnTheirWay(t *testing.T) {
 	v := &Verifier{Program: "mine", Guards: func(context.Context, ...string) (map[string]apply.Guard, error) {
 		return map[string]apply.Guard{"o9": {Parked: &apply.Record{Reason: "ProjectionFailed"}}}, nil

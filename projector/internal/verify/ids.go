@@ -18,8 +18,9 @@ func oneOf(path string, values bson.A) []bson.D {
 	return []bson.D{{{Key: path, Value: bson.D{{Key: "$in", Value: values}}}}}
 }
 
-// values returns the BSON values whose text is this aggregate id: at the path of the id or, with asID, as the _id of a document in which
-// that path is missing. Of equal numbers, one type is enough.
+// values returns the BSON values whose text is this aggregate id: at the path of the id or, with
+// asID, as the _id of a document in which that path is missing. Of equal numbers, one type is
+// enough.
 func values(text string, asID bool) bson.A {
 	all := bson.A{text}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -31,8 +32,8 @@ func values(text string, asID bool) bson.A {
 	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		all = append(all, bson.NewDateTimeFromTime(t))
 	}
-	// All other texts are Extended JSON, except UUIDs, and large doubles, which the driver writes as 1E+300.0 but cannot read in this
-	// form.
+	// All other texts are Extended JSON, except UUIDs, and large doubles, which the driver writes
+	// as 1E+300.0 but cannot read in this form.
 	for _, json := range []string{text, `{"$uuid": "` + text + `"}`, strings.Replace(text, `.0"}`, `"}`, 1)} {
 		var d struct{ V bson.RawValue }
 		if err := bson.UnmarshalExtJSON([]byte(`{"v": `+json+`}`), true, &d); err == nil {

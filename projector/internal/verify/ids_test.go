@@ -30,7 +30,7 @@ func TestEveryIDIsFoundByItsText(t *testing.T) {
 	}
 }
 
-// A document without an id of its aggregate is an aggregate by its _id, even where that has no text.
+// A document without an id of its aggregate is an aggregate by its _id, even if that has no text.
 func TestAnIDWithoutATextIsFound(t *testing.T) {
 	t.Parallel()
 	for _, value := range []any{nil, ""} {
@@ -48,7 +48,8 @@ func rawValue(t *testing.T, value any) bson.RawValue {
 	return bson.Raw(document).Lookup("v")
 }
 
-// types are values, each in the form that stands for all equal ones, as canonical Extended JSON, which shows their types.
+// types are values, each in the form that stands for all equal ones, as canonical Extended JSON,
+// which shows their types.
 func types(t *testing.T, values bson.A) []string {
 	t.Helper()
 	var all []string

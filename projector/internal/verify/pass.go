@@ -24,15 +24,17 @@ func part(key string) uint64 {
 	return h.Sum64()
 }
 
-// pass is one comparison of a part of the documents. It reads the source first, then the read model.
+// pass is one comparison of a part of the documents. It reads the source first, then the read
+// model.
 type pass struct {
 	*Verifier
 	collections []projection.Collection
 	wanted      func(key string) bool
-	// only, unless nil, are the wanted documents. Only they, and the events that write to them, are read then.
+	// only, unless nil, are the wanted documents. Only they, and the events that write to them, are
+	// read then.
 	only []target
-	// parked are the parked aggregates, and halfway those of them of which this pass has read an event. It must read all of their
-	// events, because those after a poison event are not applied.
+	// parked are the parked aggregates, and halfway those of them of which this pass has read an
+	// event. It must read all of their events, because those after a poison event are not applied.
 	parked, halfway map[string]bool
 	// traced is set to keep the aggregates that write to each wanted document.
 	traced bool
@@ -126,7 +128,7 @@ func (p *pass) applyEvent(ctx context.Context, c envelope.Change) error {
 	if errors.Is(err, projection.ErrPermanent) || errors.Is(err, memory.ErrRefused) {
 		p.poison++
 		p.refusal = cmp.Or(p.refusal, err.Error())
-		// What follows has been applied only if somebody has dropped the event.
+		// The later ones have been applied only if an operator has dropped the event.
 		guards, err := p.Guards(ctx, c.Aggregate)
 		p.stopped = guards[c.Aggregate].Parked != nil
 		return err
@@ -163,7 +165,8 @@ func (p *pass) write(c envelope.Change, writes []projection.Write) error {
 	return nil
 }
 
-// target is the key of the document that a write goes to; ok is false if this pass does not compare the document.
+// target is the key of the document that a write goes to; ok is false if this pass does not compare
+// the document.
 func (p *pass) target(w projection.Write) (key string, ok bool, err error) {
 	collection, id := w.Target()
 	inner, _, err := memory.Key(id)
@@ -174,7 +177,8 @@ func (p *pass) target(w projection.Write) (key string, ok bool, err error) {
 	return key, p.wanted(key), nil
 }
 
-// unknowable records the documents of an event whose writes depend on what the source does not hold, and which fields do.
+// unknowable records the documents of an event whose writes depend on what the source does not
+// hold, and which fields do.
 func (p *pass) unknowable(writes, other []projection.Write) error {
 	one, two := operators(writes), operators(other)
 	for _, pair := range [2][2]map[string]string{{one, two}, {two, one}} {

@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// ErrKeyedBy is a projection whose documents are not keyed by what it declares: a sample would miss events that write to them.
+// ErrKeyedBy is a projection whose documents are not keyed by what it declares: a sample would miss
+// events that write to them.
 var ErrKeyedBy = errors.New("correct KeyedBy, or leave it empty: verify then reads the whole source")
 
 // target is a document to compare, whether it is there or not.
@@ -24,10 +25,12 @@ type target struct {
 	id              any
 }
 
-// atOnce is how many documents of a sample are compared in one pass, which bounds its queries and its memory.
+// atOnce is how many documents of a sample are compared in one pass, which bounds its queries and
+// its memory.
 const atOnce = 500
 
-// traceable reports whether the events that write to a document can be found without reading the whole source.
+// traceable reports whether the events that write to a document can be found without reading the
+// whole source.
 func traceable(collections []projection.Collection) bool {
 	for _, c := range collections {
 		if c.KeyedBy == "" {
@@ -37,8 +40,9 @@ func traceable(collections []projection.Collection) bool {
 	return true
 }
 
-// draw chooses the documents of a sample. Half of them are those that random documents of the source write to: they show
-// what the read model lacks. The others are random documents of the read model: they show what it should not have.
+// draw chooses the documents of a sample. Half of them are those that random documents of the
+// source write to: they show what the read model lacks. The others are random documents of the read
+// model: they show what it should not have.
 func (v *Verifier) draw(ctx context.Context, collections []projection.Collection) ([]target, error) {
 	var drawn []target
 	known := make(map[string]bool)
@@ -79,8 +83,8 @@ func (v *Verifier) draw(ctx context.Context, collections []projection.Collection
 	return drawn, nil
 }
 
-// sample calls fn with n random documents of a collection, or with all if there are fewer. For less than a twentieth of them, the
-// server does not scan the collection.
+// sample calls fn with n random documents of a collection, or with all if there are fewer. For less
+// than a twentieth of them, the server does not scan the collection.
 func sample(ctx context.Context, c *mongo.Collection, n int64, fields bson.D, fn func(bson.Raw) error) error {
 	pipeline := mongo.Pipeline{{{Key: "$sample", Value: bson.D{{Key: "size", Value: n}}}}}
 	if fields != nil {
@@ -93,7 +97,8 @@ func sample(ctx context.Context, c *mongo.Collection, n int64, fields bson.D, fn
 	return drain(ctx, cursor, "read a sample of "+c.Name(), fn)
 }
 
-// focused is a pass over these documents only. Of the source it reads the events that write to them.
+// focused is a pass over these documents only. Of the source it reads the events that write to
+// them.
 func (v *Verifier) focused(collections []projection.Collection, only []target, parked map[string]bool) *pass {
 	wanted := make(map[string]bool, len(only))
 	for _, t := range only {
@@ -102,8 +107,9 @@ func (v *Verifier) focused(collections []projection.Collection, only []target, p
 	return &pass{Verifier: v, collections: collections, wanted: func(key string) bool { return wanted[key] }, only: only, parked: parked}
 }
 
-// parkedAggregates returns the parked aggregates, if a pass over some documents may read only a part of an aggregate's events. It
-// returns nil if every document is keyed by the aggregate, because all of its events are read then.
+// parkedAggregates returns the parked aggregates, if a pass over some documents may read only a
+// part of an aggregate's events. It returns nil if every document is keyed by the aggregate,
+// because all of its events are read then.
 func (v *Verifier) parkedAggregates(ctx context.Context, collections []projection.Collection) (map[string]bool, error) {
 	partly := false
 	for _, c := range collections {
@@ -131,7 +137,8 @@ func (p *pass) ids(collection string) bson.A {
 	return ids
 }
 
-// feeding returns conditions: each document of the source that writes to a document of this pass meets at least one.
+// feeding returns conditions: each document of the source that writes to a document of this pass
+// meets at least one.
 func (p *pass) feeding() (conditions []bson.D) {
 	for _, c := range p.collections {
 		ids := p.ids(c.Name)
@@ -150,7 +157,8 @@ func (p *pass) feeding() (conditions []bson.D) {
 	return conditions
 }
 
-// Keyed checks the writes of one insert: they must go to the documents that the projection's KeyedBy leads to. Errors: [ErrKeyedBy].
+// Keyed checks the writes of one insert: they must go to the documents that the projection's
+// KeyedBy leads to. Errors: [ErrKeyedBy].
 func Keyed(collections []projection.Collection, c envelope.Change, writes []projection.Write) error {
 	for _, w := range writes {
 		collection, id := w.Target()

@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// Source is the watched collection, with the paths to the parts of an event, which are the producer's settings.
+// Source is the watched collection, with the paths to the parts of an event, which are the
+// producer's settings.
 type Source struct {
 	Collection *mongo.Collection
 	// AggregatePath, TypePath and VersionPath have dots. An empty path is not used.
@@ -24,7 +25,8 @@ type Source struct {
 // String names the collection.
 func (s Source) String() string { return s.Collection.Database().Name() + "." + s.Collection.Name() }
 
-// of returns conditions for the documents of these aggregates: each of them meets at least one, and few other documents do.
+// of returns conditions for the documents of these aggregates: each of them meets at least one, and
+// few other documents do.
 func (s Source) of(aggregates []string) []bson.D {
 	var atPath, asID bson.A
 	for _, a := range aggregates {
@@ -53,8 +55,8 @@ func (s Source) any(ctx context.Context, conditions []bson.D, fn func(envelope.C
 	return s.each(ctx, bson.D{{Key: "$or", Value: conditions}}, fn)
 }
 
-// each calls fn with the documents as inserts, aggregate by aggregate, and those of an aggregate by version. The server
-// sorts them, on disk if it must.
+// each calls fn with the documents as inserts, aggregate by aggregate, and those of an aggregate by
+// version. The server sorts them, on disk if it must.
 func (s Source) each(ctx context.Context, filter bson.D, fn func(envelope.Change) error) error {
 	var order bson.D
 	for _, path := range []string{s.AggregatePath, s.VersionPath} {
@@ -75,7 +77,8 @@ func (s Source) each(ctx context.Context, filter bson.D, fn func(envelope.Change
 	})
 }
 
-// drain calls fn with every document of a cursor. what describes the read, for errors of the server.
+// drain calls fn with every document of a cursor. what describes the read, for errors of the
+// server.
 func drain(ctx context.Context, cursor *mongo.Cursor, what string, fn func(bson.Raw) error) (err error) {
 	defer func() { err = errors.Join(err, cursor.Close(context.WithoutCancel(ctx))) }()
 	for cursor.Next(ctx) {
@@ -89,7 +92,8 @@ func drain(ctx context.Context, cursor *mongo.Cursor, what string, fn func(bson.
 	return nil
 }
 
-// change is the insert of a document, except for what the document does not hold: position, time and message id.
+// change is the insert of a document, except for what the document does not hold: position, time
+// and message id.
 func (s Source) change(document bson.Raw) (envelope.Change, error) {
 	id := document.Lookup("_id")
 	body, err := bson.Marshal(bson.D{
@@ -116,7 +120,8 @@ func (s Source) change(document bson.Raw) (envelope.Change, error) {
 	return c, nil
 }
 
-// guess fills in what the document does not hold, in one of two ways. Writes that differ between the two depend on it.
+// guess fills in what the document does not hold, in one of two ways. Writes that differ between
+// the two depend on it.
 func guess(c envelope.Change, other bool) envelope.Change {
 	c.Position, c.Time = "8200", time.Unix(0, 0).UTC()
 	if other {

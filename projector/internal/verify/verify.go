@@ -1,22 +1,26 @@
-// Package verify recomputes a read model in memory, from the source collection and with the projection's own code, and reports
-// where the read model differs.
+// Package verify recomputes a read model in memory, from the source collection and with the
+// projection's own code, and reports where the read model differs.
 //
-// A sample reads only the events that write to its documents, and so does the second comparison of a difference. This needs a
-// projection whose inserts each write to at most one document of a collection, and whose [projection.Collection.KeyedBy] is the path to
-// that document's _id: an _id of the read model then leads to its events, and a random event leads to an _id that the read model
-// should have. For any other projection, the whole source is read.
+// A sample reads only the events that write to its documents, and so does the second comparison of
+// a difference. This needs a projection whose inserts each write to at most one document of a
+// collection, and whose [projection.Collection.KeyedBy] is the path to that document's _id: an _id
+// of the read model then leads to its events, and a random event leads to an _id that the read
+// model should have. For any other projection, the whole source is read.
 //
-// Guaranteed: memory is bounded by a number of documents, whatever the size of the collections: large ones are compared in several
-// passes, each over a part of the documents. Nothing is written. A difference is compared again before it is reported, so that events
-// on their way do not count. The report shows how far the aggregates of a document are applied, which distinguishes a late event from
-// a wrong document.
+// Guaranteed: memory is bounded by a number of documents, whatever the size of the collections:
+// large ones are compared in several passes, each over a part of the documents. Nothing is written.
+// A difference is compared again before it is reported, so that events on their way do not count.
+// The report shows how far the aggregates of a document are applied, which distinguishes a late
+// event from a wrong document.
 //
 // What verify cannot know:
-//   - changes that leave no trace in the source. Each document of the source counts as one insert. This is right for event stores
-//     and for projections of the current documents, such as the mirror; not for a projection that counts updates or deletes;
-//   - what is in an event's message and not in its document: time, position, message id. Documents that depend on these are
-//     counted, not compared;
-//   - whether a document is right that changes between any two comparisons. It is reported as changing.
+//   - changes that leave no trace in the source. Each document of the source counts as one insert.
+//     This is right for event stores and for projections of the current documents, such as the
+//     mirror; not for a projection that counts updates or deletes;
+//   - what is in an event's message and not in its document: time, position, message id. Documents
+//     that depend on these are counted, not compared;
+//   - whether a document is right that changes between any two comparisons. It is reported as
+//     changing.
 package verify
 
 import (
@@ -55,12 +59,14 @@ type Verifier struct {
 	Sample int64
 	// Wait is how long a difference may take to disappear before it is reported.
 	Wait time.Duration
-	// PerPass is about how many documents are held in memory at once. More are compared in parts, each of which reads both
-	// collections.
+	// PerPass is about how many documents are held in memory at once. More are compared in parts,
+	// each of which reads both collections.
 	PerPass int64
-	// Progress is told how many documents have been read of about how many (0: nobody knows); nil is told nothing.
+	// Progress is called with how many documents have been read of about how many (0: unknown); it
+	// may be nil.
 	Progress func(what string, done, total int64)
-	// Kept is the largest number of differences that are compared again and reported one by one; 0 means 1,000. The rest are counted.
+	// Kept is the largest number of differences that are compared again and reported one by one; 0
+	// means 1,000. The rest are counted.
 	Kept int
 
 	read, toRead int64 // documents of both sides, for Progress
@@ -82,20 +88,23 @@ type Report struct {
 	Changing int64 `json:"changing"`
 	// Unknown is the number of documents that depend on what the source does not hold.
 	Unknown int64 `json:"unknown"`
-	// Unheld are the fields of these documents that get what the source does not hold, as far as the projection sets fields.
+	// Unheld are the fields of these documents that get what the source does not hold, as far as
+	// the projection sets fields.
 	Unheld []string `json:"unheld,omitempty"`
-	// Poison is the number of events that can never be applied; Refusal is the reason of the first one.
+	// Poison is the number of events that can never be applied; Refusal is the reason of the first
+	// one.
 	Poison  int64  `json:"poison"`
 	Refusal string `json:"refusal,omitempty"`
 
 	program string
 }
 
-// OK reports that documents were compared, and that each of them is right. If none was compared, nothing is verified: the
-// source may be the wrong one, or the projection may write elsewhere.
+// OK reports that documents were compared, and that each of them is right. If none was compared,
+// nothing is verified: the source may be the wrong one, or the projection may write elsewhere.
 func (r Report) OK() bool { return r.Documents > 0 && r.Differing == 0 && r.Changing == 0 }
 
-// Verify compares the read model with the source. Errors: [ErrNotStored], [ErrKeyedBy], and those of the databases.
+// Verify compares the read model with the source. Errors: [ErrNotStored], [ErrKeyedBy], and those
+// of the databases.
 func (v *Verifier) Verify(ctx context.Context) (Report, error) {
 	collections, ok := projection.Collections(v.Projection)
 	if !ok {
@@ -197,8 +206,8 @@ func (v *Verifier) passed() {
 	}
 }
 
-// tell says what is done that has no number.
-func (v *Verifier) tell(what string) {
+// step reports a step that has no number.
+func (v *Verifier) step(what string) {
 	if v.Progress != nil {
 		v.Progress(what, 0, 0)
 	}
@@ -215,13 +224,14 @@ func (v *Verifier) count(ctx context.Context, collections []projection.Collectio
 	return total, nil
 }
 
-// recheck compares again what differed, after a fifth of Wait and at its end: by then the events that were on their way have arrived.
+// recheck compares again what differed, after a fifth of Wait and at its end: by then the events
+// that were on their way have arrived.
 func (v *Verifier) recheck(ctx context.Context, collections []projection.Collection, found *findings) error {
 	for _, pause := range []time.Duration{v.Wait / 5, v.Wait - v.Wait/5} {
 		if len(found.byKey) == 0 {
 			return nil
 		}
-		v.tell(fmt.Sprintf("wait for %s", commandline.Count(len(found.byKey), "difference")))
+		v.step(fmt.Sprintf("wait for %s", commandline.Count(len(found.byKey), "difference")))
 		if err := retry.Sleep(ctx, pause); err != nil {
 			return err
 		}
@@ -236,7 +246,8 @@ func (v *Verifier) recheck(ctx context.Context, collections []projection.Collect
 	return nil
 }
 
-// recheckOnce compares again what differed. It reads only the events that write to it, if these can be found.
+// recheckOnce compares again what differed. It reads only the events that write to it, if these can
+// be found.
 func (v *Verifier) recheckOnce(ctx context.Context, collections []projection.Collection, found *findings) (*pass, error) {
 	p := &pass{Verifier: v, collections: collections, wanted: func(key string) bool { _, differs := found.byKey[key]; return differs }}
 	if traceable(collections) {

@@ -11,7 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The places of types in BSON's order. [https://www.mongodb.com/docs/manual/reference/bson-type-comparison-order/]
+// The places of types in BSON's order.
+// [https://www.mongodb.com/docs/manual/reference/bson-type-comparison-order/]
 const (
 	classNone = iota // a type that is not compared here
 	classMinKey
@@ -65,7 +66,8 @@ func class(v any) int {
 	return classNone
 }
 
-// compare orders two values as $min, $max, $addToSet and $pull do. For code and DBPointers the error is an [ErrUnsupported].
+// compare orders two values as $min, $max, $addToSet and $pull do. For code and DBPointers the
+// error is an [ErrUnsupported].
 func compare(a, b any) (int, error) {
 	x, y := class(a), class(b)
 	if x == classNone || y == classNone {
@@ -121,7 +123,8 @@ func textOf(v any) string {
 	return s
 }
 
-// compareDocuments compares field by field, in order: the type of the value, then the name, then the value.
+// compareDocuments compares field by field, in order: the type of the value, then the name, then
+// the value.
 func compareDocuments(a, b bson.D) (int, error) {
 	for i := range min(len(a), len(b)) {
 		if order := cmp.Or(cmp.Compare(class(a[i].Value), class(b[i].Value)), strings.Compare(a[i].Key, b[i].Key)); order != 0 {

@@ -17,7 +17,8 @@ const (
 	maxExponent = 6111
 )
 
-// decimal is a decimal number of any precision: ± coefficient × 10^exponent, infinite, or not a number.
+// decimal is a decimal number of any precision: ± coefficient × 10^exponent, infinite, or not a
+// number.
 type decimal struct {
 	negative    bool
 	coefficient *big.Int
@@ -26,7 +27,9 @@ type decimal struct {
 	nan         bool
 }
 
-// decimalOf is a number as a decimal: whole numbers as they are, doubles with 15 digits, as in the server's update operators. [MongoDB src/mongo/util/safe_num.cpp, getDecimal; src/mongo/platform/decimal128.cpp, kRoundTo15Digits]
+// decimalOf is a number as a decimal: whole numbers as they are, doubles with 15 digits, as in the
+// server's update operators. [MongoDB src/mongo/util/safe_num.cpp, getDecimal;
+// src/mongo/platform/decimal128.cpp, kRoundTo15Digits]
 func decimalOf(v any) decimal {
 	switch n := v.(type) {
 	case bson.Decimal128:

@@ -8,8 +8,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Diff lists how a document differs from the expected one, such as `customer.name is "x", expected "y"` or, where they look alike,
-// `total is "1" (string), expected 1 (32-bit integer)`, in the order of the expected document. The list is empty if they are equal. The order of fields does not count; the type of a value does.
+// Diff lists how a document differs from the expected one, such as `customer.name is "x", expected
+// "y"` or, if they have the same text, `total is "1" (string), expected 1 (32-bit integer)`, in the
+// order of the expected document. The list is empty if they are equal. The order of fields does not
+// count; the type of a value does.
 func Diff(want, got bson.D) []string {
 	return diff(nil, "", want, got, equal)
 }
@@ -74,7 +76,8 @@ func sameMembers(a, b bson.A) bool {
 	return true
 }
 
-// apart shows two values that differ, with their types where they look alike: "1" and 1, 1 and 1.0.
+// apart shows two values that differ, with their types if they have the same text: "1" and 1, 1 and
+// 1.0.
 func apart(a, b any) (one, other string) {
 	one, other = Text(a), Text(b)
 	if bare(one) != bare(other) {
@@ -133,7 +136,7 @@ const longest = 200
 // Text is a value for people: relaxed Extended JSON, shortened if it is long.
 func Text(v any) string { return text(v, false) }
 
-// text is Extended JSON; canonical tells 1 from int64 1 and 1.0.
+// text returns Extended JSON; canonical distinguishes 1 from int64 1 and 1.0.
 func text(v any, canonical bool) string {
 	if _, ok := v.(missing); ok {
 		return "missing"

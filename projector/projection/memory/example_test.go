@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection/memory"
 )
 
-// Writes leave the documents that MongoDB would leave, and what it would refuse is refused and changes nothing.
+// Writes leave the documents that MongoDB would leave, and what it would refuse is refused and
+// changes nothing.
 func ExampleStore() {
 	var store memory.Store
 	for _, w := range []projection.Write{
@@ -29,7 +30,7 @@ func ExampleStore() {
 	// {"_id":"o1","lines":{"$numberLong":"2"},"status":"placed"} true 1
 }
 
-// Each difference is said by its path, and by its type where that is all that differs.
+// Each difference has its path, and its type if only the types differ.
 func ExampleDiff() {
 	want := bson.D{{Key: "_id", Value: "o1"}, {Key: "customer", Value: bson.D{{Key: "name", Value: "ann"}}}, {Key: "total", Value: int32(1)}, {Key: "tags", Value: bson.A{"a", "b"}}}
 	got := bson.D{{Key: "total", Value: "1"}, {Key: "customer", Value: bson.D{{Key: "name", Value: "bob"}}}, {Key: "tags", Value: bson.A{"b", "a"}}, {Key: "_id", Value: "o1"}}

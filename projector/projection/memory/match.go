@@ -59,7 +59,8 @@ func meetsPull(element, conditions any) (bool, error) {
 	return meets(document, filter)
 }
 
-// meetsAll reports whether a value meets every operator. An array meets one if one of its elements does.
+// meetsAll reports whether a value meets every operator. An array meets one if one of its elements
+// does.
 func meetsAll(value any, operators bson.D) (bool, error) {
 	for _, o := range operators {
 		operand, err := Stored(o.Value)

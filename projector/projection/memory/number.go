@@ -8,7 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// add is the sum of two numbers; its type is the wider of theirs. [MongoDB src/mongo/util/safe_num.cpp]
+// add is the sum of two numbers; its type is the wider of theirs. [MongoDB
+// src/mongo/util/safe_num.cpp]
 func add(value, by any) (any, error) {
 	return calculate(value, by, "the sum",
 		func(x, y int64) (int64, bool) {
@@ -48,7 +49,8 @@ func calculate(value, by any, what string, wholes func(x, y int64) (int64, bool)
 	if err != nil {
 		return nil, err
 	}
-	// A result of the same type and value is no change: 1.0 stays 1.0 if 0.00 is added, and -0 stays -0.
+	// A result of the same type and value is no change: 1.0 stays 1.0 if 0.00 is added, and -0
+	// stays -0.
 	if fmt.Sprintf("%T", result) == fmt.Sprintf("%T", value) && compareNumbers(result, value) == 0 {
 		return value, nil
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// Same compares two events' writes by value. It is not enough to compare BSON: a time in it has milliseconds, and two readings of a
-// clock can fall into the same one.
+// Same compares two events' writes by value. It is not enough to compare BSON: a time in it has
+// milliseconds, and two readings of a clock can fall into the same one.
 func Same(a, b []projection.Write) bool {
 	if reflect.DeepEqual(a, b) {
 		return true

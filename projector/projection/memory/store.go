@@ -1,15 +1,18 @@
-// Package memory keeps documents in memory and applies the writes of package projection to them as MongoDB would. Tests of
-// projections use it, and `projector verify` recomputes read models in it.
+// Package memory keeps documents in memory and applies the writes of package projection to them as
+// MongoDB would. Tests of projections use it, and `projector verify` recomputes read models in it.
 //
-// Guaranteed: a write that succeeds leaves the document that MongoDB would leave, except for the order of its fields (a test
-// compares it with a server, write by write). A write that MongoDB refuses is an [ErrRefused]. If this package does not know
-// what MongoDB would do, the write is an [ErrUnsupported]; it never guesses. A write that fails changes nothing.
+// Guaranteed: a write that succeeds leaves the document that MongoDB would leave, except for the
+// order of its fields (a test compares it with a server, write by write). A write that MongoDB
+// refuses is an [ErrRefused]. If this package does not know what MongoDB would do, the write is an
+// [ErrUnsupported]; it never guesses. A write that fails changes nothing.
 //
-// It supports the operators and conditions of package projection, with the types, the digits and the order of elements that
-// MongoDB leaves. It does not support sums and products of decimals that are infinite or not a number, comparisons of code, and
-// conditions whose path leads through an array.
+// It supports the operators and conditions of package projection, with the types, the digits and
+// the order of elements that MongoDB leaves. It does not support sums and products of decimals that
+// are infinite or not a number, comparisons of code, and conditions whose path leads through an
+// array.
 //
-// Not guaranteed: anything about indexes or the largest size of a document. A Store is not safe for concurrent use.
+// Not guaranteed: anything about indexes or the largest size of a document. A Store is not safe for
+// concurrent use.
 package memory
 
 import (
@@ -164,7 +167,8 @@ func (s *Store) Len() (n int) {
 	return n
 }
 
-// Key identifies an _id in a map; stored is the _id as it reads back. To MongoDB, equal numbers of different types are one _id.
+// Key identifies an _id in a map; stored is the _id as it reads back. To MongoDB, equal numbers of
+// different types are one _id.
 func Key(id any) (key string, stored any, err error) {
 	kind, value, err := bson.MarshalValue(id)
 	if err != nil {

@@ -71,8 +71,8 @@ type missing struct{}
 // src/mongo/db/update/path_support.h, kMaxPaddingAllowed]
 const maxPadding = 1_500_000
 
-// at applies an operator at a path inside a value, and returns the new value. Values are not changed in place: the old document and
-// the new one share what the update does not touch.
+// at applies an operator at a path inside a value, and returns the new value. Values are not
+// changed in place: the old document and the new one share what the update does not touch.
 func at(value any, path []string, op projection.Op) (any, error) {
 	if len(path) == 0 {
 		return operate(value, op)

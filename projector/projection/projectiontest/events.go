@@ -11,29 +11,32 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// Insert returns the event of an inserted document, which is Extended JSON text or anything that package bson marshals. As
-// with the producer's default settings, the event's type is the document's field type, or else the operation, and its
-// version is the field version. If your fields have other names, set Type and Version of the event. A document without an _id gets
-// the aggregate's id as its _id.
+// Insert returns the event of an inserted document, which is Extended JSON text or anything that
+// package bson marshals. As with the producer's default settings, the event's type is the
+// document's field type, or else the operation, and its version is the field version. If your
+// fields have other names, set Type and Version of the event. A document without an _id gets the
+// aggregate's id as its _id.
 //
-// The caller may change any field of the event before using it. A malformed document panics: it is a mistake in the test.
+// The caller may change any field of the event before using it. A malformed document panics: it is
+// a mistake in the test.
 func Insert(aggregate string, document any) projection.Event {
 	return event(aggregate, envelope.Insert, nil, document)
 }
 
-// Update returns the event of an updated document: the document before the update, or nil if the source keeps no pre-images, and
-// the document after it.
+// Update returns the event of an updated document: the document before the update, or nil if the
+// source keeps no pre-images, and the document after it.
 func Update(aggregate string, before, after any) projection.Event {
 	return event(aggregate, envelope.Update, before, after)
 }
 
-// Replace returns the event of a replaced document: the document before, or nil if the source keeps no pre-images, and the new one.
+// Replace returns the event of a replaced document: the document before, or nil if the source keeps
+// no pre-images, and the new one.
 func Replace(aggregate string, before, after any) projection.Event {
 	return event(aggregate, envelope.Replace, before, after)
 }
 
-// Delete returns the event of a deleted document. key is its documentKey, such as {_id: …}; before is the document, or nil if the
-// source keeps no pre-images.
+// Delete returns the event of a deleted document. key is its documentKey, such as {_id: …}; before
+// is the document, or nil if the source keeps no pre-images.
 func Delete(aggregate string, key, before any) projection.Event {
 	e := event(aggregate, envelope.Delete, before, nil)
 	e.Body = body(envelope.Delete, raw(key), before, nil)
@@ -77,8 +80,8 @@ func body(operation envelope.Operation, key bson.Raw, before, after any) bson.Ra
 	return raw(b)
 }
 
-// stampFrom sets what the stream sets, unless the test has: positions, message ids and times. before is the number of events
-// that come before these.
+// stampFrom sets what the stream sets, unless the test has: positions, message ids and times.
+// before is the number of events that come before these.
 func stampFrom(events []projection.Event, before int) []projection.Event {
 	stamped := make([]projection.Event, len(events))
 	for i, e := range events {

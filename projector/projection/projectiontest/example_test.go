@@ -71,7 +71,8 @@ func (Statuses) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Update("statuses", "all", projection.Inc("by."+projection.EscapeKey(status), 1))}, nil
 }
 
-// A document that has an entry for each value of a field grows without bound, unless the field has few values.
+// A document that has an entry for each value of a field grows without bound, unless the field has
+// few values.
 func ExampleFew() {
 	events := []projection.Event{projectiontest.Insert("o1", `{"status": "placed"}`), projectiontest.Insert("o2", `{"status": "paid"}`)}
 	want := projectiontest.Documents{"statuses": {`{"_id": "all", "by": {"placed": 1, "paid": 1}}`}}
@@ -82,7 +83,8 @@ func ExampleFew() {
 	// <nil>
 }
 
-// Levels adds what each update of a product changes, by the document before it and the one right after it.
+// Levels adds what each update of a product changes, by the document before it and the one right
+// after it.
 type Levels struct{}
 
 // Name implements projection.Projection.
@@ -101,7 +103,8 @@ func (Levels) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Update("levels", "all", projection.Inc("left", after-before))}, nil
 }
 
-// A projection that computes with differences says that it needs the document right after each update.
+// A projection that computes with differences declares that it needs the document right after each
+// update.
 func ExamplePostImages() {
 	fmt.Println(projectiontest.Problems(Levels{}, []projection.Event{
 		projectiontest.Insert("tea", `{"_id": "tea", "left": 5}`),

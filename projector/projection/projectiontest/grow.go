@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// fewTimes is how often the given events are repeated before a document that grew is suspected. A suspect is then observed for
-	// up to manyTimes, or about manyEvents: a list of the newest hundred stops growing by then.
+	// fewTimes is how often the given events are repeated before a document that grew is suspected.
+	// A suspect is then observed for up to manyTimes, or about manyEvents: a list of the newest
+	// hundred stops growing by then.
 	fewTimes, manyTimes, manyEvents = 32, 256, 20_000
 	// baseEvents is the largest number of given events that are repeated.
 	baseEvents = 200
@@ -58,7 +59,8 @@ type finding struct {
 	also    []string // other fields with whose values it grows
 }
 
-// cause is what the document grows with, for people. Documents of a collection with the same cause are reported together.
+// cause is what the document grows with, for people. Documents of a collection with the same cause
+// are reported together.
 func (f *finding) cause() string {
 	return strings.Join(append([]string{f.by.with}, f.also...), " and of ")
 }
@@ -113,15 +115,16 @@ func (f *finding) problem(others int) error {
 		f.collection, memory.Text(f.id), grows, f.cause(), it, f.before, f.times/2, f.now, f.times, f.largest, few, f.collection)
 }
 
-// sizes are the sizes, in bytes, of a document that has grown in proportion each time that the history doubled.
+// sizes are the sizes, in bytes, of a document that has grown in proportion each time that the
+// history doubled.
 type sizes struct {
 	before, now int
 	growth      int // of the last doubling
 	times       int // how often the events were repeated by then
 }
 
-// grow repeats the given events in one way, until none of the documents that matter grows any more or enough of them are repeated.
-// It returns the documents that still grow.
+// grow repeats the given events in one way, until none of the documents that matter grows any more
+// or enough of them are repeated. It returns the documents that still grow.
 func (k *kit) grow(g growth, matters func(document) bool) (map[document]sizes, *memory.Store) {
 	model := &memory.Store{}
 	given := k.base()
@@ -192,7 +195,8 @@ func (k *kit) base() []projection.Event {
 	return base
 }
 
-// add projects events and applies their writes to a model. It is false if an event or a write fails.
+// add projects events and applies their writes to a model. It is false if an event or a write
+// fails.
 func (k *kit) add(model *memory.Store, events []projection.Event) bool {
 	for _, e := range events {
 		writes, err := apply.Project(k.projection, e.Change)

@@ -171,7 +171,7 @@ func TestADocumentThatGrowsWithSeveralFieldsNamesThem(t *testing.T) {
 	require.ErrorContains(t, err, "with the values of data.currency and of data.customerId:")
 }
 
-// A set of what many aggregates have differs in its order, and grows: both are said.
+// A set of what many aggregates have differs in its order, and grows: both are reported.
 func TestASetThatGrowsIsNotOnlyOutOfOrder(t *testing.T) {
 	err := projectiontest.Problems(code(func(e projection.Event) ([]projection.Write, error) {
 		return []projection.Write{projection.Update("c", "all", projection.AddToSet("customers", customerOf(e)))}, nil
@@ -202,13 +202,13 @@ func TestADocumentThatEveryAggregateWritesToIsLogged(t *testing.T) {
 	require.Len(t, l.logged, 1)
 	require.Contains(t, l.logged[0], `every aggregate writes to totals "all"`)
 
-	// That all the given orders are of one customer says nothing.
+	// That all the given orders are of one customer proves nothing.
 	l = logging{}
 	projectiontest.Check(&l, projection.Orders{}, []projection.Event{placed("o1", "ann"), placed("o2", "ann"), placed("o3", "ann")}, nil)
 	require.Empty(t, l.said)
 	require.Empty(t, l.logged)
 
-	// Whatever the field is called that says whose they are.
+	// The field that names their owner may have any name.
 	l = logging{}
 	by := code(func(e projection.Event) ([]projection.Write, error) {
 		return []projection.Write{projection.Update("c", e.Document().Lookup("customer").StringValue(), projection.Inc("n", 1))}, nil

@@ -8,10 +8,12 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection/memory"
 )
 
-// hotTimes is how many other sets of aggregates have to write to a document that every aggregate writes to.
+// hotTimes is how many other sets of aggregates have to write to a document that every aggregate
+// writes to.
 const hotTimes = 4
 
-// hot are the documents that every aggregate writes to, whatever values the fields of its events have.
+// hot are the documents that every aggregate writes to, whatever values the fields of its events
+// have.
 func (k *kit) hot() (warnings []string) {
 	ways := []variation{{aggregates: true}, {aggregates: true, identifiers: true}}
 	for _, field := range variable(k.base()) {
@@ -44,8 +46,9 @@ func (k *kit) hot() (warnings []string) {
 	return warnings
 }
 
-// writtenByAll are the documents that every aggregate writes to, each with its _id, when the given events come again and again in one
-// variation; ok is false when the projection takes no such events.
+// writtenByAll are the documents that every aggregate writes to, each with its _id, when the given
+// events come again and again in one variation; ok is false when the projection takes no such
+// events.
 func (k *kit) writtenByAll(way variation) (all map[document]any, ok bool) {
 	writers := make(map[document]map[string]bool)
 	all = make(map[document]any)

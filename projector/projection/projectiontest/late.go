@@ -12,8 +12,9 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection/memory"
 )
 
-// late projects the history as it arrives from a producer that is late. With FULL_DOCUMENT=updateLookup, the document of an update is
-// looked up when the producer reads the update, and by then it may be newer, or deleted. The first time, every document is one change
+// late projects the history as it arrives from a producer that is late. With
+// FULL_DOCUMENT=updateLookup, the document of an update is looked up when the producer reads the
+// update, and by then it may be newer, or deleted. The first time, every document is one change
 // newer; the second time, it is as new as it gets.
 func (k *kit) late(want *memory.Store) []error {
 	if k.postImages {
@@ -43,8 +44,9 @@ func lateError(events []projection.Event, changed int, err error) error {
 		describe(events, changed), err)
 }
 
-// lookedUpLate returns the events with the documents of updates as they are after the next change of the same document, or after
-// the last one. first is the first event that differs, or -1 if none does.
+// lookedUpLate returns the events with the documents of updates as they are after the next change
+// of the same document, or after the last one. first is the first event that differs, or -1 if none
+// does.
 func (k *kit) lookedUpLate(last bool) (events []projection.Event, first int) {
 	first = -1
 	for i, e := range k.events {
@@ -61,7 +63,8 @@ func (k *kit) lookedUpLate(last bool) (events []projection.Event, first int) {
 	return events, first
 }
 
-// after returns the document of event i as it is after its next change, or after its last; nil if it is deleted then.
+// after returns the document of event i as it is after its next change, or after its last; nil if
+// it is deleted then.
 func (k *kit) after(i int, last bool) (document bson.Raw, found bool) {
 	key := memory.Text(k.events[i].Key())
 	for _, e := range k.events[i+1:] {

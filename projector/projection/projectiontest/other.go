@@ -15,7 +15,7 @@ import (
 // far is how far apart the variations of a number are.
 const far = 1_000_003
 
-// canVary says whether [other] has another value for this one.
+// canVary reports whether [other] has another value for this one.
 func canVary(value any) bool {
 	switch v := value.(type) {
 	case string, int32, int64, float64, bson.Decimal128, bson.DateTime, bson.ObjectID:
@@ -26,7 +26,8 @@ func canVary(value any) bool {
 	return false
 }
 
-// other is the n-th other value of the same kind, always the same for the same value; one of a kind that has none stays.
+// other is the n-th other value of the same kind, always the same for the same value; one of a kind
+// that has none stays.
 func other(value any, n int) any {
 	switch v := value.(type) {
 	case string:
@@ -72,7 +73,8 @@ func otherBytes(id []byte, n int) []byte {
 
 var hexadecimal = regexp.MustCompile(`^[0-9a-fA-F-]{24,36}$`)
 
-// otherText is a text of the same kind: a projection may read it as a number, a time, an ObjectID or a UUID.
+// otherText is a text of the same kind: a projection may read it as a number, a time, an ObjectID
+// or a UUID.
 func otherText(text string, n int) string {
 	if number, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return strconv.FormatInt(number+int64(n)*far, 10)

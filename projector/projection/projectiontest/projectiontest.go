@@ -1,29 +1,36 @@
 // Package projectiontest tests a projection with nothing but its own code: no database, no broker.
 //
-// [Check] projects the given events, compares the documents with the expected ones, and then puts the projection through what happens
-// in production, to find code that would go wrong there:
+// [Check] projects the given events, compares the documents with the expected ones, and then puts
+// the projection through what happens in production, to find code that would go wrong there:
 //
-//   - the same event is projected again, in another order and from several goroutines at once: the writes must be the same
-//     (a clock, a counter, a random number, a map's order show), and the event unchanged;
-//   - each event's writes are checked against the rules of package projection: a [projection.Stored] writes to the collections that it
-//     declares, and to documents that are keyed by what it declares; a [projection.OneDocument] writes to its one document;
-//   - after every prefix everything is delivered again from the start, as after a crash: the documents must be the same;
-//   - the events of different aggregates are interleaved in other ways, each aggregate's own in order: the documents must be
-//     the same, because no order between aggregates is guaranteed. Write a document that many aggregates feed with operators that give
-//     the same result in any order: Inc, Min and Max, not Set;
-//   - updates are delivered with a newer document than the change, as by a producer with FULL_DOCUMENT=updateLookup that is late: the
-//     documents must come out the same;
-//   - the events are repeated: with later versions, for other aggregates, and, field by field, with a new value each time for every
-//     number, text, time and identifier in the source's documents. A document that grows with them every time grows without bound.
+//   - the same event is projected again, in another order and from several goroutines at once: the
+//     writes must be the same (a clock, a counter, a random number, a map's order show), and the
+//     event unchanged;
+//   - each event's writes are checked against the rules of package projection: a
+//     [projection.Stored] writes to the collections that it declares, and to documents that are
+//     keyed by what it declares; a [projection.OneDocument] writes to its one document;
+//   - after every prefix everything is delivered again from the start, as after a crash: the
+//     documents must be the same;
+//   - the events of different aggregates are interleaved in other ways, each aggregate's own in
+//     order: the documents must be the same, because no order between aggregates is guaranteed.
+//     Write a document that many aggregates feed with operators that give the same result in any
+//     order: Inc, Min and Max, not Set;
+//   - updates are delivered with a newer document than the change, as by a producer with
+//     FULL_DOCUMENT=updateLookup that is late: the documents must come out the same;
+//   - the events are repeated: with later versions, for other aggregates, and, field by field, with
+//     a new value each time for every number, text, time and identifier in the source's documents.
+//     A document that grows with them every time grows without bound.
 //
 // Package memory keeps the documents, and writes as MongoDB does.
 //
-// Check assumes that every field can have many values. If one has few, like a status or a currency, and a document has an entry for
-// each, say so with [Few]; if you know another bound, with [MayGrow].
+// Check assumes that every field can have many values. If one has few, like a status or a currency,
+// and a document has an entry for each, say so with [Few]; if you know another bound, with
+// [MayGrow].
 //
-// Check does not find what your database refuses (unique indexes, validation), nor what the given events do not show. And it does not
-// find growth with values that the projection refuses or ignores because it does not know them, or with two fields that must agree, if
-// the projection refuses an event in which only one of them is new.
+// Check does not find what your database refuses (unique indexes, validation), nor what the given
+// events do not show. And it does not find growth with values that the projection refuses or
+// ignores because it does not know them, or with two fields that must agree, if the projection
+// refuses an event in which only one of them is new.
 package projectiontest
 
 import (
@@ -45,14 +52,15 @@ type TB interface {
 	Errorf(format string, args ...any)
 }
 
-// Documents are the documents of a read model, by collection: each is Extended JSON text, or anything that package bson
-// marshals. Numbers are compared by value: 3 equals the int64 3.
+// Documents are the documents of a read model, by collection: each is Extended JSON text, or
+// anything that package bson marshals. Numbers are compared by value: 3 equals the int64 3.
 type Documents map[string][]any
 
-// Check fails the test with every problem that it finds. want is the whole read model after the events; nil skips that comparison.
+// Check fails the test with every problem that it finds. want is the whole read model after the
+// events; nil skips that comparison.
 //
-// A document that every aggregate writes to is no failure, but worth knowing: it is logged if t has a Logf, as *testing.T does. Go shows
-// the log of a test that passes only with go test -v.
+// A document that every aggregate writes to is no failure, but worth knowing: it is logged if t has
+// a Logf, as *testing.T does. Go shows the log of a test that passes only with go test -v.
 func Check(t TB, p projection.Projection, events []projection.Event, want Documents, options ...Option) {
 	t.Helper()
 	if err := Problems(p, events, want, options...); err != nil {
@@ -68,15 +76,16 @@ func Check(t TB, p projection.Projection, events []projection.Event, want Docume
 	}
 }
 
-// Option tells [Check] what it cannot know.
+// Option gives [Check] what it cannot know.
 type Option func(*kit)
 
-// MayGrow says that the documents of a collection grow with the history, and that you know a bound: an aggregate has a hundred events
-// at most, say.
+// MayGrow declares that the documents of a collection grow with the history, and that you know a
+// bound: an aggregate has a hundred events at most, for example.
 func MayGrow(collection string) Option { return func(k *kit) { k.mayGrow[collection] = true } }
 
-// Few says that fields of the source's documents have few values in the whole history, like a status or a currency: a document with
-// an entry for each value does not grow without bound. A path has dots, such as "data.currency".
+// Few declares that fields of the source's documents have few values in the whole history, like a
+// status or a currency: a document with an entry for each value does not grow without bound. A path
+// has dots, such as "data.currency".
 func Few(paths ...string) Option {
 	return func(k *kit) {
 		for _, path := range paths {
@@ -85,8 +94,9 @@ func Few(paths ...string) Option {
 	}
 }
 
-// PostImages says that an update carries the document as it was right after the update: the source keeps post-images, and the
-// producer asks for them (FULL_DOCUMENT=required). A projection that needs them says so itself: [projection.PostImages].
+// PostImages declares that an update carries the document as it was right after the update: the
+// source keeps post-images, and the producer requests them (FULL_DOCUMENT=required). A projection
+// that needs them declares so: [projection.PostImages].
 func PostImages() Option { return func(k *kit) { k.postImages = true } }
 
 func newKit(p projection.Projection, events []projection.Event, options []Option) *kit {
@@ -115,7 +125,7 @@ func Problems(p projection.Projection, events []projection.Event, want Documents
 		return err
 	}
 	if large := tooLarge(model); large != nil {
-		return large // nothing else can be said of a document that MongoDB does not store
+		return large // nothing else is known of a document that MongoDB does not store
 	}
 	var problems []error
 	if want != nil {
@@ -138,7 +148,7 @@ func CheckPermanent(t TB, p projection.Projection, e projection.Event) {
 	writes, err := apply.Project(p, events[0].Change)
 	switch {
 	case err == nil:
-		t.Errorf("projection %s: %s: expected a permanent error, got %s", p.Name(), describe(events, 0), said(writes))
+		t.Errorf("projection %s: %s: expected a permanent error, got %s", p.Name(), describe(events, 0), describeWrites(writes))
 	case !errors.Is(err, projection.ErrPermanent):
 		t.Errorf("projection %s: %s: expected a permanent error, got one that would be retried for ever: %v", p.Name(), describe(events, 0), err)
 	}
@@ -206,8 +216,8 @@ func compare(want Documents, model *memory.Store) (problems []error) {
 	return problems
 }
 
-// said describes an event's writes for people.
-func said(writes []projection.Write) string {
+// describeWrites describes an event's writes for people.
+func describeWrites(writes []projection.Write) string {
 	if len(writes) == 0 {
 		return "no write"
 	}
@@ -234,7 +244,8 @@ func said(writes []projection.Write) string {
 	return strings.Join(all, "; ")
 }
 
-// text is [memory.Text], except that a time keeps its nanoseconds: two readings of a clock look different.
+// text is [memory.Text], except that a time keeps its nanoseconds, so that two readings of a clock
+// differ.
 func text(value any) string {
 	if t, ok := value.(time.Time); ok {
 		return t.Format(time.RFC3339Nano)

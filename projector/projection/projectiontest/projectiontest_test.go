@@ -87,7 +87,7 @@ type oneDocument struct{ code }
 
 func (oneDocument) Collection() string { return "one" }
 
-// misread says that its documents are keyed by something else than they are.
+// misread declares a wrong key of its documents.
 type misread struct{ code }
 
 func (misread) Collections() []projection.Collection {
@@ -199,7 +199,7 @@ func TestBadProjectionsAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			events := []projection.Event{placed("o1", "ann"), placed("o2", "bob"), later("o1", "ann", "OrderPaid", 2, 1), later("o2", "bob", "OrderPaid", 2, 1)}
 			if name == "a memory of its own in place of the guard" {
-				events = events[:1] // it is not even safe for concurrent use, which only the race detector would say
+				events = events[:1] // it is not even safe for concurrent use, which only the race detector would report
 				seen = map[string]bool{}
 			}
 			err := projectiontest.Problems(bad.projection, events, nil)
@@ -242,8 +242,8 @@ func TestWhatDiffersIsSaid(t *testing.T) {
 	require.Contains(t, r.said[0], `expected a permanent error, got update timeline "o1": $inc events 1`)
 }
 
-// A wrong cause is worse than none: a clock on a document that many aggregates feed makes it depend on their order, too, and that is
-// not what to mend.
+// A wrong cause is worse than none: a clock on a document that many aggregates feed makes it depend
+// on their order, too, and the order is not what to fix.
 func TestAClockIsNotTakenForAnOrder(t *testing.T) {
 	events := []projection.Event{placed("o1", "ann"), placed("o2", "ann"), later("o1", "ann", "OrderPaid", 2, 1)}
 	err := projectiontest.Problems(code(func(e projection.Event) ([]projection.Write, error) {
@@ -267,7 +267,7 @@ func TestAKeyThatIsNotInTheEventIsSaidOnce(t *testing.T) {
 		`correct KeyedBy, or leave it empty: verify then reads the whole source`)
 }
 
-// elsewhere says that its documents are keyed by a field that there is not.
+// elsewhere declares that its documents are keyed by a field that does not exist.
 type elsewhere struct{ code }
 
 func (elsewhere) Collections() []projection.Collection {

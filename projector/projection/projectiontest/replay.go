@@ -20,7 +20,8 @@ import (
 const (
 	// shuffles is the number of random interleavings, besides the two extremes.
 	shuffles = 20
-	// prefixes is the largest number of prefixes after which everything is delivered again. If there are more, some are skipped.
+	// prefixes is the largest number of prefixes after which everything is delivered again. If
+	// there are more, some are skipped.
 	prefixes = 100
 	// goroutines is how many project at once.
 	goroutines = 4
@@ -57,7 +58,7 @@ func (k *kit) once(mistakes []mistake) (problems []error) {
 		others := ""
 		switch n := more[m.same] - 1; {
 		case n < 0:
-			continue // said
+			continue // reported already
 		case n > 0:
 			others = fmt.Sprintf(", and %d more", n)
 		}
@@ -87,13 +88,14 @@ func (k *kit) project() error {
 	return errors.Join(k.once(mistakes)...)
 }
 
-// again projects every event again, backwards and from several goroutines at once, and compares the writes.
+// again projects every event again, backwards and from several goroutines at once, and compares the
+// writes.
 func (k *kit) again() []error {
 	found := make([]error, len(k.events)) // one mistake an event is enough
 	repeat := func(i int) error {
 		writes, err := k.one(i)
 		if err == nil && !memory.Same(k.writes[i], writes) {
-			first, then := said(k.writes[i]), said(writes)
+			first, then := describeWrites(k.writes[i]), describeWrites(writes)
 			if first == then { // a difference inside a document that its Extended JSON does not show
 				first, then = fmt.Sprintf("%+v", k.writes[i]), fmt.Sprintf("%+v", writes)
 			}
@@ -150,8 +152,8 @@ func (k *kit) inOrder(order []int) (*memory.Store, error) {
 	return model, nil
 }
 
-// redelivered does what happens after a crash, at every point: everything is delivered again, and the guard skips what it has
-// seen.
+// redelivered does what happens after a crash, at every point: everything is delivered again, and
+// the guard skips what it has seen.
 func (k *kit) redelivered(want *memory.Store) []error {
 	step := max(1, len(k.events)/prefixes)
 	for crash := step; crash <= len(k.events); crash += step {

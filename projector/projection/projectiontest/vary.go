@@ -14,12 +14,13 @@ import (
 // variation makes more events of those that a test gives: the same again, for other documents.
 type variation struct {
 	n int
-	// aggregates gives the events other aggregates; else they follow the given ones of the same aggregates.
+	// aggregates gives the events other aggregates; else they follow the given ones of the same
+	// aggregates.
 	aggregates bool
 	// field is the path of a field that gets a new value for each of its values; empty: none.
 	field string
-	// identifiers gives every field that identifies something, by its name or its type, another value, too: another customer of
-	// another order.
+	// identifiers gives every field that identifies something, by its name or its type, another
+	// value, too: another customer of another order.
 	identifiers bool
 	// few are the paths of fields that have few values, which therefore stay.
 	few map[string]bool
@@ -53,8 +54,8 @@ func (v variation) events(given []projection.Event) []projection.Event {
 	return varied
 }
 
-// documentsOf are the documents in an event's body that hold fields of the source's document. What is written to their elements is
-// written to the body.
+// documentsOf are the documents in an event's body that hold fields of the source's document. What
+// is written to their elements is written to the body.
 func documentsOf(body bson.D) (all []bson.D) {
 	for _, part := range body {
 		document, _ := part.Value.(bson.D)
@@ -76,10 +77,11 @@ func documentsOf(body bson.D) (all []bson.D) {
 type dressing struct {
 	variation
 	aggregate string
-	version   int64 // is added, where the aggregate stays
+	version   int64 // is added, if the aggregate stays
 }
 
-// document varies the fields of a document in place; path leads to it, and is empty for a whole one.
+// document varies the fields of a document in place; path leads to it, and is empty for a whole
+// one.
 func (d dressing) document(document bson.D, path string) {
 	for i, f := range document {
 		at := below(path, f.Key)
@@ -94,7 +96,7 @@ func (d dressing) document(document bson.D, path string) {
 	}
 }
 
-// value varies the value at a path, where it is to vary or is the aggregate's name.
+// value varies the value at a path, if it is to vary or is the aggregate's name.
 func (d dressing) value(value any, path string) any {
 	switch v := value.(type) {
 	case bson.D:
@@ -126,7 +128,8 @@ func (d dressing) varies(value any, path string) bool {
 	return d.identifiers && identifies(value, path)
 }
 
-// The fields of a document that are known to be neither an identifier nor a value: they follow the event.
+// The fields of a document that are known to be neither an identifier nor a value: they follow the
+// event.
 const (
 	versionField = "version"
 	typeField    = "type"
@@ -141,7 +144,7 @@ func below(path, field string) string {
 	return strings.Join(slices.DeleteFunc(steps, func(s string) bool { return strings.Trim(s, "0123456789") == "" }), ".")
 }
 
-// names says whether a value is an aggregate's name.
+// names reports whether a value is an aggregate's name.
 func names(value any, aggregate string) bool {
 	text, ok := envelope.Text(rawValue(value))
 	return ok && text == aggregate
@@ -149,7 +152,8 @@ func names(value any, aggregate string) bool {
 
 var identifying = regexp.MustCompile(`(^|_)(id|ids|uuid|guid|email)$|[a-z](Id|Ids|ID|IDs|UUID|Uuid|Guid|Email)$`)
 
-// identifies says whether a field has as many values as there are things, by its type or by its name.
+// identifies reports whether a field has as many values as there are things, by its type or by its
+// name.
 func identifies(value any, path string) bool {
 	switch value.(type) {
 	case bson.ObjectID, bson.Binary:
@@ -158,8 +162,9 @@ func identifies(value any, path string) bool {
 	return identifying.MatchString(path[strings.LastIndexByte(path, '.')+1:])
 }
 
-// variable are the paths of the fields whose values can be varied one by one: numbers, texts, times and identifiers, but for those that
-// are the aggregate's name or the event's type under another name, which vary with these.
+// variable are the paths of the fields whose values can be varied one by one: numbers, texts, times
+// and identifiers, but for those that are the aggregate's name or the event's type under another
+// name, which vary with these.
 func variable(events []projection.Event) []string {
 	own := make(map[string]bool) // by path: has a value of its own
 	for _, e := range events {
