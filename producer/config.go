@@ -179,7 +179,7 @@ func (c *Config) electionConfig(instance string) leader.Config {
 		Stream:            c.Stream,
 		Instance:          instance,
 		SessionKey:        c.SessionKey,
-		Reading:           c.mappingFingerprint(),
+		Fingerprint:       c.mappingFingerprint(),
 		LeaseDuration:     c.LeaseDuration,
 		RenewInterval:     c.LeaseDuration / 3,
 		HeartbeatInterval: c.HeartbeatInterval,
@@ -213,13 +213,13 @@ func (c *Config) mapping() changes.Mapping {
 }
 
 // mappingFingerprint is what decides which aggregate a change belongs to and which number it has there, as the checkpoint keeps it.
-func (c *Config) mappingFingerprint() checkpoint.Reading {
+func (c *Config) mappingFingerprint() checkpoint.MappingFingerprint {
 	var pipeline bytes.Buffer
 	if json.Compact(&pipeline, []byte(c.Pipeline)) != nil {
 		pipeline.Reset() // it is empty
 	}
 	m := c.mapping()
-	r := checkpoint.Reading{
+	r := checkpoint.MappingFingerprint{
 		AggregateIDPath: c.AggregateIDPath, VersionPath: c.VersionPath, Pipeline: pipeline.String(),
 		Collection: c.Database + "." + c.Collection, Entity: c.entity(), Numbers: checkpoint.NumbersByValue,
 	}
@@ -285,10 +285,10 @@ func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Strea
 		instance = telemetry.Instance()
 	}
 	stream := &operator.Stream{
-		Name:       c.Stream,
-		Container:  clients.blob.ServiceClient().NewContainerClient(c.Container),
-		Elsewhere:  clients.blob.ServiceClient().NewContainerClient,
-		Collection: clients.collection,
+		Name:           c.Stream,
+		Container:      clients.blob.ServiceClient().NewContainerClient(c.Container),
+		OtherContainer: clients.blob.ServiceClient().NewContainerClient,
+		Collection:     clients.collection,
 		Dial: func() (*azservicebus.Client, error) {
 			credential := opts.Credential
 			if credential == nil && c.ServiceBus.ConnectionString == "" {
@@ -312,7 +312,7 @@ func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Strea
 		BeforeChange:  fullDocument(c.BeforeChange),
 		Pipeline:      reading.Pipeline,
 		Settings:      settings,
-		Reading:       c.mappingFingerprint(),
+		Fingerprint:   c.mappingFingerprint(),
 		SessionKey:    c.SessionKey,
 		Cluster:       func(ctx context.Context) string { return clusterIdentity(ctx, clients.collection.Database().Client()) },
 		CheckImages:   func(ctx context.Context) error { return reading.CheckImages(ctx, clients.collection) },

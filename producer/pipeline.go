@@ -55,7 +55,7 @@ func (p *replica) run(ctx context.Context) error {
 	if !p.reachMongo(ctx) {
 		return nil
 	}
-	p.election.Reads(clusterIdentity(ctx, p.clients.collection.Database().Client()))
+	p.election.SetCluster(clusterIdentity(ctx, p.clients.collection.Database().Client()))
 	g, ctx := errgroup.WithContext(ctx)
 	ctx, done := context.WithCancel(ctx)
 	g.Go(func() error {
@@ -73,7 +73,7 @@ func (p *replica) lead(ctx context.Context, term *leader.Term) error {
 	publisher := publish.New(p.cfg.publisherConfig(p.clients, p.tracer), p.clients.broker, term, term.Start, p.publishMetrics, p.log)
 	readerConfig := p.cfg.readerConfig(term.Epoch)
 	readerConfig.Metrics, readerConfig.ResumeTimeout, readerConfig.Mapping.Types = p.readMetrics, &p.resumeTimeout, p.types
-	readerConfig.Mapping.NumbersByType = term.Reading.Numbers == ""
+	readerConfig.Mapping.NumbersByType = term.Fingerprint.Numbers == ""
 	reader := changes.New(p.clients.collection, readerConfig, p.log)
 	sink := &sink{term: term, publisher: publisher, sessionKey: p.cfg.SessionKey}
 	sink.started.Store(len(term.Start.ResumeToken) > 0)

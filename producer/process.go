@@ -46,7 +46,7 @@ func (p *process) addStream(cfg Config, clients *clients, registry prometheus.Re
 	election := cfg.electionConfig(p.instance)
 	election.Metrics = leader.NewMetrics(registry)
 	if p.reportLease != nil {
-		election.Held = func(lease string) { p.reportLease(cfg.Stream, lease) }
+		election.ReportLease = func(lease string) { p.reportLease(cfg.Stream, lease) }
 	}
 	election.Yield = func() time.Duration { return p.yield(s) }
 	s.election = leader.New(election, blob, blob, log)

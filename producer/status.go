@@ -190,7 +190,7 @@ func (p *replica) recordFailure(ctx context.Context, why error, stepDown bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	state := p.election.State()
-	err := p.checkpoint.KeepFailure(ctx, checkpoint.Failure{
+	err := p.checkpoint.WriteFailure(ctx, checkpoint.Failure{
 		Stream: p.cfg.Stream, Instance: p.instance, Led: state.Leader == p.instance, Epoch: state.Epoch, StepDown: stepDown,
 		Position: state.Position, Error: why.Error(), At: time.Now().UTC(),
 	})

@@ -30,9 +30,9 @@ type mark struct {
 	Note    string    `json:"note"`
 }
 
-// Mark says that the stream has a leader, once and for all: from now on a checkpoint that is missing was deleted. It is
+// MarkBegan says that the stream has a leader, once and for all: from now on a checkpoint that is missing was deleted. It is
 // called before the first epoch is written. Errors: the service's.
-func (b *Blob) Mark(ctx context.Context) error {
+func (b *Blob) MarkBegan(ctx context.Context) error {
 	text, err := json.Marshal(mark{
 		Stream: b.stream, BeganAt: time.Now().UTC(),
 		Note: "While this blob exists, a missing checkpoint is not made anew.",
@@ -40,7 +40,7 @@ func (b *Blob) Mark(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = b.mark.Upload(ctx, streaming.NopCloser(bytes.NewReader(text)), &blockblob.UploadOptions{
+	_, err = b.beganMarker.Upload(ctx, streaming.NopCloser(bytes.NewReader(text)), &blockblob.UploadOptions{
 		AccessConditions: &blob.AccessConditions{
 			ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
 		},
@@ -55,7 +55,7 @@ func (b *Blob) Mark(ctx context.Context) error {
 // Missing says what a checkpoint means that was not found: nil for a new stream, [ErrGone] for one that has had a leader,
 // [ErrChanged] for one that was made meanwhile, or the service's error.
 func (b *Blob) Missing(ctx context.Context) error {
-	_, err := b.mark.GetProperties(ctx, nil)
+	_, err := b.beganMarker.GetProperties(ctx, nil)
 	switch err = translate(err); {
 	case err == nil:
 		// The mark may be of this very moment: whoever made it made the checkpoint before, so that counts.

@@ -19,9 +19,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 )
 
-// maxRecord bounds what Read takes into memory, and so what is written. A record is about 1 KB, but its token holds the document's _id: it
+// maxRecordBytes bounds what Read takes into memory, and so what is written. A record is about 1 KB, but its token holds the document's _id: it
 // is part of a change event, of which MongoDB writes at most 16 MB.
-const maxRecord = 17 << 20
+const maxRecordBytes = 17 << 20
 
 // Snapshot is the record as it was read, with what a conditional write needs.
 type Snapshot struct {
@@ -37,16 +37,16 @@ type Snapshot struct {
 // by the SDK if the client was made with Retry.MaxRetries: -1, as it must be: the repeat of a conditional write
 // whose answer was lost would be refused.
 type Blob struct {
-	stream    string
-	container *container.Client
-	blob      *blockblob.Client
-	mark      *blockblob.Client
+	stream      string
+	container   *container.Client
+	blob        *blockblob.Client
+	beganMarker *blockblob.Client
 }
 
 // NewBlob is the checkpoint blob of a stream: STREAM.json in the container.
 func NewBlob(c *container.Client, stream string) *Blob {
 	return &Blob{
-		stream: stream, container: c, blob: c.NewBlockBlobClient(stream + ".json"), mark: c.NewBlockBlobClient(stream + markSuffix),
+		stream: stream, container: c, blob: c.NewBlockBlobClient(stream + ".json"), beganMarker: c.NewBlockBlobClient(stream + markSuffix),
 	}
 }
 
@@ -57,12 +57,12 @@ func (b *Blob) Read(ctx context.Context) (Snapshot, error) {
 		return Snapshot{}, fmt.Errorf("read checkpoint: %w", translate(err))
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxRecord+1))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxRecordBytes+1))
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("read checkpoint: %w", err)
 	}
-	if len(text) > maxRecord {
-		return Snapshot{}, fmt.Errorf("read checkpoint: %w: it is larger than %d bytes", ErrUnreadable, maxRecord)
+	if len(text) > maxRecordBytes {
+		return Snapshot{}, fmt.Errorf("read checkpoint: %w: it is larger than %d bytes", ErrUnreadable, maxRecordBytes)
 	}
 	snapshot := Snapshot{ETag: *response.ETag}
 	if err := json.Unmarshal(text, &snapshot.Record); err != nil {
@@ -96,12 +96,12 @@ func (b *Blob) Restore(ctx context.Context, r Record) error {
 	conditions := &blob.AccessConditions{
 		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
 	}
-	_, err := b.put(ctx, r, conditions)
+	_, err := b.upload(ctx, r, conditions)
 	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
 		if _, err := b.container.Create(ctx, nil); err != nil && !bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
 			return fmt.Errorf("create checkpoint container: %w", err)
 		}
-		_, err = b.put(ctx, r, conditions)
+		_, err = b.upload(ctx, r, conditions)
 	}
 	if err != nil {
 		return fmt.Errorf("create checkpoint: %w", translate(err))
@@ -112,7 +112,7 @@ func (b *Blob) Restore(ctx context.Context, r Record) error {
 // Write replaces the record under the lease, if it is still the one with this ETag. Errors: [ErrChanged],
 // [ErrLeaseLost], [ErrNotFound], or the service's; after any other error it is unknown whether the record was written.
 func (b *Blob) Write(ctx context.Context, r Record, leaseID string, etag azcore.ETag) (azcore.ETag, error) {
-	written, err := b.put(ctx, r, &blob.AccessConditions{
+	written, err := b.upload(ctx, r, &blob.AccessConditions{
 		LeaseAccessConditions:    &blob.LeaseAccessConditions{LeaseID: &leaseID},
 		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag},
 	})
@@ -122,13 +122,13 @@ func (b *Blob) Write(ctx context.Context, r Record, leaseID string, etag azcore.
 	return written, nil
 }
 
-func (b *Blob) put(ctx context.Context, r Record, conditions *blob.AccessConditions) (azcore.ETag, error) {
+func (b *Blob) upload(ctx context.Context, r Record, conditions *blob.AccessConditions) (azcore.ETag, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return "", err
 	}
-	if len(text) > maxRecord {
-		return "", fmt.Errorf("the record has %d bytes, of which no version reads more than %d", len(text), maxRecord)
+	if len(text) > maxRecordBytes {
+		return "", fmt.Errorf("the record has %d bytes, of which no version reads more than %d", len(text), maxRecordBytes)
 	}
 	response, err := b.blob.Upload(ctx, streaming.NopCloser(bytes.NewReader(text)), &blockblob.UploadOptions{
 		AccessConditions: conditions,

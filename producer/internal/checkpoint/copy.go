@@ -27,7 +27,7 @@ func (b *Blob) KeepCopy(ctx context.Context, r Record) (name string, err error) 
 			name = fmt.Sprintf("%s.%d", stem, n)
 		}
 		beside := &Blob{container: b.container, blob: b.container.NewBlockBlobClient(name)}
-		_, err = beside.put(ctx, r, &blob.AccessConditions{
+		_, err = beside.upload(ctx, r, &blob.AccessConditions{
 			ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
 		})
 		if err = translate(err); !errors.Is(err, ErrChanged) {
@@ -52,7 +52,7 @@ const copyTime = "2006-01-02T15-04-05Z"
 func (b *Blob) CopyTo(ctx context.Context, into *container.Client, r Record, at time.Time) (name string, err error) {
 	name = fmt.Sprintf("%s.json.%s", r.Stream, at.UTC().Format(copyTime))
 	there := &Blob{container: into, blob: into.NewBlockBlobClient(name)}
-	_, err = there.put(ctx, r, &blob.AccessConditions{
+	_, err = there.upload(ctx, r, &blob.AccessConditions{
 		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
 	})
 	if err = translate(err); err != nil {

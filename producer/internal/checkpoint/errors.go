@@ -22,9 +22,9 @@ var (
 	ErrLeaseLost = errors.New("lease is lost")
 )
 
-// meanings puts the service's error codes into the terms of this package. Source:
+// errorsByCode puts the service's error codes into the terms of this package. Source:
 // https://learn.microsoft.com/rest/api/storageservices/lease-blob and /blob-service-error-codes.
-var meanings = map[bloberror.Code]error{
+var errorsByCode = map[bloberror.Code]error{
 	bloberror.BlobNotFound:      ErrNotFound,
 	bloberror.ContainerNotFound: ErrNotFound,
 
@@ -43,14 +43,14 @@ var meanings = map[bloberror.Code]error{
 	bloberror.BlobAlreadyExists: ErrChanged,
 }
 
-// answer is a refusal by the service. The SDK's own error prints the whole response over a dozen lines; this one prints
+// responseError is a refusal by the service. The SDK's own error prints the whole response over a dozen lines; this one prints
 // what a log line needs and keeps the rest for errors.As.
-type answer struct {
+type responseError struct {
 	meaning error // one of the sentinels, or nil
 	cause   *azcore.ResponseError
 }
 
-func (a *answer) Error() string {
+func (a *responseError) Error() string {
 	code := a.cause.ErrorCode
 	if code == "" {
 		code = http.StatusText(a.cause.StatusCode)
@@ -61,7 +61,7 @@ func (a *answer) Error() string {
 	return fmt.Sprintf("%v (%d %s)", a.meaning, a.cause.StatusCode, code)
 }
 
-func (a *answer) Unwrap() []error {
+func (a *responseError) Unwrap() []error {
 	if a.meaning == nil {
 		return []error{a.cause}
 	}
@@ -73,7 +73,7 @@ func translate(err error) error {
 	if !ok {
 		return err
 	}
-	meaning := meanings[bloberror.Code(response.ErrorCode)]
+	meaning := errorsByCode[bloberror.Code(response.ErrorCode)]
 	if response.ErrorCode == "" {
 		// A proxy in between may answer without a code; the status still tells.
 		switch response.StatusCode {
@@ -83,5 +83,5 @@ func translate(err error) error {
 			meaning = ErrChanged
 		}
 	}
-	return &answer{meaning, response}
+	return &responseError{meaning, response}
 }

@@ -39,9 +39,9 @@ type Failure struct {
 	At time.Time `json:"at"`
 }
 
-// Over says that the stream has gone on since: somebody has led it past the place where it failed. Where a failure was of a
+// Resolved says that the stream has gone on since: somebody has led it past the place where it failed. Where a failure was of a
 // replica that did not lead, or that only stepped down, a leader is enough.
-func (f Failure) Over(now Snapshot) bool {
+func (f Failure) Resolved(now Snapshot) bool {
 	record := now.Record
 	switch {
 	case record.Progress.Position > f.Position:
@@ -52,8 +52,8 @@ func (f Failure) Over(now Snapshot) bool {
 	return now.Leased && (record.Epoch > f.Epoch || !f.Led)
 }
 
-// KeepFailure writes the stream's last failure beside its checkpoint. Errors: the service's; nothing depends on it.
-func (b *Blob) KeepFailure(ctx context.Context, f Failure) error {
+// WriteFailure writes the stream's last failure beside its checkpoint. Errors: the service's; nothing depends on it.
+func (b *Blob) WriteFailure(ctx context.Context, f Failure) error {
 	text, err := json.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("write the last failure: %w", err)
@@ -75,7 +75,7 @@ func (b *Blob) LastFailure(ctx context.Context) (*Failure, error) {
 		return nil, fmt.Errorf("read the last failure: %w", err)
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxRecord))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxRecordBytes))
 	if err != nil {
 		return nil, fmt.Errorf("read the last failure: %w", err)
 	}

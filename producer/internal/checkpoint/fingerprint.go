@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Reading is what decided so far which aggregate a change belongs to and which number it has there. The zero value says that an
+// MappingFingerprint is what decided so far which aggregate a change belongs to and which number it has there. The zero value says that an
 // earlier version wrote the record, which did not say.
-type Reading struct {
+type MappingFingerprint struct {
 	AggregateIDPath string `json:"aggregateIdPath"`
 	VersionPath     string `json:"versionPath"`
 	// Pipeline is PIPELINE without the spaces between its words.
@@ -30,16 +30,16 @@ type Reading struct {
 // NumbersByValue is the Reading.Numbers of a stream in which equal numbers have one text.
 const NumbersByValue = "byValue"
 
-// Following returns the reading of the same settings for a stream that was published by another one: what no setting says stays, and
+// Inherit returns the reading of the same settings for a stream that was published by another one: what no setting says stays, and
 // what these settings do not know or publish.
-func (r Reading) Following(published Reading) Reading {
-	r = r.over(published)
+func (r MappingFingerprint) Inherit(published MappingFingerprint) MappingFingerprint {
+	r = r.fillFrom(published)
 	r.Numbers = published.Numbers
 	return r
 }
 
-// over returns the reading with what it does not know or publish taken from the one before.
-func (r Reading) over(before Reading) Reading {
+// fillFrom returns the reading with what it does not know or publish taken from the one before.
+func (r MappingFingerprint) fillFrom(before MappingFingerprint) MappingFingerprint {
 	for _, field := range []struct {
 		is  *string
 		was string
@@ -57,14 +57,14 @@ func (r Reading) over(before Reading) Reading {
 	return r
 }
 
-// Changed names what other settings would put into other sessions, or number otherwise; drain says that messages published by the
+// Diff names what other settings would put into other sessions, or number otherwise; drain says that messages published by the
 // one must not wait beside those of the other. OPERATIONS and the filters of PIPELINE do neither: they hold from where a leader begins.
-func (r Reading) Changed(to Reading) (what []string, drain bool) {
-	if r == (Reading{}) || to == (Reading{}) {
+func (r MappingFingerprint) Diff(to MappingFingerprint) (what []string, drain bool) {
+	if r == (MappingFingerprint{}) || to == (MappingFingerprint{}) {
 		return nil, false
 	}
-	r, to = r.over(to), to.over(r) // what one of them does not know or publish has not changed
-	if kind(r.Cluster) != kind(to.Cluster) {
+	r, to = r.fillFrom(to), to.fillFrom(r) // what one of them does not know or publish has not changed
+	if identityKind(r.Cluster) != identityKind(to.Cluster) {
 		to.Cluster = r.Cluster // a replica set that has become a shard
 	}
 	for _, setting := range []struct {
@@ -76,7 +76,7 @@ func (r Reading) Changed(to Reading) (what []string, drain bool) {
 		{"SERVICE_BUS_TOPIC or SERVICE_BUS_QUEUE", r.Entity, to.Entity, true},
 		{"AGGREGATE_ID_PATH", r.AggregateIDPath, to.AggregateIDPath, true},
 		{"VERSION_PATH", r.VersionPath, to.VersionPath, false},
-		{"PIPELINE (but for $match)", shape(r.Pipeline), shape(to.Pipeline), true},
+		{"PIPELINE (but for $match)", withoutFilters(r.Pipeline), withoutFilters(to.Pipeline), true},
 		{"ON_UNKNOWN_AGGREGATE (the aggregate of updates)", r.Updates, to.Updates, true},
 		{"ON_UNKNOWN_AGGREGATE (the aggregate of deletes)", r.Deletes, to.Deletes, true},
 		{"the text of numbers in ids", r.Numbers, to.Numbers, true},
@@ -88,11 +88,13 @@ func (r Reading) Changed(to Reading) (what []string, drain bool) {
 	return what, drain
 }
 
-// kind returns what has an identity: all but its last word.
-func kind(cluster string) string { return cluster[:max(strings.LastIndexByte(cluster, ' '), 0)] }
+// identityKind returns what has an identity: all but its last word.
+func identityKind(cluster string) string {
+	return cluster[:max(strings.LastIndexByte(cluster, ' '), 0)]
+}
 
-// shape is a pipeline without its filters: what it makes of the events that it lets through.
-func shape(pipeline string) string {
+// withoutFilters is a pipeline without its filters: what it makes of the events that it lets through.
+func withoutFilters(pipeline string) string {
 	var stages []map[string]json.RawMessage
 	if json.Unmarshal([]byte(pipeline), &stages) != nil {
 		return pipeline

@@ -69,8 +69,8 @@ type Record struct {
 	Leader string
 	// SessionKey is the one that everything published so far went by.
 	SessionKey envelope.SessionKey
-	// Reading is the one that everything published so far went by.
-	Reading Reading
+	// MappingFingerprint is the one that everything published so far went by.
+	Fingerprint MappingFingerprint
 	// AcceptedAt is the position at which another Reading was last accepted: what lies before it was published by former ones. Empty:
 	// they were never changed, or an earlier version wrote the record since.
 	AcceptedAt string
@@ -83,22 +83,22 @@ type Record struct {
 }
 
 type wireRecord struct {
-	Schema          int             `json:"schema"`
-	Stream          string          `json:"stream"`
-	Epoch           int64           `json:"epoch"`
-	Leader          string          `json:"leader"`
-	SessionKey      string          `json:"sessionKey,omitempty"` // absent: aggregate
-	Generation      int64           `json:"generation,omitempty"`
-	Reading         *Reading        `json:"reading,omitempty"` // absent: an earlier version wrote the record
-	AcceptedAt      string          `json:"acceptedAt,omitempty"`
-	ResumeToken     json.RawMessage `json:"resumeToken"`
-	AfterInvalidate bool            `json:"afterInvalidate,omitempty"`
-	Position        string          `json:"position"`
-	Translated      bool            `json:"translated,omitempty"` // implied by schema 4
-	Settings        string          `json:"settings,omitempty"`
-	ClusterTime     *wireTimestamp  `json:"clusterTime"`
-	Published       int64           `json:"published"`
-	HeartbeatAt     time.Time       `json:"heartbeatAt"`
+	Schema          int                 `json:"schema"`
+	Stream          string              `json:"stream"`
+	Epoch           int64               `json:"epoch"`
+	Leader          string              `json:"leader"`
+	SessionKey      string              `json:"sessionKey,omitempty"` // absent: aggregate
+	Generation      int64               `json:"generation,omitempty"`
+	Fingerprint     *MappingFingerprint `json:"reading,omitempty"` // absent: an earlier version wrote the record
+	AcceptedAt      string              `json:"acceptedAt,omitempty"`
+	ResumeToken     json.RawMessage     `json:"resumeToken"`
+	AfterInvalidate bool                `json:"afterInvalidate,omitempty"`
+	Position        string              `json:"position"`
+	Translated      bool                `json:"translated,omitempty"` // implied by schema 4
+	Settings        string              `json:"settings,omitempty"`
+	ClusterTime     *wireTimestamp      `json:"clusterTime"`
+	Published       int64               `json:"published"`
+	HeartbeatAt     time.Time           `json:"heartbeatAt"`
 }
 
 type wireTimestamp struct {
@@ -122,14 +122,14 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	if r.Progress.Translated {
 		w.Schema = schemaTranslated
 	}
-	if r.Reading.Numbers != "" {
+	if r.Fingerprint.Numbers != "" {
 		w.Schema, w.Translated = schemaNumbers, r.Progress.Translated
 	}
 	if r.SessionKey != (envelope.SessionKey{}) {
 		w.SessionKey = r.SessionKey.String()
 	}
-	if r.Reading != (Reading{}) {
-		w.Reading = &r.Reading
+	if r.Fingerprint != (MappingFingerprint{}) {
+		w.Fingerprint = &r.Fingerprint
 	}
 	if len(r.Progress.ResumeToken) > 0 {
 		token, err := bson.MarshalExtJSON(r.Progress.ResumeToken, true, false)
@@ -166,8 +166,8 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 			Translated: w.Schema == schemaTranslated || w.Translated,
 		},
 	}
-	if w.Reading != nil {
-		r.Reading = *w.Reading
+	if w.Fingerprint != nil {
+		r.Fingerprint = *w.Fingerprint
 	}
 	if w.SessionKey != "" {
 		if err := r.SessionKey.UnmarshalText([]byte(w.SessionKey)); err != nil {

@@ -64,15 +64,15 @@ func TestRecordReadsAndWritesTheGoldenForms(t *testing.T) {
 	bucketed := sample(t)
 	bucketed.SessionKey = envelope.Buckets(64)
 	read := sample(t)
-	read.Reading = Reading{
+	read.Fingerprint = MappingFingerprint{
 		AggregateIDPath: "order.id", VersionPath: "version", Pipeline: `[{"$unset":"fullDocument.secret"}]`,
 		Operations: "insert,update", Updates: "image",
 	}
 	byValue, both := read, translated(t)
-	byValue.Reading.Numbers, both.Reading = NumbersByValue, Reading{AggregateIDPath: "_id", Operations: "insert", Numbers: NumbersByValue}
+	byValue.Fingerprint.Numbers, both.Fingerprint = NumbersByValue, MappingFingerprint{AggregateIDPath: "_id", Operations: "insert", Numbers: NumbersByValue}
 	source := read
 	source.AcceptedAt = "8263A1B2C0000000012B042C0100296E5A1004"
-	source.Reading.Collection, source.Reading.Entity, source.Reading.Cluster = "shop.events", "changes", "replica set 64b1f0c2a1b2c3d4e5f60718"
+	source.Fingerprint.Collection, source.Fingerprint.Entity, source.Fingerprint.Cluster = "shop.events", "changes", "replica set 64b1f0c2a1b2c3d4e5f60718"
 	for file, record := range map[string]Record{
 		"record-schema5.json": byValue, "record-schema5-translated.json": both,
 		"record-schema1.json": sample(t), "record-schema1-reading.json": read, "record-schema1-bucket.json": bucketed, "record-schema2.json": counted(t),

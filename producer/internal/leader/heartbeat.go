@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// hedge is how many times in a fence a request of a heartbeat that has no answer yet is sent once more beside the first.
-	hedge = 8
-	// hedges is how many writes of one heartbeat may be outstanding, and how many looks beside them.
-	hedges = 4
+	// hedgesPerFence is how many times in a fence a request of a heartbeat that has no answer yet is sent once more beside the first.
+	hedgesPerFence = 8
+	// maxHedges is how many writes of one heartbeat may be outstanding, and how many looks beside them.
+	maxHedges = 4
 )
 
-// put writes the record over the one that this term wrote last. A request without an answer is followed by others like it: one in
+// writeHedged writes the record over the one that this term wrote last. A request without an answer is followed by others like it: one in
 // ten thousand takes seconds, and the fence is not much longer. Writes have the same content and the same condition, so one of them
 // at most is carried out. Which one is not always known: then the record is looked at, and the writes go on being waited for.
-func (e *Election) put(ctx context.Context, term *Term, record checkpoint.Record) error {
-	a := &attempt{records: e.records, term: term, record: record, answers: make(chan answer, 2*hedges)}
+func (e *Election) writeHedged(ctx context.Context, term *Term, record checkpoint.Record) error {
+	a := &hedgedWrite{records: e.records, term: term, record: record, answers: make(chan response, 2*maxHedges)}
 	defer a.outstanding.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	slow := time.NewTicker(e.config.FenceAfter / hedge)
+	slow := time.NewTicker(e.config.FenceAfter / hedgesPerFence)
 	defer slow.Stop()
 
 	a.send(ctx)
@@ -36,92 +36,92 @@ func (e *Election) put(ctx context.Context, term *Term, record checkpoint.Record
 		case <-slow.C:
 			a.send(ctx)
 		case answer := <-a.answers:
-			if done, err := a.take(ctx, answer); done {
+			if done, err := a.handle(ctx, answer); done {
 				return err
 			}
 		}
 	}
 }
 
-// attempt is one heartbeat on its way. It belongs to the goroutine of put.
-type attempt struct {
+// hedgedWrite is one heartbeat on its way. It belongs to the goroutine of put.
+type hedgedWrite struct {
 	records Records
 	term    *Term
 	record  checkpoint.Record
 
-	changed       bool // the record is not as this term knew it: look before the next write
-	writes, looks int  // outstanding
+	mustRead      bool // the record is not as this term knew it: look before the next write
+	writes, reads int  // outstanding
 	outstanding   sync.WaitGroup
-	answers       chan answer // has room for every outstanding request
+	answers       chan response // has room for every outstanding request
 }
 
-// answer is that of a write, or of a look at what is there.
-type answer struct {
-	look     bool
+// response is that of a write, or of a look at what is there.
+type response struct {
+	isRead   bool
 	etag     azcore.ETag         // of a write
 	snapshot checkpoint.Snapshot // of a look
 	err      error
 }
 
 // send asks once more for what is missing: a look, or a write. It does not wait.
-func (a *attempt) send(ctx context.Context) {
+func (a *hedgedWrite) send(ctx context.Context) {
 	switch {
-	case a.changed && a.looks < hedges:
-		a.looks++
+	case a.mustRead && a.reads < maxHedges:
+		a.reads++
 		a.outstanding.Go(func() {
 			snapshot, err := a.records.Read(ctx)
-			a.answers <- answer{look: true, snapshot: snapshot, err: err}
+			a.answers <- response{isRead: true, snapshot: snapshot, err: err}
 		})
-	case !a.changed && a.writes < hedges:
+	case !a.mustRead && a.writes < maxHedges:
 		a.writes++
 		etag := a.term.etag
 		a.outstanding.Go(func() {
 			written, err := a.records.Write(ctx, a.record, a.term.leaseID, etag)
-			a.answers <- answer{etag: written, err: err}
+			a.answers <- response{etag: written, err: err}
 		})
 	}
 }
 
-// take says whether the heartbeat is done, and how it ended.
-func (a *attempt) take(ctx context.Context, got answer) (done bool, err error) {
-	if got.look {
-		a.looks--
+// handle says whether the heartbeat is done, and how it ended.
+func (a *hedgedWrite) handle(ctx context.Context, got response) (done bool, err error) {
+	if got.isRead {
+		a.reads--
 	} else {
 		a.writes--
 	}
 	switch {
-	case got.err == nil && got.look:
+	case got.err == nil && got.isRead:
 		return a.compare(ctx, got.snapshot)
 	case got.err == nil:
 		a.term.etag = got.etag
 		return true, nil
 	case errors.Is(got.err, checkpoint.ErrChanged):
 		// Most likely by ourselves: by an earlier request whose answer is still on its way, or was lost.
-		if !a.changed {
-			a.changed = true
+		if !a.mustRead {
+			a.mustRead = true
 			a.send(ctx)
 		}
 		return false, nil
 	}
-	return decisive(got.err) || a.writes+a.looks == 0, got.err
+	return isDecisive(got.err) || a.writes+a.reads == 0, got.err
 }
 
 // compare takes over the ETag of the record if this term wrote it: nobody else can have, with our epoch in it.
-func (a *attempt) compare(ctx context.Context, there checkpoint.Snapshot) (done bool, err error) {
+func (a *hedgedWrite) compare(ctx context.Context, there checkpoint.Snapshot) (done bool, err error) {
 	switch {
 	case there.Record.Epoch != a.term.Epoch || there.Record.Leader != a.record.Leader:
 		return true, fmt.Errorf("%w by %s in epoch %d", checkpoint.ErrChanged, there.Record.Leader, there.Record.Epoch)
 	case there.Record.HeartbeatAt.Equal(a.record.HeartbeatAt):
 		a.term.etag = there.ETag
 		return true, nil
-	case a.changed: // else an older look than the one by which the next write went
-		a.changed, a.term.etag = false, there.ETag
+	case a.mustRead: // else an older look than the one by which the next write went
+		a.mustRead, a.term.etag = false, there.ETag
 		a.send(ctx)
 	}
 	return false, nil
 }
 
-// decisive is an answer after which no other request of the same heartbeat can succeed.
-func decisive(err error) bool {
+// isDecisive is an answer after which no other request of the same heartbeat can succeed.
+func isDecisive(err error) bool {
 	return errors.Is(err, checkpoint.ErrLeaseLost) || errors.Is(err, checkpoint.ErrLeaseHeld) || errors.Is(err, checkpoint.ErrNotFound)
 }

@@ -33,14 +33,14 @@ func (e *Election) lead(ctx context.Context, term *Term, work Work) error {
 	joined.Wait() // its error adds nothing: leadership is gone
 	e.ending.Store(nil)
 	if errors.Is(err, ErrFenced) {
-		e.giveBack(ctx, term.leaseID) // it may still be ours, and nobody gains by waiting until it expires
+		e.release(ctx, term.leaseID) // it may still be ours, and nobody gains by waiting until it expires
 	}
 	return err
 }
 
 const (
-	// hurry is how many times as often a heartbeat is retried while storage does not answer.
-	hurry = 5
+	// retriesPerHeartbeat is how many times as often a heartbeat is retried while storage does not answer.
+	retriesPerHeartbeat = 5
 	// leaseMargin before the lease may run out the leader stops.
 	leaseMargin = 500 * time.Millisecond
 )
@@ -108,7 +108,7 @@ func (e *Election) beat(
 			// Retried until the fence, sooner than at the next heartbeat: storage may be back a moment before it.
 			if !failing {
 				failing = true
-				heartbeat.Reset(e.config.HeartbeatInterval / hurry)
+				heartbeat.Reset(e.config.HeartbeatInterval / retriesPerHeartbeat)
 			}
 		case failing && wrote:
 			failing = false
@@ -123,14 +123,14 @@ func (e *Election) beat(
 // Errors: [ErrLost], or one that says nothing about who leads.
 func (e *Election) write(ctx context.Context, term *Term) error {
 	start := time.Now()
-	ctx, cancel := e.bounded(ctx, term)
+	ctx, cancel := e.withDeadline(ctx, term)
 	defer cancel()
 
 	record := checkpoint.Record{
 		Stream: e.config.Stream, Epoch: term.Epoch, Leader: e.config.Instance, SessionKey: e.config.SessionKey,
-		Reading: term.Reading, AcceptedAt: term.acceptedAt, Generation: term.Generation, Progress: term.current(), HeartbeatAt: start,
+		Fingerprint: term.Fingerprint, AcceptedAt: term.acceptedAt, Generation: term.Generation, Progress: term.current(), HeartbeatAt: start,
 	}
-	err := e.put(ctx, term, record)
+	err := e.writeHedged(ctx, term, record)
 	switch {
 	case errors.Is(err, checkpoint.ErrLeaseLost), errors.Is(err, checkpoint.ErrLeaseHeld),
 		errors.Is(err, checkpoint.ErrChanged), errors.Is(err, checkpoint.ErrNotFound):
@@ -162,9 +162,9 @@ func (e *Election) renew(ctx context.Context, term *Term) error {
 	return err
 }
 
-// bounded ends a request at the fence, when its answer is of no use any more. A term that has no fence yet is being acquired:
+// withDeadline ends a request at the fence, when its answer is of no use any more. A term that has no fence yet is being acquired:
 // what is left of the fence after the first write must be enough for the second.
-func (e *Election) bounded(ctx context.Context, term *Term) (context.Context, context.CancelFunc) {
+func (e *Election) withDeadline(ctx context.Context, term *Term) (context.Context, context.CancelFunc) {
 	deadline := term.Deadline()
 	if deadline.IsZero() {
 		deadline = time.Now().Add(e.config.FenceAfter / 2)
@@ -180,6 +180,6 @@ func (e *Election) handOver(ctx context.Context, term *Term) {
 		// What has been published since the last checkpoint will be published again, under the same message ids.
 		e.log.Warn("cannot write the last checkpoint", telemetry.KeyEpoch, term.Epoch, telemetry.KeyError, err)
 	}
-	e.giveBack(ctx, term.leaseID)
+	e.release(ctx, term.leaseID)
 	e.log.Info("leadership released", telemetry.KeyEpoch, term.Epoch)
 }

@@ -36,8 +36,8 @@ type Records interface {
 	Read(ctx context.Context) (checkpoint.Snapshot, error)
 	Create(ctx context.Context, r checkpoint.Record) error
 	Write(ctx context.Context, r checkpoint.Record, leaseID string, etag azcore.ETag) (azcore.ETag, error)
-	// Mark says that the stream has a leader: from then on Create refuses to begin it anew.
-	Mark(ctx context.Context) error
+	// MarkBegan says that the stream has a leader: from then on Create refuses to begin it anew.
+	MarkBegan(ctx context.Context) error
 }
 
 // Leases is the lease half of a checkpoint: *checkpoint.Blob.
@@ -72,18 +72,18 @@ var (
 	// ErrSessionKey: what has been published went by another session key. Events of one aggregate would wait in two sessions
 	// and be applied out of order; what comes late is then taken for a duplicate, and lost.
 	ErrSessionKey = errors.New("the stream has been published with another SESSION_KEY")
-	// ErrReading: what has been published was read by other settings, with other aggregates or other numbers.
-	ErrReading = errors.New("the stream has been published by other settings")
+	// ErrMapping: what has been published was read by other settings, with other aggregates or other numbers.
+	ErrMapping = errors.New("the stream has been published by other settings")
 )
 
 // Config is how an election runs. The relations between the times are checked by the producer's configuration.
 type Config struct {
 	Stream            string
 	Instance          string
-	SessionKey        envelope.SessionKey // of the work; a record with another one is refused
-	Reading           checkpoint.Reading  // likewise
-	LeaseDuration     time.Duration       // 15 s to 60 s, Azure's bounds
-	RenewInterval     time.Duration       // of the lease itself
+	SessionKey        envelope.SessionKey           // of the work; a record with another one is refused
+	Fingerprint       checkpoint.MappingFingerprint // likewise
+	LeaseDuration     time.Duration                 // 15 s to 60 s, Azure's bounds
+	RenewInterval     time.Duration                 // of the lease itself
 	HeartbeatInterval time.Duration
 	FenceAfter        time.Duration
 	TakeoverAfter     time.Duration
@@ -94,8 +94,8 @@ type Config struct {
 	// Yield is how long to leave a stream without a leader to the other standbys; nil means not at all. It is asked at each
 	// poll.
 	Yield func() time.Duration
-	// Held is told of each lease before it is asked for, and of "" once it is given back or lost; nil is told nothing.
-	Held func(lease string)
+	// ReportLease is told of each lease before it is asked for, and of "" once it is given back or lost; nil is told nothing.
+	ReportLease func(lease string)
 	// Metrics counts; nil counts nothing.
 	Metrics *Metrics
 }
@@ -113,12 +113,12 @@ type Election struct {
 
 	state  atomic.Pointer[State]
 	ending atomic.Pointer[time.Time] // since when the work of a lost term has been ending; nil: none is
-	known  bool                      // a checkpoint has been seen or made; only touched by Run
-	begun  bool                      // the stream is marked as begun; only touched by Run
+	seen   bool                      // a checkpoint has been seen or made; only touched by Run
+	marked bool                      // the stream is marked as begun; only touched by Run
 }
 
-// Reads sets the identity of the cluster that is read, empty if it is not known, before the next [Election.Run].
-func (e *Election) Reads(cluster string) { e.config.Reading.Cluster = cluster }
+// SetCluster sets the identity of the cluster that is read, empty if it is not known, before the next [Election.Run].
+func (e *Election) SetCluster(cluster string) { e.config.Fingerprint.Cluster = cluster }
 
 // State is what is known about the leadership, for status pages.
 type State struct {
@@ -143,7 +143,7 @@ func (e *Election) State() State { return *e.state.Load() }
 // Run stands by, leads whenever it can, and stands by again when leadership is lost. When ctx ends it lets the work
 // finish, writes the last checkpoint, releases the lease and returns nil. It returns an error when the work fails by
 // itself (unless with [ErrStepDown]), and when the checkpoint cannot be used (checkpoint.ErrUnreadable, checkpoint.ErrGone, [ErrVanished],
-// [ErrSessionKey], [ErrReading]).
+// [ErrSessionKey], [ErrMapping]).
 func (e *Election) Run(ctx context.Context, work Work) error {
 	for {
 		term, err := e.standBy(ctx)
@@ -151,7 +151,7 @@ func (e *Election) Run(ctx context.Context, work Work) error {
 			return err
 		}
 		err = e.lead(ctx, term, work)
-		e.hold("")
+		e.reportLease("")
 		e.config.Metrics.end(err)
 		switch {
 		case errors.Is(err, ErrLost), errors.Is(err, ErrFenced):
@@ -176,9 +176,9 @@ func (e *Election) Ending() time.Time {
 	return time.Time{}
 }
 
-func (e *Election) hold(lease string) {
-	if e.config.Held != nil {
-		e.config.Held(lease)
+func (e *Election) reportLease(lease string) {
+	if e.config.ReportLease != nil {
+		e.config.ReportLease(lease)
 	}
 }
 

@@ -95,7 +95,7 @@ func (v *view) Create(ctx context.Context, r checkpoint.Record) error {
 	})
 }
 
-func (v *view) Mark(ctx context.Context) error {
+func (v *view) MarkBegan(ctx context.Context) error {
 	return v.do(ctx, "mark", func() error {
 		v.marked = true
 		return nil

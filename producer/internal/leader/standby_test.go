@@ -61,7 +61,7 @@ func TestASilentLeaderIsNoticedWithinAClosePoll(t *testing.T) {
 			second := <-h.begun
 			require.Equal(t, "b", second.instance)
 			// The last record was seen at the poll after it, and its age counts from then.
-			require.LessOrEqual(t, second.began.Sub(last), config.StandbyPoll+config.TakeoverAfter+closePoll, "phase %d", phase)
+			require.LessOrEqual(t, second.began.Sub(last), config.StandbyPoll+config.TakeoverAfter+fastPoll, "phase %d", phase)
 			a.view.set(nil, nil)
 			a.leave(t)
 			b.leave(t)

@@ -16,8 +16,8 @@ type Term struct {
 	Epoch int64
 	// Generation is the stream's: a part of every MessageId.
 	Generation int64
-	// Reading is that of the settings, for this stream.
-	Reading checkpoint.Reading
+	// MappingFingerprint is that of the settings, for this stream.
+	Fingerprint checkpoint.MappingFingerprint
 	// Start is how far the leaders before have published.
 	Start checkpoint.Progress
 
@@ -33,20 +33,20 @@ type Term struct {
 	progress func() checkpoint.Progress
 }
 
-func newTerm(leaseID string, leased time.Time, snapshot checkpoint.Snapshot, reading checkpoint.Reading) *Term {
+func newTerm(leaseID string, leased time.Time, snapshot checkpoint.Snapshot, reading checkpoint.MappingFingerprint) *Term {
 	start := snapshot.Record.Progress
 	return &Term{
-		Epoch:      snapshot.Record.Epoch + 1,
-		Generation: snapshot.Record.Generation,
-		Reading:    reading.Following(snapshot.Record.Reading),
-		Start:      start,
-		acceptedAt: snapshot.Record.AcceptedAt,
-		leaseID:    leaseID,
-		leased:     leased,
-		etag:       snapshot.ETag,
-		stopping:   make(chan struct{}),
-		requests:   make(chan chan error),
-		progress:   func() checkpoint.Progress { return start },
+		Epoch:       snapshot.Record.Epoch + 1,
+		Generation:  snapshot.Record.Generation,
+		Fingerprint: reading.Inherit(snapshot.Record.Fingerprint),
+		Start:       start,
+		acceptedAt:  snapshot.Record.AcceptedAt,
+		leaseID:     leaseID,
+		leased:      leased,
+		etag:        snapshot.ETag,
+		stopping:    make(chan struct{}),
+		requests:    make(chan chan error),
+		progress:    func() checkpoint.Progress { return start },
 	}
 }
 

@@ -15,15 +15,15 @@ func TestWhatAFenceBears(t *testing.T) {
 		{500 * ms, 1000 * ms, 187500 * time.Microsecond},
 		{1000 * ms, 1100 * ms, -18750 * time.Microsecond},
 	} {
-		require.Equal(t, c.bears, Times{Heartbeat: c.heartbeat, Fence: c.fence}.Bears())
+		require.Equal(t, c.bears, Times{Heartbeat: c.heartbeat, Fence: c.fence}.MaxStorageLatency())
 	}
 	for _, heartbeat := range []time.Duration{50 * ms, 500 * ms, time.Second, 5 * time.Second} {
 		for slow := time.Duration(0); slow < 3*time.Second; slow += 7 * ms {
 			fence := FenceFor(heartbeat, slow)
-			require.GreaterOrEqual(t, Times{Heartbeat: heartbeat, Fence: fence}.Bears(), slow)
+			require.GreaterOrEqual(t, Times{Heartbeat: heartbeat, Fence: fence}.MaxStorageLatency(), slow)
 			require.GreaterOrEqual(t, fence, heartbeat+500*ms, "what the settings ask for")
 			if shorter := fence - 100*ms; shorter >= heartbeat+500*ms {
-				require.Less(t, Times{Heartbeat: heartbeat, Fence: shorter}.Bears(), slow)
+				require.Less(t, Times{Heartbeat: heartbeat, Fence: shorter}.MaxStorageLatency(), slow)
 			}
 		}
 	}

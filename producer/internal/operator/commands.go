@@ -53,11 +53,11 @@ func Program() commandline.Program[*Stream, Request] {
 	}
 }
 
-func forced(f *flag.FlagSet, r *Request) {
+func forceFlag(f *flag.FlagSet, r *Request) {
 	f.BoolVar(&r.change.Force, "force", false, "break the lease of a producer that leads")
 }
 
-func reapplied(f *flag.FlagSet, r *Request) {
+func reapplyFlag(f *flag.FlagSet, r *Request) {
 	f.BoolVar(&r.change.Reapply, "reapply", false, "publish again what was published by former settings: read models that have it apply it a second time")
 }
 
@@ -89,9 +89,9 @@ func tokenCommands() []Command {
 			Says:    "move the checkpoint to a token: its _data, or the whole document as JSON",
 			Operand: true,
 			Flags: func(f *flag.FlagSet, r *Request) {
-				forced(f, r)
+				forceFlag(f, r)
 				f.BoolVar(&r.change.Forward, "forward", false, "let the checkpoint skip changes: they are never published")
-				reapplied(f, r)
+				reapplyFlag(f, r)
 			},
 			Check: func(operand string, r *Request) error {
 				if r.token = operand; operand == "" {
@@ -105,8 +105,8 @@ func tokenCommands() []Command {
 			Name: "token rewind", Takes: "--to TIME [--force] [--reapply]",
 			Says: "move the checkpoint back to a time (RFC 3339, such as 2026-01-31T15:04:05Z)",
 			Flags: func(f *flag.FlagSet, r *Request) {
-				forced(f, r)
-				reapplied(f, r)
+				forceFlag(f, r)
+				reapplyFlag(f, r)
 				f.StringVar(&r.to, "to", "", "the `TIME`, in RFC 3339")
 			},
 			Check: func(_ string, r *Request) (err error) {
@@ -141,7 +141,7 @@ func tokenCommands() []Command {
 				f.StringVar(&r.container, "container", "", "the container `NAME` that holds the copies; none: the present settings take their place")
 				f.StringVar(&r.to, "to", "", "publish again from this `TIME` on (RFC 3339), before the copy's: before the oldest change not applied")
 				f.BoolVar(&r.applied, "applied", false, "your word that all that was published before the copy is applied, or still waits in Service Bus")
-				reapplied(f, r)
+				reapplyFlag(f, r)
 			},
 			Check: func(operand string, r *Request) (err error) {
 				r.token = operand
@@ -159,7 +159,7 @@ func tokenCommands() []Command {
 				return nil
 			},
 			Do: func(ctx context.Context, s *Stream, r Request) error {
-				return s.TokenRestore(ctx, Restoring{Container: r.container, Copy: r.token, To: r.instant, Applied: r.applied, Reapply: r.change.Reapply})
+				return s.TokenRestore(ctx, RestoreOptions{Container: r.container, Copy: r.token, To: r.instant, Applied: r.applied, Reapply: r.change.Reapply})
 			},
 		},
 		{
@@ -199,7 +199,7 @@ func readingCommand() Command {
 		Flags: func(f *flag.FlagSet, r *Request) {
 			f.BoolVar(&r.drained, "drained", false, "your word that no message of the former settings is left anywhere")
 		},
-		Do: func(ctx context.Context, s *Stream, r Request) error { return s.AcceptReading(ctx, r.drained) },
+		Do: func(ctx context.Context, s *Stream, r Request) error { return s.AcceptFingerprint(ctx, r.drained) },
 	}
 }
 

@@ -38,7 +38,7 @@ func (s *Stream) examineBlob(ctx context.Context, e *checkup.Findings) {
 
 // examineContainer looks at what is there: the container, the checkpoint and the last failure. False: there is no container to try.
 func (s *Stream) examineContainer(ctx context.Context, e *checkup.Findings) bool {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	if _, err := s.Container.GetProperties(ctx, nil); err != nil {
 		says, mend := explainBlob(err)
@@ -84,7 +84,7 @@ func (s *Stream) examineFailure(ctx context.Context, e *checkup.Findings, snapsh
 		e.Problem(check, mend, "%s", says)
 	case f == nil:
 		e.OK(check, "none")
-	case f.Over(snapshot):
+	case f.Resolved(snapshot):
 		e.OK(check, "at %s, of %s; %s: %s", f.At.Format(time.RFC3339), f.Instance, since(snapshot.Leased), f.Error)
 	default:
 		e.Problem(check, "do what it says, then start the producer again if it has ended; where an event has to be given up: `producer token set --forward`",
@@ -96,7 +96,7 @@ var errUnconditional = errors.New("a write over a record that had changed was ac
 
 // rehearse does with a scratch blob what a leader does with the checkpoint, and says how long each heartbeat took: at least one.
 func (s *Stream) rehearse(ctx context.Context, name string) (took []time.Duration, err error) {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	scratch := checkpoint.NewBlob(s.Container, name)
 	record := checkpoint.Record{Stream: name, Leader: s.Operator, HeartbeatAt: time.Now()}
@@ -105,7 +105,7 @@ func (s *Stream) rehearse(ctx context.Context, name string) (took []time.Duratio
 	}
 	leaseID := uuid.NewString()
 	defer func() {
-		ctx, cancel := s.bounded(context.WithoutCancel(ctx))
+		ctx, cancel := s.withTimeout(context.WithoutCancel(ctx))
 		defer cancel()
 		_ = scratch.Release(ctx, leaseID) // not held where taking it failed
 		if _, gone := s.Container.NewBlobClient(name+".json").Delete(ctx, nil); err == nil && gone != nil {
@@ -119,7 +119,7 @@ func (s *Stream) rehearse(ctx context.Context, name string) (took []time.Duratio
 	if err := scratch.Acquire(ctx, leaseID, s.LeaseDuration, first.ETag); err != nil {
 		return nil, err
 	}
-	if took, err = s.beat(ctx, scratch, record, leaseID, first.ETag); err != nil {
+	if took, err = s.rehearseHeartbeats(ctx, scratch, record, leaseID, first.ETag); err != nil {
 		return nil, err
 	}
 	if _, err := scratch.Write(ctx, record, leaseID, first.ETag); !errors.Is(err, checkpoint.ErrChanged) {

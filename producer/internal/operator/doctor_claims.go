@@ -18,7 +18,7 @@ func (s *Stream) examineClaims(ctx context.Context, e *checkup.Findings) {
 		e.OK(check, "not used: an event that is too large for a message, or that Service Bus refuses, stops the stream (ON_OVERSIZE=fail, ON_REFUSED=fail)")
 		return
 	}
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	scratch := s.Claims.NewBlockBlobClient(s.Name + "/doctor-" + uuid.NewString())
 	_, err := scratch.Upload(ctx, streaming.NopCloser(bytes.NewReader([]byte("doctor"))), nil)

@@ -22,7 +22,7 @@ type entity struct {
 // the producer does without: where it is missing, that is said and is no problem.
 func (s *Stream) examineEntity(ctx context.Context, e *checkup.Findings) {
 	const sessions, duplicates = "sessions", "duplicate detection"
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	found, err := s.describe(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Stream) receivers(ctx context.Context) string {
 	if s.Queue {
 		return "queue " + s.Entity
 	}
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	found, err := s.describe(ctx)
 	names := append(found.sessions, found.none...)

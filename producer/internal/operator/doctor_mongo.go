@@ -17,7 +17,7 @@ import (
 )
 
 func (s *Stream) examineMongo(ctx context.Context, e *checkup.Findings) {
-	bounded, cancel := s.bounded(ctx)
+	bounded, cancel := s.withTimeout(ctx)
 	answers := e.Mongo(bounded, s.Collection.Database().Client(), "mongodb", "MONGODB_URI", "change streams")
 	cancel()
 	if !answers {
@@ -45,7 +45,7 @@ func (s *Stream) examineMongo(ctx context.Context, e *checkup.Findings) {
 // examineVersion names what the server cannot do that later ones can.
 func (s *Stream) examineVersion(ctx context.Context, e *checkup.Findings) {
 	const check = "version"
-	bounded, cancel := s.bounded(ctx)
+	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
 	version, err := mongodb.ServerVersion(bounded, s.Collection.Database().Client())
 	lacks := strings.Join(version.Lacks(), ", ")
@@ -63,7 +63,7 @@ func (s *Stream) examineVersion(ctx context.Context, e *checkup.Findings) {
 
 func (s *Stream) examineStream(ctx context.Context, e *checkup.Findings) (token bson.Raw, opened bool) {
 	const check = "change stream"
-	bounded, cancel := s.bounded(ctx)
+	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
 	ns := s.Collection.Database().Name() + "." + s.Collection.Name()
 	stream, splits, err := s.watch(bounded, s.options())
@@ -144,11 +144,11 @@ func (s *Stream) examineHistory(ctx context.Context, e *checkup.Findings) {
 	}
 	_, err = s.resumable(ctx, snapshot.Record.Progress.ResumeToken)
 	if err == nil {
-		err = s.held(ctx, snapshot.Record.Progress.ResumeToken)
+		err = s.stillInOplog(ctx, snapshot.Record.Progress.ResumeToken)
 	}
 	pastIt, large := changes.TooLargeRemedy(err)
 	switch {
-	case errors.Is(err, errForgotten), mongodb.HasCode(err, mongodb.ChangeStreamHistoryLost, mongodb.ChangeStreamFatalError, mongodb.InvalidResumeToken):
+	case errors.Is(err, errHistoryGone), mongodb.HasCode(err, mongodb.ChangeStreamHistoryLost, mongodb.ChangeStreamFatalError, mongodb.InvalidResumeToken):
 		e.Problem(check, "copy what is missing by hand and go on from now with ON_HISTORY_LOST=latest, or set a token that the oplog "+
 			"still holds (producer token rewind); make the oplog larger", "the stream cannot go on from the checkpoint: %v", err)
 	case large:
@@ -156,14 +156,14 @@ func (s *Stream) examineHistory(ctx context.Context, e *checkup.Findings) {
 	case err != nil:
 		e.Problem(check, "try again; if it stays, read the error", "the checkpoint could not be tried: %v", err)
 	default:
-		e.OK(check, "the stream can go on from the checkpoint (%s)", clock(timeOf(snapshot.Record.Progress)))
+		e.OK(check, "the stream can go on from the checkpoint (%s)", formatTime(timeOf(snapshot.Record.Progress)))
 	}
 	oldest, note := s.oldest(ctx)
 	if note != "" {
 		e.OK("oplog window", "unknown: %s", note)
 		return
 	}
-	now, err := s.now(ctx)
+	now, err := s.clusterTime(ctx)
 	if err != nil {
 		e.Problem("oplog window", "try again", "%v", err)
 		return
@@ -174,7 +174,7 @@ func (s *Stream) examineHistory(ctx context.Context, e *checkup.Findings) {
 // examineImages compares what is asked of pre- and post-images with what the collection keeps.
 func (s *Stream) examineImages(ctx context.Context, e *checkup.Findings) {
 	const check = "pre-images"
-	bounded, cancel := s.bounded(ctx)
+	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
 	kept, _, err := changes.KeepsImages(bounded, s.Collection)
 	required := s.BeforeChange == options.Required || s.FullDocument == options.Required
@@ -198,20 +198,20 @@ func (s *Stream) examineImages(ctx context.Context, e *checkup.Findings) {
 // examineAggregates asks whether every update and delete can tell its aggregate, at every reading the same.
 func (s *Stream) examineAggregates(ctx context.Context, e *checkup.Findings) {
 	const check = "aggregates"
-	bounded, cancel := s.bounded(ctx)
+	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
 	switch err := s.CheckImages(bounded); {
 	case errors.Is(err, changes.ErrNoImages):
 		e.Problem(check, "do one of what the error says", "%v", err)
 	case err != nil:
 		e.Problem(check, "try again; if it stays, read the error", "the collection could not be asked: %v", err)
-	case s.Reading.Updates == "documentKey" && s.Reading.Deletes == "documentKey" && s.Reading.AggregateIDPath != "_id":
-		e.OK(check, "updates and deletes go by documentKey._id; inserts and replaces by %s", s.Reading.AggregateIDPath)
+	case s.Fingerprint.Updates == "documentKey" && s.Fingerprint.Deletes == "documentKey" && s.Fingerprint.AggregateIDPath != "_id":
+		e.OK(check, "updates and deletes go by documentKey._id; inserts and replaces by %s", s.Fingerprint.AggregateIDPath)
 	default:
-		e.OK(check, "%s tells that of every change, or the change stops the stream", s.Reading.AggregateIDPath)
+		e.OK(check, "%s tells that of every change, or the change stops the stream", s.Fingerprint.AggregateIDPath)
 	}
 	if snapshot, err := s.read(ctx); err == nil {
-		if changed, _ := snapshot.Record.Reading.Changed(s.Reading.Following(snapshot.Record.Reading)); len(changed) > 0 {
+		if changed, _ := snapshot.Record.Fingerprint.Diff(s.Fingerprint.Inherit(snapshot.Record.Fingerprint)); len(changed) > 0 {
 			e.Problem("settings", "put them back, or accept the new ones: producer reading", "another producer published by others: %s",
 				strings.Join(changed, "; "))
 		}

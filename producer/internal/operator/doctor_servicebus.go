@@ -14,7 +14,7 @@ import (
 // examineServiceBus opens a sender's link and sends nothing.
 func (s *Stream) examineServiceBus(ctx context.Context, e *checkup.Findings) {
 	const check = "service bus"
-	bounded, cancel := s.bounded(ctx)
+	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
 	began := time.Now()
 	err := s.openSender(bounded)
@@ -48,7 +48,7 @@ func (s *Stream) openSender(ctx context.Context) error {
 		return err
 	}
 	defer func() {
-		ctx, cancel := s.bounded(context.WithoutCancel(ctx))
+		ctx, cancel := s.withTimeout(context.WithoutCancel(ctx))
 		defer cancel()
 		_ = client.Close(ctx)
 	}()

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// heartbeats is how many are rehearsed, one after the other, and rehearsal for how long at most.
-	heartbeats = 100
-	rehearsal  = 3 * time.Second
+	// maxHeartbeats is how many are rehearsed, one after the other, and rehearsal for how long at most.
+	maxHeartbeats = 100
+	maxRehearsal  = 3 * time.Second
 )
 
-// beat writes a record again and again as a leader's heartbeats do, and says how long each took.
-func (s *Stream) beat(ctx context.Context, scratch *checkpoint.Blob, record checkpoint.Record, leaseID string, etag azcore.ETag) (took []time.Duration, err error) {
-	for began := time.Now(); len(took) < heartbeats && time.Since(began) < rehearsal; {
-		s.Progress.Set("doctor: heartbeats", int64(len(took)), heartbeats)
+// rehearseHeartbeats writes a record again and again as a leader's heartbeats do, and says how long each took.
+func (s *Stream) rehearseHeartbeats(ctx context.Context, scratch *checkpoint.Blob, record checkpoint.Record, leaseID string, etag azcore.ETag) (took []time.Duration, err error) {
+	for began := time.Now(); len(took) < maxHeartbeats && time.Since(began) < maxRehearsal; {
+		s.Progress.Set("doctor: heartbeats", int64(len(took)), maxHeartbeats)
 		at := time.Now()
 		if etag, err = scratch.Write(ctx, record, leaseID, etag); err != nil {
 			return nil, err
@@ -39,26 +39,26 @@ func (s *Stream) examineTimes(e *checkup.Findings, took []time.Duration) {
 	slices.Sort(took)
 	most := took[max(len(took)-2, 0)] // one may have had bad luck: that is what the second request is for
 	shortest := leader.TimesFor(most)
-	measured := fmt.Sprintf("of %d heartbeats, half took at most %s and all but one at most %s", len(took), rounded(took[len(took)/2]), rounded(most))
-	set, bears := s.Times, s.Times.Bears()
+	measured := fmt.Sprintf("of %d heartbeats, half took at most %s and all but one at most %s", len(took), roundDuration(took[len(took)/2]), roundDuration(most))
+	set, bears := s.Times, s.Times.MaxStorageLatency()
 	if bears < most {
 		fence := leader.FenceFor(set.Heartbeat, most)
 		e.Problem(check, fmt.Sprintf("set FENCE_AFTER=%s TAKEOVER_AFTER=%s or more, or the shortest that would do, %s; or use storage that is nearer",
-			fence, fence+set.Takeover-set.Fence, words(shortest)),
+			fence, fence+set.Takeover-set.Fence, formatTimes(shortest)),
 			"%s; FENCE_AFTER=%s and HEARTBEAT_INTERVAL=%s bear at most %s, so slow storage alone can cost a healthy leader the lead",
-			measured, set.Fence, set.Heartbeat, rounded(max(bears, 0)))
+			measured, set.Fence, set.Heartbeat, roundDuration(max(bears, 0)))
 		return
 	}
-	e.OK(check, "%s; what is set bears %s: %s. The shortest that would do: %s", measured, rounded(bears), words(set), words(shortest))
+	e.OK(check, "%s; what is set bears %s: %s. The shortest that would do: %s", measured, roundDuration(bears), formatTimes(set), formatTimes(shortest))
 }
 
-func rounded(d time.Duration) time.Duration {
+func roundDuration(d time.Duration) time.Duration {
 	if d >= 10*time.Millisecond {
 		return d.Round(time.Millisecond)
 	}
 	return d.Round(10 * time.Microsecond)
 }
 
-func words(t leader.Times) string {
+func formatTimes(t leader.Times) string {
 	return fmt.Sprintf("HEARTBEAT_INTERVAL=%s FENCE_AFTER=%s TAKEOVER_AFTER=%s STANDBY_POLL=%s", t.Heartbeat, t.Fence, t.Takeover, t.Poll)
 }

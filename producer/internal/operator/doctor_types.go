@@ -10,7 +10,7 @@ import (
 // examineTypes looks for versions and aggregate ids that mean something else than they look like.
 func (s *Stream) examineTypes(ctx context.Context, e *checkup.Findings) {
 	const check = "types"
-	bounded, cancel := s.bounded(ctx)
+	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
 	sample, err := s.SampleTypes(bounded)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/commandline"
 )
 
-// Done is what a command changed, as --json shows it.
-type Done struct {
+// Result is what a command changed, as --json shows it.
+type Result struct {
 	Stream string `json:"stream"`
 	// Changed is false where there was nothing to do.
 	Changed bool `json:"changed"`
@@ -25,15 +25,15 @@ type Done struct {
 	Copy      string `json:"copy,omitempty"`
 	// BrokeLeaseOf is the leader whose lease was broken.
 	BrokeLeaseOf string `json:"broke_lease_of,omitempty"`
-	// Says is what people are told.
-	Says string `json:"says"`
+	// Message is what people are told.
+	Message string `json:"says"`
 }
 
-// tell prints what a command did, as JSON or for people.
-func (s *Stream) tell(d Done, says string, args ...any) error {
-	d.Stream, d.Says = s.Name, strings.TrimSpace(fmt.Sprintf(says, args...))
+// print prints what a command did, as JSON or for people.
+func (s *Stream) print(d Result, says string, args ...any) error {
+	d.Stream, d.Message = s.Name, strings.TrimSpace(fmt.Sprintf(says, args...))
 	return commandline.Show(s.Out, s.JSON, d)
 }
 
 // Print writes it for people.
-func (d Done) Print(out io.Writer) { fmt.Fprintln(out, d.Says) }
+func (d Result) Print(out io.Writer) { fmt.Fprintln(out, d.Message) }

@@ -23,7 +23,7 @@ func (s *Stream) BreakLease(ctx context.Context) error {
 		return err
 	}
 	if !snapshot.Leased {
-		return s.tell(Done{Epoch: snapshot.Record.Epoch}, "nothing to do: the lease of stream %q is free (%s)", s.Name, snapshot.LeaseState)
+		return s.print(Result{Epoch: snapshot.Record.Epoch}, "nothing to do: the lease of stream %q is free (%s)", s.Name, snapshot.LeaseState)
 	}
 	for range takeTries {
 		if err = s.breakOnce(ctx, snapshot); !errors.Is(err, checkpoint.ErrChanged) {
@@ -36,14 +36,14 @@ func (s *Stream) BreakLease(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.tell(Done{Changed: true, Epoch: snapshot.Record.Epoch, BrokeLeaseOf: snapshot.Record.Leader},
+	return s.print(Result{Changed: true, Epoch: snapshot.Record.Epoch, BrokeLeaseOf: snapshot.Record.Leader},
 		"broke the lease that %s held in epoch %d\n"+
 			"It stops at its next heartbeat. Whichever replica takes the lease next leads with epoch %d: that may be the same one.",
 		snapshot.Record.Leader, snapshot.Record.Epoch, snapshot.Record.Epoch+1)
 }
 
 func (s *Stream) breakOnce(ctx context.Context, snapshot checkpoint.Snapshot) error {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	return s.checkpoint().Break(ctx, snapshot.ETag)
 }
@@ -56,8 +56,8 @@ type leasedRecord struct {
 }
 
 // done is what --json shows of a record that was changed, and of which the old one is kept.
-func (t leasedRecord) done(kept string) Done {
-	d := Done{Changed: true, Epoch: t.from.Record.Epoch + 1, OldRecord: kept}
+func (t leasedRecord) done(kept string) Result {
+	d := Result{Changed: true, Epoch: t.from.Record.Epoch + 1, OldRecord: kept}
 	if t.broke {
 		d.BrokeLeaseOf = t.from.Record.Leader
 	}
@@ -97,7 +97,7 @@ func (s *Stream) takeLease(ctx context.Context, force bool) (t leasedRecord, err
 }
 
 func (s *Stream) acquire(ctx context.Context, leaseID string, from checkpoint.Snapshot) error {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	err := s.checkpoint().Acquire(ctx, leaseID, s.LeaseDuration, from.ETag)
 	if err != nil && !errors.Is(err, checkpoint.ErrLeaseHeld) && !errors.Is(err, checkpoint.ErrChanged) {
@@ -107,7 +107,7 @@ func (s *Stream) acquire(ctx context.Context, leaseID string, from checkpoint.Sn
 }
 
 func (s *Stream) release(ctx context.Context, leaseID string) {
-	ctx, cancel := s.bounded(context.WithoutCancel(ctx))
+	ctx, cancel := s.withTimeout(context.WithoutCancel(ctx))
 	defer cancel()
 	_ = s.checkpoint().Release(ctx, leaseID) // otherwise it expires
 }
@@ -133,7 +133,7 @@ func (s *Stream) rewrite(ctx context.Context, force bool, change func(*checkpoin
 		return t, "", err
 	}
 	defer s.release(ctx, t.leaseID)
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	if kept, err = s.checkpoint().KeepCopy(ctx, t.from.Record); err != nil {
 		return t, "", err

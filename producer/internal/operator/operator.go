@@ -38,8 +38,8 @@ var ErrRefused = errors.New("refused")
 type Stream struct {
 	Name      string
 	Container *container.Client
-	// Elsewhere is another container of the same account, by name.
-	Elsewhere func(name string) *container.Client
+	// OtherContainer is another container of the same account, by name.
+	OtherContainer func(name string) *container.Client
 	// Claims is where the bodies of large events go; nil: nowhere.
 	Claims     *container.Client
 	Collection *mongo.Collection
@@ -64,9 +64,9 @@ type Stream struct {
 	Pipeline mongo.Pipeline
 	// Settings is the hash of what is read, as a leader would put it into the record where positions are counted.
 	Settings string
-	// Reading and SessionKey are what the present settings would put into the record.
-	Reading    checkpoint.Reading
-	SessionKey envelope.SessionKey
+	// MappingFingerprint and SessionKey are what the present settings would put into the record.
+	Fingerprint checkpoint.MappingFingerprint
+	SessionKey  envelope.SessionKey
 	// Cluster returns the identity of the deployment, empty if it cannot be read; nil: it is not asked for.
 	Cluster func(ctx context.Context) string
 	// CheckImages says whether updates and deletes can tell their aggregate.
@@ -86,7 +86,7 @@ type Stream struct {
 
 func (s *Stream) checkpoint() *checkpoint.Blob { return checkpoint.NewBlob(s.Container, s.Name) }
 
-func (s *Stream) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s *Stream) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := s.Timeout
 	if timeout == 0 {
 		timeout = 10 * time.Second
@@ -96,7 +96,7 @@ func (s *Stream) bounded(ctx context.Context) (context.Context, context.CancelFu
 
 // read reads the record; the error says what to do about one that is missing.
 func (s *Stream) read(ctx context.Context) (checkpoint.Snapshot, error) {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	snapshot, err := s.checkpoint().Read(ctx)
 	switch {
@@ -112,14 +112,14 @@ func (s *Stream) read(ctx context.Context) (checkpoint.Snapshot, error) {
 	return snapshot, err
 }
 
-// now is the deployment's cluster time, zero where it tells none.
-func (s *Stream) now(ctx context.Context) (bson.Timestamp, error) {
-	ctx, cancel := s.bounded(ctx)
+// clusterTime is the deployment's cluster time, zero where it tells none.
+func (s *Stream) clusterTime(ctx context.Context) (bson.Timestamp, error) {
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	return mongodb.ClusterTime(ctx, s.Collection.Database())
 }
 
-func clock(t bson.Timestamp) string {
+func formatTime(t bson.Timestamp) string {
 	if t.IsZero() {
 		return "unknown"
 	}

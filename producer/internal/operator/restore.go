@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// Restoring is what a lost checkpoint is made anew from.
-type Restoring struct {
+// RestoreOptions is what a lost checkpoint is made anew from.
+type RestoreOptions struct {
 	// Container holds the copies; empty: there is none, and the present settings take its place.
 	Container string
 	// Copy is the blob to take; empty: the newest of the stream.
@@ -29,52 +29,52 @@ type Restoring struct {
 	Reapply bool
 }
 
-// terms is more than the leaders that a stream can have had between a copy and the loss of what was copied.
-const terms = 1_000_000
+// maxTermsSinceCopy is more than the leaders that a stream can have had between a copy and the loss of what was copied.
+const maxTermsSinceCopy = 1_000_000
 
 // TokenRestore makes the checkpoint of a stream whose own is lost. Nobody knows how many leaders there were after the copy, and
 // an epoch must never come a second time: positions that are counted, and whoever tells a stale leader by it, would take new changes for old
 // ones. So the epoch is the time in seconds since 1970, which no stream reaches by counting leaders, and which a second restoration of
 // the same copy passes; where the clock says less, a million more than the copy's. The generation is new likewise: where the
 // entity is the old one, what it remembers of message ids may be of what it has lost. Errors: [ErrRefused], or the services'.
-func (s *Stream) TokenRestore(ctx context.Context, from Restoring) error {
+func (s *Stream) TokenRestore(ctx context.Context, from RestoreOptions) error {
 	if from.To.IsZero() && !from.Applied {
 		return fmt.Errorf("%w: what was published before the copy and had not been applied, parked aggregates included, is lost with its "+
 			"namespace, and is not published again from the copy. Name a time before the oldest of it (--to TIME); what is applied already "+
 			"is recognised. Where all of it is applied, or still waits in Service Bus, say so: --applied", ErrRefused)
 	}
-	record, name, err := s.lost(ctx, from)
+	record, name, err := s.copyToRestore(ctx, from)
 	if err != nil {
 		return err
 	}
-	if changed, drain := record.Reading.Changed(s.Reading.Following(record.Reading)); drain && !from.Reapply {
+	if changed, drain := record.Fingerprint.Diff(s.Fingerprint.Inherit(record.Fingerprint)); drain && !from.Reapply {
 		return fmt.Errorf("%w: the copy was made of a stream with other settings: %s. What was published behind it by the present ones is "+
 			"published again, but what was by the former ones gets other aggregates: read models that have it apply it a second time. Go back "+
 			"to those settings, or if no such read model is left: --reapply", ErrRefused, strings.Join(changed, "; "))
 	}
 	if from.To.IsZero() {
-		err = s.continues(ctx, record.Progress.ResumeToken)
+		err = s.checkResumable(ctx, record.Progress.ResumeToken)
 	} else {
-		record.Progress, err = s.earlier(ctx, record.Progress, from.To)
+		record.Progress, err = s.progressBefore(ctx, record.Progress, from.To)
 	}
 	if err == nil && !changes.Counted(record.Progress.Position) {
-		err = formerly(record.Progress.Position, record.AcceptedAt, from.Reapply)
+		err = checkAcceptedSettings(record.Progress.Position, record.AcceptedAt, from.Reapply)
 	}
 	if err != nil {
 		return err
 	}
-	present, err := s.begunAnew(ctx)
+	present, err := s.existingCheckpoint(ctx)
 	if err != nil {
 		return err
 	}
-	record.Epoch = max(time.Now().Unix(), max(record.Epoch, present.from.Record.Epoch)+terms)
+	record.Epoch = max(time.Now().Unix(), max(record.Epoch, present.from.Record.Epoch)+maxTermsSinceCopy)
 	record.Generation = record.Epoch
 	record.Leader, record.HeartbeatAt = s.Operator, time.Now()
-	done := Done{Changed: true, Epoch: record.Epoch, Generation: record.Generation, To: clock(timeOf(record.Progress)), Copy: name}
+	done := Result{Changed: true, Epoch: record.Epoch, Generation: record.Generation, To: formatTime(timeOf(record.Progress)), Copy: name}
 	if present.leaseID == "" {
-		err = s.put(ctx, record)
+		err = s.createRecord(ctx, record)
 	} else {
-		done.OldRecord, err = s.over(ctx, present, record)
+		done.OldRecord, err = s.replaceRecord(ctx, present, record)
 	}
 	if err != nil {
 		return err
@@ -82,19 +82,19 @@ func (s *Stream) TokenRestore(ctx context.Context, from Restoring) error {
 	if name == "" {
 		name = "the present settings"
 	}
-	return s.tell(done, "stream %q: the checkpoint is made anew from %s, at %s, epoch %d\n%s", s.Name, name, done.To, record.Epoch,
+	return s.print(done, "stream %q: the checkpoint is made anew from %s, at %s, epoch %d\n%s", s.Name, name, done.To, record.Epoch,
 		"The next leader publishes every change after this point again. Read models that have them recognise them by position and apply\n"+
 			"nothing twice. Every other subscriber sees them again: by cloudEvents_id or position it can tell.")
 }
 
-// lost is the record that the copy holds, and where it is.
-func (s *Stream) lost(ctx context.Context, from Restoring) (r checkpoint.Record, name string, err error) {
+// copyToRestore is the record that the copy holds, and where it is.
+func (s *Stream) copyToRestore(ctx context.Context, from RestoreOptions) (r checkpoint.Record, name string, err error) {
 	if from.Container == "" {
-		return checkpoint.Record{Stream: s.Name, SessionKey: s.SessionKey, Reading: s.Reading}, "", nil
+		return checkpoint.Record{Stream: s.Name, SessionKey: s.SessionKey, Fingerprint: s.Fingerprint}, "", nil
 	}
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
-	container := s.Elsewhere(from.Container)
+	container := s.OtherContainer(from.Container)
 	if _, err := container.GetProperties(ctx, nil); statusCode(err) == http.StatusNotFound {
 		return r, "", fmt.Errorf("%w: there is no container %s; check --container", ErrRefused, from.Container)
 	}
@@ -114,11 +114,11 @@ func (s *Stream) lost(ctx context.Context, from Restoring) (r checkpoint.Record,
 	return r, from.Container + "/" + name, err
 }
 
-// continues is whether MongoDB goes on from a token.
-func (s *Stream) continues(ctx context.Context, token bson.Raw) error {
+// checkResumable is whether MongoDB goes on from a token.
+func (s *Stream) checkResumable(ctx context.Context, token bson.Raw) error {
 	_, err := s.resumable(ctx, token)
 	if err == nil {
-		err = s.held(ctx, token)
+		err = s.stillInOplog(ctx, token)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: MongoDB cannot go on from the copy's token: %w", ErrRefused, err)
@@ -126,23 +126,23 @@ func (s *Stream) continues(ctx context.Context, token bson.Raw) error {
 	return nil
 }
 
-// earlier is the progress at a time before the copy's, if it has one.
-func (s *Stream) earlier(ctx context.Context, copied checkpoint.Progress, to time.Time) (checkpoint.Progress, error) {
+// progressBefore is the progress at a time before the copy's, if it has one.
+func (s *Stream) progressBefore(ctx context.Context, copied checkpoint.Progress, to time.Time) (checkpoint.Progress, error) {
 	if changes.Counted(copied.Position) {
-		return copied, fmt.Errorf("%w: %s. Restore the copy with --applied, or begin another STREAM_NAME, with new read models", ErrRefused, countedAnew)
+		return copied, fmt.Errorf("%w: %s. Restore the copy with --applied, or begin another STREAM_NAME, with new read models", ErrRefused, countedNote)
 	}
-	progress, err := s.at(ctx, to, copied.Position)
+	progress, err := s.progressAt(ctx, to, copied.Position)
 	if err == nil && len(copied.ResumeToken) > 0 && progress.Position > copied.Position {
 		return copied, fmt.Errorf("%w: %s lies after the copy (%s): the changes between would never be published", ErrRefused,
-			clock(timeOf(progress)), clock(timeOf(copied)))
+			formatTime(timeOf(progress)), formatTime(timeOf(copied)))
 	}
 	progress.Published = copied.Published
 	return progress, err
 }
 
-// begunAnew is the checkpoint that is there all the same, under a lease of ours; without one it is empty. One from which something has
+// existingCheckpoint is the checkpoint that is there all the same, under a lease of ours; without one it is empty. One from which something has
 // been published stays: read models have passed what a restored one would publish, and take it for repeats.
-func (s *Stream) begunAnew(ctx context.Context) (t leasedRecord, err error) {
+func (s *Stream) existingCheckpoint(ctx context.Context) (t leasedRecord, err error) {
 	snapshot, err := s.read(ctx)
 	if errors.Is(err, checkpoint.ErrNotFound) || errors.Is(err, checkpoint.ErrGone) {
 		return t, nil
@@ -170,16 +170,16 @@ func (s *Stream) begunAnew(ctx context.Context) (t leasedRecord, err error) {
 	return t, err
 }
 
-func (s *Stream) put(ctx context.Context, r checkpoint.Record) error {
-	ctx, cancel := s.bounded(ctx)
+func (s *Stream) createRecord(ctx context.Context, r checkpoint.Record) error {
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	return s.checkpoint().Restore(ctx, r)
 }
 
-// over replaces the record that was begun anew, and keeps it.
-func (s *Stream) over(ctx context.Context, present leasedRecord, r checkpoint.Record) (kept string, err error) {
+// replaceRecord replaces the record that was begun anew, and keeps it.
+func (s *Stream) replaceRecord(ctx context.Context, present leasedRecord, r checkpoint.Record) (kept string, err error) {
 	defer s.release(ctx, present.leaseID)
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	if kept, err = s.checkpoint().KeepCopy(ctx, present.from.Record); err != nil {
 		return "", err
@@ -188,19 +188,19 @@ func (s *Stream) over(ctx context.Context, present leasedRecord, r checkpoint.Re
 	return kept, err
 }
 
-// at is the progress at an operation time, that second included; its position has the form of the one given.
-func (s *Stream) at(ctx context.Context, to time.Time, position string) (p checkpoint.Progress, err error) {
-	now, err := s.now(ctx)
+// progressAt is the progress at an operation time, that second included; its position has the form of the one given.
+func (s *Stream) progressAt(ctx context.Context, to time.Time, position string) (p checkpoint.Progress, err error) {
+	now, err := s.clusterTime(ctx)
 	if err != nil {
 		return p, err
 	}
 	if at := to.Unix(); at <= 0 || (!now.IsZero() && at > int64(now.T)) {
-		return p, fmt.Errorf("%w: %s is no time in the past; MongoDB's cluster time is %s", ErrRefused, to.Format(time.RFC3339), clock(now))
+		return p, fmt.Errorf("%w: %s is no time in the past; MongoDB's cluster time is %s", ErrRefused, to.Format(time.RFC3339), formatTime(now))
 	}
 	at := bson.Timestamp{T: uint32(to.Unix())}
 	if oldest, note := s.oldest(ctx); note == "" && at.T < oldest.T {
 		return p, fmt.Errorf("%w: the oplog does not reach back to %s: its oldest entry is of %s. What was changed before that is "+
-			"gone from the change stream", ErrRefused, clock(at), clock(oldest))
+			"gone from the change stream", ErrRefused, formatTime(at), formatTime(oldest))
 	}
 	token, err := s.tokenAt(ctx, at)
 	if err == nil {
@@ -208,7 +208,7 @@ func (s *Stream) at(ctx context.Context, to time.Time, position string) (p check
 	}
 	if err != nil {
 		return p, fmt.Errorf("%w: MongoDB opens no change stream at %s (an oplog that no longer reaches back there says "+
-			"ChangeStreamHistoryLost): %w", ErrRefused, clock(at), err)
+			"ChangeStreamHistoryLost): %w", ErrRefused, formatTime(at), err)
 	}
 	if p.Position, err = changes.PositionOf(envelope.TokenText(token), position); err != nil {
 		return p, fmt.Errorf("%w: %w", ErrRefused, err)
@@ -217,5 +217,5 @@ func (s *Stream) at(ctx context.Context, to time.Time, position string) (p check
 	return p, nil
 }
 
-// countedAnew is why nothing goes back where positions are counted.
-const countedAnew = "the stream's positions are counted, so what is published again gets new ones, and read models apply it twice"
+// countedNote is why nothing goes back where positions are counted.
+const countedNote = "the stream's positions are counted, so what is published again gets new ones, and read models apply it twice"

@@ -18,7 +18,7 @@ func (s *Stream) SetSessionKey(ctx context.Context, key envelope.SessionKey, dra
 	}
 	was := present.Record.SessionKey
 	if was == key {
-		return s.tell(Done{Epoch: present.Record.Epoch}, "nothing to do: stream %q is published with %s", s.Name, key)
+		return s.print(Result{Epoch: present.Record.Epoch}, "nothing to do: stream %q is published with %s", s.Name, key)
 	}
 	if !drained {
 		return fmt.Errorf("%w: as long as messages published with %s wait, events of one aggregate would be in two sessions, be "+
@@ -30,7 +30,7 @@ func (s *Stream) SetSessionKey(ctx context.Context, key envelope.SessionKey, dra
 	if err != nil {
 		return err
 	}
-	return s.tell(t.done(kept), "stream %q: session key %s → %s, epoch %d; the old record is kept as blob %s\n"+
+	return s.print(t.done(kept), "stream %q: session key %s → %s, epoch %d; the old record is kept as blob %s\n"+
 		"Start the producers with SESSION_KEY=%s: any other is refused.",
 		s.Name, t.from.Record.SessionKey, key, t.from.Record.Epoch+1, kept, key)
 }

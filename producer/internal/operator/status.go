@@ -59,15 +59,15 @@ func (s *Stream) Status(ctx context.Context) (Status, error) {
 	at := timeOf(record.Progress)
 	status := Status{
 		Stream: s.Name, Leader: record.Leader, Epoch: record.Epoch, Lease: snapshot.LeaseState,
-		Position: record.Progress.Position, PositionTime: clock(at), Published: record.Progress.Published,
+		Position: record.Progress.Position, PositionTime: formatTime(at), Published: record.Progress.Published,
 		SessionKey:          record.SessionKey.String(),
 		HeartbeatAgeSeconds: time.Since(record.HeartbeatAt).Round(time.Millisecond * 100).Seconds(),
 	}
 	status.Leads, status.Begins = snapshot.Leased, record.Progress.Position == ""
 	if status.LastFailure, err = s.lastFailure(ctx); err == nil && status.LastFailure != nil {
-		status.Stopped = !status.LastFailure.Over(snapshot)
+		status.Stopped = !status.LastFailure.Resolved(snapshot)
 	}
-	now, err := s.now(ctx)
+	now, err := s.clusterTime(ctx)
 	if err != nil {
 		status.LagNote, status.HeadroomNote = "MongoDB does not answer", "MongoDB does not answer"
 		return status, err
@@ -93,7 +93,7 @@ func (s *Stream) Status(ctx context.Context) (Status, error) {
 
 // lastFailure is why a replica last stopped publishing; nil where none has, or it cannot be read.
 func (s *Stream) lastFailure(ctx context.Context) (*checkpoint.Failure, error) {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	return s.checkpoint().LastFailure(ctx)
 }
@@ -108,7 +108,7 @@ func timeOf(p checkpoint.Progress) bson.Timestamp {
 
 // oldest is the time of the oldest entry of the oplog, or why it is unknown.
 func (s *Stream) oldest(ctx context.Context) (t bson.Timestamp, note string) {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	t, err := oplog.Oldest(ctx, s.Collection.Database().Client())
 	switch {

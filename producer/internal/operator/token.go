@@ -32,14 +32,14 @@ type Change struct {
 	Reapply bool
 }
 
-// formerly refuses a position before that at which other settings were accepted.
-func formerly(to, acceptedAt string, reapply bool) error {
+// checkAcceptedSettings refuses a position before that at which other settings were accepted.
+func checkAcceptedSettings(to, acceptedAt string, reapply bool) error {
 	if reapply || acceptedAt == "" || to >= acceptedAt {
 		return nil
 	}
 	return fmt.Errorf("%w: the changes up to %s were published by other settings than the present ones (`producer reading`). "+
 		"Published again they may have other aggregates: read models that have them do not recognise them, "+
-		"and apply them a second time. If no such read model is left: --reapply", ErrRefused, clock(envelope.TokenTime(acceptedAt)))
+		"and apply them a second time. If no such read model is left: --reapply", ErrRefused, formatTime(envelope.TokenTime(acceptedAt)))
 }
 
 // TokenShow writes the token of the checkpoint.
@@ -56,7 +56,7 @@ func (s *Stream) TokenShow(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("write resume token: %w", err)
 	}
-	return commandline.Show(s.Out, s.JSON, Token{Token: json.RawMessage(text), Time: clock(timeOf(progress)), Epoch: snapshot.Record.Epoch})
+	return commandline.Show(s.Out, s.JSON, Token{Token: json.RawMessage(text), Time: formatTime(timeOf(progress)), Epoch: snapshot.Record.Epoch})
 }
 
 // Token is the checkpoint's resume token.
@@ -80,16 +80,16 @@ func (s *Stream) TokenCopy(ctx context.Context, containerName string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
-	name, err := s.checkpoint().CopyTo(ctx, s.Elsewhere(containerName), snapshot.Record, time.Now())
+	name, err := s.checkpoint().CopyTo(ctx, s.OtherContainer(containerName), snapshot.Record, time.Now())
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
 		return fmt.Errorf("%w: there is no container %s; create it (az storage container create --name %s), or check --container", err, containerName, containerName)
 	case err != nil:
 		return err
 	}
-	return s.tell(Done{Epoch: snapshot.Record.Epoch, Copy: containerName + "/" + name},
+	return s.print(Result{Epoch: snapshot.Record.Epoch, Copy: containerName + "/" + name},
 		"stream %q: the checkpoint of epoch %d is copied to %s/%s", s.Name, snapshot.Record.Epoch, containerName, name)
 }
 
@@ -119,7 +119,7 @@ func (s *Stream) TokenSet(ctx context.Context, token string, change Change) erro
 		to.Translated = changes.Translated(to.Position, envelope.TokenText(raw))
 	}
 	if to.AfterInvalidate, err = s.resumable(ctx, raw); err == nil {
-		err = s.held(ctx, raw)
+		err = s.stillInOplog(ctx, raw)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: MongoDB cannot go on from this token: %w", ErrRefused, err)
@@ -145,17 +145,17 @@ func (s *Stream) TokenRewind(ctx context.Context, to time.Time, change Change) e
 		return err
 	}
 	if changes.Counted(present.Record.Progress.Position) {
-		return fmt.Errorf("%w: %s. To build read models again: another STREAM_NAME, and new read models", ErrRefused, countedAnew)
+		return fmt.Errorf("%w: %s. To build read models again: another STREAM_NAME, and new read models", ErrRefused, countedNote)
 	}
-	progress, err := s.at(ctx, to, present.Record.Progress.Position)
+	progress, err := s.progressAt(ctx, to, present.Record.Progress.Position)
 	if err != nil {
 		return err
 	}
 	return s.move(ctx, progress, change)
 }
 
-// renumbered says what a new series of positions means.
-const renumbered = "\nPositions begin a new series, larger than all before. What a leader that did not stop cleanly had sent after its last\n" +
+// renumberNote says what a new series of positions means.
+const renumberNote = "\nPositions begin a new series, larger than all before. What a leader that did not stop cleanly had sent after its last\n" +
 	"checkpoint is published again under new positions: Service Bus drops it while its duplicate detection remembers it, and\n" +
 	"read models do not recognise it.\n"
 
@@ -171,26 +171,26 @@ func (s *Stream) TokenRenumber(ctx context.Context) error {
 	case !changes.Counted(progress.Position):
 		return fmt.Errorf("%w: the stream's positions are resume tokens, which no setting changes: there is nothing to accept", ErrRefused)
 	case progress.Settings == s.Settings:
-		return s.tell(Done{Epoch: present.Record.Epoch}, "nothing to do: stream %q was counted with these settings", s.Name)
+		return s.print(Result{Epoch: present.Record.Epoch}, "nothing to do: stream %q was counted with these settings", s.Name)
 	}
 	// Never by force: whoever leads counts by the old settings until it notices.
 	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) {
 		r.Progress.Position, r.Progress.Settings = changes.NewSeries(r.Epoch), s.Settings
-		if r.Reading != (checkpoint.Reading{}) {
-			r.Reading.Pipeline, r.Reading.Collection = s.Reading.Pipeline, s.Reading.Collection
+		if r.Fingerprint != (checkpoint.MappingFingerprint{}) {
+			r.Fingerprint.Pipeline, r.Fingerprint.Collection = s.Fingerprint.Pipeline, s.Fingerprint.Collection
 		}
 	})
 	if err != nil {
 		return err
 	}
-	return s.tell(t.done(kept), "stream %q: the present PIPELINE and collection are accepted, epoch %d; the old record is kept as blob %s\n%s",
-		s.Name, t.from.Record.Epoch+1, kept, renumbered)
+	return s.print(t.done(kept), "stream %q: the present PIPELINE and collection are accepted, epoch %d; the old record is kept as blob %s\n%s",
+		s.Name, t.from.Record.Epoch+1, kept, renumberNote)
 }
 
 // tokenAt is the token of a change stream opened at a time, before its first event. It asks for a batch of size 0: if the first
 // answer held events, the driver would have no token from before them.
 func (s *Stream) tokenAt(ctx context.Context, at bson.Timestamp) (bson.Raw, error) {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	stream, err := s.Collection.Watch(ctx, s.stages(), options.ChangeStream().SetBatchSize(0).SetStartAtOperationTime(&at))
 	if err != nil {
@@ -202,7 +202,7 @@ func (s *Stream) tokenAt(ctx context.Context, at bson.Timestamp) (bson.Raw, erro
 		return nil, errors.New("the deployment gives no sortable token before the first event")
 	}
 	if got := envelope.TokenTime(envelope.TokenText(token)); got.T > at.T {
-		return nil, fmt.Errorf("the deployment opened it only at %s", clock(got))
+		return nil, fmt.Errorf("the deployment opened it only at %s", formatTime(got))
 	}
 	return token, nil
 }
@@ -226,20 +226,20 @@ func (s *Stream) resumableBy(ctx context.Context, token bson.Raw) (afterInvalida
 	return false, err
 }
 
-// errForgotten: the deployment would go on from a token that its oplog no longer holds, and pass over what was lost.
-var errForgotten = errors.New("its oplog begins behind it")
+// errHistoryGone: the deployment would go on from a token that its oplog no longer holds, and pass over what was lost.
+var errHistoryGone = errors.New("its oplog begins behind it")
 
-// held asks whether the oplog still holds the place of an event's token: a deployment may accept one that it does not. Where that
+// stillInOplog asks whether the oplog still holds the place of an event's token: a deployment may accept one that it does not. Where that
 // cannot be known there is no error.
-func (s *Stream) held(ctx context.Context, token bson.Raw) error {
+func (s *Stream) stillInOplog(ctx context.Context, token bson.Raw) error {
 	at := envelope.TokenTime(envelope.TokenText(token))
 	if at.IsZero() {
 		return nil
 	}
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	if reaches, err := oplog.Reaches(ctx, s.Collection, at, false); err == nil && !reaches {
-		return errForgotten
+		return errHistoryGone
 	}
 	return nil
 }
@@ -260,7 +260,7 @@ func (s *Stream) options() *options.ChangeStreamOptionsBuilder {
 
 // tryOpen opens a change stream and asks for its next event once: servers refuse some starting points only then.
 func (s *Stream) tryOpen(ctx context.Context, o *options.ChangeStreamOptionsBuilder) error {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	stream, _, err := s.watch(ctx, o)
 	if err != nil {
@@ -300,10 +300,10 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	}
 	if from := present.Record.Progress.Position; to.Position > from && !change.Forward {
 		return fmt.Errorf("%w: %s lies after the checkpoint (%s): the changes between would never be published. If that is what "+
-			"you want: `producer token set --forward TOKEN`", ErrRefused, clock(timeOf(to)), clock(timeOf(present.Record.Progress)))
+			"you want: `producer token set --forward TOKEN`", ErrRefused, formatTime(timeOf(to)), formatTime(timeOf(present.Record.Progress)))
 	}
 	if !counted {
-		if err := formerly(to.Position, present.Record.AcceptedAt, change.Reapply); err != nil {
+		if err := checkAcceptedSettings(to.Position, present.Record.AcceptedAt, change.Reapply); err != nil {
 			return err
 		}
 	}
@@ -317,7 +317,7 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	}
 	old := t.from.Record
 	done := t.done(kept)
-	done.From, done.To, done.Generation = clock(timeOf(old.Progress)), clock(timeOf(to)), old.Generation
+	done.From, done.To, done.Generation = formatTime(timeOf(old.Progress)), formatTime(timeOf(to)), old.Generation
 	var says strings.Builder
 	if t.broke {
 		fmt.Fprintf(&says, "broke the lease of %s\n", old.Leader)
@@ -334,18 +334,18 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	_ = w.Flush() // a strings.Builder takes everything
 	switch {
 	case counted:
-		says.WriteString(renumbered)
+		says.WriteString(renumberNote)
 	case to.Position == old.Progress.Position:
 		says.WriteString("\nThe checkpoint was there already: nothing is published again, and nothing is left out.")
 	case !back:
 		says.WriteString("\nThe changes between the old position and the new one will never be published.")
 	default:
-		fmt.Fprintf(&says, anew, receivers)
+		fmt.Fprintf(&says, republishNote, receivers)
 	}
-	return s.tell(done, "%s", says.String())
+	return s.print(done, "%s", says.String())
 }
 
-// anew says what happens to the changes behind a checkpoint that went back.
-const anew = "\nThe next leader publishes every change after this point again, to %s.\n" +
+// republishNote says what happens to the changes behind a checkpoint that went back.
+const republishNote = "\nThe next leader publishes every change after this point again, to %s.\n" +
 	"The MessageIds are new ones, so Service Bus takes them again. Read models that follow already recognise them by position and apply\n" +
 	"nothing twice; one whose subscription is new gets them all. Every other subscriber sees them again: by cloudEvents_id or position it can tell.\n"

@@ -85,11 +85,11 @@ func Reaches(ctx context.Context, collection *mongo.Collection, at bson.Timestam
 }
 
 const (
-	sampleEvery = 10 * time.Second
-	// forgetAfter without a sample the last one says nothing any more.
-	forgetAfter = time.Minute
-	// askAgain is the pause after a refusal, which only people change.
-	askAgain = 5 * time.Minute
+	sampleInterval = 10 * time.Second
+	// maxSampleAge without a sample the last one says nothing any more.
+	maxSampleAge = time.Minute
+	// forbiddenDelay is the pause after a refusal, which only people change.
+	forbiddenDelay = 5 * time.Minute
 )
 
 // Sampler keeps an eye on the oldest entry. The zero value has seen nothing.
@@ -104,15 +104,15 @@ type sample struct {
 // Run samples until ctx ends.
 func (s *Sampler) Run(ctx context.Context, client *mongo.Client) {
 	for {
-		pause := sampleEvery
-		bounded, cancel := context.WithTimeout(ctx, sampleEvery)
+		pause := sampleInterval
+		bounded, cancel := context.WithTimeout(ctx, sampleInterval)
 		oldest, err := Oldest(bounded, client)
 		cancel()
 		switch {
 		case err == nil, errors.Is(err, ErrAbsent), errors.Is(err, ErrForbidden):
 			s.last.Store(&sample{oldest, err, time.Now()})
 			if err != nil {
-				pause = askAgain
+				pause = forbiddenDelay
 			}
 		default: // away: the last sample stands until it is too old
 		}
@@ -131,7 +131,7 @@ func (s *Sampler) Headroom(position bson.Timestamp) (seconds int64, note string)
 		return 0, "not looked yet"
 	case last.err != nil:
 		return 0, last.err.Error()
-	case time.Since(last.at) > forgetAfter:
+	case time.Since(last.at) > maxSampleAge:
 		return 0, "MongoDB does not answer"
 	case position.IsZero():
 		return 0, "the position tells no time"

@@ -30,7 +30,7 @@ func TestHeadroomSaysWhenItIsUnknownAndWhy(t *testing.T) {
 		seconds, _ = headroom()
 		require.EqualValues(t, -30, seconds, "lost, and by how much")
 
-		time.Sleep(forgetAfter + time.Second) // virtual
+		time.Sleep(maxSampleAge + time.Second) // virtual
 		_, note = headroom()
 		require.Equal(t, "MongoDB does not answer", note)
 
