@@ -39,9 +39,10 @@ type clients struct {
 	openMongo func() error
 }
 
-// clientSet holds the clients of a process. Streams with the same source or the same storage account share a
-// client, which keeps their requests apart. They do not share connections to Service Bus: a stream that
-// closes one because the outcome of a send is unknown would make all the other streams resend.
+// clientSet holds the clients of a process. Streams with the same source or the same storage
+// account share a client, which keeps their requests apart. They do not share connections to
+// Service Bus: a stream that closes one because the outcome of a send is unknown would make all the
+// other streams resend.
 type clientSet struct {
 	streams []*clients
 	blob    map[azure.Blob]*azblob.Client
@@ -51,8 +52,8 @@ type clientSet struct {
 	sights map[string]*mongodb.Sight // by URI; guarded by mu
 }
 
-// openClients creates every client. Nothing is sent before the first use, so an unreachable service delays
-// the work and does not end the process.
+// openClients creates every client. Nothing is sent before the first use, so an unreachable service
+// delays the work and does not end the process.
 func openClients(ctx context.Context, cfgs []Config, opts Options) (*clientSet, error) {
 	all := &clientSet{mongo: map[string]*mongo.Client{}, sights: map[string]*mongodb.Sight{}, blob: map[azure.Blob]*azblob.Client{}}
 	credential := opts.Credential
@@ -136,8 +137,8 @@ func (s *clientSet) openMongo(uri string, opts Options) (*mongo.Client, *mongodb
 	return db, sight, nil
 }
 
-// blobOptionsWithoutRetries disables the SDK's own retries. The election retries requests itself, and a
-// conditional write that the SDK retries because its response was lost would be refused.
+// blobOptionsWithoutRetries disables the SDK's own retries. The election retries requests itself,
+// and a conditional write that the SDK retries because its response was lost would be refused.
 func blobOptionsWithoutRetries(given *azblob.ClientOptions) *azblob.ClientOptions {
 	var o azblob.ClientOptions
 	if given != nil {
@@ -147,8 +148,8 @@ func blobOptionsWithoutRetries(given *azblob.ClientOptions) *azblob.ClientOption
 	return &o
 }
 
-// serviceBusOptionsWithoutRetries disables the SDK's own retries: an operator's command reports the first
-// failure.
+// serviceBusOptionsWithoutRetries disables the SDK's own retries: an operator's command reports the
+// first failure.
 func serviceBusOptionsWithoutRetries(given *azservicebus.ClientOptions) *azservicebus.ClientOptions {
 	var o azservicebus.ClientOptions
 	if given != nil {
@@ -176,9 +177,9 @@ func (s *clientSet) close(ctx context.Context) {
 // clusterIdentityTimeout bounds the query for the deployment's identity.
 const clusterIdentityTimeout = 5 * time.Second
 
-// clusterIdentity returns the identity that a deployment stores for itself, which distinguishes it from
-// another deployment with the same databases: that of its replica set, or of its sharded cluster. It is
-// empty if the user may not read it, or if the deployment stores none.
+// clusterIdentity returns the identity that a deployment stores for itself, which distinguishes it
+// from another deployment with the same databases: that of its replica set, or of its sharded
+// cluster. It is empty if the user may not read it, or if the deployment stores none.
 func clusterIdentity(ctx context.Context, client *mongo.Client) string {
 	ctx, cancel := context.WithTimeout(ctx, clusterIdentityTimeout)
 	defer cancel()

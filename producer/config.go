@@ -25,124 +25,143 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Config is every setting of the producer. [LoadConfig] reads it from the environment.
+// Config holds every setting of the producer. [LoadConfig] reads it from the environment.
 type Config struct {
-	// MongoURI is the source's connection string: a secret. The user needs find and changeStream on the collection, and, for the
-	// oplog's headroom to be known, read on the database local.
+	// MongoURI is the source's connection string: a secret. The user needs find and changeStream on
+	// the collection and, for the oplog's headroom, read on the database local.
 	MongoURI string `envconfig:"MONGODB_URI" secret:"true" required:"true"`
-	// Database and Collection are what is watched.
+	// Database and Collection are the watched collection.
 	Database   string `envconfig:"MONGODB_DATABASE" required:"true"`
 	Collection string `envconfig:"MONGODB_COLLECTION" required:"true"`
-	// Streams are the names of the streams, where the process has several. A variable that begins with a stream's name, such
-	// as ORDERS_MONGODB_COLLECTION, is a setting of that stream alone; all others are shared.
+	// Streams are the names of the streams if the process has several. A variable with a stream's
+	// name as its prefix, such as ORDERS_MONGODB_COLLECTION, is a setting of that stream alone; all
+	// others are shared.
 	Streams []string `envconfig:"STREAMS"`
-	// Stream names the collection with its settings; it owns the checkpoint blob STREAM.json and is part of every
-	// message id. Default: DATABASE.COLLECTION.
+	// Stream names the collection with its settings. It owns the checkpoint blob STREAM.json and is
+	// part of every message id. Default: DATABASE.COLLECTION.
 	Stream string `envconfig:"STREAM_NAME"`
 
 	azure.ServiceBus
-	// Topic or Queue is where the changes go: exactly one.
+	// Topic or Queue is the destination of the changes: exactly one must be set.
 	Topic string `envconfig:"SERVICE_BUS_TOPIC"`
 	Queue string `envconfig:"SERVICE_BUS_QUEUE"`
-	// Administration is the URL of an emulator's administration, which is not where its namespace is. Only commands ask it.
+	// Administration is the URL of an emulator's administration, if it differs from its namespace.
+	// Only commands use it.
 	Administration string `envconfig:"SERVICE_BUS_ADMINISTRATION"`
 
 	azure.Blob
-	// Container holds the checkpoint blobs; it is created where missing and allowed.
+	// Container holds the checkpoint blobs; it is created if it is missing and that is permitted.
 	Container string `envconfig:"BLOB_CONTAINER" default:"sluice"`
 
-	// StartFrom is where a new stream begins: latest, or timestamp with StartAt; checkpoint: it does not, but waits for a checkpoint
-	// that is restored.
+	// StartFrom is where a new stream begins: latest, or timestamp with StartAt; with checkpoint it
+	// waits until a checkpoint is restored.
 	StartFrom string    `envconfig:"START_FROM" default:"latest"`
 	StartAt   time.Time `envconfig:"START_AT"`
-	// OnHistoryLost is what happens when the server's oplog no longer reaches back to the checkpoint: fail, or latest (go
-	// on from now; what lies between is not published).
+	// OnHistoryLost decides what happens if the oplog no longer reaches back to the checkpoint:
+	// fail, or latest (continue from now; the changes in between are not published).
 	OnHistoryLost string `envconfig:"ON_HISTORY_LOST" default:"fail"`
-	// OnCollectionReplaced is what happens when another collection is given the watched one's name, as renameCollection and $out do:
-	// its documents are not in the change stream. fail, or continue (they are in no read model until they change).
+	// OnCollectionReplaced decides what happens if another collection is given the watched one's
+	// name, as renameCollection and $out do, so that its documents are not in the change stream:
+	// fail, or continue (they are in no read model until they change).
 	OnCollectionReplaced string `envconfig:"ON_COLLECTION_REPLACED" default:"fail"`
 	// Operations become messages; other changes of documents are skipped.
 	Operations []envelope.Operation `envconfig:"OPERATIONS" default:"insert,update,replace,delete"`
-	// Pipeline is an Extended JSON array of stages for the change stream: $match, $project, $addFields, $set, $unset,
-	// $replaceRoot and $replaceWith that keep _id, operationType, documentKey and clusterTime.
+	// Pipeline is an Extended JSON array of stages for the change stream: $match, $project,
+	// $addFields, $set, $unset, $replaceRoot and $replaceWith that keep _id, operationType,
+	// documentKey and clusterTime.
 	Pipeline string `envconfig:"PIPELINE"`
-	// The paths are dotted and lead into the document. Where a document has no aggregate id, documentKey._id takes its place.
+	// The paths are dotted and lead into the document. A document without an aggregate id uses
+	// documentKey._id.
 	AggregateIDPath   string `envconfig:"AGGREGATE_ID_PATH" default:"aggregateId"`
 	EventTypePath     string `envconfig:"EVENT_TYPE_PATH" default:"type"`
 	VersionPath       string `envconfig:"VERSION_PATH" default:"version"`
 	CorrelationIDPath string `envconfig:"CORRELATION_ID_PATH"`
-	// OnUnknownAggregate is what happens to an update or a delete without an image of its document, which would tell its
-	// aggregate: fail, or documentKey (all updates and deletes go by documentKey._id, unless their image is required).
+	// OnUnknownAggregate decides what happens to an update or a delete without an image of its
+	// document, which would determine its aggregate: fail, or documentKey (all updates and deletes
+	// use documentKey._id, unless their image is required).
 	OnUnknownAggregate string `envconfig:"ON_UNKNOWN_AGGREGATE" default:"fail"`
-	// TraceParentPath leads to a W3C traceparent in the document: the trace in which the event was made goes on.
+	// TraceParentPath leads to a W3C traceparent in the document: the event's span continues that
+	// trace.
 	TraceParentPath string `envconfig:"TRACE_PARENT_PATH"`
-	// FullDocument is the change stream's option for updates: updateLookup, whenAvailable, required, or default (none).
+	// FullDocument is the change stream's option for updates: updateLookup, whenAvailable,
+	// required, or default (none).
 	FullDocument string `envconfig:"FULL_DOCUMENT" default:"updateLookup"`
-	// BeforeChange is the change stream's fullDocumentBeforeChange: whenAvailable, required, or off. Updates and deletes find
-	// their aggregate in the pre-image.
+	// BeforeChange is the change stream's fullDocumentBeforeChange: whenAvailable, required, or
+	// off. The pre-image determines the aggregate of updates and deletes.
 	BeforeChange string `envconfig:"FULL_DOCUMENT_BEFORE_CHANGE" default:"whenAvailable"`
 
-	// LeaseDuration is the blob lease's: 15s to 60s, Azure's bounds.
+	// LeaseDuration is the duration of the blob lease: 15s to 60s, Azure's limits.
 	LeaseDuration time.Duration `envconfig:"LEASE_DURATION" default:"15s"`
 	// HeartbeatInterval is the time between two checkpoints.
 	HeartbeatInterval time.Duration `envconfig:"HEARTBEAT_INTERVAL" default:"1s"`
-	// FenceAfter without a successful checkpoint, counted from before the request, the leader stops.
+	// FenceAfter is how long after the last successful checkpoint, counted from before the request,
+	// the leader stops.
 	FenceAfter time.Duration `envconfig:"FENCE_AFTER" default:"2.5s"`
-	// TakeoverAfter without a new checkpoint a standby breaks the lease and leads.
+	// TakeoverAfter is how long after the last new checkpoint a standby breaks the lease and leads.
 	TakeoverAfter time.Duration `envconfig:"TAKEOVER_AFTER" default:"4s"`
-	// StandbyPoll is the time between two requests of a standby for the checkpoint, at most: once the leader is half a heartbeat
-	// late, it looks every 250 ms.
+	// StandbyPoll is the maximum time between two requests of a standby for the checkpoint. Once
+	// the leader is half a heartbeat late, it is 250 ms.
 	StandbyPoll time.Duration `envconfig:"STANDBY_POLL" default:"500ms"`
-	// LeaseTakeover is break, or expiry: wait until a silent leader's lease runs out.
+	// LeaseTakeover is break, or expiry: wait until a silent leader's lease expires.
 	LeaseTakeover string `envconfig:"LEASE_TAKEOVER" default:"break"`
 
-	// SessionKey is aggregate (each its own session) or bucket:N (all of them share N). It cannot be changed under way: the
-	// checkpoint holds it, and another one is refused.
+	// SessionKey is aggregate (each aggregate is a session) or bucket:N (all aggregates share N
+	// sessions). It cannot be changed for an existing stream: the checkpoint records it, and
+	// another one is refused.
 	SessionKey envelope.SessionKey `envconfig:"SESSION_KEY" default:"aggregate"`
-	// PublishLanes is how many batches are outstanding at once to begin with, each of other aggregates than all the others.
+	// PublishLanes is how many batches are outstanding at once initially, each with other
+	// aggregates than all the others.
 	PublishLanes int `envconfig:"PUBLISH_LANES" default:"16"`
-	// PublishLanesMax is how many there may be at most: more are used while acknowledgements come fast, fewer when they come late
-	// or Service Bus is busy.
+	// PublishLanesMax is the maximum: more lanes are used while acknowledgements are fast, fewer
+	// while they are slow or Service Bus is busy.
 	PublishLanesMax int `envconfig:"PUBLISH_LANES_MAX" default:"256"`
-	// BatchScope is session (one session a batch: right for every entity) or mixed (faster with many small aggregates;
-	// not for partitioned entities).
+	// BatchScope is session (one session per batch: right for every entity) or mixed (faster with
+	// many small aggregates; not for partitioned entities).
 	BatchScope string `envconfig:"BATCH_SCOPE" default:"session"`
-	// BatchMessages is the most messages in a batch; the broker's limit on bytes holds besides.
+	// BatchMessages is the maximum number of messages in a batch; the broker's size limit applies
+	// as well.
 	BatchMessages int `envconfig:"BATCH_MESSAGES" default:"500"`
 	// MessageFormat is json (canonical Extended JSON) or bson (the server's bytes).
 	MessageFormat string `envconfig:"MESSAGE_FORMAT" default:"json"`
-	// OnOversize is what happens to an event that is too large for a message: fail (the stream stops), or claimcheck (its
-	// body goes to a blob in ClaimContainer, which the message names; created where missing and allowed).
+	// OnOversize decides what happens to an event that is too large for a message: fail (the stream
+	// stops), or claimcheck (its body is stored as a blob in ClaimContainer, which the message
+	// names; the container is created if it is missing and that is permitted).
 	OnOversize string `envconfig:"ON_OVERSIZE" default:"fail"`
-	// OnRefused is what happens to a message that Service Bus refuses for good: fail (the stream stops), or park (it is kept in
-	// ClaimContainer with a record of why, and the stream goes on without it).
+	// OnRefused decides what happens to a message that Service Bus permanently refuses: fail (the
+	// stream stops), or park (it is stored in ClaimContainer with a record of the reason, and the
+	// stream continues without it).
 	OnRefused string `envconfig:"ON_REFUSED" default:"fail"`
-	// RefusedAfter is how long Service Bus has to object to a message, while it takes others of the same session, before the message
-	// counts as refused for good. A condition that is about the message itself decides at once.
+	// RefusedAfter is how long Service Bus must object to a message, while it accepts others of the
+	// same session, before the message counts as permanently refused. A condition that concerns the
+	// message itself counts at once.
 	RefusedAfter   time.Duration `envconfig:"REFUSED_AFTER" default:"5m"`
 	ClaimContainer string        `envconfig:"CLAIM_CHECK_CONTAINER" default:"claim-checks"`
-	// MaxInFlightEvents and MaxInFlightBytes bound what has been read and not yet acknowledged. At the bound, reading pauses.
+	// MaxInFlightEvents and MaxInFlightBytes limit what has been read and not yet acknowledged. At
+	// the limit, reading pauses.
 	MaxInFlightEvents int64 `envconfig:"MAX_IN_FLIGHT_EVENTS" default:"5000"`
 	MaxInFlightBytes  int64 `envconfig:"MAX_IN_FLIGHT_BYTES" default:"16777216"`
 
-	// StallAfter without an acknowledgement while events wait, or without an answer of MongoDB, the leader steps down: another
-	// replica may do better. 0 means never.
+	// StallAfter is how long the leader continues without an acknowledgement while events wait, or
+	// without a response of MongoDB, before it steps down: another replica may do better. 0 means
+	// forever.
 	StallAfter time.Duration `envconfig:"STALL_AFTER" default:"60s"`
 	// ShutdownTimeout is how long a stop may take to send what is in flight.
 	ShutdownTimeout time.Duration `envconfig:"SHUTDOWN_TIMEOUT" default:"20s"`
 	// HTTPAddr serves /livez, /readyz, /metrics and /status; empty serves nothing.
 	HTTPAddr string     `envconfig:"HTTP_ADDR" default:":8080"`
 	LogLevel slog.Level `envconfig:"LOG_LEVEL" default:"info"`
-	// LogFormat is json, text (for people), or auto: text where standard output is a terminal.
+	// LogFormat is json, text, or auto: text if standard output is a terminal.
 	LogFormat string `envconfig:"LOG_FORMAT" default:"auto"`
-	// StatusInterval is the time between two log records of the status, which alerts are made of; 0 writes none.
+	// StatusInterval is the time between two log records of the status, which alerts use; 0 writes
+	// none.
 	StatusInterval time.Duration `envconfig:"STATUS_INTERVAL" default:"15s"`
-	// IgnoreVariables are variables of other programs that look like misspelt settings of this one, which are refused.
+	// IgnoreVariables are variables of other programs that look like misspelt settings of this one,
+	// which would be refused.
 	IgnoreVariables []string `envconfig:"IGNORE_VARIABLES" default:""`
 }
 
-// LoadConfig reads the settings of a process with one stream from the environment; [loadStreams] those of any. The error
-// is a [settings.Problems] with every problem found.
+// LoadConfig reads the settings of a process with one stream from the environment. The error is a
+// [settings.Problems] with every problem found.
 func LoadConfig() (Config, error) {
 	cfgs, err := loadStreams()
 	if err == nil && len(cfgs) > 1 {
@@ -151,7 +170,7 @@ func LoadConfig() (Config, error) {
 	return cfgs[0], err
 }
 
-// usesClaimContainer says that the container of claim checks is used.
+// usesClaimContainer reports whether the container of claim checks is used.
 func (c *Config) usesClaimContainer() bool {
 	return c.OnOversize == "claimcheck" || c.OnRefused == "park"
 }
@@ -165,7 +184,7 @@ func (c *Config) format() envelope.Format {
 	return envelope.JSON
 }
 
-// fullDocument is a setting as the driver's option; the words for "leave it out" are empty there.
+// fullDocument converts a setting to the driver's option; the values default and off become empty.
 func fullDocument(setting string) options.FullDocument {
 	if setting == "default" || setting == "off" {
 		return ""
@@ -173,7 +192,7 @@ func fullDocument(setting string) options.FullDocument {
 	return options.FullDocument(setting)
 }
 
-// electionConfig is how the leader is elected.
+// electionConfig returns the configuration of the election.
 func (c *Config) electionConfig(instance string) leader.Config {
 	return leader.Config{
 		Stream:            c.Stream,
@@ -192,7 +211,7 @@ func (c *Config) electionConfig(instance string) leader.Config {
 	}
 }
 
-// mapping says where the parts of an event stand.
+// mapping returns where the parts of an event are in a document.
 func (c *Config) mapping() changes.Mapping {
 	m := changes.Mapping{
 		Stream:          c.Stream,
@@ -205,14 +224,15 @@ func (c *Config) mapping() changes.Mapping {
 		ByKey:           c.OnUnknownAggregate == "documentKey",
 		PostImages:      c.FullDocument == "required" || c.FullDocument == "whenAvailable",
 	}
-	// An image that may be there or not cannot decide between two aggregates: one that may be missing tells the aggregate only
-	// where a change without it stops the stream.
+	// An optional image must not decide the aggregate: without it the same change would go to
+	// another one. It is used only if a missing image stops the stream.
 	decidesAggregate := func(setting string) bool { return setting == "required" || setting == "whenAvailable" && !m.ByKey }
 	m.Images = changes.Images{Before: decidesAggregate(c.BeforeChange), After: decidesAggregate(c.FullDocument)}
 	return m
 }
 
-// mappingFingerprint is what decides which aggregate a change belongs to and which number it has there, as the checkpoint keeps it.
+// mappingFingerprint returns the settings that decide the aggregate and the version of a change, as
+// the checkpoint records them.
 func (c *Config) mappingFingerprint() checkpoint.MappingFingerprint {
 	var pipeline bytes.Buffer
 	if json.Compact(&pipeline, []byte(c.Pipeline)) != nil {
@@ -231,14 +251,15 @@ func (c *Config) mappingFingerprint() checkpoint.MappingFingerprint {
 			r.Updates = m.UpdateSource()
 		case envelope.Delete:
 			r.Deletes = m.DeleteSource()
-		default: // the document itself tells its aggregate
+		default: // the document itself has the aggregate
 		}
 	}
 	r.Operations = strings.Join(operations, ",")
 	return r
 }
 
-// readerConfig is for a configuration that is valid: its pipeline can be read.
+// readerConfig returns the reader's configuration. The settings must be valid: the pipeline is
+// parsed again.
 func (c *Config) readerConfig(epoch int64) changes.Config {
 	pipeline, _ := changes.ParsePipeline(c.Pipeline)
 	return changes.Config{
@@ -254,7 +275,7 @@ func (c *Config) readerConfig(epoch int64) changes.Config {
 	}
 }
 
-// publisherConfig is how events are sent.
+// publisherConfig returns the publisher's configuration.
 func (c *Config) publisherConfig(clients *clients, tracer trace.Tracer) publish.Config {
 	return publish.Config{
 		Lanes:         c.PublishLanes,
@@ -273,7 +294,7 @@ func (c *Config) publisherConfig(clients *clients, tracer trace.Tracer) publish.
 	}
 }
 
-// operatorStream is what commands work with, but for where they print.
+// operatorStream returns what commands work with, without their output.
 func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Stream, error) {
 	reading := c.readerConfig(0)
 	settings, err := reading.SettingsHash(clients.collection)

@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
-// loadStreams reads the settings of every stream from the environment: of one stream, or of those that
-// STREAMS names. A stream's own variables, such as ORDERS_MONGODB_COLLECTION for orders, override those
-// that all streams share. The error is a [settings.Problems] that lists every problem found, each under the
-// name of its variable.
+// loadStreams reads the settings of every stream from the environment: of one stream, or of those
+// that STREAMS names. A stream's own variables, such as ORDERS_MONGODB_COLLECTION for orders,
+// override those that all streams share. The error is a [settings.Problems] that lists every
+// problem found, each under the name of its variable.
 func loadStreams() ([]Config, error) {
 	var process Config
 	_ = settings.Load(&process) // problems are found below, stream by stream
@@ -103,8 +103,8 @@ func checkStreamName(stream string) (problems []error) {
 	return problems
 }
 
-// chooseStream returns the stream that a command is about, by its name in STREAMS or its full name, or the
-// only stream if name is empty. The error lists the streams.
+// chooseStream returns the stream that a command is about, by its name in STREAMS or its full name,
+// or the only stream if name is empty. The error lists the streams.
 func chooseStream(cfgs []Config, name string) (Config, error) {
 	var known []string
 	for i, c := range cfgs {

@@ -25,7 +25,7 @@ func minimal(t *testing.T) {
 	})
 }
 
-func TestTheLeastConfigurationIsEnough(t *testing.T) {
+func TestTheMinimumConfigurationIsEnough(t *testing.T) {
 	minimal(t)
 	c, err := LoadConfig()
 	require.NoError(t, err)
@@ -121,8 +121,9 @@ func TestTimesOfLeadershipMustKeepTheirDistance(t *testing.T) {
 	}
 }
 
-// The driver watches the whole database where the collection has no name, and a stream without names began as ".".
-func TestWhatIsRequiredMustNotBeEmpty(t *testing.T) {
+// The driver watches the whole database where the collection has no name, and a stream without
+// names began as ".".
+func TestRequiredSettingsMustNotBeEmpty(t *testing.T) {
 	for _, empty := range []string{"", " "} {
 		minimal(t)
 		set(t, map[string]string{"MONGODB_URI": empty, "MONGODB_DATABASE": empty, "MONGODB_COLLECTION": empty})
@@ -158,7 +159,7 @@ func TestNamesThatMongoDBRefusesAreRefusedAtTheStart(t *testing.T) {
 	}
 }
 
-func TestASnapshotIsToldToBeNotAvailableYet(t *testing.T) {
+func TestASnapshotIsNotAvailableYet(t *testing.T) {
 	minimal(t)
 	set(t, map[string]string{"START_FROM": "snapshot", "ON_HISTORY_LOST": "snapshot"})
 	_, err := LoadConfig()

@@ -15,9 +15,9 @@ import (
 )
 
 // Execute is [Main] without the process: it parses args (without the program's name), loads the
-// configuration, runs the command and returns an exit code of package commandline. Without a command it
-// calls run, which logs its own errors. Wrong settings are printed to errOut and, without a command, logged
-// to out as well.
+// configuration, runs the command and returns an exit code of package commandline. Without a
+// command it calls run, which logs its own errors. Wrong settings are printed to errOut and,
+// without a command, logged to out as well.
 func Execute(ctx context.Context, args []string, load func() ([]Config, error), opts Options, out, errOut io.Writer,
 	run func(context.Context, []Config) error,
 ) int {
@@ -71,8 +71,8 @@ func command(ctx context.Context, c operator.Command, r operator.Request, cfg Co
 	return c.Do(ctx, stream, r)
 }
 
-// configCommand returns the command that shows the settings of the process and of its streams, as read from
-// the environment.
+// configCommand returns the command that shows the settings of the process and of its streams, as
+// read from the environment.
 func configCommand() operator.Command {
 	list := func() []settings.Setting {
 		var process Config

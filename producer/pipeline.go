@@ -48,9 +48,9 @@ type activeTerm struct {
 	oplog     *oplog.Sampler
 }
 
-// run joins the election once MongoDB has answered, until ctx ends. So a replica that cannot read never
-// creates a checkpoint or breaks a lease. In parallel it checks once that the collection keeps the images
-// that the settings need: a standby reports a bad setting before it has to lead.
+// run joins the election once MongoDB has answered, until ctx ends. So a replica that cannot read
+// never creates a checkpoint or breaks a lease. In parallel it checks once that the collection
+// keeps the images that the settings need: a standby reports a bad setting before it has to lead.
 func (p *replica) run(ctx context.Context) error {
 	if !p.reachMongo(ctx) {
 		return nil
@@ -102,9 +102,9 @@ func (p *replica) lead(ctx context.Context, term *leader.Term) error {
 		defer stopReading()
 		err := reader.Run(readCtx, term.Start, sink)
 		publisher.Close()
-		// Changes read before an error are published before the error ends the term. Otherwise a change that
-		// stops the stream would block the changes before it forever, and an operator who moves the checkpoint
-		// past it would lose them.
+		// Changes read before an error are published before the error ends the term. Otherwise a
+		// change that stops the stream would block the changes before it forever, and an operator
+		// who moves the checkpoint past it would lose them.
 		<-published
 		return stepDown(err)
 	})
@@ -127,8 +127,8 @@ func stepDown(err error) error {
 	return err
 }
 
-// sink receives the changes from the reader. It adds this term's epoch and the session to each change and
-// passes it to the publisher.
+// sink receives the changes from the reader. It adds this term's epoch and the session to each
+// change and passes it to the publisher.
 type sink struct {
 	term       *leader.Term
 	publisher  *publish.Publisher
@@ -153,8 +153,9 @@ func (s *sink) Idle(ctx context.Context, after checkpoint.Progress) error {
 	return nil
 }
 
-// Begin advances the watermark to the beginning of a stream and writes the checkpoint at once. If the leader
-// died without that, its successor would begin at a later "now". Everything in flight is acknowledged first.
+// Begin advances the watermark to the beginning of a stream and writes the checkpoint at once. If
+// the leader died without that, its successor would begin at a later "now". Everything in flight is
+// acknowledged first.
 func (s *sink) Begin(ctx context.Context, after checkpoint.Progress) error {
 	s.publisher.Pass(after)
 	backoff := retry.Backoff{Max: time.Second}

@@ -20,8 +20,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Bounds of the delay between a stream's failure and its restart, similar to a platform's delay before it
-// restarts a process.
+// Bounds of the delay between a stream's failure and its restart, similar to a platform's delay
+// before it restarts a process.
 const (
 	minRestartDelay = 10 * time.Second
 	maxRestartDelay = 5 * time.Minute
@@ -57,8 +57,8 @@ func (p *process) addStream(cfg Config, clients *clients, registry prometheus.Re
 
 // run runs every stream until ctx ends. The error of a single stream ends the process: the platform
 // restarts it and shows that it did. With several streams, one that fails must not stop the others,
-// neither on this replica nor on the replicas that lead it next. So only the failed stream stops. It is
-// reported in the log, in /status and as a metric, and is restarted after a delay.
+// neither on this replica nor on the replicas that lead it next. So only the failed stream stops.
+// It is reported in the log, in /status and as a metric, and is restarted after a delay.
 func (p *process) run(ctx context.Context) error {
 	if len(p.streams) == 1 {
 		s := p.streams[0]
@@ -77,8 +77,8 @@ func (p *process) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// runWithRestarts runs the stream and restarts it after each failure. The error is a failure that occurred
-// after ctx had ended.
+// runWithRestarts runs the stream and restarts it after each failure. The error is a failure that
+// occurred after ctx had ended.
 func (p *replica) runWithRestarts(ctx context.Context) error {
 	backoff := retry.Backoff{Initial: minRestartDelay, Max: maxRestartDelay}
 	// Replicas that start together poll their streams in different orders, and so share them.
@@ -109,9 +109,9 @@ func (p *replica) runWithRestarts(ctx context.Context) error {
 	}
 }
 
-// yield returns how long this replica leaves a stream without a leader to the other replicas. It grows
-// with the number of other streams that this replica leads, so that the replicas share them. No replica
-// gives up a stream for that: balance is not guaranteed.
+// yield returns how long this replica leaves a stream without a leader to the other replicas. It
+// grows with the number of other streams that this replica leads, so that the replicas share them.
+// No replica gives up a stream for that: balance is not guaranteed.
 func (p *process) yield(stream *replica) time.Duration {
 	const maxPolls = 3
 	leading := 0
@@ -123,7 +123,8 @@ func (p *process) yield(stream *replica) time.Duration {
 	return time.Duration(min(leading, maxPolls)) * stream.cfg.StandbyPoll
 }
 
-// streamsStatus is what /status returns for several streams. For one stream it returns its [Status].
+// streamsStatus is what /status returns for several streams. For one stream it returns its
+// [Status].
 type streamsStatus struct {
 	Instance string   `json:"instance"`
 	Streams  []Status `json:"streams"`
@@ -140,8 +141,8 @@ func (p *process) status() any {
 	return all
 }
 
-// live returns an error if the work of a lost term does not end. Otherwise the process is alive: a replica
-// that cannot reach its services waits for them, and a restart would not bring them back.
+// live returns an error if the work of a lost term does not end. Otherwise the process is alive: a
+// replica that cannot reach its services waits for them, and a restart would not bring them back.
 func (p *process) live() error {
 	var stuck []error
 	for _, s := range p.streams {
@@ -150,10 +151,10 @@ func (p *process) live() error {
 	return errors.Join(stuck...)
 }
 
-// ready returns nil once this replica could lead each of its streams, and from then on: a rollout waits
-// for that before it stops the old leader, and a new revision with a wrong secret must not replace one
-// that works. A single failed stream does not make the replica unready, because that would block the
-// rollout that fixes it, and the other streams.
+// ready returns nil once this replica could lead each of its streams, and from then on: a rollout
+// waits for that before it stops the old leader, and a new revision with a wrong secret must not
+// replace one that works. A single failed stream does not make the replica unready, because that
+// would block the rollout that fixes it, and the other streams.
 func (p *process) ready() error {
 	var missing []error
 	failed := 0

@@ -43,7 +43,7 @@ func TestOneStreamMayHaveAName(t *testing.T) {
 	require.Equal(t, "shop.orders", c.Stream)
 }
 
-func TestEveryProblemOfEveryStreamIsToldByItsVariable(t *testing.T) {
+func TestEveryProblemOfEveryStreamIsReportedByVariable(t *testing.T) {
 	set(t, map[string]string{
 		"MONGODB_URI": "mongodb://db.example/", "MONGODB_DATABASE": "shop",
 		"SERVICE_BUS_NAMESPACE": "contoso.servicebus.windows.net", "SERVICE_BUS_TOPIC": "changes",
@@ -149,8 +149,9 @@ func TestMisspeltSettingsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "PAYMENT_SERVICE_BUS_TOPIC: is no setting; did you mean PAYMENTS_SERVICE_BUS_TOPIC?")
 }
 
-// The command config tells of every setting its value, where that is from, and its default; of a secret only that it is set.
-func TestConfigTellsWhereEverySettingIsFrom(t *testing.T) {
+// The command config tells of every setting its value, where that is from, and its default; of a
+// secret only that it is set.
+func TestConfigShowsTheSourceOfEverySetting(t *testing.T) {
 	minimal(t)
 	set(t, map[string]string{"STREAMS": "orders", "PUBLISH_LANES": "0", "ORDERS_MONGODB_COLLECTION": "orders"})
 	config := func(args ...string) (code int, out string) {

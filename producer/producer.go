@@ -2,17 +2,18 @@
 // without loss.
 //
 // Guaranteed (the names are those of the README):
-//   - G1: the checkpoint covers only what Service Bus has acknowledged, without a gap. A producer that
-//     resumes from it loses nothing.
+//   - G1: the checkpoint covers only what Service Bus has acknowledged, without a gap. A producer
+//     that resumes from it loses nothing.
 //   - G2: the changes of an aggregate arrive in commit order, in one session.
 //   - G3: a change has the same MessageId no matter which replica publishes it, or how often.
-//   - G4: one replica leads. A replica that wrongly believes that it leads stops on its own; whatever it
-//     still sends carries an older epoch and an older position.
+//   - G4: one replica leads. A replica that wrongly believes that it leads stops on its own;
+//     whatever it still sends carries an older epoch and an older position.
 //   - G6: a change that cannot be published stops the stream with an error that gives the reason.
 //     Nothing is skipped silently.
 //
-// Not guaranteed: that a change is sent once (a new leader resends what its predecessor sent after the
-// last checkpoint, and the broker's duplicate detection has a limited window); order between aggregates.
+// Not guaranteed: that a change is sent once (a new leader resends what its predecessor sent after
+// the last checkpoint, and the broker's duplicate detection has a limited window); order between
+// aggregates.
 package producer
 
 import (
@@ -48,18 +49,18 @@ type Options struct {
 	// Tracer makes spans, from reading an event to its acknowledgement; nil makes none.
 	Tracer trace.Tracer
 
-	// reportLease receives the id of each stream's lease before it is requested, and "" once this process
-	// holds none any more. Several goroutines call it at once. It may be nil.
+	// reportLease receives the id of each stream's lease before it is requested, and "" once this
+	// process holds none any more. Several goroutines call it at once. It may be nil.
 	reportLease func(stream, lease string)
 }
 
-// Run joins the election of the stream's leader and publishes the stream while this replica leads. It
-// returns nil after ctx has ended and everything in flight has been handed over. An error means that
-// this replica cannot continue.
+// Run joins the election of the stream's leader and publishes the stream while this replica leads.
+// It returns nil after ctx has ended and everything in flight has been handed over. An error means
+// that this replica cannot continue.
 //
-// Others are further streams of the same process. Each stream has its own leader, so the replicas share
-// the work. Settings of the whole process are taken from cfg. With several streams, a stream that fails
-// is restarted after a delay, and its failure is not returned.
+// Others are further streams of the same process. Each stream has its own leader, so the replicas
+// share the work. Settings of the whole process are taken from cfg. With several streams, a stream
+// that fails is restarted after a delay, and its failure is not returned.
 func Run(ctx context.Context, cfg Config, opts Options, others ...Config) error {
 	return runStreams(ctx, append([]Config{cfg}, others...), opts)
 }

@@ -13,21 +13,24 @@ import (
 )
 
 const (
-	// reachTimeout bounds one attempt to reach MongoDB. A driver that misses its first response receives
-	// the next one after ten seconds, so a shorter attempt would report a reachable MongoDB as unreachable.
+	// reachTimeout bounds one attempt to reach MongoDB. A driver that misses its first response
+	// receives the next one after ten seconds, so a shorter attempt would report a reachable
+	// MongoDB as unreachable.
 	reachTimeout = 15 * time.Second
-	// maxFences is how many times FENCE_AFTER the work of a lost term may take to end. After that only a
-	// restart helps.
+	// maxFences is how many times FENCE_AFTER the work of a lost term may take to end. After that
+	// only a restart helps.
 	maxFences = 6
 )
 
-// dependencies records which services a replica has reached since it started. To be able to lead, it must
-// have reached each of them once. A later failure of one would affect any other replica as well.
+// dependencies records which services a replica has reached since it started. To be able to lead,
+// it must have reached each of them once. A later failure of one would affect any other replica as
+// well.
 type dependencies struct {
 	mongo, serviceBus atomic.Bool
 }
 
-// reachMongo waits until MongoDB has answered and accepted the sign-in. It returns false if ctx ends first.
+// reachMongo waits until MongoDB has answered and accepted the sign-in. It returns false if ctx
+// ends first.
 func (p *replica) reachMongo(ctx context.Context) bool {
 	if p.dependencies.mongo.Load() {
 		return true
@@ -48,8 +51,8 @@ func (p *replica) reachMongo(ctx context.Context) bool {
 	return true
 }
 
-// reachServiceBus keeps the connection to Service Bus open until ctx ends, on a standby as well, so that a
-// new leader can send at once.
+// reachServiceBus keeps the connection to Service Bus open until ctx ends, on a standby as well, so
+// that a new leader can send at once.
 func (p *replica) reachServiceBus(ctx context.Context) {
 	seen := outage.New(p.log, "connection to Service Bus")
 	heard := seen.Hurry(ctx, nil)
@@ -63,8 +66,8 @@ func (p *replica) reachServiceBus(ctx context.Context) {
 	})
 }
 
-// missingDependencies returns an error for each service that this replica must still reach before it could
-// lead.
+// missingDependencies returns an error for each service that this replica must still reach before
+// it could lead.
 func (p *replica) missingDependencies() error {
 	var missing []error
 	for _, service := range []struct {

@@ -13,41 +13,47 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Status is what /status shows.
+// Status is what /status returns.
 type Status struct {
 	Instance string `json:"instance"`
 	Stream   string `json:"stream"`
 	// Role is leader, standby, or failed: Error has stopped the stream, which will be restarted.
 	Role  string `json:"role"`
 	Error string `json:"error,omitempty"`
-	// Epoch and Leader are those of the checkpoint as this replica last saw it.
+	// Epoch and Leader are those of the checkpoint as this replica last read it.
 	Epoch  int64  `json:"epoch"`
 	Leader string `json:"leader"`
-	// Published counts the events acknowledged to this process; InFlight those read and not yet acknowledged.
+	// Published counts the events acknowledged to this process; InFlight those read and not yet
+	// acknowledged.
 	Published int64 `json:"published"`
 	InFlight  int64 `json:"in_flight"`
-	// Parked counts the events that Service Bus refused for good and that this process kept in Blob storage (ON_REFUSED=park).
+	// Parked counts the events that Service Bus permanently refused and this process stored in Blob
+	// storage (ON_REFUSED=park).
 	Parked int64 `json:"parked"`
-	// Position is how far everything has been acknowledged: a leader's own, else the checkpoint's.
+	// Position is how far everything has been acknowledged: on a leader its own, otherwise the
+	// checkpoint's.
 	Position string `json:"position"`
-	// CheckpointAgeMS is the time since the checkpoint was last written (a standby: since it saw it change); -1 when it
-	// has seen none.
+	// CheckpointAgeMS is the time since the checkpoint was last written (on a standby: since it
+	// last changed); -1 if this replica has read none.
 	CheckpointAgeMS int64 `json:"checkpoint_age_ms"`
-	// BehindMS is how long before now, by this machine's clock, Position was made in the source: what the oplog must reach
-	// back to. -1 when there is no position yet.
+	// BehindMS is the age of Position in the source, by this machine's clock: how far the oplog
+	// must reach back. -1 if there is no position yet.
 	BehindMS int64 `json:"behind_ms"`
-	// LagMS is the time since everything that the source held is known to be acknowledged, by this machine's clock: about 0 on an
-	// idle stream. As long as that is not known, and on a standby, it is BehindMS.
+	// LagMS is the time since everything in the source was known to be acknowledged, by this
+	// machine's clock: about 0 on an idle stream. While that is unknown, and on a standby, it is
+	// BehindMS.
 	LagMS int64 `json:"lag_ms"`
-	// OplogHeadroomSeconds is how far the oldest entry of the source's oplog lies behind the checkpoint: at 0 its history is
-	// lost. Null while unknown, with the reason beside it; a standby does not look.
+	// OplogHeadroomSeconds is how far the oldest entry of the source's oplog is behind the
+	// checkpoint: at 0 its history is lost. Null while unknown, with the reason beside it; a
+	// standby does not measure it.
 	OplogHeadroomSeconds *int64 `json:"oplog_headroom_seconds"`
 	OplogHeadroomNote    string `json:"oplog_headroom_note,omitempty"`
-	// FirstAnswerSeconds is how long MongoDB took from opening the change stream behind the checkpoint to its first answer, the last
-	// time in this term: long in a database that has written much since. Null where it was not opened so.
+	// FirstAnswerSeconds is how long MongoDB took from opening the change stream after the
+	// checkpoint to its first response, the last time in this term: long in a database with many
+	// writes since. Null if it was not opened that way.
 	FirstAnswerSeconds *float64 `json:"first_answer_seconds"`
-	// ReadyToRead: this replica leads, its change stream is open, and the stream's beginning is in the checkpoint, or cannot
-	// be before the first change.
+	// ReadyToRead reports whether this replica leads, its change stream is open, and the stream's
+	// beginning is in the checkpoint, or cannot be before the first change.
 	ReadyToRead bool `json:"ready_to_read"`
 }
 
@@ -87,20 +93,22 @@ func (p *replica) status() Status {
 	return s
 }
 
-// upToDateAt is when everything that the source held was last known to be acknowledged; zero while something is in flight.
+// upToDateAt returns when everything in the source was last known to be acknowledged, or zero while
+// something is in flight.
 func (p *replica) upToDateAt() time.Time {
 	a := p.active.Load()
 	if a == nil {
 		return time.Time{}
 	}
-	at := a.reader.Current() // before what is in flight: a change that is read meanwhile counts
+	at := a.reader.Current() // read before what is in flight: a change read meanwhile counts
 	if a.publisher.InFlight() > 0 {
 		return time.Time{}
 	}
 	return at
 }
 
-// headroom is the oplog's, of the position that a next leader would go on from: the checkpoint's.
+// headroom returns the oplog's headroom for the position from which a next leader would continue:
+// the checkpoint's.
 func (p *replica) headroom() (seconds int64, note string) {
 	a := p.active.Load()
 	if a == nil {
@@ -109,7 +117,7 @@ func (p *replica) headroom() (seconds int64, note string) {
 	return a.oplog.Headroom(envelope.TokenTime(p.election.State().Position))
 }
 
-// ageMS is the age of a position in milliseconds, at least 0; -1 of one that tells no time.
+// ageMS returns the age of a position in milliseconds, at least 0, or -1 if it contains no time.
 func ageMS(position string, now time.Time) int64 {
 	at := envelope.TokenTime(position)
 	if at.IsZero() {
@@ -139,7 +147,7 @@ func (p *replica) registerMetrics(r prometheus.Registerer) {
 		return float64(p.election.State().Epoch)
 	})
 	gauge("sluice_producer_lag_seconds", "Time since everything in the source was known to be acknowledged, about 0 while nothing comes; else "+
-		"the age of the change up to which everything is, by the two machines' clocks. NaN while unknown.", func() float64 {
+		"the age of the change up to which everything is acknowledged, by the two machines' clocks. NaN while unknown.", func() float64 {
 		ms := p.status().LagMS
 		if ms < 0 {
 			return math.NaN()
@@ -183,9 +191,9 @@ func (p *replica) registerMetrics(r prometheus.Registerer) {
 // unreachable.
 const recordTimeout = 2 * time.Second
 
-// recordFailure stores beside the checkpoint why this replica stopped publishing the stream, so that
-// `producer status` and the doctor can show it wherever the log went. Nothing else depends on it: if it
-// cannot be written, nothing else happens.
+// recordFailure stores beside the checkpoint why this replica stopped publishing the stream, so
+// that `producer status` and the doctor can show it wherever the log went. Nothing else depends on
+// it: if it cannot be written, nothing else happens.
 func (p *replica) recordFailure(ctx context.Context, why error, stepDown bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()

@@ -16,14 +16,15 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// releaseTimeout bounds the attempts of a parent to release the leases of its child. After that, the
-// takeover by a standby is as fast.
+// releaseTimeout bounds the attempts of a parent to release the leases of its child. After that,
+// the takeover by a standby is as fast.
 const releaseTimeout = 5 * time.Second
 
-// supervised runs work in a child process: the program starts itself again, with the same arguments and
-// environment, and the original process stays as the parent. If the child dies (a panic, out of memory,
-// SIGKILL), the parent releases its leases, so that another replica leads at once, and returns an error with
-// the method ExitCode that describes how it ended. Work receives opts, with the means to report its leases.
+// supervised runs work in a child process: the program starts itself again, with the same arguments
+// and environment, and the original process stays as the parent. If the child dies (a panic, out of
+// memory, SIGKILL), the parent releases its leases, so that another replica leads at once, and
+// returns an error with the method ExitCode that describes how it ended. Work receives opts, with
+// the means to report its leases.
 func supervised(ctx context.Context, cfgs []Config, opts Options, work func(ctx context.Context, opts Options) error) error {
 	if runtime.GOOS == "windows" { // files cannot be passed to a child
 		return work(ctx, opts)

@@ -79,7 +79,8 @@ func (c *Config) Validate() error {
 	return p.Err()
 }
 
-// validateLeadership keeps every pair of times far enough apart for a request to storage to fit in between.
+// validateLeadership keeps every pair of times far enough apart for a request to storage to fit in
+// between.
 func (c *Config) validateLeadership(p *settings.Checks) {
 	const (
 		roundTrip = 500 * time.Millisecond

@@ -15,27 +15,28 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 )
 
-// markSuffix names the blob beside a checkpoint that says that the stream has had a leader. No stream's own blob can have
-// such a name: those end in .json.
+// markSuffix is the suffix of the blob beside a checkpoint which records that the stream has had a
+// leader. No stream's own blob can have such a name: those end in .json.
 const markSuffix = ".json.began"
 
-// ErrGone: the checkpoint does not exist, and its mark says that the stream has had a leader: it was deleted. Beginning
-// anew would lose what was changed since, so that is left to people.
-var ErrGone = errors.New("the checkpoint blob is gone, and the stream has had a leader before: somebody deleted it")
+// ErrGone reports that the checkpoint does not exist although its marker shows that the stream has
+// had a leader: it was deleted. A new checkpoint would lose the changes since, so an operator must
+// decide.
+var ErrGone = errors.New("the checkpoint blob is gone, and the stream has had a leader before: it was deleted")
 
-// mark is the content of the mark, for people.
+// mark is the content of the marker, for operators.
 type mark struct {
 	Stream  string    `json:"stream"`
 	BeganAt time.Time `json:"beganAt"`
 	Note    string    `json:"note"`
 }
 
-// MarkBegan says that the stream has a leader, once and for all: from now on a checkpoint that is missing was deleted. It is
-// called before the first epoch is written. Errors: the service's.
+// MarkBegan records permanently that the stream has a leader: from now on a missing checkpoint was
+// deleted. It is called before the first epoch is written. Errors are the service's.
 func (b *Blob) MarkBegan(ctx context.Context) error {
 	text, err := json.Marshal(mark{
 		Stream: b.stream, BeganAt: time.Now().UTC(),
-		Note: "While this blob exists, a missing checkpoint is not made anew.",
+		Note: "While this blob exists, a missing checkpoint is not recreated.",
 	})
 	if err != nil {
 		return err
@@ -52,23 +53,25 @@ func (b *Blob) MarkBegan(ctx context.Context) error {
 	return nil
 }
 
-// Missing says what a checkpoint means that was not found: nil for a new stream, [ErrGone] for one that has had a leader,
-// [ErrChanged] for one that was made meanwhile, or the service's error.
+// Missing returns what a missing checkpoint means: nil for a new stream, [ErrGone] for a stream
+// that has had a leader, [ErrChanged] if the checkpoint was created meanwhile, or the service's
+// error.
 func (b *Blob) Missing(ctx context.Context) error {
 	_, err := b.beganMarker.GetProperties(ctx, nil)
 	switch err = translate(err); {
 	case err == nil:
-		// The mark may be of this very moment: whoever made it made the checkpoint before, so that counts.
+		// The marker may have been written just now, by a producer that created the checkpoint
+		// before.
 		switch _, err := b.blob.GetProperties(ctx, nil); {
 		case err == nil:
 			return ErrChanged
 		case !errors.Is(translate(err), ErrNotFound):
-			return fmt.Errorf("look for the checkpoint again: %w", translate(err))
+			return fmt.Errorf("read the checkpoint again: %w", translate(err))
 		}
-		return fmt.Errorf("%w; stop the producers, and make it anew with `producer token restore`, from a copy, or from a time before the "+
-			"deletion (where positions are counted, without a copy: another STREAM_NAME, with new read models)", ErrGone)
+		return fmt.Errorf("%w; stop the producers, and recreate it with `producer token restore`, from a copy, or from a time before the "+
+			"deletion (if positions are counted and there is no copy: use another STREAM_NAME, with new read models)", ErrGone)
 	case errors.Is(err, ErrNotFound):
 		return nil
 	}
-	return fmt.Errorf("look for the mark of the stream: %w", err)
+	return fmt.Errorf("read the stream's marker: %w", err)
 }

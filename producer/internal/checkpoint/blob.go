@@ -19,23 +19,25 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 )
 
-// maxRecordBytes bounds what Read takes into memory, and so what is written. A record is about 1 KB, but its token holds the document's _id: it
-// is part of a change event, of which MongoDB writes at most 16 MB.
+// maxRecordBytes bounds what Read loads into memory, and therefore what is written. A record has
+// about 1 KB, but its token contains the document's _id: it is part of a change event, which
+// MongoDB limits to 16 MB.
 const maxRecordBytes = 17 << 20
 
-// Snapshot is the record as it was read, with what a conditional write needs.
+// Snapshot is the record as it was read, with the ETag for a conditional write.
 type Snapshot struct {
 	Record Record
 	ETag   azcore.ETag
-	// Leased says that somebody held the lease at that moment.
+	// Leased reports whether a replica held the lease at that moment.
 	Leased bool
-	// LeaseState is the service's word for it, for people: available, leased, expired, breaking or broken.
+	// LeaseState is the service's lease state, for operators: available, leased, expired, breaking
+	// or broken.
 	LeaseState string
 }
 
-// Blob is the checkpoint of one stream in Blob storage. Its methods are safe for concurrent use. No request is repeated
-// by the SDK if the client was made with Retry.MaxRetries: -1, as it must be: the repeat of a conditional write
-// whose answer was lost would be refused.
+// Blob is the checkpoint of one stream in Blob storage. Its methods are safe for concurrent use.
+// The client must have been created with Retry.MaxRetries: -1, so that the SDK repeats no request:
+// the repeat of a conditional write whose response was lost would be refused.
 type Blob struct {
 	stream      string
 	container   *container.Client
@@ -43,14 +45,15 @@ type Blob struct {
 	beganMarker *blockblob.Client
 }
 
-// NewBlob is the checkpoint blob of a stream: STREAM.json in the container.
+// NewBlob returns the checkpoint blob of a stream: STREAM.json in the container.
 func NewBlob(c *container.Client, stream string) *Blob {
 	return &Blob{
 		stream: stream, container: c, blob: c.NewBlockBlobClient(stream + ".json"), beganMarker: c.NewBlockBlobClient(stream + markSuffix),
 	}
 }
 
-// Read needs no lease. Errors: [ErrNotFound], [ErrUnreadable], or the service's.
+// Read reads the record. It needs no lease. Errors: [ErrNotFound], [ErrUnreadable], or the
+// service's.
 func (b *Blob) Read(ctx context.Context) (Snapshot, error) {
 	response, err := b.blob.DownloadStream(ctx, nil)
 	if err != nil {
@@ -72,7 +75,7 @@ func (b *Blob) Read(ctx context.Context) (Snapshot, error) {
 		return Snapshot{}, fmt.Errorf("read checkpoint: %w", err)
 	}
 	if found := snapshot.Record.Stream; found != b.stream {
-		return Snapshot{}, fmt.Errorf("read checkpoint: %w: it is that of stream %q", ErrUnreadable, found)
+		return Snapshot{}, fmt.Errorf("read checkpoint: %w: it belongs to stream %q", ErrUnreadable, found)
 	}
 	if state := response.LeaseState; state != nil {
 		snapshot.LeaseState = string(*state)
@@ -81,8 +84,8 @@ func (b *Blob) Read(ctx context.Context) (Snapshot, error) {
 	return snapshot, nil
 }
 
-// Create writes the first record of a stream, and the container where it is missing. Errors: [ErrChanged] when the blob
-// exists already, [ErrGone] when it once existed, or the service's.
+// Create writes the first record of a stream, and creates the container if necessary. Errors:
+// [ErrChanged] if the blob exists already, [ErrGone] if it once existed, or the service's.
 func (b *Blob) Create(ctx context.Context, r Record) error {
 	if err := b.Missing(ctx); err != nil {
 		return fmt.Errorf("create checkpoint: %w", err)
@@ -90,8 +93,8 @@ func (b *Blob) Create(ctx context.Context, r Record) error {
 	return b.Restore(ctx, r)
 }
 
-// Restore is Create where the stream has had a leader: its checkpoint is made anew. Errors: [ErrChanged] when the blob exists, or the
-// service's.
+// Restore is Create for a stream that has had a leader: it recreates the checkpoint. Errors:
+// [ErrChanged] if the blob exists, or the service's.
 func (b *Blob) Restore(ctx context.Context, r Record) error {
 	conditions := &blob.AccessConditions{
 		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
@@ -109,8 +112,9 @@ func (b *Blob) Restore(ctx context.Context, r Record) error {
 	return nil
 }
 
-// Write replaces the record under the lease, if it is still the one with this ETag. Errors: [ErrChanged],
-// [ErrLeaseLost], [ErrNotFound], or the service's; after any other error it is unknown whether the record was written.
+// Write replaces the record under the lease, if it still has this ETag. Errors: [ErrChanged],
+// [ErrLeaseLost], [ErrNotFound], or the service's; after any other error it is unknown whether the
+// record was written.
 func (b *Blob) Write(ctx context.Context, r Record, leaseID string, etag azcore.ETag) (azcore.ETag, error) {
 	written, err := b.upload(ctx, r, &blob.AccessConditions{
 		LeaseAccessConditions:    &blob.LeaseAccessConditions{LeaseID: &leaseID},
@@ -140,8 +144,8 @@ func (b *Blob) upload(ctx context.Context, r Record, conditions *blob.AccessCond
 	return *response.ETag, nil
 }
 
-// Acquire takes the free lease of a record that is still the one with this ETag, for d (15 to 60 s, whole seconds).
-// Errors: [ErrLeaseHeld], [ErrChanged], or the service's.
+// Acquire acquires the free lease of a record that still has this ETag, for d (15 to 60 s, whole
+// seconds). Errors: [ErrLeaseHeld], [ErrChanged], or the service's.
 func (b *Blob) Acquire(ctx context.Context, leaseID string, d time.Duration, etag azcore.ETag) error {
 	client, err := b.lease(leaseID)
 	if err != nil {
@@ -156,7 +160,7 @@ func (b *Blob) Acquire(ctx context.Context, leaseID string, d time.Duration, eta
 	return nil
 }
 
-// Renew starts the lease's duration anew. Errors: [ErrLeaseLost], or the service's.
+// Renew restarts the lease's duration. Errors: [ErrLeaseLost], or the service's.
 func (b *Blob) Renew(ctx context.Context, leaseID string) error {
 	client, err := b.lease(leaseID)
 	if err != nil {
@@ -168,7 +172,7 @@ func (b *Blob) Renew(ctx context.Context, leaseID string) error {
 	return nil
 }
 
-// Release gives the lease up. Errors: [ErrLeaseLost], or the service's.
+// Release releases the lease. Errors: [ErrLeaseLost], or the service's.
 func (b *Blob) Release(ctx context.Context, leaseID string) error {
 	client, err := b.lease(leaseID)
 	if err != nil {
@@ -180,8 +184,9 @@ func (b *Blob) Release(ctx context.Context, leaseID string) error {
 	return nil
 }
 
-// Break frees somebody else's lease at once, if the record is still the one with this ETag: a holder that wrote in the
-// meantime keeps it. Errors: [ErrChanged], or the service's; a lease that is free already is no error.
+// Break breaks the lease of another holder at once, if the record still has this ETag: a holder
+// that wrote meanwhile keeps it. Errors: [ErrChanged], or the service's; a free lease is not an
+// error.
 func (b *Blob) Break(ctx context.Context, etag azcore.ETag) error {
 	client, err := b.lease("")
 	if err != nil {

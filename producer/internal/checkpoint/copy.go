@@ -13,12 +13,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
-// maxCopies bounds how many copies of one epoch are kept: an operator who needs more has lost count, too.
+// maxCopies is how many copies of one epoch are kept.
 const maxCopies = 100
 
-// KeepCopy writes a copy of a record beside it, for people to go back to, and returns the copy's name: STREAM.json.epoch-N,
-// followed by a number if that exists. It replaces nothing. No stream's own blob can have such a name: those end
-// in .json. Errors: [ErrNotFound] without the container, or the service's.
+// KeepCopy writes a copy of a record beside it, for operators, and returns the copy's name:
+// STREAM.json.epoch-N, followed by a number if that name is taken. It replaces nothing. No stream's
+// own blob can have such a name: those end in .json. Errors: [ErrNotFound] without the container,
+// or the service's.
 func (b *Blob) KeepCopy(ctx context.Context, r Record) (name string, err error) {
 	stem := fmt.Sprintf("%s.json.epoch-%d", r.Stream, r.Epoch)
 	for n := 1; n <= maxCopies; n++ {
@@ -35,7 +36,7 @@ func (b *Blob) KeepCopy(ctx context.Context, r Record) (name string, err error) 
 		}
 	}
 	if errors.Is(err, ErrChanged) {
-		return "", fmt.Errorf("keep a copy of the checkpoint: there are %d copies of epoch %d already; remove those that nobody needs", maxCopies, r.Epoch)
+		return "", fmt.Errorf("keep a copy of the checkpoint: there are %d copies of epoch %d already; delete those that are not needed", maxCopies, r.Epoch)
 	}
 	if err != nil {
 		return "", fmt.Errorf("keep a copy of the checkpoint as %s: %w", name, err)
@@ -43,12 +44,13 @@ func (b *Blob) KeepCopy(ctx context.Context, r Record) (name string, err error) 
 	return name, nil
 }
 
-// copyTime is the form of the time in a copy's name: it sorts.
+// copyTime is the layout of the time in a copy's name. It sorts.
 const copyTime = "2006-01-02T15-04-05Z"
 
-// CopyTo writes a copy of a record into another container, under the time it was made, and returns its name:
-// STREAM.json.2006-01-02T15-04-05Z. It replaces nothing: a copy of the same second is an error. Errors: [ErrNotFound] without the
-// container, [ErrChanged] where the name is taken, or the service's.
+// CopyTo writes a copy of a record into another container, under its time, and returns its name:
+// STREAM.json.2006-01-02T15-04-05Z. It replaces nothing: a second copy in the same second is an
+// error. Errors: [ErrNotFound] without the container, [ErrChanged] if the name is taken, or the
+// service's.
 func (b *Blob) CopyTo(ctx context.Context, into *container.Client, r Record, at time.Time) (name string, err error) {
 	name = fmt.Sprintf("%s.json.%s", r.Stream, at.UTC().Format(copyTime))
 	there := &Blob{container: into, blob: into.NewBlockBlobClient(name)}
@@ -61,8 +63,8 @@ func (b *Blob) CopyTo(ctx context.Context, into *container.Client, r Record, at 
 	return name, nil
 }
 
-// NewestCopy is the name of the newest copy of the stream that [Blob.CopyTo] has made in a container. Errors: [ErrNotFound] where there is
-// none, or the service's.
+// NewestCopy returns the name of the stream's newest copy made by [Blob.CopyTo] in a container.
+// Errors: [ErrNotFound] if there is none, or the service's.
 func (b *Blob) NewestCopy(ctx context.Context, in *container.Client) (name string, err error) {
 	prefix := b.stream + ".json."
 	for pager := in.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix}); pager.More(); {
@@ -82,7 +84,7 @@ func (b *Blob) NewestCopy(ctx context.Context, in *container.Client) (name strin
 	return name, nil
 }
 
-// ReadCopy reads a copy of the stream's record. Errors: as [Blob.Read]'s.
+// ReadCopy reads a copy of the stream's record. Errors are those of [Blob.Read].
 func (b *Blob) ReadCopy(ctx context.Context, in *container.Client, name string) (Record, error) {
 	there := &Blob{stream: b.stream, container: in, blob: in.NewBlockBlobClient(name)}
 	snapshot, err := there.Read(ctx)

@@ -9,20 +9,20 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 )
 
-// What a request to the blob can meet. Everything else (throttling, time-outs, a network away) says nothing about who
-// leads, and is retried.
+// Errors of requests to the blob. All others (throttling, timeouts, an unreachable network) do not
+// show who leads, and are retried.
 var (
 	// ErrNotFound: the blob or its container does not exist.
 	ErrNotFound = errors.New("checkpoint blob not found")
-	// ErrChanged: somebody replaced the record since it was read, or created it first.
-	ErrChanged = errors.New("checkpoint was changed by somebody else")
-	// ErrLeaseHeld: somebody else holds the lease.
-	ErrLeaseHeld = errors.New("lease is held by somebody else")
-	// ErrLeaseLost: the lease under which the request was made is not ours any more.
+	// ErrChanged: another client replaced the record since it was read, or created it first.
+	ErrChanged = errors.New("checkpoint was changed by another client")
+	// ErrLeaseHeld: another client holds the lease.
+	ErrLeaseHeld = errors.New("lease is held by another client")
+	// ErrLeaseLost: the client no longer holds the lease under which it made the request.
 	ErrLeaseLost = errors.New("lease is lost")
 )
 
-// errorsByCode puts the service's error codes into the terms of this package. Source:
+// errorsByCode maps the service's error codes to the errors of this package. Source:
 // https://learn.microsoft.com/rest/api/storageservices/lease-blob and /blob-service-error-codes.
 var errorsByCode = map[bloberror.Code]error{
 	bloberror.BlobNotFound:      ErrNotFound,
@@ -43,8 +43,8 @@ var errorsByCode = map[bloberror.Code]error{
 	bloberror.BlobAlreadyExists: ErrChanged,
 }
 
-// responseError is a refusal by the service. The SDK's own error prints the whole response over a dozen lines; this one prints
-// what a log line needs and keeps the rest for errors.As.
+// responseError is an error response of the service. The SDK's own error prints the whole response
+// over a dozen lines; this one prints a short text and keeps the rest for errors.As.
 type responseError struct {
 	meaning error // one of the sentinels, or nil
 	cause   *azcore.ResponseError
@@ -75,7 +75,7 @@ func translate(err error) error {
 	}
 	meaning := errorsByCode[bloberror.Code(response.ErrorCode)]
 	if response.ErrorCode == "" {
-		// A proxy in between may answer without a code; the status still tells.
+		// A proxy may respond without a code. The status is enough.
 		switch response.StatusCode {
 		case http.StatusNotFound:
 			meaning = ErrNotFound

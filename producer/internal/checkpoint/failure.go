@@ -14,33 +14,36 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 )
 
-// failureSuffix names the blob beside a checkpoint that holds the stream's last failure. No stream's own blob can have such a
-// name: those end in .json.
+// failureSuffix is the suffix of the blob beside a checkpoint that holds the stream's last failure.
+// No stream's own blob can have such a name: those end in .json.
 //
-// It is a blob of its own because anything else could do harm: a write of the checkpoint's metadata would change its ETag, by which a
-// leader knows that nobody wrote but itself, and would need the lease, which a replica that fails may not have or has just given up.
-// Nothing reads this blob but the commands for people, and whoever fails last writes it, without a condition.
+// It is a separate blob because anything else could do harm. Writing the checkpoint's metadata
+// would change its ETag, by which a leader knows that no other client wrote, and would need the
+// lease, which a failing replica may not have or may just have released. Only the operator's
+// commands read this blob. The replica that fails last writes it, unconditionally.
 const failureSuffix = ".json.failure"
 
-// Failure is why a replica stopped publishing a stream, for people.
+// Failure describes why a replica stopped publishing a stream, for operators.
 type Failure struct {
 	Stream   string `json:"stream"`
 	Instance string `json:"instance"`
-	// Led says that the replica led when it failed, in this epoch; otherwise the epoch is that of the record it saw.
+	// Led reports whether the replica led when it failed, in this epoch; otherwise the epoch is
+	// that of the record it read.
 	Led   bool  `json:"led"`
 	Epoch int64 `json:"epoch"`
-	// StepDown: the replica gave the stream to another one, and goes on by itself.
+	// StepDown reports whether the replica gave up the leadership and continues as a standby.
 	StepDown bool `json:"stepDown,omitempty"`
-	// Position is how far the stream was published then.
+	// Position is how far the stream was published at that time.
 	Position string `json:"position"`
-	// Error says what went wrong, with which event, and what to do.
+	// Error describes what failed, with which event, and what to do.
 	Error string `json:"error"`
 	// At is the replica's wall clock.
 	At time.Time `json:"at"`
 }
 
-// Resolved says that the stream has gone on since: somebody has led it past the place where it failed. Where a failure was of a
-// replica that did not lead, or that only stepped down, a leader is enough.
+// Resolved reports whether the stream has continued since: a leader has moved it past the place
+// where it failed. For a failure of a replica that did not lead, or that only stepped down, it is
+// enough that there is a leader.
 func (f Failure) Resolved(now Snapshot) bool {
 	record := now.Record
 	switch {
@@ -52,7 +55,8 @@ func (f Failure) Resolved(now Snapshot) bool {
 	return now.Leased && (record.Epoch > f.Epoch || !f.Led)
 }
 
-// WriteFailure writes the stream's last failure beside its checkpoint. Errors: the service's; nothing depends on it.
+// WriteFailure writes the stream's last failure beside its checkpoint. Errors are the service's;
+// nothing depends on it.
 func (b *Blob) WriteFailure(ctx context.Context, f Failure) error {
 	text, err := json.Marshal(f)
 	if err != nil {
@@ -66,7 +70,8 @@ func (b *Blob) WriteFailure(ctx context.Context, f Failure) error {
 	return nil
 }
 
-// LastFailure reads what KeepFailure wrote; nil where nothing has failed. Errors: the service's.
+// LastFailure reads the failure that WriteFailure wrote. It returns nil if there is none. Errors
+// are the service's.
 func (b *Blob) LastFailure(ctx context.Context) (*Failure, error) {
 	response, err := b.container.NewBlobClient(b.stream+failureSuffix).DownloadStream(ctx, nil)
 	if err = translate(err); errors.Is(err, ErrNotFound) {

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOnlyWhatMovesOrNumbersChangesIsAChangeOfReading(t *testing.T) {
+func TestDiffListsOnlyWhatMovesOrRenumbersChanges(t *testing.T) {
 	was := MappingFingerprint{
 		AggregateIDPath: "a", VersionPath: "v", Pipeline: `[{"$match":{"x":1}},{"$unset":"y"}]`, Operations: "insert,update", Updates: "image",
 		Collection: "shop.events", Entity: "changes", Cluster: "replica set 1",
@@ -21,7 +21,7 @@ func TestOnlyWhatMovesOrNumbersChangesIsAChangeOfReading(t *testing.T) {
 		"another filter":                 {func(r *MappingFingerprint) { r.Pipeline = `[{"$unset":"y"}]` }, "", false},
 		"more operations":                {func(r *MappingFingerprint) { r.Operations, r.Deletes = "insert,update,delete", "image" }, "", false},
 		"fewer operations":               {func(r *MappingFingerprint) { r.Operations, r.Updates = "insert", "" }, "", false},
-		"another path":                   {func(r *MappingFingerprint) { r.AggregateIDPath = "b" }, `AGGREGATE_ID_PATH was "a" and is "b" now`, true},
+		"another path":                   {func(r *MappingFingerprint) { r.AggregateIDPath = "b" }, `AGGREGATE_ID_PATH was "a" and is now "b"`, true},
 		"another version":                {func(r *MappingFingerprint) { r.VersionPath = "w" }, "VERSION_PATH", false},
 		"another form of the document":   {func(r *MappingFingerprint) { r.Pipeline = `[{"$unset":"z"}]` }, "PIPELINE", true},
 		"numbers by their value":         {func(r *MappingFingerprint) { r.Numbers = NumbersByValue }, "the text of numbers in ids", true},

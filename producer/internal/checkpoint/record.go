@@ -1,16 +1,18 @@
-// Package checkpoint is the blob that says how far a stream has been published and who leads it: one blob a stream,
-// one JSON record, leased by the leader.
+// Package checkpoint stores how far a stream has been published and who leads it: one blob per
+// stream, with one JSON record, leased by the leader.
 //
-// Guaranteed: a record is only ever replaced by the holder of the blob's lease, and only if nobody else replaced it since that holder
-// last read it (lease id and If-Match on every write). Its epoch therefore never goes back. A copy's is older: who puts one in the
-// place of a record that is lost must raise its epoch above all that leaders after it can have had.
+// Guaranteed: a record is only replaced by the holder of the blob's lease, and only if no other
+// client replaced it since that holder last read it (lease id and If-Match on every write).
+// Therefore its epoch never goes back. The epoch of a copy is older: an operator who restores a
+// lost record from a copy must raise its epoch above those of all leaders since the copy.
 //
-// A stream that has had a leader has a mark beside its checkpoint, in a blob of its own: so even a process that has just started can
-// tell a checkpoint that was deleted from one that never existed.
+// A stream that has had a leader has a marker beside its checkpoint, in a blob of its own. So even
+// a process that has just started can distinguish a deleted checkpoint from one that never existed.
 //
-// Not guaranteed: that the holder of the lease still runs; that is the business of package leader. Nor that a deleted container
-// is distinguished from a new one: mark and checkpoint are deleted with it. Only soft delete of containers helps against that; a
-// producer that creates a checkpoint logs a warning.
+// Not guaranteed: that the holder of the lease still runs; package leader handles that. Nor that a
+// deleted container is distinguished from a new one: marker and checkpoint are deleted with it.
+// Only soft delete of containers protects against that; a producer that creates a checkpoint logs a
+// warning.
 package checkpoint
 
 import (
@@ -25,36 +27,44 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// The versions of the record's form. A record is written in the oldest that can say what it says, so that the version
-// before can take over wherever it could go on.
+// The versions of the record's schema. A record is written in the oldest schema that can express
+// it, so that an earlier release can take over if it could continue.
 const (
 	schemaTokens  = 1 // positions are sortable tokens
-	schemaCounted = 2 // positions are counted: a version that cannot count must not lead
-	schemaRewound = 3 // the stream is published anew: a version that knows no generations would send what the broker drops
-	// positions are written in another form than the tokens have: a version that takes tokens for positions would begin other ones
+	schemaCounted = 2 // positions are counted: a release that cannot count must not lead
+	schemaRewound = 3 // the stream was rewound: a release without generations would send what the broker drops
+	// positions have another version than the tokens: a release that takes tokens for positions
+	// would start different ones
 	schemaTranslated = 4
-	// equal numbers in ids have one text: a version that knows a text of each type would put their changes into several sessions
+	// equal numbers in ids have the same text: a release with a text for each type would split
+	// their changes into several sessions
 	schemaNumbers = 5
-	// Schema is the newest that this package reads.
+	// Schema is the newest schema that this package reads.
 	Schema = schemaNumbers
 )
 
-// ErrUnreadable is a blob that holds no record of a known schema. It is never overwritten.
-var ErrUnreadable = errors.New("not a checkpoint this version can read")
+// ErrUnreadable reports a blob without a record of a known schema. It is never overwritten.
+var ErrUnreadable = errors.New("not a checkpoint that this release can read")
 
-// Progress is how far a stream has been published: everything up to and including ResumeToken is in Service Bus.
+// Progress is how far a stream has been published: everything up to and including ResumeToken is in
+// Service Bus.
 type Progress struct {
-	// ResumeToken is the change stream's token as the server gave it; empty before the first one.
+	// ResumeToken is the change stream's token as the server returned it; empty before the first
+	// one.
 	ResumeToken bson.Raw
-	// AfterInvalidate says that ResumeToken is an invalidate event's: reading goes on with startAfter.
+	// AfterInvalidate reports whether ResumeToken belongs to an invalidate event: reading continues
+	// with startAfter.
 	AfterInvalidate bool
-	// Position is the token as comparable text where tokens are sortable, in the form in which the stream began; else an ordinal.
+	// Position is the token as comparable text if tokens are sortable, in the token version with
+	// which the stream began; otherwise an ordinal.
 	Position string
-	// Translated says that positions have, or are about to have, another form than the tokens.
+	// Translated reports whether positions have, or are about to have, another version than the
+	// tokens.
 	Translated bool
-	// Settings is a hash of what decides which events are counted; empty where positions are tokens.
+	// Settings is a hash of the settings that decide which events are counted; empty if positions
+	// are tokens.
 	Settings string
-	// ClusterTime is that of the last event; zero when unknown.
+	// ClusterTime is the cluster time of the last event; zero if unknown.
 	ClusterTime bson.Timestamp
 	// Published counts the events acknowledged since the stream began.
 	Published int64
@@ -63,22 +73,25 @@ type Progress struct {
 // Record is the content of the blob.
 type Record struct {
 	Stream string
-	// Epoch is the fencing token: one more at each acquisition of leadership, never less.
+	// Epoch is the fencing token. It increases at each acquisition of leadership, and never
+	// decreases.
 	Epoch int64
 	// Leader is the instance that wrote the record last.
 	Leader string
-	// SessionKey is the one that everything published so far went by.
+	// SessionKey is the session key with which everything so far has been published.
 	SessionKey envelope.SessionKey
-	// MappingFingerprint is the one that everything published so far went by.
+	// Fingerprint describes the settings with which everything so far has been published.
 	Fingerprint MappingFingerprint
-	// AcceptedAt is the position at which another Reading was last accepted: what lies before it was published by former ones. Empty:
-	// they were never changed, or an earlier version wrote the record since.
+	// AcceptedAt is the position at which another fingerprint was last accepted: everything before
+	// it was published with earlier settings. It is empty if they never changed, or if an earlier
+	// release wrote the record since.
 	AcceptedAt string
-	// Generation rises when the stream is rewound to be published anew. It is part of every MessageId.
+	// Generation increases when the stream is rewound to be published again. It is part of every
+	// MessageId.
 	Generation int64
 	Progress   Progress
-	// HeartbeatAt is the writer's wall clock, for people, and by which it knows this record again: it is never compared with
-	// another clock.
+	// HeartbeatAt is the writer's wall clock, for operators, and the writer recognises its own
+	// record by it. It is never compared with another clock.
 	HeartbeatAt time.Time
 }
 
@@ -89,7 +102,7 @@ type wireRecord struct {
 	Leader          string              `json:"leader"`
 	SessionKey      string              `json:"sessionKey,omitempty"` // absent: aggregate
 	Generation      int64               `json:"generation,omitempty"`
-	Fingerprint     *MappingFingerprint `json:"reading,omitempty"` // absent: an earlier version wrote the record
+	Fingerprint     *MappingFingerprint `json:"reading,omitempty"` // absent: an earlier release wrote the record
 	AcceptedAt      string              `json:"acceptedAt,omitempty"`
 	ResumeToken     json.RawMessage     `json:"resumeToken"`
 	AfterInvalidate bool                `json:"afterInvalidate,omitempty"`
@@ -106,7 +119,7 @@ type wireTimestamp struct {
 	I uint32 `json:"i"`
 }
 
-// MarshalJSON writes the record. The token is canonical Extended JSON.
+// MarshalJSON encodes the record. The token is canonical Extended JSON.
 func (r Record) MarshalJSON() ([]byte, error) {
 	w := wireRecord{
 		Schema: schemaTokens, Stream: r.Stream, Epoch: r.Epoch, Leader: r.Leader, Generation: r.Generation, AcceptedAt: r.AcceptedAt,
@@ -144,7 +157,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// UnmarshalJSON reads a record; the error wraps [ErrUnreadable] and says what is wrong.
+// UnmarshalJSON decodes a record. The error wraps [ErrUnreadable] and gives the reason.
 func (r *Record) UnmarshalJSON(text []byte) error {
 	var w wireRecord
 	if err := json.Unmarshal(text, &w); err != nil {
@@ -154,7 +167,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	case w.Schema < 1:
 		return fmt.Errorf("%w: it names no schema", ErrUnreadable)
 	case w.Schema > Schema:
-		return fmt.Errorf("%w: it has schema %d, and the newest known here is %d: a newer version wrote it",
+		return fmt.Errorf("%w: it has schema %d, and the newest known here is %d: a newer release wrote it",
 			ErrUnreadable, w.Schema, Schema)
 	case w.Stream == "" || w.Epoch < 0 || w.Generation < 0:
 		return fmt.Errorf("%w: stream %q with epoch %d and generation %d", ErrUnreadable, w.Stream, w.Epoch, w.Generation)

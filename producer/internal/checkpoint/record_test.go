@@ -30,7 +30,7 @@ func sample(t *testing.T) Record {
 	}
 }
 
-// counted is the sample on a deployment whose tokens are not sortable.
+// counted returns the sample for a deployment without sortable tokens.
 func counted(t *testing.T) Record {
 	t.Helper()
 	r := sample(t)
@@ -43,7 +43,7 @@ func counted(t *testing.T) Record {
 	return r
 }
 
-// rewound is the sample after two rewinds.
+// rewound returns the sample after two rewinds.
 func rewound(t *testing.T) Record {
 	t.Helper()
 	r := sample(t)
@@ -51,7 +51,8 @@ func rewound(t *testing.T) Record {
 	return r
 }
 
-// translated is the sample of a stream that began with tokens of version 1, on a server that writes version 2.
+// translated returns the sample for a stream that began with tokens of version 1, on a server that
+// writes version 2.
 func translated(t *testing.T) Record {
 	t.Helper()
 	r := sample(t)
@@ -59,7 +60,7 @@ func translated(t *testing.T) Record {
 	return r
 }
 
-// The golden files are what other versions wrote: they are never changed, only joined by others.
+// The golden files were written by other releases: they are never changed, only added to.
 func TestRecordReadsAndWritesTheGoldenForms(t *testing.T) {
 	bucketed := sample(t)
 	bucketed.SessionKey = envelope.Buckets(64)
@@ -102,8 +103,8 @@ func TestANewStreamsRecordHasNoToken(t *testing.T) {
 	require.Equal(t, first, read)
 }
 
-// G6: a blob that is something else is never taken for an empty checkpoint.
-func TestG6WhatIsNoRecordIsUnreadable(t *testing.T) {
+// G6: a blob with other content is never taken for an empty checkpoint.
+func TestG6AnyOtherContentIsUnreadable(t *testing.T) {
 	for name, text := range map[string]string{
 		"no schema":             `{"stream":"s","epoch":1}`,
 		"a newer schema":        `{"schema":6,"stream":"s","epoch":1}`,

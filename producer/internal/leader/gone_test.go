@@ -26,8 +26,8 @@ func TestADeletedCheckpointIsNotBegunAnew(t *testing.T) {
 	})
 }
 
-// G6: nor by a process that has never seen it: the mark says that the stream has had a leader.
-func TestG6ADeletedCheckpointIsNotBegunAnewAfterARestart(t *testing.T) {
+// G6: nor by a process that has never read it: the marker shows that the stream has had a leader.
+func TestG6ADeletedCheckpointIsNotRecreatedAfterARestart(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		a := join(t, m, h, testConfig("a"))
@@ -43,8 +43,9 @@ func TestG6ADeletedCheckpointIsNotBegunAnewAfterARestart(t *testing.T) {
 	})
 }
 
-// The mark is there before anything can have been published: who cannot make it does not lead.
-func TestG6NobodyLeadsAStreamThatCannotBeMarked(t *testing.T) {
+// The marker exists before anything can have been published: a replica that cannot write it does
+// not lead.
+func TestG6NoReplicaLeadsAStreamThatCannotBeMarked(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -58,10 +59,10 @@ func TestG6NobodyLeadsAStreamThatCannotBeMarked(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- New(testConfig("a"), v, v, slog.New(slog.DiscardHandler)).Run(ctx, h.work("a")) }()
 		time.Sleep(30 * time.Second) // virtual
-		virtualtime.Wait()           // a try that began at this very moment is over
+		virtualtime.Wait()           // an attempt that began at this very moment is over
 		m.mu.Lock()
 		writes, leased := m.writes, m.leased()
-		m.mu.Unlock() // a check that fails must not keep it
+		m.mu.Unlock() // a failing check must not keep the lock
 		require.Empty(t, writes)
 		require.False(t, leased, "the lease is given back each time")
 		cancel()

@@ -13,15 +13,18 @@ import (
 )
 
 const (
-	// hedgesPerFence is how many times in a fence a request of a heartbeat that has no answer yet is sent once more beside the first.
+	// hedgesPerFence is how many times per fence an unanswered heartbeat request is sent again in
+	// parallel.
 	hedgesPerFence = 8
-	// maxHedges is how many writes of one heartbeat may be outstanding, and how many looks beside them.
+	// maxHedges is how many writes of one heartbeat may be outstanding, and how many reads in
+	// addition.
 	maxHedges = 4
 )
 
-// writeHedged writes the record over the one that this term wrote last. A request without an answer is followed by others like it: one in
-// ten thousand takes seconds, and the fence is not much longer. Writes have the same content and the same condition, so one of them
-// at most is carried out. Which one is not always known: then the record is looked at, and the writes go on being waited for.
+// writeHedged writes the record over the one that this term wrote last. An unanswered request is
+// followed by further ones: one in ten thousand takes seconds, and the fence is not much longer.
+// The writes have the same content and the same condition, so at most one takes effect. It may be
+// unknown which one: then the record is read, while the writes are still awaited.
 func (e *Election) writeHedged(ctx context.Context, term *Term, record checkpoint.Record) error {
 	a := &hedgedWrite{records: e.records, term: term, record: record, answers: make(chan response, 2*maxHedges)}
 	defer a.outstanding.Wait()
@@ -43,27 +46,27 @@ func (e *Election) writeHedged(ctx context.Context, term *Term, record checkpoin
 	}
 }
 
-// hedgedWrite is one heartbeat on its way. It belongs to the goroutine of put.
+// hedgedWrite is one heartbeat in progress. It belongs to the goroutine of writeHedged.
 type hedgedWrite struct {
 	records Records
 	term    *Term
 	record  checkpoint.Record
 
-	mustRead      bool // the record is not as this term knew it: look before the next write
+	mustRead      bool // the record is not as this term knew it: read it before the next write
 	writes, reads int  // outstanding
 	outstanding   sync.WaitGroup
 	answers       chan response // has room for every outstanding request
 }
 
-// response is that of a write, or of a look at what is there.
+// response is the response to a write or a read.
 type response struct {
 	isRead   bool
 	etag     azcore.ETag         // of a write
-	snapshot checkpoint.Snapshot // of a look
+	snapshot checkpoint.Snapshot // of a read
 	err      error
 }
 
-// send asks once more for what is missing: a look, or a write. It does not wait.
+// send sends another write, or a read if one is needed. It does not wait.
 func (a *hedgedWrite) send(ctx context.Context) {
 	switch {
 	case a.mustRead && a.reads < maxHedges:
@@ -82,7 +85,7 @@ func (a *hedgedWrite) send(ctx context.Context) {
 	}
 }
 
-// handle says whether the heartbeat is done, and how it ended.
+// handle processes a response. It reports whether the heartbeat is done, and how it ended.
 func (a *hedgedWrite) handle(ctx context.Context, got response) (done bool, err error) {
 	if got.isRead {
 		a.reads--
@@ -96,7 +99,7 @@ func (a *hedgedWrite) handle(ctx context.Context, got response) (done bool, err 
 		a.term.etag = got.etag
 		return true, nil
 	case errors.Is(got.err, checkpoint.ErrChanged):
-		// Most likely by ourselves: by an earlier request whose answer is still on its way, or was lost.
+		// Most likely changed by an earlier request of this term, whose response is late or lost.
 		if !a.mustRead {
 			a.mustRead = true
 			a.send(ctx)
@@ -106,7 +109,8 @@ func (a *hedgedWrite) handle(ctx context.Context, got response) (done bool, err 
 	return isDecisive(got.err) || a.writes+a.reads == 0, got.err
 }
 
-// compare takes over the ETag of the record if this term wrote it: nobody else can have, with our epoch in it.
+// compare adopts the ETag of the record if this term wrote it: no other leader can have written our
+// epoch.
 func (a *hedgedWrite) compare(ctx context.Context, there checkpoint.Snapshot) (done bool, err error) {
 	switch {
 	case there.Record.Epoch != a.term.Epoch || there.Record.Leader != a.record.Leader:
@@ -114,14 +118,14 @@ func (a *hedgedWrite) compare(ctx context.Context, there checkpoint.Snapshot) (d
 	case there.Record.HeartbeatAt.Equal(a.record.HeartbeatAt):
 		a.term.etag = there.ETag
 		return true, nil
-	case a.mustRead: // else an older look than the one by which the next write went
+	case a.mustRead: // otherwise the read is older than the one on which the next write is based
 		a.mustRead, a.term.etag = false, there.ETag
 		a.send(ctx)
 	}
 	return false, nil
 }
 
-// isDecisive is an answer after which no other request of the same heartbeat can succeed.
+// isDecisive reports whether no other request of the same heartbeat can succeed after this error.
 func isDecisive(err error) bool {
 	return errors.Is(err, checkpoint.ErrLeaseLost) || errors.Is(err, checkpoint.ErrLeaseHeld) || errors.Is(err, checkpoint.ErrNotFound)
 }

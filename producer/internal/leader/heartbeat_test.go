@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// nth is what happens to the nth request of one kind, counted from 1, and to no other.
+// nth returns a fault for the nth request of one kind, counted from 1.
 func nth(op string, n int64, fault func(context.Context, string) error) func(context.Context, string) error {
 	var seen atomic.Int64
 	return func(ctx context.Context, is string) error {
@@ -22,9 +22,9 @@ func nth(op string, n int64, fault func(context.Context, string) error) func(con
 	}
 }
 
-// A heartbeat whose answer is late is sent again, and that is refused, because the first one was carried out. The look that says so
-// may be slow, too: it is no more waited for alone than a write is.
-func TestASlowLookBehindALateAnswerCostsNobodyTheLeadership(t *testing.T) {
+// A heartbeat whose response is late is sent again, and that is refused, because the first one took
+// effect. The read that shows this may be slow as well: it is hedged like a write.
+func TestASlowReadAfterALateResponseCostsNoLeadership(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		a := join(t, m, h, testConfig("a"))
@@ -39,8 +39,8 @@ func TestASlowLookBehindALateAnswerCostsNobodyTheLeadership(t *testing.T) {
 	})
 }
 
-// However long a look takes, the late answer itself still counts.
-func TestALateAnswerCountsWhileALookIsUnderWay(t *testing.T) {
+// No matter how long a read takes, the late response itself still counts.
+func TestALateResponseCountsDuringARead(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		a := join(t, m, h, testConfig("a"))
@@ -64,8 +64,8 @@ func TestALateAnswerCountsWhileALookIsUnderWay(t *testing.T) {
 	})
 }
 
-// A write of an earlier heartbeat that arrives between two of this one changes the record under its feet: the look says so, and the
-// heartbeat goes on from there.
+// A write of an earlier heartbeat that arrives between two of this one changes the record: the read
+// shows that, and the heartbeat continues from there.
 func TestAnEarlierHeartbeatThatArrivesLateIsNoRival(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()

@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// latencies are those of Blob storage on a bad day, by how many requests are slower: the tail is the heavier, the rarer.
+// latencies are those of Blob storage on a bad day, by the share of slower requests: the rarer, the
+// heavier the tail.
 var latencies = []struct {
 	slower float64
 	takes  time.Duration
@@ -29,7 +30,8 @@ var latencies = []struct {
 	{0.000001, 20 * time.Second},
 }
 
-// latency draws how long a request takes; between two lines of the table it is interpolated on logarithmic scales.
+// latency returns a random duration of a request, interpolated between two lines of the table on
+// logarithmic scales.
 func latency(random *rand.Rand) time.Duration {
 	u := 1 - random.Float64() // never 0
 	for i := 1; i < len(latencies); i++ {
@@ -44,8 +46,8 @@ func latency(random *rand.Rand) time.Duration {
 	panic("the table has no end")
 }
 
-// slowly takes its time on the way to storage or on the way back, so many times as much as on a bad day and 20 s at most, and is ended
-// by its context.
+// slowly delays a request on the way to storage or back by a multiple of a bad day's latency, at
+// most 20 s, and ends with its context.
 func slowly(seed uint64, times float64) func(context.Context, string) error {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 0xb10b))
@@ -57,15 +59,15 @@ func slowly(seed uint64, times float64) func(context.Context, string) error {
 	}
 }
 
-// Slow storage alone costs nobody the leadership, with the times that the producer has by default. ELECTION_HOURS=100 is what the
-// README's figure is from.
-func TestG4SlowStorageCostsNobodyTheLeadership(t *testing.T) {
+// Slow storage alone never costs a leader its term, with the producer's default times. The README's
+// figure is from ELECTION_HOURS=100.
+func TestG4SlowStorageCostsNoLeadership(t *testing.T) {
 	electSlowly(t, Times{time.Second, 2500 * time.Millisecond, 4 * time.Second, 500 * time.Millisecond}, 1, hours(t, 12))
 }
 
-// The shortest times that doctor says are borne are: of storage whose one request in a hundred takes as long, and whose others take longer
-// still as on a bad day.
-func TestG4TheShortestTimesAreBorne(t *testing.T) {
+// The doctor's shortest times are sufficient for storage of which one request in a hundred takes as
+// long, and the others take longer still, as on a bad day.
+func TestG4TheShortestTimesAreSufficient(t *testing.T) {
 	for _, times := range []float64{0.25, 1, 2, 4} {
 		t.Run(fmt.Sprintf("%g", times), func(t *testing.T) {
 			oneInAHundred := time.Duration(times * float64(120*time.Millisecond))
@@ -85,7 +87,8 @@ func hours(t *testing.T, usually int) int {
 	return hours
 }
 
-// electSlowly lets three members elect for some hours, in virtual time, over storage that is slow; nobody but the first may lead.
+// electSlowly runs an election of three members for some hours, in virtual time, over slow storage.
+// Only the first member may lead.
 func electSlowly(t *testing.T, times Times, slower float64, hours int) {
 	t.Helper()
 	virtualtime.Test(t, func(t *testing.T) {

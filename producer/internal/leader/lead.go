@@ -12,10 +12,11 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// lead runs the work of one term beside its heartbeat. It returns when the work has been joined: nil after a stop that
-// was asked for, [ErrLost] or [ErrFenced] when leadership went, else the work's own error.
+// lead runs the work of one term beside its heartbeats. It returns when the work has been joined:
+// nil after a requested stop, [ErrLost] or [ErrFenced] if leadership was lost, otherwise the work's
+// own error.
 func (e *Election) lead(ctx context.Context, term *Term, work Work) error {
-	// The work outlives a request to stop: it first finishes what is under way.
+	// The work outlives a request to stop: it first finishes what is in progress.
 	working, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
 	finished := make(chan error, 1)
@@ -30,23 +31,24 @@ func (e *Election) lead(ctx context.Context, term *Term, work Work) error {
 	}
 	end(err)
 	e.ending.Store(new(time.Now()))
-	joined.Wait() // its error adds nothing: leadership is gone
+	joined.Wait() // its error is not needed: leadership is lost
 	e.ending.Store(nil)
 	if errors.Is(err, ErrFenced) {
-		e.release(ctx, term.leaseID) // it may still be ours, and nobody gains by waiting until it expires
+		e.release(ctx, term.leaseID) // this replica may still hold it, and waiting for its expiry would help no replica
 	}
 	return err
 }
 
 const (
-	// retriesPerHeartbeat is how many times as often a heartbeat is retried while storage does not answer.
+	// retriesPerHeartbeat is how many times per heartbeat interval a heartbeat is retried while
+	// storage does not respond.
 	retriesPerHeartbeat = 5
-	// leaseMargin before the lease may run out the leader stops.
+	// leaseMargin is how long before the lease may expire the leader stops.
 	leaseMargin = 500 * time.Millisecond
 )
 
-// beat writes the heartbeats of a term until the work has finished (done, with the work's error) or leadership is gone
-// (not done, with [ErrLost] or [ErrFenced]).
+// beat writes the heartbeats of a term until the work has finished (done, with the work's error) or
+// leadership is lost (not done, with [ErrLost] or [ErrFenced]).
 func (e *Election) beat(
 	ctx context.Context, term *Term, finished <-chan error, end context.CancelCauseFunc,
 ) (done bool, err error) {
@@ -62,7 +64,7 @@ func (e *Election) beat(
 	fence := time.NewTimer(time.Until(term.Deadline()))
 	defer fence.Stop()
 	stop, overtime := ctx.Done(), (<-chan time.Time)(nil)
-	failing := false // since a request failed without saying who leads, until a heartbeat succeeds
+	failing := false // since a request failed without showing who leads, until a heartbeat succeeds
 	storage := outage.New(e.log, "heartbeat")
 
 	for {
@@ -71,7 +73,7 @@ func (e *Election) beat(
 		select {
 		case err := <-finished:
 			if err == nil && ctx.Err() == nil {
-				err = errors.New("work ended without being asked to")
+				err = errors.New("work ended without a request to stop")
 			}
 			return true, err
 		case <-fence.C:
@@ -84,13 +86,13 @@ func (e *Election) beat(
 			overtime = timer.C
 		case <-overtime:
 			end(ErrStopTimeout)
-			overtime = nil // the work returns now; the watermark it leaves is still true
+			overtime = nil // the work returns now; the watermark that it leaves is still valid
 		case <-heartbeat.C:
 			err, wrote = e.write(background, term), true
 		case result := <-term.requests:
 			err, wrote = e.write(background, term), true
 			result <- err
-		case <-renewal.C: // beside the heartbeats, which a slow renewal must not hold up
+		case <-renewal.C: // in parallel to the heartbeats, which a slow renewal must not delay
 			renewing.Go(func() { renewed <- e.renew(background, term) })
 		case err = <-renewed:
 			next := e.config.RenewInterval
@@ -105,7 +107,8 @@ func (e *Election) beat(
 		case err != nil:
 			e.config.Metrics.heartbeatFailed()
 			storage.Report(err, telemetry.KeyEpoch, term.Epoch, telemetry.KeyWait, time.Until(term.Deadline()).Milliseconds())
-			// Retried until the fence, sooner than at the next heartbeat: storage may be back a moment before it.
+			// Retried until the fence, sooner than at the next heartbeat: storage may recover a
+			// moment before it.
 			if !failing {
 				failing = true
 				heartbeat.Reset(e.config.HeartbeatInterval / retriesPerHeartbeat)
@@ -119,8 +122,8 @@ func (e *Election) beat(
 	}
 }
 
-// write writes the checkpoint: the proof of leadership from the moment before the request until FenceAfter later.
-// Errors: [ErrLost], or one that says nothing about who leads.
+// write writes the checkpoint. Success proves leadership from the moment before the request until
+// FenceAfter later. Errors: [ErrLost], or one that does not show who leads.
 func (e *Election) write(ctx context.Context, term *Term) error {
 	start := time.Now()
 	ctx, cancel := e.withDeadline(ctx, term)
@@ -162,8 +165,9 @@ func (e *Election) renew(ctx context.Context, term *Term) error {
 	return err
 }
 
-// withDeadline ends a request at the fence, when its answer is of no use any more. A term that has no fence yet is being acquired:
-// what is left of the fence after the first write must be enough for the second.
+// withDeadline ends a request at the fence, when its response is of no use any more. A term without
+// a fence is being acquired: what is left of the fence after the first write must be enough for the
+// second.
 func (e *Election) withDeadline(ctx context.Context, term *Term) (context.Context, context.CancelFunc) {
 	deadline := term.Deadline()
 	if deadline.IsZero() {
@@ -172,12 +176,13 @@ func (e *Election) withDeadline(ctx context.Context, term *Term) (context.Contex
 	return context.WithDeadline(ctx, deadline)
 }
 
-// handOver writes the last checkpoint of a term whose work has been joined, and releases the lease, so that a standby
-// leads at its next poll.
+// handOver writes the last checkpoint of a term whose work has been joined, and releases the lease,
+// so that a standby leads at its next poll.
 func (e *Election) handOver(ctx context.Context, term *Term) {
 	ctx = context.WithoutCancel(ctx)
 	if err := e.write(ctx, term); err != nil {
-		// What has been published since the last checkpoint will be published again, under the same message ids.
+		// What has been published since the last checkpoint will be published again, under the same
+		// message ids.
 		e.log.Warn("cannot write the last checkpoint", telemetry.KeyEpoch, term.Epoch, telemetry.KeyError, err)
 	}
 	e.release(ctx, term.leaseID)

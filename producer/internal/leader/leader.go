@@ -1,19 +1,22 @@
-// Package leader elects the one producer of a stream that may publish, by the lease of the stream's checkpoint blob.
+// Package leader elects the one producer of a stream that may publish, by the lease of the stream's
+// checkpoint blob.
 //
 // Guaranteed:
 //   - Every term of leadership has an epoch of its own, larger than all before it.
-//   - The work of a term runs under a context that ends when leadership can no longer be proven, and is joined before
-//     the lease is given up or another term begins.
-//   - A checkpoint is written only while the lease is held and only over the record that this leader wrote last.
+//   - The work of a term runs under a context that ends when leadership can no longer be proven,
+//     and is joined before the lease is released or another term begins.
+//   - A checkpoint is written only while the lease is held, and only over the record that this
+//     leader wrote last.
 //
-// Not guaranteed: that only one instance acts as a leader at any moment. A process that was frozen in the middle of a
-// send may finish it after its successor began. What makes that harmless is the position guard in the read model, not
-// this package.
+// Not guaranteed: that only one instance acts as a leader at any moment. A process that was frozen
+// in the middle of a send may finish it after its successor began. The position guard in the read
+// model makes that harmless, not this package.
 //
-// One conditional write each HeartbeatInterval does three jobs: it is the heartbeat that standbys watch, the
-// checkpoint, and the proof that the lease is still ours. A leader that has not had such a write succeed for
-// FenceAfter, counted on its own monotonic clock from before the request, stops. A standby that has seen no such write for
-// TakeoverAfter, counted on its own monotonic clock, takes over. The clocks of two machines are never compared.
+// One conditional write each HeartbeatInterval does three jobs: it is the heartbeat that standbys
+// watch, the checkpoint, and the proof that this leader still holds the lease. A leader stops if no
+// such write has succeeded for FenceAfter, counted on its own monotonic clock from before the
+// request. A standby takes over if it has seen no such write for TakeoverAfter, counted on its own
+// monotonic clock. The clocks of two machines are never compared.
 package leader
 
 import (
@@ -31,16 +34,16 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Records is the record half of a checkpoint: *checkpoint.Blob.
+// Records is the record half of a checkpoint. *checkpoint.Blob implements it.
 type Records interface {
 	Read(ctx context.Context) (checkpoint.Snapshot, error)
 	Create(ctx context.Context, r checkpoint.Record) error
 	Write(ctx context.Context, r checkpoint.Record, leaseID string, etag azcore.ETag) (azcore.ETag, error)
-	// MarkBegan says that the stream has a leader: from then on Create refuses to begin it anew.
+	// MarkBegan records that the stream has a leader: from then on Create refuses to recreate it.
 	MarkBegan(ctx context.Context) error
 }
 
-// Leases is the lease half of a checkpoint: *checkpoint.Blob.
+// Leases is the lease half of a checkpoint. *checkpoint.Blob implements it.
 type Leases interface {
 	Acquire(ctx context.Context, leaseID string, d time.Duration, etag azcore.ETag) error
 	Renew(ctx context.Context, leaseID string) error
@@ -53,55 +56,61 @@ var (
 	_ Leases  = (*checkpoint.Blob)(nil)
 )
 
-// The reasons for which a term's context ends; see [context.Cause].
+// The errors with which an election or a term's context ends; see [context.Cause].
 var (
 	// ErrFenced: no write succeeded for FenceAfter, so a standby may be about to take over.
 	ErrFenced = errors.New("leadership could not be proven in time")
-	// ErrLost: somebody else has the lease or wrote the record.
+	// ErrLost: another replica holds the lease or wrote the record.
 	ErrLost = errors.New("leadership is lost")
 	// ErrStopTimeout: the work did not finish within StopTimeout of the request to stop.
 	ErrStopTimeout = errors.New("work did not finish in time for the stop")
-	// ErrStepDown: the work asks for another leader. Work returns an error that wraps it; the election goes on.
+	// ErrStepDown: the work asks for another leader. Work returns an error that wraps it; the
+	// election continues.
 	ErrStepDown = errors.New("stepping down")
-	// ErrVanished: the checkpoint that this instance has seen is not there any more. Starting a new one would begin again
-	// at epoch 1 and forget what has been published, so that is left to people.
-	ErrVanished = errors.New("the checkpoint blob has been deleted while in use; restart a producer: its error says what to do")
-	// ErrNoCheckpoint: there is none, and none is to be begun.
-	ErrNoCheckpoint = errors.New("the stream has no checkpoint, and START_FROM=checkpoint begins none: waiting for " +
-		"`producer token restore`, which makes it from a copy")
-	// ErrSessionKey: what has been published went by another session key. Events of one aggregate would wait in two sessions
-	// and be applied out of order; what comes late is then taken for a duplicate, and lost.
+	// ErrVanished: the checkpoint that this instance has read does not exist any more. A new one
+	// would start at epoch 1 and forget what has been published, so an operator must decide.
+	ErrVanished = errors.New("the checkpoint blob has been deleted while in use; restart a producer: its error describes what to do")
+	// ErrNoCheckpoint: there is no checkpoint, and START_FROM=checkpoint does not create one.
+	ErrNoCheckpoint = errors.New("the stream has no checkpoint, and START_FROM=checkpoint creates none: waiting for " +
+		"`producer token restore`, which creates it from a copy")
+	// ErrSessionKey: the stream has been published with another session key. Events of one
+	// aggregate would wait in two sessions and be applied out of order; the late ones would be
+	// taken for duplicates, and lost.
 	ErrSessionKey = errors.New("the stream has been published with another SESSION_KEY")
-	// ErrMapping: what has been published was read by other settings, with other aggregates or other numbers.
+	// ErrMapping: the stream has been published with settings that assign other aggregates or
+	// versions.
 	ErrMapping = errors.New("the stream has been published by other settings")
 )
 
-// Config is how an election runs. The relations between the times are checked by the producer's configuration.
+// Config holds the settings of an election. The producer's configuration checks the relations
+// between the times.
 type Config struct {
 	Stream            string
 	Instance          string
 	SessionKey        envelope.SessionKey           // of the work; a record with another one is refused
 	Fingerprint       checkpoint.MappingFingerprint // likewise
-	LeaseDuration     time.Duration                 // 15 s to 60 s, Azure's bounds
+	LeaseDuration     time.Duration                 // 15 s to 60 s, Azure's limits
 	RenewInterval     time.Duration                 // of the lease itself
 	HeartbeatInterval time.Duration
 	FenceAfter        time.Duration
 	TakeoverAfter     time.Duration
-	TakeoverByExpiry  bool // never break a lease; wait until it runs out
+	TakeoverByExpiry  bool // never break a lease; wait until it expires
 	StandbyPoll       time.Duration
-	StopTimeout       time.Duration // for the work to finish what is under way at a stop
-	AwaitCheckpoint   bool          // never begin a stream; wait until an operator has restored its checkpoint
-	// Yield is how long to leave a stream without a leader to the other standbys; nil means not at all. It is asked at each
-	// poll.
+	StopTimeout       time.Duration // for the work to finish what is in progress at a stop
+	AwaitCheckpoint   bool          // never create a checkpoint; wait until an operator has restored it
+	// Yield returns how long to leave a stream without a leader to the other standbys; nil means
+	// not at all. It is called at each poll.
 	Yield func() time.Duration
-	// ReportLease is told of each lease before it is asked for, and of "" once it is given back or lost; nil is told nothing.
+	// ReportLease receives the id of each lease before it is requested, and "" once it is released
+	// or lost; it may be nil.
 	ReportLease func(lease string)
 	// Metrics counts; nil counts nothing.
 	Metrics *Metrics
 }
 
-// Work is what the leader does. It runs until it fails, until ctx ends (leadership is gone: stop at once; whatever is
-// sent afterwards is a stale leader's), or until term.Stopping() is closed (finish what is under way, then return nil).
+// Work is what the leader does. It runs until it fails, until ctx ends (leadership is lost: stop at
+// once; anything sent afterwards comes from a stale leader), or until term.Stopping() is closed
+// (finish what is in progress, then return nil).
 type Work func(ctx context.Context, term *Term) error
 
 // Election takes part in the election of one stream's leader.
@@ -112,38 +121,41 @@ type Election struct {
 	log     *slog.Logger
 
 	state  atomic.Pointer[State]
-	ending atomic.Pointer[time.Time] // since when the work of a lost term has been ending; nil: none is
-	seen   bool                      // a checkpoint has been seen or made; only touched by Run
+	ending atomic.Pointer[time.Time] // since when the work of a lost term has been ending; nil if none is
+	seen   bool                      // a checkpoint has been read or created; only touched by Run
 	marked bool                      // the stream is marked as begun; only touched by Run
 }
 
-// SetCluster sets the identity of the cluster that is read, empty if it is not known, before the next [Election.Run].
+// SetCluster sets the identity of the source's cluster, empty if unknown, before the next
+// [Election.Run].
 func (e *Election) SetCluster(cluster string) { e.config.Fingerprint.Cluster = cluster }
 
 // State is what is known about the leadership, for status pages.
 type State struct {
-	// Epoch and Leader are those of the record as last seen.
+	// Epoch and Leader are those of the record as last read.
 	Epoch  int64
 	Leader string
-	// Position and WrittenAt are those of the record as last seen or written; WrittenAt is a time of this machine.
+	// Position and WrittenAt are those of the record as last read or written; WrittenAt is a time
+	// of this machine.
 	Position  string
 	WrittenAt time.Time
 }
 
-// New prepares an election; nothing is requested before Run.
+// New returns an election. It requests nothing before Run.
 func New(config Config, records Records, leases Leases, log *slog.Logger) *Election {
 	e := &Election{config: config, records: records, leases: leases, log: log}
 	e.state.Store(&State{})
 	return e
 }
 
-// State is the current state; safe for concurrent use.
+// State returns the current state. Safe for concurrent use.
 func (e *Election) State() State { return *e.state.Load() }
 
-// Run stands by, leads whenever it can, and stands by again when leadership is lost. When ctx ends it lets the work
-// finish, writes the last checkpoint, releases the lease and returns nil. It returns an error when the work fails by
-// itself (unless with [ErrStepDown]), and when the checkpoint cannot be used (checkpoint.ErrUnreadable, checkpoint.ErrGone, [ErrVanished],
-// [ErrSessionKey], [ErrMapping]).
+// Run stands by, leads whenever it can, and stands by again when leadership is lost. When ctx ends
+// it lets the work finish, writes the last checkpoint, releases the lease and returns nil. It
+// returns an error if the work fails on its own (unless with [ErrStepDown]), and if the checkpoint
+// cannot be used (checkpoint.ErrUnreadable, checkpoint.ErrGone, [ErrVanished], [ErrSessionKey],
+// [ErrMapping]).
 func (e *Election) Run(ctx context.Context, work Work) error {
 	for {
 		term, err := e.standBy(ctx)
@@ -158,7 +170,7 @@ func (e *Election) Run(ctx context.Context, work Work) error {
 			e.log.Warn("leadership ended, standing by", telemetry.KeyEpoch, term.Epoch, telemetry.KeyError, err)
 		case errors.Is(err, ErrStepDown):
 			e.log.Warn("stepped down for another leader", telemetry.KeyEpoch, term.Epoch, telemetry.KeyError, err)
-			// The others look once a poll: two polls are room for each of them.
+			// The other replicas poll: two poll intervals are enough for each of them.
 			if retry.Sleep(ctx, 2*e.config.StandbyPoll) != nil {
 				return nil
 			}
@@ -168,7 +180,8 @@ func (e *Election) Run(ctx context.Context, work Work) error {
 	}
 }
 
-// Ending is since when the work of a lost term has been ending; zero when none is. Safe for concurrent use.
+// Ending returns since when the work of a lost term has been ending, or zero. Safe for concurrent
+// use.
 func (e *Election) Ending() time.Time {
 	if since := e.ending.Load(); since != nil {
 		return *since

@@ -24,7 +24,7 @@ func testConfig(instance string) Config {
 	}
 }
 
-// tenure is one term as its work saw it.
+// tenure is one term as its work observed it.
 type tenure struct {
 	instance   string
 	epoch      int64
@@ -47,7 +47,7 @@ func newHistory() *history {
 	return &history{begun: make(chan *tenure, 1000), finished: make(chan *tenure, 1000)}
 }
 
-// work leads until it is told to stop or its leadership ends.
+// work leads until it is stopped or its leadership ends.
 func (h *history) work(instance string) Work {
 	return func(ctx context.Context, term *Term) error {
 		t := &tenure{instance: instance, epoch: term.Epoch, began: time.Now(), start: term.Start}
@@ -195,8 +195,9 @@ func TestAWorkThatDoesNotStopIsEndedInTime(t *testing.T) {
 	})
 }
 
-// A write whose answer is lost has changed the ETag: the leader must recognise its own hand, not take it for a rival's.
-func TestALeaderWhoseAnswersAreLostKeepsLeading(t *testing.T) {
+// A write whose response is lost has changed the ETag: the leader must recognise its own write and
+// not take it for another leader's.
+func TestALeaderWithLostResponsesKeepsLeading(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		a := join(t, m, h, testConfig("a"))
@@ -218,7 +219,8 @@ func TestALeaderWhoseAnswersAreLostKeepsLeading(t *testing.T) {
 	})
 }
 
-// Storage may be away for nearly as long as the fence allows, whenever that begins between two heartbeats.
+// Storage may be unreachable for nearly as long as the fence, no matter when that begins between
+// two heartbeats.
 func TestALeaderSurvivesAnOutageShorterThanItsFence(t *testing.T) {
 	for phase := range 10 {
 		virtualtime.Test(t, func(t *testing.T) {
@@ -227,7 +229,7 @@ func TestALeaderSurvivesAnOutageShorterThanItsFence(t *testing.T) {
 			<-h.begun
 			time.Sleep(5*time.Second + time.Duration(phase)*100*time.Millisecond) // virtual
 			a.view.set(func(context.Context, string) error { return errAway }, nil)
-			time.Sleep(2700 * time.Millisecond) // virtual: the fence less one heartbeat, less a try
+			time.Sleep(2700 * time.Millisecond) // virtual: the fence less one heartbeat, less a retry
 			a.view.set(nil, nil)
 			time.Sleep(10 * time.Second) // virtual
 			require.Empty(t, h.finished, "phase %d", phase)
@@ -326,13 +328,13 @@ func TestALeaderThatStepsDownLeavesRoomForAnother(t *testing.T) {
 	})
 }
 
-// A slow answer is old news: what it proves was true when the request was made.
+// A slow response proves only what was true when the request was made.
 func TestG4TheFenceCountsFromBeforeTheRequest(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		a := join(t, m, h, testConfig("a"))
 		first := <-h.begun
-		var asked time.Time // when the last write that succeeded was asked for
+		var asked time.Time // when the last successful write was requested
 		a.view.set(nil, func(_ context.Context, op string) error {
 			if op == "write" && asked.IsZero() {
 				asked = time.Now()
@@ -361,7 +363,7 @@ func TestAFencedLeadersWorkIsJoinedBeforeItsLeaseIsGivenBack(t *testing.T) {
 				working.Store(true)
 				begun <- struct{}{}
 				<-ctx.Done()
-				time.Sleep(3 * time.Second) // virtual: a send that does not heed its context
+				time.Sleep(3 * time.Second) // virtual: a send that ignores its context
 				working.Store(false)
 				return nil
 			})

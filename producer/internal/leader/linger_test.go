@@ -11,8 +11,9 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// Work that goes on after its term is lost is known for it, so that somebody can restart the process.
-func TestTheWorkOfALostTermIsSeenToLinger(t *testing.T) {
+// Work that continues after its term is lost is reported, so that the platform can restart the
+// process.
+func TestTheLingeringWorkOfALostTermIsReported(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m := &memory{}
 		v := m.view()
@@ -23,7 +24,7 @@ func TestTheWorkOfALostTermIsSeenToLinger(t *testing.T) {
 			done <- e.Run(ctx, func(ctx context.Context, _ *Term) error {
 				begun <- struct{}{}
 				<-ctx.Done()
-				<-end // a send that does not heed its context
+				<-end // a send that ignores its context
 				return nil
 			})
 		}()

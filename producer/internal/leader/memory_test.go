@@ -14,7 +14,8 @@ import (
 
 var errAway = errors.New("storage is away")
 
-// memory is a checkpoint with a lease, in memory, with the rules of Blob storage that the election relies on.
+// memory is a checkpoint with a lease, in memory, with the rules of Blob storage that the election
+// relies on.
 type memory struct {
 	mu      sync.Mutex
 	exists  bool
@@ -27,8 +28,8 @@ type memory struct {
 	log     []string // lease operations that took effect
 }
 
-// view is one instance's way to the memory. fault is asked at each request: an error from before keeps the request from
-// arriving, an error from after keeps the answer from arriving.
+// view is one instance's access to the memory. fault is called at each request: an error from
+// before keeps the request from arriving, an error from after keeps the response from arriving.
 type view struct {
 	*memory
 	mu     sync.Mutex

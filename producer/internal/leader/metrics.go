@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics counts what a process saw of leadership, over all its terms. A nil one counts nothing.
+// Metrics counts the leadership of a process, over all its terms. A nil value counts nothing.
 type Metrics struct {
 	begun    *prometheus.CounterVec
 	ended    *prometheus.CounterVec
@@ -18,8 +18,8 @@ type Metrics struct {
 
 // How a term began.
 const (
-	begunFree   = "free"   // nobody held the lease: the stream is new, or its leader released it or let it run out
-	begunBroken = "broken" // the leader before was silent and its lease was broken
+	begunFree   = "free"   // the lease was free: the stream is new, or its leader released the lease or let it expire
+	begunBroken = "broken" // the previous leader was silent and its lease was broken
 )
 
 // How a term ended.
@@ -41,7 +41,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"lease"}),
 		ended: registered.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_producer_terms_ended_total",
-			Help: "Terms of leadership that ended in this process, by why.",
+			Help: "Terms of leadership that ended in this process, by reason.",
 		}, []string{"reason"}),
 		failures: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_heartbeat_failures_total",
@@ -49,7 +49,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 		margin: registered.NewHistogram(prometheus.HistogramOpts{
 			Name:    "sluice_producer_fence_margin_seconds",
-			Help:    "Time that was left until the fence when a heartbeat succeeded. At 0 the leader stops.",
+			Help:    "Time left until the fence when a heartbeat succeeded. At 0 the leader stops.",
 			Buckets: []float64{0, 0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 4, 6, 10, 20},
 		}),
 	}

@@ -11,8 +11,9 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// A failover as the metrics tell it: the silent leader is fenced, its successor begins over a broken lease and stops when asked.
-func TestMetricsTellHowTermsBeginAndEnd(t *testing.T) {
+// The metrics of a failover: the silent leader is fenced, its successor begins over a broken lease
+// and stops on request.
+func TestMetricsCountHowTermsBeginAndEnd(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		metered := func(instance string) (Config, *Metrics) {

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// Many members, each hit by random faults of every kind: epochs grow by one, and whoever sends is alone: the time in
-// which a term may send never overlaps another's.
+// Many members, each with random faults of every kind: epochs grow by one, and the periods in which
+// two terms may send never overlap.
 func TestG4TermsNeverOverlapUnderRandomFaults(t *testing.T) {
 	for seed := range uint64(60) {
 		virtualtime.Test(t, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestG4TermsNeverOverlapUnderRandomFaults(t *testing.T) {
 				case 0:
 					v.set(hang, nil)
 				case 1:
-					v.set(nil, hang) // it arrives, the answer does not
+					v.set(nil, hang) // the request arrives, the response does not
 				case 2:
 					slow := time.Duration(random.IntN(5000)) * time.Millisecond
 					v.set(func(ctx context.Context, _ string) error {

@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// G4: a lease that cannot be renewed runs out, however well the checkpoints are written: whoever finds it free takes it at once.
+// G4: a lease that cannot be renewed expires, even if all checkpoints are written, and a standby
+// acquires a free lease at once.
 func TestG4ALeaderWhoseLeaseRunsOutStopsBeforeItDoes(t *testing.T) {
 	for phase := range 10 {
 		virtualtime.Test(t, func(t *testing.T) {
@@ -36,7 +37,8 @@ func TestG4ALeaderWhoseLeaseRunsOutStopsBeforeItDoes(t *testing.T) {
 	}
 }
 
-// A renewal that fails is tried again at the pace of the heartbeat: at its own, two in a row would cost a healthy leader the lease.
+// A failed renewal is retried at the interval of the heartbeats: at its own interval, two failures
+// in a row would cost a healthy leader the lease.
 func TestAFailedRenewalIsTriedAgainBeforeTheLeaseRunsOut(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()

@@ -17,23 +17,26 @@ import (
 )
 
 const (
-	// requestTimeout bounds each request of a standby; a leader's requests are bounded by its fence.
+	// requestTimeout bounds each request of a standby; a leader's requests are bounded by its
+	// fence.
 	requestTimeout = 5 * time.Second
-	// fastPoll is the time between two requests of a standby, at most, once the leader is late with its heartbeat.
+	// fastPoll is the maximum time between two requests of a standby once the leader is late with
+	// its heartbeat.
 	fastPoll = 250 * time.Millisecond
 )
 
-// standBy polls the checkpoint until this instance leads. It returns nil without a term when ctx ends first.
+// standBy polls the checkpoint until this instance leads. It returns nil without a term if ctx ends
+// first.
 func (e *Election) standBy(ctx context.Context) (*Term, error) {
 	var seen observation
 	storage := outage.New(e.log, "Blob storage")
 	e.log.Info("standing by")
-	told := false // that there is no checkpoint
+	told := false // that there is no checkpoint was logged
 	heard := storage.Hurry(ctx, nil)
 	defer func() { heard() }()
 	for {
 		term, err := e.poll(ctx, &seen)
-		heard() // what the first look came to is told below; before that, only that it takes long
+		heard() // the result of the first poll is logged below; before that, only that it takes long
 		switch {
 		case ctx.Err() != nil && term == nil:
 			return nil, nil
@@ -53,7 +56,8 @@ func (e *Election) standBy(ctx context.Context) (*Term, error) {
 	}
 }
 
-// pollDelay is the time until the next look: a leader that is half a heartbeat late may be gone.
+// pollDelay returns the time until the next poll: a leader that is half a heartbeat late may have
+// failed.
 func (e *Election) pollDelay(seen observation) time.Duration {
 	if !seen.since.IsZero() && time.Since(seen.since) > e.config.HeartbeatInterval*3/2 {
 		return min(e.config.StandbyPoll, fastPoll)
@@ -61,7 +65,7 @@ func (e *Election) pollDelay(seen observation) time.Duration {
 	return e.config.StandbyPoll
 }
 
-// observation is how long the record has been the same, by this machine's monotonic clock.
+// observation tracks how long the record has been the same, by this machine's monotonic clock.
 type observation struct {
 	etag  azcore.ETag
 	since time.Time
@@ -75,7 +79,7 @@ func (s *observation) observe(etag azcore.ETag, now time.Time) (unchanged time.D
 	return now.Sub(s.since)
 }
 
-// freeFor is how long the record has had no lease.
+// freeFor returns how long the record has had no lease.
 func (s *observation) freeFor(leased bool, now time.Time) time.Duration {
 	switch {
 	case leased:
@@ -87,7 +91,8 @@ func (s *observation) freeFor(leased bool, now time.Time) time.Duration {
 	return now.Sub(s.free)
 }
 
-// poll looks once, and leads if that is due. A nil term without an error means that somebody else leads.
+// poll reads the checkpoint once, and starts to lead if that is due. A nil term without an error
+// means that another replica leads.
 func (e *Election) poll(ctx context.Context, seen *observation) (*Term, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -132,17 +137,18 @@ func (e *Election) poll(ctx context.Context, seen *observation) (*Term, error) {
 		e.log.Warn("the leader is silent, breaking its lease", telemetry.KeyLeader, snapshot.Record.Leader,
 			telemetry.KeyEpoch, snapshot.Record.Epoch, telemetry.KeyWait, unchanged.Milliseconds())
 		if err := e.leases.Break(ctx, snapshot.ETag); err != nil {
-			return nil, ignoreError(err, checkpoint.ErrChanged) // it is not silent after all
+			return nil, ignoreError(err, checkpoint.ErrChanged) // the leader is not silent after all
 		}
 	}
 	return e.acquire(ctx, snapshot, snapshot.Leased)
 }
 
-// checkCompatible refuses to follow on what was published by settings under which the same aggregates have other sessions or numbers.
+// checkCompatible rejects a checkpoint that was written with settings that route or number the same
+// aggregates differently.
 func (e *Election) checkCompatible(published checkpoint.Record) error {
 	if was := published.SessionKey; was != e.config.SessionKey {
-		return fmt.Errorf("%w: it was %s and is %s now; go back, or stop every producer, wait until the subscription is "+
-			"empty and no aggregate is parked, and tell the checkpoint: `producer session-key %s --drained`",
+		return fmt.Errorf("%w: it was %s and is now %s; go back, or stop every producer, wait until the subscription is "+
+			"empty and no aggregate is parked, and record the new key: `producer session-key %s --drained`",
 			ErrSessionKey, was, e.config.SessionKey, e.config.SessionKey)
 	}
 	if changed, drain := published.Fingerprint.Diff(e.config.Fingerprint.Inherit(published.Fingerprint)); drain {
@@ -155,7 +161,7 @@ func (e *Election) checkCompatible(published checkpoint.Record) error {
 	return nil
 }
 
-// create makes the record of a new stream, unless another producer is first.
+// create creates the record of a new stream, unless another producer is first.
 func (e *Election) create(ctx context.Context) error {
 	if e.seen {
 		return ErrVanished
@@ -165,13 +171,13 @@ func (e *Election) create(ctx context.Context) error {
 	})
 	if err == nil {
 		e.seen = true
-		e.log.Warn("no checkpoint found, made a new one: the stream begins where START_FROM says")
+		e.log.Warn("no checkpoint found, created a new one: the stream begins at START_FROM")
 	}
 	return ignoreError(err, checkpoint.ErrChanged)
 }
 
-// acquire takes the free lease, or one that was just broken, and writes the next epoch: only then is this instance the
-// leader.
+// acquire acquires the free lease, or one that was just broken, and writes the next epoch: only
+// then is this instance the leader.
 func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, broken bool) (term *Term, err error) {
 	leaseID, leased := uuid.NewString(), time.Now().Add(e.config.LeaseDuration-leaseMargin)
 	e.reportLease(leaseID)
@@ -184,11 +190,12 @@ func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, br
 		if errors.Is(err, checkpoint.ErrLeaseHeld) || errors.Is(err, checkpoint.ErrChanged) {
 			return nil, nil // another standby was faster
 		}
-		// The lease may have been granted although the answer was lost.
+		// The lease may have been granted although the response was lost.
 		e.release(ctx, leaseID)
 		return nil, err
 	}
-	// Before the first epoch: a checkpoint that somebody has published from must never be taken for one that never existed.
+	// Before the first epoch: a checkpoint from which changes were published must never be taken
+	// for one that never existed.
 	if !e.marked {
 		if err := e.records.MarkBegan(ctx); err != nil {
 			e.release(ctx, leaseID)
@@ -206,7 +213,7 @@ func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, br
 	return began, nil
 }
 
-// release releases a lease that will not be used, so that nobody has to wait until it expires.
+// release releases a lease that will not be used, so that no replica has to wait until it expires.
 func (e *Election) release(ctx context.Context, leaseID string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()

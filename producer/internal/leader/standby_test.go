@@ -14,8 +14,9 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// Storage that is away and then refuses: the log says each, and not every second.
-func TestWhyAStandbyCannotTakePartIsToldAgain(t *testing.T) {
+// Storage that is unreachable and then refuses requests: the log reports each, and not every
+// second.
+func TestAStandbyLogsRepeatedlyWhyItCannotTakePart(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +45,7 @@ func TestWhyAStandbyCannotTakePartIsToldAgain(t *testing.T) {
 	})
 }
 
-// However rarely a standby looks while all is well, it looks often once the leader is late.
+// However long the poll interval of a standby is, it polls often once the leader is late.
 func TestASilentLeaderIsNoticedWithinAClosePoll(t *testing.T) {
 	for phase := range 8 {
 		virtualtime.Test(t, func(t *testing.T) {
@@ -60,7 +61,7 @@ func TestASilentLeaderIsNoticedWithinAClosePoll(t *testing.T) {
 			last := m.writes[len(m.writes)-1].HeartbeatAt
 			second := <-h.begun
 			require.Equal(t, "b", second.instance)
-			// The last record was seen at the poll after it, and its age counts from then.
+			// The last record was read at the poll after it, and its age counts from then.
 			require.LessOrEqual(t, second.began.Sub(last), config.StandbyPoll+config.TakeoverAfter+fastPoll, "phase %d", phase)
 			a.view.set(nil, nil)
 			a.leave(t)

@@ -10,15 +10,15 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 )
 
-// Term is one stretch of leadership.
+// Term is one period of leadership.
 type Term struct {
-	// Epoch is larger than that of every term before.
+	// Epoch is larger than that of every earlier term.
 	Epoch int64
-	// Generation is the stream's: a part of every MessageId.
+	// Generation is the stream's generation, a part of every MessageId.
 	Generation int64
-	// MappingFingerprint is that of the settings, for this stream.
+	// Fingerprint is that of the current settings, for this stream.
 	Fingerprint checkpoint.MappingFingerprint
-	// Start is how far the leaders before have published.
+	// Start is how far the earlier leaders have published.
 	Start checkpoint.Progress
 
 	acceptedAt string // the record's
@@ -28,8 +28,8 @@ type Term struct {
 	requests   chan chan error
 
 	mu       sync.Mutex
-	proven   time.Time // how long the last write proves that nobody takes over; zero before the first
-	leased   time.Time // until shortly before the lease may run out
+	proven   time.Time // until when the last write proves that no standby takes over; zero before the first
+	leased   time.Time // until shortly before the lease may expire
 	progress func() checkpoint.Progress
 }
 
@@ -50,11 +50,12 @@ func newTerm(leaseID string, leased time.Time, snapshot checkpoint.Snapshot, rea
 	}
 }
 
-// Stopping is closed when the work shall finish what is under way and return.
+// Stopping is closed when the work must finish what is in progress and return.
 func (t *Term) Stopping() <-chan struct{} { return t.stopping }
 
-// Deadline is the moment on this machine's monotonic clock after which nothing may be sent: another leader may exist.
-// It moves on with every successful heartbeat, as long as the lease lasts: whoever finds it expired takes it at once.
+// Deadline returns the time on this machine's monotonic clock after which nothing may be sent:
+// another leader may exist. Every successful heartbeat extends it, as long as the lease lasts: a
+// standby that finds the lease expired acquires it at once.
 func (t *Term) Deadline() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,8 +77,8 @@ func (t *Term) extendLease(leased time.Time) {
 	t.leased = leased
 }
 
-// Track makes every checkpoint from now on say what progress says. It is called from another goroutine and must not
-// block.
+// Track sets the function that returns the progress for every checkpoint from now on. It is called
+// from another goroutine and must not block.
 func (t *Term) Track(progress func() checkpoint.Progress) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,8 +92,8 @@ func (t *Term) current() checkpoint.Progress {
 	return progress()
 }
 
-// Checkpoint writes one now and returns when it is written, or why it was not. Only for the moments where waiting for
-// the next heartbeat would lose something: the first token of a stream.
+// Checkpoint writes a checkpoint now and returns when it is written, or the error. It is only for
+// progress that must not wait for the next heartbeat: the first token of a stream.
 func (t *Term) Checkpoint(ctx context.Context) error {
 	result := make(chan error, 1)
 	select {

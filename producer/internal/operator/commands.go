@@ -11,43 +11,43 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// Command is one thing the program does. Without a Do it needs no [Stream]: run, and help.
+// Command is one command of the program. Commands without Do (run and help) need no [Stream].
 type Command = commandline.Command[*Stream, Request]
 
-// Request is a command line that has been understood.
+// Request is a parsed command line.
 type Request struct {
-	// Stream names one of several.
+	// Stream names one of several streams.
 	Stream string
-	// JSON is the form of what is printed.
+	// JSON selects the output format.
 	JSON   bool
 	change Change
 	token  string
-	// container is where a copy goes.
+	// container is the destination of a copy.
 	container string
-	to        string // as it was written
+	to        string // as given on the command line
 	applied   bool
 	instant   time.Time
 	key       envelope.SessionKey
 	drained   bool
 }
 
-const notes = `--reapply publishes again what former settings published: read models that have it apply it a second time.
+const notes = `--reapply publishes again what was published with former settings: read models that have it apply it a second time.
 --force breaks the lease of a producer that leads. --forward lets the checkpoint skip changes.
---stream NAME says which, where STREAMS names several; every command but run needs it then. --json has every command but run print JSON.
+--stream NAME selects the stream if STREAMS names several; every command but run needs it then. --json has every command but run print JSON.
 `
 
-// Program is what the program can do.
+// Program returns the commands of the program.
 func Program() commandline.Program[*Stream, Request] {
-	all := []Command{{Name: "run", Says: "take part in the election and publish (also without a command)"}, statusCommand()}
+	all := []Command{{Name: "run", Says: "join the election and publish (also without a command)"}, statusCommand()}
 	all = append(all, tokenCommands()...)
 	all = append(all, sessionKeyCommand(), readingCommand(), Command{
-		Name: "lease break", Says: "free the lease, whoever holds it",
+		Name: "lease break", Says: "break the lease of any holder",
 		Do: func(ctx context.Context, s *Stream, _ Request) error { return s.BreakLease(ctx) },
 	}, doctorCommand())
 	return commandline.Program[*Stream, Request]{
 		Name: "producer", Commands: all, Notes: notes,
 		Flags: func(f *flag.FlagSet, r *Request) {
-			f.StringVar(&r.Stream, "stream", "", "the `NAME` of a stream, where STREAMS names several")
+			f.StringVar(&r.Stream, "stream", "", "the `NAME` of a stream, if STREAMS names several")
 			f.BoolVar(&r.JSON, "json", false, "as JSON")
 		},
 	}
@@ -58,12 +58,12 @@ func forceFlag(f *flag.FlagSet, r *Request) {
 }
 
 func reapplyFlag(f *flag.FlagSet, r *Request) {
-	f.BoolVar(&r.change.Reapply, "reapply", false, "publish again what was published by former settings: read models that have it apply it a second time")
+	f.BoolVar(&r.change.Reapply, "reapply", false, "publish again what was published with former settings: read models that have it apply it a second time")
 }
 
 func statusCommand() Command {
 	return Command{
-		Name: "status", Says: "leader, epoch, position, lag and last failure, from Blob storage and MongoDB alone; 1 where nobody leads, the stream is stopped or has no position yet",
+		Name: "status", Says: "leader, epoch, position, lag and last failure, from Blob storage and MongoDB alone; exits with 1 if there is no leader, or the stream is stopped or has no position yet",
 		Do: func(ctx context.Context, s *Stream, r Request) error {
 			status, err := s.Status(ctx)
 			if status.Stream == "" {
@@ -121,13 +121,13 @@ func tokenCommands() []Command {
 		},
 		{
 			Name: "token copy", Takes: "--container NAME",
-			Says: "copy the checkpoint into another container; a leader goes on meanwhile",
+			Says: "copy the checkpoint into another container; a leader continues meanwhile",
 			Flags: func(f *flag.FlagSet, r *Request) {
 				f.StringVar(&r.container, "container", "", "the container's `NAME`")
 			},
 			Check: func(_ string, r *Request) error {
 				if r.container == "" {
-					return errors.New("needs --container with the name of a container that is there")
+					return errors.New("needs --container with the name of an existing container")
 				}
 				return nil
 			},
@@ -135,12 +135,12 @@ func tokenCommands() []Command {
 		},
 		{
 			Name: "token restore", Takes: "[COPY] [--container NAME] --to TIME | --applied [--reapply]",
-			Says:    "make a lost checkpoint anew, from the newest copy in a container or the one named, or without any from a time",
+			Says:    "recreate a lost checkpoint, from the newest copy in a container or the named one, or from a time without a copy",
 			Operand: true,
 			Flags: func(f *flag.FlagSet, r *Request) {
-				f.StringVar(&r.container, "container", "", "the container `NAME` that holds the copies; none: the present settings take their place")
-				f.StringVar(&r.to, "to", "", "publish again from this `TIME` on (RFC 3339), before the copy's: before the oldest change not applied")
-				f.BoolVar(&r.applied, "applied", false, "your word that all that was published before the copy is applied, or still waits in Service Bus")
+				f.StringVar(&r.container, "container", "", "the container `NAME` with the copies; without it the present settings are used")
+				f.StringVar(&r.to, "to", "", "publish again from this `TIME` (RFC 3339), before the copy's time and the oldest change not applied")
+				f.BoolVar(&r.applied, "applied", false, "confirm that everything published before the copy is applied, or still waits in Service Bus")
 				reapplyFlag(f, r)
 			},
 			Check: func(operand string, r *Request) (err error) {
@@ -163,7 +163,7 @@ func tokenCommands() []Command {
 			},
 		},
 		{
-			Name: "token renumber", Says: "accept a changed PIPELINE or collection where positions are counted",
+			Name: "token renumber", Says: "accept a changed PIPELINE or collection if positions are counted",
 			Do: func(ctx context.Context, s *Stream, _ Request) error { return s.TokenRenumber(ctx) },
 		},
 	}
@@ -172,10 +172,10 @@ func tokenCommands() []Command {
 func sessionKeyCommand() Command {
 	return Command{
 		Name: "session-key", Takes: "KEY --drained",
-		Says:    "publish by another SESSION_KEY from now on, when nothing of the old one is left anywhere",
+		Says:    "publish with another SESSION_KEY from now on, when nothing of the old one is left anywhere",
 		Operand: true,
 		Flags: func(f *flag.FlagSet, r *Request) {
-			f.BoolVar(&r.drained, "drained", false, "your word that no message of the old key is left anywhere")
+			f.BoolVar(&r.drained, "drained", false, "confirm that no message of the old key is left anywhere")
 		},
 		Check: func(operand string, r *Request) error {
 			if operand == "" {
@@ -197,7 +197,7 @@ func readingCommand() Command {
 		Name: "reading", Takes: "[--drained]",
 		Says: "accept a changed AGGREGATE_ID_PATH, VERSION_PATH, PIPELINE or ON_UNKNOWN_AGGREGATE, or another collection, cluster or entity",
 		Flags: func(f *flag.FlagSet, r *Request) {
-			f.BoolVar(&r.drained, "drained", false, "your word that no message of the former settings is left anywhere")
+			f.BoolVar(&r.drained, "drained", false, "confirm that no message of the former settings is left anywhere")
 		},
 		Do: func(ctx context.Context, s *Stream, r Request) error { return s.AcceptFingerprint(ctx, r.drained) },
 	}

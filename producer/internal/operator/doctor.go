@@ -6,7 +6,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/checkup"
 )
 
-// Doctor checks everything a producer needs against the services. It leaves nothing behind: its blobs are deleted again.
+// Doctor checks everything that a producer needs against the services. It leaves nothing behind: it
+// deletes its blobs again.
 func (s *Stream) Doctor(ctx context.Context) checkup.Findings {
 	var found checkup.Findings
 	s.Progress.Set("doctor: blob storage", 0, 0)

@@ -17,7 +17,7 @@ import (
 const mendBlobRole = "give the identity the role Storage Blob Data Contributor on the container (with a connection string: " +
 	"check its account key)"
 
-// examineBlob takes a lease and makes conditional writes on a blob of its own.
+// examineBlob acquires a lease and makes conditional writes on a blob of its own.
 func (s *Stream) examineBlob(ctx context.Context, e *checkup.Findings) {
 	if !s.examineContainer(ctx, e) {
 		return
@@ -27,16 +27,17 @@ func (s *Stream) examineBlob(ctx context.Context, e *checkup.Findings) {
 	if err != nil {
 		says, mend := explainBlob(err)
 		if errors.Is(err, errUnconditional) {
-			mend = "use Azure Blob storage or Azurite: this store does not keep conditions, and leadership rests on them"
+			mend = "use Azure Blob storage or Azurite: this store ignores conditions, on which leadership depends"
 		}
 		e.Problem("lease and write", mend, "%s", says)
 		return
 	}
-	e.OK("lease and write", "a lease can be taken and a conditional write made (on a scratch blob, removed again)")
+	e.OK("lease and write", "a lease can be acquired and a conditional write made (on a scratch blob, deleted again)")
 	s.examineTimes(e, took)
 }
 
-// examineContainer looks at what is there: the container, the checkpoint and the last failure. False: there is no container to try.
+// examineContainer checks the container, the checkpoint and the last failure. It returns false if
+// there is no container.
 func (s *Stream) examineContainer(ctx context.Context, e *checkup.Findings) bool {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -50,7 +51,7 @@ func (s *Stream) examineContainer(ctx context.Context, e *checkup.Findings) bool
 		e.Problem("blob container", mend, "%s", says)
 		return false
 	}
-	e.OK("blob container", "it exists; it answers in %s", checkup.Fastest(func() error {
+	e.OK("blob container", "it exists; it responds in %s", checkup.Fastest(func() error {
 		_, err := s.Container.GetProperties(ctx, nil)
 		return err
 	}))
@@ -58,12 +59,12 @@ func (s *Stream) examineContainer(ctx context.Context, e *checkup.Findings) bool
 	snapshot, err := s.checkpoint().Read(ctx)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound) && errors.Is(s.checkpoint().Missing(ctx), checkpoint.ErrGone):
-		e.Problem("checkpoint", fmt.Sprintf("put %s.json back; to begin again instead, see what `producer status` says", s.Name),
+		e.Problem("checkpoint", fmt.Sprintf("restore %s.json; to begin again instead, see the output of `producer status`", s.Name),
 			"%v", checkpoint.ErrGone)
 	case errors.Is(err, checkpoint.ErrNotFound):
 		e.OK("checkpoint", "there is none: a producer that starts begins a new stream")
 	case errors.Is(err, checkpoint.ErrUnreadable):
-		e.Problem("checkpoint", fmt.Sprintf("put back a copy of %s.json that can be read, or run the version that wrote it", s.Name), "%v", err)
+		e.Problem("checkpoint", fmt.Sprintf("restore a readable copy of %s.json, or run the release that wrote it", s.Name), "%v", err)
 	case err != nil:
 		says, mend := explainBlob(err)
 		e.Problem("checkpoint", mend, "%s", says)
@@ -74,7 +75,7 @@ func (s *Stream) examineContainer(ctx context.Context, e *checkup.Findings) bool
 	return true
 }
 
-// examineFailure tells of the last failure, and whether the stream has gone on since.
+// examineFailure reports the last failure, and whether the stream has continued since.
 func (s *Stream) examineFailure(ctx context.Context, e *checkup.Findings, snapshot checkpoint.Snapshot) {
 	const check = "last failure"
 	f, err := s.lastFailure(ctx)
@@ -87,14 +88,15 @@ func (s *Stream) examineFailure(ctx context.Context, e *checkup.Findings, snapsh
 	case f.Resolved(snapshot):
 		e.OK(check, "at %s, of %s; %s: %s", f.At.Format(time.RFC3339), f.Instance, since(snapshot.Leased), f.Error)
 	default:
-		e.Problem(check, "do what it says, then start the producer again if it has ended; where an event has to be given up: `producer token set --forward`",
-			"the stream is stopped since %s (%s, epoch %d): %s", f.At.Format(time.RFC3339), f.Instance, f.Epoch, f.Error)
+		e.Problem(check, "follow its advice, then start the producer again if it has ended; to give up an event: `producer token set --forward`",
+			"the stream has been stopped since %s (%s, epoch %d): %s", f.At.Format(time.RFC3339), f.Instance, f.Epoch, f.Error)
 	}
 }
 
 var errUnconditional = errors.New("a write over a record that had changed was accepted")
 
-// rehearse does with a scratch blob what a leader does with the checkpoint, and says how long each heartbeat took: at least one.
+// rehearse does with a scratch blob what a leader does with the checkpoint, and returns how long
+// each heartbeat took: at least one.
 func (s *Stream) rehearse(ctx context.Context, name string) (took []time.Duration, err error) {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -107,7 +109,7 @@ func (s *Stream) rehearse(ctx context.Context, name string) (took []time.Duratio
 	defer func() {
 		ctx, cancel := s.withTimeout(context.WithoutCancel(ctx))
 		defer cancel()
-		_ = scratch.Release(ctx, leaseID) // not held where taking it failed
+		_ = scratch.Release(ctx, leaseID) // not held if acquiring it failed
 		if _, gone := s.Container.NewBlobClient(name+".json").Delete(ctx, nil); err == nil && gone != nil {
 			err = fmt.Errorf("remove the scratch blob %s.json: %w", name, gone)
 		}
@@ -135,11 +137,12 @@ func statusCode(err error) int {
 	return 0
 }
 
-// explainBlob tells refusals from silence. The SDK's error prints a whole response over many lines, so it is not quoted.
+// explainBlob distinguishes a refusal from an unreachable service. The SDK's error prints a whole
+// response over many lines, so it is not quoted.
 func explainBlob(err error) (says, mend string) {
 	response, ok := errors.AsType[*azcore.ResponseError](err)
 	if !ok {
-		return fmt.Sprintf("storage does not answer: %v", err),
+		return fmt.Sprintf("storage does not respond: %v", err),
 			"check BLOB_ACCOUNT_URL (or BLOB_CONNECTION_STRING), the network, and that an identity is signed in"
 	}
 	says = fmt.Sprintf("storage answered %d %s", response.StatusCode, response.ErrorCode)
@@ -153,7 +156,7 @@ func explainBlob(err error) (says, mend string) {
 	case refused:
 		return says, mendBlobRole + "; a firewall of the storage account answers the same"
 	case response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= http.StatusInternalServerError:
-		return says, "try again; the service is busy or away"
+		return says, "try again; the service is busy or unreachable"
 	}
 	return says, "see the error code in https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes"
 }

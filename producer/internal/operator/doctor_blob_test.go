@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Storage refuses a signature of another time as it refuses a wrong one; the Date of its answer says which it is.
+// Storage refuses a signature of another time like a wrong one; the Date of its response
+// distinguishes them.
 func TestARefusalByStorageNamesAClockThatIsOff(t *testing.T) {
 	refusal := func(date time.Time) error {
 		return &azcore.ResponseError{

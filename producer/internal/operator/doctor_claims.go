@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/checkup"
 )
 
-// examineClaims writes a blob where the bodies of large events and refused messages go, and removes it again.
+// examineClaims writes a blob to the container for the bodies of large events and refused messages,
+// and deletes it again.
 func (s *Stream) examineClaims(ctx context.Context, e *checkup.Findings) {
 	const check = "claim checks"
 	if s.Claims == nil {
@@ -27,7 +28,7 @@ func (s *Stream) examineClaims(ctx context.Context, e *checkup.Findings) {
 	}
 	switch {
 	case err == nil:
-		e.OK(check, "bodies can be kept (on a scratch blob, removed again)")
+		e.OK(check, "bodies can be stored (on a scratch blob, deleted again)")
 	case statusCode(err) == http.StatusNotFound:
 		e.Problem(check, "create it, or let the first body do so (the producer's identity needs Storage Blob Data Contributor on "+
 			"the account); or check CLAIM_CHECK_CONTAINER", "the container does not exist")

@@ -11,15 +11,15 @@ import (
 	"github.com/sluice-cdc/sluice/shared/checkup"
 )
 
-// entity is what its administration says of a queue, or of a topic and its subscriptions.
+// entity holds the administrative properties of a queue, or of a topic and its subscriptions.
 type entity struct {
-	recognises bool     // duplicates
-	sessions   []string // those that require sessions: the queue itself, or subscriptions
-	none       []string // those that do not
+	recognises bool     // it detects duplicates
+	sessions   []string // requiring sessions: the queue itself, or subscriptions
+	none       []string // not requiring sessions
 }
 
-// examineEntity asks the administration of Service Bus whether the entity is made as it must be. That needs the right to manage, which
-// the producer does without: where it is missing, that is said and is no problem.
+// examineEntity checks the entity's properties. That needs the right to manage, which the producer
+// itself does not need: if it is missing, that is reported and is no problem.
 func (s *Stream) examineEntity(ctx context.Context, e *checkup.Findings) {
 	const sessions, duplicates = "sessions", "duplicate detection"
 	ctx, cancel := s.withTimeout(ctx)
@@ -35,18 +35,19 @@ func (s *Stream) examineEntity(ctx context.Context, e *checkup.Findings) {
 	case len(found.none) > 0:
 		e.Problem(sessions, anew, "%s does not require sessions, and without them order is lost", strings.Join(found.none, ", "))
 	case len(found.sessions) == 0:
-		e.Problem(sessions, "create a subscription that requires sessions", "topic %q has no subscription: what is published is kept by nobody", s.Entity)
+		e.Problem(sessions, "create a subscription that requires sessions", "topic %q has no subscription: published messages are lost", s.Entity)
 	default:
 		e.OK(sessions, "required by %s", strings.Join(found.sessions, ", "))
 	}
 	if !found.recognises {
-		e.Problem(duplicates, anew, "%q does not recognise what is sent again: read models do, other subscribers get it twice", s.Entity)
+		e.Problem(duplicates, anew, "%q does not detect duplicates: read models do, other subscribers receive repeats twice", s.Entity)
 		return
 	}
-	e.OK(duplicates, "%q recognises what is sent again", s.Entity)
+	e.OK(duplicates, "%q detects duplicates", s.Entity)
 }
 
-// receivers says who gets what is published, by name where the administration tells, and else why it does not.
+// receivers returns who receives what is published, by name if the administration returns them,
+// otherwise the reason why not.
 func (s *Stream) receivers(ctx context.Context) string {
 	if s.Queue {
 		return "queue " + s.Entity

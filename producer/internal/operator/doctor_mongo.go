@@ -30,7 +30,7 @@ func (s *Stream) examineMongo(ctx context.Context, e *checkup.Findings) {
 	}
 	switch {
 	case len(token) == 0:
-		e.OK("tokens", "none before the first event on this deployment; where they cannot be sorted, positions are counted")
+		e.OK("tokens", "none before the first event on this deployment; if they cannot be sorted, positions are counted")
 	case envelope.Sortable(envelope.TokenText(token)):
 		s.examineForm(ctx, e, envelope.TokenForm(envelope.TokenText(token)))
 	default:
@@ -42,7 +42,7 @@ func (s *Stream) examineMongo(ctx context.Context, e *checkup.Findings) {
 	s.examineTypes(ctx, e)
 }
 
-// examineVersion names what the server cannot do that later ones can.
+// examineVersion reports which features the server lacks.
 func (s *Stream) examineVersion(ctx context.Context, e *checkup.Findings) {
 	const check = "version"
 	bounded, cancel := s.withTimeout(ctx)
@@ -80,10 +80,10 @@ func (s *Stream) examineStream(ctx context.Context, e *checkup.Findings) (token 
 		e.Problem(check, "give the user the actions find and changeStream on it: the role read on the database has both",
 			"the user may not open one on %s", ns)
 	case mongodb.HasCode(err, mongodb.NotAReplicaSet):
-		e.Problem(check, "start the server with --replSet and run rs.initiate() once", "the server is no replica set")
+		e.Problem(check, "start the server with --replSet and run rs.initiate() once", "the server is not a replica set")
 	default:
 		e.Problem(check, "check MONGODB_DATABASE, MONGODB_COLLECTION, PIPELINE, FULL_DOCUMENT and FULL_DOCUMENT_BEFORE_CHANGE",
-			"none opens on %s: %v", ns, err)
+			"no change stream opens on %s: %v", ns, err)
 	}
 	if err != nil {
 		return nil, false
@@ -96,24 +96,24 @@ func (s *Stream) examineStream(ctx context.Context, e *checkup.Findings) (token 
 	return token, true
 }
 
-// examineForm compares the form of the deployment's tokens with that of the stream's positions.
+// examineForm compares the version of the deployment's tokens with that of the stream's positions.
 func (s *Stream) examineForm(ctx context.Context, e *checkup.Findings, form string) {
 	const check = "tokens"
 	snapshot, err := s.read(ctx)
 	position := snapshot.Record.Progress.Position
 	if err != nil || envelope.TokenForm(position) == "" || envelope.TokenForm(position) == form {
-		e.OK(check, "sortable, of the form %s", form)
+		e.OK(check, "sortable, version %s", form)
 		return
 	}
 	if !changes.CanTranslate(form, envelope.TokenForm(position)) {
 		e.Problem(check, "use a newer release of the producer, or go back to the former version of MongoDB",
-			"of the form %s, which cannot be compared with the stream's positions, of the form %s", form, envelope.TokenForm(position))
+			"version %s, which cannot be compared with the stream's positions, version %s", form, envelope.TokenForm(position))
 		return
 	}
-	e.OK(check, "sortable, of the form %s; positions keep the stream's form, %s", form, envelope.TokenForm(position))
+	e.OK(check, "sortable, version %s; positions keep the stream's version, %s", form, envelope.TokenForm(position))
 }
 
-// examineSettings asks, where positions are counted, whether the same will be counted as before.
+// examineSettings checks, if positions are counted, that the same events are counted as before.
 func (s *Stream) examineSettings(ctx context.Context, e *checkup.Findings, counting bool) {
 	const check = "reading settings"
 	snapshot, err := s.read(ctx)
@@ -123,22 +123,23 @@ func (s *Stream) examineSettings(ctx context.Context, e *checkup.Findings, count
 	case !counting && !counted: // no setting changes a token
 	case s.Unstable:
 		e.Problem(check, "set FULL_DOCUMENT and FULL_DOCUMENT_BEFORE_CHANGE to default and off (or to required), or match something else",
-			"positions are counted, and a $match of PIPELINE looks at documents that are looked up: it may pass other changes the next time")
+			"positions are counted, and a $match of PIPELINE reads documents that are looked up: it may pass other changes the next time")
 	case counted && progress.Settings != s.Settings:
-		e.Problem(check, "put the former PIPELINE and collection back; or stop the producers cleanly and accept these with `producer token renumber`",
+		e.Problem(check, "restore the former PIPELINE and collection; or stop the producers cleanly and accept these with `producer token renumber`",
 			"positions are counted, and what is counted has changed since the checkpoint")
 	default:
-		e.OK(check, "positions are counted, and by these settings")
+		e.OK(check, "positions are counted, with these settings")
 	}
 }
 
-// examineHistory asks whether the stream can go on from the checkpoint, and how long it could stay away.
+// examineHistory checks whether the stream can continue from the checkpoint, and how long it could
+// be stopped.
 func (s *Stream) examineHistory(ctx context.Context, e *checkup.Findings) {
 	const check = "history"
 	snapshot, err := s.read(ctx)
 	if err != nil || len(snapshot.Record.Progress.ResumeToken) == 0 {
 		if err == nil || errors.Is(err, checkpoint.ErrNotFound) {
-			e.OK(check, "there is no checkpoint to go on from yet")
+			e.OK(check, "there is no checkpoint to continue from yet")
 		}
 		return // an unreadable checkpoint has been reported
 	}
@@ -149,14 +150,14 @@ func (s *Stream) examineHistory(ctx context.Context, e *checkup.Findings) {
 	pastIt, large := changes.TooLargeRemedy(err)
 	switch {
 	case errors.Is(err, errHistoryGone), mongodb.HasCode(err, mongodb.ChangeStreamHistoryLost, mongodb.ChangeStreamFatalError, mongodb.InvalidResumeToken):
-		e.Problem(check, "copy what is missing by hand and go on from now with ON_HISTORY_LOST=latest, or set a token that the oplog "+
-			"still holds (producer token rewind); make the oplog larger", "the stream cannot go on from the checkpoint: %v", err)
+		e.Problem(check, "copy what is missing by hand and continue from now with ON_HISTORY_LOST=latest, or set a token that the oplog "+
+			"still holds (producer token rewind); make the oplog larger", "the stream cannot continue from the checkpoint: %v", err)
 	case large:
-		e.Problem(check, pastIt, "the change behind the checkpoint is larger than 16 MB, and the deployment cannot split it: %v", err)
+		e.Problem(check, pastIt, "the change after the checkpoint is larger than 16 MB, and the deployment cannot split it: %v", err)
 	case err != nil:
-		e.Problem(check, "try again; if it stays, read the error", "the checkpoint could not be tried: %v", err)
+		e.Problem(check, "try again; if it persists, read the error", "the checkpoint could not be checked: %v", err)
 	default:
-		e.OK(check, "the stream can go on from the checkpoint (%s)", formatTime(timeOf(snapshot.Record.Progress)))
+		e.OK(check, "the stream can continue from the checkpoint (%s)", formatTime(timeOf(snapshot.Record.Progress)))
 	}
 	oldest, note := s.oldest(ctx)
 	if note != "" {
@@ -168,10 +169,10 @@ func (s *Stream) examineHistory(ctx context.Context, e *checkup.Findings) {
 		e.Problem("oplog window", "try again", "%v", err)
 		return
 	}
-	e.OK("oplog window", "%d s: as long may every producer be stopped", int64(now.T)-int64(oldest.T))
+	e.OK("oplog window", "%d s: every producer may be stopped for that long", int64(now.T)-int64(oldest.T))
 }
 
-// examineImages compares what is asked of pre- and post-images with what the collection keeps.
+// examineImages compares the requested pre- and post-images with those that the collection keeps.
 func (s *Stream) examineImages(ctx context.Context, e *checkup.Findings) {
 	const check = "pre-images"
 	bounded, cancel := s.withTimeout(ctx)
@@ -195,24 +196,25 @@ func (s *Stream) examineImages(ctx context.Context, e *checkup.Findings) {
 	s.examineAggregates(ctx, e)
 }
 
-// examineAggregates asks whether every update and delete can tell its aggregate, at every reading the same.
+// examineAggregates checks that the aggregate of every update and delete can be determined, and is
+// the same at every reading.
 func (s *Stream) examineAggregates(ctx context.Context, e *checkup.Findings) {
 	const check = "aggregates"
 	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
 	switch err := s.CheckImages(bounded); {
 	case errors.Is(err, changes.ErrNoImages):
-		e.Problem(check, "do one of what the error says", "%v", err)
+		e.Problem(check, "follow the advice of the error", "%v", err)
 	case err != nil:
-		e.Problem(check, "try again; if it stays, read the error", "the collection could not be asked: %v", err)
+		e.Problem(check, "try again; if it persists, read the error", "the collection could not be checked: %v", err)
 	case s.Fingerprint.Updates == "documentKey" && s.Fingerprint.Deletes == "documentKey" && s.Fingerprint.AggregateIDPath != "_id":
-		e.OK(check, "updates and deletes go by documentKey._id; inserts and replaces by %s", s.Fingerprint.AggregateIDPath)
+		e.OK(check, "updates and deletes use documentKey._id; inserts and replaces use %s", s.Fingerprint.AggregateIDPath)
 	default:
-		e.OK(check, "%s tells that of every change, or the change stops the stream", s.Fingerprint.AggregateIDPath)
+		e.OK(check, "%s determines it for every change, or the change stops the stream", s.Fingerprint.AggregateIDPath)
 	}
 	if snapshot, err := s.read(ctx); err == nil {
 		if changed, _ := snapshot.Record.Fingerprint.Diff(s.Fingerprint.Inherit(snapshot.Record.Fingerprint)); len(changed) > 0 {
-			e.Problem("settings", "put them back, or accept the new ones: producer reading", "another producer published by others: %s",
+			e.Problem("settings", "restore them, or accept the new ones: producer reading", "another producer published with other settings: %s",
 				strings.Join(changed, "; "))
 		}
 	}

@@ -14,12 +14,14 @@ import (
 )
 
 const (
-	// maxHeartbeats is how many are rehearsed, one after the other, and rehearsal for how long at most.
+	// maxHeartbeats and maxRehearsal limit the number of consecutive heartbeats and their total
+	// time.
 	maxHeartbeats = 100
 	maxRehearsal  = 3 * time.Second
 )
 
-// rehearseHeartbeats writes a record again and again as a leader's heartbeats do, and says how long each took.
+// rehearseHeartbeats writes a record repeatedly, as a leader's heartbeats do, and returns how long
+// each write took.
 func (s *Stream) rehearseHeartbeats(ctx context.Context, scratch *checkpoint.Blob, record checkpoint.Record, leaseID string, etag azcore.ETag) (took []time.Duration, err error) {
 	for began := time.Now(); len(took) < maxHeartbeats && time.Since(began) < maxRehearsal; {
 		s.Progress.Set("doctor: heartbeats", int64(len(took)), maxHeartbeats)
@@ -32,24 +34,25 @@ func (s *Stream) rehearseHeartbeats(ctx context.Context, scratch *checkpoint.Blo
 	return took, nil
 }
 
-// examineTimes compares what heartbeats took with the times of the election: only storage bounds them. Opening connections is not under
-// the fence, and sends go on for as long as heartbeats do.
+// examineTimes compares the duration of heartbeats with the times of the election: only storage
+// limits them. Opening connections is not subject to the fence, and sends continue for as long as
+// heartbeats do.
 func (s *Stream) examineTimes(e *checkup.Findings, took []time.Duration) {
 	const check = "leadership times"
 	slices.Sort(took)
-	most := took[max(len(took)-2, 0)] // one may have had bad luck: that is what the second request is for
+	most := took[max(len(took)-2, 0)] // one slow heartbeat is tolerated: the second request is for that
 	shortest := leader.TimesFor(most)
 	measured := fmt.Sprintf("of %d heartbeats, half took at most %s and all but one at most %s", len(took), roundDuration(took[len(took)/2]), roundDuration(most))
 	set, bears := s.Times, s.Times.MaxStorageLatency()
 	if bears < most {
 		fence := leader.FenceFor(set.Heartbeat, most)
-		e.Problem(check, fmt.Sprintf("set FENCE_AFTER=%s TAKEOVER_AFTER=%s or more, or the shortest that would do, %s; or use storage that is nearer",
+		e.Problem(check, fmt.Sprintf("set FENCE_AFTER=%s TAKEOVER_AFTER=%s or more, or the shortest sufficient times, %s; or use storage that is nearer",
 			fence, fence+set.Takeover-set.Fence, formatTimes(shortest)),
-			"%s; FENCE_AFTER=%s and HEARTBEAT_INTERVAL=%s bear at most %s, so slow storage alone can cost a healthy leader the lead",
+			"%s; FENCE_AFTER=%s and HEARTBEAT_INTERVAL=%s tolerate at most %s, so slow storage alone can cost a healthy leader its term",
 			measured, set.Fence, set.Heartbeat, roundDuration(max(bears, 0)))
 		return
 	}
-	e.OK(check, "%s; what is set bears %s: %s. The shortest that would do: %s", measured, roundDuration(bears), formatTimes(set), formatTimes(shortest))
+	e.OK(check, "%s; the present times tolerate %s: %s. The shortest sufficient times: %s", measured, roundDuration(bears), formatTimes(set), formatTimes(shortest))
 }
 
 func roundDuration(d time.Duration) time.Duration {

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/commandline"
 )
 
-// examineTypes looks for versions and aggregate ids that mean something else than they look like.
+// examineTypes checks for versions and aggregate ids with misleading types.
 func (s *Stream) examineTypes(ctx context.Context, e *checkup.Findings) {
 	const check = "types"
 	bounded, cancel := s.withTimeout(ctx)
@@ -25,6 +25,6 @@ func (s *Stream) examineTypes(ctx context.Context, e *checkup.Findings) {
 		e.Problem(check, sample.AggregateRemedy, "%s (%s)", sample.Aggregates, looked)
 	}
 	if sample.Versions == "" && sample.Aggregates == "" {
-		e.OK(check, "%s: versions are whole numbers or absent, and no two aggregate ids read alike", looked)
+		e.OK(check, "%s: versions are integers or absent, and no two aggregate ids of different types have the same text", looked)
 	}
 }

@@ -9,15 +9,16 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 )
 
-// markAccepted records that other settings hold behind the position of a record.
+// markAccepted records that other settings apply after the position of a record.
 func markAccepted(r *checkpoint.Record) {
-	if !changes.Counted(r.Progress.Position) { // nothing is published again where positions are counted
+	if !changes.Counted(r.Progress.Position) { // nothing is published again if positions are counted
 		r.AcceptedAt = max(r.AcceptedAt, r.Progress.Position)
 	}
 }
 
-// AcceptFingerprint tells the checkpoint that from now on the stream is published by the present settings, which find aggregates or
-// versions elsewhere than those before. drained is the operator's word that no message of the old ones is left anywhere. Errors:
+// AcceptFingerprint records in the checkpoint that from now on the stream is published with the
+// present settings, which assign other aggregates or versions than before. drained is the
+// operator's confirmation that no message of the old settings is left anywhere. Errors:
 // [ErrRefused], or the services'.
 func (s *Stream) AcceptFingerprint(ctx context.Context, drained bool) error {
 	present, err := s.read(ctx)
@@ -36,7 +37,7 @@ func (s *Stream) AcceptFingerprint(ctx context.Context, drained bool) error {
 	changed, drain := present.Record.Fingerprint.Diff(to)
 	switch {
 	case len(changed) == 0:
-		return s.print(Result{Epoch: present.Record.Epoch}, "nothing to do: these settings put every change of stream %q where those before put it", s.Name)
+		return s.print(Result{Epoch: present.Record.Epoch}, "nothing to do: these settings assign the same aggregate and version to every change of stream %q", s.Name)
 	case drain && !drained:
 		return fmt.Errorf("%w: %s. As long as messages published by the former settings wait, events of one aggregate would be in two "+
 			"sessions, be applied out of order, and the late ones be taken for duplicates and lost. Stop every producer, let the projectors "+
@@ -51,7 +52,7 @@ func (s *Stream) AcceptFingerprint(ctx context.Context, drained bool) error {
 		return err
 	}
 	return s.print(t.done(kept), "stream %q: accepted: %s; epoch %d; the old record is kept as blob %s\n"+
-		"Read models keep what they have: where aggregates have other ids now, or versions begin anew, build new ones.\n"+
-		"What lies before the checkpoint was published by the former settings: a rewind behind it needs --reapply.",
+		"Read models keep their data: if aggregates have other ids now, or versions start over, build new ones.\n"+
+		"Everything before the checkpoint was published with the former settings: a rewind to an earlier time needs --reapply.",
 		s.Name, strings.Join(changed, "; "), t.from.Record.Epoch+1, kept)
 }

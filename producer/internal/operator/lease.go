@@ -13,10 +13,11 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// takeTries bounds the attempts to take the lease while a leader writes its heartbeat, or a standby takes the lease, in between.
+// takeTries limits the attempts to acquire the lease while a leader writes its heartbeat, or a
+// standby acquires the lease, in between.
 const takeTries = 20
 
-// BreakLease frees the lease, whoever holds it, and says what it did.
+// BreakLease breaks the lease of any holder, and prints what it did.
 func (s *Stream) BreakLease(ctx context.Context) error {
 	snapshot, err := s.read(ctx)
 	if err != nil {
@@ -48,14 +49,14 @@ func (s *Stream) breakOnce(ctx context.Context, snapshot checkpoint.Snapshot) er
 	return s.checkpoint().Break(ctx, snapshot.ETag)
 }
 
-// leasedRecord is the record under a lease of ours.
+// leasedRecord is the record under a lease held by this command.
 type leasedRecord struct {
 	leaseID string
 	from    checkpoint.Snapshot
-	broke   bool // somebody else held the lease
+	broke   bool // another client held the lease
 }
 
-// done is what --json shows of a record that was changed, and of which the old one is kept.
+// done returns the result for a record that was changed and whose previous content is kept.
 func (t leasedRecord) done(kept string) Result {
 	d := Result{Changed: true, Epoch: t.from.Record.Epoch + 1, OldRecord: kept}
 	if t.broke {
@@ -64,8 +65,8 @@ func (t leasedRecord) done(kept string) Result {
 	return d
 }
 
-// takeLease acquires the lease of the record. While somebody else holds the lease, the error is [ErrRefused]; with force, their
-// lease is broken.
+// takeLease acquires the lease of the record. While another client holds the lease, the error is
+// [ErrRefused]; with force, that lease is broken.
 func (s *Stream) takeLease(ctx context.Context, force bool) (t leasedRecord, err error) {
 	for range takeTries {
 		if t.from, err = s.read(ctx); err != nil {
@@ -88,7 +89,7 @@ func (s *Stream) takeLease(ctx context.Context, force bool) (t leasedRecord, err
 		if !errors.Is(err, checkpoint.ErrChanged) && !errors.Is(err, checkpoint.ErrLeaseHeld) {
 			return t, err
 		}
-		if err := retry.Sleep(ctx, 50*time.Millisecond); err != nil { // a replica was faster: look again
+		if err := retry.Sleep(ctx, 50*time.Millisecond); err != nil { // a replica was faster: read again
 			return t, err
 		}
 	}
@@ -101,7 +102,7 @@ func (s *Stream) acquire(ctx context.Context, leaseID string, from checkpoint.Sn
 	defer cancel()
 	err := s.checkpoint().Acquire(ctx, leaseID, s.LeaseDuration, from.ETag)
 	if err != nil && !errors.Is(err, checkpoint.ErrLeaseHeld) && !errors.Is(err, checkpoint.ErrChanged) {
-		s.release(ctx, leaseID) // it may have been granted although the answer was lost
+		s.release(ctx, leaseID) // it may have been granted although the response was lost
 	}
 	return err
 }
@@ -112,9 +113,10 @@ func (s *Stream) release(ctx context.Context, leaseID string) {
 	_ = s.checkpoint().Release(ctx, leaseID) // otherwise it expires
 }
 
-// replace moves the checkpoint to other progress. Where positions are counted, a new series begins, larger than every position
-// that an earlier leader can have given. Where they are not and the checkpoint goes back, a new generation begins: with the MessageIds
-// that they had, the broker would drop what it remembers.
+// replace moves the checkpoint to other progress. If positions are counted, a new series begins,
+// larger than every position that an earlier leader can have assigned. If they are not and the
+// checkpoint goes back, a new generation begins: with unchanged MessageIds the broker would drop
+// the messages that it remembers.
 func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, force bool) (t leasedRecord, kept string, err error) {
 	return s.rewrite(ctx, force, func(r *checkpoint.Record) {
 		to.Published = r.Progress.Published
@@ -127,7 +129,8 @@ func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, force bool
 	})
 }
 
-// rewrite changes the record, as a new leader would: acquire, keep the old one, write the next epoch under the lease, release.
+// rewrite changes the record as a new leader would: acquire the lease, keep the old record, write
+// the next epoch under the lease, release.
 func (s *Stream) rewrite(ctx context.Context, force bool, change func(*checkpoint.Record)) (t leasedRecord, kept string, err error) {
 	if t, err = s.takeLease(ctx, force); err != nil {
 		return t, "", err

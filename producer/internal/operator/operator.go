@@ -1,12 +1,13 @@
-// Package operator is what people do to a stream by hand: see its state, move its checkpoint, break its lease, and find out what
-// keeps it from running.
+// Package operator has the operator's commands for a stream: show its state, move its checkpoint,
+// break its lease, and find out what keeps it from running.
 //
-// Guaranteed: the checkpoint is only ever changed the way a new leader changes it: under the lease, over the very record
-// that was read, with the next epoch. So a leader that was overruled is fenced off, and the record that was replaced is kept as a
-// copy. A command changes only what it names.
+// Guaranteed: the checkpoint is only changed the way a new leader changes it: under the lease, over
+// the record that was read, with the next epoch. So an overruled leader is fenced off, and the
+// replaced record is kept as a copy. A command changes only what it names.
 //
-// Not guaranteed: that nothing is published during a forced change. The overruled leader notices at its next heartbeat, at the
-// latest after FENCE_AFTER; what it sends until then carries the old epoch.
+// Not guaranteed: that nothing is published during a forced change. The overruled leader notices at
+// its next heartbeat, at the latest after FENCE_AFTER; what it sends until then carries the old
+// epoch.
 package operator
 
 import (
@@ -31,54 +32,61 @@ import (
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
-// ErrRefused is a change that would do harm; the error says which, and how to do it all the same where that is possible.
+// ErrRefused reports a change that would do harm. The error describes the harm and, if possible,
+// how to proceed anyway.
 var ErrRefused = errors.New("refused")
 
-// Stream is one stream and the services it lives in.
+// Stream is one stream and the services that it uses.
 type Stream struct {
 	Name      string
 	Container *container.Client
-	// OtherContainer is another container of the same account, by name.
+	// OtherContainer returns another container of the same account.
 	OtherContainer func(name string) *container.Client
-	// Claims is where the bodies of large events go; nil: nowhere.
+	// Claims is the container for the bodies of large events; nil: there is none.
 	Claims     *container.Client
 	Collection *mongo.Collection
-	// Dial makes a Service Bus client; only the doctor calls it.
+	// Dial returns a Service Bus client; only the doctor calls it.
 	Dial func() (*azservicebus.Client, error)
-	// Administer makes a client of Service Bus's administration, or gives [azure.ErrNotAdministered]; only the doctor calls it.
+	// Administer returns a client of Service Bus's administration, or [azure.ErrNotAdministered];
+	// only the doctor calls it.
 	Administer func() (*admin.Client, error)
-	// Entity is the topic, or the queue if Queue.
+	// Entity is the name of the topic, or of the queue if Queue is set.
 	Entity string
 	Queue  bool
-	// LocalAuth: Service Bus is reached by a connection string, not by an identity.
+	// LocalAuth reports whether Service Bus is accessed with a connection string instead of an
+	// identity.
 	LocalAuth bool
-	// Operator writes the record when it is changed by hand: a leader's name, and nobody's instance.
+	// Operator is written into the record as the leader's name when a command changes it. No
+	// instance has this name.
 	Operator string
-	// LeaseDuration is as the producers'.
+	// LeaseDuration is that of the producers.
 	LeaseDuration time.Duration
-	// Times are the producers'; only the doctor looks at them.
+	// Times are those of the producers; only the doctor reads them.
 	Times leader.Times
-	// FullDocument and BeforeChange are the change stream's options of those names; empty leaves them out.
+	// FullDocument and BeforeChange are the change stream's options of those names; empty leaves
+	// them out.
 	FullDocument, BeforeChange options.FullDocument
-	// Pipeline is the change stream's, behind its options.
+	// Pipeline is the change stream's pipeline.
 	Pipeline mongo.Pipeline
-	// Settings is the hash of what is read, as a leader would put it into the record where positions are counted.
+	// Settings is the hash of the reading settings, as a leader records it if positions are
+	// counted.
 	Settings string
-	// MappingFingerprint and SessionKey are what the present settings would put into the record.
+	// Fingerprint and SessionKey are what a leader would record with the present settings.
 	Fingerprint checkpoint.MappingFingerprint
 	SessionKey  envelope.SessionKey
-	// Cluster returns the identity of the deployment, empty if it cannot be read; nil: it is not asked for.
+	// Cluster returns the identity of the deployment, empty if it cannot be read; nil: unknown.
 	Cluster func(ctx context.Context) string
-	// CheckImages says whether updates and deletes can tell their aggregate.
+	// CheckImages checks whether the aggregate of updates and deletes can be determined.
 	CheckImages func(ctx context.Context) error
-	// SampleTypes looks at the types of versions and aggregate ids in the collection; only the doctor calls it.
+	// SampleTypes examines the types of versions and aggregate ids in the collection; only the
+	// doctor calls it.
 	SampleTypes func(ctx context.Context) (changes.Sample, error)
-	// Unstable: what the pipeline passes may differ from one reading to the next.
+	// Unstable reports whether the pipeline may pass other events at the next reading.
 	Unstable bool
-	// Out is where commands print, as JSON if JSON.
+	// Out is where commands print; JSON selects the format.
 	Out  io.Writer
 	JSON bool
-	// Progress shows how far a command is; nil: nobody watches.
+	// Progress shows how far a command is; nil shows nothing.
 	Progress *terminal.Progress
 	// Timeout bounds one request; zero means ten seconds.
 	Timeout time.Duration
@@ -94,7 +102,7 @@ func (s *Stream) withTimeout(ctx context.Context) (context.Context, context.Canc
 	return context.WithTimeout(ctx, timeout)
 }
 
-// read reads the record; the error says what to do about one that is missing.
+// read reads the record. The error for a missing record includes what to do.
 func (s *Stream) read(ctx context.Context) (checkpoint.Snapshot, error) {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -112,7 +120,7 @@ func (s *Stream) read(ctx context.Context) (checkpoint.Snapshot, error) {
 	return snapshot, err
 }
 
-// clusterTime is the deployment's cluster time, zero where it tells none.
+// clusterTime returns the deployment's cluster time, or zero if it reports none.
 func (s *Stream) clusterTime(ctx context.Context) (bson.Timestamp, error) {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()

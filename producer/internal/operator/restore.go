@@ -15,28 +15,34 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// RestoreOptions is what a lost checkpoint is made anew from.
+// RestoreOptions selects how a lost checkpoint is recreated.
 type RestoreOptions struct {
-	// Container holds the copies; empty: there is none, and the present settings take its place.
+	// Container holds the copies; empty: there are none, and the present settings are used instead.
 	Container string
-	// Copy is the blob to take; empty: the newest of the stream.
+	// Copy is the blob to use; empty: the newest copy of the stream.
 	Copy string
-	// To is from where everything is published again, that second included; zero: from where the copy was.
+	// To is the time from which everything is published again, including that second; zero: from
+	// the copy's position.
 	To time.Time
-	// Applied is the operator's word that what was published before the copy has been applied, or still waits in Service Bus.
+	// Applied is the operator's confirmation that everything published before the copy has been
+	// applied, or still waits in Service Bus.
 	Applied bool
-	// Reapply allows what was published by former settings to be published again by the present ones.
+	// Reapply allows changes that were published with former settings to be published again with
+	// the present ones.
 	Reapply bool
 }
 
-// maxTermsSinceCopy is more than the leaders that a stream can have had between a copy and the loss of what was copied.
+// maxTermsSinceCopy is more than the number of leaders that a stream can have had between a copy
+// and the loss of its original.
 const maxTermsSinceCopy = 1_000_000
 
-// TokenRestore makes the checkpoint of a stream whose own is lost. Nobody knows how many leaders there were after the copy, and
-// an epoch must never come a second time: positions that are counted, and whoever tells a stale leader by it, would take new changes for old
-// ones. So the epoch is the time in seconds since 1970, which no stream reaches by counting leaders, and which a second restoration of
-// the same copy passes; where the clock says less, a million more than the copy's. The generation is new likewise: where the
-// entity is the old one, what it remembers of message ids may be of what it has lost. Errors: [ErrRefused], or the services'.
+// TokenRestore recreates the checkpoint of a stream. The number of leaders since the copy is
+// unknown, and an epoch must never be reused: counted positions, and consumers that recognise a
+// stale leader by its epoch, would mistake new changes for old ones. So the epoch is the time in
+// seconds since 1970, which no stream reaches by counting leaders, and which increases with a
+// second restoration of the same copy; if the clock is behind, it is a million more than the
+// copy's. The generation is new as well: if the entity is the old one, it may remember message ids
+// of messages that it has lost. Errors: [ErrRefused], or the services'.
 func (s *Stream) TokenRestore(ctx context.Context, from RestoreOptions) error {
 	if from.To.IsZero() && !from.Applied {
 		return fmt.Errorf("%w: what was published before the copy and had not been applied, parked aggregates included, is lost with its "+
@@ -48,7 +54,7 @@ func (s *Stream) TokenRestore(ctx context.Context, from RestoreOptions) error {
 		return err
 	}
 	if changed, drain := record.Fingerprint.Diff(s.Fingerprint.Inherit(record.Fingerprint)); drain && !from.Reapply {
-		return fmt.Errorf("%w: the copy was made of a stream with other settings: %s. What was published behind it by the present ones is "+
+		return fmt.Errorf("%w: the copy was made of a stream with other settings: %s. What was published after it with the present ones is "+
 			"published again, but what was by the former ones gets other aggregates: read models that have it apply it a second time. Go back "+
 			"to those settings, or if no such read model is left: --reapply", ErrRefused, strings.Join(changed, "; "))
 	}
@@ -82,12 +88,12 @@ func (s *Stream) TokenRestore(ctx context.Context, from RestoreOptions) error {
 	if name == "" {
 		name = "the present settings"
 	}
-	return s.print(done, "stream %q: the checkpoint is made anew from %s, at %s, epoch %d\n%s", s.Name, name, done.To, record.Epoch,
+	return s.print(done, "stream %q: the checkpoint is recreated from %s, at %s, epoch %d\n%s", s.Name, name, done.To, record.Epoch,
 		"The next leader publishes every change after this point again. Read models that have them recognise them by position and apply\n"+
 			"nothing twice. Every other subscriber sees them again: by cloudEvents_id or position it can tell.")
 }
 
-// copyToRestore is the record that the copy holds, and where it is.
+// copyToRestore returns the record of the copy, and its name.
 func (s *Stream) copyToRestore(ctx context.Context, from RestoreOptions) (r checkpoint.Record, name string, err error) {
 	if from.Container == "" {
 		return checkpoint.Record{Stream: s.Name, SessionKey: s.SessionKey, Fingerprint: s.Fingerprint}, "", nil
@@ -114,34 +120,35 @@ func (s *Stream) copyToRestore(ctx context.Context, from RestoreOptions) (r chec
 	return r, from.Container + "/" + name, err
 }
 
-// checkResumable is whether MongoDB goes on from a token.
+// checkResumable checks whether MongoDB can continue from a token.
 func (s *Stream) checkResumable(ctx context.Context, token bson.Raw) error {
 	_, err := s.resumable(ctx, token)
 	if err == nil {
 		err = s.stillInOplog(ctx, token)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: MongoDB cannot go on from the copy's token: %w", ErrRefused, err)
+		return fmt.Errorf("%w: MongoDB cannot continue from the copy's token: %w", ErrRefused, err)
 	}
 	return nil
 }
 
-// progressBefore is the progress at a time before the copy's, if it has one.
+// progressBefore returns the progress at a time before the copy's, if it has one.
 func (s *Stream) progressBefore(ctx context.Context, copied checkpoint.Progress, to time.Time) (checkpoint.Progress, error) {
 	if changes.Counted(copied.Position) {
 		return copied, fmt.Errorf("%w: %s. Restore the copy with --applied, or begin another STREAM_NAME, with new read models", ErrRefused, countedNote)
 	}
 	progress, err := s.progressAt(ctx, to, copied.Position)
 	if err == nil && len(copied.ResumeToken) > 0 && progress.Position > copied.Position {
-		return copied, fmt.Errorf("%w: %s lies after the copy (%s): the changes between would never be published", ErrRefused,
+		return copied, fmt.Errorf("%w: %s is after the copy (%s): the changes between would never be published", ErrRefused,
 			formatTime(timeOf(progress)), formatTime(timeOf(copied)))
 	}
 	progress.Published = copied.Published
 	return progress, err
 }
 
-// existingCheckpoint is the checkpoint that is there all the same, under a lease of ours; without one it is empty. One from which something has
-// been published stays: read models have passed what a restored one would publish, and take it for repeats.
+// existingCheckpoint returns an existing checkpoint, under a lease of ours, or an empty value. A
+// checkpoint from which changes have been published is not replaced: read models are ahead of what
+// a restored one would publish, and would take it for repeats.
 func (s *Stream) existingCheckpoint(ctx context.Context) (t leasedRecord, err error) {
 	snapshot, err := s.read(ctx)
 	if errors.Is(err, checkpoint.ErrNotFound) || errors.Is(err, checkpoint.ErrGone) {
@@ -176,7 +183,7 @@ func (s *Stream) createRecord(ctx context.Context, r checkpoint.Record) error {
 	return s.checkpoint().Restore(ctx, r)
 }
 
-// replaceRecord replaces the record that was begun anew, and keeps it.
+// replaceRecord replaces the existing record, and keeps a copy of it.
 func (s *Stream) replaceRecord(ctx context.Context, present leasedRecord, r checkpoint.Record) (kept string, err error) {
 	defer s.release(ctx, present.leaseID)
 	ctx, cancel := s.withTimeout(ctx)
@@ -188,7 +195,8 @@ func (s *Stream) replaceRecord(ctx context.Context, present leasedRecord, r chec
 	return kept, err
 }
 
-// progressAt is the progress at an operation time, that second included; its position has the form of the one given.
+// progressAt returns the progress at an operation time, including that second; its position has the
+// version of the given one.
 func (s *Stream) progressAt(ctx context.Context, to time.Time, position string) (p checkpoint.Progress, err error) {
 	now, err := s.clusterTime(ctx)
 	if err != nil {
@@ -217,5 +225,5 @@ func (s *Stream) progressAt(ctx context.Context, to time.Time, position string) 
 	return p, nil
 }
 
-// countedNote is why nothing goes back where positions are counted.
+// countedNote explains why a stream with counted positions cannot go back.
 const countedNote = "the stream's positions are counted, so what is published again gets new ones, and read models apply it twice"

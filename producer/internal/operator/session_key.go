@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// SetSessionKey tells the checkpoint that from now on the stream is published with another session key. drained is the
-// operator's word that no message of the old one is left anywhere: nothing here can see that. Errors: [ErrRefused], or the
-// services'.
+// SetSessionKey records in the checkpoint that from now on the stream is published with another
+// session key. drained is the operator's confirmation that no message of the old key is left
+// anywhere, which cannot be checked here. Errors: [ErrRefused], or the services'.
 func (s *Stream) SetSessionKey(ctx context.Context, key envelope.SessionKey, drained bool) error {
 	present, err := s.read(ctx)
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Stream) SetSessionKey(ctx context.Context, key envelope.SessionKey, dra
 			"applied out of order, and the late ones be taken for duplicates and lost. Stop every producer, let the projectors "+
 			"empty every subscription, replay or drop what is parked, and then give --drained", ErrRefused, was)
 	}
-	// Never by force: whoever leads would go on sending by the old key until it notices.
+	// Never by force: an overruled leader would keep sending with the old key until it notices.
 	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) { r.SessionKey = key })
 	if err != nil {
 		return err

@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
-// Status is a stream as the blob and MongoDB tell it. A pointer that is nil means unknown, and the note beside it why.
+// Status is the state of a stream according to its checkpoint and MongoDB. A nil pointer means
+// unknown, and the note beside it gives the reason.
 type Status struct {
 	Stream   string `json:"stream"`
 	Leader   string `json:"leader"`
@@ -28,28 +29,33 @@ type Status struct {
 	PositionTime string `json:"position_time"`
 	Published    int64  `json:"published"`
 	SessionKey   string `json:"session_key"`
-	// LagSeconds is from the position to the deployment's current cluster time. Both are MongoDB's clock.
+	// LagSeconds is the difference between the position and the deployment's current cluster time.
+	// Both are from MongoDB's clock.
 	LagSeconds *int64 `json:"lag_seconds"`
 	LagNote    string `json:"lag_note,omitempty"`
-	// HeartbeatAgeSeconds compares the leader's wall clock with this machine's, which nothing in Sluice relies on.
+	// HeartbeatAgeSeconds compares the leader's wall clock with this machine's, which nothing in
+	// Sluice relies on.
 	HeartbeatAgeSeconds float64 `json:"heartbeat_age_seconds"`
-	// HeadroomSeconds is how far the oldest entry of the oplog lies behind the position: at zero the history is lost.
+	// HeadroomSeconds is how far the oldest entry of the oplog is behind the position: at zero the
+	// history is lost.
 	HeadroomSeconds *int64 `json:"oplog_headroom_seconds"`
 	HeadroomNote    string `json:"oplog_headroom_note,omitempty"`
-	// Leads says that somebody holds the lease. Stopped says that the last failure is not over: the stream does not go past it.
+	// Leads reports whether a replica holds the lease. Stopped reports whether the last failure is
+	// unresolved: the stream has not passed it.
 	Leads   bool `json:"leads"`
 	Stopped bool `json:"stopped"`
-	// Begins says that there is no position yet: a change that is made now may come before the beginning of the stream.
+	// Begins reports whether there is no position yet: a change made now may precede the beginning
+	// of the stream.
 	Begins bool `json:"begins"`
-	// LastFailure is the last one of any replica; null where there was none.
+	// LastFailure is the last failure of any replica; null if there was none.
 	LastFailure *checkpoint.Failure `json:"last_failure"`
 }
 
-// Well says that the stream has begun, is led and goes on.
+// Well reports whether the stream has begun, is led and makes progress.
 func (st Status) Well() bool { return st.Leads && !st.Stopped && !st.Begins }
 
-// Status reads the stream's state and changes nothing. If MongoDB is away, the error comes with what the blob says; without a
-// record there is no status.
+// Status reads the stream's state and changes nothing. If MongoDB is unreachable, it returns an
+// error together with the state in the checkpoint; without a record there is no status.
 func (s *Stream) Status(ctx context.Context) (Status, error) {
 	snapshot, err := s.read(ctx)
 	if err != nil {
@@ -91,14 +97,15 @@ func (s *Stream) Status(ctx context.Context) (Status, error) {
 	return status, nil
 }
 
-// lastFailure is why a replica last stopped publishing; nil where none has, or it cannot be read.
+// lastFailure returns why a replica last stopped publishing, or nil if none has or it cannot be
+// read.
 func (s *Stream) lastFailure(ctx context.Context) (*checkpoint.Failure, error) {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	return s.checkpoint().LastFailure(ctx)
 }
 
-// timeOf is the cluster time of a progress, zero where it is unknown.
+// timeOf returns the cluster time of a progress, or zero if it is unknown.
 func timeOf(p checkpoint.Progress) bson.Timestamp {
 	if at := envelope.TokenTime(p.Position); !at.IsZero() {
 		return at
@@ -106,7 +113,7 @@ func timeOf(p checkpoint.Progress) bson.Timestamp {
 	return p.ClusterTime
 }
 
-// oldest is the time of the oldest entry of the oplog, or why it is unknown.
+// oldest returns the time of the oldest entry of the oplog, or why it is unknown.
 func (s *Stream) oldest(ctx context.Context) (t bson.Timestamp, note string) {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -120,7 +127,7 @@ func (s *Stream) oldest(ctx context.Context) (t bson.Timestamp, note string) {
 	return t, ""
 }
 
-// Print writes the status for people.
+// Print writes the status as text.
 func (st Status) Print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, terminal.Printable(value)) }
@@ -129,7 +136,7 @@ func (st Status) Print(out io.Writer) {
 	case st.Stopped:
 		line("state", "STOPPED: nothing is published past its last failure, which is below")
 	case !st.Leads:
-		line("state", "NOT LED: nobody publishes; start a producer, or see its log")
+		line("state", "NOT LED: no producer publishes; start one, or see its log")
 	case st.Begins:
 		line("state", "BEGINS: its leader has no position yet; wait with what must be published, or see its log")
 	default:
@@ -164,7 +171,8 @@ func (st Status) Print(out io.Writer) {
 	_ = w.Flush()
 }
 
-// since returns why a failure is over: its stream has gone on, or an operator has moved or restored the checkpoint.
+// since returns why a failure is resolved: its stream has continued, or an operator has moved or
+// restored the checkpoint.
 func since(leads bool) string {
 	if leads {
 		return "the stream has gone on since"

@@ -22,13 +22,14 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
-// Change is how the checkpoint may be moved.
+// Change defines how the checkpoint may be moved.
 type Change struct {
-	// Force breaks the lease of a leader that holds it.
+	// Force breaks the lease of the leader.
 	Force bool
-	// Forward allows a position after the present one: the changes between are never published.
+	// Forward allows a position after the present one: the changes in between are never published.
 	Forward bool
-	// Reapply allows a position before that at which other settings were accepted: what lies between is published again by them.
+	// Reapply allows a position before that at which other settings were accepted: the changes in
+	// between are published again with the present ones.
 	Reapply bool
 }
 
@@ -42,7 +43,7 @@ func checkAcceptedSettings(to, acceptedAt string, reapply bool) error {
 		"and apply them a second time. If no such read model is left: --reapply", ErrRefused, formatTime(envelope.TokenTime(acceptedAt)))
 }
 
-// TokenShow writes the token of the checkpoint.
+// TokenShow prints the token of the checkpoint.
 func (s *Stream) TokenShow(ctx context.Context) error {
 	snapshot, err := s.read(ctx)
 	if err != nil {
@@ -66,15 +67,16 @@ type Token struct {
 	Epoch int64           `json:"epoch"`
 }
 
-// Print writes it for people.
+// Print writes the token as text.
 func (t Token) Print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "token\t%s\ntime\t%s\nepoch\t%d\n", t.Token, t.Time, t.Epoch)
 	_ = w.Flush()
 }
 
-// TokenCopy copies the checkpoint into another container, under the time of the copy: to look at and to go on from where the
-// container of the checkpoints is lost. It reads what is there and takes no lease, so a leader goes on meanwhile.
+// TokenCopy copies the checkpoint into another container, under the time of the copy, so that the
+// stream can continue if the container of the checkpoints is lost. It takes no lease, so a leader
+// continues meanwhile.
 func (s *Stream) TokenCopy(ctx context.Context, containerName string) error {
 	snapshot, err := s.read(ctx)
 	if err != nil {
@@ -93,8 +95,8 @@ func (s *Stream) TokenCopy(ctx context.Context, containerName string) error {
 		"stream %q: the checkpoint of epoch %d is copied to %s/%s", s.Name, snapshot.Record.Epoch, containerName, name)
 }
 
-// TokenSet moves the checkpoint to a token: its _data, or the whole document as Extended JSON. The deployment must be
-// able to go on from it. Errors: [ErrRefused], or the services'.
+// TokenSet moves the checkpoint to a token: its _data, or the whole document as Extended JSON. The
+// deployment must be able to continue from it. Errors: [ErrRefused], or the services'.
 func (s *Stream) TokenSet(ctx context.Context, token string, change Change) error {
 	raw, err := parseToken(token)
 	if err != nil {
@@ -122,7 +124,7 @@ func (s *Stream) TokenSet(ctx context.Context, token string, change Change) erro
 		err = s.stillInOplog(ctx, raw)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: MongoDB cannot go on from this token: %w", ErrRefused, err)
+		return fmt.Errorf("%w: MongoDB cannot continue from this token: %w", ErrRefused, err)
 	}
 	return s.move(ctx, to, change)
 }
@@ -130,15 +132,15 @@ func (s *Stream) TokenSet(ctx context.Context, token string, change Change) erro
 func parseToken(text string) (raw bson.Raw, err error) {
 	if strings.HasPrefix(strings.TrimSpace(text), "{") {
 		if err := bson.UnmarshalExtJSON([]byte(text), false, &raw); err != nil {
-			return nil, fmt.Errorf("%w: the token is no Extended JSON document: %w", ErrRefused, err)
+			return nil, fmt.Errorf("%w: the token is not an Extended JSON document: %w", ErrRefused, err)
 		}
 		return raw, nil
 	}
 	return bson.Marshal(bson.D{{Key: "_data", Value: text}})
 }
 
-// TokenRewind moves the checkpoint back to an operation time, that second included. Errors: [ErrRefused], or the
-// services'.
+// TokenRewind moves the checkpoint back to an operation time, including that second. Errors:
+// [ErrRefused], or the services'.
 func (s *Stream) TokenRewind(ctx context.Context, to time.Time, change Change) error {
 	present, err := s.read(ctx)
 	if err != nil {
@@ -154,13 +156,13 @@ func (s *Stream) TokenRewind(ctx context.Context, to time.Time, change Change) e
 	return s.move(ctx, progress, change)
 }
 
-// renumberNote says what a new series of positions means.
+// renumberNote explains what a new series of positions means.
 const renumberNote = "\nPositions begin a new series, larger than all before. What a leader that did not stop cleanly had sent after its last\n" +
 	"checkpoint is published again under new positions: Service Bus drops it while its duplicate detection remembers it, and\n" +
 	"read models do not recognise it.\n"
 
-// TokenRenumber accepts the present reading settings for a stream whose positions are counted: they begin a new series at
-// the checkpoint's token. Errors: [ErrRefused], or the services'.
+// TokenRenumber accepts the present reading settings for a stream with counted positions: a new
+// series begins at the checkpoint's token. Errors: [ErrRefused], or the services'.
 func (s *Stream) TokenRenumber(ctx context.Context) error {
 	present, err := s.read(ctx)
 	if err != nil {
@@ -173,7 +175,7 @@ func (s *Stream) TokenRenumber(ctx context.Context) error {
 	case progress.Settings == s.Settings:
 		return s.print(Result{Epoch: present.Record.Epoch}, "nothing to do: stream %q was counted with these settings", s.Name)
 	}
-	// Never by force: whoever leads counts by the old settings until it notices.
+	// Never by force: an overruled leader would count with the old settings until it notices.
 	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) {
 		r.Progress.Position, r.Progress.Settings = changes.NewSeries(r.Epoch), s.Settings
 		if r.Fingerprint != (checkpoint.MappingFingerprint{}) {
@@ -187,8 +189,9 @@ func (s *Stream) TokenRenumber(ctx context.Context) error {
 		s.Name, t.from.Record.Epoch+1, kept, renumberNote)
 }
 
-// tokenAt is the token of a change stream opened at a time, before its first event. It asks for a batch of size 0: if the first
-// answer held events, the driver would have no token from before them.
+// tokenAt returns the token of a change stream opened at a time, before its first event. It
+// requests a batch of size 0: if the first response held events, the driver would have no token
+// that precedes them.
 func (s *Stream) tokenAt(ctx context.Context, at bson.Timestamp) (bson.Raw, error) {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -207,7 +210,7 @@ func (s *Stream) tokenAt(ctx context.Context, at bson.Timestamp) (bson.Raw, erro
 	return token, nil
 }
 
-// resumable asks the deployment whether it can go on from a token, the way the reader would.
+// resumable checks whether the deployment can continue from a token, the way the reader would.
 func (s *Stream) resumable(ctx context.Context, token bson.Raw) (afterInvalidate bool, err error) {
 	afterInvalidate, err = s.resumableBy(ctx, token)
 	if older, ok := changes.OlderToken(token); ok && mongodb.HasCode(err, mongodb.ResumeTokenVersion) {
@@ -218,7 +221,7 @@ func (s *Stream) resumable(ctx context.Context, token bson.Raw) (afterInvalidate
 
 func (s *Stream) resumableBy(ctx context.Context, token bson.Raw) (afterInvalidate bool, err error) {
 	err = s.tryOpen(ctx, s.options().SetResumeAfter(token))
-	if mongodb.HasCode(err, mongodb.InvalidResumeToken) { // an invalidate event's: only startAfter takes it
+	if mongodb.HasCode(err, mongodb.InvalidResumeToken) { // an invalidate event's token: only startAfter accepts it
 		if s.tryOpen(ctx, s.options().SetStartAfter(token)) == nil {
 			return true, nil
 		}
@@ -226,11 +229,12 @@ func (s *Stream) resumableBy(ctx context.Context, token bson.Raw) (afterInvalida
 	return false, err
 }
 
-// errHistoryGone: the deployment would go on from a token that its oplog no longer holds, and pass over what was lost.
-var errHistoryGone = errors.New("its oplog begins behind it")
+// errHistoryGone reports that the deployment would continue from a token that its oplog no longer
+// holds, and skip what was lost.
+var errHistoryGone = errors.New("its oplog begins after it")
 
-// stillInOplog asks whether the oplog still holds the place of an event's token: a deployment may accept one that it does not. Where that
-// cannot be known there is no error.
+// stillInOplog returns an error if the oplog no longer holds the place of an event's token: a
+// deployment may accept such a token. It returns nil if that is unknown.
 func (s *Stream) stillInOplog(ctx context.Context, token bson.Raw) error {
 	at := envelope.TokenTime(envelope.TokenText(token))
 	if at.IsZero() {
@@ -244,7 +248,7 @@ func (s *Stream) stillInOplog(ctx context.Context, token bson.Raw) error {
 	return nil
 }
 
-// stages are the pipeline's, which must not be nil.
+// stages returns the pipeline, which must not be nil.
 func (s *Stream) stages() mongo.Pipeline { return append(mongo.Pipeline{}, s.Pipeline...) }
 
 func (s *Stream) options() *options.ChangeStreamOptionsBuilder {
@@ -258,7 +262,8 @@ func (s *Stream) options() *options.ChangeStreamOptionsBuilder {
 	return o
 }
 
-// tryOpen opens a change stream and asks for its next event once: servers refuse some starting points only then.
+// tryOpen opens a change stream and requests its next event once: servers refuse some starting
+// points only then.
 func (s *Stream) tryOpen(ctx context.Context, o *options.ChangeStreamOptionsBuilder) error {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -271,7 +276,8 @@ func (s *Stream) tryOpen(ctx context.Context, o *options.ChangeStreamOptionsBuil
 	return stream.Err()
 }
 
-// watch opens a change stream as a leader does: with the stage that splits large events if the deployment takes it.
+// watch opens a change stream as a leader does: with the stage that splits large events if the
+// deployment supports it.
 func (s *Stream) watch(ctx context.Context, o *options.ChangeStreamOptionsBuilder) (stream *mongo.ChangeStream, splits bool, err error) {
 	stream, err = s.Collection.Watch(ctx, append(s.stages(), bson.D{{Key: changes.SplitStage, Value: bson.D{}}}), o)
 	if _, answered := errors.AsType[mongo.ServerError](err); !answered {
@@ -294,12 +300,12 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	}
 	counted := changes.Counted(to.Position)
 	if counted && !change.Forward {
-		return fmt.Errorf("%w: the stream's positions are counted, so nobody can tell whether this token lies before the checkpoint or "+
+		return fmt.Errorf("%w: the stream's positions are counted, so it is unknown whether this token is before the checkpoint or "+
 			"after it: changes might never be published, or be published again under new positions, and then be applied twice. If "+
 			"that is what you want: `producer token set --forward TOKEN`", ErrRefused)
 	}
 	if from := present.Record.Progress.Position; to.Position > from && !change.Forward {
-		return fmt.Errorf("%w: %s lies after the checkpoint (%s): the changes between would never be published. If that is what "+
+		return fmt.Errorf("%w: %s is after the checkpoint (%s): the changes between would never be published. If that is what "+
 			"you want: `producer token set --forward TOKEN`", ErrRefused, formatTime(timeOf(to)), formatTime(timeOf(present.Record.Progress)))
 	}
 	if !counted {
@@ -309,7 +315,7 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	}
 	receivers := ""
 	if !counted && to.Position <= present.Record.Progress.Position {
-		receivers = s.receivers(ctx) // before anything changes: it may take a while to learn that nobody tells
+		receivers = s.receivers(ctx) // before anything changes: an unreachable administration takes a while to time out
 	}
 	t, kept, err := s.replace(ctx, to, change.Force)
 	if err != nil {
@@ -331,7 +337,7 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 		done.Generation++
 		fmt.Fprintf(w, "generation\t%d → %d\n", old.Generation, done.Generation)
 	}
-	_ = w.Flush() // a strings.Builder takes everything
+	_ = w.Flush() // writing to a strings.Builder never fails
 	switch {
 	case counted:
 		says.WriteString(renumberNote)
@@ -345,7 +351,7 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	return s.print(done, "%s", says.String())
 }
 
-// republishNote says what happens to the changes behind a checkpoint that went back.
+// republishNote explains what happens to the changes after a checkpoint that went back.
 const republishNote = "\nThe next leader publishes every change after this point again, to %s.\n" +
-	"The MessageIds are new ones, so Service Bus takes them again. Read models that follow already recognise them by position and apply\n" +
+	"The MessageIds are new ones, so Service Bus accepts them again. Read models that follow already recognise them by position and apply\n" +
 	"nothing twice; one whose subscription is new gets them all. Every other subscriber sees them again: by cloudEvents_id or position it can tell.\n"

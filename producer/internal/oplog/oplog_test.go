@@ -10,21 +10,21 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-func TestHeadroomSaysWhenItIsUnknownAndWhy(t *testing.T) {
+func TestHeadroomReportsWhyItIsUnknown(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		var s Sampler
 		position := bson.Timestamp{T: 1000}
 		headroom := func() (int64, string) { return s.Headroom(position) }
 
 		_, note := headroom()
-		require.Equal(t, "not looked yet", note)
+		require.Equal(t, "not measured yet", note)
 
 		s.last.Store(&sample{oldest: bson.Timestamp{T: 400}, at: time.Now()})
 		seconds, note := headroom()
 		require.Empty(t, note)
 		require.EqualValues(t, 600, seconds)
 		_, note = s.Headroom(bson.Timestamp{})
-		require.Equal(t, "the position tells no time", note)
+		require.Equal(t, "the position contains no time", note)
 
 		s.last.Store(&sample{oldest: bson.Timestamp{T: 1030}, at: time.Now()})
 		seconds, _ = headroom()

@@ -46,8 +46,8 @@ func TestAnIdleStreamBehindAStuckEventDoesNotGrowTheWatermark(t *testing.T) {
 	require.Len(t, w.entries, 64)
 }
 
-// Against a model that keeps everything: whatever the order of acknowledgements, the watermark is the end of the
-// longest acknowledged prefix.
+// Against a model that keeps everything: whatever the order of acknowledgements, the watermark is
+// the end of the longest acknowledged prefix.
 func TestG1WatermarkMatchesTheModel(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))

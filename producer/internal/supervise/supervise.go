@@ -1,11 +1,14 @@
-// Package supervise runs the producer as the child of a small process, which gives back what the child held when it dies.
+// Package supervise runs the producer as the child of a small process, which releases the child's
+// leases when it dies.
 //
-// A process that panics, runs out of memory or is killed cannot release its leases, and until somebody notices its silence nobody
-// publishes. Its parent knows at once, and knows that nothing will be sent any more: it releases them, and the next leader publishes
-// within one look of a standby. Only the loss of the machine, or of both processes together, takes TAKEOVER_AFTER.
+// A process that panics, runs out of memory or is killed cannot release its leases, and until a
+// standby detects its silence no replica publishes. Its parent detects its death at once, and knows
+// that nothing more will be sent: it releases the leases, and the next leader publishes within one
+// poll of a standby. Only the loss of the machine, or of both processes together, takes
+// TAKEOVER_AFTER.
 //
-// Guaranteed: a lease is released only after its holder has ended; a child whose parent has died ends as well. The parent keeps the
-// lease ids in memory, and touches storage at no other time.
+// Guaranteed: a lease is released only after its holder has ended; a child whose parent has died
+// ends as well. The parent keeps the lease ids in memory, and accesses storage at no other time.
 package supervise
 
 import (
@@ -19,27 +22,28 @@ import (
 	"syscall"
 )
 
-// variable tells a process that it is the child. Its files are then what Run has opened for it.
+// variable marks a process as the child. Its files are then those that Run has opened for it.
 const variable = "SLUICE_SUPERVISED"
 
-// The child's file descriptors besides the standard ones.
+// The child's file descriptors in addition to the standard ones.
 const (
-	fdLeases = 3 + iota // what it holds, line by line
-	fdLife              // ends when its parent does
+	fdLeases = 3 + iota // the leases that it holds, one line each
+	fdLife              // closed when its parent ends
 )
 
-// holding is one line: the stream's lease that the child asks for or holds; none when it has given it back.
+// holding is one line: the stream's lease that the child requests or holds, or "" once it has
+// released it.
 type holding struct {
 	Stream string `json:"stream"`
 	Lease  string `json:"lease,omitempty"`
 }
 
-// Ended is how a child ended that has not ended well.
+// Ended reports how a child failed.
 type Ended struct{ State *os.ProcessState }
 
 func (e *Ended) Error() string { return "the producer's process ended: " + e.State.String() }
 
-// ExitCode is the child's, or 128 and the signal that killed it, as a shell has it.
+// ExitCode returns the child's exit code, or 128 plus the signal that killed it, as in a shell.
 func (e *Ended) ExitCode() int {
 	if status, ok := e.State.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())
@@ -47,9 +51,10 @@ func (e *Ended) ExitCode() int {
 	return e.State.ExitCode()
 }
 
-// Run runs a command as a child, with this process's environment and standard files, until it ends. When ctx ends it asks the child
-// to stop, by SIGTERM, and waits on. What the child holds at its end, lease ids by stream, is given to release. An error is an
-// [*Ended], or says that the child could not be started.
+// Run runs a command as a child, with this process's environment and standard files, until it ends.
+// When ctx ends, Run sends SIGTERM to the child and keeps waiting. If the child fails, release
+// receives the leases that it held, by stream. An error is an [*Ended], or reports that the child
+// could not be started.
 func Run(ctx context.Context, command []string, release func(ended *Ended, held map[string]string)) error {
 	leases, tell, err := os.Pipe()
 	if err != nil {
@@ -70,11 +75,12 @@ func Run(ctx context.Context, command []string, release func(ended *Ended, held 
 	if err := errors.Join(err, tell.Close(), ends.Close()); err != nil {
 		return fmt.Errorf("start the producer's process: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = child.Process.Signal(syscall.SIGTERM) }) // an error means that it has ended
+	// an error means that it has ended
+	stop := context.AfterFunc(ctx, func() { _ = child.Process.Signal(syscall.SIGTERM) })
 	defer stop()
 
 	held := read(leases) // until the child has ended
-	_ = child.Wait()     // its state says more than the error
+	_ = child.Wait()     // its state is more specific than the error
 	ended := &Ended{child.ProcessState}
 	if len(held) > 0 {
 		release(ended, held)
@@ -85,7 +91,7 @@ func Run(ctx context.Context, command []string, release func(ended *Ended, held 
 	return ended
 }
 
-// read follows what the child holds until it writes no more.
+// read returns what the child holds when it stops writing.
 func read(from io.Reader) map[string]string {
 	held := map[string]string{}
 	for lines := json.NewDecoder(from); ; {
@@ -101,27 +107,29 @@ func read(from io.Reader) map[string]string {
 	}
 }
 
-// Parent is a child's line to its parent.
+// Parent is a child's connection to its parent.
 type Parent struct {
 	leases *os.File
 	life   *os.File
 }
 
-// Inherited is this process's line to its parent; nil where it has none. It is asked once.
+// Inherited returns this process's connection to its parent, or nil if it has none. It is called
+// once.
 func Inherited() *Parent {
 	if os.Getenv(variable) == "" {
 		return nil
 	}
-	_ = os.Unsetenv(variable) // it is no setting, and no child's of ours
+	_ = os.Unsetenv(variable) // it is not a setting, and must not be inherited by a child of this process
 	return &Parent{os.NewFile(fdLeases, "leases"), os.NewFile(fdLife, "life")}
 }
 
-// Hold says that this process asks for a lease of a stream or holds it, or, with "", that it does not any more. It may be called
-// by several goroutines at once. That the parent is gone shows elsewhere.
+// Hold reports to the parent that this process requests or holds a lease of a stream or, with "",
+// that it does not any more. Several goroutines may call it at once. A dead parent is detected
+// elsewhere.
 func (p *Parent) Hold(stream, lease string) {
 	line, err := json.Marshal(holding{stream, lease})
 	if err != nil {
-		return // of two strings: never
+		return // never, for two strings
 	}
 	_, _ = p.leases.Write(append(line, '\n')) // one write, so that lines of several streams do not mix
 }

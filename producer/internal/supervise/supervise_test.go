@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/supervise"
 )
 
-// role says what a process of this test does that is not the test.
+// role selects what a child process of this test does.
 const role = "SUPERVISE_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -61,7 +61,7 @@ func child(parent *supervise.Parent, does string) {
 	}
 }
 
-// run runs a child that does what it is told, and gives what it held at its end.
+// run runs a child with a given role, and returns what it held at its end.
 func run(t *testing.T, ctx context.Context, does string) (held map[string]string, err error) {
 	t.Helper()
 	t.Setenv(role, does)
@@ -95,7 +95,7 @@ func TestAStopIsHandedOnAndWaitedFor(t *testing.T) {
 	os.Stdout = says
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
-		_, _ = bufio.NewReader(said).ReadString('\n') // it listens
+		_, _ = bufio.NewReader(said).ReadString('\n') // it is ready
 		stop()
 	}()
 	held, err := run(t, ctx, "stop")

@@ -54,9 +54,9 @@ func TestG6ACheckpointThatCannotBeUsedIsNeverBegunAnew(t *testing.T) {
 			func(w *world.World) { deleteBlob(w, checkpointBlob) },
 			[]string{"the stream has had a leader before", "producer token restore"},
 		},
-		"empty":     {func(w *world.World) { putBlob(w, checkpointBlob, "") }, []string{"not a checkpoint this version can read"}},
-		"cut off":   {func(w *world.World) { putBlob(w, checkpointBlob, blobContent(w, checkpointBlob)[:40]) }, []string{"not a checkpoint this version can read"}},
-		"corrupted": {func(w *world.World) { putBlob(w, checkpointBlob, "\x00\x01\x02") }, []string{"not a checkpoint this version can read"}},
+		"empty":     {func(w *world.World) { putBlob(w, checkpointBlob, "") }, []string{"not a checkpoint that this release can read"}},
+		"cut off":   {func(w *world.World) { putBlob(w, checkpointBlob, blobContent(w, checkpointBlob)[:40]) }, []string{"not a checkpoint that this release can read"}},
+		"corrupted": {func(w *world.World) { putBlob(w, checkpointBlob, "\x00\x01\x02") }, []string{"not a checkpoint that this release can read"}},
 		"of a newer version": {
 			func(w *world.World) {
 				putBlob(w, checkpointBlob, strings.Replace(blobContent(w, checkpointBlob), `"schema":5`, `"schema":9`, 1))

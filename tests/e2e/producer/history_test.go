@@ -209,7 +209,7 @@ func TestG6OperatorRefusesAPointThatTheOplogForgot(t *testing.T) {
 		before := w.Checkpoint()
 		set := operate(w, "token", "set", before.Token["_data"].(string))
 		require.Equal(w, 1, set.Code)
-		require.Contains(w, set.Err, "its oplog begins behind it")
+		require.Contains(w, set.Err, "its oplog begins after it")
 		require.Equal(w, before, w.Checkpoint())
 		doctor := operate(w, "doctor")
 		require.Equal(w, 1, doctor.Code)

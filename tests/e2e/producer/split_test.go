@@ -139,7 +139,7 @@ func TestG6AChangeThatCannotBeSplitIsReportedAtEveryStart(t *testing.T) {
 					status := operateWith(w, func(c *producer.Config) { claiming(c, nil) }, "status")
 					require.Equal(w, 1, status.Code)
 					require.Regexp(w, `state +STOPPED`, status.Out)
-					require.Regexp(w, `PROBLEM +history +the change behind the checkpoint is larger than 16 MB`,
+					require.Regexp(w, `PROBLEM +history +the change after the checkpoint is larger than 16 MB`,
 						operateWith(w, func(c *producer.Config) { claiming(c, nil) }, "doctor").Out)
 				}
 				require.ErrorContains(w, failed, "after "+w.Checkpoint().Position)

@@ -319,9 +319,10 @@ func TestProjectorStopsCleanly(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		publish(w, event("a", 1, "T"), event("a", 2, "T"))
 		for range 10 { // more often than MaxDeliveryCount
+			w.DelayMongo(1, time.Minute, "update")
 			p := w.StartProjector(nil)
-			p.MongoPlug.Pull()
 			w.Eventually("the batch is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked == 2 })
+			p.MongoPlug.Pull()
 			start := time.Now()
 			_, err := p.End()
 			require.NoError(w, err)
