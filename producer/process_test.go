@@ -49,7 +49,7 @@ func TestEveryProblemOfEveryStreamIsReportedByVariable(t *testing.T) {
 		"SERVICE_BUS_NAMESPACE": "contoso.servicebus.windows.net", "SERVICE_BUS_TOPIC": "changes",
 		"BLOB_ACCOUNT_URL": "https://contoso.blob.core.windows.net",
 		"STREAMS":          "orders,payments,orders,Carts,refunds",
-		"BATCH_SCOPE":      "all", // shared: told once
+		"BATCH_SCOPE":      "all", // shared: reported once
 
 		"ORDERS_MONGODB_COLLECTION": "orders", "ORDERS_HTTP_ADDR": ":9090", "ORDERS_FENCE_AFTER": "7s",
 		"PAYMENTS_SERVICE_BUS_QUEUE": "payments", "PAYMENTS_LEASE_DURATION": "soon",
@@ -115,7 +115,7 @@ func able(t *testing.T) *replica {
 	return s
 }
 
-// leased is a checkpoint of somebody else's.
+// leased is a checkpoint leased by another replica.
 type leased struct{ leader.Records }
 
 func (leased) Read(context.Context) (checkpoint.Snapshot, error) {
@@ -134,7 +134,7 @@ func TestAReplicaIsReadyWhileAnyOfItsStreamsIsWell(t *testing.T) {
 	require.Error(t, p.ready())
 }
 
-// Whoever misspells a setting gets its default, or another stream's topic, and is not told.
+// A misspelt setting would silently get its default, or another stream's topic.
 func TestMisspeltSettingsAreRefused(t *testing.T) {
 	minimal(t)
 	set(t, map[string]string{"ON_OVERSIZED": "claimcheck", "OTEL_SERVICE_NAME": "orders", "GOMEMLIMIT": "400MiB"})
@@ -149,7 +149,7 @@ func TestMisspeltSettingsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "PAYMENT_SERVICE_BUS_TOPIC: is no setting; did you mean PAYMENTS_SERVICE_BUS_TOPIC?")
 }
 
-// The command config tells of every setting its value, where that is from, and its default; of a
+// The command config shows every setting's value, its source, and its default; of a
 // secret only that it is set.
 func TestConfigShowsTheSourceOfEverySetting(t *testing.T) {
 	minimal(t)

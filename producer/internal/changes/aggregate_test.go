@@ -68,7 +68,7 @@ func TestG2G3AnAggregateIsTheSameAtEveryReading(t *testing.T) {
 	}
 }
 
-// G6: a change without its image has no aggregate, and the error says what to do.
+// G6: a change without its image has no aggregate, and the error includes what to do.
 func TestG6AChangeWithoutItsImageIsRefused(t *testing.T) {
 	none := mapping()
 	none.Images = Images{}
@@ -148,7 +148,7 @@ func TestImagesAreNeededOnlyIfTheyDecide(t *testing.T) {
 	require.True(t, m.imagesCoverAll())
 }
 
-// G3: the message of an update says whether its document is the update's own or was looked up.
+// G3: the message of an update records whether its document is the update's own or was looked up.
 func TestG3AnUpdateMarksALookedUpDocument(t *testing.T) {
 	post := mapping()
 	post.PostImages = true

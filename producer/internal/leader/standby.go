@@ -31,7 +31,7 @@ func (e *Election) standBy(ctx context.Context) (*Term, error) {
 	var seen observation
 	storage := outage.New(e.log, "Blob storage")
 	e.log.Info("standing by")
-	told := false // that there is no checkpoint was logged
+	logged := false // that there is no checkpoint was logged
 	heard := storage.Hurry(ctx, nil)
 	defer func() { heard() }()
 	for {
@@ -45,9 +45,9 @@ func (e *Election) standBy(ctx context.Context) (*Term, error) {
 		case errors.Is(err, checkpoint.ErrUnreadable), errors.Is(err, checkpoint.ErrGone), errors.Is(err, ErrVanished),
 			errors.Is(err, ErrSessionKey), errors.Is(err, ErrMapping):
 			return nil, err
-		case errors.Is(err, ErrNoCheckpoint) && !told:
+		case errors.Is(err, ErrNoCheckpoint) && !logged:
 			e.log.Warn("waiting for a checkpoint", telemetry.KeyError, err)
-			told = true
+			logged = true
 		}
 		storage.Report(ignoreError(err, ErrNoCheckpoint))
 		if retry.Sleep(ctx, e.pollDelay(seen)) != nil {

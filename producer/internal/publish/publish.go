@@ -226,8 +226,8 @@ const throttledStallFactor = 30
 // throttledStallFactor times as long while the broker reports that it is busy. It returns nil when
 // ctx ends.
 func (p *Publisher) detectStall(ctx context.Context) error {
-	const looks = 4 // checks per StallAfter
-	ticker := time.NewTicker(p.config.StallAfter / looks)
+	const checks = 4 // checks per StallAfter
+	ticker := time.NewTicker(p.config.StallAfter / checks)
 	defer ticker.Stop()
 	acknowledged, throttled := p.progress.Load(), p.throttles.Load()
 	still, silent := 0, 0 // consecutive checks without an acknowledgement, and without any response
@@ -245,7 +245,7 @@ func (p *Publisher) detectStall(ctx context.Context) error {
 		if now := p.throttles.Load(); now != throttled {
 			throttled, silent = now, 0
 		}
-		if silent > looks || still > throttledStallFactor*looks { // the first check may come right after the event
+		if silent > checks || still > throttledStallFactor*checks { // the first check may come right after the event
 			return ErrStalled
 		}
 	}
