@@ -296,8 +296,8 @@ func (c *Config) publisherConfig(clients *clients, tracer trace.Tracer) publish.
 
 // operatorStream returns what commands work with, without their output.
 func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Stream, error) {
-	reading := c.readerConfig(0)
-	settings, err := reading.SettingsHash(clients.collection)
+	reader := c.readerConfig(0)
+	settings, err := reader.SettingsHash(clients.collection)
 	if err != nil {
 		return nil, err
 	}
@@ -310,40 +310,43 @@ func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Strea
 		Container:      clients.blob.ServiceClient().NewContainerClient(c.Container),
 		OtherContainer: clients.blob.ServiceClient().NewContainerClient,
 		Collection:     clients.collection,
-		Dial: func() (*azservicebus.Client, error) {
-			credential := opts.Credential
-			if credential == nil && c.ServiceBus.ConnectionString == "" {
-				var err error
-				if credential, err = azure.Credential(); err != nil {
-					return nil, err
+		Entity: operator.Entity{
+			Name: c.entity(), Queue: c.Queue != "",
+			Administer: func() (*admin.Client, error) {
+				return c.ServiceBus.Administer(opts.Credential, c.Administration, opts.Administration)
+			},
+		},
+		Checks: operator.Checks{
+			Dial: func() (*azservicebus.Client, error) {
+				credential := opts.Credential
+				if credential == nil && c.ServiceBus.ConnectionString == "" {
+					var err error
+					if credential, err = azure.Credential(); err != nil {
+						return nil, err
+					}
 				}
-			}
-			return c.ServiceBus.Client(credential, serviceBusOptionsWithoutRetries(opts.ServiceBus))
+				return c.ServiceBus.Client(credential, serviceBusOptionsWithoutRetries(opts.ServiceBus))
+			},
+			LocalAuth: c.ServiceBus.ConnectionString != "",
+			Times:     leader.Times{Heartbeat: c.HeartbeatInterval, Fence: c.FenceAfter, Takeover: c.TakeoverAfter, Poll: c.StandbyPoll},
+			Images:    func(ctx context.Context) error { return reader.CheckImages(ctx, clients.collection) },
+			Types: func(ctx context.Context) (changes.Sample, error) {
+				return reader.Mapping.Sample(ctx, clients.collection)
+			},
+			UnstableFilter: reader.UnstableFilter(),
 		},
-		Administer: func() (*admin.Client, error) {
-			return c.ServiceBus.Administer(opts.Credential, c.Administration, opts.Administration)
-		},
-		Entity:        c.entity(),
-		Queue:         c.Queue != "",
-		LocalAuth:     c.ServiceBus.ConnectionString != "",
 		Operator:      "operator@" + strings.TrimSpace(instance),
 		LeaseDuration: c.LeaseDuration,
-		Times:         leader.Times{Heartbeat: c.HeartbeatInterval, Fence: c.FenceAfter, Takeover: c.TakeoverAfter, Poll: c.StandbyPoll},
 		FullDocument:  fullDocument(c.FullDocument),
 		BeforeChange:  fullDocument(c.BeforeChange),
-		Pipeline:      reading.Pipeline,
+		Pipeline:      reader.Pipeline,
 		Settings:      settings,
 		Fingerprint:   c.mappingFingerprint(),
 		SessionKey:    c.SessionKey,
 		Cluster:       func(ctx context.Context) string { return clusterIdentity(ctx, clients.collection.Database().Client()) },
-		CheckImages:   func(ctx context.Context) error { return reading.CheckImages(ctx, clients.collection) },
-		SampleTypes: func(ctx context.Context) (changes.Sample, error) {
-			return reading.Mapping.Sample(ctx, clients.collection)
-		},
-		Unstable: reading.UnstableFilter(),
 	}
 	if c.usesClaimContainer() {
-		stream.Claims = clients.blob.ServiceClient().NewContainerClient(c.ClaimContainer)
+		stream.Checks.Claims = clients.blob.ServiceClient().NewContainerClient(c.ClaimContainer)
 	}
 	return stream, nil
 }

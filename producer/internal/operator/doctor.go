@@ -10,12 +10,16 @@ import (
 // deletes its blobs again.
 func (s *Stream) Doctor(ctx context.Context) checkup.Findings {
 	var found checkup.Findings
+	d := &doctor{s}
 	s.Progress.Set("doctor: blob storage", 0, 0)
-	s.examineBlob(ctx, &found)
-	s.examineClaims(ctx, &found)
+	d.examineBlob(ctx, &found)
+	d.examineClaims(ctx, &found)
 	s.Progress.Set("doctor: service bus", 0, 0)
-	s.examineServiceBus(ctx, &found)
+	d.examineServiceBus(ctx, &found)
 	s.Progress.Set("doctor: mongodb", 0, 0)
-	s.examineMongo(ctx, &found)
+	d.examineMongo(ctx, &found)
 	return found
 }
+
+// doctor runs the checks of [Stream.Doctor].
+type doctor struct{ *Stream }

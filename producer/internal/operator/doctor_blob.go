@@ -18,7 +18,7 @@ const mendBlobRole = "give the identity the role Storage Blob Data Contributor o
 	"check its account key)"
 
 // examineBlob acquires a lease and makes conditional writes on a blob of its own.
-func (s *Stream) examineBlob(ctx context.Context, e *checkup.Findings) {
+func (s *doctor) examineBlob(ctx context.Context, e *checkup.Findings) {
 	if !s.examineContainer(ctx, e) {
 		return
 	}
@@ -38,7 +38,7 @@ func (s *Stream) examineBlob(ctx context.Context, e *checkup.Findings) {
 
 // examineContainer checks the container, the checkpoint and the last failure. It returns false if
 // there is no container.
-func (s *Stream) examineContainer(ctx context.Context, e *checkup.Findings) bool {
+func (s *doctor) examineContainer(ctx context.Context, e *checkup.Findings) bool {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	if _, err := s.Container.GetProperties(ctx, nil); err != nil {
@@ -76,7 +76,7 @@ func (s *Stream) examineContainer(ctx context.Context, e *checkup.Findings) bool
 }
 
 // examineFailure reports the last failure, and whether the stream has continued since.
-func (s *Stream) examineFailure(ctx context.Context, e *checkup.Findings, snapshot checkpoint.Snapshot) {
+func (s *doctor) examineFailure(ctx context.Context, e *checkup.Findings, snapshot checkpoint.Snapshot) {
 	const check = "last failure"
 	f, err := s.lastFailure(ctx)
 	switch {
@@ -97,7 +97,7 @@ var errUnconditional = errors.New("a write over a record that had changed was ac
 
 // rehearse does with a scratch blob what a leader does with the checkpoint, and returns how long
 // each heartbeat took: at least one.
-func (s *Stream) rehearse(ctx context.Context, name string) (took []time.Duration, err error) {
+func (s *doctor) rehearse(ctx context.Context, name string) (took []time.Duration, err error) {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	scratch := checkpoint.NewBlob(s.Container, name)

@@ -13,15 +13,15 @@ import (
 
 // examineClaims writes a blob to the container for the bodies of large events and refused messages,
 // and deletes it again.
-func (s *Stream) examineClaims(ctx context.Context, e *checkup.Findings) {
+func (s *doctor) examineClaims(ctx context.Context, e *checkup.Findings) {
 	const check = "claim checks"
-	if s.Claims == nil {
+	if s.Checks.Claims == nil {
 		e.OK(check, "not used: an event that is too large for a message, or that Service Bus refuses, stops the stream (ON_OVERSIZE=fail, ON_REFUSED=fail)")
 		return
 	}
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
-	scratch := s.Claims.NewBlockBlobClient(s.Name + "/doctor-" + uuid.NewString())
+	scratch := s.Checks.Claims.NewBlockBlobClient(s.Name + "/doctor-" + uuid.NewString())
 	_, err := scratch.Upload(ctx, streaming.NopCloser(bytes.NewReader([]byte("doctor"))), nil)
 	if err == nil {
 		_, err = scratch.Delete(ctx, nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
-func (s *Stream) examineMongo(ctx context.Context, e *checkup.Findings) {
+func (s *doctor) examineMongo(ctx context.Context, e *checkup.Findings) {
 	bounded, cancel := s.withTimeout(ctx)
 	answers := e.Mongo(bounded, s.Collection.Database().Client(), "mongodb", "MONGODB_URI", "change streams")
 	cancel()
@@ -43,7 +43,7 @@ func (s *Stream) examineMongo(ctx context.Context, e *checkup.Findings) {
 }
 
 // examineVersion reports which features the server lacks.
-func (s *Stream) examineVersion(ctx context.Context, e *checkup.Findings) {
+func (s *doctor) examineVersion(ctx context.Context, e *checkup.Findings) {
 	const check = "version"
 	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -61,7 +61,7 @@ func (s *Stream) examineVersion(ctx context.Context, e *checkup.Findings) {
 	}
 }
 
-func (s *Stream) examineStream(ctx context.Context, e *checkup.Findings) (token bson.Raw, opened bool) {
+func (s *doctor) examineStream(ctx context.Context, e *checkup.Findings) (token bson.Raw, opened bool) {
 	const check = "change stream"
 	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -97,7 +97,7 @@ func (s *Stream) examineStream(ctx context.Context, e *checkup.Findings) (token 
 }
 
 // examineForm compares the version of the deployment's tokens with that of the stream's positions.
-func (s *Stream) examineForm(ctx context.Context, e *checkup.Findings, form string) {
+func (s *doctor) examineForm(ctx context.Context, e *checkup.Findings, form string) {
 	const check = "tokens"
 	snapshot, err := s.read(ctx)
 	position := snapshot.Record.Progress.Position
@@ -114,14 +114,14 @@ func (s *Stream) examineForm(ctx context.Context, e *checkup.Findings, form stri
 }
 
 // examineSettings checks, if positions are counted, that the same events are counted as before.
-func (s *Stream) examineSettings(ctx context.Context, e *checkup.Findings, counting bool) {
+func (s *doctor) examineSettings(ctx context.Context, e *checkup.Findings, counting bool) {
 	const check = "reading settings"
 	snapshot, err := s.read(ctx)
 	progress := snapshot.Record.Progress
 	counted := err == nil && changes.Counted(progress.Position)
 	switch {
 	case !counting && !counted: // no setting changes a token
-	case s.Unstable:
+	case s.Checks.UnstableFilter:
 		e.Problem(check, "set FULL_DOCUMENT and FULL_DOCUMENT_BEFORE_CHANGE to default and off (or to required), or match something else",
 			"positions are counted, and a $match of PIPELINE reads documents that are looked up: it may pass other changes the next time")
 	case counted && progress.Settings != s.Settings:
@@ -134,7 +134,7 @@ func (s *Stream) examineSettings(ctx context.Context, e *checkup.Findings, count
 
 // examineHistory checks whether the stream can continue from the checkpoint, and how long it could
 // be stopped.
-func (s *Stream) examineHistory(ctx context.Context, e *checkup.Findings) {
+func (s *doctor) examineHistory(ctx context.Context, e *checkup.Findings) {
 	const check = "history"
 	snapshot, err := s.read(ctx)
 	if err != nil || len(snapshot.Record.Progress.ResumeToken) == 0 {
@@ -173,7 +173,7 @@ func (s *Stream) examineHistory(ctx context.Context, e *checkup.Findings) {
 }
 
 // examineImages compares the requested pre- and post-images with those that the collection keeps.
-func (s *Stream) examineImages(ctx context.Context, e *checkup.Findings) {
+func (s *doctor) examineImages(ctx context.Context, e *checkup.Findings) {
 	const check = "pre-images"
 	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -198,11 +198,11 @@ func (s *Stream) examineImages(ctx context.Context, e *checkup.Findings) {
 
 // examineAggregates checks that the aggregate of every update and delete can be determined, and is
 // the same at every reading.
-func (s *Stream) examineAggregates(ctx context.Context, e *checkup.Findings) {
+func (s *doctor) examineAggregates(ctx context.Context, e *checkup.Findings) {
 	const check = "aggregates"
 	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
-	switch err := s.CheckImages(bounded); {
+	switch err := s.Checks.Images(bounded); {
 	case errors.Is(err, changes.ErrNoImages):
 		e.Problem(check, "follow the advice of the error", "%v", err)
 	case err != nil:

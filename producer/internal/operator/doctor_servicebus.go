@@ -12,14 +12,14 @@ import (
 )
 
 // examineServiceBus opens a sender's link and sends nothing.
-func (s *Stream) examineServiceBus(ctx context.Context, e *checkup.Findings) {
+func (s *doctor) examineServiceBus(ctx context.Context, e *checkup.Findings) {
 	const check = "service bus"
 	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
 	began := time.Now()
 	err := s.openSender(bounded)
 	if err == nil {
-		e.OK(check, "a sender's link to %q opens, in %s with its connection", s.Entity, time.Since(began).Round(time.Millisecond))
+		e.OK(check, "a sender's link to %q opens, in %s with its connection", s.Entity.Name, time.Since(began).Round(time.Millisecond))
 		s.examineEntity(ctx, e)
 		return
 	}
@@ -27,23 +27,23 @@ func (s *Stream) examineServiceBus(ctx context.Context, e *checkup.Findings) {
 	switch {
 	case refusal != nil && refusal.Code == azservicebus.CodeNotFound:
 		e.Problem(check, "create it, or check SERVICE_BUS_TOPIC or SERVICE_BUS_QUEUE; topics and queues share one set of names",
-			"the namespace has no entity %q", s.Entity)
-	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess && s.LocalAuth:
+			"the namespace has no entity %q", s.Entity.Name)
+	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess && s.Checks.LocalAuth:
 		e.Problem(check, "check the key and that its rule has Send; where the namespace has local authentication switched off "+
 			"(disableLocalAuth), no key is taken: set SERVICE_BUS_NAMESPACE and use an identity; "+
 			"and check this machine's clock: a token that is made of the key has expired where it is more than an hour behind",
-			"the connection string is not accepted for %q", s.Entity)
+			"the connection string is not accepted for %q", s.Entity.Name)
 	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess:
 		e.Problem(check, "give it the role Azure Service Bus Data Sender on the entity or the namespace (a new role takes minutes to work)",
-			"the identity may not send to %q", s.Entity)
+			"the identity may not send to %q", s.Entity.Name)
 	default:
 		e.Problem(check, "check the namespace's name, and that ports 5671 or 443 are open to it; that an identity is signed in; and that a firewall of the "+
-			"namespace lets this address in", "no sender's link to %q opens: %v", s.Entity, err)
+			"namespace lets this address in", "no sender's link to %q opens: %v", s.Entity.Name, err)
 	}
 }
 
-func (s *Stream) openSender(ctx context.Context) error {
-	client, err := s.Dial()
+func (s *doctor) openSender(ctx context.Context) error {
+	client, err := s.Checks.Dial()
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (s *Stream) openSender(ctx context.Context) error {
 		defer cancel()
 		_ = client.Close(ctx)
 	}()
-	sender, err := client.NewSender(s.Entity, nil)
+	sender, err := client.NewSender(s.Entity.Name, nil)
 	if err != nil {
 		return fmt.Errorf("make sender: %w", err)
 	}

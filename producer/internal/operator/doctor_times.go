@@ -22,7 +22,7 @@ const (
 
 // rehearseHeartbeats writes a record repeatedly, as a leader's heartbeats do, and returns how long
 // each write took.
-func (s *Stream) rehearseHeartbeats(ctx context.Context, scratch *checkpoint.Blob, record checkpoint.Record, leaseID string, etag azcore.ETag) (took []time.Duration, err error) {
+func (s *doctor) rehearseHeartbeats(ctx context.Context, scratch *checkpoint.Blob, record checkpoint.Record, leaseID string, etag azcore.ETag) (took []time.Duration, err error) {
 	for began := time.Now(); len(took) < maxHeartbeats && time.Since(began) < maxRehearsal; {
 		s.Progress.Set("doctor: heartbeats", int64(len(took)), maxHeartbeats)
 		at := time.Now()
@@ -37,13 +37,13 @@ func (s *Stream) rehearseHeartbeats(ctx context.Context, scratch *checkpoint.Blo
 // examineTimes compares the duration of heartbeats with the times of the election: only storage
 // limits them. Opening connections is not subject to the fence, and sends continue for as long as
 // heartbeats do.
-func (s *Stream) examineTimes(e *checkup.Findings, took []time.Duration) {
+func (s *doctor) examineTimes(e *checkup.Findings, took []time.Duration) {
 	const check = "leadership times"
 	slices.Sort(took)
 	most := took[max(len(took)-2, 0)] // one slow heartbeat is tolerated: the second request is for that
 	shortest := leader.TimesFor(most)
 	measured := fmt.Sprintf("of %d heartbeats, half took at most %s and all but one at most %s", len(took), roundDuration(took[len(took)/2]), roundDuration(most))
-	set, bears := s.Times, s.Times.MaxStorageLatency()
+	set, bears := s.Checks.Times, s.Checks.Times.MaxStorageLatency()
 	if bears < most {
 		fence := leader.FenceFor(set.Heartbeat, most)
 		e.Problem(check, fmt.Sprintf("set FENCE_AFTER=%s TAKEOVER_AFTER=%s or more, or the shortest sufficient times, %s; or use storage that is nearer",

@@ -8,16 +8,16 @@ import (
 )
 
 // examineTypes checks for versions and aggregate ids with misleading types.
-func (s *Stream) examineTypes(ctx context.Context, e *checkup.Findings) {
+func (s *doctor) examineTypes(ctx context.Context, e *checkup.Findings) {
 	const check = "types"
 	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
-	sample, err := s.SampleTypes(bounded)
+	sample, err := s.Checks.Types(bounded)
 	if err != nil {
 		e.OK(check, "unknown: %v", err)
 		return
 	}
-	looked := commandline.Count(sample.Documents, "document") + " looked at"
+	looked := commandline.Count(sample.Documents, "document") + " examined"
 	if sample.Versions != "" {
 		e.Problem(check, sample.VersionRemedy, "%s (%s)", sample.Versions, looked)
 	}

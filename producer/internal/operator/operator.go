@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -42,27 +41,16 @@ type Stream struct {
 	Container *container.Client
 	// OtherContainer returns another container of the same account.
 	OtherContainer func(name string) *container.Client
-	// Claims is the container for the bodies of large events; nil: there is none.
-	Claims     *container.Client
-	Collection *mongo.Collection
-	// Dial returns a Service Bus client; only the doctor calls it.
-	Dial func() (*azservicebus.Client, error)
-	// Administer returns a client of Service Bus's administration, or [azure.ErrNotAdministered];
-	// only the doctor calls it.
-	Administer func() (*admin.Client, error)
-	// Entity is the name of the topic, or of the queue if Queue is set.
-	Entity string
-	Queue  bool
-	// LocalAuth reports whether Service Bus is accessed with a connection string instead of an
-	// identity.
-	LocalAuth bool
+	Collection     *mongo.Collection
+	// Entity is the destination of the stream.
+	Entity Entity
+	// Checks is used by the doctor only.
+	Checks Checks
 	// Operator is written into the record as the leader's name when a command changes it. No
 	// instance has this name.
 	Operator string
 	// LeaseDuration is that of the producers.
 	LeaseDuration time.Duration
-	// Times are those of the producers; only the doctor reads them.
-	Times leader.Times
 	// FullDocument and BeforeChange are the change stream's options of those names; empty leaves
 	// them out.
 	FullDocument, BeforeChange options.FullDocument
@@ -76,13 +64,6 @@ type Stream struct {
 	SessionKey  envelope.SessionKey
 	// Cluster returns the identity of the deployment, empty if it cannot be read; nil: unknown.
 	Cluster func(ctx context.Context) string
-	// CheckImages checks whether the aggregate of updates and deletes can be determined.
-	CheckImages func(ctx context.Context) error
-	// SampleTypes examines the types of versions and aggregate ids in the collection; only the
-	// doctor calls it.
-	SampleTypes func(ctx context.Context) (changes.Sample, error)
-	// Unstable reports whether the pipeline may pass other events at the next reading.
-	Unstable bool
 	// Out is where commands print; JSON selects the format.
 	Out  io.Writer
 	JSON bool
@@ -90,6 +71,24 @@ type Stream struct {
 	Progress *terminal.Progress
 	// Timeout bounds one request; zero means ten seconds.
 	Timeout time.Duration
+}
+
+// Checks are the parts of a stream that only the doctor checks.
+type Checks struct {
+	// Claims is the container for the bodies of large events and refused messages; nil: there is none.
+	Claims *container.Client
+	// Dial returns a Service Bus client.
+	Dial func() (*azservicebus.Client, error)
+	// LocalAuth reports whether Service Bus is accessed with a connection string instead of an identity.
+	LocalAuth bool
+	// Times are those of the producers.
+	Times leader.Times
+	// Images checks whether the aggregate of updates and deletes can be determined.
+	Images func(ctx context.Context) error
+	// Types examines the types of versions and aggregate ids in the collection.
+	Types func(ctx context.Context) (changes.Sample, error)
+	// UnstableFilter reports whether the pipeline may pass other events at the next reading.
+	UnstableFilter bool
 }
 
 func (s *Stream) checkpoint() *checkpoint.Blob { return checkpoint.NewBlob(s.Container, s.Name) }

@@ -315,7 +315,9 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	}
 	receivers := ""
 	if !counted && to.Position <= present.Record.Progress.Position {
-		receivers = s.receivers(ctx) // before anything changes: an unreachable administration takes a while to time out
+		bounded, cancel := s.withTimeout(ctx)
+		receivers = s.Entity.receivers(bounded) // before anything changes: an unreachable administration takes a while to time out
+		cancel()
 	}
 	t, kept, err := s.replace(ctx, to, change.Force)
 	if err != nil {

@@ -199,7 +199,7 @@ func TestG2OtherReadingSettingsAreRefused(t *testing.T) {
 		a.End()
 		undrained := operateWith(w, byType, "reading")
 		require.Equal(t, commandline.ExitProblem, undrained.Code)
-		require.Contains(t, undrained.Err, `AGGREGATE_ID_PATH was "aggregateId" and is "type" now`)
+		require.Contains(t, undrained.Err, `AGGREGATE_ID_PATH was "aggregateId" and is now "type"`)
 		require.Contains(t, operateWith(w, all(func(*producer.Config) {}), "reading").Out, "nothing to do")
 		require.Contains(t, operateWith(w, byType, "doctor").Out, "producer reading")
 		require.Zero(t, operateWith(w, all(func(c *producer.Config) { c.VersionPath = "number" }), "reading").Code, "no message waits for a version")

@@ -61,14 +61,14 @@ func TestG6ACheckpointThatCannotBeUsedIsNeverBegunAnew(t *testing.T) {
 			func(w *world.World) {
 				putBlob(w, checkpointBlob, strings.Replace(blobContent(w, checkpointBlob), `"schema":5`, `"schema":9`, 1))
 			},
-			[]string{"it has schema 9", "a newer version wrote it"},
+			[]string{"it has schema 9", "a newer release wrote it"},
 		},
 		"of another program": {func(w *world.World) { putBlob(w, checkpointBlob, `{"owner":"somebody"}`) }, []string{"it names no schema"}},
 		"of another stream": {
 			func(w *world.World) {
 				putBlob(w, checkpointBlob, strings.Replace(blobContent(w, checkpointBlob), `"shop.events"`, `"shop.orders"`, 1))
 			},
-			[]string{`it is that of stream "shop.orders"`},
+			[]string{`it belongs to stream "shop.orders"`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestG1ADeletedCheckpointIsBegunAgainByDecision(t *testing.T) {
 		b := w.StartProducer("b", func(c *producer.Config, _ *producer.Options) { c.StartFrom, c.StartAt = "timestamp", began })
 		w.Published()
 		b.End()
-		require.Contains(t, b.Log.Text(), "made a new one")
+		require.Contains(t, b.Log.Text(), "created a new one")
 		require.Equal(t, 10, w.Bus.Stats(world.Topic).Duplicates)
 	})
 }

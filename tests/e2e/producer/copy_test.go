@@ -20,7 +20,7 @@ func TestTheCheckpointIsCopiedWhileItsLeaderGoesOn(t *testing.T) {
 
 		nowhere := operate(w, "token", "copy", "--container", "copies")
 		require.Equal(t, 1, nowhere.Code)
-		require.Contains(t, nowhere.Err, "there is no container copies; create it, or check --container")
+		require.Contains(t, nowhere.Err, "there is no container copies; create it (az storage container create --name copies), or check --container")
 		_, err := w.Blobs().CreateContainer(w.Context(), "copies", nil)
 		require.NoError(t, err)
 

@@ -65,7 +65,7 @@ func judgeNumbers(w *world.World) {
 func TestG1G2ProducerOfADeploymentWithoutSortableTokens(t *testing.T) {
 	world.InVirtualTime(t, documentDB, func(w *world.World) {
 		a := startCounting(w, "a", plainly)
-		require.Contains(t, a.Log.Text(), "gives no resume token before the first change")
+		require.Contains(t, a.Log.Text(), "returns no resume token before the first change")
 		w.InsertMany(500, 7)
 		w.Published()
 		a.End()
@@ -269,11 +269,11 @@ func TestG6OperatorWherePositionsAreCounted(t *testing.T) {
 		require.Regexp(t, `ok +tokens +none before the first event`, doctor.Out)
 		require.Regexp(t, `ok +large events +the deployment does not split them`, doctor.Out)
 		require.Regexp(t, `ok +reading settings +positions are counted`, doctor.Out)
-		require.Regexp(t, `ok +history +the stream can go on`, doctor.Out)
+		require.Regexp(t, `ok +history +the stream can continue`, doctor.Out)
 		unstable := operateWith(w, func(c *producer.Config) {
 			c.BeforeChange, c.Pipeline = "off", `[{"$match": {"fullDocument.type": "Counted"}}]`
 		}, "doctor")
-		require.Regexp(t, `PROBLEM +reading settings +positions are counted, and a .match of PIPELINE looks at documents`, unstable.Out)
+		require.Regexp(t, `PROBLEM +reading settings +positions are counted, and a .match of PIPELINE reads documents`, unstable.Out)
 
 		rewind := operateWith(w, plain, "token", "rewind", "--to", "2000-01-01T00:00:00Z")
 		require.Equal(t, 1, rewind.Code)

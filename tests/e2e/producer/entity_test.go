@@ -46,10 +46,10 @@ func TestTheDoctorAsksHowTheEntityIsMade(t *testing.T) {
 		well := doctor(true, topic)
 		require.Regexp(t, `ok +service bus +a sender's link to "changes" opens, in \S+`, well)
 		require.Regexp(t, `ok +sessions +required by changes/projector`, well)
-		require.Regexp(t, `ok +duplicate detection +"changes" recognises`, well)
+		require.Regexp(t, `ok +duplicate detection +"changes" detects duplicates`, well)
 		ill := doctor(true, plain)
 		require.Regexp(t, `PROBLEM +sessions +plain does not require sessions, and without them order is lost`, ill)
-		require.Regexp(t, `PROBLEM +duplicate detection +"plain" does not recognise`, ill)
+		require.Regexp(t, `PROBLEM +duplicate detection +"plain" does not detect duplicates`, ill)
 		w.Administration = nil
 		require.Regexp(t, `ok +sessions +required by changes/projector`, doctor(false, func(c *producer.Config) {
 			c.Administration = "http://" + way.Transport.(withoutTLS).host

@@ -32,7 +32,7 @@ func TestTheCommandsTellWhyAStreamIsStopped(t *testing.T) {
 			require.Regexp(t, `(?s)last failure .* of a in epoch \d\n.*event is too large.* of aggregate "grown" .*set ON_OVERSIZE=claimcheck`, status.Out)
 			doctor := operate(w, "doctor")
 			require.Equal(t, 1, doctor.Code)
-			require.Regexp(t, `PROBLEM +last failure +the stream is stopped since .* of aggregate "grown"`, doctor.Out)
+			require.Regexp(t, `PROBLEM +last failure +the stream has been stopped since .* of aggregate "grown"`, doctor.Out)
 			require.Error(t, w.StartProducer("a", nil).Failed())
 		}
 		require.Contains(t, blobNames(w), "shop.events.json.failure", "beside the checkpoint, which no failure touches")

@@ -213,7 +213,7 @@ func TestG6OperatorRefusesAPointThatTheOplogForgot(t *testing.T) {
 		require.Equal(w, before, w.Checkpoint())
 		doctor := operate(w, "doctor")
 		require.Equal(w, 1, doctor.Code)
-		require.Regexp(w, `PROBLEM +history +the stream cannot go on from the checkpoint`, doctor.Out)
+		require.Regexp(w, `PROBLEM +history +the stream cannot continue from the checkpoint`, doctor.Out)
 	})
 }
 

@@ -65,9 +65,11 @@ func TestEveryHelpOfTheProducerNamesJSON(t *testing.T) {
 		return out.String()
 	}
 	named := 0
-	for line := range strings.Lines(help("help")) {
+	_, commands, _ := strings.Cut(help("help"), "\n\n")
+	commands, _, _ = strings.Cut(commands, "\n\n") // notes follow
+	for line := range strings.Lines(commands) {
 		words := strings.Fields(line)
-		if !strings.HasPrefix(line, "  ") || len(words) == 0 || strings.Contains("run completion help", words[0]) {
+		if !strings.HasPrefix(line, "  ") || strings.HasPrefix(line, "   ") || len(words) == 0 || strings.Contains("run completion help", words[0]) {
 			continue
 		}
 		var command []string

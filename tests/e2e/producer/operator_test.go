@@ -168,7 +168,7 @@ func TestOperatorTellsTheOplogsHeadroom(t *testing.T) {
 		w.Published()
 		p.End()
 		require.Regexp(t, `oplog headroom +6[0-3]\d s from the oldest entry`, operate(w, "status").Out)
-		require.Regexp(t, `ok +oplog window +6[0-3]\d s: as long`, operate(w, "doctor").Out)
+		require.Regexp(t, `ok +oplog window +6[0-3]\d s: every producer may be stopped`, operate(w, "doctor").Out)
 
 		time.Sleep(time.Minute) // virtual
 		w.InsertMany(300, 1)
@@ -286,9 +286,9 @@ func TestOperatorRefusesTokensThatWouldLoseOrCannotBeReached(t *testing.T) {
 			says string
 			args []string
 		}{
-			{"cannot go on from this token", []string{"token", "set", first}},
+			{"cannot continue from this token", []string{"token", "set", first}},
 			{"hex that begins with 82", []string{"token", "set", "AeARBpQ/AAAA"}},
-			{"no Extended JSON document", []string{"token", "set", "{_data"}},
+			{"not an Extended JSON document", []string{"token", "set", "{_data"}},
 			{"the oplog does not reach back to", []string{"token", "rewind", "--to", start.Add(time.Second).Format(time.RFC3339)}},
 			{"is no time in the past", []string{"token", "rewind", "--to", time.Now().Add(time.Hour).Format(time.RFC3339)}},
 		} {
@@ -352,7 +352,7 @@ func TestOperatorDoctor(t *testing.T) {
 		require.Regexp(t, `PROBLEM +claim checks +the container does not exist\. To fix it: create it`, unclaimed.Out)
 		_, err := w.Blobs().CreateContainer(t.Context(), "claim-checks", nil)
 		require.NoError(t, err)
-		require.Regexp(t, `ok +claim checks +bodies can be kept`, operateWith(w, claiming, "doctor").Out)
+		require.Regexp(t, `ok +claim checks +bodies can be stored`, operateWith(w, claiming, "doctor").Out)
 
 		const secret = "c2VjcmV0"
 		for _, sick := range []struct {

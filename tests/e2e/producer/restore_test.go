@@ -40,7 +40,7 @@ func TestG4ARestorationThatWouldDoHarmIsRefused(t *testing.T) {
 		"a time after the copy": {
 			func(w *world.World, _ string) { deleteBlob(w, checkpointBlob) },
 			[]string{"--container", "copies", "--to", "2000-01-01T00:00:45Z"},
-			"lies after the copy",
+			"is after the copy",
 		},
 		"a time to come": {
 			func(w *world.World, _ string) { deleteBlob(w, checkpointBlob) },
@@ -62,7 +62,7 @@ func TestG4ARestorationThatWouldDoHarmIsRefused(t *testing.T) {
 			_, err := w.Blobs().UploadBuffer(w.Context(), "copies", copy,
 				[]byte(strings.Replace(contentIn(w, "copies", copy), `"shop.events"`, `"shop.orders"`, 1)), nil)
 			require.NoError(w, err)
-		}, []string{"--container", "copies", "--applied"}, `it is that of stream "shop.orders"`},
+		}, []string{"--container", "copies", "--applied"}, `it belongs to stream "shop.orders"`},
 		"a checkpoint that is published from": {nil, []string{"--container", "copies", "--applied"}, "30 changes have been published"},
 		"a leader": {func(w *world.World, _ string) {
 			deleteBlob(w, checkpointBlob)

@@ -62,7 +62,7 @@ func TestG2AnotherSessionKeyIsRefused(t *testing.T) {
 
 		// A new revision is refused while the old one leads, which goes on.
 		other := w.StartProducer("other", withSessionKey(envelope.Buckets(8)))
-		require.ErrorContains(w, failure(other), "it was bucket:4 and is bucket:8 now")
+		require.ErrorContains(w, failure(other), "it was bucket:4 and is now bucket:8")
 		leading := operate(w, "session-key", "bucket:8", "--drained")
 		require.Equal(w, commandline.ExitProblem, leading.Code)
 		require.Contains(w, leading.Err, "a leads stream")

@@ -63,7 +63,7 @@ func TestG1ASlowFirstAnswerIsWaitedForInTheEnd(t *testing.T) {
 		c := w.StartProducer("c", nil)
 		w.InsertMany(10, 2)
 		w.Published()
-		require.Contains(t, b.Log.Text()+c.Log.Text(), "it gets twice the time")
+		require.Contains(t, b.Log.Text()+c.Log.Text(), "the next attempt gets twice the time")
 		b.End()
 		c.End()
 	})

@@ -24,12 +24,12 @@ func TestDoctorSaysWhichTimesStorageCarries(t *testing.T) {
 			code    int
 			says    string
 		}{
-			{4 * time.Millisecond, nil, 0, `ok +leadership times +of 100 heartbeats, half took at most 4ms and all but one at most 4ms; what is set bears 594ms: ` +
-				`HEARTBEAT_INTERVAL=1s FENCE_AFTER=2\.5s TAKEOVER_AFTER=4s STANDBY_POLL=500ms\. The shortest that would do: ` +
+			{4 * time.Millisecond, nil, 0, `ok +leadership times +of 100 heartbeats, half took at most 4ms and all but one at most 4ms; the present times tolerate 594ms: ` +
+				`HEARTBEAT_INTERVAL=1s FENCE_AFTER=2\.5s TAKEOVER_AFTER=4s STANDBY_POLL=500ms\. The shortest sufficient times: ` +
 				`HEARTBEAT_INTERVAL=500ms FENCE_AFTER=1s TAKEOVER_AFTER=1\.5s STANDBY_POLL=250ms`},
-			{150 * time.Millisecond, tight, 0, `ok +leadership times +of 20 heartbeats.*what is set bears 156ms`},
+			{150 * time.Millisecond, tight, 0, `ok +leadership times +of 20 heartbeats.*the present times tolerate 156ms`},
 			{200 * time.Millisecond, tight, 1, `PROBLEM +leadership times +of 15 heartbeats, half took at most 200ms and all but one at most 200ms; ` +
-				`FENCE_AFTER=1\.5s and HEARTBEAT_INTERVAL=1s bear at most 156ms.*To fix it: set FENCE_AFTER=1\.6s TAKEOVER_AFTER=3\.1s or more, or the shortest that would do, HEARTBEAT_INTERVAL=500ms FENCE_AFTER=1\.1s `},
+				`FENCE_AFTER=1\.5s and HEARTBEAT_INTERVAL=1s tolerate at most 156ms.*To fix it: set FENCE_AFTER=1\.6s TAKEOVER_AFTER=3\.1s or more, or the shortest sufficient times, HEARTBEAT_INTERVAL=500ms FENCE_AFTER=1\.1s `},
 			{700 * time.Millisecond, nil, 1, `PROBLEM +leadership times +of 5 heartbeats.*set FENCE_AFTER=2\.8s TAKEOVER_AFTER=4\.3s or more`},
 		} {
 			w.OperatorDelay = c.storage
@@ -58,7 +58,7 @@ func TestWhatTheDoctorProposesIsTaken(t *testing.T) {
 			c.HeartbeatInterval, c.FenceAfter, c.TakeoverAfter, c.StandbyPoll = time.Second, 1600*time.Millisecond, 3100*time.Millisecond, 500*time.Millisecond
 		}, "doctor")
 		require.Equal(t, 0, doctor.Code, doctor.Out)
-		require.Regexp(t, `ok +leadership times .*The shortest that would do: HEARTBEAT_INTERVAL=500ms FENCE_AFTER=1\.1s TAKEOVER_AFTER=1\.6s STANDBY_POLL=250ms`, doctor.Out)
+		require.Regexp(t, `ok +leadership times .*The shortest sufficient times: HEARTBEAT_INTERVAL=500ms FENCE_AFTER=1\.1s TAKEOVER_AFTER=1\.6s STANDBY_POLL=250ms`, doctor.Out)
 		doctor = operateWith(w, func(c *producer.Config) {
 			c.HeartbeatInterval, c.FenceAfter, c.TakeoverAfter, c.StandbyPoll =
 				500*time.Millisecond, 1100*time.Millisecond, 1600*time.Millisecond, 250*time.Millisecond

@@ -33,7 +33,7 @@ func TestG3ARewindKeepsTheStreamsForm(t *testing.T) {
 		back := operate(w, "token", "set", "--forward", data)
 		require.Zero(t, back.Code, back.Err)
 		require.Equal(t, data, w.Checkpoint().Position)
-		require.Regexp(t, `ok +tokens +sortable, of the form 2B04; positions keep the stream's form, 2B02`, operate(w, "doctor").Out)
+		require.Regexp(t, `ok +tokens +sortable, version 2B04; positions keep the stream's version, 2B02`, operate(w, "doctor").Out)
 		require.Zero(t, operate(w, "token", "rewind", "--to", begun.UTC().Format(time.RFC3339)).Code)
 
 		b := w.StartProducer("b", nil)
@@ -137,7 +137,7 @@ func TestTheDoctorTellsTheLeadersTokens(t *testing.T) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")
 		require.Equal(w, "2B04", envelope.TokenForm(w.Checkpoint().Position))
-		require.Regexp(w, `ok +tokens +sortable, of the form 2B04\n`, operate(w, "doctor").Out)
+		require.Regexp(w, `ok +tokens +sortable, version 2B04\n`, operate(w, "doctor").Out)
 		a.End()
 	})
 }
