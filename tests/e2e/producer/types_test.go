@@ -39,7 +39,7 @@ func TestG6TypesThatMisleadAreToldOf(t *testing.T) {
 
 		doctor := operate(w, "doctor")
 		require.Equal(t, 1, doctor.Code)
-		require.Regexp(t, `PROBLEM +types +a version is "2" \(string\), so that nobody notices .* \(8 documents looked at\)\. To fix it: store whole numbers at VERSION_PATH \(version\)`, doctor.Out)
+		require.Regexp(t, `PROBLEM +types +a version is "2" \(string\), so a missing event .* \(8 documents examined\)\. To fix it: store integers at VERSION_PATH \(version\)`, doctor.Out)
 		require.Regexp(t, `PROBLEM +types +aggregate ids of two types may have the same text, .*"17" \(string\).* To fix it: store one type at AGGREGATE_ID_PATH \(aggregateId\)`, doctor.Out)
 		a.End()
 	})
