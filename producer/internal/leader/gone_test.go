@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-func TestADeletedCheckpointIsNotBegunAnew(t *testing.T) {
+func TestADeletedCheckpointIsNotRecreated(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
 		a := join(t, m, h, testConfig("a"))

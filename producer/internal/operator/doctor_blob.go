@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/checkup"
 )
 
-const mendBlobRole = "give the identity the role Storage Blob Data Contributor on the container (with a connection string: " +
+const blobRoleRemedy = "give the identity the role Storage Blob Data Contributor on the container (with a connection string: " +
 	"check its account key)"
 
 // examineBlob acquires a lease and makes conditional writes on a blob of its own.
@@ -25,11 +25,11 @@ func (s *doctor) examineBlob(ctx context.Context, e *checkup.Findings) {
 	name := s.Name + ".doctor-" + uuid.NewString()
 	took, err := s.rehearse(ctx, name)
 	if err != nil {
-		says, mend := explainBlob(err)
+		problem, remedy := explainBlob(err)
 		if errors.Is(err, errUnconditional) {
-			mend = "use Azure Blob storage or Azurite: this store ignores conditions, on which leadership depends"
+			remedy = "use Azure Blob storage or Azurite: this store ignores conditions, on which leadership depends"
 		}
-		e.Problem("lease and write", mend, "%s", says)
+		e.Problem("lease and write", remedy, "%s", problem)
 		return
 	}
 	e.OK("lease and write", "a lease can be acquired and a conditional write made (on a scratch blob, deleted again)")
@@ -42,13 +42,13 @@ func (s *doctor) examineContainer(ctx context.Context, e *checkup.Findings) bool
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	if _, err := s.Container.GetProperties(ctx, nil); err != nil {
-		says, mend := explainBlob(err)
+		problem, remedy := explainBlob(err)
 		if statusCode(err) == http.StatusNotFound {
-			says = "it does not exist"
-			mend = "create it, or let a producer do so at its first start (its identity needs Storage Blob Data Contributor on " +
+			problem = "it does not exist"
+			remedy = "create it, or let a producer do so at its first start (its identity needs Storage Blob Data Contributor on " +
 				"the account); or check BLOB_CONTAINER"
 		}
-		e.Problem("blob container", mend, "%s", says)
+		e.Problem("blob container", remedy, "%s", problem)
 		return false
 	}
 	e.OK("blob container", "it exists; it responds in %s", checkup.Fastest(func() error {
@@ -66,8 +66,8 @@ func (s *doctor) examineContainer(ctx context.Context, e *checkup.Findings) bool
 	case errors.Is(err, checkpoint.ErrUnreadable):
 		e.Problem("checkpoint", fmt.Sprintf("restore a readable copy of %s.json, or run the release that wrote it", s.Name), "%v", err)
 	case err != nil:
-		says, mend := explainBlob(err)
-		e.Problem("checkpoint", mend, "%s", says)
+		problem, remedy := explainBlob(err)
+		e.Problem("checkpoint", remedy, "%s", problem)
 	default:
 		e.OK("checkpoint", "epoch %d, %s, lease %s", snapshot.Record.Epoch, leaderText(snapshot.Record.Leader, snapshot.LeaseState), snapshot.LeaseState)
 		s.examineFailure(ctx, e, snapshot)
@@ -81,8 +81,8 @@ func (s *doctor) examineFailure(ctx context.Context, e *checkup.Findings, snapsh
 	f, err := s.lastFailure(ctx)
 	switch {
 	case err != nil:
-		says, mend := explainBlob(err)
-		e.Problem(check, mend, "%s", says)
+		problem, remedy := explainBlob(err)
+		e.Problem(check, remedy, "%s", problem)
 	case f == nil:
 		e.OK(check, "none")
 	case f.Resolved(snapshot):
@@ -139,24 +139,24 @@ func statusCode(err error) int {
 
 // explainBlob distinguishes a refusal from an unreachable service. The SDK's error prints a whole
 // response over many lines, so it is not quoted.
-func explainBlob(err error) (says, mend string) {
+func explainBlob(err error) (problem, remedy string) {
 	response, ok := errors.AsType[*azcore.ResponseError](err)
 	if !ok {
 		return fmt.Sprintf("storage does not respond: %v", err),
 			"check BLOB_ACCOUNT_URL (or BLOB_CONNECTION_STRING), the network, and that an identity is signed in"
 	}
-	says = fmt.Sprintf("storage answered %d %s", response.StatusCode, response.ErrorCode)
+	problem = fmt.Sprintf("storage answered %d %s", response.StatusCode, response.ErrorCode)
 	refused := response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized
 	if refused && response.RawResponse != nil {
 		if off := checkup.Clock(response.RawResponse.Header, time.Now()); off != "" {
-			return says + ": " + off, checkup.FixClock
+			return problem + ": " + off, checkup.FixClock
 		}
 	}
 	switch {
 	case refused:
-		return says, mendBlobRole + "; a firewall of the storage account answers the same"
+		return problem, blobRoleRemedy + "; a firewall of the storage account answers the same"
 	case response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= http.StatusInternalServerError:
-		return says, "try again; the service is busy or unreachable"
+		return problem, "try again; the service is busy or unreachable"
 	}
-	return says, "see the error code in https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes"
+	return problem, "see the error code in https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes"
 }

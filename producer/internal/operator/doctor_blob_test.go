@@ -18,11 +18,11 @@ func TestARefusalByStorageNamesAClockThatIsOff(t *testing.T) {
 			RawResponse: &http.Response{Header: http.Header{"Date": {date.UTC().Format(http.TimeFormat)}}},
 		}
 	}
-	says, fix := explainBlob(refusal(time.Now().Add(20*time.Minute + 500*time.Millisecond)))
-	require.Regexp(t, `^storage answered 403 AuthenticationFailed: this machine's clock is (19m59|20m0)s behind the service's$`, says)
+	problem, fix := explainBlob(refusal(time.Now().Add(20*time.Minute + 500*time.Millisecond)))
+	require.Regexp(t, `^storage answered 403 AuthenticationFailed: this machine's clock is (19m59|20m0)s behind the service's$`, problem)
 	require.Contains(t, fix, "set this machine's clock")
 
-	says, fix = explainBlob(refusal(time.Now()))
-	require.Equal(t, "storage answered 403 AuthenticationFailed", says)
+	problem, fix = explainBlob(refusal(time.Now()))
+	require.Equal(t, "storage answered 403 AuthenticationFailed", problem)
 	require.Contains(t, fix, "Storage Blob Data Contributor")
 }

@@ -33,7 +33,7 @@ func (s *doctor) examineClaims(ctx context.Context, e *checkup.Findings) {
 		e.Problem(check, "create it, or let the first body do so (the producer's identity needs Storage Blob Data Contributor on "+
 			"the account); or check CLAIM_CHECK_CONTAINER", "the container does not exist")
 	default:
-		says, mend := explainBlob(err)
-		e.Problem(check, mend, "%s", says)
+		problem, remedy := explainBlob(err)
+		e.Problem(check, remedy, "%s", problem)
 	}
 }

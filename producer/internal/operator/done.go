@@ -31,8 +31,8 @@ type Result struct {
 }
 
 // print prints the result of a command, as JSON or text.
-func (s *Stream) print(d Result, says string, args ...any) error {
-	d.Stream, d.Message = s.Name, strings.TrimSpace(fmt.Sprintf(says, args...))
+func (s *Stream) print(d Result, message string, args ...any) error {
+	d.Stream, d.Message = s.Name, strings.TrimSpace(fmt.Sprintf(message, args...))
 	return commandline.Show(s.Out, s.JSON, d)
 }
 

@@ -20,7 +20,8 @@ type Entity struct {
 	Administer func() (*admin.Client, error)
 }
 
-// entityProperties are the administrative properties of a queue, or of a topic and its subscriptions.
+// entityProperties are the administrative properties of a queue, or of a topic and its
+// subscriptions.
 type entityProperties struct {
 	recognises bool     // it detects duplicates
 	sessions   []string // requiring sessions: the queue itself, or subscriptions

@@ -43,7 +43,8 @@ func (s *Stream) AcceptFingerprint(ctx context.Context, drained bool) error {
 			"sessions, be applied out of order, and the late ones be taken for duplicates and lost. Stop every producer, let the projectors "+
 			"empty every subscription, replay or drop what is parked, and then give --drained", ErrRefused, strings.Join(changed, "; "))
 	}
-	// Never by force: an overruled leader would keep publishing with the old settings until it notices.
+	// Never by force: an overruled leader would keep publishing with the old settings until it
+	// notices.
 	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) {
 		r.Fingerprint = to
 		markAccepted(r)

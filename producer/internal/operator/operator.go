@@ -75,11 +75,13 @@ type Stream struct {
 
 // Checks are the parts of a stream that only the doctor checks.
 type Checks struct {
-	// Claims is the container for the bodies of large events and refused messages; nil: there is none.
+	// Claims is the container for the bodies of large events and refused messages; nil: there is
+	// none.
 	Claims *container.Client
 	// Dial returns a Service Bus client.
 	Dial func() (*azservicebus.Client, error)
-	// LocalAuth reports whether Service Bus is accessed with a connection string instead of an identity.
+	// LocalAuth reports whether Service Bus is accessed with a connection string instead of an
+	// identity.
 	LocalAuth bool
 	// Times are those of the producers.
 	Times leader.Times

@@ -326,11 +326,11 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	old := t.from.Record
 	done := t.done(kept)
 	done.From, done.To, done.Generation = formatTime(timeOf(old.Progress)), formatTime(timeOf(to)), old.Generation
-	var says strings.Builder
+	var message strings.Builder
 	if t.broke {
-		fmt.Fprintf(&says, "broke the lease of %s\n", old.Leader)
+		fmt.Fprintf(&message, "broke the lease of %s\n", old.Leader)
 	}
-	w := tabwriter.NewWriter(&says, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(&message, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "checkpoint\tmoved from %s to %s\n", done.From, done.To)
 	fmt.Fprintf(w, "epoch\t%d → %d: a leader of epoch %d or before is fenced off\n", old.Epoch, old.Epoch+1, old.Epoch)
 	fmt.Fprintf(w, "old record\tkept as blob %s\n", kept)
@@ -342,15 +342,15 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	_ = w.Flush() // writing to a strings.Builder never fails
 	switch {
 	case counted:
-		says.WriteString(renumberNote)
+		message.WriteString(renumberNote)
 	case to.Position == old.Progress.Position:
-		says.WriteString("\nThe checkpoint was there already: nothing is published again, and nothing is left out.")
+		message.WriteString("\nThe checkpoint was there already: nothing is published again, and nothing is left out.")
 	case !back:
-		says.WriteString("\nThe changes between the old position and the new one will never be published.")
+		message.WriteString("\nThe changes between the old position and the new one will never be published.")
 	default:
-		fmt.Fprintf(&says, republishNote, receivers)
+		fmt.Fprintf(&message, republishNote, receivers)
 	}
-	return s.print(done, "%s", says.String())
+	return s.print(done, "%s", message.String())
 }
 
 // republishNote explains what happens to the changes after a checkpoint that went back.

@@ -217,8 +217,8 @@ func (d *dispatcher) release(sessions ...*backlog) {
 }
 
 // isolate takes a batch out of the congestion window while its messages are sent in smaller parts.
-// Its sessions stay leased. A suspect batch must not block the others, and its latency indicates nothing
-// about congestion.
+// Its sessions stay leased. A suspect batch must not block the others, and its latency indicates
+// nothing about congestion.
 func (d *dispatcher) isolate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -81,7 +81,7 @@ func TestWhatADeadChildHeldIsReleased(t *testing.T) {
 	}
 }
 
-func TestAChildThatHoldsNothingEndsByItself(t *testing.T) {
+func TestAChildWithoutLeasesEndsNormally(t *testing.T) {
 	held, err := run(t, t.Context(), "fail")
 	require.Nil(t, held)
 	require.EqualError(t, err, "the producer's process ended: exit status 3")
