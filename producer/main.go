@@ -20,9 +20,9 @@ import (
 //
 // Main does not return. It takes over the process:
 //
-//   - The command line selects a command. Without one, and with `run`, the producer publishes until
-//     it is stopped. The other commands (status, token, lease, doctor, …) inspect or change a stream;
-//     `help` lists them.
+//   - The command line selects a command. Without one, and with `run`, the producer publishes
+//     until it is stopped. The other commands (such as status, token and doctor) inspect or change
+//     a stream; `help` lists them.
 //   - The environment holds the settings: those of [Config], and OpenTelemetry's own OTEL_* for
 //     traces.
 //   - SIGTERM and SIGINT stop it: what is in flight is published within SHUTDOWN_TIMEOUT, and the
@@ -31,10 +31,11 @@ import (
 //     Errors in the command line or the settings go to standard error; a setting that stops the
 //     service is logged as well.
 //   - HTTP_ADDR serves /livez, /readyz, /status and /metrics.
-//   - The exit code is 0 after a requested stop or if a command found no problem, 2 if a setting or
-//     the command line is wrong, and 1 if the producer cannot continue or a command found a problem.
-//   - The producer works in a child process. If the child dies, its parent releases its leases, so
-//     that another replica leads at once.
+//   - The exit code is 0 after a requested stop or if a command found no problem, 2 if a setting
+//     or the command line is wrong, and 1 if the producer cannot continue or a command found a
+//     problem.
+//   - The producer works in a child process. If the child dies, its parent releases its leases,
+//     so that another replica leads at once.
 //
 // A program that wants to share the process calls [Run] instead, with a context, a [Config] and a
 // logger of its own.

@@ -127,7 +127,7 @@ const aggregateRemedies = "have the collection keep images (collMod with changeS
 
 // versionOf returns the value of a change's version within its aggregate, from data that is the
 // same at every reading, or a zero value. For an update it is the value that the update wrote, or
-// that of the post-image. The pre-image has the previous version, and a looked-up document may have
+// that of the post-image. The pre-image has the previous version, and a fetched document may have
 // a later one, which would look like a gap.
 func (m Mapping) versionOf(c envelope.Change) (value bson.RawValue) {
 	switch c.Operation {

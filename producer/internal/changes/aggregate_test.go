@@ -24,7 +24,7 @@ func eventOf(operation string, fields ...bson.E) bson.D {
 func before(d any) bson.E { return bson.E{Key: "fullDocumentBeforeChange", Value: d} }
 func after(d any) bson.E  { return bson.E{Key: "fullDocument", Value: d} }
 
-// G2 and G3: the aggregate does not depend on a looked-up document, or on an image that is not
+// G2 and G3: the aggregate does not depend on a fetched document, or on an image that is not
 // requested.
 func TestG2G3AnAggregateIsTheSameAtEveryReading(t *testing.T) {
 	images := mapping()
@@ -95,7 +95,7 @@ func TestG6AChangeWithoutItsImageIsRefused(t *testing.T) {
 	}
 }
 
-// G2: a looked-up version may belong to a later change, and would look like a gap.
+// G2: a fetched version may belong to a later change, and would look like a gap.
 func TestG2AVersionIsTheSameAtEveryReading(t *testing.T) {
 	m := mapping()
 	post := mapping()

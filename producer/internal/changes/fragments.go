@@ -72,7 +72,7 @@ func (f *fragments) addFragment(event bson.Raw) (whole bson.Raw, identity string
 
 // unsplit returns the token that the event would have had unsplit, from the token of its first
 // fragment, which has the fragment's number (zero) before the end mark. So a change keeps its
-// identity if a looked-up document has grown or shrunk when the event is read again. A token of
+// identity if a fetched document has grown or shrunk when the event is read again. A token of
 // another version is returned unchanged: it identifies the event just as well.
 func unsplit(token string) string {
 	const zeroAndEnd, end = "2904", "04"

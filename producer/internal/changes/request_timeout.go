@@ -16,9 +16,10 @@ var errNoResponse = errors.New("MongoDB does not answer")
 // responseTimeout bounds the wait for the server's responses, and tracks how long there have been
 // none. It belongs to one goroutine.
 //
-// Nothing else bounds it. A server that vanished, or whose connection was dropped in between, looks
-// like one that has nothing to return: the kernel notices after a quarter of an hour; the driver's
-// monitor after more than a minute, and only if its own connections fail as well.
+// Nothing else bounds it. A server that vanished, or whose connection was dropped in between, is
+// indistinguishable from one that has nothing to return: the kernel notices after a quarter of an
+// hour; the driver's monitor after more than a minute, and only if its own connections fail as
+// well.
 type responseTimeout struct {
 	limit time.Duration // of one request
 	since time.Time     // when the first unanswered request was made; zero: the last request was answered

@@ -94,7 +94,7 @@ func (p *Publisher) rememberProbes(acknowledged loadedBatch) {
 // probeInterval is the time between two resends of a probe for one suspect message.
 const probeInterval = 15 * time.Second
 
-// resendProbe looks for proof that Service Bus accepts messages other than the suspect one: it
+// resendProbe seeks proof that Service Bus accepts messages other than the suspect one: it
 // resends the probe of the session. If the probe is objected to as well, the message is not the
 // cause. For a session without a probe, the proof is any acknowledgement of another session since
 // the last request, or else the most recent probe of any session. It continues for as long as the
