@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -170,12 +171,13 @@ func followsWhereReplacementsAreAccepted(t *testing.T, c command) {
 
 // fitsEveryTerminal: on a terminal of any width the block stays in its place, and no line of the report is broken within a word.
 func fitsEveryTerminal(t *testing.T, c command) {
+	th := newTheirs(t)
 	for _, columns := range []int{40, 80, 200} {
-		th := newTheirs(t)
-		orders := th.client.Database("app").Collection("orders")
-		require.NoError(t, th.client.Database("app").CreateCollection(t.Context(), "orders"))
+		name := fmt.Sprintf("orders%d", columns)
+		orders := th.client.Database("app").Collection(name)
+		require.NoError(t, th.client.Database("app").CreateCollection(t.Context(), name))
 		cmd := c.command(t, "--follow")
-		cmd.Env = append(cmd.Env, append(th.env("orders"), "TERM=xterm", "NO_COLOR=")...)
+		cmd.Env = append(cmd.Env, append(th.env(name), "TERM=xterm")...)
 		s := sit(t, columns, cmd)
 		s.until(t, "watch;")
 		for id := range 3 {
