@@ -33,7 +33,7 @@ func TestTheWalkthroughIsTrue(t *testing.T) {
 	// It builds for itself, with other flags than anything else here: minutes where nothing is in the cache and other tests run.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	run := exec.CommandContext(ctx, "bash", "-e", "-c", script)
+	run := exec.CommandContext(ctx, "bash", "-e", "-c", "trap 'kill $(jobs -pr) 2>/dev/null' EXIT\n"+script) // a command that fails leaves nothing behind
 	run.Dir = root // it writes to bin/ alone, which is nobody's
 	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	run.Cancel = func() error { return syscall.Kill(-run.Process.Pid, syscall.SIGKILL) }
@@ -45,7 +45,7 @@ func TestTheWalkthroughIsTrue(t *testing.T) {
 	out, err := run.CombinedOutput()
 	text := string(out)
 	require.NoError(t, ctx.Err(), text)
-	for _, says := range []string{"state           published by its leader", "3 inserted", "of aggregate order-1", "no aggregate is parked"} {
+	for _, says := range []string{"state           published by its leader", "3 inserted", "of aggregate order-1", "no aggregate is parked", "3 events, 1 document: all right"} {
 		require.Contains(t, text, says)
 	}
 	require.Regexp(t, `leader +second`, text)
