@@ -5,9 +5,8 @@ import (
 	"runtime/debug"
 )
 
-// Version is the version of this build. The image's build sets it (-ldflags "-X
-// …/telemetry.Version=…"); without it, it is the commit or the module's version that the Go command
-// recorded, else "unknown".
+// Version is the version of this build. The build of the images and make build set it by -ldflags.
+// Otherwise it is the commit or the module's version that the Go command recorded, else "unknown".
 var Version = ""
 
 // Build describes this build, for the first line of a service's log: its version and the Go that
