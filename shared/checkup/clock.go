@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// clockOff is the least difference between two clocks that is a problem: services refuse what is signed by a clock that is 15 minutes off,
-// and a lock or a token may be made for five.
+// clockOff is the least difference between two clocks that is a problem: services refuse what is
+// signed by a clock that is 15 minutes off, and a lock or a token may be made for five.
 const clockOff = 5 * time.Minute
 
 // FixClock is how to fix a clock.
 const FixClock = "set this machine's clock (NTP): what is signed by it is refused, and tokens that it has made have expired"
 
-// Clock returns what is wrong with this machine's clock by the Date of a service's response, which arrived now; empty if the clocks agree, or
-// the response has no Date.
+// Clock returns what is wrong with this machine's clock by the Date of a service's response, which
+// arrived now; empty if the clocks agree, or the response has no Date.
 func Clock(header http.Header, now time.Time) (says string) {
 	date, err := http.ParseTime(header.Get("Date"))
 	if err != nil {
@@ -37,8 +37,8 @@ func ClockBy(theirs, now time.Time, name string) (says string) {
 // longestLock is the longest lock duration that Service Bus takes.
 const longestLock = 5 * time.Minute
 
-// ClockByLock returns what is wrong with this machine's clock by a lock that Service Bus has just given it until a time of its own clock;
-// empty if the lock is one that an entity may have.
+// ClockByLock returns what is wrong with this machine's clock by a lock that Service Bus has just
+// given it until a time of its own clock; empty if the lock is one that an entity may have.
 func ClockByLock(until, asked time.Time) (says string) {
 	switch lasts := until.Sub(asked); {
 	case lasts <= 0:

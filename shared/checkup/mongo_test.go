@@ -22,7 +22,8 @@ type fails struct{ err error }
 
 func (f fails) DialContext(context.Context, string, string) (net.Conn, error) { return nil, f.err }
 
-// A server that closes connections, before or after it was asked something, is one whose TLS is not what the client takes it for.
+// A server that closes connections, before or after it was asked something, is one whose TLS is not
+// what the client takes it for.
 func TestAServerThatClosesConnectionsIsSaidToDifferInTLS(t *testing.T) {
 	t.Parallel()
 	var config net.ListenConfig

@@ -28,7 +28,8 @@ func CheckMongoURI(setting, uri string) error {
 	return fmt.Errorf("%s: is not a MongoDB connection string (mongodb://… or mongodb+srv://…)", setting)
 }
 
-// checkTLSFiles is nil unless a file with certificates that a connection string names cannot be read. The name is no secret.
+// checkTLSFiles is nil unless a file with certificates that a connection string names cannot be
+// read. The name is no secret.
 func checkTLSFiles(setting, uri string) error {
 	_, query, _ := strings.Cut(uri, "?")
 	for option := range strings.SplitSeq(query, "&") {

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
-// forPeople returns an attribute as text shows it: a short time, identifiers shortened, and a status as attributes of its own, without those
-// that are not known.
+// forPeople returns an attribute as text shows it: a short time, identifiers shortened, and a
+// status as attributes of its own, without those that are not known.
 func forPeople(groups []string, a slog.Attr) slog.Attr {
 	switch {
 	case a.Key == slog.TimeKey && len(groups) == 0 && a.Value.Kind() == slog.KindTime:
@@ -35,8 +35,8 @@ func forPeople(groups []string, a slog.Attr) slog.Attr {
 	return slog.Attr{}
 }
 
-// attribute returns the next JSON value of a decoder, objects and arrays as groups; known is false for what is empty, null, or -1,
-// which stands for a duration that is not known.
+// attribute returns the next JSON value of a decoder, objects and arrays as groups; known is false
+// for what is empty, null, or -1, which stands for a duration that is not known.
 func attribute(decoder *json.Decoder) (value slog.Value, known bool) {
 	token, err := decoder.Token()
 	if err != nil {

@@ -5,8 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// Wrap breaks lines between words so that none is longer than columns. What follows is indented as the line is, and two columns more. A
-// word that is longer, such as a path, stays whole. With columns 0, text is returned as it is.
+// Wrap breaks lines between words so that none is longer than columns. What follows is indented as
+// the line is, and two columns more. A word that is longer, such as a path, stays whole. With
+// columns 0, text is returned as it is.
 func Wrap(text string, columns int) string {
 	if columns <= 0 {
 		return text
