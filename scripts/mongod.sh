@@ -89,7 +89,7 @@ fi
 if part services; then
   tests ./tests/e2e/live
   tests ./tests/e2e/pipeline
-  tests ./tests/cmd/local -run '/follows|/ends_in_order|/ends_with_the_producers'
+  tests ./tests/cmd/local -run 'TestLocal/follows|TestLocal/ends_in_order|TestLocal/ends_with_the_producers'
 fi
 if part clients; then
   scripts/clients.sh
