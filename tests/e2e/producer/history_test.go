@@ -47,7 +47,7 @@ func TestG1ABeginningInThePastIsKeptAtOnce(t *testing.T) {
 		})
 		a.BusPlug.Pull()
 		w.Leads("a")
-		require.NotContains(t, a.Log.Text(), "gives no resume token")
+		require.NotContains(t, a.Log.Text(), "returns no resume token")
 		a.BusPlug.PlugIn()
 		w.Published()
 		a.End()
@@ -176,7 +176,7 @@ func TestG6AnIdleStreamWhoseOplogCannotBeReadStaysOnTheOplog(t *testing.T) {
 				w.InsertMany(10, 2)
 				w.Published()
 				c.End()
-				require.NotContains(w, b.Log.Text(), "cannot tell whether the oplog still holds the checkpoint")
+				require.NotContains(w, b.Log.Text(), "it is unknown whether the oplog still holds the checkpoint")
 			})
 		})
 	}
