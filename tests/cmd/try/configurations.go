@@ -80,7 +80,7 @@ func configurations() []tried {
 		command(p("the version", `^producer \S+, built by go`), 0, "version"),
 		command(p("the status of a stream that never was", "no producer has led stream"), 1, "status"),
 		command(p("a doctor that asks the administration", `ok +sessions +required by changes/projector`, "BLOB_CONTAINER", "missing"), 1, "doctor"),
-		command(p("a doctor whom nobody tells of the administration", "SERVICE_BUS_ADMINISTRATION says, and it is not set", "SERVICE_BUS_ADMINISTRATION", "-", "BLOB_CONTAINER", "missing"), 1, "doctor"),
+		command(p("a doctor whom nobody tells of the administration", "SERVICE_BUS_ADMINISTRATION, the URL of the emulator's administration, is not set", "SERVICE_BUS_ADMINISTRATION", "-", "BLOB_CONTAINER", "missing"), 1, "doctor"),
 		command(p("a doctor whose administration is away", "sessions +unknown: the administration .*connection refused", "SERVICE_BUS_ADMINISTRATION", "http://127.0.0.1:1", "BLOB_CONTAINER", "missing"), 1, "doctor"),
 		command(p("a doctor without MongoDB", `PROBLEM +mongodb +nothing listens there`, "MONGODB_URI", nowhere), 1, "doctor"),
 		command(p("a doctor with a missing topic", `PROBLEM +service bus +the namespace has no entity "nowhere"`, "SERVICE_BUS_TOPIC", "nowhere"), 1, "doctor"),
