@@ -116,7 +116,7 @@ func (s *service) openMongo(opts Options) (err error) {
 	s.applier = apply.New(s.chosen, s.mongo, s.cfg.Database, apply.Options{
 		IgnoreVersions: s.cfg.VersionGapWait == 0, FirstVersion: s.cfg.VersionFirst, AppName: appName, Through: s.builtThrough,
 		Ended: func(n int) {
-			s.log.Warn("ended transactions that a projector which is gone had left open", "transactions", n)
+			s.log.Warn("ended abandoned transactions of a projector that no longer exists", "transactions", n)
 		},
 	})
 	return nil

@@ -71,7 +71,7 @@ func TestLoadConfigReportsEveryProblemAndNoSecret(t *testing.T) {
   - SETTLE_TIMEOUT: must be shorter than SHUTDOWN_TIMEOUT, which it has to fit in`)
 }
 
-func TestLoadConfigRefusesWhatIsEmptyLikeWhatIsMissing(t *testing.T) {
+func TestLoadConfigRefusesEmptyLikeMissingSettings(t *testing.T) {
 	environment(t, nil)
 	_, err := projector.LoadConfig()
 	require.EqualError(t, err, `4 settings must be fixed:
@@ -100,6 +100,6 @@ func TestMirrorSettingsAreChecked(t *testing.T) {
 		"SERVICE_BUS_CONNECTION_STRING": bus, "SERVICE_BUS_QUEUE": "q", "MIRROR_FIELDS": "name,address.city", "MIRROR_KEY": "a.",
 	})
 	_, err := projector.LoadConfig()
-	require.EqualError(t, err, "2 settings must be fixed:\n  - MIRROR_KEY: the key \"a.\" is no path of fields\n"+
+	require.EqualError(t, err, "2 settings must be fixed:\n  - MIRROR_KEY: the key \"a.\" is not a path of fields\n"+
 		"  - MIRROR_FIELDS: the field \"address.city\" is not the name of a top-level field")
 }

@@ -200,7 +200,7 @@ func ExampleNewMirror() {
 	fmt.Println(err)
 	// Output:
 	// {"_id":17,"number":17,"name":"tea"}
-	// the key "number." is no path of fields
+	// the key "number." is not a path of fields
 	// the field "price.net" is not the name of a top-level field
 }
 

@@ -37,7 +37,7 @@ func NewMirror(o MirrorOptions) (Mirror, error) {
 	}
 	for step := range strings.SplitSeq(o.Key, ".") {
 		if o.Key != "" && (step == "" || step[0] == '$') {
-			problems = append(problems, fmt.Errorf("the key %q is no path of fields", o.Key))
+			problems = append(problems, fmt.Errorf("the key %q is not a path of fields", o.Key))
 			break
 		}
 	}
@@ -89,7 +89,7 @@ func (m Mirror) key(e Event) (id, moved bson.RawValue, err error) {
 	}
 	if id.Type == 0 || id.Type == bson.TypeNull || id.Type == bson.TypeArray {
 		return id, moved, Permanent(fmt.Errorf("the %s does not contain the document's key %s: check that every document has it, that the source "+
-			"collection keeps pre-images (changeStreamPreAndPostImages), and that the producer looks updated documents up (FULL_DOCUMENT=updateLookup)",
+			"collection keeps pre-images (changeStreamPreAndPostImages), and that the producer looks up updated documents (FULL_DOCUMENT=updateLookup)",
 			e.Operation, m.options.Key))
 	}
 	return id, moved, nil

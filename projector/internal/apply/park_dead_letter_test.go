@@ -10,7 +10,7 @@ import (
 
 // G1, G6: a message that the broker dead-lettered is known to be applied only if its very position
 // or its version proves it.
-func TestG1G6TheStandingOfADeadLetter(t *testing.T) {
+func TestG1G6TheStateOfADeadLetter(t *testing.T) {
 	const broker = "MaxDeliveryCountExceeded"
 	stands := Guard{Position: "825", Version: 5, First: 2}
 	for _, test := range []struct {

@@ -18,7 +18,7 @@ func (e promiseError) Is(target error) bool { return target == projection.ErrPer
 
 func broken(format string, args ...any) error { return promiseError{fmt.Sprintf(format, args...)} }
 
-var errNotOneUpdate = broken("the writes of one event cannot be said as one update: they write to the same field in ways that exclude each other")
+var errNotOneUpdate = broken("the writes of one event cannot be expressed as one update: they write to the same field in ways that exclude each other")
 
 // check holds the writes against the rules: they name a collection and an id; those of a
 // [projection.Stored] go to collections that it declares; those of a [projection.OneDocument] go to

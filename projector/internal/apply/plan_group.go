@@ -149,9 +149,9 @@ func (g *group) stopAtGap(s guardState) bool {
 func missing(version, last, first int64) string {
 	if last == 0 {
 		return fmt.Sprintf("the event has version %d, and nothing of its aggregate was applied, whose versions begin with %d: those before it "+
-			"are missing. Where aggregates begin with other versions, set VERSION_FIRST=0", version, first)
+			"are missing. If aggregates begin with other versions, set VERSION_FIRST=0", version, first)
 	}
-	return fmt.Sprintf("the event has version %d, and the last one applied has %d: the versions in between are missing. Where the versions of "+
+	return fmt.Sprintf("the event has version %d, and the last one applied has %d: the versions in between are missing. If the versions of "+
 		"the source do not grow by one, set VERSION_GAP_WAIT=0", version, last)
 }
 

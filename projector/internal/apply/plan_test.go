@@ -142,7 +142,7 @@ func TestPlanStopsWhereAVersionIsLeftOut(t *testing.T) {
 	require.Equal(t, "a 0 1 2, b 4 5", grouped(groups), "an update does not count on")
 }
 
-func TestPlanHoldsBackWhatIsAboveAGap(t *testing.T) {
+func TestPlanHoldsBackChangesAboveAGap(t *testing.T) {
 	changes, results := batchOf("a5 a6 a2 a3 a7 b1")
 	results[0].Kind = Gap
 	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
@@ -268,7 +268,7 @@ func TestAReplacementCarriesTheGuard(t *testing.T) {
 	require.Equal(t, `{"u":{"_id":"a","x":"y","_sluice":{"position":"821","epoch":3}}}`, text(made.(*mongo.ReplaceOneModel).Replacement))
 }
 
-func TestDropTakesWhatIsAppliedOffTheFront(t *testing.T) {
+func TestDropAppliedDropsDuplicatesAtTheFront(t *testing.T) {
 	changes, results := batchOf("a1 a2 a3")
 	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
 	record(results, decided)
@@ -283,7 +283,7 @@ func TestDropTakesWhatIsAppliedOffTheFront(t *testing.T) {
 	require.Equal(t, "duplicate duplicate applied", describe(results))
 }
 
-func TestRefusedLooksForTheOneThatIsMeant(t *testing.T) {
+func TestRefusedFindsTheRefusedChange(t *testing.T) {
 	changes, results := batchOf("a1 a2")
 	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
 	record(results, decided)

@@ -12,7 +12,7 @@ import (
 
 // G5: transactions that conflict wait for each other, and one that keeps its turn delays none for
 // longer than maxWait.
-func TestG5ATransactionThatIsStuckWithItsTurnHoldsUpNobody(t *testing.T) {
+func TestG5AStuckTransactionDelaysNoOther(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		turns := newConflictQueue()
 		turns.enter(t.Context()) // none has conflicted yet: no transaction has the turn
@@ -67,7 +67,7 @@ func meet(t *testing.T, turns *conflictQueue) {
 
 // Two that met by chance hold up few; the more often transactions meet, the more of them go one
 // after the other.
-func TestTheMoreOftenTransactionsMeetTheMoreTakeTurns(t *testing.T) {
+func TestMoreConflictsMakeMoreTransactionsWait(t *testing.T) {
 	turns := newConflictQueue()
 	lot := func() (n int) {
 		for turns.mustWait() {

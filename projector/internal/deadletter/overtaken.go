@@ -19,7 +19,7 @@ func (p *Replayer) parkStray(ctx context.Context, a apply.Aggregate, letters []L
 			continue
 		}
 		why := apply.Result{Kind: apply.Poison, Reason: apply.ReasonDeliveries, Description: fmt.Sprintf(
-			"the broker dead-lettered the event by itself (%s)", l.Reason)}
+			"the broker dead-lettered the event (%s)", l.Reason)}
 		if standing == apply.Overtaken {
 			why = overtaken(l)
 		}
@@ -31,8 +31,8 @@ func (p *Replayer) parkStray(ctx context.Context, a apply.Aggregate, letters []L
 // overtaken is the reason of an aggregate that is parked because one of its events was overtaken.
 func overtaken(l Letter) apply.Result {
 	return apply.Result{Kind: apply.Poison, Reason: apply.ReasonOvertaken, Description: fmt.Sprintf(
-		"the broker dead-lettered the event by itself (%s), and later events of the aggregate were applied; nothing says whether it was applied "+
-			"before them. Compare the read model with the source: where its effect is there, or not missed, drop it", l.Reason)}
+		"the broker dead-lettered the event (%s), and later events of the aggregate were applied; it is not known whether it was applied "+
+			"before them. Compare the read model with the source: if its effect is there, or not missed, drop it", l.Reason)}
 }
 
 // stuckOnOvertaken stops a replay at the first letter that was overtaken. A letter that the

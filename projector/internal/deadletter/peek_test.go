@@ -48,7 +48,7 @@ func TestEveryMessageOfEveryPartitionIsSeenOnce(t *testing.T) {
 	}
 }
 
-func TestG6ALookThatCannotGoOnIsNoEnd(t *testing.T) {
+func TestG6APeekThatCannotContinueIsAnError(t *testing.T) {
 	err := PeekAll(t.Context(), queue{numbers: []int64{1, 2, 3}, stuck: true}, func(*azservicebus.ReceivedMessage) bool { return true })
 	require.ErrorIs(t, err, ErrIncomplete)
 }

@@ -213,7 +213,7 @@ func (p *Replayer) pass(ctx context.Context, letters Peeker, held *held, t *task
 	case err != nil:
 		return err
 	case gone && !skip:
-		return fmt.Errorf("%w (message %s): somebody removed it. To go on without it: %s",
+		return fmt.Errorf("%w (message %s): it was removed. To continue without it: %s",
 			ErrMissing, a.MessageID, p.DropCommand(aggregate, a.MessageID))
 	case skip && gone: // what follows it may lack the one version that it had
 		replay.Past, o.Skipped = apply.Past{Before: versionedBehind(a, waiting), Most: 1}, true

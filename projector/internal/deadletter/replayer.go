@@ -31,7 +31,7 @@ var (
 	// by now.
 	ErrAnother = errors.New("another event keeps the aggregate parked")
 	// ErrLocked means that another receiver has locked a dead letter that must be removed first.
-	ErrLocked = errors.New("somebody else has locked a message of the dead-letter queue")
+	ErrLocked = errors.New("another receiver has locked a message of the dead-letter queue")
 )
 
 // Replayer replays the events of parked aggregates of one projection.

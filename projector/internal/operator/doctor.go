@@ -74,7 +74,7 @@ func (p *Projector) examineSessions(ctx context.Context, found *checkup.Findings
 	if err != nil {
 		// A receiver without a session is accepted only if the entity requires none.
 		if p.peek(bounded, nil, 1, func([]*azservicebus.ReceivedMessage) {}) == nil {
-			found.Problem(check, "create the subscription or queue anew with sessions required: it can only be set when it is created; "+
+			found.Problem(check, "recreate the subscription or queue with sessions required: it can only be set when it is created; "+
 				"drain the old one first", "%q does not require sessions, and without them order is lost", p.Entity.String())
 			return
 		}
@@ -100,7 +100,7 @@ func (p *Projector) examineSessions(ctx context.Context, found *checkup.Findings
 }
 
 const (
-	mendReadWrite            = "give the user the role readWrite on the database"
+	grantReadWrite            = "give the user the role readWrite on the database"
 	transactionsAreNecessary = "use a replica set or a sharded cluster of MongoDB 4.4 or newer"
 )
 
@@ -120,13 +120,13 @@ func (p *Projector) examineMongo(ctx context.Context, found *checkup.Findings) {
 	cancel()
 	switch {
 	case errors.Is(err, schema.ErrRights):
-		found.Problem(check, mendReadWrite+", or let somebody else make the collections and indexes", "the user may not look for them or make them: %v", err)
+		found.Problem(check, grantReadWrite+", or have another user create the collections and indexes", "the user may not list or create them: %v", err)
 	case err != nil:
 		found.Problem(check, "read the error", "they and their indexes cannot be made: %v", err)
 	case !named:
 		found.OK(check, "the projection does not name its own; they are made by the first write")
 	default:
-		found.OK(check, "%s: there, with their indexes (made where they were missing, as at every start)", names(collections))
+		found.OK(check, "%s: there, with their indexes (missing ones are created, as at every start)", names(collections))
 	}
 
 	bounded, cancel = p.bounded(ctx)
@@ -156,7 +156,7 @@ func (p *Projector) examineWrite(ctx context.Context, found *checkup.Findings, c
 	case err == nil:
 		found.OK(check, "a transaction can write to %s (it was aborted)", p.Database.Name())
 	case mongodb.HasCode(err, mongodb.Unauthorized):
-		found.Problem(check, mendReadWrite, "the user may not write: %v", err)
+		found.Problem(check, grantReadWrite, "the user may not write: %v", err)
 	case mongodb.HasCode(err, mongodb.IllegalOperation, mongodb.OperationNotSupportedInTransaction):
 		found.Problem(check, transactionsAreNecessary, "the deployment has no transactions: %v", err)
 	case mongodb.HasCode(err, mongodb.DocumentValidationFailure):

@@ -27,14 +27,14 @@ func (p *Projector) examineEntity(ctx context.Context, found *checkup.Findings) 
 	}
 	switch most := d.Most; {
 	case p.Asks:
-		found.OK(deliveries, "an aggregate is parked before a message has had %d, as the entity says, and the projector asks it (MAX_DELIVERIES is not set)", most)
+		found.OK(deliveries, "an aggregate is parked before a message has had %d, the value of the entity, which the projector asks for (MAX_DELIVERIES is not set)", most)
 	case most < p.MaxDeliveries:
 		found.Problem(deliveries, fmt.Sprintf("set MAX_DELIVERIES=%d, or raise the entity's MaxDeliveryCount", most),
 			"the broker dead-letters a message after %d, and MAX_DELIVERIES is %d: a message that fails is overtaken by later ones of its aggregate", most, p.MaxDeliveries)
 	case most > p.MaxDeliveries:
 		found.OK(deliveries, "an aggregate is parked before a message has had %d (MAX_DELIVERIES); the entity allows %d", p.MaxDeliveries, most)
 	default:
-		found.OK(deliveries, "an aggregate is parked before a message has had %d, after which the broker dead-letters it by itself", most)
+		found.OK(deliveries, "an aggregate is parked before a message has had %d, after which the broker dead-letters it", most)
 	}
 	if !d.KeepsExpired {
 		found.Problem(expiry, "switch on dead-lettering on message expiration",

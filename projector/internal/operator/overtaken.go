@@ -73,7 +73,7 @@ func (o overtakenEvents) Print(out io.Writer) {
 		}
 	}
 	_ = w.Flush()
-	fmt.Fprintf(out, "\n%s: the broker dead-lettered them by itself, later ones were applied, and nothing says that these were.\n"+
+	fmt.Fprintf(out, "\n%s: the broker dead-lettered them, later ones were applied, and it is not known whether these were.\n"+
 		"Compare the read model with the source first: %[2]s verify. To give all of them up, for good, and go on:\n"+
 		"%[2]s parked drop --overtaken --count %[3]d --yes\n", o.text(), o.program, o.Events)
 }

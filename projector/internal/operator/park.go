@@ -40,7 +40,7 @@ func parkByOperator(ctx context.Context, p *Projector, r Request) error {
 func (d parkedByOperator) Print(out io.Writer) {
 	fmt.Fprintf(out, "%s: parked; its events wait in the dead-letter queue from now on\n", terminal.Printable(d.Aggregate))
 	if d.New {
-		fmt.Fprintln(out, "The read model has nothing of it so far: look whether the name is right.")
+		fmt.Fprintln(out, "The read model has nothing of it so far: check the name.")
 	}
 	fmt.Fprintf(out, "To apply them and go on: %s\n", terminal.Paste(d.Aggregate, d.program, "parked replay"))
 }

@@ -63,7 +63,7 @@ func parkedCommands(program string) []Command {
 				"\tuntil they are replayed; for an aggregate that does harm in a way of its own",
 			Flags: func(f *flag.FlagSet, r *Request) {
 				asJSON(f, r)
-				f.StringVar(&r.reason, "reason", "", "why, as `TEXT` for whoever finds it parked")
+				f.StringVar(&r.reason, "reason", "", "the reason, as `TEXT` for other operators")
 			},
 			Check: func(operand string, r *Request) error {
 				if err := named(operand, r); err != nil {
@@ -85,7 +85,7 @@ func parkedCommands(program string) []Command {
 				waiting(f, r)
 				f.BoolVar(&r.yes, "yes", false, "give up for good")
 				f.StringVar(&r.message, "message", "", "the `ID` of the message in the way, as parked show prints it: if it is another one by now, nothing is done")
-				f.BoolVar(&r.overtaken, "overtaken", false, "the events of all parked aggregates that the broker dead-lettered by itself and that were overtaken")
+				f.BoolVar(&r.overtaken, "overtaken", false, "the events of all parked aggregates that the broker dead-lettered and that were overtaken")
 				f.IntVar(&r.count, "count", 0, "how `many` events these are, as shown: with another number nothing is done")
 			},
 			Check: func(operand string, r *Request) error {
@@ -213,7 +213,7 @@ func showParked(ctx context.Context, p *Projector, r Request) error {
 	}
 	listLetters(w, details.Waiting)
 	if len(details.Overtaken) > 0 {
-		fmt.Fprintf(w, "overtaken\t%s that the broker dead-lettered by itself; later ones were applied, and nothing says that these were\n",
+		fmt.Fprintf(w, "overtaken\t%s that the broker dead-lettered; later ones were applied, and it is not known whether these were\n",
 			commandline.Count(len(details.Overtaken), "event"))
 		listLetters(w, details.Overtaken)
 	}

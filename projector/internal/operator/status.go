@@ -84,7 +84,7 @@ func (p *Projector) readModel(ctx context.Context, s *Status) error {
 	case s.NewestPosition == "":
 		s.NewestNote = "nothing is applied yet"
 	case at.IsZero():
-		s.NewestNote = "its position tells no time"
+		s.NewestNote = "its position contains no time"
 	default:
 		s.NewestTime = time.Unix(int64(at.T), 0).UTC().Format(time.RFC3339)
 		if !now.IsZero() {

@@ -58,7 +58,7 @@ func (p *Projector) Drained(ctx context.Context, asJSON bool) error {
 		note, one, more, way string
 	}{
 		{w.WaitingSessions, w.WaitingNote, "session", " with messages", "let the projectors work them off"},
-		{w.DeadLetters, w.DeadLettersNote, "dead letter", "", p.Program + " parked replay --all, or look at them and remove them"},
+		{w.DeadLetters, w.DeadLettersNote, "dead letter", "", p.Program + " parked replay --all, or inspect and remove them"},
 		{w.Parked, w.ParkedNote, "parked aggregate", "", p.Program + " parked replay --all, or " + p.Program + " parked drop"},
 	} {
 		if c.n != nil && *c.n == 0 {

@@ -39,7 +39,7 @@ func claimed(size int64) *envelope.Change {
 var errAway = errors.New("storage is away")
 
 // G6: an outage of storage, however long, refuses nothing.
-func TestG6StorageThatIsAwayIsWaitedFor(t *testing.T) {
+func TestG6UnavailableStorageIsWaitedFor(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		s := &store{}
 		for range 1000 {
@@ -69,7 +69,7 @@ func TestABodyThatIsGoneIsFinal(t *testing.T) {
 }
 
 // Without storage configured nothing is refused either: the setting is wrong, and not the message.
-func TestWithoutStorageItWaitsAndSaysWhatToSet(t *testing.T) {
+func TestWithoutStorageItWaitsAndNamesTheSettings(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		d := newRedeemer(nil, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -85,7 +85,7 @@ func TestWithoutStorageItWaitsAndSaysWhatToSet(t *testing.T) {
 
 // The bodies that are held at once are bounded by their bytes; one that exceeds the bound is held
 // on its own.
-func TestTheBytesThatAreHeldAreBounded(t *testing.T) {
+func TestHeldBytesAreBounded(t *testing.T) {
 	for _, test := range []struct {
 		size int64
 		held int

@@ -58,7 +58,7 @@ func (p *Pipeline) askDeliveries(ctx context.Context) {
 		cancel()
 		if err == nil {
 			p.askedDeliveries.Store(int32(d.Most))
-			p.opts.Logger.Info("the entity says after how many deliveries the broker takes a message out", telemetry.KeyDelivery, d.Most)
+			p.opts.Logger.Info("the entity's MaxDeliveryCount is known", telemetry.KeyDelivery, d.Most)
 			return
 		}
 		if !azure.WillNotTell(err) {
@@ -67,7 +67,7 @@ func (p *Pipeline) askDeliveries(ctx context.Context) {
 		}
 	}
 	if ctx.Err() == nil {
-		p.opts.Logger.Info("MAX_DELIVERIES is not set, and the entity's MaxDeliveryCount is unknown: it is taken for the service's default",
+		p.opts.Logger.Info("MAX_DELIVERIES is not set, and the entity's MaxDeliveryCount is unknown: assuming the service's default",
 			telemetry.KeyDelivery, defaultMaxDeliveries, telemetry.KeyError, azure.Untold(err))
 	}
 }

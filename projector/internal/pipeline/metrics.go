@@ -70,7 +70,7 @@ func NewMetrics(projection string, registry prometheus.Registerer) *Metrics {
 		held: registered.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "sessions_held", Help: "Sessions held now, those that only wait included."}),
 	}
 	m.parkedAggregates = registered.NewGauge(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "parked_aggregates", Help: "Parked aggregates in the read model, whoever parked them.",
+		Namespace: namespace, Name: "parked_aggregates", Help: "Parked aggregates in the read model.",
 	})
 	for _, reason := range apply.Reasons() { // a counter that begins at its first event hides it
 		m.deadLettered.WithLabelValues(reason)

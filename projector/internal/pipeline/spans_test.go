@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-func TestSpansThatNobodyWantsCostNothing(t *testing.T) {
+func TestUnsampledSpansCostNothing(t *testing.T) {
 	var b batch
 	for range 100 {
 		b.add(&azservicebus.ReceivedMessage{}, envelope.Change{}, apply.Result{Kind: apply.Applied})
@@ -26,7 +26,7 @@ func TestSpansThatNobodyWantsCostNothing(t *testing.T) {
 	}))
 }
 
-func TestReceivingBeginsWhenThereIsSomethingToReceive(t *testing.T) {
+func TestReceivingBeginsWithTheMessage(t *testing.T) {
 	called := time.Now()
 	now := called.Add(time.Second)
 	for enqueued, want := range map[time.Time]time.Time{

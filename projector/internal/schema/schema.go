@@ -19,8 +19,8 @@ import (
 )
 
 // ErrRights is a user who may not make a collection or an index.
-var ErrRights = errors.New("the user has too few rights: give it the role readWrite on the database, or let somebody else " +
-	"create the collections and indexes and give it listCollections and listIndexes")
+var ErrRights = errors.New("the user has too few rights: give it the role readWrite on the database, or have another " +
+	"user create the collections and indexes and give it listCollections and listIndexes")
 
 // Create creates the missing collections and their indexes. Errors: [ErrRights], and those of the
 // driver.

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNoMoreIsAskedForThanThereIsRoomFor(t *testing.T) {
+func TestTheByteBudgetBoundsRequests(t *testing.T) {
 	r := &byteBudget{bytes: 1 << 20}
 	require.Equal(t, 4, r.allow(100), "nothing is known: each may have 256 KB")
 	r.observe(1000)

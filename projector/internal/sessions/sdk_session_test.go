@@ -13,7 +13,7 @@ import (
 )
 
 // A renewal begins when all that was under way has ended, and what comes later begins after it.
-func TestARenewalIsAlone(t *testing.T) {
+func TestARenewalExcludesOtherCalls(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		s := NewSDKSession(nil)
 		began := time.Now()
@@ -41,7 +41,7 @@ func TestARenewalIsAlone(t *testing.T) {
 	})
 }
 
-func TestASessionOnWhichSomethingFailedIsBroken(t *testing.T) {
+func TestASessionIsBrokenAfterAFailure(t *testing.T) {
 	s := NewSDKSession(nil)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()

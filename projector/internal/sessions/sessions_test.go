@@ -26,7 +26,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-func TestAnAcceptThroughTheSDKThatTimesOutFoundNoSession(t *testing.T) {
+func TestASDKAcceptThatTimesOutFoundNoSession(t *testing.T) {
 	require.True(t, timedOut(fmt.Errorf("accept: %w", context.DeadlineExceeded)))
 	require.True(t, timedOut(&azservicebus.Error{Code: azservicebus.CodeTimeout}))
 	require.False(t, timedOut(&azservicebus.Error{Code: azservicebus.CodeUnauthorizedAccess}))
@@ -43,7 +43,7 @@ func pool(free int) *Pool {
 	return p
 }
 
-func TestDemandIsMetWhenAWorkerLooksInVain(t *testing.T) {
+func TestDemandIsMetWhenAWorkerFindsNoSession(t *testing.T) {
 	d := demand{keep: 2 * time.Second}
 	now := time.Now()
 	require.False(t, d.met(now), "every worker has a session")

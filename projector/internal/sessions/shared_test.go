@@ -38,7 +38,7 @@ func take(t *testing.T, s *sharedConn[*way]) *use[*way] {
 
 // A connection on which something broke gets no new users, and is closed when its last user is
 // done.
-func TestABrokenWayIsReplacedAndClosedLater(t *testing.T) {
+func TestABrokenConnectionIsReplacedAndClosedLater(t *testing.T) {
 	s := transport()
 	first, second := take(t, s), take(t, s)
 	require.Same(t, first.way, second.way)
@@ -63,7 +63,7 @@ func TestABrokenWayIsReplacedAndClosedLater(t *testing.T) {
 	require.True(t, third.way.shut)
 }
 
-func TestAWayThatDiedWhileNobodyUsedItIsReplaced(t *testing.T) {
+func TestAnUnusedConnectionThatBrokeIsReplaced(t *testing.T) {
 	s := transport()
 	first := take(t, s)
 	first.release(t.Context(), false)
@@ -84,7 +84,7 @@ func TestAWayThatCannotBeOpenedIsAnError(t *testing.T) {
 }
 
 // A caller that waits while another one opens a connection waits no longer than its context.
-func TestTheWaitForAnotherOneThatOpensEndsWithItsContext(t *testing.T) {
+func TestTheWaitForAConnectionEndsWithItsContext(t *testing.T) {
 	s, opening, goOn := transport(), make(chan struct{}), make(chan struct{})
 	s.open = func(context.Context) (*way, error) {
 		close(opening)

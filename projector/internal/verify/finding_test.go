@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 )
 
-func TestAReportSaysWhatItsNumbersMean(t *testing.T) {
+func TestAReportExplainsItsNumbers(t *testing.T) {
 	for _, c := range []struct {
 		report Report
 		ok     bool
@@ -35,7 +35,7 @@ func TestAReportSaysWhatItsNumbersMean(t *testing.T) {
 }
 
 // Of many reasons three are printed; those that wait for an operator come first.
-func TestAParkedAggregateIsSaidBeforeThoseOnTheirWay(t *testing.T) {
+func TestAParkedAggregateIsReportedBeforeLateOnes(t *testing.T) {
 	v := &Verifier{Program: "mine", Guards: func(context.Context, ...string) (map[string]apply.Guard, error) {
 		return map[string]apply.Guard{"o9": {Parked: &apply.Record{Reason: "ProjectionFailed"}}}, nil
 	}}

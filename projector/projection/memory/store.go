@@ -95,7 +95,7 @@ func (s *Store) Apply(w projection.Write) error {
 func replacement(id any, document bson.Raw) (bson.D, error) {
 	var fields bson.D
 	if err := bson.Unmarshal(document, &fields); err != nil {
-		return nil, fmt.Errorf("%w: the document is no BSON: %w", ErrRefused, err)
+		return nil, fmt.Errorf("%w: the document is not BSON: %w", ErrRefused, err)
 	}
 	now := bson.D{{Key: "_id", Value: id}}
 	for _, f := range fields {
@@ -172,7 +172,7 @@ func (s *Store) Len() (n int) {
 func Key(id any) (key string, stored any, err error) {
 	kind, value, err := bson.MarshalValue(id)
 	if err != nil {
-		return "", nil, fmt.Errorf("%w: the id is no BSON: %w", ErrRefused, err)
+		return "", nil, fmt.Errorf("%w: the id is not BSON: %w", ErrRefused, err)
 	}
 	raw := bson.RawValue{Type: kind, Value: value}
 	if kind == bson.TypeArray || kind == bson.TypeRegex || kind == bson.TypeUndefined {
@@ -189,11 +189,11 @@ func Key(id any) (key string, stored any, err error) {
 func Stored(value any) (any, error) {
 	raw, err := bson.Marshal(bson.D{{Key: "v", Value: value}})
 	if err != nil {
-		return nil, fmt.Errorf("%w: the value is no BSON: %w", ErrRefused, err)
+		return nil, fmt.Errorf("%w: the value is not BSON: %w", ErrRefused, err)
 	}
 	var back bson.D
 	if err := bson.Unmarshal(raw, &back); err != nil {
-		return nil, fmt.Errorf("%w: the value is no BSON: %w", ErrRefused, err)
+		return nil, fmt.Errorf("%w: the value is not BSON: %w", ErrRefused, err)
 	}
 	return back[0].Value, nil
 }

@@ -119,13 +119,13 @@ func raw(document any) bson.Raw {
 	case string:
 		var out bson.Raw
 		if err := bson.UnmarshalExtJSON([]byte(strings.TrimSpace(d)), false, &out); err != nil {
-			panic(fmt.Sprintf("projectiontest: a document of the test is no Extended JSON: %v\n%s", err, d))
+			panic(fmt.Sprintf("projectiontest: a document of the test is not Extended JSON: %v\n%s", err, d))
 		}
 		return out
 	}
 	out, err := bson.Marshal(document)
 	if err != nil {
-		panic(fmt.Sprintf("projectiontest: a document of the test is no BSON: %v", err))
+		panic(fmt.Sprintf("projectiontest: a document of the test is not BSON: %v", err))
 	}
 	return out
 }
@@ -135,7 +135,7 @@ func value(v any) bson.RawValue { return raw(bson.D{{Key: "v", Value: v}}).Looku
 func fields(document bson.Raw) bson.D {
 	var d bson.D
 	if err := bson.Unmarshal(document, &d); err != nil {
-		panic(fmt.Sprintf("projectiontest: a document of the test is no BSON: %v", err))
+		panic(fmt.Sprintf("projectiontest: a document of the test is not BSON: %v", err))
 	}
 	return d
 }

@@ -106,11 +106,11 @@ func (f *finding) problem(others int) error {
 	}
 	few := ""
 	if f.by.field != "" {
-		few = fmt.Sprintf(" If a field has few values, like a status or a currency, say so: projectiontest.Few(%q).", f.by.field)
+		few = fmt.Sprintf(" If a field has few values, like a status or a currency, declare it: projectiontest.Few(%q).", f.by.field)
 	}
 	return fmt.Errorf("%s %s %s without bound, with %s: %s has %d bytes after %d times the given events, and %d after "+
 		"%d times; most of it is in %s. A document ends at 16 MB, and each write to it costs more until then. Keep a document for each "+
-		"entry; for the top N, make an index (Collections) and read by a sorted query with a limit.%s If you know another bound, say so: "+
+		"entry; for the top N, make an index (Collections) and read by a sorted query with a limit.%s If you know another bound, declare it: "+
 		"projectiontest.MayGrow(%q)",
 		f.collection, memory.Text(f.id), grows, f.cause(), it, f.before, f.times/2, f.now, f.times, f.largest, few, f.collection)
 }

@@ -40,7 +40,7 @@ func lateError(events []projection.Event, changed int, err error) error {
 	return fmt.Errorf("the documents depend on when the document of an update was looked up, from %s on: with FULL_DOCUMENT=updateLookup, "+
 		"fullDocument is read later than the change. It may contain later changes too, or be null if the document is gone. Set what is in the "+
 		"document instead of adding a difference, or take the change from UpdateDescription. If the source keeps post-images "+
-		"(changeStreamPreAndPostImages) and the producer asks for them (FULL_DOCUMENT=required), say so: projectiontest.PostImages()\n  %w",
+		"(changeStreamPreAndPostImages) and the producer asks for them (FULL_DOCUMENT=required), declare it: projectiontest.PostImages()\n  %w",
 		describe(events, changed), err)
 }
 

@@ -150,7 +150,7 @@ func CheckPermanent(t TB, p projection.Projection, e projection.Event) {
 	case err == nil:
 		t.Errorf("projection %s: %s: expected a permanent error, got %s", p.Name(), describe(events, 0), describeWrites(writes))
 	case !errors.Is(err, projection.ErrPermanent):
-		t.Errorf("projection %s: %s: expected a permanent error, got one that would be retried for ever: %v", p.Name(), describe(events, 0), err)
+		t.Errorf("projection %s: %s: expected a permanent error, got one that would be retried indefinitely: %v", p.Name(), describe(events, 0), err)
 	}
 }
 

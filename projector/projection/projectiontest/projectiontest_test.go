@@ -176,7 +176,7 @@ func TestBadProjectionsAreFound(t *testing.T) {
 				return []projection.Write{
 					projection.Update("one", e.Aggregate, projection.Set("a", bson.D{})), projection.Update("one", e.Aggregate, projection.Set("a.b", 1)),
 				}, nil
-			}}, []string{"cannot be said as one update"},
+			}}, []string{"cannot be expressed as one update"},
 		},
 		"a document that MongoDB does not store": {
 			code(func(e projection.Event) ([]projection.Write, error) {
@@ -219,7 +219,7 @@ func (r *recorder) Errorf(format string, args ...any) {
 	r.said = append(r.said, fmt.Sprintf(format, args...))
 }
 
-func TestWhatDiffersIsSaid(t *testing.T) {
+func TestDifferencesAreReported(t *testing.T) {
 	events := []projection.Event{placed("o1", "ann")}
 	var r recorder
 	projectiontest.Check(&r, projection.Timeline{}, events, projectiontest.Documents{"timeline": {
@@ -257,7 +257,7 @@ func TestAClockIsNotTakenForAnOrder(t *testing.T) {
 	require.NotEqual(t, said[1], said[2], "two readings within a millisecond look different, too")
 }
 
-func TestAKeyThatIsNotInTheEventIsSaidOnce(t *testing.T) {
+func TestAKeyThatIsNotInTheEventIsReportedOnce(t *testing.T) {
 	p := elsewhere{code(func(e projection.Event) ([]projection.Write, error) {
 		return []projection.Write{projection.Update("c", customerOf(e), projection.Inc("n", 1))}, nil
 	})}

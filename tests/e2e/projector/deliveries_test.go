@@ -225,7 +225,7 @@ func TestG1G6AnOvertakenEventIsKeptForAPerson(t *testing.T) {
 				require.Equal(w, []string{test.letter + broker}, deadLetters(w), "the only copy is kept")
 				require.Equal(w, "Overtaken", parked(w, s.guards, "a").Reason)
 				show := operate(w, s, "parked", "show", "a")
-				require.Contains(w, show.Out, "1 event that the broker dead-lettered by itself; later ones were applied")
+				require.Contains(w, show.Out, "1 event that the broker dead-lettered; later ones were applied")
 				require.Equal(w, 1, operate(w, s, "parked", "replay", "a").Code, "nothing has changed")
 				require.Equal(w, []string{test.letter + broker}, deadLetters(w))
 
@@ -269,7 +269,7 @@ func TestG6OvertakenEventsAreGivenUpTogetherByTheirNumber(t *testing.T) {
 		look := operate(w, s, "parked", "drop", "--overtaken")
 		require.Equal(w, 0, look.Code)
 		require.Regexp(w, `AGGREGATE +POSITION +VERSION +REASON\na +8\S+02 +unknown +`+broker+`\na +8\S+03 +unknown +`+broker+`\nb +8\S+02 +unknown +`+broker, look.Out)
-		require.Contains(w, look.Out, "3 events of 2 aggregates: the broker dead-lettered them by itself")
+		require.Contains(w, look.Out, "3 events of 2 aggregates: the broker dead-lettered them")
 		require.Contains(w, look.Out, "projector parked drop --overtaken --count 3 --yes\n")
 		for code, wrong := range map[int][]string{
 			1: {"--overtaken", "--count", "2", "--yes"},

@@ -85,7 +85,7 @@ func TestStatusOfAProjection(t *testing.T) {
 		require.Equal(w, 1, left.Code)
 		require.Empty(w, left.Err, "it has said what")
 		require.Contains(w, left.Out, "2 sessions with messages. To go on: let the projectors work them off\n"+
-			"2 dead letters. To go on: projector parked replay --all, or look at them and remove them\n"+
+			"2 dead letters. To go on: projector parked replay --all, or inspect and remove them\n"+
 			"1 parked aggregate. To go on: projector parked replay --all, or projector parked drop\n")
 		own := w.OperateProjector(func(_ *projector.Config, o *projector.Options) { o.Program = "totals" }, "status", "--drained")
 		require.Contains(w, own.Out, "To go on: totals parked replay --all, or totals parked drop\n")
@@ -166,7 +166,7 @@ func TestDoctorOfAProjector(t *testing.T) {
 			require.Regexp(w, says, got.Out)
 		}
 		w.FailMongo(1, 13, "createIndexes")
-		require.Regexp(w, `PROBLEM +collections +the user may not look for them or make them`,
+		require.Regexp(w, `PROBLEM +collections +the user may not list or create them`,
 			w.OperateProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "orders" }, "doctor").Out)
 		w.FailMongo(1, 20, "update")
 		require.Regexp(w, `PROBLEM +write +the deployment has no transactions`, w.OperateProjector(nil, "doctor").Out)
@@ -220,7 +220,7 @@ func TestG1G6TheDoctorAsksWhenTheBrokerTakesMessagesOut(t *testing.T) {
 		require.Regexp(t, `ok +expiry +messages that have expired are dead-lettered`, well)
 		has(100, false)
 		require.Regexp(t, `PROBLEM +expiry +"changes/projector" drops messages that have expired`, doctor(deliveries(100)))
-		require.Regexp(t, `ok +deliveries +an aggregate is parked before a message has had 100, as the entity says, and the projector asks it`, doctor(deliveries(0)))
+		require.Regexp(t, `ok +deliveries +an aggregate is parked before a message has had 100, the value of the entity, which the projector asks for`, doctor(deliveries(0)))
 		unknown := func(deliveries int) string {
 			return doctor(func(c *projector.Config) { c.Administration, c.MaxDeliveries = "", deliveries })
 		}

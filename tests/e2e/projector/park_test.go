@@ -22,7 +22,7 @@ func TestG5AnOperatorParksAnAggregate(t *testing.T) {
 		require.Contains(w, again.Err, "a is parked already")
 		fresh := operate(w, s, "parked", "park", "new", "--reason", "so does this")
 		require.Equal(w, 0, fresh.Code)
-		require.Contains(w, fresh.Out, "look whether the name is right")
+		require.Contains(w, fresh.Out, "check the name")
 
 		for n := 2; n <= 5; n++ {
 			publish(w, event("a", n, "T"), event("b", n, "T"), event("new", n-1, "T"))

@@ -201,7 +201,7 @@ func TestG6DropWaitsForWhatSomebodyElseHasLocked(t *testing.T) {
 
 		refused := operate(w, s, "parked", "drop", "a", "--yes")
 		require.Equal(w, 1, refused.Code)
-		require.Contains(w, refused.Err, "somebody else has locked a message of the dead-letter queue")
+		require.Contains(w, refused.Err, "another receiver has locked a message of the dead-letter queue")
 		require.NotEmpty(w, parked(w, s.guards, "a"))
 		w.Pass(time.Minute) // the lock runs out
 		require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
@@ -420,7 +420,7 @@ func TestG6ReplayDoesNotGoOnWithoutThePoison(t *testing.T) {
 		s.mended.Store(true)
 		replay := operate(w, s, "parked", "replay", "a")
 		require.Equal(w, 1, replay.Code)
-		require.Contains(w, replay.Err, "somebody removed it. To go on without it: projector parked drop --yes --message ")
+		require.Contains(w, replay.Err, "it was removed. To continue without it: projector parked drop --yes --message ")
 		require.NotEmpty(w, parked(w, s.guards, "a"))
 		require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
 		require.Equal(w, 2, s.applied(w, "a"))
