@@ -34,8 +34,9 @@ type clients struct {
 	blob       *azblob.Client
 	claims     publish.Claims   // nil: a large event stops the stream
 	refusals   publish.Refusals // nil: a message that is permanently refused stops the stream
-	// openMongo sets collection and mongoSight, which are nil until it succeeds; it is nil if they are set. Only the name
-	// in a mongodb+srv URI is resolved that late, if it could not be resolved at the start.
+	// openMongo sets collection and mongoSight, which are nil until it succeeds; it is nil if they
+	// are set. Only the name in a mongodb+srv URI is resolved that late, if it could not be
+	// resolved at the start.
 	openMongo func() error
 }
 
@@ -115,8 +116,8 @@ func (s *clientSet) connectStream(cfg Config, credential azcore.TokenCredential,
 	return nil
 }
 
-// openMongo returns the client of a URI, and what is seen of its servers. Errors: a [*net.DNSError] if the name in a
-// mongodb+srv URI cannot be resolved.
+// openMongo returns the client of a URI, and what is seen of its servers. Errors: a [*net.DNSError]
+// if the name in a mongodb+srv URI cannot be resolved.
 func (s *clientSet) openMongo(uri string, opts Options) (*mongo.Client, *mongodb.Sight, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
