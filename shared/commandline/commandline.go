@@ -113,8 +113,8 @@ func helped[D, R any](text string) Command[D, R] {
 
 // Usage is the program's help.
 func (p Program[D, R]) Usage() string {
-	return "usage: " + p.Name + " [COMMAND]\n\n" + listOf(p.all()) + "\n" + terminal.Wrap(p.Notes+
-		"`"+p.Name+" COMMAND --help` describes one command. Flags stand before --, and behind it an operand that begins with -.\n"+closing, columns)
+	closing := p.Notes + "`" + p.Name + " COMMAND --help` describes one command. Flags stand before --, and behind it an operand that begins with -.\n" + closing
+	return "usage: " + p.Name + " [COMMAND]\n\n" + listOf(p.all()) + "\n" + strings.ReplaceAll(terminal.Wrap(closing, columns), "\n  ", "\n")
 }
 
 // columns is the width of every help text: that of the narrowest terminal that is usual.
