@@ -39,7 +39,7 @@ var ErrUnknown = errors.New("outcome of the send is unknown")
 // ErrObjection is an [ErrUnknown] with a reason given by the broker: it rejected the batch for a
 // reason that may be temporary, or it closed the link, the session or the connection. On a
 // connection that lanes share, the reason may concern the batch of another lane.
-var ErrObjection = errors.New("Service Bus objected")
+var ErrObjection = errors.New("objection of Service Bus")
 
 // ErrPermanentObjection is an [ErrObjection] whose condition concerns the content sent and is not
 // temporary.
