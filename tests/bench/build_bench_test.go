@@ -50,8 +50,11 @@ func BenchmarkBuild(b *testing.B) {
 	var documents []any
 	for n := range buildEvents {
 		documents = append(documents, bson.D{
-			{Key: "aggregateId", Value: fmt.Sprintf("a%06d", n%buildAggregates)}, {Key: "version", Value: int64(n/buildAggregates + 1)},
-			{Key: "type", Value: "Counted"}, {Key: "occurredAt", Value: "2026-01-02T03:04:05Z"}, {Key: "data", Value: bson.D{{Key: "n", Value: n}}},
+			{Key: "aggregateId", Value: fmt.Sprintf("a%06d", n%buildAggregates)},
+			{Key: "version", Value: int64(n/buildAggregates + 1)},
+			{Key: "type", Value: "Counted"},
+			{Key: "occurredAt", Value: "2026-01-02T03:04:05Z"},
+			{Key: "data", Value: bson.D{{Key: "n", Value: n}}},
 		})
 		if len(documents) == 5000 {
 			_, err := source.InsertMany(b.Context(), documents)

@@ -100,7 +100,7 @@ func (p *Projector) examineSessions(ctx context.Context, found *checkup.Findings
 }
 
 const (
-	grantReadWrite            = "give the user the role readWrite on the database"
+	grantReadWrite           = "give the user the role readWrite on the database"
 	transactionsAreNecessary = "use a replica set or a sharded cluster of MongoDB 4.4 or newer"
 )
 

@@ -197,7 +197,7 @@ func fitsEveryTerminal(t *testing.T, c command) {
 		text := strings.Join(lines, "\n")
 		require.Zero(t, code, text)
 		require.Contains(t, strings.Join(strings.Fields(text), " "), "EXACTLY RIGHT: 3 of 3 documents (every document that changed, in the mirror against its source)")
-		for _, line := range strings.Split(strings.ReplaceAll(s.written.String(), "\r", ""), "\n") {
+		for line := range strings.SplitSeq(strings.ReplaceAll(s.written.String(), "\r", ""), "\n") {
 			line = regexp.MustCompile("\x1b\\[\\d*[AJ]").ReplaceAllString(strings.TrimPrefix(line, "^C"), "")
 			require.LessOrEqual(t, utf8.RuneCountInString(line), columns, "%q", line)
 		}

@@ -34,7 +34,7 @@ func TestTheWalkthroughIsTrue(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	run := exec.CommandContext(ctx, "bash", "-e", "-c", "trap 'kill $(jobs -pr) 2>/dev/null' EXIT\n"+script) // a command that fails leaves nothing behind
-	run.Dir = root // it writes to bin/ alone, which is nobody's
+	run.Dir = root                                                                                           // it writes to bin/ alone, which is nobody's
 	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	run.Cancel = func() error { return syscall.Kill(-run.Process.Pid, syscall.SIGKILL) }
 	for _, kept := range os.Environ() {

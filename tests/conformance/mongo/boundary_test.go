@@ -24,8 +24,12 @@ func TestBoundariesLieBetweenTheTokensOfTwoTimes(t *testing.T) {
 	decimal, err := bson.ParseDecimal128("1e40")
 	require.NoError(t, err)
 	ids := []any{
-		int32(1), int64(1) << 60, 3.5, decimal, "s", "", true, bson.NewObjectID(), time.UnixMilli(0), bson.Timestamp{T: 5, I: 6},
-		bson.Binary{Subtype: bson.TypeBinaryUUID, Data: make([]byte, 16)}, bson.D{{Key: "a", Value: bson.D{}}}, bson.MinKey{}, bson.MaxKey{},
+		int32(1), int64(1) << 60, 3.5, decimal, "s", "", true, bson.NewObjectID(), time.UnixMilli(0),
+		bson.Timestamp{T: 5, I: 6},
+		bson.Binary{Subtype: bson.TypeBinaryUUID, Data: make([]byte, 16)},
+		bson.D{{Key: "a", Value: bson.D{}}},
+		bson.MinKey{},
+		bson.MaxKey{},
 	}
 	insert(t, c, ids...)
 	session, err := f.client.StartSession()

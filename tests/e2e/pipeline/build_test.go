@@ -331,7 +331,7 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 // clock keeps when an event was made.
 type clock struct{}
 
-func (clock) Name() string { return "clock" }
+func (clock) Name() string                         { return "clock" }
 func (clock) Collections() []projection.Collection { return []projection.Collection{{Name: "clock"}} }
 
 func (clock) Project(e projection.Event) ([]projection.Write, error) {

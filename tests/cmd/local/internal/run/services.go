@@ -190,11 +190,12 @@ func plain(line string) string {
 	if json.Unmarshal([]byte(line), &record) != nil || record.Msg == "" {
 		return line
 	}
-	text := record.Level + " " + record.Msg
+	var text strings.Builder
+	text.WriteString(record.Level + " " + record.Msg)
 	for _, more := range []string{record.Error, record.ToDo} {
 		if more != "" {
-			text += ": " + more
+			text.WriteString(": " + more)
 		}
 	}
-	return text
+	return text.String()
 }
