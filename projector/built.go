@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// lookForBuild is how often a projector looks whether its build has ended.
+	// lookForBuild is how often a projector checks whether its build has ended.
 	lookForBuild = 5 * time.Second
 	// remindOfBuild is how often it logs that it waits for it.
 	remindOfBuild = 5 * time.Minute
@@ -24,8 +24,8 @@ const (
 // errNotBuilt is a version whose events must not be applied yet.
 var errNotBuilt = errors.New("waiting for the build of the read model: run the command build")
 
-// awaitBuild waits until the read model's build has ended, if it has one or needs one, and learns through which position each aggregate
-// was built. It reports false if ctx ends first.
+// awaitBuild waits until the read model's build has ended, if it has one or needs one, and learns
+// through which position each aggregate was built. It reports false if ctx ends first.
 func (s *service) awaitBuild(ctx context.Context) bool {
 	var reminded time.Time
 	reading := outage.New(s.log, "read model")
@@ -76,7 +76,8 @@ func (s *service) readBuild(ctx context.Context) (done bool, err error) {
 	return true, nil
 }
 
-// checkVersion checks that a version above 1 has a subscription of its own, which keeps its events while it is built.
+// checkVersion checks that a version above 1 has a subscription of its own, which keeps its events
+// while it is built.
 func (c *Config) checkVersion(chosen projection.Projection) error {
 	v := projection.VersionOf(chosen)
 	if v == 1 {

@@ -19,7 +19,7 @@ import (
 // maxCheckpoint bounds what is read of a checkpoint, in bytes.
 const maxCheckpoint = 1 << 20
 
-// stream reads what the producer's checkpoint says of the stream that the read model is fed by.
+// stream reads what the producer's checkpoint records of the stream that the read model is fed by.
 func (c *Config) stream(ctx context.Context, o Options) (s build.Stream, err error) {
 	if c.Blob == (azure.Blob{}) {
 		return s, settings.Problems{errors.New("BLOB_ACCOUNT_URL: is required for this command, with BLOB_CONTAINER and STREAM_NAME as the producer has them: " +

@@ -9,12 +9,12 @@ import (
 )
 
 // Several versions of a projection can stand side by side in one database: version 1 under the
-// projection's own names, and version v from 2 on with "_v<v>" behind its name and behind the name of
-// every collection that it writes to. A version above 1 begins with a build (`projector build`).
+// projection's own names, and version v from 2 on with "_v<v>" behind its name and behind the name
+// of every collection that it writes to. A version above 1 begins with a build (`projector build`).
 
-// Version returns version v of a projection. The projection must declare its collections ([Stored] or
-// [OneDocument]), since others could not be told apart from those of version 1; version 1 is the
-// projection itself.
+// Version returns version v of a projection. The projection must declare its collections ([Stored]
+// or [OneDocument]), since its documents could otherwise not be distinguished from those of version
+// 1; version 1 is the projection itself.
 func Version(p Projection, v int) (Projection, error) {
 	if v == 1 {
 		return p, nil
@@ -47,7 +47,8 @@ func Version(p Projection, v int) (Projection, error) {
 	}{of, versionStored{stored, of.suffix}}, nil
 }
 
-// ParseVersion splits "orders:2" into the projection's name and the version; without a colon it is 1.
+// ParseVersion splits "orders:2" into the projection's name and the version; without a colon it is
+// 1.
 func ParseVersion(text string) (name string, v int, err error) {
 	name, number, found := strings.Cut(text, ":")
 	if !found {

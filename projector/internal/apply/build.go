@@ -18,13 +18,16 @@ import (
 // Built is one aggregate as a build found it in the source.
 type Built struct {
 	Aggregate string
-	// Document is the aggregate's document of a [projection.OneDocument]; nil if its events had no effect.
+	// Document is the aggregate's document of a [projection.OneDocument]; nil if its events had no
+	// effect.
 	Document bson.D
 	// Writes are those of the aggregate's events, in order, of any other projection.
 	Writes []projection.Write
-	// Version is that of the last event, and First the one from which on none is missing; 0 if events have no version.
+	// Version is that of the last event, and First the one from which on none is missing; 0 if
+	// events have no version.
 	Version, First int64
-	// Failed is why the aggregate cannot be built; nil if it can. [Applier.Build] sets it for what the database refuses.
+	// Failed is why the aggregate cannot be built; nil if it can. [Applier.Build] sets it for what
+	// the database refuses.
 	Failed error
 }
 
@@ -38,10 +41,11 @@ type Build struct {
 // ErrForeignGuard is an aggregate that something other than the build has written.
 var ErrForeignGuard = errors.New("the read model holds an aggregate that this build has not written")
 
-// Build writes the state of aggregates that have no guard, each in one write or transaction, with a guard that lets events behind the
-// build's position pass. An aggregate that the same build has written before stays as it is, as a whole. One that failed gets a
-// record as [Record] has it, with [ReasonBuild], so that none of its later events is applied. Errors: [ErrForeignGuard], and those of the
-// database that may be retried; after an error some of the aggregates may be written.
+// Build writes the state of aggregates that have no guard, each in one write or transaction, with a
+// guard that lets events behind the build's position pass. An aggregate that the same build has
+// written before stays as it is, as a whole. One that failed gets a record as [Record] has it, with
+// [ReasonBuild], so that none of its later events is applied. Errors: [ErrForeignGuard], and those
+// of the database that may be retried; after an error some of the aggregates may be written.
 func (a *Applier) Build(ctx context.Context, b Build, all []*Built) error {
 	var err error
 	if a.guards.inside {
@@ -55,10 +59,12 @@ func (a *Applier) Build(ctx context.Context, b Build, all []*Built) error {
 	return nil
 }
 
-// maxDocument is the largest document that a build writes, in bytes: MongoDB's limit, with room for the guard to grow.
+// maxDocument is the largest document that a build writes, in bytes: MongoDB's limit, with room for
+// the guard to grow.
 const maxDocument = 16<<20 - 16<<10
 
-// buildDocuments inserts documents with their guards, and then, as stubs, those that the database refuses.
+// buildDocuments inserts documents with their guards, and then, as stubs, those that the database
+// refuses.
 func (a *Applier) buildDocuments(ctx context.Context, b Build, all []*Built) error {
 	for left := all; len(left) > 0; {
 		documents := make([]any, len(left))
@@ -118,7 +124,8 @@ func (a *Applier) builtDocument(b Build, one *Built) (bson.Raw, error) {
 	}
 }
 
-// buildTogether writes records and effects of aggregates in one transaction. If one of them is refused, they are tried in halves.
+// buildTogether writes records and effects of aggregates in one transaction. If one of them is
+// refused, they are tried in halves.
 func (a *Applier) buildTogether(ctx context.Context, b Build, all []*Built) error {
 	if len(all) == 0 {
 		return nil
@@ -222,7 +229,8 @@ func (a *Applier) Retry(ctx context.Context, build bson.ObjectID) (n int64, err 
 	return deleted.DeletedCount, nil
 }
 
-// Compact expresses writes of several events in fewer that have the same effect, with ids and values as BSON.
+// Compact expresses writes of several events in fewer that have the same effect, with ids and
+// values as BSON.
 func Compact(writes []projection.Write) ([]projection.Write, error) {
 	all, err := encoded(writes)
 	if err != nil {

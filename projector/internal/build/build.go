@@ -26,7 +26,8 @@ type Builder struct {
 	ReadModel  *mongo.Database // with write and read concern majority
 	Source     verify.Source   // by a client that reads on the primary
 	Stream     Stream
-	// Attach reaches the subscription, or the error why it cannot be. What is committed after it has returned arrives there.
+	// Attach reaches the subscription, or the error why it cannot be. What is committed after it
+	// has returned arrives there.
 	Attach func(ctx context.Context) error
 	// Chunk is about how many documents a range has.
 	Chunk int64
@@ -39,16 +40,18 @@ type Builder struct {
 	// Progress reports how many of about how many documents were read; it may be nil.
 	Progress func(what string, done, total int64)
 
-	// ends are the ends of the ranges to come, the first of which begins behind the value in begins.
+	// ends are the ends of the ranges to come, the first of which begins behind the value in
+	// begins.
 	begins bson.RawValue
 	ends   []bson.RawValue
 }
 
-// Stream is what the producer's checkpoint says of the stream that goes on behind the build.
+// Stream is what the producer's checkpoint records of the stream that goes on behind the build.
 type Stream struct {
 	Name     string
 	Position string // of the checkpoint
-	// Collection, AggregatePath, VersionPath, Pipeline and Operations are what it publishes, in the producer's words.
+	// Collection, AggregatePath, VersionPath, Pipeline and Operations are what it publishes, in the
+	// producer's words.
 	Collection, AggregatePath, VersionPath, Pipeline, Operations string
 }
 
@@ -65,16 +68,18 @@ type Report struct {
 }
 
 const (
-	// transactionOf is how many aggregates are written in one transaction, and insertOf in one insert.
+	// transactionOf is how many aggregates are written in one transaction, and insertOf in one
+	// insert.
 	transactionOf = 100
 	insertOf      = 1000
 )
 
-// Run builds what is left, and returns when every range is built or ctx ends; it can be run again at any point. What passes, such
-// as a database that is away, is waited out. Errors, besides those of the databases: [apply.ErrForeignGuard], and each thing for which
-// a read model cannot be built from documents: a source before MongoDB 5.0, with a collation, without an index, with ids of several
-// types; a stream that is not there, whose positions are counted, which has a PIPELINE or publishes more than inserts; a projection whose
-// writes depend on more than documents.
+// Run builds what is left, and returns when every range is built or ctx ends; it can be run again
+// at any point. What passes, such as a database that is away, is waited out. Errors, besides those
+// of the databases: [apply.ErrForeignGuard], and each thing for which a read model cannot be built
+// from documents: a source before MongoDB 5.0, with a collation, without an index, with ids of
+// several types; a stream that is not there, whose positions are counted, which has a PIPELINE or
+// publishes more than inserts; a projection whose writes depend on more than documents.
 func (b *Builder) Run(ctx context.Context) (Report, error) {
 	began := time.Now()
 	report := func(s *State, err error) (Report, error) {

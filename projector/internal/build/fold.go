@@ -19,7 +19,7 @@ type fold struct {
 	built  apply.Built
 	events int64
 	store  memory.Store
-	one    projection.OneDocument // nil if the projection is none
+	one    projection.OneDocument // nil if the projection is not one
 	// unordered is set once a document had no version, so that its place among others is not known.
 	unordered bool
 }
@@ -29,10 +29,12 @@ func newFold(p projection.Projection, aggregate string) *fold {
 	return &fold{built: apply.Built{Aggregate: aggregate}, one: one}
 }
 
-// compactAt is how many writes are held before they are folded, so that an aggregate of many events costs no more memory than its effect.
+// compactAt is how many writes are held before they are folded, so that an aggregate of many events
+// costs no more memory than its effect.
 const compactAt = 1000
 
-// follows records the version of the next document. It reports false if the aggregate cannot be built.
+// follows records the version of the next document. It reports false if the aggregate cannot be
+// built.
 func (f *fold) follows(c envelope.Change) bool {
 	f.events++
 	f.unordered = f.unordered || c.Version == 0
@@ -49,8 +51,8 @@ func (f *fold) follows(c envelope.Change) bool {
 	return true
 }
 
-// add projects a document, in its two guesses. The error ends the build; what keeps the aggregate alone from being built is recorded
-// as its failure.
+// add projects a document, in its two guesses. The error ends the build; what keeps the aggregate
+// alone from being built is recorded as its failure.
 func (f *fold) add(p projection.Projection, c, other envelope.Change) error {
 	writes, err := apply.Project(p, c)
 	if err == nil {

@@ -38,8 +38,8 @@ func ReadRanges(ctx context.Context, readModel *mongo.Database, p projection.Pro
 	return r, nil
 }
 
-// Through returns the position up to which an aggregate of a stream was built, whether or not the source had anything of it; empty if
-// the aggregate's stream was not.
+// Through returns the position up to which an aggregate of a stream was built, whether or not the
+// source had anything of it; empty if the aggregate's stream was not.
 func (r *Ranges) Through(stream, aggregate string) string {
 	if stream != r.stream {
 		return ""
@@ -58,8 +58,8 @@ func (r *Ranges) Through(stream, aggregate string) string {
 
 func boundary(at bson.Timestamp) string { return envelope.Boundary(at, math.MaxUint32) }
 
-// bracket returns what values of a kind have in common in MongoDB's order, as a person would call it; empty for a type that aggregates
-// of a build cannot have.
+// bracket returns what values of a kind have in common in MongoDB's order, as a person would call
+// it; empty for a type that aggregates of a build cannot have.
 func bracket(v bson.RawValue) string {
 	switch v.Type {
 	case bson.TypeString:
@@ -79,7 +79,8 @@ func bracket(v bson.RawValue) string {
 	return ""
 }
 
-// compare orders an aggregate's id, as text, and a value of the same bracket as MongoDB orders the values.
+// compare orders an aggregate's id, as text, and a value of the same bracket as MongoDB orders the
+// values.
 func compare(aggregate string, v bson.RawValue) int {
 	text, _ := envelope.Text(v)
 	switch bracket(v) {
@@ -93,7 +94,8 @@ func compare(aggregate string, v bson.RawValue) int {
 	return cmp.Compare(aggregate, text)
 }
 
-// number reads a number from the text of an id: digits, or Extended JSON such as {"$numberDouble": "0.5"}.
+// number reads a number from the text of an id: digits, or Extended JSON such as {"$numberDouble":
+// "0.5"}.
 func number(text string) *big.Float {
 	if _, inside, found := strings.Cut(text, ":"); found {
 		text = strings.Trim(inside, ` "}`)

@@ -17,7 +17,8 @@ func value(t *testing.T, v any) bson.RawValue {
 	return bson.RawValue{Type: kind, Value: data}
 }
 
-// The text of an aggregate's id leads to the range that its value lies in, for ids of every type that a build takes.
+// The text of an aggregate's id leads to the range that its value lies in, for ids of every type
+// that a build takes.
 func TestThroughIsThePositionOfTheAggregatesRange(t *testing.T) {
 	decimal, err := bson.ParseDecimal128("2.5")
 	require.NoError(t, err)

@@ -20,8 +20,9 @@ import (
 // errTooOld is a range that cannot be read as of its cluster time any more.
 var errTooOld = errors.New("the source no longer has the state of the range's cluster time")
 
-// tooOldCodes are the server's answers of that kind: SnapshotTooOld, SnapshotUnavailable (an index or a collMod came after the time),
-// StaleChunkHistory and MigrationConflict (a chunk has moved since).
+// tooOldCodes are the server's answers of that kind: SnapshotTooOld, SnapshotUnavailable (an index
+// or a collMod came after the time), StaleChunkHistory and MigrationConflict (a chunk has moved
+// since).
 var tooOldCodes = []int{239, 246, 374, 137}
 
 // examine checks the source before anything is read, and returns the UUID of its collection.
@@ -107,7 +108,8 @@ func (b *Builder) examineIndex(ctx context.Context) error {
 		b.Source, path, b.Source.Collection.Name(), `"`+strings.Join(names, `": 1, "`)+`": 1`)
 }
 
-// now returns a cluster time that is not before this call: that of a read which the primary has confirmed with a majority.
+// now returns a cluster time that is not before this call: that of a read which the primary has
+// confirmed with a majority.
 func (b *Builder) now(ctx context.Context) (at bson.Timestamp, err error) {
 	session, err := b.client().StartSession()
 	if err != nil {
@@ -149,8 +151,8 @@ func (b *Builder) asOf(ctx context.Context, at bson.Timestamp, read func(context
 	return err
 }
 
-// ids reads the aggregate's id of one document: of the skip-th behind from, in the order of the index, or the last with skip < 0. It is
-// of type 0 if there is none.
+// ids reads the aggregate's id of one document: of the skip-th behind from, in the order of the
+// index, or the last with skip < 0. It is of type 0 if there is none.
 func (b *Builder) id(ctx context.Context, from bson.RawValue, skip int64) (bson.RawValue, error) {
 	path := b.Source.AggregatePath
 	o := options.FindOne().SetProjection(b.onlyID()).SetSort(bson.D{{Key: path, Value: 1}})
@@ -174,8 +176,9 @@ func (b *Builder) id(ctx context.Context, from bson.RawValue, skip int64) (bson.
 	return id, nil
 }
 
-// divide reads the aggregate ids behind from, in the order of the index and from the index alone, and returns the end of each range of about
-// so many documents. The last one, of type 0, is of the range without an end.
+// divide reads the aggregate ids behind from, in the order of the index and from the index alone,
+// and returns the end of each range of about so many documents. The last one, of type 0, is of the
+// range without an end.
 func (b *Builder) divide(ctx context.Context, from bson.RawValue, size int64) (ends []bson.RawValue, err error) {
 	path := b.Source.AggregatePath
 	fields := b.onlyID()
@@ -220,7 +223,8 @@ func behind(path string, from bson.RawValue) bson.D {
 	return bson.D{{Key: path, Value: bson.D{{Key: "$gt", Value: from}}}}
 }
 
-// kinds checks that all aggregate ids are of one kind, by the first and the last in the order of the index.
+// kinds checks that all aggregate ids are of one kind, by the first and the last in the order of
+// the index.
 func (b *Builder) kinds(ctx context.Context) error {
 	first, err := b.id(ctx, bson.RawValue{}, 0)
 	if err != nil || first.Type == 0 {

@@ -83,7 +83,8 @@ func (b *Builder) begin(ctx context.Context, uuid bson.Binary) (*State, error) {
 	return Read(ctx, b.ReadModel, b.Projection)
 }
 
-// advance records that a range is built, unless another process has built it meanwhile, and returns the state since.
+// advance records that a range is built, unless another process has built it meanwhile, and returns
+// the state since.
 func (b *Builder) advance(ctx context.Context, s *State, built span, r *result) (*State, error) {
 	if _, err := b.records().ReplaceOne(ctx, bson.D{{Key: "_id", Value: built.Number}}, built, options.Replace().SetUpsert(true)); err != nil {
 		return nil, fmt.Errorf("record a range of the build: %w", err)
@@ -107,7 +108,8 @@ func (b *Builder) advance(ctx context.Context, s *State, built span, r *result) 
 	return Read(ctx, b.ReadModel, b.Projection)
 }
 
-// again begins the ranges from the first, for aggregates that could not be built: those that were stay as they are.
+// again begins the ranges from the first, for aggregates that could not be built: those that were
+// stay as they are.
 func (b *Builder) again(ctx context.Context, s *State) (*State, error) {
 	if _, err := b.Applier.Retry(ctx, s.ID); err != nil {
 		return nil, err

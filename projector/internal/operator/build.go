@@ -111,7 +111,8 @@ func buildReadModel(ctx context.Context, p *Projector, r Request) error {
 	return nil
 }
 
-// attach reaches the entity that the projector will consume: what is committed from then on arrives there.
+// attach reaches the entity that the projector will consume: what is committed from then on arrives
+// there.
 func (p *Projector) attach(ctx context.Context) error {
 	ctx, cancel := p.bounded(ctx)
 	defer cancel()
