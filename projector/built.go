@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/projector/internal/build"
+	"github.com/sluice-cdc/sluice/projector/internal/schema"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
@@ -25,20 +27,23 @@ const (
 var errNotBuilt = errors.New("waiting for the build of the read model: run the command build")
 
 // awaitBuild waits until the read model's build has ended, if it has one or needs one, and learns
-// through which position each aggregate was built. It reports false if ctx ends first.
-func (s *service) awaitBuild(ctx context.Context) bool {
+// through which position each aggregate was built. It reports false if ctx ends first. Errors: a
+// [settings.Problems] if a collection has a collation.
+func (s *service) awaitBuild(ctx context.Context) (bool, error) {
 	var reminded time.Time
 	reading := outage.New(s.log, "read model")
 	for {
 		attempt, cancel := context.WithTimeout(ctx, reachTimeout)
 		done, err := s.readBuild(attempt)
 		cancel()
-		switch {
+		switch refusal, refused := errors.AsType[*schema.CollationError](err); {
+		case refused:
+			return false, settings.Problems{fmt.Errorf("READ_MODEL_DATABASE: %w", refusal)}
 		case done:
 			s.unbuilt.Store(false)
-			return true
+			return true, nil
 		case ctx.Err() != nil:
-			return false
+			return false, nil
 		case err != nil:
 			reading.Report(err)
 		default:
@@ -51,7 +56,7 @@ func (s *service) awaitBuild(ctx context.Context) bool {
 			}
 		}
 		if retry.Sleep(ctx, lookForBuild) != nil {
-			return false
+			return false, nil
 		}
 	}
 }
@@ -59,6 +64,10 @@ func (s *service) awaitBuild(ctx context.Context) bool {
 // readBuild reports whether the read model may be written to.
 func (s *service) readBuild(ctx context.Context) (done bool, err error) {
 	readModel := s.mongo.Database(s.cfg.Database)
+	// A user who may not list collections is reported by reachMongo.
+	if err := schema.CheckCollations(ctx, readModel, s.applier.Collections()); err != nil && !errors.Is(err, schema.ErrRights) {
+		return false, err
+	}
 	state, err := build.Read(ctx, readModel, s.chosen)
 	switch {
 	case err != nil:

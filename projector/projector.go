@@ -106,10 +106,11 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 	group.Go(func() error { return s.pipeline.Run(receiving) })
 	group.Go(func() error {
 		defer stopServing()
-		if s.awaitBuild(receiving) {
+		built, err := s.awaitBuild(receiving)
+		if built {
 			s.pool.Run(receiving, work, s.pipeline.Handle)
 		}
-		return nil
+		return err
 	})
 	err = group.Wait()
 	if err == nil && errors.Is(context.Cause(work), errShutdown) {

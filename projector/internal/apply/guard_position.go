@@ -87,6 +87,17 @@ func (a *Applier) Newest(ctx context.Context) (aggregate, position string, err e
 // GuardCollection names the collection that holds the guards.
 func (a *Applier) GuardCollection() string { return a.guards.collection.Name() }
 
+// Collections returns the names of the collection with the guards and of those that the projection
+// names.
+func (a *Applier) Collections() []string {
+	names := []string{a.GuardCollection()}
+	own, _ := projection.Collections(a.projection)
+	for _, c := range own {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
 // Stub reports whether a document of a [projection.OneDocument] was made only to hold a parked
 // record.
 func Stub(document bson.Raw) bool {

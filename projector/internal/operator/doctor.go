@@ -116,7 +116,16 @@ func (p *Projector) examineMongo(ctx context.Context, found *checkup.Findings) {
 
 	const check = "collections"
 	bounded, cancel = p.bounded(ctx)
-	err := schema.Create(bounded, p.Database, collections)
+	err := schema.CheckCollations(bounded, p.Database, p.Applier.Collections())
+	cancel()
+	if collated, ok := errors.AsType[*schema.CollationError](err); ok {
+		found.Problem(check, "recreate it without a collation, or set another READ_MODEL_DATABASE; give searches an index or a query with "+
+			"the collation instead", "%s.%s has a collation of its own: ids and positions would not be compared exactly", collated.Database, collated.Collection)
+		return
+	}
+
+	bounded, cancel = p.bounded(ctx)
+	err = schema.Create(bounded, p.Database, collections)
 	cancel()
 	switch {
 	case errors.Is(err, schema.ErrRights):

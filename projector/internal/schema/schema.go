@@ -77,3 +77,28 @@ func explain(err error) error {
 	}
 	return err
 }
+
+// CollationError is a collection whose collation is not simple.
+type CollationError struct{ Database, Collection string }
+
+func (e *CollationError) Error() string {
+	return fmt.Sprintf("%s.%s has a collation of its own: aggregate ids and positions that it takes for equal would be mixed up. "+
+		"Recreate the collection without a collation, or set another READ_MODEL_DATABASE; give searches an index or a query with the collation instead",
+		e.Database, e.Collection)
+}
+
+// CheckCollations checks that none of the collections that exist has a collation other than simple.
+// Errors: [*CollationError], [ErrRights], and those of the driver.
+func CheckCollations(ctx context.Context, database *mongo.Database, names []string) error {
+	existing, err := database.ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: bson.D{{Key: "$in", Value: names}}}})
+	if err != nil {
+		return explain(fmt.Errorf("list collections of %s: %w", database.Name(), err))
+	}
+	for _, c := range existing {
+		// A server stores no simple collation.
+		if c.Options.Lookup("collation").Type != 0 {
+			return &CollationError{Database: database.Name(), Collection: c.Name}
+		}
+	}
+	return nil
+}

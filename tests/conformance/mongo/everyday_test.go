@@ -340,3 +340,26 @@ func TestListCollectionsTellsSizesAsTheyAre(t *testing.T) {
 		require.Equal(t, want, got)
 	}
 }
+
+// A collection reports its collation with every option, and a simple one not at all. The embedded
+// server neither reads nor writes such a collection.
+func TestACollectionReportsItsCollation(t *testing.T) {
+	f := serve(t, mongo.Options{})
+	ctx, db := t.Context(), f.client.Database("db")
+	require.NoError(t, db.CreateCollection(ctx, "collated", options.CreateCollection().SetCollation(&options.Collation{Locale: "en", Strength: 2})))
+	require.NoError(t, db.CreateCollection(ctx, "simple", options.CreateCollection().SetCollation(&options.Collation{Locale: "simple"})))
+	options := func(name string) bson.Raw {
+		listed, err := db.ListCollectionSpecifications(ctx, d("name", name))
+		require.NoError(t, err)
+		require.Len(t, listed, 1)
+		return listed[0].Options
+	}
+	require.Equal(t, "en", options("collated").Lookup("collation", "locale").StringValue())
+	require.EqualValues(t, 2, options("collated").Lookup("collation", "strength").AsInt64())
+	require.Equal(t, "off", options("collated").Lookup("collation", "caseFirst").StringValue())
+	require.Zero(t, options("simple").Lookup("collation").Type)
+	f.embedded(t) // a server compares by it
+	_, err := db.Collection("collated").InsertOne(ctx, d("_id", "a"))
+	require.ErrorContains(t, err, "does not support a document of a collection with a collation")
+	require.ErrorContains(t, db.Collection("collated").FindOne(ctx, d()).Err(), "does not support a document of a collection with a collation")
+}

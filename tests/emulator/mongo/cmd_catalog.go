@@ -26,12 +26,13 @@ func runCreate(ctx context.Context, r *request) (bson.D, error) {
 	if err := r.refuse("timeseries", "clusteredIndex", "idIndex", "expireAfterSeconds", "encryptedFields", "storageEngine", "indexOptionDefaults"); err != nil {
 		return nil, err
 	}
-	if r.env.Collation != nil { // it would be that of every later command, and of the index on _id
-		return nil, mongoerr.Unsupported("the create option \"collation\", other than simple")
-	}
 	options, err := r.viewOptions()
 	if err != nil {
 		return nil, err
+	}
+	if r.env.Collation != nil {
+		given, _ := r.get("collation").(bson.D)
+		options = append(options, bson.E{Key: "collation", Value: query.WholeCollation(given, r.env.Collation)})
 	}
 	for _, key := range []string{"capped", "size", "max"} {
 		if r.has(key) {

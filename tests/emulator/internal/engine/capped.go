@@ -30,10 +30,22 @@ func newCapped(options bson.D) (c capped, err error) {
 	return c, nil
 }
 
-// writable refuses a view; nil is a collection that is not there yet.
+// writable refuses a view, and what readable refuses; nil is a collection that does not exist yet.
 func (c *Collection) writable() error {
 	if c != nil && c.view {
 		return mongoerr.New(mongoerr.ViewNotSupported, "Namespace %s is a view, not a collection", c.NS)
+	}
+	return c.readable()
+}
+
+// readable refuses a collection with a collation of its own: every command without one, and the index
+// on _id, would have to compare by it.
+func (c *Collection) readable() error {
+	if c == nil || c.view {
+		return nil
+	}
+	if _, collated := value.Get(c.Options, "collation"); collated {
+		return mongoerr.Unsupported("a document of a collection with a collation")
 	}
 	return nil
 }

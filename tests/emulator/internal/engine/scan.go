@@ -166,6 +166,9 @@ func (e *Engine) Find(ns NS, v View, s Selection, yield func(raw bson.Raw, doc b
 	if c == nil || err != nil {
 		return err
 	}
+	if err := c.readable(); err != nil {
+		return err
+	}
 	var failed error
 	c.candidates(s, func(r *record, sorted bool) bool {
 		raw := r.see(v)
