@@ -1,0 +1,145 @@
+package projector_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// troubled is a projection of one document per aggregate, in which the type of an event decides what
+// goes wrong with it.
+type troubled struct{ until chan struct{} }
+
+func (troubled) Name() string       { return "troubled" }
+func (troubled) Collection() string { return "troubled" }
+
+func (p troubled) Project(e projection.Event) ([]projection.Write, error) {
+	set := func(key string, value any) ([]projection.Write, error) {
+		return []projection.Write{projection.Update("troubled", e.Aggregate, projection.Set(key, value))}, nil
+	}
+	switch e.Type {
+	case "Poison":
+		return nil, projection.Permanent(errors.New("no rule for it"))
+	case "Unlisted":
+		return nil, errors.New("a failure that is in no table")
+	case "Endless":
+		<-p.until
+	case "Channel":
+		return set("channel", make(chan int))
+	case "Big":
+		return set("big", strings.Repeat("x", 16<<20-300))
+	case "Small":
+		return set("small", strings.Repeat("x", 200))
+	}
+	return []projection.Write{projection.Update("troubled", e.Aggregate, projection.Inc("events", 1))}, nil
+}
+
+// G5: whatever goes wrong with an aggregate, with one or with more than there are workers, in a
+// session of its own or in a shared one: the events of a healthy aggregate that come afterwards are
+// applied within neighbourBound. Two troubles are missing here: a contended transaction needs a
+// projection of several documents (see TestG5ATransactionThatIsLeftOpenHoldsNobodyUp), and an overtaken
+// aggregate needs events that a rewind brings back.
+func TestG5NeighboursOfWhateverGoesWrong(t *testing.T) {
+	const (
+		workers        = 2
+		neighbourBound = 5 * time.Second
+	)
+	for name, trouble := range map[string]struct {
+		// sent returns the events of an aggregate, the last of which go wrong.
+		sent func(aggregate string) []envelope.Change
+		// seen reports whether n aggregates are in trouble.
+		seen func(w *world.World, p *world.Projector, n int) bool
+	}{
+		"poison": {
+			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Poison")} }, letters(1),
+		},
+		"parked": {
+			func(a string) []envelope.Change {
+				return []envelope.Change{event(a, 1, "Poison"), event(a, 2, "T"), event(a, 3, "T")}
+			}, letters(3),
+		},
+		"version gap": {
+			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "T"), event(a, 3, "T")} }, waiting,
+		},
+		"unknown error": {
+			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Unlisted")} }, waiting,
+		},
+		"full document": {
+			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Big"), event(a, 2, "Small")} }, waiting,
+		},
+		"body away": {
+			func(a string) []envelope.Change { return []envelope.Change{unfetchable(a, 1)} }, waiting,
+		},
+		"hung projection": {
+			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Endless")} }, waiting,
+		},
+		"refused by the driver": {
+			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Channel")} }, letters(1),
+		},
+	} {
+		for _, many := range []int{1, 2*workers + 1} {
+			for _, key := range []envelope.SessionKey{{}, envelope.Buckets(1)} {
+				t.Run(fmt.Sprint(name, "/", many, "/", key), func(t *testing.T) {
+					inVirtualTime(t, func(w *world.World) {
+						until := make(chan struct{})
+						defer close(until)
+						p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+							runs(troubled{until})(c, o)
+							c.MaxSessions, c.Connections = workers, 1
+						})
+						for n := range many {
+							for _, c := range trouble.sent(fmt.Sprint("bad-", n)) {
+								c.Session = key.Session(c.Aggregate)
+								publish(w, c)
+							}
+						}
+						w.Eventually("it has gone wrong", func() bool { return trouble.seen(w, p, many) })
+						for n := 1; n <= 5; n++ {
+							c := event("healthy", n, "T")
+							c.Session = key.Session(c.Aggregate)
+							began := time.Now()
+							publish(w, c)
+							w.Eventually("the healthy one is applied", func() bool { return healthy(w) == n })
+							require.LessOrEqual(w, time.Since(began), neighbourBound)
+							w.Pass(10 * time.Second)
+						}
+						require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
+					})
+				})
+			}
+		}
+	}
+}
+
+// letters returns a check that each aggregate has so many dead letters.
+func letters(each int) func(*world.World, *world.Projector, int) bool {
+	return func(w *world.World, _ *world.Projector, n int) bool {
+		return w.Bus.Stats(world.SubscriptionPath).DeadLettered == n*each
+	}
+}
+
+// waiting lets the projector meet all events, and reports whether one event of each aggregate waits.
+func waiting(w *world.World, _ *world.Projector, n int) bool {
+	w.Pass(10 * time.Second)
+	stats := w.Bus.Stats(world.SubscriptionPath)
+	return stats.Active+stats.Locked >= n && stats.DeadLettered == 0
+}
+
+// healthy returns how many events of the healthy aggregate took effect.
+func healthy(w *world.World) int {
+	raw, err := w.Client.Database(world.ReadModel).Collection("troubled").FindOne(w.Context(), bson.D{{Key: "_id", Value: "healthy"}}).Raw()
+	if err != nil {
+		return 0
+	}
+	return int(raw.Lookup("events").AsInt64())
+}
