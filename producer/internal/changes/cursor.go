@@ -86,14 +86,30 @@ func (c *cursor) follow(ctx context.Context) error {
 	c.confirmBackoff = retry.Backoff{Initial: 5 * time.Second, Max: 5 * time.Minute}
 	if len(c.at.ResumeToken) == 0 {
 		stream.SetBatchSize(c.batch.requested) // it was opened with an empty response
-		if err := c.begin(ctx, stream.ResumeToken()); err != nil {
+	}
+	// A mongos does not report before the first getMore that the oplog does not reach back to START_AT, and a checkpoint there
+	// would hide a later START_AT.
+	beginning, begun, requested := stream.ResumeToken(), len(c.at.ResumeToken) > 0, false
+	if !begun && (c.reader.config.StartAt.IsZero() || c.fromNow) {
+		if err := c.begin(ctx, beginning); err != nil {
 			return err
 		}
+		begun = true
 	}
 	for {
 		there, err := c.next(ctx, stream)
 		if err != nil {
 			return err
+		}
+		if !begun && !there && !requested {
+			requested = true // from now on: that the first batch is empty was the answer to the opening
+			continue
+		}
+		if !begun {
+			if err := c.begin(ctx, beginning); err != nil {
+				return err
+			}
+			begun = true
 		}
 		c.state.answered = true
 		if c.state.first {

@@ -272,7 +272,7 @@ func (s *Stream) tryOpen(ctx context.Context, o *options.ChangeStreamOptionsBuil
 		return err
 	}
 	defer closeStream(ctx, stream)
-	stream.TryNext(ctx)
+	mongodb.TryFirst(ctx, stream)
 	return stream.Err()
 }
 

@@ -73,7 +73,7 @@ func Reaches(ctx context.Context, collection *mongo.Collection, at bson.Timestam
 	// Its first response holds at most one event, which is not read.
 	stream, err := collection.Watch(ctx, mongo.Pipeline{}, options.ChangeStream().SetBatchSize(1).SetMaxAwaitTime(100*time.Millisecond).SetStartAtOperationTime(&at))
 	if err == nil {
-		stream.TryNext(ctx) // servers refuse some start times only then
+		mongodb.TryFirst(ctx, stream) // servers refuse some start times only then
 		err = stream.Err()
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/settings"
 )
@@ -129,7 +130,7 @@ func (p *Pipeline) look(ctx context.Context, collection string, at bson.Timestam
 		_ = stream.Close(closing)
 	}()
 	for range sightings {
-		if !stream.TryNext(ctx) {
+		if !mongodb.TryFirst(ctx, stream) {
 			if err := stream.Err(); err != nil {
 				return unknown, err
 			}

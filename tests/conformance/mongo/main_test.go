@@ -42,7 +42,8 @@ func serve(t testing.TB, opts mongo.Options, more ...func(*options.ClientOptions
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	f := &fixture{srv: mongo.New(opts), uri: mongo.URI(l.Addr().String())}
+	f := &fixture{srv: mongo.New(opts)}
+	f.uri = f.srv.URI(l.Addr().String())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var serving errgroup.Group
 	serving.Go(func() error { return f.srv.Run(ctx, l) })

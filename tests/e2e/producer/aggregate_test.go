@@ -17,6 +17,9 @@ import (
 // The oldest versions of MongoDB that have images of documents from before a change, and changes in fragments.
 const images, fragments = "6.0", "6.0"
 
+// readsOplog is why a test needs a replica set.
+const readsOplog = "it reads the oplog, which a mongos refuses"
+
 func change(w *world.World, n int) {
 	w.Helper()
 	_, err := w.Events.UpdateOne(w.Context(), bson.D{{Key: "_id", Value: "D1"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: n}}}})

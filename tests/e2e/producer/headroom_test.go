@@ -38,7 +38,7 @@ func lastStatus(p *world.Producer) (s headroomStatus) {
 // G6: how much history is left is told before it is lost, in the very record that alerts are made of: here the source
 // writes on, Service Bus takes nothing, and the oplog's beginning comes nearer.
 func TestG6TheOplogsHeadroomIsToldWhileItShrinks(t *testing.T) {
-	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{OplogEntries: 300}}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{ReplicaSet: readsOplog, Mongo: mongo.Options{OplogEntries: 300}}, func(w *world.World) {
 		other := w.Events.Database().Collection("other")
 		for range 60 {
 			_, err := other.InsertOne(w.Context(), bson.D{{Key: "x", Value: 1}})

@@ -37,7 +37,7 @@ func statuses(t *testing.T, log string) (all []told) {
 
 // An idle stream has no lag, although MongoDB gives a new position only every ten seconds; one whose events wait has theirs.
 func TestAnIdleStreamHasNoLag(t *testing.T) {
-	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{ReplicaSet: "high-water marks of a mongos do not stand still"}, func(w *world.World) {
 		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.StatusInterval = 500 * time.Millisecond })
 		w.Leads("a")
 		w.InsertMany(3, 1)

@@ -7,7 +7,7 @@ import (
 )
 
 func TestAProducerCommandAsksMongoDBAndDoesNotWaitToBeTold(t *testing.T) {
-	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{ReplicaSet: "a mongos hides an election"}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")
 		w.RequirePatience(func() world.Operated { return operate(w, "status") })

@@ -99,7 +99,7 @@ func TestOperatorIsToldThatAStreamHasNoPositionYet(t *testing.T) {
 }
 
 func TestOperatorShowsTheStatusOfALeaderAndOfNone(t *testing.T) {
-	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{ReplicaSet: readsOplog}, func(w *world.World) {
 		none := operate(w, "status")
 		require.Equal(t, 1, none.Code)
 		require.Contains(t, none.Err, `no producer has led stream "shop.events" yet`)
@@ -159,7 +159,7 @@ func TestOperatorTellsThatReadOnLocalIsMissing(t *testing.T) {
 }
 
 func TestOperatorTellsTheOplogsHeadroom(t *testing.T) {
-	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{OplogEntries: 200}}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{ReplicaSet: readsOplog, Mongo: mongo.Options{OplogEntries: 200}}, func(w *world.World) {
 		before := time.Now()
 		time.Sleep(10 * time.Minute) // virtual: the oplog begins with the server
 		p := w.StartProducer("a", nil)
@@ -266,7 +266,7 @@ func TestG4OperatorMovesTheTokenUnderALeaderByForce(t *testing.T) {
 }
 
 func TestOperatorRefusesTokensThatWouldLoseOrCannotBeReached(t *testing.T) {
-	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{OplogEntries: 50}}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{ReplicaSet: readsOplog, Mongo: mongo.Options{OplogEntries: 50}}, func(w *world.World) {
 		start := time.Now()
 		p := w.StartProducer("a", nil)
 		w.Leads("a")
@@ -407,7 +407,7 @@ func TestOperatorTellsWhatDoesNotAnswer(t *testing.T) {
 		require.Regexp(t, `PROBLEM +mongodb +it does not answer: nowhere:27017`, doctor.Out)
 		require.NotContains(t, status.Out+status.Err+doctor.Out+doctor.Err, "hunter2")
 
-		stranger := func(c *producer.Config) { c.MongoURI = "mongodb://user:hunter2@mongo:27017/?replicaSet=rs0" }
+		stranger := func(c *producer.Config) { c.MongoURI = strings.Replace(w.MongoURI(), "//", "//user:hunter2@", 1) }
 		doctor = operateWith(w, stranger, "doctor")
 		require.Regexp(t, `PROBLEM +mongodb +it does not accept the user\. To fix it: check user, password and authSource`, doctor.Out)
 		require.NotContains(t, doctor.Out+doctor.Err, "hunter2")

@@ -11,7 +11,7 @@ import (
 
 // A request for changes that is never answered is asked again on another connection, by the same leader.
 func TestG1AnAnswerThatNeverComesIsAskedForAgain(t *testing.T) {
-	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{ReplicaSet: "the first batch of a mongos is empty, so two delayed requests follow each other"}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")
 		w.DelayMongo(2, time.Hour, "getMore")

@@ -142,7 +142,7 @@ func TestG3ARewindBehindAChangeOfSettingsIsRefused(t *testing.T) {
 // G6: another cluster with the same names, as after a migration, is another source: the token of the first may mean something there, and
 // what was copied has other tokens.
 func TestG6ACheckpointIsOfOneCluster(t *testing.T) {
-	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{ReplicaSet: "it writes config.version, which a mongos has"}, func(w *world.World) {
 		version := w.Events.Database().Client().Database("config").Collection("version")
 		_, err := version.InsertOne(w.Context(), bson.D{{Key: "_id", Value: 1}, {Key: "clusterId", Value: bson.NewObjectID()}})
 		require.NoError(w, err)

@@ -3,6 +3,7 @@ package projector_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,7 +149,7 @@ func TestDoctorOfAProjector(t *testing.T) {
 				c.MongoURI = "mongodb://user:" + secret + "@nowhere:27017/?replicaSet=rs0"
 			}},
 			{`PROBLEM +mongodb +it does not accept the user\. To fix it: check user, password and authSource in MONGODB_URI`, func(c *projector.Config, _ *projector.Options) {
-				c.MongoURI = "mongodb://user:" + secret + "@mongo:27017/?replicaSet=rs0"
+				c.MongoURI = strings.Replace(c.MongoURI, "//", "//user:"+secret+"@", 1)
 			}},
 		} {
 			got := w.OperateProjector(sick.change, "doctor")

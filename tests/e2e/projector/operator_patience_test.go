@@ -7,7 +7,9 @@ import (
 )
 
 func TestAProjectorCommandAsksMongoDBAndDoesNotWaitToBeTold(t *testing.T) {
-	inVirtualTime(t, func(w *world.World) {
+	o := settings(0)
+	o.ReplicaSet = "a mongos hides an election: its answer comes late, and a late one is lost here"
+	world.InVirtualTime(t, o, func(w *world.World) {
 		w.RequirePatience(func() world.Operated { return w.OperateProjector(nil, "status") })
 	})
 }

@@ -100,7 +100,7 @@ func TestAMirrorOfTheSameNameElsewhereIsRight(t *testing.T) {
 		serving.Go(func() { _ = elsewhere.Run(ctx, way) })
 		defer serving.Wait()
 		defer stop()
-		other, err := driver.Connect(options.Client().ApplyURI(mongo.URI("mongo:27017")).SetDialer(way))
+		other, err := driver.Connect(options.Client().ApplyURI(w.MongoURI()).SetDialer(way))
 		require.NoError(t, err)
 		defer func() { _ = other.Disconnect(context.WithoutCancel(t.Context())) }()
 

@@ -30,7 +30,10 @@ type stream struct {
 	missed   string         // such a token, not met yet; else ""
 	before5  bool           // events look as those of servers before 5.0
 	before6  bool
-	byName   bool // the document of an update is looked up in whichever collection has the name by now
+	mongos   *Mongos   // merges it; else nil
+	failed   error     // what the shards answer to the first getMore; nil: no error
+	ripe     time.Time // when the entry that is held back may be delivered; zero: none is
+	byName   bool      // the document of an update is looked up in whichever collection has the name by now
 
 	at      uint64         // position of the next entry
 	from    bson.Timestamp // entries before this are not looked at
@@ -61,7 +64,11 @@ func (s *stream) advance(t keystring.Token) {
 // fill reads at most size events that are there now.
 func (s *stream) fill(size int) ([]bson.Raw, error) {
 	var out []bson.Raw
+	if s.failed != nil && size > 0 {
+		return nil, s.failed
+	}
 	bytes := 0
+	s.ripe = time.Time{}
 	for len(out) < size && !s.ended {
 		if len(s.fragments) > 0 {
 			next := s.fragments[0]
@@ -88,9 +95,16 @@ func (s *stream) fill(size int) ([]bson.Raw, error) {
 			}
 			continue
 		}
+		now := time.Now()
 		n, last, ok := s.eng.ReadOplog(s.at, s.buf[:min(len(s.buf), size-len(out))])
 		if !ok {
 			return nil, historyLost()
+		}
+		if s.mongos != nil && (n == 0 || s.held(s.buf[0], now)) {
+			if s.merge(s.buf[:n], now) {
+				break
+			}
+			continue
 		}
 		if n == 0 { // everything up to last has been looked at
 			if value.CompareTimestamps(last, s.from) >= 0 {
@@ -99,6 +113,9 @@ func (s *stream) fill(size int) ([]bson.Raw, error) {
 			break
 		}
 		for _, x := range s.buf[:n] {
+			if s.held(x, now) {
+				break
+			}
 			if !s.covers(x) || value.CompareTimestamps(x.At, s.from) < 0 {
 				s.at++
 				continue
@@ -154,8 +171,10 @@ func (r *request) moreStream(ctx context.Context, c *cursor, size int) (reply bs
 		if len(docs) > 0 || s.ended {
 			return s.reply(c, docs), s.ended, nil
 		}
+		ripe, _ := soon(s.ripe) // what is left of it when something else comes first is collected
 		select {
 		case <-changed:
+		case <-ripe:
 		case <-timer.C:
 			s.eng.Heartbeat()
 			return s.reply(c, nil), false, nil

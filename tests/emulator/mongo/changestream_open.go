@@ -25,7 +25,7 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 	if !ok {
 		return nil, mongoerr.New(50808, "$changeStream stage expects a document as argument")
 	}
-	s := &stream{newest: r.srv.newestToken(), eng: r.srv.eng, full: "default", before: "off", lenient: r.srv.opts.AcceptLostTokens, before5: r.srv.opts.before(5, 0, 0), before6: r.srv.opts.before(6, 0, 0), byName: !r.srv.opts.before(6, 0, 27)}
+	s := &stream{mongos: r.srv.opts.Mongos, newest: r.srv.newestToken(), eng: r.srv.eng, full: "default", before: "off", lenient: r.srv.opts.AcceptLostTokens, before5: r.srv.opts.before(5, 0, 0), before6: r.srv.opts.before(6, 0, 0), byName: !r.srv.opts.before(6, 0, 27)}
 	wire, err := r.streamScope(s, d)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,9 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 		return nil, err
 	}
 	if err := s.start(d); err != nil {
-		return nil, err
+		if !s.later(d, err) {
+			return nil, err
+		}
 	}
 	v, given := value.Get(opts, "batchSize")
 	size, err := batchSize(v, given)
@@ -64,6 +66,9 @@ func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bs
 	}
 	if size < 0 {
 		size = firstBatch
+	}
+	if s.mongos != nil {
+		size = 0 // a mongos opens the shards' cursors and does not wait for their first batches
 	}
 	c := &cursor{ns: wire, lsid: r.lsid, stream: s}
 	docs, err := s.fill(size)

@@ -69,11 +69,14 @@ func runServerStatus(_ context.Context, r *request) (bson.D, error) {
 	r.srv.mu.Lock()
 	conns := len(r.srv.conns)
 	r.srv.mu.Unlock()
-	up := time.Since(r.srv.started)
+	up, process := time.Since(r.srv.started), "mongod"
+	if r.srv.opts.Mongos != nil {
+		process = "mongos"
+	}
 	return bson.D{
 		{Key: "host", Value: r.srv.advertised()},
 		{Key: "version", Value: r.srv.version()},
-		{Key: "process", Value: "mongod"},
+		{Key: "process", Value: process},
 		{Key: "uptime", Value: up.Seconds()},
 		{Key: "uptimeMillis", Value: up.Milliseconds()},
 		{Key: "localTime", Value: time.Now()},

@@ -232,7 +232,10 @@ func runListDatabases(_ context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := []string{"admin", "config", "local"}
+	names := []string{"admin", "config"}
+	if r.srv.opts.Mongos == nil {
+		names = append(names, "local")
+	}
 	for _, c := range r.srv.eng.Collections("") {
 		if !slices.Contains(names, c.NS.DB) {
 			names = append(names, c.NS.DB)

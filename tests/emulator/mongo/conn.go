@@ -181,6 +181,9 @@ func (s *Server) helloReply(c *conn, legacy bool) bson.D {
 	primary, _ := s.primary()
 	host := s.advertised()
 	version, _, _ := s.topologyVersion()
+	if s.opts.Mongos != nil {
+		primary = true
+	}
 	var d bson.D
 	if !s.opts.NoHello {
 		d = bson.D{{Key: "helloOk", Value: true}}
@@ -190,14 +193,20 @@ func (s *Server) helloReply(c *conn, legacy bool) bson.D {
 	}
 	d = append(d, bson.D{
 		{Key: "isWritablePrimary", Value: primary},
-		{Key: "secondary", Value: !primary},
-		{Key: "setName", Value: s.opts.ReplicaSet},
-		{Key: "hosts", Value: []string{host}},
-		{Key: "me", Value: host},
 		{Key: "topologyVersion", Value: bson.D{{Key: "processId", Value: s.topology.process}, {Key: "counter", Value: version}}},
 	}...)
-	if primary {
-		d = append(d, bson.E{Key: "primary", Value: host})
+	if s.opts.Mongos != nil {
+		d = append(d, bson.E{Key: "msg", Value: "isdbgrid"})
+	} else {
+		d = append(d, bson.D{
+			{Key: "secondary", Value: !primary},
+			{Key: "setName", Value: s.opts.ReplicaSet},
+			{Key: "hosts", Value: []string{host}},
+			{Key: "me", Value: host},
+		}...)
+		if primary {
+			d = append(d, bson.E{Key: "primary", Value: host})
+		}
 	}
 	return append(d, bson.D{
 		{Key: "maxBsonObjectSize", Value: int32(value.MaxDocument)},

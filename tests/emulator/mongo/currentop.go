@@ -52,13 +52,15 @@ func (r *request) currentOp(spec any) (bson.A, error) {
 	if r.db != "admin" || !isNumber || n != 1 {
 		return nil, mongoerr.New(mongoerr.InvalidNamespace, "$currentOp must be run against the 'admin' database with {aggregate: 1}")
 	}
-	idle := false
+	idle, local := false, false
 	for _, o := range options {
 		given, isBool := o.Value.(bool)
 		switch o.Key {
 		case "idleSessions":
 			idle = given
-		case "allUsers", "idleConnections", "idleCursors", "localOps", "truncateOps", "targetAllNodes":
+		case "localOps":
+			local = given
+		case "allUsers", "idleConnections", "idleCursors", "truncateOps", "targetAllNodes":
 		default:
 			return nil, mongoerr.New(mongoerr.FailedToParse, "Unrecognized option '%s' in $currentOp stage.", o.Key)
 		}
@@ -67,12 +69,12 @@ func (r *request) currentOp(spec any) (bson.A, error) {
 		}
 	}
 	found := bson.A{}
-	if !idle {
+	if !idle || (local && r.srv.opts.Mongos != nil) { // the transactions are the shards'
 		return found, nil
 	}
 	now, nobody := time.Now(), sha256.Sum256(nil)
 	for _, t := range r.srv.sessions.idle() {
-		found = append(found, bson.D{
+		d := bson.D{
 			{Key: "type", Value: "idleSession"},
 			{Key: "host", Value: r.srv.opts.Host},
 			{Key: "desc", Value: "inactive transaction"},
@@ -89,7 +91,11 @@ func (r *request) currentOp(spec any) (bson.A, error) {
 			}},
 			{Key: "waitingForLock", Value: false},
 			{Key: "active", Value: false},
-		})
+		}
+		if r.srv.opts.Mongos != nil {
+			d = append(bson.D{{Key: "shard", Value: shardNames[0]}}, d...)
+		}
+		found = append(found, d)
 	}
 	return found, nil
 }

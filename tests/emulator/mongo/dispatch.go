@@ -168,6 +168,9 @@ func (s *Server) dispatch(ctx context.Context, c *conn, m *wire.Message) (bson.D
 	if reply, err = s.run(ctx, r); errors.Is(err, errCloseConnection) {
 		return nil, errCloseConnection
 	}
+	if err != nil && s.opts.Mongos != nil {
+		err = cloaked(mongoerr.From(err))
+	}
 	if unmet := r.concern(); unmet != nil && err == nil {
 		reply = append(slices.Clone(reply), bson.E{Key: "writeConcernError", Value: unmet})
 	}
@@ -234,13 +237,16 @@ func validDatabase(name string) bool {
 }
 
 func (s *Server) run(ctx context.Context, r *request) (bson.D, error) {
+	if err := r.throughMongos(); err != nil {
+		return nil, err
+	}
 	if err := r.checkFields(); err != nil {
 		return nil, err
 	}
 	if err := r.checkVersion(); err != nil {
 		return nil, err
 	}
-	if ok, _ := s.primary(); !ok && !r.cmd.anywhere {
+	if ok, _ := s.primary(); !ok && !r.cmd.anywhere && s.opts.Mongos == nil {
 		if r.cmd.write {
 			return nil, mongoerr.New(mongoerr.NotWritablePrimary, "not primary")
 		}
@@ -257,6 +263,11 @@ func (s *Server) run(ctx context.Context, r *request) (bson.D, error) {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(ms)*time.Millisecond, mongoerr.New(mongoerr.MaxTimeMSExpired, "operation exceeded time limit"))
 			defer cancel()
+		}
+	}
+	if s.opts.Mongos != nil && !r.cmd.anywhere {
+		if err := s.awaitElection(ctx); err != nil {
+			return nil, err
 		}
 	}
 	if err := r.readConcern(); err != nil {

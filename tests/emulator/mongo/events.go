@@ -66,7 +66,7 @@ func (s *stream) tokenFor(x *engine.Entry) keystring.Token {
 	switch {
 	case x.ID.Type != 0:
 		v, _, _ := value.DecodeValue(x.ID.Type, x.ID.Value)
-		t.Key = bson.D{{Key: "_id", Value: v}}
+		t.Key = append(slices.Clip(x.ShardKey), bson.E{Key: "_id", Value: v})
 	case x.Description != nil:
 		t.KeyField, t.Key = "operationDescription", x.Description
 	}
@@ -99,7 +99,7 @@ func (s *stream) event(x *engine.Entry, t keystring.Token) (bson.Raw, bool, erro
 		b = value.AppendElement(b, "to", bson.D{{Key: "db", Value: x.To.DB}, {Key: "coll", Value: x.To.Coll}})
 	}
 	if x.ID.Type != 0 {
-		b = value.AppendElement(b, "documentKey", bson.D{{Key: "_id", Value: x.ID}})
+		b = value.AppendElement(b, "documentKey", documentKey(x))
 	}
 	if s.expanded && x.Description != nil {
 		b = value.AppendElement(b, "operationDescription", x.Description)
@@ -132,7 +132,7 @@ func (s *stream) wanted(x *engine.Entry, missing error) error {
 		if err != nil {
 			return err
 		}
-		d = append(d, bson.E{Key: "documentKey", Value: bson.D{{Key: "_id", Value: id}}})
+		d = append(d, bson.E{Key: "documentKey", Value: append(slices.Clip(x.ShardKey), bson.E{Key: "_id", Value: id})})
 	}
 	if x.Kind == engine.Update {
 		d = append(d, bson.E{Key: "updateDescription", Value: s.describe(x)})

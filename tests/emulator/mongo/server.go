@@ -60,6 +60,9 @@ type Options struct {
 	// the stream: with the stage that splits large events it is 2. See also [Server.SetTokenVersion].
 	TokenVersion int
 
+	// Mongos makes the server speak as the mongos of a sharded cluster; nil: as the member of a replica set.
+	Mongos *Mongos
+
 	// TransactionLifetime is how long a transaction may stay open; default 60 s.
 	TransactionLifetime time.Duration
 }
@@ -99,9 +102,13 @@ func New(opts Options) *Server {
 		opts.TransactionLifetime = time.Minute
 	}
 	opts.likeVersion()
+	var shardKeys map[string]string
+	if opts.Mongos != nil {
+		shardKeys = opts.Mongos.ShardKeys
+	}
 	s := &Server{
 		opts: opts, log: opts.Logger, host: opts.Host, started: time.Now(),
-		eng:     engine.New(engine.Options{OplogBytes: opts.OplogBytes, OplogEntries: opts.OplogEntries, QuietCaps: opts.before(5, 0, 0), Version: [2]int32{opts.Version[0], opts.Version[1]}}),
+		eng:     engine.New(engine.Options{OplogBytes: opts.OplogBytes, OplogEntries: opts.OplogEntries, QuietCaps: opts.before(5, 0, 0), ShardKeys: shardKeys, Version: [2]int32{opts.Version[0], opts.Version[1]}}),
 		conns:   map[*conn]struct{}{},
 		stepped: make(chan struct{}),
 
@@ -115,6 +122,14 @@ func New(opts Options) *Server {
 
 // URI is a connection string for a server that listens on addr.
 func URI(addr string) string { return "mongodb://" + addr + "/?replicaSet=rs0" }
+
+// URI is a connection string for this server that listens on addr.
+func (s *Server) URI(addr string) string {
+	if s.opts.Mongos != nil {
+		return "mongodb://" + addr + "/"
+	}
+	return URI(addr)
+}
 
 // Run serves connections of l until ctx ends or l fails. When it returns, l and
 // every connection are closed and everything started is joined. The data stays: a
@@ -159,8 +174,10 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 func (s *Server) StepDown(d time.Duration) {
 	s.mu.Lock()
 	s.down = time.Now().Add(d)
-	s.topology.down = true
-	s.topology.bump()
+	if s.opts.Mongos == nil {
+		s.topology.down = true
+		s.topology.bump()
+	}
 	close(s.stepped)
 	s.stepped = make(chan struct{})
 	s.mu.Unlock()

@@ -11,5 +11,5 @@ import (
 func Start(t testing.TB, opts Options) (s *Server, uri string) {
 	t.Helper()
 	s = New(opts)
-	return s, URI(netpipe.ServeTCP(t, s.Run))
+	return s, s.URI(netpipe.ServeTCP(t, s.Run))
 }

@@ -35,6 +35,8 @@ func (r *request) look(ns engine.NS, sel engine.Selection, yield func(raw bson.R
 	}
 	var docs []bson.D
 	switch {
+	case r.srv.opts.Mongos != nil && ns.DB == "config":
+		docs, _ = r.srv.configured(ns.Coll)
 	case ns == replsetNS:
 		docs = []bson.D{r.srv.configuration()}
 	case ns.Coll == systemViews:

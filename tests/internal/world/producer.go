@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
-	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
@@ -29,7 +28,7 @@ type Producer struct {
 // ProducerConfig is the settings of a producer where a test says nothing else: the collection shop.events, to Topic.
 func (w *World) ProducerConfig() producer.Config {
 	return producer.Config{
-		MongoURI: mongo.URI(mongoHost), Database: sourceDatabase, Collection: sourceCollection, Stream: "shop.events",
+		MongoURI: w.MongoURI(), Database: sourceDatabase, Collection: sourceCollection, Stream: "shop.events",
 		ServiceBus: azure.ServiceBus{ConnectionString: servicebus.ConnectionString(busHost)}, Topic: Topic,
 		Blob: azure.Blob{ConnectionString: blob.ConnectionString(BlobHost)}, Container: "sluice",
 		StartFrom: "latest", OnHistoryLost: "fail", OnCollectionReplaced: "fail",

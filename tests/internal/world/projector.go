@@ -11,7 +11,6 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/azure"
-	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
@@ -42,7 +41,7 @@ func (w *World) ProjectorConfig() projector.Config {
 	return projector.Config{
 		ServiceBus: azure.ServiceBus{ConnectionString: servicebus.ConnectionString(busHost)},
 		Topic:      Topic, Subscription: Subscription, Connections: 2,
-		MongoURI: mongo.URI(mongoHost), Database: ReadModel, Projection: "timeline",
+		MongoURI: w.MongoURI(), Database: ReadModel, Projection: "timeline",
 		MaxSessions: 8, ReceiveBatch: 100,
 		SessionIdle: 2 * time.Second, SessionMaxHold: 30 * time.Second,
 		AcceptTimeout: time.Minute, ApplyTimeout: 10 * time.Second, SettleTimeout: 5 * time.Second,

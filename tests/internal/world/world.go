@@ -32,6 +32,7 @@ type Options struct {
 	Mongo           mongo.Options // unless its version is given: like any that users run
 	Bus             servicebus.Options
 	Since           string        // the oldest version of MongoDB that has what the test needs, such as "6.0"; empty: any has
+	ReplicaSet      string        // why the test needs a replica set, not a mongos; empty: either will do
 	DuplicateWindow time.Duration // the topic's; 0 is ten minutes
 	RoundTrip       time.Duration // of the services' way to Service Bus, which then needs real time: see InVirtualTime
 	Patience        time.Duration // how long Eventually waits; 0 is ten minutes
@@ -100,6 +101,7 @@ func run(t *testing.T, o Options, f func(w *World)) {
 		window = 10 * time.Minute
 	}
 	likeSomeVersion(t, &o.Mongo, o.Since)
+	asSomeTopology(t, &o.Mongo, o.ReplicaSet)
 	w := &World{
 		T: t, Mongo: mongo.New(o.Mongo), MongoNet: netpipe.Listen(mongoHost), Inserted: map[string]int{},
 		patience: 10 * time.Minute, poll: 10 * time.Millisecond, window: window,
@@ -165,9 +167,12 @@ func (w *World) serve(roundTrip time.Duration) (stop func()) {
 	}
 }
 
+// MongoURI is the connection string of the world's MongoDB.
+func (w *World) MongoURI() string { return w.Mongo.URI(mongoHost) }
+
 // MongoOptions are those of a client of the test's own.
 func (w *World) MongoOptions() *options.ClientOptions {
-	return options.Client().ApplyURI(mongo.URI(mongoHost)).SetDialer(w.MongoNet)
+	return options.Client().ApplyURI(w.MongoURI()).SetDialer(w.MongoNet)
 }
 
 // connect makes the test's own clients.

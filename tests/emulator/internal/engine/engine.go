@@ -36,6 +36,8 @@ type Options struct {
 	QuietCaps bool
 	// Version of the server that this one is like; zero is the newest.
 	Version [2]int32
+	// ShardKeys has the field by which a collection is sharded, by "database.collection".
+	ShardKeys map[string]string
 }
 
 // NS names a collection.
@@ -131,6 +133,17 @@ func (e *Engine) Heartbeat() {
 	if time.Now().Unix()-int64(e.clock.T) >= 10 {
 		e.log(&Entry{Kind: Noop})
 	}
+}
+
+// Elsewhere returns a cluster time at which another shard wrote: later than every entry, and no entry has it. ok is false if
+// there is an entry at position at or behind it.
+func (e *Engine) Elsewhere(at uint64) (now bson.Timestamp, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if at < e.oplog.base+uint64(len(e.oplog.entries)) {
+		return e.clock, false
+	}
+	return e.tick(), true
 }
 
 // NewUUID makes a random version 4 UUID.

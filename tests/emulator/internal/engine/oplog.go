@@ -45,6 +45,7 @@ type Entry struct {
 	To          NS
 	UUID        []byte
 	ID          bson.RawValue // of the document
+	ShardKey    bson.D        // of the document, before an update or a delete; nil if its collection is not sharded
 	Full        bson.Raw      // the document afterwards
 	Pre         bson.Raw      // the document before, where the collection keeps pre-images
 	Images      bool          // the collection keeps pre- and post-images

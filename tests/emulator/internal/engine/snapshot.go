@@ -231,6 +231,7 @@ func (x *Entry) document() bson.D {
 	add("toColl", x.To.Coll, x.To != NS{})
 	add("uuid", bson.Binary{Subtype: 4, Data: x.UUID}, x.UUID != nil)
 	add("id", x.ID, x.ID.Type != 0)
+	add("shardKey", x.ShardKey, x.ShardKey != nil)
 	add("full", x.Full, x.Full != nil)
 	add("pre", x.Pre, x.Pre != nil)
 	add("images", x.Images, x.Images)
@@ -261,7 +262,7 @@ func (e *Engine) restoreEntry(v bson.RawValue) error {
 	x := &Entry{
 		At: at[bson.Timestamp](d, "at"), TxnOp: int(at[int32](d, "op")), Wall: at[bson.DateTime](d, "wall").Time(), Kind: kind,
 		NS: NS{at[string](d, "db"), at[string](d, "coll")}, To: NS{at[string](d, "toDB"), at[string](d, "toColl")}, UUID: at[bson.Binary](d, "uuid").Data,
-		Full: raw("full"), Pre: raw("pre"), Images: at[bool](d, "images"),
+		ShardKey: at[bson.D](d, "shardKey"), Full: raw("full"), Pre: raw("pre"), Images: at[bool](d, "images"),
 		Change:      query.Change{Replace: kind == Replace, Updated: at[bson.D](d, "updated"), Truncated: at[bson.A](d, "truncated")},
 		Description: at[bson.D](d, "description"), View: at[bool](d, "view"), LSID: raw("lsid"), TxnNumber: at[int64](d, "txnNumber"),
 	}

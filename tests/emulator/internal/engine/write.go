@@ -146,7 +146,7 @@ func (e *Engine) insert(txn *Txn, c *Collection, raw bson.Raw, b *batch) error {
 	if txn != nil && c.capped != (capped{}) {
 		return mongoerr.New(mongoerr.OperationNotInTransaction, "Collection '%s' is a capped collection. Writes in transactions are not allowed on capped collections.", c.NS)
 	}
-	if err := e.write(txn, c, r, raw, &Entry{Kind: Insert, ID: id, Full: raw}, b); err != nil {
+	if err := e.write(txn, c, r, raw, &Entry{Kind: Insert, ID: id, ShardKey: e.shardKey(c, raw), Full: raw}, b); err != nil {
 		return err
 	}
 	return e.overflow(c, b)
@@ -259,7 +259,7 @@ func (e *Engine) modify(ctx context.Context, txn *Txn, c *Collection, r *record,
 		}
 		id, _ := value.RawField(raw, "_id")
 		next := value.Encode(now)
-		x := &Entry{Kind: Update, ID: id, Full: next, Change: change}
+		x := &Entry{Kind: Update, ID: id, ShardKey: e.shardKey(c, raw), Full: next, Change: change}
 		if change.Replace {
 			x.Kind = Replace
 		}
@@ -330,7 +330,7 @@ func (e *Engine) Delete(ctx context.Context, ns NS, txn *Txn, s Selection, multi
 		}
 		return e.each(c, View{Txn: txn}, s, multi, func(r *record, raw bson.Raw, _ bson.D) error {
 			id, _ := value.RawField(raw, "_id")
-			x := &Entry{Kind: Delete, ID: id}
+			x := &Entry{Kind: Delete, ID: id, ShardKey: e.shardKey(c, raw)}
 			if c.PreImages {
 				x.Pre = raw
 			}
@@ -343,4 +343,18 @@ func (e *Engine) Delete(ctx context.Context, ns NS, txn *Txn, s Selection, multi
 		})
 	})
 	return res, err
+}
+
+// shardKey returns the fields of a document by which its collection is sharded; nil if it is not.
+func (e *Engine) shardKey(c *Collection, raw bson.Raw) bson.D {
+	name, sharded := e.opts.ShardKeys[c.NS.String()]
+	if !sharded {
+		return nil
+	}
+	v, ok := value.RawField(raw, name)
+	if !ok {
+		return nil
+	}
+	decoded, _, _ := value.DecodeValue(v.Type, v.Value)
+	return bson.D{{Key: name, Value: decoded}}
 }

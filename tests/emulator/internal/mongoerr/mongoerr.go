@@ -24,6 +24,7 @@ type Error struct {
 const (
 	InternalError               = 1
 	BadValue                    = 2
+	HostUnreachable             = 6
 	HostNotFound                = 7
 	FailedToParse               = 9
 	Unauthorized                = 13
