@@ -64,6 +64,9 @@ func (r *request) currentOp(spec any) (bson.A, error) {
 		default:
 			return nil, mongoerr.New(mongoerr.FailedToParse, "Unrecognized option '%s' in $currentOp stage.", o.Key)
 		}
+		if o.Key == "idleCursors" && given {
+			return nil, mongoerr.Unsupported("idleCursors of $currentOp")
+		}
 		if !isBool {
 			return nil, mongoerr.New(mongoerr.FailedToParse, "The '%s' parameter of the $currentOp stage must be a boolean value", o.Key)
 		}
