@@ -87,8 +87,8 @@ func (c *cursor) follow(ctx context.Context) error {
 	if len(c.at.ResumeToken) == 0 {
 		stream.SetBatchSize(c.batch.requested) // it was opened with an empty response
 	}
-	// A mongos does not report before the first getMore that the oplog does not reach back to START_AT, and a checkpoint there
-	// would hide a later START_AT.
+	// A mongos does not report before the first getMore that the oplog does not reach back to
+	// START_AT, and a checkpoint there would hide a later START_AT.
 	beginning, begun, requested := stream.ResumeToken(), len(c.at.ResumeToken) > 0, false
 	if !begun && (c.reader.config.StartAt.IsZero() || c.fromNow) {
 		if err := c.begin(ctx, beginning); err != nil {

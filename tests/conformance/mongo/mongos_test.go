@@ -87,7 +87,7 @@ func TestDocumentKeysHaveTheShardKey(t *testing.T) {
 	whole := f.client.Database("db").Collection("whole")
 	cs, err := f.client.Database("db").Watch(t.Context(), driver.Pipeline{})
 	require.NoError(t, err)
-	defer cs.Close(t.Context())
+	closing(t, cs)
 
 	_, err = f.coll().InsertOne(t.Context(), d("_id", 1, "owner", "a"))
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestMergedHighWaterMarksDoNotStandStill(t *testing.T) {
 	f := sharded(t, 0)
 	cs, err := f.coll().Watch(t.Context(), driver.Pipeline{}, options.ChangeStream().SetMaxAwaitTime(time.Millisecond))
 	require.NoError(t, err)
-	defer cs.Close(t.Context())
+	closing(t, cs)
 	last := ""
 	for i := range 7 {
 		require.False(t, cs.TryNext(t.Context()))
@@ -139,7 +139,7 @@ func TestMergedHighWaterMarksDoNotStandStill(t *testing.T) {
 	require.NoError(t, err)
 	again, err := f.coll().Watch(t.Context(), driver.Pipeline{}, options.ChangeStream().SetResumeAfter(mark))
 	require.NoError(t, err)
-	defer again.Close(t.Context())
+	closing(t, again)
 	require.Equal(t, "insert", next(t, again)["operationType"])
 }
 
@@ -149,7 +149,7 @@ func TestAChangeWaitsForTheShardThatIsBehind(t *testing.T) {
 	f := sharded(t, behind)
 	cs, err := f.coll().Watch(t.Context(), driver.Pipeline{}, options.ChangeStream().SetMaxAwaitTime(20*time.Millisecond))
 	require.NoError(t, err)
-	defer cs.Close(t.Context())
+	closing(t, cs)
 	written := time.Now()
 	_, err = f.coll().InsertOne(t.Context(), d("_id", 1, "owner", "a"))
 	require.NoError(t, err)
@@ -160,7 +160,7 @@ func TestAChangeWaitsForTheShardThatIsBehind(t *testing.T) {
 
 	again, err := f.coll().Watch(t.Context(), driver.Pipeline{}, options.ChangeStream().SetResumeAfter(mark))
 	require.NoError(t, err)
-	defer again.Close(t.Context())
+	closing(t, again)
 	require.Equal(t, "insert", next(t, again)["operationType"])
 }
 
@@ -243,7 +243,7 @@ func TestAMongosAnswersOfHistoryWithTheFirstGetMore(t *testing.T) {
 	}
 	cs, err = f.coll().Watch(t.Context(), driver.Pipeline{}, options.ChangeStream().SetResumeAfter(token))
 	require.NoError(t, err)
-	defer cs.Close(t.Context())
+	closing(t, cs)
 	require.Equal(t, token, cs.ResumeToken())
 	require.False(t, cs.Next(t.Context()))
 	refused(t, 286, cs.Err())
