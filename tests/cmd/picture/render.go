@@ -18,7 +18,7 @@ const (
 	// grain is the shortest time that a screen is shown.
 	grain = 150 * time.Millisecond
 	// rows is the height of the terminal: older lines scroll out of it.
-	rows = 16
+	rows = 18
 
 	lineHeight, charWidth, margin = 20, 8.45, 14
 )

@@ -38,7 +38,7 @@ func configurations() []tried {
 		p("a setting of a stream that is none", "ORDERS_TOPIC: has the prefix of one stream's settings", "STREAMS", "orders", "ORDERS_TOPIC", "orders"),
 		p("a setting of a stream that STREAMS lacks", "REFUNDS_SERVICE_BUS_TOPIC: is the setting", "STREAMS", "orders", "REFUNDS_SERVICE_BUS_TOPIC", "x"),
 		p("two streams that are one", "STREAMS: a and b are both the stream", "STREAMS", "a,b"),
-		p("a stream's name in capitals", `STREAMS: "Orders" is no name`, "STREAMS", "Orders"),
+		p("a stream's name in capitals", `STREAMS: "Orders" is not a valid stream name`, "STREAMS", "Orders"),
 		p("no entity", "SERVICE_BUS_TOPIC, SERVICE_BUS_QUEUE: set exactly one", "SERVICE_BUS_TOPIC", "-"),
 		p("a topic and a queue", "SERVICE_BUS_TOPIC, SERVICE_BUS_QUEUE: set exactly one", "SERVICE_BUS_QUEUE", "q"),
 		p("two ways to sign in", "SERVICE_BUS_NAMESPACE: must not be set together", "SERVICE_BUS_NAMESPACE", "contoso.servicebus.windows.net"),

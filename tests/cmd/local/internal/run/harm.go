@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -90,27 +91,37 @@ func (f *failovers) measured() []report.Failover {
 // when there is one. It returns when all of it is done and mended. That ctx ended is no error.
 func (r *runner) harm(ctx context.Context) error {
 	var group errgroup.Group
+	var taking atomic.Int64 // the place in the list of what is being done to a leader; behind the list: nothing is
+	none := int64(len(r.options.Chaos))
+	taking.Store(none)
 	group.Go(func() error {
-		for _, a := range r.options.Chaos {
+		for i, a := range r.options.Chaos {
 			if !a.Kind.OnLeader() {
 				continue
 			}
 			if err := r.due(ctx, a); err != nil {
 				return err
 			}
+			taking.Store(int64(i))
 			if err := r.takeLeader(ctx, a, &group); err != nil {
 				return err
 			}
+			taking.Store(none)
 		}
 		return nil
 	})
-	for _, a := range r.options.Chaos {
+	for i, a := range r.options.Chaos {
 		group.Go(func() error {
 			if err := r.due(ctx, a); err != nil {
 				return err
 			}
 			if !a.Kind.OnLeader() {
 				return r.disturb(ctx, a)
+			}
+			if taking.Load() < int64(i) { // the successor of a leader that was taken before is awaited
+				if _, _, ok := r.leader(); !ok {
+					r.event(fmt.Sprintf("%s is due and no producer leads: it waits for the next leader", a.Kind))
+				}
 			}
 			return nil
 		})
@@ -177,17 +188,13 @@ func signalName(s syscall.Signal) string {
 	}[s]
 }
 
-// someLeader is whoever leads; when nobody does, it waits for the next one.
+// someLeader returns the leader, or waits for the next one.
 func (r *runner) someLeader(ctx context.Context, a chaos.Action) (*child.Slot, child.Status, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, failoverPatience, fmt.Errorf("wait for a leader for %s: %w", a, errNoLeader))
 	defer cancel()
-	for waiting := false; ; {
+	for {
 		if slot, status, ok := r.leader(); ok {
 			return slot, status, nil
-		}
-		if !waiting {
-			waiting = true
-			r.event(fmt.Sprintf("%s is due and no producer leads: it waits for the next leader", a.Kind))
 		}
 		if err := retry.Sleep(ctx, grain); err != nil {
 			return nil, child.Status{}, err
