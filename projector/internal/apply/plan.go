@@ -15,11 +15,12 @@ import (
 // retried.
 //
 // A change stays pending if another one of its aggregate must be decided first: behind a poison or
-// a failure; behind a change with a higher position that came before it; behind a gap of versions
-// inside the batch, since only the guard shows what the first change behind the gap may follow;
-// from a change whose body was not fetched; above a [Gap], while those below it may close it; and
-// behind a change of another stream, because a write is guarded by the position of one stream, and
-// both are applied in the order in which they came.
+// a failure; behind a change with its own or a higher position that came before it, since a message
+// that is delivered twice may be completed only once its change is committed; behind a gap of
+// versions inside the batch, since only the guard shows what the first change behind the gap may
+// follow; from a change whose body was not fetched; above a [Gap], while those below it may close
+// it; and behind a change of another stream, because a write is guarded by the position of one
+// stream, and both are applied in the order in which they came.
 func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change, results []Result) (groups []*group, decided []decision, failures []Failure) {
 	type key struct{ aggregate, stream string } // positions of two streams do not compare
 	byAggregate := make(map[string]*group)
@@ -46,10 +47,10 @@ func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change
 		case g != nil && g.stream != c.Stream:
 			blocked[c.Aggregate] = true
 			continue
-		case c.Position <= reached[k], g.contains(c.Position):
+		case c.Position <= reached[k]:
 			decided = append(decided, decision{i, Result{Kind: Duplicate}})
 			continue
-		case gapped && c.Position > waits, c.Position < g.last():
+		case gapped && c.Position > waits, c.Position <= g.last():
 			continue
 		case c.Claim != nil, !a.ignoreVersions && g.skipsVersion(c, a.past.before(c)):
 			blocked[c.Aggregate] = true

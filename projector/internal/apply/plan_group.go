@@ -3,7 +3,6 @@ package apply
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -78,15 +77,6 @@ func (g *group) last() string {
 		return ""
 	}
 	return g.events[len(g.events)-1].change.Position
-}
-
-// contains reports whether the change at a position is planned already.
-func (g *group) contains(position string) bool {
-	if g == nil {
-		return false
-	}
-	_, found := slices.BinarySearchFunc(g.events, position, func(e planned, p string) int { return strings.Compare(e.change.Position, p) })
-	return found
 }
 
 // skipsVersion reports whether a change leaves out more versions after the last one planned than

@@ -88,7 +88,7 @@ func grouped(groups []*group) string {
 func TestPlan(t *testing.T) {
 	for _, test := range []struct{ name, batch, groups, results string }{
 		{"by aggregate, in order", "a1 b1 a2 c1 b2", "a 0 2, b 1 4, c 3", "pending pending pending pending pending"},
-		{"no news is dropped", "a1 a1 a3 a4", "a 0 2 3", "pending duplicate pending pending"},
+		{"a repeat waits until its change is committed", "a1 a1 a3 a4", "a 0 2 3", "pending pending pending pending"},
 		{"what comes late waits for what came early", "a1 a3 a2 a4", "a 0 1 3", "pending pending pending pending"},
 		{"positions of another aggregate do not matter", "a5 b1 a6", "a 0 2, b 1", "pending pending pending"},
 		{"events without effect are kept: they move the guard", "a1:ignored a2", "a 0 1", "pending pending"},
@@ -205,7 +205,7 @@ func TestPlanGoesOnWhereItStopped(t *testing.T) {
 	record(results, decided)
 	require.Empty(t, failures)
 	require.Equal(t, "a 1, b 5", grouped(groups))
-	require.Equal(t, "applied pending duplicate poison pending pending", describe(results))
+	require.Equal(t, "applied pending pending poison pending pending", describe(results))
 }
 
 func TestChunksFoldWhatCanBeFolded(t *testing.T) {
