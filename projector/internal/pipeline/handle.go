@@ -28,6 +28,7 @@ type handler struct {
 	// Otherwise RECEIVE_BATCH of them would hold up every aggregate of the session.
 	deferred *batch
 	until    time.Time // when one of them is to be tried again
+	joined   bool      // the last batch held such messages, and so more than one receive gives
 }
 
 // maxDeferred bounds the messages that are kept in hand; the memory of a worker bounds them as
@@ -70,6 +71,7 @@ func (p *Pipeline) Handle(receiving, applying context.Context, session *sessions
 			return err
 		}
 		b.spans = follow(receiving, p.opts.Tracer, p.opts.Entity.String(), called, b)
+		h.joined = h.deferred.len() > 0
 		b = join(h.deferred, b)
 		h.deferred = &batch{}
 		err = h.finish(receiving, applying, b)
@@ -85,11 +87,14 @@ func (p *Pipeline) Handle(receiving, applying context.Context, session *sessions
 // them, or none as soon as an aggregate is to be tried again; the session occupies no worker until
 // then. Errors: [sessions.ErrRelease].
 func (h *handler) receive(ctx context.Context) ([]*azservicebus.ReceivedMessage, error) {
-	if h.deferred.len() == 0 {
+	if h.deferred.len() == 0 && !h.joined {
 		return h.session.Receive(ctx)
 	}
 	if err := h.completing.wait(); err != nil { // messages that are being completed need the memory
 		return nil, err
+	}
+	if h.deferred.len() == 0 {
+		return h.session.Receive(ctx)
 	}
 	if h.session.Age() >= maxStuck {
 		return nil, sessions.ErrRelease
