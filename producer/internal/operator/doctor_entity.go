@@ -20,17 +20,17 @@ func (s *doctor) examineEntity(ctx context.Context, e *checkup.Findings) {
 		e.OK(duplicates, "unknown: %s", azure.Untold(err))
 		return
 	}
-	const anew = "create it anew: this can only be set when an entity is created; drain the old one first"
+	const recreate = "recreate it: this can only be set when an entity is created; drain the old one first"
 	switch {
 	case len(found.none) > 0:
-		e.Problem(sessions, anew, "%s does not require sessions, and without them order is lost", strings.Join(found.none, ", "))
+		e.Problem(sessions, recreate, "%s does not require sessions, and without them order is lost", strings.Join(found.none, ", "))
 	case len(found.sessions) == 0:
 		e.Problem(sessions, "create a subscription that requires sessions", "topic %q has no subscription: published messages are lost", s.Entity.Name)
 	default:
 		e.OK(sessions, "required by %s", strings.Join(found.sessions, ", "))
 	}
 	if !found.recognises {
-		e.Problem(duplicates, anew, "%q does not detect duplicates: read models do, other subscribers receive repeats twice", s.Entity.Name)
+		e.Problem(duplicates, recreate, "%q does not detect duplicates: read models do, other subscribers receive repeats twice", s.Entity.Name)
 		return
 	}
 	e.OK(duplicates, "%q detects duplicates", s.Entity.Name)

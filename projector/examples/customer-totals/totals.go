@@ -28,8 +28,8 @@ func (CustomerTotals) Project(e projection.Event) ([]projection.Write, error) {
 		return nil, nil // an event store only grows
 	}
 	customer, total := e.Text("data.customerId"), e.Int("data.totalCents")
-	if customer == "" {
-		return nil, projection.Permanent(errors.New("the event has no data.customerId"))
+	if _, ok := e.Document().Lookup("data", "totalCents").AsInt64OK(); customer == "" || !ok {
+		return nil, projection.Permanent(errors.New("the event has no data.customerId or no data.totalCents"))
 	}
 	var op projection.Op
 	switch e.Type {

@@ -20,4 +20,5 @@ func TestCustomerTotals(t *testing.T) {
 		`{"_id": "bob", "orders": 1}`,
 	}})
 	projectiontest.CheckPermanent(t, CustomerTotals{}, projectiontest.Insert("order-4", `{"type": "OrderPaid", "data": {"totalCents": 1}}`))
+	projectiontest.CheckPermanent(t, CustomerTotals{}, projectiontest.Insert("order-5", `{"type": "OrderPaid", "data": {"customerId": "ann"}}`))
 }

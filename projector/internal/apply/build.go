@@ -219,14 +219,25 @@ func (a *Applier) notBuilt(ctx context.Context, b Build, all []*Built) (left []*
 	return left, nil
 }
 
-// Retry forgets the aggregates that a build could not build, and returns their ids.
-func (a *Applier) Retry(ctx context.Context, build bson.ObjectID) (n int64, err error) {
-	failed := bson.D{{Key: a.guards.prefix + guardBuild, Value: build}, {Key: a.guards.prefix + guardParked + ".reason", Value: ReasonBuild}}
-	deleted, err := a.guards.collection.DeleteMany(ctx, failed)
+// BuildFailures returns how many aggregates a build could not build.
+func (a *Applier) BuildFailures(ctx context.Context, build bson.ObjectID) (int64, error) {
+	n, err := a.guards.collection.CountDocuments(ctx, a.buildFailures(build))
 	if err != nil {
-		return 0, fmt.Errorf("forget what could not be built in %s: %w", a.guards.collection.Name(), err)
+		return 0, fmt.Errorf("count what could not be built in %s: %w", a.guards.collection.Name(), err)
 	}
-	return deleted.DeletedCount, nil
+	return n, nil
+}
+
+// RetryBuild forgets the aggregates that a build could not build, so that it tries them again.
+func (a *Applier) RetryBuild(ctx context.Context, build bson.ObjectID) error {
+	if _, err := a.guards.collection.DeleteMany(ctx, a.buildFailures(build)); err != nil {
+		return fmt.Errorf("forget what could not be built in %s: %w", a.guards.collection.Name(), err)
+	}
+	return nil
+}
+
+func (a *Applier) buildFailures(build bson.ObjectID) bson.D {
+	return bson.D{{Key: a.guards.prefix + guardBuild, Value: build}, {Key: a.guards.prefix + guardParked + ".reason", Value: ReasonBuild}}
 }
 
 // Compact expresses writes of several events in fewer that have the same effect, with ids and

@@ -162,8 +162,7 @@ func (b *Builder) open(ctx context.Context, uuid bson.Binary) (*State, error) {
 		guards := b.Applier.GuardCollection()
 		switch err := b.ReadModel.Collection(guards).FindOne(ctx, bson.D{}).Err(); {
 		case err == nil:
-			return nil, fmt.Errorf("%w: %s is not empty, so a projector has written to it. Build another version of the projection (PROJECTION=NAME:2), "+
-				"or drop the collections of this one first", apply.ErrForeignGuard, guards)
+			return nil, fmt.Errorf("%w: %s is not empty", apply.ErrForeignGuard, guards)
 		case !errors.Is(err, mongo.ErrNoDocuments):
 			return nil, fmt.Errorf("look into %s: %w", guards, err)
 		}
@@ -176,9 +175,14 @@ func (b *Builder) open(ctx context.Context, uuid bson.Binary) (*State, error) {
 		return s, fmt.Errorf("this version is built from %s beside stream %s: %s beside stream %s needs a version of its own", s.Source, s.Stream, b.Source, b.Stream.Name)
 	case !s.UUID.Equal(uuid):
 		return s, fmt.Errorf("%s is another collection than the one from which this build began: drop the collections of this version, and "+
-			"%s_build, and build it anew", b.Source, b.Projection.Name())
+			"%s_build, and build it again", b.Source, b.Projection.Name())
 	case s.State == Failed && !b.AcceptFailed:
-		return b.again(ctx, s)
+		if s, err = b.again(ctx, s); err != nil {
+			return s, err
+		}
+	}
+	if s.Retry {
+		return b.forgetFailures(ctx, s)
 	}
 	return s, nil
 }
@@ -216,7 +220,7 @@ func passes(err error) bool {
 }
 
 // result is what one range came to.
-type result struct{ aggregates, events, failed int64 }
+type result struct{ aggregates, events int64 }
 
 // step builds the next range.
 func (b *Builder) step(ctx context.Context, s *State, size int64) (*State, error) {
@@ -258,12 +262,8 @@ func (b *Builder) step(ctx context.Context, s *State, size int64) (*State, error
 	if err := b.write(ctx, guards, all); err != nil {
 		return nil, err
 	}
-	for _, one := range all {
-		if done.aggregates++; one.Failed != nil {
-			done.failed++
-		}
-	}
-	return b.advance(ctx, s, span{Number: s.Ranges, Build: s.ID, To: r.to, At: at}, &done)
+	done.aggregates = int64(len(all))
+	return b.advance(ctx, s, span{To: r.to, At: at}, done)
 }
 
 // end returns the end of the range that begins behind a value; of type 0 if it is the last one.

@@ -12,7 +12,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -26,16 +25,14 @@ type Ranges struct {
 
 // ReadRanges returns the ranges of a build that has ended.
 func ReadRanges(ctx context.Context, readModel *mongo.Database, p projection.Projection, s *State) (*Ranges, error) {
-	r := &Ranges{stream: s.Stream}
-	cursor, err := records(readModel, p).Find(ctx, bson.D{{Key: "build", Value: s.ID}}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
-	if err == nil {
-		err = cursor.All(ctx, &r.spans)
+	var found struct {
+		Spans []span `bson:"spans"`
 	}
+	err := records(readModel, p).FindOne(ctx, bson.D{{Key: "_id", Value: stateID}, {Key: "id", Value: s.ID}}).Decode(&found)
 	if err != nil {
 		return nil, fmt.Errorf("read the ranges of the build: %w", err)
 	}
-	r.spans = r.spans[:min(int(s.Ranges), len(r.spans))]
-	return r, nil
+	return &Ranges{stream: s.Stream, spans: found.Spans}, nil
 }
 
 // Through returns the position up to which an aggregate of a stream was built, whether or not the

@@ -21,9 +21,8 @@ import (
 var errTooOld = errors.New("the source no longer has the state of the range's cluster time")
 
 // tooOldCodes are the server's answers of that kind: SnapshotTooOld, SnapshotUnavailable (an index
-// or a collMod came after the time), StaleChunkHistory and MigrationConflict (a chunk has moved
-// since).
-var tooOldCodes = []int{239, 246, 374, 137}
+// or a collMod came after the time) and StaleChunkHistory (a chunk has moved since).
+var tooOldCodes = []int{239, 246, 250}
 
 // examine checks the source before anything is read, and returns the UUID of its collection.
 func (b *Builder) examine(ctx context.Context) (uuid bson.Binary, err error) {

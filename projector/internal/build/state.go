@@ -32,17 +32,16 @@ type State struct {
 	Ranges     int64         `bson:"ranges"`
 	Aggregates int64         `bson:"aggregates"`
 	Events     int64         `bson:"events"`
-	Failed     int64         `bson:"failed"` // aggregates
+	Failed     int64         `bson:"failed"`          // aggregates, once every range is built
+	Retry      bool          `bson:"retry,omitempty"` // the failures of an earlier run are still to be forgotten
 	Began      time.Time     `bson:"began"`
 	Changed    time.Time     `bson:"changed"`
 }
 
-// span is the record of one range: the aggregate ids behind those of the range before, up to To.
+// span is one range: the aggregate ids behind those of the range before, up to To.
 type span struct {
-	Number int64          `bson:"_id"`
-	Build  bson.ObjectID  `bson:"build"`
-	To     bson.RawValue  `bson:"to,omitempty"` // missing in the last range, which has no end
-	At     bson.Timestamp `bson:"at"`           // the cluster time at which it was read
+	To bson.RawValue  `bson:"to,omitempty"` // missing in the last range, which has no end
+	At bson.Timestamp `bson:"at"`           // the cluster time at which it was read
 }
 
 const stateID = "state"
@@ -55,7 +54,8 @@ func records(readModel *mongo.Database, p projection.Projection) *mongo.Collecti
 // Read returns the state of a version's build; nil if none was ever begun.
 func Read(ctx context.Context, readModel *mongo.Database, p projection.Projection) (*State, error) {
 	var s State
-	err := records(readModel, p).FindOne(ctx, bson.D{{Key: "_id", Value: stateID}}).Decode(&s)
+	err := records(readModel, p).FindOne(ctx, bson.D{{Key: "_id", Value: stateID}},
+		options.FindOne().SetProjection(bson.D{{Key: "spans", Value: 0}})).Decode(&s)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return nil, nil
 	}
@@ -85,23 +85,33 @@ func (b *Builder) begin(ctx context.Context, uuid bson.Binary) (*State, error) {
 
 // advance records that a range is built, unless another process has built it meanwhile, and returns
 // the state since.
-func (b *Builder) advance(ctx context.Context, s *State, built span, r *result) (*State, error) {
-	if _, err := b.records().ReplaceOne(ctx, bson.D{{Key: "_id", Value: built.Number}}, built, options.Replace().SetUpsert(true)); err != nil {
-		return nil, fmt.Errorf("record a range of the build: %w", err)
-	}
-	set := bson.D{{Key: "changed", Value: time.Now().UTC()}, {Key: "cursor", Value: built.To}}
-	if built.To.Type == 0 {
+func (b *Builder) advance(ctx context.Context, s *State, built span, r result) (*State, error) {
+	set := bson.D{{Key: "changed", Value: time.Now().UTC()}}
+	if built.To.Type != 0 {
+		set = append(set, bson.E{Key: "cursor", Value: built.To})
+	} else {
+		failed, err := b.Applier.BuildFailures(ctx, s.ID)
+		if err != nil {
+			return nil, err
+		}
 		state := Done
-		if s.Failed+r.failed > 0 {
+		if failed > 0 {
 			state = Failed
 		}
-		set = bson.D{{Key: "changed", Value: time.Now().UTC()}, {Key: "state", Value: state}}
+		set = append(set, bson.E{Key: "state", Value: state}, bson.E{Key: "failed", Value: failed})
 	}
 	_, err := b.records().UpdateOne(ctx, bson.D{
-		{Key: "_id", Value: stateID}, {Key: "id", Value: s.ID}, {Key: "state", Value: Building}, {Key: "ranges", Value: s.Ranges},
-	}, bson.D{{Key: "$set", Value: set}, {Key: "$inc", Value: bson.D{
-		{Key: "ranges", Value: int64(1)}, {Key: "aggregates", Value: r.aggregates}, {Key: "events", Value: r.events}, {Key: "failed", Value: r.failed},
-	}}})
+		{Key: "_id", Value: stateID},
+		{Key: "id", Value: s.ID},
+		{Key: "state", Value: Building},
+		{Key: "ranges", Value: s.Ranges},
+	}, bson.D{
+		{Key: "$set", Value: set},
+		{Key: "$inc", Value: bson.D{
+			{Key: "ranges", Value: int64(1)}, {Key: "aggregates", Value: r.aggregates}, {Key: "events", Value: r.events},
+		}},
+		{Key: "$push", Value: bson.D{{Key: "spans", Value: built}}},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("record the progress of the build: %w", err)
 	}
@@ -109,22 +119,35 @@ func (b *Builder) advance(ctx context.Context, s *State, built span, r *result) 
 }
 
 // again begins the ranges from the first, for aggregates that could not be built: those that were
-// stay as they are.
+// stay as they are. The state changes before the failures are forgotten, so that no build can be
+// accepted without them.
 func (b *Builder) again(ctx context.Context, s *State) (*State, error) {
-	if _, err := b.Applier.Retry(ctx, s.ID); err != nil {
-		return nil, err
-	}
 	_, err := b.records().UpdateOne(ctx, bson.D{{Key: "_id", Value: stateID}, {Key: "id", Value: s.ID}, {Key: "state", Value: Failed}}, bson.D{
 		{Key: "$set", Value: bson.D{
 			{Key: "state", Value: Building},
+			{Key: "retry", Value: true},
 			{Key: "changed", Value: time.Now().UTC()},
 			{Key: "ranges", Value: int64(0)},
 			{Key: "aggregates", Value: int64(0)},
 			{Key: "events", Value: int64(0)},
 			{Key: "failed", Value: int64(0)},
+			{Key: "spans", Value: bson.A{}},
 		}},
 		{Key: "$unset", Value: bson.D{{Key: "cursor", Value: ""}}},
 	})
+	if err != nil {
+		return nil, fmt.Errorf("begin the build again: %w", err)
+	}
+	return Read(ctx, b.ReadModel, b.Projection)
+}
+
+// forgetFailures has the aggregates that could not be built tried again.
+func (b *Builder) forgetFailures(ctx context.Context, s *State) (*State, error) {
+	if err := b.Applier.RetryBuild(ctx, s.ID); err != nil {
+		return nil, err
+	}
+	_, err := b.records().UpdateOne(ctx, bson.D{{Key: "_id", Value: stateID}, {Key: "id", Value: s.ID}},
+		bson.D{{Key: "$unset", Value: bson.D{{Key: "retry", Value: ""}}}})
 	if err != nil {
 		return nil, fmt.Errorf("begin the build again: %w", err)
 	}

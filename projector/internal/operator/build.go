@@ -17,6 +17,8 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/build"
+	"github.com/sluice-cdc/sluice/projector/internal/schema"
+	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
@@ -79,6 +81,13 @@ func buildReadModel(ctx context.Context, p *Projector, r Request) error {
 	if err != nil {
 		return err
 	}
+	if err := schema.CheckCollations(ctx, p.Database, p.Applier.Collections()); err != nil {
+		return fmt.Errorf("READ_MODEL_DATABASE: %w", err)
+	}
+	collections, _ := projection.Collections(p.Projection)
+	if err := schema.Create(ctx, p.Database, collections); err != nil {
+		return err
+	}
 	b := build.Builder{
 		Projection: p.Projection, Applier: p.Applier, Source: source, Stream: stream,
 		ReadModel: p.Database.Client().Database(p.Database.Name(), options.Database().SetReadConcern(readconcern.Majority()).
@@ -88,7 +97,11 @@ func buildReadModel(ctx context.Context, p *Projector, r Request) error {
 	}
 	report, err := b.Run(ctx)
 	if err != nil {
-		return explainForeign(err, p.Program)
+		if errors.Is(err, apply.ErrForeignGuard) {
+			err = fmt.Errorf("%w. A projector must not consume the subscription before the build has ended: stop it, and build another version "+
+				"of the projection (PROJECTION=NAME:2), or drop the collections of this one, %s_build among them, and build it again", err, p.Projection.Name())
+		}
+		return err
 	}
 	answer := built{Report: report, program: p.Program, setting: p.Setting}
 	if report.Failed > 0 {
@@ -120,15 +133,6 @@ func (p *Projector) attach(ctx context.Context) error {
 		return fmt.Errorf("a read model is built beside a subscription of its own, which keeps the events meanwhile: %w", err)
 	}
 	return nil
-}
-
-// explainForeign adds what to do about a read model that something else has written to.
-func explainForeign(err error, program string) error {
-	if !errors.Is(err, apply.ErrForeignGuard) {
-		return err
-	}
-	return fmt.Errorf("%w. A projector must not consume the subscription before the build has ended: stop it, drop the collections of this version "+
-		"with %s's own, and build again", err, program)
 }
 
 // Print implements [commandline.Show] for people.

@@ -294,7 +294,7 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 				_, err := p.End()
 				require.NoError(w, err)
 			},
-			says: "ledger_positions is not empty, so a projector has written to it. Build another version",
+			says: "ledger_positions is not empty. A projector must not consume the subscription before the build has ended: stop it, and build another version",
 		},
 		"writes that depend on the time": {
 			set: func(c *projector.Config, o *projector.Options) {
@@ -475,5 +475,52 @@ func TestG3ABuildBesideAProjectorIsNoticed(t *testing.T) {
 		require.Contains(w, out, `the read model holds an aggregate that this build has not written: "a2". A projector must not consume the subscription`)
 		_, err := p.End()
 		require.NoError(w, err)
+	})
+}
+
+// numbered keeps one document of each aggregate, and no two of the same number.
+type numbered struct{}
+
+func (numbered) Name() string       { return "numbered" }
+func (numbered) Collection() string { return "numbered" }
+func (numbered) Collections() []projection.Collection {
+	return []projection.Collection{{Name: "numbered", Indexes: []projection.Index{{
+		Keys: bson.D{{Key: "number", Value: 1}}, Unique: true, Partial: bson.D{{Key: "number", Value: bson.D{{Key: "$exists", Value: true}}}},
+	}}}}
+}
+
+func (numbered) Project(e projection.Event) ([]projection.Write, error) {
+	return []projection.Write{projection.Update("numbered", e.Aggregate, projection.Inc("events", 1), projection.Set("number", e.Document().Lookup("number")))}, nil
+}
+
+// G5: the build creates the indexes of the read model before it writes, and an aggregate that one of them refuses is not built.
+func TestG5ABuildLeavesOutTheAggregateThatTheDatabaseRefuses(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		versions := map[string]int{}
+		indexed(w)
+		w.StartProducer("a", onlyInserts)
+		w.Leads("a")
+		for aggregate, number := range map[string]int{"a0": 1, "a1": 2, "a2": 2} {
+			appendEvent(w, versions, aggregate, bson.E{Key: "number", Value: number})
+		}
+		w.Eventually("all is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 3 })
+		set := func(c *projector.Config, o *projector.Options) {
+			operated(w, builds("numbered"))(c, o)
+			require.NoError(w, o.Projections.Register(numbered{}))
+		}
+		for range 2 { // it is tried again, and refused again
+			answer := w.OperateProjector(set, "build", "--chunk", "1")
+			require.Equal(w, 1, answer.Code)
+			require.Contains(w, answer.Out, "1 aggregate could not be built:\n  a2: ")
+			require.Equal(w, 1, eventsOf(w, "numbered", "a0"))
+			require.Equal(w, 1, eventsOf(w, "numbered", "a1"))
+			require.Zero(w, eventsOf(w, "numbered", "a2"))
+		}
+		accepted := w.OperateProjector(set, "build", "--accept-failed")
+		require.Zero(w, accepted.Code, accepted.Err)
+		require.Contains(w, accepted.Out, "They stay parked")
+		parked := w.OperateProjector(set, "parked", "replay", "a2")
+		require.Equal(w, 1, parked.Code)
+		require.Contains(w, parked.Out+parked.Err, "the aggregate could not be built")
 	})
 }
