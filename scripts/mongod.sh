@@ -84,7 +84,7 @@ wanted=${*:-embedded services clients pipeline}
 go build -o "$programs" ./tests/cmd/realmongo ./tests/cmd/local ./producer/cmd/producer ./projector/cmd/projector
 if part embedded; then
   tests ./tests/conformance/mongo
-  tests ./tests/conformance -run 'InMemory|AsTheServerDoes'
+  tests ./tests/e2e/memory
 fi
 if part services; then
   tests ./tests/e2e/live

@@ -1,4 +1,4 @@
-package conformance
+package connection_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package conformance
+package docs_test
 
 import (
 	"os"

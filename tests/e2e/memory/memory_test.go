@@ -1,4 +1,4 @@
-package conformance
+package memory_test
 
 import (
 	"context"
