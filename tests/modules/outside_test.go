@@ -90,8 +90,8 @@ func TestSomebodysOwnTestRunsAgainstTheEmbeddedServers(t *testing.T) {
 	for _, b := range blocks {
 		require.Contains(t, string(ran), b[1])
 	}
-	for language, example := range map[string]string{"js": "session.js", "python": "session.py"} { // tests/clients runs them
-		text, err := os.ReadFile(filepath.Join(o.root, "tests", "clients", "examples", example))
+	for language, example := range map[string]string{"js": "session.js", "python": "session.py"} { // conformance/clients runs them
+		text, err := os.ReadFile(filepath.Join(o.root, "tests", "emulator", "conformance", "clients", "examples", example))
 		require.NoError(t, err)
 		require.Contains(t, string(readme), "```"+language+"\n"+string(text)+"```\n")
 	}

@@ -21,7 +21,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-cdc/sluice/tests/internal/azurite"
+	"github.com/sluice-cdc/sluice/tests/emulator/azurite"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
 

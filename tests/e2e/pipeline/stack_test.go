@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
-	"github.com/sluice-cdc/sluice/tests/internal/azurite"
+	"github.com/sluice-cdc/sluice/tests/emulator/azurite"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )

@@ -20,8 +20,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/tests/emulator/azurite"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
-	"github.com/sluice-cdc/sluice/tests/internal/azurite"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 )
 

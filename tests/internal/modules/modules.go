@@ -21,7 +21,9 @@ const Base = "github.com/sluice-cdc/sluice"
 func Released() []string { return []string{"shared", "tests/emulator", "producer", "projector"} }
 
 // All are those, the one that nobody imports, and the examples, which require a release as their users do.
-func All() []string { return append(Released(), "tests", "projector/examples/customer-totals") }
+func All() []string {
+	return append(Released(), "tests", "tests/emulator/conformance", "projector/examples/customer-totals")
+}
 
 // Path is the path of the module in a folder of the repository.
 func Path(folder string) string { return Base + "/" + folder }

@@ -9,9 +9,9 @@ import (
 	"sync"
 
 	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/emulator/azurite"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
-	"github.com/sluice-cdc/sluice/tests/internal/azurite"
 )
 
 // errAzuriteEnded is Azurite's process ending before it was told to.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-cdc/sluice/tests/emulator"
-	"github.com/sluice-cdc/sluice/tests/internal/azurite"
+	"github.com/sluice-cdc/sluice/tests/emulator/azurite"
 )
 
 // What the embedded servers are by default, and where they are.
@@ -28,7 +28,7 @@ type Options struct {
 
 	// Azurite takes the place of the in-process blob server.
 	Azurite bool
-	// AzuriteDir is where it is installed; empty: tests/azurite above the working directory.
+	// AzuriteDir is where it is installed; empty: tests/emulator/azurite above the working directory.
 	AzuriteDir string
 }
 

@@ -112,7 +112,7 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.StringVar(&portsText, "ports", "", "`list` of ports to serve on, such as mongodb=27017,servicebus=5672,admin=5300,blob=10000,\nor \"standard\", which is those; a server that is not named takes a free port")
 	fs.StringVar(&o.EnvFile, "env-file", "", "`file` for the settings of --stack-only, to be sourced by a shell (. FILE);\nit is there as soon as the servers are, and as long")
 	fs.StringVar(&o.Snapshot, "mongo-snapshot", "", "`file` that keeps MongoDB's data and oplog over a restart of --stack-only:\nread at the start if it is there, written at the end")
-	fs.BoolVar(&o.Azurite, "azurite", false, "Azurite (npm, tests/azurite) as the blob store")
+	fs.BoolVar(&o.Azurite, "azurite", false, "Azurite (npm, tests/emulator/azurite) as the blob store")
 	fs.StringVar(&serviceBusConfig, "servicebus-config", "", "`file` of entities, in the schema of the official emulator's Config.json")
 	fs.BoolVar(&o.External, "external", false, "no servers: use "+EnvMongo+", "+EnvServiceBus+", "+EnvBlob)
 	fs.BoolVar(&follow, "follow", false, "follow a collection of your own, which is only read: "+EnvMongo+", "+EnvDatabase+" and "+EnvCollection+"\nname it, everything else is embedded; until Ctrl-C, then the mirror is compared with it")

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Installs the JavaScript, Python and, with CLIENTS=all, Java clients of Service Bus, MongoDB and Blob storage that tests/clients runs, from their lock
+# Installs the JavaScript, Python and, with CLIENTS=all, Java clients of Service Bus, MongoDB and Blob storage that conformance/clients runs, from their lock
 # files, unless they are there already. Without npm, python3 or a registry it says so and succeeds: the tests of that language
 # then skip, and JavaScript's fail where CI=true.
 set -euo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")/../tests/clients"
+cd "$(dirname "${BASH_SOURCE[0]}")/../conformance/clients"
 
 javascript() {
   if ! command -v npm >/dev/null; then
     echo "clients: npm is not here, so the JavaScript clients are not installed" >&2
     return
   fi
-  ../../scripts/node-modules.sh javascript || {
+  ../../../../scripts/node-modules.sh javascript || {
     echo "clients: npm could not install the JavaScript clients" >&2
     [[ ${CI:-} != true ]]
   }
@@ -27,7 +27,7 @@ python() {
   sum=$({ python3 --version && cat python/requirements*.txt; } | cksum | cut -d ' ' -f 1)
   venv=${XDG_CACHE_HOME:-$HOME/.cache}/sluice/python-clients-$sum
   if [[ ! -f $venv/.complete ]]; then
-    echo "clients: installing from tests/clients/python/requirements.txt"
+    echo "clients: installing from tests/emulator/conformance/clients/python/requirements.txt"
     if ! { rm -rf "$venv" && python3 -m venv "$venv" &&
       "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --requirement python/requirements.txt &&
       touch "$venv/.complete"; }; then
@@ -55,7 +55,7 @@ java() {
   local lib
   lib=${XDG_CACHE_HOME:-$HOME/.cache}/sluice/java-clients-$(cksum <java/pom.xml | cut -d ' ' -f 1)
   if [[ ! -f $lib/.complete ]]; then
-    echo "clients: installing from tests/clients/java/pom.xml"
+    echo "clients: installing from tests/emulator/conformance/clients/java/pom.xml"
     if ! { mvn -q -B -f java/pom.xml dependency:copy-dependencies -DoutputDirectory="$lib" && touch "$lib/.complete"; }; then
       echo "clients: the Java clients could not be installed, so their tests are skipped" >&2
       rm -f java/.classpath
@@ -68,7 +68,7 @@ java() {
 # With CLIENTS=all: it brings 460 packages.
 mongosh() {
   if ! command -v npm >/dev/null; then return; fi # javascript has said so
-  ../../scripts/node-modules.sh mongosh || echo "clients: npm could not install mongosh, so its test is skipped" >&2
+  ../../../../scripts/node-modules.sh mongosh || echo "clients: npm could not install mongosh, so its test is skipped" >&2
 }
 
 javascript

@@ -50,7 +50,7 @@ func javaScript(t *testing.T) client {
 	modules, err := filepath.Abs("javascript/node_modules")
 	require.NoError(t, err)
 	if _, err := os.Stat(modules); err != nil {
-		without("the packages are not installed: scripts/clients.sh does it")
+		without("the packages are not installed: tests/emulator/scripts/clients.sh does it")
 	}
 	return client{name: "JavaScript", dir: "javascript", suffix: ".js", command: node, env: []string{"NODE_PATH=" + modules}}
 }
@@ -69,17 +69,17 @@ func proton(t *testing.T) client {
 	return c
 }
 
-// interpreted is Python as a file says that scripts/clients.sh wrote.
+// interpreted is Python as a file says that tests/emulator/scripts/clients.sh wrote.
 func interpreted(t *testing.T, file string) client {
 	t.Helper()
 	interpreter, err := os.ReadFile(file) //nolint:gosec // a file of this directory
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("without Python: the packages are not installed: scripts/clients.sh does it, where python3 and a registry are")
+		t.Skip("without Python: the packages are not installed: tests/emulator/scripts/clients.sh does it, where python3 and a registry are")
 	}
 	require.NoError(t, err)
 	command := strings.TrimSpace(string(interpreter))
 	if _, err := os.Stat(command); err != nil {
-		t.Skip("without Python: what scripts/clients.sh installed is gone; run it again")
+		t.Skip("without Python: what tests/emulator/scripts/clients.sh installed is gone; run it again")
 	}
 	return client{name: "Python", dir: "python", suffix: ".py", command: command, env: []string{"PYTHONDONTWRITEBYTECODE=1"}}
 }
@@ -93,7 +93,7 @@ func shell(t *testing.T) client {
 	modules, err := filepath.Abs("mongosh/node_modules")
 	require.NoError(t, err)
 	if _, err := os.Stat(modules); err != nil {
-		t.Skip("without mongosh: the package is not installed: scripts/clients.sh does it, where npm and a registry are")
+		t.Skip("without mongosh: the package is not installed: tests/emulator/scripts/clients.sh does it, where npm and a registry are")
 	}
 	return client{
 		name: "mongosh", dir: "mongosh", suffix: ".js", command: filepath.Join(modules, ".bin", "mongosh"),
@@ -110,7 +110,7 @@ func java(t *testing.T) client {
 	}
 	where, err := os.ReadFile("java/.classpath")
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("without Java: the packages are not installed: scripts/clients.sh does it, where javac, mvn and a registry are")
+		t.Skip("without Java: the packages are not installed: tests/emulator/scripts/clients.sh does it, where javac, mvn and a registry are")
 	}
 	require.NoError(t, err)
 	packages := filepath.Join(strings.TrimSpace(string(where)), "*")

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs Azurite from its lock file for tests/azurite, unless that version is
+# Installs Azurite from its lock file for tests/emulator/azurite, unless that version is
 # there already. Without npm it says so and succeeds: the tests that need
 # Azurite then skip, or fail where CI=true.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 
 if ! command -v npm >/dev/null; then
   echo "azurite: npm is not here, so Azurite is not installed and its tests are skipped" >&2
   exit 0
 fi
-scripts/node-modules.sh tests/azurite
+scripts/node-modules.sh tests/emulator/azurite

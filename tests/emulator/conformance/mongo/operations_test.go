@@ -18,7 +18,7 @@ import (
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/emulator/conformance/internal/mongod"
 )
 
 const operationsFile = "testdata/operations.txt"
@@ -47,10 +47,10 @@ func TestOperationsAreAnsweredAsByMongoDB60(t *testing.T) {
 			got, refused := f.answer(t, o)
 			if *record {
 				answers[o.lines[0]] = "= " + got
-				if !stack.Theirs() {
+				if mongod.URI() == "" {
 					answers[o.lines[0]] = "= " + o.answer
 				}
-				if stack.Theirs() {
+				if mongod.URI() != "" {
 					refused = o.refused
 				}
 				if refused != "" {
@@ -58,7 +58,7 @@ func TestOperationsAreAnsweredAsByMongoDB60(t *testing.T) {
 				}
 				return
 			}
-			if !stack.Theirs() && o.refused != "" {
+			if mongod.URI() == "" && o.refused != "" {
 				require.Equal(t, o.refused, refused, "%s %s", o.kind, o.text)
 				return
 			}
@@ -72,7 +72,7 @@ func TestOperationsAreAnsweredAsByMongoDB60(t *testing.T) {
 		writeOperations(t, lines, answers)
 		return
 	}
-	readme, err := os.ReadFile("../../emulator/README.md")
+	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	require.Contains(t, string(readme), fmt.Sprintf("has %d operations", len(operations)))
 	require.Contains(t, string(readme), fmt.Sprintf("to all but %d, which", refusals))

@@ -18,8 +18,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/emulator/conformance/internal/mongod"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
 // entities are what the administration finds.
@@ -140,7 +140,7 @@ func scenarios(t *testing.T, c client, packages map[string]string) {
 	for area, pkg := range packages {
 		t.Run(area, func(t *testing.T) {
 			t.Parallel()
-			if stack.Theirs() && titles[area] != "MongoDB" {
+			if mongod.URI() != "" && titles[area] != "MongoDB" {
 				t.Skip("it asks nothing of MongoDB")
 			}
 			o := emulator.Options{ServiceBus: entities(), ServiceBusKeys: []servicebus.Key{servicebus.RootKey(), listens()}, TLS: true}
@@ -151,8 +151,11 @@ func scenarios(t *testing.T, c client, packages map[string]string) {
 			ca := filepath.Join(t.TempDir(), "ca.pem")
 			require.NoError(t, os.WriteFile(ca, s.CA(), 0o600))
 			c := c
-			uri, real := stack.MongoDB(t, s)
-			c.env = append(slices.Clone(c.env), "NODE_EXTRA_CA_CERTS="+ca, "SERVICE_BUS_CA="+ca, stack.EnvMongo+"="+uri)
+			uri, real := s.Endpoint(emulator.EnvMongo), mongod.URI() != ""
+			if real {
+				uri = mongod.ForTest(t)
+			}
+			c.env = append(slices.Clone(c.env), "NODE_EXTRA_CA_CERTS="+ca, "SERVICE_BUS_CA="+ca, emulator.EnvMongo+"="+uri)
 			is := [2]int32{}
 			if real {
 				is = version(t, uri)

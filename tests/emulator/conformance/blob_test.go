@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
+	"github.com/sluice-cdc/sluice/tests/emulator/azurite"
 	emulator "github.com/sluice-cdc/sluice/tests/emulator/blob"
-	"github.com/sluice-cdc/sluice/tests/internal/azurite"
 )
 
 // blobCase is a sequence of operations on a blob whose lease, by idA, is in

@@ -3,7 +3,6 @@ package mongo_test
 import (
 	"context"
 	"net"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -15,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-cdc/sluice/tests/emulator/conformance/internal/mongod"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,16 +27,16 @@ type fixture struct {
 	client *driver.Client
 }
 
-// serve starts the embedded server, or takes the one that [stack.EnvTheirs] names; what only the embedded one can do is skipped there.
+// serve starts the embedded server, or takes the real one of [mongod.URI]; what only the embedded one can do is skipped there.
 func serve(t testing.TB, opts mongo.Options, more ...func(*options.ClientOptions)) *fixture {
 	t.Helper()
-	if uri := os.Getenv(stack.EnvTheirs); uri != "" {
+	if mongod.URI() != "" {
 		if opts != (mongo.Options{}) {
 			t.Skip("only the embedded MongoDB has such an option")
 		}
-		f := &fixture{uri: uri}
+		f := &fixture{uri: mongod.URI()}
 		f.client = f.connect(t, more...)
-		stack.Empty(t, f.client)
+		mongod.Empty(t, f.client)
 		return f
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -104,7 +103,7 @@ func (f *fixture) version(t testing.TB) (is []int32) {
 // version, but for the last number.
 func like(t testing.TB, version [3]int32) *fixture {
 	t.Helper()
-	if !stack.Theirs() {
+	if mongod.URI() == "" {
 		return serve(t, mongo.Options{Version: version})
 	}
 	f := serve(t, mongo.Options{})

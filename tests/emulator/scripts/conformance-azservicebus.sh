@@ -2,13 +2,13 @@
 # Runs the Azure SDK's own tests, live ones included, against the embedded Service Bus, and
 # prints passed, failed and not applicable. Nothing of the SDK is kept.
 #
-#   scripts/conformance-azservicebus.sh [-run PATTERN] [-logs FOLDER] [-timeout 100s] [-parallel 6]
+#   tests/emulator/scripts/conformance-azservicebus.sh [-run PATTERN] [-logs FOLDER] [-timeout 100s] [-parallel 6]
 #
 # The tests run from a copy of the module, with one change: where they ask for an Azure
 # credential of the machine they get one that hands out an unsigned token. The namespace is
 # behind TLS, and the tests trust its certificate through SSL_CERT_FILE.
 set -eu
-cd "$(dirname "$0")/../tests"
+cd "$(dirname "$0")/../conformance"
 module=github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus
 source=$(go list -m -f '{{.Dir}}' $module)
 work=$(mktemp -d)
@@ -42,4 +42,4 @@ sed -i.orig \
 	go test -c -o admin.test ./admin
 	go test -c -o internal.test ./internal
 )
-go run ./conformance/servicebus/sdk -dir "$work/module" "$@"
+go run ./servicebus/sdk -dir "$work/module" "$@"

@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
+	"github.com/sluice-cdc/sluice/tests/emulator/conformance/internal/mongod"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
-	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
 // What a real server (4.4.1, and a build on the way to 5.0) was seen to answer, and this one once did not. Each of these is one
@@ -303,7 +303,7 @@ func TestSeenALookupAfterDropAndCreate(t *testing.T) {
 func lookedUpAfterDropAndCreate(t *testing.T, later bool) any {
 	t.Helper()
 	var o mongo.Options
-	if !later && !stack.Theirs() {
+	if !later && mongod.URI() == "" {
 		o.Version = [3]int32{6, 0, 26}
 	}
 	f := serve(t, o)

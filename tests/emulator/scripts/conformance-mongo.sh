@@ -6,18 +6,18 @@
 # v2 driver that this repository uses, whose runner gets the same JSON files. Both
 # are copied from the module cache to a temporary folder; nothing of them is kept.
 #
-#   scripts/conformance-mongo.sh [GROUP…]   only groups whose name contains a GROUP
+#   tests/emulator/scripts/conformance-mongo.sh [GROUP…]   only groups whose name contains a GROUP
 #
 # MONGOD=PROGRAM runs them against that mongod, or MONGODB_URI against a server that is there: a
 # replica set for tests alone. KEEP=1 keeps the temporary folder.
 # Exits 1 when a test fails that conformance-mongo.known does not explain.
 set -euo pipefail
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 root=$PWD
-known=$root/scripts/conformance-mongo.known
+known=$root/tests/emulator/scripts/conformance-mongo.known
 v1=v1.17.10
-v2=$(GOWORK=off go -C tests list -m -f '{{.Version}}' go.mongodb.org/mongo-driver/v2)
+v2=$(GOWORK=off go -C tests/emulator list -m -f '{{.Version}}' go.mongodb.org/mongo-driver/v2)
 
 work=$(mktemp -d)
 # shellcheck disable=SC2329 # the trap calls it

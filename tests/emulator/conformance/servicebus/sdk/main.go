@@ -1,7 +1,7 @@
 // Command conformance runs the test binaries of the Azure SDK for Go against the embedded
 // Service Bus, each test in a process of its own, and prints which passed.
 //
-// It is run by scripts/conformance-azservicebus.sh, which makes the binaries.
+// It is run by tests/emulator/scripts/conformance-azservicebus.sh, which makes the binaries.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Package azurite runs Azurite, Microsoft's emulator of Blob storage, as a
 // child process: a second implementation to hold our own emulator, and the
-// services, against. It is installed from the lock file in tests/azurite by
-// scripts/azurite.sh, which needs npm; without it everything else still works.
+// services, against. It is installed from the lock file in tests/emulator/azurite by
+// tests/emulator/scripts/azurite.sh, which needs npm; without it everything else still works.
 //
 // Guaranteed: a port of its own, data in memory only, and no process left: Stop
 // kills the whole process group, and on Linux the kernel does when this process
@@ -25,7 +25,7 @@ import (
 )
 
 // ErrNotInstalled is returned when node or the installed package is missing.
-var ErrNotInstalled = errors.New("azurite is not installed: run scripts/azurite.sh (needs npm)")
+var ErrNotInstalled = errors.New("azurite is not installed: run tests/emulator/scripts/azurite.sh (needs npm)")
 
 // account and key are the ones every Azure storage emulator has.
 const (
@@ -42,7 +42,7 @@ const tailSize = 4 << 10
 
 // Options of a start. The zero value is good.
 type Options struct {
-	// Dir holds node_modules; empty means tests/azurite of this checkout, found
+	// Dir holds node_modules; empty means tests/emulator/azurite of this checkout, found
 	// from the working directory upwards.
 	Dir string
 	// Output gets what Azurite prints; nil keeps only the end of it, for errors.
@@ -177,7 +177,7 @@ func find(dir string) (node, script string, err error) {
 	return node, script, nil
 }
 
-// checkout finds tests/azurite from the working directory upwards: tests run in
+// checkout finds tests/emulator/azurite from the working directory upwards: tests run in
 // their package's directory, the command in the checkout's.
 func checkout() (string, error) {
 	dir, err := os.Getwd()
@@ -185,13 +185,13 @@ func checkout() (string, error) {
 		return "", fmt.Errorf("find azurite: %w", err)
 	}
 	for {
-		candidate := filepath.Join(dir, "tests", "azurite")
+		candidate := filepath.Join(dir, "tests", "emulator", "azurite")
 		if _, err := os.Stat(filepath.Join(candidate, "package.json")); err == nil {
 			return candidate, nil
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", fmt.Errorf("%w: no tests/azurite above the working directory", ErrNotInstalled)
+			return "", fmt.Errorf("%w: no tests/emulator/azurite above the working directory", ErrNotInstalled)
 		}
 		dir = parent
 	}
