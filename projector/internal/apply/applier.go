@@ -105,7 +105,10 @@ func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes 
 		g.session = session
 	}
 	record(results, decided)
-	err := a.write(ctx, t, groups)
+	failures, err := a.setAsideHanging(ctx, session, changes, results, failures)
+	if err == nil {
+		err = a.write(ctx, t, groups)
+	}
 	for _, g := range groups { // also after an error: a committed change is decided
 		record(results, g.decided)
 		if g.failed != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,73 +16,176 @@ import (
 // errHangs is a projection that has not returned from an event.
 var errHangs = errors.New("the projection has not returned from the event; what it waits for, or computes, does not end")
 
-// patienceShare is the part of an attempt's time for which a projection may keep one event; the
-// rest is for the others.
-const patienceShare = 4
+const (
+	// patienceShare is the part of an attempt's time for which a projection may keep one event; the
+	// rest is for the others. Each call that already hangs halves it, down to minPatience: so many
+	// events from which the projection does not return occupy a worker little longer than one.
+	patienceShare = 8
+	minPatience   = 2 * time.Millisecond
+	// maxHanging bounds the calls that hang. No event is given to the projection beyond it.
+	maxHanging = 1000
+	// keepReturned is how long the writes of a call that returned late wait for the next attempt.
+	keepReturned = 10 * time.Minute
+)
 
 // projections are the calls of a projection that did not return in time. A call cannot be ended: it
-// goes on, and its event is not given to the projection again before it has returned. It is safe
-// for concurrent use.
+// goes on, and its aggregate has no other one before it has returned. It is safe for concurrent
+// use.
 type projections struct {
-	mu    sync.Mutex
-	hangs map[string]*projected // by message id; guarded by mu
+	mu      sync.Mutex
+	late    map[string]*projected // by aggregate; guarded by mu
+	hanging int                   // of these, the calls that have not returned; guarded by mu
 }
 
-// projected is what a projection gave for one event, once returned is closed.
+// projected is a call for one event. The writes, and when it returned, are valid once done is
+// closed.
 type projected struct {
-	began    time.Time
-	returned chan struct{}
-	writes   []projection.Write
-	err      error
+	messageID string
+	began     time.Time
+	done      chan struct{}
+	writes    []projection.Write
+	err       error
+	ended     time.Time
+}
+
+func (p *projected) returned() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *projected) hangs() error {
+	return fmt.Errorf("%w (since %s)", errHangs, p.began.UTC().Format(time.RFC3339))
 }
 
 // project returns the writes of one event. Errors: errHangs if the projection does not return
-// within a part of ctx's time.
+// within a part of ctx's time, or has not returned from another event of the aggregate.
 func (s *projections) project(ctx context.Context, p projection.Projection, c *envelope.Change) ([]projection.Write, error) {
 	deadline, bounded := ctx.Deadline()
 	if s == nil || !bounded || c.MessageID == "" {
 		_, writes, err := project(p, *c)
 		return writes, err
 	}
-	s.mu.Lock()
-	call, hung := s.hangs[c.MessageID]
-	s.mu.Unlock()
-	if !hung {
-		call = &projected{began: time.Now(), returned: make(chan struct{})}
-		change := *c
-		go func() {
-			defer close(call.returned)
-			_, call.writes, call.err = project(p, change)
-		}()
-		patience := time.NewTimer(time.Until(deadline) / patienceShare)
-		defer patience.Stop()
-		select {
-		case <-call.returned:
-		case <-patience.C:
-		case <-ctx.Done():
-		}
+	earlier, hanging := s.take(c.Aggregate)
+	switch {
+	case earlier != nil && !earlier.returned():
+		return nil, earlier.hangs()
+	case earlier != nil && earlier.messageID == c.MessageID:
+		return earlier.writes, earlier.err
+	case hanging >= maxHanging:
+		return nil, fmt.Errorf("%w; %d events are in this state, so that it is given no other one", errHangs, hanging)
 	}
+	call := &projected{messageID: c.MessageID, began: time.Now(), done: make(chan struct{})}
+	go s.run(call, p, *c)
+	patience := time.NewTimer(max(time.Until(deadline)/patienceShare>>min(hanging, 30), minPatience))
+	defer patience.Stop()
 	select {
-	case <-call.returned:
-		if hung {
-			s.set(c.MessageID, nil)
-		}
-		return call.writes, call.err
-	default:
-		s.set(c.MessageID, call)
-		return nil, fmt.Errorf("%w (since %s)", errHangs, call.began.UTC().Format(time.RFC3339))
+	case <-call.done:
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	if s.keep(c.Aggregate, call) {
+		return nil, call.hangs()
+	}
+	return call.writes, call.err
+}
+
+// run makes a call.
+func (s *projections) run(call *projected, p projection.Projection, c envelope.Change) {
+	_, call.writes, call.err = project(p, c)
+	call.ended = time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(call.done)
+	if s.late[c.Aggregate] == call {
+		s.hanging--
 	}
 }
 
-func (s *projections) set(messageID string, call *projected) {
+// take returns the call of an aggregate that did not return in time, nil if there is none, and how
+// many calls hang. A call that has returned is forgotten.
+func (s *projections) take(aggregate string) (call *projected, hanging int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if call == nil {
-		delete(s.hangs, messageID)
-		return
+	if call = s.late[aggregate]; call != nil && call.returned() {
+		delete(s.late, aggregate)
 	}
-	if s.hangs == nil {
-		s.hangs = make(map[string]*projected)
+	return call, s.hanging
+}
+
+// keep keeps a call, unless it has returned.
+func (s *projections) keep(aggregate string, call *projected) (hangs bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if call.returned() {
+		return false
 	}
-	s.hangs[messageID] = call
+	maps.DeleteFunc(s.late, func(_ string, p *projected) bool { return p.returned() && time.Since(p.ended) > keepReturned })
+	if s.late == nil {
+		s.late = make(map[string]*projected)
+	}
+	s.late[aggregate] = call
+	s.hanging++
+	return true
+}
+
+// Hanging returns how many calls of the projection have not returned in time, and still run.
+func (a *Applier) Hanging() int {
+	_, hanging := a.calls.take("")
+	return hanging
+}
+
+// setAsideHanging sets aside the events of aggregates that are parked, among those from whose
+// events the projection does not return: such events never come to the write that finds an
+// aggregate parked. It returns the failures of the others.
+func (a *Applier) setAsideHanging(ctx context.Context, session string, changes []envelope.Change, results []Result, failures []Failure) ([]Failure, error) {
+	var names []string
+	for _, f := range failures {
+		if errors.Is(f.Err, errHangs) {
+			names = append(names, changes[f.Index].Aggregate)
+		}
+	}
+	aside, err := a.setAsideParked(ctx, session, names, changes, results)
+	if err != nil {
+		return failures, err
+	}
+	return slices.DeleteFunc(failures, func(f Failure) bool { return aside[changes[f.Index].Aggregate] }), nil
+}
+
+// setAsideParked sets aside the pending events of those aggregates that are parked, without asking
+// the projection for writes, and returns the names of these.
+func (a *Applier) setAsideParked(
+	ctx context.Context, session string, names []string, changes []envelope.Change, results []Result,
+) (map[string]bool, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	found, err := a.guards.read(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	aside := make(map[string]bool)
+	for name, s := range found {
+		if s.parked == nil {
+			continue
+		}
+		g := &group{aggregate: name, session: session}
+		for i := range changes {
+			if changes[i].Aggregate == name && results[i].Kind == Pending {
+				g.events = append(g.events, planned{index: i, change: &changes[i]})
+			}
+		}
+		counted, err := a.setAside(ctx, g, s.parked)
+		if err != nil {
+			return aside, err
+		}
+		if counted {
+			record(results, g.decided)
+			aside[name] = true
+		}
+	}
+	return aside, nil
 }

@@ -199,6 +199,7 @@ func (h *handler) apply(applying context.Context, b *batch) attempt {
 	endSpan(span, a.err)
 	b.spans.decided(b)
 	h.metrics.applied(b, time.Since(start), a)
+	h.metrics.projectionsHanging.Set(float64(h.opts.Applier.Hanging()))
 	return a
 }
 

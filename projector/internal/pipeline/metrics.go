@@ -29,7 +29,7 @@ type Metrics struct {
 type collectors struct {
 	appliedTotal, duplicatesTotal, redeliveries, applyFailures, settleFailures prometheus.Counter
 	deadLettered                                                               *prometheus.CounterVec
-	held, parkedAggregates                                                     prometheus.Gauge
+	held, parkedAggregates, projectionsHanging                                 prometheus.Gauge
 	gaps                                                                       prometheus.Counter
 	acceptSeconds, applySeconds, settleSeconds, batchSize, latency             prometheus.Histogram
 }
@@ -71,6 +71,9 @@ func NewMetrics(projection string, registry prometheus.Registerer) *Metrics {
 	}
 	m.parkedAggregates = registered.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "parked_aggregates", Help: "Parked aggregates in the read model.",
+	})
+	m.projectionsHanging = registered.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "projections_hanging", Help: "Events from which the projection has not returned in time, and that it still holds.",
 	})
 	for _, reason := range apply.Reasons() { // a counter that begins at its first event hides it
 		m.deadLettered.WithLabelValues(reason)

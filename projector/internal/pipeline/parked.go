@@ -18,6 +18,7 @@ func (p *Pipeline) countParked(ctx context.Context) {
 		every = 10 * time.Minute
 	}
 	for {
+		p.metrics.projectionsHanging.Set(float64(p.opts.Applier.Hanging()))
 		attempt, cancel := context.WithTimeout(ctx, every)
 		n, err := p.opts.Applier.Count(attempt)
 		cancel()

@@ -67,6 +67,12 @@ func TestG5AProjectionThatDoesNotReturnHoldsUpNoNeighbour(t *testing.T) {
 				} else {
 					deadLettered(w, 2)
 					require.Equal(w, []string{"hung/1 Undecided", "hung/2 AggregateParked"}, deadLetters(w))
+					in("hung", 3, "Endless")
+					in("hung", 4, "T")
+					w.Pass(time.Second)
+					require.Equal(w, []string{
+						"hung/1 Undecided", "hung/2 AggregateParked", "hung/3 AggregateParked", "hung/4 AggregateParked",
+					}, deadLetters(w), "what comes behind is set aside without the projection")
 					in("another", 1, "Endless")
 					w.Pass(5 * time.Second)
 				}
