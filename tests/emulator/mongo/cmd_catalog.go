@@ -26,7 +26,7 @@ func runCreate(ctx context.Context, r *request) (bson.D, error) {
 	if err := r.refuse("timeseries", "clusteredIndex", "idIndex", "expireAfterSeconds", "encryptedFields", "storageEngine", "indexOptionDefaults"); err != nil {
 		return nil, err
 	}
-	options, err := r.viewOptions()
+	options, err := r.viewOptions(ns)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +98,21 @@ func runCollMod(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.refuse("index", "cappedSize", "cappedMax", "viewOn", "pipeline", "expireAfterSeconds", "timeseries"); err != nil {
+	if err := r.refuse("index", "cappedSize", "cappedMax", "expireAfterSeconds", "timeseries"); err != nil {
 		return nil, err
+	}
+	info, exists := r.srv.eng.Lookup(ns)
+	switch {
+	case info.View:
+		definition, err := r.modifyView(ns, info.Options)
+		if err != nil {
+			return nil, err
+		}
+		return bson.D{}, r.srv.eng.Modify(ctx, ns, definition)
+	case exists && r.has("pipeline"):
+		return nil, mongoerr.New(mongoerr.InvalidOptions, "option only supported on a view: pipeline")
+	case exists && r.has("viewOn"):
+		return nil, mongoerr.New(mongoerr.InvalidOptions, "option only supported on a view: viewOn")
 	}
 	images, err := r.doc("changeStreamPreAndPostImages")
 	if err != nil {
@@ -130,6 +143,9 @@ func runDrop(ctx context.Context, r *request) (bson.D, error) {
 	}
 	if !found || err != nil {
 		return bson.D{}, err
+	}
+	if info.View {
+		return bson.D{{Key: "ns", Value: ns.String()}}, nil
 	}
 	return bson.D{{Key: "nIndexesWas", Value: int32(len(info.Indexes) + 1)}, {Key: "ns", Value: ns.String()}}, nil
 }

@@ -85,7 +85,7 @@ func oplogEntry(x *engine.Entry) bson.D {
 	default:
 	}
 	if x.View {
-		op, ns = map[engine.Kind]string{engine.Create: "i", engine.Drop: "d"}[x.Kind], x.NS.DB+".system.views"
+		op, ns = map[engine.Kind]string{engine.Create: "i", engine.Modify: "u", engine.Drop: "d"}[x.Kind], x.NS.DB+".system.views"
 	}
 	d := bson.D{{Key: "op", Value: op}, {Key: "ns", Value: ns}}
 	if x.UUID != nil {

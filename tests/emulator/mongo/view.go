@@ -1,6 +1,8 @@
 package mongo
 
 import (
+	"strings"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/engine"
@@ -96,30 +98,85 @@ func (r *request) documents(ns engine.NS) ([]bson.D, error) {
 	return docs, nil
 }
 
-// viewOptions reads what create says of a view; nil: it makes a collection.
-func (r *request) viewOptions() (bson.D, error) {
+// viewOptions returns the options of the view that the command create makes; nil: it makes a collection.
+func (r *request) viewOptions(ns engine.NS) (bson.D, error) {
 	if !r.has("viewOn") {
 		if r.has("pipeline") {
 			return nil, mongoerr.New(mongoerr.InvalidOptions, "'pipeline' requires 'viewOn' to also be specified")
 		}
 		return nil, nil
 	}
-	on, ok := r.get("viewOn").(string)
-	pipeline, isArray := r.get("pipeline").(bson.A)
-	if !ok || on == "" || (r.has("pipeline") && !isArray) {
-		return nil, mongoerr.New(mongoerr.BadValue, "'viewOn' must be the name of a collection, and 'pipeline' an array")
-	}
-	if pipeline == nil {
-		pipeline = bson.A{}
-	}
-	stages, err := query.CompilePipeline(pipeline, r.env)
+	on, pipeline, err := r.definition(ns, "", bson.A{})
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range stages {
-		if s.Name == "$documents" {
-			return nil, mongoerr.New(mongoerr.InvalidOptions, "%s is not allowed in the definition of a view", s.Name)
+	return bson.D{{Key: "viewOn", Value: on}, {Key: "pipeline", Value: pipeline}}, nil
+}
+
+// definition returns the collection and the pipeline that the command gives a view; what it leaves out is as given.
+func (r *request) definition(ns engine.NS, on string, pipeline bson.A) (string, bson.A, error) {
+	if v := r.get("viewOn"); r.has("viewOn") {
+		text, ok := v.(string)
+		if !ok {
+			return "", nil, mongoerr.New(mongoerr.TypeMismatch, "BSON field '%s.viewOn' is the wrong type '%s', expected type 'string'", r.name, query.TypeName(v))
 		}
+		if on = text; on == "" {
+			return "", nil, mongoerr.New(mongoerr.BadValue, "'viewOn' cannot be empty")
+		}
+	}
+	if v := r.get("pipeline"); r.has("pipeline") {
+		stages, ok := v.(bson.A)
+		if !ok {
+			return "", nil, mongoerr.New(mongoerr.TypeMismatch, "BSON field '%s.pipeline' is the wrong type '%s', expected type 'array'", r.name, query.TypeName(v))
+		}
+		pipeline = stages
+	}
+	for i, v := range pipeline {
+		stage, ok := v.(bson.D)
+		if !ok {
+			return "", nil, mongoerr.New(mongoerr.TypeMismatch, "BSON field '%s.pipeline.%d' is the wrong type '%s', expected type 'object'", r.name, i, query.TypeName(v))
+		}
+		if len(stage) == 0 {
+			continue
+		}
+		switch name := stage[0].Key; name {
+		case "$out", "$merge":
+			return "", nil, mongoerr.New(mongoerr.OptionNotSupportedOnView, "Invalid pipeline for view %s :: caused by :: The aggregation stage %s in location %d of the pipeline "+
+				"cannot be used in the view definition of %s because it writes to disk", ns, name, i, ns)
+		case "$changeStream", "$documents":
+			return "", nil, mongoerr.New(mongoerr.OptionNotSupportedOnView, "Invalid pipeline for view %s :: caused by :: %s cannot be used in a view definition", ns, name)
+		}
+	}
+	if _, err := query.CompilePipeline(pipeline, r.env); err != nil {
+		return "", nil, err
+	}
+	path := []string{ns.String(), ns.String()}
+	for at := (engine.NS{DB: ns.DB, Coll: on}); len(path) <= maxViewDepth+1; {
+		path = append(path, at.String())
+		if at == ns {
+			return "", nil, mongoerr.New(mongoerr.GraphContainsCycle, "View cycle detected: %s", strings.Join(path, " => "))
+		}
+		info, _ := r.srv.eng.Lookup(at)
+		if !info.View {
+			break
+		}
+		at.Coll, _ = field(info.Options, "viewOn").(string)
+	}
+	return on, pipeline, nil
+}
+
+// modifyView returns the options that the command collMod changes of a view.
+func (r *request) modifyView(ns engine.NS, now bson.D) (bson.D, error) {
+	for _, key := range []string{"validator", "validationLevel", "validationAction", "changeStreamPreAndPostImages"} {
+		if r.has(key) {
+			return nil, mongoerr.New(mongoerr.InvalidOptions, "option not supported on a view: %s", key)
+		}
+	}
+	on, _ := field(now, "viewOn").(string)
+	pipeline, _ := field(now, "pipeline").(bson.A)
+	on, pipeline, err := r.definition(ns, on, pipeline)
+	if err != nil {
+		return nil, err
 	}
 	return bson.D{{Key: "viewOn", Value: on}, {Key: "pipeline", Value: pipeline}}, nil
 }

@@ -85,11 +85,13 @@ func TestAViewIsSeenByStreamsThatAskForMore(t *testing.T) {
 
 	pipeline := bson.A{d("$match", d("n", 1))}
 	require.NoError(t, db.CreateView(ctx, "v", "c", pipeline))
+	f.command(t, "db", d("collMod", "v", "viewOn", "c2"))
 	require.NoError(t, db.Collection("v").Drop(ctx))
 	insert(t, db.Collection("v"), 1)
 
 	for _, want := range []bson.D{
 		d("operationType", "create", "operationDescription", d("viewOn", "c", "pipeline", bson.A{d("$match", d("n", int32(1)))})),
+		d("operationType", "modify", "operationDescription", d("viewOn", "c2", "pipeline", bson.A{d("$match", d("n", int32(1)))})),
 		d("operationType", "drop", "operationDescription", nil),
 	} {
 		event := next(t, more)

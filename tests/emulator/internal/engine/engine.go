@@ -285,6 +285,10 @@ func (e *Engine) Modify(ctx context.Context, ns NS, changed bson.D) error {
 		if err := c.setOptions(options); err != nil {
 			return err
 		}
+		if c.view {
+			e.log(&Entry{Kind: Modify, NS: ns, View: true, Description: c.Options})
+			return nil
+		}
 		e.log(&Entry{Kind: Modify, NS: ns, UUID: c.UUID})
 		return nil
 	})

@@ -24,6 +24,7 @@ type Error struct {
 const (
 	InternalError               = 1
 	BadValue                    = 2
+	GraphContainsCycle          = 5
 	HostUnreachable             = 6
 	HostNotFound                = 7
 	FailedToParse               = 9
@@ -54,6 +55,7 @@ const (
 	DocumentValidationFailure   = 121
 	CappedPositionLost          = 136
 	ViewNotSupported            = 166
+	OptionNotSupportedOnView    = 167
 	TransactionTooOld           = 225
 	CursorKilled                = 237
 	NotImplemented              = 238
@@ -96,7 +98,7 @@ var names = map[int32]string{
 	66: "ImmutableField", 67: "CannotCreateIndex", 72: "InvalidOptions", 73: "InvalidNamespace",
 	85: "IndexOptionsConflict", 86: "IndexKeySpecsConflict", 89: "NetworkTimeout", 91: "ShutdownInProgress", 96: "OperationFailed",
 	100: "UnsatisfiableWriteConcern", 112: "WriteConflict", 115: "CommandNotSupported", 121: "DocumentValidationFailure", 133: "FailedToSatisfyReadPreference",
-	134: "ReadConcernMajorityNotAvailableYet", 136: "CappedPositionLost", 150: "StaleEpoch", 166: "CommandNotSupportedOnView",
+	134: "ReadConcernMajorityNotAvailableYet", 136: "CappedPositionLost", 150: "StaleEpoch", 166: "CommandNotSupportedOnView", 167: "OptionNotSupportedOnView", 5: "GraphContainsCycle",
 	189: "PrimarySteppedDown", 225: "TransactionTooOld", 234: "RetryChangeStream", 237: "CursorKilled", 238: "NotImplemented",
 	239: "SnapshotTooOld", 246: "SnapshotUnavailable", 251: "NoSuchTransaction", 256: "TransactionCommitted", 260: "InvalidResumeToken",
 	262: "ExceededTimeLimit", 263: "OperationNotSupportedInTransaction", 267: "PreparedTransactionInProgress",
