@@ -50,8 +50,9 @@ type Config struct {
 	Administration string `envconfig:"SERVICE_BUS_ADMINISTRATION"`
 
 	azure.Blob
-	// Container holds the checkpoint blobs; it is created if it is missing and that is permitted.
-	Container string `envconfig:"BLOB_CONTAINER" default:"sluice"`
+	// CheckpointContainer holds the checkpoint blobs; it is created if it is missing and that is
+	// permitted.
+	CheckpointContainer string `envconfig:"BLOB_CONTAINER" default:"sluice"`
 
 	// StartFrom is where a new stream begins: latest, or timestamp with StartAt; with checkpoint it
 	// waits until a checkpoint is restored.
@@ -307,7 +308,7 @@ func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Strea
 	}
 	stream := &operator.Stream{
 		Name:           c.Stream,
-		Container:      clients.blob.ServiceClient().NewContainerClient(c.Container),
+		Container:      clients.blob.ServiceClient().NewContainerClient(c.CheckpointContainer),
 		OtherContainer: clients.blob.ServiceClient().NewContainerClient,
 		Collection:     clients.collection,
 		Entity: operator.Entity{

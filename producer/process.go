@@ -38,7 +38,7 @@ type process struct {
 func (p *process) addStream(cfg Config, clients *clients, registry prometheus.Registerer, tracer trace.Tracer, log *slog.Logger) {
 	log = log.With(telemetry.KeyStream, cfg.Stream)
 	registry = prometheus.WrapRegistererWith(prometheus.Labels{telemetry.LabelStream: cfg.Stream}, registry)
-	blob := checkpoint.NewBlob(clients.blob.ServiceClient().NewContainerClient(cfg.Container), cfg.Stream)
+	blob := checkpoint.NewBlob(clients.blob.ServiceClient().NewContainerClient(cfg.CheckpointContainer), cfg.Stream)
 	s := &replica{
 		cfg: cfg, instance: p.instance, clients: clients,
 		publishMetrics: publish.NewMetrics(registry), readMetrics: changes.NewMetrics(registry), tracer: tracer, log: log, checkpoint: blob,

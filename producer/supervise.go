@@ -71,7 +71,7 @@ func (c *Config) release(ctx context.Context, lease string, opts Options) error 
 	if err != nil {
 		return err
 	}
-	blob := checkpoint.NewBlob(client.ServiceClient().NewContainerClient(c.Container), c.Stream)
+	blob := checkpoint.NewBlob(client.ServiceClient().NewContainerClient(c.CheckpointContainer), c.Stream)
 	backoff := retry.Backoff{Initial: 50 * time.Millisecond, Max: time.Second}
 	for {
 		err := blob.Release(ctx, lease)

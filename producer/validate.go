@@ -19,7 +19,7 @@ func (c *Config) Validate() error {
 	p.Require((c.Topic == "") != (c.Queue == ""), "SERVICE_BUS_TOPIC, SERVICE_BUS_QUEUE: set exactly one of them")
 	p.Add(c.ServiceBus.ValidateAdministration(c.Administration))
 	p.Add(c.Blob.Validate())
-	p.Add(settings.ContainerName("BLOB_CONTAINER", c.Container))
+	p.Add(settings.ContainerName("BLOB_CONTAINER", c.CheckpointContainer))
 	p.Require(len(c.Stream) <= 256 && !strings.ContainsAny(c.Stream, "\n\\"),
 		"STREAM_NAME: must have at most 256 characters, and neither a newline nor a backslash")
 
@@ -66,8 +66,8 @@ func (c *Config) Validate() error {
 	if c.usesClaimContainer() {
 		p.Add(settings.ContainerName("CLAIM_CHECK_CONTAINER", c.ClaimContainer))
 	}
-	p.Require(c.ClaimContainer != c.Container || !c.usesClaimContainer(),
-		"CLAIM_CHECK_CONTAINER: must not be BLOB_CONTAINER (%s): old claim checks are deleted there, and checkpoints never may be", c.Container)
+	p.Require(c.ClaimContainer != c.CheckpointContainer || !c.usesClaimContainer(),
+		"CLAIM_CHECK_CONTAINER: must not be BLOB_CONTAINER (%s): old claim checks are deleted there, and checkpoints never may be", c.CheckpointContainer)
 	p.Add(settings.Between("MAX_IN_FLIGHT_EVENTS", c.MaxInFlightEvents, 1, 1_000_000))
 	p.Add(settings.AtLeast("MAX_IN_FLIGHT_BYTES", c.MaxInFlightBytes, 1))
 	p.Require(c.StallAfter == 0 || c.StallAfter >= time.Second, "STALL_AFTER: must be at least 1s, or 0, which means never (it is %v)", c.StallAfter)

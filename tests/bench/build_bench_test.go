@@ -78,7 +78,7 @@ func BenchmarkBuild(b *testing.B) {
 				ServiceBus: azure.ServiceBus{ConnectionString: s.Endpoint(emulator.EnvServiceBus)}, Topic: emulator.Topic, Subscription: emulator.Subscription,
 				MongoURI: uri, Database: fmt.Sprint("built", n), Projection: "timeline", Blob: azure.Blob{ConnectionString: storage},
 				CheckpointContainer: "sluice", ClaimContainer: "claim-checks", SourceDatabase: "shop", SourceCollection: "events",
-				AggregatePath: "aggregateId", TypePath: "type", VersionPath: "version", MaxSessions: 1, ReceiveBatch: 1, SessionIdle: time.Second,
+				AggregateIDPath: "aggregateId", EventTypePath: "type", VersionPath: "version", MaxSessions: 1, ReceiveBatch: 1, SessionIdle: time.Second,
 				SessionMaxHold: time.Second, AcceptTimeout: time.Second, ApplyTimeout: 10 * time.Second, SettleTimeout: time.Second, ShutdownTimeout: 5 * time.Second,
 			}
 			var out bytes.Buffer

@@ -146,7 +146,7 @@ func (s *source) config(l load) producer.Config {
 	c := producer.Config{
 		MongoURI: s.stack.Endpoint(emulator.EnvMongo), Database: "shop", Collection: "events", Stream: fmt.Sprintf("run-%d", s.runs),
 		ServiceBus: azure.ServiceBus{ConnectionString: s.stack.Endpoint(emulator.EnvServiceBus)}, Topic: emulator.Topic,
-		Blob: azure.Blob{ConnectionString: s.stack.Endpoint(emulator.EnvBlob)}, Container: "sluice",
+		Blob: azure.Blob{ConnectionString: s.stack.Endpoint(emulator.EnvBlob)}, CheckpointContainer: "sluice",
 		StartFrom: "timestamp", StartAt: s.begun, OnHistoryLost: "fail",
 		Operations:      []envelope.Operation{envelope.Insert},
 		AggregateIDPath: "aggregateId", EventTypePath: "type", VersionPath: "version",

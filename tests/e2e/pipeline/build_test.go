@@ -94,7 +94,7 @@ func indexed(w *world.World) {
 func buildUntil(ctx context.Context, w *world.World, set func(*projector.Config, *projector.Options), args ...string) (code int, out string) {
 	config := w.ProjectorConfig()
 	config.SourceDatabase, config.SourceCollection = "shop", "events"
-	config.AggregatePath, config.TypePath, config.VersionPath = "aggregateId", "type", "version"
+	config.AggregateIDPath, config.EventTypePath, config.VersionPath = "aggregateId", "type", "version"
 	o := projector.Options{Instance: "job", ServiceBus: world.BusOptions(w.BusNet), Mongo: world.MongoOptions(w.OperatorMongo)}
 	operated(w, set)(&config, &o)
 	var printed, errors bytes.Buffer
@@ -274,7 +274,7 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 			says: "stream shop.events is of shop.events, and SOURCE_DATABASE and SOURCE_COLLECTION name shop.others",
 		},
 		"another path": {
-			set:  func(c *projector.Config, _ *projector.Options) { c.AggregatePath = "customerId" },
+			set:  func(c *projector.Config, _ *projector.Options) { c.AggregateIDPath = "customerId" },
 			says: "stream shop.events has AGGREGATE_ID_PATH=aggregateId, and the projector customerId",
 		},
 		"ids of several types": {

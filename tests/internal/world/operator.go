@@ -48,7 +48,7 @@ func (w *World) OperateProjector(change func(*projector.Config, *projector.Optio
 	w.Helper()
 	config := w.ProjectorConfig()
 	config.SourceDatabase, config.SourceCollection = sourceDatabase, sourceCollection
-	config.AggregatePath, config.TypePath, config.VersionPath = "aggregateId", "type", "version"
+	config.AggregateIDPath, config.EventTypePath, config.VersionPath = "aggregateId", "type", "version"
 	o := projector.Options{
 		Instance:   "desk",
 		ServiceBus: BusOptions(w.BusNet),

@@ -30,7 +30,7 @@ func (w *World) ProducerConfig() producer.Config {
 	return producer.Config{
 		MongoURI: w.MongoURI(), Database: sourceDatabase, Collection: sourceCollection, Stream: "shop.events",
 		ServiceBus: azure.ServiceBus{ConnectionString: servicebus.ConnectionString(busHost)}, Topic: Topic,
-		Blob: azure.Blob{ConnectionString: blob.ConnectionString(BlobHost)}, Container: "sluice",
+		Blob: azure.Blob{ConnectionString: blob.ConnectionString(BlobHost)}, CheckpointContainer: "sluice",
 		StartFrom: "latest", OnHistoryLost: "fail", OnCollectionReplaced: "fail",
 		Operations:      []envelope.Operation{envelope.Insert, envelope.Replace}, // the source is a log of events
 		AggregateIDPath: "aggregateId", EventTypePath: "type", VersionPath: "version",
