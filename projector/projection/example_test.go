@@ -231,3 +231,30 @@ func ExampleEvent_LookedUp() {
 	// false
 	// -2
 }
+
+// Fields of the document are read by their paths. A missing field is empty or 0.
+func ExampleEvent_Text() {
+	e := projectiontest.Insert("order-1", `{"data": {"customerId": "ann", "totalCents": 700}}`)
+	fmt.Println(e.Text("data.customerId"), e.Int("data.totalCents"))
+	fmt.Printf("%q %d\n", e.Text("data.coupon"), e.Int("data.discountCents"))
+	// Output:
+	// ann 700
+	// "" 0
+}
+
+// The second version of a projection writes collections of its own, so that it can be built beside
+// the first one.
+func ExampleVersion() {
+	name, v, err := projection.ParseVersion("stock:2")
+	fmt.Println(name, v, err)
+	second, err := projection.Version(Stock{}, v)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	collections, _ := projection.Collections(second)
+	fmt.Println(second.Name(), projection.VersionOf(second), collections[0].Name, collections[1].Name)
+	// Output:
+	// stock 2 <nil>
+	// stock_v2 2 products_v2 warehouses_v2
+}
