@@ -1,11 +1,10 @@
-// Package azurite runs Azurite, Microsoft's emulator of Blob storage, as a
-// child process: a second implementation to hold our own emulator, and the
-// services, against. It is installed from the lock file in tests/emulator/azurite by
-// tests/emulator/scripts/azurite.sh, which needs npm; without it everything else still works.
+// Package azurite runs Azurite, Microsoft's emulator of Blob storage, as a child process. Our own
+// emulator and the services are tested against it as a second implementation. tests/emulator/scripts/azurite.sh
+// installs it with npm from the lock file in tests/emulator/azurite; nothing else depends on it.
 //
-// Guaranteed: a port of its own, data in memory only, and no process left: Stop
-// kills the whole process group, and on Linux the kernel does when this process
-// dies, however it dies. On other systems a killed parent may leave it behind.
+// Guaranteed: Azurite has a port of its own and keeps its data in memory only, and no process is
+// left behind. Stop kills the whole process group; on Linux the kernel kills it if this process
+// dies for any reason. On other systems a killed parent may leave Azurite behind.
 package azurite
 
 import (
@@ -27,7 +26,7 @@ import (
 // ErrNotInstalled is returned when node or the installed package is missing.
 var ErrNotInstalled = errors.New("azurite is not installed: run tests/emulator/scripts/azurite.sh (needs npm)")
 
-// account and key are the ones every Azure storage emulator has.
+// account and key are those that every Azure storage emulator uses.
 const (
 	account = "devstoreaccount1"
 	key     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -37,15 +36,16 @@ const (
 // thousand files.
 const startTimeout = 60 * time.Second
 
-// tailSize is how much of the output is kept for the error of a failed start.
+// tailSize is how many bytes at the end of the output are kept for the error of a failed start.
 const tailSize = 4 << 10
 
-// Options of a start. The zero value is good.
+// Options of a start. The zero value starts the Azurite of this checkout.
 type Options struct {
 	// Dir holds node_modules; empty means tests/emulator/azurite of this checkout, found
 	// from the working directory upwards.
 	Dir string
-	// Output gets what Azurite prints; nil keeps only the end of it, for errors.
+	// Output receives what Azurite prints. If it is nil, only the end of the output is kept, for
+	// errors.
 	Output io.Writer
 }
 
@@ -53,14 +53,13 @@ type Options struct {
 type Process struct {
 	addr string
 	kill context.CancelFunc
-	done chan struct{} // closed when the process was waited for
+	done chan struct{} // closed when the process has been waited for
 	err  error         // written before done is closed
-	stop func() error  // end, once
+	stop func() error  // runs end once
 }
 
-// Start starts Azurite and returns when it answers. The context bounds the
-// start only; Stop ends the process. The error matches ErrNotInstalled when
-// there is nothing to start.
+// Start starts Azurite and returns when it answers. The context bounds the start only; Stop ends
+// the process. The error matches ErrNotInstalled if Azurite is not installed.
 func Start(ctx context.Context, opts Options) (*Process, error) {
 	node, script, err := find(opts.Dir)
 	if err != nil {
@@ -70,12 +69,12 @@ func Start(ctx context.Context, opts Options) (*Process, error) {
 	out := &output{next: opts.Output, listening: make(chan string, 1)}
 	p := &Process{kill: kill, done: make(chan struct{})}
 	p.stop = sync.OnceValue(p.end)
-	// The program is ours: node, with the script of the pinned package
+	// The program is fixed: node, with the script of the pinned package.
 	cmd := exec.CommandContext(life, node, script, "--silent", "--inMemoryPersistence", "--disableTelemetry",
 		"--skipApiVersionCheck", "--blobHost", "127.0.0.1", "--blobPort", "0")
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = os.TempDir(), out, out, time.Second
 	isolate(cmd)
-	var owner sync.WaitGroup // its one goroutine tells of its end by done
+	var owner sync.WaitGroup // its one goroutine closes done at its end
 	owner.Go(func() {
 		// The kernel ties the death signal to the thread that started the child.
 		runtime.LockOSThread()
@@ -92,7 +91,7 @@ func Start(ctx context.Context, opts Options) (*Process, error) {
 	return p, nil
 }
 
-// ready waits for the line that tells the port, then for an HTTP answer.
+// ready waits for the line with the port, then for an HTTP answer.
 func (p *Process) ready(ctx context.Context, out *output) error {
 	select {
 	case p.addr = <-out.listening:
@@ -110,12 +109,11 @@ func (p *Process) ready(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	return resp.Body.Close() // any answer is an answer: unsigned, it is a 403
+	return resp.Body.Close() // any answer will do: an unsigned request gets a 403
 }
 
-// Run starts Azurite, calls ready with its connection string, and returns when
-// ctx is done (nil) or the process ended by itself (an error). It leaves nothing
-// running.
+// Run starts Azurite, calls ready with its connection string, and returns nil when ctx is done, or
+// an error if the process ends before that. The process has ended when Run returns.
 func Run(ctx context.Context, opts Options, ready func(connectionString string)) error {
 	p, err := Start(ctx, opts)
 	if err != nil {
@@ -126,30 +124,29 @@ func Run(ctx context.Context, opts Options, ready func(connectionString string))
 	case <-ctx.Done():
 		return p.Stop()
 	case <-p.done:
-		return fmt.Errorf("azurite ended by itself: %w", p.err)
+		return fmt.Errorf("azurite ended unexpectedly: %w", p.err)
 	}
 }
 
-// Addr is the host and port Azurite listens on.
+// Addr returns the host and port on which Azurite listens.
 func (p *Process) Addr() string { return p.addr }
 
-// ConnectionString is what a client needs to reach it.
+// ConnectionString returns the connection string of the storage account.
 func (p *Process) ConnectionString() string {
 	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;BlobEndpoint=http://%s/%s;", account, key, p.addr, account)
 }
 
-// Done is closed when the process has ended, for whatever reason.
+// Done returns a channel that is closed when the process has ended, for any reason.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Stop kills the process group and returns when it is gone. It may be called
-// more than once; every call returns the first one's error, which tells of a
-// process that had ended by itself.
+// Stop kills the process group and returns when it has ended. It may be called more than once;
+// every call returns the first one's error, which is not nil if the process had ended before.
 func (p *Process) Stop() error { return p.stop() }
 
 func (p *Process) end() error {
 	select {
 	case <-p.done:
-		return p.err // it ended before: tell why
+		return p.err // it ended before: return the reason
 	default:
 	}
 	p.kill()
@@ -160,7 +157,7 @@ func (p *Process) end() error {
 	return p.err
 }
 
-// find returns the node program and Azurite's script.
+// find returns the paths of the node program and of Azurite's script.
 func find(dir string) (node, script string, err error) {
 	if dir == "" {
 		if dir, err = checkout(); err != nil {
@@ -199,9 +196,9 @@ func checkout() (string, error) {
 
 var listens = regexp.MustCompile(`successfully listens on http://(\S+)`)
 
-// output passes on what the process prints, keeps the end of it, and tells the
-// address from the one line that has it. Stdout and stderr are one writer, so
-// os/exec never calls it concurrently; the lock is for tail.
+// output passes on what the process prints, keeps the end of it, and sends the address, which one
+// line contains. Stdout and stderr are one writer, so os/exec never calls it concurrently; the lock
+// is for tail.
 type output struct {
 	next      io.Writer
 	listening chan string

@@ -13,7 +13,7 @@ import (
 )
 
 func TestStartAnswersAndStopLeavesNothing(t *testing.T) {
-	ForTest(t) // skips or fails where it is not installed
+	ForTest(t) // skips or fails if it is not installed
 	p, err := Start(t.Context(), Options{})
 	require.NoError(t, err)
 	require.Contains(t, p.ConnectionString(), "BlobEndpoint=http://"+p.Addr()+"/")
@@ -21,7 +21,7 @@ func TestStartAnswersAndStopLeavesNothing(t *testing.T) {
 	require.NoError(t, p.Stop())
 	require.NoError(t, p.Stop(), "twice is fine")
 	_, err = net.Dial("tcp", p.Addr())
-	require.Error(t, err, "nobody may listen any more")
+	require.Error(t, err, "the port is closed")
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
@@ -32,13 +32,13 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	require.Contains(t, conn, "BlobEndpoint=http://127.0.0.1:")
 }
 
-func TestRunTellsWhenAzuriteDies(t *testing.T) {
+func TestRunReportsTheDeathOfAzurite(t *testing.T) {
 	dir := fakeAzurite(t, `console.log("Azurite Blob service successfully listens on http://127.0.0.1:1")`)
 	err := Run(t.Context(), Options{Dir: dir}, func(string) { t.Error("it never answered") })
 	require.ErrorContains(t, err, "start azurite")
 }
 
-func TestStartTellsWhatWasPrinted(t *testing.T) {
+func TestAFailedStartReportsTheOutput(t *testing.T) {
 	dir := fakeAzurite(t, `console.error("no memory today"); process.exit(3)`)
 	_, err := Start(t.Context(), Options{Dir: dir})
 	var exit *exec.ExitError
@@ -55,7 +55,7 @@ func TestNotInstalled(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotInstalled)
 }
 
-// fakeAzurite makes an installation whose script is the given one.
+// fakeAzurite makes an installation with the given script.
 func fakeAzurite(t *testing.T, script string) (dir string) {
 	t.Helper()
 	if _, err := exec.LookPath("node"); err != nil && !strings.Contains(t.Name(), "NotInstalled") {

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestKilledParentTakesAzuriteWithIt runs this test binary as a parent that
-// starts Azurite and is killed with SIGKILL, which it cannot handle.
-func TestKilledParentTakesAzuriteWithIt(t *testing.T) {
+// The test runs its own binary as a parent that starts Azurite and is killed with SIGKILL, which it
+// cannot handle.
+func TestAzuriteDiesWithAKilledParent(t *testing.T) {
 	if os.Getenv("AZURITE_PARENT") == "yes" {
 		p, err := Start(t.Context(), Options{})
 		require.NoError(t, err)
@@ -24,7 +24,7 @@ func TestKilledParentTakesAzuriteWithIt(t *testing.T) {
 	ForTest(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	parent := exec.CommandContext(t.Context(), self, "-test.run=^TestKilledParentTakesAzuriteWithIt$")
+	parent := exec.CommandContext(t.Context(), self, "-test.run=^TestAzuriteDiesWithAKilledParent$")
 	parent.Env = append(os.Environ(), "AZURITE_PARENT=yes")
 	out, err := parent.StdoutPipe()
 	require.NoError(t, err)
@@ -39,8 +39,8 @@ func TestKilledParentTakesAzuriteWithIt(t *testing.T) {
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err, "Azurite runs")
 	require.NoError(t, parent.Process.Kill())
-	_ = parent.Wait() // killed, as wanted
-	// The dead process's socket ends our connection: an event to wait for.
+	_ = parent.Wait() // an error: it was killed
+	// The dead process's socket closes our connection, which is an event to wait for.
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 	_, err = conn.Read(make([]byte, 1))
 	require.Error(t, err)

@@ -4,5 +4,5 @@ package azurite
 
 import "os/exec"
 
-// isolate does nothing here: the process is killed alone, by Stop only.
+// isolate does nothing here: Stop kills the process, and nothing else does.
 func isolate(*exec.Cmd) {}

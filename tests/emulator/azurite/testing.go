@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// ForTest starts Azurite for a test and returns its connection string; it is
-// stopped when the test ends. Where Azurite is not installed the test is
-// skipped and says why, but with CI=true it fails: there it must run.
+// ForTest starts Azurite for a test, stops it when the test ends, and returns its connection
+// string. If Azurite is not installed, the test is skipped with a message; with CI=true it fails.
 func ForTest(tb testing.TB) (connectionString string) {
 	tb.Helper()
 	p, err := Start(tb.Context(), Options{})
