@@ -1,8 +1,10 @@
-// Package bicep reads Bicep files as data, so that tests can hold what a template says against what the code expects.
+// Package bicep reads Bicep files as data, so that tests can compare a template with what the code
+// expects.
 //
-// It reads the structure: declarations, objects, arrays, literals. It evaluates nothing and checks no types; an expression
-// is its text and the literals, arrays and objects within it. What it cannot read is an error with its line, never a
-// silent gap. Whether a template is right is for the compiler to say (bicep build, in CI).
+// It reads the structure: declarations, objects, arrays, literals. It evaluates nothing and checks
+// no types; an expression is its text and the literals, arrays and objects within it. If it cannot
+// read something, it returns an error with the line. Whether a template is correct is checked by
+// the compiler (bicep build, in CI).
 package bicep
 
 import (
@@ -22,11 +24,12 @@ const (
 	Array
 )
 
-// Value is what stands behind a name.
+// Value is the value of a field, an array's item or a declaration.
 type Value struct {
 	Kind Kind
 	Line int
-	// Text is a string's content, else the source with white space between tokens reduced to one space.
+	// Text is the content of a string; otherwise it is the source, with white space between tokens
+	// reduced to one space.
 	Text   string
 	Fields []Field // of an object
 	Nested []Declaration
@@ -34,7 +37,7 @@ type Value struct {
 	Parts  []Value // literals, objects and arrays within an expression
 }
 
-// Field of an object. Name is the key as written, without quotes.
+// Field is a field of an object. Name is the key as written, without quotes.
 type Field struct {
 	Name  string
 	Value Value
@@ -47,7 +50,7 @@ type Declaration struct {
 	Type       string // of a param or output; a resource's "type@version"; a module's path
 	Existing   bool
 	Decorators []string
-	// Condition of "= if (…)", and Value: of a loop, the body.
+	// Condition is the condition of "= if (…)". Value is the body if the declaration is a loop.
 	Condition string
 	Value     Value
 	HasValue  bool
@@ -69,7 +72,7 @@ func ReadFile(path string) (*File, error) {
 	return Parse(path, string(source))
 }
 
-// All are the declarations with the keyword, in the file's order.
+// All returns the declarations with the keyword, in the file's order.
 func (f *File) All(keyword string) []Declaration {
 	var found []Declaration
 	for _, d := range f.Declarations {
@@ -80,7 +83,7 @@ func (f *File) All(keyword string) []Declaration {
 	return found
 }
 
-// Find is the declaration of a name.
+// Find returns the declaration with a name.
 func (f *File) Find(keyword, name string) (Declaration, bool) {
 	i := slices.IndexFunc(f.Declarations, func(d Declaration) bool { return d.Keyword == keyword && d.Name == name })
 	if i < 0 {
@@ -89,10 +92,10 @@ func (f *File) Find(keyword, name string) (Declaration, bool) {
 	return f.Declarations[i], true
 }
 
-// Secure says whether @secure() is among the decorators.
+// Secure reports whether @secure() is among the decorators.
 func (d Declaration) Secure() bool { return slices.Contains(d.Decorators, "secure ( )") }
 
-// Field is the value of an object's field.
+// Field returns the value of an object's field.
 func (v Value) Field(name string) (Value, bool) {
 	i := slices.IndexFunc(v.Fields, func(f Field) bool { return f.Name == name })
 	if i < 0 {
@@ -101,8 +104,8 @@ func (v Value) Field(name string) (Value, bool) {
 	return v.Fields[i].Value, true
 }
 
-// Walk calls visit with the value and everything within it, outermost first. The path is the names of the fields that
-// lead there.
+// Walk calls visit with the value and everything within it, outermost first. The path consists of
+// the field names that lead there.
 func (v Value) Walk(visit func(path []string, v Value)) { v.walk(nil, visit) }
 
 func (v Value) walk(path []string, visit func([]string, Value)) {

@@ -98,7 +98,7 @@ func TestParseReadsTheStructure(t *testing.T) {
 	require.Equal(t, "app . id", id.Value.Text)
 }
 
-func TestParseTellsWhatItCannotRead(t *testing.T) {
+func TestParseReportsWhatItCannotRead(t *testing.T) {
 	for source, want := range map[string]string{
 		"param":                          "line 1: expected a name",
 		"import 'x'":                     "line 1: expected a declaration",
@@ -117,7 +117,8 @@ func TestParseTellsWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// Our own templates are the largest sample there is: every "name: 'UPPER_CASE'" of the text is found in the structure.
+// Our own templates are the largest sample: every "name: 'UPPER_CASE'" of the text is found in the
+// structure.
 func TestParseReadsOurTemplates(t *testing.T) {
 	files, err := filepath.Glob("../../../infra/*/*.bicep")
 	require.NoError(t, err)

@@ -5,11 +5,12 @@ import (
 	"strconv"
 )
 
-// Eval is what an expression of the file comes to: a bool, an int, a string, or nil for null. Names are those given, then the
-// file's variables, then the defaults of its parameters; a path such as a.outputs.b is given under that name.
+// Eval returns the value of an expression of the file: a bool, an int, a string, or nil for null. A
+// name is looked up in given, then in the file's variables, then in the defaults of its parameters;
+// a path such as a.outputs.b is given under that name.
 //
-// It knows what conditions are made of: literals, ! && || == != < <= > >=, a ? b : c, parentheses, empty, min and max. Anything
-// else is an error, never a guess.
+// It supports what conditions consist of: literals, ! && || == != < <= > >=, a ? b : c,
+// parentheses, empty, min and max. Anything else is an error.
 func (f *File) Eval(expression string, given map[string]any) (any, error) {
 	tokens, err := scan(expression)
 	if err != nil {
@@ -44,7 +45,7 @@ type evaluator struct {
 	given map[string]any
 }
 
-// operator takes an operator, whose characters are tokens of their own.
+// operator consumes an operator, whose characters are tokens of their own.
 func (e *evaluator) operator(signs string) bool {
 	for i := range signs {
 		if e.at+i >= len(e.tokens) || e.tokens[e.at+i].kind != sign || e.tokens[e.at+i].text != signs[i:i+1] {
@@ -84,7 +85,8 @@ func (e *evaluator) choice() (any, error) {
 func (e *evaluator) or() (any, error)  { return e.logical("||", e.and) }
 func (e *evaluator) and() (any, error) { return e.logical("&&", e.compared) }
 
-// logical is a chain of one of the two operators. Both sides are evaluated: nothing here has effects.
+// logical evaluates a chain of one of the two operators. Both sides are evaluated, since nothing
+// here has side effects.
 func (e *evaluator) logical(operator string, below func() (any, error)) (any, error) {
 	left, err := below()
 	for err == nil && e.operator(operator) {
@@ -198,7 +200,7 @@ func (e *evaluator) named(name string) (any, error) {
 			return e.file.EvalValue(d.Value, e.given)
 		}
 	}
-	return nil, fmt.Errorf("nobody says what %s is", name)
+	return nil, fmt.Errorf("%s is not defined", name)
 }
 
 func (e *evaluator) function(name string) (any, error) {

@@ -39,7 +39,7 @@ func TestConditionsAreEvaluated(t *testing.T) {
 	require.Equal(t, 1, got, "a parameter's default")
 }
 
-func TestWhatCannotBeEvaluatedIsAnError(t *testing.T) {
+func TestUnsupportedExpressionsAreErrors(t *testing.T) {
 	f, err := Parse("conditions.bicep", conditions)
 	require.NoError(t, err)
 	for _, expression := range []string{

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Parse reads a template. The path is for errors only.
+// Parse reads a template. The path is used in errors only.
 func Parse(path, source string) (*File, error) {
 	tokens, err := scan(source)
 	if err != nil {
@@ -107,7 +107,7 @@ func (p *parser) declaration() (Declaration, error) {
 	return d, err
 }
 
-// until is the text up to one of the words, or the end of the line.
+// until returns the text up to one of the words, or to the end of the line.
 func (p *parser) until(stops ...string) string {
 	var b strings.Builder
 	for {
@@ -124,7 +124,7 @@ func (p *parser) until(stops ...string) string {
 	}
 }
 
-// loopBody is the body of "[for x in y: body]", else the value itself.
+// loopBody returns the body of "[for x in y: body]", and any other value unchanged.
 func loopBody(v Value) Value {
 	if v.Kind != Array || len(v.Items) != 1 || !strings.HasPrefix(v.Items[0].Text, "for ") || len(v.Items[0].Parts) == 0 {
 		return v
@@ -169,7 +169,8 @@ func (p *parser) value() (Value, error) {
 	}
 }
 
-// goesOn says whether a line is continued by the next one: "? :" may be spread over lines.
+// goesOn reports whether a line is continued by the next one: "? :" may be spread over several
+// lines.
 func (p *parser) goesOn() bool {
 	for _, t := range p.tokens[p.at:] {
 		if t.kind != newline {
@@ -179,7 +180,7 @@ func (p *parser) goesOn() bool {
 	return false
 }
 
-// whole is a value: the only part of it where there is nothing else.
+// whole returns the only part of a value, or an expression if it has more than one.
 func whole(parts []Value, words []string, line int) Value {
 	if len(parts) == 1 && len(words) == 1 {
 		return parts[0]
@@ -197,7 +198,7 @@ func (p *parser) bracketed() (Value, error) {
 	return p.grouped("(", ")")
 }
 
-// grouped reads what stands between parentheses, over as many lines as it takes.
+// grouped reads what stands between parentheses, which may span several lines.
 func (p *parser) grouped(opening, closing string) (Value, error) {
 	if !p.is(opening) {
 		return Value{}, p.expected(opening)

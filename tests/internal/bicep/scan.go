@@ -19,11 +19,11 @@ const (
 
 type token struct {
 	kind tokenKind
-	text string // content of a string, else as written
+	text string // the content of a string, otherwise the token as written
 	line int
 }
 
-// scan cuts a source into tokens. Comments and #directives disappear.
+// scan splits a source into tokens. Comments and #directives are dropped.
 func scan(source string) ([]token, error) {
 	s := scanner{rest: source, line: 1}
 	for {
