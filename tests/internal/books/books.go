@@ -1,7 +1,8 @@
-// Package books keeps a shop's books: what its orders and its customers must look like, folded from the events of the
-// source collection without any code of the services, to hold the read model of the projection orders against.
+// Package books computes what the read model of the projection orders must contain. It folds the
+// events of the source collection into orders and customers, without any code of the services.
 //
-// Events may be added in any order: an order is what its highest version says, a customer's totals are sums.
+// Events may be added in any order: an order's state is that of its highest version, and a
+// customer's totals are sums.
 package books
 
 import (
@@ -35,7 +36,8 @@ type Entry struct {
 	} `bson:"data"`
 }
 
-// Books are the orders and customers of the entries added. The zero value is empty and ready to use.
+// Books are the orders and customers of the entries added. The zero value is empty and ready to
+// use.
 type Books struct {
 	ids       []string // of the orders, by their first entry
 	orders    map[string]*order
@@ -44,7 +46,7 @@ type Books struct {
 
 type order struct {
 	events                 int64
-	first, latest, decided Entry // by version; decided is the latest that says a status
+	first, latest, decided Entry // by version; decided is the latest that sets a status
 }
 
 var statuses = map[string]string{
@@ -82,7 +84,7 @@ func (b *Books) Add(e Entry) error {
 	return nil
 }
 
-// enter books an event to its customer.
+// enter adds an event to its customer's totals.
 func (b *Books) enter(e Entry) {
 	changes := map[string]int64{}
 	switch e.Type {
@@ -143,8 +145,9 @@ func (b *Books) Read(ctx context.Context, source *mongo.Collection) error {
 	})
 }
 
-// Compare holds the collections of a read model against the books, field by field. Aggregates are the orders; a
-// customer that differs is a mismatch too. applied is how many events the orders of the read model count.
+// Compare compares the collections of a read model with the books, field by field. Aggregates are
+// the orders; a customer that differs is a mismatch as well. applied is the number of events that
+// the orders of the read model count.
 func (b *Books) Compare(ctx context.Context, orders, customers *mongo.Collection) (c history.Comparison, applied int64, err error) {
 	c.Aggregates = len(b.orders)
 	expected := map[string]bson.M{}
@@ -184,7 +187,7 @@ func (b *Books) Compare(ctx context.Context, orders, customers *mongo.Collection
 	return c, applied, err
 }
 
-// against calls judge for every document that is there or expected; nil stands for one that is not.
+// against calls judge for every document that exists or is expected; nil stands for a missing one.
 func against(ctx context.Context, collection *mongo.Collection, expected map[string]bson.M, judge func(id string, want, got bson.M)) error {
 	seen := map[string]bool{}
 	err := each(ctx, collection, func(raw bson.Raw) error {
@@ -208,7 +211,7 @@ func against(ctx context.Context, collection *mongo.Collection, expected map[str
 	return nil
 }
 
-// compare says what differs, the fields in alphabetical order.
+// compare returns the differences, with the fields in alphabetical order.
 func compare(want, got bson.M) (differences []string) {
 	switch {
 	case want == nil:

@@ -13,8 +13,8 @@ func entry(order string, version int64, kind, customer string, total int64) Entr
 	return e
 }
 
-// The books do not mind the order in which they are told.
-func TestBooksAreOfVersionsNotOfArrival(t *testing.T) {
+// The books do not depend on the order in which events are added.
+func TestBooksDoNotDependOnTheOrderOfArrival(t *testing.T) {
 	life := []Entry{
 		entry("o1", 1, "OrderPlaced", "c", 0), entry("o1", 2, "ItemAdded", "c", 700), entry("o1", 3, "OrderPaid", "c", 700),
 		entry("o1", 4, "OrderRefunded", "c", 700), entry("o2", 1, "OrderPlaced", "c", 0),
@@ -34,7 +34,7 @@ func TestBooksAreOfVersionsNotOfArrival(t *testing.T) {
 	}}, forward.customers)
 }
 
-func TestEveryDifferenceIsSaid(t *testing.T) {
+func TestEveryDifferenceIsReported(t *testing.T) {
 	want := bson.M{"_id": "c", "orders": int64(2), "open": int64(1)}
 	require.Empty(t, compare(want, bson.M{"_id": "c", "orders": int64(2), "open": int64(1)}))
 	require.Equal(t, []string{"open is <nil>, expected 1", "orders is 3, expected 2", "vip is true, expected <nil>"},
