@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// scope is what an expression is evaluated over: one row of a table, or the rows of a group.
+// scope is the input of an expression: one row of a table, or the rows of a group.
 type scope struct {
 	p       *parser
 	rows    []Row
@@ -73,7 +73,7 @@ func (p *parser) comparison() expression {
 
 func compared(l any, operator string, r any) any {
 	if l == nil || r == nil {
-		return nil // null is neither more nor less, and not equal
+		return nil // null is neither less nor greater, and not equal
 	}
 	c := compare(l, r)
 	return map[string]bool{"==": c == 0, "!=": c != 0, "<": c < 0, "<=": c <= 0, ">": c > 0, ">=": c >= 0}[operator]
@@ -143,7 +143,7 @@ func (p *parser) single() expression {
 	return nil
 }
 
-// path is a column, a let, or a field of a JSON value.
+// path reads a column, a let, or a field of a JSON value.
 func (p *parser) path(name string) expression {
 	var fields []string
 	for p.take(".") {
@@ -204,7 +204,7 @@ func (p *parser) call(name string) expression {
 	return func(s *scope) any { return f(s, arguments) }
 }
 
-// aggregates are the functions over a group: of each row, the values of their arguments.
+// aggregates are the functions over a group. Each gets the values of its arguments for each row.
 var aggregates = map[string]func(rows [][]any) any{
 	"count":   func(rows [][]any) any { return int64(len(rows)) },
 	"countif": func(rows [][]any) any { return int64(len(filtered(rows, 0))) },
@@ -248,7 +248,7 @@ func extreme(rows [][]any, sign int) (best any) {
 	return best
 }
 
-// functions are those of one row.
+// functions are those over one row.
 var functions = map[string]func(s *scope, a []expression) any{
 	"parse_json": func(s *scope, a []expression) any {
 		var v any

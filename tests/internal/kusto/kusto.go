@@ -1,6 +1,7 @@
-// Package kusto runs the Kusto queries of the alerts over records in memory, so that tests can hold that an alert fires. It knows the operators
-// and functions that these queries use. Whether a query is Kusto is for Microsoft's parser to decide (tests/deploy/kusto); what
-// this package does not know is an error, never a silent gap.
+// Package kusto runs the Kusto queries of the alerts over records in memory, so that tests can
+// prove that an alert fires. It supports the operators and functions that these queries use;
+// anything else is an error. Whether a query is valid Kusto is checked by Microsoft's parser
+// (tests/deploy/kusto).
 package kusto
 
 import (
@@ -11,10 +12,12 @@ import (
 	"time"
 )
 
-// Row is one row of a table: nil, bool, int64, float64, string, time.Time, time.Duration, or what a JSON text holds.
+// Row is one row of a table. A value is nil, bool, int64, float64, string, time.Time,
+// time.Duration, or a value from JSON.
 type Row map[string]any
 
-// table is what an operator takes and makes: rows, and the names of the columns in their order.
+// table is the input and the output of an operator: rows, and the names of the columns in their
+// order.
 type table struct {
 	columns []string
 	rows    []Row
@@ -28,7 +31,8 @@ type parser struct {
 	now    time.Time
 }
 
-// Run returns what the query makes of the tables at the time now: the value of each column by row.
+// Run returns the result of the query over the tables at the time now: the value of each column by
+// row.
 func Run(query string, tables map[string][]Row, now time.Time) ([]Row, error) {
 	tokens, err := scan(query)
 	if err != nil {
@@ -172,7 +176,7 @@ func (p *parser) assignments() (all []assignment) {
 	}
 }
 
-// assigned returns the table with the columns; extended keeps those that it had.
+// assigned returns the table with the columns; with extended it keeps the existing ones.
 func (p *parser) assigned(t table, columns []assignment, extended bool) table {
 	made := table{}
 	if extended {
@@ -201,7 +205,7 @@ func (p *parser) ordered(t table) table {
 	}
 	var keys []key
 	for {
-		k := key{p.name(), -1} // descending unless the query says otherwise
+		k := key{p.name(), -1} // descending unless the query specifies otherwise
 		if p.take("asc") {
 			k.sign = 1
 		} else {
@@ -224,7 +228,7 @@ func (p *parser) ordered(t table) table {
 	return table{t.columns, rows}
 }
 
-// aggregate is one number of summarize.
+// aggregate is one column of summarize.
 type aggregate struct {
 	name, function string
 	arguments      []expression
@@ -241,7 +245,7 @@ func (p *parser) summarized(t table) table {
 		} else {
 			a.function, a.name = a.name, a.name+"_"
 		}
-		// Arithmetic over an aggregate, such as max(x) / 1000.0, is one expression of it.
+		// Arithmetic over an aggregate, such as max(x) / 1000.0, is one expression.
 		p.at--
 		a.arguments, a.columns = p.aggregated(&a)
 		aggregates = append(aggregates, a)

@@ -9,7 +9,7 @@ import (
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// records are four lines of a log, a minute apart, of which the last is no JSON.
+// records are four lines of a log, a minute apart. The last one is not JSON.
 var records = map[string][]Row{"Logs": {
 	{"TimeGenerated": noon.Add(-4 * time.Minute), "App": "a", "Log": `{"msg": "status", "n": 1, "lag": 250}`},
 	{"TimeGenerated": noon.Add(-3 * time.Minute), "App": "b", "Log": `{"msg": "status", "n": 7}`},
@@ -17,14 +17,15 @@ var records = map[string][]Row{"Logs": {
 	{"TimeGenerated": noon.Add(-1 * time.Minute), "App": "a", "Log": `no JSON`},
 }, "Empty": nil}
 
-// What queries of the alerts rest on, as the reference of Kusto has it.
-func TestQueriesMeanWhatTheReferenceOfKustoDescribes(t *testing.T) {
+// The queries of the alerts rely on these rules, which the reference of Kusto describes.
+func TestQueriesFollowTheKustoReference(t *testing.T) {
 	for query, want := range map[string][]Row{
 		"Logs | where App == 'b' | project App":                       {{"App": "b"}},
 		"Logs | where App in ('b', 'c') | project App":                {{"App": "b"}},
 		"Logs | where TimeGenerated > ago(2m) | project App":          {{"App": "a"}},
 		"Logs | where Log matches regex @'(?i)NO json' | project App": {{"App": "a"}},
-		// a comparison with null is neither true nor false, and text that is no JSON has no fields
+		// A comparison with null is neither true nor false, and text that is not JSON has no
+		// fields.
 		"Logs | extend line = parse_json(Log) | where tolong(line.lag) >= 0 | summarize n = count()":          {{"n": int64(2)}},
 		"Logs | extend line = parse_json(Log) | where tostring(line.msg) == '' | summarize n = count()":       {{"n": int64(1)}},
 		"Logs | extend line = parse_json(Log) | where isnull(line.lag) | summarize n = count()":               {{"n": int64(2)}},
@@ -37,11 +38,11 @@ func TestQueriesMeanWhatTheReferenceOfKustoDescribes(t *testing.T) {
 		"Logs | summarize arg_max(TimeGenerated, Log) by App | where App == 'b' | project Log": {
 			{"Log": `{"msg": "status", "n": 7}`},
 		},
-		// without "by" there is one row, also of no rows; with it there is none
+		// Without "by" there is one row, even for an empty table; with it there is none.
 		"Empty | summarize n = count(), most = max(TimeGenerated)":                                                   {{"n": int64(0), "most": nil}},
 		"Empty | summarize n = count() by App":                                                                       nil,
 		"let a = toscalar(Empty | summarize sum(n)); Logs | where coalesce(a, long(0)) == 0 | summarize n = count()": {{"n": int64(4)}},
-		// prev is of the rows in their order, and the first has none
+		// prev refers to the rows in their order, and the first row has no previous one.
 		"Logs | order by App asc, TimeGenerated asc | where App == prev(App) | summarize n = count()": {{"n": int64(2)}},
 		"Logs | order by TimeGenerated | project App | where isnull(prev(App))":                       {{"App": "a"}},
 		"Logs | project x = iff(App == 'b', min_of(2, 3), max_of(2, 3)) | summarize total = sum(x)":   {{"total": int64(11)}},
@@ -53,8 +54,8 @@ func TestQueriesMeanWhatTheReferenceOfKustoDescribes(t *testing.T) {
 	}
 }
 
-// What is not known here is an error, never an alert that cannot fire.
-func TestWhatIsNotKnownIsAnError(t *testing.T) {
+// An unsupported query is an error, and never an alert that cannot fire.
+func TestUnsupportedQueriesAreErrors(t *testing.T) {
 	for _, query := range []string{
 		"Nowhere | summarize n = count()", "Logs | take 3", "Logs | where nothing == 1", "Logs | project x = percentile(App, 99)",
 		"Logs | where App == 3", "Logs | where count() > 1", "Logs | project App App",

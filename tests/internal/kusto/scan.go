@@ -23,7 +23,7 @@ var scanners = []struct {
 	{'o', regexp.MustCompile(`^(?:==|!=|<=|>=|[-+*/<>=(),.|;])`)},
 }
 
-// scan splits a query into tokens. Errors: what is none.
+// scan splits a query into tokens. It returns an error for anything that is not a token.
 func scan(query string) ([]token, error) {
 	var tokens []token
 next:
