@@ -30,7 +30,7 @@ const (
 	s        = time.Second
 )
 
-// made is the blob's creation, before everything else.
+// made is the creation of the blob, before everything else.
 var made = leasecheck.Operation{Kind: leasecheck.Write, IfNoneMatch: true, Value: "v0", ETag: "0", Outcome: leasecheck.Done, Called: 0, Returned: 1}
 
 func op(kind leasecheck.Kind, id string, called, returned time.Duration, outcome leasecheck.Outcome) leasecheck.Operation {
@@ -49,7 +49,7 @@ func read(value, etag string, leased bool, called, returned time.Duration) lease
 	return o
 }
 
-func TestHistoriesOfOneBlobAreExplainedAndOthersAreNot(t *testing.T) {
+func TestOnlyLinearizableHistoriesAreAccepted(t *testing.T) {
 	t.Parallel()
 	const (
 		done, refused, unknown         = leasecheck.Done, leasecheck.Refused, leasecheck.Unknown
@@ -107,7 +107,7 @@ func TestHistoriesOfOneBlobAreExplainedAndOthersAreNot(t *testing.T) {
 	}
 }
 
-// TestG4LeaseExclusionOnEveryBlobStore has clients fight for one blob's lease, over sockets, and checks what they saw.
+// Clients compete for one blob's lease, over sockets; the test checks what they observed.
 func TestG4LeaseExclusionOnEveryBlobStore(t *testing.T) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestG4LeaseExclusionOnEveryBlobStore(t *testing.T) {
 	})
 }
 
-// fight is what some clients do at random at once, each for its own lease id.
+// fight runs clients that send random requests at once, each for its own lease id.
 func fight(t *testing.T, connection string, to leasecheck.Doer, clients int) {
 	t.Helper()
 	recorder := leasecheck.NewRecorder("/records/b.json")
@@ -175,12 +175,12 @@ type fighter struct {
 	random *rand.Rand
 	name   string
 	blob   *blockblob.Client
-	id     string // of the lease that it has, or had
+	id     string // of the lease that it holds, or held
 	etag   azcore.ETag
 	turns  int
 }
 
-// turn is one request; that it is refused is part of the game.
+// turn sends one request. A refusal is expected.
 func (f *fighter) turn(ctx context.Context) {
 	f.turns++
 	conditions := &sdk.ModifiedAccessConditions{}

@@ -1,15 +1,18 @@
-// Package leasecheck decides whether what the clients of one leased blob saw can be explained by one blob that does one
-// thing at a time: whether the history is linearizable, by porcupine.
+// Package leasecheck decides whether one blob that does one thing at a time can explain what the
+// clients of a leased blob observed, that is, whether the history is linearizable. It uses
+// porcupine.
 //
-// That says that two never hold the lease at once, that nobody writes without it while somebody holds it, that a condition
-// on the ETag holds at the moment of the write, and that a reader sees the last write. The outcome of a request without an
-// answer is open: it may have taken effect at any time since, or never.
+// A linearizable history means that two clients never hold the lease at once, that no client writes
+// without the lease while another one holds it, that a condition on the ETag holds at the moment of
+// the write, and that a reader sees the last write. The outcome of a request without an answer is
+// open: it may have taken effect at any time since, or never.
 //
-// Time is part of the model, since a lease runs out by itself: a lease may have run out from one duration after the last
-// acquisition or renewal was sent, and surely has run out one duration after its answer came. Within a test there is one
-// clock.
+// Time is part of the model, since a lease expires: a lease may have expired one duration after the
+// last acquisition or renewal was sent, and has certainly expired one duration after its answer
+// arrived. All clients of a test share one clock.
 //
-// Understood are breaks with period 0 and leases of a fixed duration. Changing a lease's id, deleting, and metadata are not.
+// The model covers breaks with period 0 and leases of a fixed duration. It does not cover changes
+// of a lease's id, deletes and metadata.
 package leasecheck
 
 import (
@@ -29,7 +32,7 @@ var (
 	ErrUndecided = errors.New("history of the leased blob could not be decided in time")
 )
 
-// Kind is what is asked of the blob.
+// Kind is the kind of a request.
 type Kind string
 
 // The kinds.
@@ -49,25 +52,26 @@ type Outcome string
 const (
 	Done    Outcome = "done"
 	Refused Outcome = "refused" // it had no effect
-	Unknown Outcome = "unknown" // there was no answer, or one that says nothing
+	Unknown Outcome = "unknown" // there was no answer, or an inconclusive one
 )
 
-// Operation is one request and what its client knows of it. Times are durations since the recording began.
+// Operation is one request and what its client knows of it. Times are durations since the start of
+// the recording.
 type Operation struct {
 	Client           int
 	Kind             Kind
 	LeaseID          string
 	IfMatch          string        // an ETag; empty for none
-	IfNoneMatch      bool          // only where there is no blob
+	IfNoneMatch      bool          // only if the blob does not exist
 	Value            string        // written, or read
 	Duration         time.Duration // of a lease that is acquired
 	Called, Returned time.Duration
 	Outcome          Outcome
 	ETag             string // of what was written or read
-	Leased           bool   // a reader was told that somebody holds the lease
+	Leased           bool   // the answer reports that the blob is leased
 }
 
-// end is the operation after which what had no answer need not take effect any more.
+// end is the operation after which a request without an answer need no longer take effect.
 const end Kind = "end"
 
 const forever = time.Duration(math.MaxInt64)
@@ -75,16 +79,17 @@ const forever = time.Duration(math.MaxInt64)
 // blob is the state of the model.
 type blob struct {
 	exists bool
-	etag   string // begins with "?" while nobody has been told it
+	etag   string // begins with "?" until a client has received it
 	value  string
-	holder string // the lease's id; stays when it has run out, until somebody else takes it or the blob is written
+	holder string // the lease's id; stays after it has expired, until another client acquires it or the blob is written
 	broken bool
-	// mayEnd and mustEnd are since when the lease may, and must, have run out; a renewal needs duration.
+	// mayEnd and mustEnd are the times from which the lease may, and must, have expired; a renewal
+	// needs duration.
 	mayEnd, mustEnd, duration time.Duration
 	over                      bool
 }
 
-// held says whether the lease may, and whether it must, be held while an operation takes effect.
+// held reports whether the lease may, and whether it must, be held while an operation takes effect.
 func (b blob) held(o Operation) (may, must bool) {
 	if b.holder == "" || b.broken {
 		return false, false
@@ -94,7 +99,7 @@ func (b blob) held(o Operation) (may, must bool) {
 
 func (b blob) matches(o Operation) bool { return o.IfMatch == "" || (b.exists && b.etag == o.IfMatch) }
 
-// take is the state after an operation that was done; ok is false where it cannot be done.
+// take returns the state after an operation that succeeded; ok is false if it cannot succeed.
 func (b blob) take(o Operation) (after blob, ok bool) {
 	if !b.matches(o) {
 		return b, false
@@ -140,7 +145,7 @@ func (b blob) take(o Operation) (after blob, ok bool) {
 		}
 		b.broken = true
 		return b, true
-	case end: // step deals with it
+	case end: // handled by step
 	}
 	return b, false
 }
@@ -152,10 +157,10 @@ func later(t, d time.Duration) time.Duration {
 	return t + d
 }
 
-// refuses says whether the blob may refuse an operation.
+// refuses reports whether the blob may refuse an operation.
 func (b blob) refuses(o Operation) bool {
 	if !b.exists {
-		return true // nor need there be a container
+		return true // nor does the container have to exist
 	}
 	may, must := b.held(o)
 	switch {
@@ -199,7 +204,7 @@ func Check(history []Operation, patience time.Duration) error {
 	for n, o := range history {
 		if o.Outcome == Unknown {
 			if o.Kind == Read {
-				continue // it changed nothing and says nothing
+				continue // it changed nothing and reports nothing
 			}
 			o.Returned, o.ETag = forever, fmt.Sprintf("?%d", n)
 		} else {
@@ -225,7 +230,7 @@ func Check(history []Operation, patience time.Duration) error {
 	return fmt.Errorf("%w: %s", ErrNotLinearizable, stuckAt(operations, info))
 }
 
-// stuckAt names the first operations that the longest explanation leaves out.
+// stuckAt returns the first operations that the longest explanation leaves out.
 func stuckAt(operations []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	explained := 0
 	for _, partition := range info.PartialLinearizationsOperations() {

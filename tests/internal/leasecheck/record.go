@@ -12,12 +12,13 @@ import (
 	"time"
 )
 
-// Doer answers requests: a transport of the Blob SDK.
+// Doer answers requests: it is a transport of the Blob SDK.
 type Doer interface {
 	Do(r *http.Request) (*http.Response, error)
 }
 
-// Recorder records what clients ask of one blob and what they are told. It is safe for concurrent use.
+// Recorder records the requests of clients for one blob and their answers. It is safe for
+// concurrent use.
 type Recorder struct {
 	path  string // how the blob's URL ends
 	began time.Time
@@ -27,10 +28,10 @@ type Recorder struct {
 	history []Operation // guarded by mu, in the order in which they returned
 }
 
-// NewRecorder records requests for the blob whose path ends so.
+// NewRecorder returns a recorder of requests for the blob whose URL ends with path.
 func NewRecorder(path string) *Recorder { return &Recorder{path: path, began: time.Now()} }
 
-// Client is the transport of one more client.
+// Client returns the transport of one more client.
 func (r *Recorder) Client(next Doer) Doer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,7 +39,7 @@ func (r *Recorder) Client(next Doer) Doer {
 	return &client{recorder: r, next: next, number: r.clients}
 }
 
-// History is what was recorded so far.
+// History returns what was recorded so far.
 func (r *Recorder) History() []Operation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +52,7 @@ type client struct {
 	number   int
 }
 
-// Do sends a request and records it, if it is one for the blob.
+// Do sends a request and records it if it is for the blob.
 func (c *client) Do(request *http.Request) (*http.Response, error) {
 	o, ok, err := c.operation(request)
 	if err != nil || !ok {
@@ -72,7 +73,7 @@ func (c *client) Do(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// operation reads what a request asks for.
+// operation reads the operation from a request.
 func (c *client) operation(r *http.Request) (o Operation, ok bool, err error) {
 	if !strings.HasSuffix(r.URL.Path, c.recorder.path) {
 		return o, false, nil
@@ -86,7 +87,7 @@ func (c *client) operation(r *http.Request) (o Operation, ok bool, err error) {
 		o.Kind = Kind(header(r.Header, "x-ms-lease-action"))
 		if o.Kind == Acquire {
 			o.LeaseID = header(r.Header, "x-ms-proposed-lease-id")
-			seconds, _ := strconv.Atoi(header(r.Header, "x-ms-lease-duration")) // the storage refuses what is none
+			seconds, _ := strconv.Atoi(header(r.Header, "x-ms-lease-duration")) // the storage refuses an invalid one
 			o.Duration = time.Duration(seconds) * time.Second
 		}
 	case comp == "" && r.Method == http.MethodPut:
@@ -105,7 +106,7 @@ func (c *client) operation(r *http.Request) (o Operation, ok bool, err error) {
 	return o, true, nil
 }
 
-// answered reads what the storage says.
+// answered reads the answer of the storage.
 func (o *Operation) answered(r *http.Response) error {
 	switch {
 	case r.StatusCode < http.StatusMultipleChoices:
@@ -123,7 +124,7 @@ func (o *Operation) answered(r *http.Response) error {
 	state := r.Header.Get("x-ms-lease-state")
 	o.Leased = state == "leased" || state == "breaking"
 	text, err := io.ReadAll(r.Body)
-	_ = r.Body.Close() // it has been read, or its error is known
+	_ = r.Body.Close() // the body has been read, or the error is known
 	if err != nil {
 		o.Outcome = Unknown
 		return err
@@ -138,7 +139,8 @@ func hash(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// header is a header as the SDK sets it: under its name in lower case, where Header.Get does not look.
+// header returns a header as the SDK sets it: under its name in lower case, which Header.Get does
+// not find.
 func header(h http.Header, name string) string {
 	if values := h[name]; len(values) > 0 {
 		return values[0]
