@@ -1,8 +1,10 @@
-// Package ledger is a projection with several documents for each event, so that it is applied in transactions beside a record of
-// positions: the aggregate's timeline, and a total for each type of event that all aggregates feed. Its timelines say their
-// position as those of timeline do, for the witness.
+// Package ledger is a projection with several documents for each event, so that it is applied in
+// transactions, with a separate record of positions. It writes the aggregate's timeline, and a
+// total for each type of event that all aggregates feed. Its timelines contain their position, as
+// those of the projection timeline do, for package witness.
 //
-// [Projection] is the projection; [ReadTotals] and [witness.ReadTimeline], of the collection [Name], read what it has written.
+// [Projection] is the projection; [ReadTotals] and [witness.ReadTimeline], of the collection
+// [Name], read what it has written.
 package ledger
 
 import (
@@ -16,7 +18,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// Name is that of the projection, and of the collection of its timelines.
+// Name is the name of the projection, and of the collection of its timelines.
 const Name = "ledger"
 
 const totalsName = "ledger_totals"
@@ -43,7 +45,7 @@ func (Projection) Project(e projection.Event) ([]projection.Write, error) {
 	return writes, err
 }
 
-// ReadTotals reads the number of events of each type, as the ledger in this database says it.
+// ReadTotals reads the number of events of each type from the ledger in this database.
 func ReadTotals(ctx context.Context, readModel *mongo.Database) (*history.Model, error) {
 	cursor, err := readModel.Collection(totalsName).Find(ctx, bson.D{})
 	if err != nil {
