@@ -14,8 +14,9 @@ import (
 // ErrUntidy is a go.mod or go.sum that go mod tidy would change.
 var ErrUntidy = errors.New("not tidy")
 
-// Check holds a module against what somebody sees who has not this workspace: its go.mod and go.sum are tidy, and it builds
-// with what they say. With fix they are made tidy. The requirements of each other are those of the proxy meanwhile.
+// Check verifies a module as a user without this workspace gets it: its go.mod and go.sum are tidy,
+// and it builds with them. With fix they are made tidy. Meanwhile the modules of this repository
+// require each other in the proxy's version.
 func (p *Proxy) Check(ctx context.Context, root, folder string, fix bool) error {
 	dir := filepath.Join(root, filepath.FromSlash(folder))
 	scratch, err := os.MkdirTemp("", "modules")
@@ -59,7 +60,8 @@ func (p *Proxy) Check(ctx context.Context, root, folder string, fix bool) error 
 	return p.tidied(dir, tidyMod, tidySum)
 }
 
-// tidied writes what is tidy, in which the modules require each other in the versions that they do now.
+// tidied writes the tidy files, in which the modules require each other in the versions that they
+// require now.
 func (p *Proxy) tidied(dir string, mod, sum []byte) error {
 	name, sumName := filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum")
 	was, err := os.ReadFile(name)
@@ -68,7 +70,7 @@ func (p *Proxy) tidied(dir string, mod, sum []byte) error {
 	}
 	before, err := modfile.Parse(name, was, nil)
 	if err != nil {
-		return err // it says where
+		return err // it names the file
 	}
 	for _, r := range before.Require {
 		if ours(r.Mod.Path) {
@@ -78,7 +80,7 @@ func (p *Proxy) tidied(dir string, mod, sum []byte) error {
 	return errors.Join(overwrite(name, mod), overwrite(sumName, sum))
 }
 
-// different are the lines that only one of two texts has.
+// different returns the lines that only one of two texts has.
 func different(name string, was, is []byte) string {
 	var out bytes.Buffer
 	for _, side := range []struct {

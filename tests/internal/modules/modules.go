@@ -1,9 +1,11 @@
-// Package modules knows the Go modules of this repository, and packs them as a module proxy serves them: what stands in
-// the working tree, under a version of its own, so that the go command takes it as it takes a release.
+// Package modules describes the Go modules of this repository, and packs them as a module proxy
+// serves them: the content of the working tree, under a version of its own, so that the go command
+// treats it as a release.
 //
-// Guaranteed: the version says what is in the modules, so that the go command's cache never holds another content under
-// it; a module is packed by the rules of golang.org/x/mod/zip, with the repository's licence where it has none, as the go
-// command packs a module below the root of a repository.
+// Guaranteed: the version is derived from the content of the modules, so that the go command's
+// cache never has other content under it; a module is packed by the rules of golang.org/x/mod/zip,
+// and gets the repository's licence if it has none, as the go command does for a module below the
+// root of a repository.
 package modules
 
 import (
@@ -14,21 +16,22 @@ import (
 	"path/filepath"
 )
 
-// Base is the path of the repository; a module's path is this and the folder it stands in.
+// Base is the path of the repository. A module's path is Base followed by its folder.
 const Base = "github.com/sluice-cdc/sluice"
 
-// Released are the folders of the modules that have versions, each after those that it requires.
+// Released returns the folders of the modules that have versions, each after those that it
+// requires.
 func Released() []string { return []string{"shared", "tests/emulator", "producer", "projector"} }
 
-// All are those, the one that nobody imports, and the examples, which require a release as their users do.
-func All() []string {
-	return append(Released(), "tests", "tests/emulator/conformance", "projector/examples/customer-totals")
-}
+// All returns the folders of the released modules, of the tests, which are never imported, and of
+// the examples, which require a release as their users do.
+func All() []string { return append(Released(), "tests", "projector/examples/customer-totals") }
 
-// Path is the path of the module in a folder of the repository.
+// Path returns the path of the module in a folder of the repository.
 func Path(folder string) string { return Base + "/" + folder }
 
-// Root is the root of the repository: the first folder above the working directory that has a go.work.
+// Root returns the root of the repository: the first folder above the working directory that has a
+// go.work.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -17,15 +17,17 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// packed is a module that is ready to be written: its files by their path in it, those that change with the version apart.
+// packed is a module that is ready to be written: its files by their path, separated into those
+// that change with the version and the others.
 type packed struct {
 	path  string
 	mod   []byte
 	files []zip.File
 }
 
-// Pack writes the released modules of the repository at root into dir, as a proxy of them. They get a version that no
-// release has and that says what is in them, also where they require each other.
+// Pack writes the released modules of the repository at root into dir, as a proxy of them. They get
+// a version that no release has and that is derived from their content. They also require each
+// other in that version.
 func Pack(root, dir string) (*Proxy, error) {
 	sum, err := content(root)
 	if err != nil {
@@ -74,7 +76,8 @@ func copyTo(w io.Writer, f zip.File) error {
 	return nil
 }
 
-// read is the module in a folder of the repository, in a version; with an empty one, exactly as it stands there.
+// read returns the module in a folder of the repository, in a version; if the version is empty,
+// exactly as it is.
 func read(root, folder, version string) (*packed, error) {
 	dir := filepath.Join(root, filepath.FromSlash(folder))
 	checked, err := zip.CheckDir(dir)

@@ -18,7 +18,7 @@ type Proxy struct {
 	sums map[string][2]string // by the module's path: of the module, and of its go.mod
 }
 
-// sum are the lines of a go.sum for a module of the proxy.
+// sum returns the lines of a go.sum for a module of the proxy.
 func (p *Proxy) sum(path string) []string {
 	s := p.sums[path]
 	return []string{
@@ -27,8 +27,8 @@ func (p *Proxy) sum(path string) []string {
 	}
 }
 
-// Go is a go command outside of the workspace that finds this repository's modules in the proxy, and all others where it
-// would find them anyway. dir is where it runs, env adds to what it inherits.
+// Go returns a go command outside the workspace that finds this repository's modules in the proxy,
+// and all others in the usual place. dir is the working directory; env is added to the environment.
 func (p *Proxy) Go(ctx context.Context, dir string, env []string, args ...string) *exec.Cmd {
 	others := os.Getenv("GOPROXY")
 	if out, err := exec.CommandContext(ctx, "go", "env", "GOPROXY").Output(); err == nil {
@@ -46,7 +46,7 @@ func (p *Proxy) Go(ctx context.Context, dir string, env []string, args ...string
 	return cmd
 }
 
-// Forget takes the proxy's modules out of the go command's cache, which would keep them for ever.
+// Forget removes the proxy's modules from the go command's cache, which would keep them for ever.
 func (p *Proxy) Forget(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE").Output()
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// SetVersion makes the modules in the working tree require each other in a version that is to be released, in go.mod, go.sum
-// and go.work: what a module's zip contains is then final, and so is what the go.sum of those that require it says of it.
+// SetVersion makes the modules in the working tree require each other in a version that is to be
+// released, in go.mod, go.sum and go.work. After that the content of a module's zip is final, and
+// so are the hashes of it in the go.sum of the modules that require it.
 func SetVersion(root, version string) error {
 	if !semver.IsValid(version) || semver.Canonical(version) != version {
 		return fmt.Errorf("set version: %q is no version such as v1.2.3", version)
@@ -48,7 +49,7 @@ func (p *Proxy) setRequired(dir string) error {
 	}
 	file, err := modfile.Parse(name, mod, nil)
 	if err != nil {
-		return err // it says where
+		return err // it names the file
 	}
 	sumName := filepath.Join(dir, "go.sum")
 	sum, err := os.ReadFile(sumName)
@@ -65,7 +66,7 @@ func (p *Proxy) setRequired(dir string) error {
 	return errors.Join(overwrite(name, mod), overwrite(sumName, []byte(strings.Join(lines, ""))))
 }
 
-// setWorkspace lets go.work say where the modules of the version are.
+// setWorkspace writes into go.work where the modules of the version are.
 func setWorkspace(name, version string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -73,13 +74,13 @@ func setWorkspace(name, version string) error {
 	}
 	file, err := modfile.ParseWork(name, text, nil)
 	if err != nil {
-		return err // it says where
+		return err // it names the file
 	}
 	for _, r := range slices.Clone(file.Replace) {
 		if !ours(r.Old.Path) {
 			continue
 		}
-		path, dir := r.Old.Path, r.New.Path // what is dropped is cleared
+		path, dir := r.Old.Path, r.New.Path // dropping an entry clears it
 		if err := errors.Join(file.DropReplace(path, r.Old.Version), file.AddReplace(path, version, dir, "")); err != nil {
 			return fmt.Errorf("set version in %s: %w", name, err)
 		}
@@ -88,7 +89,7 @@ func setWorkspace(name, version string) error {
 	return overwrite(name, modfile.Format(file.Syntax))
 }
 
-// overwrite replaces what a file of the repository says.
+// overwrite replaces the content of a file of the repository.
 func overwrite(name string, text []byte) error {
 	if err := os.WriteFile(name, text, 0o644); err != nil { //nolint:gosec // everybody may read the repository
 		return fmt.Errorf("write %s: %w", name, err)

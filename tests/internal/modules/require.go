@@ -9,10 +9,11 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// ours says whether a module, or a line about one, is of this repository.
+// ours reports whether a module, or a line about one, is of this repository.
 func ours(path string) bool { return strings.HasPrefix(path, Base+"/") }
 
-// require is a go.mod in which every module of this repository is required in the version; with an empty one, as it is.
+// require returns a go.mod in which every module of this repository is required in the version; if
+// the version is empty, as it is.
 func require(path, version string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -23,7 +24,7 @@ func require(path, version string) ([]byte, error) {
 	}
 	file, err := modfile.Parse(path, text, nil)
 	if err != nil {
-		return nil, err // it says where
+		return nil, err // it names the file
 	}
 	for _, r := range file.Require {
 		if !ours(r.Mod.Path) {
@@ -41,8 +42,8 @@ func require(path, version string) ([]byte, error) {
 	return out, nil
 }
 
-// foreign are the lines of a go.sum that are not about this repository's modules: theirs change with every line of code,
-// and are written by a release alone.
+// foreign returns the lines of a go.sum that are not about this repository's modules: the hashes of
+// those change with every line of code, and only a release writes them.
 func foreign(sum []byte) []byte {
 	var out []byte
 	for line := range bytes.Lines(sum) {
