@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open returns a terminal and its master, from which what is written to the terminal is read. Columns and rows are its size; 0 leaves
-// it unknown. [pty(7)]
+// Open returns a terminal and its master, from which what is written to the terminal is read.
+// Columns and rows are its size; 0 leaves it unknown. [pty(7)]
 func Open(columns, rows int) (master, terminal *os.File, err error) {
 	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
 		return nil, nil, fmt.Errorf("open a terminal: %w", err)

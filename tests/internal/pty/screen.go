@@ -9,18 +9,19 @@ import (
 	"unicode/utf8"
 )
 
-// Screen is as much of a terminal as the programs need: text, new lines, "up n lines" and "clear to the end of the screen". A line that
-// is longer than the screen is wide goes on in the next one, and the cursor does not leave the rows that are shown. The zero value has no
-// bounds. [ECMA-48 8.3.22 CUU, 8.3.39 ED]
+// Screen emulates the part of a terminal that the programs need: text, new lines, "up n lines" and
+// "clear to the end of the screen". A line that is wider than the screen continues in the next row,
+// and the cursor does not leave the visible rows. The zero value has no bounds. [ECMA-48 8.3.22
+// CUU, 8.3.39 ED]
 type Screen struct {
 	Columns, Rows int // 0: without bounds
 
-	lines []string // with what has scrolled away; the last one has no end yet
+	lines []string // including those that have scrolled away; the last one is not terminated yet
 	row   int      // the cursor's
-	rest  string   // the beginning of a control sequence or of a character that is not whole yet
+	rest  string   // the beginning of an incomplete control sequence or character
 }
 
-// Lines returns everything that was shown and not cleared, with what has scrolled away.
+// Lines returns everything that was shown and not cleared, including what has scrolled away.
 func (s *Screen) Lines() []string {
 	if n := len(s.lines); n > 0 && s.lines[n-1] == "" {
 		return slices.Clone(s.lines[:n-1])
@@ -68,7 +69,7 @@ func (s *Screen) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// top returns the first row that is on the screen.
+// top returns the first visible row.
 func (s *Screen) top() int {
 	if s.Rows == 0 {
 		return 0
