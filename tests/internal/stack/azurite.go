@@ -14,11 +14,11 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
 
-// errAzuriteEnded is Azurite's process ending before it was told to.
-var errAzuriteEnded = errors.New("azurite ended by itself")
+// errAzuriteEnded means that Azurite's process ended before it was stopped.
+var errAzuriteEnded = errors.New("azurite ended unexpectedly")
 
-// startAzurite starts Azurite and, where latency or a certain port is wanted, listens for it: Azurite cannot be slow by
-// itself, and takes a free port.
+// startAzurite starts Azurite and, if a latency or a certain port is requested, a proxy in front of
+// it: Azurite cannot delay answers, and listens on a free port.
 func (s *Stack) startAzurite(ctx context.Context, o Options) (err error) {
 	if s.azurite, err = azurite.Start(ctx, azurite.Options{Dir: o.AzuriteDir}); err != nil {
 		return fmt.Errorf("start Azurite: %w", err)
@@ -30,7 +30,8 @@ func (s *Stack) startAzurite(ctx context.Context, o Options) (err error) {
 	if s.proxy, err = emulator.Listen(ctx, o.Host, o.Ports.Blob, o.Latency); err != nil {
 		return err
 	}
-	// A signature covers the path, not the host: another address in front of it is as good.
+	// A signature covers the path and not the host, so another address in front of it works as
+	// well.
 	s.endpoint = blob.ConnectionString(s.proxy.Addr().String())
 	return nil
 }
@@ -57,7 +58,8 @@ func (s *Stack) runAzurite(ctx context.Context) error {
 	return errors.Join(err, s.azurite.Stop())
 }
 
-// forward hands every connection of l on to addr until ctx ends. On return l and all connections are closed.
+// forward hands every connection of l on to addr until ctx ends. On return l and all connections
+// are closed.
 func forward(ctx context.Context, l net.Listener, addr string) {
 	var connections sync.WaitGroup
 	defer connections.Wait()
@@ -85,7 +87,7 @@ func splice(ctx context.Context, in net.Conn, addr string) {
 	var ways sync.WaitGroup
 	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
 		ways.Go(func() {
-			_, _ = io.Copy(way[1], way[0]) // an end of either kind is the end of both
+			_, _ = io.Copy(way[1], way[0]) // the end of one direction closes both
 			_, _ = in.Close(), out.Close()
 		})
 	}

@@ -1,5 +1,6 @@
-// Package stack starts the embedded servers together, as package emulator does, with Azurite as the blob store where that
-// is asked for: for the local command and for end-to-end tests.
+// Package stack starts the embedded servers together, as package emulator does, optionally with
+// Azurite as the blob store. The local command and the end-to-end tests use it.
 //
-// Guaranteed: what package emulator guarantees; Azurite's process has ended when [Stack.Run] returns.
+// Guaranteed: what package emulator guarantees; Azurite's process has ended when [Stack.Run]
+// returns.
 package stack

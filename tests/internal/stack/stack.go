@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/azurite"
 )
 
-// What the embedded servers are by default, and where they are.
+// The default entities of the embedded servers, and the settings that locate them.
 const (
 	EnvMongo      = emulator.EnvMongo
 	EnvServiceBus = emulator.EnvServiceBus
@@ -22,13 +22,15 @@ const (
 	Subscription = emulator.Subscription
 )
 
-// Options say what to start. The zero value starts all three servers in this process, with the default entities.
+// Options select what to start. The zero value starts all three servers in this process, with the
+// default entities.
 type Options struct {
 	emulator.Options
 
-	// Azurite takes the place of the in-process blob server.
+	// Azurite replaces the in-process blob server.
 	Azurite bool
-	// AzuriteDir is where it is installed; empty: tests/emulator/azurite above the working directory.
+	// AzuriteDir is the folder of its installation; empty is tests/emulator/azurite above the working
+	// directory.
 	AzuriteDir string
 }
 
@@ -37,12 +39,12 @@ type Stack struct {
 	*emulator.Stack
 
 	azurite  *azurite.Process
-	proxy    net.Listener // adds the latency to Azurite, or has the port that was asked for; nil: nobody asked
-	endpoint string       // of the blob store, where it is Azurite
+	proxy    net.Listener // adds the latency to Azurite, or has the requested port; otherwise nil
+	endpoint string       // of the blob store, if that is Azurite
 }
 
-// New takes the ports, as [emulator.New] does. With Azurite its process is started here, since only then is its address
-// known; ctx bounds the start.
+// New opens the ports, as [emulator.New] does. Azurite's process is started here, since its address
+// is known only then; ctx bounds the start.
 func New(ctx context.Context, o Options) (_ *Stack, err error) {
 	o.NoBlob = o.Azurite
 	s := &Stack{}
@@ -57,7 +59,7 @@ func New(ctx context.Context, o Options) (_ *Stack, err error) {
 	return s, nil
 }
 
-// Close gives back what New took, where Run is not called.
+// Close frees what New opened, if Run is not called.
 func (s *Stack) Close() error {
 	errs := []error{s.Stack.Close()}
 	if s.proxy != nil {
@@ -69,7 +71,7 @@ func (s *Stack) Close() error {
 	return errors.Join(errs...)
 }
 
-// Endpoint is one of the settings, by its name: [EnvMongo], [EnvServiceBus] or [EnvBlob].
+// Endpoint returns one of the settings by its name: [EnvMongo], [EnvServiceBus] or [EnvBlob].
 func (s *Stack) Endpoint(name string) string {
 	if s.azurite != nil && name == EnvBlob {
 		return s.endpoint
@@ -77,10 +79,11 @@ func (s *Stack) Endpoint(name string) string {
 	return s.Stack.Endpoint(name)
 }
 
-// Env and Settings are as KEY=VALUE what [emulator.Stack] says, and where Azurite is.
+// Env returns the settings of [emulator.Stack.Env] as KEY=VALUE, with the address of Azurite if it
+// is used.
 func (s *Stack) Env() []string { return s.andAzurite(s.Stack.Env()) }
 
-// Settings are, besides, which entity of Service Bus has sessions.
+// Settings returns those of Env and the entity of Service Bus that requires sessions.
 func (s *Stack) Settings() []string { return s.andAzurite(s.Stack.Settings()) }
 
 func (s *Stack) andAzurite(env []string) []string {
@@ -90,7 +93,7 @@ func (s *Stack) andAzurite(env []string) []string {
 	return env
 }
 
-// Host is the host:port in one of the settings, for whoever stands between a service and its server.
+// Host returns the host:port of one of the settings, for a proxy between a service and its server.
 func Host(endpoint string) string {
 	for _, start := range []string{"BlobEndpoint=http://", "sb://", "mongodb://"} {
 		if _, rest, found := strings.Cut(endpoint, start); found {

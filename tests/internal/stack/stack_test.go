@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestTheThreeServersServeTheRealClientsWithTheLatencyAskedFor(t *testing.T) {
+func TestTheServersServeRealClientsWithTheGivenLatency(t *testing.T) {
 	const latency = 20 * time.Millisecond
 	s, err := emulator.New(t.Context(), emulator.Options{Latency: latency})
 	require.NoError(t, err)
@@ -96,7 +96,7 @@ func TestFindRoute(t *testing.T) {
 	require.ErrorIs(t, err, emulator.ErrNoRoute)
 }
 
-func TestAPortThatIsTakenIsNamed(t *testing.T) {
+func TestTheErrorNamesAPortInUse(t *testing.T) {
 	var config net.ListenConfig
 	other, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

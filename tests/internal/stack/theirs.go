@@ -14,19 +14,20 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
-// EnvTheirs names the variable with the connection string of a MongoDB that takes the embedded one's place in tests in real time: a
-// replica set that is there for these tests alone, for every database on it is dropped before each. scripts/mongod.sh runs them so, one
-// package at a time.
+// EnvTheirs names the variable with the connection string of a MongoDB that replaces the embedded
+// one in tests in real time. It must be a replica set that only these tests use: every database on
+// it is dropped before each test. scripts/mongod.sh runs the tests with it, one package at a time.
 const EnvTheirs = "CONFORMANCE_MONGODB_URI"
 
-// Theirs reports whether there is one.
+// Theirs reports whether a real MongoDB is configured.
 func Theirs() bool { return os.Getenv(EnvTheirs) != "" }
 
 // theirs is held by the test that has the real MongoDB.
 var theirs sync.Mutex
 
-// MongoDB is the connection string of the MongoDB that a test is to use: the embedded one's, or of the real one that [EnvTheirs] names.
-// That one is empty then and the test's own until it ends: its databases are called as everybody's, and it may be made to step down.
+// MongoDB returns the connection string of the MongoDB for a test: that of the embedded one, or of
+// the real one that [EnvTheirs] names. The real one is empty and belongs to the test until the test
+// ends: the test may use any database name and may make the server step down.
 func MongoDB(t testing.TB, embedded *emulator.Stack) (uri string, real bool) {
 	t.Helper()
 	if !Theirs() {
@@ -44,7 +45,7 @@ func MongoDB(t testing.TB, embedded *emulator.Stack) (uri string, real bool) {
 	return uri, true
 }
 
-// Empty drops every database that is not the server's own.
+// Empty drops every database that is not one of the server's own.
 func Empty(t testing.TB, client *mongo.Client) {
 	t.Helper()
 	names, err := client.ListDatabaseNames(t.Context(), bson.D{})
