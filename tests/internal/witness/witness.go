@@ -1,8 +1,8 @@
-// Package witness makes the records of package history out of what the servers tell: what the broker accepts, how the
-// read model changes, and what it holds in the end.
+// Package witness makes the records of package history from the servers' data: the messages that
+// the broker accepts, the changes of the read model, and its final content.
 //
-// Guaranteed: a change is recorded as that very change says it, in the order of the read model's own change stream, and
-// the stream is resumed through any failure of the server without leaving one out.
+// Guaranteed: a record contains what that very change contains, in the order of the read model's
+// own change stream, and the stream resumes after any failure of the server without a gap.
 package witness
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// Accepted is the record of a message that the broker accepted just now.
+// Accepted returns the record of a message that the broker has just accepted.
 func Accepted(a servicebus.Accepted) history.Acceptance {
 	aggregate, _ := a.Properties[envelope.PropSubject].(string)
 	position, _ := a.Properties[envelope.PropPosition].(string)
@@ -47,15 +47,15 @@ func integer(v any) int64 {
 // Watcher follows the change stream of a read model. The zero value begins now.
 type Watcher struct {
 	token bson.Raw
-	time  bson.Timestamp // of the last change that was handed on
-	same  int            // changes of that time that were handed on
+	time  bson.Timestamp // of the last change that was passed on
+	same  int            // changes of that time that were passed on
 }
 
 // olderTokensOnly is the code with which a server refuses a resume token of a newer version.
 const olderTokensOnly = 50795
 
-// Follow hands every change to each until ctx ends or the server fails; called again, it goes on behind the last change
-// that it handed on. opened is called when the stream is open.
+// Follow calls each with every change until ctx ends or the server fails. If it is called again, it
+// continues behind the last change that it passed on. opened is called when the stream is open.
 func (w *Watcher) Follow(ctx context.Context, c *mongo.Collection, opened func(), each func(change bson.Raw, at time.Time)) (err error) {
 	o := options.ChangeStream()
 	if w.token != nil {
@@ -90,7 +90,8 @@ func (w *Watcher) Follow(ctx context.Context, c *mongo.Collection, opened func()
 	return stream.Err()
 }
 
-// Timeline is the record of a change of a timeline. It is not ok where the change says nothing of a timeline.
+// Timeline returns the record of a change of a timeline; ok is false if the change is not about a
+// timeline.
 func Timeline(change bson.Raw, at time.Time) (o history.Observation, ok bool) {
 	id, ok := envelope.Text(change.Lookup("documentKey", "_id"))
 	if !ok {
@@ -100,15 +101,15 @@ func Timeline(change bson.Raw, at time.Time) (o history.Observation, ok bool) {
 	operation, _ := change.Lookup("operationType").StringValueOK()
 	switch envelope.Operation(operation) {
 	case envelope.Insert, envelope.Replace:
-		document, _ := change.Lookup("fullDocument").DocumentOK() // nil where there is none: nothing is found in it
+		document, _ := change.Lookup("fullDocument").DocumentOK() // nil if there is none: nothing is found in it
 		if stub, _ := document.Lookup(projection.GuardField, "empty").BooleanOK(); stub {
-			return o, false // it only says that an aggregate is parked
+			return o, false // it only marks the aggregate as parked
 		}
 		o.Events, _ = document.Lookup("events").AsInt64OK()
 		guard, _ := document.Lookup(projection.GuardField).DocumentOK()
 		o.Stream, o.Position = positionIn(guard)
 	case envelope.Update:
-		// What this very update changed: the document itself may have moved on since.
+		// What this very update changed: the document itself may have changed since.
 		updated, ok := change.Lookup("updateDescription", "updatedFields").DocumentOK()
 		if !ok {
 			return o, false
@@ -118,16 +119,17 @@ func Timeline(change bson.Raw, at time.Time) (o history.Observation, ok bool) {
 		}
 		o.Stream, o.Position = moved(updated)
 		if o.Events < 0 && o.Position == "" {
-			return o, false // of what else is in the guard
+			return o, false // another part of the guard
 		}
 	case envelope.Delete:
-		o.Events = 0 // nothing deletes a timeline: going back to zero is what it is
+		o.Events = 0 // timelines are never deleted: the count went back to zero
 	}
 	return o, true
 }
 
-// moved is the position in the guard that an update wrote, and the stream whose it is; empty of the one that came first. The server names
-// what was written by the path of the outermost field that was not there before.
+// moved returns the position in the guard that an update wrote, and its stream, which is empty for
+// the first one. The server reports a written value under the path of the outermost field that did
+// not exist before.
 func moved(updated bson.Raw) (stream, position string) {
 	fields, _ := updated.Elements() // of a document that the driver has read
 	for _, f := range fields {
@@ -154,7 +156,7 @@ func moved(updated bson.Raw) (stream, position string) {
 	return stream, position
 }
 
-// positionIn is the position in a guard that has one.
+// positionIn returns the position in a guard that has one.
 func positionIn(guard bson.Raw) (stream, position string) {
 	if position, ok := guard.Lookup("position").StringValueOK(); ok {
 		return "", position
@@ -173,7 +175,7 @@ func guestIn(guests bson.Raw) (stream, position string) {
 	return stream, position
 }
 
-// ReadTimeline reads a timeline read model as it is, without the stubs of parked aggregates.
+// ReadTimeline reads a timeline read model, without the stubs of parked aggregates.
 func ReadTimeline(ctx context.Context, c *mongo.Collection) (m *history.Model, err error) {
 	cursor, err := c.Find(ctx, bson.D{})
 	if err != nil {
@@ -183,7 +185,7 @@ func ReadTimeline(ctx context.Context, c *mongo.Collection) (m *history.Model, e
 	m = &history.Model{}
 	for cursor.Next(ctx) {
 		if stub, _ := cursor.Current.Lookup(projection.GuardField, "empty").BooleanOK(); stub {
-			continue // to the projection it does not exist
+			continue // to the projection this document does not exist
 		}
 		id, ok := envelope.Text(cursor.Current.Lookup("_id"))
 		if !ok {

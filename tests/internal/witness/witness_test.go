@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
 )
 
-// A change says the position of one stream, whichever of the fields on its way was there before.
-func TestAChangeOfATimelineSaysWhoseItsPositionIs(t *testing.T) {
+// A change contains the position of one stream, no matter which fields on the path existed before.
+func TestTheStreamOfAChangedPositionIsRecognised(t *testing.T) {
 	t.Parallel()
 	position := bson.D{{Key: "position", Value: "825"}, {Key: "epoch", Value: int64(1)}}
 	guest := bson.D{{Key: "shop%2Ereturns", Value: position}}
@@ -37,7 +37,7 @@ func TestAChangeOfATimelineSaysWhoseItsPositionIs(t *testing.T) {
 		"another's, with its guard":            {update(bson.E{Key: "_sluice.streams.shop%2Ereturns", Value: position}), "shop.returns", "825"},
 		"another's, with all of them":          {update(bson.E{Key: "_sluice.streams", Value: guest}), "shop.returns", "825"},
 		"another's, with all there is":         {update(bson.E{Key: "_sluice", Value: bson.D{{Key: "streams", Value: guest}}}), "shop.returns", "825"},
-		"nobody's":                             {update(bson.E{Key: "_sluice.epoch", Value: int64(2)}), "", ""},
+		"no position":                          {update(bson.E{Key: "_sluice.epoch", Value: int64(2)}), "", ""},
 		"the first stream's of a new document": {insert(position), "", "825"},
 		"another's of a new document":          {insert(bson.D{{Key: "streams", Value: guest}}), "shop.returns", "825"},
 	} {
