@@ -19,7 +19,8 @@ type Event struct {
 	Data        json.RawMessage `json:"data,omitempty"`
 }
 
-// Document is the event as it is stored, under a new ObjectID. Fields keep their order and text keeps its form.
+// Document returns the event as it is stored, under a new ObjectID. Fields keep their order and
+// texts their form.
 func (e Event) Document() (bson.D, error) {
 	d := bson.D{
 		{Key: "_id", Value: bson.NewObjectID()},
@@ -38,8 +39,8 @@ func (e Event) Document() (bson.D, error) {
 	return append(d, bson.E{Key: "data", Value: data}), nil
 }
 
-// fromJSON converts plain JSON. It is no Extended JSON on purpose: a field that happens to be called $date stays what
-// it is.
+// fromJSON converts plain JSON, and not Extended JSON: a field that happens to be called $date is
+// not converted.
 func fromJSON(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

@@ -18,9 +18,10 @@ import (
 const (
 	// maxBatch is how many events one insertMany carries.
 	maxBatch = 500
-	// tick is how often a paced load looks what is due, and a held load looks whether it may go on.
+	// tick is how often a paced load checks how many events are due, and a held load whether it may
+	// continue.
 	tick = 10 * time.Millisecond
-	// patience is how long the database may refuse before a load gives up.
+	// patience is how long the database may refuse before a load fails.
 	patience = 60 * time.Second
 	// attemptTimeout bounds one insertMany.
 	attemptTimeout = 10 * time.Second
@@ -32,17 +33,18 @@ const (
 // Loader inserts events into a collection, in order, one insertMany at a time.
 type Loader struct {
 	Collection *mongo.Collection
-	// Rate is events a second; 0 means as fast as it goes.
+	// Rate is the number of events per second; 0 means as fast as possible.
 	Rate float64
-	// Allowed is how many events may have been inserted by now, all in all; asked again every few milliseconds. Nil
-	// means any number.
+	// Allowed returns how many events may have been inserted in total by now; it is called every
+	// few milliseconds. Nil allows any number.
 	Allowed func() int64
 	// Sending is called with every batch just before it is written, at most once for an event.
 	Sending func(batch []Event, at time.Time)
 }
 
-// Run inserts the events until they end or ctx does, and returns how many were inserted. Errors of the database are
-// retried for a minute; an event is never inserted twice, since a retry carries the same _id.
+// Run inserts the events until they or ctx end, and returns how many were inserted. Errors of the
+// database are retried for a minute; an event is never inserted twice, since a retry has the same
+// _id.
 func (l Loader) Run(ctx context.Context, events iter.Seq[Event]) (inserted int64, err error) {
 	pull, stop := iter.Pull(events)
 	defer stop()
@@ -70,7 +72,7 @@ func (l Loader) Run(ctx context.Context, events iter.Seq[Event]) (inserted int64
 			return inserted, nil
 		}
 		if len(batch) == maxBatch && ctx.Err() == nil {
-			continue // behind, or unpaced: no reason to wait
+			continue // late, or unpaced: no reason to wait
 		}
 		select {
 		case <-ctx.Done():
@@ -80,7 +82,7 @@ func (l Loader) Run(ctx context.Context, events iter.Seq[Event]) (inserted int64
 	}
 }
 
-// ahead knows the next event before it is taken, so that the end is known even while nothing may be taken.
+// ahead reads one event in advance, so that the end is known even while no event may be inserted.
 type ahead struct {
 	pull func() (Event, bool)
 	next Event
@@ -97,7 +99,8 @@ func (a *ahead) take(n int64) (batch []Event) {
 	return batch
 }
 
-// insert writes a batch in order, and goes on from where it stood after an error.
+// insert writes a batch in order, and continues after an error with the first event that is not
+// written.
 func (l Loader) insert(ctx context.Context, batch []Event) error {
 	documents := make([]bson.D, len(batch))
 	for i, e := range batch {
@@ -113,7 +116,7 @@ func (l Loader) insert(ctx context.Context, batch []Event) error {
 	backoff := retry.Backoff{Initial: 50 * time.Millisecond, Max: time.Second}
 	deadline := time.Now().Add(patience)
 	for {
-		// What Sending has been told of is inserted, also when the load is stopped meanwhile.
+		// What was passed to Sending is inserted, even if the load is stopped in the meantime.
 		attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
 		_, err := l.Collection.InsertMany(attempt, documents, options.InsertMany().SetOrdered(true))
 		cancel()
@@ -123,7 +126,8 @@ func (l Loader) insert(ctx context.Context, batch []Event) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		// A document that is there already was written by the attempt whose answer was lost, as were those before it.
+		// A document that already exists was written by the attempt whose answer was lost, as were
+		// those before it.
 		if at, ok := alreadyThere(err); ok {
 			documents = documents[at+1:]
 			if len(documents) == 0 {
@@ -140,7 +144,7 @@ func (l Loader) insert(ctx context.Context, batch []Event) error {
 	}
 }
 
-// refused says that the database refuses a document for what it is: no other attempt will do.
+// refused reports whether the database refuses the document itself, so that a retry cannot succeed.
 func refused(err error) bool {
 	if mongodb.HasCode(err, overflow) {
 		return true
@@ -149,7 +153,8 @@ func refused(err error) bool {
 	return ok && len(bulk.WriteErrors) > 0
 }
 
-// alreadyThere finds the document of an ordered insert that was refused as a duplicate; ordered, so there is only one.
+// alreadyThere returns the index of the document that an ordered insert refused as a duplicate;
+// there is only one.
 func alreadyThere(err error) (index int, ok bool) {
 	bulk, ok := errors.AsType[mongo.BulkWriteException](err)
 	if !ok || len(bulk.WriteErrors) != 1 || bulk.WriteErrors[0].Code != duplicateKey {

@@ -59,7 +59,7 @@ func names(events []workload.Event) []string {
 	return names
 }
 
-func TestLoadInsertsEverythingInOrderAndTellsBefore(t *testing.T) {
+func TestLoadInsertsInOrderAndAnnouncesEachBatch(t *testing.T) {
 	t.Parallel()
 	_, c := source(t, func(*options.ClientOptions) {})
 	events := generate(1, 1234)
@@ -72,8 +72,8 @@ func TestLoadInsertsEverythingInOrderAndTellsBefore(t *testing.T) {
 	require.Equal(t, names(events), stored(t, c))
 }
 
-// The driver's own retry is switched off, so that the loader's has to do: the first insert is written and its answer is
-// lost.
+// The driver's own retry is switched off, so that the loader has to retry: the first insert is
+// written and its answer is lost.
 func TestLoadNeverInsertsTwiceWhenAnAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	server, c := source(t, func(o *options.ClientOptions) { o.SetRetryWrites(false) })
@@ -89,7 +89,7 @@ func TestLoadNeverInsertsTwiceWhenAnAnswerIsLost(t *testing.T) {
 	require.Equal(t, names(events), stored(t, c))
 }
 
-func TestLoadHoldsBackWhatIsNotAllowed(t *testing.T) {
+func TestLoadWaitsUntilEventsAreAllowed(t *testing.T) {
 	t.Parallel()
 	_, c := source(t, func(*options.ClientOptions) {})
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -105,7 +105,8 @@ func TestLoadHoldsBackWhatIsNotAllowed(t *testing.T) {
 	require.EqualValues(t, 7, n)
 }
 
-// The end is known although nothing more may be taken: a load must not wait for a permission it does not need.
+// The end is known although no more events may be inserted: a load must not wait for a permission
+// that it does not need.
 func TestLoadEndsWhenExactlyAllIsAllowed(t *testing.T) {
 	t.Parallel()
 	_, c := source(t, func(*options.ClientOptions) {})

@@ -35,9 +35,10 @@ func ReadFile(path string) (events []Event, err error) {
 	return Read(f, path)
 }
 
-// Read reads events. The first line that is broken, or that contradicts the ones before it, ends it with a
-// [LineError]: an aggregate's versions must rise by one from 1, since they are what "nothing lost, nothing doubled, in
-// order" is checked by. name is the file's, for the error. A file without any event is an error too.
+// Read reads events. The first line that is invalid, or that contradicts the ones before it, ends
+// it with a [LineError]: an aggregate's versions must rise by one from 1, since "nothing lost,
+// nothing doubled, in order" is checked by them. name is the file's, for the error. A file without
+// any event is an error as well.
 func Read(r io.Reader, name string) ([]Event, error) {
 	var events []Event
 	next := map[string]int64{}
@@ -111,7 +112,7 @@ func parseLine(line []byte) (e Event, problem string) {
 // anEvent is the form of a line.
 const anEvent = "an object {aggregateId, version, type, occurredAt, data}"
 
-// jsonProblem says in words what encoding/json says in Go's terms.
+// jsonProblem rewrites an error of encoding/json without Go's terms.
 func jsonProblem(err error) string {
 	var wrongType *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
@@ -131,10 +132,11 @@ func jsonProblem(err error) string {
 	return err.Error()
 }
 
-// maxLevels is how deeply MongoDB lets a document be nested.
+// maxLevels is MongoDB's limit for the nesting of a document.
 const maxLevels = 180
 
-// levels is how deeply a line's objects and lists are nested, whatever else is wrong with it.
+// levels returns how deeply the objects and lists of a line are nested, even if the line is
+// invalid.
 func levels(line []byte) (deepest int) {
 	depth, quoted := 0, false
 	for i := 0; i < len(line); i++ {
@@ -161,7 +163,7 @@ func kindWord(kind string) string {
 	return "a " + kind
 }
 
-// follows checks that an event is the next one of its aggregate, and notes that it was seen.
+// follows checks that an event is the next one of its aggregate, and records that it was seen.
 func follows(next map[string]int64, e Event) (problem string) {
 	want := next[e.AggregateID]
 	if want == 0 {

@@ -17,7 +17,7 @@ const (
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	events, err := workload.Read(strings.NewReader("\xef\xbb\xbf"+first+"\n\n  \n"+second), "in.ndjson") // a byte order mark is none of it
+	events, err := workload.Read(strings.NewReader("\xef\xbb\xbf"+first+"\n\n  \n"+second), "in.ndjson") // a byte order mark is not part of the line
 	require.NoError(t, err)
 	require.Len(t, events, 2)
 	require.Equal(t, "SRM: In Transfer to Execution Syst. (x)", events[0].Type)

@@ -10,16 +10,17 @@ import (
 
 const (
 	customers = 150
-	// openOrders is how many orders live at the same time; hotOrders of them belong to wholesale customers, who add
-	// items for as long as the run lasts: aggregates that are never idle.
+	// openOrders is how many orders are open at the same time; hotOrders of them belong to
+	// wholesale customers, who add items during the whole run: these aggregates are never idle.
 	openOrders = 60
 	hotOrders  = 3
-	// hotShare is the part of all events that goes to the hot orders.
+	// hotShare is the share of all events that belong to the hot orders.
 	hotShare = 0.15
 )
 
-// Orders yields the events of a shop: orders of many customers, each living its life from OrderPlaced to delivery or
-// cancellation, mixed as they would come. The same seed yields the same events. It never ends by itself.
+// Orders yields the events of a shop: orders of many customers, each from OrderPlaced to delivery
+// or cancellation, interleaved as in a real shop. The same seed yields the same events. The
+// sequence does not end.
 func Orders(seed uint64) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		s := &shop{rand: rand.New(rand.NewPCG(seed, 0x510ce)), now: time.Date(2026, time.January, 5, 8, 0, 0, 0, time.UTC)}
@@ -60,7 +61,8 @@ const (
 )
 
 func (s *shop) next() Event {
-	// A third of the events share the time of the one before: order is the version's business alone.
+	// A third of the events have the same time as the event before: only the version defines the
+	// order.
 	if s.rand.IntN(3) > 0 {
 		s.now = s.now.Add(time.Duration(1+s.rand.IntN(4000)) * time.Millisecond)
 	}
@@ -87,7 +89,7 @@ func (s *shop) next() Event {
 	return e
 }
 
-// step takes an order one step further.
+// step moves an order one step further.
 func (s *shop) step(o *order) Event {
 	switch o.stage {
 	case filling:

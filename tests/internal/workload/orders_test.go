@@ -24,7 +24,7 @@ func TestOrdersRepeatWithTheirSeed(t *testing.T) {
 	require.NotEqual(t, generate(1, 500), generate(2, 500))
 }
 
-func TestOrdersLiveTheirLives(t *testing.T) {
+func TestOrdersFollowTheirLifeCycle(t *testing.T) {
 	t.Parallel()
 	versions, types, sizes := map[string]int64{}, map[string]int{}, map[string]int{}
 	last := map[string]string{}

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Stored is what is read back of an event.
+// Stored is an event as it is read from the collection.
 type Stored struct {
 	AggregateID string `bson:"aggregateId"`
 	Version     int64  `bson:"version"`
@@ -18,7 +18,7 @@ type Stored struct {
 	OccurredAt  string `bson:"occurredAt"`
 }
 
-// Scan reads back every event of a collection, in no particular order, and hands each to fn.
+// Scan reads every event of a collection, in no particular order, and passes each to fn.
 func Scan(ctx context.Context, collection *mongo.Collection, fn func(Stored)) (err error) {
 	fields := bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}, {Key: "type", Value: 1}, {Key: "occurredAt", Value: 1}}
 	cursor, err := collection.Find(ctx, bson.D{}, options.Find().SetProjection(fields))
