@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
 
-// ServeAdministration serves the administration of the world's Service Bus, which needs real time, and gives its URL.
+// ServeAdministration serves the administration of the world's Service Bus, which needs real time,
+// and returns its URL.
 func (w *World) ServeAdministration() (url string) {
 	w.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -27,7 +28,8 @@ func (w *World) ServeAdministration() (url string) {
 	return "http://" + l.Addr().String()
 }
 
-// Administered serves it in memory, in virtual time too, and gives the way to it.
+// Administered serves the administration in memory, which works in virtual time too, and returns
+// the options of its clients.
 func (w *World) Administered() *azcore.ClientOptions {
 	w.Helper()
 	l := netpipe.Serve(w.T, w.Bus.RunManagement)
@@ -36,7 +38,7 @@ func (w *World) Administered() *azcore.ClientOptions {
 	}}}
 }
 
-// inMemory is a way to a server of plain HTTP.
+// inMemory is a transport to a server of plain HTTP.
 type inMemory struct{ *http.Transport }
 
 func (m inMemory) Do(r *http.Request) (*http.Response, error) {

@@ -10,8 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// AnswersOnly is a way to MongoDB on which only what is asked for just now arrives. What the server tells later of its own
-// accord is lost, as it can be in the driver, which a test cannot time.
+// AnswersOnly is a connection to MongoDB that delivers only the answers to recent requests. What
+// the server sends later on its own is lost, as can happen in the driver at a moment that a test
+// cannot control.
 type AnswersOnly struct{ To options.ContextDialer }
 
 func (d AnswersOnly) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -41,7 +42,8 @@ func (c *answersOnlyConn) Read(b []byte) (int, error) {
 	}
 }
 
-// RequirePatience holds a command to it that it comes through while MongoDB elects a primary, and the news of it is lost.
+// RequirePatience requires that a command succeeds while MongoDB elects a primary and the client is
+// not informed of it.
 func (w *World) RequirePatience(command func() Operated) {
 	w.Helper()
 	const election = 2 * time.Second

@@ -11,25 +11,26 @@ const (
 	Topic            = "changes"
 	Subscription     = "projector"
 	SubscriptionPath = Topic + "/Subscriptions/" + Subscription
-	Queue            = "changes-queue" // in the topic's and subscription's place
-	QueueOfTenTries  = "changes-tries" // as Queue, with as many deliveries as where nobody says otherwise
+	Queue            = "changes-queue" // replaces the topic and the subscription
+	QueueOfTenTries  = "changes-tries" // as Queue, with the default number of deliveries
 	PartitionedQueue = "partitioned"
 	SpaciousQueue    = "spacious" // takes messages of 4 MB
 	PlainQueue       = "plain"    // without sessions: wrong for either service
 	HastyQueue       = "short"    // whose locks are too short
 )
 
-// LockDuration is that of the subscription and its queues.
+// LockDuration is the lock duration of the subscription and its queues.
 const LockDuration = 30 * time.Second
 
-// The databases and collections that the services' settings name here.
+// The databases and collections in the services' settings.
 const (
 	sourceDatabase   = "shop"
 	sourceCollection = "events"
 	ReadModel        = "readmodel" // a database
 )
 
-// entities has everything that a test asks for; window is the topic's for recognising duplicates.
+// entities returns all entities that tests need; window is the topic's window of duplicate
+// detection.
 func entities(window time.Duration) servicebus.Config {
 	recognising := func(window time.Duration) servicebus.Inbound {
 		return servicebus.Inbound{RequiresDuplicateDetection: true, DuplicateDetectionWindow: window}

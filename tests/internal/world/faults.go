@@ -7,19 +7,20 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// FailMongo makes MongoDB answer the next n commands of these names with an error code.
+// FailMongo makes MongoDB answer the next n of these commands with an error code.
 func (w *World) FailMongo(n, code int, commands ...string) {
 	w.Helper()
 	w.failPoint(n, commands, bson.E{Key: "errorCode", Value: code})
 }
 
-// DelayMongo makes MongoDB wait before it executes the next n commands of these names.
+// DelayMongo makes MongoDB wait before it executes the next n of these commands.
 func (w *World) DelayMongo(n int, d time.Duration, commands ...string) {
 	w.Helper()
 	w.failPoint(n, commands, bson.E{Key: "blockConnection", Value: true}, bson.E{Key: "blockTimeMS", Value: d.Milliseconds()})
 }
 
-// LateMajority makes MongoDB carry out the next n commands of these names, and answer that the majority was late.
+// LateMajority makes MongoDB execute the next n of these commands and answer that the write concern
+// timed out.
 func (w *World) LateMajority(n int, commands ...string) {
 	w.Helper()
 	w.failPoint(n, commands, bson.E{Key: "writeConcernError", Value: bson.D{

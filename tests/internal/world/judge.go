@@ -16,28 +16,29 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
-// Took is what the broker took, duplicates included.
+// Took returns the messages that the broker accepted, including duplicates.
 func (w *World) Took() []servicebus.Accepted {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clip(w.accepted)
 }
 
-// Published waits until the broker has taken every event, and judges.
+// Published waits until the broker has accepted every event, and judges.
 func (w *World) Published() {
 	w.Helper()
 	w.Eventually("everything inserted is published", func() bool { return w.Bus.Stats(Topic).Accepted >= w.Total() })
 	w.Judge()
 }
 
-// Judge holds what the broker took against what was inserted: per aggregate every version once, in order (G1, G2), no position
-// lower than the one before, and what was sent again dropped by its message id (G3).
+// Judge compares what the broker accepted with what was inserted: every version of an aggregate
+// once and in order (G1, G2), no position lower than the one before, and every repeat dropped by
+// its message id (G3).
 func (w *World) Judge() {
 	w.Helper()
 	reached, positions := map[string]int{}, map[string]string{}
 	for _, a := range w.Took() {
 		if a.Duplicate {
-			continue // the broker recognised it: same message id, no second delivery
+			continue // the broker recognised it: it has the same message id and is not delivered again
 		}
 		aggregate := a.Properties["cloudEvents_subject"].(string)
 		reached[aggregate]++
@@ -49,7 +50,7 @@ func (w *World) Judge() {
 	require.Equal(w, w.Inserted, reached)
 }
 
-// CheckpointRecord is the checkpoint blob as anybody can read it.
+// CheckpointRecord is the checkpoint blob as any client can read it.
 type CheckpointRecord struct {
 	Schema     int            `json:"schema"`
 	Translated bool           `json:"translated"`
@@ -61,19 +62,19 @@ type CheckpointRecord struct {
 	Token      map[string]any `json:"resumeToken"`
 }
 
-// Checkpoint is that of the stream shop.events.
+// Checkpoint returns the checkpoint of the stream shop.events.
 func (w *World) Checkpoint() CheckpointRecord {
 	w.Helper()
 	return w.CheckpointOf("shop.events")
 }
 
-// CheckpointOf is that of a stream.
+// CheckpointOf returns the checkpoint of a stream.
 func (w *World) CheckpointOf(stream string) CheckpointRecord {
 	w.Helper()
 	return ReadCheckpoint(w.T, w.Blobs(), stream)
 }
 
-// ReadCheckpoint reads a stream's checkpoint; it is zero where there is none.
+// ReadCheckpoint returns a stream's checkpoint; zero if there is none.
 func ReadCheckpoint(t *testing.T, blobs *azblob.Client, stream string) (r CheckpointRecord) {
 	t.Helper()
 	response, err := blobs.DownloadStream(t.Context(), "sluice", stream+".json", nil)
@@ -85,7 +86,7 @@ func ReadCheckpoint(t *testing.T, blobs *azblob.Client, stream string) (r Checkp
 	return r
 }
 
-// Blobs is a client of the world's Blob storage.
+// Blobs returns a client of the world's Blob storage.
 func (w *World) Blobs() *azblob.Client {
 	w.Helper()
 	client, err := azblob.NewClientFromConnectionString(blob.ConnectionString(BlobHost), BlobOptions(w.Blob.Transport()))
@@ -93,7 +94,7 @@ func (w *World) Blobs() *azblob.Client {
 	return client
 }
 
-// Timeline is a document of the projection of that name; Events is 0 when there is none.
+// Timeline is a document of the projection of that name; Events is 0 if there is none.
 type Timeline struct {
 	Events int64            `bson:"events"`
 	Types  map[string]int64 `bson:"types"`
@@ -106,7 +107,7 @@ type Timeline struct {
 	} `bson:"_sluice"`
 }
 
-// TimelineOf is an aggregate's timeline in the read model.
+// TimelineOf returns an aggregate's timeline in the read model.
 func (w *World) TimelineOf(aggregate string) (doc Timeline) {
 	w.Helper()
 	doc, err := ReadTimeline(w.Context(), w.Client, aggregate)
@@ -116,7 +117,7 @@ func (w *World) TimelineOf(aggregate string) (doc Timeline) {
 	return doc
 }
 
-// ReadTimeline reads an aggregate's timeline, and gives the driver's error.
+// ReadTimeline returns an aggregate's timeline, or the driver's error.
 func ReadTimeline(ctx context.Context, client *driver.Client, aggregate string) (doc Timeline, err error) {
 	err = client.Database(ReadModel).Collection("timeline").FindOne(ctx, bson.D{{Key: "_id", Value: aggregate}}).Decode(&doc)
 	return doc, err

@@ -43,7 +43,8 @@ func (w *World) OperateProducer(configs []producer.Config, args ...string) Opera
 	return Operated{code, out.String(), errOut.String()}
 }
 
-// OperateProjector runs one command of a projector that knows its source; change adjusts its settings.
+// OperateProjector runs one command of a projector that has the settings of its source; change
+// adjusts its settings.
 func (w *World) OperateProjector(change func(*projector.Config, *projector.Options), args ...string) Operated {
 	w.Helper()
 	config := w.ProjectorConfig()

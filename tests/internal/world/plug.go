@@ -10,16 +10,17 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Plug is what connects a service to a server, or to the network. The zero value is plugged in.
+// Plug connects a service to a server, or to the network, and can be pulled. The zero value is
+// plugged in.
 type Plug struct {
 	mu      sync.Mutex // guards everything below
 	conns   []net.Conn
 	pulled  bool
-	stalled chan struct{} // while not nil, what is written waits for it to be closed
+	stalled chan struct{} // if not nil, writes wait until it is closed
 	fuse    *Fuse         // nil never blows
 }
 
-// Dialer is a way through the plug.
+// Dialer returns a dialer whose connections go through the plug.
 func (p *Plug) Dialer(to options.ContextDialer) options.ContextDialer { return dialer{p, to} }
 
 type dialer struct {
@@ -60,14 +61,15 @@ func (c *pluggedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Stall holds back what is written from now on. What was held back is lost when the plug is pulled.
+// Stall holds back everything that is written from now on. What was held back is lost if the plug
+// is pulled.
 func (p *Plug) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stalled = make(chan struct{})
 }
 
-// Resume delivers what Stall has held back, and stalls no more.
+// Resume delivers what Stall has held back.
 func (p *Plug) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +79,7 @@ func (p *Plug) Resume() {
 	}
 }
 
-// Pull cuts every connection and lets no new one be made.
+// Pull cuts every connection and prevents new ones.
 func (p *Plug) Pull() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,14 +93,15 @@ func (p *Plug) Pull() {
 	}
 }
 
-// PlugIn lets connections be made again.
+// PlugIn allows new connections again.
 func (p *Plug) PlugIn() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pulled = false
 }
 
-// Transport is a way to Blob storage through the plug: while it is pulled, requests hang until their context ends.
+// Transport returns a transport to Blob storage through the plug: while the plug is pulled,
+// requests wait until their contexts end.
 func (p *Plug) Transport(to policy.Transporter) policy.Transporter { return transport{p, to} }
 
 type transport struct {
@@ -117,15 +120,15 @@ func (t transport) Do(r *http.Request) (*http.Response, error) {
 	return t.to.Do(r)
 }
 
-// Fuse pulls plugs when it has let through what it is good for.
+// Fuse pulls plugs after a number of writes.
 type Fuse struct {
 	mu    sync.Mutex // guards everything below
-	left  int        // writes
+	left  int        // writes that it still lets through
 	blown bool
 	plugs []*Plug
 }
 
-// LayFuse makes a fuse that blows after n writes through either of the plugs.
+// LayFuse returns a fuse that blows after n writes through any of the plugs.
 func LayFuse(n int, plugs ...*Plug) *Fuse {
 	f := &Fuse{left: n, plugs: plugs}
 	for _, p := range plugs {
@@ -136,14 +139,14 @@ func LayFuse(n int, plugs ...*Plug) *Fuse {
 	return f
 }
 
-// HasBlown says whether the plugs have been pulled.
+// HasBlown reports whether the plugs have been pulled.
 func (f *Fuse) HasBlown() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.blown
 }
 
-// burn takes one write.
+// burn counts one write.
 func (f *Fuse) burn() {
 	f.mu.Lock()
 	f.left--

@@ -14,10 +14,10 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
-// Producer is a producer in this process, on connections of its own.
+// Producer is a producer in this process, with connections of its own.
 type Producer struct {
 	Stop context.CancelFunc
-	Done chan error // what Run gave; then it is closed
+	Done chan error // gets the result of Run; then it is closed
 	Log  *Recorder
 	// BusPlug, MongoPlug and BlobPlug connect it to the servers.
 	BusPlug, MongoPlug, BlobPlug *Plug
@@ -25,14 +25,15 @@ type Producer struct {
 	w *World
 }
 
-// ProducerConfig is the settings of a producer where a test says nothing else: the collection shop.events, to Topic.
+// ProducerConfig returns the default settings of a producer in tests: the collection shop.events,
+// to Topic.
 func (w *World) ProducerConfig() producer.Config {
 	return producer.Config{
 		MongoURI: w.MongoURI(), Database: sourceDatabase, Collection: sourceCollection, Stream: "shop.events",
 		ServiceBus: azure.ServiceBus{ConnectionString: servicebus.ConnectionString(busHost)}, Topic: Topic,
 		Blob: azure.Blob{ConnectionString: blob.ConnectionString(BlobHost)}, CheckpointContainer: "sluice",
 		StartFrom: "latest", OnHistoryLost: "fail", OnCollectionReplaced: "fail",
-		Operations:      []envelope.Operation{envelope.Insert, envelope.Replace}, // the source is a log of events
+		Operations:      []envelope.Operation{envelope.Insert, envelope.Replace}, // the source is an event log
 		AggregateIDPath: "aggregateId", EventTypePath: "type", VersionPath: "version",
 		FullDocument: "updateLookup", BeforeChange: "whenAvailable", OnUnknownAggregate: "fail",
 		LeaseDuration: 15 * time.Second, HeartbeatInterval: time.Second, FenceAfter: 2500 * time.Millisecond,
@@ -43,7 +44,8 @@ func (w *World) ProducerConfig() producer.Config {
 	}
 }
 
-// AllOperations publishes updates and deletes as well, for which the collection must keep images: see [World.KeepImages].
+// AllOperations makes a producer publish updates and deletes as well. The collection must keep
+// images for that: see [World.KeepImages].
 func AllOperations(c *producer.Config, _ *producer.Options) {
 	c.Operations = []envelope.Operation{envelope.Insert, envelope.Update, envelope.Replace, envelope.Delete}
 }
@@ -101,10 +103,10 @@ func (p *Producer) End() {
 	require.NoError(p.w, <-p.Done)
 }
 
-// Failed waits until the producer has ended by itself, and gives its error.
+// Failed waits until the producer has ended on its own, and returns its error.
 func (p *Producer) Failed() (err error) {
 	p.w.Helper()
-	p.w.Eventually("the producer ends by itself", func() bool {
+	p.w.Eventually("the producer ends on its own", func() bool {
 		select {
 		case err = <-p.Done:
 			return true
@@ -116,7 +118,8 @@ func (p *Producer) Failed() (err error) {
 	return err
 }
 
-// Vanish cuts the producer off from everything at once, as a process that is killed; End still has to be called.
+// Vanish cuts all connections of the producer at once, as if the process were killed; End must
+// still be called.
 func (p *Producer) Vanish() {
 	p.BusPlug.Pull()
 	p.MongoPlug.Pull()
@@ -130,7 +133,7 @@ func (p *Producer) ComeBack() {
 	p.BlobPlug.PlugIn()
 }
 
-// kill ends a producer that the test may have ended already.
+// kill ends a producer that the test may have ended before.
 func (p *Producer) kill() {
 	p.Vanish()
 	p.Stop()

@@ -14,10 +14,10 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
-// Projector is a projector in this process, on connections of its own.
+// Projector is a projector in this process, with connections of its own.
 type Projector struct {
 	Stop context.CancelFunc
-	Done chan error // what Run gave; then it is closed
+	Done chan error // gets the result of Run; then it is closed
 	Log  *Recorder
 	// BusPlug and MongoPlug connect it to the servers.
 	BusPlug, MongoPlug *Plug
@@ -27,7 +27,7 @@ type Projector struct {
 	err  error
 }
 
-// Counters are what a projector says when it stops.
+// Counters are the numbers that a projector logs when it stops.
 type Counters struct {
 	Msg          string `json:"msg"`
 	Applied      int    `json:"applied"`
@@ -36,7 +36,8 @@ type Counters struct {
 	Redelivered  int    `json:"redelivered"`
 }
 
-// ProjectorConfig is the settings of a projector where a test says nothing else: the projection timeline, from Subscription.
+// ProjectorConfig returns the default settings of a projector in tests: the projection timeline,
+// from Subscription.
 func (w *World) ProjectorConfig() projector.Config {
 	return projector.Config{
 		ServiceBus: azure.ServiceBus{ConnectionString: servicebus.ConnectionString(busHost)},
@@ -75,7 +76,8 @@ func (w *World) StartProjector(change func(*projector.Config, *projector.Options
 	return p
 }
 
-// End asks the projector to stop, waits for it, and gives its error and its last words.
+// End asks the projector to stop, waits for it, and returns its error and the numbers that it
+// logged at the end.
 func (p *Projector) End() (Counters, error) {
 	if p.last == nil {
 		p.Stop()
@@ -88,7 +90,8 @@ func (p *Projector) End() (Counters, error) {
 	return *p.last, p.err
 }
 
-// Kill makes the projector vanish from the network at once, as a process that is killed, and then ends it.
+// Kill cuts all connections of the projector at once, as if the process were killed, and then ends
+// it.
 func (p *Projector) Kill() {
 	p.BusPlug.Pull()
 	p.MongoPlug.Pull()

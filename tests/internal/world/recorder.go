@@ -18,7 +18,7 @@ func (r *Recorder) Write(line []byte) (int, error) {
 	return r.lines.Write(line)
 }
 
-// Text is the log so far.
+// Text returns the log so far.
 func (r *Recorder) Text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

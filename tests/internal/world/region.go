@@ -10,8 +10,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
-// InAnotherRegion loses Service Bus and Blob storage with everything in them, and runs f with empty ones in their place. MongoDB stays. The
-// services that were started before must have ended: nothing leads to what is lost.
+// InAnotherRegion replaces Service Bus and Blob storage with empty ones and runs f. MongoDB stays.
+// The services that were started before must have ended, since the old servers cannot be reached
+// any more.
 func (w *World) InAnotherRegion(f func()) {
 	w.Helper()
 	for _, p := range w.Producers {

@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// KeepImages makes the collection, with the documents before and after each change.
+// KeepImages creates the collection, which keeps the documents before and after each change.
 func (w *World) KeepImages() {
 	w.Helper()
 	require.NoError(w, w.Events.Database().CreateCollection(w.Context(), sourceCollection,
@@ -25,7 +25,7 @@ func (w *World) Insert(aggregate string) {
 	})
 }
 
-// InsertDocument commits any document; whoever wants it judged counts it in Inserted.
+// InsertDocument commits any document. A test that wants it judged counts it in Inserted.
 func (w *World) InsertDocument(document any) {
 	w.Helper()
 	w.InsertInto(w.Events, document)
@@ -38,7 +38,7 @@ func (w *World) InsertInto(collection *driver.Collection, document any) {
 	require.NoError(w, err)
 }
 
-// InsertMany commits n events of a few aggregates, in one command each hundred.
+// InsertMany commits n events of a few aggregates, with one command for each hundred.
 func (w *World) InsertMany(n, aggregates int) {
 	w.Helper()
 	var documents []any
@@ -56,7 +56,7 @@ func (w *World) InsertMany(n, aggregates int) {
 	}
 }
 
-// Total is the number of events inserted.
+// Total returns the number of events inserted.
 func (w *World) Total() (n int) {
 	for _, versions := range w.Inserted {
 		n += versions

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// The topologies that MONGODB_TOPOLOGY names.
+// The values of MONGODB_TOPOLOGY.
 const (
 	replicaSet = "replica-set"
 	mongos     = "mongos"
@@ -20,9 +20,10 @@ const (
 // otherShardBehind is how far the other shard lags in a world with a mongos.
 const otherShardBehind = 5 * time.Millisecond
 
-// asSomeTopology makes an embedded MongoDB speak as a replica set's member or as a mongos by which the source is sharded: each time
-// another one, or that of MONGODB_TOPOLOGY. A test that gives the reason why it needs a replica set has one, and so does one that is
-// about other servers. A test that fails prints which it was.
+// asSomeTopology makes an embedded MongoDB act as a member of a replica set or as a mongos with a
+// sharded source: a random choice, or the one in MONGODB_TOPOLOGY. A test that gives a reason why
+// it needs a replica set gets one, as does a test that is about other servers. A test that fails
+// prints the choice.
 func asSomeTopology(t *testing.T, o *mongo.Options, needsReplicaSet string) {
 	t.Helper()
 	if needsReplicaSet != "" || o.Mongos != nil || o.DocumentDB || o.NoHello {

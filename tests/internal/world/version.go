@@ -12,8 +12,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// likeSomeVersion makes an embedded MongoDB like one of the versions that users run, but for those before since: each time another one, or
-// that of MONGODB_VERSION. A test that fails says which it was.
+// likeSomeVersion makes an embedded MongoDB act as one of the versions that users run, but not as
+// one before since: a random choice, or the one in MONGODB_VERSION. A test that fails prints the
+// choice.
 func likeSomeVersion(t *testing.T, o *mongo.Options, since string) {
 	t.Helper()
 	if o.Version != ([3]int32{}) || o.DocumentDB {

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// Eventually waits for something that no event announces.
+// Eventually waits for a condition that no event announces.
 func (w *World) Eventually(what string, ok func() bool) {
 	w.Helper()
 	deadline := time.After(w.patience)
@@ -24,7 +24,7 @@ func (w *World) Eventually(what string, ok func() bool) {
 	}
 }
 
-// Pass lets time pass between two actions, or where what is tested is that time alone does no harm.
+// Pass lets time pass between two actions, or to show that time alone does no harm.
 func (w *World) Pass(d time.Duration) {
 	w.Helper()
 	timer := time.NewTimer(d)
@@ -36,7 +36,7 @@ func (w *World) Pass(d time.Duration) {
 	}
 }
 
-// Leads waits until an instance leads and its first checkpoint with a token is written.
+// Leads waits until an instance leads and has written its first checkpoint with a token.
 func (w *World) Leads(instance string) {
 	w.Helper()
 	w.Eventually(instance+" leads", func() bool {
@@ -51,8 +51,9 @@ func (w *World) Completed(n int) {
 	w.Eventually(fmt.Sprintf("%d messages completed", n), func() bool { return w.Bus.Stats(SubscriptionPath).Completed >= n })
 }
 
-// DropMongo closes every connection to MongoDB, and waits until the test's own client is over it: the driver clears its pool
-// when the monitor notices, and what is written under its hands then fails for good.
+// DropMongo closes every connection to MongoDB, and waits until the test's own client has
+// recovered: the driver clears its pool when the monitor notices, and a write that is in progress
+// then fails for good.
 func (w *World) DropMongo() {
 	w.Helper()
 	w.Mongo.DropConnections()

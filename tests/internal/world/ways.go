@@ -23,14 +23,14 @@ func (n ByName) DialContext(ctx context.Context, network, addr string) (net.Conn
 	return n.Listener.DialContext(ctx, network, addr)
 }
 
-// BlobOptions are those of a client of Blob storage on this way to it.
+// BlobOptions returns the options of a client of Blob storage that uses this transport.
 func BlobOptions(way policy.Transporter) *azblob.ClientOptions {
 	o := &azblob.ClientOptions{}
 	o.Transport = way
 	return o
 }
 
-// BusOptions are those of a client of Service Bus on this way to it.
+// BusOptions returns the options of a client of Service Bus that uses this dialer.
 func BusOptions(way options.ContextDialer) *azservicebus.ClientOptions {
 	return &azservicebus.ClientOptions{
 		NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
@@ -39,7 +39,7 @@ func BusOptions(way options.ContextDialer) *azservicebus.ClientOptions {
 	}
 }
 
-// MongoOptions make a client of MongoDB use this way to it.
+// MongoOptions makes a client of MongoDB use this dialer.
 func MongoOptions(way options.ContextDialer) func(*options.ClientOptions) {
 	return func(o *options.ClientOptions) { o.SetDialer(way) }
 }

@@ -20,27 +20,27 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
-// The names of the servers, as everybody in the world dials them.
+// The host names of the servers in the world.
 const (
 	busHost   = "bus:5672"
 	mongoHost = "mongo:27017"
 	BlobHost  = "blob:10000"
 )
 
-// Options are what differs between worlds. The zero value is right for most tests.
+// Options are the differences between worlds. The zero value is right for most tests.
 type Options struct {
-	Mongo           mongo.Options // unless its version is given: like any that users run
+	Mongo           mongo.Options // without a version it acts as one of those that users run
 	Bus             servicebus.Options
-	Since           string        // the oldest version of MongoDB that has what the test needs, such as "6.0"; empty: any has
-	ReplicaSet      string        // why the test needs a replica set, not a mongos; empty: either will do
+	Since           string        // the oldest version of MongoDB with the features that the test needs, such as "6.0"; empty is any
+	ReplicaSet      string        // why the test needs a replica set instead of a mongos; empty: either will do
 	DuplicateWindow time.Duration // the topic's; 0 is ten minutes
-	RoundTrip       time.Duration // of the services' way to Service Bus, which then needs real time: see InVirtualTime
+	RoundTrip       time.Duration // between the services and Service Bus, which then needs real time: see InVirtualTime
 	Patience        time.Duration // how long Eventually waits; 0 is ten minutes
-	Poll            time.Duration // how often Eventually looks; 0 is every 10 ms
+	Poll            time.Duration // how often Eventually checks; 0 is every 10 ms
 }
 
-// World is the three embedded servers and the test's own clients, with producers and projectors to run on them. Its methods fail the
-// test, and are called by the test's own goroutine.
+// World is the three embedded servers and the test's own clients, with producers and projectors to
+// run on them. Its methods fail the test, and must be called from the test's own goroutine.
 type World struct {
 	*testing.T
 	Bus       *servicebus.Server
@@ -48,15 +48,16 @@ type World struct {
 	Blob      *blob.Server
 	BusNet    *netpipe.Listener
 	MongoNet  *netpipe.Listener
-	BusClient *azservicebus.Client // the test's own, as the next three
+	BusClient *azservicebus.Client // the test's own, as are the next three
 	Sender    *azservicebus.Sender // to Topic
 	Client    *driver.Client
 	Events    *driver.Collection // what the producers read
-	// OperatorMongo is how an operator's commands reach MongoDB.
+	// OperatorMongo is the dialer to MongoDB of an operator's commands.
 	OperatorMongo options.ContextDialer
 	// OperatorDelay is the round trip of a producer's commands to Blob storage.
 	OperatorDelay time.Duration
-	// Administration is how a producer's commands reach the administration of Service Bus; nil: not at all.
+	// Administration is used by a producer's commands to reach the administration of Service Bus;
+	// nil disables it.
 	Administration *azcore.ClientOptions
 	// Inserted is how many events of each aggregate are committed.
 	Inserted   map[string]int
@@ -67,17 +68,19 @@ type World struct {
 
 	window time.Duration
 	mu     sync.Mutex
-	// accepted is what the broker took, in its order; guarded by mu.
+	// accepted holds what the broker accepted, in its order; guarded by mu.
 	accepted []servicebus.Accepted
 }
 
-// tokensAreDue is when every token of Service Bus that the SDK has got is to be renewed. Links that several goroutines open at
-// once leave all but the last behind, with a goroutine each that sleeps until then, finds its client closed and ends
-// (azservicebus v1.11.0, AMQPLinksImpl.Get); a bubble must not end before. With all clients and servers gone it costs nothing.
+// tokensAreDue is when the SDK has renewed all its tokens of Service Bus. If several goroutines
+// open links at once, all but the last one are abandoned, each with a goroutine that sleeps until
+// then, finds its client closed and ends (azservicebus v1.11.0, AMQPLinksImpl.Get); a bubble must
+// not end before. Without clients and servers, this time costs nothing.
 const tokensAreDue = 3 * time.Hour
 
-// InVirtualTime runs f in a world in a bubble of virtual time. It has no round trips: the SDK holds mutexes while it waits for the
-// network, and virtual time does not pass while a goroutine waits for a mutex.
+// InVirtualTime runs f in a world in a bubble of virtual time. It has no round trips: the SDK holds
+// mutexes while it waits for the network, and virtual time does not advance while a goroutine waits
+// for a mutex.
 func InVirtualTime(t *testing.T, o Options, f func(w *World)) {
 	t.Helper()
 	require.Zero(t, o.RoundTrip, "a round trip needs InRealTime")
@@ -125,13 +128,13 @@ func run(t *testing.T, o Options, f func(w *World)) {
 	f(w)
 }
 
-// empty makes a Service Bus and a Blob storage that hold nothing.
+// empty creates a Service Bus and a Blob storage without content.
 func (w *World) empty(o servicebus.Options) {
 	w.Helper()
 	bus, err := servicebus.New(entities(w.window), o)
 	require.NoError(w, err)
 	w.Bus, w.BusNet, w.Blob = bus, netpipe.Listen(busHost), blob.New(blob.Options{Token: "a-token"})
-	w.accepted = nil // by a broker that is not served yet
+	w.accepted = nil // of a broker that is not served yet
 	bus.Observe(func(a servicebus.Accepted) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -141,7 +144,7 @@ func (w *World) empty(o servicebus.Options) {
 	})
 }
 
-// serve runs the servers until stop, which waits for their end.
+// serve runs the servers until stop is called, which waits for their end.
 func (w *World) serve(roundTrip time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context())) // the servers outlive the test's own clients
 	var servers sync.WaitGroup
@@ -167,15 +170,15 @@ func (w *World) serve(roundTrip time.Duration) (stop func()) {
 	}
 }
 
-// MongoURI is the connection string of the world's MongoDB.
+// MongoURI returns the connection string of the world's MongoDB.
 func (w *World) MongoURI() string { return w.Mongo.URI(mongoHost) }
 
-// MongoOptions are those of a client of the test's own.
+// MongoOptions returns the options of the test's own clients.
 func (w *World) MongoOptions() *options.ClientOptions {
 	return options.Client().ApplyURI(w.MongoURI()).SetDialer(w.MongoNet)
 }
 
-// connect makes the test's own clients.
+// connect creates the test's own clients.
 func (w *World) connect() {
 	w.Helper()
 	w.connectBus()
@@ -194,7 +197,8 @@ func (w *World) connectBus() {
 	require.NoError(w, err)
 }
 
-// endServices ends what the test left running, so that a test that fails says why and not that its bubble is deadlocked.
+// endServices ends the services that are still running, so that a failed test reports its reason
+// and not a deadlocked bubble.
 func (w *World) endServices() {
 	for _, p := range w.Producers {
 		p.kill()
