@@ -241,7 +241,7 @@ func (r *ring) mend(ctx context.Context) error {
 		partitions[m.SequenceNumber>>partitionShift] = true
 	}
 	f.partitions = len(partitions)
-	f.run.Mended = len(r.rec.History().Observed)
+	f.run.ObservedBefore = len(r.rec.History().Observed)
 	f.run.ActualBefore = held
 	f.run.ExpectedBefore, _ = f.fold(f.known(r))
 	if u := f.run.UsedUp; u != nil {

@@ -109,6 +109,6 @@ func (w *world) look() {
 	require.NoError(w, err)
 	expected, _ := w.record.Fold(occurred)
 	w.record.Note(func(run *checker.Run) {
-		run.ActualBefore, run.ExpectedBefore, run.Mended = before, expected, len(run.Observed)
+		run.ActualBefore, run.ExpectedBefore, run.ObservedBefore = before, expected, len(run.Observed)
 	})
 }

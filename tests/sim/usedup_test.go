@@ -191,7 +191,7 @@ func (w *world) settleUsedUp() {
 	held, err := witness.ReadTimeline(w.Context(), w.readModel())
 	require.NoError(w, err)
 	w.record.Note(func(run *checker.Run) {
-		run.Aside, run.Mended = aside, len(run.Observed)
+		run.Aside, run.ObservedBefore = aside, len(run.Observed)
 		run.UsedUp = &checker.UsedUp{
 			Unjudged: w.plan.Settings.GapWait.Duration == 0, First: w.plan.Settings.VersionFirst, Expires: w.plan.Settings.TimeToLive.Duration > 0,
 			AtRest: atRest, Held: held, Type: w.record.Type,

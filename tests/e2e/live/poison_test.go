@@ -41,7 +41,7 @@ func (w *world) look() {
 	require.NoError(w, err)
 	w.setAside()
 	w.mu.Lock()
-	w.run.Mended = len(w.run.Observed)
+	w.run.ObservedBefore = len(w.run.Observed)
 	w.mu.Unlock()
 	w.run.ExpectedBefore, w.run.ActualBefore = w.fold(), before
 }

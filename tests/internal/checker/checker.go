@@ -1,10 +1,13 @@
-// Package checker judges the history of one run, simulated or of real processes, by the promises of the services.
+// Package checker judges the history of one run, simulated or of real processes, by the promises of
+// the services.
 //
-// To what package history judges of the broker and of the read model (G1 lost, G2 reordered, G3 doubled) it adds the
-// leader's side: every write of the checkpoint ([ErrUncovered], [ErrEpoch], [ErrBackwards]), every message against its
-// sender's right to send ([ErrUnfenced]), and what nobody may pass over in silence ([ErrSkipped]).
+// Package history judges the broker and the read model (G1 lost, G2 reordered, G3 doubled). This
+// package adds the leader's side: every write of the checkpoint ([ErrUncovered], [ErrEpoch],
+// [ErrBackwards]), whether the sender of every message had the right to send ([ErrUnfenced]), and
+// events that are missing without a reason ([ErrSkipped]).
 //
-// It is pure. It walks the records as they came, sorts nothing and drops nothing.
+// It is pure. It reads the records in the order in which they were made, and neither sorts nor
+// drops any.
 package checker
 
 import (
@@ -16,28 +19,29 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// The promises that only the whole pipeline shows, as what it is called when one is broken.
+// The promises that only the whole pipeline shows. Each error is the violation of one.
 var (
 	// ErrUncovered breaks G1: a checkpoint covered an event that the broker had not acknowledged.
 	ErrUncovered = errors.New("checkpoint covers an event that was not acknowledged")
-	// ErrBackwards breaks G1's record: a checkpoint went back behind an earlier one.
+	// ErrBackwards breaks G1: a checkpoint is behind an earlier one.
 	ErrBackwards = errors.New("checkpoint went back")
 	// ErrEpoch breaks G4: an epoch was used by two terms, or a later term has a lower one.
 	ErrEpoch = errors.New("epoch did not grow")
-	// ErrUnfenced breaks G4: a leader sent at a time when it could not know that it led.
+	// ErrUnfenced breaks G4: a leader sent at a time when it could not know that it was the leader.
 	ErrUnfenced = errors.New("sent without the right to")
-	// ErrLease breaks G4: the lease did not exclude, or the checkpoint was not one value that one writer changes.
+	// ErrLease breaks G4: two replicas held the lease at once, or the checkpoint was not one value
+	// that one writer changes.
 	ErrLease = errors.New("lease does not exclude")
-	// ErrSkipped breaks G6: something went past its aggregate without a reason.
+	// ErrSkipped breaks G6: an event is missing from its aggregate without a reason.
 	ErrSkipped = errors.New("event skipped")
-	// ErrStuck is a run that did not come to rest after everything had healed.
+	// ErrStuck is a run that did not come to rest after all faults had ended.
 	ErrStuck = errors.New("run does not come to rest")
-	// ErrGaveUp is a service that ended by itself, though nothing happened that waiting cannot heal.
+	// ErrGaveUp is a service that ended on its own, although waiting would have been enough.
 	ErrGaveUp = errors.New("service gave up")
 )
 
-// Promises are all that are judged. Where one is broken others often are for that reason: those that come first are nearer to
-// the cause.
+// Promises returns all promises that are judged. A broken promise often breaks others: the first
+// ones of the list are nearest to the cause.
 func Promises() []error {
 	return []error{
 		ErrUncovered, ErrEpoch, ErrBackwards, ErrLease, ErrUnfenced, history.ErrMisrouted, history.ErrUnguarded, history.ErrUncommitted,
@@ -45,7 +49,7 @@ func Promises() []error {
 	}
 }
 
-// Promise is the promise that a violation breaks; nil where it is none.
+// Promise returns the promise that a violation breaks; nil if it breaks none.
 func Promise(violation error) error {
 	for _, promise := range Promises() {
 		if errors.Is(violation, promise) {
@@ -55,28 +59,28 @@ func Promise(violation error) error {
 	return nil
 }
 
-// Write is one write of a checkpoint that the storage took.
+// Write is one successful write of a checkpoint.
 type Write struct {
-	// Stream is the one whose checkpoint it is.
+	// Stream is the stream that the checkpoint belongs to.
 	Stream   string
 	Epoch    int64
 	Leader   string
 	LeaseID  string
 	Position string
-	// Generation is how often the operator has taken the checkpoint back.
+	// Generation is how many times the operator has rewound the checkpoint.
 	Generation int64
 	Published  int64
-	// Began is when the writer sent it.
+	// Began is when the writer sent the request.
 	Began time.Time
-	// Answered says that the writer heard of its success.
+	// Answered reports whether the writer received the answer.
 	Answered bool
 	// Accepted is how many messages the broker had accepted when the write was sent.
 	Accepted int
-	// Parked is how many messages were parked then.
+	// Parked is how many messages had been parked when the write was sent.
 	Parked int
 }
 
-// Ended is a service that ended by itself.
+// Ended is a service that ended on its own.
 type Ended struct {
 	Instance string
 	Err      error
@@ -86,42 +90,50 @@ type Ended struct {
 type Run struct {
 	history.History
 	Writes []Write
-	// FenceAfter is how long a successful write lets its writer send.
+	// FenceAfter is how long the leader may send after a successful write.
 	FenceAfter time.Duration
-	// Late says whether a message accepted at this moment had waited in the network since its leader sent it.
+	// Late reports whether a message that was accepted at this moment had been delayed by the
+	// network since its leader sent it.
 	Late func(leader string, at time.Time) bool
-	// Lease is what package leasecheck says of the checkpoint's blob; nil means that one blob explains it.
+	// Lease is the verdict of package leasecheck about the checkpoint's blob; nil means that one
+	// blob explains the history.
 	Lease error
-	// Expected is the fold of the committed events, Actual what the read model says in the end.
+	// Expected is the fold of the committed events, Actual the final content of the read model.
 	Expected, Actual *history.Model
-	// ExpectedTotals and ActualTotals are those of documents that many aggregates feed; nil where there are none.
+	// ExpectedTotals and ActualTotals are the documents that many aggregates feed; nil if the
+	// projection has none.
 	ExpectedTotals, ActualTotals *history.Model
-	// Sick are the aggregates that were to be parked, Aside what was set aside of them; and of others, which is wrong.
+	// Sick are the aggregates that must be parked. Aside holds what was set aside of them, and of
+	// others, which is an error.
 	Sick  []Sick
 	Aside []Aside
-	// Garbage is what strangers sent, in the order in which the broker took it.
+	// Garbage holds the messages that strangers sent, in the order in which the broker accepted
+	// them.
 	Garbage []Garbage
-	// Left is what is still set aside when everything has been mended.
+	// Left is what is still set aside at the end, after all poison was fixed and replayed.
 	Left []Aside
-	// Mended is how many changes of the read model had been observed when the projection was mended.
-	Mended int
-	// ExpectedBefore and ActualBefore are the read model at that moment; nil where nothing was poison.
+	// ObservedBefore is how many changes of the read model had been observed when the projection
+	// was fixed.
+	ObservedBefore int
+	// ExpectedBefore and ActualBefore are the read model at that moment; nil if nothing was poison.
 	ExpectedBefore, ActualBefore *history.Model
-	// Given are the committed events that were given up on the way to the broker.
+	// Given are the committed events that were abandoned before they reached the broker.
 	Given []Given
-	// Parked are the messages that producers have parked, in the order in which the storage took them.
+	// Parked are the messages that producers have parked, in the order in which the storage
+	// accepted them.
 	Parked []Parked
-	// UsedUp is what is known of a run in which the broker dead-letters by itself; else nil.
+	// UsedUp is what is known of a run in which the broker dead-letters messages on its own;
+	// otherwise nil.
 	UsedUp *UsedUp
-	// Replayed says that what was set aside has been replayed since.
+	// Replayed reports whether what was set aside has been replayed.
 	Replayed bool
 	Ended    []Ended
-	// Unrest says what had not come to rest, empty when everything had.
+	// Unrest describes what had not come to rest; it is empty if everything had.
 	Unrest string
 }
 
-// Judge names every broken promise; nil means that the run keeps every one. A run that did not come to rest is judged
-// for that and for what it did until then.
+// Judge returns a violation for every broken promise; nil means that the run keeps all of them. A
+// run that did not come to rest is judged for that and for what it did before.
 func Judge(r Run) []error {
 	var found []error
 	if r.Unrest != "" {
@@ -152,7 +164,7 @@ func Judge(r Run) []error {
 	return found
 }
 
-// judgeModel compares a model in the end.
+// judgeModel compares a model at the end of the run.
 func judgeModel(name string, expected, actual *history.Model) (found []error) {
 	if expected == nil || actual == nil {
 		return nil
@@ -171,7 +183,7 @@ func judgeModel(name string, expected, actual *history.Model) (found []error) {
 	return found
 }
 
-// streams are those whose checkpoints were written, by their first write.
+// streams returns the streams whose checkpoints were written, in the order of their first writes.
 func (r Run) streams() (names []string) {
 	for _, w := range r.Writes {
 		if !slices.Contains(names, w.Stream) {
@@ -184,15 +196,15 @@ func (r Run) streams() (names []string) {
 // judgeWrites follows the checkpoint of a stream through its writes.
 func judgeWrites(stream string, writes []Write, accepted []history.Acceptance) []error {
 	var found []error
-	// firstAt is where each message was accepted first.
+	// firstAt is the index at which each message was accepted first.
 	firstAt := make(map[string]int, len(accepted))
 	for i, a := range accepted {
 		if _, seen := firstAt[a.MessageID]; !seen {
 			firstAt[a.MessageID] = i
 		}
 	}
-	// lowest[i] is the lowest position among the messages first accepted at i or later: what a checkpoint written before
-	// must not reach.
+	// lowest[i] is the lowest position among the messages that were first accepted at i or later. A
+	// checkpoint that was written before must not reach it.
 	lowest := make([]string, len(accepted)+1)
 	for i := len(accepted) - 1; i >= 0; i-- {
 		lowest[i] = lowest[i+1]
@@ -201,7 +213,7 @@ func judgeWrites(stream string, writes []Write, accepted []history.Acceptance) [
 		}
 	}
 	terms := map[int64]string{}
-	last := Write{Epoch: -1} // the record of a new stream is made with epoch 0, before anybody leads
+	last := Write{Epoch: -1} // the record of a new stream is created with epoch 0, before any replica leads
 	for _, w := range writes {
 		if w.Stream != stream {
 			continue
@@ -235,8 +247,8 @@ func judgeRewinds(r Run) []error {
 	return r.NotAgain()
 }
 
-// NotAgain says what was published behind a place to which the operator has taken a checkpoint back, and has not been published again
-// since, so that the broker took it.
+// NotAgain returns a violation for each message that was published behind a position to which the
+// operator has rewound the checkpoint, and that the broker has not accepted again since.
 func (r Run) NotAgain() (found []error) {
 	generations := map[string]int64{}
 	for _, w := range r.Writes {
@@ -250,7 +262,7 @@ func (r Run) NotAgain() (found []error) {
 		}
 		for _, a := range r.Accepted[:w.Accepted] {
 			if a.Stream == w.Stream && a.Position > w.Position && !again[a.MessageID] {
-				again[a.MessageID] = true // it is said once
+				again[a.MessageID] = true // report it once
 				found = append(found, fmt.Errorf("%w: version %d of %s at %s was not published again when the checkpoint was taken back to %s in epoch %d",
 					ErrSkipped, a.Version, a.Aggregate, a.Position, w.Position, w.Epoch))
 			}
@@ -259,7 +271,7 @@ func (r Run) NotAgain() (found []error) {
 	return found
 }
 
-// judgeFence holds every message against the writes that gave its sender the right to send it.
+// judgeFence checks every message against the writes that gave its sender the right to send it.
 func judgeFence(r Run) []error {
 	type term struct {
 		stream string
@@ -274,7 +286,7 @@ func judgeFence(r Run) []error {
 	for _, a := range r.Accepted {
 		writes := terms[term{a.Stream, a.Epoch}]
 		if len(writes) == 0 {
-			found = append(found, fmt.Errorf("%w: a message of %s of epoch %d, which nobody ever led", ErrUnfenced, a.Stream, a.Epoch))
+			found = append(found, fmt.Errorf("%w: a message of %s of epoch %d, which had no leader", ErrUnfenced, a.Stream, a.Epoch))
 			continue
 		}
 		allowed := r.Late != nil && r.Late(writes[0].Leader, a.At)

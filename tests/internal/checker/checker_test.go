@@ -15,7 +15,8 @@ var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func after(d time.Duration) time.Time { return begin.Add(d) }
 
-// good is a run that keeps every promise: two terms, the second of which repeats what the first had sent last.
+// good is a run that keeps every promise: it has two terms, and the second one repeats the last
+// messages of the first.
 func good() checker.Run {
 	expected, actual := &history.Model{}, &history.Model{}
 	for _, m := range []*history.Model{expected, actual} {
@@ -49,12 +50,12 @@ func good() checker.Run {
 	}
 }
 
-func TestJudgeAcceptsWhatIsRight(t *testing.T) {
+func TestJudgeAcceptsACorrectRun(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, checker.Judge(good()))
 }
 
-func TestJudgeNamesEveryBrokenPromise(t *testing.T) {
+func TestJudgeReportsEveryBrokenPromise(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		breakIt func(*checker.Run)
@@ -70,11 +71,11 @@ func TestJudgeNamesEveryBrokenPromise(t *testing.T) {
 				r.Accepted[n].Epoch = 5
 			}
 		}, checker.ErrEpoch},
-		"G4: a write of a term that is over":        {func(r *checker.Run) { r.Writes[4].Epoch, r.Writes[4].LeaseID = 1, "l1" }, checker.ErrEpoch},
-		"G4: sent past the fence":                   {func(r *checker.Run) { r.Accepted[1].At = after(7*time.Second + time.Millisecond) }, checker.ErrUnfenced},
-		"G4: sent on a write that nobody confirmed": {func(r *checker.Run) { r.Writes[2].Answered = false; r.Accepted[1].At = after(6 * time.Second) }, checker.ErrUnfenced},
-		"G4: sent in an epoch that nobody led":      {func(r *checker.Run) { r.Accepted[2].Epoch = 3 }, checker.ErrUnfenced},
-		"G4: two hold the lease":                    {func(r *checker.Run) { r.Lease = errors.New("not linearizable") }, checker.ErrLease},
+		"G4: a write of a term that is over":    {func(r *checker.Run) { r.Writes[4].Epoch, r.Writes[4].LeaseID = 1, "l1" }, checker.ErrEpoch},
+		"G4: sent past the fence":               {func(r *checker.Run) { r.Accepted[1].At = after(7*time.Second + time.Millisecond) }, checker.ErrUnfenced},
+		"G4: sent on a write without an answer": {func(r *checker.Run) { r.Writes[2].Answered = false; r.Accepted[1].At = after(6 * time.Second) }, checker.ErrUnfenced},
+		"G4: sent in an epoch without a leader": {func(r *checker.Run) { r.Accepted[2].Epoch = 3 }, checker.ErrUnfenced},
+		"G4: two hold the lease":                {func(r *checker.Run) { r.Lease = errors.New("not linearizable") }, checker.ErrLease},
 		"G6: dead-lettered": {func(r *checker.Run) {
 			r.Aside = []checker.Aside{{MessageID: "m1", Session: "a", Reason: "Undecodable"}}
 		}, checker.ErrSkipped},
@@ -112,7 +113,8 @@ func TestAMessageThatWaitedInTheNetworkMayArriveLate(t *testing.T) {
 	require.Empty(t, checker.Judge(r))
 }
 
-// poisoned is a run that keeps every promise, in which the second event of an aggregate is poison, and is replayed.
+// poisoned is a run that keeps every promise. The second event of an aggregate is poison, and is
+// replayed.
 func poisoned() checker.Run {
 	r := good()
 	r.Sick = []checker.Sick{{Aggregate: "a", Before: 0, Total: 2}}
@@ -126,7 +128,7 @@ func poisoned() checker.Run {
 	return r
 }
 
-// dropped is the same run, of which the poison is given up.
+// dropped is the same run, except that the operator dropped the poison.
 func dropped() checker.Run {
 	r := poisoned()
 	r.Sick[0].Dropped = true
@@ -138,7 +140,7 @@ func dropped() checker.Run {
 	return r
 }
 
-func TestG5JudgeNamesADropThatGivesUpMoreOrLess(t *testing.T) {
+func TestG5JudgeReportsADropOfTooManyOrTooFewEvents(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, checker.Judge(dropped()))
 	for name, test := range map[string]struct {
@@ -163,7 +165,7 @@ func TestG5JudgeNamesADropThatGivesUpMoreOrLess(t *testing.T) {
 	}
 }
 
-func TestG5JudgeNamesPoisonThatDoesNotHoldItsAggregateUp(t *testing.T) {
+func TestG5JudgeReportsPoisonThatDoesNotBlockItsAggregate(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, checker.Judge(poisoned()))
 	r := poisoned()
@@ -173,7 +175,7 @@ func TestG5JudgeNamesPoisonThatDoesNotHoldItsAggregateUp(t *testing.T) {
 		breakIt func(*checker.Run)
 		promise error
 	}{
-		"a later event is applied":       {func(r *checker.Run) { r.Mended = 1 }, checker.ErrPoison},
+		"a later event is applied":       {func(r *checker.Run) { r.ObservedBefore = 1 }, checker.ErrPoison},
 		"a later event is not set aside": {func(r *checker.Run) { r.Aside = r.Aside[:1] }, checker.ErrPoison},
 		"set aside in a wrong order":     {func(r *checker.Run) { r.Aside[0], r.Aside[1] = r.Aside[1], r.Aside[0] }, checker.ErrPoison},
 		"the poison is not named":        {func(r *checker.Run) { r.Aside[0].Reason = "AggregateParked" }, checker.ErrPoison},

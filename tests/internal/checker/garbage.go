@@ -5,26 +5,26 @@ import (
 	"slices"
 )
 
-// Garbage is a message that nobody can read, which a stranger sent among those of the stream.
+// Garbage is a message that cannot be decoded, which a stranger sent among those of the stream.
 type Garbage struct {
 	MessageID, Session string
-	// Aggregate is the one that it names; empty where it names none.
+	// Aggregate is the aggregate that the message names; empty if it names none.
 	Aggregate string
-	// Position is what it says of its own, in a stream; empty where it says nothing.
+	// Position is the position that the message claims, in a stream; empty if it claims none.
 	Position, Stream string
-	// Reason is what it must be dead-lettered with.
+	// Reason is the reason with which the message must be dead-lettered.
 	Reason string
-	// After is how many messages of the stream the broker had accepted when it took this one.
+	// After is how many messages of the stream the broker had accepted before this one.
 	After int
 }
 
-// Is says whether two are one message.
+// Is reports whether two values are the same message.
 func (g Garbage) Is(other Garbage) bool {
 	return g.MessageID == other.MessageID && g.Session == other.Session
 }
 
-// Patients are the aggregates that are parked in the end: those with poison, and those that garbage names. Garbage whose
-// position is not above those before it is no news to its aggregate, whatever its body is.
+// Patients returns the aggregates that are parked at the end: those with poison, and those that
+// garbage names. Garbage does not park its aggregate if its position is not above those before it.
 func (r Run) Patients() (all []Sick) {
 	for _, s := range r.Sick {
 		if s.Poison.Stream != "" {
@@ -61,8 +61,8 @@ func (r Run) Patients() (all []Sick) {
 	return all
 }
 
-// judgeGarbage looks for what names no aggregate where it must stay, with its reason: in the dead-letter queue, also after
-// everything else in it was mended.
+// judgeGarbage checks that garbage without an aggregate stays in the dead-letter queue, with its
+// reason, even after everything else in the queue was replayed.
 func judgeGarbage(r Run) (found []error) {
 	for _, g := range r.Garbage {
 		if g.Aggregate != "" {
@@ -84,7 +84,8 @@ func judgeGarbage(r Run) (found []error) {
 	return found
 }
 
-// missing says how garbage differs from what is set aside of it; nothing where it does not.
+// missing describes how garbage differs from what is set aside of it; it returns "" if it does not
+// differ.
 func (g Garbage) missing(aside []Aside) string {
 	for _, m := range aside {
 		if m.MessageID != g.MessageID {
@@ -98,7 +99,8 @@ func (g Garbage) missing(aside []Aside) string {
 	return "is not set aside"
 }
 
-// Names is the aggregate that a message names, which is the stream's own or garbage; empty where it names none.
+// Names returns the aggregate that a message names, whether it is one of the stream or garbage; ""
+// if it names none.
 func (r Run) Names(m Aside) string {
 	for _, g := range r.Garbage {
 		if g.MessageID == m.MessageID && g.Session == m.Session {
@@ -113,7 +115,7 @@ func (r Run) Names(m Aside) string {
 	return ""
 }
 
-// isNobodys says whether a message is garbage that names no aggregate.
+// isNobodys reports whether a message is garbage that names no aggregate.
 func (r Run) isNobodys(m Aside) bool {
 	for _, g := range r.Garbage {
 		if g.Aggregate == "" && g.MessageID == m.MessageID && g.Session == m.Session {

@@ -8,17 +8,18 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// Given is a committed event that was given up on its way to the broker, by a decision or by a policy: it is neither to be published
-// nor to be seen. Everything else of its aggregate is.
+// Given is a committed event that was abandoned before it reached the broker, by a decision or by a
+// policy. It must neither be published nor be visible; all other events of its aggregate must be.
 type Given struct {
-	// Stream is the one that carries the event, where several have events of its aggregate; else empty.
+	// Stream is the stream that carries the event, if several have events of its aggregate;
+	// otherwise empty.
 	Stream    string
 	Aggregate string
 	Version   int64
 	Why       string
 }
 
-// Kept are the committed events that nobody has given up.
+// Kept returns the committed events that were not abandoned.
 func (r Run) Kept() (all []history.Commit) {
 	for _, c := range r.Committed {
 		if !r.gave(c) {
@@ -34,9 +35,9 @@ func (r Run) gave(c history.Commit) bool {
 	})
 }
 
-// Ranks say which event of its aggregate a committed one is, from 1 on, of those that nobody has given up: in the order in which they were
-// committed, or, where several streams carry events of the aggregate, in the order in which the broker took them first, behind which come
-// those that it has not taken.
+// Ranks returns a function that numbers the events of an aggregate from 1, without those that were
+// abandoned: in the order of their commits or, if several streams carry events of the aggregate, in
+// the order in which the broker first accepted them, followed by those that it has not accepted.
 func (r Run) Ranks() func(history.Commit) int64 {
 	type line struct{ stream, aggregate string }
 	type event struct {
@@ -77,14 +78,15 @@ func (r Run) Ranks() func(history.Commit) int64 {
 	}
 }
 
-// Parked is a message that the broker refuses, and that its producer has kept instead.
+// Parked is a message that the broker refuses and that its producer has stored instead.
 type Parked struct {
 	Stream, MessageID, Aggregate, Position string
 	Version                                int64
 }
 
-// judgeParked holds every write of a checkpoint against the messages that were parked when it was sent: what the broker never takes is
-// covered once it is kept, and no sooner.
+// judgeParked checks every write of a checkpoint against the messages that had been parked when it
+// was sent: a message that the broker never accepts may be covered once it is stored, and not
+// before.
 func judgeParked(r Run) (found []error) {
 	for n, p := range r.Parked {
 		if slices.ContainsFunc(r.Parked[:n], func(before Parked) bool { return before.MessageID == p.MessageID }) {

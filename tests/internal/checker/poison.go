@@ -9,23 +9,27 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// ErrPoison breaks G5: something behind a poison event was applied, was not set aside, or not in order.
+// ErrPoison breaks G5: an event behind poison was applied, was not set aside, or was set aside out
+// of order.
 var ErrPoison = errors.New("poison does not hold its aggregate up in order")
 
-// Sick is an aggregate with something among its events that cannot be applied.
+// Sick is an aggregate with an event that cannot be applied.
 type Sick struct {
 	Aggregate string
-	// Before are the events before it, Total all there are. Where several streams carry events of the aggregate, Poison is the one that cannot
-	// be applied, and those are before it that the broker took before: Before says nothing.
+	// Before is the number of events before the poison, Total that of all events. If several
+	// streams carry events of the aggregate, Poison is the event that cannot be applied, the events
+	// before it are those that the broker accepted before it, and Before is not used.
 	Before, Total int64
 	Poison        history.Commit
-	// Garbage is what stands in the way, where that is no event of the aggregate at all.
+	// Garbage is what blocks the aggregate if that is not one of its events.
 	Garbage *Garbage
-	// Reason is what the first of the others is dead-lettered with; empty: because the projection refused it.
+	// Reason is the dead-letter reason of the first blocked event; empty if the projection refused
+	// it.
 	Reason string
-	// Perhaps says that it need not be parked: then nothing of it is set aside, and all of it is to be seen.
+	// Perhaps means that the aggregate need not be parked. If it is not, nothing of it is set aside
+	// and all of it is visible.
 	Perhaps bool
-	// Dropped says that the operator gave the poison up: all the other events are to be seen in the end.
+	// Dropped means that the operator dropped the poison: all other events are visible at the end.
 	Dropped bool
 }
 
@@ -34,13 +38,15 @@ type Aside struct {
 	MessageID, Session, Reason, Description string
 }
 
-// the reasons with which the events of a parked aggregate are dead-lettered: the poison's own, and that of what follows.
+// The reasons with which the events of a parked aggregate are dead-lettered: that of the poison
+// itself, and that of the events behind it.
 const (
 	reasonPoison = "ProjectionFailed"
 	reasonParked = "AggregateParked"
 )
 
-// judgePoison looks at the aggregates that were to be parked, and at what was set aside of whom.
+// judgePoison checks the aggregates that had to be parked, and which aggregates something was set
+// aside of.
 func judgePoison(r Run) (found []error) {
 	byName := map[string]*patient{}
 	patients := r.Patients()
@@ -48,7 +54,7 @@ func judgePoison(r Run) (found []error) {
 		p := &patient{Sick: s, next: s.Before + 1, seen: map[string]bool{}}
 		byName[s.Aggregate] = p
 	}
-	for n, o := range r.Observed[:min(r.Mended, len(r.Observed))] {
+	for n, o := range r.Observed[:min(r.ObservedBefore, len(r.Observed))] {
 		if p := byName[o.Aggregate]; p != nil && o.Events > p.Before && !p.passed {
 			p.passed = true
 			found = append(found, fmt.Errorf("%w: change %d of the read model: %s went to %d events though %s follows event %d",
@@ -90,10 +96,10 @@ func judgePoison(r Run) (found []error) {
 	return found
 }
 
-// patient follows a sick aggregate through the dead-letter queue.
+// patient follows a poisoned aggregate through the dead-letter queue.
 type patient struct {
 	Sick
-	next   int64 // event that is to be set aside next, by its rank
+	next   int64 // rank of the event that must be set aside next
 	seen   map[string]bool
 	passed bool
 }
@@ -105,8 +111,8 @@ func (p *patient) what() string {
 	return "poison"
 }
 
-// aside looks at one message. A repeat of one that is there, or that was applied before, changes nothing: nobody promises that
-// there is none.
+// aside checks one message. A repeat of one that is there, or that was applied before, changes
+// nothing: repeats are allowed.
 func (p *patient) aside(m Aside, version int64, repeated bool) error {
 	if p.seen[m.MessageID] || (repeated && version != 0 && version <= p.Before && m.Reason == reasonParked) {
 		return nil
@@ -136,8 +142,9 @@ func (p *patient) aside(m Aside, version int64, repeated bool) error {
 	return nil
 }
 
-// Visible says which events are to be seen in the read model: as long as nothing was replayed, none behind what cannot be
-// applied; then all but the poison that was given up.
+// Visible returns a function that reports whether an event must be visible in the read model:
+// before the replay, no event behind the one that cannot be applied; after it, all events except
+// the poison that was dropped.
 func (r Run) Visible() func(history.Commit) bool {
 	sick, rankOf := map[string]Sick{}, r.Ranks()
 	for _, s := range r.Patients() {
@@ -162,7 +169,8 @@ func (r Run) Visible() func(history.Commit) bool {
 	}
 }
 
-// judgeHistory judges the broker by all that was committed, and the read model by what it can hold.
+// judgeHistory judges the broker by all that was committed, and the read model by the events that
+// it can contain.
 func judgeHistory(r Run) (found []error) {
 	broker, view := r.History, r.History
 	broker.Observed, view.Accepted = nil, nil

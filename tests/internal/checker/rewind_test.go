@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// rewound is a run that keeps every promise, in which the operator takes the checkpoint back before the second event when both were
-// published, and the next leader publishes that one again.
+// rewound is a run that keeps every promise. Both events were published when the operator rewound
+// the checkpoint to before the second one, and the next leader published that one again.
 func rewound() checker.Run {
 	r := good()
 	r.Accepted = append(r.Accepted, history.Acceptance{
@@ -27,7 +27,7 @@ func rewound() checker.Run {
 	return r
 }
 
-func TestG6JudgeHoldsARewindToPublishingAgain(t *testing.T) {
+func TestG6EventsBehindARewindMustBePublishedAgain(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, checker.Judge(rewound()))
 	for name, test := range map[string]struct {
@@ -36,7 +36,7 @@ func TestG6JudgeHoldsARewindToPublishingAgain(t *testing.T) {
 	}{
 		"the broker knows what is published again": {func(r *checker.Run) { r.Accepted[3].Duplicate = true }, checker.ErrSkipped},
 		"nothing is published again":               {func(r *checker.Run) { r.Accepted = r.Accepted[:3]; r.Writes[7].Accepted = 3 }, checker.ErrSkipped},
-		"the checkpoint goes back by itself": {func(r *checker.Run) {
+		"the checkpoint goes back without an operator": {func(r *checker.Run) {
 			for n := range r.Writes {
 				r.Writes[n].Generation = 1
 			}

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// twoStreams is a run that keeps every promise: beside the good one's stream there is another, with a leader, epochs and
-// positions of its own, which is far behind.
+// twoStreams is a run that keeps every promise. Beside the stream of the good run there is another,
+// with its own leader, epochs and positions, which is far behind.
 func twoStreams() checker.Run {
 	r := good()
 	r.Committed = append(r.Committed, history.Commit{Aggregate: "b", Version: 1})
@@ -32,7 +32,7 @@ func twoStreams() checker.Run {
 	return r
 }
 
-func TestG1G4JudgeHoldsEachStreamAgainstItsOwnCheckpoint(t *testing.T) {
+func TestG1G4EachStreamIsJudgedByItsOwnCheckpoint(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, checker.Judge(twoStreams()))
 	for name, test := range map[string]struct {
@@ -54,8 +54,9 @@ func TestG1G4JudgeHoldsEachStreamAgainstItsOwnCheckpoint(t *testing.T) {
 	}
 }
 
-// sharedPoison is a run that keeps every promise, in which two streams carry the events of one aggregate and the second one's first is
-// poison. The broker took it second, though it was committed first.
+// sharedPoison is a run that keeps every promise. Two streams carry the events of one aggregate,
+// and the first event of the second stream is poison. The broker accepted it second, though it was
+// committed first.
 func sharedPoison() checker.Run {
 	r := good()
 	for n := range r.Committed {
@@ -84,12 +85,12 @@ func sharedPoison() checker.Run {
 		{MessageID: "m2", Session: "a", Reason: "AggregateParked"},
 	}
 	r.Observed = r.Observed[:1:1]
-	r.Mended = 1
+	r.ObservedBefore = 1
 	r.Expected, r.Actual = nil, nil
 	return r
 }
 
-func TestG5WhatIsBehindAPoisonOfOneOfTwoStreamsIsWhatTheBrokerTookBehindIt(t *testing.T) {
+func TestG5PoisonInOneOfTwoStreamsBlocksInTheBrokersOrder(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, checker.Judge(sharedPoison()))
 	r := sharedPoison()
@@ -112,11 +113,11 @@ func TestG5WhatIsBehindAPoisonOfOneOfTwoStreamsIsWhatTheBrokerTookBehindIt(t *te
 	}{
 		"what the broker took behind it is applied": {func(r *checker.Run) {
 			r.Observed = append(r.Observed, history.Observation{Aggregate: "a", Events: 2, Position: "822"})
-			r.Mended = 2
+			r.ObservedBefore = 2
 		}, checker.ErrPoison},
 		"the poison is applied": {func(r *checker.Run) {
 			r.Observed = append(r.Observed, history.Observation{Aggregate: "a", Events: 2, Stream: "second", Position: "811"})
-			r.Mended = 2
+			r.ObservedBefore = 2
 		}, checker.ErrPoison},
 		"what the broker took before it is not applied": {func(r *checker.Run) { r.Observed = []history.Observation{} }, history.ErrLost},
 		"the other stream's is not set aside":           {func(r *checker.Run) { r.Aside = r.Aside[:1] }, checker.ErrPoison},
@@ -131,9 +132,9 @@ func TestG5WhatIsBehindAPoisonOfOneOfTwoStreamsIsWhatTheBrokerTookBehindIt(t *te
 	}
 }
 
-// What one of two streams' events of an aggregate is given up is not the other's of the same version; and garbage is news to its aggregate
-// where its position is above its own stream's, whatever the other one's are.
-func TestG5G6EventsAndGarbageOfOneOfTwoStreamsAreToldApart(t *testing.T) {
+// An event of one stream that is abandoned is distinguished from the event of the other stream with
+// the same version. Garbage is compared with the positions of its own stream only.
+func TestG5G6EventsAndGarbageAreDistinguishedByStream(t *testing.T) {
 	t.Parallel()
 	r := sharedPoison()
 	r.Given = []checker.Given{{Stream: "second", Aggregate: "a", Version: 1}}

@@ -7,26 +7,30 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// UsedUp is what is known of a run in which deliveries are used up, or messages expire, so that the broker dead-letters some by itself,
-// and projectors park aggregates before it does. Nobody knows beforehand which; every event has a type of its own.
+// UsedUp is what is known of a run in which messages expire or exhaust their deliveries, so that
+// the broker dead-letters some on its own and projectors park aggregates before it does. Which ones
+// is not known in advance; every event has a type of its own.
 type UsedUp struct {
-	// Unjudged says that no version tells whether an event was applied; First is the version that aggregates begin with, 0: any.
+	// Unjudged means that versions do not show whether an event was applied. First is the version
+	// with which aggregates begin; 0 is any.
 	Unjudged bool
 	First    int64
-	// Expires says that messages expire by themselves.
+	// Expires means that messages have a time to live.
 	Expires bool
-	// AtRest are aggregates whose events used deliveries up while nothing else was wrong, and projectors knew how many there are.
+	// AtRest are the aggregates whose events exhausted their deliveries while there was no other
+	// fault and projectors knew the maximum.
 	AtRest []string
-	// Held is the read model before anything was replayed, and Type the type of an event.
+	// Held is the read model before anything was replayed, and Type returns the type of an event.
 	Held *history.Model
 	Type func(aggregate string, version int64) string
-	// Abandoned are the events that a person gave up, because they had been overtaken and were not applied.
+	// Abandoned are the events that the operator dropped because they had been overtaken and were
+	// not applied.
 	Abandoned []Given
 
-	judged []Given // by a person
+	judged []Given // by the operator
 }
 
-// Judge records that a person looked at an event that had been overtaken, once each.
+// Judge records, once for each event, that the operator examined an event that had been overtaken.
 func (u *UsedUp) Judge(aggregate string, version int64, applied bool) {
 	g := Given{Aggregate: aggregate, Version: version}
 	if slices.Contains(u.judged, g) {
@@ -37,16 +41,17 @@ func (u *UsedUp) Judge(aggregate string, version int64, applied bool) {
 	}
 }
 
-// Judged is how many events a person had to look at.
+// Judged returns how many events the operator had to examine.
 func (u *UsedUp) Judged() int { return len(u.judged) }
 
-// Holds is how many events of a type a model holds of an aggregate.
+// Holds returns how many events of a type a model contains for an aggregate.
 func Holds(m *history.Model, aggregate, eventType string) int64 {
 	s, _ := m.Of(aggregate)
 	return s.Types[eventType]
 }
 
-// VersionOf is the version of a message that the broker has accepted; 0 of none.
+// VersionOf returns the version of a message that the broker has accepted; 0 if it has accepted
+// none.
 func (r Run) VersionOf(messageID string) int64 {
 	for _, a := range r.Accepted {
 		if a.MessageID == messageID {
@@ -56,8 +61,9 @@ func (r Run) VersionOf(messageID string) int64 {
 	return 0
 }
 
-// The reasons with which an aggregate is parked before the broker takes an event out, and with which the broker does. A version that is
-// missing because of that parks as well.
+// The reasons with which the projector parks an aggregate before the broker dead-letters an event,
+// and with which the broker does so. A version that is missing because of that parks the aggregate
+// as well.
 const (
 	ReasonDeliveries = "DeliveriesUsedUp"
 	reasonGap        = "VersionGap"
@@ -65,15 +71,16 @@ const (
 	reasonExpired    = "TTLExpiredException"
 )
 
-// letters are those of one aggregate.
+// letters are the dead letters of one aggregate.
 type letters struct {
-	byVersion map[int64]string // the reason of the first of each version
-	parked    int64            // the version that the projector parked first; 0: none
-	lowest    int64            // that the broker took out; 0: none
+	byVersion map[int64]string // the reason of the first letter of each version
+	parked    int64            // the version that the projector parked first; 0 if none
+	lowest    int64            // the lowest version that the broker dead-lettered; 0 if none
 }
 
-// judgeUsedUp looks at every committed event: it is applied, once, or set aside; nothing is applied behind an event that parked its
-// aggregate; and what the broker took out is overtaken only where nobody can know.
+// judgeUsedUp checks every committed event: it is applied once, or set aside; nothing is applied
+// behind an event that parked its aggregate; and an event that the broker dead-lettered is
+// overtaken only if no service could have known of it.
 func judgeUsedUp(r Run) (found []error) {
 	positions := map[string]map[int64]string{}
 	for _, a := range r.Accepted {
@@ -99,7 +106,7 @@ func judgeUsedUp(r Run) (found []error) {
 			continue
 		}
 		at := positions[aggregate][l.parked]
-		for n, o := range r.Observed[:min(r.Mended, len(r.Observed))] {
+		for n, o := range r.Observed[:min(r.ObservedBefore, len(r.Observed))] {
 			if o.Aggregate == aggregate && o.Position >= at {
 				found = append(found, fmt.Errorf("%w: change %d of the read model: %s went to position %s though version %d at %s parked it",
 					ErrPoison, n, aggregate, o.Position, l.parked, at))
@@ -138,14 +145,14 @@ func judgeUsedUp(r Run) (found []error) {
 			found = append(found, fmt.Errorf("%w: %s: version %d is set aside as %s, and version %d is applied",
 				history.ErrReordered, c.Aggregate, c.Version, reason, last[c.Aggregate]))
 		case overtaken && known:
-			found = append(found, fmt.Errorf("%w: %s: version %d was taken out (%s), and version %d is applied though its version says that one is missing",
+			found = append(found, fmt.Errorf("%w: %s: version %d was taken out (%s), and version %d is applied although its version shows that one is missing",
 				history.ErrReordered, c.Aggregate, c.Version, reason, last[c.Aggregate]))
 		}
 	}
 	return found
 }
 
-// add looks at one letter.
+// add records one dead letter.
 func (l *letters) add(r Run, aggregate string, version int64, m Aside) error {
 	if _, seen := l.byVersion[version]; !seen {
 		l.byVersion[version] = m.Reason
@@ -173,8 +180,8 @@ func (l *letters) add(r Run, aggregate string, version int64, m Aside) error {
 	return fmt.Errorf("%w: dead-lettered: version %d of %s: %s: %s", ErrSkipped, version, aggregate, m.Reason, m.Description)
 }
 
-// stands says whether what parked an aggregate is set aside at all: the broker may have taken out the very message that parks it, which
-// was in hand when it did.
+// stands reports whether the event that parked an aggregate is set aside at all: the broker may
+// have dead-lettered that very message while the projector was handling it.
 func (l *letters) stands(r Run, aggregate string) bool {
 	return slices.ContainsFunc(r.Aside, func(m Aside) bool {
 		return r.Names(m) == aggregate && m.Reason != reasonParked

@@ -17,8 +17,8 @@ const (
 	expired = "TTLExpiredException"
 )
 
-// usedUp is a run that keeps every promise: of an aggregate's three events the second one uses its deliveries up and parks it, and all are
-// applied in the replay.
+// usedUp is a run that keeps every promise. Of the three events of an aggregate the second one
+// exhausts its deliveries and parks it, and the replay applies all.
 func usedUp() checker.Run {
 	r := good()
 	r.Committed = append(r.Committed, history.Commit{Aggregate: "a", Version: 3})
@@ -26,7 +26,7 @@ func usedUp() checker.Run {
 		MessageID: "m3", Aggregate: "a", Session: "a", Position: "823", Version: 3, Epoch: 2, At: after(13 * time.Second),
 	})
 	r.Observed[1] = history.Observation{Aggregate: "a", Events: 3, Position: "823"}
-	r.Mended, r.Replayed = 1, true
+	r.ObservedBefore, r.Replayed = 1, true
 	r.Expected, r.Actual = nil, nil
 	r.UsedUp = &checker.UsedUp{Unjudged: true, Held: holding(1), Type: typeOf}
 	r.Aside = aside("DeliveriesUsedUp m2", "AggregateParked m3")
@@ -35,7 +35,7 @@ func usedUp() checker.Run {
 
 func typeOf(_ string, version int64) string { return fmt.Sprint("T-", version) }
 
-// holding is a read model that holds versions of the aggregate.
+// holding returns a read model that contains versions of the aggregate.
 func holding(versions ...int64) *history.Model {
 	m := &history.Model{}
 	for _, v := range versions {
@@ -44,7 +44,7 @@ func holding(versions ...int64) *history.Model {
 	return m
 }
 
-// aside are letters, each as its reason and its message.
+// aside returns dead letters, each given as its reason and its message.
 func aside(letters ...string) (all []checker.Aside) {
 	for _, l := range letters {
 		m := checker.Aside{Session: "a"}
@@ -56,8 +56,8 @@ func aside(letters ...string) (all []checker.Aside) {
 	return all
 }
 
-// takenOut is a run in which the broker took an event out and the two others were applied, one in each change; a person has looked, and
-// given it up.
+// takenOut is a run in which the broker dead-lettered an event and the two others were applied, in
+// one change each. The operator has examined the event and dropped it.
 func takenOut(version int64) checker.Run {
 	r := usedUp()
 	var rest []int64
@@ -68,14 +68,14 @@ func takenOut(version int64) checker.Run {
 			r.Observed = append(r.Observed, history.Observation{Aggregate: "a", Events: int64(len(rest)), Position: fmt.Sprint(820 + v)})
 		}
 	}
-	r.Mended = 2
+	r.ObservedBefore = 2
 	r.UsedUp.Held = holding(rest...)
 	r.UsedUp.Judge("a", version, false)
 	r.Aside = aside(fmt.Sprint(taken, " m", version))
 	return r
 }
 
-func TestWhatUsesItsDeliveriesUpIsJudgedRight(t *testing.T) {
+func TestRunsWithExhaustedDeliveriesAreAccepted(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func() checker.Run{
 		"parked in time": usedUp,
@@ -84,8 +84,8 @@ func TestWhatUsesItsDeliveriesUpIsJudgedRight(t *testing.T) {
 			r.UsedUp.AtRest = []string{"a"}
 			return r
 		},
-		"overtaken, and no version tells": func() checker.Run { return takenOut(2) },
-		"expired, and no version tells": func() checker.Run {
+		"overtaken, and versions do not show it": func() checker.Run { return takenOut(2) },
+		"expired, and versions do not show it": func() checker.Run {
 			r := takenOut(2)
 			r.Aside = aside(expired + " m2")
 			return r
@@ -124,7 +124,7 @@ func TestWhatUsesItsDeliveriesUpIsJudgedRight(t *testing.T) {
 	}
 }
 
-func TestJudgeNamesWhatUsesItsDeliveriesUpAndIsOvertakenOrLost(t *testing.T) {
+func TestJudgeReportsExhaustedDeliveriesThatAreOvertakenOrLost(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		run     func() checker.Run
@@ -139,12 +139,12 @@ func TestJudgeNamesWhatUsesItsDeliveriesUpAndIsOvertakenOrLost(t *testing.T) {
 			usedUp, func(r *checker.Run) { r.UsedUp.Held = holding(1, 3) }, history.ErrReordered, "version 2 is set aside as DeliveriesUsedUp, and version 3 is applied",
 		},
 		"G2: overtaken where its version is missed": {
-			func() checker.Run { return takenOut(2) }, func(r *checker.Run) { r.UsedUp.Unjudged = false }, history.ErrReordered, "though its version says that one is missing",
+			func() checker.Run { return takenOut(2) }, func(r *checker.Run) { r.UsedUp.Unjudged = false }, history.ErrReordered, "although its version shows that one is missing",
 		},
 		"G2: expired and overtaken where its version is missed": {
 			func() checker.Run { return takenOut(2) },
 			func(r *checker.Run) { r.UsedUp.Unjudged, r.Aside = false, aside(expired+" m2") },
-			history.ErrReordered, "(TTLExpiredException), and version 3 is applied though",
+			history.ErrReordered, "(TTLExpiredException), and version 3 is applied although",
 		},
 		"G2: the first one is overtaken where versions begin with 1": {
 			func() checker.Run { return takenOut(1) },
@@ -155,7 +155,7 @@ func TestJudgeNamesWhatUsesItsDeliveriesUpAndIsOvertakenOrLost(t *testing.T) {
 			usedUp, func(r *checker.Run) { r.UsedUp.Held = holding(1, 1) }, history.ErrDoubled, "version 1 is applied 2 times",
 		},
 		"G5: applied behind what parked it": {
-			usedUp, func(r *checker.Run) { r.Mended = 2 }, checker.ErrPoison, "went to position 823 though version 2 at 822 parked it",
+			usedUp, func(r *checker.Run) { r.ObservedBefore = 2 }, checker.ErrPoison, "went to position 823 though version 2 at 822 parked it",
 		},
 		"G5: taken out at rest": {
 			func() checker.Run { return takenOut(2) }, func(r *checker.Run) { r.UsedUp.AtRest = []string{"b", "a"} },
@@ -188,8 +188,9 @@ func TestJudgeNamesWhatUsesItsDeliveriesUpAndIsOvertakenOrLost(t *testing.T) {
 	}
 }
 
-// A run that did not come to rest is judged by what was set aside, not by what is still missing.
-func TestARunAtUnrestIsNotJudgedByWhatItHasYetToDo(t *testing.T) {
+// A run that did not come to rest is judged by what was set aside, and not by what is still
+// missing.
+func TestAnUnfinishedRunIsNotJudgedForMissingEvents(t *testing.T) {
 	t.Parallel()
 	r := usedUp()
 	r.Unrest, r.Aside = "it goes on", r.Aside[:1]
@@ -200,8 +201,8 @@ func TestARunAtUnrestIsNotJudgedByWhatItHasYetToDo(t *testing.T) {
 	require.ErrorIs(t, errors.Join(checker.Judge(r)...), checker.ErrSkipped)
 }
 
-// A person looks at an event once, however often the command is given.
-func TestAnEventIsGivenUpOnce(t *testing.T) {
+// An event is judged once, even if the operator repeats the command.
+func TestAnEventIsJudgedOnce(t *testing.T) {
 	t.Parallel()
 	var u checker.UsedUp
 	u.Judge("a", 1, false)
