@@ -69,7 +69,7 @@ func (r *ring) fill(ctx context.Context) error {
 	}
 	for _, service := range r.options.services() {
 		name := fmt.Sprintf("%s-%d", service, 1+len(r.slots())%2)
-		place := &slot{Slot: &child.Slot{Name: name, LogDir: logs, Told: func(event string) { r.trace.add("%s", event) }}}
+		place := &slot{Slot: &child.Slot{Name: name, LogDir: logs, OnEvent: func(event string) { r.trace.add("%s", event) }}}
 		at := wire.Loopback
 		if servers != nil {
 			var err error

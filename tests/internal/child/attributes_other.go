@@ -4,5 +4,6 @@ package child
 
 import "syscall"
 
-// attributes gives a process a group of its own. Only Linux can tie its life to ours as well.
+// attributes returns the attributes of a process with a group of its own. Only Linux can also end
+// it together with this process.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

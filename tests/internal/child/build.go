@@ -1,8 +1,9 @@
-// Package child builds the services, runs them as processes of their own, and puts a new one in the place of one that
-// ended, as a platform would.
+// Package child builds the services, runs them as processes of their own, and replaces a process
+// that ended with a new one, as a platform would.
 //
-// Guaranteed: when [Slot.Run] returns its process has ended. A process also ends when this one is killed (Linux:
-// by its parent-death signal). Not guaranteed: that what it was doing was finished; that is what the run checks.
+// Guaranteed: when [Slot.Run] returns, its process has ended. A process also ends when this one is
+// killed (on Linux, by its parent-death signal). Not guaranteed: that the process finished its
+// work; that is what a run checks.
 package child
 
 import (
@@ -25,7 +26,7 @@ func Build(ctx context.Context, dir string) (producer, projector string, err err
 	return producer, projector, BuildProgram(ctx, "projector/cmd/projector", projector)
 }
 
-// BuildProgram builds the program whose source is in a folder of the checkout.
+// BuildProgram builds the program in a folder of the checkout.
 func BuildProgram(ctx context.Context, folder, program string) error {
 	root, err := Checkout()
 	if err != nil {
@@ -39,7 +40,8 @@ func BuildProgram(ctx context.Context, folder, program string) error {
 	return nil
 }
 
-// Checkout finds the root of the source: above the working directory, or where this program's own source is.
+// Checkout returns the root of the source tree: above the working directory, or above the source of
+// this program.
 func Checkout() (string, error) {
 	var starts []string
 	if wd, err := os.Getwd(); err == nil {

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Command runs a program to its end, as an operator does, and returns its exit code and what it said, to both of its outputs. When ctx
-// ends it is killed: then the code is -1. An error means that it cannot be run.
+// Command runs a program to its end, as an operator does, and returns its exit code and the text of
+// both of its outputs. When ctx ends the program is killed, and the code is -1. An error means that
+// it cannot be run.
 func Command(ctx context.Context, env []string, program string, args ...string) (code int, said string, err error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(clean(os.Environ()), env...)
@@ -21,7 +22,7 @@ func Command(ctx context.Context, env []string, program string, args ...string) 
 		return 0, "", fmt.Errorf("run %s: %w", program, err)
 	}
 	if cmd.ProcessState == nil {
-		return -1, "", nil // it did not get so far
+		return -1, "", nil // it was not started
 	}
 	return cmd.ProcessState.ExitCode(), string(output), nil
 }

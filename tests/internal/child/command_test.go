@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
 
-func TestACommandSaysHowItEnded(t *testing.T) {
+func TestACommandReturnsItsExitCodeAndOutput(t *testing.T) {
 	t.Parallel()
 	code, said, err := child.Command(t.Context(), []string{"WHAT=this"}, program(t, `echo "$WHAT $1"; echo that >&2; exit 3`), "and")
 	require.NoError(t, err)

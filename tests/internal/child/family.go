@@ -7,10 +7,11 @@ import (
 	"strconv"
 )
 
-// Family is a process and those that it has started, the youngest last, as far as the system says (it is Linux that does).
+// Family returns a process and its descendants, the youngest last, if the system has /proc, as
+// Linux does.
 func Family(pid int) []int {
 	family := []int{pid}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is right
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
 	for i := 0; i < len(family); i++ {
 		for _, path := range stats {
 			stat, err := os.ReadFile(path)

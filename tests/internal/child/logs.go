@@ -9,10 +9,12 @@ import (
 	"sync"
 )
 
-// kept is how many lines at the end, and how many of the worst ones, are kept for a report of a failure.
+// kept is how many of the last lines, and how many of the worst ones, are kept for a report of a
+// failure.
 const kept = 8
 
-// logs takes what a process writes: all of it into a file, and what a run wants to know by heart.
+// logs receives what a process writes. All of it goes into a file; what a run needs to know is kept
+// in memory.
 type logs struct {
 	file *os.File
 
@@ -32,7 +34,8 @@ func newLogs(path string) (*logs, error) {
 	return &logs{file: f}, nil
 }
 
-// Write never fails for the process's sake: one that cannot write its log would stop for a reason of ours.
+// Write never fails: a process that cannot write its log would stop, for a reason that is not its
+// own.
 func (l *logs) Write(p []byte) (int, error) {
 	_, _ = l.file.Write(p)
 	l.mu.Lock()
@@ -75,21 +78,22 @@ func push(lines []string, line string) []string {
 	return append(lines, line)
 }
 
-// health is the address of the health server, once the process has said it.
+// health returns the address of the health server, once the process has logged it.
 func (l *logs) health() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.addr
 }
 
-// failure returns the last error that the process has logged; empty if it has logged none.
+// failure returns the last error that the process has logged; "" if it has logged none.
 func (l *logs) failure() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.fatal
 }
 
-// worst are the last complaints; where a process that never served has none, its last lines of any kind.
+// worst returns the last warnings and errors, or the last lines of any kind if the process never
+// served and has logged none.
 func (l *logs) worst() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

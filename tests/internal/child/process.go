@@ -21,8 +21,8 @@ type process struct {
 	waitErr  error         // read after ended is closed
 }
 
-// start starts a program in a process group of its own, so that a signal to our group (Ctrl-C) is not one to it: it is
-// stopped in order, by us.
+// start starts a program in a process group of its own, so that a signal to our group (Ctrl-C) does
+// not reach it. This process stops it with a signal instead.
 func start(command []string, instance, logDir string, env []string) (*process, error) {
 	l, err := newLogs(filepath.Join(logDir, instance+".log"))
 	if err != nil {
@@ -33,7 +33,7 @@ func start(command []string, instance, logDir string, env []string) (*process, e
 	cmd.Env = append(cmd.Env, "CONTAINER_APP_REPLICA_NAME="+instance)
 	cmd.Stdout, cmd.Stderr = l, l
 	cmd.SysProcAttr = attributes()
-	cmd.WaitDelay = time.Second // should a process leave one behind that holds its output
+	cmd.WaitDelay = time.Second // in case the process leaves a child behind that holds its output
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", instance, err), l.file.Close())
 	}
@@ -43,7 +43,7 @@ func start(command []string, instance, logDir string, env []string) (*process, e
 // wait reaps the process; it is called once.
 func (p *process) wait() {
 	p.waitErr = p.cmd.Wait()
-	_ = p.logs.file.Close() // a log of an ended process; nothing depends on it
+	_ = p.logs.file.Close() // the log of an ended process; nothing depends on it
 	close(p.ended)
 }
 
@@ -56,15 +56,15 @@ func (p *process) signal(s syscall.Signal) error {
 	}
 	err := syscall.Kill(-p.cmd.Process.Pid, s)
 	if errors.Is(err, syscall.ESRCH) {
-		return os.ErrProcessDone // it has ended, and is just being waited for
+		return os.ErrProcessDone // it has ended and has not been waited for yet
 	}
 	return err
 }
 
-// stop asks the process to end, insists after a while, and returns when it has.
+// stop sends SIGTERM, after a while SIGKILL, and returns when the process has ended.
 func (p *process) stop(patience time.Duration) {
 	_ = p.signal(syscall.SIGTERM) // an error means that it has ended
-	_ = p.signal(syscall.SIGCONT) // a frozen process hears nothing
+	_ = p.signal(syscall.SIGCONT) // a frozen process receives no other signal
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	select {
@@ -75,7 +75,7 @@ func (p *process) stop(patience time.Duration) {
 	}
 }
 
-// how says in words how the process ended.
+// how describes in words how the process ended.
 func (p *process) how() string {
 	exit, ok := errors.AsType[*exec.ExitError](p.waitErr)
 	switch {
@@ -90,7 +90,7 @@ func (p *process) how() string {
 	return fmt.Sprintf("ended with exit code %d", exit.ExitCode())
 }
 
-// clean takes away the settings of the services that the caller's environment may hold by chance.
+// clean removes the services' settings from the caller's environment.
 func clean(env []string) []string {
 	var kept []string
 	for _, kv := range env {

@@ -16,35 +16,38 @@ import (
 )
 
 const (
-	// restartAfter is how long the place of an ended process stays empty.
+	// restartAfter is how long the slot of an ended process stays empty.
 	restartAfter = time.Second
-	// stopPatience is how long a process may take to stop in order; on loopback it takes a fraction of it.
+	// stopPatience is how long a process may take to stop cleanly; on loopback it takes a fraction
+	// of that.
 	stopPatience = 10 * time.Second
 	// configurationRefused is the services' exit code for settings that cannot work.
 	configurationRefused = 2
 )
 
 var (
-	// ErrRefused is a service that did not accept its settings: starting it again is no use.
+	// ErrRefused means that a service refused its settings: starting it again would not help.
 	ErrRefused = errors.New("refused its settings")
-	// ErrRepeats is a service that ends with the same error whenever it is started.
+	// ErrRepeats means that a service ends with the same error each time.
 	ErrRepeats = errors.New("ends with the same error each time")
 )
 
-// Slot is the place of one replica: one process at a time, another one when it ends.
+// Slot runs one replica: one process at a time, and a new one when it ends.
 type Slot struct {
 	Name    string // such as producer-1
 	Program string
 	LogDir  string
 	Env     []string // KEY=VALUE
-	// Enter is the command that the program is started by, such as "ip netns exec NAME"; empty starts it as it is. Dial
-	// connects to the addresses that the program listens on, where that needs more than an address; nil is net.Dial's way.
+	// Enter is the command that starts the program, such as "ip netns exec NAME"; empty starts the
+	// program directly. Dial connects to the addresses on which the program listens, if that needs
+	// more than an address; nil uses a net.Dialer.
 	Enter []string
 	Dial  func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Told is called with what happens to it, for people.
-	Told func(event string)
-	// GiveUpAfter ends Run with [ErrRepeats] when so many processes in a row have ended with the same
-	// error; 0 never does. StopPatience is how long a process may take to stop in order; 0 is ten seconds.
+	// OnEvent is called with each event in the life of the processes, as a text for people.
+	OnEvent func(event string)
+	// GiveUpAfter makes Run return [ErrRepeats] after so many processes in a row have ended with
+	// the same error; 0 never does. StopPatience is how long a process may take to stop cleanly; 0
+	// is ten seconds.
 	GiveUpAfter  int
 	StopPatience time.Duration
 
@@ -55,8 +58,8 @@ type Slot struct {
 	statusAt time.Time // when the current process last answered; zero: it has not
 }
 
-// Run keeps the place filled until ctx ends, then stops the process in order and returns nil. An error means that the
-// place cannot be filled.
+// Run keeps the slot filled until ctx ends, then stops the process cleanly and returns nil. An
+// error means that the slot cannot be filled.
 func (s *Slot) Run(ctx context.Context) error {
 	patience := cmp.Or(s.StopPatience, stopPatience)
 	last, times := "", 0
@@ -97,7 +100,7 @@ func (s *Slot) Run(ctx context.Context) error {
 		if why != "" && times == 1 {
 			event += ": " + why
 		}
-		s.Told(event)
+		s.OnEvent(event)
 		if retry.Sleep(ctx, restartAfter) != nil {
 			return nil
 		}
@@ -127,7 +130,8 @@ func (s *Slot) forget() {
 	s.statusAt = time.Time{}
 }
 
-// Signal sends a signal to the process in the place. [os.ErrProcessDone] means that there is none just now.
+// Signal sends a signal to the process of the slot. [os.ErrProcessDone] means that no process is
+// running.
 func (s *Slot) Signal(sig syscall.Signal) (instance string, err error) {
 	p := s.process()
 	if p == nil {
@@ -137,13 +141,14 @@ func (s *Slot) Signal(sig syscall.Signal) (instance string, err error) {
 		return p.instance, fmt.Errorf("signal %s: %w", p.instance, err)
 	}
 	if sig == syscall.SIGKILL {
-		s.forget() // it is as good as gone, and must not be taken for anything else
+		s.forget() // it is about to end, so its last status no longer counts
 	}
 	return p.instance, nil
 }
 
-// Crash kills the process that does the work and not its parent, as a panic or the lack of memory does: one that has no parent of
-// its own is killed itself. [os.ErrProcessDone] means that there is none just now.
+// Crash kills the process that does the work and not its parent, as a panic or a lack of memory
+// does. A process without a child is killed itself. [os.ErrProcessDone] means that no process is
+// running.
 func (s *Slot) Crash() (instance string, err error) {
 	p, pid, ok := s.running()
 	if !ok {
@@ -157,7 +162,7 @@ func (s *Slot) Crash() (instance string, err error) {
 	return p.instance, nil
 }
 
-// Worst are the last complaints of the process in the place, or its last lines where it never served.
+// Worst returns the last warnings and errors of the process, or its last lines if it never served.
 func (s *Slot) Worst() []string {
 	if p := s.process(); p != nil {
 		return p.logs.worst()
@@ -165,7 +170,7 @@ func (s *Slot) Worst() []string {
 	return nil
 }
 
-// PID is the process's id; ok is false while there is none.
+// PID returns the id of the process; ok is false if no process is running.
 func (s *Slot) PID() (pid int, ok bool) {
 	_, pid, ok = s.running()
 	return pid, ok

@@ -19,11 +19,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// program writes a shell script that takes the place of a service.
+// program writes a shell script that acts as a service.
 func program(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "service")
-	// A process that another test starts meanwhile would have the file open until it executes, and what is open for writing cannot be executed.
+	// A process that another test starts in the meantime would inherit the open file until it
+	// executes, and a file that is open for writing cannot be executed.
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o700)
 	syscall.ForkLock.RUnlock()
@@ -31,11 +32,11 @@ func program(t *testing.T, script string) string {
 	return path
 }
 
-// run runs a slot until the test ends, and hands on what it tells.
+// run runs a slot until the test ends, and returns the events that it reports.
 func run(t *testing.T, s *child.Slot) (told <-chan string) {
 	t.Helper()
 	events := make(chan string, 16)
-	s.Told = func(event string) { events <- event }
+	s.OnEvent = func(event string) { events <- event }
 	s.LogDir = t.TempDir()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -81,10 +82,10 @@ exec sleep 1000`),
 	require.Equal(t, "producer-1\nproducer-1-r1\n", string(text))
 }
 
-func TestRefusedSettingsAreNotTriedAgain(t *testing.T) {
+func TestAProcessWithRefusedSettingsIsNotRestarted(t *testing.T) {
 	t.Parallel()
 	s := &child.Slot{
-		Name: "producer-1", LogDir: t.TempDir(), Told: func(string) {},
+		Name: "producer-1", LogDir: t.TempDir(), OnEvent: func(string) {},
 		Program: program(t, `echo "producer: MONGODB_URI: is required" >&2; exit 2`),
 	}
 	err := s.Run(t.Context())

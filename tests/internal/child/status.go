@@ -12,52 +12,53 @@ import (
 )
 
 const (
-	// pollEvery is the grain of what is known of a service; what must be exact is measured at the broker.
+	// pollEvery is how often a service is asked for its status; what must be exact is measured at
+	// the broker.
 	pollEvery = 50 * time.Millisecond
-	// pollTimeout is how long a frozen process may keep a poll waiting.
+	// pollTimeout is how long a frozen process may delay a poll.
 	pollTimeout = time.Second
-	// fresh is how old a status may be to count: an older one is of a process that is frozen, or of a
-	// machine that is overloaded.
+	// fresh is the age up to which a status counts: an older one belongs to a frozen process, or to
+	// an overloaded machine.
 	fresh = 2 * time.Second
 )
 
-// Status is what a service says of itself under /status: the fields of both services.
+// Status is the answer of a service to GET /status: the fields of both services.
 type Status struct {
 	Instance string `json:"instance"`
 
-	// Streams are those of a producer with several, each with what follows.
+	// Streams are the streams of a producer with several, each with the fields that follow.
 	Streams []Status `json:"streams"`
 	Stream  string   `json:"stream"`
 
-	// Of a producer.
+	// The fields of a producer.
 	Role            string `json:"role"` // leader or standby
 	Epoch           int64  `json:"epoch"`
 	InFlight        int64  `json:"in_flight"`
 	CheckpointAgeMs int64  `json:"checkpoint_age_ms"`
 	ReadyToRead     bool   `json:"ready_to_read"`
 
-	// Of a projector.
+	// The fields of a projector.
 	SessionsHeld int64 `json:"sessions_held"`
 	Parked       int64 `json:"parked"`
 	DeadLettered int64 `json:"dead_lettered"`
 }
 
-// Leads says that the service leads and its change stream is open.
+// Leads reports whether the service leads and its change stream is open.
 func (s Status) Leads() bool { return s.Role == "leader" && s.ReadyToRead }
 
-// LeadsStream says the same of one of several streams.
+// LeadsStream reports the same for one of several streams.
 func (s Status) LeadsStream(name string) bool {
 	return slices.ContainsFunc(s.Streams, func(of Status) bool { return of.Stream == name && of.Leads() })
 }
 
-// Status is the latest answer of the process in the place; ok is false when there is none that is fresh.
+// Status returns the latest answer of the process; ok is false if there is none that is fresh.
 func (s *Slot) Status() (status Status, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.status, !s.statusAt.IsZero() && time.Since(s.statusAt) < fresh
 }
 
-// LastStatus is the latest answer of the process in the place, however old; zero when there was none.
+// LastStatus returns the latest answer of the process, whatever its age; zero if there was none.
 func (s *Slot) LastStatus() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +87,7 @@ func (s *Slot) poll(ctx context.Context, p *process) {
 		asked := time.Now() // an answer is as old as its question
 		status, err := ask(ctx, client, addr)
 		if err != nil {
-			continue // a process that does not answer has no fresh status: that is all there is to know
+			continue // a process that does not answer has no fresh status
 		}
 		s.mu.Lock()
 		if s.current == p {

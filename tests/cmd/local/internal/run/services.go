@@ -68,7 +68,7 @@ func (r *runner) slot(program, service string, i int, common []string, own ...st
 		Program:     program,
 		LogDir:      r.logs,
 		Env:         append(append([]string(nil), common...), own...),
-		Told:        r.event,
+		OnEvent:     r.event,
 		GiveUpAfter: sameError,
 	}
 	if r.options.Following() {
