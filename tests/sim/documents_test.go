@@ -90,7 +90,7 @@ func (d *documents) change(ctx context.Context, e plan.Event) {
 	d.versions[counted]++
 	commit := history.Commit{Stream: streamOf(e.Collection), Aggregate: of, Version: d.versions[counted]}
 	if operation == envelope.Delete {
-		kind, commit.Says = gone, was.number
+		kind, commit.MessageVersion = gone, was.number
 	}
 	w.record.Commit(commit, kind)
 	at := occurred(commit, kind)

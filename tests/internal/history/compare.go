@@ -7,24 +7,26 @@ import (
 	"strings"
 )
 
-// Comparison is the outcome of holding one read model against another.
+// Comparison is the result of comparing one read model with another.
 type Comparison struct {
 	Aggregates int   // expected
 	Right      int   // expected and equal in every field
 	Lost       int64 // events that are expected and missing
 	Doubled    int64 // events too many
-	// Mismatches counts the aggregates that differ in anything, those that should not be there among them.
+	// Mismatches counts the aggregates that differ in anything, including those that should not
+	// exist.
 	Mismatches int
-	// Unexpected counts what should not be there at all.
+	// Unexpected counts the aggregates that should not exist.
 	Unexpected int
-	// Differences says plainly what differs, in the expectation's order, unexpected aggregates last.
+	// Differences describes each difference, in the order of the expected model, with unexpected
+	// aggregates last.
 	Differences []string
 }
 
-// OK says that the read model is exactly right.
+// OK reports whether the read model is exactly right.
 func (c Comparison) OK() bool { return c.Mismatches == 0 }
 
-// Compare holds actual against expected, aggregate by aggregate.
+// Compare compares actual with expected, aggregate by aggregate.
 func Compare(expected, actual *Model) Comparison {
 	c := Comparison{Aggregates: expected.Len()}
 	for _, id := range expected.order {
@@ -58,7 +60,8 @@ func Compare(expected, actual *Model) Comparison {
 	return c
 }
 
-// compareOne counts lost and doubled events by type, since one lost and another doubled leave the sum right.
+// compareOne counts lost and doubled events by type, since one lost and one doubled event leave the
+// sum unchanged.
 func compareOne(want, got Summary) (differences []string, lost, doubled int64) {
 	if got.Events != want.Events {
 		differences = append(differences, fmt.Sprintf("events is %d, expected %d", got.Events, want.Events))
@@ -72,7 +75,7 @@ func compareOne(want, got Summary) (differences []string, lost, doubled int64) {
 			types[kind] = 0
 		}
 	}
-	// A map has no order of its own: sorted names make the sentence the same every time.
+	// A map has no order: sorted names make the text the same every time.
 	for _, kind := range slices.Sorted(maps.Keys(types)) {
 		w, g := types[kind], got.Types[kind]
 		if w == g {
@@ -82,7 +85,7 @@ func compareOne(want, got Summary) (differences []string, lost, doubled int64) {
 		doubled += max(0, g-w)
 		differences = append(differences, fmt.Sprintf("types[%q] is %d, expected %d", kind, g, w))
 	}
-	// The sum may be wrong where the types are right: that is a loss or a repeat too.
+	// The sum may be wrong although the types are right: that is a loss or a repeat as well.
 	lost = max(lost, want.Events-got.Events)
 	doubled = max(doubled, got.Events-want.Events)
 	for _, field := range []struct{ name, want, got string }{

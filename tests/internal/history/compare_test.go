@@ -34,7 +34,7 @@ func TestCompareEqual(t *testing.T) {
 func TestCompareNamesEveryDifference(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		from, to      string // what is wrong in the real model
+		from, to      string // what is wrong in the actual model
 		lost, doubled int64
 		differences   []string
 	}{
@@ -79,7 +79,7 @@ func TestCompareNamesEveryDifference(t *testing.T) {
 	}
 }
 
-func TestFoldGoesByVersion(t *testing.T) {
+func TestFoldOrdersEventsByVersion(t *testing.T) {
 	t.Parallel()
 	folded := &history.Model{}
 	folded.Fold("b", 2, "Y (v.2)", "t0")
@@ -91,7 +91,7 @@ func TestFoldGoesByVersion(t *testing.T) {
 	require.EqualValues(t, 4, folded.Events())
 }
 
-func TestReadModelRefusesWhatItCannotRead(t *testing.T) {
+func TestReadModelRefusesInvalidInput(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ text, says string }{
 		"empty":         {"", "unexpected EOF"},

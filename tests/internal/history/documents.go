@@ -2,8 +2,8 @@ package history
 
 import "fmt"
 
-// Documents are the documents of a collection by their _id, each as a hash of its bytes. The zero value is empty and
-// ready to use.
+// Documents are the documents of a collection by their _id, each as a hash of its bytes. The zero
+// value is empty and ready to use.
 type Documents struct {
 	order []document
 	by    map[string][32]byte
@@ -20,15 +20,16 @@ func (d *Documents) Add(aggregate, id string, hash [32]byte) {
 	d.by[id] = hash
 }
 
-// Len is the number of documents.
+// Len returns the number of documents.
 func (d *Documents) Len() int { return len(d.order) }
 
-// explained is how many of the documents that differ are said how.
+// explained is how many differing documents are described in detail.
 const explained = 10
 
-// CompareDocuments holds a copy of a collection against it, document by document. Lost are the documents that the copy
-// lacks, Doubled those it should not have; an aggregate is right when all its documents are. explain says how one that is in both
-// differs; it is asked for the first few, and may be nil.
+// CompareDocuments compares a copy of a collection with the collection, document by document. Lost
+// counts the documents that the copy lacks, Doubled those that it should not have; an aggregate is
+// right if all its documents are. explain describes how a document that is in both differs; it is
+// called for the first few, and may be nil.
 func CompareDocuments(expected, actual *Documents, explain func(id string) string) Comparison {
 	c := Comparison{}
 	wrong := map[string]bool{} // by aggregate; every aggregate has an entry

@@ -7,24 +7,25 @@ import (
 	"strings"
 )
 
-// The promises of ARCHITECTURE §2, as what it is called when one is broken.
+// The promises of ARCHITECTURE §2. Each error is the violation of one.
 var (
 	// ErrLost breaks G1: an event was committed and never arrived.
 	ErrLost = errors.New("event lost")
 	// ErrDoubled breaks G3: an event took effect more than once.
 	ErrDoubled = errors.New("effect doubled")
-	// ErrReordered breaks G2: events of one aggregate arrived in another order than they were committed in.
+	// ErrReordered breaks G2: events of one aggregate arrived in another order than they were
+	// committed in.
 	ErrReordered = errors.New("events reordered")
-	// ErrMisrouted breaks what G2 rests on: events of one aggregate in two sessions have no order.
+	// ErrMisrouted breaks the basis of G2: events of one aggregate in two sessions have no order.
 	ErrMisrouted = errors.New("message in another session than its aggregate's")
-	// ErrUncommitted is an effect of something that nobody committed.
+	// ErrUncommitted is an effect of an event that was never committed.
 	ErrUncommitted = errors.New("effect without a committed event")
-	// ErrUnguarded is an effect whose document carries no position: nothing would stop a repeat (G3, G4), and nobody
-	// could see one.
+	// ErrUnguarded is an effect whose document has no position: a repeat could be neither prevented
+	// (G3, G4) nor detected.
 	ErrUnguarded = errors.New("effect without a position guard")
 )
 
-// Violation is one broken promise at one aggregate. errors.Is finds its sentinel.
+// Violation is one broken promise for one aggregate. errors.Is finds its sentinel.
 type Violation struct {
 	Promise   error // one of the sentinels
 	Aggregate string
@@ -37,7 +38,7 @@ func (v Violation) Error() string {
 
 func (v Violation) Unwrap() error { return v.Promise }
 
-// Count is how many violations break a promise.
+// Count returns how many violations break a promise.
 func Count(violations []Violation, promise error) int {
 	n := 0
 	for _, v := range violations {
@@ -48,9 +49,9 @@ func Count(violations []Violation, promise error) int {
 	return n
 }
 
-// Judge names every broken promise: those seen at the broker first, then those seen in the read model, each in the
-// order they happened; what never happened (lost events) comes behind, in commit order. A nil result means that the
-// history keeps every promise.
+// Judge returns every broken promise: those seen at the broker first, then those seen in the read
+// model, each in the order in which they happened. Lost events come last, in commit order. A nil
+// result means that the history keeps every promise.
 func Judge(h History) []Violation {
 	commits := newCommitted(h.Committed)
 	var found []Violation
@@ -63,7 +64,8 @@ func Judge(h History) []Violation {
 	return found
 }
 
-// line is the events of an aggregate that have an order: all, or those of one stream where several carry events of it.
+// line identifies a sequence of events that has an order: those of an aggregate, or those of one
+// stream if several carry events of the aggregate.
 type line struct{ stream, aggregate string }
 
 func (l line) String() string { return strings.TrimPrefix(l.stream+" "+l.aggregate, " ") }
@@ -83,7 +85,7 @@ func newCommitted(commits []Commit) committed {
 		if _, known := c.versions[l]; !known {
 			c.order = append(c.order, l)
 		}
-		c.versions[l] = append(c.versions[l], cmp.Or(commit.Says, commit.Version))
+		c.versions[l] = append(c.versions[l], cmp.Or(commit.MessageVersion, commit.Version))
 		if c.events[commit.Aggregate]++; c.events[commit.Aggregate] == 1 {
 			c.aggregates = append(c.aggregates, commit.Aggregate)
 		}
@@ -91,7 +93,8 @@ func newCommitted(commits []Commit) committed {
 	return c
 }
 
-// of is the line of a message: that of its stream, or of its aggregate where only one stream carries that.
+// of returns the line of a message: that of its stream, or that of its aggregate if only one stream
+// carries it.
 func (c committed) of(a Acceptance) (l line, known bool) {
 	for _, l := range []line{{a.Stream, a.Aggregate}, {"", a.Aggregate}} {
 		if _, known := c.versions[l]; known {
@@ -101,8 +104,8 @@ func (c committed) of(a Acceptance) (l line, known bool) {
 	return line{}, false
 }
 
-// judgeBroker looks at the first acceptance of every message, aggregate by aggregate whichever of them share a session: a
-// repeat changes nothing, whoever recognises it, unless it goes to another session.
+// judgeBroker checks the first acceptance of every message, aggregate by aggregate, even if several
+// share a session. A repeat changes nothing unless it goes to another session.
 func judgeBroker(c committed, h History) []Violation {
 	var found []Violation
 	taken := map[line]*published{}
@@ -112,7 +115,7 @@ func judgeBroker(c committed, h History) []Violation {
 		if !known {
 			found = append(found, Violation{
 				ErrUncommitted, a.Aggregate,
-				fmt.Sprintf("message %s in session %s is of an aggregate that nobody committed in %q", a.MessageID, a.Session, a.Stream),
+				fmt.Sprintf("message %s in session %s is of an aggregate that was never committed in %q", a.MessageID, a.Session, a.Stream),
 			})
 			continue
 		}
@@ -146,13 +149,13 @@ func judgeBroker(c committed, h History) []Violation {
 	return found
 }
 
-// published is how much of one line the broker has taken.
+// published is how much of one line the broker has accepted.
 type published struct {
-	firsts   int // messages that are no repeats
+	firsts   int // messages that are not repeats
 	position string
 }
 
-// take holds the next message of a line against what was committed of it.
+// take compares the next message of a line with the commits of that line.
 func (p *published) take(a Acceptance, versions []int64) (found []Violation) {
 	p.firsts++
 	if a.Position <= p.position {
@@ -187,7 +190,7 @@ func judgeView(c committed, observed []Observation) []Violation {
 	documents := map[string]*document{}
 	for _, o := range observed {
 		if c.events[o.Aggregate] == 0 {
-			found = append(found, Violation{ErrUncommitted, o.Aggregate, "the read model holds an aggregate that nobody committed"})
+			found = append(found, Violation{ErrUncommitted, o.Aggregate, "the read model holds an aggregate that was never committed"})
 			continue
 		}
 		d := documents[o.Aggregate]

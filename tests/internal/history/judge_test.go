@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// good is a history that keeps every promise: two aggregates, one of them republished by a second leader.
+// good is a history that keeps every promise. It has two aggregates, one of which a second leader
+// published again.
 func good() history.History {
 	return history.History{
 		Committed: []history.Commit{commit("a", 1), commit("b", 1), commit("a", 2), commit("a", 3)},
@@ -44,17 +45,17 @@ func observe(aggregate string, events int64, position int) history.Observation {
 	return history.Observation{Aggregate: aggregate, Events: events, Position: fmt.Sprintf("82%04d", position)}
 }
 
-func TestJudgeAcceptsWhatIsRight(t *testing.T) {
+func TestJudgeAcceptsACorrectHistory(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, history.Judge(good()))
 	require.Empty(t, history.Judge(history.History{}))
 
 	unwatched := good()
 	unwatched.Accepted, unwatched.Observed = nil, nil
-	require.Empty(t, history.Judge(unwatched), "what nobody watched is not judged")
+	require.Empty(t, history.Judge(unwatched), "what was not observed is not judged")
 }
 
-func TestJudgeNamesEveryBrokenPromise(t *testing.T) {
+func TestJudgeReportsEveryBrokenPromise(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		breakIt func(*history.History)
@@ -77,7 +78,7 @@ func TestJudgeNamesEveryBrokenPromise(t *testing.T) {
 			func(h *history.History) {
 				h.Accepted[0], h.Accepted[2] = h.Accepted[2], h.Accepted[0]
 				for i := range h.Accepted {
-					h.Accepted[i].Version = 0 // a stream whose messages do not say
+					h.Accepted[i].Version = 0 // a stream whose messages have no version
 				}
 			},
 			history.ErrReordered, "the broker took position 820010 after 820012",
@@ -118,17 +119,17 @@ func TestJudgeNamesEveryBrokenPromise(t *testing.T) {
 			func(h *history.History) { h.Observed[0].Position = "" },
 			history.ErrUnguarded, "went to 1 events without a position",
 		},
-		"a message for an aggregate that nobody committed": {
+		"a message for an aggregate that was never committed": {
 			func(h *history.History) { h.Accepted = append(h.Accepted, accept("z", 1, 20, 2)) },
-			history.ErrUncommitted, "is of an aggregate that nobody committed",
+			history.ErrUncommitted, "is of an aggregate that was never committed",
 		},
 		"a message more than was committed": {
 			func(h *history.History) { h.Accepted = append(h.Accepted, accept("b", 2, 20, 2)) },
 			history.ErrUncommitted, "2 different messages for 1 committed events",
 		},
-		"a read model of an aggregate that nobody committed": {
+		"a read model of an aggregate that was never committed": {
 			func(h *history.History) { h.Observed = append(h.Observed, observe("z", 1, 20)) },
-			history.ErrUncommitted, "an aggregate that nobody committed",
+			history.ErrUncommitted, "an aggregate that was never committed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -144,10 +145,10 @@ func TestJudgeNamesEveryBrokenPromise(t *testing.T) {
 	}
 }
 
-func TestARepeatThatTheBrokerDidNotRecogniseIsNoViolationByItself(t *testing.T) {
+func TestAnUnrecognisedRepeatAloneIsNotAViolation(t *testing.T) {
 	t.Parallel()
 	h := good()
-	h.Accepted[3].Duplicate = false // its window forgot: the guard in the read model is there for that
+	h.Accepted[3].Duplicate = false // its window was too short: the guard in the read model covers that
 	require.Empty(t, history.Judge(h))
 }
 
@@ -163,8 +164,8 @@ func TestALongAggregateIdHasAHashedSession(t *testing.T) {
 	require.Empty(t, history.Judge(h))
 }
 
-// twoStreams is a good history of one aggregate that two streams carry events of: each with versions and positions of its own, those of
-// the second one below those of the first.
+// twoStreams is a good history of one aggregate that two streams carry events of. Each stream has
+// versions and positions of its own; those of the second one are below those of the first.
 func twoStreams() history.History {
 	of := func(a history.Acceptance) history.Acceptance {
 		a.Stream = "s"
@@ -191,7 +192,7 @@ func twoStreams() history.History {
 	return h
 }
 
-func TestG1G2G3TwoStreamsOfOneAggregateAreJudgedEachByItself(t *testing.T) {
+func TestG1G2G3StreamsOfOneAggregateAreJudgedSeparately(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, history.Judge(twoStreams()))
 	for name, test := range map[string]struct {
@@ -206,7 +207,7 @@ func TestG1G2G3TwoStreamsOfOneAggregateAreJudgedEachByItself(t *testing.T) {
 			func(h *history.History) { h.Accepted[1].Stream = "home" }, history.ErrReordered, "took position 820001 after 820010",
 		},
 		"a message is of no stream that has the aggregate": {
-			func(h *history.History) { h.Accepted[1].Stream = "t" }, history.ErrUncommitted, `nobody committed in "t"`,
+			func(h *history.History) { h.Accepted[1].Stream = "t" }, history.ErrUncommitted, `never committed in "t"`,
 		},
 		"one's are in a wrong order": {
 			func(h *history.History) { h.Accepted[1], h.Accepted[3] = h.Accepted[3], h.Accepted[1] }, history.ErrReordered, "message 1 carried version 2 where version 1 was committed",
@@ -239,7 +240,7 @@ func TestG1G2G3TwoStreamsOfOneAggregateAreJudgedEachByItself(t *testing.T) {
 	}
 }
 
-// inOneBucket is the good history with both aggregates in the only session there is.
+// inOneBucket is the good history with both aggregates in one session.
 func inOneBucket() history.History {
 	h := good()
 	h.SessionKey = envelope.Buckets(1)
@@ -257,7 +258,7 @@ func TestG2IsJudgedByAggregateInASharedSession(t *testing.T) {
 	across.Accepted[0], across.Accepted[1] = across.Accepted[1], across.Accepted[0]
 	require.Empty(t, history.Judge(across), "two aggregates have no order, whatever they share")
 
-	for name, versions := range map[string]bool{"messages that tell versions": true, "messages that do not": false} {
+	for name, versions := range map[string]bool{"messages with versions": true, "messages without versions": false} {
 		within := inOneBucket()
 		within.Accepted[0], within.Accepted[2] = within.Accepted[2], within.Accepted[0]
 		for i := range within.Accepted {

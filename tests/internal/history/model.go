@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Summary is what the timeline read model says of one aggregate.
+// Summary is the content of the timeline read model for one aggregate.
 type Summary struct {
 	Events int64 `json:"events"`
 	// Types counts the events by type, under the type's own name.
@@ -17,7 +17,8 @@ type Summary struct {
 	LastType        string           `json:"lastType"`
 }
 
-// Model is a whole timeline read model, expected or real. The zero value is empty and ready to use.
+// Model is a whole timeline read model, expected or actual. The zero value is empty and ready to
+// use.
 type Model struct {
 	order []string
 	by    map[string]*modelEntry
@@ -25,13 +26,13 @@ type Model struct {
 
 type modelEntry struct {
 	Summary
-	first, last int64 // the versions that the two ends come from; Fold's alone
+	first, last int64 // the versions of First and Last; set by Fold only
 }
 
-// Len is the number of aggregates.
+// Len returns the number of aggregates.
 func (m *Model) Len() int { return len(m.order) }
 
-// Events is the number of events of all aggregates.
+// Events returns the number of events of all aggregates.
 func (m *Model) Events() int64 {
 	var n int64
 	for _, e := range m.by {
@@ -40,7 +41,7 @@ func (m *Model) Events() int64 {
 	return n
 }
 
-// Of is what the model says of an aggregate.
+// Of returns the summary of an aggregate.
 func (m *Model) Of(aggregate string) (Summary, bool) {
 	e, ok := m.by[aggregate]
 	if !ok {
@@ -49,7 +50,7 @@ func (m *Model) Of(aggregate string) (Summary, bool) {
 	return e.Summary, true
 }
 
-// Put adds an aggregate as a whole. It reports false, and changes nothing, when the model has it already.
+// Put adds a whole aggregate. It returns false, and changes nothing, if the model already has it.
 func (m *Model) Put(aggregate string, s Summary) bool {
 	if _, has := m.by[aggregate]; has {
 		return false
@@ -58,8 +59,9 @@ func (m *Model) Put(aggregate string, s Summary) bool {
 	return true
 }
 
-// Fold adds one event. Events may come in any order: an aggregate's first and last are those of its lowest and highest
-// version, never those that came first and last, and never those of the earliest and latest time (times repeat).
+// Fold adds one event. Events may be added in any order: an aggregate's first and last event are
+// those with the lowest and the highest version, not those that were added first and last, and not
+// those with the earliest and the latest time (times repeat).
 func (m *Model) Fold(aggregate string, version int64, kind, occurredAt string) {
 	e, has := m.by[aggregate]
 	if !has {
@@ -84,8 +86,8 @@ func (m *Model) add(aggregate string, e *modelEntry) {
 	m.by[aggregate] = e
 }
 
-// ReadModel reads the form of `--expect`: one JSON object, from aggregate id to [Summary]. Unknown fields, an
-// aggregate named twice and anything behind the object are errors.
+// ReadModel reads the form of `--expect`: one JSON object, from aggregate id to [Summary]. Unknown
+// fields, an aggregate that occurs twice and anything behind the object are errors.
 func ReadModel(r io.Reader) (*Model, error) {
 	decoder := json.NewDecoder(r)
 	decoder.DisallowUnknownFields()

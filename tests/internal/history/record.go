@@ -8,32 +8,36 @@ import (
 
 // Commit is an event that was written to the source collection.
 type Commit struct {
-	// Stream is the one that carries the event, where several have events of its aggregate; else empty.
+	// Stream is the stream that carries the event, if several have events of its aggregate;
+	// otherwise empty.
 	Stream    string
 	Aggregate string
-	// Version is the event's number within its aggregate, as the event says it; of several streams, each counts for itself.
+	// Version is the event's number within its aggregate, as the event states it. Each of several
+	// streams counts on its own.
 	Version int64
-	// Says is the number that its message says where that is another one: of a delete, the one of the document that it deleted.
-	Says int64
-	// At is taken just before the write was sent, so a latency counted from it never flatters.
+	// MessageVersion is the number that the event's message states, if that differs: for a delete,
+	// it is that of the deleted document.
+	MessageVersion int64
+	// At is taken just before the write is sent, so that a latency measured from it is never too
+	// short.
 	At time.Time
 }
 
 // Acceptance is a message that the broker accepted from a sender.
 type Acceptance struct {
 	MessageID string
-	// Stream is the one that the message says it is of; empty where nothing depends on it.
+	// Stream is the stream that the message names; empty if nothing depends on it.
 	Stream string
-	// Aggregate is the one that the message names; empty where it names none.
+	// Aggregate is the aggregate that the message names; empty if it names none.
 	Aggregate string
 	Session   string
-	// Position orders the events of a stream by plain string comparison.
+	// Position orders the events of a stream. Positions are compared as strings.
 	Position string
-	// Epoch is the leader's that published it.
+	// Epoch is the epoch of the leader that published it.
 	Epoch int64
-	// Version is the event's number within its aggregate; 0 where the message does not say.
+	// Version is the event's number within its aggregate; 0 if the message has none.
 	Version int64
-	// Duplicate says that the broker recognised a repeat and dropped it.
+	// Duplicate reports whether the broker recognised a repeat and dropped it.
 	Duplicate bool
 	At        time.Time
 }
@@ -41,21 +45,21 @@ type Acceptance struct {
 // Observation is one change of one read-model document.
 type Observation struct {
 	Aggregate string
-	// Events is how many events the document says it holds; -1 where the change did not touch the number.
+	// Events is the number of events that the document counts; -1 if the change did not touch it.
 	Events int64
-	// Position is the guard's; empty where the change did not touch it. Stream is the one whose position it is, where the guard holds those
-	// of several; empty of the one that came first.
+	// Position is that of the guard; empty if the change did not touch it. Stream is the stream of
+	// the position, if the guard contains positions of several; empty stands for the first one.
 	Position, Stream string
 	At               time.Time
 }
 
-// History is everything recorded of one run, each list in its witness's order.
+// History is everything recorded of one run, each list in the order of its source.
 type History struct {
 	Committed []Commit
-	// SessionKey says which session each aggregate's messages belong in.
+	// SessionKey determines the session of each aggregate's messages.
 	SessionKey envelope.SessionKey
-	// Accepted is nil where nobody watched the broker; then nothing is judged of it.
+	// Accepted is nil if the broker was not observed; it is not judged then.
 	Accepted []Acceptance
-	// Observed is nil where nobody watched the read model.
+	// Observed is nil if the read model was not observed.
 	Observed []Observation
 }

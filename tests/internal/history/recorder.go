@@ -8,7 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Recorder takes the witnesses' records as they happen, from any goroutine, and counts along.
+// Recorder takes records as they happen, from any goroutine, and counts them.
 type Recorder struct {
 	mu sync.Mutex // guards everything below
 
@@ -20,7 +20,7 @@ type Recorder struct {
 
 	counts  Counts
 	latency *hdrhistogram.Histogram // microseconds
-	steady  *hdrhistogram.Histogram // the same of events that no failover delayed
+	steady  *hdrhistogram.Histogram // only of events that no failover delayed
 	lost    []failover
 }
 
@@ -32,7 +32,7 @@ type progress struct {
 
 // failover is the time from the loss of a leader to its successor's first message.
 type failover struct {
-	from, to time.Time // to is zero while it lasts
+	from, to time.Time // to is zero until it has ended
 }
 
 // Counts are the numbers of a run so far.
@@ -40,28 +40,29 @@ type Counts struct {
 	Committed  int64 // events written to the source
 	Published  int64 // different messages accepted by the broker
 	Duplicates int64 // messages that the broker's duplicate detection dropped
-	Repeated   int64 // messages that the broker took again, its window having forgotten them
-	Stale      int64 // messages that came from an epoch below one that the broker had seen of their stream
-	Visible    int64 // committed events whose effect can be read
+	Repeated   int64 // messages that the broker accepted again because its window had forgotten them
+	Stale      int64 // messages with an epoch below one that the broker had seen of their stream
+	Visible    int64 // committed events whose effect is visible
 	Aggregates int   // with at least one committed event
 	LastEpoch  int64 // the highest epoch that the broker has seen
 
 	FirstCommit time.Time // zero before the first
 	LastVisible time.Time // zero before the first
-	LastMove    time.Time // when anything was recorded last
+	LastMove    time.Time // when the last record was made
 }
 
-// Latency is the time from just before the write of an event to its effect being read, in milliseconds.
+// Latency is the time from just before the write of an event until its effect is visible, in
+// milliseconds.
 type Latency struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
 	Max float64 `json:"max"`
 }
 
-// latencies above an hour are counted as an hour.
+// longest is the upper limit of a latency: what is above an hour counts as an hour.
 const longest = int64(time.Hour / time.Microsecond)
 
-// NewRecorder is an empty recorder.
+// NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder {
 	return &Recorder{
 		aggregates: map[string]*progress{},
@@ -130,7 +131,8 @@ func (r *Recorder) Observe(o Observation) {
 	}
 }
 
-// See records that n more events of an aggregate can be read, for read models that keep no count of their own.
+// See records that n more events of an aggregate are visible, for read models that do not count
+// them.
 func (r *Recorder) See(aggregate string, n int64, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,22 +156,23 @@ func (r *Recorder) advance(p *progress, events int64, at time.Time) {
 	r.counts.LastMove = time.Now()
 }
 
-// failingOver reports whether a failover lasted during a part of the time between the two. The caller holds mu.
+// failingOver reports whether a failover was in progress at any time between from and to. The
+// caller holds mu.
 func (r *Recorder) failingOver(from, to time.Time) bool {
 	return slices.ContainsFunc(r.lost, func(f failover) bool {
 		return !to.Before(f.from) && (f.to.IsZero() || !from.After(f.to))
 	})
 }
 
-// LeaderLost records that a leader was taken away: a failover begins.
+// LeaderLost records that a leader was removed: a failover begins.
 func (r *Recorder) LeaderLost(at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lost = append(r.lost, failover{from: at})
 }
 
-// LeaderReplaced records that the failover which began last is over: at the first message of an epoch after the
-// lost leader's, or at the given time if there is none.
+// LeaderReplaced records that the failover that began last is over: at the first message with an
+// epoch after the lost leader's, or at the given time if there is none.
 func (r *Recorder) LeaderReplaced(epoch int64, at time.Time) {
 	if first, published := r.FirstAfterEpoch(epoch); published {
 		at = first
@@ -179,14 +182,15 @@ func (r *Recorder) LeaderReplaced(epoch int64, at time.Time) {
 	r.lost[len(r.lost)-1].to = at
 }
 
-// Counts are the numbers so far.
+// Counts returns the numbers so far.
 func (r *Recorder) Counts() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.counts
 }
 
-// FirstAfterEpoch is when the broker first accepted a message of a later epoch than the given one.
+// FirstAfterEpoch returns when the broker first accepted a message with a later epoch than the
+// given one.
 func (r *Recorder) FirstAfterEpoch(epoch int64) (at time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,15 +202,15 @@ func (r *Recorder) FirstAfterEpoch(epoch int64) (at time.Time, ok bool) {
 	return at, ok
 }
 
-// Latency is the distribution so far.
+// Latency returns the distribution so far.
 func (r *Recorder) Latency() Latency {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return distribution(r.latency)
 }
 
-// SteadyLatency is the distribution so far of the events that no failover delayed: those for which no leader was
-// missing between their write and their effect.
+// SteadyLatency returns the distribution so far of the events that no failover delayed: between
+// their write and their effect, there was always a leader.
 func (r *Recorder) SteadyLatency() Latency {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,7 +225,7 @@ func distribution(h *hdrhistogram.Histogram) Latency {
 	return Latency{P50: ms(h.ValueAtQuantile(50)), P99: ms(h.ValueAtQuantile(99)), Max: ms(h.Max())}
 }
 
-// History is a copy of what was recorded so far.
+// History returns a copy of what was recorded so far.
 func (r *Recorder) History() History {
 	r.mu.Lock()
 	defer r.mu.Unlock()

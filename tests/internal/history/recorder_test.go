@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-func TestLatencyIsAlsoKnownWithoutTheFailovers(t *testing.T) {
+func TestSteadyLatencyExcludesFailovers(t *testing.T) {
 	t.Parallel()
 	virtualtime.Test(t, func(t *testing.T) {
 		r := history.NewRecorder()
@@ -22,12 +22,12 @@ func TestLatencyIsAlsoKnownWithoutTheFailovers(t *testing.T) {
 		event(10 * time.Millisecond)
 		time.Sleep(time.Second)
 		r.LeaderLost(time.Now())
-		r.Commit(history.Commit{Aggregate: "b", At: time.Now()}) // is read after the failover
+		r.Commit(history.Commit{Aggregate: "b", At: time.Now()}) // visible only after the failover
 		event(500 * time.Millisecond)
 		time.Sleep(time.Second)
 		r.Accept(history.Acceptance{MessageID: "m", Session: "a", Epoch: 2, At: time.Now()})
 		time.Sleep(time.Second)
-		event(20 * time.Millisecond) // before anything noticed that the failover is over
+		event(20 * time.Millisecond) // before the end of the failover was noticed
 		r.LeaderReplaced(1, time.Now())
 		event(30 * time.Millisecond)
 		r.See("b", 1, time.Now())
@@ -38,7 +38,7 @@ func TestLatencyIsAlsoKnownWithoutTheFailovers(t *testing.T) {
 	})
 }
 
-func TestRecorderCountsAlong(t *testing.T) {
+func TestRecorderCountsRecords(t *testing.T) {
 	t.Parallel()
 	virtualtime.Test(t, func(t *testing.T) {
 		r := history.NewRecorder()
@@ -52,7 +52,7 @@ func TestRecorderCountsAlong(t *testing.T) {
 		r.Accept(history.Acceptance{MessageID: "m2", Session: "a", Position: "2", Epoch: 4, At: time.Now()})
 		r.Accept(history.Acceptance{MessageID: "m2", Session: "a", Position: "2", Epoch: 3, Duplicate: true, At: time.Now()})
 		r.Accept(history.Acceptance{MessageID: "m2", Session: "a", Position: "2", Epoch: 4, At: time.Now()})
-		r.Accept(history.Acceptance{MessageID: "m3", Stream: "another", Session: "a", Position: "1", Epoch: 2, At: time.Now()}) // not stale: its leader is another one
+		r.Accept(history.Acceptance{MessageID: "m3", Stream: "another", Session: "a", Position: "1", Epoch: 2, At: time.Now()}) // not stale: it is of another stream
 		r.Observe(history.Observation{Aggregate: "a", Events: 7, Position: "2", At: time.Now()})                                // five too many
 
 		counts := r.Counts()
