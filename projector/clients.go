@@ -16,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/await"
 	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/internal/pipeline"
 	"github.com/sluice-cdc/sluice/projector/internal/schema"
@@ -54,6 +55,7 @@ type service struct {
 	pool       *sessions.Pool
 	// ranges are those of the read model's build; nil if it has none, or is not known yet.
 	ranges atomic.Pointer[build.Ranges]
+	waits  sync.WaitGroup // the requests that wait for an effect
 	*status
 }
 
@@ -214,6 +216,8 @@ func (s *service) reachServiceBus(ctx context.Context) error {
 
 // close closes the clients. They must no longer be in use.
 func (s *service) close(ctx context.Context) {
+	s.waits.Wait() // their connections are closed
+	await.Close(s.mongo)
 	s.pool.Close(ctx)
 	if err := mongodb.Disconnect(ctx, s.mongo, s.cfg.ShutdownTimeout/8); err != nil {
 		s.log.Debug("MongoDB client not closed cleanly", telemetry.KeyError, err)

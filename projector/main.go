@@ -36,7 +36,7 @@ import (
 //   - The log goes to standard output, one JSON object a line, and so does the output of a command.
 //     Errors of the command line or of a setting go to standard error; a setting that stops the
 //     service is in the log, too.
-//   - HTTP_ADDR serves /livez, /readyz, /status and /metrics.
+//   - HTTP_ADDR serves /livez, /readyz, /status, /metrics and /applied.
 //   - The exit code is 0 after a requested stop and after a command that found no problem, 2 if a
 //     setting, the command line or a projection's name is wrong, and 1 if it cannot continue or a
 //     command found a problem.

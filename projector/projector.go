@@ -96,7 +96,7 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 	})()
 
 	if cfg.HTTPAddr != "" {
-		group.Go(func() error { return health.Serve(serving, cfg.HTTPAddr, s.probes(), s.log) })
+		group.Go(func() error { return health.Serve(serving, cfg.HTTPAddr, s.httpProbes(), s.log) })
 	}
 	group.Go(func() error {
 		telemetry.ReportStatus(serving, s.log, cfg.StatusInterval, func() any { return s.Status() })

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Probes are a service's answers. Every function is called from several goroutines at once and must
-// not block.
+// Probes are a service's answers. Every function is called from several goroutines at once, and the
+// first four must not block.
 type Probes struct {
 	// Live returns nil while the process works. An error makes the platform restart it.
 	Live func() error
@@ -27,6 +27,8 @@ type Probes struct {
 	Status func() any
 	// Metrics serves /metrics.
 	Metrics http.Handler
+	// More are further answers by their patterns, such as "GET /applied". They may block.
+	More map[string]http.HandlerFunc
 }
 
 // Serve answers on addr, the setting HTTP_ADDR (host:port; port 0 takes a free one, which is
@@ -49,7 +51,7 @@ func Serve(ctx context.Context, addr string, p Probes, log *slog.Logger) error {
 	return nil
 }
 
-// Handler serves the four paths.
+// Handler serves the four paths, and what the service adds.
 func Handler(p Probes) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /livez", probe(p.Live))
@@ -64,6 +66,9 @@ func Handler(p Probes) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(append(body, '\n'))
 	})
+	for pattern, answer := range p.More {
+		mux.HandleFunc(pattern, answer)
+	}
 	return mux
 }
 

@@ -1,3 +1,3 @@
-// Package memory holds the documents in memory of package projection/memory against a MongoDB: after
-// every write both have the same.
+// Package memory holds what package projection does without the projector against a MongoDB, embedded or real:
+// the documents of projection/memory, which are the same after every write, and projection.Wait.
 package memory

@@ -63,7 +63,7 @@ func TestMemoryWritesAsTheServerDoes(t *testing.T) {
 	require.Less(t, outcomes["unsupported"], seeds*writes/20)
 }
 
-func mongoClient(t *testing.T) *mongo.Client {
+func mongoClient(t *testing.T, adjust ...func(*options.ClientOptions)) *mongo.Client {
 	t.Helper()
 	uri := os.Getenv("MONGODB_URI")
 	if uri == "" {
@@ -75,7 +75,11 @@ func mongoClient(t *testing.T) *mongo.Client {
 		t.Cleanup(func() { cancel(); require.NoError(t, <-served) })
 		uri = emulator.URI(l.Addr().String())
 	}
-	client, err := mongo.Connect(options.Client().ApplyURI(uri))
+	o := options.Client().ApplyURI(uri)
+	for _, f := range adjust {
+		f(o)
+	}
+	client, err := mongo.Connect(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.WithoutCancel(t.Context()))) })
 	return client

@@ -1,0 +1,111 @@
+package projector
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector/internal/await"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/health"
+)
+
+const (
+	// defaultWait is how long /applied waits for an effect by default, and maxWait at most.
+	defaultWait = 5 * time.Second
+	maxWait     = time.Minute
+)
+
+// applied is what /applied answers.
+type applied struct {
+	Projection string `json:"projection"`
+	Aggregate  string `json:"aggregate"`
+	// Version and Position are those of the last event applied.
+	Version  int64  `json:"version"`
+	Position string `json:"position"`
+	// OperationTime is a time at which the effect was visible; empty if it was not.
+	OperationTime *bson.Timestamp `json:"operation_time,omitempty"`
+	// Parked is why no effect comes; Error is why the answer is not the effect.
+	Parked string `json:"parked,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// httpProbes are the answers over HTTP.
+func (s *service) httpProbes() health.Probes {
+	probes := s.probes()
+	probes.More = map[string]http.HandlerFunc{"GET /applied": s.serveApplied}
+	return probes
+}
+
+// serveApplied answers GET /applied?aggregate=A&version=V&wait=5s (or position=P, and stream=S if
+// there are several) once the read model holds the effect: 200; 504 with how far the aggregate is
+// applied if it does not within the wait; 409 if the aggregate is parked; 400 for a wrong query;
+// 503 while the database cannot be asked.
+func (s *service) serveApplied(w http.ResponseWriter, r *http.Request) {
+	s.waits.Add(1)
+	defer s.waits.Done()
+	answer := applied{Projection: s.chosen.Name()}
+	want, wait, err := parseApplied(r.URL.Query())
+	answer.Aggregate = want.Aggregate
+	status := http.StatusBadRequest
+	if err == nil {
+		ctx, cancel := context.WithTimeout(r.Context(), wait)
+		defer cancel()
+		var guard await.Guard
+		collection, prefix := s.applier.GuardPlace()
+		guard, err = await.Wait(ctx, s.mongo.Database(s.cfg.Database), collection, prefix, want)
+		answer.Version, answer.Position = guard.Version, guard.Position
+		switch {
+		case err == nil:
+			status, answer.OperationTime = http.StatusOK, &guard.At
+		case errors.Is(err, await.ErrParked):
+			status, answer.Parked = http.StatusConflict, guard.Parked.Reason
+			err = fmt.Errorf("%w: %s", await.ErrParked, guard.Parked.Description)
+		case errors.Is(err, await.ErrNotYet):
+			status = http.StatusGatewayTimeout
+			err = fmt.Errorf("not applied within %s: the event may be on its way; the producer may leave it out; it may write nothing in this projection; "+
+				"or it is not an insert, and only inserts have a version", wait)
+		default:
+			status = http.StatusServiceUnavailable
+		}
+	}
+	if err != nil {
+		answer.Error = err.Error()
+	}
+	body, err := json.MarshalIndent(answer, "", "  ")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// parseApplied reads a query of /applied.
+func parseApplied(query url.Values) (want await.Want, wait time.Duration, err error) {
+	want.Aggregate, want.Position, want.Stream = query.Get("aggregate"), query.Get("position"), query.Get("stream")
+	want.StreamKey = projection.EscapeKey(want.Stream)
+	if text := query.Get("version"); text != "" {
+		if want.Version, err = strconv.ParseInt(text, 10, 64); err != nil || want.Version < 1 {
+			return want, 0, fmt.Errorf("version=%s: it is the version of an insert, a whole number from 1 on", text)
+		}
+	}
+	if want.Aggregate == "" || want.Version == 0 && want.Position == "" {
+		return want, 0, errors.New("needs aggregate and version, such as /applied?aggregate=order-1&version=7&wait=5s; or aggregate and position")
+	}
+	wait = defaultWait
+	if text := query.Get("wait"); text != "" {
+		if wait, err = time.ParseDuration(text); err != nil || wait <= 0 || wait > maxWait {
+			return want, 0, fmt.Errorf("wait=%s: it is how long to wait, such as 5s, at most %s", text, maxWait)
+		}
+	}
+	return want, wait, nil
+}

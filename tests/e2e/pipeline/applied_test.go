@@ -1,0 +1,131 @@
+package pipeline_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// appliedAnswer is what /applied answers.
+type appliedAnswer struct {
+	code                    int
+	Projection, Aggregate   string
+	Version                 int64
+	Position, Parked, Error string
+}
+
+func (s *realStack) applied(addr, query string) appliedAnswer {
+	s.Helper()
+	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+addr+"/applied?"+query, http.NoBody)
+	require.NoError(s, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(s, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(s, err)
+	answer := appliedAnswer{code: response.StatusCode}
+	require.NoError(s, json.Unmarshal(body, &answer), string(body))
+	return answer
+}
+
+// A query that waits for the version of a command sees its effect, through the program's port and in a Go program; what does not come is
+// an error that names the possible causes.
+func TestAQueryWaitsForTheVersionOfItsCommand(t *testing.T) {
+	for _, name := range []string{"timeline", "ledger"} {
+		t.Run(name, func(t *testing.T) {
+			s := newRealStack(t, false)
+			for name, value := range s.settings() {
+				t.Setenv(name, value)
+			}
+			t.Setenv("SERVICE_BUS_SUBSCRIPTION", emulator.Subscription)
+			t.Setenv("READ_MODEL_DATABASE", "readmodel")
+			producing, err := producer.LoadConfig()
+			require.NoError(t, err)
+			projecting, err := projector.LoadConfig()
+			require.NoError(t, err)
+			log := &world.Recorder{}
+			o := projector.Options{Instance: "p", Logger: slog.New(slog.NewJSONHandler(log, nil))}
+			builds(name)(&projecting, &o)
+			var services sync.WaitGroup
+			run, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+			services.Go(func() { _ = producer.Run(run, producing, producer.Options{Instance: "a"}) })
+			var ended error
+			services.Go(func() { ended = projector.Run(run, projecting, o) })
+			defer func() { cancel(); services.Wait(); require.NoError(t, ended) }()
+			s.leads("a")
+			s.until("the projector serves", func() bool { return served.FindStringSubmatch(log.Text()) != nil })
+			addr := served.FindStringSubmatch(log.Text())[1]
+
+			client, err := driver.Connect(options.Client().ApplyURI(s.mongo))
+			require.NoError(t, err)
+			defer func() { _ = client.Disconnect(t.Context()) }()
+			readModel := client.Database("readmodel")
+			s.until("its collections are there", func() bool {
+				names, err := readModel.ListCollectionNames(t.Context(), bson.D{})
+				return err == nil && len(names) > 0
+			})
+			collection, field := "timeline", "events"
+			if name == "ledger" {
+				collection = "accounts"
+			}
+			events := func() int64 {
+				raw, err := readModel.Collection(collection).FindOne(t.Context(), bson.D{{Key: "_id", Value: "one"}}).Raw()
+				require.NoError(t, err)
+				n, _ := raw.Lookup(field).AsInt64OK()
+				return n
+			}
+			for version := range int64(20) {
+				s.insert(1)
+				if version%2 == 0 {
+					answer := s.applied(addr, fmt.Sprintf("aggregate=one&version=%d&wait=30s", version+1))
+					require.Equal(t, http.StatusOK, answer.code, answer.Error)
+					require.GreaterOrEqual(t, answer.Version, version+1)
+					require.Equal(t, name, answer.Projection)
+				} else {
+					effect, err := projection.Wait(t.Context(), readModel, projection.Awaited{
+						Projection: name, Collection: collection, Aggregate: "one", Version: version + 1,
+					})
+					require.NoError(t, err)
+					require.Equal(t, collection, effect.Collection)
+				}
+				require.Equal(t, version+1, events(), "the query sees what was written")
+			}
+			late := s.applied(addr, "aggregate=one&version=21&wait=50ms")
+			require.Equal(t, http.StatusGatewayTimeout, late.code)
+			require.EqualValues(t, 20, late.Version)
+			require.Contains(t, late.Error, "not applied within 50ms: the event may be on its way; the producer may leave it out")
+			known := s.applied(addr, "aggregate=one&wait=30s&position="+url.QueryEscape(late.Position))
+			require.Equal(t, http.StatusOK, known.code)
+			for _, query := range []string{"", "aggregate=one", "aggregate=one&version=x", "version=1", "aggregate=one&version=1&wait=2h", "aggregate=one&version=0"} {
+				wrong := s.applied(addr, query)
+				require.Equal(t, http.StatusBadRequest, wrong.code, query)
+				require.NotEmpty(t, wrong.Error)
+			}
+			if name == "ledger" {
+				_, err := s.events.InsertOne(t.Context(), bson.D{{Key: "aggregateId", Value: "sick"}, {Key: "version", Value: 1}, {Key: "poison", Value: true}})
+				require.NoError(t, err)
+				parked := s.applied(addr, "aggregate=sick&version=2&wait=30s")
+				require.Equal(t, http.StatusConflict, parked.code, "at once, not after the wait")
+				require.Equal(t, "ProjectionFailed", parked.Parked)
+				require.Contains(t, parked.Error, "poison")
+			}
+		})
+	}
+}
