@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/sluice-cdc/sluice/projector/internal/build"
@@ -39,6 +38,8 @@ func (s *service) awaitBuild(ctx context.Context) (bool, error) {
 		switch refusal, refused := errors.AsType[*schema.CollationError](err); {
 		case refused:
 			return false, settings.Problems{fmt.Errorf("READ_MODEL_DATABASE: %w", refusal)}
+		case errors.Is(err, build.ErrDropped):
+			return false, settings.Problems{fmt.Errorf("PROJECTION: %w", err)}
 		case done:
 			s.unbuilt.Store(false)
 			return true, nil
@@ -61,6 +62,20 @@ func (s *service) awaitBuild(ctx context.Context) (bool, error) {
 	}
 }
 
+// watchDrop returns when ctx ends, or with an error when the version is dropped: its collections go
+// soon, and must not be created by another write.
+func (s *service) watchDrop(ctx context.Context) error {
+	for retry.Sleep(ctx, lookForBuild) == nil {
+		attempt, cancel := context.WithTimeout(ctx, reachTimeout)
+		state, err := build.Read(attempt, s.mongo.Database(s.cfg.Database), s.chosen)
+		cancel()
+		if err == nil && state != nil && state.State == build.Dropped { // other errors are reported by the writes
+			return settings.Problems{fmt.Errorf("PROJECTION: %w", build.ErrDropped)}
+		}
+	}
+	return nil
+}
+
 // readBuild reports whether the read model may be written to.
 func (s *service) readBuild(ctx context.Context) (done bool, err error) {
 	readModel := s.mongo.Database(s.cfg.Database)
@@ -74,6 +89,8 @@ func (s *service) readBuild(ctx context.Context) (done bool, err error) {
 		return false, err
 	case state == nil:
 		return projection.VersionOf(s.chosen) == 1, nil
+	case state.State == build.Dropped:
+		return false, build.ErrDropped
 	case state.State != build.Done:
 		return false, nil
 	}
@@ -92,7 +109,7 @@ func (c *Config) checkVersion(chosen projection.Projection) error {
 	if v == 1 {
 		return nil
 	}
-	name := fmt.Sprintf("%s-v%d", strings.TrimSuffix(chosen.Name(), fmt.Sprintf("_v%d", v)), v)
+	name := fmt.Sprintf("%s-v%d", projection.BaseName(chosen), v)
 	switch {
 	case c.Queue != "":
 		return fmt.Errorf("SERVICE_BUS_QUEUE: version %d of a projection needs a subscription of its own, named %s: a queue has one reader", v, name)

@@ -19,7 +19,6 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/await"
 	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/internal/pipeline"
-	"github.com/sluice-cdc/sluice/projector/internal/schema"
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
@@ -187,8 +186,7 @@ func (s *service) reachMongo(ctx context.Context) error {
 	if err := s.mongo.Ping(ctx, readpref.Primary()); err != nil {
 		return err
 	}
-	collections, _ := projection.Collections(s.chosen)
-	return schema.Create(ctx, s.mongo.Database(s.cfg.Database), collections)
+	return build.CreateCollections(ctx, s.mongo.Database(s.cfg.Database), s.chosen)
 }
 
 // reachServiceBus peeks at the dead-letter queue. That needs the same connection, right and entity

@@ -208,6 +208,7 @@ func (c *Config) operating(s *service) *operator.Projector {
 		Redeem:       s.pipeline.Redeem,
 		Setting:      c.Projection,
 		ApplyTimeout: c.ApplyTimeout, SettleTimeout: c.SettleTimeout,
+		Stops: lookForBuild + reachTimeout + c.ShutdownTimeout,
 		Source: operator.Source{
 			MongoURI: c.SourceMongoURI, Database: c.SourceDatabase, Collection: c.SourceCollection,
 			AggregatePath: c.AggregateIDPath, TypePath: c.EventTypePath, VersionPath: c.VersionPath,

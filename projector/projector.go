@@ -103,14 +103,16 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 		return nil
 	})
 	group.Go(func() error { s.connect(receiving); return nil })
-	group.Go(func() error { return s.pipeline.Run(receiving) })
 	group.Go(func() error {
 		defer stopServing()
 		built, err := s.awaitBuild(receiving)
-		if built {
-			s.pool.Run(receiving, work, s.pipeline.Handle)
+		if !built {
+			return err
 		}
-		return err
+		group.Go(func() error { return s.pipeline.Run(receiving) })
+		group.Go(func() error { return s.watchDrop(receiving) })
+		s.pool.Run(receiving, work, s.pipeline.Handle)
+		return nil
 	})
 	err = group.Wait()
 	if err == nil && errors.Is(context.Cause(work), errShutdown) {

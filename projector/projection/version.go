@@ -69,6 +69,15 @@ func VersionOf(p Projection) int {
 	return 1
 }
 
+// BaseName returns the name of the projection that p is a version of; that of p itself if it is
+// version 1.
+func BaseName(p Projection) string {
+	if of, ok := p.(interface{ versionSuffix() string }); ok {
+		return strings.TrimSuffix(p.Name(), of.versionSuffix())
+	}
+	return p.Name()
+}
+
 // versionName is a name that only a version of a projection may have.
 var versionName = regexp.MustCompile(`_v[0-9]+$`)
 

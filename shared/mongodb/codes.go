@@ -26,6 +26,7 @@ const (
 	IllegalOperation                   = 20
 	InvalidBSON                        = 22
 	LockTimeout                        = 24
+	NamespaceNotFound                  = 26
 	PathNotViable                      = 28
 	ConflictingUpdateOperators         = 40
 	CursorNotFound                     = 43

@@ -104,6 +104,11 @@ func (a *Applier) Collections() []string {
 	return names
 }
 
+// WithoutStubs returns the pipeline that leaves stubs out of what readers see.
+func WithoutStubs() bson.A {
+	return bson.A{bson.D{{Key: "$match", Value: bson.D{{Key: projection.GuardField + "." + guardEmpty, Value: bson.D{{Key: "$ne", Value: true}}}}}}}
+}
+
 // Stub reports whether a document of a [projection.OneDocument] was made only to hold a parked
 // record.
 func Stub(document bson.Raw) bool {

@@ -171,6 +171,8 @@ func (b *Builder) open(ctx context.Context, uuid bson.Binary) (*State, error) {
 		}
 	}
 	switch {
+	case s.State == Dropped:
+		return s, ErrDropped
 	case s.Source != b.Source.String(), s.Stream != b.Stream.Name:
 		return s, fmt.Errorf("this version is built from %s beside stream %s: %s beside stream %s needs a version of its own", s.Source, s.Stream, b.Source, b.Stream.Name)
 	case !s.UUID.Equal(uuid):

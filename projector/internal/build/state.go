@@ -18,6 +18,7 @@ const (
 	Building = "building" // ranges are left
 	Failed   = "failed"   // every range is built, and some aggregates could not be
 	Done     = "built"
+	Dropped  = "dropped" // by an operator: its projectors end
 )
 
 // State is the record of a version's build, in the collection <projection>_build of the read model.

@@ -10,15 +10,10 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
-	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
-	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/internal/schema"
-	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
@@ -84,16 +79,14 @@ func buildReadModel(ctx context.Context, p *Projector, r Request) error {
 	if err := schema.CheckCollations(ctx, p.Database, p.Applier.Collections()); err != nil {
 		return fmt.Errorf("READ_MODEL_DATABASE: %w", err)
 	}
-	collections, _ := projection.Collections(p.Projection)
-	if err := schema.Create(ctx, p.Database, collections); err != nil {
+	if err := build.CreateCollections(ctx, p.Database, p.Projection); err != nil {
 		return err
 	}
 	b := build.Builder{
 		Projection: p.Projection, Applier: p.Applier, Source: source, Stream: stream,
-		ReadModel: p.Database.Client().Database(p.Database.Name(), options.Database().SetReadConcern(readconcern.Majority()).
-			SetWriteConcern(writeconcern.Majority()).SetReadPreference(readpref.Primary())),
-		Attach: p.attach,
-		Chunk:  r.chunk, Rate: r.rate, Skip: r.skip, AcceptFailed: r.acceptFailed, Progress: p.Progress.Set,
+		ReadModel: p.majority(),
+		Attach:    p.attach,
+		Chunk:     r.chunk, Rate: r.rate, Skip: r.skip, AcceptFailed: r.acceptFailed, Progress: p.Progress.Set,
 	}
 	report, err := b.Run(ctx)
 	if err != nil {

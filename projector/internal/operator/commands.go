@@ -32,13 +32,17 @@ type Request struct {
 	chunk, rate  int64           // of build
 	skip         map[string]bool // of build: the documents that are left out
 	acceptFailed bool            // of build
+
+	name    string // of switch and drop
+	version int    // the same
+	force   bool   // of switch
 }
 
 // Program is what the program can do; name is what people type to run it.
 func Program(name string) commandline.Program[*Projector, Request] {
 	all := []Command{{Name: "run", Says: "receive and apply (also without a command)"}, statusCommand()}
 	all = append(all, parkedCommands(name)...)
-	return commandline.Program[*Projector, Request]{Name: name, Commands: append(all, buildCommand(), verifyCommand(), doctorCommand())}
+	return commandline.Program[*Projector, Request]{Name: name, Commands: append(all, buildCommand(), switchCommand(), dropCommand(), verifyCommand(), doctorCommand())}
 }
 
 func statusCommand() Command {

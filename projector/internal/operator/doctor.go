@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/internal/schema"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/checkup"
@@ -125,9 +126,12 @@ func (p *Projector) examineMongo(ctx context.Context, found *checkup.Findings) {
 	}
 
 	bounded, cancel = p.bounded(ctx)
-	err = schema.Create(bounded, p.Database, collections)
+	err = build.CreateCollections(bounded, p.Database, p.Projection)
 	cancel()
 	switch {
+	case errors.Is(err, build.ErrDropped):
+		found.Problem(check, "delete its app, or set PROJECTION to another version", "%v", err)
+		return
 	case errors.Is(err, schema.ErrRights):
 		found.Problem(check, grantReadWrite+", or have another user create the collections and indexes", "the user may not list or create them: %v", err)
 	case err != nil:

@@ -56,6 +56,8 @@ type Projector struct {
 	Redeem func(ctx context.Context, c *envelope.Change) (done func(), err error)
 	// ApplyTimeout and SettleTimeout are the settings of these names.
 	ApplyTimeout, SettleTimeout time.Duration
+	// Stops is how long a projector may take to stop after its version is dropped.
+	Stops time.Duration
 	// Out is where commands print.
 	Out io.Writer
 	// Progress shows how far a command is, or is nil.

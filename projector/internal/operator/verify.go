@@ -17,8 +17,13 @@ import (
 	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
-// verifyShown is how many differences are printed.
-const verifyShown = 20
+const (
+	// verifyShown is how many differences are printed.
+	verifyShown = 20
+	// verifyWait and verifyHold are the defaults of --wait and --hold.
+	verifyWait = 10 * time.Second
+	verifyHold = 200_000
+)
 
 func verifyCommand() Command {
 	return Command{
@@ -28,8 +33,8 @@ func verifyCommand() Command {
 			"  \thas an index on AGGREGATE_ID_PATH (on MIRROR_KEY for a mirror)",
 		Flags: func(f *flag.FlagSet, r *Request) {
 			f.Int64Var(&r.sample, "sample", 0, "compare about `N` documents; without it all of them")
-			f.DurationVar(&r.wait, "wait", 10*time.Second, "how `long` a difference may take to disappear")
-			f.Int64Var(&r.inMemory, "hold", 200_000, "`N` documents in memory at once, at most; what is more is compared in parts")
+			f.DurationVar(&r.wait, "wait", verifyWait, "how `long` a difference may take to disappear")
+			f.Int64Var(&r.inMemory, "hold", verifyHold, "`N` documents in memory at once, at most; what is more is compared in parts")
 			f.BoolVar(&r.json, "json", false, "as JSON")
 		},
 		Check: func(_ string, r *Request) error {
@@ -48,12 +53,12 @@ func verifyCommand() Command {
 	}
 }
 
-// verifyReadModel reads two databases for as long as it takes; each command of it is bounded by the
-// driver.
-func verifyReadModel(ctx context.Context, p *Projector, r Request) error {
+// compare compares the read model with its source. It reads two databases for as long as it takes;
+// each command of it is bounded by the driver.
+func (p *Projector) compare(ctx context.Context, r Request) (verify.Report, error) {
 	source, closeSource, err := p.Source.open(ctx, p.Database.Client())
 	if err != nil {
-		return err
+		return verify.Report{}, err
 	}
 	defer closeSource()
 	v := verify.Verifier{
@@ -62,7 +67,11 @@ func verifyReadModel(ctx context.Context, p *Projector, r Request) error {
 		Guards:    p.Applier.Guards, Parked: p.Applier.List,
 		Sample: r.sample, Wait: r.wait, PerPass: r.inMemory, Progress: p.Progress.Set,
 	}
-	report, err := v.Verify(ctx)
+	return v.Verify(ctx)
+}
+
+func verifyReadModel(ctx context.Context, p *Projector, r Request) error {
+	report, err := p.compare(ctx, r)
 	if err != nil {
 		return err
 	}

@@ -347,7 +347,7 @@ func TestG3NothingIsAppliedBeforeTheBuildHasEnded(t *testing.T) {
 		}))
 		versions := begun(w, 9)
 		p := w.StartProjector(builds("ledger:2"))
-		w.Pass(10 * time.Minute)
+		w.Pass(9 * time.Minute)
 		require.Equal(w, 9, w.Bus.Stats(world.Topic+"/Subscriptions/ledger-v2").Active)
 		require.Equal(w, 2, strings.Count(p.Log.Text(), "no event is applied before the read model is built"))
 

@@ -121,6 +121,11 @@ func (s *Server) AddSubscription(topic string, subscription Subscription) error 
 	return s.broker.CreateSubscription(topic, subscription)
 }
 
+// RemoveSubscription deletes a subscription of a topic with what waits in it, as the administration does.
+func (s *Server) RemoveSubscription(topic, name string) error {
+	return s.broker.Delete(topic + "/Subscriptions/" + name)
+}
+
 // Run serves l until ctx ends or l fails. On return l and all connections are closed and every
 // goroutine is joined. It returns nil when ctx ended.
 func (s *Server) Run(ctx context.Context, l net.Listener) error {

@@ -1,0 +1,279 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// revised counts events of aggregates and of types, and marks what it writes with the version of its code.
+type revised struct{ code string }
+
+func (revised) Name() string { return "revised" }
+
+func (revised) Collections() []projection.Collection {
+	return []projection.Collection{{Name: "accounts", KeyedBy: projection.ByAggregate}, {Name: "types"}}
+}
+
+func (r revised) Project(e projection.Event) ([]projection.Write, error) {
+	return []projection.Write{
+		projection.Update("accounts", e.Aggregate, projection.Inc("events", 1), projection.Set("code", r.code)),
+		projection.Update("types", e.Type, projection.Inc("events", 1), projection.Set("code", r.code)),
+	}, nil
+}
+
+// version has the settings of one version of the projection revised, with its own code.
+func version(v int) func(*projector.Config, *projector.Options) {
+	return func(c *projector.Config, o *projector.Options) {
+		setting := "revised"
+		if v > 1 {
+			setting = fmt.Sprintf("revised:%d", v)
+		}
+		builds(setting)(c, o)
+		if err := o.Projections.Register(revised{fmt.Sprint("code ", v)}); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func subscribe(w *world.World, name string) {
+	w.Helper()
+	require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
+		Name: name, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
+	}))
+}
+
+// twoVersions is a world in which version 1 and version 2, which was built, both follow the source.
+func twoVersions(w *world.World, events int) (versions map[string]int) {
+	w.Helper()
+	subscribe(w, "revised-v2")
+	w.StartProjector(version(1))
+	versions = begun(w, events)
+	built := w.OperateProjector(operated(w, version(2)), "build")
+	require.Zero(w, built.Code, built.Err)
+	w.StartProjector(version(2))
+	w.Eventually("both versions have all events", func() bool {
+		return eventsOf(w, "types", "Counted") == events && eventsOf(w, "types_v2", "Counted") == events
+	})
+	return versions
+}
+
+func command(w *world.World, v int, args ...string) world.Operated {
+	w.Helper()
+	return w.OperateProjector(operated(w, version(v)), args...)
+}
+
+// A reader of a view sees all documents of one version, of whichever, in each of its reads, while the views are switched there and back
+// beside writers.
+func TestG3AReaderOfAViewSeesExactlyOneVersion(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		const aggregates = 3
+		versions := twoVersions(w, 3*aggregates)
+		require.Zero(w, command(w, 1, "switch", "revised", "--to", "1").Code)
+		model := w.Client.Database(world.ReadModel)
+		seed := rand.Uint64()
+		w.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(seed, 0))
+		stop := make(chan struct{})
+		var beside sync.WaitGroup
+		beside.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Duration(random.IntN(int(2 * time.Second)))):
+					appendEvent(w, versions, fmt.Sprintf("a%d", random.IntN(aggregates)))
+				}
+			}
+		})
+		seen := map[string]int{}
+		beside.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+				}
+				cursor, err := model.Collection("accounts_current").Find(w.Context(), bson.D{}, options.Find().SetBatchSize(2))
+				require.NoError(w, err)
+				var docs []struct {
+					Code string `bson:"code"`
+				}
+				require.NoError(w, cursor.All(w.Context(), &docs))
+				require.Len(w, docs, aggregates)
+				for _, doc := range docs {
+					require.Equal(w, docs[0].Code, doc.Code)
+				}
+				seen[docs[0].Code]++
+			}
+		})
+		for range 5 {
+			for _, v := range []int{2, 1} {
+				w.DelayMongo(4, 15*time.Millisecond, "collMod", "create", "drop")
+				answer := command(w, v, "switch", "revised", "--to", fmt.Sprint(v))
+				require.Zero(w, answer.Code, answer.Err+answer.Out)
+				w.Pass(time.Second)
+			}
+		}
+		close(stop)
+		beside.Wait()
+		require.Len(w, seen, 2, seen)
+	})
+}
+
+// A version that is not known to be right is not shown to readers, unless an operator forces it; and one without a finished build never.
+func TestG6AVersionThatIsNotRightIsNotShown(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		model := w.Client.Database(world.ReadModel)
+		twoVersions(w, 9)
+		refused := func(v int, says string, args ...string) {
+			w.Helper()
+			answer := command(w, v, append([]string{"switch", "revised"}, args...)...)
+			require.NotZero(w, answer.Code)
+			require.Contains(w, answer.Err, says)
+			views, err := model.ListCollectionNames(w.Context(), bson.D{{Key: "type", Value: "view"}})
+			require.NoError(w, err)
+			require.Empty(w, views, "nothing was switched")
+		}
+		refused(2, "needs --to: a version of the projection, 1 or more")
+		refused(1, "the settings are those of version 1 of revised, and this is about version 2 of revised", "--to", "2")
+		refused(3, "version 3 of revised has no build: run projector build first", "--to", "3", "--force")
+
+		_, err := model.Collection("revised_v2_build").UpdateOne(w.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "building"}}}})
+		require.NoError(w, err)
+		refused(2, "the build of version 2 of revised has not ended (building)", "--to", "2", "--force")
+		_, err = model.Collection("revised_v2_build").UpdateOne(w.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "built"}}}})
+		require.NoError(w, err)
+
+		_, err = model.Collection("accounts_v2").UpdateOne(w.Context(), bson.D{{Key: "_id", Value: "a1"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "events", Value: 7}}}})
+		require.NoError(w, err)
+		refused(2, "version 2 of revised is not as the source, so nothing was switched", "--to", "2")
+
+		require.NoError(w, model.CreateCollection(w.Context(), "types_current"))
+		refused(2, "types_current is a collection, and should be a view", "--to", "2", "--force")
+		require.NoError(w, model.Collection("types_current").Drop(w.Context()))
+
+		answer := w.OperateProjector(func(c *projector.Config, o *projector.Options) {
+			operated(w, builds("undeclared"))(c, o)
+			require.NoError(w, o.Projections.Register(undeclared{}))
+		}, "switch", "undeclared", "--to", "1")
+		require.Equal(w, 1, answer.Code)
+		require.Contains(w, answer.Err, "does not declare its collections, so no views can show them: implement projection.Stored")
+
+		forced := command(w, 2, "switch", "revised", "--to", "2", "--force")
+		require.Zero(w, forced.Code, forced.Err)
+		require.Equal(w, "accounts_current shows accounts_v2 (a new view: grant the readers access to it)\n"+
+			"types_current shows types_v2 (a new view: grant the readers access to it)\n", forced.Out)
+		require.NoError(w, w.Bus.RemoveSubscription(world.Topic, world.Subscription))
+		gone := command(w, 1, "switch", "revised", "--to", "1")
+		require.Equal(w, 1, gone.Code)
+		require.Contains(w, gone.Err, "version 1 of revised does not follow the source any more")
+		shown := command(w, 1, "switch", "revised", "--to", "1", "--force", "--json")
+		require.JSONEq(w, `{"projection": "revised", "version": 1, "views": [{"view": "accounts_current", "shows": "accounts", "before": "accounts_v2"},
+			{"view": "types_current", "shows": "types", "before": "types_v2"}]}`, shown.Out)
+	})
+}
+
+// undeclared does not name the collections that it writes to.
+type undeclared struct{}
+
+func (undeclared) Name() string { return "undeclared" }
+func (undeclared) Project(projection.Event) ([]projection.Write, error) {
+	return nil, nil
+}
+
+// A view leaves out the stub of an aggregate whose first event could not be applied.
+func TestAViewLeavesStubsOut(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		versions := begun(w, 9)
+		appendEvent(w, versions, "poisoned", bson.E{Key: "poison", Value: true})
+		set := func(c *projector.Config, o *projector.Options) {
+			operated(w, builds("sick"))(c, o)
+			require.NoError(w, o.Projections.Register(sick{}))
+		}
+		require.Zero(w, w.OperateProjector(set, "build", "--accept-failed").Code)
+		require.Zero(w, w.OperateProjector(set, "switch", "sick", "--to", "1", "--force").Code)
+		require.Equal(w, int64(4), count(w, "sick"))
+		require.Equal(w, int64(3), count(w, "sick_current"))
+	})
+}
+
+func count(w *world.World, collection string) int64 {
+	w.Helper()
+	n, err := w.Client.Database(world.ReadModel).Collection(collection).CountDocuments(w.Context(), bson.D{})
+	require.NoError(w, err)
+	return n
+}
+
+// A version is dropped only when no reader sees it and no subscription keeps events for it; its projectors then end, and none creates
+// its collections again.
+func TestG6AVersionInUseIsNotDropped(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		versions := twoVersions(w, 9)
+		old := w.Projectors[0]
+		require.Zero(w, command(w, 1, "switch", "revised", "--to", "1").Code)
+		collections := func() (names []string) {
+			names, err := w.Client.Database(world.ReadModel).ListCollectionNames(w.Context(), bson.D{{Key: "name", Value: bson.D{
+				{Key: "$in", Value: bson.A{"accounts", "types", "revised_positions"}},
+			}}})
+			require.NoError(w, err)
+			return names
+		}
+		refused := func(says string, args ...string) {
+			w.Helper()
+			answer := command(w, 1, append([]string{"drop", "revised"}, args...)...)
+			require.NotZero(w, answer.Code)
+			require.Contains(w, answer.Err+answer.Out, says)
+			require.Len(w, collections(), 3)
+		}
+		refused("needs --version: a version of the projection, 1 or more", "--yes")
+		refused("the settings are those of version 1 of revised, and this is about version 2", "--version", "2", "--yes")
+		refused("readers use version 1 of revised: the view accounts_current shows accounts. Switch to another version first: "+
+			"projector switch revised --to VERSION", "--version", "1", "--yes")
+		require.Zero(w, command(w, 2, "switch", "revised", "--to", "2").Code)
+		refused("exists, and without a reader it fills its topic: delete it first", "--version", "1", "--yes")
+
+		appendEvent(w, versions, "a0") // version 1 may have it in hand
+		require.NoError(w, w.Bus.RemoveSubscription(world.Topic, world.Subscription))
+		refused("would drop accounts (about 3 documents)\nwould drop revised_positions (about 3 documents)\nwould drop types (about 1 document)\n"+
+			"Nothing is dropped yet. To go on: projector drop revised --version 1 --yes\n", "--version", "1")
+		var dropped world.Operated
+		var dropping sync.WaitGroup
+		dropping.Go(func() { dropped = command(w, 1, "drop", "revised", "--version", "1", "--yes") })
+		w.Eventually("the collections are gone", func() bool { return len(collections()) == 0 })
+		require.NotEmpty(w, old.Done, "its projector ended before")
+		dropping.Wait()
+		require.Zero(w, dropped.Code, dropped.Err)
+		require.Contains(w, dropped.Out, "dropped accounts (about 3 documents)\n")
+		require.Empty(w, collections())
+		_, err := old.End()
+		require.ErrorContains(w, err, "this version of the projection was dropped")
+
+		restarted := w.StartProjector(version(1))
+		w.Eventually("a projector that starts ends", func() bool { return len(restarted.Done) > 0 })
+		_, err = restarted.End()
+		require.ErrorContains(w, err, "this version of the projection was dropped")
+		require.Empty(w, collections())
+		for _, again := range [][]string{{"build"}, {"switch", "revised", "--to", "1", "--force"}} {
+			answer := command(w, 1, again...)
+			require.Equal(w, 1, answer.Code)
+			require.Contains(w, answer.Err+answer.Out, "this version of the projection was dropped", again)
+		}
+		require.Empty(w, collections())
+		w.Eventually("version 2 goes on", func() bool { return eventsOf(w, "types_current", "Counted") == 10 })
+		again := command(w, 1, "drop", "revised", "--version", "1", "--yes")
+		require.Zero(w, again.Code, again.Err)
+		require.Equal(w, "version 1 of revised has no collections any more\n", again.Out)
+	})
+}
