@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,6 +108,47 @@ func (e Entity) Delivery(ctx context.Context, client *admin.Client) (Delivery, e
 		return Delivery{}, errNoEntity
 	}
 	return Delivery{Most: int(*most), KeepsExpired: dead != nil && *dead}, nil
+}
+
+// Storage is how full a topic or queue is.
+type Storage struct {
+	Bytes, Most int64
+	Created     time.Time // of the subscription or queue
+}
+
+// Storage asks the administration how full the entity's topic or queue is. Errors are as those of
+// [Entity.Delivery].
+func (e Entity) Storage(ctx context.Context, client *admin.Client) (s Storage, err error) {
+	var most *int32
+	if e.Queue != "" {
+		queue, err := client.GetQueue(ctx, e.Queue, nil)
+		if err != nil || queue == nil {
+			return s, cmp.Or(err, errNoEntity)
+		}
+		size, err := client.GetQueueRuntimeProperties(ctx, e.Queue, nil)
+		if err != nil || size == nil {
+			return s, cmp.Or(err, errNoEntity)
+		}
+		s.Bytes, s.Created, most = size.SizeInBytes, size.CreatedAt, queue.MaxSizeInMegabytes
+	} else {
+		topic, err := client.GetTopic(ctx, e.Topic, nil)
+		if err != nil || topic == nil {
+			return s, cmp.Or(err, errNoEntity)
+		}
+		size, err := client.GetTopicRuntimeProperties(ctx, e.Topic, nil)
+		if err != nil || size == nil {
+			return s, cmp.Or(err, errNoEntity)
+		}
+		subscription, err := client.GetSubscriptionRuntimeProperties(ctx, e.Topic, e.Subscription, nil)
+		if err != nil || subscription == nil {
+			return s, cmp.Or(err, errNoEntity)
+		}
+		s.Bytes, s.Created, most = size.SizeInBytes, subscription.CreatedAt, topic.MaxSizeInMegabytes
+	}
+	if most != nil {
+		s.Most = int64(*most) << 20
+	}
+	return s, nil
 }
 
 // WillNotTell reports whether a retry cannot get an answer: the caller lacks the permission, there

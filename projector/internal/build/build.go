@@ -29,6 +29,10 @@ type Builder struct {
 	// Attach reaches the subscription, or the error why it cannot be. What is committed after it
 	// has returned arrives there.
 	Attach func(ctx context.Context) error
+	// Entity returns when the subscription was created, or the zero time if that cannot be known,
+	// or the error why the build cannot go on, such as a topic that is nearly full. It is asked at
+	// the start and between ranges.
+	Entity func(ctx context.Context) (created time.Time, err error)
 	// Chunk is about how many documents a range has.
 	Chunk int64
 	// Rate is about how many documents are read in a second; 0: as many as can be.
@@ -44,7 +48,12 @@ type Builder struct {
 	// begins.
 	begins bson.RawValue
 	ends   []bson.RawValue
+	// asked is when Entity was asked last.
+	asked time.Time
 }
+
+// askEvery is the time between two questions to Entity.
+const askEvery = 10 * time.Second
 
 // Stream is what the producer's checkpoint records of the stream that goes on behind the build.
 type Stream struct {
@@ -107,6 +116,9 @@ func (b *Builder) Run(ctx context.Context) (Report, error) {
 		begun, before := time.Now(), s.Events
 		var next *State
 		err := b.persist(ctx, func() (err error) {
+			if err := b.follows(ctx, s); err != nil {
+				return err
+			}
 			next, err = b.step(ctx, s, size)
 			return err
 		})
@@ -152,6 +164,28 @@ func (s Stream) check(source verify.Source) error {
 	return nil
 }
 
+// follows checks that the subscription is still the one that has kept all events since the build
+// began, and that its topic has space for more.
+func (b *Builder) follows(ctx context.Context, s *State) error {
+	if time.Since(b.asked) < askEvery {
+		return nil
+	}
+	created, err := b.Entity(ctx)
+	if err != nil {
+		return err
+	}
+	created = created.Truncate(time.Millisecond) // as MongoDB keeps it
+	b.asked = time.Now()
+	switch {
+	case created.IsZero() || created.Equal(s.Subscribed):
+		return nil
+	case !s.Subscribed.IsZero():
+		return fmt.Errorf("the subscription was created at %s, and this build began beside one of %s, which was deleted with the events that waited in it: "+
+			"build another version", created.Format(time.RFC3339), s.Subscribed.Format(time.RFC3339))
+	}
+	return b.subscribed(ctx, s, created)
+}
+
 // open begins the build, or goes on with the one that was begun.
 func (b *Builder) open(ctx context.Context, uuid bson.Binary) (*State, error) {
 	s, err := Read(ctx, b.ReadModel, b.Projection)
@@ -160,13 +194,19 @@ func (b *Builder) open(ctx context.Context, uuid bson.Binary) (*State, error) {
 	}
 	if s == nil {
 		guards := b.Applier.GuardCollection()
-		switch err := b.ReadModel.Collection(guards).FindOne(ctx, bson.D{}).Err(); {
-		case err == nil:
-			return nil, fmt.Errorf("%w: %s is not empty", apply.ErrForeignGuard, guards)
-		case !errors.Is(err, mongo.ErrNoDocuments):
-			return nil, fmt.Errorf("look into %s: %w", guards, err)
+		err := b.ReadModel.Collection(guards).FindOne(ctx, bson.D{}).Err()
+		switch {
+		case err == nil: // they are another process's, if that has begun this build meanwhile
+			s, err = Read(ctx, b.ReadModel, b.Projection)
+			if err == nil && s == nil {
+				err = fmt.Errorf("%w: %s is not empty", apply.ErrForeignGuard, guards)
+			}
+		case errors.Is(err, mongo.ErrNoDocuments):
+			s, err = b.begin(ctx, uuid)
+		default:
+			err = fmt.Errorf("read %s: %w", guards, err)
 		}
-		if s, err = b.begin(ctx, uuid); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -255,10 +295,12 @@ func (b *Builder) step(ctx context.Context, s *State, size int64) (*State, error
 		return nil, err
 	}
 	switch now, _, err := b.collection(ctx); {
+	case errors.Is(err, errNoCollection):
+		return nil, fmt.Errorf("%s was dropped while it was read: what is built of it is not complete", b.Source)
 	case err != nil:
 		return nil, err
 	case !now.Equal(s.UUID):
-		return nil, fmt.Errorf("%s was replaced by another collection while it was read", b.Source)
+		return nil, fmt.Errorf("%s was replaced by another collection while it was read: what is built of it is not complete", b.Source)
 	}
 	guards := apply.Build{ID: s.ID, Stream: s.Stream, Position: boundary(at)}
 	if err := b.write(ctx, guards, all); err != nil {

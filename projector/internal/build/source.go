@@ -24,9 +24,15 @@ var errTooOld = errors.New("the source no longer has the state of the range's cl
 // or a collMod came after the time) and StaleChunkHistory (a chunk has moved since).
 var tooOldCodes = []int{239, 246, 250}
 
+// errNoCollection is a source that does not exist, or is a view.
+var errNoCollection = errors.New("is not a collection of the source")
+
 // examine checks the source before anything is read, and returns the UUID of its collection.
 func (b *Builder) examine(ctx context.Context) (uuid bson.Binary, err error) {
 	if err := b.examineServer(ctx); err != nil {
+		return uuid, err
+	}
+	if err := b.examineMember(ctx); err != nil {
 		return uuid, err
 	}
 	uuid, collation, err := b.collection(ctx)
@@ -53,6 +59,23 @@ func (b *Builder) examineServer(ctx context.Context) error {
 	return nil
 }
 
+// examineMember checks that reads are answered by a primary. A client of a replica set finds the
+// primary; one of a single member reads on that member, whichever it is.
+func (b *Builder) examineMember(ctx context.Context) error {
+	var member struct {
+		Primary bool   `bson:"isWritablePrimary"`
+		Set     string `bson:"setName"`
+	}
+	if err := b.Source.Collection.Database().RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&member); err != nil {
+		return fmt.Errorf("ask the source which member it is: %w", err)
+	}
+	if !member.Primary {
+		return fmt.Errorf("the source is a secondary of the set %s, which cannot confirm that it has all events up to now: "+
+			"leave directConnection out of SOURCE_MONGODB_URI, so that the build finds the primary", member.Set)
+	}
+	return nil
+}
+
 // collection returns the UUID of the source's collection, and whether it has a collation.
 func (b *Builder) collection(ctx context.Context) (uuid bson.Binary, collation bool, err error) {
 	database := b.Source.Collection.Database()
@@ -61,7 +84,7 @@ func (b *Builder) collection(ctx context.Context) (uuid bson.Binary, collation b
 		return uuid, false, fmt.Errorf("look up collection %s: %w", b.Source, err)
 	}
 	if len(all) != 1 || all[0].Type != "collection" || all[0].UUID == nil {
-		return uuid, false, fmt.Errorf("%s is not a collection of the source: correct SOURCE_DATABASE and SOURCE_COLLECTION", b.Source)
+		return uuid, false, fmt.Errorf("%s %w: correct SOURCE_DATABASE and SOURCE_COLLECTION", b.Source, errNoCollection)
 	}
 	return *all[0].UUID, all[0].Options.Lookup("collation").Type != 0, nil
 }

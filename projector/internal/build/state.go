@@ -37,6 +37,9 @@ type State struct {
 	Retry      bool          `bson:"retry,omitempty"` // the failures of an earlier run are still to be forgotten
 	Began      time.Time     `bson:"began"`
 	Changed    time.Time     `bson:"changed"`
+	// Subscribed is when the subscription was created beside which the build began; zero if that is
+	// not known.
+	Subscribed time.Time `bson:"subscribed,omitempty"`
 }
 
 // span is one range: the aggregate ids behind those of the range before, up to To.
@@ -82,6 +85,17 @@ func (b *Builder) begin(ctx context.Context, uuid bson.Binary) (*State, error) {
 		return nil, fmt.Errorf("write the state of the build: %w", err)
 	}
 	return Read(ctx, b.ReadModel, b.Projection)
+}
+
+// subscribed records beside which subscription the build began.
+func (b *Builder) subscribed(ctx context.Context, s *State, created time.Time) error {
+	s.Subscribed = created.UTC()
+	_, err := b.records().UpdateOne(ctx, bson.D{{Key: "_id", Value: stateID}, {Key: "id", Value: s.ID}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "subscribed", Value: s.Subscribed}}}})
+	if err != nil {
+		return fmt.Errorf("record the subscription of the build: %w", err)
+	}
+	return nil
 }
 
 // advance records that a range is built, unless another process has built it meanwhile, and returns

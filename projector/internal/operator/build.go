@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -14,6 +15,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/internal/schema"
+	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
@@ -85,8 +87,8 @@ func buildReadModel(ctx context.Context, p *Projector, r Request) error {
 	b := build.Builder{
 		Projection: p.Projection, Applier: p.Applier, Source: source, Stream: stream,
 		ReadModel: p.majority(),
-		Attach:    p.attach,
-		Chunk:     r.chunk, Rate: r.rate, Skip: r.skip, AcceptFailed: r.acceptFailed, Progress: p.Progress.Set,
+		Attach:    p.attach, Entity: p.following(),
+		Chunk: r.chunk, Rate: r.rate, Skip: r.skip, AcceptFailed: r.acceptFailed, Progress: p.Progress.Set,
 	}
 	report, err := b.Run(ctx)
 	if err != nil {
@@ -126,6 +128,42 @@ func (p *Projector) attach(ctx context.Context) error {
 		return fmt.Errorf("a read model is built beside a subscription of its own, which keeps the events meanwhile: %w", err)
 	}
 	return nil
+}
+
+const (
+	// fullAt is how full a topic may be while a build goes on, in percent. A full one stops the
+	// producer.
+	fullAt = 80
+	// askAgain is the time until an administration that did not answer is asked again.
+	askAgain = 10 * time.Minute
+)
+
+// following returns a [build.Builder.Entity]. How full a topic is, and when a subscription was
+// created, is known only to identities that may read the settings of the namespace.
+func (p *Projector) following() func(context.Context) (time.Time, error) {
+	var silent time.Time
+	return func(ctx context.Context) (created time.Time, err error) {
+		if time.Now().Before(silent) {
+			return created, nil
+		}
+		ctx, cancel := p.bounded(ctx)
+		defer cancel()
+		client, err := p.Administer()
+		var s azure.Storage
+		if err == nil {
+			s, err = p.Entity.Storage(ctx, client)
+		}
+		if err != nil {
+			silent = time.Now().Add(askAgain)
+			return created, nil //nolint:nilerr // it is not known
+		}
+		if s.Most > 0 && s.Bytes*100 >= s.Most*fullAt {
+			holder := cmp.Or(p.Entity.Queue, p.Entity.Topic)
+			return created, fmt.Errorf("%[1]s is %[2]d %% full (%[3]d of %[4]d MB), and a full one stops the producer. The events wait in %[5]s until the build has ended: "+
+				"delete that, and build another version; or let %[1]s grow, and run the command again", holder, s.Bytes*100/s.Most, s.Bytes>>20, s.Most>>20, p.Entity)
+		}
+		return s.Created, nil
+	}
 }
 
 // Print implements [commandline.Show] for people.

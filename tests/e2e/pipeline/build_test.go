@@ -243,6 +243,14 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 			},
 			says: "no index on aggregateId that holds all of its documents",
 		},
+		"of a collection with a collation": {
+			wrong: func(w *world.World) {
+				require.NoError(w, w.Events.Drop(w.Context()))
+				require.NoError(w, w.Events.Database().CreateCollection(w.Context(), "events",
+					options.CreateCollection().SetCollation(&options.Collation{Locale: "en", Strength: 2})))
+			},
+			says: "shop.events has a collation, by which different aggregate ids may be equal",
+		},
 		"without a subscription": {
 			set: func(c *projector.Config, _ *projector.Options) {
 				c.Projection, c.Subscription = "ledger:3", "ledger-v3"

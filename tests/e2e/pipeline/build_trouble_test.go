@@ -1,0 +1,273 @@
+package pipeline_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// slowBuild is a build of the projection ledger that takes some seconds, and is in its middle when slowBuild returns.
+type slowBuild struct {
+	code  int
+	out   string
+	ended sync.WaitGroup
+}
+
+func building(w *world.World, set func(*projector.Config, *projector.Options), args ...string) *slowBuild {
+	w.Helper()
+	b := &slowBuild{}
+	b.ended.Go(func() {
+		b.code, b.out = buildUntil(w.Context(), w, set, append([]string{"--chunk", "3", "--rate", "1"}, args...)...)
+	})
+	w.Eventually("the first aggregate is built", func() bool { return eventsOf(w, "accounts", "a0") == 3 })
+	return b
+}
+
+func (b *slowBuild) end() (code int, out string) {
+	b.ended.Wait()
+	return b.code, b.out
+}
+
+// G1, G3: whatever passes in the middle of a build is waited out, and the read model then has each event once.
+func TestG3ABuildOutlastsWhatPasses(t *testing.T) {
+	for name, trouble := range map[string]func(w *world.World, plug *world.Plug) (over func()){
+		"the source is unreachable": func(w *world.World, plug *world.Plug) func() {
+			plug.Pull()
+			return func() { w.Pass(5 * time.Minute); plug.PlugIn() }
+		},
+		"its disk is full":    failing(14031, "insert", "update", "commitTransaction"),
+		"it is not primary":   failing(10107, "insert", "update", "commitTransaction"),
+		"it is stepping down": failing(189, "insert", "update", "commitTransaction"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+				begun(w, 9)
+				plug := &world.Plug{}
+				w.OperatorMongo = plug.Dialer(w.OperatorMongo)
+				b := building(w, builds("ledger"))
+				over := trouble(w, plug)
+				over()
+				code, out := b.end()
+				require.Zero(w, code, out)
+				for _, aggregate := range []string{"a0", "a1", "a2"} {
+					require.Equal(w, 3, eventsOf(w, "accounts", aggregate))
+				}
+				require.Equal(w, 9, eventsOf(w, "totals", "all"))
+			})
+		})
+	}
+}
+
+func failing(code int, commands ...string) func(w *world.World, plug *world.Plug) func() {
+	return func(w *world.World, _ *world.Plug) func() {
+		return func() { w.FailMongo(20, code, commands...) }
+	}
+}
+
+// G1, G3: a range that can no longer be read as of its time is read again as of another, as a whole.
+func TestG3ARangeThatIsTooOldIsReadAgain(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		begun(w, 9)
+		w.Producers[0].End() // no other cursor is read
+		const events = 300   // more than a server returns at once
+		documents := make([]any, events)
+		for n := range documents {
+			documents[n] = bson.D{{Key: "aggregateId", Value: "large"}, {Key: "version", Value: n + 1}, {Key: "type", Value: "Counted"}, {Key: "occurredAt", Value: fmt.Sprint(n)}}
+		}
+		_, err := w.Events.InsertMany(w.Context(), documents)
+		require.NoError(w, err)
+		b := building(w, builds("ledger"))
+		w.FailMongo(3, 239, "getMore") // SnapshotTooOld
+		code, out := b.end()
+		require.Zero(w, code, out)
+		require.Equal(w, events, eventsOf(w, "accounts", "large"))
+		require.Equal(w, 9+events, eventsOf(w, "totals", "all"))
+	})
+}
+
+// G1, G6: a source that is dropped or replaced in the middle of a build ends it with an error, and the version is not built.
+func TestG6ABuildOfASourceThatGoesEnds(t *testing.T) {
+	for says, change := range map[string]func(w *world.World){
+		"shop.events was dropped while it was read": func(w *world.World) { require.NoError(w, w.Events.Drop(w.Context())) },
+		"shop.events was replaced by another collection while it was read": func(w *world.World) {
+			require.NoError(w, w.Events.Drop(w.Context()))
+			indexed(w)
+		},
+	} {
+		t.Run(says, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+				begun(w, 9)
+				b := building(w, builds("ledger"))
+				change(w)
+				code, out := b.end()
+				require.Equal(w, 1, code)
+				require.Contains(w, out, says)
+				again := w.OperateProjector(operated(w, builds("ledger")), "build")
+				require.Equal(w, 1, again.Code)
+				require.Regexp(w, "is not a collection of the source|is another collection than the one from which this build began", again.Err)
+			})
+		})
+	}
+}
+
+// G3: two builds of one version at once do the work of one.
+func TestG3TwoBuildsAtOnceAreOne(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		versions := begun(w, 9)
+		for n := range 90 {
+			appendEvent(w, versions, fmt.Sprintf("b%02d", n%30))
+		}
+		var builders sync.WaitGroup
+		for range 2 {
+			builders.Go(func() {
+				if code, out := buildUntil(w.Context(), w, builds("ledger"), "--chunk", "3"); code != 0 {
+					w.Error(out)
+				}
+			})
+		}
+		builders.Wait()
+		for aggregate, n := range versions {
+			require.Equal(w, n, eventsOf(w, "accounts", aggregate))
+		}
+		require.Equal(w, 99, eventsOf(w, "totals", "all"))
+	})
+}
+
+// G3: an aggregate that is larger than many ranges is built as a whole, in one.
+func TestG3AnAggregateOfManyEventsIsOneRange(t *testing.T) {
+	for setting, collection := range map[string]string{"ledger": "accounts", "timeline": "timeline"} {
+		t.Run(setting, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+				begun(w, 9)
+				const events = 5000
+				documents := make([]any, events)
+				for n := range documents {
+					documents[n] = bson.D{{Key: "aggregateId", Value: "a1large"}, {Key: "version", Value: n + 1}, {Key: "type", Value: "Counted"}, {Key: "occurredAt", Value: fmt.Sprint(n)}}
+				}
+				_, err := w.Events.InsertMany(w.Context(), documents)
+				require.NoError(w, err)
+				built := w.OperateProjector(operated(w, builds(setting)), "build", "--chunk", "10", "--json")
+				require.Zero(w, built.Code, built.Err)
+				require.Equal(w, events, eventsOf(w, collection, "a1large"))
+				require.Equal(w, 3, eventsOf(w, collection, "a2"))
+				require.Contains(w, built.Out, `"aggregates": 4`)
+			})
+		})
+	}
+}
+
+// toAnother reaches another MongoDB by the host name another.
+type toAnother struct {
+	other *netpipe.Listener
+	rest  options.ContextDialer
+}
+
+func (d toAnother) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if strings.HasPrefix(address, "another:") {
+		return d.other.DialContext(ctx, network, address)
+	}
+	return d.rest.DialContext(ctx, network, address)
+}
+
+// G6: a secondary, which may lack what was committed already, is not built from.
+func TestG6ABuildFromASecondaryIsRefused(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		begun(w, 9)
+		secondary := mongo.New(mongo.Options{})
+		secondary.StepDown(time.Hour)
+		w.OperatorMongo = toAnother{netpipe.Serve(w.T, secondary.Run), w.OperatorMongo}
+		answer := w.OperateProjector(func(c *projector.Config, o *projector.Options) {
+			operated(w, builds("ledger"))(c, o)
+			c.SourceMongoURI = "mongodb://another:27017/?directConnection=true"
+		}, "build")
+		require.Equal(w, 1, answer.Code)
+		require.Contains(w, answer.Err, "the source is a secondary of the set")
+		require.Contains(w, answer.Err, "leave directConnection out of SOURCE_MONGODB_URI")
+	})
+}
+
+// filling answers for an administration that a topic has so many bytes.
+type filling struct {
+	policy.Transporter
+	bytes *atomic.Int64
+}
+
+func (f filling) Do(r *http.Request) (*http.Response, error) {
+	answer, err := f.Transporter.Do(r)
+	if err != nil {
+		return answer, err //nolint:wrapcheck // as it is
+	}
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // as it is
+	}
+	before, rest, found := bytes.Cut(text, []byte("<SizeInBytes>"))
+	if _, after, closed := bytes.Cut(rest, []byte("</SizeInBytes>")); found && closed {
+		text = fmt.Appendf(nil, "%s<SizeInBytes>%d</SizeInBytes>%s", before, f.bytes.Load(), after)
+	}
+	answer.Body = io.NopCloser(bytes.NewReader(text))
+	answer.ContentLength = int64(len(text))
+	return answer, nil
+}
+
+// G1: a build ends before the events that wait for it fill the topic, and names what to delete; and it does not go on beside another
+// subscription than the one that has kept the events since it began.
+func TestG1ABuildEndsBeforeTheTopicIsFull(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		var used atomic.Int64
+		way := filling{w.Administered().Transport, &used}
+		config := w.ProjectorConfig()
+		administration, err := config.ServiceBus.Administer(nil, "", &azcore.ClientOptions{Transport: way})
+		require.NoError(w, err)
+		create := func() {
+			_, err := administration.CreateSubscription(w.Context(), world.Topic, "ledger-v2", &admin.CreateSubscriptionOptions{
+				Properties: &admin.SubscriptionProperties{RequiresSession: new(true)},
+			})
+			require.NoError(w, err)
+		}
+		create()
+		begun(w, 27)
+		set := func(c *projector.Config, o *projector.Options) {
+			builds("ledger:2")(c, o)
+			o.Administration = &azcore.ClientOptions{Transport: way}
+		}
+		used.Store(800 << 20)
+		var b slowBuild
+		b.ended.Go(func() { b.code, b.out = buildUntil(w.Context(), w, set, "--chunk", "1", "--rate", "1", "--json") })
+		w.Eventually("the first aggregate is built", func() bool { return eventsOf(w, "accounts_v2", "a0") == 9 })
+		used.Store(820 << 20)
+		code, out := b.end()
+		require.Equal(w, 1, code)
+		require.Contains(w, out, "changes is 80 % full (820 of 1024 MB), and a full one stops the producer. The events wait in changes/ledger-v2 until the build has ended: "+
+			"delete that, and build another version; or let changes grow, and run the command again")
+		used.Store(0)
+
+		w.Pass(time.Minute)
+		_, err = administration.DeleteSubscription(w.Context(), world.Topic, "ledger-v2", nil)
+		require.NoError(w, err)
+		create()
+		code, out = buildUntil(w.Context(), w, set)
+		require.Equal(w, 1, code)
+		require.Contains(w, out, "which was deleted with the events that waited in it: build another version")
+	})
+}
