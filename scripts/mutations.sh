@@ -32,8 +32,8 @@ plant() {
 # sim ARGUMENT…: the simulation with the bug in it.
 sim() { (cd "$tree/copy/tests/sim" && "$tree/sim.test" -test.timeout 30m -shrink 0 "$@"); }
 
-# failed PATTERN FILE: how many tests whose names match failed.
-failed() { grep -cE -- "^ *--- FAIL: $1 " "$2" || true; }
+# failed PATTERN FILE: how many tests whose names match failed, or hung until virtualtime.Test ended the process.
+failed() { grep -cE -- "^ *--- FAIL: $1 |^panic: $1 has not ended" "$2" || true; }
 
 # made NAME: runs what is made to catch the bug, and says how often it did.
 made() {

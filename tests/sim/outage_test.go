@@ -25,12 +25,10 @@ func TestG1G5TheReadModelsDatabaseIsAwayForHours(t *testing.T) {
 	for seed, hangs := range []bool{false, true} {
 		t.Run(fmt.Sprint("without a word: ", hangs), func(t *testing.T) {
 			t.Parallel()
-			var done story
 			p := plan.Draw(uint64(seed))
 			p.Settings.Projectors, p.Garbage = 1, nil
 			virtualtime.Test(t, func(t *testing.T) {
 				inWorld(t, p, func(w *world) {
-					done.Store(w.trace)
 					w.broken = &promises{}
 					defer func() {
 						if w.Failed() {
@@ -55,7 +53,7 @@ func TestG1G5TheReadModelsDatabaseIsAwayForHours(t *testing.T) {
 					require.Len(w, counts, 1)
 					require.Equal(w, "0", counts[0][1], "a delivery count was raised")
 				})
-			}, done.String)
+			})
 		})
 	}
 }

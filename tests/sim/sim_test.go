@@ -160,11 +160,9 @@ func simulate(t *testing.T, s simulation) {
 			shrink(t, s, broken)
 		}
 	}()
-	var done story
 	var leases []*leasecheck.Recorder
 	virtualtime.Test(t, func(t *testing.T) {
 		inWorld(t, s.plan, func(w *world) {
-			done.Store(w.trace)
 			w.broken, leases = broken, w.leases
 			defer func() {
 				if w.Failed() || s.tells {
@@ -179,7 +177,7 @@ func simulate(t *testing.T, s simulation) {
 				s.seen.add(w)
 			}
 		})
-	}, done.String)
+	})
 	// Outside of the bubble too, where time passes while it computes.
 	for _, blob := range leases {
 		if err := leasecheck.Check(blob.History(), decided); err != nil {
@@ -189,14 +187,4 @@ func simulate(t *testing.T, s simulation) {
 			t.Error(err)
 		}
 	}
-}
-
-// story is what a run has done so far, for whoever asks from outside of its bubble: it hangs.
-type story struct{ atomic.Pointer[trace] }
-
-func (s *story) String() string {
-	if done := s.Load(); done != nil {
-		return done.String()
-	}
-	return ""
 }
