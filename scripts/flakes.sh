@@ -5,7 +5,7 @@
 # every combination. --fresh runs "make test" in a new clone of what is committed, each time; without it scripts/test.sh runs here,
 # of the packages named or of all. Nothing comes from the cache of test results.
 #
-# The tables are printed at the end, and kept with the log of each test that failed in the folder that is named. Exits 1 when
+# The tables are printed at the end, and kept with the output of each run that failed in the folder that is named. Exits 1 when
 # anything failed. LOGS=FOLDER for another folder than a new one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -49,14 +49,13 @@ busy() {
   done
 }
 
-# suite JSON PACKAGE…: one run.
+# suite PACKAGE…: one run.
 suite() {
-  local json=$1
-  shift
+  export GOFLAGS="${GOFLAGS:-} -count=1"
   if [[ -n $fresh ]]; then
-    git clone -q . "$clone/sluice" && TEST_JSON=$json make -C "$clone/sluice" test
+    git clone -q . "$clone/sluice" && make -C "$clone/sluice" test
   else
-    TEST_JSON=$json scripts/test.sh "$@"
+    scripts/test.sh "$@"
   fi
 }
 
@@ -70,11 +69,9 @@ for ((n = 1; n <= runs; n++)); do
     load=busy
     busy
   fi
-  json=$logs/$name.json
-  : >"$json"
   code=0
   TIMEFORMAT='%R %U %S'
-  { time GOMAXPROCS=$procs suite "$json" "$@" >"$logs/$name.out" 2>&1 || code=$?; } 2>"$logs/time"
+  { time GOMAXPROCS=$procs suite "$@" >"$logs/$name.out" 2>&1 || code=$?; } 2>"$logs/time"
   quiet
   wait 2>/dev/null || true
   [[ -z $fresh ]] || rm -rf "$clone/sluice"
@@ -85,8 +82,17 @@ for ((n = 1; n <= runs; n++)); do
 done
 rm -f "$logs/time"
 
+{
+  awk -F '\t' 'BEGIN { print "| run | conditions | wall | processor | exit code |\n|---|---|---:|---:|---:|" }
+    { printf "| %s | %s | %.0f s | %.0f s | %d |\n", $1, $2, $3, $4, $5; green += $5 == 0 }
+    END { printf "\n%d of %d runs are green.\n", green, NR }' "$logs/runs.tsv"
+  # In how many runs: a test, a package that has not been built or has crashed, and what ended it.
+  grep -oE '^ *--- FAIL: [^ ]+|^FAIL\s+\S+/\S+|^panic: .*' "$logs"/*.out /dev/null | sort -u | sed -E 's/^.*\.out: *//' | sort | uniq -c | sort -rn |
+    awk 'NR == 1 { print "\n| runs | failed |\n|---:|---|" } { n = $1; $1 = ""; printf "| %d |%s |\n", n, $0 }' || true
+} | tee "$logs/table.md"
 status=0
-go run ./tests/cmd/tally "$logs" | tee "$logs/tally.md" || status=1
-((status)) || rm -f "$logs"/*.json
-echo "flakes: the tables and the logs of what failed are in $logs" >&2
+while IFS=$'\t' read -r name _ _ _ code; do
+  if ((code)); then status=1; else rm -f "$logs/$name.out"; fi
+done <"$logs/runs.tsv"
+echo "flakes: the tables and the output of what failed are in $logs" >&2
 exit "$status"

@@ -7,8 +7,7 @@
 # everything in real time is watched.
 # Which packages have tests in virtual time is asked of the go command: those whose test program has testing/synctest in it.
 #
-# go vet is no part of it, but of make lint. With TEST_JSON=FILE everything goes to that file, as go test -json says it, and
-# no result is taken from the cache.
+# go vet is no part of it, but of make lint.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [[ $# -gt 0 ]] || set -- work
@@ -18,11 +17,7 @@ status=0
 run() {
   echo "test: $1" >&2
   shift
-  if [[ -n ${TEST_JSON:-} ]]; then
-    env "$@" -json -count 1 >>"$TEST_JSON" || status=1
-  else
-    env "$@" || status=1
-  fi
+  env "$@" || status=1
 }
 
 if ! command -v "$(go env CC)" >/dev/null; then
