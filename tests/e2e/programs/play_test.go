@@ -1,4 +1,4 @@
-package main
+package programs
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ import (
 // runs is the exit code of a program that is to keep running: it is ended once it has said what it should.
 const runs = -1
 
-// timeless is long enough for anything to be said.
-const timeless = time.Minute
+// patience bounds the wait for anything to be printed.
+const patience = time.Minute
 
 // tried is one thing that somebody may do.
 type tried struct {
@@ -32,14 +32,12 @@ type tried struct {
 	set           map[string]string // beside what works; "-" takes a variable away
 	input         string            // of --input: the file's content
 	code          int
-	says          string        // a regular expression: what it must say
-	never         string        // and what it must not
-	within        time.Duration // for it to say so, where it keeps running; 0: 3 s
+	says          string // a regular expression: what it must say
+	never         string // and what it must not
 }
 
 // outcome is what came of it.
 type outcome struct {
-	took    time.Duration // until it ended, or had said what it should
 	code    int
 	running bool
 	said    string
@@ -83,13 +81,6 @@ func (b *bench) environment(n int, c tried) []string {
 
 // play does it, and says what came of it.
 func (b *bench) play(ctx context.Context, n int, c tried) (o outcome) {
-	patience := c.within
-	if patience == 0 {
-		patience = 3 * time.Second
-	}
-	if c.code != runs {
-		patience = time.Minute
-	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	args := c.args
@@ -109,14 +100,10 @@ func (b *bench) play(ctx context.Context, n int, c tried) (o outcome) {
 		heard.then = cancel
 	}
 	cmd.Stdout, cmd.Stderr = heard, heard
-	began := time.Now()
 	err := cmd.Run()
-	o.took = time.Since(began)
-	said, at := heard.told()
+	said, heardIt := heard.told()
 	o.said, o.code = said, cmd.ProcessState.ExitCode()
-	if c.code == runs && !at.IsZero() {
-		o.took, o.running = at.Sub(began), true
-	}
+	o.running = c.code == runs && heardIt
 	switch exit, ok := errors.AsType[*exec.ExitError](err); {
 	case c.code == runs && o.running:
 	case err != nil && !ok && c.code != runs:
@@ -125,7 +112,7 @@ func (b *bench) play(ctx context.Context, n int, c tried) (o outcome) {
 		o.wrong = fmt.Sprintf("it did not say %q in %s", c.says, patience)
 	case c.code != runs && o.code != c.code:
 		o.wrong = fmt.Sprintf("exit code %d was expected (%v)", c.code, exit)
-	case at.IsZero():
+	case !heardIt:
 		o.wrong = fmt.Sprintf("it did not say %q", c.says)
 	}
 	if o.wrong == "" && c.never != "" && regexp.MustCompile(c.never).MatchString(heard.all()) {
@@ -141,15 +128,15 @@ type listener struct {
 
 	mu   sync.Mutex // guards everything below
 	text bytes.Buffer
-	at   time.Time
+	done bool
 }
 
 func (l *listener) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.text.Write(p)
-	if l.at.IsZero() && l.wanted.Match(l.text.Bytes()) {
-		l.at = time.Now()
+	if !l.done && l.wanted.Match(l.text.Bytes()) {
+		l.done = true
 		if l.then != nil {
 			l.then()
 		}
@@ -163,8 +150,8 @@ func (l *listener) all() string {
 	return l.text.String()
 }
 
-// told is the line that says what was wanted, else the last one, and when the wanted was said.
-func (l *listener) told() (string, time.Time) {
+// told returns the line that has what was wanted, else the last one, and whether it was printed.
+func (l *listener) told() (string, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lines := strings.Split(strings.TrimSpace(l.text.String()), "\n")
@@ -185,5 +172,39 @@ func (l *listener) told() (string, time.Time) {
 		}
 		best = strings.Join(said, "; ")
 	}
-	return best, l.at
+	return best, l.done
 }
+
+// bench is what the programs are tried on.
+type bench struct {
+	dir     string
+	stack   *stack.Stack
+	stop    context.CancelFunc
+	serving sync.WaitGroup
+}
+
+func open(ctx context.Context) (*bench, error) {
+	dir, err := os.MkdirTemp("", "sluice-try-")
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{dir: dir}
+	if err := build(ctx, dir); err != nil {
+		return nil, err
+	}
+	if b.stack, err = stack.New(ctx, stack.Options{}); err != nil {
+		return nil, err
+	}
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	b.stop = stop
+	b.serving.Go(func() { _ = b.stack.Run(serving) })
+	return b, nil
+}
+
+func (b *bench) close() {
+	b.stop()
+	b.serving.Wait()
+	_ = os.RemoveAll(b.dir)
+}
+
+func (b *bench) program(name string) string { return filepath.Join(b.dir, name) }

@@ -1,4 +1,4 @@
-package main
+package programs
 
 const nowhere = "mongodb://user:hunter2@127.0.0.1:1/?replicaSet=rs0"
 

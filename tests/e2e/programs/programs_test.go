@@ -1,4 +1,4 @@
-package main
+package programs
 
 import (
 	"bufio"
@@ -40,14 +40,8 @@ func TestThePrograms(t *testing.T) {
 // tellWhatIsWrong: each is told what is wrong and what to do, by the right exit code.
 func tellWhatIsWrong(t *testing.T, b *bench) {
 	for i, c := range append(configurations(), inputs()...) {
-		if c.program == "local" && c.code == 0 { // what is played takes seconds, and has tests of its own
-			continue
-		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if c.code == runs {
-				c.within = timeless // no test asserts a time: the table of scripts/try.sh shows it
-			}
 			o := b.play(t.Context(), i, c)
 			require.Empty(t, o.wrong, "it said: %s", o.said)
 		})
