@@ -28,9 +28,9 @@ func lastRecord(t *testing.T, log string) (record struct {
 	return record
 }
 
-// A command that runs as a job keeps its output and its exit code in storage, also when it fails. The log has the output, too, and
-// its last record has the exit code.
-func TestACommandKeepsItsAnswer(t *testing.T) {
+// A command that runs as a job keeps its output and its exit code in storage, even if it fails. The
+// log contains the output as well, and its last record the exit code.
+func TestACommandStoresItsAnswer(t *testing.T) {
 	clearSettings(t)
 	servers := emulator.Start(t, emulator.Options{})
 	t.Setenv(emulator.EnvBlob, servers.Endpoint(emulator.EnvBlob))
@@ -63,8 +63,8 @@ func TestACommandKeepsItsAnswer(t *testing.T) {
 	}
 }
 
-// A command whose answer cannot be kept does its work, and the log has its answer.
-func TestACommandGoesOnWithoutStorage(t *testing.T) {
+// A command does its work even if its answer cannot be stored; the answer is in the log.
+func TestACommandWorksWithoutStorage(t *testing.T) {
 	clearSettings(t)
 	for _, where := range []string{"command-results/x", "no-name", "A wrong container/x"} {
 		t.Setenv("COMMAND_ANSWER", where)
@@ -79,8 +79,8 @@ func TestACommandGoesOnWithoutStorage(t *testing.T) {
 	}
 }
 
-// Without the setting nothing is added: a command's output is its own.
-func TestACommandOutsideOfAJobKeepsNothing(t *testing.T) {
+// Without the setting the output of a command is unchanged.
+func TestACommandOutsideAJobStoresNothing(t *testing.T) {
 	t.Setenv("COMMAND_ANSWER", "")
 	var out bytes.Buffer
 	require.Equal(t, 0, answer.Kept(t.Context(), "producer", &out, io.Discard, func(out, _ io.Writer) int {

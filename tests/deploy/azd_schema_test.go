@@ -23,7 +23,7 @@ func TestAzureYamlFollowsItsSchema(t *testing.T) {
 	require.NoError(t, azureYaml(t, read(t, "azure.yaml")))
 }
 
-// Each mistake is one that azd would find late, or never.
+// azd would find each of these mistakes late or never.
 func TestAzureYamlSchemaRefusesMistakes(t *testing.T) {
 	good := read(t, "azure.yaml")
 	for _, test := range []struct{ name, old, bad string }{

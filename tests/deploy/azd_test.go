@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// project is azure.yaml as far as we use it. Its form is the schema's business (azd_schema_test.go).
+// project is the part of azure.yaml that we use. The schema checks its form (azd_schema_test.go).
 type project struct {
 	RequiredVersions struct{ Azd string }                    `yaml:"requiredVersions"`
 	Infra            struct{ Provider, Path, Module string } `yaml:"infra"`
@@ -33,7 +33,7 @@ type project struct {
 	Hooks map[string]struct{ Posix, Windows struct{ Shell, Run string } } `yaml:"hooks"`
 }
 
-func TestAzureYamlNamesWhatIsThere(t *testing.T) {
+func TestAzureYamlNamesExistingFiles(t *testing.T) {
 	text := read(t, "azure.yaml")
 	require.True(t, strings.HasPrefix(text, "# yaml-language-server: $schema=https://raw.githubusercontent.com/Azure/azure-dev/main/schemas/v1.0/azure.yaml.json\n"))
 	var p project
@@ -50,14 +50,15 @@ func TestAzureYamlNamesWhatIsThere(t *testing.T) {
 		require.FileExists(t, filepath.Join(root, s.Project, s.Docker.Path))
 		require.FileExists(t, filepath.Join(root, s.Project, s.Docker.Context, "go.work"), "the context is the workspace")
 		require.True(t, s.Docker.RemoteBuild)
-		// Both files make azd deploy the module; without one of them it would edit the app itself, without our settings.
+		// Both files make azd deploy the module; without one of them it would edit the app itself,
+		// without our settings.
 		require.FileExists(t, filepath.Join(root, p.Infra.Path, s.Module+".bicep"))
 		require.FileExists(t, filepath.Join(root, p.Infra.Path, s.Module+".parameters.json"))
 		for _, arg := range s.Docker.BuildArgs {
 			name, _, _ := strings.Cut(arg, "=")
 			require.Contains(t, read(t, known.name+"/Dockerfile"), "\nARG "+name+"=", "build argument %s", name)
 		}
-		// and a file named after a service in infra itself would switch azd's way without a word
+		// A file in infra itself with a service's name would silently make azd deploy differently.
 		require.NoFileExists(t, filepath.Join(root, p.Infra.Path, known.name+".bicep"))
 	}
 	for _, hook := range p.Hooks {

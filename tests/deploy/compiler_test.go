@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/bicep"
 )
 
-// The linter's rules that are errors. What the tests below check is the part of them that can be checked without the compiler.
+// The linter's rules that are errors. The tests below check those that can be checked without the
+// compiler.
 func TestTheLintersRulesAreErrors(t *testing.T) {
 	var config struct {
 		Analyzers struct {
@@ -32,7 +33,7 @@ func TestTheLintersRulesAreErrors(t *testing.T) {
 	}
 }
 
-// Parameters have types: an object or array of any form hides a misspelt field until Azure refuses it.
+// Parameters have types: an untyped object or array hides a misspelt field until Azure refuses it.
 func TestParametersHaveTypes(t *testing.T) {
 	for file, f := range templates(t) {
 		for _, p := range f.All("param") {
@@ -45,7 +46,8 @@ func TestParametersHaveTypes(t *testing.T) {
 	}
 }
 
-// old are the types whose newest stable API version is more than two years old, or has another form.
+// old are the types whose newest stable API version is more than two years old, or has another
+// form.
 var old = map[string]string{
 	"Microsoft.Authorization/locks":                         "2020-05-01",
 	"Microsoft.Authorization/roleAssignments":               "2022-04-01",
@@ -60,7 +62,8 @@ var old = map[string]string{
 	"Microsoft.ServiceBus/namespaces/topics/subscriptions":  "2024-01-01",
 }
 
-// API versions are stable, and of the two years before this deployment was last checked, but for those that have no newer one.
+// API versions are stable, and at most two years older than the last review of this deployment,
+// unless a type has no newer one.
 func TestAPIVersionsAreRecent(t *testing.T) {
 	const since = "2024-11-24"
 	seen := map[string]bool{}
@@ -82,9 +85,9 @@ func TestAPIVersionsAreRecent(t *testing.T) {
 	require.Equal(t, sorted(old), sorted(seen))
 }
 
-// A preview shows what it can name before the deployment starts. What becomes a resource's name, scope or condition in a module is therefore no
-// output of another module.
-func TestAPreviewKnowsEveryName(t *testing.T) {
+// A preview shows only what can be computed before the deployment starts. So the name, scope or
+// condition of a resource in a module never depends on the output of another module.
+func TestAPreviewCanComputeEveryName(t *testing.T) {
 	checked := 0
 	for file, f := range templates(t) {
 		for _, m := range f.All("module") {
@@ -106,7 +109,8 @@ func TestAPreviewKnowsEveryName(t *testing.T) {
 
 var identifier = regexp.MustCompile(`[A-Za-z_]\w*`)
 
-// namesOf returns the parameters of a template that a resource's name, scope, parent or condition depends on, through variables and resources.
+// namesOf returns the parameters of a template that a resource's name, scope, parent or condition
+// depends on, through variables and resources.
 func namesOf(f *bicep.File) map[string]bool {
 	found := map[string]bool{}
 	var follow func(text string)
@@ -139,8 +143,8 @@ func namesOf(f *bicep.File) map[string]bool {
 	return found
 }
 
-// Traces are sent by the environment's stable API, and nothing of them is there without TRACES.
-func TestTracesAreTheEnvironments(t *testing.T) {
+// Traces are sent by the environment's stable API, and nothing is deployed for them without TRACES.
+func TestTracesUseTheEnvironmentsAPI(t *testing.T) {
 	f := template(t, "modules/environment.bicep")
 	for _, field := range []string{"appInsightsConfiguration", "openTelemetryConfiguration"} {
 		for name, sent := range map[string]bool{"": false, "appi-x": true} {
@@ -155,11 +159,12 @@ func TestTracesAreTheEnvironments(t *testing.T) {
 		}
 	}
 	insights, _ := template(t, "modules/monitoring.bicep").Find("resource", "applicationInsights")
-	require.Equal(t, "( traces )", insights.Condition, "without traces it is empty, and a door more")
+	require.Equal(t, "( traces )", insights.Condition, "without traces it is empty, and one more endpoint")
 }
 
-// What the compiler warns of in what it cannot prove: a length less one may be negative, for substring.
-func TestNoTextIsCutByALengthLessOne(t *testing.T) {
+// The compiler warns if it cannot prove that a length is not negative: substring with a length
+// minus one.
+func TestNoSubstringLengthCanBeNegative(t *testing.T) {
 	for file := range templates(t) {
 		require.NotRegexp(t, `substring\([^)]*length\(`, read(t, "infra/"+file), file)
 	}

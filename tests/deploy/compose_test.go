@@ -33,7 +33,7 @@ func compose(t *testing.T) composition {
 	return c
 }
 
-// The services accept what the composition sets, and know all of it.
+// The services accept what the composition sets, and all of it is known to them.
 func TestComposeSetsWhatTheServicesRead(t *testing.T) {
 	c := compose(t)
 	for _, s := range services {
@@ -56,7 +56,8 @@ func TestComposeSetsWhatTheServicesRead(t *testing.T) {
 	require.Equal(t, 2, c.Services["producer"].Deploy.Replicas)
 }
 
-// The emulator's entities are in a file that the embedded stack loads as well: the same topic, the same sessions.
+// The emulator's entities are in a file that the embedded stack loads as well: the same topic, the
+// same sessions.
 func TestTheEmulatorsEntitiesAreTheEmbeddedStacks(t *testing.T) {
 	c := compose(t)
 	require.Contains(t, c.Services["servicebus"].Volumes,
@@ -72,7 +73,7 @@ func TestTheEmulatorsEntitiesAreTheEmbeddedStacks(t *testing.T) {
 	require.Equal(t, emulator.Topic, route.Topic, "where make test-external sends")
 	require.Equal(t, emulator.Subscription, route.Subscription)
 	require.True(t, entities.Topics[0].RequiresDuplicateDetection)
-	// what only the official one insists on
+	// Only the official emulator requires these.
 	var raw struct {
 		UserConfig struct {
 			Namespaces []struct{ Name string }
@@ -87,11 +88,12 @@ func TestTheEmulatorsEntitiesAreTheEmbeddedStacks(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, route, s.Route)
 	ctx, stop := context.WithCancel(t.Context())
-	stop() // Run gives the ports back
+	stop() // Run frees the ports
 	require.NoError(t, s.Run(ctx))
 }
 
-// The emulator takes ten connections: each producer has one, each projector SERVICE_BUS_CONNECTIONS.
+// The emulator takes ten connections: each producer has one, each projector
+// SERVICE_BUS_CONNECTIONS.
 func TestTheEmulatorHasConnectionsForAll(t *testing.T) {
 	c := compose(t)
 	each, err := strconv.Atoi(c.Services["projector"].Environment["SERVICE_BUS_CONNECTIONS"])

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The demo's MongoDB becomes a replica set as soon as it answers, and the container ends with it.
+// The demo's MongoDB becomes a replica set as soon as it answers, and the container ends when
+// MongoDB ends.
 func TestTheDemoIsAReplicaSet(t *testing.T) {
 	dir := t.TempDir()
 	standIn(t, dir, "mongod", "exit 0")
@@ -27,13 +28,14 @@ func TestTheDemoIsAReplicaSet(t *testing.T) {
 	require.Equal(t, 2, strings.Count(string(calls), "sleep"))
 }
 
-// The demo needs nothing brought, is reached from its environment alone, and leaves nothing behind: no lock, no name that stays taken.
-func TestTheDemoIsAToy(t *testing.T) {
+// The demo needs no resources of the user, is reachable only from its environment, and leaves
+// nothing behind: no lock, and no name that stays reserved.
+func TestTheDemoIsDisposable(t *testing.T) {
 	f := template(t, "modules/demo-mongodb.bicep")
 	app, found := f.Find("resource", "mongodb")
 	require.True(t, found)
 	require.Contains(t, compact(app.Value.Text), "ingress:{external:falsetransport:tcptargetPort:27017exposedPort:27017}")
-	require.Contains(t, compact(app.Value.Text), "scale:{minReplicas:1maxReplicas:1}", "two would be two databases")
+	require.Contains(t, compact(app.Value.Text), "scale:{minReplicas:1maxReplicas:1}", "two replicas would be two databases")
 	image, _ := f.Find("param", "image")
 	require.Equal(t, "public.ecr.aws/docker/library/"+compose(t).Services["mongo"].Image, image.Value.Text, "the version that the composition runs")
 

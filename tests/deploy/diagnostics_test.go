@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every resource with logs of its own sends them to the workspace: who deleted a blob, read a secret or was refused by Service
-// Bus is asked after the fact.
-func TestEveryResourceTellsTheWorkspace(t *testing.T) {
-	kinds := map[string]bool{ // those of ours that have logs; the workspace is where they go
+// Every resource with logs of its own sends them to the workspace, so that it can be found out
+// later who deleted a blob, read a secret or was refused by Service Bus.
+func TestEveryResourceLogsToTheWorkspace(t *testing.T) {
+	kinds := map[string]bool{ // our types that have logs; the workspace receives them
 		"Microsoft.ServiceBus/namespaces": true, "Microsoft.Storage/storageAccounts/blobServices": true,
 		"Microsoft.KeyVault/vaults": true, "Microsoft.ContainerRegistry/registries": true,
 		"Microsoft.DocumentDB/mongoClusters": true, "Microsoft.App/managedEnvironments": true,

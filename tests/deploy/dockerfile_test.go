@@ -42,8 +42,8 @@ func dockerfile(t *testing.T, service string) []instruction {
 	return all
 }
 
-// build does what an engine would do with the first stage: it copies what COPY names, as far as .dockerignore lets it, and
-// runs what RUN says, word for word.
+// build does what an engine would do with the first stage: it copies what COPY names, except what
+// .dockerignore excludes, and runs each RUN command unchanged.
 func build(t *testing.T, service, version string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -116,7 +116,8 @@ func copyInto(t *testing.T, dir string, sources []string, target string, ignored
 	require.Positive(t, copied, "COPY %v: nothing is there, or .dockerignore keeps it out", sources)
 }
 
-// ignoreFile reads .dockerignore: the last pattern that matches a path or a folder above it decides.
+// ignoreFile reads .dockerignore: the last pattern that matches a path or a folder above it
+// decides.
 func ignoreFile(t *testing.T) func(file string) bool {
 	t.Helper()
 	type rule struct {
@@ -147,7 +148,7 @@ func ignoreFile(t *testing.T) func(file string) bool {
 }
 
 // The images hold one static program each, stamped with its version, and are small.
-func TestImagesAreBuiltAsTheDockerfilesSay(t *testing.T) {
+func TestTheDockerfilesBuildSmallStaticPrograms(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the commands build for Linux; what they make is looked at and run here")
 	}
@@ -173,7 +174,7 @@ func TestImagesAreBuiltAsTheDockerfilesSay(t *testing.T) {
 			require.Contains(t, built.Settings, debug.BuildSetting{Key: "-trimpath", Value: "true"})
 			require.Contains(t, built.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "0"})
 
-			// It starts, and without settings it says which are missing, all at once.
+			// It starts, and without settings it lists all missing ones at once.
 			cmd := exec.CommandContext(t.Context(), program)
 			cmd.Env = []string{}
 			output, err := cmd.CombinedOutput()
@@ -184,11 +185,12 @@ func TestImagesAreBuiltAsTheDockerfilesSay(t *testing.T) {
 	}
 }
 
-// startingVersion is what the program says of itself in its first record: the alert on restarts counts these.
+// startingVersion returns the version in the program's first record, which the alert on restarts
+// counts.
 func startingVersion(t *testing.T, s service, program string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Env = []string{"HTTP_ADDR="} // servers that nobody serves: it starts, says so, and goes on trying
+	cmd.Env = []string{"HTTP_ADDR="} // servers that do not exist: it starts, logs that, and keeps trying
 	for name, value := range compose(t).Services[s.name].Environment {
 		cmd.Env = append(cmd.Env, name+"="+nowhere.ReplaceAllString(value, "${1}127.0.0.1"))
 	}
@@ -208,7 +210,7 @@ func startingVersion(t *testing.T, s service, program string) string {
 // nowhere finds the host names of the composition.
 var nowhere = regexp.MustCompile(`(://)(mongo|servicebus|azurite)\b`)
 
-// copiedProgram is what the last stage takes from the first.
+// copiedProgram returns the program that the last stage copies from the first.
 func copiedProgram(t *testing.T, service string) string {
 	t.Helper()
 	for _, in := range dockerfile(t, service) {
@@ -222,8 +224,8 @@ func copiedProgram(t *testing.T, service string) string {
 	return ""
 }
 
-// Nothing that a builder without BuildKit cannot do, nothing that runs as root, no tag that means something else tomorrow.
-func TestDockerfilesKeepTheRules(t *testing.T) {
+// The Dockerfiles need no BuildKit, run nothing as root, and have no tag whose meaning can change.
+func TestDockerfilesFollowTheRules(t *testing.T) {
 	for _, s := range services {
 		text := read(t, s.name+"/Dockerfile")
 		for _, no := range []string{"--mount", "--link", "--chmod", "<<", "# syntax", ":latest", "--platform"} {
@@ -232,7 +234,7 @@ func TestDockerfilesKeepTheRules(t *testing.T) {
 		all := dockerfile(t, s.name)
 		require.Contains(t, all, instruction{"USER", "65532:65532"})
 		require.Contains(t, all, instruction{"ENTRYPOINT", fmt.Sprintf("[%q]", "/"+s.name)}, "in this form SIGTERM reaches the program")
-		require.Regexp(t, `(?m)^ARG VERSION=unknown\nLABEL .*org\.opencontainers\.image\.version="\$\{VERSION\}"`, text, "what runs can be told from its image")
+		require.Regexp(t, `(?m)^ARG VERSION=unknown\nLABEL .*org\.opencontainers\.image\.version="\$\{VERSION\}"`, text, "the image contains its version")
 		var bases []string
 		for _, in := range all {
 			if in.name == "FROM" {
@@ -260,8 +262,8 @@ func TestDockerfilesHaveTheSameBases(t *testing.T) {
 	}
 }
 
-// What must not reach a registry's builder does not.
-func TestDockerignoreKeepsOutWhatIsNotNeeded(t *testing.T) {
+// What must not be sent to a registry's builder is excluded.
+func TestDockerignoreExcludesWhatIsNotNeeded(t *testing.T) {
 	ignored := ignoreFile(t)
 	for _, file := range []string{
 		".git/config", ".azure/dev/.env", ".env", "README.md", "infra/main.bicep", "bin/producer",
@@ -272,7 +274,8 @@ func TestDockerignoreKeepsOutWhatIsNotNeeded(t *testing.T) {
 	for _, file := range []string{"go.work", "producer/go.mod", "shared/go.sum", "shared/envelope/doc.go", "projector/cmd/projector/main.go"} {
 		require.False(t, ignored(file), file)
 	}
-	// each module that go.work names is there or taken out of it, or the Go command stops
+	// Each module that go.work names is in the context or removed from go.work; otherwise the go
+	// command fails.
 	for _, m := range regexp.MustCompile(`(?m)^\t\./([\w/]+)$`).FindAllStringSubmatch(read(t, "go.work"), -1) {
 		for _, s := range services {
 			text := read(t, s.name+"/Dockerfile")

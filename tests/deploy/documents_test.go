@@ -25,7 +25,7 @@ var (
 	heading   = regexp.MustCompile(`(?m)^#+ (.+)$`)
 )
 
-// documents are all pages of the repository, by their paths in it.
+// documents returns all pages of the repository, by their paths in it.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	pages := map[string]string{}
@@ -52,11 +52,11 @@ func documents(t *testing.T) map[string]string {
 	return pages
 }
 
-// prose is a page without its code.
+// prose returns a page without its code.
 func prose(text string) string { return spoken.ReplaceAllString(fenced.ReplaceAllString(text, ""), "") }
 
-// Links within the repository lead to a file that is there, and to a heading that is in it.
-func TestLinksLeadSomewhere(t *testing.T) {
+// Links within the repository lead to an existing file, and to an existing heading in it.
+func TestLinksResolve(t *testing.T) {
 	pages, checked := documents(t), 0
 	for page, text := range pages {
 		for _, m := range link.FindAllStringSubmatch(prose(text), -1) {
@@ -78,7 +78,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	require.Greater(t, checked, 100, "links are found at all")
 }
 
-// Every page of docs can be found from its index.
+// Every page of docs is linked from the index.
 func TestEveryPageIsInTheIndex(t *testing.T) {
 	pages := documents(t)
 	for page := range pages {
@@ -88,7 +88,7 @@ func TestEveryPageIsInTheIndex(t *testing.T) {
 	}
 }
 
-// What pages tell to type exists.
+// The make targets in pages exist.
 func TestMakeTargetsInPagesExist(t *testing.T) {
 	targets, checked := map[string]bool{}, 0
 	for _, m := range target.FindAllStringSubmatch(read(t, "Makefile"), -1) {
@@ -103,7 +103,7 @@ func TestMakeTargetsInPagesExist(t *testing.T) {
 	require.Greater(t, checked, 30, "commands are found at all")
 }
 
-// code is all that is not a page: programs, scripts, templates and the like.
+// code returns the text of all files that are not pages: programs, scripts, templates and the like.
 func code(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -114,7 +114,7 @@ func code(t *testing.T) string {
 		switch name := entry.Name(); {
 		case entry.IsDir() && (name == "node_modules" || name == ".git" || name == "bin" || name == "testdata"):
 			return fs.SkipDir
-		case !entry.Type().IsRegular() || name == "documents_test.go": // a link to node_modules, too
+		case !entry.Type().IsRegular() || name == "documents_test.go": // a link to node_modules as well
 			return nil
 		}
 		switch filepath.Ext(file) {
@@ -128,7 +128,7 @@ func code(t *testing.T) string {
 	return all.String()
 }
 
-// Settings and flags that pages name exist: of ours, and of what our scripts call.
+// Settings and flags in pages exist: our own, and those of the programs that our scripts call.
 func TestSettingsAndFlagsInPagesExist(t *testing.T) {
 	all, checked := code(t), 0
 	for page, text := range documents(t) {
@@ -156,8 +156,8 @@ func TestSettingsAndFlagsInPagesExist(t *testing.T) {
 	require.Greater(t, checked, 200, "settings and flags are found at all")
 }
 
-// The tour of the code names functions that are where it says.
-func TestTheTourOfTheCodeIsTrue(t *testing.T) {
+// The functions in the tour of the code are in the files that it names.
+func TestTheTourOfTheCodeNamesExistingFunctions(t *testing.T) {
 	_, tour, found := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## A tour of the code\n")
 	require.True(t, found)
 	checked := 0
@@ -180,7 +180,7 @@ func TestTheTourOfTheCodeIsTrue(t *testing.T) {
 	require.Greater(t, checked, 40, "functions are found at all")
 }
 
-// Methods that pages name exist.
+// Methods in pages exist.
 func TestMethodsInPagesExist(t *testing.T) {
 	all, checked := code(t), 0
 	for page, text := range documents(t) {
@@ -193,7 +193,7 @@ func TestMethodsInPagesExist(t *testing.T) {
 	require.Greater(t, checked, 5, "methods are found at all")
 }
 
-// anchors are those that GitHub gives to headings.
+// anchors returns the anchors that GitHub gives to headings.
 func anchors(markdown string) map[string]bool {
 	found := map[string]bool{}
 	for _, m := range heading.FindAllStringSubmatch(markdown, -1) {

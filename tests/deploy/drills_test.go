@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/kusto"
 )
 
-// rule is an alert on logs as the templates have it.
+// rule is an alert on logs in the templates.
 type rule struct {
 	query, column, operator string
 	threshold               float64
@@ -29,7 +29,7 @@ type rule struct {
 	of, failing             int
 }
 
-// rules are the alerts on logs, by name, at default settings.
+// rules returns the alerts on logs, by name, with default settings.
 func rules(t *testing.T) map[string]rule {
 	t.Helper()
 	found := map[string]rule{}
@@ -66,10 +66,10 @@ func rules(t *testing.T) map[string]rule {
 	return found
 }
 
-// late is how long a record is on its way into the workspace.
+// late is how long a record takes to arrive in the workspace.
 const late = 2 * time.Minute
 
-// fires reports whether an evaluation at the time now finds the condition to hold.
+// fires reports whether an evaluation at the time now finds the condition true.
 func (r rule) fires(t *testing.T, logs drill, now time.Time) bool {
 	t.Helper()
 	within := func(rows []kusto.Row) (seen []kusto.Row) {
@@ -103,7 +103,7 @@ func (r rule) fires(t *testing.T, logs drill, now time.Time) bool {
 	return false
 }
 
-// first returns when each alert fires first in the minutes after the failure, which begins at from.
+// first returns when each alert first fires in the minutes after the failure, which begins at from.
 func first(t *testing.T, logs drill, from time.Time, minutes int) map[string]int {
 	t.Helper()
 	found := map[string]int{}
@@ -130,7 +130,8 @@ func first(t *testing.T, logs drill, from time.Time, minutes int) map[string]int
 	return found
 }
 
-// drill is what a pipeline has logged, and how long the record of a time is on its way; nil: as long as usual.
+// drill is what a pipeline has logged, and how long a record of a given time takes to arrive; nil
+// is the usual delay.
 type drill struct {
 	console, system []kusto.Row
 	delay           func(at time.Time) time.Duration
@@ -143,8 +144,9 @@ func (d drill) late(at time.Time) time.Duration {
 	return d.delay(at)
 }
 
-// Records that come late fire nothing: of six minutes all arrive together, eight minutes after the first.
-func TestLateRecordsFireNothing(t *testing.T) {
+// Late records do not fire an alert: those of six minutes arrive together, eight minutes after the
+// first.
+func TestLateRecordsFireNoAlert(t *testing.T) {
 	from := time.Date(2026, 1, 31, 15, 0, 0, 0, time.UTC)
 	for name, change := range map[string]func(*moment, time.Duration){
 		"traffic": func(*moment, time.Duration) {},
@@ -164,14 +166,16 @@ func TestLateRecordsFireNothing(t *testing.T) {
 	}
 }
 
-// What is silent stays an alert: for as long as it is silent there is no record that could end it, and none from before it that is needed.
-func TestSilenceIsAnAlertForAsLongAsItLasts(t *testing.T) {
+// An alert on silence lasts as long as the silence: no record arrives that could end it, and it
+// does not depend on records from before.
+func TestAnAlertOnSilenceLastsAsLongAsTheSilence(t *testing.T) {
 	for _, name := range []string{"producer-silent", "watch-silent"} {
 		require.True(t, rules(t)[name].fires(t, drill{}, time.Date(2026, 2, 7, 15, 0, 0, 0, time.UTC)), name)
 	}
 }
 
-// moment is a pipeline at one time: what its programs then log. It is changed by a failure.
+// moment is the state of a pipeline at one time, which determines what its programs log. A failure
+// changes it.
 type moment struct {
 	leader, standby producer.Status
 	roles           []string // of the two producers
@@ -181,8 +185,8 @@ type moment struct {
 	parked          int64
 	watching        bool
 	producers       bool
-	event           func(*slog.Logger) // what a producer logs besides
-	platform        string             // what the platform logs of the projector
+	event           func(*slog.Logger) // what a producer logs in addition
+	platform        string             // what the platform logs about the projector
 }
 
 // reported logs a status as a service does.
@@ -194,8 +198,8 @@ func reported(status any) func(*slog.Logger) {
 	}
 }
 
-// runs writes the log of a pipeline from an hour before the failure until an hour after it. change makes of the healthy pipeline what it is
-// at a time after the failure.
+// runs writes the log of a pipeline from an hour before the failure until an hour after it. change
+// turns the healthy pipeline into its state at a time after the failure.
 func runs(t *testing.T, from time.Time, change func(m *moment, since time.Duration)) (logs drill) {
 	t.Helper()
 	var applied int64
@@ -243,8 +247,9 @@ func runs(t *testing.T, from time.Time, change func(m *moment, since time.Durati
 	return logs
 }
 
-// A pipeline that is well wakes nobody: with traffic, without any, throttled by Service Bus, and while a rollout moves leadership.
-func TestAlertsAreQuietWhileAllIsWell(t *testing.T) {
+// A healthy pipeline fires no alert: with traffic, without any, throttled by Service Bus, and while
+// a rollout moves leadership.
+func TestAHealthyPipelineFiresNoAlert(t *testing.T) {
 	from := time.Date(2026, 1, 31, 15, 0, 0, 0, time.UTC)
 	for name, change := range map[string]func(*moment, time.Duration){
 		"healthy": func(*moment, time.Duration) {},
@@ -258,7 +263,7 @@ func TestAlertsAreQuietWhileAllIsWell(t *testing.T) {
 			m.standby.BehindMS, m.standby.LagMS = -1, -1
 		},
 		"throttled": func(m *moment, since time.Duration) {
-			m.waiting = 40 // it gets on, slowly
+			m.waiting = 40 // it makes progress, slowly
 			if since > 0 && since < 10*time.Minute {
 				m.leader.LagMS, m.leader.BehindMS = 20_000, 20_000
 				m.projector.LagMS = 4_000
@@ -278,12 +283,13 @@ func TestAlertsAreQuietWhileAllIsWell(t *testing.T) {
 	}
 }
 
-// failure is one that the table of infra/README.md has: what is then logged, or the metric that shows it.
+// failure is one of the failures in the table of infra/README.md: what is logged, or the metric
+// that shows it.
 type failure struct {
 	what   string
 	alert  string // which fires first
 	change func(m *moment, since time.Duration)
-	metric string // in place of a change: the alert on a metric
+	metric string // instead of a change: the alert on a metric
 }
 
 // after applies a change once the failure has begun.
@@ -304,13 +310,14 @@ func once(write func(*slog.Logger)) func(*moment, time.Duration) {
 	}
 }
 
-// stopped is a leader that publishes nothing from the failure on: what it holds becomes older.
+// stopped is a leader that publishes nothing from the failure on: its oldest event becomes older
+// and older.
 var stopped = after(func(m *moment, since time.Duration) {
 	m.leader.LagMS, m.leader.BehindMS, m.leader.InFlight = since.Milliseconds(), since.Milliseconds(), 1000
 	m.projector.Applied -= 150
 })
 
-// away is a projector that gets on with nothing.
+// away is a projector that makes no progress.
 var away = after(func(m *moment, _ time.Duration) {
 	m.projector.Applied -= 150
 	m.waiting = 40
@@ -359,7 +366,8 @@ var failures = []failure{
 	{what: "the checkpoint is no longer copied", alert: "copies-failed", metric: "copies-failed"},
 }
 
-// minutesOf is how long an alert on a metric takes: of what must hold all over the window, the window, else the next evaluation.
+// minutesOf returns how long an alert on a metric takes: the window, if the condition must hold
+// during all of it, otherwise the time to the next evaluation.
 func minutesOf(t *testing.T, name string) int {
 	t.Helper()
 	m, found := list(t, "metrics")[name]
@@ -374,7 +382,8 @@ func minutesOf(t *testing.T, name string) int {
 	return int(d.Minutes()) + 1
 }
 
-// Each failure is told by the alert that the table of infra/README.md names first, after as many minutes. Every alert on logs has a drill.
+// For each failure the alert that the table of infra/README.md lists first fires, after the number
+// of minutes in the table. Every alert on logs has a drill.
 func TestEachFailureFiresItsAlert(t *testing.T) {
 	from := time.Date(2026, 1, 31, 15, 0, 0, 0, time.UTC)
 	readme := read(t, "infra/README.md")
@@ -409,8 +418,8 @@ func TestEachFailureFiresItsAlert(t *testing.T) {
 	}
 }
 
-// What the drills take for a record of the job that watches is one: its fields are those that it logs.
-func TestTheDrillsRecordsAreTheProgramsOwn(t *testing.T) {
+// The records of the watching job in the drills have the fields that the job logs.
+func TestDrillRecordsHaveTheFieldsOfRealOnes(t *testing.T) {
 	logs := runs(t, time.Now(), func(*moment, time.Duration) {})
 	watchable := watchFields(t)
 	checked := 0

@@ -9,8 +9,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A user's repository deploys as ours does, from a copy of ours in its folder sluice, but for the projector's image.
-func TestTheExampleDeploysAsWeDo(t *testing.T) {
+// A user's repository deploys as ours does, from a copy of ours in its folder sluice, except for
+// the projector's image.
+func TestTheExampleIsDeployedLikeTheRepository(t *testing.T) {
 	const example, copied = "projector/examples/customer-totals", "sluice/"
 	text := read(t, example+"/azure.yaml")
 	require.NoError(t, azureYaml(t, text))
@@ -37,8 +38,8 @@ func TestTheExampleDeploysAsWeDo(t *testing.T) {
 	require.Len(t, theirs.Hooks, len(ours.Hooks))
 }
 
-// Their image is ours with another program: the same Go, the same base, the same user and entry.
-func TestTheExamplesImageIsAsOurs(t *testing.T) {
+// The example's image is ours with another program: the same Go, base, user and entry point.
+func TestTheExamplesImageMatchesOurs(t *testing.T) {
 	ours, theirs := read(t, "projector/Dockerfile"), read(t, "projector/examples/customer-totals/Dockerfile")
 	shared := 0
 	for line := range strings.Lines(ours) {

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hook runs a hook's script with stand-ins first on PATH, and returns both outputs and the exit code.
+// hook runs a hook's script with stand-ins first on PATH, and returns both outputs and the exit
+// code.
 func hook(t *testing.T, dir, script string, env ...string) (out, errOut string, code int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(root, "scripts", script))
@@ -24,7 +25,8 @@ func hook(t *testing.T, dir, script string, env ...string) (out, errOut string, 
 	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
 }
 
-// A take-down stops before anything is deleted while the lock is there, and prints the commands with which it goes on.
+// A take-down stops before anything is deleted while the lock exists, and prints the commands with
+// which to continue.
 func TestATakeDownStopsWhileTheCheckpointsAreLocked(t *testing.T) {
 	const lock = "/subscriptions/sub/resourceGroups/rg-x/providers/Microsoft.Storage/storageAccounts/stx/providers/Microsoft.Authorization/locks/checkpoints"
 	env := []string{"AZURE_RESOURCE_GROUP=rg-x", "AZURE_SUBSCRIPTION_ID=sub"}
@@ -58,17 +60,18 @@ func TestATakeDownStopsWhileTheCheckpointsAreLocked(t *testing.T) {
 	}
 }
 
-// What MongoDB has to allow is printed before the apps need it.
+// The address that MongoDB has to allow is printed before the apps need it.
 func TestTheAddressIsPrintedBeforeItIsNeeded(t *testing.T) {
 	out, _, code := hook(t, t.TempDir(), "postprovision.sh", "OUTBOUND_ADDRESS=203.0.113.7")
 	require.Zero(t, code)
 	require.Contains(t, out, "203.0.113.7")
 	out, _, code = hook(t, t.TempDir(), "postprovision.sh")
 	require.Zero(t, code)
-	require.Empty(t, out, "without a network there is none")
+	require.Empty(t, out, "without a network no address is printed")
 }
 
-// After a deployment both doctors run if their answers can be read; what they find does not fail the deployment, which is done.
+// After a deployment both doctors run if their answers can be read. Their findings do not fail the
+// deployment, which is finished.
 func TestADeploymentEndsWithBothDoctors(t *testing.T) {
 	env := []string{"AZURE_RESOURCE_GROUP=rg-x", "AZURE_SUBSCRIPTION_ID=sub", "SERVICE_PRODUCER_NAME=ca-producer", "BLOB_ACCOUNT_URL=https://stx.blob.core.windows.net"}
 	for _, c := range []struct {

@@ -13,18 +13,18 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/bicep"
 )
 
-// deployed are the templates that azd deploys itself, each with its parameter file.
+// deployed maps the templates that azd deploys itself to their parameter files.
 var deployed = map[string]string{
 	"main.bicep":          "infra/main.parameters.json",
 	"app/producer.bicep":  "infra/app/producer.parameters.json",
 	"app/projector.bicep": "infra/app/projector.parameters.json",
 }
 
-// byAzd are the variables that azd sets by itself.
+// byAzd are the variables that azd sets.
 var byAzd = []string{"AZURE_ENV_NAME", "AZURE_LOCATION", "SERVICE_PRODUCER_IMAGE_NAME", "SERVICE_PROJECTOR_IMAGE_NAME"}
 
-// A parameter file gives every parameter that its template has, so that everything can be set by azd env set, and no
-// other: azd would drop it silently.
+// A parameter file sets every parameter of its template, so that all can be set by azd env set, and
+// no other one: azd would silently drop it.
 func TestParameterFilesFitTheirTemplates(t *testing.T) {
 	for path, parameters := range deployed {
 		declared := map[string]bool{}
@@ -35,9 +35,10 @@ func TestParameterFilesFitTheirTemplates(t *testing.T) {
 	}
 }
 
-// Every variable of a parameter file comes from azd, from an output of main.bicep, or from the user: then it is in the
-// README's table, and has a default or is checked before provisioning.
-func TestParameterFilesUseVariablesThatSomebodySets(t *testing.T) {
+// Every variable of a parameter file comes from azd, from an output of main.bicep, or from the
+// user. In the last case it is in the README's table, and has a default or is checked before
+// provisioning.
+func TestEveryParameterFileVariableHasASource(t *testing.T) {
 	known := map[string]bool{}
 	for _, name := range byAzd {
 		known[name] = true
@@ -63,8 +64,9 @@ func TestParameterFilesUseVariablesThatSomebodySets(t *testing.T) {
 	}
 }
 
-// azd takes an empty value for a missing one, and asks for a parameter that has neither that nor a default, or fails where
-// nobody can answer. An output is empty where its value is: of topic and queue one always is.
+// azd treats an empty value as a missing one. If the parameter has no default either, azd asks for
+// it, or fails if it cannot ask. An output is empty if its value is: of topic and queue one always
+// is.
 func TestParametersThatMayBeEmptyHaveADefault(t *testing.T) {
 	empty := map[string]bool{}
 	for _, output := range template(t, "modules/servicebus.bicep").All("output") {
@@ -87,11 +89,12 @@ func TestParametersThatMayBeEmptyHaveADefault(t *testing.T) {
 				}
 			}
 		}
-		require.NotZero(t, used, "nobody uses %s", output.Name)
+		require.NotZero(t, used, "%s is not used", output.Name)
 	}
 }
 
-// variablesToSet are the variables that the deployed templates read and that are the user's to set: those of secrets, and the others.
+// variablesToSet returns the variables of the deployed templates that the user sets: those of
+// secrets, and the others.
 func variablesToSet(t *testing.T) (plain, secret []string) {
 	t.Helper()
 	outputs := map[string]bool{}
@@ -116,9 +119,10 @@ func variablesToSet(t *testing.T) (plain, secret []string) {
 	return plain, secret
 }
 
-// What can be set by azd env set can be set for the workflow, too: what it does not hand on would silently fall back to its
-// default with the first push. azd pipeline config sets what azure.yaml lists, and nothing else.
-func TestTheWorkflowHandsEveryVariableOn(t *testing.T) {
+// What can be set by azd env set can be set for the workflow as well: a variable that the workflow
+// does not pass on would silently fall back to its default with the first push. azd pipeline config
+// sets the variables that azure.yaml lists, and no others.
+func TestTheWorkflowPassesEveryVariableOn(t *testing.T) {
 	workflow := read(t, ".github/workflows/azure-dev.yml")
 	plain, secret := variablesToSet(t)
 	for _, name := range plain {
@@ -147,7 +151,7 @@ func TestDefaultsAgree(t *testing.T) {
 	}
 }
 
-// A module gets every parameter that has no default, and none that it does not have.
+// A module gets every parameter that has no default, and none that it does not declare.
 func TestModulesGetTheirParameters(t *testing.T) {
 	for file, f := range templates(t) {
 		for _, m := range f.All("module") {
@@ -166,8 +170,9 @@ func TestModulesGetTheirParameters(t *testing.T) {
 	}
 }
 
-// No output holds a secret: azd writes outputs to a file, and deployments keep them for everybody who may read those.
-func TestOutputsAreNoSecrets(t *testing.T) {
+// No output contains a secret: azd writes outputs to a file, and Azure keeps them with the
+// deployment for every reader.
+func TestOutputsContainNoSecrets(t *testing.T) {
 	for path, f := range templates(t) {
 		for _, output := range f.All("output") {
 			for _, p := range f.All("param") {
@@ -189,7 +194,8 @@ func TestOutputsAreNoSecrets(t *testing.T) {
 
 func words(text string) []string { return strings.Fields(text) }
 
-// What has tags carries the environment's, or azd down would leave it behind and costs could not be told.
+// Every resource that can have tags has those of the environment. Otherwise azd down would leave it
+// behind and its costs could not be attributed.
 func TestEverythingIsTagged(t *testing.T) {
 	tagless := []string{ // children and extensions, which have none
 		"Microsoft.Authorization/roleAssignments", "Microsoft.Authorization/locks", "Microsoft.Consumption/budgets", "Microsoft.Network/privateEndpoints/privateDnsZoneGroups", "Microsoft.Insights/diagnosticSettings",
@@ -216,7 +222,7 @@ func TestEverythingIsTagged(t *testing.T) {
 	}
 }
 
-// Identities take the place of keys everywhere.
+// Identities replace keys everywhere.
 func TestLocalAuthenticationIsOff(t *testing.T) {
 	for _, c := range []struct {
 		path, resource string
@@ -240,8 +246,8 @@ func TestLocalAuthenticationIsOff(t *testing.T) {
 	}
 }
 
-// One API version for each type: two would differ in what they take.
-func TestOneVersionOfEachType(t *testing.T) {
+// Each type has one API version: two would accept different properties.
+func TestEachTypeHasOneAPIVersion(t *testing.T) {
 	versions := map[string]string{}
 	for path, f := range templates(t) {
 		for _, r := range f.All("resource") {
@@ -255,7 +261,7 @@ func TestOneVersionOfEachType(t *testing.T) {
 	}
 }
 
-// resources calls visit with every resource that is made, of every file.
+// resources calls visit with every resource of every file.
 func resources(t *testing.T, visit func(path string, r bicep.Declaration)) {
 	t.Helper()
 	for path, f := range templates(t) {
@@ -267,9 +273,9 @@ func resources(t *testing.T, visit func(path string, r bicep.Declaration)) {
 	}
 }
 
-// azd hands over an empty text for a variable that is not set. A parameter that has no default refuses it before anything is made:
-// MONGODB_DATABASE empty would be a stream of another name.
-func TestWhatIsRequiredIsNotEmpty(t *testing.T) {
+// azd passes an empty text for a variable that is not set. A parameter without a default refuses it
+// before anything is created: with an empty MONGODB_DATABASE the stream would have another name.
+func TestRequiredParametersRefuseEmptyTexts(t *testing.T) {
 	for name, most := range map[string]int{"main.bicep": 2, "app/producer.bicep": 19, "app/projector.bicep": 18} {
 		required := 0
 		for _, d := range template(t, name).Declarations {

@@ -22,7 +22,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/bicep"
 )
 
-// understands says whether a service's program knows a command line: it then asks for its settings, of which there are none.
+// understands reports whether a service's program knows a command line: it then reports that its
+// settings are missing.
 func understands(t *testing.T, service string, args []string) bool {
 	t.Helper()
 	asked := errors.New("the settings were asked for")
@@ -38,7 +39,7 @@ func understands(t *testing.T, service string, args []string) bool {
 	return strings.Contains(errOut.String(), asked.Error()) || strings.HasPrefix(out.String(), "usage: "+service)
 }
 
-// jobs are the modules of a service's template that make jobs, by name.
+// jobs returns the modules of a service's template that create jobs, by name.
 func jobs(t *testing.T, service string) map[string]bicep.Value {
 	t.Helper()
 	found := map[string]bicep.Value{}
@@ -52,8 +53,8 @@ func jobs(t *testing.T, service string) map[string]bicep.Value {
 	return found
 }
 
-// A job runs a command that its program has, with the service's settings and rights.
-func TestJobsRunWhatTheProgramsUnderstand(t *testing.T) {
+// A job runs a command of its program, with the service's settings and rights.
+func TestJobsRunExistingCommands(t *testing.T) {
 	scheduled := map[string]string{}
 	for _, s := range services {
 		for name, params := range jobs(t, s.name) {
@@ -68,10 +69,10 @@ func TestJobsRunWhatTheProgramsUnderstand(t *testing.T) {
 				require.Equal(t, same, field(same).Text, "%s: as the %s has it", name, s.name)
 			}
 			if schedule := field("schedule").Text; schedule != "" {
-				require.Empty(t, field("operatorsGroupId").Text, "%s: the clock starts it, people have one of their own", name)
+				require.Empty(t, field("operatorsGroupId").Text, "%s: a schedule starts it; operators have a job of their own", name)
 				scheduled[name] = schedule + ": " + s.name + " " + strings.Join(args, " ")
 			} else {
-				require.Equal(t, []string{"help"}, args, "%s: a person says what it does", name)
+				require.Equal(t, []string{"help"}, args, "%s: an operator gives the command", name)
 				require.Equal(t, "operatorsGroupId", field("operatorsGroupId").Text, name)
 			}
 		}
@@ -83,7 +84,8 @@ func TestJobsRunWhatTheProgramsUnderstand(t *testing.T) {
 	require.False(t, understands(t, "projector", []string{"status", "--lag"}), "this test can fail")
 }
 
-// standIn puts a program of the given name first on PATH, which appends how it was called to a file.
+// standIn creates a program with the given name, first on PATH, which appends its command line to a
+// file.
 func standIn(t *testing.T, dir, name, script string) {
 	t.Helper()
 	text := "#!/bin/sh\nprintf '%s\\n' \"" + name + " $*\" >>" + filepath.Join(dir, "calls") + "\n" + script
@@ -113,9 +115,10 @@ const job = `{
   ]
 }`
 
-// azStandIn is what az answers while a command runs as a job: the state is Running once, with a first line of output, and then status. As in
-// Azure, the output of a container cannot be shown any more once the execution has ended. blobs is what storage answers with: "true",
-// "false" if the command was killed, or "refused" from outside of a private network.
+// azStandIn returns az's answers while a command runs as a job: the state is Running once, with a
+// first line of output, and then status. As in Azure, the output of a container cannot be read
+// after the execution has ended. blobs is what storage answers: "true", "false" if the command was
+// killed, or "refused" from outside of a private network.
 func azStandIn(dir, status, code, blobs string) string {
 	return `dir=` + dir + `; status=` + status + `; code=` + code + `; blobs=` + blobs + `
 flag() { want=$1; shift; while [ $# -gt 1 ]; do [ "$1" != "$want" ] || echo "$2"; shift; done; }
@@ -139,8 +142,8 @@ JSON
 `
 }
 
-// The operators' script starts the job with the command that was given, word by word, and otherwise as it is deployed. It prints
-// what the command prints, and exits with the command's code.
+// The operators' script starts the job with the given command, word by word, and otherwise as it is
+// deployed. It prints what the command prints, and exits with the command's code.
 func TestOperateStartsTheJobWithTheCommand(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("the script is for bash")
@@ -162,7 +165,7 @@ func TestOperateStartsTheJobWithTheCommand(t *testing.T) {
 		{[]string{"producer", "a\nb"}, "", "true", 2, "", "usage: "},
 	} {
 		dir := t.TempDir()
-		standIn(t, dir, "azd", `exit 1`) // an operator has not the folder of whoever deployed
+		standIn(t, dir, "azd", `exit 1`) // an operator does not have the folder of the deployment
 		standIn(t, dir, "az", azStandIn(dir, c.status, fmt.Sprint(c.code), c.blobs)+"esac")
 		cmd := exec.CommandContext(t.Context(), "bash", append([]string{root + "/scripts/operate.sh"}, c.args...)...)
 		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "OPERATE_POLL=0")
@@ -201,7 +204,7 @@ func TestOperateStartsTheJobWithTheCommand(t *testing.T) {
 	}
 }
 
-// The job that a person starts is found by the tag that the scripts ask for, and each service has one.
+// The operators' job is found by the tag that the scripts ask for, and each service has one.
 func TestOperateFindsTheJobByItsTag(t *testing.T) {
 	for _, s := range services {
 		module, found := template(t, "app/"+s.name+".bicep").Find("module", "operate")
@@ -224,7 +227,7 @@ func TestOperateFindsTheJobByItsTag(t *testing.T) {
 
 var azCommand = regexp.MustCompile(`\baz ((?:[a-z-]+ )+)((?:[^|)\n]|\\\n)*)`)
 
-// azCommands are the commands of az in a text, each with the names of its options, sorted.
+// azCommands returns the commands of az in a text, each with the names of its options, sorted.
 func azCommands(text string) (commands []string) {
 	text = strings.ReplaceAll(text, "\\\n", " ")
 	for line := range strings.Lines(text) {
@@ -242,7 +245,7 @@ func azCommands(text string) (commands []string) {
 
 var optionName = regexp.MustCompile(`--[a-z-]+`)
 
-// The script for Windows, which cannot be run here, asks az for the same, and says the same.
+// The script for Windows, which cannot be run here, asks az for the same and prints the same.
 func TestOperateIsTheSameOnWindows(t *testing.T) {
 	sh := read(t, "scripts/answer.sh") + read(t, "scripts/operate.sh")
 	ps1 := read(t, "scripts/operate.ps1")
@@ -261,10 +264,10 @@ func TestOperateIsTheSameOnWindows(t *testing.T) {
 	}
 }
 
-// newerThanBash32 are forms that the bash of macOS does not have.
+// newerThanBash32 matches forms that the bash of macOS does not have.
 var newerThanBash32 = regexp.MustCompile(`\$\{\w+(?:\^|,|@)|\b(?:mapfile|readarray|coproc)\b|declare -[An]|local -[An]|&>>|\|&|wait -n|EPOCH(?:SECONDS|REALTIME)|\bprintf -v \w+\[|\$\{\w+: -`)
 
-// What operators run works with the bash of macOS.
+// The operators' scripts work with the bash of macOS.
 func TestOperatorsScriptsWorkWithAnOldBash(t *testing.T) {
 	for _, script := range []string{"scripts/operate.sh", "scripts/answer.sh", "scripts/loadtest.sh", "scripts/pipeline.sh"} {
 		for line := range strings.Lines(read(t, script)) {
@@ -276,7 +279,7 @@ func TestOperatorsScriptsWorkWithAnOldBash(t *testing.T) {
 
 var operated = regexp.MustCompile("(?m)(?:`|^)scripts/operate\\.sh (producer|projector) ([^`#\n]+)")
 
-// The commands that the runbook tells to type are commands.
+// The commands in the runbook exist.
 func TestTheRunbooksCommandsExist(t *testing.T) {
 	checked := 0
 	for page, text := range documents(t) {

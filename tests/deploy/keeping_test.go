@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/bicep"
 )
 
-// The checkpoint's epoch must never come a second time: nothing here deletes its container, and the account is locked.
+// An epoch must never be used twice: nothing here deletes the container of checkpoints, and the
+// account is locked.
 func TestCheckpointsAreNotDeleted(t *testing.T) {
 	f := template(t, "modules/storage.bicep")
 	lock, found := f.Find("resource", "lock")
@@ -21,7 +22,7 @@ func TestCheckpointsAreNotDeleted(t *testing.T) {
 	level, _ := properties.Field("level")
 	require.Equal(t, "CanNotDelete", level.Text)
 	main, _ := template(t, "main.bicep").Find("param", "deleteLock")
-	require.Equal(t, "true", main.Value.Text, "locked unless somebody says otherwise")
+	require.Equal(t, "true", main.Value.Text, "locked by default")
 
 	checkpoints, _ := f.Find("resource", "checkpoints")
 	name, _ := checkpoints.Value.Field("name")
@@ -47,8 +48,9 @@ func TestCheckpointsAreNotDeleted(t *testing.T) {
 	}
 }
 
-// A provision makes the URIs' secrets and never writes them again: one from a machine with an old value would undo a rotation.
-func TestAProvisionWritesNoOldSecretBack(t *testing.T) {
+// Provisioning creates the secrets of the URIs and never overwrites them: a machine with an old
+// value would undo a rotation.
+func TestProvisioningNeverOverwritesSecrets(t *testing.T) {
 	f := template(t, "modules/keyvault.bicep")
 	for _, name := range []string{"source", "readModel"} {
 		secret, found := f.Find("resource", name)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The load test's job is one of the template for jobs, with every parameter that it needs and none that it does not have; it gets the
-// words that were given, and is gone at the end, whatever came of it.
+// The load test's job is made from the template for jobs, with every parameter that it needs and no
+// other one. It gets the given words, and is deleted at the end, whatever the result.
 func TestTheLoadTestRunsAsAJob(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("the script is for bash")

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reachable are the resources that the apps talk to: where each is, and the service, the zone and the module of its private endpoint.
+// reachable lists the resources that the apps use: the file of each, and the service, the zone and
+// the module of its private endpoint.
 var reachable = []struct{ path, resource, kind, group, zone, endpoint string }{
 	{"modules/servicebus.bicep", "namespace", "Microsoft.ServiceBus/namespaces", "namespace", "privatelink.servicebus.windows.net", "serviceBusEndpoint"},
 	{"modules/storage.bicep", "account", "Microsoft.Storage/storageAccounts", "blob", "privatelink.blob.${az.environment().suffixes.storage}", "blobsEndpoint"},
@@ -16,9 +17,9 @@ var reachable = []struct{ path, resource, kind, group, zone, endpoint string }{
 	{"modules/documentdb.bicep", "cluster", "Microsoft.DocumentDB/mongoClusters", "MongoCluster", "privatelink.mongocluster.cosmos.azure.com", "documentDbEndpoint"},
 }
 
-// With NETWORK=private nothing that the apps talk to has a door to the internet, and each has one in the network; with public it is
-// the other way round.
-func TestNetworksCloseWhatTheyOpen(t *testing.T) {
+// With NETWORK=private no resource that the apps use is reachable from the internet, and each has
+// an endpoint in the network; with public it is the other way round.
+func TestPrivateNetworksClosePublicEndpoints(t *testing.T) {
 	main := template(t, "resources.bicep")
 	for mode, access := range map[string]string{"public": "Enabled", "vnet": "Enabled", "private": "Disabled"} {
 		given := map[string]any{"networkMode": mode, "mongoMode": "documentdb", "subnetId": ""}
@@ -54,7 +55,7 @@ func TestNetworksCloseWhatTheyOpen(t *testing.T) {
 	host, found := template(t, "modules/documentdb.bicep").Find("var", "host")
 	require.True(t, found)
 	require.Equal(t, "${cluster.name}."+strings.TrimPrefix(reachable[4].zone, "privatelink."), strings.Trim(host.Value.Text, "'"), "the zone has the cluster's name")
-	// whatever has a public door is in the table
+	// Every resource with a public endpoint is in the table.
 	for path, f := range templates(t) {
 		for _, r := range f.All("resource") {
 			if properties, _ := r.Value.Field("properties"); !r.Existing {
@@ -71,7 +72,7 @@ func TestNetworksCloseWhatTheyOpen(t *testing.T) {
 	}
 }
 
-// The environment is in the network, without an address outside and over the zones.
+// The environment is in the network, without an external address and across the zones.
 func TestTheEnvironmentIsInTheNetwork(t *testing.T) {
 	const path = "modules/environment.bicep"
 	environment, found := template(t, path).Find("resource", "environment")
@@ -90,7 +91,7 @@ func TestTheEnvironmentIsInTheNetwork(t *testing.T) {
 	require.Contains(t, read(t, "infra/modules/network.bicep"), "serviceName: 'Microsoft.App/environments'", "the apps' subnet is delegated")
 }
 
-// The outgoing address lives in one zone, and the README does not promise more.
+// The outgoing address is in one zone, and the README does not promise more.
 func TestTheReadmePromisesNoMoreZonesThanThereAre(t *testing.T) {
 	nat, found := template(t, "modules/network.bicep").Find("resource", "nat")
 	require.True(t, found)
@@ -98,7 +99,7 @@ func TestTheReadmePromisesNoMoreZonesThanThereAre(t *testing.T) {
 	require.Contains(t, read(t, "infra/README.md"), "which lives in one zone")
 }
 
-// Who may do what does not depend on the network.
+// Permissions do not depend on the network.
 func TestRolesAreTheSameInBothNetworks(t *testing.T) {
 	checked := 0
 	for path, f := range templates(t) {

@@ -29,7 +29,7 @@ var (
 	quoted      = regexp.MustCompile(`'([^']*)'`)
 )
 
-// checkQuery holds a query against what the services really log.
+// checkQuery compares a query with what the services log.
 func checkQuery(t *testing.T, name, query, sources string) {
 	t.Helper()
 	uses := map[string]bool{}
@@ -45,14 +45,14 @@ func checkQuery(t *testing.T, name, query, sources string) {
 		case "projector":
 			addStatusFields(known, reflect.TypeFor[projector.Status]())
 		default:
-			t.Errorf("%s: nobody fills in {{%s}}", name, app)
+			t.Errorf("%s: no value for {{%s}}", name, app)
 		}
 	}
 	watched := watchField.FindAllStringSubmatch(query, -1)
 	require.True(t, len(uses) > 0 || len(watched) > 0, "%s: of which app?", name)
 	watchable := watchFields(t)
 	for _, m := range watched {
-		require.True(t, watchable[m[1]], "%s: projector status --log tells no %s", name, m[1])
+		require.True(t, watchable[m[1]], "%s: projector status --log has no field %s", name, m[1])
 	}
 	for _, m := range statusField.FindAllStringSubmatch(query, -1) {
 		require.True(t, known[m[1]], "%s: the status of %v has no field %s", name, sorted(uses), m[1])
@@ -71,7 +71,8 @@ func addStatusFields(known map[string]bool, status reflect.Type) {
 	}
 }
 
-// watchFields are what `projector status --log` tells; that it does is an end-to-end test's.
+// watchFields returns the fields that `projector status --log` logs; an end-to-end test proves that
+// it does.
 func watchFields(t *testing.T) map[string]bool {
 	t.Helper()
 	fields := map[string]bool{}
@@ -82,7 +83,7 @@ func watchFields(t *testing.T) map[string]bool {
 	return fields
 }
 
-// productSources is the text of all code of the services that is not a test.
+// productSources returns the text of all code of the services except tests.
 func productSources(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -99,10 +100,10 @@ func productSources(t *testing.T) string {
 	return all.String()
 }
 
-// alerting are the templates that have alerts.
+// alerting are the templates with alerts.
 var alerting = []string{"modules/alerts.bicep", "app/producer.bicep", "app/projector.bicep"}
 
-// list is the alerts of a kind, logs or metrics, by their name, of all templates.
+// list returns the alerts of a kind, logs or metrics, of all templates, by their names.
 func list(t *testing.T, kind string) map[string]bicep.Value {
 	t.Helper()
 	found := map[string]bicep.Value{}
@@ -120,7 +121,7 @@ func list(t *testing.T, kind string) map[string]bicep.Value {
 }
 
 // An alert on a field that no service reports would never fire.
-func TestAlertsAskForWhatTheServicesLog(t *testing.T) {
+func TestAlertsUseFieldsThatTheServicesLog(t *testing.T) {
 	sources := productSources(t)
 	used := map[string]bool{}
 	for name, alert := range list(t, "logs") {
@@ -140,7 +141,7 @@ func TestAlertsAskForWhatTheServicesLog(t *testing.T) {
 	}
 }
 
-// platformMetrics are metrics that the platform has, with the aggregations that it keeps, by their resource's type
+// platformMetrics are metrics of the platform, with their aggregations, by the type of the resource
 // (Azure Monitor's reference, "Supported metrics").
 var platformMetrics = map[string]map[string][]string{
 	"Microsoft.ServiceBus/namespaces": {
@@ -156,8 +157,9 @@ var platformMetrics = map[string]map[string][]string{
 	"Microsoft.App/jobs":                {"Executions": {"Average", "Minimum", "Maximum", "Total"}},
 }
 
-// An alert on a metric that nobody emits would never fire, and one of a tier that is not there would be refused.
-func TestMetricAlertsAskForWhatThePlatformHas(t *testing.T) {
+// An alert on a metric that does not exist would never fire, and one on a metric of another tier
+// would be refused.
+func TestMetricAlertsUsePlatformMetrics(t *testing.T) {
 	f := template(t, "modules/alerts.bicep")
 	always := slices.Clip([]string{
 		"copies-failed", "producer-gone", "producer-restarts", "projector-restarts", "service-bus-errors", "storage", "throttled", "topic-full", "watch-failed",
@@ -192,15 +194,16 @@ func TestMetricAlertsAskForWhatThePlatformHas(t *testing.T) {
 	}
 }
 
-// Credits are the namespace's: requests of its administration, such as the scaler's, belong to no entity.
+// Credits belong to the namespace: requests of its administration, such as the scaler's, belong to
+// no entity.
 func TestThrottlingIsCountedForTheNamespace(t *testing.T) {
 	dimensions, found := list(t, "metrics")["throttled"].Field("dimensions")
 	require.True(t, found)
 	require.Equal(t, "[]", compact(dimensions.Text))
 }
 
-// Every alert reaches the groups that an organisation has, beside the address.
-func TestEveryAlertReachesEveryGroup(t *testing.T) {
+// Every alert notifies the organisation's action groups as well as the address.
+func TestEveryAlertNotifiesEveryGroup(t *testing.T) {
 	groups, found := template(t, "modules/alerts.bicep").Find("var", "actionGroupIds")
 	require.True(t, found)
 	require.Contains(t, compact(groups.Value.Text), "empty(existingActionGroupIds)?[]:split(existingActionGroupIds,,)")
@@ -248,8 +251,8 @@ func TestTheCostsAddUp(t *testing.T) {
 	require.Contains(t, rows, "together")
 }
 
-// A projector that is dead tells nothing, so alerts on what waits for it ask the job that watches.
-func TestWhatWaitsIsAskedOfTheWatch(t *testing.T) {
+// A dead projector logs nothing, so alerts on its backlog use the job that watches it.
+func TestBacklogAlertsUseTheWatchJob(t *testing.T) {
 	for name, field := range map[string]string{
 		"stalled": "waiting_sessions", "dead-letters": "dead_letters", "parked": "parked", "watch-silent": "parked",
 	} {
@@ -259,7 +262,7 @@ func TestWhatWaitsIsAskedOfTheWatch(t *testing.T) {
 	}
 }
 
-func TestWorkbookAsksForWhatTheServicesLog(t *testing.T) {
+func TestTheWorkbookUsesFieldsThatTheServicesLog(t *testing.T) {
 	var workbook struct {
 		Version             string
 		FallbackResourceIds []string `json:"fallbackResourceIds"`
@@ -286,7 +289,7 @@ func TestWorkbookAsksForWhatTheServicesLog(t *testing.T) {
 
 var runbookEntry = regexp.MustCompile("(?m)^### `sluice-([a-z-]+)`")
 
-// Whoever is woken by an alert finds what to do, and nothing about alerts that are no more.
+// The runbook has a section for every alert, and none for an alert that no longer exists.
 func TestRunbookHasEveryAlert(t *testing.T) {
 	alerts, entries := map[string]bool{}, map[string]bool{}
 	for _, kind := range []string{"logs", "metrics"} {
@@ -307,8 +310,8 @@ func TestRunbookHasEveryAlert(t *testing.T) {
 	require.True(t, strings.Contains(read(t, "infra/README.md"), cost), "the table of costs in infra/README.md has no row %q", cost)
 }
 
-// Metrics cannot be read in Azure, so what the runbook tells to look at is in logs and status records.
-func TestTheRunbookDoesWithoutMetrics(t *testing.T) {
+// Metrics cannot be read in Azure, so the runbook uses logs and status records.
+func TestTheRunbookUsesNoMetrics(t *testing.T) {
 	require.NotRegexp(t, `\bsluice_(producer|projector)_`, read(t, "infra/README.md"))
 	require.Contains(t, read(t, "docs/observe.md"), "Container Apps scrapes nothing")
 }

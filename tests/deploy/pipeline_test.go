@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// runScript runs a script of ours with stand-ins first on PATH, and returns its output, its exit code, and how the stand-ins were called.
+// runScript runs one of our scripts with stand-ins first on PATH, and returns its output, its exit
+// code, and the command lines of the stand-ins.
 func runScript(t *testing.T, dir, script string, env ...string) (output string, code int, calls []string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", root+"/scripts/"+script)
@@ -21,9 +22,10 @@ func runScript(t *testing.T, dir, script string, env ...string) (output string, 
 	return string(text), cmd.ProcessState.ExitCode(), strings.Split(strings.TrimSpace(string(called)), "\n")
 }
 
-// azd lets every pull request and branch sign in as an identity that owns the subscription, and leaves secrets to every workflow. The
-// script takes both back, and narrows the roles once the resource group exists.
-func TestThePipelineTakesBackWhatAzdGivesBeyondNeed(t *testing.T) {
+// azd lets every pull request and branch sign in as an identity that owns the subscription, and
+// gives secrets to every workflow. The script revokes both, and narrows the roles once the resource
+// group exists.
+func TestThePipelineScriptRevokesExcessRights(t *testing.T) {
 	for _, deployed := range []bool{false, true} {
 		dir := t.TempDir()
 		exists := map[bool]string{true: "true", false: "false"}[deployed]
@@ -57,7 +59,7 @@ esac`)
 			require.Fail(t, "no such call", "%s in %s", part, strings.Join(calls, "\n"))
 			return -1
 		}
-		require.Zero(t, place("azd pipeline config"), "azd makes all of it again, so what it gives is taken back afterwards")
+		require.Zero(t, place("azd pipeline config"), "azd grants everything again, so the rights are revoked afterwards")
 		require.Less(t, place("federated-credential create"), place("federated-credential delete"), "a deployment can sign in throughout")
 		require.Contains(t, calls[place("federated-credential create")], "--subject repo:owner/repo:environment:azure")
 		require.Contains(t, calls[place("federated-credential list")], "ends_with(subject, ':pull_request') || contains(subject, ':ref:')")
@@ -83,8 +85,8 @@ esac`)
 	}
 }
 
-// The preview asks with the parameters that azd would take, and in the way that needs no right to write.
-func TestWhatIfAsksAsAzdWouldDeploy(t *testing.T) {
+// The preview uses the parameters that azd would use, and a mode that needs no right to write.
+func TestWhatIfUsesTheParametersOfAzd(t *testing.T) {
 	for _, program := range []string{"jq", "perl"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip("the script needs " + program)
@@ -106,7 +108,7 @@ func TestWhatIfAsksAsAzdWouldDeploy(t *testing.T) {
 	require.NoError(t, err)
 	asked := strings.Split(strings.TrimSpace(string(text)), "\n")
 	want := 0
-	delete(variables, "OPLOG_HOURS") // what is empty is the default
+	delete(variables, "OPLOG_HOURS") // an empty value is the default
 	for name, value := range parameterFile(t, "infra/main.parameters.json") {
 		if given := fill(value, variables); given != "" {
 			want++

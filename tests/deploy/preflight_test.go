@@ -15,7 +15,7 @@ import (
 func preflight(t *testing.T, env ...string) (string, int) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
-		t.Skip("preflight.sh is for others; Windows has preflight.ps1")
+		t.Skip("preflight.sh is not for Windows, which has preflight.ps1")
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", root+"/scripts/preflight.sh")
 	cmd.Env = env
@@ -26,8 +26,8 @@ func preflight(t *testing.T, env ...string) (string, int) {
 	return string(output), cmd.ProcessState.ExitCode()
 }
 
-// Everything that is missing is told at once, and no value is.
-func TestPreflightTellsWhatIsMissing(t *testing.T) {
+// Everything that is missing is reported at once, and no value is printed.
+func TestPreflightReportsWhatIsMissing(t *testing.T) {
 	output, code := preflight(t)
 	require.Equal(t, 1, code)
 	for _, name := range []string{"MONGODB_DATABASE", "MONGODB_COLLECTION", "SOURCE_MONGODB_URI"} {
@@ -43,7 +43,7 @@ func TestPreflightTellsWhatIsMissing(t *testing.T) {
 	require.NotContains(t, output, "hunter2")
 }
 
-func TestPreflightLetsTheRightThrough(t *testing.T) {
+func TestPreflightAcceptsCorrectSettings(t *testing.T) {
 	for _, env := range [][]string{
 		{"AZURE_LOCATION=westeurope", "ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"},
 		{"AZURE_LOCATION=westeurope", "ALERT_EMAIL=oncall@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "MONGO_MODE=documentdb", "DOCUMENTDB_PASSWORD=12345678"},
@@ -55,8 +55,9 @@ func TestPreflightLetsTheRightThrough(t *testing.T) {
 	}
 }
 
-// Without an address nobody is woken: that may be meant, so it is said and stops nothing.
-func TestPreflightWarnsOfAlertsThatWakeNobody(t *testing.T) {
+// Without an address no alert is delivered. That may be intended, so it is a warning and not an
+// error.
+func TestPreflightWarnsOfAlertsWithoutAnAddress(t *testing.T) {
 	output, code := preflight(t, "AZURE_LOCATION=westeurope", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x")
 	require.Equal(t, 0, code, output)
 	require.Equal(t, 1, strings.Count(output, "\n"), output)
@@ -64,7 +65,7 @@ func TestPreflightWarnsOfAlertsThatWakeNobody(t *testing.T) {
 	require.Contains(t, read(t, "scripts/preflight.ps1"), strings.TrimSpace(output), "the same on Windows")
 }
 
-func TestPreflightKnowsWhatAPrivateNetworkNeeds(t *testing.T) {
+func TestPreflightChecksThePrivateNetwork(t *testing.T) {
 	env := []string{"AZURE_LOCATION=westeurope", "ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"}
 	for _, c := range []struct {
 		set  []string
@@ -93,7 +94,7 @@ func TestPreflightKnowsWhatAPrivateNetworkNeeds(t *testing.T) {
 	}
 }
 
-func TestPreflightKnowsWhatAReplicaNeeds(t *testing.T) {
+func TestPreflightChecksTheSizeOfReplicas(t *testing.T) {
 	env := []string{
 		"ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x",
 		"AZURE_LOCATION=westeurope", "SERVICE_BUS_REPLICA_REGION=swedencentral", "SERVICE_BUS_SKU=Premium",
@@ -123,8 +124,8 @@ func TestPreflightKnowsWhatAReplicaNeeds(t *testing.T) {
 	}
 }
 
-// A region without zones is refused before anything is made, unless somebody says which redundancy it shall have.
-func TestPreflightKnowsRegionsWithoutZones(t *testing.T) {
+// A region without zones is refused before anything is created, unless the redundancy is set.
+func TestPreflightChecksTheRegionsZones(t *testing.T) {
 	env := []string{"AZURE_LOCATION=westeurope", "ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"}
 	for _, region := range []string{"westeurope", "eastus", "westus3"} {
 		output, code := preflight(t, append(env, "AZURE_LOCATION="+region)...)
@@ -157,8 +158,9 @@ func TestPreflightIsTheSameOnWindows(t *testing.T) {
 	require.Equal(t, found("scripts/preflight.sh"), found("scripts/preflight.ps1"))
 }
 
-// The numbers of the projector's scale rule: with one that is none the scaler would refuse the rule, and the app would never scale.
-func TestPreflightKnowsTheScaleRule(t *testing.T) {
+// The scale rule of the projector has numbers: with anything else the scaler would refuse the rule,
+// and the app would never scale.
+func TestPreflightChecksTheScaleRule(t *testing.T) {
 	env := []string{"AZURE_LOCATION=westeurope", "ALERT_EMAIL=a@example.com", "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x"}
 	for _, c := range []struct {
 		set  []string
@@ -183,8 +185,8 @@ func TestPreflightKnowsTheScaleRule(t *testing.T) {
 	}
 }
 
-// A network needs a provider that Azure does not register for this template.
-func TestPreflightAsksForTheProviderOfANetwork(t *testing.T) {
+// A network needs a resource provider that Azure does not register for this template.
+func TestPreflightRequiresTheNetworksProvider(t *testing.T) {
 	for state, code := range map[string]int{"Registered": 0, "NotRegistered": 1, "": 0} {
 		for _, network := range []string{"public", "vnet"} {
 			dir := t.TempDir()
@@ -202,8 +204,9 @@ func TestPreflightAsksForTheProviderOfANetwork(t *testing.T) {
 	}
 }
 
-// What preflight refuses, the templates refuse with the same words, and preflight.ps1 too: a deployment need not come from azd. What is left
-// to preflight is what the types of the templates refuse by themselves, what needs a look at Azure, and what Azure may have learned since.
+// What preflight refuses, the templates and preflight.ps1 refuse with the same words: a deployment
+// need not come from azd. Only preflight checks what the types of the templates refuse anyway, what
+// requires a request to Azure, and what Azure may have changed since.
 func TestTheTemplatesRefuseWhatPreflightRefuses(t *testing.T) {
 	preflights := []string{
 		"MONGO_MODE is neither", "NETWORK is neither", "AZURE_LOCATION has no", "Microsoft.ContainerService is not",
@@ -233,8 +236,9 @@ func TestTheTemplatesRefuseWhatPreflightRefuses(t *testing.T) {
 	require.Equal(t, sorted(sh), sorted(ps1))
 }
 
-// A deleted vault keeps its name, and Azure would refuse a new one of that name after some minutes.
-func TestPreflightKnowsOfADeletedVault(t *testing.T) {
+// A deleted vault keeps its name, and Azure would refuse a new one with that name after some
+// minutes.
+func TestPreflightDetectsADeletedVault(t *testing.T) {
 	for _, c := range []struct {
 		vaults, recover, says string
 	}{

@@ -15,9 +15,9 @@ import (
 	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
-// A replica whose settings are wrong ends before it can log anything else. The alert on errors selects records by level and
-// cannot read what is printed for people.
-func TestWrongSettingsAreAnErrorInTheLog(t *testing.T) {
+// A replica whose settings are wrong ends before it can log anything else. The alert on errors
+// selects records by level and cannot read text that is printed for people.
+func TestWrongSettingsAreLoggedAsAnError(t *testing.T) {
 	wrong := settings.Problems{errors.New("MONGODB_URI: is required")}
 	programs := map[string]func(args []string, out, errOut io.Writer) int{
 		"producer": func(args []string, out, errOut io.Writer) int {
@@ -39,10 +39,10 @@ func TestWrongSettingsAreAnErrorInTheLog(t *testing.T) {
 			require.Equal(t, name, record.Service)
 			require.NotEmpty(t, record.Instance)
 			require.Contains(t, record.Error, "MONGODB_URI: is required")
-			require.Contains(t, errOut.String(), "MONGODB_URI: is required", "and a person at a prompt can read it")
+			require.Contains(t, errOut.String(), "MONGODB_URI: is required", "it is readable at a prompt")
 		}
 		var out, errOut bytes.Buffer
 		require.Equal(t, 2, program([]string{"doctor"}, &out, &errOut))
-		require.Empty(t, out.String(), "a command is a person's, not the service's")
+		require.Empty(t, out.String(), "an operator's command does not log as the service")
 	}
 }

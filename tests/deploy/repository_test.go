@@ -25,7 +25,7 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// files are the texts of all files of the repository with one of the names, by path.
+// files returns the texts of all files of the repository with one of the names, by path.
 func files(t *testing.T, names ...string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -57,7 +57,7 @@ func template(t *testing.T, path string) *bicep.File {
 	return f
 }
 
-// templates are all files below infra, by path there.
+// templates returns all files below infra, by their paths there.
 func templates(t *testing.T) map[string]*bicep.File {
 	t.Helper()
 	found := map[string]*bicep.File{}
@@ -76,7 +76,7 @@ func templates(t *testing.T) map[string]*bicep.File {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// parameterFile is the values of a parameters.json by name.
+// parameterFile returns the values of a parameters.json by name.
 func parameterFile(t *testing.T, path string) map[string]string {
 	t.Helper()
 	var file struct {

@@ -24,15 +24,15 @@ var roles = map[string]string{
 
 type grant struct{ who, role, on string }
 
-// allowed is who may do what, in whole. An assignment that is not here fails the test, and so does one that is missing:
-// this table, the threat model of infra/README.md and the templates say the same.
+// allowed lists all role assignments. An assignment that is not in it fails the test, as does one
+// that is missing: this table, the threat model of infra/README.md and the templates agree.
 var allowed = map[grant]bool{
 	{"producer.properties.principalId", "Azure Service Bus Data Sender", "topic"}:         true,
 	{"producer.properties.principalId", "Azure Service Bus Data Sender", "queue"}:         true,
 	{"producer.properties.principalId", "Storage Blob Data Contributor", "checkpoints"}:   true,
 	{"producer.properties.principalId", "Storage Blob Data Contributor", "copies"}:        true,
 	{"operatorsGroupId", "Storage Blob Data Reader", "copies"}:                            true,
-	{"producer.properties.principalId", "Storage Blob Data Contributor", "results"}:       true, // what a command printed
+	{"producer.properties.principalId", "Storage Blob Data Contributor", "results"}:       true, // the output of a command
 	{"projector.properties.principalId", "Storage Blob Data Contributor", "results"}:      true,
 	{"operatorsGroupId", "Storage Blob Data Reader", "results"}:                           true,
 	{"producer.properties.principalId", "Storage Blob Data Contributor", "claimChecks"}:   true,
@@ -48,14 +48,14 @@ var allowed = map[grant]bool{
 	{"operatorsGroupId", "Storage Blob Data Reader", "checkpoints"}:                       true,
 	{"operatorsGroupId", "Storage Blob Data Reader", "claimChecks"}:                       true,
 	{"operatorsGroupId", "Key Vault Secrets User", "vault::readModel"}:                    true,
-	{"operatorsGroupId", "Container Apps Jobs Operator", "job"}:                           true, // those that a person starts
-	{"producer.properties.principalId", "AcrPull", "registry"}:                            true, // of both images: the narrowest there is
+	{"operatorsGroupId", "Container Apps Jobs Operator", "job"}:                           true, // those that an operator starts
+	{"producer.properties.principalId", "AcrPull", "registry"}:                            true, // of both images: the narrowest role there is
 	{"projector.properties.principalId", "AcrPull", "registry"}:                           true,
 }
 
 var guid = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-func TestRolesAreTheseAndNoOthers(t *testing.T) {
+func TestRoleAssignmentsMatchTheTable(t *testing.T) {
 	found := map[grant]bool{}
 	resources(t, func(path string, r bicep.Declaration) {
 		if r.Type != "'Microsoft.Authorization/roleAssignments@2022-04-01'" && r.Type != "Microsoft.Authorization/roleAssignments@2022-04-01" {
@@ -69,7 +69,7 @@ func TestRolesAreTheseAndNoOthers(t *testing.T) {
 			require.Equal(t, "Group", kind.Text, "%s: %s", path, r.Name)
 			without, err := template(t, path).Eval(r.Condition, map[string]any{"operatorsGroupId": "", "entityKind": "topic"})
 			require.NoError(t, err)
-			require.Equal(t, false, without, "%s: %s: where no group is named nobody gets anything", path, r.Name)
+			require.Equal(t, false, without, "%s: %s: without a group there is no assignment", path, r.Name)
 		} else {
 			require.Equal(t, "ServicePrincipal", kind.Text, "%s: %s: without it, a new identity is not found for minutes", path, r.Name)
 		}
@@ -79,7 +79,7 @@ func TestRolesAreTheseAndNoOthers(t *testing.T) {
 		on, ok := r.Value.Field("scope")
 		require.True(t, ok, "%s: %s: without a scope it is the whole resource group", path, r.Name)
 		g := grant{compact(who.Text), roles[guid.FindString(role.Value.Text)], compact(on.Text)}
-		require.True(t, allowed[g], "%s: %s grants %v, which nobody asked for", path, r.Name, g)
+		require.True(t, allowed[g], "%s: %s grants %v, which is not in the table", path, r.Name, g)
 		require.False(t, found[g], "%s: %v is granted twice", path, g)
 		found[g] = true
 
@@ -90,7 +90,8 @@ func TestRolesAreTheseAndNoOthers(t *testing.T) {
 				"or the preview leaves it out", path, r.Name)
 	})
 	require.Equal(t, allowed, found)
-	// The role lets a member start a job with another command and another image, so the table of README says what follows.
+	// The role lets a member start a job with another command and another image, so the README's
+	// table states the consequence.
 	require.Contains(t, read(t, "infra/README.md"), "start the two jobs, with any command and any image: so everything that producer and projector may")
 }
 
@@ -98,7 +99,7 @@ var spaces = regexp.MustCompile(`\s+`)
 
 func compact(expression string) string { return spaces.ReplaceAllString(expression, "") }
 
-// The scaler's identity owns the subscription, so no container may have its token.
+// The scaler's identity owns the subscription, so no container may get its token.
 func TestNoContainerGetsTheScalersToken(t *testing.T) {
 	app, _ := template(t, "app/projector.bicep").Find("resource", "projector")
 	properties, _ := app.Value.Field("properties")

@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// contradicts is what in the templates breaks a rule of Azure's by intent: the text of a file. A rule whose text is gone is to be held again.
+// contradicts lists what breaks a rule of Azure in the templates by intent: the text of a file. If
+// the text is gone, the rule must be enforced again.
 var contradicts = map[string][2]string{
 	"Azure.Storage.SoftDelete":            {"modules/storage.bicep", "deleteRetentionPolicy: { enabled: false }"},
 	"Azure.Storage.Firewall":              {"modules/storage.bicep", "defaultAction: privateNetwork ? 'Deny' : 'Allow'"},
@@ -20,9 +21,9 @@ var contradicts = map[string][2]string{
 	"Azure.NSG.LateralTraversal":          {"modules/network.bicep", "properties: {}"},
 }
 
-// PSRule for Azure looks at both networks, each with all that main.bicep requires; a rule is left out for a reason that is written behind
-// it, and only as long as the templates break it by intent.
-func TestAzuresRulesAreLeftOutForReasons(t *testing.T) {
+// PSRule for Azure checks both networks, each with all parameters that main.bicep requires. A rule
+// is left out only for the written reason, and only as long as the templates break it by intent.
+func TestLeftOutAzureRulesHaveReasons(t *testing.T) {
 	reasoned := regexp.MustCompile(`^    - (Azure\.[A-Za-z.]+) # .{20,}$`)
 	workflow := read(t, ".github/workflows/ci.yml")
 	require.Contains(t, workflow, "option: infra/rules/${{ matrix.network }}.yaml")

@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/bicep"
 )
 
-// evaluated is a field of a resource, below its properties, as the given parameters make it.
+// evaluated returns a field of a resource, below its properties, as it is with the given
+// parameters.
 func evaluated(t *testing.T, f *bicep.File, resource, field string, given map[string]any) any {
 	t.Helper()
 	r, found := f.Find("resource", resource)
@@ -22,8 +23,9 @@ func evaluated(t *testing.T, f *bicep.File, resource, field string, given map[st
 	return v
 }
 
-// A partitioned namespace takes no entity that is not partitioned, and one that is not takes none that is: in Premium they
-// must agree. In Standard the entity alone decides. Messaging units are a multiple of the partitions.
+// A partitioned namespace accepts no entity that is not partitioned, and vice versa: in Premium
+// they must agree. In Standard the entity alone decides. Messaging units are a multiple of the
+// partitions.
 func TestEntitiesArePartitionedAsTheirNamespaceIs(t *testing.T) {
 	f := template(t, "modules/servicebus.bicep")
 	for _, sku := range []string{"Standard", "Premium"} {
@@ -48,8 +50,9 @@ func TestEntitiesArePartitionedAsTheirNamespaceIs(t *testing.T) {
 	}
 }
 
-// The data has a second region where one is named, in Premium, which alone can: the region itself leads, and the other follows.
-func TestTheNamespaceIsReplicatedWhereSomebodySaysWhereTo(t *testing.T) {
+// The data is replicated to a second region if one is set, in Premium only: the deployment's region
+// is the primary, and the other one the secondary.
+func TestTheNamespaceIsReplicatedIfARegionIsSet(t *testing.T) {
 	f := template(t, "modules/servicebus.bicep")
 	for _, c := range []struct {
 		sku, region string

@@ -66,7 +66,8 @@ func settingsOf(config reflect.Type) map[string]setting {
 	return found
 }
 
-// containerEnv is the environment of the app's container as its template writes it: the value, or secretRef.
+// containerEnv returns the environment of the app's container in its template: the value, or
+// secretRef.
 func containerEnv(t *testing.T, service string) map[string]bicep.Value {
 	t.Helper()
 	f := template(t, "app/"+service+".bicep")
@@ -101,8 +102,8 @@ func containerEnv(t *testing.T, service string) map[string]bicep.Value {
 	return env
 }
 
-// Every setting of the code is set by Bicep, or has a default, or is left out for a reason; and Bicep sets no setting that
-// the code does not know.
+// Every setting of the code is set by Bicep, or has a default, or is left out for a reason; and
+// Bicep sets no setting that the code does not know.
 func TestBicepSetsWhatTheServicesRead(t *testing.T) {
 	for _, s := range services {
 		t.Run(s.name, func(t *testing.T) {
@@ -112,7 +113,7 @@ func TestBicepSetsWhatTheServicesRead(t *testing.T) {
 				_, excused := leftOut[name]
 				require.True(t, set || setting.hasDefault && !setting.required || excused,
 					"%s has no default and app/%s.bicep does not set it: set it there, or give the reason in leftOut", name, s.name)
-				require.False(t, set && excused, "%s is set, and leftOut says that it is not", name)
+				require.False(t, set && excused, "%s is set, but leftOut lists it", name)
 			}
 			for name := range env {
 				_, isSetting := known[name]
@@ -127,7 +128,8 @@ func TestBicepSetsWhatTheServicesRead(t *testing.T) {
 	}
 }
 
-// What azd would put into the containers is a configuration that the services accept: with a topic and with a queue.
+// The services accept the configuration that azd would set in the containers, with a topic and with
+// a queue.
 func TestTheServicesAcceptWhatBicepSets(t *testing.T) {
 	topic := map[string]string{"SERVICE_BUS_TOPIC": "changes", "SERVICE_BUS_SUBSCRIPTION": "projector", "SERVICE_BUS_QUEUE": ""}
 	queue := map[string]string{"SERVICE_BUS_TOPIC": "", "SERVICE_BUS_SUBSCRIPTION": "", "SERVICE_BUS_QUEUE": "changes"}
@@ -143,7 +145,7 @@ func TestTheServicesAcceptWhatBicepSets(t *testing.T) {
 				maps.Copy(azd, entity)
 				parameters := parameterFile(t, "infra/app/"+s.name+".parameters.json")
 				for name, value := range containerEnv(t, s.name) {
-					if _, foreign := notOurs[name]; foreign || name == "START_AT" { // which is only there when it is not empty
+					if _, foreign := notOurs[name]; foreign || name == "START_AT" { // which is only set if it is not empty
 						continue
 					}
 					t.Setenv(name, resolve(t, value, parameters, azd))
@@ -163,24 +165,24 @@ func resolve(t *testing.T, v bicep.Value, parameters, azd map[string]string) str
 		return v.Text
 	}
 	value, ok := parameters[v.Text]
-	require.True(t, ok, "%q is neither a literal nor a parameter: this test cannot tell what the container gets", v.Text)
+	require.True(t, ok, "%q is neither a literal nor a parameter: this test cannot determine what the container gets", v.Text)
 	return fill(value, azd)
 }
 
-// clearSettings keeps the developer's own settings out of the test.
+// clearSettings hides the developer's own settings from the test.
 func clearSettings(t *testing.T) {
 	t.Helper()
 	for _, s := range services {
 		for name := range settingsOf(s.config) {
 			if _, set := os.LookupEnv(name); set {
-				t.Setenv(name, "") // restores it afterwards
+				t.Setenv(name, "") // restores it after the test
 				require.NoError(t, os.Unsetenv(name))
 			}
 		}
 	}
 }
 
-// The grace period covers the drain: the platform kills what is not done by then.
+// The grace period covers the drain: the platform kills a process after it.
 func TestGracePeriodCoversTheShutdown(t *testing.T) {
 	for _, s := range services {
 		app, _ := template(t, "app/"+s.name+".bicep").Find("resource", s.name)
@@ -195,8 +197,9 @@ func TestGracePeriodCoversTheShutdown(t *testing.T) {
 	}
 }
 
-// Both services may be given one environment, and azd has its own beside it: what only one of them reads is not misspelt to the other.
-func TestNoServiceTakesTheSettingsOfTheOtherForMisspelt(t *testing.T) {
+// Both services may have the same environment, which also contains azd's variables: a setting that
+// only one service reads is not a misspelling for the other.
+func TestSettingsOfTheOtherServiceAreNotMisspellings(t *testing.T) {
 	clearSettings(t)
 	var environ []string
 	for _, s := range services {

@@ -17,9 +17,9 @@ var (
 	refusedWith    = regexp.MustCompile(`^// refused: (.+)\n`)
 )
 
-// The sets of parameters that the compiler evaluates in CI fit the templates, and preflight refuses those that the templates must refuse, with
-// the same words, and no other.
-func TestTheSetsOfParametersAreRight(t *testing.T) {
+// The sets of parameters that the compiler evaluates in CI fit the templates. preflight refuses
+// those that the templates must refuse, with the same words, and no other one.
+func TestParameterSetsFitTheTemplates(t *testing.T) {
 	sets, err := filepath.Glob(filepath.Join(root, "tests/deploy/snapshots/*.bicepparam"))
 	require.NoError(t, err)
 	rules, err := filepath.Glob(filepath.Join(root, "infra/rules/*.bicepparam"))
@@ -45,7 +45,7 @@ func TestTheSetsOfParametersAreRight(t *testing.T) {
 		}
 
 		env := []string{"ALERT_EMAIL=oncall@example.com", "AZURE_LOCATION=westeurope"}
-		if path != "main.bicep" { // what main.bicep needs is right
+		if path != "main.bicep" { // what main.bicep needs is correct
 			env = append(env, "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SOURCE_MONGODB_URI=mongodb://x/")
 		}
 		for name, value := range parameterFile(t, deployed[path]) {
@@ -71,8 +71,9 @@ func TestTheSetsOfParametersAreRight(t *testing.T) {
 	require.GreaterOrEqual(t, refused, 10)
 }
 
-// The script fails for a warning, for a file that bicep would format, and for a set of parameters that is not refused.
-func TestTheCompilersWordIsTaken(t *testing.T) {
+// The script fails on a warning, on a file that bicep would format, and on a set of parameters that
+// should be refused and is not.
+func TestTheBicepScriptFailsOnCompilerFindings(t *testing.T) {
 	const snapshot = `snapshot) f=${2%.bicepparam}; if grep -q '^// refused' $2; then sed -n 's|^// refused: ||p' $2; exit 1; fi; echo '{}' >$f.snapshot.json ;;`
 	for name, c := range map[string]struct {
 		bicep string
@@ -106,7 +107,8 @@ func TestTheCompilersWordIsTaken(t *testing.T) {
 	require.Error(t, err, "%s", output)
 }
 
-// CI has a compiler that knows the templates' API versions, and shows what a pull request changes of the evaluated deployments.
+// CI has a compiler that knows the templates' API versions, and shows how a pull request changes
+// the evaluated deployments.
 func TestTheWorkflowHasTheCompiler(t *testing.T) {
 	workflow := read(t, ".github/workflows/ci.yml")
 	require.Equal(t, 2, strings.Count(workflow, "az bicep install --version v0.49.2"))

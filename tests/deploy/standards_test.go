@@ -21,17 +21,18 @@ var (
 	runFile = regexp.MustCompile(`(?m)run: (\.ci/\S+|scripts/\S+)`)
 )
 
-// rights are what jobs may do besides reading the code, each for a reason.
+// rights lists the permissions of jobs beyond reading the code, each for a reason.
 var rights = map[string]map[string]string{
 	"azure-dev.yml deploy":  {"contents": "read", "id-token": "write"}, // to sign in without a password
 	"azure-dev.yml what-if": {"contents": "read", "id-token": "write"},
-	"release.yml release":   {"contents": "write"}, // to push the release; it is started by hand
+	"release.yml release":   {"contents": "write"}, // to push the release; an operator starts it
 	"release.yml images":    {"contents": "read", "packages": "write"},
 	"release.yml manifests": {"contents": "read", "packages": "write"},
 }
 
-// Workflows name actions by commit, with the version that it is, give no job more rights than it needs, and call what exists.
-func TestWorkflowsKeepTheRules(t *testing.T) {
+// Workflows name actions by commit, with the version in a comment, give no job more permissions
+// than it needs, and call what exists.
+func TestWorkflowsFollowTheRules(t *testing.T) {
 	targets := map[string]bool{}
 	for _, m := range target.FindAllStringSubmatch(read(t, "Makefile"), -1) {
 		targets[m[1]] = true
@@ -70,9 +71,10 @@ func TestWorkflowsKeepTheRules(t *testing.T) {
 	require.Empty(t, unseen, "rights of jobs that are no more")
 }
 
-// What is deployed has passed: the workflow waits for ci, deploys the commit that ci ran on, and only from this repository's main
-// and an environment that people protect. What a pull request runs has an identity of its own.
-func TestOnlyWhatHasPassedIsDeployed(t *testing.T) {
+// A deployment requires a successful run of ci: the workflow waits for it and deploys its commit,
+// only from this repository's main and a protected environment. A pull request runs with an
+// identity of its own.
+func TestOnlyTestedCommitsAreDeployed(t *testing.T) {
 	var workflow struct {
 		On struct {
 			Run  struct{ Workflows, Branches, Types []string } `yaml:"workflow_run"`
@@ -117,8 +119,8 @@ func TestOnlyWhatHasPassedIsDeployed(t *testing.T) {
 	}
 }
 
-// Whatever names a version is kept current by Dependabot.
-func TestDependabotKnowsEveryManifest(t *testing.T) {
+// Every file that contains versions is kept current by Dependabot.
+func TestDependabotCoversEveryManifest(t *testing.T) {
 	kinds := map[string]string{
 		"go.mod": "gomod", "Dockerfile": "docker", "package.json": "npm", "requirements.txt": "pip", "compose.yaml": "docker-compose",
 	}
@@ -146,7 +148,7 @@ func TestDependabotKnowsEveryManifest(t *testing.T) {
 	require.Equal(t, want, kept)
 }
 
-// What the gallery of azd templates and GitHub look for.
+// The repository has what the gallery of azd templates and GitHub require.
 func TestTheRepositoryHasWhatATemplateNeeds(t *testing.T) {
 	for _, file := range []string{
 		"azure.yaml", "infra/main.bicep", "LICENSE", ".devcontainer/devcontainer.json",

@@ -25,7 +25,8 @@ type statusLine struct {
 	Status                        map[string]any
 }
 
-// The services log the status by themselves, with every field that a query asks for: without it no alert could fire.
+// The services log the status regularly, with every field that a query uses: without it no alert
+// could fire.
 func TestRunningServicesLogTheirStatus(t *testing.T) {
 	clearSettings(t)
 	servers, err := emulator.New(t.Context(), emulator.Options{})
@@ -98,7 +99,7 @@ func TestRunningServicesLogTheirStatus(t *testing.T) {
 	}
 }
 
-// forward hands on what is logged, and drops what nobody reads any more.
+// forward passes on what is logged, and drops records once the channel is full.
 func forward(r io.Reader, to chan<- statusLine) {
 	scanner := bufio.NewScanner(r)
 	for scanner.Scan() {

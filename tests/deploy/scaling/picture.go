@@ -10,8 +10,9 @@ const (
 	left, top, gap          = 56, 46, 44
 )
 
-// Picture draws the runs of every scenario in each tier, with the given number of messages for each replica, as an SVG: changes that
-// wait as a grey area, replicas paid for as a line, useful ones as an area below it.
+// Picture draws the runs of every scenario in each tier, with the given number of messages for each
+// replica, as an SVG: waiting changes as a grey area, paid replicas as a line, useful ones as an
+// area below it.
 func Picture(messages int, replica Replica) string {
 	var b strings.Builder
 	width := left + len(Scenarios)*(panelWidth+gap)
@@ -55,7 +56,7 @@ func area(b *strings.Builder, run []Second, colour string, value func(Second) fl
 		colour, panelHeight, points(run, value), panelWidth, panelHeight)
 }
 
-// points leaves out what lies on a line between its neighbours.
+// points leaves out points that lie on a line between their neighbours.
 func points(run []Second, value func(Second) float64) string {
 	var all []string
 	last := -1
@@ -73,7 +74,7 @@ func points(run []Second, value func(Second) float64) string {
 	return strings.Join(all, " ")
 }
 
-// summed is a run, by what decides it.
+// summed is the key of a run: everything that determines its result.
 type summed struct {
 	tier, scenario string
 	messages       int
@@ -82,7 +83,8 @@ type summed struct {
 
 var summaries = map[summed]Summary{}
 
-// sums are those of a scenario with a target, which takes seconds to simulate under the race detector: it is done once.
+// sums returns the summary of a scenario with a target. It is computed once, since the simulation
+// takes seconds under the race detector.
 func sums(tier Tier, messages int, replica Replica, s Scenario) Summary {
 	key := summed{tier.Name, s.Name, messages, replica}
 	sum, ok := summaries[key]
@@ -93,7 +95,8 @@ func sums(tier Tier, messages int, replica Replica, s Scenario) Summary {
 	return sum
 }
 
-// Table is the sums of every scenario in each tier for each number of messages, as Markdown, below what the scenarios are.
+// Table returns the summaries of every scenario in each tier for each number of messages, as
+// Markdown, below a description of the scenarios.
 func Table(messages []int, replica Replica) string {
 	var b strings.Builder
 	for _, scenario := range Scenarios {

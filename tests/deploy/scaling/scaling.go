@@ -1,9 +1,11 @@
-// Package scaling simulates how Container Apps scales the projector: KEDA's documented algorithm, which counts messages,
-// against sessions, which only one replica can have at a time, against the processor of a replica and the credits of the tier. It
-// is what the defaults in infra/app/projector.bicep are argued from.
+// Package scaling simulates how Container Apps scales the projector. It combines KEDA's documented
+// algorithm, which counts messages, with sessions, each of which one replica holds, with the
+// processor of a replica and the credits of the tier. The defaults in infra/app/projector.bicep are
+// justified by it.
 //
-// It is a model: replicas start after a fixed time, work is spread evenly, Service Bus counts at once, and who is throttled gets
-// its share of the credits. It says which of two settings is better and why, not how fast a real system is.
+// It is a model: replicas start after a fixed time, work is spread evenly, Service Bus counts at
+// once, and a throttled client gets its share of the credits. It shows which of two settings is
+// better and why, not how fast a real system is.
 package scaling
 
 import (
@@ -19,10 +21,10 @@ type Rule struct {
 	Min, Max           int
 	Polling            time.Duration
 	Cooldown           time.Duration // without messages, before the last replica stops
-	Stabilization      time.Duration // a fall is followed only when it has lasted so long; 300 s in Container Apps
+	Stabilization      time.Duration // a decrease is followed only after it has lasted so long; 300 s in Container Apps
 }
 
-// Replica is what one replica can do.
+// Replica is the capacity of one replica.
 type Replica struct {
 	Start     time.Duration // from the decision to the first session
 	Sessions  int           // MAX_SESSIONS
@@ -30,35 +32,36 @@ type Replica struct {
 	PerAccept time.Duration // of processor, to accept and release a session
 	PerEvent  time.Duration // of processor
 	Batch     int           // messages of a session applied at once
-	PerBatch  time.Duration // that a session waits for the services, whatever is in the batch
+	PerBatch  time.Duration // the time that a session waits for the services, whatever the size of the batch
 }
 
-// Tier is what Service Bus allows.
+// Tier is the capacity of Service Bus.
 type Tier struct {
 	Name    string
-	Credits int // a second; 0: as many as are asked for
+	Credits int // a second; 0: unlimited
 }
 
-// What things cost in credits. That an accept costs one is an assumption.
+// The costs in credits. That an accept costs one is an assumption.
 const (
 	sendCredits    = 2 // the message and the subscription's filter
 	receiveCredits = 1
 	acceptCredits  = 1
 )
 
-// Load makes the changes of a second: how many of which aggregate. The producer sends them as fast as the tier lets it.
+// Load returns the changes of a second: how many of which aggregate. The producer sends them as
+// fast as the tier allows.
 type Load func(second int) map[int]int
 
 // Second is the state at the end of a second.
 type Second struct {
 	Waiting   int  // changes that are not applied: in Service Bus, or not sent yet
-	Made      int  // changes that came in this second
-	Replicas  int  // running or starting: what is paid for
-	Useful    int  // of these, replicas that hold a session with messages
-	Throttled bool // more credits were asked for than there are
+	Made      int  // changes that were made in this second
+	Replicas  int  // running or starting, and therefore paid for
+	Useful    int  // of these, those that hold a session with messages
+	Throttled bool // more credits were requested than there are
 }
 
-// Run simulates the given number of seconds, from no more than the least replicas and no messages.
+// Run simulates the given number of seconds, starting with the minimum of replicas and no messages.
 func Run(tier Tier, rule Rule, replica Replica, load Load, seconds int) []Second {
 	s := simulation{tier: tier, rule: rule, replica: replica}
 	for range rule.Min {
@@ -85,32 +88,33 @@ type simulation struct {
 	tier      Tier
 	rule      Rule
 	replica   Replica
-	unsent    []change // what the source has and Service Bus has not, in order
-	behind    int      // how many that are
+	unsent    []change // changes in the source that are not in Service Bus, in order
+	behind    int      // their number
 	waiting   []int    // messages by aggregate
 	queued    int      // all of them
 	held      []bool   // by aggregate, whether a replica has its session
 	replicas  []running
 	throttled bool  // in the last second
-	used      int   // credits that receiving took in the last turn
+	used      int   // credits that receiving used in the last turn
 	active    int   // the last second in which messages were counted
-	wanted    []int // the answers of the formula, one a poll
+	wanted    []int // the results of the formula, one for each poll
 }
 
 type change struct{ aggregate, n int }
 
 type running struct {
 	processor time.Duration // left in this turn
-	ready     int           // the second from which on it works
+	ready     int           // the second from which it works
 	sessions  []int
 }
 
-// scale is KEDA's and the autoscaler's part: ceil(messages / target) between min and max; up at once, by at most 4 or
-// twice as many; down only to the largest answer of the stabilization window; to zero only after the cooldown.
+// scale is the part of KEDA and the autoscaler: ceil(messages / target) between min and max; up at
+// once, by at most 4 or to twice as many; down only to the largest result within the stabilization
+// window; to zero only after the cooldown.
 func (s *simulation) scale(now int) {
 	messages, current := s.queued, len(s.replicas)
 	if s.throttled {
-		messages = 0 // "empty dynamic information" is all that a throttled namespace says
+		messages = 0 // a throttled namespace answers with "empty dynamic information" only
 	}
 	if messages > 0 {
 		s.active = now
@@ -121,7 +125,7 @@ func (s *simulation) scale(now int) {
 	wanted = slices.Max(s.wanted[max(0, len(s.wanted)-1-window):])
 	switch {
 	case current == 0 && messages > 0:
-		wanted = 1 // activation; the formula counts from the next poll on
+		wanted = 1 // activation; the formula applies from the next poll on
 	case messages == 0 && now-s.active >= int(s.rule.Cooldown.Seconds()):
 		wanted = 0
 	default:
@@ -140,11 +144,12 @@ func (s *simulation) scale(now int) {
 	s.replicas = s.replicas[:wanted]
 }
 
-// turns is how often in a second a worker can give a session back and take another.
+// turns is how many times in a second a worker can release a session and accept another.
 const turns = 4
 
-// work is a second's: the producer sends, and sessions are accepted and worked on, each within what the tier leaves it. What
-// receives is left twice what it used last, at least a tenth and at most half of all; the producer has the rest.
+// work simulates one second: the producer sends, and sessions are accepted and worked on, each
+// within the credits of the tier. Receiving gets twice what it used last, at least a tenth and at
+// most half of all; the producer gets the rest.
 func (s *simulation) work(now int) (useful int) {
 	busy := make([]bool, len(s.replicas))
 	for range turns {
@@ -176,7 +181,7 @@ func (s *simulation) work(now int) (useful int) {
 	return useful
 }
 
-// send sends what the credits are enough for, in order, and says how many it took.
+// send sends as many changes as the credits allow, in order, and returns how many credits it used.
 func (s *simulation) send(credits int) (used int) {
 	for room := credits / sendCredits; room > 0 && len(s.unsent) > 0; {
 		c := &s.unsent[0]
@@ -197,12 +202,12 @@ func (s *simulation) send(credits int) (used int) {
 	return used
 }
 
-// accept gives the sessions that wait to the replicas with free workers, one each in turn.
+// accept assigns the waiting sessions to the replicas with free workers, one each in turn.
 func (s *simulation) accept(now int, credits *int) {
 	if !slices.ContainsFunc(s.replicas, func(r running) bool { return s.accepts(&r, now, *credits) }) {
 		return
 	}
-	var free []int // no more than can be taken
+	var free []int // no more than can be accepted
 	for a := 0; a < len(s.waiting) && len(free) < len(s.replicas)*s.replica.Sessions; a++ {
 		if s.waiting[a] > 0 && !s.held[a] {
 			free = append(free, a)
@@ -222,13 +227,14 @@ func (s *simulation) accept(now int, credits *int) {
 	}
 }
 
-// accepts says whether a replica can take one more session now, and do something for it.
+// accepts reports whether a replica can take one more session now, and can make progress with it.
 func (s *simulation) accepts(r *running, now, credits int) bool {
 	return r.ready <= now && len(r.sessions) < s.replica.Sessions &&
 		r.processor >= s.replica.PerAccept+s.replica.PerEvent && credits >= acceptCredits+receiveCredits
 }
 
-// apply is one turn of one replica: its sessions share its processor. What is done with is given back.
+// apply is one turn of one replica: its sessions share its processor. A session without messages is
+// released.
 func (s *simulation) apply(r *running, credits *int) {
 	batches := max(int(time.Second/turns/s.replica.PerBatch), 1)
 	for i, a := range r.sessions {
@@ -246,17 +252,17 @@ func (s *simulation) apply(r *running, credits *int) {
 	r.sessions = slices.DeleteFunc(r.sessions, func(a int) bool { return s.waiting[a] == 0 })
 }
 
-// Summary is what a run comes to.
+// Summary is the result of a run.
 type Summary struct {
 	Peak         int     // replicas
 	ReplicaHours float64 // paid for
-	IdleShare    float64 // of these, without a session that had messages
-	CaughtUp     int     // the first second from which on nothing waits that is older than a second; -1 if something does at the end
+	IdleShare    float64 // the share of these without a session that has messages
+	CaughtUp     int     // the first second after which no change waits for longer than a second; -1 if one does at the end
 	MostWaiting  int     // changes
 	Throttled    int     // seconds
 }
 
-// Summarize sums a run up.
+// Summarize returns the summary of a run.
 func Summarize(run []Second) Summary {
 	sum := Summary{CaughtUp: -1}
 	var paid, useful int

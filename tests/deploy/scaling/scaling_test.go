@@ -23,10 +23,10 @@ const (
 	finish = "<!-- end of scaling -->\n"
 )
 
-// keda is its own default of messages for each replica, deployed is ours.
+// keda is KEDA's default of messages for each replica.
 const keda = 5
 
-// The documents show what the simulation says today.
+// The documents show the current results of the simulation.
 func TestTheDocumentsShowTheSimulation(t *testing.T) {
 	ours := deployed(t)
 	picture := Picture(ours, Typical)
@@ -48,7 +48,8 @@ func TestTheDocumentsShowTheSimulation(t *testing.T) {
 	require.Equal(t, told, table)
 }
 
-// deployed is the template's number of messages for each replica; the rest of its rule must be what the scenarios are run with.
+// deployed returns the template's number of messages for each replica; the rest of its rule must be
+// the one that the scenarios use.
 func deployed(t *testing.T) (messages int) {
 	t.Helper()
 	f, err := bicep.ReadFile(infra + "app/projector.bicep")
@@ -96,8 +97,8 @@ func scenario(t *testing.T, name string) Scenario {
 	return Scenario{}
 }
 
-// What the default is argued from: nothing is a tenth slower with it than with the smallest target, in either tier, and with ten times as
-// much something is.
+// The default is justified by this: with it, nothing is a tenth slower than with the smallest
+// target in either tier, and with ten times as much something is.
 func TestTheDeployedTarget(t *testing.T) {
 	ours, slower := deployed(t), false
 	for _, tier := range Tiers {
@@ -114,9 +115,9 @@ func TestTheDeployedTarget(t *testing.T) {
 	require.True(t, slower)
 }
 
-// Standard is a thousand credits a second: what costs three each cannot be through earlier, and while it is throttled no replica is
-// started for what is counted as nothing.
-func TestStandardIsAsSlowAsItsCredits(t *testing.T) {
+// Standard has a thousand credits a second: messages that cost three each cannot be finished
+// earlier, and while the namespace is throttled its count is 0 and no replica is started.
+func TestStandardIsLimitedByItsCredits(t *testing.T) {
 	standard := Tiers[0]
 	for name, changes := range map[string]int{"burst": 60000, "wave": 270000, "hot aggregate": 180000} {
 		s := scenario(t, name)
@@ -135,7 +136,7 @@ func TestStandardIsAsSlowAsItsCredits(t *testing.T) {
 }
 
 // The parts of the algorithm, one by one.
-func TestTheFormula(t *testing.T) {
+func TestTheScalingFormula(t *testing.T) {
 	free := Tier{}
 	still := Replica{Start: time.Hour, Sessions: 1, Processor: time.Second, PerEvent: time.Second, PerBatch: time.Second} // never works
 	constant := func(messages int) Load {
@@ -152,7 +153,7 @@ func TestTheFormula(t *testing.T) {
 	rule.Min = 0
 	rule.Max = 50
 	run := Run(free, rule, still, constant(1001), 120)
-	require.Equal(t, 0, replicas(run, 14), "what came after a look is seen by the next")
+	require.Equal(t, 0, replicas(run, 14), "what arrives after a poll is seen by the next one")
 	require.Equal(t, 1, replicas(run, 15), "activation")
 	require.Equal(t, 5, replicas(run, 30), "by 4 at most")
 	require.Equal(t, 10, replicas(run, 45), "to twice as many at most")
@@ -172,26 +173,26 @@ func TestTheFormula(t *testing.T) {
 	require.Equal(t, 0, replicas(run, 315))
 }
 
-// A session has one holder: a second replica finds nothing to do.
-func TestOneAggregateIsOneReplicasWork(t *testing.T) {
+// A session has one holder: a second replica has nothing to do.
+func TestOneAggregateOccupiesOneReplica(t *testing.T) {
 	s := scenario(t, "hot aggregate")
 	for _, second := range Run(Tiers[1], Tiers[1].WithTarget(1), Typical, s.Load, s.Seconds) {
 		require.LessOrEqual(t, second.Useful, 1)
 	}
 }
 
-// credits are what Standard gives a namespace in a second, and what things cost: messages, filters and administration by
-// Azure's word, the rest by assumption.
+// The credits that Standard gives a namespace in a second, and the costs: those of messages,
+// filters and administration are documented by Azure, the others are assumptions.
 const (
 	creditsASecond = 1000
 	throughTopic   = 3 // send, filter, receive
 	throughQueue   = 2
 	ofAccept       = 1
-	ofLook         = 10 // the scaler's, a request of administration
+	ofLook         = 10 // the scaler's poll, a request of administration
 )
 
-// The table of capacity is this sum, with the services' own settings.
-func TestCapacityCountsWhatIsNoMessage(t *testing.T) {
+// The table of capacity is computed from these numbers and the services' own settings.
+func TestCapacityIncludesRequestsThatAreNotMessages(t *testing.T) {
 	rule := Tiers[0].WithTarget(deployed(t))
 	workers := float64(rule.Max * Typical.Sessions)
 	accepts, renewals, looks := workers/60, workers/20, ofLook/rule.Polling.Seconds()
@@ -206,22 +207,23 @@ func TestCapacityCountsWhatIsNoMessage(t *testing.T) {
 		fmt.Sprintf("%d when each message is a session", int(left/(throughTopic+ofAccept))),
 		fmt.Sprintf("%d through a queue", int(left/throughQueue)),
 	} {
-		require.True(t, strings.Contains(string(readme), row), "infra/README.md does not say %q", row)
+		require.True(t, strings.Contains(string(readme), row), "infra/README.md does not contain %q", row)
 	}
 	settings, err := os.ReadFile("../../../projector/config.go")
 	require.NoError(t, err)
-	require.True(t, strings.Contains(string(settings), "`envconfig:\"ACCEPT_TIMEOUT\" default:\"60s\"`"), "the table reckons with 60 s")
+	require.True(t, strings.Contains(string(settings), "`envconfig:\"ACCEPT_TIMEOUT\" default:\"60s\"`"), "the table assumes 60 s")
 }
 
-// burns reports whether the alert slo-fast would fire at some second of a run: by looks each 15 s at a projector that works, more than
-// 1.44 % of which find the newest change applied later than 5 s, of all and of the last five minutes.
+// burns reports whether the alert slo-fast would fire in some second of a run: the projector is
+// sampled every 15 s while it works, and in more than 1.44 % of the samples, of the whole run and
+// of the last five minutes, the newest change was applied later than after 5 s.
 func burns(run []Second) bool {
 	type look struct {
 		second int
 		late   bool
 	}
 	var looks []look
-	oldest := func(now int) int { // the age of what is applied next, in order
+	oldest := func(now int) int { // the age of the change that is applied next, in order
 		waiting := run[now].Waiting
 		for age := 0; age <= now; age++ {
 			if waiting <= 0 {
@@ -242,7 +244,7 @@ func burns(run []Second) bool {
 	lag, useful := 0, false
 	for now := range run {
 		if run[now].Useful > 0 && now > 0 {
-			lag, useful = oldest(now-1), true // of what it applied in this second
+			lag, useful = oldest(now-1), true // of the changes that it applied in this second
 		}
 		if now%15 != 14 {
 			continue
@@ -259,8 +261,8 @@ func burns(run []Second) bool {
 	return false
 }
 
-// At default settings a load that the tier carries fires no SLO alert. The other loads of the table are more than a tier or a session
-// does: changes then are late, and the alert is right.
+// With default settings a load within the tier's capacity fires no SLO alert. The other loads of
+// the table exceed a tier or a session: changes are late then, and the alert is right.
 func TestALoadWithinTheTierFiresNoSLOAlert(t *testing.T) {
 	for _, tier := range Tiers {
 		for _, name := range []string{"plateau", "trickle"} {

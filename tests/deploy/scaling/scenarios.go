@@ -2,19 +2,21 @@ package scaling
 
 import "time"
 
-// Typical is a replica of the size small, as deployed: 0.25 of a processor, 64 sessions. What accepts and events cost is measured
-// (tests/bench/README.md, at 2 ms a round trip, the embedded servers' half included: 70 µs of processor an event of a session that brings
-// many, 491 µs one that has a session of its own, so that an accept is the difference); what a batch waits for the services is taken to be
-// five round trips of 4 ms. A projection that costs more is slower: measure your own.
+// Typical is a replica of the size small, as deployed: 0.25 of a processor, 64 sessions. The costs
+// of accepts and events are measured (tests/bench/README.md, at 2 ms a round trip, including half
+// of the embedded servers' work: 70 µs of processor for an event in a session with many, 491 µs
+// for one with a session of its own, so that an accept is the difference). A batch is assumed to
+// wait for the services for five round trips of 4 ms. A projection that costs more is slower:
+// measure your own.
 var Typical = Replica{
 	Start: 20 * time.Second, Sessions: 64, Processor: 250 * time.Millisecond,
 	PerAccept: 421 * time.Microsecond, PerEvent: 70 * time.Microsecond, Batch: 100, PerBatch: 20 * time.Millisecond,
 }
 
-// Tiers are the two that can be deployed.
+// Tiers are the two tiers that can be deployed.
 var Tiers = []Tier{{Name: "Standard", Credits: 1000}, {Name: "Premium"}}
 
-// WithTarget is the tier's deployed rule with another number of messages for each replica.
+// WithTarget returns the tier's deployed rule with another number of messages for each replica.
 func (t Tier) WithTarget(messages int) Rule {
 	return Rule{
 		MessagesPerReplica: messages, Min: 1, Max: 5,
@@ -30,7 +32,7 @@ type Scenario struct {
 	Seconds int
 }
 
-// Scenarios are the shapes of load that pull the rule in different directions.
+// Scenarios are the shapes of load that require different rules.
 var Scenarios = []Scenario{
 	{"burst", "an import: 60,000 changes of 2,000 aggregates within a minute", func(second int) map[int]int {
 		load := map[int]int{}
