@@ -24,8 +24,8 @@ const (
 	buildAggregates = 10_000
 )
 
-// BenchmarkBuild builds the projection timeline from an event store, by `projector build` and by the loop that one would write instead:
-// every document in order, one update each.
+// BenchmarkBuild builds the projection timeline from an event store, by `projector build` and by
+// the loop that a user would write instead: every document in order, with one update each.
 func BenchmarkBuild(b *testing.B) {
 	s, err := emulator.New(b.Context(), emulator.Options{})
 	require.NoError(b, err)

@@ -24,8 +24,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
 
-// BenchmarkProducerMemory starts two producers, as processes, on a collection with BACKLOG events (default 100,000) that are
-// not published yet, and follows their resident memory until all are.
+// BenchmarkProducerMemory starts two producers, as processes, on a collection with BACKLOG events
+// (default 100,000) that are not published yet, and samples their resident memory until all are.
 func BenchmarkProducerMemory(b *testing.B) {
 	backlog := 100_000
 	if text := os.Getenv("BACKLOG"); text != "" {
@@ -41,7 +41,7 @@ func BenchmarkProducerMemory(b *testing.B) {
 	require.NoError(b, err, "%s", out)
 	for _, format := range []string{"json", "bson"} {
 		for _, pad := range []int{100, 1000, 16000} {
-			events := min(backlog, 1_000_000_000/pad) // the server's memory holds them all
+			events := min(backlog, 1_000_000_000/pad) // the server keeps all of them in memory
 			b.Run(fmt.Sprintf("backlog=%d/format=%s/pad=%d", events, format, pad), func(b *testing.B) {
 				followMemory(b, program, format, events, pad)
 			})
@@ -51,7 +51,7 @@ func BenchmarkProducerMemory(b *testing.B) {
 
 func followMemory(b *testing.B, program, format string, backlog, pad int) {
 	entities := emulator.Entities()
-	entities.Topics[0].Subscriptions[0].Rules = []servicebus.Rule{} // what is published is taken and not kept
+	entities.Topics[0].Subscriptions[0].Rules = []servicebus.Rule{} // messages are accepted and not stored
 	s, err := emulator.New(b.Context(), emulator.Options{ServiceBus: &entities, OplogBytes: 8 << 30})
 	require.NoError(b, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
@@ -68,11 +68,11 @@ func followMemory(b *testing.B, program, format string, backlog, pad int) {
 
 	leader := startProducer(b, s, program, format, begun)
 	for s.ServiceBus.Stats(emulator.Topic).Accepted == 0 {
-		time.Sleep(10 * time.Millisecond) // a sampler's pace
+		time.Sleep(10 * time.Millisecond) // the interval of the samples
 	}
 	standby := startProducer(b, s, program, format, begun)
 	var most, mostStanding float64
-	quarters := make([]float64, 4) // the most in each quarter of the backlog
+	quarters := make([]float64, 4) // the maximum in each quarter of the backlog
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -129,7 +129,7 @@ func startProducer(b *testing.B, s *emulator.Stack, program, format string, begu
 	p.Env = append(s.Env(), "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SERVICE_BUS_TOPIC="+emulator.Topic,
 		"START_FROM=timestamp", "START_AT="+begun.UTC().Format(time.RFC3339), "MESSAGE_FORMAT="+format, "HTTP_ADDR="+addr,
 		"HOSTNAME=bench-"+addr)
-	for _, name := range []string{"GOGC", "GOMEMLIMIT", "MAX_IN_FLIGHT_EVENTS", "MAX_IN_FLIGHT_BYTES", "PUBLISH_LANES_MAX", "BATCH_SCOPE"} { // to try others
+	for _, name := range []string{"GOGC", "GOMEMLIMIT", "MAX_IN_FLIGHT_EVENTS", "MAX_IN_FLIGHT_BYTES", "PUBLISH_LANES_MAX", "BATCH_SCOPE"} { // to try other values
 		if value := os.Getenv(name); value != "" {
 			p.Env = append(p.Env, name+"="+value)
 		}
@@ -140,7 +140,7 @@ func startProducer(b *testing.B, s *emulator.Stack, program, format string, begu
 	return p
 }
 
-// resident is the memory of a process and its children in MiB, as Linux says it.
+// resident returns the resident memory of a process and its children in MiB, from Linux's /proc.
 func resident(b *testing.B, pid int) (together float64) {
 	for _, process := range child.Family(pid) {
 		together += residentAlone(b, process)

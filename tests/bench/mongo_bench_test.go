@@ -16,7 +16,7 @@ import (
 	emulator "github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// embeddedMongo serves an embedded MongoDB over TCP and gives a collection of it.
+// embeddedMongo serves an embedded MongoDB over TCP and returns a collection of it.
 func embeddedMongo(b *testing.B, opts emulator.Options) *mongo.Collection {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -35,7 +35,7 @@ func embeddedMongo(b *testing.B, opts emulator.Options) *mongo.Collection {
 	return client.Database("bench").Collection("events")
 }
 
-// orderEvents are documents like the generated workload's.
+// orderEvents returns documents like those of the generated workload.
 func orderEvents(from, n int) []any {
 	docs := make([]any, n)
 	for i := range docs {
@@ -51,8 +51,8 @@ func orderEvents(from, n int) []any {
 	return docs
 }
 
-// BenchmarkMongoInsertMany is the embedded MongoDB's rate of inserts, a thousand
-// to a command, one client. To reach: 30,000 docs/s on two cores.
+// BenchmarkMongoInsertMany measures the embedded MongoDB's rate of inserts, with a thousand in a
+// command and one client. Goal: 30,000 docs/s on two cores.
 func BenchmarkMongoInsertMany(b *testing.B) {
 	coll := embeddedMongo(b, emulator.Options{OplogBytes: 32 << 20})
 	inserted := 0
@@ -64,8 +64,8 @@ func BenchmarkMongoInsertMany(b *testing.B) {
 	b.ReportMetric(float64(inserted)/b.Elapsed().Seconds(), "docs/s")
 }
 
-// BenchmarkMongoChangeEvents is the rate at which one change stream reads a
-// backlog. To reach: 50,000 events/s on two cores.
+// BenchmarkMongoChangeEvents measures the rate at which one change stream reads a backlog. Goal:
+// 50,000 events/s on two cores.
 func BenchmarkMongoChangeEvents(b *testing.B) {
 	const backlog = 50_000
 	coll := embeddedMongo(b, emulator.Options{})
@@ -91,9 +91,9 @@ func BenchmarkMongoChangeEvents(b *testing.B) {
 	b.ReportMetric(float64(read)/b.Elapsed().Seconds(), "events/s")
 }
 
-// BenchmarkMongoMemory updates the same thousand documents again and again, with
-// an oplog of 8 MB: the heap must not grow with the number of updates. It reports
-// the heap after half of the updates and after all.
+// BenchmarkMongoMemory updates the same thousand documents repeatedly, with an oplog of 8 MB: the
+// heap must not grow with the number of updates. It reports the heap after half of the updates and
+// after all.
 func BenchmarkMongoMemory(b *testing.B) {
 	const rounds = 200
 	heap := func() float64 {
@@ -121,8 +121,8 @@ func BenchmarkMongoMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkMongoSnapshotPage reads a page of a thousand by _id, as the snapshot of
-// an existing collection does: it must cost the same in a large collection.
+// BenchmarkMongoSnapshotPage reads a page of a thousand documents by _id, as the snapshot of an
+// existing collection does: a large collection must not cost more.
 func BenchmarkMongoSnapshotPage(b *testing.B) {
 	for _, size := range []int{10_000, 200_000} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {

@@ -1,5 +1,6 @@
-// Package bench measures the services against what the broker and the database allow: the raw SDK and the naive loop, on
-// the same servers, in the same run. Machines are noisy: the ratios are what counts.
+// Package bench measures the services against what the broker and the database allow: the raw SDK
+// and the naive loop, on the same servers, in the same run. Machines are noisy, so the ratios
+// count.
 package bench
 
 import (
@@ -28,14 +29,14 @@ import (
 
 const (
 	batchSize = 100
-	inFlight  = 5_000 // events that a sender may know of and have not acknowledged
+	inFlight  = 5_000 // events that a sender may have in flight
 	padding   = 700   // makes a message of about 1 KB
-	pairs     = 5     // of raw and producer, one after the other; the median counts
-	adaptive  = 0     // lanes: PUBLISH_LANES to PUBLISH_LANES_MAX, as they are by default
+	pairs     = 5     // raw and producer, one after the other; the median counts
+	adaptive  = 0     // lanes: from PUBLISH_LANES to PUBLISH_LANES_MAX, the defaults
 	mostLanes = 256
 )
 
-// load is what is published, and how.
+// load describes what is published, and how.
 type load struct {
 	latency    time.Duration
 	scope      string // session or mixed
@@ -50,7 +51,7 @@ func (l load) outstanding() int {
 	return l.lanes
 }
 
-// count is how many events take the raw loop about a second.
+// count returns how many events take the raw loop about a second.
 func (l load) count() int {
 	perBatch := batchSize
 	if l.scope == "session" {
@@ -60,7 +61,7 @@ func (l load) count() int {
 	return int(math.Round(min(max(perSecond, 400), 10_000)))
 }
 
-// source is a stack with events in its collection, from a time on.
+// source is a stack with events in its collection, inserted after a known time.
 type source struct {
 	stack  *emulator.Stack
 	events *mongo.Collection
@@ -107,13 +108,13 @@ func newSource(b *testing.B, latency time.Duration, count, aggregates int) *sour
 
 func aggregate(n, aggregates int) string { return fmt.Sprintf("a%06d", n%aggregates) }
 
-// pace is what a run took.
+// pace is the cost of a run.
 type pace struct {
 	perSecond float64 // events
-	cpu       float64 // microseconds of processor for each event, the embedded servers' included
+	cpu       float64 // microseconds of processor for each event, including the embedded servers
 }
 
-// clock starts when it is called; what it returns says how it went.
+// clock starts a measurement; the function that it returns ends it.
 func clock() func(events int) pace {
 	begun, used := time.Now(), processor()
 	return func(events int) pace {
@@ -124,7 +125,7 @@ func clock() func(events int) pace {
 	}
 }
 
-// processor is the time that this process has used of it.
+// processor returns the processor time that this process has used.
 func processor() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -133,7 +134,7 @@ func processor() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// arrived waits until the broker has taken n events.
+// arrived waits until the broker has accepted n events.
 func (s *source) arrived(n int) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -162,7 +163,7 @@ func (s *source) config(l load) producer.Config {
 	return c
 }
 
-// runProducer publishes everything; the clock runs from the first event that arrives to the last.
+// runProducer publishes everything; it measures from the first event that arrives to the last.
 func (s *source) runProducer(b *testing.B, l load) pace {
 	b.Helper()
 	s.runs++
@@ -179,8 +180,8 @@ func (s *source) runProducer(b *testing.B, l load) pace {
 	return p
 }
 
-// batches are the events of a raw run as the service takes them: any in a batch, or only those of one session, out of as many
-// as the producer may know of at once.
+// batches returns the events of a raw run as the service accepts them: any in a batch, or only
+// those of one session, out of as many as the producer may have in flight.
 func (s *source) batches(l load) (out [][]int) {
 	for first := 0; first < s.count; first += inFlight {
 		waiting := map[string][]int{}
@@ -202,8 +203,8 @@ func (s *source) batches(l load) (out [][]int) {
 	return out
 }
 
-// runRaw sends messages of the same size with nothing but the SDK: batches of the same scope, as many outstanding, in no
-// particular order.
+// runRaw sends messages of the same size with the SDK only: batches of the same scope, the same
+// number outstanding, in no particular order.
 func (s *source) runRaw(b *testing.B, l load) pace {
 	b.Helper()
 	s.runs++
@@ -257,7 +258,7 @@ func sendRaw(ctx context.Context, sender *azservicebus.Sender, stream string, l 
 	return sender.SendMessageBatch(ctx, batch, nil)
 }
 
-// runRead reads the change stream and does nothing with it: what a producer pays besides sending.
+// runRead only reads the change stream: that is the producer's cost besides sending.
 func (s *source) runRead(b *testing.B) pace {
 	b.Helper()
 	stream, err := s.events.Watch(b.Context(), mongo.Pipeline{}, options.ChangeStream().SetBatchSize(1000).
@@ -271,7 +272,8 @@ func (s *source) runRead(b *testing.B) pace {
 	return took(s.count)
 }
 
-// runNaive reads one change, sends it, saves the token in the blob's place (a document), and goes on.
+// runNaive reads one change, sends it, saves the token (in a document instead of the blob), and
+// continues.
 func (s *source) runNaive(b *testing.B, count int) pace {
 	b.Helper()
 	client, err := azservicebus.NewClientFromConnectionString(s.stack.Endpoint(emulator.EnvServiceBus), nil)
@@ -297,7 +299,7 @@ func (s *source) runNaive(b *testing.B, count int) pace {
 	return took(count)
 }
 
-// median of an odd number of values.
+// median returns the median of an odd number of values.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[len(sorted)/2]
@@ -311,8 +313,9 @@ func each(pairs [][2]pace, f func(raw, ours pace) float64) (out []float64) {
 	return out
 }
 
-// BenchmarkPublish compares the producer, from change stream to acknowledgement, with the SDK's send loop alone: same
-// broker, same batches, as many outstanding, one after the other in one run. The metric that counts is "producer/raw".
+// BenchmarkPublish compares the producer, from change stream to acknowledgement, with the SDK's
+// send loop: same broker, same batches, same number outstanding, one after the other in one run.
+// The decisive metric is "producer/raw".
 func BenchmarkPublish(b *testing.B) {
 	for _, latency := range []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond} {
 		for _, scope := range []string{"session", "mixed"} {
@@ -332,7 +335,7 @@ func BenchmarkPublish(b *testing.B) {
 
 func publish(b *testing.B, l load) {
 	s := newSource(b, l.latency, l.count(), l.aggregates)
-	s.runRaw(b, l) // warms up
+	s.runRaw(b, l) // to warm up
 	var runs [][2]pace
 	for range pairs {
 		runs = append(runs, [2]pace{s.runRaw(b, l), s.runProducer(b, l)})
@@ -344,10 +347,11 @@ func publish(b *testing.B, l load) {
 	b.ReportMetric(median(each(runs, func(raw, _ pace) float64 { return raw.cpu })), "raw-cpu-µs/event")
 	b.ReportMetric(median(each(runs, func(_, ours pace) float64 { return ours.cpu })), "cpu-µs/event")
 	b.ReportMetric(read.cpu, "read-cpu-µs/event")
-	b.ReportMetric(0, "ns/op") // one pass over all events is no operation
+	b.ReportMetric(0, "ns/op") // a pass over all events is not an operation
 }
 
-// BenchmarkPublishNaive compares the producer with the loop that everybody writes first: publish one, save the token, next.
+// BenchmarkPublishNaive compares the producer with the naive loop: publish one, save the token,
+// next.
 func BenchmarkPublishNaive(b *testing.B) {
 	for _, latency := range []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond} {
 		for _, aggregates := range []int{8, 100_000} {

@@ -35,7 +35,7 @@ type backlog struct {
 	count int
 }
 
-// newBacklog publishes count events of so many aggregates, one after the other in turn, under a session key.
+// newBacklog publishes count events, distributed evenly over the aggregates, under a session key.
 func newBacklog(b *testing.B, latency time.Duration, count, aggregates int, key envelope.SessionKey) *backlog {
 	b.Helper()
 	s, err := emulator.New(b.Context(), emulator.Options{Latency: latency})
@@ -106,7 +106,7 @@ func (l *backlog) completed(b *testing.B, n int) {
 	}
 }
 
-// projectorConfig is the settings of a replica, with the defaults.
+// projectorConfig returns the settings of a replica, with the defaults.
 func projectorConfig(s *emulator.Stack) projector.Config {
 	return projector.Config{
 		ServiceBus: azure.ServiceBus{ConnectionString: s.Endpoint(emulator.EnvServiceBus)},
@@ -119,7 +119,8 @@ func projectorConfig(s *emulator.Stack) projector.Config {
 	}
 }
 
-// project runs so many replicas until everything is completed, and reports the rate from the first completion on.
+// project runs the replicas until everything is completed, and reports the rate from the first
+// completion on.
 func (l *backlog) project(b *testing.B, replicas int, change func(*projector.Config)) {
 	b.Helper()
 	l.run(b, replicas, projector.Options{}, change)
@@ -149,8 +150,9 @@ func (l *backlog) run(b *testing.B, replicas int, o projector.Options, change fu
 	require.NoError(b, running.Wait())
 }
 
-// naive applies count events: receive one, apply one, complete one, in so many sessions at a time, each held for as long as
-// it takes. The write is the least that makes a repeat harmless, one conditional update.
+// naive applies count events: receive one, apply one, complete one, in the given number of sessions
+// at a time, each held as long as it has messages. The write is the minimum that makes a repeat
+// harmless: one conditional update.
 func (l *backlog) naive(b *testing.B, count, sessions, aggregates int) {
 	b.Helper()
 	client, err := azservicebus.NewClientFromConnectionString(l.stack.Endpoint(emulator.EnvServiceBus), nil)
@@ -195,16 +197,17 @@ func (l *backlog) naive(b *testing.B, count, sessions, aggregates int) {
 	reportPace(b, taken(count))
 }
 
-// reportPace reports a rate and what an event cost of the processors: the broker's and the database's work included.
+// reportPace reports a rate and the processor time for each event, including that of the broker and
+// the database.
 func reportPace(b *testing.B, p pace) {
 	b.Helper()
 	b.ReportMetric(p.perSecond, "events/s")
 	b.ReportMetric(p.cpu, "cpu-µs/event")
-	b.ReportMetric(0, "ns/op") // one pass over all events is no operation
+	b.ReportMetric(0, "ns/op") // a pass over all events is not an operation
 }
 
-// BenchmarkProject compares, by events a second: naive, receive one, apply one, complete one; naive=64, that in 64 sessions
-// at once; projector, one replica with the defaults.
+// BenchmarkProject compares, in events a second: naive (receive one, apply one, complete one),
+// naive=64 (the same in 64 sessions at once) and projector (one replica with the defaults).
 func BenchmarkProject(b *testing.B) {
 	const aggregates = 100
 	for _, latency := range []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond} {
@@ -221,8 +224,8 @@ func BenchmarkProject(b *testing.B) {
 	}
 }
 
-// BenchmarkProjectReplicas is the rate of several replicas where waiting dominates: few sessions each and a long round trip,
-// so that the machine is not the limit.
+// BenchmarkProjectReplicas measures the rate of several replicas if waiting dominates: few sessions
+// each and a long round trip, so that the machine is not the limit.
 func BenchmarkProjectReplicas(b *testing.B) {
 	const latency, aggregates, each = 10 * time.Millisecond, 100, 60
 	for _, replicas := range []int{1, 2, 4} {
@@ -234,8 +237,8 @@ func BenchmarkProjectReplicas(b *testing.B) {
 	}
 }
 
-// BenchmarkProjectSessionKey is the rate with very many aggregates that have an event now and then: each its own session, or
-// all of them in N.
+// BenchmarkProjectSessionKey measures the rate with very many aggregates that have few events: each
+// with its own session, or all of them in N sessions.
 func BenchmarkProjectSessionKey(b *testing.B) {
 	const aggregates = 8000
 	for _, latency := range []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond} {
@@ -247,13 +250,14 @@ func BenchmarkProjectSessionKey(b *testing.B) {
 	}
 }
 
-// BenchmarkProjectBacklog is the rate with 60,000 events of 8,000 aggregates, each its own session.
+// BenchmarkProjectBacklog measures the rate with 60,000 events of 8,000 aggregates, each with its
+// own session.
 func BenchmarkProjectBacklog(b *testing.B) {
 	newBacklog(b, 2*time.Millisecond, 60_000, 8000, envelope.SessionKey{}).project(b, 1, nil)
 }
 
-// BenchmarkProjectConnections is the rate with a session for each event, by connections: what an accept costs, and how much
-// of it excludes other accepts on its connection.
+// BenchmarkProjectConnections measures the rate with a session for each event, by number of
+// connections: the cost of an accept, and how much of it excludes other accepts on its connection.
 func BenchmarkProjectConnections(b *testing.B) {
 	const latency = 10 * time.Millisecond
 	for _, connections := range []int{1, 4, 16, 32} {
@@ -264,8 +268,8 @@ func BenchmarkProjectConnections(b *testing.B) {
 	}
 }
 
-// recordedTimelines is timeline as a projection with a record of positions, so that it is written in transactions; shared counts the
-// events of all aggregates in one document besides.
+// recordedTimelines is timeline as a projection with a record of positions, so that it is written
+// in transactions; with shared it also counts the events of all aggregates in one document.
 type recordedTimelines struct{ shared bool }
 
 func (recordedTimelines) Name() string { return "recorded" }
@@ -282,8 +286,8 @@ func (r recordedTimelines) Project(e projection.Event) ([]projection.Write, erro
 	return writes, err
 }
 
-// BenchmarkProjectRecorded is the rate of a projection with a record of positions: 8,000 aggregates with an event each, in 64 sessions,
-// whose documents are their own, or meet in one.
+// BenchmarkProjectRecorded measures the rate of a projection with a record of positions: 8,000
+// aggregates with an event each, in 64 sessions, whose documents are their own or a shared one.
 func BenchmarkProjectRecorded(b *testing.B) {
 	const aggregates = 8000
 	for _, latency := range []time.Duration{0, 2 * time.Millisecond} {

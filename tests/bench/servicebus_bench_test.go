@@ -21,7 +21,7 @@ const (
 	busInFlight = 8
 )
 
-// embeddedBus serves a queue with sessions over TCP and gives a client of it.
+// embeddedBus serves a queue with sessions over TCP and returns a client of it.
 func embeddedBus(b *testing.B) (*servicebus.Server, *azservicebus.Client) {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +43,7 @@ func embeddedBus(b *testing.B) (*servicebus.Server, *azservicebus.Client) {
 	return s, c
 }
 
-// busBatchOf is a batch of n messages over sessions, numbered from first on.
+// busBatchOf returns a batch of n messages over sessions, numbered from first on.
 func busBatchOf(b *testing.B, s *azservicebus.Sender, first, n, sessions, body int) *azservicebus.MessageBatch {
 	batch, err := s.NewMessageBatch(b.Context(), nil)
 	require.NoError(b, err)
@@ -56,7 +56,7 @@ func busBatchOf(b *testing.B, s *azservicebus.Sender, first, n, sessions, body i
 }
 
 // BenchmarkServiceBusSend is a raw SDK loop: 1 KB messages in batches of 100, eight sends
-// outstanding on one sender. It wants 60,000 messages/s on two cores.
+// outstanding on one sender. Goal: 60,000 messages/s on two cores.
 func BenchmarkServiceBusSend(b *testing.B) {
 	s, c := embeddedBus(b)
 	sender, err := c.NewSender("lanes", nil)
@@ -77,8 +77,8 @@ func BenchmarkServiceBusSend(b *testing.B) {
 	require.Equal(b, len(batches)*busBatch, s.Stats("lanes").Accepted)
 }
 
-// BenchmarkServiceBusReceiveComplete receives and completes 1 KB messages of eight sessions at
-// a time. It wants 15,000 messages/s on two cores.
+// BenchmarkServiceBusReceiveComplete receives and completes 1 KB messages of eight sessions at a
+// time. Goal: 15,000 messages/s on two cores.
 func BenchmarkServiceBusReceiveComplete(b *testing.B) {
 	s, c := embeddedBus(b)
 	sender, err := c.NewSender("lanes", nil)
@@ -121,8 +121,8 @@ func drainBusSession(ctx context.Context, c *azservicebus.Client, id string, lef
 	return r.Close(ctx)
 }
 
-// BenchmarkServiceBusAcceptNext accepts and closes sessions while few or many wait: the cost of
-// one must not depend on how many.
+// BenchmarkServiceBusAcceptNext accepts and closes sessions while few or many wait: the cost of one
+// must not depend on their number.
 func BenchmarkServiceBusAcceptNext(b *testing.B) {
 	for _, waiting := range []int{100, 100_000} {
 		b.Run(fmt.Sprint(waiting), func(b *testing.B) {
