@@ -23,14 +23,14 @@ import (
 )
 
 const (
-	// nonroot is the user of the images, of the base image's too.
+	// nonroot is the user of the images and of their base image.
 	nonroot = "65532"
 	version = "1.2.3-test"
-	// patience bounds every wait for what must come about by itself.
+	// patience bounds every wait.
 	patience = 60 * time.Second
 )
 
-// docker runs one command and gives what it prints.
+// docker runs one command and returns its output.
 func docker(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "docker", args...)
 	cmd.Env = append(os.Environ(), "DOCKER_BUILDKIT=0") // as the registry builds
@@ -49,16 +49,17 @@ func mustDocker(t *testing.T, args ...string) string {
 	return output
 }
 
-// digest finds the digest of a base image.
+// digest matches the digest of a base image.
 var digest = regexp.MustCompile(`(?m)^(FROM \S+)@sha256:[0-9a-f]{64}`)
 
-// build builds a service's image; it is gone after the test, and its layers stay for the next build.
+// build builds a service's image, which is removed after the test; its layers are kept for the next
+// build.
 func build(t *testing.T, root, service string) (image string) {
 	t.Helper()
 	image = fmt.Sprintf("sluice-test/%s:%d", service, os.Getpid())
 	began := time.Now()
 	dockerfile := filepath.Join(root, service, "Dockerfile")
-	if os.Getenv("IMAGES_MADE") == "1" { // scripts/images.sh made the base images: they have their names, and no digest anybody knows
+	if os.Getenv("IMAGES_MADE") == "1" { // scripts/images.sh built the base images: they have their names, but no published digest
 		text, err := os.ReadFile(dockerfile)
 		require.NoError(t, err)
 		dockerfile = filepath.Join(t.TempDir(), "Dockerfile")
@@ -74,7 +75,7 @@ func build(t *testing.T, root, service string) (image string) {
 	return image
 }
 
-// container is one of a service.
+// container is a container of a service.
 type container struct {
 	t     *testing.T
 	name  string
@@ -82,7 +83,7 @@ type container struct {
 	at    string        // host:port of its health server
 }
 
-// run starts a container with nothing but its settings: no rights, and nowhere to write to.
+// run starts a container with its settings only: no privileges, and a read-only file system.
 func run(t *testing.T, root, service, image string, env ...string) *container {
 	t.Helper()
 	c := &container{t: t, name: fmt.Sprintf("sluice-test-%s-%d", service, os.Getpid()), grace: grace(t, root, service)}
@@ -107,26 +108,26 @@ func run(t *testing.T, root, service, image string, env ...string) *container {
 	return c
 }
 
-// grace is what the deployment gives a service to end.
+// grace returns the deployment's grace period of a service.
 func grace(t *testing.T, root, service string) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "infra", "app", service+".bicep"))
 	require.NoError(t, err)
 	found := regexp.MustCompile(`terminationGracePeriodSeconds: (\d+)`).FindSubmatch(text)
-	require.NotNil(t, found, "infra/app/%s.bicep does not say how long a stop may take", service)
+	require.NotNil(t, found, "infra/app/%s.bicep does not set the grace period", service)
 	seconds, err := strconv.Atoi(string(found[1]))
 	require.NoError(t, err)
 	return time.Duration(seconds) * time.Second
 }
 
-// serves waits until the container is alive and ready, by what it answers.
+// serves waits until the container's health server reports that it is alive and ready.
 func (c *container) serves() {
 	c.t.Helper()
-	until(c.t, c.name+" says where it serves", func() bool {
+	until(c.t, c.name+" logs its address", func() bool {
 		for line := range strings.Lines(mustDocker(c.t, "logs", c.name)) {
 			var record struct{ Msg, Addr string }
 			if json.Unmarshal([]byte(line), &record) == nil && record.Msg == "serving health checks" {
-				c.at = record.Addr // the last one: after a restart it is another
+				c.at = record.Addr // the last one: a restart changes it
 			}
 		}
 		return c.at != "" && c.answers("/livez")
@@ -134,7 +135,7 @@ func (c *container) serves() {
 	until(c.t, c.name+" is ready", func() bool { return c.answers("/readyz") })
 }
 
-// get asks the health server.
+// get sends a request to the health server.
 func (c *container) get(path string) (body []byte, ok bool) {
 	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, "http://"+c.at+path, http.NoBody)
 	require.NoError(c.t, err)
@@ -153,7 +154,7 @@ func (c *container) answers(path string) bool {
 	return ok
 }
 
-// status is what the service says of itself; zero when it does not answer.
+// status returns the service's status; zero if it does not answer.
 func (c *container) status() (status child.Status) {
 	body, ok := c.get("/status")
 	if ok {
@@ -162,7 +163,7 @@ func (c *container) status() (status child.Status) {
 	return status
 }
 
-// users are those of the container's processes, as the machine sees them.
+// users returns the users of the container's processes, as the machine shows them.
 func (c *container) users() (users []string) {
 	c.t.Helper()
 	for line := range strings.Lines(mustDocker(c.t, "top", c.name, "-eo", "pid,uid")) { // Docker asks for the first itself
@@ -173,7 +174,7 @@ func (c *container) users() (users []string) {
 	return users
 }
 
-// terminate sends SIGTERM, as the platform does, and wants an end in order.
+// terminate sends SIGTERM, as the platform does, and requires a clean end.
 func (c *container) terminate() {
 	c.t.Helper()
 	began := time.Now()
@@ -200,7 +201,8 @@ func until(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// checkout is the build's context. Without IMAGES nobody has asked for minutes of building.
+// checkout returns the build's context. The test is skipped without IMAGES, since building takes
+// minutes.
 func checkout(t *testing.T) (root string) {
 	t.Helper()
 	if os.Getenv("IMAGES") == "" {

@@ -14,7 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// TestTheEmbeddedServersServeFromTheirImage builds the image, reaches the servers by what it prints, and stops it.
+// The test builds the image, connects to the servers with the settings that it prints, and stops
+// it.
 func TestTheEmbeddedServersServeFromTheirImage(t *testing.T) {
 	image := build(t, checkout(t), "tests/emulator")
 	size, err := strconv.Atoi(mustDocker(t, "image", "inspect", "-f", "{{.Size}}", image))
@@ -28,7 +29,7 @@ func TestTheEmbeddedServersServeFromTheirImage(t *testing.T) {
 	mustDocker(t, "run", "--detach", "--name", name, "--network", "host", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
 		image, "--ports", "free", "--control", "0")
 	settings := map[string]string{}
-	until(t, "it says where it serves", func() bool {
+	until(t, "it logs its addresses", func() bool {
 		for line := range strings.Lines(mustDocker(t, "logs", name)) {
 			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 			settings[key] = value

@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestG1G2G3OfTheImages builds both images and runs the pipeline with them; each service is stopped and started again while
-// events come in.
+// The test builds both images and runs the pipeline with them; each service is stopped and started
+// again while events arrive.
 func TestG1G2G3OfTheImages(t *testing.T) {
 	root := checkout(t)
 	producerImage, projectorImage := build(t, root, "producer"), build(t, root, "projector")
@@ -80,7 +80,8 @@ func TestG1G2G3OfTheImages(t *testing.T) {
 	t.Logf("%d events, read model exact, through a stop of each service", load)
 }
 
-// isAsAPlatformWantsIt looks at an image without settings: small, not root, and it says what it misses.
+// isAsAPlatformWantsIt checks an image without settings: it is small, does not run as root, and
+// reports the missing settings.
 func isAsAPlatformWantsIt(t *testing.T, image string) {
 	t.Helper()
 	size, err := strconv.Atoi(mustDocker(t, "image", "inspect", "-f", "{{.Size}}", image))
@@ -94,7 +95,7 @@ func isAsAPlatformWantsIt(t *testing.T, image string) {
 	require.ErrorContains(t, err, "MONGODB_URI")
 }
 
-// serve runs the servers, with Azurite as the blob store, which may be missing where this is no CI.
+// serve runs the servers with Azurite as the blob store, which may be missing outside CI.
 func serve(t *testing.T) *stack.Stack {
 	t.Helper()
 	s, err := stack.New(t.Context(), stack.Options{Azurite: true})
@@ -113,7 +114,7 @@ func serve(t *testing.T) *stack.Stack {
 	return s
 }
 
-// insert inserts events until work is done, and says how many.
+// insert inserts events until work is done, and returns how many.
 func insert(t *testing.T, into *driver.Collection, work func()) (inserted int64, err error) {
 	t.Helper()
 	done := make(chan struct{})
@@ -134,7 +135,7 @@ func insert(t *testing.T, into *driver.Collection, work func()) (inserted int64,
 		inserted, err = workload.Loader{Collection: into, Rate: 200}.Run(t.Context(), events)
 		return err
 	})
-	defer func() { // also when work gives the test up
+	defer func() { // even if work ends the test
 		close(done)
 		err = loading.Wait()
 	}()
