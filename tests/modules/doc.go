@@ -1,3 +1,3 @@
-// Package modules has the tests of what others get: the repository's modules, as a module proxy serves them, in an empty
-// folder outside of it.
+// Package modules tests what users of the repository's modules get: the modules as a module proxy
+// serves them, in an empty folder outside the repository.
 package modules

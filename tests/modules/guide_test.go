@@ -17,9 +17,10 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/modules"
 )
 
-// A reader follows the guide to projections from an empty folder, with a clone of the repository beside it: the files are those that the page
-// shows, and the commands are its shell blocks, word by word but for the servers' ports.
-func TestTheGuideIsFollowedInAnEmptyFolder(t *testing.T) {
+// A reader follows the guide to projections in an empty folder, with a clone of the repository
+// beside it: the files are those that the page shows, and the commands are its shell blocks,
+// unchanged except for the servers' ports.
+func TestTheGuideWorksInAnEmptyFolder(t *testing.T) {
 	g := newGuide(t, "projector", "projection", "README.md")
 	shell := g.blocks("sh")
 	require.Len(t, shell, 4)
@@ -38,7 +39,7 @@ func TestTheGuideIsFollowedInAnEmptyFolder(t *testing.T) {
 	}
 	require.Contains(t, g.bash(t, dir, tested), "--- PASS: TestCustomerTotals")
 
-	g.start(t, dir, strings.Replace(servers, "sluice-emulator", "sluice-emulator --ports free", 1)) // others may have the standard ones
+	g.start(t, dir, strings.Replace(servers, "sluice-emulator", "sluice-emulator --ports free", 1)) // the standard ports may be in use
 	within(t, 5*time.Minute, "the servers print their settings", func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "stack.env"))
 		return err == nil && strings.Contains(string(text), "EMULATOR_CONTROL=")
@@ -85,7 +86,7 @@ func (g guide) files() map[string]string {
 	return files
 }
 
-// commands returns what is typed in a block that also shows what is printed.
+// commands returns the commands of a block that also shows their output.
 func commands(console string) string {
 	var typed []string
 	for line := range strings.Lines(console) {
@@ -96,7 +97,8 @@ func commands(console string) string {
 	return strings.TrimSuffix(strings.Join(typed, ""), "\n")
 }
 
-// shell prepares a script as a reader would run it, in an environment in which nothing of this repository's workspace is set.
+// shell prepares a script as a reader would run it, in an environment without this repository's
+// workspace.
 func (g guide) shell(t *testing.T, dir, script string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "bash", "-e", "-o", "pipefail", "-c", script)
@@ -117,7 +119,7 @@ func (g guide) bash(t *testing.T, dir, script string) string {
 	return string(out)
 }
 
-// output is what a program has printed so far; safe for concurrent use.
+// output is what a program has printed so far. It is safe for concurrent use.
 type output struct {
 	mu  sync.Mutex
 	all strings.Builder
@@ -135,7 +137,7 @@ func (o *output) text() string {
 	return o.all.String()
 }
 
-// start runs a script as in a terminal of its own, until the test ends.
+// start runs a script in a terminal session of its own, until the test ends.
 func (g guide) start(t *testing.T, dir, script string) *output {
 	t.Helper()
 	cmd, out := g.shell(t, dir, script), &output{}

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/modules"
 )
 
-// outside is a folder that knows nothing of this repository, and the proxy that it gets the modules from.
+// outside is a folder outside the repository, and the proxy that provides its modules.
 type outside struct {
 	root  string
 	proxy *modules.Proxy
@@ -34,7 +34,7 @@ func newOutside(t *testing.T) outside {
 	return outside{root, proxy}
 }
 
-// run is a go command in a folder, which must succeed, and what it prints.
+// run runs a go command in a folder, which must succeed, and returns its output.
 func (o outside) run(t *testing.T, dir string, env []string, args ...string) string {
 	t.Helper()
 	cmd := o.proxy.Go(t.Context(), dir, env, args...)
@@ -60,7 +60,7 @@ func TestTheProgramsAreInstalledByTheirVersion(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, o.proxy.Version, built.Main.Version)
 
-		// what others build is what is tested here: the workspace raises no version
+		// What users build is what is tested here: the workspace raises no version.
 		inside, err := exec.CommandContext(t.Context(), "go", "list", "-C", o.root, "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", modules.Path(from)).Output()
 		require.NoError(t, err)
 		for _, m := range built.Deps {
@@ -71,7 +71,7 @@ func TestTheProgramsAreInstalledByTheirVersion(t *testing.T) {
 	}
 }
 
-func TestSomebodysOwnTestRunsAgainstTheEmbeddedServers(t *testing.T) {
+func TestAUsersTestRunsAgainstTheEmbeddedServers(t *testing.T) {
 	o := newOutside(t)
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "user"))))
@@ -80,7 +80,7 @@ func TestSomebodysOwnTestRunsAgainstTheEmbeddedServers(t *testing.T) {
 	})
 	require.Contains(t, o.run(t, dir, nil, "test", "-count", "1", "./..."), "ok")
 
-	// what the README shows is what ran
+	// The code in the README is the code that ran.
 	readme, err := os.ReadFile(filepath.Join(o.root, "tests", "emulator", "README.md"))
 	require.NoError(t, err)
 	ran, err := os.ReadFile(filepath.Join("testdata", "user", "servers_test.go"))
@@ -97,8 +97,8 @@ func TestSomebodysOwnTestRunsAgainstTheEmbeddedServers(t *testing.T) {
 	}
 }
 
-// What the embedded servers need is what a test must take along with them.
-func TestTheEmbeddedServersNeedLittle(t *testing.T) {
+// The dependencies of the embedded servers become dependencies of a user's test.
+func TestTheEmbeddedServersHaveFewDependencies(t *testing.T) {
 	o := newOutside(t)
 	dir := t.TempDir()
 	o.requires(t, dir, "example.com/app", []string{"tests/emulator"}, nil)
@@ -110,7 +110,8 @@ func TestTheEmbeddedServersNeedLittle(t *testing.T) {
 	}
 }
 
-// requires makes a module that requires some of this repository's, and others in the versions that the tests have.
+// requires creates a module that requires some of this repository's modules, and others in the
+// versions that the tests use.
 func (o outside) requires(t *testing.T, dir, name string, ours, others []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(o.root, "tests", "go.mod"))

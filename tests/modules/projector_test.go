@@ -17,13 +17,13 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/modules"
 )
 
-// As its README says: the example's own test passes, and with the producer as it is installed and the embedded servers its read
-// model comes out of the events.
-func TestAProjectorOfOnesOwnProjects(t *testing.T) {
+// The steps of the example's README work: the example's own test passes, and with the installed
+// producer and the embedded servers its read model is built from the events.
+func TestAUsersProjectorBuildsItsReadModel(t *testing.T) {
 	o := newOutside(t)
 	dir, bin := t.TempDir(), t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(o.root, "projector", "examples", "customer-totals"))))
-	require.NoError(t, os.Remove(filepath.Join(dir, "go.sum"))) // a copy that has other versions makes its own
+	require.NoError(t, os.Remove(filepath.Join(dir, "go.sum"))) // a copy with other versions generates its own
 	for _, module := range []string{"projector", "shared"} {
 		o.run(t, dir, nil, "mod", "edit", "-require", modules.Path(module)+"@"+o.proxy.Version)
 	}
@@ -35,7 +35,7 @@ func TestAProjectorOfOnesOwnProjects(t *testing.T) {
 	settings := append(emulator.Start(t, emulator.Options{}).Settings(),
 		"MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "OPERATIONS=insert", "READ_MODEL_DATABASE=readmodel", "HTTP_ADDR=")
 	program := func(name string, args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(bin, name), args...) // a service ends by SIGTERM
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(bin, name), args...) // SIGTERM ends a service
 		cmd.Env = append(os.Environ(), settings...)
 		return cmd
 	}
@@ -46,13 +46,14 @@ func TestAProjectorOfOnesOwnProjects(t *testing.T) {
 		require.NoError(t, cmd.Start())
 		t.Cleanup(func() {
 			require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-			require.NoError(t, cmd.Wait(), "%s was told to stop\n%s", service, log)
+			require.NoError(t, cmd.Wait(), "%s was asked to stop\n%s", service, log)
 			if t.Failed() {
 				t.Logf("%s:\n%s", service, log)
 			}
 		})
 	}
-	// what is inserted before a first leader has its place in the stream is not its business: START_FROM=latest
+	// With START_FROM=latest, what is inserted before the first leader has a position in the stream
+	// is not published.
 	within(t, time.Minute, "a leader has its place in the stream", func() bool {
 		out, err := program("producer", "status", "--json").Output()
 		if err != nil {
@@ -73,7 +74,7 @@ func TestAProjectorOfOnesOwnProjects(t *testing.T) {
 	})
 }
 
-// within looks ten times a second until something is so.
+// within checks ten times a second until a condition is true.
 func within(t *testing.T, d time.Duration, what string, so func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)

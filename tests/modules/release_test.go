@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/modules"
 )
 
-// clone is the repository as it stands in the working tree, committed, in a folder of its own.
+// clone commits the working tree in a repository of its own, and returns its folder.
 func clone(t *testing.T) string {
 	t.Helper()
 	root, err := modules.Root()
@@ -49,7 +49,7 @@ func git(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// release runs the script, and returns what it says.
+// release runs the script, and returns its output.
 func release(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "scripts", "release.sh"), args...)
@@ -88,7 +88,7 @@ func TestAReleaseIsOneCommitWithATagForEachModule(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, `(?m)^## Unreleased\n\n## 1\.98\.7 - \d{4}-\d\d-\d\d\n\n- What the test releases\.`, string(text))
 
-	// nothing to say is nothing to release, and a release is made once
+	// Without notes there is nothing to release, and a version is released only once.
 	for _, test := range []struct{ version, want string }{
 		{"v1.98.8", `CHANGELOG.md lists nothing under "## Unreleased"`},
 		{"v1.98.7", "tag v1.98.7 is there already"},

@@ -29,7 +29,7 @@ func TestOrdersArriveInMongoDB(t *testing.T) {
 	_, err = orders.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}})
 	require.NoError(t, err)
 
-	servers.Mongo.StepDown(500 * time.Millisecond) // an election: the driver retries, and so must what it does not retry
+	servers.Mongo.StepDown(500 * time.Millisecond) // an election: the driver retries some operations, and the program must retry the others
 	n, err := orders.CountDocuments(t.Context(), bson.D{})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
