@@ -20,33 +20,36 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
-// mine begins the aggregate ids of every load test: whatever else is in the collection is somebody's.
+// mine begins the aggregate ids of every load test: other documents in the collection belong to an
+// application.
 const mine = "load-"
 
-// Load is what is asked of a pipeline, and where it is. The pipeline runs already, with the projection timeline.
+// Load describes the load for a pipeline, and where the pipeline is. The pipeline is already
+// running, with the projection timeline.
 type Load struct {
 	Source    *mongo.Collection // watched by the producer
 	ReadModel *mongo.Collection // of the timeline
 
-	Rate       float64       // events a second; 0: as fast as the source takes them
+	Rate       float64       // events a second; 0: as fast as the source accepts them
 	Aggregates int           // that change in turn
 	Size       int           // bytes of each event's data
-	For        time.Duration // events are inserted
-	Patience   time.Duration // without any event becoming visible, before the test is given up
+	For        time.Duration // how long events are inserted
+	Patience   time.Duration // how long no event may become visible before the test fails
 }
 
-// errForeign: the collection is in use.
+// errForeign means that an application uses the collection.
 var errForeign = errors.New("the collection holds documents that are no load test's: a load test writes, and what it writes is published " +
 	"to everybody; give it a deployment of its own")
 
-// Run loads, waits until everything is visible, and compares the read model with the source.
+// Run inserts the load, waits until everything is visible, and compares the read model with the
+// source.
 func (l Load) Run(ctx context.Context) (r Report, err error) {
 	foreign := l.Source.FindOne(ctx, bson.D{{Key: "aggregateId", Value: bson.D{{Key: "$not", Value: bson.Regex{Pattern: "^" + mine}}}}})
 	switch err := foreign.Err(); {
 	case err == nil:
 		return r, errForeign
 	case !errors.Is(err, mongo.ErrNoDocuments):
-		return r, fmt.Errorf("look into the source: %w", err)
+		return r, fmt.Errorf("read the source: %w", err)
 	}
 	began := time.Now()
 	prefix := mine + strconv.FormatInt(began.UnixNano(), 36) + "-"
@@ -86,9 +89,9 @@ func (l Load) Run(ctx context.Context) (r Report, err error) {
 	return r, nil
 }
 
-// events are those of one test: each aggregate in its turn, for as long as the test lasts.
+// events returns the events of one test: each aggregate in turn, for as long as the test lasts.
 func (l Load) events(prefix string) iter.Seq[workload.Event] {
-	data, _ := json.Marshal(map[string]string{"padding": strings.Repeat("x", max(0, l.Size-len(`{"padding":""}`)))}) // a text has a form
+	data, _ := json.Marshal(map[string]string{"padding": strings.Repeat("x", max(0, l.Size-len(`{"padding":""}`)))}) // a text always marshals
 	return func(yield func(workload.Event) bool) {
 		end := time.Now().Add(l.For)
 		most := int(l.Rate * l.For.Seconds())
@@ -104,7 +107,8 @@ func (l Load) events(prefix string) iter.Seq[workload.Event] {
 	}
 }
 
-// watch records what becomes visible of this test, through any failure of the server, until ctx ends.
+// watch records which events of this test become visible, through any failure of the server, until
+// ctx ends.
 func (l Load) watch(ctx context.Context, rec *history.Recorder, prefix string, opened chan<- struct{}) error {
 	var w witness.Watcher
 	var backoff retry.Backoff
@@ -154,7 +158,8 @@ func (l Load) arrive(ctx context.Context, rec *history.Recorder) error {
 	}
 }
 
-// compare folds the source, in which there is nothing but what load tests wrote, and holds the read model against it.
+// compare folds the source, which contains only events of load tests, and compares the read model
+// with it.
 func (l Load) compare(ctx context.Context) (history.Comparison, error) {
 	expected := &history.Model{}
 	if err := workload.Scan(ctx, l.Source, func(s workload.Stored) {

@@ -19,9 +19,9 @@ func over(w *world.World, rate float64, aggregates int, d time.Duration) Load {
 	}
 }
 
-// What is reported is what was done: as many events as were asked for, at the rate that was asked for, of that size, all of them visible.
-// A second test counts for itself.
-func TestTheReportIsWhatWasDone(t *testing.T) {
+// The report matches the request: the number of events, their rate and size, and all of them are
+// visible. A second test is counted separately.
+func TestTheReportMatchesTheLoad(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		p := w.StartProjector(nil)
 		a := w.StartProducer("a", nil)
@@ -55,8 +55,8 @@ func TestTheReportIsWhatWasDone(t *testing.T) {
 	})
 }
 
-// What never becomes visible is told, and what is lost of it counted.
-func TestALoadThatDoesNotArriveIsNotRight(t *testing.T) {
+// Events that never become visible are reported, and the lost ones are counted.
+func TestMissingEventsFailTheLoadTest(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")
@@ -74,8 +74,8 @@ func TestALoadThatDoesNotArriveIsNotRight(t *testing.T) {
 	})
 }
 
-// A collection that is somebody's is left alone.
-func TestALoadIsRefusedWhereThereIsSomethingElse(t *testing.T) {
+// A collection that an application uses is not touched.
+func TestACollectionInUseIsRefused(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		w.Insert("order-17")
 		_, err := over(w, 10, 3, time.Second).Run(w.Context())

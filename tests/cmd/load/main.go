@@ -1,7 +1,8 @@
-// Command load puts a load on a pipeline that runs, here or in Azure (scripts/loadtest.sh), and reports what came of it: throughput,
-// latency, what it took of Service Bus, and whether the read model is right. It knows the pipeline by its two ends alone:
-// MONGODB_URI, MONGODB_DATABASE and MONGODB_COLLECTION name the watched collection, READ_MODEL_DATABASE the read models', which are in
-// READ_MODEL_MONGODB_URI, or in the same deployment.
+// Command load puts a load on a running pipeline, here or in Azure (scripts/loadtest.sh), and
+// reports throughput, latency, the usage of Service Bus, and whether the read model is right. It
+// knows only the two ends of the pipeline: MONGODB_URI, MONGODB_DATABASE and MONGODB_COLLECTION
+// name the watched collection; READ_MODEL_DATABASE names the database of the read models, which are
+// in READ_MODEL_MONGODB_URI, or in the same deployment.
 //
 // Exit codes: 0 everything is visible, once; 1 it is not, or the test failed; 2 wrong usage.
 package main
@@ -70,7 +71,7 @@ func load(ctx context.Context, args []string, getenv func(string) string, out, e
 		return 1
 	}
 	if *asJSON {
-		text, _ := json.Marshal(report) // numbers and texts have a form
+		text, _ := json.Marshal(report) // numbers and texts always marshal
 		fmt.Fprintln(out, string(text))
 	} else {
 		report.Print(out)
@@ -81,7 +82,7 @@ func load(ctx context.Context, args []string, getenv func(string) string, out, e
 	return 0
 }
 
-// over runs the load over clients of its own.
+// over runs the load with clients of its own.
 func (l Load) over(ctx context.Context, settings map[string]string, readModels string) (r Report, err error) {
 	source, err := mongo.Connect(options.Client().ApplyURI(settings["MONGODB_URI"]).SetWriteConcern(writeconcern.Majority()))
 	if err != nil {

@@ -8,36 +8,39 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// What a message through a topic of the tier Standard takes of the namespace's 1,000 credits a second: send, filter and receive, and the
-// accept of its session where it has one to itself (infra/README.md, "Capacity"). Operations are charged likewise.
+// The credits that a message through a topic of the tier Standard uses of the namespace's 1,000 a
+// second: send, filter and receive, and the accept of its session if the message has one of its own
+// (infra/README.md, "Capacity"). Operations are charged likewise.
 const (
 	creditsLeast = 3
 	creditsMost  = 4
 )
 
-// Report is what came of a load test.
+// Report is the result of a load test.
 type Report struct {
 	Inserted   int64   `json:"events_inserted"`
 	Visible    int64   `json:"events_visible"`
 	Aggregates int     `json:"aggregates"`
 	Size       int     `json:"event_bytes"`    // of data
-	AskedEPS   float64 `json:"asked_eps"`      // 0: as fast as it goes
+	AskedEPS   float64 `json:"asked_eps"`      // 0: as fast as possible
 	Throughput float64 `json:"throughput_eps"` // events a second, from the first insert to the last effect
-	// LatencyMs is from just before the insert to the effect being read.
+	// LatencyMs is measured from just before the insert until the effect is visible.
 	LatencyMs history.Latency `json:"latency_ms"`
-	// CreditsLeast and CreditsMost are reckoned, for Standard: with sessions that bring many messages, and with one each.
+	// CreditsLeast and CreditsMost are estimates for Standard: with many messages in each session,
+	// and with one each.
 	CreditsLeast int64 `json:"credits_least"`
 	CreditsMost  int64 `json:"credits_most"`
-	// CostMost is CreditsMost operations at the price, in US dollars.
+	// CostMost is the price of CreditsMost operations in US dollars.
 	CostMost float64 `json:"cost_usd_most"`
 	Lost     int64   `json:"lost"`
 	Doubled  int64   `json:"duplicate_effects"`
-	// Mismatches counts the aggregates of all load tests whose timeline is not what the source says.
+	// Mismatches counts the aggregates of all load tests whose timeline differs from the source.
 	Mismatches int    `json:"mismatches"`
 	GivenUp    string `json:"given_up,omitempty"`
 }
 
-// pricePerMillion is that of Standard's operations in US dollars, as remembered: look it up.
+// pricePerMillion is the price of a million operations of Standard in US dollars. It is not kept up
+// to date: check the current one.
 const pricePerMillion = 0.80
 
 func (r *Report) fill(l Load, rec *history.Recorder, compared history.Comparison) {
@@ -52,10 +55,10 @@ func (r *Report) fill(l Load, rec *history.Recorder, compared history.Comparison
 	r.Lost, r.Doubled, r.Mismatches = compared.Lost, compared.Doubled, compared.Mismatches
 }
 
-// Right says that all of it is visible, once.
+// Right reports whether all events are visible, once.
 func (r Report) Right() bool { return r.GivenUp == "" && r.Visible == r.Inserted && r.Mismatches == 0 }
 
-// Print writes it for people.
+// Print writes the report for people.
 func (r Report) Print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "events\t%d inserted, %d visible, of %d aggregates, %d bytes of data each\n", r.Inserted, r.Visible, r.Aggregates, r.Size)
