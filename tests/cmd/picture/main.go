@@ -1,12 +1,12 @@
 //go:build linux
 
-// Command picture makes the moving picture of the README: it runs the local command on a terminal of
-// its own, records the screen, and writes the recording as an SVG that plays in a few seconds, again
-// and again, by CSS alone.
+// Command picture makes the moving picture of the README: it runs the local command on a terminal
+// of its own, records the screen, and writes the recording as an SVG that plays in a few seconds,
+// repeatedly, by CSS alone.
 //
 //	picture OUT.svg "PROMPT" COMMAND [ARGUMENT…]
 //
-// PROMPT is shown as what was typed. Everything in the picture comes from the recording, played
+// PROMPT is shown as the command line. Everything in the picture comes from the recording, played
 // faster than it was made. A run that fails makes no picture.
 package main
 
@@ -76,7 +76,7 @@ func record(ctx context.Context, prompt string, command []string) (frames []fram
 			frames = append(frames, frame{time.Since(began), screen.Lines()})
 		}
 		if err != nil {
-			break // the last process that had the terminal has ended
+			break // the last process on the terminal has ended
 		}
 	}
 	if err := cmd.Wait(); err != nil {

@@ -47,7 +47,8 @@ func TestARecordingPlaysInAFewSecondsOnATerminalThatScrolls(t *testing.T) {
 	require.InDelta(t, 1, speed, 0.001, "a short run is not slowed down")
 }
 
-// GitHub shows the committed picture: whole XML, small, without scripts; and its run was right.
+// GitHub can show the committed picture: well-formed XML, small, without scripts; and its run
+// succeeded.
 func TestTheReadmesPicture(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/run.svg")

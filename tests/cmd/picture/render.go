@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// playing is how long the recording plays, whatever it took; then its last screen, with the
-	// verdict, stays for hold, and the picture begins again.
+	// playing is how long the recording plays, whatever its length; then its last screen, with the
+	// verdict, stays for hold, and the picture starts again.
 	playing, hold = 6500 * time.Millisecond, 3 * time.Second
 	// grain is the shortest time that a screen is shown.
 	grain = 150 * time.Millisecond
@@ -42,7 +42,7 @@ func played(recorded []frame) (frames []frame, speed float64) {
 	return frames, speed
 }
 
-// spans returns the rows of all frames: each text once, with the time that it stays.
+// spans returns the rows of all frames: each text once, with the time during which it is shown.
 func spans(frames []frame, end time.Duration) (found []span) {
 	showing := map[int]*span{}
 	for i, f := range frames {
@@ -83,7 +83,7 @@ func height(frames []frame) (rows int) {
 	return rows
 }
 
-// render returns the picture. A viewer who wants no motion sees its last screen.
+// render returns the picture. For a viewer who prefers reduced motion it is the last screen.
 func render(recorded []frame) []byte {
 	frames, speed := played(recorded)
 	end := frames[len(frames)-1].at + hold
@@ -119,7 +119,7 @@ func render(recorded []frame) []byte {
 			class += " " + name
 		}
 		fmt.Fprintf(&body, `<text y="%d" class="%s">`, margin+lineHeight*(s.row+1)-4, strings.TrimSpace(class))
-		_ = xml.EscapeText(&body, []byte(strings.TrimRight(s.text, " "))) // a buffer takes everything
+		_ = xml.EscapeText(&body, []byte(strings.TrimRight(s.text, " "))) // a buffer accepts everything
 		body.WriteString("</text>\n")
 	}
 	var out bytes.Buffer
