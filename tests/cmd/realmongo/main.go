@@ -1,11 +1,12 @@
-// Command realmongo runs a command with a real MongoDB beside it: a replica set of one new, empty member.
+// Command realmongo runs a command with a real MongoDB: a replica set of one new, empty member.
 //
 //	realmongo [-stack] MONGOD COMMAND [ARGUMENT…]
 //
-// MONGOD is the program; or the connection string of a replica set that is there, on which every database may be dropped. The command finds
-// it in MONGODB_URI and CONFORMANCE_MONGODB_URI; with -stack, embedded Service Bus and Blob storage in the services' other settings.
-// realmongo ends with the command's exit code, or with 2 when there was nothing to run it with; what MongoDB logs is shown when it does
-// not start.
+// MONGOD is the program, or the connection string of an existing replica set on which every
+// database may be dropped. The command finds the server in MONGODB_URI and CONFORMANCE_MONGODB_URI;
+// with -stack, embedded Service Bus and Blob storage are in the services' other settings. realmongo
+// ends with the command's exit code, or with 2 if the command could not be run; MongoDB's log is
+// shown if it does not start.
 package main
 
 import (
@@ -76,13 +77,13 @@ func run(ctx context.Context, args []string) (code int, err error) {
 	if exited, is := errors.AsType[*exec.ExitError](err); is && exited.Exited() {
 		return exited.ExitCode(), nil
 	}
-	if err != nil { // it could not be started, or has been killed
+	if err != nil { // it could not be started, or was killed
 		return 2, err
 	}
 	return 0, nil
 }
 
-// serve runs the embedded servers until stop, and says where they are.
+// serve runs the embedded servers until stop, and returns the settings that locate them.
 func serve(ctx context.Context) (settings []string, stop func() error, err error) {
 	servers, err := emulator.New(ctx, emulator.Options{})
 	if err != nil {
@@ -102,7 +103,7 @@ type server struct {
 	ended  chan error
 }
 
-// startTimeout bounds the wait for a member that can be written to.
+// startTimeout bounds the wait for a writable member.
 const startTimeout = time.Minute
 
 func start(ctx context.Context, program string) (*server, error) {
@@ -130,8 +131,9 @@ func start(ctx context.Context, program string) (*server, error) {
 	return s, nil
 }
 
-// freePort is one that nobody listens on just now. It is below those that systems hand out by themselves: one of these another program
-// may be given before mongod takes it, and would then be taken for mongod.
+// freePort returns a port that is free at the moment. It is below those that systems assign
+// automatically: another program might be given one of these before mongod listens, and would then
+// be mistaken for mongod.
 func freePort() (port int, err error) {
 	for range 100 {
 		port = 20_000 + rand.IntN(12_000)
@@ -143,7 +145,7 @@ func freePort() (port int, err error) {
 	return 0, err
 }
 
-// initiate makes the member a replica set, and waits until it leads that.
+// initiate makes the member a replica set, and waits until the member is its primary.
 func (s *server) initiate(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
