@@ -1,6 +1,7 @@
-// Command insert puts documents into the watched collection: one JSON object a line (Extended JSON is understood), from standard
-// input. MONGODB_URI, MONGODB_DATABASE and MONGODB_COLLECTION say where. Each is there for good, with write concern majority, before
-// the next one is inserted.
+// Command insert inserts documents into the watched collection: one JSON object a line (Extended
+// JSON as well), from standard input. MONGODB_URI, MONGODB_DATABASE and MONGODB_COLLECTION name the
+// collection. Each document is durable, with write concern majority, before the next one is
+// inserted.
 package main
 
 import (
