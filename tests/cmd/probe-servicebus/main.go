@@ -1,11 +1,13 @@
-// Command probe-servicebus asks a namespace of Azure Service Bus what only a real one can answer, in a good minute.
+// Command probe-servicebus tests a real namespace of Azure Service Bus, in about a minute, for
+// behaviour that no documentation confirms.
 //
 //	SERVICE_BUS_CONNECTION_STRING='Endpoint=sb://…' probe-servicebus
 //
-// It prints a table: what Sluice and its embedded Service Bus assume of the service, what the embedded one answers, and what the
-// namespace did. It makes two queues with sessions, whose names begin with sluice-probe-, and deletes them at the end; so the key needs the right
-// Manage. SERVICE_BUS_ADMINISTRATION is where an emulator's administration is. The exit code is 1 if an answer differs, and 2 if a
-// question could not be asked.
+// It prints a table: what Sluice and its embedded Service Bus assume of the service, the answer of
+// the embedded one, and that of the namespace. It creates two queues with sessions, whose names
+// begin with sluice-probe-, and deletes them at the end, so the key needs the right Manage.
+// SERVICE_BUS_ADMINISTRATION is the URL of an emulator's administration. The exit code is 1 if an
+// answer differs, and 2 if a question could not be asked.
 package main
 
 import (
@@ -74,13 +76,14 @@ func run(ctx context.Context, connectionString, administration string, out io.Wr
 	return show(out, probe(ctx, namespace, queues[0], queues[1])), nil
 }
 
-// answer is what the namespace did.
+// answer is the namespace's answer.
 type answer struct {
 	text string
 	err  error
 }
 
-// probe asks all questions at once, each over a connection of its own, and returns the answers in their order.
+// probe asks all questions at once, each on a connection of its own, and returns the answers in
+// their order.
 func probe(ctx context.Context, namespace *servicebus.Namespace, queue, quiet string) []answer {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

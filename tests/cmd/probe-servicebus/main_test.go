@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// The embedded Service Bus answers as the table says that it does.
-func TestTheEmbeddedServiceBusAnswersAsTheTableSays(t *testing.T) {
+// The embedded Service Bus gives the answers in the table.
+func TestTheEmbeddedServiceBusGivesTheAnswersOfTheTable(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		sessions := servicebus.Outbound{RequiresSession: true}
 		server, err := servicebus.New(servicebus.Config{Queues: []servicebus.Queue{{Name: "q", Outbound: sessions}, {Name: "quiet", Outbound: sessions}}}, servicebus.Options{})
@@ -40,5 +40,5 @@ func TestADifferenceIsShown(t *testing.T) {
 	require.NotContains(t, out.String(), "DIFFERS")
 	answers[2].text = "granted"
 	require.Equal(t, 1, show(&out, answers))
-	require.Regexp(t, `DIFFERS +a session filter with the descriptor 0x1370000000C is none +amqp:not-allowed +granted`, out.String())
+	require.Regexp(t, `DIFFERS +a session filter with the descriptor 0x1370000000C is refused +amqp:not-allowed +granted`, out.String())
 }

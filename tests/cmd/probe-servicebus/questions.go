@@ -14,7 +14,8 @@ import (
 const (
 	filterName = "com.microsoft:session-filter"
 	filterCode = uint64(0x137000000C)
-	// idleLimit is after how long the service closes a connection without links that it counts, and more.
+	// idleLimit is longer than the time after which the service closes a connection without active
+	// links.
 	idleLimit = 66 * time.Second
 	// freeWithin bounds the wait for a session that was released.
 	freeWithin = 20 * time.Second
@@ -23,11 +24,11 @@ const (
 // question is an assumption about the service that no public record of its frames confirms.
 type question struct {
 	assumption string
-	ours       string // what the embedded Service Bus answers
+	ours       string // the answer of the embedded Service Bus
 	ask        func(ctx context.Context, p *place) (string, error)
 }
 
-// place is where a question is asked: a connection, an AMQP session on it, and two queues with sessions.
+// place is the connection of a question: an AMQP session on it, and two queues with sessions.
 type place struct {
 	conn    *servicebus.Conn
 	session *amqp.Session
@@ -43,7 +44,7 @@ var questions = []question{
 	{"a session filter is known by its name as descriptor", "granted", func(ctx context.Context, p *place) (string, error) {
 		return p.granted(ctx, 0)
 	}},
-	{"a session filter with the descriptor 0x1370000000C is none", "amqp:not-allowed", func(ctx context.Context, p *place) (string, error) {
+	{"a session filter with the descriptor 0x1370000000C is refused", "amqp:not-allowed", func(ctx context.Context, p *place) (string, error) {
 		return p.granted(ctx, 0x1370000000C)
 	}},
 	{"a request for a session that waits holds its connection open", "open after 1m6s", func(ctx context.Context, p *place) (string, error) {
@@ -153,7 +154,8 @@ var questions = []question{
 	}},
 }
 
-// receiver opens a link for a session: of this id, or the next one if it is nil. A wait of 0 leaves it to the service.
+// receiver opens a link for a session: the one with this id, or the next one if it is nil. With a
+// wait of 0 the service decides how long to wait.
 func (p *place) receiver(ctx context.Context, queue string, code uint64, id any, wait time.Duration) (*amqp.Receiver, error) {
 	o := &amqp.ReceiverOptions{
 		SettlementMode: amqp.ReceiverSettleModeSecond.Ptr(),
@@ -165,7 +167,8 @@ func (p *place) receiver(ctx context.Context, queue string, code uint64, id any,
 	return p.session.NewReceiver(ctx, queue, o)
 }
 
-// granted asks for the question's session with a filter that is described so, and returns "granted" or the condition of the refusal.
+// granted requests the question's session with a filter that has this descriptor, and returns
+// "granted" or the condition of the refusal.
 func (p *place) granted(ctx context.Context, code uint64) (string, error) {
 	link, err := p.receiver(ctx, p.queue, code, p.id, 0)
 	if refused, ok := errors.AsType[*amqp.Error](err); ok {
@@ -181,7 +184,8 @@ func (p *place) granted(ctx context.Context, code uint64) (string, error) {
 	return "granted", nil
 }
 
-// received sends a message to the question's session, and returns it as it is received, locked, and its link.
+// received sends a message to the question's session, and returns it as received and locked, with
+// its link.
 func (p *place) received(ctx context.Context) (*amqp.Receiver, *amqp.Message, error) {
 	if err := p.send(ctx, p.id, 1); err != nil {
 		return nil, nil, err
@@ -217,7 +221,8 @@ func (p *place) annotation(ctx context.Context, name string) (string, error) {
 	return fmt.Sprintf("%v", value), nil
 }
 
-// free takes the question's session as soon as it is free, and returns how long that took; 0 if the first request was granted.
+// free accepts the question's session as soon as it is free, and returns how long that took; 0 if
+// the first request was granted.
 func (p *place) free(ctx context.Context) (link *amqp.Receiver, after time.Duration, err error) {
 	began := time.Now()
 	for tries := 0; ; tries++ {
@@ -244,9 +249,10 @@ func count(ctx context.Context, link *amqp.Receiver) (string, error) {
 	return fmt.Sprint(m.Header.DeliveryCount), nil
 }
 
-// deadLetter rejects a message with an error, and returns it as it was before and as it is in the dead-letter queue.
+// deadLetter rejects a message with an error, and returns it as it was before and as it is in the
+// dead-letter queue.
 func (p *place) deadLetter(ctx context.Context, why *amqp.Error) (m, dead *amqp.Message, err error) {
-	if err := p.send(ctx, "others", 20); err != nil { // so that no number of the queue is one of its dead-letter queue
+	if err := p.send(ctx, "others", 20); err != nil { // so that sequence numbers of the queue and of its dead-letter queue differ
 		return nil, nil, err
 	}
 	link, m, err := p.received(ctx)
