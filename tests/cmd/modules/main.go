@@ -1,8 +1,8 @@
-// Command modules checks the modules of this repository as somebody sees them who has not its workspace, and sets the version
-// in which they require each other.
+// Command modules checks the modules of this repository as users without its workspace get them,
+// and sets the version in which they require each other.
 //
-//	go run ./tests/cmd/modules                  # every go.mod is tidy, and every module builds by it alone
-//	go run ./tests/cmd/modules -fix             # and is made tidy where it is not
+//	go run ./tests/cmd/modules                  # is every go.mod tidy, and does it build alone?
+//	go run ./tests/cmd/modules -fix             # make every go.mod tidy
 //	go run ./tests/cmd/modules -version v1.2.3  # for scripts/release.sh
 package main
 
