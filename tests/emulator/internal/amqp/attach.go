@@ -20,7 +20,7 @@ type Terminus struct {
 
 const filterField = 7 // of a source
 
-// Address returns the address, or "" when there is none or it is not a string.
+// Address returns the address, or "" if there is none or it is not a string.
 func (t *Terminus) Address() string {
 	if t == nil || len(t.Fields) == 0 {
 		return ""
@@ -29,9 +29,9 @@ func (t *Terminus) Address() string {
 	return s
 }
 
-// Filter returns the named filter's value, without its descriptor, and whether it is present. A filter is known by its
-// descriptor: one described by anything but its name or code is another filter, whatever key it has. A bare value is
-// known by its key.
+// Filter returns the named filter's value, without its descriptor, and whether it is present. A
+// filter is recognised by its descriptor: one that is described by anything but its name or code is
+// another filter, whatever key it has. A bare value is recognised by its key.
 func (t *Terminus) Filter(name Symbol, code uint64) (any, bool) {
 	if t == nil || len(t.Fields) <= filterField {
 		return nil, false
@@ -62,8 +62,9 @@ func (t *Terminus) FilterNames() []string {
 	return names
 }
 
-// WithFilter returns a copy whose only filter is the given one, in the form in which the client sent it: some clients
-// describe the value, others send it bare and compare what comes back with that.
+// WithFilter returns a copy whose only filter is the given one, in the form in which the client
+// sent it: some clients describe the value, others send it bare and compare what comes back with
+// that.
 func (t *Terminus) WithFilter(name Symbol, value any) *Terminus {
 	out := &Terminus{Descriptor: t.Descriptor, Fields: make([]any, max(len(t.Fields), filterField+1))}
 	copy(out.Fields, t.Fields)
@@ -108,7 +109,8 @@ func (f *fields) terminus(want ...uint64) *Terminus {
 	return t
 }
 
-// unsupported names what an attach asks for that is not provided, or is nil.
+// unsupported returns an error for a feature that an attach requests and that is not provided, or
+// nil.
 func (p *Attach) unsupported() *Error {
 	switch {
 	case p.Target != nil && p.Target.Descriptor == descCoordinator:
@@ -130,7 +132,7 @@ type terse struct{ senderSettleMode, receiverSettleMode, deliveryCount bool }
 type Attach struct {
 	Name                 string
 	Handle               uint32
-	Receiver             bool // the role of whoever sent this frame
+	Receiver             bool // the role of the sender of this frame
 	SenderSettleMode     uint8
 	ReceiverSettleMode   uint8
 	Source               *Terminus
@@ -164,7 +166,7 @@ func (p *Attach) append(b []byte) ([]byte, error) {
 		b = AppendNull(b) // unsettled
 	}
 	b = AppendNull(b) // incomplete-unsettled
-	// Mandatory for a sender, and yet the service was seen to leave it out.
+	// Mandatory for a sender, although the service was seen to leave it out.
 	b = appendOptUint(b, p.InitialDeliveryCount, !p.Receiver && !p.terse.deliveryCount)
 	b = AppendUlong(b, p.MaxMessageSize)
 	b = AppendNull(AppendNull(b)) // capabilities

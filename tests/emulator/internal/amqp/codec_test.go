@@ -51,7 +51,7 @@ func TestUnknownGoTypesAreRefused(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestDeclaredSizesAreCheckedBeforeTheyAreBelieved(t *testing.T) {
+func TestDeclaredSizesAreCheckedBeforeAllocation(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"binary of 4 GB":          {codeBin32, 0xff, 0xff, 0xff, 0xff},
 		"list of 4 G elements":    {codeList32, 0, 0, 0, 4, 0xff, 0xff, 0xff, 0xff},
@@ -173,8 +173,8 @@ func TestMessageSectionsMustBeInOrder(t *testing.T) {
 	}
 }
 
-// TestAFooterBeforeTheBodyIsPutBehindIt: rhea sends it there.
-func TestAFooterBeforeTheBodyIsPutBehindIt(t *testing.T) {
+// rhea sends the footer before the body.
+func TestAFooterBeforeTheBodyIsMovedBehindIt(t *testing.T) {
 	data := []byte{codeDescribed, codeSmallUlong, sectionData, codeBin8, 1, 'x'}
 	properties := []byte{codeDescribed, codeSmallUlong, sectionProperties, codeList0}
 	header := []byte{codeDescribed, codeSmallUlong, sectionHeader, codeList0}

@@ -16,7 +16,8 @@ import (
 
 // Limits of a connection.
 const (
-	// MaxFrameSize is what we accept and, unless the peer accepts less, send, in bytes.
+	// MaxFrameSize is the size in bytes of the frames that we accept and, unless the peer accepts
+	// less, send.
 	MaxFrameSize = 65536
 	channelMax   = 4999
 	// outHighWater stops the reader while this many bytes wait to be written, so a client
@@ -29,8 +30,8 @@ const (
 type Options struct {
 	// ContainerID names this server in its open frame.
 	ContainerID string
-	// IdleTimeout is what we demand of the peer: without a frame for twice this long the
-	// connection is closed [AMQP-2.4.5]. Default 4 min.
+	// IdleTimeout is the time limit that we announce to the peer: without a frame for twice as long
+	// the connection is closed [AMQP-2.4.5]. Default 4 min.
 	IdleTimeout time.Duration
 	// Ask is how often a flow with echo is sent in every session, which the client has to answer.
 	// Default 2 min.
@@ -43,11 +44,13 @@ type Options struct {
 	// handler it returns must, at once or later, make exactly one call of Link.Accept or
 	// Link.Refuse.
 	OnAttach func(*Link) LinkHandler
-	// Plain checks a name and a password, which a client may give by SASL PLAIN; nil: all are wrong.
+	// Plain checks a name and a password, which a client may give by SASL PLAIN; nil: all are
+	// wrong.
 	Plain func(name, password string) bool
 	// Trace, if set, returns what is added to the text of every error.
 	Trace func() string
-	// Refuse is what the connection is closed with as soon as it is open; nil: it is served.
+	// Refuse is the error with which the connection is closed as soon as it is open; nil: it is
+	// served.
 	Refuse *Error
 }
 
@@ -70,9 +73,10 @@ type Conn struct {
 	read     chan struct{}       // closed when nothing is read any more
 }
 
-// Serve speaks AMQP on nc until the peer closes, an error occurs or ctx ends, in which case the
-// peer is told amqp:connection:forced, or the [*Error] that is ctx's cause. It owns nc and joins everything it started. The error
-// is nil when either side closed the connection in an orderly way.
+// Serve speaks AMQP on nc until the peer closes, an error occurs or ctx ends. In the last case it
+// closes the connection with amqp:connection:forced, or with the [*Error] that is ctx's cause. It
+// owns nc and joins everything it started. The error is nil if either side closed the connection in
+// an orderly way.
 func Serve(ctx context.Context, nc net.Conn, opts Options) error {
 	if opts.IdleTimeout <= 0 {
 		opts.IdleTimeout = 4 * time.Minute
@@ -89,7 +93,7 @@ func Serve(ctx context.Context, nc net.Conn, opts Options) error {
 	}
 	c.drained.L = &c.mu
 	defer nc.Close()
-	// Until the writer runs there is nothing to say on shutdown; closing unblocks the reads.
+	// Until the writer runs there is nothing to send on shutdown; closing unblocks the reads.
 	stopEarly := context.AfterFunc(ctx, func() { nc.Close() })
 	br := bufio.NewReaderSize(nc, MaxFrameSize)
 	err := c.handshake(br)
@@ -129,7 +133,7 @@ func (c *Conn) ended(ctx context.Context, err error) error {
 	return fmt.Errorf("serve amqp connection: %w", err)
 }
 
-// handshake negotiates and exchanges opens.
+// handshake negotiates and exchanges open frames.
 func (c *Conn) handshake(br *bufio.Reader) error {
 	if err := c.nc.SetReadDeadline(time.Now().Add(2 * c.opts.IdleTimeout)); err != nil {
 		return fmt.Errorf("set read deadline: %w", err)
@@ -224,7 +228,7 @@ func (c *Conn) dispatch(fr frame) (done bool, err error) {
 	c.mu.Unlock()
 	switch {
 	case closing:
-		return false, nil // what comes after our close, but the peer's, is for nobody [AMQP 2.4.3]
+		return false, nil // after our close, everything except the peer's close is ignored [AMQP 2.4.3]
 	case desc == descBegin:
 		return false, c.begin(fr.channel, &f)
 	case s == nil:
@@ -233,7 +237,8 @@ func (c *Conn) dispatch(fr frame) (done bool, err error) {
 	return false, s.frame(desc, &f, r)
 }
 
-// write is the writer's goroutine: it drains out, beats when idle, and closes nc at the end.
+// write is the writer's goroutine: it drains out, sends heartbeats when idle, and closes nc at the
+// end.
 func (c *Conn) write() {
 	defer c.nc.Close()
 	var beat <-chan time.Time
@@ -288,7 +293,8 @@ func (c *Conn) ask() {
 	}
 }
 
-// linger waits for the peer's close: a connection that is cut while the peer writes can take our close with it, unread.
+// linger waits for the peer's close: a connection that is cut while the peer writes can take our
+// close with it, unread.
 func (c *Conn) linger() {
 	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
@@ -314,7 +320,7 @@ func (c *Conn) shut(reason *Error) {
 	c.signal()
 }
 
-// detachAll tells every link's handler that the link is gone.
+// detachAll informs every link's handler that the link is gone.
 func (c *Conn) detachAll() {
 	c.mu.Lock()
 	var gone []*Link
@@ -356,7 +362,7 @@ func (c *Conn) append(channel uint16, body func([]byte) ([]byte, error)) bool {
 	return true
 }
 
-// traced returns an error with what is added to its text; nil for none.
+// traced returns an error with the trace appended to its text; nil for nil.
 func (c *Conn) traced(e *Error) *Error {
 	if e == nil || c.opts.Trace == nil {
 		return e

@@ -49,8 +49,8 @@ func (r *Reader) code() (byte, error) {
 	return b[0], nil
 }
 
-// fixedWidth returns the bytes a value of the code occupies after the code, or -1 when the
-// code is of a variable or compound type or unknown. The upper nibble tells [AMQP-1.2].
+// fixedWidth returns the number of bytes that a value of the code occupies after the code, or -1 if
+// the code is of a variable or compound type or unknown. The upper nibble determines it [AMQP-1.2].
 func fixedWidth(code byte) int {
 	switch code >> 4 {
 	case 0x4:

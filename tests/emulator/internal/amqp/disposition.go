@@ -89,9 +89,9 @@ func (f *fields) state() State {
 	return s
 }
 
-// Disposition tells the state of deliveries First to Last [AMQP-2.7.6].
+// Disposition carries the state of deliveries First to Last [AMQP-2.7.6].
 type Disposition struct {
-	Receiver bool // the role of whoever sent this frame
+	Receiver bool // the role of the sender of this frame
 	First    uint32
 	Last     uint32
 	Settled  bool

@@ -117,7 +117,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// FuzzServe: whatever a client says after a proper opening, Serve ends and does not panic.
+// Whatever a client sends after a proper opening, Serve ends and does not panic.
 func FuzzServe(f *testing.F) {
 	f.Add(clientFrames())
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -137,7 +137,7 @@ func (e *echo) Settle(s Settlement)           { e.link.ReplySettled(s.DeliveryID
 func (e *echo) Credit()                       { e.link.Send([]byte{1}, false, make([]byte, 100)) }
 func (e *echo) Detached()                     {}
 
-// script is a connection whose client has already said everything.
+// script is a connection whose client has already sent everything.
 type script struct {
 	r io.Reader
 }
@@ -151,7 +151,7 @@ func (s *script) SetDeadline(time.Time) error      { return nil }
 func (s *script) SetReadDeadline(time.Time) error  { return nil }
 func (s *script) SetWriteDeadline(time.Time) error { return nil }
 
-// clientOpening is what a client says up to its open.
+// clientOpening returns what a client sends up to its open frame.
 func clientOpening() []byte {
 	open := Open{ContainerID: "client", Hostname: "h", MaxFrameSize: 1024, ChannelMax: 10}
 	b, err := open.append(beginFrame(append([]byte(nil), headerAMQP...), frameAMQP, 0))
@@ -161,7 +161,7 @@ func clientOpening() []byte {
 	return endFrame(b, len(headerAMQP))
 }
 
-// clientFrames is a begin, a link each way, a message, credit, a settlement and the ends.
+// clientFrames returns a begin, a link each way, a message, credit, a settlement and the ends.
 func clientFrames() []byte {
 	var out []byte
 	add := func(body func([]byte) ([]byte, error)) {

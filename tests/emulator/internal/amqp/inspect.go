@@ -30,8 +30,8 @@ var performatives = map[uint64][]string{
 	descClose:       {"close", "error"},
 }
 
-// Inspect takes apart what one side of a connection has said from its start. An incomplete last
-// frame is left out. Heartbeats and protocol headers are none of the frames.
+// Inspect decodes what one side of a connection has sent since its start. An incomplete last frame,
+// heartbeats and protocol headers are left out.
 func Inspect(said []byte) ([]Inspected, error) {
 	br := bufio.NewReaderSize(bytes.NewReader(said), MaxFrameSize)
 	var out []Inspected
@@ -71,7 +71,7 @@ func Inspect(said []byte) ([]Inspected, error) {
 	}
 }
 
-// InspectMessage takes the sections of an encoded message apart, without interpreting them.
+// InspectMessage splits an encoded message into its sections, without interpreting them.
 func InspectMessage(b []byte) (sections []Described, err error) {
 	r := NewReader(b)
 	for r.Len() > 0 {

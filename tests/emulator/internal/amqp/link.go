@@ -10,10 +10,10 @@ type LinkHandler interface {
 	Transfer(d Delivery, data []byte)
 	// Settle is the client's outcome for a delivery we sent it.
 	Settle(s Settlement)
-	// Credit says that the link may have credit to send. What the client gave before its attach
-	// was answered is reported by the goroutine that answers it.
+	// Credit is called when the link may have credit to send. If the client gave credit before its
+	// attach was answered, the goroutine that answers it makes the call.
 	Credit()
-	// Detached says that the link is gone for whatever reason.
+	// Detached is called when the link is gone, for any reason.
 	Detached()
 }
 
@@ -39,7 +39,7 @@ const (
 	linkPending   linkState = iota // attach received, not answered
 	linkAttached                   //
 	linkDetaching                  // our detach is sent, the client's awaited
-	linkGone                       // handler has been or is being told
+	linkGone                       // the handler has been informed or is about to be
 )
 
 // Link is one link the client opened. The exported fields do not change.
@@ -139,7 +139,7 @@ func tooManyHandles(limit int) *Error {
 	}
 }
 
-// refused handles what a client still says on a link that never was.
+// refused ignores what a client still sends on a link that was refused.
 type refused struct{}
 
 func (refused) Transfer(Delivery, []byte) {}
@@ -153,12 +153,12 @@ type Terms struct {
 	Target         *Terminus // nil: echo the client's
 	Properties     map[Symbol]any
 	MaxMessageSize uint64 // bytes; must not be 0 when the client sends
-	RejectTooLarge bool   // a message of more bytes is rejected, where otherwise the link is detached
+	RejectTooLarge bool   // a larger message is rejected; otherwise the link is detached
 	Credit         uint32 // when the client sends: how many messages it may have under way
 }
 
-// Accept answers the attach. It reports false when the link is already gone, in which case
-// whatever was reserved for it must be given back.
+// Accept answers the attach. It returns false if the link is already gone; the caller must then
+// release what it reserved for the link.
 func (l *Link) Accept(t Terms) bool {
 	early, ok := l.accept(t)
 	if early { // credit counts from when the client sent it [AMQP-2.7.4]
@@ -223,8 +223,8 @@ func (l *Link) refuseLocked(reason *Error) {
 	l.sess.conn.append(l.sess.channel, d.append)
 }
 
-// Detach closes the link from our side, with a reason. The handler is told once the client
-// has answered.
+// Detach closes the link from our side, with a reason. The handler is informed once the client has
+// answered.
 func (l *Link) Detach(reason *Error) {
 	c := l.sess.conn
 	c.mu.Lock()
@@ -281,7 +281,7 @@ func (s *session) detach(f *fields) error {
 	was := l.state
 	l.state = linkGone
 	c.mu.Unlock()
-	// Before the answer, as in end.
+	// Before the answer, as in session.end.
 	notifyDetached([]*Link{l})
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -95,8 +95,8 @@ func (l *Link) admitLocked(p *Transfer) *Error {
 	return nil
 }
 
-// assemble adds payload to the message and hands it over when complete. Nothing is kept of one that is too large: it is read
-// to its end and then rejected.
+// assemble adds payload to the message and hands it over when complete. Nothing is kept of one that
+// is too large: it is read to its end and then rejected.
 func (l *Link) assemble(p *Transfer, payload []byte, maxSize uint64) {
 	if !l.assembles {
 		l.delivery = Delivery{ID: p.DeliveryID, Format: p.MessageFormat}

@@ -17,7 +17,8 @@ func (l *Link) flowLocked(p *Flow) {
 		return
 	}
 	if p.HasLinkCredit {
-		// [AMQP-2.6.7] link-credit(snd) := delivery-count(rcv) + link-credit(rcv) - delivery-count(snd)
+		// [AMQP-2.6.7] link-credit(snd) := delivery-count(rcv) + link-credit(rcv) -
+		// delivery-count(snd)
 		seen := p.DeliveryCount // 0 before the client saw our attach: our initial count
 		l.credit = seen + p.LinkCredit - l.deliveryCount
 		if int32(l.credit) < 0 {
@@ -57,8 +58,9 @@ func (l *Link) Credit() int {
 	return int(l.credit)
 }
 
-// Send sends one message, under a tag of at most 16 bytes. It uses one credit. It reports false, and sends nothing, when the link is gone or has no
-// credit. An unsettled message is answered through LinkHandler.Settle.
+// Send sends one message, under a tag of at most 16 bytes. It uses one credit. It reports false,
+// and sends nothing, when the link is gone or has no credit. An unsettled message is answered
+// through LinkHandler.Settle.
 func (l *Link) Send(tag []byte, settled bool, payload []byte) bool {
 	s, c := l.sess, l.sess.conn
 	c.mu.Lock()
@@ -103,8 +105,8 @@ func (l *Link) Send(tag []byte, settled bool, payload []byte) bool {
 	return true
 }
 
-// ReplySettled answers a Settlement: the delivery is settled with state [AMQP-2.6.12]. A
-// rejected state with an error tells the client that its outcome did not apply.
+// ReplySettled answers a Settlement: the delivery is settled with state [AMQP-2.6.12]. A rejected
+// state with an error informs the client that its outcome did not apply.
 func (l *Link) ReplySettled(deliveryID uint32, state State) {
 	c := l.sess.conn
 	c.mu.Lock()

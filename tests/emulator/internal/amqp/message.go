@@ -18,8 +18,8 @@ const (
 	sectionFooter              = 0x78
 )
 
-// Message is an encoded message taken apart into its sections. The byte slices alias the
-// input; nothing of the bare message is decoded that a broker does not look at.
+// Message is an encoded message, split into its sections. The byte slices alias the input; of the
+// bare message only what a broker needs is decoded.
 type Message struct {
 	Durable  bool
 	Priority uint8
@@ -37,7 +37,7 @@ type Message struct {
 	bodyKind       byte
 }
 
-// Properties are the fields of the properties section a broker looks at [AMQP-3.2.4].
+// Properties are the fields of the properties section that a broker uses [AMQP-3.2.4].
 type Properties struct {
 	MessageID      any // nil, string, uint64, UUID or []byte
 	To             string
@@ -50,8 +50,8 @@ type Properties struct {
 	ReplyToGroupID string
 }
 
-// ParseMessage takes b apart. Sections must come in the standard's order [AMQP-3.2], but for a footer: rhea, JavaScript's client,
-// writes it before the body, and it is put where it belongs.
+// ParseMessage splits b into sections. They must come in the standard's order [AMQP-3.2], except
+// for a footer: rhea, JavaScript's client, writes it before the body, and it is moved to its place.
 func ParseMessage(b []byte) (*Message, error) { return parseMessage(b, true) }
 
 func parseMessage(b []byte, early bool) (*Message, error) {

@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// TestNumbersAreTheServersOwn: a client that takes the server's handles, ids or windows for its own, or
-// needs a field that the service leaves out, must fail here.
-func TestNumbersAreTheServersOwn(t *testing.T) {
+// A client must fail here if it uses the server's handles, ids or windows as its own, or needs a
+// field that the service leaves out.
+func TestTheServerUsesItsOwnNumbers(t *testing.T) {
 	c, _ := serving(t, t.Context(), Options{Terse: true, OnAttach: func(l *Link) LinkHandler {
 		l.Accept(Terms{MaxMessageSize: 1 << 20, Credit: 100})
 		return &echo{link: l}
@@ -71,7 +71,7 @@ func TestNumbersAreTheServersOwn(t *testing.T) {
 	r.expectEnding(descEnd, CondResourceLimit)
 }
 
-// TestClientsAnswerAFlowWithEcho: the service sends one every couple of minutes in each session.
+// The service sends a flow with echo every couple of minutes in each session.
 func TestClientsAnswerAFlowWithEcho(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		links := make(chan *Link, 1)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// raw is a client that says exactly what a test wants.
+// raw is a client that sends exactly what a test specifies.
 type raw struct {
 	t    *testing.T
 	conn net.Conn

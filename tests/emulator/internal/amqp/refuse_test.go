@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhatIsNotProvidedIsRefusedByName: the link is, and the connection goes on.
-func TestWhatIsNotProvidedIsRefusedByName(t *testing.T) {
+// Only the link is refused; the connection stays open.
+func TestUnsupportedFeaturesAreRefusedByName(t *testing.T) {
 	for name, change := range map[string]func(*Attach) string{
 		"transactions": func(a *Attach) string {
 			a.Target = &Terminus{Descriptor: descCoordinator, Fields: []any{}}

@@ -22,7 +22,7 @@ const (
 
 const mechanismPlain Symbol = "PLAIN"
 
-// mechanisms are offered in this order. Only PLAIN checks a secret: claims are put through $cbs, one
+// mechanisms are offered in this order. Only PLAIN checks a secret: claims are sent to $cbs, one
 // layer up, as in Azure.
 var mechanisms = []Symbol{"MSSBCBS", mechanismPlain, "ANONYMOUS", "EXTERNAL"}
 
@@ -122,7 +122,8 @@ func negotiateSASL(br *bufio.Reader, w io.Writer, plain func(name, password stri
 	return nil
 }
 
-// plainly takes a message of PLAIN apart [RFC 4616]: whom to act for, the name and the password.
+// plainly decodes a message of PLAIN [RFC 4616]: the identity to act for, the name and the
+// password.
 func plainly(message []byte, plain func(name, password string) bool) bool {
 	parts := bytes.Split(message, []byte{0})
 	return plain != nil && len(parts) == 3 && plain(string(parts[1]), string(parts[2]))

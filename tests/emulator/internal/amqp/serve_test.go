@@ -198,8 +198,7 @@ type gate struct {
 
 func (g *gate) Detached() { <-g.open }
 
-// TestAnswerToAnEndComesAfterTheRelease: once a client hears that its session has ended, what
-// its links held is free.
+// Once a client has received the end of its session, what its links held is free.
 func TestAnswerToAnEndComesAfterTheRelease(t *testing.T) {
 	for _, goodbye := range []uint64{descDetach, descEnd} {
 		virtualtime.Test(t, func(t *testing.T) {
@@ -273,8 +272,8 @@ func goPayload(n int) []byte {
 	return b
 }
 
-// TestWindowsHoldForMoreThanOneWindow uses more messages than a session window, both ways,
-// with a credit larger than the window.
+// The test uses more messages than a session window, both ways, with a credit larger than the
+// window.
 func TestWindowsHoldForMoreThanOneWindow(t *testing.T) {
 	const n = 12_000
 	handlers := make(chan *flood, 2)
@@ -312,7 +311,7 @@ func TestWindowsHoldForMoreThanOneWindow(t *testing.T) {
 	require.Equal(t, n, h.got)
 }
 
-// TestClientWindowIsRespected: the client's window of 10 frames is smaller than its credit.
+// The client's window of 10 frames is smaller than its credit.
 func TestClientWindowIsRespected(t *testing.T) {
 	r, _ := newRaw(t, Options{OnAttach: func(l *Link) LinkHandler {
 		l.Accept(Terms{})
@@ -378,8 +377,8 @@ func TestDrainUsesUpTheCredit(t *testing.T) {
 	require.NoError(t, r.IssueCredit(1))
 }
 
-// TestCreditBeforeTheAttachIsAnsweredCounts: AMQPNetLite gives its credit right behind its attach,
-// and a session may be there only much later.
+// AMQPNetLite gives its credit right after its attach, and a session may become available only much
+// later.
 func TestCreditBeforeTheAttachIsAnsweredCounts(t *testing.T) {
 	for _, drains := range []bool{false, true} {
 		links := make(chan *Link, 1)
@@ -413,7 +412,7 @@ func TestCreditBeforeTheAttachIsAnsweredCounts(t *testing.T) {
 	}
 }
 
-func TestSilentPeerIsCutAndBeatingPeerIsNot(t *testing.T) {
+func TestOnlyASilentPeerIsDisconnected(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		near, far := netpipe.Pipe()
 		done := make(chan error, 1)
@@ -440,7 +439,7 @@ func TestSilentPeerIsCutAndBeatingPeerIsNot(t *testing.T) {
 	})
 }
 
-func TestShutdownTellsTheClient(t *testing.T) {
+func TestShutdownSendsACloseToTheClient(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c, done := serving(t, ctx, Options{})
 	client, err := goamqp.NewConn(t.Context(), c, nil)
@@ -454,8 +453,8 @@ func TestShutdownTellsTheClient(t *testing.T) {
 	require.Equal(t, goamqp.ErrCondConnectionForced, connErr.RemoteErr.Condition)
 }
 
-// TestNoPasswordIsTakenThatGrantsNothing: if the server knows no passwords, all are wrong.
-func TestNoPasswordIsTakenThatGrantsNothing(t *testing.T) {
+// If the server knows no passwords, all are wrong.
+func TestPasswordsAreRefusedIfNoneIsConfigured(t *testing.T) {
 	c, _ := serving(t, t.Context(), Options{})
 	client, err := goamqp.NewConn(t.Context(), c, &goamqp.ConnOptions{SASLType: goamqp.SASLTypeAnonymous()})
 	require.NoError(t, err)
@@ -470,8 +469,8 @@ func TestNoPasswordIsTakenThatGrantsNothing(t *testing.T) {
 	}
 }
 
-// TestAPasswordIsAsked by PLAIN, and nothing else is let in for it.
-func TestAPasswordIsAsked(t *testing.T) {
+// The password of SASL PLAIN is checked, and a wrong one is refused.
+func TestPlainChecksThePassword(t *testing.T) {
 	plain := func(name, password string) bool { return name == "u" && password == "p" }
 	for name, try := range map[string]struct {
 		as goamqp.SASLType
@@ -494,9 +493,9 @@ func TestAPasswordIsAsked(t *testing.T) {
 	}
 }
 
-// A client that writes when the server has said its close, and has not read it yet, must still be able to. The server waits for
-// the client's close, and takes nothing else from it.
-func TestACloseIsNotCutOffByWhatTheClientWrites(t *testing.T) {
+// A client that writes after the server has sent its close, and before it has read it, must not
+// fail. The server waits for the client's close, and ignores everything else.
+func TestTheServerWaitsForTheClientsClose(t *testing.T) {
 	for name, answers := range map[string]bool{"the client answers": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {
 			virtualtime.Test(t, func(t *testing.T) {

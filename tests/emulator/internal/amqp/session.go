@@ -109,7 +109,7 @@ func (s *session) end(f *fields) error {
 	gone := s.endLocked()
 	delete(c.sessions, s.channel)
 	c.mu.Unlock()
-	// Before the answer: a client that has closed a link may count on what it held being free.
+	// Before the answer: a client that has closed a link may rely on what the link held being free.
 	notifyDetached(gone)
 	if !ended {
 		c.mu.Lock()
@@ -132,7 +132,7 @@ func (s *session) fail(reason *Error) {
 	notifyDetached(gone)
 }
 
-// endLocked marks the session ended and returns the links whose handlers have to be told.
+// endLocked marks the session ended and returns the links whose handlers must be informed.
 func (s *session) endLocked() []*Link {
 	s.ended = true
 	var gone []*Link
@@ -160,7 +160,7 @@ func (s *session) flow(f *fields) error {
 		return nil
 	}
 	s.nextIncomingID, s.asked = p.NextOutgoingID, false
-	// [AMQP-2.5.6] remote-incoming-window; before the client saw our begin it counts from our
+	// [AMQP-2.5.6] remote-incoming-window; before the client received our begin it counts from our
 	// initial id.
 	if !p.HasNextIncomingID {
 		p.NextIncomingID = firstOutgoingID
@@ -185,7 +185,7 @@ func (s *session) flow(f *fields) error {
 	return nil
 }
 
-// ask writes a flow for the session that the client has to answer; conn.mu is held.
+// ask writes a flow for the session that the client must answer; conn.mu is held.
 func (s *session) ask() {
 	if s.asked {
 		s.conn.log.Debug("client did not answer a flow with echo", "channel", s.channel)
@@ -196,7 +196,7 @@ func (s *session) ask() {
 	s.conn.append(s.channel, func(b []byte) ([]byte, error) { return p.append(b), nil })
 }
 
-// state returns a flow with the session's side of it, and begins to count what comes after it.
+// state returns a flow with our side of the session, and starts counting what follows it.
 func (s *session) state() Flow {
 	s.sinceFlow = 0
 	return Flow{
@@ -241,7 +241,7 @@ func (s *session) writeTransfer(frame []byte) {
 	c.signal()
 }
 
-// disposition handles the client's word on deliveries we sent it.
+// disposition handles the client's outcomes for deliveries that we sent.
 func (s *session) disposition(f *fields) error {
 	var p Disposition
 	if err := p.decode(f); err != nil {
@@ -285,11 +285,12 @@ func (s *session) disposition(f *fields) error {
 	return nil
 }
 
-// EndSession ends the link's AMQP session with an error and leaves its connection open [AMQP-2.5.5].
+// EndSession ends the link's AMQP session with an error and leaves its connection open
+// [AMQP-2.5.5].
 func (l *Link) EndSession(reason *Error) { l.sess.fail(reason) }
 
-// handle returns a handle for a link of the session. Ours begin at 1, so that they differ from those
-// of clients, which begin at 0.
+// handle returns a handle for a link of the session. Ours begin at 1, so that they differ from
+// those of clients, which begin at 0.
 func (s *session) handle() uint32 {
 	var free uint32
 	for h := uint32(1); h <= min(s.peerHandleMax, handleMax); h++ {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What a client says that the server neither knows nor can obey is refused, never dropped.
+// What a client sends and the server neither knows nor can obey is refused, never dropped.
 
 // must fails if a mandatory field is missing.
 func (f *fields) must(there bool, name string) {
@@ -29,7 +29,8 @@ func (f *fields) end() error {
 	return f.err
 }
 
-// is reads a field that nothing depends on, and fails if it is neither null nor of a type of the standard.
+// is reads a field that nothing depends on, and fails if it is neither null nor of a type of the
+// standard.
 func (f *fields) is(name string, of func(any) bool) {
 	if v := f.any(); v != nil && f.err == nil && !of(v) {
 		f.err = malformed("%s is %T", name, v)
@@ -52,7 +53,8 @@ func isMessageID(v any) bool {
 	return false
 }
 
-// isSymbols reports whether v is a symbol or an array of symbols. Qpid Proton writes a list of them.
+// isSymbols reports whether v is a symbol or an array of symbols. Qpid Proton writes a list of
+// them.
 func isSymbols(v any) bool {
 	elements, ok := v.([]any)
 	if array, is := v.(Array); is {
@@ -121,7 +123,7 @@ func (t *Terminus) copies() bool {
 	return t != nil && t.Descriptor == descSource && len(t.Fields) > distributionMode && t.Fields[distributionMode] == Symbol("copy")
 }
 
-// dynamic reports whether a terminus asks for a node to be made.
+// dynamic reports whether a terminus requests the creation of a node.
 func (t *Terminus) dynamic() bool {
 	const dynamic = 4
 	return t != nil && t.Descriptor != descCoordinator && len(t.Fields) > dynamic && t.Fields[dynamic] == true

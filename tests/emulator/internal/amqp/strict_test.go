@@ -12,8 +12,8 @@ func performative(descriptor byte, values ...any) func([]byte) ([]byte, error) {
 	return func(b []byte) ([]byte, error) { return AppendAny(b, Described{uint64(descriptor), values}) }
 }
 
-// TestWhatIsUnknownOrImpossibleIsRefused: a client that says it must notice, instead of being understood in part.
-func TestWhatIsUnknownOrImpossibleIsRefused(t *testing.T) {
+// A client that sends such a frame must get an error, instead of being understood in part.
+func TestInvalidFramesAreRefused(t *testing.T) {
 	source, target := Described{uint64(descSource), []any{"q"}}, Described{uint64(descTarget), []any{"q"}}
 	attach := func(change func(fields []any)) func([]byte) ([]byte, error) {
 		fields := []any{"l", uint32(0), false, uint8(0), uint8(0), source, target, nil, nil, uint32(0)}
@@ -35,13 +35,13 @@ func TestWhatIsUnknownOrImpossibleIsRefused(t *testing.T) {
 		"an unknown performative":             {performative(0x19), descClose, CondDecodeError},
 		"an attach without a name":            {attach(func(f []any) { f[0] = nil }), descClose, CondDecodeError},
 		"an attach without a role":            {attach(func(f []any) { f[2] = nil }), descClose, CondDecodeError},
-		"a settle mode that is none":          {attach(func(f []any) { f[3] = uint8(3) }), descClose, CondInvalidField},
-		"a terminus that is none":             {attach(func(f []any) { f[5] = Described{uint64(0x2a), []any{"q"}} }), descClose, CondDecodeError},
+		"an invalid settle mode":              {attach(func(f []any) { f[3] = uint8(3) }), descClose, CondInvalidField},
+		"an invalid terminus":                 {attach(func(f []any) { f[5] = Described{uint64(0x2a), []any{"q"}} }), descClose, CondDecodeError},
 		"a terminus with a symbolic name":     {attach(func(f []any) { f[5] = Described{Symbol("amqp:source:list"), []any{"q"}} }), descClose, CondDecodeError},
 		"a terminus with too many fields":     {attach(func(f []any) { f[6] = Described{uint64(descTarget), make([]any, 8)} }), descClose, CondDecodeError},
 		"an address that is no text":          {attach(func(f []any) { f[6] = Described{uint64(descTarget), []any{uint32(1)}} }), descClose, CondDecodeError},
 		"a filter that is no map":             {attach(func(f []any) { f[5] = filtered("a") }), descClose, CondDecodeError},
-		"a filter whose name is none":         {attach(func(f []any) { f[5] = filtered(map[any]any{uint64(1): "a"}) }), descClose, CondDecodeError},
+		"a filter with an invalid name":       {attach(func(f []any) { f[5] = filtered(map[any]any{uint64(1): "a"}) }), descClose, CondDecodeError},
 		"a dynamic node":                      {attach(func(f []any) { f[6] = Described{uint64(descTarget), []any{nil, nil, nil, nil, true}} }), descDetach, CondNotImplemented},
 		"a source of copies": {attach(func(f []any) {
 			f[5] = Described{uint64(descSource), []any{"q", nil, nil, nil, nil, nil, Symbol("copy")}}
@@ -49,7 +49,7 @@ func TestWhatIsUnknownOrImpossibleIsRefused(t *testing.T) {
 		"a flow without a window":               {performative(descFlow, nil, nil, uint32(0), uint32(1)), descClose, CondDecodeError},
 		"an outcome of a delivery never sent":   {state(Described{uint64(Accepted), []any{}}), descEnd, CondInvalidField},
 		"an outcome of a range that ends first": {performative(descDisposition, true, uint32(4), uint32(3), true, Described{uint64(Accepted), []any{}}), descEnd, CondInvalidField},
-		"an outcome that is none":               {state(Described{uint64(0x28), []any{}}), descClose, CondDecodeError},
+		"an invalid outcome":                    {state(Described{uint64(0x28), []any{}}), descClose, CondDecodeError},
 		"a transaction's state":                 {state(Described{uint64(0x34), []any{[]byte("t")}}), descClose, CondDecodeError},
 		"an outcome with too many fields":       {state(Described{uint64(Accepted), []any{true}}), descClose, CondDecodeError},
 		"an outcome with a field of no use":     {state(Described{uint64(Modified), []any{"yes"}}), descClose, CondDecodeError},
@@ -57,7 +57,7 @@ func TestWhatIsUnknownOrImpossibleIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newRaw(t, echoing(5))
-			require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(10*time.Second))) // what is dropped is not answered
+			require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(10*time.Second))) // what is ignored is not answered
 			r.say(c.says)
 			if c.ends == descDetach {
 				desc, _ := r.next()
@@ -70,8 +70,8 @@ func TestWhatIsUnknownOrImpossibleIsRefused(t *testing.T) {
 	}
 }
 
-// TestAMessageHoldsNothingUnknown: what is not of the standard's types is refused.
-func TestAMessageHoldsNothingUnknown(t *testing.T) {
+// Everything outside the standard's types is refused.
+func TestInvalidMessagesAreRefused(t *testing.T) {
 	section := func(descriptor uint64, value any) []byte {
 		b, err := AppendAny(nil, Described{descriptor, value})
 		require.NoError(t, err)
@@ -81,9 +81,9 @@ func TestAMessageHoldsNothingUnknown(t *testing.T) {
 		"an unknown section":                   section(0x79, []byte("x")),
 		"a header with too many fields":        section(sectionHeader, make([]any, 6)),
 		"properties with too many fields":      section(sectionProperties, make([]any, 14)),
-		"an id that is none":                   section(sectionProperties, []any{int32(1)}),
-		"a time that is none":                  section(sectionProperties, []any{nil, nil, nil, nil, nil, nil, nil, nil, "soon"}),
-		"an annotation whose name is none":     section(sectionAnnotations, map[any]any{uint64(1): "x"}),
+		"an invalid id":                        section(sectionProperties, []any{int32(1)}),
+		"an invalid time":                      section(sectionProperties, []any{nil, nil, nil, nil, nil, nil, nil, nil, "soon"}),
+		"an annotation with an invalid name":   section(sectionAnnotations, map[any]any{uint64(1): "x"}),
 		"delivery annotations that are a text": section(sectionDeliveryAnnotations, "x"),
 	} {
 		t.Run(name, func(t *testing.T) {

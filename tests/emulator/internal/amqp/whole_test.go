@@ -6,8 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPerformativesAreWhole: Python's client reads their fields by index, and fails on one that leaves the last out.
-func TestPerformativesAreWhole(t *testing.T) {
+// Python's client reads the fields of performatives by index, and fails if the last ones are
+// missing.
+func TestPerformativesHaveAllFields(t *testing.T) {
 	whole := func(b []byte) ([]byte, error) { return b, nil }
 	for name, c := range map[string]struct {
 		fields int
@@ -41,8 +42,8 @@ func TestPerformativesAreWhole(t *testing.T) {
 	}
 }
 
-// TestAFilterIsKnownByItsDescriptor: the service takes a filter with another descriptor for another filter.
-func TestAFilterIsKnownByItsDescriptor(t *testing.T) {
+// The service treats a filter with another descriptor as another filter.
+func TestAFilterIsRecognisedByItsDescriptor(t *testing.T) {
 	const name, code = Symbol("com.microsoft:session-filter"), uint64(0x137000000C)
 	for form, c := range map[string]struct {
 		value any
@@ -67,8 +68,8 @@ func TestAFilterIsKnownByItsDescriptor(t *testing.T) {
 	}
 }
 
-// TestAFilterComesBackInTheFormOfTheClient: Go, .NET and Python describe its value, JavaScript compares it with a bare string.
-func TestAFilterComesBackInTheFormOfTheClient(t *testing.T) {
+// Go, .NET and Python describe a filter's value; JavaScript compares it with a bare string.
+func TestAFilterIsEchoedInTheClientsForm(t *testing.T) {
 	const name, code = Symbol("com.microsoft:session-filter"), uint64(0x137000000C)
 	for form, c := range map[string]struct{ asked, answered map[any]any }{
 		"described":           {map[any]any{name: Described{code, "s"}}, map[any]any{name: Described{code, "s"}}},
