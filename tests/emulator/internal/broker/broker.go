@@ -20,7 +20,7 @@ const (
 type Broker struct {
 	// paths is replaced, never changed, so that finding an entity takes no lock.
 	paths    atomic.Pointer[paths]
-	change   sync.Mutex // serialises those who replace paths
+	change   sync.Mutex // serialises the writers of paths
 	observer atomic.Pointer[func(Accepted)]
 	decode   atomic.Pointer[func(*Payload) filter.Message]
 	earlier  atomic.Pointer[func()]
@@ -54,8 +54,8 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// DecodeWith sets how the properties that filters look at are read from a payload. Without it,
-// a filter sees none.
+// DecodeWith sets the function that reads the properties for filters from a payload. Without it,
+// filters see no properties.
 func (b *Broker) DecodeWith(f func(*Payload) filter.Message) { b.decode.Store(&f) }
 
 func (b *Broker) notifyEarlier() {
@@ -137,9 +137,9 @@ func (b *Broker) NextDeadline() (time.Time, bool) {
 	return first, !first.IsZero()
 }
 
-// Advance lets locks, waits, messages and schedules that are due run out, and deletes what is
-// idle. Every other method does the former for its entity, so there this only decides how soon
-// somebody hears of it.
+// Advance handles locks, waits, messages and schedules that are due, and deletes idle entities.
+// Every other method handles what is due in its own entity, so Advance only makes it visible
+// earlier.
 func (b *Broker) Advance() {
 	for _, in := range b.paths.Load().inboxes {
 		in.lock()

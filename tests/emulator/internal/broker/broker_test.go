@@ -87,7 +87,7 @@ func isCondition(t *testing.T, err error, c Condition) {
 	require.Equal(t, c, e.Condition)
 }
 
-func TestLockIsLostAtItsInstantEvenIfNobodyNoticed(t *testing.T) {
+func TestALockExpiresAtItsExactTime(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		b, in, e := namespace(t, 0)
 		require.NoError(t, in.Send([]*Payload{payload("a", "1")}))
@@ -131,10 +131,9 @@ func TestLostSessionDeadLettersInOrder(t *testing.T) {
 	})
 }
 
-// TestSessionStaysOneWhileItsMessagesComeBack: when a lost lock dead-letters the first message
-// of a session and returns the next, the session must not be forgotten in between, or a second
-// one with the same id would appear.
-func TestSessionStaysOneWhileItsMessagesComeBack(t *testing.T) {
+// When a lost lock dead-letters the first message of a session and returns the next, the session
+// must not be removed in between, or a second one with the same id would appear.
+func TestASessionIsKeptWhileItsMessagesComeBack(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		_, in, e := namespace(t, 0)
 		require.NoError(t, in.Send([]*Payload{payload("a", "1")}))
@@ -186,7 +185,7 @@ func TestHistoryForgetsWhatIsOutsideTheWindow(t *testing.T) {
 	require.LessOrEqual(t, len(h.order), 4000)
 }
 
-func TestWaiterTimesOutAndIsForgotten(t *testing.T) {
+func TestAWaiterTimesOutAndIsRemoved(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		b, in, e := namespace(t, 0)
 		c := newConsumer("r")
@@ -200,7 +199,7 @@ func TestWaiterTimesOutAndIsForgotten(t *testing.T) {
 	})
 }
 
-func TestMessagesGoToWhoeverIsLeft(t *testing.T) {
+func TestMessagesGoToTheRemainingReceivers(t *testing.T) {
 	b, err := New(Config{Queues: []Queue{{Name: "q"}}})
 	require.NoError(t, err)
 	in, err := b.Inbox("q")
@@ -271,8 +270,8 @@ func TestFifoAgainstAModel(t *testing.T) {
 	require.Zero(t, q.removed)
 }
 
-// TestConcurrentReceiversKeepEverySessionInOrder lets many receivers accept, settle in every
-// way and close at random moments. Completions of a session must come in order, each once.
+// Many receivers accept, settle in every way and close at random moments. The completions of a
+// session must come in order, each once.
 func TestConcurrentReceiversKeepEverySessionInOrder(t *testing.T) {
 	const sessions, each, workers = 12, 200, 6
 	b, err := New(Config{Queues: []Queue{{Name: "q", Outbound: Outbound{RequiresSession: true, MaxDeliveryCount: 1 << 30}}}})
@@ -326,7 +325,7 @@ func TestConcurrentReceiversKeepEverySessionInOrder(t *testing.T) {
 							t.Error(err)
 						}
 						if o != Complete {
-							break // the rest would overtake it; closing gives them back
+							break // the others would overtake it; closing returns them
 						}
 					}
 					if r.IntN(2) == 0 {

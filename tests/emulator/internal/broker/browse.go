@@ -26,7 +26,8 @@ func (e *Entity) look(from int64, n int, only *string) []Delivery {
 	e.lock()
 	defer e.unlock()
 	note := func(m *message) {
-		// A peek of the entity does not leave the partition that it begins in; one of a session begins wherever that is.
+		// A peek of the entity does not leave the partition that it begins in; one of a session
+		// begins wherever that is.
 		if m.number() >= from && (e.partitions == 0 || only != nil || from < 0 || m.partition == from>>partitionShift) {
 			found = append(found, m)
 		}
@@ -119,11 +120,12 @@ type Stats struct {
 	ReadySessions        int // with messages and no holder
 	Waiters              int // receivers waiting for any session
 
-	// MostInHand is how many bytes of messages one session's holder has had locked at once, at most.
+	// MostInHand is how many bytes of messages one session's holder has had locked at once, at
+	// most.
 	MostInHand int64
 }
 
-// Stats returns the counts of the entity with the address; zero when there is none.
+// Stats returns the counts of the entity with the address; zero if it does not exist.
 func (b *Broker) Stats(address string) Stats {
 	var s Stats
 	key := strings.ToLower(address)
@@ -164,8 +166,8 @@ func (e *Entity) fillStats(s *Stats) {
 	s.Transferring = e.transfers.pending()
 }
 
-// Bytes are those of the immutable parts of an entity's messages, scheduled and dead-lettered
-// ones included. It looks at every message.
+// Bytes returns the size of the immutable parts of an entity's messages, including scheduled and
+// dead-lettered ones. It reads every message.
 func (b *Broker) Bytes(address string) int64 {
 	var n int64
 	p := b.paths.Load()

@@ -2,7 +2,7 @@ package broker
 
 import "github.com/sluice-cdc/sluice/tests/emulator/servicebus/entity"
 
-// What users describe entities with is public.
+// The types with which users describe entities are public.
 type (
 	Config       = entity.Config
 	Inbound      = entity.Inbound
@@ -13,5 +13,5 @@ type (
 	Rule         = entity.Rule
 )
 
-// DefaultMaxDeliveryCount is what an entity has that names none.
+// DefaultMaxDeliveryCount is the maximum of an entity that does not set one.
 const DefaultMaxDeliveryCount = entity.DefaultMaxDeliveryCount

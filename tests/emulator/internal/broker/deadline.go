@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// deadline is something that happens to an entity at a time unless it was settled before;
-// whoever pops one checks whether it still applies.
+// deadline is something that happens to an entity at a time unless it was settled before; the
+// caller that pops it checks whether it still applies.
 type deadline struct {
 	at       time.Time
 	seq      int64     // of msg: what runs out at the same time does so in order

@@ -146,8 +146,8 @@ func (e *Entity) advance(now time.Time) {
 	}
 }
 
-// enqueue stores a copy of a payload. A message without a session id cannot be in an entity
-// that requires one: a topic takes it, and the subscription dead-letters it. enqueuedSeq is its number
+// enqueue stores a copy of a payload. A message without a session id cannot be in an entity that
+// requires one: a topic takes it, and the subscription dead-letters it. enqueuedSeq is its number
 // where it was sent first; 0: that is here.
 func (e *Entity) enqueue(p *Payload, enqueuedSeq int64, modified map[string]any, now time.Time) {
 	e.lastSeq++
@@ -219,9 +219,9 @@ func (e *Entity) take(m *message, now time.Time) []func() {
 	return e.release()
 }
 
-// failDelivery puts a message back after a failed delivery or, once it has had its chances,
-// dead-letters it. The message must be unlocked and in no queue. The caller forgets the
-// session afterwards: here, others of its messages may be on their way back.
+// failDelivery puts a message back after a failed delivery or, once its deliveries are exhausted,
+// dead-letters it. The message must be unlocked and in no queue. The caller removes an empty
+// session afterwards: other messages of it may be about to come back.
 func (e *Entity) failDelivery(m *message, now time.Time) {
 	if e.deadQueue != nil {
 		m.deliveries++ // a dead letter keeps the count it came with
@@ -279,7 +279,7 @@ func (e *Entity) unlockMessage(m *message) {
 	m.token, m.lockedUntil = Token{}, time.Time{}
 }
 
-// wakeHungry tells as many waiting receivers as there are messages.
+// wakeHungry wakes as many waiting receivers as there are messages.
 func (e *Entity) wakeHungry() {
 	for n := e.ready.len(); n > 0 && e.hungry.Len() > 0; n-- {
 		r := e.hungry.Remove(e.hungry.Front()).(*Receiver)

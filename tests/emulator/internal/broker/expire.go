@@ -2,8 +2,8 @@ package broker
 
 import "time"
 
-// advanceExpiries disposes of messages whose time is over and that nobody holds. A locked message
-// lives until it comes back, a deferred one until it is asked for: as on the service.
+// advanceExpiries disposes of expired messages that are not locked. A locked message lives until it
+// comes back, a deferred one until it is requested, as on the service.
 func (e *Entity) advanceExpiries(now time.Time) {
 	for {
 		d, ok := e.expiries.due(now)
@@ -23,8 +23,8 @@ func (e *Entity) willExpire(m *message) {
 	e.expiries.compact(e.stats.active, func(d *deadline) bool { return d.msg.expiresAt.Equal(d.at) })
 }
 
-// expireWaiting takes a message out of its queue. The queue may keep the struct for a while, so
-// what goes on to the dead-letter queue is a copy.
+// expireWaiting takes a message out of its queue. The queue may keep the struct for a while, so a
+// copy goes to the dead-letter queue.
 func (e *Entity) expireWaiting(m *message, now time.Time) {
 	s, moved := m.sess, *m
 	if s == nil {
@@ -60,11 +60,11 @@ func (e *Entity) expire(m *message, now time.Time) bool {
 	return true
 }
 
-// release forgets what a message that is gone holds on to: a deadline may still know it.
+// release drops what a removed message refers to: a deadline may still refer to the message.
 func (m *message) release() { m.Payload, m.expiresAt = nil, time.Time{} }
 
-// ExpireLocks lets every lock on messages and sessions run out now, with all that follows:
-// failed deliveries, and holders that hear of it. It returns how many locks there were.
+// ExpireLocks expires every lock on messages and sessions now, with all consequences: failed
+// deliveries, and holders that lose their sessions. It returns the number of locks.
 func (e *Entity) ExpireLocks() int {
 	now := e.lock()
 	defer e.unlock()
@@ -85,7 +85,7 @@ func (e *Entity) ExpireLocks() int {
 	return n
 }
 
-// ExpireLock lets one lock run out now: that of the session r holds, else that of the message.
+// ExpireLock expires one lock now: that of the session that r holds, or else that of the message.
 func (e *Entity) ExpireLock(r *Receiver, t Token) {
 	now := e.lock()
 	defer e.unlock()

@@ -13,7 +13,7 @@ import (
 
 const live = time.Minute
 
-// mortal is a queue whose messages live for a minute and are then dead-lettered.
+// mortal returns a queue whose messages live for a minute and are then dead-lettered.
 func mortal(t *testing.T, sessions bool) (*Broker, *Inbox, *Entity) {
 	t.Helper()
 	b, err := New(Config{Queues: []Queue{{
@@ -28,7 +28,7 @@ func mortal(t *testing.T, sessions bool) (*Broker, *Inbox, *Entity) {
 	return b, in, e
 }
 
-func TestMessagesExpireThoughNobodyReceives(t *testing.T) {
+func TestMessagesExpireWithoutReceivers(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
 		virtualtime.Test(t, func(t *testing.T) {
 			b, in, e := mortal(t, sessions)
@@ -37,7 +37,7 @@ func TestMessagesExpireThoughNobodyReceives(t *testing.T) {
 			require.NoError(t, in.Send([]*Payload{payload("a", "1"), short, payload("b", "2")}))
 			at, ok := b.NextDeadline()
 			require.True(t, ok)
-			require.Equal(t, time.Now().Add(time.Second), at, "the clock is told of it")
+			require.Equal(t, time.Now().Add(time.Second), at, "the clock is informed")
 
 			time.Sleep(time.Second)
 			s := b.Stats("q")
@@ -50,7 +50,7 @@ func TestMessagesExpireThoughNobodyReceives(t *testing.T) {
 			}
 			s = b.Stats("q")
 			require.Equal(t, []int{0, 3, 3}, []int{s.Active, s.Expired, s.DeadLettered})
-			require.Equal(t, []int{0, 0}, []int{s.Sessions, s.ReadySessions}, "a session of the dead is granted to nobody")
+			require.Equal(t, []int{0, 0}, []int{s.Sessions, s.ReadySessions}, "a session of expired messages is not granted")
 			require.NoError(t, in.Send([]*Payload{payload("a", "3")}))
 			if sessions {
 				c := accept(t, e, nil)
@@ -60,8 +60,8 @@ func TestMessagesExpireThoughNobodyReceives(t *testing.T) {
 	}
 }
 
-// TestWhatRunsOutTogetherDoesSoInOrder: time to live and locks alike.
-func TestWhatRunsOutTogetherDoesSoInOrder(t *testing.T) {
+// Both expired messages and expired locks are handled in order.
+func TestSimultaneousExpiriesHappenInOrder(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		b, in, e := mortal(t, false)
 		e.cfg.MaxDeliveryCount, e.cfg.LockDuration = 1, time.Second
@@ -89,7 +89,7 @@ func TestWhatRunsOutTogetherDoesSoInOrder(t *testing.T) {
 	})
 }
 
-// TestALockedMessageExpiresWhenItComesBack and a deferred one never does.
+// A locked message expires when it comes back, and a deferred one never does.
 func TestALockedMessageExpiresWhenItComesBack(t *testing.T) {
 	for _, sessions := range []bool{false, true} {
 		virtualtime.Test(t, func(t *testing.T) {
@@ -109,10 +109,10 @@ func TestALockedMessageExpiresWhenItComesBack(t *testing.T) {
 			settle(2, Defer)
 			time.Sleep(live)
 			s := b.Stats("q")
-			require.Equal(t, []int{3, 1}, []int{s.Active, s.Expired}, "only the one nobody held")
+			require.Equal(t, []int{3, 1}, []int{s.Active, s.Expired}, "only the one without a lock")
 			settle(0, Complete)
 			settle(1, Release)
-			time.Sleep(time.Hour) // nobody notices the deferred one
+			time.Sleep(time.Hour) // the deferred one does not expire
 			s = b.Stats("q")
 			require.Equal(t, []int{1, 2, 1}, []int{s.Active, s.Expired, s.Deferred})
 			require.Equal(t, []string{"4", "2"}, ids(e.deadQueue.Peek(0, 10, nil)))
@@ -120,9 +120,9 @@ func TestALockedMessageExpiresWhenItComesBack(t *testing.T) {
 	}
 }
 
-// TestAReturnedSessionLeavesItsDeadBehind: what a lost lock gives back too late goes where its
-// time sends it, and the rest of the session is there.
-func TestAReturnedSessionLeavesItsDeadBehind(t *testing.T) {
+// An expired message that a lost lock returns is dead-lettered, and the rest of the session
+// remains.
+func TestExpiredMessagesOfAReturnedSessionAreDeadLettered(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		b, in, e := mortal(t, true)
 		require.NoError(t, in.Send([]*Payload{payload("a", "1")}))
@@ -137,8 +137,8 @@ func TestAReturnedSessionLeavesItsDeadBehind(t *testing.T) {
 	})
 }
 
-// TestExpiriesOfTheDoneAreForgotten: memory is that of the messages there are.
-func TestExpiriesOfTheDoneAreForgotten(t *testing.T) {
+// The memory in use is that of the existing messages.
+func TestExpiriesOfCompletedMessagesAreDropped(t *testing.T) {
 	_, in, e := mortal(t, false)
 	c := newConsumer("c")
 	require.NoError(t, e.Open(&c.Receiver))

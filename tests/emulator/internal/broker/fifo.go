@@ -72,7 +72,8 @@ func (q *fifo) take() *message {
 	return m
 }
 
-// from calls f, in no particular order, for the first n messages from a sequence number on, and perhaps for others.
+// from calls f, in no particular order, for the first n messages from a sequence number on, and
+// perhaps for others.
 func (q *fifo) from(seq int64, n int, f func(*message)) {
 	for _, m := range q.returned {
 		if !m.removed {

@@ -2,9 +2,9 @@ package broker
 
 import "time"
 
-// idle finds what has not been used for as long as it may be, and when that will be true of
-// something next; zero: never. Without traffic a queue or topic is used while it has scheduled
-// messages, and each entity behind it while it has a receiver.
+// idle returns the entities that have been idle for too long, and when the next one will be; zero:
+// never. Without traffic, a queue or topic counts as used while it has scheduled messages, and each
+// entity behind it while it has a receiver.
 func (b *Broker) idle(now time.Time) (gone []string, next time.Time) {
 	if !b.idles.Load() {
 		return nil, time.Time{}
@@ -45,15 +45,15 @@ func (b *Broker) idle(now time.Time) (gone []string, next time.Time) {
 	return gone, next
 }
 
-// deleteIdle removes what is idle, with what is in it.
+// deleteIdle removes idle entities with their content.
 func (b *Broker) deleteIdle() {
 	gone, _ := b.idle(time.Now())
 	for _, path := range gone {
-		_ = b.Delete(path) // another may have deleted it, or what it belonged to
+		_ = b.Delete(path) // another goroutine may have deleted it, or what it belonged to
 	}
 }
 
-// mayIdle says that something can become idle at all.
+// mayIdle records that there are entities that can become idle.
 func (b *Broker) mayIdle(after time.Duration) {
 	if after > 0 {
 		b.idles.Store(true)
@@ -61,7 +61,7 @@ func (b *Broker) mayIdle(after time.Duration) {
 	}
 }
 
-// lastUse is when the entity was used last, and whether it has a receiver.
+// lastUse returns when the entity was used last, and whether it has a receiver.
 func (e *Entity) lastUse() (at time.Time, open bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -42,7 +42,7 @@ func TestIdleEntitiesAreDeleted(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, in.Send([]*Payload{payload("", "1")})) // used again
 		time.Sleep(time.Nanosecond)
-		require.Equal(t, []string{"q", "q/$DeadLetterQueue", "t", "t/Subscriptions/other", "stays"}, there(), "the subscription had nobody")
+		require.Equal(t, []string{"q", "q/$DeadLetterQueue", "t", "t/Subscriptions/other", "stays"}, there(), "the subscription had no receiver")
 
 		e, err := b.Entity("q")
 		require.NoError(t, err)

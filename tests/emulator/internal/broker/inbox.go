@@ -39,7 +39,7 @@ type scheduled struct {
 	at      time.Time // when it was sent
 }
 
-// Accepted is what an observer sees of a message.
+// Accepted describes a message to an observer.
 type Accepted struct {
 	Entity     string
 	MessageID  string
@@ -114,8 +114,8 @@ func (in *Inbox) Send(batch []*Payload) error {
 	return nil
 }
 
-// refusal says why the inbox takes nothing now, or nil. Throttling spares what the service
-// itself forwards.
+// refusal returns why the inbox refuses sends now, or nil. Throttling does not apply to what the
+// service itself forwards.
 func (in *Inbox) refusal(forwarded bool) error {
 	switch {
 	case in.deleted:

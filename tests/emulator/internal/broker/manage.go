@@ -181,8 +181,8 @@ func (b *Broker) SetRules(path string, rules []Rule) error {
 	return nil
 }
 
-// Delete removes a queue, a topic with its subscriptions, or a subscription, with everything in
-// it. Its receivers hear of it.
+// Delete removes a queue, a topic with its subscriptions, or a subscription, with everything in it.
+// Its receivers are closed with an error.
 func (b *Broker) Delete(path string) error {
 	var gone []*Entity
 	err := b.edit(func(p *paths) error {
@@ -222,7 +222,7 @@ func (b *Broker) Delete(path string) error {
 	return err
 }
 
-// evict closes every receiver and says why.
+// evict closes every receiver with an error.
 func (e *Entity) evict(why *Error) {
 	now := time.Now()
 	for r := range e.receivers {
@@ -245,7 +245,7 @@ func (e *Entity) evict(why *Error) {
 	}
 }
 
-// capTTL is the shorter of two times to live, where 0 means none.
+// capTTL returns the shorter of two times to live; 0 stands for no limit.
 func capTTL(a, b time.Duration) time.Duration {
 	if b > 0 && (a == 0 || a > b) {
 		return b

@@ -31,7 +31,7 @@ type Payload struct {
 	carried *carried // nil unless the message was forwarded
 }
 
-// carried is what a message keeps when it is forwarded.
+// carried is the data that a message keeps when it is forwarded.
 type carried struct {
 	hops     int
 	seq      int64 // of its first entity
@@ -47,7 +47,8 @@ var (
 	tokenCounter atomic.Uint64
 )
 
-// newToken is unique in this process and, by its random half, very likely across processes.
+// newToken returns a token that is unique in this process and, by its random half, very likely
+// across processes.
 func newToken() (t Token) {
 	copy(t[:], tokenPrefix[:])
 	binary.BigEndian.PutUint64(t[8:], tokenCounter.Add(1))
@@ -64,7 +65,7 @@ const (
 	Scheduled State = 2
 )
 
-// DeadLetter says why a message is in a dead-letter queue.
+// DeadLetter is the reason why a message is in a dead-letter queue.
 type DeadLetter struct {
 	Reason      string
 	Description string
@@ -75,7 +76,7 @@ type DeadLetter struct {
 type message struct {
 	*Payload
 	seq         int64 // of the entity, whatever the partition: what came first is lower
-	partition   int64 // 0 where there are none
+	partition   int64 // 0 if there are no partitions
 	enqueuedSeq int64 // where it was sent first; 0: that is here
 	enqueuedAt  time.Time
 	ttl         time.Duration // the sender's, capped by the entity's; 0 means none
@@ -94,7 +95,7 @@ type message struct {
 type Delivery struct {
 	*Payload
 	SequenceNumber         int64
-	EnqueuedSequenceNumber int64 // of the topic, or of where the message was sent first; 0: there is no other
+	EnqueuedSequenceNumber int64 // of the topic, or of the entity to which the message was sent first; 0: there is no other
 	EnqueuedAt             time.Time
 	TimeToLive             time.Duration // in effect here: the entity caps the sender's
 	DeliveryCount          uint32        // earlier failed deliveries, so 0 at first

@@ -29,7 +29,7 @@ type Receiver struct {
 	closed   bool
 }
 
-// SessionGrant tells which session was accepted.
+// SessionGrant describes the accepted session.
 type SessionGrant struct {
 	SessionID   string
 	LockedUntil time.Time
@@ -49,7 +49,7 @@ func (e *Entity) Open(r *Receiver) error {
 	return nil
 }
 
-// refusal says why the entity takes no receivers, or nil.
+// refusal returns why the entity accepts no receivers, or nil.
 func (e *Entity) refusal() error {
 	switch {
 	case e.deleted:

@@ -14,8 +14,8 @@ func (b *Broker) view(p *Payload) filter.Message {
 	return filter.Empty
 }
 
-// applyRules stores the copies a subscription's rules ask for: one for all rules without an
-// action together, and one for every rule with an action.
+// applyRules stores the copies that a subscription's rules select: one for all rules without an
+// action together, and one for each rule with an action.
 func (e *Entity) applyRules(p *Payload, view filter.Message, seq int64, now time.Time) {
 	plain := false
 	for i := range e.rules {

@@ -30,7 +30,7 @@ func (e *Entity) session(id string) *session {
 	return s
 }
 
-// forget removes a session there is nothing left to know about.
+// forget removes a session without messages, state and holder.
 func (e *Entity) forget(s *session) {
 	if s.holder != nil || time.Now().Before(s.freeFrom) || s.ready.len() > 0 || len(s.locked) > 0 || s.deferred > 0 || s.state != nil {
 		return
@@ -44,8 +44,8 @@ func (e *Entity) forget(s *session) {
 	}
 }
 
-// offer makes a session's messages known: to its holder, else to the receiver that has waited
-// longest for any session, else it queues up behind the other ready sessions.
+// offer announces a session's messages: to its holder, or else to the receiver that has waited
+// longest for any session; otherwise the session queues up behind the other ready sessions.
 func (e *Entity) offer(s *session) {
 	switch {
 	case s.ready.len() == 0:
@@ -130,8 +130,8 @@ func (e *Entity) timeOutWaiter(r *Receiver) {
 	e.after = append(e.after, func() { r.Accepted(SessionGrant{}, refuse(Timeout, descAcceptTimeout)) })
 }
 
-// releaseSession takes a session from its holder. Its unsettled messages go back in order;
-// failed says whether that counts as a failed delivery.
+// releaseSession takes a session from its holder. Its unsettled messages go back in order; failed
+// reports whether that counts as a failed delivery.
 func (e *Entity) releaseSession(s *session, now time.Time, failed bool) {
 	s.holder.sess = nil
 	s.holder, s.hungry, s.lockedUntil = nil, false, time.Time{}
@@ -166,8 +166,8 @@ func (e *Entity) returnQuietly(m *message, now time.Time) {
 	}
 }
 
-// expireSession is what happens when a session's lock runs out: every message under it counts
-// a failed delivery, and the holder hears that it holds nothing any more.
+// expireSession handles the expiry of a session's lock: every message under it counts a failed
+// delivery, and the holder is informed.
 func (e *Entity) expireSession(s *session, now time.Time) {
 	r := s.holder
 	r.lostLock = true

@@ -2,7 +2,7 @@ package broker
 
 import "time"
 
-// Outcome is what a receiver wants done with a message.
+// Outcome is a receiver's decision about a message.
 type Outcome uint8
 
 // The outcomes.
@@ -14,7 +14,7 @@ const (
 	DeadLetterIt
 )
 
-// Settlement is an outcome with what goes with it.
+// Settlement is an outcome with its parameters.
 type Settlement struct {
 	Outcome     Outcome
 	Reason      string         // DeadLetterIt

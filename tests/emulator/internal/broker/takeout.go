@@ -2,13 +2,14 @@ package broker
 
 import "slices"
 
-// takeOut takes messages out of an entity before anybody can receive them.
+// takeOut removes messages from an entity before a receiver can receive them.
 type takeOut struct {
 	of func(*Payload) (reason string)
 }
 
-// TakeOut dead-letters every message that comes from now on and of which of gives a reason, as if it had used up its deliveries, or
-// its time, by now; until end is called. It is asked under the entity's lock: it must be quick and must not call the broker.
+// TakeOut dead-letters every later message for which of returns a reason, as if its deliveries, or
+// its time, were used up, until end is called. of is called under the entity's lock: it must be
+// quick and must not call the broker.
 func (e *Entity) TakeOut(of func(*Payload) (reason string)) (end func()) {
 	t := &takeOut{of}
 	e.lock()
@@ -21,7 +22,7 @@ func (e *Entity) TakeOut(of func(*Payload) (reason string)) (end func()) {
 	}
 }
 
-// takesOut is why a message is taken out; empty: it is not. The caller holds the lock.
+// takesOut returns why a message is removed; empty: it is not. The caller holds the lock.
 func (e *Entity) takesOut(p *Payload) string {
 	for _, t := range e.takeOuts {
 		if reason := t.of(p); reason != "" {

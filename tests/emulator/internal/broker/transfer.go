@@ -9,8 +9,9 @@ import (
 // maxHops is how often a message may be forwarded.
 const maxHops = 4
 
-// transfers is what an entity has still to forward. Forwarding takes the target's locks, so it
-// happens after the entity's own are released; order keeps the messages in sequence meanwhile.
+// transfers holds what an entity has yet to forward. Forwarding takes the target's locks, so it
+// happens after the entity's own are released; order keeps the messages in sequence in the
+// meantime.
 type transfers struct {
 	order sync.Mutex // held while forwarding
 	mu    sync.Mutex // guards queue
@@ -36,9 +37,9 @@ func (e *Entity) transfer(m *message, to string) {
 	e.after = append(e.after, e.drainTransfers)
 }
 
-// drainTransfers forwards what waits. A message that cannot be forwarded goes to the transfer
-// dead-letter queue. Holding order over the sends is safe because hops are limited and a
-// cycle would re-enter the same lock: it is passed on to whoever holds it.
+// drainTransfers forwards what is waiting. A message that cannot be forwarded goes to the transfer
+// dead-letter queue. Holding order over the sends is safe because hops are limited; a cycle would
+// re-enter the same lock, so its messages are left to the goroutine that holds it.
 func (e *Entity) drainTransfers() {
 	for e.transfers.pending() > 0 && e.transfers.order.TryLock() {
 		for {
