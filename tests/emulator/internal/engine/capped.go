@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// capped is how much a capped collection holds: bytes, and documents, 0 for as many as fit.
+// capped is the size limit of a capped collection: bytes, and documents; 0 is unlimited.
 type capped struct{ bytes, documents int64 }
 
 func newCapped(options bson.D) (c capped, err error) {
@@ -30,7 +30,8 @@ func newCapped(options bson.D) (c capped, err error) {
 	return c, nil
 }
 
-// writable refuses a view, and what readable refuses; nil is a collection that does not exist yet.
+// writable refuses a view, and whatever readable refuses; nil is a collection that does not exist
+// yet.
 func (c *Collection) writable() error {
 	if c != nil && c.view {
 		return mongoerr.New(mongoerr.ViewNotSupported, "Namespace %s is a view, not a collection", c.NS)
@@ -38,8 +39,8 @@ func (c *Collection) writable() error {
 	return c.readable()
 }
 
-// readable refuses a collection with a collation of its own: every command without one, and the index
-// on _id, would have to compare by it.
+// readable refuses a collection with a collation of its own: every command without one, and the
+// index on _id, would have to compare by it.
 func (c *Collection) readable() error {
 	if c == nil || c.view {
 		return nil
@@ -50,7 +51,8 @@ func (c *Collection) readable() error {
 	return nil
 }
 
-// overflow removes the oldest documents of a capped collection that are too many; the caller holds the lock.
+// overflow removes the oldest documents of a capped collection that exceed its limit; the caller
+// holds the lock.
 func (e *Engine) overflow(c *Collection, b *batch) error {
 	if c.capped == (capped{}) {
 		return nil
@@ -75,8 +77,9 @@ func (e *Engine) overflow(c *Collection, b *batch) error {
 	return nil
 }
 
-// Tail reads what a capped collection has after a place in its order, 0 for its beginning: the documents that match, and the
-// place of the last one looked at. lost says that the document at that place has had to go.
+// Tail reads a capped collection from a position in its order, 0 for its beginning: it returns the
+// documents that match, and the position of the last one examined. lost reports that the document
+// at the given position has been removed.
 func (e *Engine) Tail(ns NS, after uint64, m *query.Matcher) (docs []bson.Raw, last uint64, lost bool, err error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

@@ -1,12 +1,11 @@
-// Package engine is the state of the embedded MongoDB: collections of versioned
-// documents, indexes, transactions and the oplog. It knows no sockets, commands
-// or cursors.
+// Package engine is the state of the embedded MongoDB: collections of versioned documents, indexes,
+// transactions and the oplog. It contains no sockets, commands or cursors.
 //
-// Guaranteed: single-document writes are atomic; a transaction reads one snapshot
-// and becomes visible at one instant or not at all; every committed write is one
-// oplog entry, in commit order, with cluster times that never go back; unique
-// indexes hold at every instant. Writers that meet a transaction's uncommitted
-// document wait for it; transactions that meet one fail with WriteConflict.
+// Guaranteed: single-document writes are atomic; a transaction reads one snapshot and becomes
+// visible at one instant or not at all; every committed write is one oplog entry, in commit order,
+// with cluster times that never go back; unique indexes hold at every instant. Writers that meet a
+// transaction's uncommitted document wait for it; transactions that meet one fail with
+// WriteConflict.
 //
 // Not provided: durability and collation.
 package engine
@@ -70,12 +69,12 @@ type Collection struct {
 	PreImages bool
 
 	validator *validator
-	view      bool   // it holds nothing: its options say what it shows
+	view      bool   // it contains no documents: its options define what it shows
 	capped    capped // the zero value: it is not
 	size      int    // bytes of the documents that live
 
 	queue   int            // how many commands wait for its exclusive lock
-	creator *Txn           // the open transaction that made the collection; nobody else sees it
+	creator *Txn           // the open transaction that created the collection, which is not visible to others
 	born    bson.Timestamp // when it was made, or committed
 
 	byID    map[string]*record
@@ -87,7 +86,7 @@ type Collection struct {
 	seq     uint64
 }
 
-// New makes an empty engine.
+// New returns an empty engine.
 func New(opts Options) *Engine {
 	if opts.OplogBytes == 0 {
 		opts.OplogBytes = 256 << 20
@@ -107,7 +106,7 @@ func New(opts Options) *Engine {
 	return e
 }
 
-// tick gives the next cluster time: wall seconds, and a counter within them.
+// tick returns the next cluster time: wall seconds, and a counter within them.
 func (e *Engine) tick() bson.Timestamp {
 	now := uint32(time.Now().Unix())
 	if now > e.clock.T {
@@ -118,7 +117,7 @@ func (e *Engine) tick() bson.Timestamp {
 	return e.clock
 }
 
-// Now is the cluster time of the last committed operation.
+// Now returns the cluster time of the last committed operation.
 func (e *Engine) Now() bson.Timestamp {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -135,8 +134,8 @@ func (e *Engine) Heartbeat() {
 	}
 }
 
-// Elsewhere returns a cluster time at which another shard wrote: later than every entry, and no entry has it. ok is false if
-// there is an entry at position at or behind it.
+// Elsewhere returns a cluster time at which another shard wrote: later than every entry, and no
+// entry has it. ok is false if there is an entry at position at or behind it.
 func (e *Engine) Elsewhere(at uint64) (now bson.Timestamp, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -146,7 +145,7 @@ func (e *Engine) Elsewhere(at uint64) (now bson.Timestamp, ok bool) {
 	return e.tick(), true
 }
 
-// NewUUID makes a random version 4 UUID.
+// NewUUID returns a random version 4 UUID.
 func NewUUID() []byte {
 	b := make([]byte, 16)
 	rand.Read(b)
@@ -183,7 +182,7 @@ func (e *Engine) created(c *Collection) {
 	e.log(&Entry{Kind: Create, NS: c.NS, UUID: c.UUID, Description: bson.D{{Key: "idIndex", Value: bson.D{{Key: "v", Value: int32(2)}, {Key: "key", Value: bson.D{{Key: "_id", Value: int32(1)}}}, {Key: "name", Value: "_id_"}}}}})
 }
 
-// setOptions takes what create or collMod say; an error leaves the collection as it was.
+// setOptions applies the options of create or collMod; on an error the collection is unchanged.
 func (c *Collection) setOptions(options bson.D) error {
 	validator, err := newValidator(options)
 	if err != nil {
@@ -217,7 +216,8 @@ func (e *Engine) ensure(ns NS, txn *Txn) (*Collection, error) {
 	return c, c.writable()
 }
 
-// coll is a collection as a transaction sees it, or as everybody does where txn is nil; nil: there is none.
+// coll returns a collection as a transaction sees it, or as all clients do if txn is nil; nil if it
+// does not exist.
 func (e *Engine) coll(ns NS, txn *Txn) (*Collection, error) {
 	if txn == nil {
 		return e.colls[ns], nil
@@ -232,7 +232,8 @@ func (e *Engine) coll(ns NS, txn *Txn) (*Collection, error) {
 	return c, nil
 }
 
-// createIn adds a collection that others see when the transaction commits; the caller holds the lock.
+// createIn adds a collection that others see when the transaction commits; the caller holds the
+// lock.
 func (e *Engine) createIn(txn *Txn, ns NS, options bson.D) (*Collection, error) {
 	if err := checkName(ns); err != nil {
 		return nil, err
@@ -330,7 +331,7 @@ func (e *Engine) untouched(c *Collection) error {
 // DropDatabase drops every collection of a database, then the database.
 func (e *Engine) DropDatabase(ctx context.Context, db string) error {
 	all := e.Collections(db)
-	slices.SortFunc(all, func(a, b Info) int { return bytes.Compare(a.UUID, b.UUID) }) // in no order that anybody could count on
+	slices.SortFunc(all, func(a, b Info) int { return bytes.Compare(a.UUID, b.UUID) }) // the order is not part of the contract
 	for _, c := range all {
 		if _, err := e.Drop(ctx, c.NS); err != nil {
 			return err
@@ -385,7 +386,7 @@ type Info struct {
 	Count   int
 	Indexes []*Index
 	Size    int  // bytes of its documents
-	View    bool // its options say of what
+	View    bool // its options define of what
 	Capped  bool
 }
 
@@ -407,7 +408,7 @@ func (c *Collection) info() Info {
 	return Info{c.NS, c.UUID, append(bson.D{}, c.Options...), c.live, append([]*Index{}, c.indexes...), c.size, c.view, c.capped != (capped{})}
 }
 
-// Lookup describes one collection; false when there is none.
+// Lookup describes one collection; false if it does not exist.
 func (e *Engine) Lookup(ns NS) (Info, bool) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

@@ -33,8 +33,8 @@ func set(t *testing.T, field string, v any) *query.Update {
 	return u
 }
 
-// consistent recomputes from every retained version what the indexes, the list and
-// the counters must hold.
+// consistent recomputes what the indexes, the list and the counters must contain from every
+// retained version.
 func consistent(t *testing.T, e *Engine) {
 	t.Helper()
 	e.mu.Lock()
@@ -139,7 +139,8 @@ func TestRandomHistoryStaysConsistent(t *testing.T) {
 	}
 }
 
-// A step-down aborts transactions whose statements are under way: what comes of those later is no write that stays.
+// A step-down aborts transactions whose statements are in progress: those must not write anything
+// afterwards.
 func TestAnAbortedTransactionWritesNothing(t *testing.T) {
 	e := New(Options{})
 	txn := e.Begin(value.Encode(bson.D{{Key: "id", Value: int32(1)}}), 1, time.Hour)
@@ -153,7 +154,7 @@ func TestAnAbortedTransactionWritesNothing(t *testing.T) {
 
 	next := e.Begin(value.Encode(bson.D{{Key: "id", Value: int32(2)}}), 1, time.Hour)
 	n, err := e.Insert(t.Context(), ns, next, []bson.Raw{doc}, true, func(_ int, failed error) { require.NoError(t, failed) })
-	require.NoError(t, err, "the document is nobody's")
+	require.NoError(t, err, "the document is not locked")
 	require.Equal(t, 1, n)
 	require.NoError(t, e.Commit(next))
 }
@@ -161,7 +162,7 @@ func TestAnAbortedTransactionWritesNothing(t *testing.T) {
 func step(t *testing.T, e *Engine, r *rand.Rand, txn *Txn) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // a write outside that meets a transaction gives up instead of waiting
+	cancel() // a write outside a transaction that meets one gives up instead of waiting
 	id := r.IntN(8)
 	var err error
 	switch r.IntN(4) {
@@ -225,7 +226,7 @@ func replay(t *testing.T, e *Engine) map[string]string {
 	return out
 }
 
-func TestOldVersionsAreForgotten(t *testing.T) {
+func TestOldVersionsAreDropped(t *testing.T) {
 	e := New(Options{HistoryBytes: 1000})
 	ctx := t.Context()
 	_, err := e.Insert(ctx, ns, nil, []bson.Raw{value.Encode(bson.D{{Key: "_id", Value: int32(1)}})}, true, func(int, error) {})
@@ -253,7 +254,7 @@ func TestOldVersionsAreForgotten(t *testing.T) {
 	require.NoError(t, e.SnapshotAt(e.Now()))
 }
 
-func TestTransactionsEndByThemselves(t *testing.T) {
+func TestTransactionsExpire(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) { // its time does not pass while the insert is at work
 		e := New(Options{})
 		txn := e.Begin(nil, 1, time.Millisecond)

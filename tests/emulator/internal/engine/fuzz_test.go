@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// FuzzRestore reads arbitrary bytes as a snapshot: an error, never a panic, or a state that can be saved and read again.
+// FuzzRestore reads arbitrary bytes as a snapshot. The result is an error, never a panic, or a
+// state that can be saved and read again.
 func FuzzRestore(f *testing.F) {
 	var snapshot bytes.Buffer
 	require.NoError(f, New(Options{}).Save(&snapshot))

@@ -259,7 +259,7 @@ type clashError struct {
 
 func (c *clashError) Error() string { return "duplicate key in index " + c.index.Name }
 
-// duplicate is the error of a unique index as clients see it.
+// duplicate returns the error of a unique index as clients see it.
 func duplicate(ns NS, index string, pattern, values bson.D) error {
 	e := mongoerr.New(mongoerr.DuplicateKey, "E11000 duplicate key error collection: %s index: %s dup key: %s", ns, index, shell(values))
 	e.Extra = bson.D{{Key: "keyPattern", Value: pattern}, {Key: "keyValue", Value: values}}
@@ -307,8 +307,8 @@ func (e *Engine) indexed(c *Collection, ix *Index) {
 	e.log(&Entry{Kind: CreateIndexes, NS: c.NS, UUID: c.UUID, Description: bson.D{{Key: "indexes", Value: bson.A{ix.Spec}}}})
 }
 
-// CreateIndex builds an index; created tells whether it made the collection. In a
-// transaction the collection must be one that the transaction made and left empty.
+// CreateIndex builds an index; created reports whether it created the collection. In a transaction
+// the collection must be one that the transaction created and left empty.
 func (e *Engine) CreateIndex(ctx context.Context, ns NS, txn *Txn, ix *Index) (before, after int, created bool, err error) {
 	err = e.locked(ctx, txn, func() error {
 		was, err := e.coll(ns, txn)
@@ -332,7 +332,7 @@ func (e *Engine) CreateIndex(ctx context.Context, ns NS, txn *Txn, ix *Index) (b
 			switch {
 			case have.Name == ix.Name && sameKey && sameKind && have.TTL == ix.TTL:
 				return nil
-			case have.Name == ix.Name && (!sameKey || !sameKind): // an expiry is no part of what tells indexes apart
+			case have.Name == ix.Name && (!sameKey || !sameKind): // the expiry does not distinguish indexes
 				return mongoerr.New(mongoerr.IndexKeySpecsConflict, "An existing index has the same name as the requested index. Requested index: %s", ix.Name)
 			case sameKey:
 				return mongoerr.New(mongoerr.IndexOptionsConflict, "Index already exists with a different name or options: %s", have.Name)

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// Kind is what an oplog entry records.
+// Kind is the kind of operation that an oplog entry records.
 type Kind uint8
 
 // Kinds of oplog entries.
@@ -47,7 +47,7 @@ type Entry struct {
 	ID          bson.RawValue // of the document
 	ShardKey    bson.D        // of the document, before an update or a delete; nil if its collection is not sharded
 	Full        bson.Raw      // the document afterwards
-	Pre         bson.Raw      // the document before, where the collection keeps pre-images
+	Pre         bson.Raw      // the document before, if the collection keeps pre-images
 	Images      bool          // the collection keeps pre- and post-images
 	Change      query.Change  // of an update
 	Description bson.D
@@ -65,7 +65,7 @@ type oplog struct {
 	bytes     int
 	truncated bool
 	changed   chan struct{} // closed at the next append
-	watched   bool          // somebody holds changed
+	watched   bool          // a reader holds changed
 
 	imagesUntil bson.Timestamp // images of entries until then have expired
 }
@@ -108,8 +108,8 @@ func (e *Engine) ReadOplog(at uint64, buf []*Entry) (n int, last bson.Timestamp,
 	return n, e.clock, true
 }
 
-// Changed gives a channel that closes at the next append, and the position after
-// the last entry. Take it, then read, then wait.
+// Changed returns a channel that is closed at the next append, and the position after the last
+// entry. Take it, then read, then wait.
 func (e *Engine) Changed() (<-chan struct{}, uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -137,21 +137,22 @@ func (e *Engine) FirstTime() bson.Timestamp {
 	return e.oplog.entries[0].At
 }
 
-// ExpireImages lets the images of every change until now be gone, as expireAfterSeconds does after a while.
+// ExpireImages expires the images of every change until now, as expireAfterSeconds does after a
+// while.
 func (e *Engine) ExpireImages() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.oplog.imagesUntil = e.clock
 }
 
-// KeepsImages says whether the documents before and after an entry are there for change streams.
+// KeepsImages reports whether change streams can read the documents before and after an entry.
 func (e *Engine) KeepsImages(x *Entry) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return x.Images && value.CompareTimestamps(x.At, e.oplog.imagesUntil) > 0
 }
 
-// Oplog is a copy of the entries there are, oldest first.
+// Oplog returns a copy of all entries, oldest first.
 func (e *Engine) Oplog() []*Entry {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

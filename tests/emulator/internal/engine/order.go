@@ -18,7 +18,7 @@ const chunkSize = 512
 // It is a list of sorted chunks, none empty; keys do not repeat. Guarded by Engine.mu.
 type order struct{ chunks [][]*record }
 
-// find gives the place of the first record whose key is at least key.
+// find returns the place of the first record whose key is at least key.
 func (o *order) find(key string) (chunk, at int) {
 	chunk = sort.Search(len(o.chunks), func(i int) bool { c := o.chunks[i]; return c[len(c)-1].key >= key })
 	if chunk < len(o.chunks) {
@@ -119,7 +119,8 @@ func (b *bounds) narrow(op string, v any) bool {
 	return true
 }
 
-// rangeOf reads what a filter demands of _id by comparison; false when nothing.
+// rangeOf returns the range of _id to which a filter's comparisons restrict it; false if there is
+// none.
 func rangeOf(filter bson.D) (b bounds, ok bool) {
 	b.read(filter, &ok)
 	return b, ok
@@ -146,7 +147,7 @@ func (b *bounds) read(filter bson.D, found *bool) {
 	}
 }
 
-// byOrder tells whether a sort is the order of the _id index, and which way.
+// byOrder reports whether a sort is the order of the _id index, and its direction.
 func byOrder(s *query.Sort) (descending, ok bool) {
 	if s == nil {
 		return false, false

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// The order holds what a sorted slice would, through random additions and removals.
+// The order contains what a sorted slice would, through random additions and removals.
 func TestOrderIsASortedSet(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	var o order
@@ -54,8 +54,8 @@ func TestOrderIsASortedSet(t *testing.T) {
 	}
 }
 
-// Ranges and sorts on _id give what matching and sorting everything gives, over
-// ids of every kind, and look at no more than the range.
+// Ranges and sorts on _id return the same as matching and sorting all documents, over ids of every
+// kind, and read no more than the range.
 func TestRangesOfID(t *testing.T) {
 	e := New(Options{})
 	ids := bson.A{int32(1), int64(2), 2.5, int32(40), "a", "ab", "b", bson.NewObjectID(), bson.DateTime(5), bson.Timestamp{T: 1, I: 2}, true, false, nil, bson.D{{Key: "x", Value: int32(1)}}, bson.MinKey{}, bson.MaxKey{}, bson.Binary{Subtype: 0, Data: []byte{1}}, -1.5, int32(-7)}

@@ -26,7 +26,7 @@ type version struct {
 	prev *version
 }
 
-// View is what a reader sees: the latest committed state, a moment, or a
+// View is the state that a reader sees: the latest committed one, that of a moment, or a
 // transaction's snapshot with its own writes.
 type View struct {
 	Txn *Txn
@@ -63,7 +63,7 @@ func (c *Collection) link(r *record) {
 	c.last = r
 }
 
-// leave removes a record that no version is left of.
+// leave removes a record without versions.
 func (c *Collection) leave(r *record) {
 	delete(c.byID, r.key)
 	c.ordered.remove(r)
@@ -84,8 +84,8 @@ func (c *Collection) unlink(r *record) {
 	r.prev, r.next = nil, nil
 }
 
-// superseded notes that a record got a version whose predecessor may be dropped
-// once no snapshot can need it.
+// superseded records that a record got a version whose predecessor may be dropped once no snapshot
+// can need it.
 type superseded struct {
 	at   bson.Timestamp // of the newer version
 	coll *Collection

@@ -12,10 +12,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// candidates calls yield for every record that may match: those an index on an
-// equality condition names, those in a range of _id, or all. sorted tells that
-// they come in the order of s. It stops when yield returns false, which must not
-// change what _ids there are.
+// candidates calls yield for every record that may match: those that an index on an equality
+// condition contains, those in a range of _id, or all. sorted reports that they come in the order
+// of s. It stops when yield returns false; yield must not add or remove _ids.
 func (c *Collection) candidates(sel Selection, yield func(r *record, sorted bool) bool) {
 	filter, s := sel.Filter, sel.Sort
 	plain := func(r *record) bool { return yield(r, false) }
@@ -155,10 +154,10 @@ func (e *Engine) each(c *Collection, v View, s Selection, multi bool, f func(*re
 	return nil
 }
 
-// Find calls yield with every matching document under the read lock: yield must be
-// quick and must not write. They come in the selection's order when sorted says
-// so; else in natural order unless an index was used. It stops when yield returns
-// false. doc is nil when the filter is empty.
+// Find calls yield with every matching document under the read lock: yield must be quick and must
+// not write. The documents come in the selection's order if sorted is true; otherwise in natural
+// order unless an index was used. Find stops when yield returns false. doc is nil if the filter is
+// empty.
 func (e *Engine) Find(ns NS, v View, s Selection, yield func(raw bson.Raw, doc bson.D, sorted bool) bool) error {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -193,15 +192,15 @@ func (e *Engine) Find(ns NS, v View, s Selection, yield func(raw bson.Raw, doc b
 	return failed
 }
 
-// Get reads one document by _id; nil when there is none.
+// Get reads one document by _id; nil if there is none.
 func (e *Engine) Get(ns NS, v View, id any) bson.Raw {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return e.colls[ns].get(v, id)
 }
 
-// Current reads what one document of a collection is by now; nil when it is gone, or where another collection than that of the uuid has
-// taken the name. A nil uuid is any collection's.
+// Current reads what one document of a collection is by now; nil when it is gone, or where another
+// collection than that of the uuid has taken the name. A nil uuid is any collection's.
 func (e *Engine) Current(ns NS, uuid []byte, id any) bson.Raw {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

@@ -72,9 +72,8 @@ func (e *Engine) Save(w io.Writer) error {
 	return nil
 }
 
-// Restore puts a saved state in the place of this engine's, which nobody may use
-// yet. Change streams resume in it by the tokens of the saved one. ErrSnapshot
-// leaves the engine as it was.
+// Restore replaces the state of this engine, which must not be in use yet, with a saved one. Change
+// streams resume in it with the tokens of the saved one. ErrSnapshot leaves the engine unchanged.
 func (e *Engine) Restore(r io.Reader) error {
 	next := New(e.opts)
 	next.oplog.entries, next.oplog.bytes = nil, 0

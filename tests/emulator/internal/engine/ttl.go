@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/query"
 )
 
-// Expire deletes the documents whose date lies further back than their TTL index
-// allows; of an array of dates the earliest counts. Documents without a date stay.
-// more tells whether there are TTL indexes at all.
+// Expire deletes the documents whose date is older than their TTL index allows; of an array of
+// dates the earliest counts. Documents without a date stay. more reports whether there are TTL
+// indexes at all.
 func (e *Engine) Expire(ctx context.Context) (more bool, err error) {
 	now := time.Now()
 	for _, c := range e.Collections("") {

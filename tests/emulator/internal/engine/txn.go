@@ -34,8 +34,8 @@ type op struct {
 	entry *Entry
 }
 
-// Begin opens a transaction that reads the latest committed state. It is aborted
-// by itself after lifetime, as a server does after 60 s.
+// Begin opens a transaction that reads the latest committed state. It is aborted after lifetime, as
+// a server does after 60 s.
 func (e *Engine) Begin(lsid bson.Raw, number int64, lifetime time.Duration) *Txn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -48,8 +48,9 @@ func (e *Engine) Begin(lsid bson.Raw, number int64, lifetime time.Duration) *Txn
 // Snapshot is the moment the transaction reads.
 func (t *Txn) Snapshot() bson.Timestamp { return t.snapshot }
 
-// Commit makes the transaction's writes visible at one cluster time. It fails with NoSuchTransaction when the transaction was
-// no longer open, and with WriteConflict, which aborts it, when somebody else has made a collection that it makes.
+// Commit makes the transaction's writes visible at one cluster time. It fails with
+// NoSuchTransaction if the transaction was no longer open, and with WriteConflict, which aborts it,
+// if another client has created a collection that it creates.
 func (e *Engine) Commit(t *Txn) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,7 +116,7 @@ func (e *Engine) end(t *Txn) {
 	close(t.done)
 }
 
-// Open tells whether the transaction can still be used.
+// Open reports whether the transaction can still be used.
 func (e *Engine) Open(t *Txn) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -135,8 +136,8 @@ func (e *Engine) AbortAll() {
 	}
 }
 
-// errWait asks the caller to let go of the lock and to try again after done. queued, unless nil, is a collection for whose exclusive lock
-// the caller waits.
+// errWait asks the caller to let go of the lock and to try again after done. queued, unless nil, is
+// a collection for whose exclusive lock the caller waits.
 type errWait struct {
 	done   <-chan struct{}
 	queued *Collection
@@ -144,9 +145,9 @@ type errWait struct {
 
 func (errWait) Error() string { return "waiting for a transaction" }
 
-// locked runs f under the write lock, again and again while it meets documents of
-// open transactions. Inside a transaction that is a WriteConflict instead. A transaction that was aborted meanwhile writes
-// nothing: what it wrote nobody would ever take back.
+// locked runs f under the write lock, and repeats it while it meets documents of open transactions.
+// Inside a transaction that is a WriteConflict instead. A transaction that was aborted in the
+// meantime writes nothing, since its writes would never be undone.
 func (e *Engine) locked(ctx context.Context, txn *Txn, f func() error) error {
 	for {
 		e.mu.Lock()
@@ -183,8 +184,9 @@ func (e *Engine) locked(ctx context.Context, txn *Txn, f func() error) error {
 	}
 }
 
-// lockable refuses, or has wait, a write to a collection for whose exclusive lock another command waits: it queues behind that command. In
-// a transaction that has no lock of the collection yet this is a LockTimeout, after 5 ms on a server.
+// lockable refuses, or has wait, a write to a collection for whose exclusive lock another command
+// waits: it queues behind that command. In a transaction that has no lock of the collection yet
+// this is a LockTimeout, after 5 ms on a server.
 func (e *Engine) lockable(txn *Txn, c *Collection) error {
 	if c.queue == 0 || txn != nil && txn.touched[c] {
 		return nil

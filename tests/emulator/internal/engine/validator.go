@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// validator is what a collection asks of its documents; nil asks nothing.
+// validator checks a collection's documents; nil checks nothing.
 type validator struct {
 	filter   bson.D
 	matcher  *query.Matcher
@@ -41,12 +41,14 @@ func newValidator(options bson.D) (*validator, error) {
 
 type bypass struct{}
 
-// WithoutValidation is bypassDocumentValidation: writes under this context are not held against the validator.
+// WithoutValidation is bypassDocumentValidation: writes under this context are not held against the
+// validator.
 func WithoutValidation(ctx context.Context) context.Context {
 	return context.WithValue(ctx, bypass{}, true)
 }
 
-// validate refuses a document that the collection's validator does not accept; before is the one it takes the place of.
+// validate refuses a document that the collection's validator does not accept; before is the one it
+// takes the place of.
 func (e *Engine) validate(ctx context.Context, c *Collection, before, after bson.D) error {
 	if c.validator == nil || ctx.Value(bypass{}) != nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 type Writing struct {
 	NS NS
 	ID any
-	// Document is what it is to become; nil: it is deleted.
+	// Document is the new version; nil: the document is deleted.
 	Document bson.Raw
 	// Before is how many writes its transaction holds already; -1 outside of a transaction.
 	Before int
@@ -22,8 +22,8 @@ type Writing struct {
 // veto refuses writes.
 type veto struct{ of func(Writing) (code int32) }
 
-// Veto lets every write fail for which of gives a code that is not 0, until end is called. It is asked under the engine's lock: it
-// must be quick and must not call the engine.
+// Veto lets every write fail for which of gives a code that is not 0, until end is called. It is
+// asked under the engine's lock: it must be quick and must not call the engine.
 func (e *Engine) Veto(of func(Writing) (code int32)) (end func()) {
 	v := &veto{of}
 	e.mu.Lock()
@@ -36,7 +36,7 @@ func (e *Engine) Veto(of func(Writing) (code int32)) (end func()) {
 	}
 }
 
-// vetoed says whether a write is refused; the caller holds the lock.
+// vetoed reports whether a write is refused; the caller holds the lock.
 func (e *Engine) vetoed(txn *Txn, ns NS, id bson.RawValue, document bson.Raw) error {
 	if len(e.vetoes) == 0 {
 		return nil

@@ -19,7 +19,7 @@ const vectored = 500
 // badID is the code of an _id of a type that none may have.
 const badID = 53
 
-// old says whether the engine is like one before 5.0.
+// old reports whether the engine acts as one before 5.0.
 func (e *Engine) old() bool { return e.opts.Version[0] != 0 && e.opts.Version[0] < 5 }
 
 func idOf(raw bson.Raw) (bson.RawValue, string, error) {
@@ -189,7 +189,7 @@ func (e *Engine) Insert(ctx context.Context, ns NS, txn *Txn, docs []bson.Raw, o
 	return n, err
 }
 
-// Selection is what updates, deletes and findAndModify choose documents by.
+// Selection selects the documents of updates, deletes and findAndModify.
 type Selection struct {
 	Filter  bson.D
 	Matcher *query.Matcher
@@ -206,7 +206,7 @@ type UpdateSpec struct {
 	Multi  bool
 }
 
-// WriteResult is what one statement did.
+// WriteResult is the result of one statement.
 type WriteResult struct {
 	Matched, Modified int
 	UpsertedID        *bson.RawValue
@@ -305,7 +305,7 @@ func (e *Engine) upsert(ctx context.Context, ns NS, txn *Txn, u UpdateSpec, res 
 	return nil
 }
 
-// WithID puts _id first, making an ObjectId when there is none.
+// WithID puts _id first, and creates an ObjectId if there is none.
 func WithID(d bson.D) bson.D {
 	id, ok := value.Get(d, "_id")
 	if ok && d[0].Key == "_id" {
