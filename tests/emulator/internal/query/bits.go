@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// bitLeaf is $bitsAllSet and its like: the bits are named by a mask, by their positions, or by the bytes of a binary value.
+// bitLeaf is $bitsAllSet and its like: the bits are named by a mask, by their positions, or by the
+// bytes of a binary value.
 func bitLeaf(op string, arg any) (leaf, error) {
 	var positions []int64
 	switch t := arg.(type) {
@@ -54,7 +55,8 @@ func bitLeaf(op string, arg any) (leaf, error) {
 	}}, nil
 }
 
-// bitReader reads the bits of a whole number, beyond its own 64 its sign's, or of a binary value; nil for anything else.
+// bitReader reads the bits of a whole number, beyond its own 64 its sign's, or of a binary value;
+// nil for anything else.
 func bitReader(v any) func(position int64) bool {
 	if b, ok := v.(bson.Binary); ok {
 		return func(p int64) bool { return p/8 < int64(len(b.Data)) && b.Data[p/8]>>(p%8)&1 == 1 }

@@ -66,7 +66,7 @@ func WholeCollation(d bson.D, c *value.Collation) bson.D {
 	}
 }
 
-// key is what a value is compared by under the command's collation.
+// key returns the value by which v is compared under the command's collation.
 func (e *Env) key(v any) any {
 	if e == nil {
 		return v

@@ -96,7 +96,8 @@ func init() {
 	special["$dateFromString"] = compileDateFromString
 }
 
-// onDate compiles an operator on one date, alone or as {date, timezone}. Null, for either, gives null.
+// onDate compiles an operator on one date, alone or as {date, timezone}. Null, for either, gives
+// null.
 func onDate(op string, arg any, f func(t time.Time) (any, error)) (*Expr, error) {
 	if list, ok := arg.(bson.A); ok && len(list) == 1 {
 		arg = list[0]
@@ -146,7 +147,7 @@ func (p params) exprIn(f func(a args, env *Env) (any, error)) *Expr {
 
 func (a args) given(name string) bool { _, ok := a[name]; return ok }
 
-// null says whether one of the arguments that were given has no value.
+// null reports whether one of the given arguments has no value.
 func (a args) null(names ...string) bool {
 	for _, n := range names {
 		if v, ok := a[n]; ok && nullish(v) {

@@ -51,7 +51,7 @@ func compileDateAdd(op string, arg any, sign int64) (*Expr, error) {
 	}), nil
 }
 
-// addUnits goes on by n units; a day that the month has not becomes its last.
+// addUnits adds n units; a day that the month does not have becomes its last.
 func addUnits(t time.Time, unit string, n int) time.Time {
 	switch unit {
 	case "year":

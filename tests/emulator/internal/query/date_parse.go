@@ -57,7 +57,8 @@ func compileDateFromString(arg any) (*Expr, error) {
 
 func conversionFailed(format string, args ...any) error { return mongoerr.New(241, format, args...) }
 
-// parseDate reads the forms of ISO 8601 that a server takes without a format. Others that it takes are refused here.
+// parseDate reads the forms of ISO 8601 that a server takes without a format. Others that it takes
+// are refused here.
 func parseDate(text string, at *time.Location, zoned bool) (time.Time, error) {
 	days, hours, dated := strings.Cut(text, "T")
 	if !dated {

@@ -26,8 +26,9 @@ type scaled struct {
 	exponent    int
 }
 
-// digitsOfDouble is how many digits of a double take part in the arithmetic of decimals, but for sums of many, which keep all.
-// [MongoDB src/mongo/db/exec/document_value/value.cpp, coerceToDecimal]
+// digitsOfDouble is how many digits of a double take part in the arithmetic of decimals, except for
+// sums of many, which keep all. [MongoDB src/mongo/db/exec/document_value/value.cpp,
+// coerceToDecimal]
 const digitsOfDouble = 15
 
 // decimals calculates if one of two numbers is a decimal. A double takes part with so many digits.
@@ -54,7 +55,8 @@ func decimals(op string, a, b any, digits int) (any, error) {
 	return scaled{sum.Sign() < 0 || (sum.Sign() == 0 && x.negative && y.negative), sum.Abs(sum), low}.decimal(), nil
 }
 
-// over divides. What comes out even keeps as few digits as the two had; else there are 34, and the rest is told by one more.
+// over divides. An exact quotient keeps as few digits as the two had; otherwise there are 34, and
+// one more digit represents the rest.
 func (s scaled) over(by scaled) scaled {
 	const more = 2 * decimalDigits
 	q, rest := new(big.Int).QuoRem(new(big.Int).Mul(s.coefficient, tenTo(more)), by.coefficient, new(big.Int))
@@ -74,7 +76,7 @@ func (s scaled) over(by scaled) scaled {
 	return r
 }
 
-// infinite tells infinity from a decimal that is only beyond a double's range.
+// infinite distinguishes infinity from a decimal that is only beyond a double's range.
 func infinite(v any) bool {
 	d, ok := v.(bson.Decimal128)
 	return !ok || d.IsInf() != 0
@@ -94,7 +96,8 @@ func scale(v any, digits int) scaled {
 	return scaled{n < 0, c.Abs(c), 0}
 }
 
-// scaleDouble rounds twice, as the server does: to the digits of a decimal, then to those that are wanted.
+// scaleDouble rounds twice, as the server does: to the digits of a decimal, then to those that are
+// wanted.
 func scaleDouble(f float64, digits int) scaled {
 	s := scaled{math.Signbit(f), new(big.Int), 0}
 	if f == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// Change is what an update did to a document, as a change event describes it.
+// Change is the effect of an update on a document, as a change event describes it.
 type Change struct {
 	Replace   bool     // the event is a replace and describes nothing
 	Updated   bson.D   // dotted path to new value
@@ -32,8 +32,9 @@ func identical(a, b any) bool {
 	return tx == ty && bytes.Equal(x, y)
 }
 
-// diff describes the way from old to new as an oplog entry of a pipeline update does: by field, into nested documents and arrays; a
-// description no smaller than the document becomes a replacement.
+// diff describes the way from old to new as an oplog entry of a pipeline update does: by field,
+// into nested documents and arrays; a description no smaller than the document becomes a
+// replacement.
 func diff(old, now bson.D) Change {
 	var c Change
 	delta := between(old, now)
@@ -48,9 +49,10 @@ func diff(old, now bson.D) Change {
 	return c
 }
 
-// delta is how a document has changed, as a server computes it since 5.0. A field whose place among its neighbours has changed is
-// inserted, as a new one is, and so is all that stands behind it: who applies the delta takes it from its old place and puts it at the
-// end. [MongoDB src/mongo/db/update/document_diff_calculator.cpp, computeDocDiff]
+// delta is how a document has changed, as a server computes it since 5.0. A field whose place among
+// its neighbours has changed is inserted, as a new one is, and so is all that stands behind it: who
+// applies the delta takes it from its old place and puts it at the end. [MongoDB
+// src/mongo/db/update/document_diff_calculator.cpp, computeDocDiff]
 type delta struct {
 	removed         []string
 	updated, placed bson.D // changed in their places, and put at the end
@@ -59,7 +61,7 @@ type delta struct {
 	length          int // that an array is cut to
 }
 
-// inner is what has changed within a field.
+// inner is a change within a field.
 type inner struct {
 	key string
 	*delta
@@ -69,7 +71,7 @@ func (x *delta) empty() bool {
 	return len(x.removed) == 0 && len(x.updated) == 0 && len(x.placed) == 0 && len(x.within) == 0 && !x.cut
 }
 
-// size is what the delta takes in an oplog entry, in bytes.
+// size returns the size of the delta in an oplog entry, in bytes.
 func (x *delta) size() int {
 	const document, section, truth, number = 5, 3, 1, 4
 	n := document
@@ -123,7 +125,8 @@ func between(old, now bson.D) *delta {
 	return x
 }
 
-// field adds a value that may have changed in its place: what has changed within it, where that is shorter than all of it.
+// field adds a value that may have changed: only the changes within it, if they are shorter than
+// the whole value.
 func (x *delta) field(key string, old, now any) {
 	if identical(old, now) {
 		return
@@ -160,8 +163,8 @@ func betweenArrays(old, now bson.A) *delta {
 	return x
 }
 
-// add says a delta in paths, in the order in which a server's oplog has them: at each level what was changed in its place, then what was
-// put at the end, then what has changed further within; in an array by the place.
+// add converts a delta to paths, in the order of a server's oplog: at each level first the changed
+// fields, then the added ones, then the changes further within; in an array by position.
 func (c *Change) add(prefix string, x *delta) {
 	for _, name := range x.removed {
 		c.Removed = append(c.Removed, join(prefix, name))
@@ -192,8 +195,9 @@ func (c *Change) add(prefix string, x *delta) {
 	}
 }
 
-// inOplogOrder puts updated fields in the order in which a server's oplog has them since 5.0: at each level those that were there
-// before, then new ones, then what changed further within; in an array by the place.
+// inOplogOrder puts updated fields in the order in which a server's oplog has them since 5.0: at
+// each level those that were there before, then new ones, then what changed further within; in an
+// array by the place.
 func inOplogOrder(old any, updated bson.D) bson.D {
 	type inside struct {
 		key    string

@@ -21,7 +21,7 @@ type editor struct {
 	env       *Env
 	touched   []string // in order; the highest path that did not exist before
 	wholes    []string
-	rewritten []string // changed although the value is what it was
+	rewritten []string // counts as changed although the value is the same
 }
 
 func (e *editor) touch(path string) {
@@ -58,7 +58,7 @@ func getPath(v any, parts []string) (any, bool) {
 	return v, true
 }
 
-// rewrite writes what is a change even if it is what the field has.
+// rewrite sets a value and counts it as a change even if the field already has it.
 func (e *editor) rewrite(parts []string, v any) {
 	e.replaceField(parts, v)
 	path := strings.Join(parts, ".")

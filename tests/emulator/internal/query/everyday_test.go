@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// everyday is a document with a bit of everything; what is wanted of it is what MongoDB's manual says.
+// everyday is a document with fields of many types; the expected results are those of MongoDB's
+// manual.
 const everyday = `{"at": {"$date": "2024-05-06T07:08:09.123Z"}, "year": {"$date": "2020-12-31T23:30:00Z"}, "oid": {"$oid": "507f1f77bcf86cd799439011"},
 	"n": 7, "d": 2.5, "neg": -2.5, "long": {"$numberLong": "9"}, "dec": {"$numberDecimal": "1.10"}, "text": "  Ünïcode bar  ", "word": "banana", "list": [3, 1, 2, 1], "other": [1, 4],
 	"rows": [{"k": 2, "v": "b"}, {"k": 1, "v": "a"}], "null": null}`
@@ -194,8 +195,8 @@ func TestFindProjection(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotThereIsNamed: a refusal tells what a server has and this one does not from what nobody has.
-func TestWhatIsNotThereIsNamed(t *testing.T) {
+// A refusal distinguishes what a server has and this one does not from what no server has.
+func TestRefusalsNameWhatIsUnsupported(t *testing.T) {
 	compile := map[string]func(d bson.D) error{
 		"filter": func(d bson.D) error { _, err := Compile(d, &Env{}); return err },
 		"expr":   func(d bson.D) error { _, err := CompileExpr(d); return err },

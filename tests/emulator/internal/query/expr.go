@@ -11,20 +11,22 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// Env is what a command gives its expressions: the moment it started and its `let` variables.
+// Env is the environment of a command's expressions: the moment it started and its `let` variables.
 type Env struct {
 	Now         time.Time
 	ClusterTime bson.Timestamp
 	Vars        bson.D
 	Collation   *value.Collation // nil: the order of bytes
 	Version     [2]int32         // of the server that this one is like; zero: the newest
-	// Interrupted returns the error by which the command ends, such as that its time is over; nil: never.
+	// Interrupted returns the error by which the command ends, such as that its time is over; nil:
+	// never.
 	Interrupted func() error
-	// Collection gives the documents of another collection of the command's database, as the command sees them; nil: none is reached.
+	// Collection gives the documents of another collection of the command's database, as the
+	// command sees them; nil: none is reached.
 	Collection func(name string) ([]bson.D, error)
 }
 
-// before says whether the server is older than a version.
+// before reports whether the server is older than a version.
 func (e *Env) before(major, minor int32) bool {
 	if e == nil || e.Version == [2]int32{} {
 		return false
@@ -85,7 +87,8 @@ func (e *Expr) Eval(root any, env *Env) (any, error) { return e.eval(&scope{root
 
 func constant(v any) *Expr { return &Expr{func(*scope) (any, error) { return v, nil }} }
 
-// CompileExpr reads an expression: a literal, "$path", "$$var", an operator, a document or an array.
+// CompileExpr reads an expression: a literal, "$path", "$$var", an operator, a document or an
+// array.
 func CompileExpr(v any) (*Expr, error) {
 	switch t := v.(type) {
 	case string:

@@ -92,8 +92,8 @@ func indexOfArray(a []any) (any, error) {
 	return int32(-1), nil
 }
 
-// sets reads arrays whose order and repetitions count for nothing, each sorted and without repetitions. The order in which
-// a server gives a set is not defined; this one's is that of the values.
+// sets reads arrays whose order and repetitions do not matter, each sorted and without repetitions.
+// The order in which a server returns a set is not defined; here it is that of the values.
 func sets(op string, code int32, a []any) (all []bson.A, null bool, err error) {
 	for _, v := range a {
 		if nullish(v) {
@@ -280,7 +280,8 @@ func compileN(op string, arg any) (*Expr, error) {
 	}), nil
 }
 
-// nOf takes the first or last n elements, or the n least or greatest, of which null counts for none.
+// nOf takes the first or last n elements, or the n least or greatest, of which null counts for
+// none.
 func nOf(op string, list bson.A, n int) bson.A {
 	list = slices.Clone(list)
 	if op == "$minN" || op == "$maxN" {

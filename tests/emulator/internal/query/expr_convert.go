@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// conversions are what $convert turns values into, by the name of the type.
+// conversions are the target types of $convert, by name.
 var conversions = map[string]func(v any) (any, error){}
 
 func init() {

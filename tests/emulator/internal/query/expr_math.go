@@ -52,7 +52,8 @@ func real(op string, v any) (float64, error) {
 	return f, nil
 }
 
-// real1 is a function of one double; inside says where it is defined, code and why what is said elsewhere.
+// real1 is a function of one double; inside reports whether it is defined, code and why are the
+// error otherwise.
 func real1(op string, code int32, why string, inside func(float64) bool, f func(float64) float64) func([]any) (any, error) {
 	return func(a []any) (any, error) {
 		if nullish(a[0]) {

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// CompileFindProjection reads the projection of a find, which knows $slice, $elemMatch and the positional $ besides; nil when it
-// is empty. The filter says which element $ is.
+// CompileFindProjection reads the projection of a find, which also supports $slice, $elemMatch and
+// the positional $; nil if it is empty. The filter determines the element of $.
 func CompileFindProjection(d, filter bson.D, env *Env) (*Projection, error) {
 	plain, later := bson.D{}, []func(in, out bson.D) (bson.D, error){}
 	var sliced []string
@@ -87,7 +87,7 @@ func firstMatch(out bson.D, path string, l leaf) (bson.D, error) {
 	return e.doc, nil
 }
 
-// isSlice tells {$slice: n} and {$slice: [skip, n]} from the expression.
+// isSlice distinguishes {$slice: n} and {$slice: [skip, n]} from the expression.
 func isSlice(v any) bool {
 	items, isArray := v.(bson.A)
 	if !isArray {

@@ -7,7 +7,7 @@ func Foreign() map[string][]string {
 	}
 }
 
-// So a refusal can say whether a server knows the name.
+// With these a refusal can report whether a server knows the name.
 var (
 	foreignFilters = []string{
 		"$where", "$text", "$near", "$nearSphere", "$geoWithin", "$geoIntersects", "$within", "$geoNear", "$maxDistance", "$minDistance", "$sampleRate",

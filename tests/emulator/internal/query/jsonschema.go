@@ -10,8 +10,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// keywords of $jsonSchema that are understood here: MongoDB's draft 4 with bsonType, without dependencies and
-// patternProperties. A keyword constrains values of its type only; required and bsonType decide about the others.
+// keywords of $jsonSchema that are understood here: MongoDB's draft 4 with bsonType, without
+// dependencies and patternProperties. A keyword constrains values of its type only; required and
+// bsonType decide about the others.
 var keywords map[string]func(arg any, schema bson.D) (predicate, error)
 
 func init() { // not a literal: a schema holds schemas

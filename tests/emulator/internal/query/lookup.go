@@ -18,7 +18,8 @@ func (e *Env) read(stage, name string) ([]bson.D, error) {
 	return e.Collection(name)
 }
 
-// reached are the values by which a path joins: each element of an array, null where there is nothing.
+// reached are the values by which a path joins: each element of an array, null where there is
+// nothing.
 func (e *Env) reached(d bson.D, path []string) (keys []string) {
 	add := func(v any) {
 		if nullish(v) {

@@ -36,7 +36,8 @@ func Compile(filter bson.D, env *Env) (*Matcher, error) {
 	return &Matcher{test: p, env: env}, nil
 }
 
-// Match tells whether the document satisfies the filter; errors come from $expr, or are that the command has been interrupted.
+// Match reports whether the document satisfies the filter; an error comes from $expr, or means that
+// the command was interrupted.
 func (m *Matcher) Match(d bson.D) (bool, error) {
 	if err := m.env.interrupted(); err != nil {
 		return false, err
@@ -146,8 +147,8 @@ func compileTop(key string, v any, env *Env) (predicate, error) {
 	return atPath(key, test), nil
 }
 
-// leaf tests what a path reaches; whole says whether the value is offered as it
-// stands or as an element of the array at the end of the path.
+// leaf tests the values that a path reaches; whole reports whether the value is the field itself or
+// an element of the array at the end of the path.
 type leaf struct {
 	test     func(v any) (bool, error)
 	elements bool   // also try each element of an array

@@ -73,7 +73,8 @@ func number(e *editor, m modifier, calculate func(a, b any) (any, error)) error 
 		e.rewrite(m.parts, now)
 		return nil
 	}
-	// A result of the same type and value is no change, whatever its digits: 1.0 plus 0.00 stays 1.0.
+	// A result of the same type and value is no change, whatever its digits: 1.0 plus 0.00 stays
+	// 1.0.
 	if TypeName(now) == TypeName(old) && value.Equal(now, old) {
 		return nil
 	}
@@ -283,8 +284,9 @@ func addToSet(e *editor, m modifier) error {
 	return e.set(m.parts, out)
 }
 
-// viable refuses a path that leads through something that could hold no such field: operators that only remove from an array
-// leave it alone where it is not there, but want to know that it could be. [MongoDB src/mongo/db/update/modifier_node.cpp]
+// viable refuses a path that leads through something that could hold no such field: operators that
+// only remove from an array leave it alone where it is not there, but want to know that it could
+// be. [MongoDB src/mongo/db/update/modifier_node.cpp]
 func viable(e *editor, m modifier) error {
 	for n := len(m.parts) - 1; n > 0; n-- {
 		at, ok := e.get(m.parts[:n])
@@ -329,8 +331,9 @@ func pull(e *editor, m modifier) error {
 	return e.set(m.parts, out)
 }
 
-// pulled says which elements $pull removes: documents that match a filter, whatever operators or a regular expression
-// match, else what equals the value. [MongoDB src/mongo/db/update/pull_node.cpp]
+// pulled selects the elements that $pull removes: documents that match a filter, whatever operators
+// or a regular expression match, or else what equals the value. [MongoDB
+// src/mongo/db/update/pull_node.cpp]
 func pulled(arg any, env *Env) (predicate, error) {
 	d, isDoc := arg.(bson.D)
 	_, isRegex := arg.(bson.Regex)

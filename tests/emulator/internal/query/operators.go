@@ -287,7 +287,8 @@ func typeLeaf(arg any) ([]leaf, error) {
 	}}}, nil
 }
 
-// all says whether one element fulfils every condition. Inside an array of its own, an $elemMatch is met, too.
+// all reports whether one element fulfils every condition. Inside an array of its own, an
+// $elemMatch is met as well.
 func all(leaves []leaf, v any, alone bool) (bool, error) {
 	for _, l := range leaves {
 		if l.none != nil {

@@ -235,7 +235,7 @@ func compileReplace(name string, arg any, env *Env) (Stage, error) {
 	}}, nil
 }
 
-// number puts the place of an element, or null, where includeArrayIndex wants it.
+// number sets the field of includeArrayIndex to the index of an element, or to null.
 func (e *editor) number(path string, place any) error {
 	if path == "" {
 		return nil

@@ -164,8 +164,8 @@ func (p *positions) expand(doc bson.D, m modifier, inserting bool) ([]modifier, 
 	return out, nil
 }
 
-// met is the element that the filter met: of the conditions that reached into an array the last one decides, whichever array that
-// was, as on a server, which leaves it undefined.
+// met is the element that the filter met: of the conditions that reached into an array the last one
+// decides, whichever array that was, as on a server, which leaves it undefined.
 func (p *positions) met(doc bson.D, path string) (int, bool) {
 	v, _ := getPath(doc, value.Split(path))
 	if _, ok := v.(bson.A); !ok {

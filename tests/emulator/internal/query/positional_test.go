@@ -34,7 +34,7 @@ func TestPositional(t *testing.T) {
 	}
 }
 
-// Paths are what a change event tells of such an update.
+// The paths are those in the change event of such an update.
 func TestPositionalChange(t *testing.T) {
 	u, err := CompileUpdate(js(t, `{"$set": {"a.$[i].n": 1}}`), &Env{})
 	require.NoError(t, err)

@@ -69,7 +69,7 @@ func CompileProjection(d bson.D, env *Env) (*Projection, error) {
 	if err := p.fields("", d, &mode); err != nil {
 		return nil, err
 	}
-	p.inclusive = mode == 1 || (mode == 0 && !p.dropID) // _id: 1 alone keeps nothing else; beside exclusions it says nothing
+	p.inclusive = mode == 1 || (mode == 0 && !p.dropID) // _id: 1 alone keeps nothing else; beside exclusions it has no effect
 	if p.inclusive && !p.dropID {
 		if p.root.children["_id"] == nil {
 			p.root.child("_id").keep = true
@@ -127,7 +127,8 @@ func (p *Projection) fields(prefix string, d bson.D, mode *int) error {
 	return nil
 }
 
-// isExpression refuses in a projection's own words what stands for a field and is no expression; deeper down, it is [CompileExpr]'s.
+// isExpression refuses in a projection's own words what stands for a field and is no expression;
+// deeper down, it is [CompileExpr]'s.
 func isExpression(v any) error {
 	d, ok := v.(bson.D)
 	switch {

@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// compileSample reads {$sample: {size: n}}: n documents at random, none of them twice; all, where there are no more.
+// compileSample reads {$sample: {size: n}}: n different documents at random; all, if there are no
+// more.
 func compileSample(arg any) (Stage, error) {
 	d, ok := arg.(bson.D)
 	if !ok {

@@ -41,8 +41,8 @@ func CompileSort(d bson.D) (*Sort, error) {
 	return s, nil
 }
 
-// ByID tells whether _id decides the order, as it does in first place, and whether
-// the sort is descending.
+// ByID reports whether _id determines the order, as it does in first place, and whether the sort is
+// descending.
 func (s *Sort) ByID() (descending, ok bool) {
 	if s.collation != nil || len(s.paths) == 0 || len(s.paths[0]) != 1 || s.paths[0][0] != "_id" {
 		return false, false

@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// moreStages are the stages that read more than one document at a time, or more than one collection.
+// moreStages are the stages that read more than one document at a time, or more than one
+// collection.
 var moreStages = map[string]func(arg any, env *Env) (Stage, error){}
 
 func init() {
@@ -37,7 +38,7 @@ func compileSortByCount(arg any, env *Env) (Stage, error) {
 	return sequence(stages), err
 }
 
-// output is what $bucket and $bucketAuto compute of each bucket: its count, where nothing is said.
+// output reads what $bucket and $bucketAuto compute of each bucket: its count by default.
 func output(d bson.D) (bson.D, error) {
 	v, ok := value.Get(d, "output")
 	if !ok {
@@ -252,7 +253,8 @@ func field(d bson.D, key string) any {
 	return v
 }
 
-// compileRedact evaluates its expression for a document and, where that says so, for those within.
+// compileRedact evaluates its expression for a document and, if the result is $$DESCEND, for those
+// within.
 func compileRedact(arg any, env *Env) (Stage, error) {
 	e, err := CompileExpr(arg)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// reasons are why a condition of a validator does not hold, and, of one that is negated, why it does.
-// [MongoDB src/mongo/db/matcher/doc_validation_error.cpp]
+// reasons are why a condition of a validator does not hold, and, of one that is negated, why it
+// does. [MongoDB src/mongo/db/matcher/doc_validation_error.cpp]
 var reasons = map[string][2]string{
 	"$type": {"type did not match", "type did match"}, "bsonType": {"type did not match"}, "type": {"type did not match"},
 	"$in":     {"no matching value found in array", "matching value found in array"},
@@ -41,7 +41,8 @@ func reason(operator string, negated bool) string {
 	return texts[0]
 }
 
-// Unmet returns the details by which a server says why a document does not fulfil a validator.
+// Unmet returns the details with which a server explains why a document does not fulfil a
+// validator.
 func Unmet(filter, doc bson.D) bson.D { return unmet(clauses(filter), doc, false) }
 
 // clauses are the conditions of a filter, one operator each.

@@ -50,7 +50,8 @@ func CompileUpdate(u any, env *Env) (*Update, error) {
 	return nil, mongoerr.New(mongoerr.FailedToParse, "Update argument must be either an object or an array")
 }
 
-// DollarName returns the first name within v that begins with $ and is none of a DBRef's, which has $ref, $id and perhaps $db in this order.
+// DollarName returns the first name within v that begins with $ and does not belong to a DBRef,
+// which has $ref, $id and perhaps $db in this order.
 func DollarName(v any) (name string, found bool) {
 	switch t := v.(type) {
 	case bson.A:
@@ -75,7 +76,7 @@ func DollarName(v any) (name string, found bool) {
 	return "", false
 }
 
-// IsReplacement says whether the update is a whole document.
+// IsReplacement reports whether the update is a whole document.
 func (u *Update) IsReplacement() bool { return u.replacement != nil }
 
 func compilePipelineUpdate(a bson.A, env *Env) (*Update, error) {
@@ -131,8 +132,8 @@ func (m *modifier) target() []string {
 	return m.parts
 }
 
-// comparePaths orders paths by their names, of which those that are numbers compare as such since 5.0. [MongoDB
-// src/mongo/db/update/update_internal_node.h]
+// comparePaths orders paths by their names, of which those that are numbers compare as such since
+// 5.0. [MongoDB src/mongo/db/update/update_internal_node.h]
 func (e *Env) comparePaths(a, b []string) int {
 	if e.before(5, 0) {
 		return slices.Compare(a, b)
@@ -164,7 +165,7 @@ func (m *modifier) check() error {
 	return m.checkArg()
 }
 
-// checkArg refuses what no document could make right, before one is looked for.
+// checkArg refuses an argument that is wrong for every document, before a document is read.
 func (m *modifier) checkArg() error {
 	switch m.op {
 	case "$rename":
@@ -323,7 +324,8 @@ func UpsertSeed(filter bson.D, replacement bool) (bson.D, error) {
 	return e.doc, nil
 }
 
-// seeds are the equalities that an upsert copies: those of every match, an $or of one branch, and $all.
+// seeds are the equalities that an upsert copies: those of every match, an $or of one branch, and
+// $all.
 func seeds(filter bson.D) (out []Equality) {
 	for _, e := range filter {
 		list, _ := e.Value.(bson.A)
@@ -400,8 +402,8 @@ func Equalities(filter bson.D) []Equality {
 	return out
 }
 
-// FillTimestamps puts the cluster's time into the empty timestamps at the top level of a document that is inserted or replaces
-// another. An empty one as _id stays.
+// FillTimestamps puts the cluster's time into the empty timestamps at the top level of a document
+// that is inserted or replaces another. An empty one as _id stays.
 func FillTimestamps(d bson.D, env *Env) {
 	for i, e := range d {
 		if e.Key != "_id" && e.Value == (bson.Timestamp{}) {
