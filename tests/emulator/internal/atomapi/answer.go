@@ -77,7 +77,7 @@ func (a *API) countRules(e *entity, d *description) {
 	d.SubscriptionCount, d.SQLFilterCount, d.CorrelationFilterCount = new(len(e.subs)), &sql, &correlation
 }
 
-// entry is one thing to answer with.
+// entry is one element of an answer.
 type entry struct {
 	path, title      string
 	created, updated time.Time
@@ -120,7 +120,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, status int, x entry
 	return err
 }
 
-// feed writes entries. Without any it is the service's way to say that an address has nothing.
+// feed writes entries. Without any, it is the service's answer for an address with no content.
 func (a *API) feed(w http.ResponseWriter, r *http.Request, title string, entries []entry) error {
 	var b strings.Builder
 	b.WriteString(`<feed xmlns="` + nsAtom + `"><title type="text">` + escape(title) + `</title><id>` + escape("https://"+r.Host+r.URL.RequestURI()) + `</id>`)
@@ -136,7 +136,7 @@ func (a *API) feed(w http.ResponseWriter, r *http.Request, title string, entries
 	return err
 }
 
-// textOnly escapes what XML needs and leaves apostrophes, which clients look for.
+// textOnly escapes what XML requires and leaves apostrophes, which clients search for.
 var textOnly = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 func writeProblem(w http.ResponseWriter, p *problem) {

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
 )
 
-// queues is the administration of an empty namespace; put asks for a queue with the properties.
+// queues is the administration of an empty namespace; put requests a queue with the properties.
 type queues struct{ http.Handler }
 
 func newQueues(t *testing.T) queues {
@@ -31,7 +31,7 @@ func (q queues) do(method, path, properties string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-func TestWhatIsNotSupportedIsRefusedByName(t *testing.T) {
+func TestUnsupportedFeaturesAreRefusedByName(t *testing.T) {
 	q := newQueues(t)
 	for _, name := range []string{"EnableExpress", "EnableSubscriptionPartitioning", "FilteringMessagesBeforePublishing", "IsAnonymousAccessible"} {
 		status, text := q.do(http.MethodPut, "/q", "<"+name+">true</"+name+">")
@@ -42,9 +42,9 @@ func TestWhatIsNotSupportedIsRefusedByName(t *testing.T) {
 	require.Equal(t, http.StatusCreated, status)
 }
 
-// TestAnswersAreThoseThatJavaScriptReads: it fails without these two properties, does not decode apostrophes, and finds the
-// counts by the prefix that the enclosing element declares.
-func TestAnswersAreThoseThatJavaScriptReads(t *testing.T) {
+// JavaScript's client fails without these two properties, does not decode apostrophes, and finds
+// the counts by the prefix that the enclosing element declares.
+func TestAnswersAreReadableByJavaScript(t *testing.T) {
 	q := newQueues(t)
 	status, text := q.do(http.MethodPut, "/q", "<UserMetadata>it's \"mine\" &amp; &lt;yours&gt;</UserMetadata>")
 	require.Equal(t, http.StatusCreated, status)
@@ -57,8 +57,8 @@ func TestAnswersAreThoseThatJavaScriptReads(t *testing.T) {
 	}
 }
 
-// TestWhatIsIdleIsGoneForTheAdministrationToo and can be made again.
-func TestWhatIsIdleIsGoneForTheAdministrationToo(t *testing.T) {
+// An entity that was deleted because it was idle can be created again.
+func TestIdleEntitiesAreGoneFromTheAdministration(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		q := newQueues(t)
 		do := func(method, path, idle string) (int, string) {

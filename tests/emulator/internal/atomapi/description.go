@@ -66,7 +66,8 @@ type raw struct {
 	Inner string `xml:",innerxml"`
 }
 
-// counts is raw with the namespace that all its elements share: JavaScript's client looks for their prefix.
+// counts is raw with the namespace that all its elements share: JavaScript's client expects their
+// prefix.
 type counts struct {
 	Namespace string `xml:"xmlns:d2p1,attr,omitempty"`
 	Inner     string `xml:",innerxml"`
@@ -169,7 +170,7 @@ func (p *problems) err() error { return errors.Join(p.errs...) }
 
 func is(b *bool) bool { return b != nil && *b }
 
-// pathOf is the entity an address like sb://host/queue or a bare name means.
+// pathOf returns the entity that an address like sb://host/queue or a bare name refers to.
 func pathOf(s *string) string {
 	if s == nil {
 		return ""
@@ -180,7 +181,7 @@ func pathOf(s *string) string {
 	return *s
 }
 
-// unsupported names what is asked for and is not provided here.
+// unsupported returns an error for a requested feature that is not provided.
 func (d *description) unsupported() error {
 	for _, f := range []struct {
 		property string

@@ -15,8 +15,8 @@ const (
 	defaultPage = 100
 )
 
-// Authorize says whether a request may manage the namespace: nil, or why it cannot be trusted
-// at all. manage is false for somebody who is known and has lesser rights.
+// Authorize reports whether a request may manage the namespace; the error is why the request is not
+// authenticated. manage is false for a client that is authenticated and has lesser rights.
 type Authorize func(*http.Request) (manage bool, err error)
 
 // Handler serves the administration to clients that authorize accepts, and GET /health to all.
@@ -45,8 +45,8 @@ func (a *API) Handler(authorize Authorize) http.Handler {
 	})
 }
 
-// address takes a path apart: topic or queue, subscription, rule. list says that the path ends
-// where a name would follow.
+// address is the parsed path: topic or queue, subscription, rule. list means that the path ends
+// before a name.
 type address struct {
 	name, sub, rule string
 	list            bool
@@ -110,8 +110,8 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, manage bool) error {
 	return fail(http.StatusMethodNotAllowed, "%s is not supported", r.Method)
 }
 
-// unprivileged is the service's wording for who lacks the Manage right; nil where it answers
-// that nothing is there.
+// unprivileged returns the service's error for a client without the Manage right; nil if the
+// service answers that there is no such entity.
 func (a *API) unprivileged(method string, at address) error {
 	if at.part != "" {
 		op := map[string]string{http.MethodGet: "Get", http.MethodPut: "CreateOrUpdate", http.MethodDelete: "Delete"}[method]

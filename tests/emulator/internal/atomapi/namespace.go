@@ -51,7 +51,7 @@ type rule struct {
 	created  time.Time
 }
 
-// New administers a broker that was built from cfg and is changed by nobody else.
+// New administers a broker that was built from cfg and that no other caller changes.
 func New(b *broker.Broker, cfg broker.Config, name string, premium bool) *API {
 	a := &API{broker: b, name: name, premium: premium, created: time.Now(), entities: make(map[string]*entity)}
 	for _, q := range cfg.Queues {
@@ -87,8 +87,8 @@ func (a *API) adopt(kind, name string, d description) *entity {
 	return e
 }
 
-// adoptRules describes rules that a configuration made. What cannot be told from a compiled
-// rule is described by its kind alone.
+// adoptRules describes rules from a configuration. What a compiled rule does not reveal is
+// described by its kind only.
 func adoptRules(rules []broker.Rule, created time.Time) []*rule {
 	if rules == nil {
 		return []*rule{defaultRule(created)}
@@ -272,7 +272,7 @@ func (a *API) create(e *entity, topic string) error {
 	return a.broker.CreateSubscription(topic, s)
 }
 
-// compiled is what the broker shall apply: nothing to evaluate where only the true filter is.
+// compiled returns the rules for the broker: none to evaluate if there is only the true filter.
 func (e *entity) compiled() []broker.Rule {
 	if len(e.rules) == 1 && e.rules[0].compiled.Filter == nil && e.rules[0].compiled.Action == nil {
 		return nil
@@ -328,7 +328,7 @@ func (a *API) remove(topic, sub string) error {
 	return nil
 }
 
-// forgetIdle forgets what the broker deleted because it was idle.
+// forgetIdle removes the entities that the broker deleted because they were idle.
 func (a *API) forgetIdle() {
 	a.broker.Advance()
 	gone := func(_ string, e *entity) bool { return !a.broker.Exists(e.path) }

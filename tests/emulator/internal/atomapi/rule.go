@@ -53,7 +53,7 @@ type valueXML struct {
 	} `xml:"Value"`
 }
 
-// values decodes typed values; nil is none.
+// values decodes typed values; nil if v is nil.
 func (v *valuesXML) values() (map[string]any, error) {
 	if v == nil {
 		return nil, nil
@@ -83,7 +83,7 @@ func (v *valuesXML) values() (map[string]any, error) {
 	return out, nil
 }
 
-// compile makes a rule of a description; without a filter it selects everything.
+// compile makes a rule from a description; without a filter it selects everything.
 func (x *ruleXML) compile() (broker.Rule, error) {
 	r := broker.Rule{Name: x.Name}
 	var err error
@@ -164,7 +164,7 @@ func escape(s string) string {
 	return quotes.Replace(b.String())
 }
 
-// quotes need no number: JavaScript's client shows one as it came.
+// quotes need no numeric entity: JavaScript's client does not decode one.
 var quotes = strings.NewReplacer("&#39;", "'", "&#34;", "&quot;")
 
 func element(b *strings.Builder, name, text string) {
@@ -224,7 +224,7 @@ func (v *valuesXML) write(b *strings.Builder, name string) {
 	b.WriteString("</" + name + ">")
 }
 
-// describeValues is the other way of values; nil where there are none.
+// describeValues is the reverse of values; nil for an empty map.
 func describeValues(m map[string]any) *valuesXML {
 	if len(m) == 0 {
 		return nil

@@ -6,7 +6,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
 )
 
-// The rules of a subscription as the clients of AMQP manage them. What they add and remove is seen over HTTP and the other way.
+// The rules of a subscription as AMQP clients manage them. Their changes are visible over HTTP, and
+// vice versa.
 
 // AddRule adds a rule to the subscription at path.
 func (a *API) AddRule(path string, r broker.Rule) error {
@@ -37,7 +38,8 @@ func (a *API) RemoveRule(path, name string) error {
 	return a.removeRule(sub, name)
 }
 
-// Rules are those of the subscription at path in the order in which they were added, and when that was.
+// Rules returns the rules of the subscription at path, in the order in which they were added, and
+// their times.
 func (a *API) Rules(path string) ([]broker.Rule, []time.Time, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,7 +54,7 @@ func (a *API) Rules(path string) ([]broker.Rule, []time.Time, error) {
 	return rules, created, nil
 }
 
-// ruled is the subscription at path.
+// ruled returns the subscription at path.
 func (a *API) ruled(path string) (*entity, error) {
 	if sub := a.subscription(parseAddress(path)); sub != nil {
 		return sub, nil

@@ -1,7 +1,8 @@
-// Package control lets a program in any language harm the embedded servers over HTTP, as a test in Go does by their methods.
+// Package control injects faults into the embedded servers over HTTP, so that a program in any
+// language can do what a Go test does by their methods.
 //
-// A harm is a POST to its path, with its parameters in the query; GET / lists them. What is wrong with a request is answered
-// with 400 and a sentence that says what to do.
+// A fault is a POST to its path, with its parameters in the query; GET / lists them. An invalid
+// request is answered with 400 and a sentence that explains how to correct it.
 package control
 
 import (
@@ -15,14 +16,14 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
-// harm is one thing that can go wrong. do returns how many it struck, where that is known.
+// harm is one fault. do returns how many operations it affected, if that is known.
 type harm struct {
 	path, parameters, what string
 
 	do func(*emulator.Stack, *arguments) any
 }
 
-// harms are in the order in which they are listed.
+// harms returns the faults in the order in which they are listed.
 func harms() []harm {
 	return []harm{
 		{"mongodb/drop-connections", "", "every connection is cut", func(s *emulator.Stack, _ *arguments) any { s.Mongo.DropConnections(); return nil }},
@@ -73,10 +74,11 @@ func harms() []harm {
 	}
 }
 
-// chance is how faults by chance are described: the body of POST /servicebus/faults, which replaces those before.
+// chance is the path for random faults: the body of POST /servicebus/faults describes them and
+// replaces those before.
 const chance = "servicebus/faults"
 
-// Handler serves the harms to the servers of a stack.
+// Handler serves the faults for the servers of a stack.
 func Handler(s *emulator.Stack) http.Handler {
 	mux := http.NewServeMux()
 	for _, h := range harms() {
@@ -123,7 +125,7 @@ func answer(w http.ResponseWriter, problems []string, struck any) {
 	fmt.Fprintln(w, struck)
 }
 
-// arguments are a request's, and what is wrong with them.
+// arguments are the parameters of a request, and the problems found in them.
 type arguments struct {
 	harm     harm
 	values   url.Values
@@ -134,9 +136,9 @@ func (a *arguments) problem(format string, args ...any) {
 	a.problems = append(a.problems, fmt.Sprintf(format, args...)+": write POST /"+a.harm.path+"?"+a.harm.parameters)
 }
 
-// known refuses what no parameter is called: what is misspelt would do nothing, quietly.
+// known refuses unknown parameters: a misspelt one would silently do nothing.
 func (a *arguments) known() {
-	want, _ := url.ParseQuery(a.harm.parameters) // is ours
+	want, _ := url.ParseQuery(a.harm.parameters) // the parameters are fixed texts
 	for name := range a.values {
 		if !want.Has(name) {
 			a.problem("%q is no parameter of %s", name, a.harm.path)

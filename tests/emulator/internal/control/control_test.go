@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/control"
 )
 
-// request is what an answer says, and its status.
+// request returns the text of an answer, and its status.
 func request(t *testing.T, method, url, body string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -27,7 +27,7 @@ func request(t *testing.T, method, url, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-func TestEveryHarmThatIsListedCanBeDone(t *testing.T) {
+func TestEveryListedFaultCanBeInjected(t *testing.T) {
 	server := httptest.NewServer(control.Handler(emulator.Start(t, emulator.Options{})))
 	defer server.Close()
 	status, list := request(t, "GET", server.URL+"/", "")
@@ -42,7 +42,7 @@ func TestEveryHarmThatIsListedCanBeDone(t *testing.T) {
 	require.Equal(t, 204, status)
 }
 
-func TestAHarmIsDone(t *testing.T) {
+func TestAFaultIsInjected(t *testing.T) {
 	s := emulator.Start(t, emulator.Options{})
 	server := httptest.NewServer(control.Handler(s))
 	defer server.Close()
@@ -56,7 +56,7 @@ func TestAHarmIsDone(t *testing.T) {
 	require.Equal(t, 503, during)
 }
 
-func TestWhatIsWrongWithAHarmIsSaid(t *testing.T) {
+func TestInvalidFaultRequestsAreExplained(t *testing.T) {
 	server := httptest.NewServer(control.Handler(emulator.Start(t, emulator.Options{})))
 	defer server.Close()
 	for path, want := range map[string]string{

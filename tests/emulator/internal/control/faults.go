@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
-// faults are those by chance that are in force.
+// faults are the random faults that are in force.
 type faults struct {
 	server *servicebus.Server
 

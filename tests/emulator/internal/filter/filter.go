@@ -1,11 +1,11 @@
-// Package filter decides which messages a subscription takes: the true, false, correlation and
-// SQL filters of Service Bus, and the SQL actions that annotate a copy.
+// Package filter decides which messages a subscription takes: the true, false, correlation and SQL
+// filters of Service Bus, and the SQL actions that annotate a copy.
 //
 // The SQL is the service's common subset: AND, OR, NOT, the comparisons, + - * / %, LIKE with
-// ESCAPE, IN, IS NULL, EXISTS, parameters, and properties of the scopes user and sys. Logic
-// is three-valued: a comparison with a property that is missing, or of values that cannot be
-// compared, is unknown, and a filter selects only what is true. Not provided: the functions
-// newid and property, and actions on system properties; both are errors that say so.
+// ESCAPE, IN, IS NULL, EXISTS, parameters, and properties of the scopes user and sys. Logic is
+// three-valued: a comparison with a property that is missing, or of values that cannot be compared,
+// is unknown, and a filter selects only what is true. Not provided: the functions newid and
+// property, and actions on system properties; both are errors that name them.
 package filter
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Message is what filters see of a message. System names are in lower case.
+// Message gives filters access to a message. System names are in lower case.
 type Message interface {
 	User(name string) (value any, found bool)
 	System(name string) (value any, found bool)

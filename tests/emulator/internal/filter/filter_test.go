@@ -102,8 +102,8 @@ func TestActionChangesInOrder(t *testing.T) {
 	}
 }
 
-// FuzzSQL looks for a panic, an endless evaluation, or a filter that its own text does not
-// parse to again.
+// FuzzSQL searches for a panic, an endless evaluation, or a filter whose own text does not parse to
+// the same filter.
 func FuzzSQL(f *testing.F) {
 	for _, s := range []string{
 		"a = 1 AND b LIKE 'x%' ESCAPE '\\'", "NOT (sys.Label IN ('a', 'b')) OR EXISTS([c d])",

@@ -195,7 +195,7 @@ func (b *Builder) number(f float64, n int64, integral bool, kind byte) {
 		b.Key = binary.BigEndian.AppendUint64(append(b.Key, pick(neg, tNegSmall, tPosSmall)), math.Float64bits(mag))
 	case mag >= 1<<63:
 		b.Key = binary.BigEndian.AppendUint64(append(b.Key, pick(neg, tNegHuge, tPosHuge)), math.Float64bits(mag))
-	default: // the low bit says that a fraction follows
+	default: // the low bit is set if a fraction follows
 		whole, frac := math.Modf(mag)
 		b.integer(uint64(whole)<<1|1, neg)
 		b.Key = binary.BigEndian.AppendUint64(b.Key, uint64(frac*(1<<63))<<1)

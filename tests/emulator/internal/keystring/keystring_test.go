@@ -135,7 +135,7 @@ func TestKeyOrderIsValueOrder(t *testing.T) {
 	}
 }
 
-func TestTypeBitsTellNumberTypes(t *testing.T) {
+func TestTypeBitsDistinguishNumberTypes(t *testing.T) {
 	bits := func(id any) []byte {
 		_, b := Token{Operation: "insert", KeyField: "documentKey", Key: bson.D{{Key: "_id", Value: id}}}.Encode()
 		return b
@@ -145,7 +145,7 @@ func TestTypeBitsTellNumberTypes(t *testing.T) {
 	require.NotEqual(t, bits(int64(4)), bits(4.0))
 }
 
-func TestParseRefusesWhatIsNoToken(t *testing.T) {
+func TestParseRefusesInvalidTokens(t *testing.T) {
 	for _, c := range []any{"zz", "", "82", "8263515EAC00000002", "8263515EAC000000022B0629296E1404", "8263515EAC000000022B0429296E04", "8263515EAC000000022B0429296E14", int32(5), nil} {
 		_, err := Parse(bson.D{{Key: "_data", Value: c}})
 		require.Error(t, err, "%v", c)

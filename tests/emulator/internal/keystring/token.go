@@ -90,7 +90,7 @@ func (t Token) Doc() bson.Raw {
 // HighWaterMark is the token of a moment, before any event of that moment.
 func HighWaterMark(at bson.Timestamp) Token { return Token{Time: at, HighWater: true} }
 
-// Parsed is what resuming needs to know of a token; Data identifies the event exactly.
+// Parsed is the part of a token that resuming needs; Data identifies the event exactly.
 type Parsed struct {
 	Version    int
 	Data       string

@@ -40,8 +40,8 @@ type ContainerInfo struct {
 // stamp returns an ETag no write of this account ever had, and the time of
 // writing in the whole seconds that HTTP dates have. mu is held.
 func (a *Account) stamp(now time.Time) (etag string, lastModified time.Time) {
-	// Microseconds look like the service's own ETags; the counter makes two
-	// writes of one instant (virtual time stands still) differ.
+	// Microseconds resemble the service's own ETags; the counter distinguishes two writes of one
+	// instant (virtual time stands still).
 	a.lastETag = max(a.lastETag+1, uint64(now.UnixMicro()))
 	return fmt.Sprintf(`"0x8%015X"`, a.lastETag), now.UTC().Truncate(time.Second)
 }
@@ -132,9 +132,9 @@ type Entry struct {
 	Blob   Blob // without its content; empty for a prefix
 }
 
-// ListBlobs returns up to limit entries of the container in name order. Names
-// that go on with delimiter after prefix are folded into one prefix entry; an
-// empty delimiter folds nothing. Only committed blobs are listed.
+// ListBlobs returns up to limit entries of the container in name order. Names in which delimiter
+// follows after prefix are folded into one prefix entry; an empty delimiter folds nothing. Only
+// committed blobs are listed.
 func (a *Account) ListBlobs(name, prefix, delimiter, marker string, limit int) (page []Entry, next string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -64,7 +64,7 @@ func (b *blob) snapshot(now time.Time) Blob {
 	}
 }
 
-// find returns the committed blob, or nil when there is none. mu is held.
+// find returns the committed blob, or nil if there is none. mu is held.
 func (c *container) find(name string) *blob {
 	if b := c.blobs[name]; b != nil && b.committed {
 		return b
@@ -189,8 +189,8 @@ func (a *Account) modify(containerName, name string, cond Conditions, f func(*bl
 	return got, err
 }
 
-// existing is write for an operation that needs the blob: its absence is told
-// before any condition is looked at.
+// existing is write for an operation that needs the blob: a missing blob is reported before any
+// condition is checked.
 func (a *Account) existing(containerName, name string, cond Conditions, f func(*container, *blob, time.Time) error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -213,9 +213,8 @@ func (a *Account) Delete(containerName, name string, cond Conditions) error {
 	})
 }
 
-// WithLease runs one lease operation on a committed blob. Conditions apply as
-// for a write; the lease id in them is not looked at. A lease operation changes
-// neither ETag nor time of modification [lease].
+// WithLease runs one lease operation on a committed blob. Conditions apply as for a write, except
+// for the lease id. A lease operation changes neither ETag nor time of modification [lease].
 func (a *Account) WithLease(containerName, name string, cond Conditions, f func(*Lease, time.Time) error) (Blob, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

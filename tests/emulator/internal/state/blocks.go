@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// BlockSource says where Put Block List takes a block from.
+// BlockSource is the source from which Put Block List takes a block.
 type BlockSource int
 
 // The three lists of a Put Block List request [put-block-list].

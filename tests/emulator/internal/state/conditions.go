@@ -15,8 +15,8 @@ type Conditions struct {
 	LeaseID           string
 }
 
-// tagged says whether the ETag is in a comma-separated list. ETags compare
-// strongly; the service takes them without quotes too.
+// tagged reports whether the ETag is in a comma-separated list. ETags compare strongly; the service
+// accepts them without quotes as well.
 func tagged(list, etag string) bool {
 	for one := range strings.SplitSeq(list, ",") {
 		if one = strings.TrimSpace(one); one == "*" || strings.Trim(one, `"`) == strings.Trim(etag, `"`) {
@@ -26,10 +26,9 @@ func tagged(list, etag string) bool {
 	return false
 }
 
-// checkRead applies the conditions to an existing blob for a read: what the
-// client already has is 304, what it asked for in vain is 412. Any combination
-// is allowed and means If-Match && If-Unmodified-Since && (If-None-Match ||
-// If-Modified-Since) [conditional].
+// checkRead applies the conditions to an existing blob for a read: 304 if the client already has
+// it, 412 if a precondition fails. Any combination is allowed and means If-Match &&
+// If-Unmodified-Since && (If-None-Match || If-Modified-Since) [conditional].
 func (c Conditions) checkRead(b *blob) error {
 	if c.IfNoneMatch == "*" {
 		return ErrUnsatisfiable

@@ -56,13 +56,13 @@ func (l *Lease) State(now time.Time) LeaseState {
 	return Available
 }
 
-// Locked says whether a write needs the lease id at now: x-ms-lease-status.
+// Locked reports whether a write needs the lease id at now: x-ms-lease-status.
 func (l *Lease) Locked(now time.Time) bool {
 	s := l.State(now)
 	return s == Leased || s == Breaking
 }
 
-// Infinite says whether the lease held at now never expires.
+// Infinite reports whether the lease held at now never expires.
 func (l *Lease) Infinite() bool { return l.seconds == Infinite }
 
 // Acquire takes the lease for seconds under the id, which must not be empty.
@@ -84,8 +84,8 @@ func (l *Lease) Acquire(now time.Time, seconds int, id string) error {
 	return nil
 }
 
-// Renew starts the lease's duration again. An expired lease can be renewed as
-// long as nobody took it or wrote to the blob [lease].
+// Renew starts the lease's duration again. An expired lease can be renewed as long as no other
+// client has acquired it or written to the blob [lease].
 func (l *Lease) Renew(now time.Time, id string) error {
 	state := l.State(now)
 	if state == Available || id != l.id {
@@ -128,11 +128,10 @@ func (l *Lease) Release(now time.Time, id string) error {
 	return nil
 }
 
-// Break ends the lease without its id and returns the whole seconds, rounded
-// up, until another can be acquired. A negative period means none was given:
-// the lease then runs out by itself, an infinite one breaks at once. A break
-// never lengthens what is left. Breaking a broken lease is a success in every
-// version since 2012-02-12: LeaseAlreadyBroken belongs to the ones before.
+// Break ends the lease without its id and returns the whole seconds, rounded up, until another can
+// be acquired. A negative period means that none was given: the lease then expires normally, and an
+// infinite one breaks at once. A break never lengthens the remaining time. Breaking a broken lease
+// is a success in every version since 2012-02-12: LeaseAlreadyBroken belongs to the ones before.
 func (l *Lease) Break(now time.Time, period int) (int, error) {
 	if period > MaxBreakSeconds {
 		return 0, ErrInvalidBreakPeriod
@@ -160,7 +159,7 @@ func (l *Lease) Break(now time.Time, period int) (int, error) {
 	return int((end.Sub(now) + time.Second - 1) / time.Second), nil
 }
 
-// CheckWrite says whether a write with the lease id ("" for none) may go on.
+// CheckWrite reports whether a write with the lease id ("" for none) is allowed.
 func (l *Lease) CheckWrite(now time.Time, id string) error {
 	if id == "" && l.Locked(now) {
 		return ErrLeaseIDMissing
@@ -168,8 +167,8 @@ func (l *Lease) CheckWrite(now time.Time, id string) error {
 	return l.CheckRead(now, id)
 }
 
-// CheckRead says whether a read with the lease id ("" for none) may go on: a
-// read needs no id, but an id that is given must be the active one.
+// CheckRead reports whether a read with the lease id ("" for none) is allowed: a read needs no id,
+// but an id that is given must be the active one.
 func (l *Lease) CheckRead(now time.Time, id string) error {
 	switch {
 	case id == "":
@@ -184,8 +183,8 @@ func (l *Lease) CheckRead(now time.Time, id string) error {
 	return ErrLeaseNotPresentBlob
 }
 
-// Written tells the lease that the blob was modified: one that has expired or
-// was broken is forgotten, and can no longer be renewed [lease].
+// Written records that the blob was modified: a lease that has expired or was broken is forgotten,
+// and can no longer be renewed [lease].
 func (l *Lease) Written(now time.Time) {
 	if !l.Locked(now) {
 		*l = Lease{}

@@ -159,7 +159,7 @@ func write(l *Lease, id string) error {
 func TestLeaseClock(t *testing.T) {
 	type step struct {
 		after time.Duration
-		do    func(*Lease) error // nil only looks
+		do    func(*Lease) error // nil only checks
 		state LeaseState
 	}
 	acquire := func(seconds int) func(*Lease) error {

@@ -9,14 +9,15 @@ import (
 	"golang.org/x/text/language"
 )
 
-// Collation is an order of strings other than that of their bytes: English, by letters and not by their case. A nil one is the
-// order of bytes.
+// Collation is an order of strings other than that of their bytes: English, by letters and not by
+// their case. A nil one is the order of bytes.
 type Collation struct {
-	// CaseMatters: of two strings that differ in nothing else, the one with the small letter comes first.
+	// CaseMatters: of two strings that differ in nothing else, the one with the small letter comes
+	// first.
 	CaseMatters bool
 }
 
-// Same says whether two collations order alike.
+// Same reports whether two collations order alike.
 func (c *Collation) Same(d *Collation) bool {
 	if c == nil || d == nil {
 		return c == d
@@ -66,7 +67,7 @@ func (c *Collation) key(s string) string {
 	return string(by.KeyFromString(&collate.Buffer{}, s))
 }
 
-// HasText says whether a collation would change how v compares.
+// HasText reports whether a collation would change how v compares.
 func HasText(v any) bool {
 	switch t := v.(type) {
 	case string, bson.Symbol:

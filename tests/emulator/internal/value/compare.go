@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Missing is what a path that leads nowhere yields. It compares below null in
-// expressions, and equal to null in match and sort (see SortKey).
+// Missing is the value of a path that leads nowhere. It compares below null in expressions, and
+// equal to null in match and sort (see SortKey).
 type Missing struct{}
 
 // Class is the server's canonical type order, the first key of every comparison.

@@ -23,7 +23,7 @@ const MaxDepth = 200
 // MaxStoredDepth is the deepest nesting of a document that is stored.
 const MaxStoredDepth = 180
 
-// TooDeep says whether a document is nested deeper than one may be that is stored.
+// TooDeep reports whether a document is nested too deeply to be stored.
 func TooDeep(raw bson.Raw) bool {
 	const level = 7 // the bytes of one, at least
 	return len(raw) > level*MaxStoredDepth && deeper(raw, MaxStoredDepth)
@@ -148,7 +148,7 @@ func lstring(b []byte) (string, int, error) {
 	return string(s), int(4 + n), nil
 }
 
-// DecodeValue decodes one value of the given type and says how many bytes it took.
+// DecodeValue decodes one value of the given type and returns how many bytes it took.
 func DecodeValue(t bson.Type, b []byte) (any, int, error) { return decodeValue(t, b, 0) }
 
 func decodeValue(t bson.Type, b []byte, depth int) (any, int, error) {

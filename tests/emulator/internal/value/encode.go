@@ -13,9 +13,9 @@ import (
 // Encode is AppendDoc into a fresh buffer.
 func Encode(d bson.D) bson.Raw { return AppendDoc(make([]byte, 0, 256), d) }
 
-// AppendDoc appends d as BSON. Besides the types Decode produces it takes what
-// replies are made of: int, time.Time, bson.Raw, []bson.Raw, bson.RawValue,
-// []bson.D, []string and []int64. Any other type is a mistake in this module and panics.
+// AppendDoc appends d as BSON. In addition to the types that Decode produces it accepts those of
+// replies: int, time.Time, bson.Raw, []bson.Raw, bson.RawValue, []bson.D, []string and []int64. Any
+// other type is a mistake in this module and panics.
 func AppendDoc(dst []byte, d bson.D) []byte {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)

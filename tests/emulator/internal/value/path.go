@@ -75,10 +75,10 @@ func Index(s string) (int, bool) {
 	return n, err == nil && n >= 0 && s[0] != '+'
 }
 
-// Walk calls yield for every value a path of the query language reaches: arrays
-// on the way are entered, by index and element by element; the array at the end
-// is yielded whole (matching its elements is the operator's business). It yields
-// Missing where a document has no such field, and whether the last step was an index into an array. It stops when yield returns true.
+// Walk calls yield for every value a path of the query language reaches: arrays on the way are
+// entered, by index and element by element; the array at the end is yielded whole (matching its
+// elements is the operator's business). It yields Missing where a document has no such field, and
+// whether the last step was an index into an array. It stops when yield returns true.
 func Walk(v any, path []string, yield func(v any, byIndex bool) bool) bool {
 	return walk(v, path, false, yield)
 }

@@ -1,10 +1,9 @@
-// Package wire reads and writes MongoDB's messages: bytes to messages and back,
-// nothing about what they mean.
+// Package wire reads and writes MongoDB's messages: bytes to messages and back, without their
+// meaning.
 //
-// OP_MSG is spoken in full but for checksums, which are skipped on reading and
-// never sent; OP_QUERY and OP_REPLY only as far as a handshake needs them.
-// Compressed messages are refused. Lengths are checked before anything is
-// allocated, and no input makes a reader panic.
+// OP_MSG is supported in full except for checksums, which are skipped on reading and never sent;
+// OP_QUERY and OP_REPLY only as far as a handshake needs them. Compressed messages are refused.
+// Lengths are checked before anything is allocated, and no input makes a reader panic.
 package wire
 
 import (
@@ -187,7 +186,7 @@ func AppendMsg(dst []byte, id, responseTo int32, flags uint32, body func([]byte)
 func AppendReply(dst []byte, id, responseTo int32, doc bson.Raw) []byte {
 	start := len(dst)
 	dst = appendHeader(dst, id, responseTo, OpReply)
-	dst = binary.LittleEndian.AppendUint32(dst, 8) // AwaitCapable, as servers always say
+	dst = binary.LittleEndian.AppendUint32(dst, 8) // AwaitCapable, which servers always set
 	dst = binary.LittleEndian.AppendUint64(dst, 0) // no cursor
 	dst = binary.LittleEndian.AppendUint32(dst, 0)
 	dst = binary.LittleEndian.AppendUint32(dst, 1)
