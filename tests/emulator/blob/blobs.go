@@ -139,7 +139,7 @@ func (r *request) describe(b state.Blob) {
 	}
 }
 
-// leaseText words a lease's status and, while it is held, its kind of duration.
+// leaseText returns a lease's status and, while it is held, its kind of duration.
 func leaseText(b state.Blob) (status, duration string) {
 	status = "unlocked"
 	if b.LeaseLocked {

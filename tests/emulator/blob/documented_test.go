@@ -13,7 +13,8 @@ import (
 
 var named = regexp.MustCompile("`([^`]+)`")
 
-// The chapter of the README names the operations that are served, and those that are refused, as the code does.
+// The chapter of the README names the operations that are served, and those that are refused, as
+// the code does.
 func TestTheReadmeNamesEveryOperation(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	require.NoError(t, err)

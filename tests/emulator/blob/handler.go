@@ -16,11 +16,11 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/state"
 )
 
-// operation is one REST operation and all that a client may say with it.
+// operation is one REST operation and everything that a client may send with it.
 type operation struct {
 	name    string
-	headers []string // x-ms- headers besides the common ones; "x-ms-meta-" is a prefix
-	params  []string // query parameters besides the ones that chose the operation
+	headers []string // x-ms- headers in addition to the common ones; "x-ms-meta-" is a prefix
+	params  []string // query parameters in addition to those that select the operation
 	bySAS   bool     // also done for a shared access signature with the permission r
 	handle  func(*Server, *request) error
 }
@@ -44,8 +44,8 @@ var (
 	listParams  = []string{"prefix", "marker", "maxresults", "include", "delimiter"}
 )
 
-// operations is everything this server can do; what is not here is refused by its name in [unsupported], by that of [foreign] if a
-// service knows it.
+// operations is everything this server can do; what is not here is refused by its name in
+// [unsupported], by that of [foreign] if a service knows it.
 var operations = map[route]operation{
 	{"service", "GET", "list"}: {name: "List Containers", params: listParams, handle: (*Server).listContainers},
 
@@ -110,7 +110,7 @@ var foreign = map[route]string{
 // account is the operation that is chosen by restype=account, on any level.
 const account = "Get Account Information"
 
-// copying are the operations that a header makes of Put Blob and Put Block.
+// copying are the operations that a header turns Put Blob and Put Block into.
 var copying = map[string]string{"Put Blob": "Copy Blob", "Put Block": "Put Block from URL"}
 
 var (
@@ -118,10 +118,12 @@ var (
 	commonParams  = []string{"comp", "restype", "timeout"}
 )
 
-// maxMetadata is how many bytes the metadata of a blob or container may have together [set-blob-metadata].
+// maxMetadata is how many bytes the metadata of a blob or container may have together
+// [set-blob-metadata].
 const maxMetadata = 8 << 10
 
-// metadataName is an identifier of C# [naming-and-referencing-containers--blobs--and-metadata]; a header has no other letters.
+// metadataName is an identifier of C# [naming-and-referencing-containers--blobs--and-metadata]; a
+// header has no other letters.
 var metadataName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // ServeHTTP answers one request of the Blob REST protocol.
@@ -230,7 +232,8 @@ func unsupported(req *request) error {
 	return unsupportedText(what)
 }
 
-// unsupportedText refuses what this server does not do. The status is one that clients do not retry.
+// unsupportedText refuses what this server does not do. The status is one that clients do not
+// retry.
 func unsupportedText(what string) error {
 	return state.NewError(http.StatusNotImplemented, "NotImplemented", "The embedded Blob Storage does not support "+what+".")
 }
@@ -241,8 +244,8 @@ type errorBody struct {
 	Message string
 }
 
-// writeError words err as the service does: the code in a header and, where a
-// body is allowed, in XML [status-and-error-codes].
+// writeError writes err as the service does: the code in a header and, if a body is allowed, in XML
+// [status-and-error-codes].
 func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	refusal, ok := errors.AsType[*state.Error](err)
 	if !ok {
@@ -265,7 +268,7 @@ func writeXML(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
 	text = bytes.ReplaceAll(text, []byte("&#xA;"), []byte("\n")) // JavaScript's client shows the text as it came
-	// An answer that cannot be written has nobody left to be told.
+	// If the answer cannot be written, the client is gone.
 	_, _ = w.Write(append([]byte(xml.Header), text...))
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/state"
 )
 
-// leaseBlob is the five lease operations, told apart by x-ms-lease-action.
+// leaseBlob handles the five lease operations, which x-ms-lease-action selects.
 func (s *Server) leaseBlob(r *request) error {
 	cond, err := r.conditions()
 	if err != nil {
@@ -33,16 +33,16 @@ func (s *Server) leaseBlob(r *request) error {
 	return r.written(act.status, b)
 }
 
-// leaseAction is one lease operation on its way.
+// leaseAction is one lease operation and its result.
 type leaseAction struct {
 	status int
 	id     string // to answer
 	breaks bool
-	left   int // seconds, after a break
+	left   int // seconds that are left, after a break
 	apply  func(*state.Lease, time.Time) error
 }
 
-// leaseAction reads which operation is asked for, with all it needs.
+// leaseAction reads the requested operation and its parameters.
 func (r *request) leaseAction(id string) (*leaseAction, error) {
 	action := r.Header.Get("x-ms-lease-action")
 	proposed, err := r.leaseID("x-ms-proposed-lease-id")

@@ -33,7 +33,8 @@ func badHeader(name, why string) error {
 	return state.NewError(http.StatusBadRequest, "InvalidHeaderValue", "The header "+name+" "+why+".")
 }
 
-// path returns the path of the request below the account, which is the first part of the path, or of the host name (account.blob.…).
+// path returns the path of the request below the account, which is the first part of the path, or
+// of the host name (account.blob.…).
 func (s *Server) path(r *http.Request) string {
 	path := strings.TrimPrefix(r.URL.Path, "/")
 	if !s.byHost(r) {
@@ -44,7 +45,8 @@ func (s *Server) path(r *http.Request) string {
 
 func (s *Server) byHost(r *http.Request) bool { return strings.HasPrefix(r.Host, s.opts.Account+".") }
 
-// parse finds out what the request is about. One that is signed by a shared access signature may leave out its version.
+// parse reads what the request is about. A request that is signed by a shared access signature may
+// leave out its version.
 func (s *Server) parse(w http.ResponseWriter, r *http.Request, signed bool) (*request, error) {
 	req := &request{Request: r, w: w, query: r.URL.Query(), maxBody: s.opts.MaxBody, signed: signed}
 	if r.Header.Get("x-ms-version") == "" && !signed {
@@ -77,8 +79,8 @@ func (s *Server) parse(w http.ResponseWriter, r *http.Request, signed bool) (*re
 	return req, nil
 }
 
-// validContainerName reports whether the name is of lower case letters, digits and single hyphens that stand between others, or $root
-// [naming-containers].
+// validContainerName reports whether the name is of lower case letters, digits and single hyphens
+// that stand between others, or $root [naming-containers].
 func validContainerName(name string) bool {
 	if name == "$root" {
 		return true
@@ -128,7 +130,7 @@ func checkMD5(want, data []byte) error {
 func (r *request) md5(name string) ([]byte, error) {
 	text := r.Header.Get(name)
 	if text == "" {
-		return nil, nil // absent is a good answer
+		return nil, nil // an absent header is allowed
 	}
 	sum, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(sum) != md5.Size {

@@ -16,20 +16,23 @@ import (
 // sasParams are the query parameters of a shared access signature for a blob or a container.
 var sasParams = []string{"sv", "sr", "st", "se", "sp", "spr", "sig", "rscc", "rscd", "rsce", "rscl", "rsct"}
 
-// foreignSAS names what a shared access signature with a parameter is, or asks for, that this server does not do.
+// foreignSAS names what a shared access signature with a parameter is, or asks for, that this
+// server does not do.
 var foreignSAS = map[string]string{
 	"ss": "account shared access signatures", "skoid": "user delegation shared access signatures", "si": "stored access policies",
 	"sip": "the IP range of a shared access signature", "ses": "the encryption scope of a shared access signature",
 	"sdd": "shared access signatures of directories",
 }
 
-// oldestSAS is the oldest version of the service whose signatures are verified; encryptionInSAS is the first that signs the encryption scope.
+// oldestSAS is the oldest version of the service whose signatures are verified; encryptionInSAS is
+// the first that signs the encryption scope.
 const (
 	oldestSAS       = "2018-11-09"
 	encryptionInSAS = "2020-12-06"
 )
 
-// checkSAS verifies a service shared access signature. What it permits is for the operation to check. [create-service-sas]
+// checkSAS verifies a service shared access signature. What it permits is for the operation to
+// check. [create-service-sas]
 func (s *Server) checkSAS(r *http.Request) error {
 	q := r.URL.Query()
 	for name, what := range foreignSAS {
@@ -87,7 +90,8 @@ func sasTime(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// permits refuses an operation that the request's signature does not permit, or that this server does not do by one.
+// permits refuses an operation that the request's signature does not permit, or that this server
+// does not do by one.
 func (op operation) permits(q url.Values) error {
 	switch {
 	case !op.bySAS:

@@ -1,17 +1,16 @@
-// Package blob is an Azure Blob service in this process: the REST protocol of
-// block blobs, conditional headers and leases, for the unmodified azblob SDK.
+// Package blob is an Azure Blob service in this process: the REST protocol of block blobs,
+// conditional headers and leases, for the unmodified azblob SDK.
 //
-// Guaranteed: what package state guarantees about blobs and leases; shared-key
-// signatures are verified; a request that this server does not know, or knows
-// but with a header or parameter it does not, is refused with an error that
-// names it, never a quiet success.
+// Guaranteed: the guarantees of package state for blobs and leases; shared-key signatures are
+// verified; a request that this server does not know, or that has a header or parameter that it
+// does not know, is refused with an error that names it.
 //
-// Not here: everything package state names as not kept, shared access signatures
-// but for reading, CRC64 checks, customer keys, batches, and the case of metadata
-// names (they are lower case, HTTP headers being what they are).
+// Not provided: everything that package state does not keep, shared access signatures except for
+// reading, CRC64 checks, customer keys, batches, and the case of metadata names (they are lower
+// case, since HTTP headers are case-insensitive).
 //
-// One Server serves TCP listeners (Run) and calls in memory (Transport) at the
-// same time, the latter also inside a testing/synctest bubble.
+// One Server serves TCP listeners (Run) and calls in memory (Transport) at the same time, the
+// latter also inside a testing/synctest bubble.
 package blob
 
 import (
@@ -33,19 +32,19 @@ const (
 	DefaultKey     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 
-// Options of a Server. The zero value is good.
+// Options of a Server. The zero value is ready to use.
 type Options struct {
 	// Logger gets one debug line a request; nil discards.
 	Logger *slog.Logger
 	// Account and Key (base64) are DefaultAccount and DefaultKey when empty.
 	Account, Key string
-	// Token, when set, is accepted as a bearer token besides the key, so that
-	// a client with a token credential can be tested.
+	// Token, if set, is accepted as a bearer token in addition to the key, so that a client with a
+	// token credential can be tested.
 	Token string
 	// MaxBody bounds the body of one request in bytes; 0 means 256 MiB.
 	MaxBody int64
-	// OnRequest, when set, is called after every answer with its status, on the
-	// goroutine that answered. It must not keep the request.
+	// OnRequest, if set, is called after every answer with its status, on the goroutine that
+	// answered. It must not keep the request.
 	OnRequest func(r *http.Request, status int)
 }
 
@@ -83,22 +82,21 @@ func New(opts Options) *Server {
 	return &Server{opts: opts, key: key, account: state.NewAccount()}
 }
 
-// ConnectionString is what a client needs to reach the default account at
-// addr (host:port) by the default key.
+// ConnectionString returns the connection string of the default account at addr (host:port), with
+// the default key.
 func ConnectionString(addr string) string {
 	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;BlobEndpoint=http://%s/%s;",
 		DefaultAccount, DefaultKey, addr, DefaultAccount)
 }
 
-// ConnectionString is what a client needs to reach this server's account at addr.
+// ConnectionString returns the connection string of this server's account at addr.
 func (s *Server) ConnectionString(addr string) string {
 	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;BlobEndpoint=http://%s/%s;",
 		s.opts.Account, s.opts.Key, addr, s.opts.Account)
 }
 
-// Fail makes every request of the next d be answered with status (503
-// ServerBusy when 0) before it is looked at, as in an outage. A later call
-// replaces an earlier one; d <= 0 ends it.
+// Fail makes the server answer every request of the next d with status (503 ServerBusy if it is 0)
+// without executing it, as in an outage. A later call replaces an earlier one; d <= 0 ends it.
 func (s *Server) Fail(status int, d time.Duration) {
 	if status == 0 {
 		status = http.StatusServiceUnavailable
@@ -148,12 +146,12 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 		defer cancel()
 		if err := srv.Shutdown(grace); err != nil {
-			_ = srv.Close() // the grace is over; nothing more can be done
+			_ = srv.Close() // the grace period is over; nothing more can be done
 		}
 		closing.Done()
 	})
 	err := srv.Serve(l)
-	if stop() { // ctx is not done: the listener failed by itself
+	if stop() { // ctx is not done: the listener failed
 		closing.Done()
 		_ = srv.Close()
 	}

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Transport carries requests to a Server without a socket. It is what azcore
-// calls a Transporter, and an http.RoundTripper too. The server answers on the
-// caller's goroutine, so it is at home in a testing/synctest bubble.
+// Transport carries requests to a Server without a socket. It is a Transporter of azcore and an
+// http.RoundTripper. The server answers on the caller's goroutine, so it works in a
+// testing/synctest bubble.
 type Transport struct {
 	server *Server
-	// Delay is the simulated round trip: half passes before the server sees
-	// the request and half after it. A context that ends in the second half
-	// leaves a request that took effect and whose answer nobody got.
+	// Delay is the simulated round trip: half passes before the server receives the request and
+	// half after it. If the context ends in the second half, the request took effect and its answer
+	// is lost.
 	Delay time.Duration
 }
 
@@ -47,7 +47,7 @@ func (t *Transport) Do(r *http.Request) (*http.Response, error) {
 	}
 	out := &memoryWriter{header: http.Header{}}
 	t.server.ServeHTTP(out, in)
-	_ = in.Body.Close() // a transport closes the body, and has nobody to tell of a failure
+	_ = in.Body.Close() // a transport closes the body, and cannot report a failure
 	if err := wait(ctx, t.Delay-t.Delay/2); err != nil {
 		return nil, err
 	}
