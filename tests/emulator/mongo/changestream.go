@@ -28,15 +28,15 @@ type stream struct {
 	newest   int            // of the tokens that it resumes from
 	lenient  bool           // accepts tokens that are lost
 	missed   string         // such a token, not met yet; else ""
-	before5  bool           // events look as those of servers before 5.0
+	before5  bool           // events have the form of servers before 5.0
 	before6  bool
 	mongos   *Mongos   // merges it; else nil
 	failed   error     // what the shards answer to the first getMore; nil: no error
 	ripe     time.Time // when the entry that is held back may be delivered; zero: none is
-	byName   bool      // the document of an update is looked up in whichever collection has the name by now
+	byName   bool      // the document of an update is looked up in the collection that has the name now
 
 	at      uint64         // position of the next entry
-	from    bson.Timestamp // entries before this are not looked at
+	from    bson.Timestamp // entries before this are skipped
 	pending *engine.Entry  // its invalidate event is next
 	ended   bool           // the invalidate was delivered
 
@@ -106,7 +106,7 @@ func (s *stream) fill(size int) ([]bson.Raw, error) {
 			}
 			continue
 		}
-		if n == 0 { // everything up to last has been looked at
+		if n == 0 { // everything up to last has been read
 			if value.CompareTimestamps(last, s.from) >= 0 {
 				s.advance(s.mark(last))
 			}

@@ -283,7 +283,8 @@ func (s *stream) resume(d bson.D, startAfter bool) error {
 	}
 }
 
-// pretend goes on from the oldest entry as if the token might still be met. It will not: the first event of the stream is another one.
+// pretend continues from the oldest entry as if the token might still be found. It will not be: the
+// first event of the stream is another one.
 func (s *stream) pretend(token string) error {
 	oldest := s.eng.FirstTime()
 	s.missed = token

@@ -24,7 +24,7 @@ func runHello(ctx context.Context, r *request) (bson.D, error) {
 	return r.srv.helloReply(r.conn, r.name != "hello"), nil
 }
 
-// runExplain refuses by name: there are no query plans here to tell of.
+// runExplain refuses by name: there are no query plans here to explain.
 func runExplain(context.Context, *request) (bson.D, error) {
 	return nil, mongoerr.Unsupported("the command explain")
 }
@@ -46,7 +46,7 @@ func (s *Server) version() string {
 	return fmt.Sprintf("%d.%d.%d", s.opts.Version[0], s.opts.Version[1], s.opts.Version[2])
 }
 
-// runStepDown is replSetStepDown. Nobody can take over in a set of one, so it needs force.
+// runStepDown is replSetStepDown. No other member can take over in a set of one, so it needs force.
 func runStepDown(_ context.Context, r *request) (bson.D, error) {
 	if r.db != "admin" {
 		return nil, mongoerr.New(mongoerr.Unauthorized, "replSetStepDown may only be run against the admin database.")

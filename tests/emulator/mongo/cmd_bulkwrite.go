@@ -67,7 +67,7 @@ func runBulkWrite(ctx context.Context, r *request) (bson.D, error) {
 	}...), err
 }
 
-// bulkDone is what a statement of a bulkWrite did.
+// bulkDone is the result of a statement of a bulkWrite.
 type bulkDone struct {
 	reply bson.D
 	total bulkTotals
@@ -116,7 +116,7 @@ func (r *request) bulkNamespaces() ([]engine.NS, error) {
 	return out, nil
 }
 
-// bulkFields are the fields of an operation and their types; any, if there is none.
+// bulkFields are the fields of an operation and their types; no type means any.
 var bulkFields = map[string][]string{
 	"insert": {"int", "long", "double", "decimal"}, "update": {"int", "long", "double", "decimal"}, "delete": {"int", "long", "double", "decimal"},
 	"document": {"object"}, "filter": {"object"}, "updateMods": {"object", "array"}, "multi": {"bool"}, "upsert": {"bool"}, "collation": {"object"},

@@ -69,7 +69,7 @@ func asSmallAsItFits(v any) any {
 	return n
 }
 
-// validation is what the command says about validating documents.
+// validation reads the command's options for validating documents.
 func (r *request) validation() (bson.D, error) {
 	var options bson.D
 	for _, key := range []string{"validator", "validationLevel", "validationAction"} {

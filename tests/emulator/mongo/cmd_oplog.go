@@ -18,8 +18,8 @@ var oplogNS = engine.NS{DB: "local", Coll: "oplog.rs"}
 // replsetNS is where a member keeps the configuration of its set.
 var replsetNS = engine.NS{DB: "local", Coll: "system.replset"}
 
-// oplogFields are what an entry shows here. What an operation changed (o, o2) is
-// kept in another form and is refused, not left out.
+// oplogFields are the fields that an entry has here. What an operation changed (o, o2) is kept in
+// another form and is refused, not left out.
 var oplogFields = []string{"ts", "t", "v", "op", "ns", "ui", "wall"}
 
 // findOplog is find on the oplog, in its own order or against it ($natural).

@@ -289,7 +289,7 @@ func runHostInfo(_ context.Context, r *request) (bson.D, error) {
 	}, nil
 }
 
-// runProfile tells that the profiler is off, and refuses to switch it on.
+// runProfile reports that the profiler is off, and refuses to switch it on.
 func runProfile(_ context.Context, r *request) (bson.D, error) {
 	level, ok := value.AsInt(r.body[0].Value)
 	if !ok || level < -1 || level > 2 {
@@ -371,7 +371,8 @@ func runDefaultConcern(_ context.Context, r *request) (bson.D, error) {
 	}, r.adminOnly()
 }
 
-// foreignCommands are those that a server knows and this one does not, so that a refusal can say which it is.
+// foreignCommands are those that a server knows and this one does not, so that a refusal can
+// distinguish them.
 var foreignCommands = fields(`abortReshardCollection applyOps appendOplogNote authenticate balancerStart balancerStatus balancerStop
 	cleanupOrphaned clone cloneCollectionAsCapped compact convertToCapped createRole createSearchIndexes createUser dbHash dropConnections dropRole dropSearchIndex
 	dropUser dropAllUsersFromDatabase enableSharding fsync fsyncUnlock getAuditConfig getShardMap grantRolesToUser isdbgrid killAllSessionsByPattern

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// maxWriteBatch is how many statements one command may carry, as hello says.
+// maxWriteBatch is how many statements one command may carry, as hello announces.
 const maxWriteBatch = 100_000
 
 // writeErrors collects what failed, in the shape of a reply.
@@ -37,7 +37,7 @@ func hasWriteErrors(reply bson.D) bool {
 	return ok
 }
 
-// fatal tells errors that fail the whole command from those of one statement.
+// fatal distinguishes errors that fail the whole command from those of one statement.
 func fatal(ctx context.Context, r *request, err error) bool {
 	if ctx.Err() != nil {
 		return true
@@ -66,7 +66,8 @@ func writeReply(n int, more bson.D, errs writeErrors) bson.D {
 	return d
 }
 
-// storable checks a document a client sends to be stored, puts _id first and fills in its empty timestamps.
+// storable checks a document a client sends to be stored, puts _id first and fills in its empty
+// timestamps.
 func (r *request) storable(raw bson.Raw) (bson.Raw, error) {
 	if len(raw) > value.MaxDocument {
 		code := int32(mongoerr.BSONObjectTooLarge)
@@ -101,7 +102,7 @@ func (r *request) storable(raw bson.Raw) (bson.Raw, error) {
 	return value.Encode(engine.WithID(d)), nil
 }
 
-// checkID refuses an _id with names that begin with $, at any depth, but for those of a DBRef.
+// checkID refuses an _id with names that begin with $, at any depth, except for those of a DBRef.
 func checkID(raw bson.Raw) error {
 	id, ok := value.RawField(raw, "_id")
 	if !ok || id.Type != bson.TypeEmbeddedDocument {
@@ -125,7 +126,7 @@ func dollars(raw bson.Raw) error {
 	return err
 }
 
-// hasEmptyTimestamp looks at the top level alone, of a document that is valid.
+// hasEmptyTimestamp checks the top level only, of a valid document.
 func hasEmptyTimestamp(raw bson.Raw) bool {
 	for rest := raw[4:]; len(rest) > 1; {
 		element, left, ok := bsoncore.ReadElement(rest)
@@ -217,7 +218,8 @@ func (r *request) selection(filter any, sort any) (engine.Selection, error) {
 	return s, nil
 }
 
-// statements reads the entries of updates or deletes. One that is malformed fails the command, before any is run.
+// statements reads the entries of updates or deletes. One that is malformed fails the command,
+// before any is run.
 func (r *request) statements(list []bson.Raw, name string, types map[string][]string, required ...string) ([]bson.D, error) {
 	out := make([]bson.D, len(list))
 	for i, raw := range list {
@@ -240,7 +242,7 @@ func (r *request) statements(list []bson.Raw, name string, types map[string][]st
 	return out, nil
 }
 
-// The fields of statements and their types; any, if there is none.
+// The fields of statements and their types; no type means any.
 var (
 	updateFields = map[string][]string{
 		"q": {"object"}, "u": {"object", "array"}, "c": {"object"}, "multi": {"bool"}, "upsert": {"bool"}, "collation": {"object"},

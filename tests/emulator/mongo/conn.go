@@ -123,7 +123,8 @@ type buffered struct {
 // halfSent is how long a message may take from its first byte to its last.
 const halfSent = time.Minute
 
-// message waits for the next one as long as it takes to begin, and no longer than halfSent for its end.
+// message waits for the next one as long as it takes to begin, and no longer than halfSent for its
+// end.
 func (b *buffered) message(nc net.Conn) (*wire.Message, error) {
 	if err := b.fill(); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	firstBatch    = 101 // documents, when the client does not say
+	firstBatch    = 101 // documents, if the client does not set it
 	maxBatchBytes = value.MaxDocument
 	cursorTimeout = 10 * time.Minute
 )
@@ -27,7 +27,8 @@ type cursors struct {
 	all map[int64]*cursor
 }
 
-// cursor belongs to whoever marked it busy; the table's lock guards busy, used and cause.
+// cursor belongs to the goroutine that marked it busy; the table's lock guards busy, used and
+// cause.
 type cursor struct {
 	id     int64
 	ns     string
@@ -145,7 +146,7 @@ func (t *cursors) killStreams(cause error) {
 	}
 }
 
-// batchSize reads the option; negative means that the client did not say.
+// batchSize reads the option; negative means that the client did not set it.
 func batchSize(v any, given bool) (int, error) {
 	if !given || v == nil {
 		return -1, nil
@@ -295,7 +296,7 @@ func runKillCursors(_ context.Context, r *request) (bson.D, error) {
 	return bson.D{{Key: "cursorsKilled", Value: killed}, {Key: "cursorsNotFound", Value: missing}, {Key: "cursorsAlive", Value: []int64{}}, {Key: "cursorsUnknown", Value: []int64{}}}, nil
 }
 
-// isStream tells whether a command opens or reads a change stream, for error labels.
+// isStream reports whether a command opens or reads a change stream, for error labels.
 func (s *Server) isStream(r *request) bool {
 	switch r.name {
 	case "aggregate":

@@ -29,7 +29,7 @@ type request struct {
 	seqs   []wire.Sequence
 	lsid   bson.Raw
 	number int64 // txnNumber; valid when numbered
-	// numbered and multi tell a retryable write from a transaction's statement.
+	// numbered and multi distinguish a retryable write from a transaction's statement.
 	numbered bool
 	multi    bool        // autocommit: false
 	txn      *engine.Txn // of a running transaction
@@ -154,7 +154,7 @@ func (s *Server) dispatch(ctx context.Context, c *conn, m *wire.Message) (bson.D
 	if point != nil && point.code != 0 {
 		if slices.Contains(stateChange, point.code) {
 			s.mu.Lock()
-			s.topology.bump() // a client that has marked this server unknown looks again at once
+			s.topology.bump() // a client that has marked this server unknown checks it again at once
 			s.mu.Unlock()
 		}
 		r.stream = (r.name == "aggregate" || point.checkedOut) && s.isStream(r)
@@ -231,7 +231,8 @@ func (s *Server) parse(c *conn, m *wire.Message) (*request, error) {
 	return r, nil
 }
 
-// validDatabase says whether a database can have the name; a server asks that of every command, reading ones included.
+// validDatabase reports whether a database can have the name; a server checks that for every
+// command, including those that read.
 func validDatabase(name string) bool {
 	return name != "" && len(name) <= 63 && !strings.ContainsAny(name, "/\\. \"$\x00")
 }
@@ -299,8 +300,8 @@ func (s *Server) run(ctx context.Context, r *request) (bson.D, error) {
 	return s.sessions.around(ctx, r, func() (bson.D, error) { return r.cmd.run(ctx, r) })
 }
 
-// concern gives the error of a write concern that one node cannot fulfil. As on a
-// server, the write has happened all the same.
+// concern returns the error of a write concern that one node cannot fulfil. As on a server, the
+// write has happened anyway.
 func (r *request) concern() bson.D {
 	if !r.writes() {
 		return nil

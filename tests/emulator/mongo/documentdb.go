@@ -11,13 +11,14 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// Azure DocumentDB, as far as its documentation and others' reports say, and at each turn the poorer of what they leave
-// open: resume tokens that are not hex and do not sort, none before the first event or while idle, events without
-// updateDescription, clusterTime and wallTime, updates with the document as it is now, no pre-images, five stages, no
-// cluster time, no oplog to read. Source: https://learn.microsoft.com/azure/documentdb/change-streams. Which codes it
-// refuses with is not known; these are MongoDB's.
+// Azure DocumentDB, as far as its documentation and reports describe it; where they leave something
+// open, the poorer variant: resume tokens that are not hex and do not sort, none before the first
+// event or while idle, events without updateDescription, clusterTime and wallTime, updates with the
+// document as it is now, no pre-images, five stages, no cluster time, no oplog to read. Source:
+// https://learn.microsoft.com/azure/documentdb/change-streams. Its error codes are not known; these
+// are MongoDB's.
 
-// documentDBStages are what it documents for a change stream.
+// documentDBStages are the stages that it documents for a change stream.
 var documentDBStages = []string{"$addFields", "$match", "$project", "$set", "$unset"}
 
 // reduce checks what is asked of a stream against what the service has.
@@ -45,7 +46,7 @@ func (s *stream) tokenOf(t keystring.Token) bson.Raw {
 	return value.Encode(bson.D{{Key: "_data", Value: base64.StdEncoding.EncodeToString(turned(t.Doc()))}})
 }
 
-// turned reverses bytes: what then comes first says nothing about order.
+// turned reverses bytes: the beginning of the result is no indication of order.
 func turned(b []byte) []byte {
 	out := slices.Clone(b)
 	slices.Reverse(out)

@@ -23,7 +23,8 @@ var (
 	named = regexp.MustCompile("`([^`]+)`")
 )
 
-// The README's table of refusals has a row for each that the code can give, in its words, and every name that is refused for what it is.
+// The README's table of refusals has a row for each that the code can give, in its words, and every
+// name that is refused for what it is.
 func TestTheReadmeListsEveryRefusal(t *testing.T) {
 	refusals, options := map[string][]string{}, []string{}
 	for _, folder := range []string{".", "../internal/query", "../internal/engine"} {

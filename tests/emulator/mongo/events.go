@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// covers tells whether an entry is an event of this stream.
+// covers reports whether an entry is an event of this stream.
 func (s *stream) covers(x *engine.Entry) bool {
 	if x.View && (!s.expanded || s.scope.Coll != "") {
 		return false
@@ -41,7 +41,7 @@ func (s *stream) covers(x *engine.Entry) bool {
 	}
 }
 
-// invalidates tells whether the stream ends after this event.
+// invalidates reports whether the stream ends after this event.
 func (s *stream) invalidates(x *engine.Entry) bool {
 	switch x.Kind {
 	case engine.Drop, engine.Rename:
@@ -120,8 +120,8 @@ func (s *stream) event(x *engine.Entry, t keystring.Token) (bson.Raw, bool, erro
 	return s.pass(bytes.Clone(b), t)
 }
 
-// wanted forgives an image that is missing where the user's $match does not want the event anyway: a server filters by what needs
-// no image before it looks for one.
+// wanted ignores a missing image if the user's $match does not select the event anyway: a server
+// applies the filters that need no image before it reads one.
 func (s *stream) wanted(x *engine.Entry, missing error) error {
 	if s.early == nil {
 		return missing
@@ -144,7 +144,8 @@ func (s *stream) wanted(x *engine.Entry, missing error) error {
 	return missing
 }
 
-// early is what the first stages, as far as each is a $match, ask of an event's fields other than its images; nil: nothing.
+// early returns the conditions of the leading $match stages on an event's fields other than its
+// images; nil: none.
 func early(stages bson.A, env *query.Env) (*query.Matcher, error) {
 	var all bson.A
 	for _, item := range stages {

@@ -53,7 +53,7 @@ func (f *failpoints) lost(command string) bool {
 	return true
 }
 
-// hit tells whether the point strikes this command, and counts.
+// hit reports whether the fail point applies to this command, and counts.
 func (f *failpoints) hit(r *request) *failpoint {
 	f.mu.Lock()
 	defer f.mu.Unlock()

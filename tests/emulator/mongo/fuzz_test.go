@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/wire"
 )
 
-// FuzzDispatch sends arbitrary bodies to the command entry: an answer, never a panic, and a state that can be saved.
+// FuzzDispatch sends arbitrary bodies to the command entry: an answer, never a panic, and a state
+// that can be saved.
 func FuzzDispatch(f *testing.F) {
 	for _, d := range []bson.D{
 		{{Key: "ping", Value: 1}},
@@ -27,7 +28,8 @@ func FuzzDispatch(f *testing.F) {
 	} {
 		f.Add(joined(d))
 	}
-	// Several, one after the other, meet state: a unique index that would be broken, a cursor that is read on.
+	// Several, one after the other, meet state: a unique index that would be broken, a cursor that
+	// is read on.
 	f.Add(joined(
 		bson.D{{Key: "createIndexes", Value: "c"}, {Key: "indexes", Value: bson.A{bson.D{{Key: "key", Value: bson.D{{Key: "a.b", Value: 1}}}, {Key: "name", Value: "x"}, {Key: "unique", Value: true}}}}},
 		bson.D{{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{bson.D{{Key: "_id", Value: 1}, {Key: "a", Value: bson.A{bson.D{{Key: "b", Value: 1}}}}}, bson.D{{Key: "a", Value: bson.D{{Key: "b", Value: 1}}}}}}, {Key: "ordered", Value: false}},
@@ -65,7 +67,7 @@ func joined(commands ...bson.D) []byte {
 	return all
 }
 
-// length is that of the document that b begins with, where b holds all of it.
+// length returns the length of the document at the beginning of b, if b contains all of it.
 func length(b []byte) (int, bool) {
 	if len(b) < 5 {
 		return 0, false

@@ -15,7 +15,7 @@ var transient = []int32{24, 112, 239, 246, 251, 267}
 // resumable are the further codes after which a change stream may be reopened.
 var resumable = []int32{63, 133, 150, 234, 13388}
 
-// stateChange are the codes that tell a client to look anew who is primary.
+// stateChange are the codes that make a client find the primary again.
 var stateChange = []int32{91, 189, 10107, 11600, 11602, 13435, 13436}
 
 // errSteppedDown ends what was waiting when the primary stepped down.

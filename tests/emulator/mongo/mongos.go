@@ -13,17 +13,21 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// Mongos makes a server speak as the mongos of a sharded cluster of two shards, of which one holds all data. It differs from a
-// replica set's member in what a client meets: hello, the database local (refused), the database config, commands, document
-// keys, change streams that are merged of two and have nothing in their first batch, and elections, which a mongos waits for and hides. Source: the server's source
-// (strategy.cpp, async_results_merger.cpp, rewrite_state_change_errors.cpp); no mongos was at hand to compare with.
+// Mongos makes a server act as the mongos of a sharded cluster of two shards, of which one holds
+// all data. It differs from a replica set's member in what a client sees: hello, the database local
+// (refused), the database config, commands, document keys, change streams that are merged from two
+// shards and have an empty first batch, and elections, which a mongos waits for and hides. Source:
+// the server's source (strategy.cpp, async_results_merger.cpp, rewrite_state_change_errors.cpp); it
+// was not compared with a real mongos.
 //
-// Not modelled: the balancer, chunks that move, several mongos, unique indexes and upserts that need the shard key.
+// Not modelled: the balancer, chunks that move, several mongos, unique indexes and upserts that
+// need the shard key.
 type Mongos struct {
-	// ShardKeys has the field by which a collection is sharded, by "database.collection". Others are not sharded: their
-	// document keys are the _id alone.
+	// ShardKeys has the field by which a collection is sharded, by "database.collection". Others
+	// are not sharded: their document keys are the _id alone.
 	ShardKeys map[string]string
-	// Behind is how far the other shard's oplog lags: a change is delivered after that time, and no high-water mark is younger.
+	// Behind is how far the other shard's oplog lags: a change is delivered after that time, and no
+	// high-water mark is younger.
 	Behind time.Duration
 }
 
@@ -72,7 +76,8 @@ func (s *Server) awaitElection(ctx context.Context) error {
 	}
 }
 
-// cloaked is an error of a shard as a mongos passes it on: one of an election must not make the client doubt the mongos.
+// cloaked is an error of a shard as a mongos passes it on: one of an election must not make the
+// client doubt the mongos.
 func cloaked(e *mongoerr.Error) *mongoerr.Error {
 	if !slices.Contains(stateChange, e.Code) {
 		return e
@@ -82,7 +87,8 @@ func cloaked(e *mongoerr.Error) *mongoerr.Error {
 	return &out
 }
 
-// configured gives the documents of a collection of the database config; ok is false if a mongos has none of that name.
+// configured gives the documents of a collection of the database config; ok is false if a mongos
+// has none of that name.
 func (s *Server) configured(coll string) (docs []bson.D, ok bool) {
 	switch coll {
 	case "version":
@@ -126,8 +132,9 @@ func (s *Server) configured(coll string) (docs []bson.D, ok bool) {
 	return nil, false
 }
 
-// later keeps an error of the place where a stream is to begin for its first getMore, and reports whether it did: a mongos opens the
-// shards' cursors with a batch size of 0, so that no oplog is read before.
+// later keeps an error of the place where a stream is to begin for its first getMore, and reports
+// whether it did: a mongos opens the shards' cursors with a batch size of 0, so that no oplog is
+// read before.
 func (s *stream) later(d bson.D, err error) bool {
 	code := mongoerr.From(err).Code
 	if s.mongos == nil || (code != mongoerr.ChangeStreamHistoryLost && code != mongoerr.ChangeStreamFatalError) {
@@ -145,7 +152,8 @@ func (s *stream) later(d bson.D, err error) bool {
 	return true
 }
 
-// held reports whether an entry waits for the other shard, whose oplog has not come to its time yet.
+// held reports whether an entry waits for the other shard, whose oplog has not come to its time
+// yet.
 func (s *stream) held(x *engine.Entry, now time.Time) bool {
 	if s.mongos == nil || now.Sub(x.Wall) >= s.mongos.Behind {
 		return false
@@ -154,8 +162,9 @@ func (s *stream) held(x *engine.Entry, now time.Time) bool {
 	return true
 }
 
-// merge advances the high-water mark to that of the shard that is behind. rest begins with the entry that is held back; if it is
-// empty, all was read, and merge returns false if that is no longer so.
+// merge advances the high-water mark to that of the shard that is behind. rest begins with the
+// entry that is held back; if it is empty, all was read, and merge returns false if that is no
+// longer so.
 func (s *stream) merge(rest []*engine.Entry, now time.Time) bool {
 	var at bson.Timestamp
 	if len(rest) > 0 {

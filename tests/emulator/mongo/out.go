@@ -158,7 +158,8 @@ func (r *request) writeOut(ctx context.Context, t *target, docs []bson.D, ns eng
 	return r.openCursor(ns.String(), nil, opts)
 }
 
-// out fills a collection that nobody knows and then gives it the target's name and indexes, as a server does and streams show.
+// out fills a temporary collection and then gives it the target's name and indexes, as a server
+// does and streams show.
 func (r *request) out(ctx context.Context, ns engine.NS, docs []bson.D) error {
 	was, existed := r.srv.eng.Lookup(ns)
 	if was.View {
@@ -218,14 +219,14 @@ func (r *request) merge(ctx context.Context, t *target, docs []bson.D) error {
 			return mongoerr.New(51183, "Cannot find index to verify that join fields will be unique")
 		}
 	}
-	var first error // what comes after it is written all the same, as the server does
+	var first error // what comes after it is written anyway, as on a server
 	for _, d := range docs {
 		first = firstError(first, r.mergeOne(ctx, t, engine.WithID(d)))
 	}
 	return first
 }
 
-// over says whether an index is on just these fields.
+// over reports whether an index is on exactly these fields.
 func over(key bson.D, fields []string) bool {
 	for _, k := range key {
 		if !slices.Contains(fields, k.Key) {
@@ -281,14 +282,14 @@ func (r *request) mergeOne(ctx context.Context, t *target, d bson.D) error {
 	}
 }
 
-// meets says whether a document with the filter is there now: another writer was faster.
+// meets reports whether a document with the filter exists now, because another writer was faster.
 func (r *request) meets(ns engine.NS, m *query.Matcher, filter bson.D) bool {
 	met := false
 	err := r.srv.eng.Find(ns, engine.View{}, engine.Selection{Filter: filter, Matcher: m}, func(bson.Raw, bson.D, bool) bool { met = true; return false })
 	return met && err == nil
 }
 
-// update is what becomes of a document that matches d.
+// update returns what a document that matches d becomes.
 func (t *target) update(r *request, d bson.D) (any, *query.Env, error) {
 	env := *r.env
 	env.Vars, env.Collation = bson.D{{Key: "new", Value: d}}, nil

@@ -43,31 +43,36 @@ type Options struct {
 
 	// NoSplit makes the server as one before 6.0.9: it does not know $changeStreamSplitLargeEvent.
 	NoSplit bool
-	// NoSplitCode is the error code that NoSplit answers with; 0 is MongoDB's (40324). Amazon DocumentDB's is 304.
+	// NoSplitCode is the error code that NoSplit answers with; 0 is MongoDB's (40324). Amazon
+	// DocumentDB's is 304.
 	NoSplitCode int32
 
-	// Version of MongoDB that the server is like; the zero value is 8.0.4. It decides what is known and refused, how change events
-	// look, the wire protocol, and what the options below are where they are not set. See [ParseVersion].
+	// Version of MongoDB that the server acts as; the zero value is 8.0.4. It determines which
+	// features are known, the form of change events, the wire protocol, and the defaults of the
+	// options below. See [ParseVersion].
 	Version [3]int32
 
-	// AcceptLostTokens makes the server accept, on a collection's stream, an event's resume token that the oplog no longer holds, as
-	// 4.4 was seen to: it answers nothing, with fresh high-water marks, and fails only when the collection changes again.
+	// AcceptLostTokens makes the server accept, on a collection's stream, an event's resume token
+	// that the oplog no longer holds, as 4.4 was seen to: it answers nothing, with fresh high-water
+	// marks, and fails only when the collection changes again.
 	AcceptLostTokens bool
 	// NoHello makes the server as one before 4.4.2, which knows isMaster alone.
 	NoHello bool
 
-	// TokenVersion is that of resume tokens: 1 as servers before 7.0 write them, or 2. By default it follows from Version, and in 6.0 from
-	// the stream: with the stage that splits large events it is 2. See also [Server.SetTokenVersion].
+	// TokenVersion is that of resume tokens: 1 as servers before 7.0 write them, or 2. By default
+	// it follows from Version, and in 6.0 from the stream: with the stage that splits large events
+	// it is 2. See also [Server.SetTokenVersion].
 	TokenVersion int
 
-	// Mongos makes the server speak as the mongos of a sharded cluster; nil: as the member of a replica set.
+	// Mongos makes the server speak as the mongos of a sharded cluster; nil: as the member of a
+	// replica set.
 	Mongos *Mongos
 
 	// TransactionLifetime is how long a transaction may stay open; default 60 s.
 	TransactionLifetime time.Duration
 }
 
-// Server is one replica set member. It is always primary, but for StepDown.
+// Server is one replica set member. It is always primary, except after StepDown.
 type Server struct {
 	opts     Options
 	log      *slog.Logger
@@ -185,8 +190,8 @@ func (s *Server) StepDown(d time.Duration) {
 	s.cursors.killStreams(errSteppedDown)
 }
 
-// primary tells whether writes are accepted, and gives a channel that closes at
-// the next step-down.
+// primary reports whether writes are accepted, and returns a channel that is closed at the next
+// step-down.
 func (s *Server) primary() (bool, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,10 +219,10 @@ var ErrSnapshot = engine.ErrSnapshot
 // cursors, fail points and open transactions are not part of it.
 func (s *Server) Save(w io.Writer) error { return s.eng.Save(w) }
 
-// Restore starts this server, before it serves anybody, with what another saved:
-// change streams resume by the tokens they had there, or are told that the oplog
-// has forgotten. A retryable write of before is not known any more and would be
-// applied again. [ErrSnapshot] means that r is no whole snapshot.
+// Restore starts this server, before it serves a client, with the saved state of another: change
+// streams resume with their tokens, or get the error that the oplog no longer has them. A retryable
+// write from before is not recognised and would be applied again. [ErrSnapshot] means that r is not
+// a whole snapshot.
 func (s *Server) Restore(r io.Reader) error {
 	if err := s.eng.Restore(r); err != nil {
 		return err
@@ -232,15 +237,16 @@ func (s *Server) OpenStreams() int { return s.cursors.streams() }
 // KillCursors removes every open cursor: getMore answers CursorNotFound.
 func (s *Server) KillCursors() { s.cursors.killAll() }
 
-// SetTokenVersion makes change streams have resume tokens of that version (1, or 2) from now on, as an upgrade of the server does: open
-// ones end with a resumable error. Tokens of version 2 are taken to resume from but by a server that is like one before 6.0 and does
-// not write them.
+// SetTokenVersion makes change streams have resume tokens of that version (1, or 2) from now on, as
+// an upgrade of the server does: open ones end with a resumable error. Tokens of version 2 are
+// taken to resume from but by a server that is like one before 6.0 and does not write them.
 func (s *Server) SetTokenVersion(version int) {
 	s.tokens.Store(int32(version))
 	s.cursors.killStreams(errSteppedDown)
 }
 
-// ExpireImages lets the pre- and post-images of every change until now be gone, as expireAfterSeconds does after a while.
+// ExpireImages lets the pre- and post-images of every change until now be gone, as
+// expireAfterSeconds does after a while.
 func (s *Server) ExpireImages() { s.eng.ExpireImages() }
 
 // LoseReplies lets the next n executions of a command take effect and then closes
@@ -252,14 +258,15 @@ type Writing struct {
 	Database, Collection string
 	// ID is the document's _id.
 	ID any
-	// Document is what it is to become; nil: it is deleted.
+	// Document is the new version; nil: the document is deleted.
 	Document bson.Raw
 	// Before is how many writes its transaction holds already; -1 outside of a transaction.
 	Before int
 }
 
-// RefuseWrites lets every write of a document fail for which of gives an error code that is not 0, until end is called: by itself, so that
-// others of the same command happen, or with its whole transaction. of must be quick and must not call the server.
+// RefuseWrites fails every write of a document for which of returns an error code other than 0,
+// until end is called. Other writes of the same command succeed, unless a transaction fails as a
+// whole. of must be quick and must not call the server.
 func (s *Server) RefuseWrites(of func(Writing) (code int32)) (end func()) {
 	return s.eng.Veto(func(w engine.Writing) int32 {
 		return of(Writing{Database: w.NS.DB, Collection: w.NS.Coll, ID: w.ID, Document: w.Document, Before: w.Before})

@@ -18,7 +18,7 @@ type sessions struct {
 	all map[string]*session
 }
 
-// session is used by one numbered command at a time: whoever holds busy owns the rest.
+// session is used by one numbered command at a time: the command that holds busy owns the rest.
 type session struct {
 	busy   chan struct{}
 	number int64
@@ -27,7 +27,7 @@ type session struct {
 	write  string // its command
 	txn    *engine.Txn
 	state  txnState
-	open   open // what is told of the transaction
+	open   open // the data of the transaction for status commands
 }
 
 type txnState int
@@ -166,7 +166,7 @@ func (t *sessions) statement(ctx context.Context, s *session, r *request, run fu
 	return reply, err
 }
 
-// inTransaction refuses what no statement of a transaction may say.
+// inTransaction refuses what a statement of a transaction must not contain.
 func (r *request) inTransaction() error {
 	start, _ := r.get("startTransaction").(bool)
 	concern, _ := r.get("readConcern").(bson.D)

@@ -24,9 +24,9 @@ const splitOverhead = 4 << 10
 // mostFragments is more than an event of documents of 16 MB comes in.
 const mostFragments = 8
 
-// fragments cuts a large event as $changeStreamSplitLargeEvent does: by top-level
-// field, the small ones first. Every fragment has its own token and a splitEvent
-// {fragment, of}. A field that is too large by itself is BSONObjectTooLarge.
+// fragments splits a large event as $changeStreamSplitLargeEvent does: by top-level field, the
+// small ones first. Every fragment has its own token and a splitEvent {fragment, of}. A single
+// field that is too large is BSONObjectTooLarge.
 func fragments(raw bson.Raw, t keystring.Token) ([]fragment, error) {
 	elements, err := raw.Elements()
 	if err != nil {

@@ -56,7 +56,7 @@ func (r *request) did(statement int, result any) {
 	r.session.done[statement] = result
 }
 
-// ran tells whether an earlier attempt ran a statement.
+// ran reports whether an earlier attempt ran a statement.
 func (r *request) ran(statement int) bool {
 	return r.session != nil && statement < len(r.session.done) && r.session.done[statement] != nil
 }

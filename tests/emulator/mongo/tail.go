@@ -95,7 +95,8 @@ func (t *tail) next(e *engine.Engine) ([]bson.Raw, error) {
 	return docs, nil
 }
 
-// moreTail is getMore: with awaitData it waits for documents, a kill, a step-down or the client's end.
+// moreTail is getMore: with awaitData it waits for documents, a kill, a step-down or the client's
+// end.
 func (r *request) moreTail(ctx context.Context, c *cursor, size int) ([]bson.Raw, error) {
 	wait := defaultAwait
 	if v, ok := value.Get(r.body, "maxTimeMS"); ok {

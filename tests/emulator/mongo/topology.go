@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// topology counts the changes of this member's state, as topologyVersion tells
-// them to drivers that wait for the next one. Guarded by Server.mu.
+// topology counts the changes of this member's state, which topologyVersion announces to drivers
+// that wait for the next one. Guarded by Server.mu.
 type topology struct {
 	process bson.ObjectID
 	counter int64
@@ -103,8 +103,8 @@ func soon(at time.Time) (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// exhaust is the next request of a client that wants every further hello without
-// asking: the same again, knowing what the last reply said.
+// exhaust returns the next request of a client that wants every further hello without asking: the
+// same request, with the topology version of the last reply.
 func exhaust(body, reply bson.D) (bson.Raw, bool) {
 	version, ok := value.Get(reply, "topologyVersion")
 	if _, asked := value.Get(body, "topologyVersion"); !ok || !asked {

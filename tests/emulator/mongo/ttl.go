@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ttlInterval is how often a server looks for expired documents.
+// ttlInterval is how often a server searches for expired documents.
 const ttlInterval = time.Minute
 
 // ttl deletes what TTL indexes call expired, once a minute while there are such

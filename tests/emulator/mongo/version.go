@@ -18,7 +18,7 @@ var Versions = map[string][3]int32{"4.4": {4, 4, 29}, "5.0": {5, 0, 31}, "6.0": 
 func ParseVersion(name string) ([3]int32, error) {
 	v, ok := Versions[name]
 	if !ok {
-		return v, fmt.Errorf("%q is none of %s", name, strings.Join(slices.Sorted(maps.Keys(Versions)), ", "))
+		return v, fmt.Errorf("%q is not one of %s", name, strings.Join(slices.Sorted(maps.Keys(Versions)), ", "))
 	}
 	return v, nil
 }
@@ -33,8 +33,9 @@ func (o *Options) likeVersion() {
 	o.AcceptLostTokens = o.AcceptLostTokens || o.before(5, 0, 0)
 }
 
-// tokenVersion is the version of a stream's resume tokens: what was set, else as the server's version writes them. One that knows the stage
-// that splits large events writes version 2 where it is asked for.
+// tokenVersion is the version of a stream's resume tokens: what was set, else as the server's
+// version writes them. One that knows the stage that splits large events writes version 2 where it
+// is asked for.
 func (s *Server) tokenVersion(split bool) int {
 	switch set := int(s.tokens.Load()); {
 	case set != 0:
@@ -45,8 +46,8 @@ func (s *Server) tokenVersion(split bool) int {
 	return 2
 }
 
-// newestToken is the newest version of resume tokens that the server takes to resume from. One that was set to write version 2 has been
-// upgraded to a version that does.
+// newestToken is the newest version of resume tokens that the server takes to resume from. One that
+// was set to write version 2 has been upgraded to a version that does.
 func (s *Server) newestToken() int {
 	if s.opts.before(6, 0, 0) && s.tokens.Load() != 2 {
 		return 1
@@ -54,7 +55,7 @@ func (s *Server) newestToken() int {
 	return 2
 }
 
-// before says whether the server is like one older than a version.
+// before reports whether the server acts as one older than a version.
 func (o *Options) before(version ...int32) bool { return slices.Compare(o.Version[:], version) < 0 }
 
 // wire is the newest version of the wire protocol that the server speaks.
@@ -74,7 +75,8 @@ var since = map[string][2]int32{
 	"$bitAnd": {7, 0}, "$bitOr": {7, 0}, "$bitXor": {7, 0}, "$bitNot": {7, 0},
 }
 
-// fieldsSince is when fields of commands came, by command and field, and the code of an older server's refusal.
+// fieldsSince is when fields of commands came, by command and field, and the code of an older
+// server's refusal.
 var fieldsSince = map[string]struct {
 	version [2]int32
 	code    int32
@@ -94,7 +96,7 @@ func (r *request) known(path string) error {
 	return mongoerr.New(came.code, "BSON field '%s' is an unknown field.", path)
 }
 
-// checkVersion refuses what the command says and the version does not know.
+// checkVersion refuses what the command contains and the version does not know.
 func (r *request) checkVersion() error {
 	if !r.srv.opts.before(8, 0, 0) {
 		return nil
@@ -113,7 +115,8 @@ func (r *request) checkVersion() error {
 	return r.younger(r.body, false)
 }
 
-// younger looks for operators that came later, wherever they stand. In a field of a projection they have a code of their own.
+// younger finds operators of later versions, wherever they stand. In a field of a projection they
+// have a code of their own.
 func (r *request) younger(v any, projected bool) error {
 	switch t := v.(type) {
 	case bson.A:

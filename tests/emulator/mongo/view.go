@@ -29,7 +29,8 @@ func (r *request) source(ns engine.NS) (engine.NS, bson.A, error) {
 	return ns, nil, mongoerr.New(165, "View depth limit exceeded; maximum depth is %d", maxViewDepth)
 }
 
-// look calls yield with the documents of a selection, as the engine's Find does, of a view too.
+// look calls yield with the documents of a selection, as the engine's Find does, including those of
+// a view.
 func (r *request) look(ns engine.NS, sel engine.Selection, yield func(raw bson.Raw, doc bson.D, sorted bool) bool) error {
 	from, pipeline, err := r.source(ns)
 	if err != nil {
@@ -98,8 +99,8 @@ func (r *request) documents(ns engine.NS) ([]bson.D, error) {
 	return docs, nil
 }
 
-// viewOptions returns the options of the view that the command create makes; nil: it makes a collection.
-func (r *request) viewOptions(ns engine.NS) (bson.D, error) {
+// viewOptions reads the options with which create defines a view; nil: it creates a collection.
+func (r *request) viewOptions() (bson.D, error) {
 	if !r.has("viewOn") {
 		if r.has("pipeline") {
 			return nil, mongoerr.New(mongoerr.InvalidOptions, "'pipeline' requires 'viewOn' to also be specified")
