@@ -10,9 +10,11 @@ const (
 	AnswerAsUsual AcceptAnswer = iota
 	// AnswerNothing leaves the attach open, whatever timeout it has.
 	AnswerNothing
-	// AnswerBare gives a granted session's id without the descriptor that was asked with, which some clients cannot read.
+	// AnswerBare gives a granted session's id without the descriptor that was asked with, which
+	// some clients cannot read.
 	AnswerBare
-	// AnswerNoReason detaches without an error if there is no session, as the service sometimes does.
+	// AnswerNoReason detaches without an error if there is no session, as the service sometimes
+	// does.
 	AnswerNoReason
 )
 

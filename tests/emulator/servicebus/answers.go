@@ -18,11 +18,12 @@ const (
 	Modified Outcome = amqp.Modified
 )
 
-// Answer is what becomes of a send that is not stored.
+// Answer is the outcome of a send that is not stored.
 type Answer struct {
 	// Outcome is Released, Modified, or Rejected with Condition.
 	Outcome Outcome
-	// Detach ends the link with Condition instead of answering: whoever has another send under way there learns nothing of it.
+	// Detach ends the link with Condition instead of answering: other sends in flight on the link
+	// get no answer.
 	Detach    bool
 	Condition string
 }
@@ -46,9 +47,10 @@ type singled struct {
 	about func(Accepted) bool
 }
 
-// AnswerSendsOf gives an answer, until end is called, to every send that holds a message that it is about, instead of storing it: a
-// batch is taken as a whole or not at all. about is called for each message that is sent, must be quick and must not call the server.
-// Several add up: the first that is about a message of the batch decides.
+// AnswerSendsOf gives an answer, until end is called, to every send that holds a message that it is
+// about, instead of storing it: a batch is taken as a whole or not at all. about is called for each
+// message that is sent, must be quick and must not call the server. Several add up: the first that
+// is about a message of the batch decides.
 func (s *Server) AnswerSendsOf(about func(Accepted) bool, a Answer) (end func()) {
 	x := &singled{a, about}
 	s.editSingled(func(all []*singled) []*singled { return append(all, x) })
@@ -71,7 +73,7 @@ func (s *Server) editSingled(f func([]*singled) []*singled) {
 	s.single.Store(&now)
 }
 
-// unstored is the answer to the send at hand; nil: it is to be stored.
+// unstored returns the answer to the current send; nil: it is to be stored.
 func (s *Server) unstored(entity string, batch []*broker.Payload) *Answer {
 	if a := s.answer.Load(); a != nil && a.left.Add(-1) >= 0 {
 		return &a.Answer
@@ -97,7 +99,7 @@ func seen(entity string, p *broker.Payload) Accepted {
 
 // give gives an answer to a send.
 func (s *senderLink) give(a *Answer, id uint32) {
-	why := &amqp.Error{Condition: amqp.Symbol(a.Condition), Description: "told to"}
+	why := &amqp.Error{Condition: amqp.Symbol(a.Condition), Description: "set by the test"}
 	switch {
 	case a.Detach:
 		s.link.Detach(why)

@@ -17,9 +17,9 @@ const (
 	tokenJWT = "jwt"
 )
 
-// putToken handles $cbs: the client proves, for an audience, that it may use an entity. A
-// shared access signature is checked; a JWT only has to be there, since there is no authority
-// here to check it against, and the client says until when it is valid.
+// putToken handles $cbs: the client proves, for an audience, that it may use an entity. A shared
+// access signature is checked; a JWT only has to be present, since there is no authority here to
+// check it against, and the client states until when it is valid.
 func (c *client) putToken(r *request) response {
 	if r.Operation != "put-token" {
 		return response{Status: http.StatusNotImplemented, Description: "operation '" + r.Operation + "' is not supported on $cbs by this emulator"}
@@ -54,7 +54,8 @@ func (c *client) putToken(r *request) response {
 	default:
 		return badRequest("token type '" + kind + "' is not supported by this emulator")
 	}
-	// The service looks for the entity already here: clients tell "not found" by this status.
+	// The service already checks here that the entity exists: clients detect "not found" by this
+	// status.
 	entity, _ := cutSuffixFold(strings.Trim(u.Path, "/"), managementSuffix)
 	if entity != "" && !c.server.broker.Exists(entity) {
 		return response{Status: http.StatusNotFound, Description: "The messaging entity '" + entity + "' could not be found."}
@@ -63,8 +64,8 @@ func (c *client) putToken(r *request) response {
 	return response{Status: http.StatusAccepted, Description: "Accepted"}
 }
 
-// signIn takes the name of a key and the key, as clients give them that know no $cbs: the connection has the key's rights to
-// everything.
+// signIn takes the name of a key and the key, as clients give them that know no $cbs: the
+// connection has the key's rights to everything.
 func (c *client) signIn(name, password string) bool {
 	for _, k := range c.server.opts.Keys {
 		if k.Name == name && hmac.Equal([]byte(k.Value), []byte(password)) {
@@ -75,7 +76,7 @@ func (c *client) signIn(name, password string) bool {
 	return false
 }
 
-// rightsFor is what a link to an entity needs.
+// rightsFor returns the rights that a link to an entity needs.
 func rightsFor(l *amqp.Link, management bool) Rights {
 	switch {
 	case management:

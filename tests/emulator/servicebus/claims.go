@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
 )
 
-// claims are what one connection has proven, and the links that rest on it. A link is closed
-// when every claim it could rest on has expired.
+// claims are what one connection has proven, and the links that depend on it. A link is closed when
+// every claim that it could depend on has expired.
 type claims struct {
 	mu     sync.Mutex
 	grants map[string]grant // by lower-case entity path

@@ -15,7 +15,7 @@ const (
 	managementSuffix = "/$management"
 )
 
-// client is the state of one connection. Only the connection's reader touches it, but for
+// client is the state of one connection. Only the connection's reader accesses it, except for
 // claims and later.
 type client struct {
 	server  *Server

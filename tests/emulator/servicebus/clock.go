@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
 )
 
-// clock advances the broker when something is due, as long as there is a connection to tell
-// about it. Without one nothing needs to run: the broker catches up on the next call.
+// clock advances the broker when something is due, as long as there are connections. Without one it
+// need not run: the broker catches up on the next call.
 type clock struct {
 	broker *broker.Broker
 

@@ -29,11 +29,11 @@ const (
 	propDescription = "DeadLetterErrorDescription"
 )
 
-// endOfTime is .NET's latest time, which the service gives as the end of the lock of a message whose
-// session is locked.
+// endOfTime is .NET's latest time, which the service gives as the end of the lock of a message
+// whose session is locked.
 var endOfTime = time.UnixMilli(253402300799999)
 
-// formatBatch says that every data section is an encoded message.
+// formatBatch means that every data section is an encoded message.
 const formatBatch = 0x80013700
 
 // parsePayload reads a message as its sender encoded it.

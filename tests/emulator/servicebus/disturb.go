@@ -74,15 +74,16 @@ func forced() *amqp.Error {
 	return &amqp.Error{Condition: "amqp:link:detach-forced", Description: "The link is force detached by the broker."}
 }
 
-// The reasons with which the broker dead-letters by itself what nobody could settle.
+// The reasons with which the broker itself dead-letters messages that receivers did not settle.
 const (
 	UsedUp  = broker.ReasonMaxDelivery
 	Expired = broker.ReasonExpired
 )
 
-// TakeOut dead-letters every message that comes to a queue or subscription from now on and of which of gives a reason, such as
-// [UsedUp] or [Expired], before anybody can receive it: as if its deliveries, or its time, were used up by then. It goes on until
-// end is called. of must be quick and must not call the server. An unknown entity is an error.
+// TakeOut dead-letters every later message of a queue or subscription for which of returns a
+// reason, such as [UsedUp] or [Expired], before a receiver can receive it, as if its deliveries, or
+// its time, were used up. It has effect until end is called. of must be quick and must not call the
+// server. An unknown entity is an error.
 func (s *Server) TakeOut(entity string, of func(Accepted) (reason string)) (end func(), err error) {
 	e, err := s.broker.Entity(entity)
 	if err != nil {
@@ -105,8 +106,8 @@ func (s *Server) ExpireLocks(entity string) int {
 	return e.ExpireLocks()
 }
 
-// EndSessions ends the AMQP sessions of up to limit links to an entity, or to anything under it, with
-// an error, and leaves their connections open. It returns how many links it found.
+// EndSessions ends the AMQP sessions of up to limit links to an entity, or to anything under it,
+// with an error, and leaves their connections open. It returns how many links it found.
 func (s *Server) EndSessions(entity, condition string, limit int) int {
 	s.mu.Lock()
 	var links []*amqp.Link

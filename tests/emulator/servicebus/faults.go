@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
 )
 
-// Faults are what goes wrong while they are injected. The choices are repeatable: they depend on
-// Seed and on the order of the operations of one kind alone.
+// Faults describes what goes wrong while they are injected. The choices are repeatable: they depend
+// only on Seed and on the order of the operations of one kind.
 type Faults struct {
 	Seed uint64
 	// Send is a message or batch, Receive a run of deliveries on one link, Settle an outcome,
@@ -24,8 +24,8 @@ type Faults struct {
 	LoseLock float64
 }
 
-// Fault is what may happen to operations of one kind. Chances are from 0 to 1 and independent;
-// where several strike, the first in the order below decides.
+// Fault describes what may happen to operations of one kind. Chances are from 0 to 1 and
+// independent; if several apply, the first in the order below decides.
 type Fault struct {
 	// Drop is the chance that the connection is cut and nothing else happens.
 	Drop float64
@@ -125,7 +125,7 @@ func (s *Server) injected() []*injected {
 	return nil
 }
 
-// fault is what strikes one operation.
+// fault is the effect on one operation.
 type fault struct {
 	drop, busy, loseAck, detach bool
 

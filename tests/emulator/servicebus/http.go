@@ -17,18 +17,19 @@ import (
 
 const handshakeTimeout = 10 * time.Second
 
-// RunManagement serves the HTTP administration, GET /health and AMQP over WebSockets on l until ctx ends or l fails,
-// without TLS. On return l and all connections are closed. It returns nil when ctx ended.
+// RunManagement serves the HTTP administration, GET /health and AMQP over WebSockets on l until ctx
+// ends or l fails, without TLS. On return l and all connections are closed. It returns nil when ctx
+// ended.
 //
-// The SDKs' administration clients insist on https: give them a transport that rewrites the
-// scheme, or use RunTLS.
+// The SDKs' administration clients insist on https: give them a transport that rewrites the scheme,
+// or use RunTLS.
 func (s *Server) RunManagement(ctx context.Context, l net.Listener) error {
 	return s.runHTTP(ctx, l)
 }
 
-// RunTLS serves AMQP and the administration behind TLS on one port: what a client says first
-// tells which it wants. On return l and all connections are closed and every goroutine is
-// joined. It returns nil when ctx ended.
+// RunTLS serves AMQP and the administration behind TLS on one port: the first bytes of a client
+// determine the protocol. On return l and all connections are closed and every goroutine is joined.
+// It returns nil if ctx ended.
 func (s *Server) RunTLS(ctx context.Context, l net.Listener, cfg *tls.Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

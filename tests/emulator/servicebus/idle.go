@@ -8,16 +8,17 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
 )
 
-// How long the service keeps what is not used, as its troubleshooting page of AMQP errors says. Links
-// to $cbs and to $management are detached like others, and count as none for their connection.
+// How long the service keeps what is not used, according to its troubleshooting page of AMQP
+// errors. Links to $cbs and to $management are detached like others, but do not keep their
+// connection open.
 const (
 	linkIdle       = 10 * time.Minute // a link without a send, a receive, a settlement or a request
 	connectionIdle = 5 * time.Minute  // a connection whose links are all closed
 	connectionNew  = time.Minute      // a connection that opens no link
 )
 
-// idleLink is a link's handler that detaches the link when nobody uses it. A receiver that waits
-// for messages with credit is used.
+// idleLink is a link's handler that detaches the link when it is not used. A receiver that waits
+// for messages with credit counts as used.
 type idleLink struct {
 	amqp.LinkHandler
 	link  *amqp.Link
@@ -36,7 +37,7 @@ func (c *client) watch(l *amqp.Link, h amqp.LinkHandler, last func() time.Time) 
 	return x
 }
 
-// look detaches the link, or comes back when it may be idle next.
+// look detaches the link, or schedules the next check for when it may be idle.
 func (x *idleLink) look() {
 	waits := x.last == nil && !x.link.PeerSends && x.link.Credit() > 0
 	x.mu.Lock()

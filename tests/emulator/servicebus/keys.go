@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Rights are what a key or token allows; they combine.
+// Rights are the permissions of a key or token; they combine.
 type Rights uint8
 
 // The rights. Manage includes the others.
@@ -41,17 +41,18 @@ func RootKey() Key {
 	return Key{Name: "RootManageSharedAccessKey", Value: "SAS_KEY_VALUE", Rights: Manage | Send | Listen}
 }
 
-// ConnectionString is what an SDK needs to reach a server listening on addr (host:port).
+// ConnectionString returns the connection string of a server that listens on addr (host:port), with
+// the default key.
 func ConnectionString(addr string) string { return RootKey().ConnectionString(addr) }
 
-// ConnectionString is what an SDK needs to sign in with the key, over plain AMQP, to a server
-// listening on addr (host:port).
+// ConnectionString returns the connection string with which an SDK signs in with the key, over
+// plain AMQP, to a server that listens on addr (host:port).
 func (k Key) ConnectionString(addr string) string {
 	return "Endpoint=sb://" + addr + ";SharedAccessKeyName=" + k.Name +
 		";SharedAccessKey=" + k.Value + ";UseDevelopmentEmulator=true;"
 }
 
-// grant is what a token was found to allow.
+// grant is the set of permissions of a token.
 type grant struct {
 	rights  Rights
 	expires time.Time

@@ -205,7 +205,7 @@ func messages(ds []broker.Delivery) response {
 			return failed(err)
 		}
 		m := map[string]any{"message": b}
-		if t := ds[i].Token; t != (broker.Token{}) { // JavaScript and Python look for it here, Go in the message
+		if t := ds[i].Token; t != (broker.Token{}) { // JavaScript and Python read it here, Go in the message
 			m["lock-token"] = amqp.UUID(t)
 		}
 		list[i] = m

@@ -7,13 +7,13 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
 )
 
-// Accepted is what an observer sees of a message that a send brought.
+// Accepted describes to an observer a message that was sent.
 type Accepted struct {
 	Entity     string // the queue or topic
 	MessageID  string
 	SessionID  string
 	EnqueuedAt time.Time
-	// Properties are the application properties; nil when there are none or they are malformed.
+	// Properties are the application properties; nil if there are none or they are malformed.
 	Properties map[string]any
 	Size       int // of the encoded message, in bytes
 	// Duplicate is true when duplicate detection dropped the message.

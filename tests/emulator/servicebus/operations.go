@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// The operations that [Server.Operations] counts besides the requests to $management, which have their own names, such as peek-message.
+// The operations that [Server.Operations] counts in addition to the requests to $management, which
+// have their own names, such as peek-message.
 const (
 	OperationSend   = "send"   // a message or batch
 	OperationAccept = "accept" // the opening of a receiver or session, also where there was none
@@ -31,8 +32,8 @@ func (o *operations) add(name string) {
 // asked counts a request to $management by the name of its operation.
 func (o *operations) asked(operation string) { o.add(strings.TrimPrefix(operation, vendor)) }
 
-// Operations is how often each operation was asked for since the server was made, whatever became of it: much of it costs credits on the
-// service's Standard tier.
+// Operations is how often each operation was asked for since the server was made, whatever became
+// of it: much of it costs credits on the service's Standard tier.
 func (s *Server) Operations() map[string]int {
 	s.operations.mu.Lock()
 	defer s.operations.mu.Unlock()

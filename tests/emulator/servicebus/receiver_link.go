@@ -12,8 +12,8 @@ import (
 
 const (
 	sessionFilter amqp.Symbol = "com.microsoft:session-filter"
-	// codeSessionFilter is the descriptor by which the service knows a described session filter. Every official client that
-	// describes the filter sends it.
+	// codeSessionFilter is the descriptor by which the service knows a described session filter.
+	// Every official client that describes the filter sends it.
 	codeSessionFilter uint64 = 0x137000000C
 
 	propTimeout     amqp.Symbol = "com.microsoft:timeout"
@@ -31,9 +31,9 @@ type receiverLink struct {
 	receiver broker.Receiver
 	opening  fault // what happens once it is open
 
-	// pumps counts calls of pump that are not served yet. Whoever raises it from zero serves
-	// them all, so no two goroutines send at once and none waits for another: a wake-up may
-	// come from inside another link's pump.
+	// pumps counts calls of pump that are not served yet. The goroutine that raises it from zero
+	// serves them all, so two goroutines never send at once and none waits for another: a wake-up
+	// may come from inside another link's pump.
 	pumps atomic.Int64
 	batch []broker.Delivery // pump's
 	buf   []byte            // pump's

@@ -22,10 +22,11 @@ type request struct {
 	Value     any // the amqp-value body
 }
 
-// body returns the body as a map; nil when it is none.
+// body returns the body as a map; nil if it is not a map.
 func (r *request) body() map[string]any { return amqp.StringMap(r.Value) }
 
-// response answers a request; Status is an HTTP one. Condition says why it was refused: clients branch on it before the status.
+// response answers a request; Status is an HTTP one. Condition is the reason of a refusal: clients
+// branch on it before the status.
 type response struct {
 	Status      int
 	Condition   amqp.Symbol
@@ -40,7 +41,8 @@ type operation func(*request) response
 
 const condArgument amqp.Symbol = "com.microsoft:argument-error"
 
-// openRPC opens one direction of a request-response pair of a node. manages says that faults of managing strike it.
+// openRPC opens one direction of a request-response pair of a node. manages reports whether faults
+// of managing apply to it.
 func (c *client) openRPC(l *amqp.Link, serve operation, manages bool) amqp.LinkHandler {
 	if l.PeerSends {
 		terms := amqp.Terms{MaxMessageSize: c.server.opts.MaxMessageBytes, Credit: senderCredit}
@@ -60,8 +62,9 @@ func (c *client) openRPC(l *amqp.Link, serve operation, manages bool) amqp.LinkH
 	return c.watch(l, r, r.lastSent)
 }
 
-// replyLink is the link that a request to a node names to be answered on: by its target address or, as JavaScript does whose
-// links to $cbs have no address, by its name. Python names none; then it is the only one of the node. Nil: none can be told.
+// replyLink returns the link on which a request to a node is answered. The request names it by its
+// target address or, as JavaScript does, whose links to $cbs have no address, by its name. Python
+// names none; then it is the only one of the node. Nil: it cannot be determined.
 func (c *client) replyLink(node, replyTo string) *replyLink {
 	var named, ofNode []*replyLink
 	for _, r := range c.replies {
@@ -124,7 +127,7 @@ func (r *requestLink) Transfer(d amqp.Delivery, data []byte) {
 	r.answer(reply, id, &req)
 }
 
-// unanswerable refuses a request whose answer would reach nobody: whoever sent it would wait for ever.
+// unanswerable refuses a request that cannot be answered: its sender would wait for ever.
 func (r *requestLink) unanswerable(d amqp.Delivery, replyTo, operation string) {
 	why := &amqp.Error{
 		Condition:   amqp.CondNotAllowed,

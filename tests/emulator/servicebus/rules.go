@@ -21,8 +21,8 @@ const (
 	codeCorrelationFilter uint64 = 0x1370000009
 )
 
-// correlated are the system properties of a correlation filter in the order of its list: as requests name them, and as
-// filters do.
+// correlated are the system properties of a correlation filter in the order of its list: as
+// requests name them, and as filters do.
 var correlated = [][2]string{
 	{"correlation-id", "correlationid"},
 	{"message-id", "messageid"},

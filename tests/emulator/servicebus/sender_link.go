@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
 )
 
-// propBatchSize states how many bytes a batch may take, whatever the limit of a message is. .NET reads
-// it as a long.
+// propBatchSize states how many bytes a batch may take, whatever the limit of a message is. .NET
+// reads it as a long.
 const propBatchSize amqp.Symbol = "com.microsoft:max-message-batch-size"
 
 // senderCredit is how many messages or batches a client may have under way on a link.

@@ -45,8 +45,8 @@ type Options struct {
 	Logger *slog.Logger
 	// MaxMessageBytes limits a message and a batch; default 256 KiB.
 	MaxMessageBytes uint64
-	// OmitBatchLimit leaves the limit of a batch out of the answer to a sender's attach, as the service
-	// did until the spring of 2026. The limit holds nevertheless.
+	// OmitBatchLimit leaves the limit of a batch out of the answer to a sender's attach, as the
+	// service did until the spring of 2026. The limit holds nevertheless.
 	OmitBatchLimit bool
 	// IdleTimeout is demanded of clients; default 4 min.
 	IdleTimeout time.Duration
@@ -55,18 +55,18 @@ type Options struct {
 	Ask time.Duration
 	// Terse leaves out the initial delivery count of receivers' links.
 	Terse bool
-	// IdleAccepts makes a link that waits for a session, or has one, not hold its connection open: what
-	// the service does while a link waits is not known.
+	// IdleAccepts makes a link that waits for a session, or has one, not hold its connection open:
+	// what the service does while a link waits is not known.
 	IdleAccepts bool
-	// AcceptTimeout is how long a request for any session waits when the client does not say;
+	// AcceptTimeout is how long a request for any session waits if the client does not set it;
 	// default 65 s, as measured on the service.
 	AcceptTimeout time.Duration
 	// Keys of the namespace; default RootKey.
 	Keys []Key
 	// Premium makes the administration answer as a namespace of that tier does.
 	Premium bool
-	// MaxConnections is how many connections the namespace takes at a time; 0: as many as come. The service takes 1,000 in
-	// the Standard tier, Microsoft's emulator 10.
+	// MaxConnections is how many connections the namespace takes at a time; 0: as many as come. The
+	// service takes 1,000 in the Standard tier, Microsoft's emulator 10.
 	MaxConnections int
 }
 
@@ -116,7 +116,8 @@ func New(cfg Config, opts Options) (*Server, error) {
 	return s, nil
 }
 
-// AddSubscription makes a subscription of a topic, as the administration does: it gets what is sent from now on.
+// AddSubscription makes a subscription of a topic, as the administration does: it gets what is sent
+// from now on.
 func (s *Server) AddSubscription(topic string, subscription Subscription) error {
 	return s.broker.CreateSubscription(topic, subscription)
 }
@@ -171,7 +172,7 @@ func (s *Server) ServeConn(ctx context.Context, c net.Conn) error {
 		delete(s.conns, c)
 		s.mu.Unlock()
 	}()
-	s.broker.Advance() // the clock stood still while nobody was connected
+	s.broker.Advance() // the clock stood still without a connection
 	defer s.clock.use()()
 	defer cl.claims.close()
 	defer cl.later.close()
@@ -223,7 +224,7 @@ func (s *Server) PeekDeadLetters(entity string, limit int) []Message {
 	if err != nil {
 		return nil
 	}
-	s.broker.Advance() // without a connection nobody else does
+	s.broker.Advance() // without a connection the clock does not run
 	var out []Message
 	for _, d := range e.Peek(-1, limit, nil) {
 		out = append(out, Message{

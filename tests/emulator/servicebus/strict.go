@@ -9,12 +9,14 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
 )
 
-// linkProperties are the service's properties of a link that clients may give. But for the timeout they change nothing here.
+// linkProperties are the service's properties of a link that clients may set. Only the timeout has
+// an effect here.
 var linkProperties = []amqp.Symbol{
 	propTimeout, vendor + "entity-type", vendor + "receiver-name", vendor + "batch-flush-interval", vendor + "tracking-id", vendor + "client-id",
 }
 
-// checkLink refuses a property that would be the service's and that it does not have. Others are the client's own.
+// checkLink refuses a property that would be the service's and that it does not have. Others are
+// the client's own.
 func checkLink(l *amqp.Link) error {
 	for _, name := range slices.Sorted(maps.Keys(l.Properties)) {
 		if strings.HasPrefix(string(name), vendor) && !slices.Contains(linkProperties, name) {
@@ -27,7 +29,7 @@ func checkLink(l *amqp.Link) error {
 // requestProperties are the service's properties of a request that clients may give.
 var requestProperties = []string{vendor + "server-timeout", vendor + "tracking-id"}
 
-// requestFields are what the body of each operation may hold.
+// requestFields are the fields that the body of each operation may have.
 var requestFields = map[string][]string{
 	"renew-lock":                 {"lock-tokens"},
 	"renew-session-lock":         {"session-id"},
@@ -46,11 +48,11 @@ var requestFields = map[string][]string{
 	"cancel-scheduled-message": {"sequence-numbers"},
 }
 
-// scheduledFields are what schedule-message may hold for each message.
+// scheduledFields are the fields that schedule-message may have for each message.
 var scheduledFields = []string{"message", "message-id", "session-id", "partition-key", "via-partition-key"}
 
-// fault returns why a request holds what its operation does not take; empty if it does not. Operations that are not provided are
-// refused elsewhere.
+// fault returns why a request holds what its operation does not take; empty if it does not.
+// Operations that are not provided are refused elsewhere.
 func (r *request) fault() string {
 	for _, name := range slices.Sorted(maps.Keys(r.App)) {
 		if strings.HasPrefix(name, vendor) && !slices.Contains(requestProperties, name) {

@@ -1,5 +1,5 @@
-// Package entity describes the queues, topics, subscriptions and rules of a Service Bus namespace: their properties, the
-// service's defaults for them, and its limits.
+// Package entity describes the queues, topics, subscriptions and rules of a Service Bus namespace:
+// their properties, the service's defaults for them, and its limits.
 package entity
 
 import (
@@ -38,8 +38,8 @@ type Inbound struct {
 	// EnablePartitioning makes a batch with several session ids or partition keys an error and
 	// adds the partition key to the key of duplicate detection.
 	EnablePartitioning bool
-	// AutoDeleteOnIdle deletes the queue or topic once nobody used it for so long; 0: never, else
-	// at least [MinAutoDeleteOnIdle].
+	// AutoDeleteOnIdle deletes the queue or topic once it has not been used for so long; 0: never,
+	// otherwise at least [MinAutoDeleteOnIdle].
 	AutoDeleteOnIdle time.Duration
 	// SendDisabled refuses senders.
 	SendDisabled bool
@@ -56,7 +56,7 @@ type Outbound struct {
 	MaxDeliveryCount int
 	// DeadLetteringOnMessageExpiration moves expired messages instead of dropping them.
 	DeadLetteringOnMessageExpiration bool
-	// ForwardTo names a queue or topic every message goes on to; not with sessions.
+	// ForwardTo names a queue or topic to which every message is forwarded; not with sessions.
 	ForwardTo string
 	// ForwardDeadLetteredMessagesTo names the queue or topic that takes dead letters.
 	ForwardDeadLetteredMessagesTo string
@@ -78,8 +78,8 @@ type Topic struct {
 	Subscriptions []Subscription
 }
 
-// Rule selects messages for a subscription and may change its copies. It comes out of a Config.json or of the
-// administration; a Filter and an Action cannot be made otherwise.
+// Rule selects messages for a subscription and may change its copies. It comes out of a Config.json
+// or of the administration; a Filter and an Action cannot be made otherwise.
 type Rule struct {
 	Name string
 	// Filter nil selects everything.
@@ -99,7 +99,8 @@ type Subscription struct {
 	DeadLetteringOnFilterErrors bool
 	// DefaultMessageTimeToLive caps every message's time to live; 0 means no limit.
 	DefaultMessageTimeToLive time.Duration
-	// AutoDeleteOnIdle deletes the subscription once nobody received for so long, as with a topic.
+	// AutoDeleteOnIdle deletes the subscription once it has had no receiver for so long, as with a
+	// topic.
 	AutoDeleteOnIdle time.Duration
 	Outbound
 }
