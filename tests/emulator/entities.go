@@ -14,9 +14,10 @@ const (
 	Subscription = "projector"
 )
 
-// Entities is the default namespace: a topic with duplicate detection and one subscription with sessions, in the
-// bounds of the official emulator's schema except for the lock, which is half its minimum there (the service allows
-// 5 s): the sessions of a killed projector wait for it.
+// Entities returns the default namespace: a topic with duplicate detection and one subscription
+// with sessions. It is within the limits of the official emulator's schema except for the lock
+// duration, which is half of the minimum there (the service allows 5 s): until it has passed, the
+// sessions of a killed projector cannot be accepted.
 func Entities() servicebus.Config {
 	return servicebus.Config{Topics: []servicebus.Topic{{
 		Name:    Topic,
@@ -30,7 +31,8 @@ func Entities() servicebus.Config {
 	}}}
 }
 
-// Route is the way of the messages: where the producer sends them and where the projector receives them.
+// Route is the path of the messages: the entity that the producer sends to and the one that the
+// projector receives from.
 type Route struct {
 	Topic        string // either a topic and a subscription
 	Subscription string
@@ -38,10 +40,10 @@ type Route struct {
 	LockDuration time.Duration // of its sessions
 }
 
-// In is the entity that messages are sent to, Out the one they are received from, in the form of their addresses.
+// In returns the entity that messages are sent to, in the form of its address.
 func (r Route) In() string { return r.Topic + r.Queue } // exactly one is set
 
-// Out is the entity that messages are received from.
+// Out returns the entity that messages are received from.
 func (r Route) Out() string {
 	if r.Queue != "" {
 		return r.Queue
@@ -49,10 +51,11 @@ func (r Route) Out() string {
 	return r.Topic + "/Subscriptions/" + r.Subscription
 }
 
-// ErrNoRoute is a namespace in which nothing has sessions.
+// ErrNoRoute means that no entity of the namespace requires sessions.
 var ErrNoRoute = errors.New("no subscription and no queue requires sessions")
 
-// FindRoute is the first subscription of a namespace that has sessions, else its first queue that has.
+// FindRoute returns the first subscription of a namespace that requires sessions, or else its first
+// such queue.
 func FindRoute(c servicebus.Config) (Route, error) {
 	for _, t := range c.Topics {
 		for _, s := range t.Subscriptions {

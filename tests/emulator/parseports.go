@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// portsForm is what a complaint about ports ends with.
+// portsForm is the end of each error about ports.
 const portsForm = "write standard, or a list such as mongodb=27017,servicebus=5672,admin=5300,tls=5671,443,blob=10000"
 
-// ParsePorts reads ports from a command line: "standard", which is [StandardPorts], or a list such as
-// mongodb=27017,servicebus=5672. TLS may have several, as in tls=5671,443. A server that is not named takes a free port; an empty text names none.
+// ParsePorts reads ports from a command line: "standard", which is [StandardPorts], or a list such
+// as mongodb=27017,servicebus=5672. TLS may have several, as in tls=5671,443. A server that is not
+// named gets a free port; an empty text names none.
 func ParsePorts(text string) (Ports, error) {
 	var p Ports
 	if text == "" {

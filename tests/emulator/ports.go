@@ -12,24 +12,24 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
 
-// loopback is where the servers listen and are reached, where nobody says otherwise.
+// loopback is the default address on which the servers listen and are reached.
 const loopback = "127.0.0.1"
 
-// Ports are those of the servers; 0 takes a free one.
+// Ports are the ports of the servers; 0 is a free one.
 type Ports struct {
 	Mongo          int
 	ServiceBus     int   // AMQP
 	Administration int   // of Service Bus: HTTP
-	TLS            []int // of Service Bus: AMQP and HTTP behind TLS, on each, where that is served; empty: a free one
+	TLS            []int // of Service Bus: AMQP and HTTP behind TLS, on each, if TLS is served; empty: a free one
 	Blob           int
 }
 
-// StandardPorts are where MongoDB, the official Service Bus emulator and Azurite listen.
+// StandardPorts returns the ports of MongoDB, the official Service Bus emulator and Azurite.
 func StandardPorts() Ports {
 	return Ports{Mongo: 27017, ServiceBus: 5672, Administration: 5300, TLS: []int{5671}, Blob: 10000}
 }
 
-// PortError is a port that was asked for and cannot be had.
+// PortError means that a requested port cannot be used.
 type PortError struct {
 	Host string
 	Port int
@@ -49,8 +49,8 @@ func (e *PortError) Error() string {
 
 func (e *PortError) Unwrap() error { return e.Err }
 
-// Listen takes a port of an address, 127.0.0.1 where it is empty, and 0 for a free one, with the latency in front of it. A
-// port that was asked for and cannot be had is a [*PortError].
+// Listen listens on a port of an address; an empty address is 127.0.0.1, and port 0 a free one.
+// Connections have the latency. If a requested port cannot be used, the error is a [*PortError].
 func Listen(ctx context.Context, host string, port int, latency time.Duration) (net.Listener, error) {
 	if host == "" {
 		host = loopback

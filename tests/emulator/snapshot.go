@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// restore lets MongoDB begin with what a snapshot file has; the first time there is none.
+// restore loads a snapshot file into MongoDB; the first time there is none.
 func restore(m *mongo.Server, path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -25,7 +25,7 @@ func restore(m *mongo.Server, path string) error {
 	return nil
 }
 
-// save replaces the file only when the new one is whole.
+// save replaces the file only when the new one is complete.
 func save(m *mongo.Server, path string) (err error) {
 	f, err := os.Create(path + ".new")
 	if err != nil {

@@ -18,48 +18,55 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
-// The settings of the services that say where the servers are.
+// The settings of the services with the addresses of the servers.
 const (
 	EnvMongo      = "MONGODB_URI"
 	EnvServiceBus = "SERVICE_BUS_CONNECTION_STRING"
 	EnvBlob       = "BLOB_CONNECTION_STRING"
-	// EnvServiceBusTLS is where Service Bus is behind TLS, with [Options.TLS].
+	// EnvServiceBusTLS is the address of Service Bus behind TLS, with [Options.TLS].
 	EnvServiceBusTLS = "SERVICE_BUS_TLS_CONNECTION_STRING"
 )
 
-// Options say what to start. The zero value starts all three servers in this process, with the default entities.
+// Options select what to start. The zero value starts all three servers in this process, with the
+// default entities.
 type Options struct {
-	// Logger of the servers; nil: they are silent.
+	// Logger of the servers; nil discards.
 	Logger *slog.Logger
 	// ServiceBus are the entities; nil: [Entities].
 	ServiceBus *servicebus.Config
-	// ServiceBusKeys are the keys of the namespace; nil: [servicebus.RootKey], the one that the settings sign in with.
+	// ServiceBusKeys are the keys of the namespace; nil: [servicebus.RootKey], which the settings
+	// use.
 	ServiceBusKeys []servicebus.Key
-	// ServiceBusConnections is how many connections Service Bus takes at a time; 0: as many as come.
+	// ServiceBusConnections is the maximum number of connections to Service Bus at a time; 0:
+	// unlimited.
 	ServiceBusConnections int
 	// Ports to listen on; the zero value takes free ones.
 	Ports Ports
-	// Host is the address to listen on; empty: 127.0.0.1, 0.0.0.0: all of the machine's.
+	// Host is the address to listen on; empty: 127.0.0.1. 0.0.0.0 stands for all addresses of the
+	// machine.
 	Host string
-	// Advertise is the host by which clients reach the servers: in the settings, and in what MongoDB says of its set. Empty:
-	// Host, or 127.0.0.1 where that is all addresses.
+	// Advertise is the host by which clients reach the servers: in the settings, and in MongoDB's
+	// description of its set. Empty: Host, or 127.0.0.1 if Host stands for all addresses.
 	Advertise string
 	// Latency is the round trip to every server.
 	Latency time.Duration
-	// MongoVersion is the version of MongoDB that it is like: see [mongo.Options.Version]; the zero value is the newest.
+	// MongoVersion is the version of MongoDB that the server acts as: see [mongo.Options.Version];
+	// the zero value is the newest.
 	MongoVersion [3]int32
-	// OplogBytes is how much history MongoDB keeps; 0: its own default.
+	// OplogBytes is the size of MongoDB's oplog; 0: the server's default.
 	OplogBytes int
-	// TransactionLifetime is how long MongoDB keeps a transaction whose client has gone, and with it what it has written from everybody
-	// else; 0: 60 s, as by default.
+	// TransactionLifetime is how long MongoDB keeps a transaction whose client has gone, during
+	// which its writes block other clients; 0: 60 s, the default.
 	TransactionLifetime time.Duration
-	// Snapshot is a file that keeps MongoDB's data and oplog over a restart: read at the start if it is there, written when
-	// [Stack.Run] ends. Empty: nowhere. Service Bus and Blob storage start empty always.
+	// Snapshot is a file that keeps MongoDB's data and oplog over a restart: read at the start if
+	// it exists, written when [Stack.Run] ends. Empty: none. Service Bus and Blob storage always
+	// start empty.
 	Snapshot string
-	// TLS serves Service Bus and its administration behind TLS too, both on each of its ports: what some clients insist on, such as
-	// JavaScript's administration client. They have to trust [Stack.CA].
+	// TLS also serves Service Bus and its administration behind TLS, both on each of its ports:
+	// some clients require that, such as JavaScript's administration client. They must trust
+	// [Stack.CA].
 	TLS bool
-	// NoBlob leaves the blob server out, where another one takes its place.
+	// NoBlob leaves the blob server out, if another one replaces it.
 	NoBlob bool
 }
 
@@ -68,7 +75,7 @@ type Stack struct {
 	Mongo      *mongo.Server
 	ServiceBus *servicebus.Server
 	Blob       *blob.Server // nil with Options.NoBlob
-	Route      Route        // zero where nothing requires sessions
+	Route      Route        // zero if no entity requires sessions
 
 	mongo     net.Listener
 	bus       net.Listener
@@ -83,8 +90,9 @@ type Stack struct {
 	management string
 }
 
-// New takes the ports; the error is a [*PortError] when one that was asked for cannot be had. Nothing is served before
-// [Stack.Run], which gives them back; one of it and [Stack.Close] must be called. In a test, [Start] does it all.
+// New opens the ports; the error is a [*PortError] if a requested one cannot be used. Nothing is
+// served before [Stack.Run], which closes them; either it or [Stack.Close] must be called. In a
+// test, [Start] does all of this.
 func New(ctx context.Context, o Options) (_ *Stack, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -139,7 +147,7 @@ func New(ctx context.Context, o Options) (_ *Stack, err error) {
 			}
 			s.secure = append(s.secure, l)
 		}
-		// To a client this is a service like the real one: a host's name, and no word of an emulator.
+		// To a client this looks like the real service: a host name, and no setting of an emulator.
 		host, port, err := net.SplitHostPort(o.Reached(s.secure[0]))
 		if err != nil {
 			return nil, fmt.Errorf("read the address of Service Bus behind TLS: %w", err)
@@ -163,7 +171,7 @@ func New(ctx context.Context, o Options) (_ *Stack, err error) {
 	return s, nil
 }
 
-// Reached is how clients reach a listener, as host:port.
+// Reached returns the address by which clients reach a listener, as host:port.
 func (o Options) Reached(l net.Listener) string {
 	host, port, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {
@@ -178,7 +186,7 @@ func (o Options) Reached(l net.Listener) string {
 	return net.JoinHostPort(host, port)
 }
 
-// Close gives back what New took, where Run is not called.
+// Close frees what New opened, if Run is not called.
 func (s *Stack) Close() error {
 	var errs []error
 	for _, l := range append([]net.Listener{s.mongo, s.bus, s.manage, s.blob}, s.secure...) {
@@ -189,16 +197,19 @@ func (s *Stack) Close() error {
 	return errors.Join(errs...)
 }
 
-// Endpoint is one of the settings, by its name: [EnvMongo], [EnvServiceBus] or [EnvBlob]; empty for a server that was left out.
+// Endpoint returns one of the settings by its name: [EnvMongo], [EnvServiceBus] or [EnvBlob]; empty
+// for a server that was left out.
 func (s *Stack) Endpoint(name string) string { return s.endpoints[name] }
 
-// CA is the certificate, as PEM, that clients have to trust with [Options.TLS]. It is another one at every start.
+// CA returns the certificate, as PEM, that clients must trust with [Options.TLS]. It differs at
+// every start.
 func (s *Stack) CA() []byte { return s.ca }
 
-// Management is the host:port of Service Bus's HTTP administration, which has no TLS and serves GET /health too.
+// Management returns the host:port of Service Bus's HTTP administration, which has no TLS and also
+// serves GET /health.
 func (s *Stack) Management() string { return s.management }
 
-// Env are the settings as KEY=VALUE.
+// Env returns the settings as KEY=VALUE.
 func (s *Stack) Env() []string {
 	var env []string
 	for _, name := range []string{EnvMongo, EnvServiceBus, EnvServiceBusTLS, EnvBlob} {
@@ -209,8 +220,8 @@ func (s *Stack) Env() []string {
 	return env
 }
 
-// Settings are KEY=VALUE, as an application takes them and Sluice's services do: where the servers are, and which entity of
-// Service Bus has sessions.
+// Settings returns, as KEY=VALUE, the settings for an application and for Sluice's services: the
+// addresses of the servers, and the entity of Service Bus that requires sessions.
 func (s *Stack) Settings() []string {
 	env := s.Env()
 	switch {
@@ -222,7 +233,8 @@ func (s *Stack) Settings() []string {
 	return append(env, "SERVICE_BUS_ADMINISTRATION=http://"+s.Management())
 }
 
-// Run serves until ctx ends, then returns nil; an error means that a server failed, or that the snapshot could not be written.
+// Run serves until ctx ends, then returns nil; an error means that a server failed, or that the
+// snapshot could not be written.
 func (s *Stack) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.Mongo.Run(ctx, s.mongo) })

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Start serves a stack until the test and its subtests have ended, and fails it when that cannot be done.
+// Start serves a stack until the test and its subtests have ended. It fails the test if the servers
+// cannot be started.
 func Start(t testing.TB, o Options) *Stack {
 	t.Helper()
 	s, err := New(t.Context(), o)

@@ -14,10 +14,12 @@ import (
 	"time"
 )
 
-// validity is that of the certificates: they are made anew at every start, and some clients refuse more than 825 days.
+// validity is the validity of the certificates: they are created at every start, and some clients
+// refuse more than 825 days.
 const validity = 365 * 24 * time.Hour
 
-// certificates makes an authority and a certificate of it for host and for this machine. ca is what clients have to trust, as PEM.
+// certificates creates an authority and its certificate for host and for this machine. ca is the
+// certificate that clients must trust, as PEM.
 func certificates(now time.Time, host string) (config *tls.Config, ca []byte, err error) {
 	template := func(serial int64, name string) *x509.Certificate {
 		return &x509.Certificate{

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// delayLimit is how many bytes a direction keeps under way: enough that
-	// latency, not bandwidth, is what is simulated.
+	// delayLimit is how many bytes a direction keeps in flight: enough to simulate latency, and not
+	// bandwidth.
 	delayLimit = 8 << 20
 	// linger bounds how long a closed connection tries to hand over its last
 	// bytes to a peer that does not read.
@@ -19,14 +19,12 @@ const (
 	pumpSize = 64 << 10
 )
 
-// Delay returns a listener whose connections have a round trip of d: what is
-// read came d/2 ago from the peer, what is written reaches it d/2 later. Order
-// is kept, and any amount may be under way at once: pipelined requests pay d
-// once. It returns l itself when d is not positive.
+// Delay returns a listener whose connections have a round trip of d: what is read was sent d/2 ago
+// by the peer, and what is written reaches it d/2 later. Order is kept, and any amount may be in
+// flight: pipelined requests pay d once. It returns l itself if d is not positive.
 //
-// A connection has two goroutines, which end within d/2 of its Close, or a
-// second later when the peer does not read. Whoever wants to join them closes
-// the connections and calls (*DelayListener).Wait.
+// A connection has two goroutines, which end within d/2 of its Close, or a second later if the peer
+// does not read. To join them, close the connections and call (*DelayListener).Wait.
 func Delay(l net.Listener, d time.Duration) net.Listener {
 	if d <= 0 {
 		return l
@@ -49,7 +47,7 @@ func (l *DelayListener) Wait() { l.pumps.Wait() }
 func (l *DelayListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
-		return nil, err // callers look for the inner listener's errors
+		return nil, err // callers expect the inner listener's errors
 	}
 	dc := &delayedConn{Conn: c, in: newQueue(delayLimit, l.delay/2), out: newQueue(delayLimit, l.delay-l.delay/2), closed: make(chan struct{})}
 	l.pumps.Go(dc.pumpIn)
@@ -99,14 +97,14 @@ func (c *delayedConn) pumpOut() {
 		case err == nil:
 		case errors.Is(err, errHalfClosed):
 			if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-				_ = half.CloseWrite() // the peer is gone: the next read tells
+				_ = half.CloseWrite() // the peer is gone: the next read reports it
 			}
 			<-c.closed
 			_ = c.Conn.Close() // nothing is left to be lost
 			return
 		default:
 			c.out.closeRead(err)
-			_ = c.Conn.Close() // whoever closed it first has the error
+			_ = c.Conn.Close() // the first caller of Close got the error
 			return
 		}
 	}
@@ -126,7 +124,7 @@ func (c *delayedConn) Write(p []byte) (int, error) {
 
 func (c *delayedConn) wrap(op string, err error) error {
 	if _, ok := errors.AsType[*net.OpError](err); ok {
-		return err // it came from the wire and says so
+		return err // the inner connection's error is complete
 	}
 	return opError(op, c.LocalAddr(), c.RemoteAddr(), err)
 }

@@ -25,9 +25,9 @@ var _ net.Listener = (*Listener)(nil)
 // Listen returns an open listener of the given name.
 func Listen(name string) *Listener { return &Listener{addr: Addr(name)} }
 
-// DialContext makes a connection. Like a TCP handshake, it does not wait for
-// Accept. Network and address are not looked at, so that it fits everywhere a
-// dialer is wanted. A closed listener refuses with syscall.ECONNREFUSED.
+// DialContext makes a connection. Like a TCP handshake, it does not wait for Accept. It ignores
+// network and address, so that it can be used wherever a dialer is needed. A closed listener
+// refuses with syscall.ECONNREFUSED.
 func (l *Listener) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, opError("dial", nil, l.addr, err)
@@ -75,8 +75,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept and closes the connections that nobody accepted; the
-// accepted ones stay. It never fails.
+// Close ends Accept and closes the connections that have not been accepted; accepted ones stay
+// open. It never fails.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestPipeCarriesBytesInOrder(t *testing.T) {
 	a, b := Pipe()
-	sent := make([]byte, 5*pipeLimit+17) // the writer must block and go on
+	sent := make([]byte, 5*pipeLimit+17) // the writer must block and continue
 	_, _ = rand.Read(sent)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -127,7 +127,7 @@ func TestDeadlines(t *testing.T) {
 		require.NoError(t, a.SetWriteDeadline(time.Now().Add(2*time.Second)))
 		n, err := a.Write(make([]byte, pipeLimit+1))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		require.Equal(t, pipeLimit, n, "what went in is told")
+		require.Equal(t, pipeLimit, n, "the number of written bytes is returned")
 		require.Equal(t, 5*time.Second, time.Since(begin))
 
 		// A deadline set while a read waits ends that read; then it can be lifted.
@@ -162,7 +162,7 @@ func TestListener(t *testing.T) {
 	_, err = l.Accept()
 	require.ErrorIs(t, err, net.ErrClosed)
 	_, err = second.Read(got)
-	require.ErrorIs(t, err, io.EOF, "a connection nobody accepted is closed with the listener")
+	require.ErrorIs(t, err, io.EOF, "a connection that was not accepted is closed with the listener")
 	_, err = l.DialContext(t.Context(), "tcp", "ignored:1")
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	_, err = server.Write([]byte("2"))

@@ -51,7 +51,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, opError("write", c.local, c.remote, err)
 }
 
-// CloseWrite ends this end's stream; reading goes on.
+// CloseWrite ends this end's stream; reading is still possible.
 func (c *Conn) CloseWrite() error {
 	c.out.closeWrite(io.EOF, net.ErrClosed)
 	return nil

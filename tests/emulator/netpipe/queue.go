@@ -15,7 +15,7 @@ type queue struct {
 	delay time.Duration // from write to readable
 
 	mu            sync.Mutex
-	changed       chan struct{} // closed at the next change; nil while nobody waits
+	changed       chan struct{} // closed at the next change; nil while no goroutine waits
 	chunks        []chunk
 	size          int
 	end           error     // what the reader gets after the last chunk; nil: more may come
@@ -36,7 +36,7 @@ func newQueue(limit int, delay time.Duration) *queue {
 	return &queue{limit: limit, delay: delay}
 }
 
-// notify wakes everybody who waits. mu is held.
+// notify wakes all waiting goroutines. mu is held.
 func (q *queue) notify() {
 	if q.changed != nil {
 		close(q.changed)

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Serve lets a server serve a listener in memory until the test has ended, by a Run such as every embedded server has, and
-// returns the listener: clients that dial with its DialContext reach the server, in virtual time too.
+// Serve lets a server serve a listener in memory until the test has ended, by a Run such as every
+// embedded server has, and returns the listener: clients that dial with its DialContext reach the
+// server, in virtual time too.
 func Serve(t testing.TB, run func(context.Context, net.Listener) error) *Listener {
 	t.Helper()
 	l := Listen(t.Name())
@@ -15,7 +16,8 @@ func Serve(t testing.TB, run func(context.Context, net.Listener) error) *Listene
 	return l
 }
 
-// ServeTCP does the same on a free port of the loopback interface, and returns its address as host:port.
+// ServeTCP does the same on a free port of the loopback interface, and returns its address as
+// host:port.
 func ServeTCP(t testing.TB, run func(context.Context, net.Listener) error) string {
 	t.Helper()
 	var config net.ListenConfig
@@ -27,7 +29,8 @@ func ServeTCP(t testing.TB, run func(context.Context, net.Listener) error) strin
 	return l.Addr().String()
 }
 
-// serve joins the server when the test has ended: its clean-ups that were registered later have run, and may have used it.
+// serve joins the server when the test has ended: its clean-ups that were registered later have
+// run, and may have used it.
 func serve(t testing.TB, l net.Listener, run func(context.Context, net.Listener) error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)

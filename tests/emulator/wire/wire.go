@@ -1,4 +1,4 @@
-// Package wire reads recorded AMQP frames, for tests that compare what clients say to a broker.
+// Package wire reads recorded AMQP frames, for tests that compare what clients send to a broker.
 package wire
 
 import "github.com/sluice-cdc/sluice/tests/emulator/internal/amqp"
@@ -16,7 +16,7 @@ type (
 // Frames returns the frames of one direction of a connection. It fails where b is no whole frames.
 func Frames(b []byte) ([]Frame, error) { return amqp.Inspect(b) }
 
-// Sections returns the sections of an encoded message. It fails where b is none.
+// Sections returns the sections of an encoded message, or an error if b is not a message.
 func Sections(b []byte) ([]Described, error) { return amqp.InspectMessage(b) }
 
 // StringMap returns v as a map with strings or symbols as keys, or nil.

@@ -1,7 +1,9 @@
-// Command sluice-emulator serves an embedded MongoDB, Service Bus and Blob storage to programs in any language, and prints
-// where they are as KEY=VALUE. It serves until it is told to end (Ctrl-C or SIGTERM).
+// Command sluice-emulator serves an embedded MongoDB, Service Bus and Blob storage to programs in
+// any language, and prints their addresses as KEY=VALUE. It serves until it is stopped (Ctrl-C or
+// SIGTERM).
 //
-// Exit codes: 0 when it was told to end, 1 when a server failed, 2 when it was called wrongly or a port is taken.
+// Exit codes: 0 when it was stopped, 1 when a server failed, 2 when the command line is wrong or a
+// port is in use.
 package main
 
 import (
@@ -36,7 +38,8 @@ func main() {
 // errUsage is a command line that cannot work.
 var errUsage = errors.New("--help lists the flags")
 
-// serve is the program: its arguments, where it says what was asked for and where what is wrong; it returns the exit code.
+// serve is the program. It prints what was asked for to stdout and problems to stderr, and returns
+// the exit code.
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := run(ctx, args, stdout, stderr)
 	_, taken := errors.AsType[*emulator.PortError](err)
@@ -65,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	settings := s.Settings()
 	if ca != "" {
-		if err := os.WriteFile(ca, s.CA(), 0o644); err != nil { //nolint:gosec // whoever trusts it reads it
+		if err := os.WriteFile(ca, s.CA(), 0o644); err != nil { //nolint:gosec // clients that trust it read it
 			return errors.Join(fmt.Errorf("--tls: write the certificate: %w", err), s.Close())
 		}
 		settings = append(settings, "SERVICE_BUS_CA="+ca)
@@ -74,7 +77,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	_, _ = fmt.Fprintf(stdout, "%s\nEMULATOR_CONTROL=http://%s\n", strings.Join(settings, "\n"), o.Reached(l)) // whoever reads may have gone
+	_, _ = fmt.Fprintf(stdout, "%s\nEMULATOR_CONTROL=http://%s\n", strings.Join(settings, "\n"), o.Reached(l)) // the reader may have gone
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.Run(ctx) })
 	group.Go(func() error { return listen(ctx, l, control.Handler(s)) })
@@ -130,7 +133,7 @@ func parse(args []string, stdout, stderr io.Writer) (o emulator.Options, control
 	if err := errors.Join(problems...); err != nil {
 		return o, 0, "", fmt.Errorf("%w\n%w", err, errUsage)
 	}
-	level := slog.LevelError // what a client would otherwise wait for in vain
+	level := slog.LevelError // what a client would otherwise wait for without effect
 	if verbose {
 		level = slog.LevelDebug
 	}
@@ -141,7 +144,7 @@ func parse(args []string, stdout, stderr io.Writer) (o emulator.Options, control
 func entities(path string) (*servicebus.Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err // it says which file
+		return nil, err // it names the file
 	}
 	c, err := servicebus.ParseConfig(text)
 	return &c, err

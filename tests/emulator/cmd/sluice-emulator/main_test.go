@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// settings are read from what the program says, until there are n.
+// settings reads n settings from the program's output.
 func settings(t *testing.T, r io.Reader, n int) map[string]string {
 	t.Helper()
 	var text []byte
@@ -37,7 +37,7 @@ func settings(t *testing.T, r io.Reader, n int) map[string]string {
 	return found
 }
 
-func TestItServesUntilItIsToldToEnd(t *testing.T) {
+func TestItServesUntilItIsStopped(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "Config.json")
 	require.NoError(t, os.WriteFile(config, []byte(
 		`{"UserConfig":{"Namespaces":[{"Name":"n","Queues":[{"Name":"orders","Properties":{"RequiresSession":true}}]}]}}`), 0o600))
@@ -58,14 +58,14 @@ func TestItServesUntilItIsToldToEnd(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 
-	// another one cannot have a port of its own choice
+	// A second program cannot use the same ports.
 	_, address, _ := strings.Cut(s["MONGODB_URI"], "127.0.0.1:")
 	port, _, _ := strings.Cut(address, "/")
 	var complaint bytes.Buffer
 	require.Equal(t, 2, serve(t.Context(), []string{"--ports", "mongodb=" + port}, io.Discard, &complaint))
 	require.Contains(t, complaint.String(), "127.0.0.1:"+port+": another program listens there: stop it, or choose another port")
 
-	// what clients are told is how they reach it, not where it listens
+	// The printed settings contain the advertised address, not the one on which the servers listen.
 	far, end := context.WithCancel(t.Context())
 	out, in = io.Pipe()
 	go func() {
@@ -84,7 +84,7 @@ func TestItServesUntilItIsToldToEnd(t *testing.T) {
 	require.FileExists(t, snapshot)
 }
 
-func TestWhatIsWrongWithTheCommandLineIsSaidAtOnce(t *testing.T) {
+func TestCommandLineProblemsAreReportedAtOnce(t *testing.T) {
 	garbage := filepath.Join(t.TempDir(), "garbage")
 	require.NoError(t, os.WriteFile(garbage, []byte("no snapshot"), 0o600))
 	for name, test := range map[string]struct {
@@ -95,7 +95,7 @@ func TestWhatIsWrongWithTheCommandLineIsSaidAtOnce(t *testing.T) {
 		"several": {[]string{"--ports", "mongo=1", "--latency", "-1s", "--config", "nowhere.json", "now"}, []string{
 			`"now" is no flag`, `--ports "mongo=1": there is no server of that name`, "--latency -1s", "nowhere.json", "--help lists the flags",
 		}},
-		"a version that is not there": {[]string{"--ports", "free", "--mongodb-version", "3.6"}, []string{`--mongodb-version "3.6" is none of 4.4, 5.0`}},
+		"a version that is not there": {[]string{"--ports", "free", "--mongodb-version", "3.6"}, []string{`--mongodb-version "3.6" is not one of 4.4, 5.0`}},
 		"no snapshot":                 {[]string{"--ports", "free", "--snapshot", garbage}, []string{garbage, "remove the file to begin with nothing"}},
 	} {
 		var stderr bytes.Buffer
@@ -109,8 +109,8 @@ func TestWhatIsWrongWithTheCommandLineIsSaidAtOnce(t *testing.T) {
 	require.Contains(t, help.String(), "-snapshot file")
 }
 
-// TestTLSOnRequest: what trusts the certificate that was written reaches the administration by the name that is printed, on every port that
-// was asked for; the first is printed.
+// A client that trusts the written certificate reaches the administration by the printed name, on
+// every requested port; the first port is printed.
 func TestTLSOnRequest(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -155,7 +155,7 @@ func freePorts(t *testing.T) (ports [2]string) {
 	for i := range ports {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		defer func() { require.NoError(t, l.Close()) }() // both are held until there are two
+		defer func() { require.NoError(t, l.Close()) }() // both are held until there are two, so that they differ
 		_, ports[i], err = net.SplitHostPort(l.Addr().String())
 		require.NoError(t, err)
 	}
