@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// The oldest versions of MongoDB that have images of documents from before a change, and changes in fragments.
+// The oldest versions of MongoDB with images of documents from before a change, and with changes in
+// fragments.
 const images, fragments = "6.0", "6.0"
 
 // readsOplog is why a test needs a replica set.
@@ -37,9 +38,9 @@ func insertD1(w *world.World) {
 	w.InsertDocument(bson.D{{Key: "_id", Value: "D1"}, {Key: "aggregateId", Value: "A"}, {Key: "n", Value: 0}})
 }
 
-// G2 and G3: a change that a second leader reads again, when its document has long been deleted, goes where the first one sent it, as
-// the same message.
-func TestG2G3AChangeHasOneAggregateWhoeverReadsIt(t *testing.T) {
+// G2 and G3: a change that a second leader reads again, after its document has been deleted, goes
+// to the same session as before, as the same message.
+func TestG2G3AChangeHasOneAggregateForEveryLeader(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
 		w.KeepImages()
 		a := w.StartProducer("a", world.AllOperations)
@@ -71,7 +72,8 @@ func TestG2G3AChangeHasOneAggregateWhoeverReadsIt(t *testing.T) {
 	})
 }
 
-// G6: a change whose image has expired before anybody read it stops the stream, and what to do is said.
+// G6: a change whose image has expired before it was read stops the stream, and the error gives the
+// remedy.
 func TestG6AnExpiredImageStopsTheStream(t *testing.T) {
 	for name, harm := range map[string]func(*world.World){
 		"an update": func(w *world.World) { change(w, 1) }, "a delete": remove,
@@ -96,7 +98,8 @@ func TestG6AnExpiredImageStopsTheStream(t *testing.T) {
 	}
 }
 
-// G6: where the image is required it is MongoDB that refuses, without saying which change it is of: the error says how to learn that.
+// G6: with a required image MongoDB itself refuses, without naming the change: the error explains
+// how to find it.
 func TestG6ARequiredImageThatExpiredIsNamedInTwoSteps(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
 		required := all(func(c *producer.Config) { c.BeforeChange = "required" })
@@ -115,7 +118,8 @@ func TestG6ARequiredImageThatExpiredIsNamedInTwoSteps(t *testing.T) {
 	})
 }
 
-// G6: a collection without images is refused at the start, by a standby too, unless nothing can be read there that needs one.
+// G6: a collection without images is refused at the start, also by a standby, unless no change
+// there can need an image.
 func TestG6ACollectionWithoutImagesIsRefused(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		insertD1(w)
@@ -149,8 +153,9 @@ func TestG6ACollectionWithoutImagesIsRefused(t *testing.T) {
 	})
 }
 
-// By its key, a change goes by its key at every reading, whether the collection keeps an image today or not.
-func TestG2ByItsKeyAChangeAlwaysGoesByItsKey(t *testing.T) {
+// With ON_UNKNOWN_AGGREGATE=documentKey a change always uses its document key, whether or not the
+// collection keeps images at the time of reading.
+func TestG2AChangeByKeyAlwaysUsesItsKey(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
 		w.KeepImages()
 		a := w.StartProducer("a", func(c *producer.Config, o *producer.Options) {
@@ -172,7 +177,7 @@ func TestG2ByItsKeyAChangeAlwaysGoesByItsKey(t *testing.T) {
 	})
 }
 
-// all is a change of settings beside that to all operations.
+// all returns a change of settings that includes all operations.
 func all(change func(*producer.Config)) func(*producer.Config) {
 	return func(c *producer.Config) {
 		world.AllOperations(c, nil)
@@ -180,8 +185,8 @@ func all(change func(*producer.Config)) func(*producer.Config) {
 	}
 }
 
-// G2: settings that would put an aggregate's next event into another session, or give it another number, are refused until somebody
-// says that nothing is left of the former ones.
+// G2: settings that would put an aggregate's next event into another session, or give it another
+// number, are refused until an operator confirms that no messages of the former settings are left.
 func TestG2OtherReadingSettingsAreRefused(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
 		w.KeepImages()
@@ -212,7 +217,7 @@ func TestG2OtherReadingSettingsAreRefused(t *testing.T) {
 		w.Eventually("it is published by the new path", func() bool { return w.Took()[len(w.Took())-1].SessionID == "Counted" })
 		b.End()
 
-		// What is let through may change at any time.
+		// The settings that are not compared may change at any time.
 		c := w.StartProducer("c", func(c *producer.Config, _ *producer.Options) {
 			byType(c)
 			c.Operations = []envelope.Operation{envelope.Insert}
@@ -224,8 +229,9 @@ func TestG2OtherReadingSettingsAreRefused(t *testing.T) {
 	})
 }
 
-// G2: a stream that began with a text of each type of number keeps it, whatever version leads, until an operator accepts the other and
-// says that nothing is left. So no aggregate has changes in two sessions.
+// G2: a stream that began with a separate text for each numeric type keeps it, whichever version
+// leads, until an operator accepts the new one and confirms that no messages are left. So the
+// changes of an aggregate are never in two sessions.
 func TestG2AStreamKeepsTheTextOfItsNumbers(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		seven, err := bson.ParseDecimal128("7")

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// otherWrites are ten minutes in which the rest of the deployment is written to.
+// otherWrites writes to the rest of the deployment for ten minutes.
 func otherWrites(w *world.World) {
 	w.Helper()
 	for range 10 {
@@ -20,8 +20,8 @@ func otherWrites(w *world.World) {
 	}
 }
 
-// G6: a stage of PIPELINE that fails on one document stops the stream, with what lies before that document published and with the
-// position behind which it fails.
+// G6: a stage of PIPELINE that fails on one document stops the stream. The changes before that
+// document are published, and the error has the position behind which it fails.
 func TestG6AnErrorOfThePipelineOnADocumentStopsTheStream(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		through := func(c *producer.Config, _ *producer.Options) {
@@ -52,7 +52,7 @@ func TestG6AnErrorOfThePipelineOnADocumentStopsTheStream(t *testing.T) {
 	})
 }
 
-// G6: likewise if the stream opens each time, and the next request alone fails.
+// G6: the same if the stream opens each time, and only the next request fails.
 func TestG6AnErrorOfEveryGetMoreStopsTheStream(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
@@ -67,14 +67,14 @@ func TestG6AnErrorOfEveryGetMoreStopsTheStream(t *testing.T) {
 	})
 }
 
-// An error of the server that is in no table, for less than half a minute, stops nothing.
+// An unlisted error of the server that lasts for less than half a minute stops nothing.
 func TestG1AnUnknownErrorOfMongoDBThatPassesStopsNothing(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")
 		for range 20 {
 			w.FailMongo(1_000_000, 241, "getMore", "aggregate")
-			w.Pass(2 * time.Second) // the request under way is answered before
+			w.Pass(2 * time.Second) // the request in flight is answered before
 			w.InsertMany(5, 1)
 			w.Pass(20 * time.Second)
 			w.FailMongo(1, 241, "none")
@@ -85,8 +85,8 @@ func TestG1AnUnknownErrorOfMongoDBThatPassesStopsNothing(t *testing.T) {
 	})
 }
 
-// G6: a leader whose requests MongoDB answers with errors that pass, for longer than STALL_AFTER, leaves the stream to another replica,
-// and does not call that silence.
+// G6: a leader whose requests MongoDB answers with transient errors for longer than STALL_AFTER
+// leaves the stream to another replica, and does not report silence.
 func TestG1ALeaderWhoseSourceAnswersWithErrorsMakesRoom(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)

@@ -11,12 +11,14 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// lanes are several, with batches of one event, so that others have sends under way on the link.
+// lanes sets several lanes with batches of one event, so that other sends are in flight on the
+// link.
 func lanes(c *producer.Config, _ *producer.Options) {
 	c.PublishLanes, c.PublishLanesMax, c.BatchMessages = 4, 4, 1
 }
 
-// G1: what the broker releases or modifies it has not stored. It is sent again, before anything later of its sessions.
+// G1: a message that the broker releases or modifies is not stored. It is sent again, before
+// anything later of its session.
 func TestG1OnlyAcceptedIsAnAcknowledgement(t *testing.T) {
 	for name, outcome := range map[string]servicebus.Outcome{"released": servicebus.Released, "modified": servicebus.Modified} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +37,8 @@ func TestG1OnlyAcceptedIsAnAcknowledgement(t *testing.T) {
 	}
 }
 
-// G1: a link that the broker ends is replaced, whatever it says while it ends it, and what was under way there is sent again.
+// G1: a link that the broker detaches is replaced, whatever the condition, and the sends in flight
+// on it are repeated.
 func TestG1ALinkThatIsDetachedIsReplaced(t *testing.T) {
 	for _, condition := range []string{
 		"com.microsoft:server-busy", "amqp:resource-limit-exceeded", "amqp:link:detach-forced", "amqp:link:message-size-exceeded",
@@ -61,7 +64,8 @@ func TestG1ALinkThatIsDetachedIsReplaced(t *testing.T) {
 	}
 }
 
-// G6: what the broker will never take ends the stream, with its reason, under every condition that says so.
+// G6: a message that the broker permanently refuses stops the stream, with the broker's reason, for
+// every such condition.
 func TestG6EveryRefusalForGoodIsRecognised(t *testing.T) {
 	for _, condition := range []string{
 		"amqp:not-allowed", "amqp:not-implemented", "amqp:invalid-field", "amqp:decode-error",
@@ -82,7 +86,7 @@ func TestG6EveryRefusalForGoodIsRecognised(t *testing.T) {
 	}
 }
 
-// G1: a rejection for a reason that passes ends nothing: the batch is sent again by the same leader.
+// G1: a rejection for a transient reason ends nothing: the same leader sends the batch again.
 func TestG1ARejectionThatPassesIsRetried(t *testing.T) {
 	for _, condition := range []string{"com.microsoft:timeout", "com.microsoft:operation-cancelled", "com.microsoft:server-busy", "amqp:internal-error"} {
 		t.Run(condition, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// passing are conditions that are about no message: that of a service which asks for a retry, that of an entity that is disabled, and
-// one that is in no list.
+// passing are conditions that do not concern the message: a service that asks for a retry, a
+// disabled entity, and an unlisted one.
 var passing = map[string]servicebus.Answer{
 	"internal error":           {Outcome: servicebus.Rejected, Condition: "amqp:internal-error"},
 	"disabled":                 {Outcome: servicebus.Rejected, Condition: "com.microsoft:entity-disabled"},
@@ -30,7 +30,8 @@ func ofSessions(names ...string) func(servicebus.Accepted) bool {
 	}
 }
 
-// inOrder requires that each session's events arrived in the order of their versions, none left out. Repeats are known to the broker.
+// inOrder requires that each session's events arrived in the order of their versions, without a
+// gap. The broker recognises repeats.
 func inOrder(w *world.World) {
 	reached := map[string]int64{}
 	for _, m := range w.Took() {
@@ -42,9 +43,11 @@ func inOrder(w *world.World) {
 	}
 }
 
-// G1, G6: a session, or those of a partition, whose messages are refused for half a second to a minute, with a condition that is about
-// no message, loses nothing and stops nothing, whatever ON_REFUSED is: it goes on when it is back, and the others go on meanwhile.
-func TestG1G6SessionsThatAreAwayForAWhileCondemnNoMessage(t *testing.T) {
+// G1, G6: sessions, or those of a partition, whose messages are refused for half a second to a
+// minute, with a condition that does not concern the message, lose nothing and stop nothing,
+// whatever ON_REFUSED is. They continue afterwards, and the other sessions continue in the
+// meantime.
+func TestG1G6UnavailableSessionsCondemnNoMessage(t *testing.T) {
 	for name, answer := range passing {
 		for _, policy := range []string{"park", "fail"} {
 			for _, lasts := range []time.Duration{500 * time.Millisecond, 5 * time.Second, time.Minute} {
@@ -83,9 +86,10 @@ func TestG1G6SessionsThatAreAwayForAWhileCondemnNoMessage(t *testing.T) {
 	}
 }
 
-// G6: a partition that is away for longer than REFUSED_AFTER takes no message with it: what a session sent before is refused like what
-// it sends now. Of sessions that have sent nothing yet a few messages are parked, and then it is reported and waited for.
-func TestG6APartitionThatIsAwayForLongParksFew(t *testing.T) {
+// G6: a partition that is unavailable for longer than REFUSED_AFTER does not condemn a message:
+// what its sessions sent before is refused as well. Of sessions that have sent nothing yet a few
+// messages are parked; after that, the condition is reported and waited for.
+func TestG6AnUnavailablePartitionParksFewMessages(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", parking)
 		w.Leads("a")
@@ -103,7 +107,7 @@ func TestG6APartitionThatIsAwayForLongParksFew(t *testing.T) {
 		for n := range 12 {
 			w.Insert(fmt.Sprintf("new%d", n))
 		}
-		for range 2 * 60 { // of 10 s
+		for range 2 * 60 { // of 10 s each
 			w.Insert("a2")
 			w.Pass(10 * time.Second)
 		}
@@ -120,9 +124,9 @@ func TestG6APartitionThatIsAwayForLongParksFew(t *testing.T) {
 	})
 }
 
-// G6: a condition in no list condemns a message once it has lasted for REFUSED_AFTER while the messages of its own session are taken,
-// and not before.
-func TestG6AMessageIsRefusedForAReasonNobodyKnowsAfterAWhile(t *testing.T) {
+// G6: an unlisted condition condemns a message after it has lasted for REFUSED_AFTER while other
+// messages of the same session were accepted, and not before.
+func TestG6AMessageIsRefusedForAnUnlistedReasonAfterAWhile(t *testing.T) {
 	for _, policy := range []string{"park", "fail"} {
 		t.Run(policy, func(t *testing.T) {
 			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
@@ -149,8 +153,8 @@ func TestG6AMessageIsRefusedForAReasonNobodyKnowsAfterAWhile(t *testing.T) {
 	}
 }
 
-// G6: a session all of whose messages are refused for good has a few of them parked. Then that is reported, and the session waits,
-// while the others go on.
+// G6: of a session all of whose messages are permanently refused a few are parked. Then that is
+// reported, and the session waits while the others continue.
 func TestG6ASessionThatIsRefusedForGoodIsNotEmptiedIntoTheContainer(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", parking)

@@ -13,8 +13,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G1: what lies before an event that stops the stream, because its message is refused for good, is published before the stream stops:
-// whoever takes the checkpoint past that event, as the error advises, would lose it otherwise.
+// G1: the changes before an event that stops the stream, because its message is permanently
+// refused, are published before the stream stops. Otherwise an operator who moves the checkpoint
+// past that event, as the error advises, would lose them.
 func TestG1WhatLiesBeforeARefusedEventIsPublished(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		slowly := func(c *producer.Config, _ *producer.Options) {

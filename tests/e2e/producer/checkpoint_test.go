@@ -21,7 +21,7 @@ import (
 
 const checkpointBlob = "shop.events.json"
 
-// ran runs a leader for a while and stops it: the stream has a past.
+// ran runs a leader for a while and stops it, so that the stream has a checkpoint.
 func ran(w *world.World) {
 	w.Helper()
 	p := w.StartProducer("past", nil)
@@ -43,14 +43,14 @@ func putBlob(w *world.World, name, content string) {
 	require.NoError(w, err)
 }
 
-// G6: a checkpoint that is missing, or is something else, ends the producer with an error that says what to do. It is
-// never begun anew silently, and what lies there is not touched.
-func TestG6ACheckpointThatCannotBeUsedIsNeverBegunAnew(t *testing.T) {
+// G6: a checkpoint that is missing, or is something else, ends the producer with an error that
+// gives the remedy. It is never silently recreated, and what is there is not changed.
+func TestG6AnUnusableCheckpointIsNeverRecreated(t *testing.T) {
 	for name, c := range map[string]struct {
 		harm func(w *world.World)
 		says []string
 	}{
-		"deleted while nobody ran": {
+		"deleted while no producer ran": {
 			func(w *world.World) { deleteBlob(w, checkpointBlob) },
 			[]string{"the stream has had a leader before", "producer token restore"},
 		},
@@ -81,7 +81,7 @@ func TestG6ACheckpointThatCannotBeUsedIsNeverBegunAnew(t *testing.T) {
 				for _, says := range c.says {
 					require.ErrorContains(t, err, says)
 				}
-				require.Equal(t, append(before, checkpointBlob+".failure"), blobNames(w), "beside it is only told why")
+				require.Equal(t, append(before, checkpointBlob+".failure"), blobNames(w), "only the reason is written beside it")
 				require.Equal(t, 10, w.Bus.Stats(world.Topic).Accepted, "nothing is published")
 				status := operate(w, "status")
 				require.Equal(t, 1, status.Code)
@@ -92,9 +92,9 @@ func TestG6ACheckpointThatCannotBeUsedIsNeverBegunAnew(t *testing.T) {
 	}
 }
 
-// To begin again is a decision: without the mark the stream is a new one, and with a time before the deletion nothing is
-// lost. The message ids are the same ones.
-func TestG1ADeletedCheckpointIsBegunAgainByDecision(t *testing.T) {
+// To begin again is an operator's decision: without the marker the stream is a new one, and with a
+// time before the deletion nothing is lost. The message ids are the same.
+func TestG1AStreamWithADeletedCheckpointRestartsByDecision(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		began := time.Now()
 		w.Pass(2 * time.Second)
@@ -110,8 +110,8 @@ func TestG1ADeletedCheckpointIsBegunAgainByDecision(t *testing.T) {
 	})
 }
 
-// A container that is missing is made, where that is allowed; one that goes away in use ends the producer.
-func TestG6AContainerThatIsDeletedInUseIsNotBegunAnew(t *testing.T) {
+// A missing container is created, if that is allowed; one that is deleted in use ends the producer.
+func TestG6AContainerDeletedInUseIsNotRecreated(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")
@@ -121,7 +121,8 @@ func TestG6AContainerThatIsDeletedInUseIsNotBegunAnew(t *testing.T) {
 	})
 }
 
-// G4: a lease that another program holds is broken when the record stays as it is, and waited out where that is asked for.
+// G4: a lease of another program is broken if the record does not change; with
+// LEASE_TAKEOVER=expiry the producer waits for its end.
 func TestG4ALeaseOfAForeignProgram(t *testing.T) {
 	for takeover, leads := range map[string]bool{"break": true, "expiry": false} {
 		t.Run(takeover, func(t *testing.T) {
@@ -151,7 +152,7 @@ func TestG4ALeaseOfAForeignProgram(t *testing.T) {
 	}
 }
 
-// stumbling refuses the first checkpoint that holds a token, as storage does that is busy.
+// stumbling refuses the first checkpoint with a token, as busy storage does.
 type stumbling struct {
 	next    policy.Transporter
 	refused atomic.Int64
@@ -175,8 +176,8 @@ func (s *stumbling) Do(r *http.Request) (*http.Response, error) {
 	return s.next.Do(r)
 }
 
-// Storage that is busy when a new stream's beginning is to be kept is waited for, like at any other heartbeat. What is changed
-// meanwhile is published afterwards.
+// If storage is busy when the beginning of a new stream is written, the leader retries, as with any
+// other heartbeat. Changes made in the meantime are published afterwards.
 func TestG1ABusyStorageDoesNotEndANewStream(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		busy := &stumbling{times: 3}
@@ -194,7 +195,8 @@ func TestG1ABusyStorageDoesNotEndANewStream(t *testing.T) {
 	})
 }
 
-// G1: the token of a document with a large _id makes a large record. Whatever is written can be read, by a standby and by the next leader.
+// G1: the token of a document with a large _id makes a large record. Every record that can be
+// written can be read, by a standby and by the next leader.
 func TestG1ACheckpointBehindALargeIDIsRead(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		large := func(c *producer.Config, _ *producer.Options) { c.OnOversize = "claimcheck" }
@@ -203,7 +205,7 @@ func TestG1ACheckpointBehindALargeIDIsRead(t *testing.T) {
 		w.Inserted["x"]++
 		w.InsertDocument(bson.D{{Key: "_id", Value: strings.Repeat("x", 600_000)}, {Key: "aggregateId", Value: "x"}, {Key: "version", Value: 1}})
 		w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == 1 })
-		a.MongoPlug.Pull() // no later token is kept
+		a.MongoPlug.Pull() // no later token is written
 		a.Vanish()
 		b := w.StartProducer("b", large)
 		w.Leads("b")

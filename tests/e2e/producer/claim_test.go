@@ -24,7 +24,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// bigEvent is an event whose message no Service Bus takes.
+// bigEvent returns an event that is too large for a message.
 func bigEvent(t *testing.T, aggregate string, size int) bson.D {
 	t.Helper()
 	pad := make([]byte, size)
@@ -33,7 +33,7 @@ func bigEvent(t *testing.T, aggregate string, size int) bson.D {
 	return bson.D{{Key: "aggregateId", Value: aggregate}, {Key: "version", Value: 2}, {Key: "type", Value: "Grown"}, {Key: "pad", Value: pad}}
 }
 
-// receive takes n messages of a session, as a projector does, and leaves them there.
+// receive receives n messages of a session, as a projector does, without settling them.
 func receive(w *world.World, session string, n int) []*azservicebus.ReceivedMessage {
 	w.Helper()
 	client, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString("bus:5672"),
@@ -49,7 +49,8 @@ func receive(w *world.World, session string, n int) []*azservicebus.ReceivedMess
 	return messages
 }
 
-// failingUploads loses the answers of the first n uploads of claim checks: they were stored, or the container was missing.
+// failingUploads loses the answers of the first n uploads of claim checks: they were stored, or the
+// container was missing.
 type failingUploads struct {
 	next policy.Transporter
 
@@ -58,7 +59,7 @@ type failingUploads struct {
 	puts []string // paths
 }
 
-// paths are those of the uploads so far.
+// paths returns the paths of the uploads so far.
 func (f *failingUploads) paths() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,8 +85,9 @@ func (f *failingUploads) Do(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// G1, G2, G3: an event too large for a message is published with its body in a blob, in its place in the order, whatever
-// fails on the way: the upload's answer and the send's acknowledgement are lost, and both are repeated.
+// G1, G2, G3: an event too large for a message is published with its body in a blob, in its place
+// in the order, despite failures: the upload's answer and the send's acknowledgement are lost, and
+// both are repeated.
 func TestG1ALargeEventIsPublishedAsAClaimCheck(t *testing.T) {
 	for name, size := range map[string]int{"not in a batch": 300 << 10, "by far": 2 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -131,8 +133,8 @@ func TestG1ALargeEventIsPublishedAsAClaimCheck(t *testing.T) {
 	}
 }
 
-// G1 and G3: an entity of Premium takes messages larger than a batch. They are sent by themselves, in their place, and need no
-// claim check.
+// G1 and G3: an entity of Premium accepts messages larger than a batch. They are sent alone, in
+// their place, and need no claim check.
 func TestG1G3ALargeEventIsSentAloneWhereTheEntityTakesIt(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.Topic, c.Queue = "", world.SpaciousQueue })

@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// A copy is made beside a leader, who notices nothing of it, and each has the record of its moment.
+// Copies are made while a leader is active, which does not notice, and each contains the record of
+// its moment.
 func TestTheCheckpointIsCopiedWhileItsLeaderGoesOn(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		p := w.StartProducer("a", nil)

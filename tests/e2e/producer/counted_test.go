@@ -16,10 +16,10 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// documentDB has tokens that do not sort, and little else: positions are counted there.
+// documentDB has tokens that do not sort, and few other features: positions are counted there.
 var documentDB = world.Options{Mongo: mongo.Options{DocumentDB: true}}
 
-// plainly are the settings that such a deployment takes.
+// plainly sets the settings that such a deployment accepts.
 func plainly(c *producer.Config, o *producer.Options) {
 	world.AllOperations(c, o)
 	c.FullDocument, c.BeforeChange, c.OnUnknownAggregate = "default", "off", "documentKey"
@@ -32,7 +32,8 @@ func plainlyWith(pipeline string) func(*producer.Config, *producer.Options) {
 	}
 }
 
-// startCounting runs the first leader of a stream and lets it publish one event: before that there is no token.
+// startCounting runs the first leader of a stream and lets it publish one event: there is no token
+// before that.
 func startCounting(w *world.World, instance string, change func(*producer.Config, *producer.Options)) *world.Producer {
 	w.Helper()
 	p := w.StartProducer(instance, change)
@@ -42,10 +43,11 @@ func startCounting(w *world.World, instance string, change func(*producer.Config
 	return p
 }
 
-// streamIsOpen is what the server says, by its count of cursors.
+// streamIsOpen reports whether the server has an open change stream.
 func streamIsOpen(w *world.World) bool { return w.Mongo.OpenStreams() > 0 }
 
-// judgeNumbers: whoever published an event, and however often, gave it the same position; no two events share one.
+// judgeNumbers requires that every event has one position, no matter which leader published it and
+// how many times, and that no two events share one.
 func judgeNumbers(w *world.World) {
 	w.Helper()
 	positions, events := map[string]string{}, map[string]string{}
@@ -80,8 +82,9 @@ func TestG1G2ProducerOfADeploymentWithoutSortableTokens(t *testing.T) {
 	})
 }
 
-// G2: updates without updateDescription and images go by their key, in order; what was looked up does not number them.
-func TestG2UpdatesOfADeploymentWithoutImagesGoByTheirKey(t *testing.T) {
+// G2: updates without updateDescription and images use their key, in order; looked-up documents do
+// not number them.
+func TestG2UpdatesOfADeploymentWithoutImagesUseTheirKey(t *testing.T) {
 	world.InVirtualTime(t, documentDB, func(w *world.World) {
 		a := startCounting(w, "a", plainly)
 		w.InsertDocument(bson.D{{Key: "_id", Value: "u"}, {Key: "aggregateId", Value: "other"}, {Key: "version", Value: 1}})
@@ -108,7 +111,8 @@ func TestG2UpdatesOfADeploymentWithoutImagesGoByTheirKey(t *testing.T) {
 	})
 }
 
-// G1, G2, G3 and G4: the leader vanishes in the middle of it, again and again; whoever goes on counts on as it did.
+// G1, G2, G3 and G4: the leader vanishes repeatedly while it publishes; its successor continues the
+// same count.
 func TestG1G2G3G4CountedPositionsSurviveEveryInterruption(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -119,7 +123,7 @@ func TestG1G2G3G4CountedPositionsSurviveEveryInterruption(t *testing.T) {
 				for range 20 {
 					w.InsertMany(1+random.IntN(120), 7)
 					if random.IntN(3) == 0 {
-						removeSome(w) // passed over by the filter
+						removeSome(w) // the filter skips it
 					}
 					w.Pass(time.Duration(random.IntN(1500)) * time.Millisecond)
 					interrupt(w, random, producers[random.IntN(2)])
@@ -139,7 +143,7 @@ func TestG1G2G3G4CountedPositionsSurviveEveryInterruption(t *testing.T) {
 	}
 }
 
-// removeSome deletes a document, whose change no filter here passes.
+// removeSome deletes a document; no filter here passes that change.
 func removeSome(w *world.World) {
 	w.Helper()
 	_, err := w.Events.DeleteOne(w.Context(), bson.D{{Key: "aggregateId", Value: "a1"}})
@@ -163,8 +167,8 @@ func TestG1CountedPositionsGoOnAfterTheCollectionIsDropped(t *testing.T) {
 	})
 }
 
-// G3 and G6: a filter that has changed counts otherwise. It is refused until somebody accepts it, and then positions begin
-// a series that is larger than all before.
+// G3 and G6: a changed filter counts differently. It is refused until an operator accepts it, and
+// then positions begin a series that is larger than all before.
 func TestG3G6AChangedFilterIsRefusedUntilItIsAccepted(t *testing.T) {
 	world.InVirtualTime(t, documentDB, func(w *world.World) {
 		everything := plainly
@@ -206,7 +210,7 @@ func TestG3G6AChangedFilterIsRefusedUntilItIsAccepted(t *testing.T) {
 	})
 }
 
-// G6: a filter on documents that are looked up may count otherwise the second time.
+// G6: a filter on documents that are looked up may count differently the second time.
 func TestG6AnUnstableFilterIsRefusedWherePositionsAreCounted(t *testing.T) {
 	world.InVirtualTime(t, documentDB, func(w *world.World) {
 		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) {
@@ -219,7 +223,8 @@ func TestG6AnUnstableFilterIsRefusedWherePositionsAreCounted(t *testing.T) {
 	})
 }
 
-// G3 and G6: where history is lost and the policy goes on, a new series begins, larger than all that was given.
+// G3 and G6: if history is lost and the policy continues, a new series begins, larger than all
+// positions before.
 func TestG3G6CountedPositionsGrowBehindLostHistory(t *testing.T) {
 	few := documentDB
 	few.Mongo.OplogEntries = 100
@@ -244,8 +249,8 @@ func TestG3G6CountedPositionsGrowBehindLostHistory(t *testing.T) {
 	})
 }
 
-// What an operator may do where positions are counted: look, go on somewhere else knowingly, and nothing that would apply
-// changes twice by surprise.
+// What an operator may do if positions are counted: inspect, deliberately continue at another
+// position, and nothing that would apply changes twice unexpectedly.
 func TestG6OperatorWherePositionsAreCounted(t *testing.T) {
 	world.InVirtualTime(t, documentDB, func(w *world.World) {
 		plain := func(c *producer.Config) { plainly(c, nil) }
@@ -261,7 +266,7 @@ func TestG6OperatorWherePositionsAreCounted(t *testing.T) {
 		before := w.Checkpoint()
 
 		status := operateWith(w, plain, "status")
-		require.Equal(t, 1, status.Code, "nobody leads")
+		require.Equal(t, 1, status.Code, "there is no leader")
 		require.Contains(t, status.Out, before.Position+" (counted: the resume tokens cannot be sorted)")
 		require.Contains(t, status.Out, "unknown: the deployment tells no time of its changes")
 		doctor := operateWith(w, plain, "doctor")

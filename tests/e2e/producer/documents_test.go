@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// livingDocuments are a few that come, change and go, and what was committed of each aggregate, in order.
+// livingDocuments are a few documents that are created, changed and deleted, and the commits of
+// each aggregate, in order.
 type livingDocuments struct {
 	*world.World
 	random    *rand.Rand
@@ -24,7 +25,8 @@ type livingDocuments struct {
 	total     int
 }
 
-// commit makes one change of a random document. What each message must say is known then, whoever publishes it.
+// commit makes one random change of a random document. The content of its message is known from
+// then on, whichever leader publishes it.
 func (d *livingDocuments) commit() {
 	d.Helper()
 	id := fmt.Sprintf("d%d", d.random.IntN(12))
@@ -46,7 +48,7 @@ func (d *livingDocuments) commit() {
 		_, err = d.Events.ReplaceOne(d.Context(), key, document)
 	case "delete":
 		_, err = d.Events.DeleteOne(d.Context(), key)
-		now = was // a delete says what it deleted
+		now = was // a delete carries the deleted document
 	}
 	require.NoError(d, err)
 	if operation == "delete" {
@@ -58,8 +60,9 @@ func (d *livingDocuments) commit() {
 	d.committed[aggregate] = append(d.committed[aggregate], fmt.Sprintf("%s %d", operation, now))
 }
 
-// judge holds what the broker took against what was committed: each change in its aggregate's session, in order, with its own version,
-// one id and one position, however often it was published.
+// judge compares what the broker accepted with the commits: each change is in its aggregate's
+// session, in order, with its own version, one id and one position, no matter how many times it was
+// published.
 func (d *livingDocuments) judge() {
 	d.Helper()
 	said, published := map[string]string{}, map[string][]string{}
@@ -76,8 +79,8 @@ func (d *livingDocuments) judge() {
 	require.Equal(d, d.committed, published)
 }
 
-// G1, G2 and G3: documents change and go while leaders come and go, MongoDB is upgraded and back, and what they publish again is looked
-// up when it has long become something else.
+// G1, G2 and G3: documents change and are deleted while leaders come and go and MongoDB is upgraded
+// and downgraded; what they publish again is looked up after it has changed further.
 func TestG1G2G3DocumentsKeepTheirAggregateThroughEveryInterruption(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -87,7 +90,7 @@ func TestG1G2G3DocumentsKeepTheirAggregateThroughEveryInterruption(t *testing.T)
 				d := &livingDocuments{World: w, random: random, there: map[string]int{}, versions: map[string]int{}, committed: map[string][]string{}}
 				w.KeepImages()
 				producers := []*world.Producer{w.StartProducer("a", world.AllOperations), w.StartProducer("b", world.AllOperations)}
-				w.Eventually("somebody leads", func() bool { return w.Checkpoint().Token != nil })
+				w.Eventually("a producer leads", func() bool { return w.Checkpoint().Token != nil })
 				for n := range 20 {
 					for range 1 + random.IntN(40) {
 						d.commit()

@@ -12,14 +12,16 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// requireImages asks for what the collection does not keep, and does not look first: its first update stops the stream.
+// requireImages requires images that the collection does not keep, without checking first: its
+// first update stops the stream.
 func requireImages(c *producer.Config, o *producer.Options) {
 	world.AllOperations(c, o)
 	c.BeforeChange, c.OnUnknownAggregate = "required", "documentKey"
 }
 
-// G1: what was read before a change that stops the stream is published before it stops: whoever takes the checkpoint past that
-// change, as the error may advise, must not pass over what was on its way.
+// G1: what was read before a change that stops the stream is published before it stops. An operator
+// who moves the checkpoint past that change, as the error may advise, must not skip what was in
+// flight.
 func TestG1WhatWasReadBeforeTheStreamStopsIsPublished(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", requireImages)
@@ -36,8 +38,8 @@ func TestG1WhatWasReadBeforeTheStreamStopsIsPublished(t *testing.T) {
 	})
 }
 
-// G1: a server answers with several changes at once, or with an error in place of all of them where it cannot give one. Those before
-// it are asked for one by one, and published.
+// G1: a server answers with several changes at once, or with an error instead of all of them if one
+// cannot be returned. Those before it are requested one by one, and published.
 func TestG1WhatLiesBeforeAnUnreadableChangeIsPublished(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		ran(w)

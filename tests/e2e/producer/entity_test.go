@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// withoutTLS is a way to an administration that serves plain HTTP.
+// withoutTLS is a transport to an administration that serves plain HTTP.
 type withoutTLS struct{ host string }
 
 func (p withoutTLS) Do(r *http.Request) (*http.Response, error) {
@@ -22,13 +22,14 @@ func (p withoutTLS) Do(r *http.Request) (*http.Response, error) {
 	return http.DefaultClient.Do(r)
 }
 
-// administered serves the administration of the world's Service Bus, and gives the way to it.
+// administered serves the administration of the world's Service Bus, and returns the options of its
+// clients.
 func administered(w *world.World) (way *azcore.ClientOptions) {
 	w.Helper()
 	return &azcore.ClientOptions{Transport: withoutTLS{strings.TrimPrefix(w.ServeAdministration(), "http://")}}
 }
 
-// The doctor of the producer tells how the entity is made, where it may know.
+// The producer's doctor reports the entity's properties, if it may read them.
 func TestTheDoctorAsksHowTheEntityIsMade(t *testing.T) {
 	world.InRealTime(t, world.Options{}, func(w *world.World) {
 		way := administered(w)
@@ -53,19 +54,20 @@ func TestTheDoctorAsksHowTheEntityIsMade(t *testing.T) {
 		w.Administration = nil
 		require.Regexp(t, `ok +sessions +required by changes/projector`, doctor(false, func(c *producer.Config) {
 			c.Administration = "http://" + way.Transport.(withoutTLS).host
-		}), "as its own setting says")
+		}), "as its own setting requires")
 		require.Regexp(t, `ok +sessions +unknown: the administration was not asked, or did not answer: SERVICE_BUS_ADMINISTRATION, the URL of the emulator's administration, is not set`, doctor(false, plain))
 	})
 }
 
-// unauthorized is the administration for somebody who may not manage.
+// unauthorized is the administration as a client without the Manage right sees it.
 type unauthorized struct{}
 
 func (unauthorized) Do(r *http.Request) (*http.Response, error) {
 	return &http.Response{Status: "401 Unauthorized", StatusCode: http.StatusUnauthorized, Request: r, Body: http.NoBody, Header: http.Header{}}, nil
 }
 
-// A rewind says who will get everything again: by name where the administration tells, else why it does not.
+// A rewind reports the subscriptions that will get everything again: by name if the administration
+// answers, and otherwise why it does not.
 func TestARewindNamesTheSubscriptions(t *testing.T) {
 	world.InRealTime(t, world.Options{}, func(w *world.World) {
 		beginning, way := time.Now().UTC().Format(time.RFC3339), administered(w)

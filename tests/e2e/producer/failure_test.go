@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// A stream that an event has stopped is told by the commands as stopped, with the event and what to do, for as long as nobody has
-// gone past it, whether or not somebody holds the lease at that moment.
-func TestTheCommandsTellWhyAStreamIsStopped(t *testing.T) {
+// The commands report a stream that an event has stopped as stopped, with the event and the remedy,
+// until an operator has moved past it, whether or not a replica holds the lease at that moment.
+func TestTheCommandsReportWhyAStreamIsStopped(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")
@@ -24,7 +24,7 @@ func TestTheCommandsTellWhyAStreamIsStopped(t *testing.T) {
 
 		w.InsertDocument(bigEvent(t, "grown", 300<<10))
 		require.Error(t, a.Failed())
-		for range 2 { // the second time somebody has tried again
+		for range 2 { // the second time another replica has tried
 			status := operate(w, "status")
 			require.Equal(t, 1, status.Code)
 			require.Empty(t, status.Err)
@@ -46,10 +46,10 @@ func TestTheCommandsTellWhyAStreamIsStopped(t *testing.T) {
 		require.Regexp(t, `ok +last failure +at .* the stream has gone on since`, operate(w, "doctor").Out)
 		b.End()
 
-		require.Contains(t, operate(w, "status").Out, "(over: the checkpoint is past it now)", "nobody leads, so nothing goes on")
+		require.Contains(t, operate(w, "status").Out, "(over: the checkpoint is past it now)", "there is no leader, so the stream does not continue")
 		require.Regexp(t, `ok +last failure +at .* the checkpoint is past it now`, operate(w, "doctor").Out)
 		nobody := operate(w, "status", "--json")
-		require.Equal(t, 1, nobody.Code, "nobody leads")
+		require.Equal(t, 1, nobody.Code, "there is no leader")
 		var status struct {
 			Leads, Stopped bool
 			LastFailure    struct{ Instance, Error string } `json:"last_failure"`
@@ -62,8 +62,8 @@ func TestTheCommandsTellWhyAStreamIsStopped(t *testing.T) {
 	})
 }
 
-// A leader that steps down goes on, and so does its stream.
-func TestTheCommandsTellOfALeaderThatSteppedDown(t *testing.T) {
+// A leader that steps down leads again, and its stream continues.
+func TestTheCommandsReportALeaderThatSteppedDown(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")

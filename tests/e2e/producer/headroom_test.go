@@ -14,14 +14,14 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// headroomStatus is what the status record says of the oplog.
+// headroomStatus is the part of the status record about the oplog.
 type headroomStatus struct {
 	Seconds *int64 `json:"oplog_headroom_seconds"`
 	Note    string `json:"oplog_headroom_note"`
 	Role    string `json:"role"`
 }
 
-// lastStatus is the newest status record in the log.
+// lastStatus returns the newest status record in the log.
 func lastStatus(p *world.Producer) (s headroomStatus) {
 	for line := range strings.Lines(p.Log.Text()) {
 		var record struct {
@@ -35,9 +35,9 @@ func lastStatus(p *world.Producer) (s headroomStatus) {
 	return s
 }
 
-// G6: how much history is left is told before it is lost, in the very record that alerts are made of: here the source
-// writes on, Service Bus takes nothing, and the oplog's beginning comes nearer.
-func TestG6TheOplogsHeadroomIsToldWhileItShrinks(t *testing.T) {
+// G6: the remaining history is reported before it is lost, in the record that alerts use: the
+// source keeps writing, Service Bus accepts nothing, and the oplog's beginning comes nearer.
+func TestG6TheOplogsHeadroomIsReportedWhileItShrinks(t *testing.T) {
 	world.InVirtualTime(t, world.Options{ReplicaSet: readsOplog, Mongo: mongo.Options{OplogEntries: 300}}, func(w *world.World) {
 		other := w.Events.Database().Collection("other")
 		for range 60 {
@@ -51,7 +51,7 @@ func TestG6TheOplogsHeadroomIsToldWhileItShrinks(t *testing.T) {
 			c.MaxInFlightEvents = 50
 		})
 		w.Leads("a")
-		w.Eventually("the headroom is told", func() bool { return lastStatus(p).Seconds != nil })
+		w.Eventually("the headroom is reported", func() bool { return lastStatus(p).Seconds != nil })
 		require.InDelta(t, 600, *lastStatus(p).Seconds, 60)
 
 		p.BusPlug.Pull()
@@ -74,12 +74,12 @@ func TestG6TheOplogsHeadroomIsToldWhileItShrinks(t *testing.T) {
 	})
 }
 
-func TestAProducerThatMayNotReadTheOplogSaysSo(t *testing.T) {
+func TestAProducerWithoutAccessToTheOplogReportsIt(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		w.FailMongo(4, 13, "find") // reads are tried twice; the first is that of the cluster's identity
+		w.FailMongo(4, 13, "find") // reads are tried twice; the first one reads the cluster's identity
 		p := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.StatusInterval = 5 * time.Second })
 		w.Leads("a")
-		w.Eventually("it is told", func() bool { return lastStatus(p).Role == "leader" && lastStatus(p).Note == "needs read on local" })
+		w.Eventually("it is reported", func() bool { return lastStatus(p).Role == "leader" && lastStatus(p).Note == "needs read on local" })
 		require.Nil(t, lastStatus(p).Seconds)
 		p.End()
 	})

@@ -12,9 +12,10 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G6: a deployment that opens the stream behind an invalidate and then says that the history is lost, each time, is believed the
-// second time: the first may be the driver's, which resumes there as it must not.
-func TestG6HistoryLostBehindAnInvalidateIsTold(t *testing.T) {
+// G6: if a deployment opens the stream behind an invalidate and then reports lost history, each
+// time, the second error is believed: the first may be caused by the driver, which resumes there
+// although it must not.
+func TestG6HistoryLostBehindAnInvalidateIsReported(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")
@@ -36,8 +37,8 @@ func TestG6HistoryLostBehindAnInvalidateIsTold(t *testing.T) {
 	})
 }
 
-// A beginning in the past is certain from the moment when the stream is open, like any other: the checkpoint gets its token before
-// anything is published.
+// A beginning in the past is fixed as soon as the stream is open, like any other: the checkpoint
+// gets its token before anything is published.
 func TestG1ABeginningInThePastIsKeptAtOnce(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		begin := time.Now()
@@ -54,8 +55,9 @@ func TestG1ABeginningInThePastIsKeptAtOnce(t *testing.T) {
 	})
 }
 
-// G6: a beginning that the oplog does not reach back to is told by the name of its setting; there is no checkpoint to blame.
-func TestG6ABeginningBeforeTheOplogIsTold(t *testing.T) {
+// G6: the error for a beginning that the oplog does not reach back to names the setting, since
+// there is no checkpoint.
+func TestG6ABeginningBeforeTheOplogIsReported(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{OplogEntries: 100}}, func(w *world.World) {
 		begin := time.Now()
 		w.Pass(2 * time.Second)
@@ -68,8 +70,8 @@ func TestG6ABeginningBeforeTheOplogIsTold(t *testing.T) {
 	})
 }
 
-// forgotten is a checkpoint at an event that the oplog no longer holds, on a server that does not say so: nothing is newer in the
-// collection than what was lost.
+// forgotten leaves a checkpoint at an event that the oplog no longer contains, on a server that
+// does not report that: the collection has no newer change than the lost ones.
 func forgotten(w *world.World) {
 	w.Helper()
 	a := w.StartProducer("a", nil)
@@ -77,14 +79,14 @@ func forgotten(w *world.World) {
 	w.InsertMany(10, 2)
 	w.Published()
 	w.Eventually("the checkpoint is at the last event", func() bool { return w.Checkpoint().Published == 10 })
-	a.MongoPlug.Pull() // so that no later token is kept
+	a.MongoPlug.Pull() // so that no later token is written
 	a.End()
 	_, err := w.Events.InsertMany(w.Context(), []any{bson.D{{Key: "aggregateId", Value: "lost"}, {Key: "version", Value: 1}}})
 	require.NoError(w, err)
 	crowd(w)
 }
 
-// crowd pushes everything off an oplog of a hundred entries by writes to another collection.
+// crowd fills an oplog of a hundred entries with writes to another collection.
 func crowd(w *world.World) {
 	w.Helper()
 	for range 300 {
@@ -92,13 +94,13 @@ func crowd(w *world.World) {
 	}
 }
 
-// forgetful is a server that accepts what it has forgotten.
+// forgetful returns a server that accepts resume points that it no longer has.
 func forgetful() world.Options {
 	return world.Options{Mongo: mongo.Options{OplogEntries: 100, AcceptLostTokens: true}}
 }
 
-// G6: a server that accepts a resume point that its oplog no longer holds, and says that nothing has happened since, is not believed:
-// what was lost in between is told.
+// G6: if a server accepts a resume point that its oplog no longer contains, and returns no changes,
+// the producer does not rely on it: the loss is reported.
 func TestG6AResumePointThatTheOplogForgotIsHistoryLost(t *testing.T) {
 	for name, refuse := range map[string]string{"where the oplog can be read": "", "where it cannot": "find"} {
 		t.Run(name, func(t *testing.T) {
@@ -118,8 +120,8 @@ func TestG6AResumePointThatTheOplogForgotIsHistoryLost(t *testing.T) {
 	}
 }
 
-// G6: while nobody can say whether the oplog still holds the resume point, the checkpoint moves with events alone; once it is known
-// that it does, an idle stream's checkpoint moves on again.
+// G6: while it is unknown whether the oplog still contains the resume point, the checkpoint moves
+// with events only; once that is confirmed, an idle stream's checkpoint moves again.
 func TestG6NoTokenIsKeptBeforeTheResumePointIsConfirmed(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
@@ -149,11 +151,12 @@ func TestG6NoTokenIsKeptBeforeTheResumePointIsConfirmed(t *testing.T) {
 	})
 }
 
-// maxTimeMSExpired is an error that passes, and that the driver does not retry.
+// maxTimeMSExpired is a transient error that the driver does not retry.
 const maxTimeMSExpired = 50
 
-// G6: an idle collection of a busy deployment whose oplog nobody may read, as behind a mongos, does not fall off the oplog while a producer
-// leads, after a change of leaders either. A mongos answers with 20 whatever is asked of the database local.
+// G6: an idle collection of a busy deployment whose oplog cannot be read, as behind a mongos, stays
+// within the oplog while a producer leads, also after a change of leaders. A mongos answers every
+// request to the database local with 20.
 func TestG6AnIdleStreamWhoseOplogCannotBeReadStaysOnTheOplog(t *testing.T) {
 	for name, code := range map[string]int{"a mongos": 20, "an error in no table": 96, "no such namespace": 73, "no rights": 13} {
 		t.Run(name, func(t *testing.T) {
@@ -182,8 +185,9 @@ func TestG6AnIdleStreamWhoseOplogCannotBeReadStaysOnTheOplog(t *testing.T) {
 	}
 }
 
-// G6: the driver resumes on its own, behind a high-water mark that it has seen and not behind the checkpoint. What comes then does not
-// prove that the server holds the checkpoint's resume point.
+// G6: the driver resumes on its own, behind a high-water mark that it has seen and not behind the
+// checkpoint. The changes that follow do not prove that the server has the checkpoint's resume
+// point.
 func TestG6TheDriversOwnResumeConfirmsNothing(t *testing.T) {
 	world.InVirtualTime(t, forgetful(), func(w *world.World) {
 		forgotten(w)
@@ -202,7 +206,8 @@ func TestG6TheDriversOwnResumeConfirmsNothing(t *testing.T) {
 	})
 }
 
-// G6: nor does the operator's command move the checkpoint to such a point, and the doctor tells of one.
+// G6: the operator's command does not move the checkpoint to such a point either, and the doctor
+// reports it.
 func TestG6OperatorRefusesAPointThatTheOplogForgot(t *testing.T) {
 	world.InVirtualTime(t, forgetful(), func(w *world.World) {
 		forgotten(w)
@@ -217,7 +222,8 @@ func TestG6OperatorRefusesAPointThatTheOplogForgot(t *testing.T) {
 	})
 }
 
-// What a version of MongoDB lacks is said by its name, at the start of a term and by the doctor.
+// The features that a version of MongoDB lacks are reported by name, at the start of a term and by
+// the doctor.
 func TestWhatAVersionOfMongoDBLacksIsNamed(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{Version: [3]int32{4, 4, 1}, NoSplit: true}}, func(w *world.World) {
 		a := w.StartProducer("a", nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// Every command of the producer prints JSON when asked, and nothing else.
+// Every command of the producer prints JSON on request, and nothing else.
 func TestEveryCommandOfTheProducerPrintsJSON(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		_, err := w.Blobs().CreateContainer(w.Context(), "copies", nil)
@@ -51,13 +51,13 @@ func TestEveryCommandOfTheProducerPrintsJSON(t *testing.T) {
 		require.Equal(t, true, printed("token", "set", string(token))["changed"])
 
 		var found []struct{ Check string }
-		doctor := operate(w, "doctor", "--json") // which has something to say about the session key
+		doctor := operate(w, "doctor", "--json") // which has a finding about the session key
 		require.NoError(t, json.Unmarshal([]byte(doctor.Out), &found), doctor.Out)
 		require.Greater(t, len(found), 5)
 	})
 }
 
-// The help of every command that has a result says how to have it as JSON.
+// The help of every command that has a result describes how to get it as JSON.
 func TestEveryHelpOfTheProducerNamesJSON(t *testing.T) {
 	help := func(args ...string) string {
 		var out, errOut bytes.Buffer

@@ -13,19 +13,19 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// told are a leader's status records in its log.
-type told struct {
+// leaderStatus is a leader's status record in its log.
+type leaderStatus struct {
 	Role     string `json:"role"`
 	LagMS    int64  `json:"lag_ms"`
 	BehindMS int64  `json:"behind_ms"`
 }
 
-func statuses(t *testing.T, log string) (all []told) {
+func statuses(t *testing.T, log string) (all []leaderStatus) {
 	t.Helper()
 	for line := range strings.Lines(log) {
 		var record struct {
 			Msg    string
-			Status told
+			Status leaderStatus
 		}
 		require.NoError(t, json.Unmarshal([]byte(line), &record))
 		if record.Msg == "status" && record.Status.Role == "leader" {
@@ -35,7 +35,8 @@ func statuses(t *testing.T, log string) (all []told) {
 	return all
 }
 
-// An idle stream has no lag, although MongoDB gives a new position only every ten seconds; one whose events wait has theirs.
+// An idle stream has no lag, although MongoDB gives a new position only every ten seconds; a stream
+// with waiting events has theirs.
 func TestAnIdleStreamHasNoLag(t *testing.T) {
 	world.InVirtualTime(t, world.Options{ReplicaSet: "high-water marks of a mongos do not stand still"}, func(w *world.World) {
 		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.StatusInterval = 500 * time.Millisecond })

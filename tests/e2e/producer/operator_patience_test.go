@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-func TestAProducerCommandAsksMongoDBAndDoesNotWaitToBeTold(t *testing.T) {
+func TestAProducerCommandPollsMongoDBForThePrimary(t *testing.T) {
 	world.InVirtualTime(t, world.Options{ReplicaSet: "a mongos hides an election"}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")

@@ -33,13 +33,13 @@ func operateWith(w *world.World, change func(*producer.Config), args ...string) 
 	return w.OperateProducer([]producer.Config{config}, args...)
 }
 
-// blobNames lists the container.
+// blobNames returns the names of the container's blobs.
 func blobNames(w *world.World) []string {
 	w.Helper()
 	return blobNamesIn(w, "sluice")
 }
 
-// blobNamesIn are those of a container, none where it does not exist.
+// blobNamesIn returns those of a container; none if it does not exist.
 func blobNamesIn(w *world.World, container string) (names []string) {
 	w.Helper()
 	for pager := w.Blobs().NewListBlobsFlatPager(container, nil); pager.More(); {
@@ -55,7 +55,7 @@ func blobNamesIn(w *world.World, container string) (names []string) {
 	return names
 }
 
-// blobContent is a blob as it lies there.
+// blobContent returns the content of a blob.
 func blobContent(w *world.World, name string) string {
 	w.Helper()
 	return contentIn(w, "sluice", name)
@@ -79,10 +79,11 @@ func leaseIsFree(w *world.World) bool {
 	return *p.LeaseState != lease.StateTypeLeased
 }
 
-// A stream whose leader has not opened its change stream has no beginning yet: what is inserted now may come before it.
-func TestOperatorIsToldThatAStreamHasNoPositionYet(t *testing.T) {
+// A stream whose leader has not opened its change stream has no beginning yet: what is inserted now
+// may come before it.
+func TestCommandsReportAStreamWithoutAPosition(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		w.FailMongo(1_000_000, 189, "aggregate") // PrimarySteppedDown, which passes
+		w.FailMongo(1_000_000, 189, "aggregate") // PrimarySteppedDown, which is transient
 		w.StartProducer("a", nil)
 		var begins world.Operated
 		w.Eventually("there is a leader without a position", func() bool {
@@ -146,7 +147,7 @@ func TestOperatorShowsTheStatusOfALeaderAndOfNone(t *testing.T) {
 	})
 }
 
-func TestOperatorTellsThatReadOnLocalIsMissing(t *testing.T) {
+func TestCommandsReportThatReadOnLocalIsMissing(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		p := w.StartProducer("a", nil)
 		w.Leads("a")
@@ -158,10 +159,10 @@ func TestOperatorTellsThatReadOnLocalIsMissing(t *testing.T) {
 	})
 }
 
-func TestOperatorTellsTheOplogsHeadroom(t *testing.T) {
+func TestCommandsReportTheOplogsHeadroom(t *testing.T) {
 	world.InVirtualTime(t, world.Options{ReplicaSet: readsOplog, Mongo: mongo.Options{OplogEntries: 200}}, func(w *world.World) {
 		before := time.Now()
-		time.Sleep(10 * time.Minute) // virtual: the oplog begins with the server
+		time.Sleep(10 * time.Minute) // virtual: the oplog begins with the start of the server
 		p := w.StartProducer("a", nil)
 		w.Leads("a")
 		w.InsertMany(1, 1)
@@ -179,8 +180,9 @@ func TestOperatorTellsTheOplogsHeadroom(t *testing.T) {
 	})
 }
 
-// G4: what is changed by hand goes the way a new leader goes: nothing while a leader holds the lease; the next epoch;
-// the old record kept. The changes behind the new position come again, under new message ids, as the events that they were (G3).
+// G4: an operator's change takes the same steps as a new leader: it is refused while a leader holds
+// the lease, gets the next epoch, and keeps the old record. The changes behind the new position are
+// published again, under new message ids, as the same events (G3).
 func TestG3G4OperatorRewindsAndTheNextLeaderPublishesAgain(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		p := w.StartProducer("a", nil)
@@ -228,7 +230,7 @@ func TestG3G4OperatorRewindsAndTheNextLeaderPublishesAgain(t *testing.T) {
 		again := 0
 		for _, m := range w.Took()[len(first):] {
 			require.NotContains(t, ids, m.MessageID)
-			if event, is := known[m.Properties[envelope.PropPosition].(string)]; is { // the new one is of another aggregate, and may come at any time
+			if event, is := known[m.Properties[envelope.PropPosition].(string)]; is { // the new event is of another aggregate, and may come at any time
 				again++
 				require.Equal(t, event, m.Properties["cloudEvents_id"], "to everybody else it is the same event")
 			}
@@ -237,7 +239,8 @@ func TestG3G4OperatorRewindsAndTheNextLeaderPublishesAgain(t *testing.T) {
 	})
 }
 
-// G4: by force the lease is broken; the leader that held it is fenced off and leads again only from the new record.
+// G4: with --force the lease is broken; the leader that held it is fenced off and leads again only
+// from the new record.
 func TestG4OperatorMovesTheTokenUnderALeaderByForce(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		p := w.StartProducer("a", nil)
@@ -308,7 +311,7 @@ func TestOperatorRefusesTokensThatWouldLoseOrCannotBeReached(t *testing.T) {
 	})
 }
 
-// lastToken is the token of now.
+// lastToken returns the current token.
 func lastToken(w *world.World) string {
 	w.Helper()
 	stream, err := w.Events.Watch(w.Context(), bson.A{})
@@ -379,8 +382,9 @@ func TestOperatorDoctor(t *testing.T) {
 	})
 }
 
-// A MongoDB that says no such command has answered. Those before 4.4.2 say so of hello, and everything works on them.
-func TestADoctorTakesAnAnswerForAnAnswer(t *testing.T) {
+// A MongoDB without the command has answered. Versions before 4.4.2 do not have hello, and
+// everything works with them.
+func TestTheDoctorCountsAnErrorAsAnAnswer(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{NoHello: true}}, func(w *world.World) {
 		p := w.StartProducer("a", nil)
 		w.Leads("a")
@@ -392,8 +396,8 @@ func TestADoctorTakesAnAnswerForAnAnswer(t *testing.T) {
 	})
 }
 
-// The container of the world is there, and MongoDB is not.
-func TestOperatorTellsWhatDoesNotAnswer(t *testing.T) {
+// The container of the world exists, and MongoDB does not answer.
+func TestCommandsReportWhatDoesNotAnswer(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		p := w.StartProducer("a", nil)
 		w.Leads("a")

@@ -50,7 +50,7 @@ func TestOperatorCommandLine(t *testing.T) {
 			ran := producer.Execute(t.Context(), args, func() ([]producer.Config, error) { return []producer.Config{{}}, nil },
 				producer.Options{}, &out, &errOut, func(context.Context, []producer.Config) error { return result })
 			require.Equal(t, code, ran)
-			require.Equal(t, code == 2, errOut.Len() > 0, "what runs tells of its errors itself")
+			require.Equal(t, code == 2, errOut.Len() > 0, "a running producer logs its own errors")
 		}
 	}
 }

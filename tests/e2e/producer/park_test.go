@@ -16,22 +16,23 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// theFourthOf is the event of an aggregate that Service Bus does not take.
+// theFourthOf selects the event of an aggregate that Service Bus refuses.
 func theFourthOf(aggregate string) func(servicebus.Accepted) bool {
 	return func(a servicebus.Accepted) bool {
 		return a.Properties[envelope.PropSubject] == aggregate && a.Properties[envelope.PropVersion] == int64(4)
 	}
 }
 
-// refusals are the ways in which Service Bus does not take one message, whatever it is sent with.
+// refusals are the ways in which Service Bus refuses one message, whatever it is sent with.
 var refusals = map[string]servicebus.Answer{
 	"for good":                         {Outcome: servicebus.Rejected, Condition: "amqp:not-allowed"},
-	"for a reason nobody knows":        {Outcome: servicebus.Rejected, Condition: "com.contoso:full-moon"},
+	"for an unlisted reason":           {Outcome: servicebus.Rejected, Condition: "com.contoso:full-moon"},
 	"by ending the link":               {Detach: true, Condition: "amqp:decode-error"},
 	"as too large, by ending the link": {Detach: true, Condition: "amqp:link:message-size-exceeded"},
 }
 
-// refused is what the events around the fourth of a0 are: ten of each of four aggregates, in batches of as many as wait.
+// refused commits the events around the fourth of a0: ten of each of four aggregates, in batches of
+// all that wait.
 func refused(w *world.World, answer servicebus.Answer, park string) *world.Producer {
 	a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.BatchScope, c.OnRefused = "mixed", park })
 	w.Leads("a")
@@ -40,7 +41,8 @@ func refused(w *world.World, answer servicebus.Answer, park string) *world.Produ
 	return a
 }
 
-// keepComing commits events of other aggregates while a message is suspected: if nothing passes, it is not the message.
+// keepComing commits events of other aggregates while a message is suspected: if none is accepted,
+// the message is not the reason.
 func keepComing(w *world.World, until func() bool) {
 	w.Eventually("the message is found", func() bool {
 		w.Insert("other")
@@ -49,8 +51,9 @@ func keepComing(w *world.World, until func() bool) {
 	})
 }
 
-// G6: of a batch that Service Bus does not take, the one message is found that it is about; the stream ends with the name of its event
-// and the reason. What was with it in the batch is published, and nothing behind it in its session.
+// G6: in a batch that Service Bus refuses, the one message that causes it is found; the stream ends
+// with the name of its event and the reason. The other messages of the batch are published, and
+// nothing behind it in its session.
 func TestG6TheMessageThatIsRefusedIsFoundAndNamed(t *testing.T) {
 	for name, answer := range refusals {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +78,7 @@ func TestG6TheMessageThatIsRefusedIsFoundAndNamed(t *testing.T) {
 				}
 				require.EqualValues(w, 3, reached["a0"])
 				if name == "for good" {
-					return // the verdict may come before the others are read
+					return // the verdict may come before the other events are read
 				}
 				for _, aggregate := range []string{"a1", "a2", "a3"} {
 					require.EqualValues(w, 10, reached[aggregate], aggregate)
@@ -85,14 +88,15 @@ func TestG6TheMessageThatIsRefusedIsFoundAndNamed(t *testing.T) {
 	}
 }
 
-// record is what lies in Blob storage of a refused message.
+// record is the record of a refused message in Blob storage.
 type record struct {
 	Aggregate, MessageID, Reason, ContentType, Body, Position string
 	Version, Size                                             int64
 }
 
-// G6: with ON_REFUSED=park the message and the reason are kept in Blob storage before the checkpoint moves past it, everything else is
-// published in order, and a log record, the status and a metric say so.
+// G6: with ON_REFUSED=park the message and the reason are stored in Blob storage before the
+// checkpoint moves past it, everything else is published in order, and a log record, the status and
+// a metric report it.
 func TestG6ARefusedMessageIsParkedWithItsReason(t *testing.T) {
 	for name, answer := range refusals {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +142,8 @@ func TestG6ARefusedMessageIsParkedWithItsReason(t *testing.T) {
 	}
 }
 
-// G6: while the container cannot be written, the checkpoint stays before the message, whoever leads.
+// G6: while the container cannot be written, the checkpoint stays before the message, whichever
+// replica leads.
 func TestG6ARefusedMessageIsParkedOnlyWhenItIsKept(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", func(c *producer.Config, o *producer.Options) {
@@ -162,7 +167,7 @@ func TestG6ARefusedMessageIsParkedOnlyWhenItIsKept(t *testing.T) {
 	})
 }
 
-// withoutClaims is a way to storage on which the container of claim checks cannot be written.
+// withoutClaims is a transport to storage on which the container of claim checks cannot be written.
 type withoutClaims struct{ next policy.Transporter }
 
 func (s withoutClaims) Do(r *http.Request) (*http.Response, error) {
@@ -175,7 +180,8 @@ func (s withoutClaims) Do(r *http.Request) (*http.Response, error) {
 	return s.next.Do(r)
 }
 
-// G6: a message is not parked while nothing else is taken: an entity that refuses everything would empty the stream into Blob storage.
+// G6: a message is not parked while nothing else is accepted: an entity that refuses everything
+// would empty the stream into Blob storage.
 func TestG6NothingIsParkedWhileNothingIsTaken(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.OnRefused = "park" })
@@ -188,8 +194,9 @@ func TestG6NothingIsParkedWhileNothingIsTaken(t *testing.T) {
 	})
 }
 
-// G1: a link that is ended again and again, whatever is sent there, is replaced, and nobody is blamed for it.
-func TestG1ALinkThatIsEndedOftenBlamesNobody(t *testing.T) {
+// G1: a link that is detached repeatedly, whatever is sent on it, is replaced, and no message is
+// blamed.
+func TestG1ALinkThatIsDetachedOftenBlamesNoMessage(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", lanes)
 		w.Leads("a")
@@ -204,7 +211,8 @@ func TestG1ALinkThatIsEndedOftenBlamesNobody(t *testing.T) {
 	})
 }
 
-// G1: with several streams, a link that is ended because of a message's size is replaced like any other.
+// G1: with several streams, a link that is detached because of a message's size is replaced like
+// any other.
 func TestG1AStreamOfSeveralReplacesItsLink(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		one, two := w.ProducerConfig(), w.ProducerConfig()

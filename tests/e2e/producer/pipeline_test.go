@@ -14,14 +14,14 @@ func withPipeline(text string) func(*producer.Config, *producer.Options) {
 	return func(c *producer.Config, _ *producer.Options) { c.Pipeline = text }
 }
 
-// noise is a change that the pipelines below do not pass.
+// noise commits a change that the pipelines below filter out.
 func noise(w *world.World) {
 	w.Helper()
 	w.InsertDocument(bson.D{{Key: "aggregateId", Value: "noise"}, {Key: "type", Value: "Noise"}})
 }
 
-// The server filters and trims; order, checkpoint and the collection's end are as without a pipeline. This one would keep
-// the invalidate event back, too.
+// The server filters and trims; order, checkpoint and the collection's end are the same as without
+// a pipeline. This pipeline would also filter out the invalidate event.
 func TestG1ProducerReadsThroughAPipeline(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		pipeline := withPipeline(`[
@@ -51,7 +51,8 @@ func TestG1ProducerReadsThroughAPipeline(t *testing.T) {
 	})
 }
 
-// A checkpoint moves past what the filter keeps back: the oplog cannot outrun a stream whose changes are all filtered.
+// A checkpoint moves past filtered changes: the oplog cannot outrun a stream whose changes are all
+// filtered.
 func TestProducerOfFilteredChangesMovesItsCheckpoint(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", withPipeline(`[{"$match": {"fullDocument.type": {"$ne": "Noise"}}}]`))
@@ -64,8 +65,9 @@ func TestProducerOfFilteredChangesMovesItsCheckpoint(t *testing.T) {
 	})
 }
 
-// G6: what the server refuses of a pipeline ends the producer, with the server's word and what to look at.
-func TestG6AServersRefusalOfThePipelineIsTold(t *testing.T) {
+// G6: a pipeline that the server refuses ends the producer, with the server's error and what to
+// check.
+func TestG6AServersRefusalOfThePipelineIsReported(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", withPipeline(`[{"$match": {"n": {"$nope": 1}}}]`))
 		err := a.Failed()

@@ -1,5 +1,6 @@
-// Package producer_test holds the producer, and its operator's commands, to what it promises, in virtual time: what reaches the topic,
-// in which order and how often, and who may lead. What comes of it in a read model is the business of tests/e2e/pipeline.
+// Package producer_test tests the promises of the producer and of its operator's commands, in
+// virtual time: what reaches the topic, in which order and how many times, and which replica may
+// lead. tests/e2e/pipeline tests the resulting read model.
 package producer_test
 
 import (
@@ -37,8 +38,8 @@ func TestProducerPublishesInOrderAndCheckpoints(t *testing.T) {
 	}
 }
 
-// G1 and G4: the leader vanishes in the middle of publishing; the next one goes on from the checkpoint. What the first
-// had sent after its last checkpoint comes again under the same message ids.
+// G1 and G4: the leader vanishes while it publishes; the next one continues from the checkpoint.
+// What the first one had sent after its last checkpoint is sent again with the same message ids.
 func TestG1G4ProducerTakesOverFromAVanishedLeader(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
@@ -64,7 +65,7 @@ func TestG1G4ProducerTakesOverFromAVanishedLeader(t *testing.T) {
 	})
 }
 
-// judgeEpochs: once a newer leader has published, nothing of an older one arrives.
+// judgeEpochs requires that nothing of an older leader arrives once a newer one has published.
 func judgeEpochs(w *world.World) {
 	w.Helper()
 	var highest int64
@@ -75,7 +76,8 @@ func judgeEpochs(w *world.World) {
 	}
 }
 
-// G4: a leader cut off from storage alone could still send; it stops by itself before anybody else may begin.
+// G4: a leader that is cut off only from storage could still send; it stops on its own before
+// another replica may lead.
 func TestG4ProducerCutOffFromStorageStopsSending(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
@@ -115,7 +117,8 @@ func TestProducerHandsOverWhenStopped(t *testing.T) {
 	})
 }
 
-// G1: a first leader that dies before its first acknowledgement must not make its successor begin at a later "now".
+// G1: a first leader that dies before its first acknowledgement must not make its successor begin
+// at a later time.
 func TestG1ANewStreamsBeginningIsNotForgotten(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
@@ -130,7 +133,7 @@ func TestG1ANewStreamsBeginningIsNotForgotten(t *testing.T) {
 	})
 }
 
-// interrupt does one harm of all there are, to a server or to this producer; or brings the producer back.
+// interrupt does one random harm to a server or to this producer, or brings the producer back.
 func interrupt(w *world.World, random *rand.Rand, p *world.Producer) {
 	w.Helper()
 	switch random.IntN(9) {
@@ -162,7 +165,7 @@ func TestProducerSurvivesEveryInterruption(t *testing.T) {
 			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 				random := rand.New(rand.NewPCG(seed, 4))
 				producers := []*world.Producer{w.StartProducer("a", nil), w.StartProducer("b", nil)}
-				w.Eventually("somebody leads", func() bool { return w.Checkpoint().Token != nil })
+				w.Eventually("a producer leads", func() bool { return w.Checkpoint().Token != nil })
 				for range 25 {
 					w.InsertMany(1+random.IntN(120), 7)
 					w.Pass(time.Duration(random.IntN(1500)) * time.Millisecond)
@@ -201,7 +204,8 @@ func TestProducerGoesOnAfterTheCollectionIsDropped(t *testing.T) {
 	})
 }
 
-// G1: a leader that stops right behind the invalidate leaves a token that only startAfter may use.
+// G1: a leader that stops right behind the invalidate leaves a token that works with startAfter
+// only.
 func TestG1ProducerResumesBehindAnInvalidate(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
@@ -217,7 +221,8 @@ func TestG1ProducerResumesBehindAnInvalidate(t *testing.T) {
 	})
 }
 
-// An idle collection's checkpoint moves on with the rest of the database, so that the oplog cannot outrun it.
+// An idle collection's checkpoint moves with the rest of the database, so that the oplog cannot
+// outrun it.
 func TestProducerOfAnIdleCollectionMovesItsCheckpoint(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
@@ -235,15 +240,16 @@ func TestProducerOfAnIdleCollectionMovesItsCheckpoint(t *testing.T) {
 	})
 }
 
-// G6: history that is lost stops the stream with an error that says so; only the policy "latest" goes on, and says so.
-func TestG6LostHistoryIsNeverPassedOverSilently(t *testing.T) {
+// G6: lost history stops the stream with an error that reports it; only the policy "latest"
+// continues, and logs it.
+func TestG6LostHistoryIsNeverSkippedSilently(t *testing.T) {
 	lose := func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")
 		w.InsertMany(10, 2)
 		w.Published()
 		a.End()
-		w.InsertMany(500, 2) // nobody reads, and the oplog holds a hundred entries
+		w.InsertMany(500, 2) // no producer reads, and the oplog holds a hundred entries
 	}
 	t.Run("fail", func(t *testing.T) {
 		world.InVirtualTime(t, world.Options{Mongo: mongo.Options{OplogEntries: 100}}, func(w *world.World) {
@@ -268,7 +274,8 @@ func TestG6LostHistoryIsNeverPassedOverSilently(t *testing.T) {
 	})
 }
 
-// G6: an event that Service Bus can never take stops the stream; what comes before it is published.
+// G6: an event that Service Bus can never accept stops the stream; what comes before it is
+// published.
 func TestG6AnOversizedEventStopsTheStream(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
@@ -279,7 +286,7 @@ func TestG6AnOversizedEventStopsTheStream(t *testing.T) {
 		err := <-a.Done
 		require.ErrorContains(t, err, `too large for Service Bus`)
 		require.ErrorContains(t, err, `"huge"`)
-		require.ErrorContains(t, err, "ON_OVERSIZE=claimcheck", "how to mend it")
+		require.ErrorContains(t, err, "ON_OVERSIZE=claimcheck", "the remedy")
 		require.EqualValues(t, 10, w.Checkpoint().Published, "the checkpoint stays before it")
 	})
 }
@@ -307,7 +314,7 @@ func TestProducerMapsUpdatesAndDeletesToTheirAggregate(t *testing.T) {
 	})
 }
 
-// slowReader keeps the first answer that says that something is not there until it is told to go on.
+// slowReader holds back the first "not found" answer until it is released.
 type slowReader struct {
 	next       policy.Transporter
 	once       sync.Once
@@ -325,8 +332,8 @@ func (s *slowReader) Do(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Replicas of a new stream begin at the same time. One that saw no checkpoint before another made it and led does not take it
-// for one that was deleted.
+// Replicas of a new stream start at the same time. If one found no checkpoint before another
+// created it and led, it does not treat the checkpoint as deleted.
 func TestG4ALateLookAtANewStreamIsNoDeletion(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		slow := &slowReader{held: make(chan struct{}), goOn: make(chan struct{})}

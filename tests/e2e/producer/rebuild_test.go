@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// The procedure, as the projections' README has it.
+// The procedure in the projections' README.
 var procedure = []string{
 	"1. Give the projection a new name and its collections new names: it then has positions of its own.",
 	"2. Stop every producer.",
@@ -25,8 +25,8 @@ var procedure = []string{
 	"7. When it has caught up, point the readers to the new collections, and remove the old projector and its subscription.",
 }
 
-// G1 and G3: a new read model gets every change by the procedure of the README, although the broker remembers all of them, and the
-// old one applies none a second time.
+// G1 and G3: by the procedure of the README a new read model gets every change, although the broker
+// remembers all of them, and the old one applies none a second time.
 func TestG1G3ANewReadModelIsBuiltBesideTheOldOne(t *testing.T) {
 	guide, err := os.ReadFile("../../../projector/projection/README.md")
 	require.NoError(t, err)
@@ -70,8 +70,9 @@ func TestG1G3ANewReadModelIsBuiltBesideTheOldOne(t *testing.T) {
 	})
 }
 
-// G6: a message that was parked, of events without versions, does not come to a read model that has gone on, whatever is rewound: its
-// position is behind. It comes to a new read model, and to the old one if its document is written once more.
+// G6: a parked message without a version does not reach a read model that has moved on, whatever is
+// rewound: its position is behind. It reaches a new read model, and the old one if its document is
+// written once more.
 func TestG6AParkedMessageWithoutVersionsComesToANewReadModel(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		park := func(c *producer.Config, _ *producer.Options) { c.OnRefused = "park" }
@@ -102,7 +103,7 @@ func TestG6AParkedMessageWithoutVersionsComesToANewReadModel(t *testing.T) {
 		})
 		w.Eventually("the new read model has everything", func() bool { return documents(w, "orders-2") == 3 })
 		w.Pass(time.Minute)
-		require.EqualValues(w, 2, documents(w, "orders"), "the guide says that a rewind does not help")
+		require.EqualValues(w, 2, documents(w, "orders"), "a rewind does not help, as the guide describes")
 
 		_, err := w.Events.ReplaceOne(w.Context(), bson.D{{Key: "_id", Value: 1}}, bson.D{{Key: "aggregateId", Value: "a0"}, {Key: "type", Value: "Good"}})
 		require.NoError(w, err)
@@ -116,7 +117,7 @@ func TestG6AParkedMessageWithoutVersionsComesToANewReadModel(t *testing.T) {
 	})
 }
 
-// documents counts those of a collection of the read model.
+// documents counts the documents of a collection of the read model.
 func documents(w *world.World, collection string) int64 {
 	w.Helper()
 	n, err := w.Client.Database(world.ReadModel).Collection(collection).CountDocuments(w.Context(), bson.D{})

@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// A leader that is throttled keeps its leadership for as long as it takes, and publishes when it may.
+// A throttled leader keeps its leadership as long as the throttling lasts, and publishes when it
+// may.
 func TestAThrottledLeaderHoldsOn(t *testing.T) {
 	for _, scope := range []string{"session", "mixed"} {
 		world.InVirtualTime(t, world.Options{}, func(w *world.World) {
@@ -32,7 +33,7 @@ func TestAThrottledLeaderHoldsOn(t *testing.T) {
 	}
 }
 
-// G6: batches that Service Bus will refuse however often they are sent stop the stream, with the reason it gave: here several
+// G6: batches that Service Bus always refuses stop the stream, with its reason: here several
 // sessions in a batch for a partitioned entity.
 func TestG6ABatchThatIsRefusedForGoodStopsTheStream(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
@@ -44,12 +45,12 @@ func TestG6ABatchThatIsRefusedForGoodStopsTheStream(t *testing.T) {
 		err := <-a.Done
 		require.ErrorContains(t, err, "permanently refused by Service Bus")
 		require.ErrorContains(t, err, "partitioning")
-		require.ErrorContains(t, err, "BATCH_SCOPE=session", "each message by itself was taken")
+		require.ErrorContains(t, err, "BATCH_SCOPE=session", "each message alone was accepted")
 		require.LessOrEqual(t, w.Checkpoint().Published, int64(w.Bus.Stats(world.PartitionedQueue).Accepted))
 	})
 }
 
-// The same entity takes batches of one session each.
+// The same entity accepts batches of one session each.
 func TestAPartitionedEntityTakesBatchesOfOneSession(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.Topic, c.Queue = "", world.PartitionedQueue })
@@ -61,8 +62,8 @@ func TestAPartitionedEntityTakesBatchesOfOneSession(t *testing.T) {
 	})
 }
 
-// Service Bus that takes longer for a send than the fence is ahead, for a large message or by itself, is waited for as long as the
-// heartbeats go on: no leader would fare better.
+// If Service Bus takes longer for a send than the fence allows, for a large message or in general,
+// the leader waits as long as the heartbeats succeed: no other leader would do better.
 func TestASlowServiceBusIsWaitedFor(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
@@ -79,7 +80,8 @@ func TestASlowServiceBusIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A leader to which MongoDB alone does not answer cannot know what waits there. It makes room for a replica that fares better.
+// A leader that only MongoDB does not answer cannot know what is waiting there. It steps down for a
+// replica that may do better.
 func TestALeaderWithoutItsSourceMakesRoom(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// rename gives a collection of the watched database another name, over one that has it.
+// rename renames a collection of the watched database, over an existing one.
 func rename(w *world.World, from, to string) {
 	w.Helper()
 	require.NoError(w, w.Client.Database("admin").RunCommand(w.Context(), bson.D{
@@ -20,15 +20,17 @@ func rename(w *world.World, from, to string) {
 	}).Err())
 }
 
-// replace puts a collection with one document, which was made under another name, in the watched one's place.
+// replace replaces the watched collection with one that has one document and was created under
+// another name.
 func replace(w *world.World) {
 	w.Helper()
 	w.InsertInto(w.Events.Database().Collection("tmp"), bson.D{{Key: "_id", Value: "new"}, {Key: "aggregateId", Value: "Z"}, {Key: "version", Value: 1}})
 	rename(w, "tmp", "events")
 }
 
-// G6: a collection that is replaced under its name stops the stream, because the documents that came with it are not in the change
-// stream. What came before is published, and the checkpoint stays before it, so that every start tells until somebody decides.
+// G6: a collection that is replaced under its name stops the stream, because its documents are not
+// in the change stream. The changes before are published, and the checkpoint stays before the
+// replacement, so that every start reports it until an operator decides.
 func TestG6AReplacedCollectionStopsTheStream(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
@@ -49,7 +51,8 @@ func TestG6AReplacedCollectionStopsTheStream(t *testing.T) {
 	})
 }
 
-// A collection that is renamed away is not replaced, nor is one that is dropped and made again: what comes then is in the stream.
+// A collection that is renamed away is not replaced, nor is one that is dropped and created again:
+// its new changes are in the stream.
 func TestACollectionThatGoesIsNotReplaced(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
@@ -66,7 +69,8 @@ func TestACollectionThatGoesIsNotReplaced(t *testing.T) {
 	})
 }
 
-// A deployment that answers the stage that splits large events with a code of its own is asked without it.
+// If a deployment refuses the stage that splits large events with an unlisted code, the stream is
+// opened without it.
 func TestAnyRefusalOfTheSplitStageIsFollowedByAnAttemptWithoutIt(t *testing.T) {
 	for _, code := range []int32{0, 115, 303, 304, 168, 4711, 7182800} {
 		world.InVirtualTime(t, world.Options{Mongo: mongo.Options{NoSplit: true, NoSplitCode: code}}, func(w *world.World) {
@@ -79,7 +83,8 @@ func TestAnyRefusalOfTheSplitStageIsFollowedByAnAttemptWithoutIt(t *testing.T) {
 	}
 }
 
-// G6: an error that passes, met while a stream is opened, does not make the producer forget that the deployment splits large events.
+// G6: after a transient error while a stream is opened, the producer still knows that the
+// deployment splits large events.
 func TestG6AnErrorThatPassesLeavesLargeEventsWhole(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		const interrupted = 11601
@@ -91,8 +96,8 @@ func TestG6AnErrorThatPassesLeavesLargeEventsWhole(t *testing.T) {
 	})
 }
 
-// G1: a stream that begins again after its history was lost keeps its new beginning at once: were the leader to die before, the next one
-// would begin later still.
+// G1: a stream that begins again after its history was lost writes its new beginning at once: if
+// the leader died before, the next one would begin later still.
 func TestG1TheBeginningAfterLostHistoryIsKeptAtOnce(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{OplogEntries: 100}}, func(w *world.World) {
 		a := w.StartProducer("a", nil)

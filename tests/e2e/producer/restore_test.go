@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// copied runs a stream for a while, has its checkpoint copied, and goes on a little. It ends with nobody leading.
+// copied runs a stream for a while, has its checkpoint copied, and continues a little. At the end
+// there is no leader.
 func copied(w *world.World) (copy string) {
 	w.Helper()
 	a := w.StartProducer("a", nil)
@@ -29,7 +30,7 @@ func copied(w *world.World) (copy string) {
 	return blobNamesIn(w, "copies")[0]
 }
 
-// G4: what would go wrong with a restored checkpoint is refused, and then nothing has changed.
+// G4: a restoration that would do harm is refused and changes nothing.
 func TestG4ARestorationThatWouldDoHarmIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(w *world.World, copy string)
@@ -93,14 +94,15 @@ func TestG4ARestorationThatWouldDoHarmIsRefused(t *testing.T) {
 	}
 }
 
-// A stream that was begun anew and has published nothing gives way to its copy, and its record is kept. The newest copy is taken, a second
-// restoration of it comes with a higher epoch, and whatever the clock says the epoch is far above the copy's.
+// A stream that was begun again and has published nothing can be replaced by its copy, and its
+// record is kept. The newest copy is used, a second restoration of it has a higher epoch, and the
+// epoch is far above the copy's whatever the clock shows.
 func TestG4ARestoredEpochIsAboveAllThatWere(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		copy := copied(w)
 		deleteBlob(w, checkpointBlob)
 		deleteBlob(w, checkpointBlob+".began")
-		b := w.StartProducer("b", nil) // begins at now
+		b := w.StartProducer("b", nil) // begins now
 		w.Leads("b")
 		b.End()
 		require.Zero(t, w.Checkpoint().Published)
@@ -108,7 +110,7 @@ func TestG4ARestoredEpochIsAboveAllThatWere(t *testing.T) {
 			Epoch      int64  `json:"epoch"`
 			Generation int64  `json:"generation"`
 			Copy       string `json:"copy"`
-			Old        string `json:"old_record"` // of the last that replaced one
+			Old        string `json:"old_record"` // of the last record that was replaced
 		}
 		restore := func() {
 			restored := operate(w, "token", "restore", "--container", "copies", "--applied", "--json")
@@ -130,7 +132,7 @@ func TestG4ARestoredEpochIsAboveAllThatWere(t *testing.T) {
 		restore()
 		require.Equal(t, first+3600, done.Epoch, "the same copy a second time")
 
-		// A copy from a clock that is ahead.
+		// A copy from a clock that is fast.
 		_, err := w.Blobs().UploadBuffer(w.Context(), "copies", copy,
 			[]byte(strings.Replace(contentIn(w, "copies", copy), `"epoch":1,`, `"epoch":5000000000,`, 1)), nil)
 		require.NoError(t, err)

@@ -16,7 +16,7 @@ func withSessionKey(key envelope.SessionKey) func(*producer.Config, *producer.Op
 	return func(c *producer.Config, _ *producer.Options) { c.SessionKey = key }
 }
 
-// failure waits until the producer has ended by itself.
+// failure waits until the producer has ended on its own, and returns its error.
 func failure(p *world.Producer) error {
 	select {
 	case err := <-p.Done:
@@ -27,7 +27,8 @@ func failure(p *world.Producer) error {
 	}
 }
 
-// G2: aggregates that share sessions keep their order, also over a takeover and what is sent again after it.
+// G2: aggregates that share sessions keep their order, also over a takeover and the repeats after
+// it.
 func TestG2AggregatesShareTheirBuckets(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		key := envelope.Buckets(4)
@@ -52,7 +53,8 @@ func TestG2AggregatesShareTheirBuckets(t *testing.T) {
 	})
 }
 
-// G2: with another key, events of one aggregate would wait in two sessions and be applied out of order.
+// G2: with another key, events of one aggregate would wait in two sessions and be applied out of
+// order.
 func TestG2AnotherSessionKeyIsRefused(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", withSessionKey(envelope.Buckets(4)))
@@ -60,7 +62,7 @@ func TestG2AnotherSessionKeyIsRefused(t *testing.T) {
 		w.InsertMany(50, 10)
 		w.Published()
 
-		// A new revision is refused while the old one leads, which goes on.
+		// A new revision is refused while the old one leads, which continues.
 		other := w.StartProducer("other", withSessionKey(envelope.Buckets(8)))
 		require.ErrorContains(w, failure(other), "it was bucket:4 and is now bucket:8")
 		leading := operate(w, "session-key", "bucket:8", "--drained")
@@ -70,7 +72,7 @@ func TestG2AnotherSessionKeyIsRefused(t *testing.T) {
 		w.Published()
 		a.End()
 
-		// And when nobody leads; also the default.
+		// It is refused without a leader as well, also with the default key.
 		other = w.StartProducer("other", nil)
 		require.ErrorContains(w, failure(other), "producer session-key aggregate --drained")
 		undrained := operate(w, "session-key", "bucket:8")
@@ -92,7 +94,7 @@ func TestG2AnotherSessionKeyIsRefused(t *testing.T) {
 		b.End()
 		require.Equal(w, "bucket:8", w.Checkpoint().SessionKey)
 
-		// Moving the token leaves the key alone.
+		// Moving the token does not change the key.
 		require.Zero(w, operate(w, "token", "rewind", "--to", "2000-01-01T00:00:00Z").Code)
 		require.Equal(w, "bucket:8", w.Checkpoint().SessionKey)
 		require.Zero(w, operate(w, "session-key", "aggregate", "--drained").Code)
@@ -100,7 +102,7 @@ func TestG2AnotherSessionKeyIsRefused(t *testing.T) {
 	})
 }
 
-func TestOperatorIsToldHowToNameASessionKey(t *testing.T) {
+func TestTheErrorShowsHowToNameASessionKey(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		for _, args := range [][]string{{"session-key"}, {"session-key", "buckets"}, {"session-key", "bucket:0"}, {"session-key", "bucket:1", "2"}} {
 			wrong := operate(w, args...)

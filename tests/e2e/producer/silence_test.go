@@ -9,13 +9,13 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// A request for changes that is never answered is asked again on another connection, by the same leader.
+// The same leader repeats a request for changes that is never answered on another connection.
 func TestG1AnAnswerThatNeverComesIsAskedForAgain(t *testing.T) {
 	world.InVirtualTime(t, world.Options{ReplicaSet: "the first batch of a mongos is empty, so two delayed requests follow each other"}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")
 		w.DelayMongo(2, time.Hour, "getMore")
-		time.Sleep(2 * time.Second) // the request under way is answered before
+		time.Sleep(2 * time.Second) // the request in flight is answered before
 		for range 2 {
 			w.InsertMany(10, 2)
 			began := time.Now()
@@ -28,7 +28,8 @@ func TestG1AnAnswerThatNeverComesIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// A leader whose requests for changes are not answered for STALL_AFTER makes room for a replica that fares better.
+// A leader whose requests for changes are not answered for STALL_AFTER steps down for a replica
+// that may do better.
 func TestG1ALeaderWhoseSourceIsSilentMakesRoom(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
@@ -49,8 +50,9 @@ func TestG1ALeaderWhoseSourceIsSilentMakesRoom(t *testing.T) {
 	})
 }
 
-// G1: a server that needs long for the first answer of a stream that resumes, because much was written elsewhere since, gets the time
-// that it needs in the end. Each attempt makes it begin again, so with a limit that stays the same the stream would stand still for ever.
+// G1: a server that needs long for the first answer of a resuming stream, because much was written
+// elsewhere since, eventually gets the time that it needs. Each attempt makes it start over, so
+// with a constant limit the stream would never continue.
 func TestG1ASlowFirstAnswerIsWaitedForInTheEnd(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Patience: time.Hour}, func(w *world.World) {
 		a := w.StartProducer("a", nil)

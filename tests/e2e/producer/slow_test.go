@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// overSlow gives f the settings of a producer whose way to Service Bus has a round trip. Opening a connection takes some ten.
+// overSlow gives f the settings of a producer whose connection to Service Bus has a round trip.
+// Opening a connection takes about ten.
 func overSlow(w *world.World, roundTrip time.Duration, f func(settings func(*producer.Config, *producer.Options))) {
 	far := netpipe.Listen("far:5672")
 	delayed := netpipe.Delay(far, roundTrip).(*netpipe.DelayListener)
@@ -40,8 +41,8 @@ func overSlow(w *world.World, roundTrip time.Duration, f func(settings func(*pro
 	})
 }
 
-// Opening a connection sends nothing, so no fence bounds it: where it takes longer than the fence is ahead, it comes to its end
-// all the same, or nothing would be published under any leader.
+// Opening a connection sends nothing, so no fence bounds it: if it takes longer than the fence
+// allows, it is completed anyway, or no leader would ever publish.
 func TestG1AConnectionMayTakeLongerToOpenThanTheFenceIsAhead(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		overSlow(w, time.Second, func(settings func(*producer.Config, *producer.Options)) {
@@ -49,7 +50,7 @@ func TestG1AConnectionMayTakeLongerToOpenThanTheFenceIsAhead(t *testing.T) {
 			w.Leads("a")
 			w.InsertMany(20, 5)
 			w.Published()
-			require.EqualValues(t, 1, w.Checkpoint().Epoch, "nobody had to step down")
+			require.EqualValues(t, 1, w.Checkpoint().Epoch, "no leader had to step down")
 			p.End()
 		})
 	})

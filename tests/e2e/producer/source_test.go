@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// idled leaves a checkpoint at a high-water mark, which any collection of the deployment takes.
+// idled leaves a checkpoint at a high-water mark, which is valid for any collection of the
+// deployment.
 func idled(w *world.World) {
 	a := w.StartProducer("a", nil)
 	w.Leads("a")
@@ -26,8 +27,8 @@ func idled(w *world.World) {
 	a.End()
 }
 
-// G6: a stream's checkpoint is of one collection and one entity. With another one under the same STREAM_NAME the producer does not
-// lead, until an operator accepts it.
+// G6: a stream's checkpoint belongs to one collection and one entity. With another one under the
+// same STREAM_NAME the producer does not lead, until an operator accepts it.
 func TestG6ACheckpointIsOfOneCollectionAndOneEntity(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*producer.Config)
@@ -63,7 +64,8 @@ func TestG6ACheckpointIsOfOneCollectionAndOneEntity(t *testing.T) {
 	}
 }
 
-// A record of an earlier version names neither collection nor entity: it is taken over, and names them from then on.
+// A record of an earlier version names neither collection nor entity: it is accepted, and names
+// them from then on.
 func TestACheckpointOfAnEarlierVersionIsTakenOver(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		idled(w)
@@ -81,8 +83,8 @@ func TestACheckpointOfAnEarlierVersionIsTakenOver(t *testing.T) {
 	})
 }
 
-// G2: a revision that publishes no updates, or cannot, leaves in the record where those before it found the aggregate of updates: a later one
-// that looks elsewhere is refused.
+// G2: a revision that publishes no updates keeps in the record how earlier ones found the aggregate
+// of updates, so that a later revision with another way is refused.
 func TestG2ARevisionWithoutUpdatesKeepsWhereTheyBelong(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
 		w.KeepImages()
@@ -106,8 +108,9 @@ func TestG2ARevisionWithoutUpdatesKeepsWhereTheyBelong(t *testing.T) {
 	})
 }
 
-// G3: a rewind behind the place at which other settings were accepted would publish changes under other aggregates than before, which
-// no read model recognises: it needs a flag that says so. Behind that place a rewind is as ever.
+// G3: a rewind to before the position at which other settings were accepted would publish changes
+// under other aggregates than before, which no read model recognises: it requires a flag. A rewind
+// to behind that position does not.
 func TestG3ARewindBehindAChangeOfSettingsIsRefused(t *testing.T) {
 	byType := func(c *producer.Config) { c.AggregateIDPath = "type" }
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
@@ -126,7 +129,7 @@ func TestG3ARewindBehindAChangeOfSettingsIsRefused(t *testing.T) {
 		w.Leads("b")
 		w.InsertMany(10, 2)
 		w.Eventually("they are published by type", func() bool { return w.Checkpoint().Published == 30 })
-		b.End() // a leader hands on what the record says of it
+		b.End() // a leader passes on what the record contains
 		back := []string{"token", "rewind", "--to", beginning.UTC().Format(time.RFC3339)}
 		refused := operateWith(w, byType, back...)
 		require.NotZero(w, refused.Code)
@@ -139,8 +142,8 @@ func TestG3ARewindBehindAChangeOfSettingsIsRefused(t *testing.T) {
 	})
 }
 
-// G6: another cluster with the same names, as after a migration, is another source: the token of the first may mean something there, and
-// what was copied has other tokens.
+// G6: another cluster with the same names, as after a migration, is another source: the token of
+// the first may have a meaning there, and copied documents have other tokens.
 func TestG6ACheckpointIsOfOneCluster(t *testing.T) {
 	world.InVirtualTime(t, world.Options{ReplicaSet: "it writes config.version, which a mongos has"}, func(w *world.World) {
 		version := w.Events.Database().Client().Database("config").Collection("version")

@@ -15,14 +15,14 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// claiming leaves the bodies of large events in blobs.
+// claiming stores the bodies of large events in blobs.
 func claiming(c *producer.Config, o *producer.Options) {
 	world.AllOperations(c, o)
 	c.MessageFormat, c.OnOversize, c.ClaimContainer = "bson", "claimcheck", "claim-checks"
 }
 
-// insertLarge commits a document of 9 MB in a collection that keeps pre-images: the event of its next update is larger
-// than 16 MB.
+// insertLarge commits a document of 9 MB in a collection that keeps pre-images: the event of its
+// next update is larger than 16 MB.
 func insertLarge(w *world.World) {
 	w.Helper()
 	w.Inserted["big"]++
@@ -41,8 +41,8 @@ func updateLarge(w *world.World) {
 	require.NoError(w, err)
 }
 
-// G1, G3 and G6: an event larger than a document comes in fragments, in answers of their own, and is published whole and
-// once, whatever happens between them.
+// G1, G3 and G6: an event larger than a document comes in fragments, in separate answers, and is
+// published whole and once, whatever happens between them.
 func TestG1G3G6AnEventInFragmentsIsPublishedWhole(t *testing.T) {
 	for name, between := range map[string]func(w *world.World) func(a *world.Producer){
 		"nothing": nil,
@@ -97,8 +97,9 @@ func TestG1G3G6AnEventInFragmentsIsPublishedWhole(t *testing.T) {
 	}
 }
 
-// A deployment that cannot split is read all the same, until an event is too large for it: that is told.
-func TestG6ADeploymentThatCannotSplitSaysWhichEventItCannotGive(t *testing.T) {
+// A deployment that cannot split is read anyway, until an event is too large for it: that is
+// reported.
+func TestG6ADeploymentThatCannotSplitReportsTheEvent(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: images, Mongo: mongo.Options{NoSplit: true}}, func(w *world.World) {
 		w.KeepImages()
 		a := w.StartProducer("a", claiming)
@@ -112,7 +113,8 @@ func TestG6ADeploymentThatCannotSplitSaysWhichEventItCannotGive(t *testing.T) {
 	})
 }
 
-// G6: a change that cannot be read is reported at every start, however the stream came to it, and the error names the way past it.
+// G6: a change that cannot be read is reported at every start, however the stream reached it, and
+// the error names the way past it.
 func TestG6AChangeThatCannotBeSplitIsReportedAtEveryStart(t *testing.T) {
 	for name, stopped := range map[string]bool{"it comes while a leader reads": false, "it comes while no producer runs": true} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +159,8 @@ func TestG6AChangeThatCannotBeSplitIsReportedAtEveryStart(t *testing.T) {
 	}
 }
 
-// A change that OPERATIONS leaves out is not asked for: on a server that cannot split changes, a large one stops nothing.
+// A change that OPERATIONS leaves out is not requested: on a server that cannot split changes, a
+// large one stops nothing.
 func TestAChangeThatIsNotWantedStopsNothing(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: images, Mongo: mongo.Options{NoSplit: true}}, func(w *world.World) {
 		w.KeepImages()

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// gate is a way that may let nobody through any more, while those who are through stay.
+// gate is a dialer that can refuse new connections, while existing ones stay.
 type gate struct {
 	to     options.ContextDialer
 	closed atomic.Bool
@@ -28,8 +28,8 @@ func (g *gate) DialContext(ctx context.Context, network, addr string) (net.Conn,
 	return g.to.DialContext(ctx, network, addr)
 }
 
-// A standby has its link open, also after most of an hour, although Service Bus ends a link that is idle for ten minutes: it sends as soon as
-// it leads.
+// A standby has its link open even after most of an hour, although Service Bus detaches a link that
+// is idle for ten minutes: it sends as soon as it leads.
 func TestAStandbyKeepsItsLinkOpen(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
@@ -46,7 +46,8 @@ func TestAStandbyKeepsItsLinkOpen(t *testing.T) {
 	})
 }
 
-// A replica that has never reached MongoDB takes no part: it makes no checkpoint, and breaks nobody's lease.
+// A replica that has never reached MongoDB takes no part: it creates no checkpoint, and breaks no
+// lease.
 func TestAReplicaWithoutMongoDBTakesNoPart(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		way := &world.Plug{}

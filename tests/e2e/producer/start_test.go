@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// A MongoDB that was never there is told by name within seconds, and no stream begins: its checkpoint would say that it had.
+// A MongoDB that never answered is reported by name within seconds, and no stream begins: its
+// checkpoint would claim that it had.
 func TestNoStreamBeginsBeforeMongoDBHasAnswered(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		way := &world.Plug{}
@@ -29,7 +30,8 @@ func TestNoStreamBeginsBeforeMongoDBHasAnswered(t *testing.T) {
 	})
 }
 
-// An idle leader has found out what is wrong with its way to Service Bus before the first event comes.
+// An idle leader detects problems with its connection to Service Bus before the first event
+// arrives.
 func TestAnIdleLeaderComplainsOfAMissingTopic(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.Topic = "nowhere" })
@@ -40,8 +42,8 @@ func TestAnIdleLeaderComplainsOfAMissingTopic(t *testing.T) {
 	})
 }
 
-// Storage that takes a request and never answers is told, too.
-func TestSilentStorageIsTold(t *testing.T) {
+// Storage that accepts a request and never answers is reported as well.
+func TestSilentStorageIsReported(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		way := &world.Plug{}
 		way.Pull() // requests hang

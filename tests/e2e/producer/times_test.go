@@ -10,9 +10,10 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// The doctor rehearses heartbeats, says which times of the election storage could carry, and finds those that are set too short for it.
-// In virtual time a round trip takes what it is made to take.
-func TestDoctorSaysWhichTimesStorageCarries(t *testing.T) {
+// The doctor rehearses heartbeats, reports the election times that storage could sustain, and finds
+// settings that are too short for it. In virtual time a round trip takes exactly its configured
+// time.
+func TestTheDoctorReportsTheTimesThatStorageSustains(t *testing.T) {
 	tight := func(c *producer.Config) { c.FenceAfter, c.TakeoverAfter = 1500*time.Millisecond, 3*time.Second }
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		p := w.StartProducer("a", nil)
@@ -47,8 +48,8 @@ func TestDoctorSaysWhichTimesStorageCarries(t *testing.T) {
 	})
 }
 
-// What the doctor proposes is what the settings take.
-func TestWhatTheDoctorProposesIsTaken(t *testing.T) {
+// The settings that the doctor proposes are accepted.
+func TestTheDoctorsProposalIsAccepted(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		p := w.StartProducer("a", nil)
 		w.Leads("a")

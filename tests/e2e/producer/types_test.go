@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G6: a version that is text, by which nobody can see a gap, and ids of two types that are one aggregate are told of: once in the log,
-// and by the doctor, with what to do.
-func TestG6TypesThatMisleadAreToldOf(t *testing.T) {
+// G6: versions that are texts, in which a gap cannot be seen, and ids of two types that are one
+// aggregate are reported: once in the log, and by the doctor, with the remedy.
+func TestG6MisleadingTypesAreReported(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		event := func(aggregate, version any) {
 			w.InsertDocument(bson.D{{Key: "aggregateId", Value: aggregate}, {Key: "version", Value: version}, {Key: "type", Value: "T"}})

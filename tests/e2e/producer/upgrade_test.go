@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G3: an operator who moves the checkpoint after an upgrade of MongoDB leaves the stream in its form: what is published anew has the
-// positions that read models know.
+// G3: an operator who moves the checkpoint after an upgrade of MongoDB keeps the stream's token
+// version: what is published again has the positions that read models know.
 func TestG3ARewindKeepsTheStreamsForm(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{TokenVersion: 1}}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
@@ -37,7 +37,7 @@ func TestG3ARewindKeepsTheStreamsForm(t *testing.T) {
 		require.Zero(t, operate(w, "token", "rewind", "--to", begun.UTC().Format(time.RFC3339)).Code)
 
 		b := w.StartProducer("b", nil)
-		w.Eventually("all is published anew", func() bool { return len(w.Took()) == 2*len(first) })
+		w.Eventually("all is published again", func() bool { return len(w.Took()) == 2*len(first) })
 		b.End()
 		var before, anew []any // of each aggregate in order, so of one
 		for i, m := range w.Took() {
@@ -55,9 +55,9 @@ func TestG3ARewindKeepsTheStreamsForm(t *testing.T) {
 	})
 }
 
-// G3: what is published under positions that a version from before could not make is published after the checkpoint says so: that
-// version does not lead then, however soon this leader dies.
-func TestG3TheCheckpointSaysFirstThatPositionsAreTranslated(t *testing.T) {
+// G3: changes with positions that an earlier version could not compute are published only after the
+// checkpoint records that. So that version does not lead afterwards, however soon this leader dies.
+func TestG3TheCheckpointFirstRecordsThatPositionsAreTranslated(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{TokenVersion: 1}}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")
@@ -68,8 +68,8 @@ func TestG3TheCheckpointSaysFirstThatPositionsAreTranslated(t *testing.T) {
 		a.BlobPlug.Pull()
 		w.Mongo.SetTokenVersion(2)
 		w.InsertMany(1, 1)
-		w.Pass(2 * time.Second) // it is read, and the fence is further away
-		require.Len(t, w.Took(), 10, "nothing is published before the checkpoint can say so")
+		w.Pass(2 * time.Second) // it is read, and the fence is not reached yet
+		require.Len(t, w.Took(), 10, "nothing is published before the checkpoint records it")
 		require.False(t, w.Checkpoint().Translated)
 		a.BlobPlug.PlugIn()
 		w.Published()
@@ -84,8 +84,9 @@ func TestG3TheCheckpointSaysFirstThatPositionsAreTranslated(t *testing.T) {
 	})
 }
 
-// G1 and G3: a stream whose checkpoint has a token of version 2 goes on at a server that takes version 1 alone, as when members of 5.0
-// and 6.0 lead in turns during an upgrade: by the same token in version 1, whether the reader is open or begins.
+// G1 and G3: a stream whose checkpoint has a token of version 2 continues at a server that accepts
+// only version 1, as when members of 5.0 and 6.0 lead in turn during an upgrade: with the same
+// token in version 1, whether the reader is open or starts.
 func TestG1G3ATokenThatAnOlderServerDoesNotTakeIsWrittenAsItsOwn(t *testing.T) {
 	for name, restarted := range map[string]bool{"an open stream": false, "a new leader": true} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestG1G3ATokenThatAnOlderServerDoesNotTakeIsWrittenAsItsOwn(t *testing.T) {
 						w.Published()
 						w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == int64(n) })
 						if restarted {
-							a.MongoPlug.Pull() // no later token is kept
+							a.MongoPlug.Pull() // no later token is written
 							a.End()
 						}
 						w.Mongo.SetTokenVersion(1 + n/10%2)
@@ -131,8 +132,9 @@ func TestG1G3ATokenThatAnOlderServerDoesNotTakeIsWrittenAsItsOwn(t *testing.T) {
 	}
 }
 
-// What writes tokens of version 2 is, in 6.0, the stage that splits large events: the doctor opens the stream with it, as the leader does.
-func TestTheDoctorTellsTheLeadersTokens(t *testing.T) {
+// In 6.0 the stage that splits large events causes tokens of version 2: the doctor opens the stream
+// with it, as the leader does.
+func TestTheDoctorReportsTheLeadersTokens(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{Version: mongo.Versions["6.0"]}}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")

@@ -16,7 +16,7 @@ import (
 
 func parking(c *producer.Config, _ *producer.Options) { c.OnRefused = "park" }
 
-// versionsOf are the events that Service Bus does not take.
+// versionsOf selects the events that Service Bus refuses.
 func versionsOf(versions ...int64) func(servicebus.Accepted) bool {
 	return func(a servicebus.Accepted) bool {
 		for _, v := range versions {
@@ -28,7 +28,7 @@ func versionsOf(versions ...int64) func(servicebus.Accepted) bool {
 	}
 }
 
-// keptVersions are the versions of the messages that are parked.
+// keptVersions returns the versions of the parked messages.
 func keptVersions(w *world.World) (versions []int64) {
 	for _, r := range keptRecords(w) {
 		versions = append(versions, r.Version)
@@ -36,7 +36,7 @@ func keptVersions(w *world.World) (versions []int64) {
 	return versions
 }
 
-// keptRecords are the records of the messages that are parked.
+// keptRecords returns the records of the parked messages.
 func keptRecords(w *world.World) (records []record) {
 	for _, blob := range blobNamesIn(w, "claim-checks") {
 		if strings.HasSuffix(blob, ".json") {
@@ -48,8 +48,9 @@ func keptRecords(w *world.World) (records []record) {
 	return records
 }
 
-// G6: where all events are of one session, nothing else is taken while a message of it is suspect. Then the message before it, sent
-// once more, tells whether the entity takes anything: so one refused message after the other is found and parked, and nothing stops.
+// G6: if all events belong to one session, nothing else is accepted while a message of it is
+// suspect. Then the message before it is sent once more, to find out whether the entity accepts
+// anything. So the refused messages are found and parked one after the other, and nothing stops.
 func TestG6RefusedMessagesInARowOfAQuietStreamAreParked(t *testing.T) {
 	for name, answer := range refusals {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +75,8 @@ func TestG6RefusedMessagesInARowOfAQuietStreamAreParked(t *testing.T) {
 	}
 }
 
-// G6: with ON_REFUSED=fail the same tells that it is the message, so the stream ends with its name instead of beginning again and again.
+// G6: with ON_REFUSED=fail the same probe identifies the message, so the stream ends with its name
+// instead of starting over repeatedly.
 func TestG6AQuietStreamNamesTheMessageThatEndsItsLink(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
@@ -86,7 +88,8 @@ func TestG6AQuietStreamNamesTheMessageThatEndsItsLink(t *testing.T) {
 	})
 }
 
-// G6: what was taken before says nothing about now: an entity that begins to refuse everything gets nothing parked.
+// G6: what was accepted before proves nothing about now: if an entity begins to refuse everything,
+// nothing is parked.
 func TestG6NothingIsParkedOnceNothingIsTaken(t *testing.T) {
 	for name, answer := range map[string]servicebus.Answer{"rejected": refusals["for good"], "link ended": refusals["by ending the link"]} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +115,8 @@ func TestG6NothingIsParkedOnceNothingIsTaken(t *testing.T) {
 	}
 }
 
-// G6: what is refused for good first of all in a term waits for what is in the same batch, which shows that the entity takes messages.
+// G6: a message that is permanently refused first in a term waits for the other messages of its
+// batch, which prove that the entity accepts messages.
 func TestG6TheFirstMessageOfATermIsParkedWithTheProofOfItsBatch(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		w.Bus.AnswerSendsOf(func(m servicebus.Accepted) bool {
@@ -129,11 +133,12 @@ func TestG6TheFirstMessageOfATermIsParkedWithTheProofOfItsBatch(t *testing.T) {
 	})
 }
 
-// G6: everything but a refused message of a session that has sent nothing else is published, so nothing shows any more that Service Bus
-// takes messages. The leader asks again until REFUSED_AFTER is over, instead of stepping down after STALL_AFTER with the evidence lost.
+// G6: everything except a refused message of a session that has sent nothing else is published, so
+// nothing proves any more that Service Bus accepts messages. The leader probes until REFUSED_AFTER
+// is over, instead of stepping down after STALL_AFTER and losing the evidence.
 func TestG6ARefusedMessageIsParkedByTheLeaderThatHasPublishedAllElse(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		w.Bus.AnswerSendsOf(func(m servicebus.Accepted) bool { return m.SessionID == "a0" }, refusals["for a reason nobody knows"])
+		w.Bus.AnswerSendsOf(func(m servicebus.Accepted) bool { return m.SessionID == "a0" }, refusals["for an unlisted reason"])
 		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) {
 			c.OnRefused, c.StallAfter, c.RefusedAfter = "park", 30*time.Second, 2*time.Minute
 		})
