@@ -30,8 +30,8 @@ type bus struct {
 	*testing.T
 	server    *emulator.Server
 	namespace *servicebus.Namespace
-	silent    atomic.Bool             // what is written reaches nobody, and nobody is told
-	dialed    func(net.Conn) net.Conn // puts itself in the way of a connection; nil: nothing does
+	silent    atomic.Bool             // what is written vanishes without an error
+	dialed    func(net.Conn) net.Conn // wraps a connection; nil: it does not
 }
 
 // blackHole is a connection whose writes may vanish.
@@ -89,7 +89,7 @@ func (b *bus) connect() *servicebus.Conn {
 	return conn
 }
 
-// trips counts the round trips that something takes.
+// trips counts the round trips of a function.
 func (b *bus) trips(what func() error) int {
 	b.Helper()
 	began := time.Now()
@@ -119,7 +119,8 @@ func TestAnAMQPSessionIsLentAgain(t *testing.T) {
 	})
 }
 
-// Whoever waits for another one that claims waits no longer than their context, though that one waits for the network.
+// A caller that waits for another one's claim waits no longer than its context, even while the
+// other one waits for the network.
 func TestTheWaitForAnotherOnesClaimEndsWithItsContext(t *testing.T) {
 	withBus(t, func(b *bus) {
 		conn := b.connect()
@@ -145,7 +146,8 @@ func TestTheWaitForAnotherOnesClaimEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A link stays open for longer than any token lasts, since tokens are renewed; without that the broker ends it.
+// A link stays open for longer than any token is valid, since tokens are renewed; otherwise the
+// broker would detach it.
 func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 	withBus(t, func(b *bus) {
 		conn := b.connect()
@@ -163,7 +165,7 @@ func TestTokensAreRenewedBeforeTheyEnd(t *testing.T) {
 	})
 }
 
-// A request that the management node refuses is an answer; links to it that end are opened anew.
+// A request that the management node refuses is an answer; links to it that end are opened again.
 func TestTheManagementNodeIsAskedAgainAfterItsLinkEnded(t *testing.T) {
 	withBus(t, func(b *bus) {
 		conn := b.connect()
@@ -186,7 +188,7 @@ func TestTheManagementNodeIsAskedAgainAfterItsLinkEnded(t *testing.T) {
 		end := b.server.Inject(emulator.Faults{Manage: emulator.Fault{Detach: 1}})
 		require.Error(b, peek())
 		end()
-		require.Equal(b, 4, b.trips(peek), "all of it anew")
+		require.Equal(b, 4, b.trips(peek), "all of it again")
 		require.NoError(b, conn.Err(), "the connection outlives its links")
 		conn.Close(b.Context())
 	})

@@ -39,13 +39,13 @@ func (h *holding) Write(p []byte) (int, error) {
 	h.mu.Unlock()
 	if held != nil {
 		<-held
-		return len(p), nil // it is in the buffers of this machine, where a dead peer's data waits
+		return len(p), nil // it is in the buffers of this machine, as data for a dead peer is
 	}
 	return h.Conn.Write(p)
 }
 
-// The library's own Send waits for ever where its context ends in the moment in which the connection dies (go-amqp v1.7.0,
-// Sender.send: the link's goroutine has ended and takes back no credit).
+// The library's own Send waits for ever if its context ends at the moment at which the connection
+// dies (go-amqp v1.7.0, Sender.send: the link's goroutine has ended and takes back no credit).
 func TestASendEndsWithItsContextWhenTheConnectionDiesInThatMoment(t *testing.T) {
 	for range 50 {
 		withBus(t, func(b *bus) {
@@ -73,7 +73,7 @@ func TestASendEndsWithItsContextWhenTheConnectionDiesInThatMoment(t *testing.T) 
 			using.Go(func() { _, sent = servicebus.Send(ctx, link, amqp.NewMessage([]byte("x"))) })
 			virtualtime.Wait()
 			cancel()
-			_ = way.Conn.Close() // the library's reader hears of it, and its writer does not yet
+			_ = way.Conn.Close() // the library's reader notices it, and its writer does not yet
 			virtualtime.Wait()
 			way.let()
 			using.Wait()

@@ -1,3 +1,3 @@
-// Package memory holds what package projection does without the projector against a MongoDB, embedded or real:
-// the documents of projection/memory, which are the same after every write, and projection.Wait.
+// Package memory compares the documents in memory of package projection/memory with those of a
+// MongoDB: after every write both are the same.
 package memory

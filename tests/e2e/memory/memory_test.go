@@ -20,8 +20,8 @@ import (
 	emulator "github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// The documents in memory are the server's after every write, whatever is written; and what one refuses, the other does.
-// MONGODB_URI says which server; without it, the embedded one.
+// The documents in memory are the server's after every write, whatever is written; and what one
+// refuses, the other does. MONGODB_URI names the server; without it, the embedded one is used.
 func TestMemoryWritesAsTheServerDoes(t *testing.T) {
 	client := mongoClient(t)
 	database := client.Database(fmt.Sprintf("sluice_memory_%d", os.Getpid()))
@@ -39,7 +39,7 @@ func TestMemoryWritesAsTheServerDoes(t *testing.T) {
 			refused := send(t.Context(), collection, w)
 			switch {
 			case errors.Is(err, memory.ErrUnsupported):
-				// Nobody knows what the server did: this document has left the comparison.
+				// It is unknown what the server did: this document has left the comparison.
 				outcomes["unsupported"]++
 				_, id := w.Target()
 				_, deleteErr := collection.DeleteOne(t.Context(), bson.D{{Key: "_id", Value: id}})
@@ -85,7 +85,7 @@ func mongoClient(t *testing.T, adjust ...func(*options.ClientOptions)) *mongo.Cl
 	return client
 }
 
-// send is a write in the driver's words.
+// send executes a write with the driver.
 func send(ctx context.Context, c *mongo.Collection, w projection.Write) error {
 	_, id := w.Target()
 	filter := bson.D{{Key: "_id", Value: id}}
@@ -123,7 +123,8 @@ func requireSame(t *testing.T, store *memory.Store, c *mongo.Collection, said st
 	}
 }
 
-// generator draws writes that meet: few documents, few fields, paths into and around each other.
+// generator draws writes that interact: few documents, few fields, paths into and around each
+// other.
 type generator struct{ *rand.Rand }
 
 func one[T any](g generator, of ...T) T { return of[g.IntN(len(of))] }
@@ -205,7 +206,7 @@ func (g generator) number() any {
 		decimal("1E-40"), decimal("9999999999999999999999999999999999"))
 }
 
-// decimal is one that the test names.
+// decimal returns the value of a constant of the test.
 func decimal(text string) bson.Decimal128 {
 	d, err := bson.ParseDecimal128(text)
 	if err != nil {
@@ -228,5 +229,5 @@ func (g generator) value(depth int) any {
 		}
 	}
 	return one[any](g, 1, int64(1), int64(math.MaxInt64), 1.5, math.NaN(), math.Inf(-1), math.Copysign(0, -1), decimal("1.50"), decimal("-2"), bson.Binary{Data: []byte{1}}, "a", "b", "", nil, true, false,
-		bson.DateTime(g.Int64N(3)), bson.ObjectID{byte(g.IntN(3))}, bson.Timestamp{T: 1 + uint32(g.IntN(2)), I: uint32(g.IntN(2))}) // an empty one is the server's to fill in
+		bson.DateTime(g.Int64N(3)), bson.ObjectID{byte(g.IntN(3))}, bson.Timestamp{T: 1 + uint32(g.IntN(2)), I: uint32(g.IntN(2))}) // the server fills in an empty one
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection/memory"
 )
 
-// outcome is what one write does to one document.
+// outcome is the effect of one write on one document.
 type outcome struct {
 	name  string
 	was   bson.D // without its _id; nil: there is none
 	write func(collection string) projection.Write
 	is    bson.D // nil: there is none, afterwards
-	// refused says that the write is an error and changes nothing.
+	// refused means that the write is an error and changes nothing.
 	refused bool
 }
 
@@ -41,8 +41,9 @@ func field(value any) bson.D { return bson.D{{Key: "v", Value: value}} }
 
 func list(values ...any) bson.D { return field(append(bson.A{}, values...)) }
 
-// Every operator of package projection leaves the same document in memory and on the server: types, digits and the order of
-// elements. MONGODB_URI says which server; without it, the embedded one.
+// Every operator of package projection leaves the same document in memory and on the server: types,
+// digits and the order of elements. MONGODB_URI names the server; without it, the embedded one is
+// used.
 func TestOperatorsDoTheSameInMemoryAndOnTheServer(t *testing.T) {
 	client := mongoClient(t)
 	database := client.Database(fmt.Sprintf("sluice_operators_%d", os.Getpid()))
@@ -88,7 +89,7 @@ func TestOperatorsDoTheSameInMemoryAndOnTheServer(t *testing.T) {
 	require.Len(t, seen, 11, "each operator of package projection has been seen")
 }
 
-// stored is a document as it is read back.
+// stored returns a document as it is read back.
 func stored(t *testing.T, d bson.D) bson.D {
 	t.Helper()
 	raw, err := bson.Marshal(d)

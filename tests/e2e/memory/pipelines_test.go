@@ -19,8 +19,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// A mirror that is made of descriptions has every value of its source after any updates by pipelines; it has their order as well where
-// the change carries the document, or no field was moved.
+// A mirror that is made of descriptions has every value of its source after any updates by
+// pipelines. It has their order as well if the change carries the document, or no field was moved.
 func TestAMirrorOfPipelineUpdatesHasEveryValue(t *testing.T) {
 	database := mongoClient(t).Database(fmt.Sprintf("sluice_mirror_%d", os.Getpid()))
 	t.Cleanup(func() { _ = database.Drop(context.WithoutCancel(t.Context())) })
@@ -63,7 +63,7 @@ func TestAMirrorOfPipelineUpdatesHasEveryValue(t *testing.T) {
 		require.Empty(t, memory.Diff(document, copied), "%v", pipeline)
 		if !keeps {
 			moves++
-			put(t, &described, cs.Current) // from here on it is as its source again
+			put(t, &described, cs.Current) // from here on it is equal to its source again
 		} else {
 			require.Equal(t, document, copied, "no field was moved: %v", pipeline)
 		}
@@ -72,7 +72,7 @@ func TestAMirrorOfPipelineUpdatesHasEveryValue(t *testing.T) {
 	require.Greater(t, moves, 30)
 }
 
-// put does what a mirror does with a change.
+// put applies a change as a mirror does.
 func put(t *testing.T, copies *memory.Store, change bson.Raw) {
 	t.Helper()
 	writes, err := projection.Mirror{}.Project(projection.Event{Change: envelope.Change{
@@ -90,7 +90,7 @@ func put(t *testing.T, copies *memory.Store, change bson.Raw) {
 	}
 }
 
-// without is an update's event without a field of it; other events stay as they are.
+// without returns an update's event without one of its fields; other events are unchanged.
 func without(t *testing.T, change bson.Raw, field string) bson.Raw {
 	t.Helper()
 	var fields bson.D
@@ -136,7 +136,7 @@ func someValue(r *rand.Rand, levels int) any {
 	}
 }
 
-// somePipeline is an update by a pipeline; keeps says that no field changes its place.
+// somePipeline returns an update by a pipeline; keeps reports whether all fields keep their places.
 func somePipeline(r *rand.Rand) (pipeline bson.A, keeps bool) {
 	name := someName(r)
 	switch r.IntN(8) {
