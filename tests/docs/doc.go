@@ -1,2 +1,2 @@
-// Package docs holds the pages against the code: settings, their defaults, and the examples shown.
+// Package docs compares the pages with the code: settings, their defaults, and the examples shown.
 package docs

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the guide to projections tells its reader to write is what the example has, which is a module of its own.
+// The code in the guide to projections is that of the example, which is a module of its own.
 func TestTheGuideShowsTheExample(t *testing.T) {
 	page, err := os.ReadFile("../../projector/projection/README.md")
 	require.NoError(t, err)

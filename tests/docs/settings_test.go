@@ -12,26 +12,27 @@ import (
 	"github.com/sluice-cdc/sluice/projector"
 )
 
-// The tables of docs/configure.md name every setting of each service with its default, and no other.
-func TestTheDocumentationTellsEverySetting(t *testing.T) {
+// The tables of docs/configure.md name every setting of each service with its default, and no
+// other.
+func TestTheDocumentationListsEverySetting(t *testing.T) {
 	for service, config := range map[string]reflect.Type{
 		"producer": reflect.TypeFor[producer.Config](), "projector": reflect.TypeFor[projector.Config](),
 	} {
 		t.Run(service, func(t *testing.T) {
-			told, known := map[string]string{}, map[string]string{}
-			tell(t, "../../docs/configure.md", "Both services", told)
-			tell(t, "../../docs/configure.md", "The "+service, told)
+			documented, known := map[string]string{}, map[string]string{}
+			readTables(t, "../../docs/configure.md", "Both services", documented)
+			readTables(t, "../../docs/configure.md", "The "+service, documented)
 			settings(config, known)
 			if service == "producer" {
 				known["STREAM_NAME"] = "DATABASE.COLLECTION" // derived, not a default of the field
 			}
-			require.Equal(t, known, told)
+			require.Equal(t, known, documented)
 		})
 	}
 }
 
-// tell reads the tables of a section of a page.
-func tell(t *testing.T, page, title string, told map[string]string) {
+// readTables reads the tables of a section of a page into documented.
+func readTables(t *testing.T, page, title string, documented map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
@@ -43,7 +44,7 @@ func tell(t *testing.T, page, title string, told map[string]string) {
 		if len(cells) < 4 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "`") {
 			continue
 		}
-		told[strings.Trim(cells[1], " `")] = strings.Trim(cells[2], " `")
+		documented[strings.Trim(cells[1], " `")] = strings.Trim(cells[2], " `")
 	}
 }
 
