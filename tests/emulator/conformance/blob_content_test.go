@@ -43,7 +43,7 @@ func conditionCases() []blobCase {
 	unmodified := func(f func(*blobEnv) *time.Time) func(*blobEnv) cond {
 		return func(e *blobEnv) cond { return cond{IfUnmodifiedSince: f(e)} }
 	}
-	anyIgnored := &difference{okay, "If-None-Match: * is documented to fail what would write to an existing blob; Azurite looks at it only when creating"}
+	anyIgnored := &difference{okay, "If-None-Match: * is documented to fail what would write to an existing blob; Azurite checks it only when creating"}
 	rows := []struct {
 		name                     string
 		cond                     func(*blobEnv) cond
@@ -139,7 +139,7 @@ func combinedConditionCases() []blobCase {
 	)
 }
 
-// contentCases are what is put, and got back.
+// contentCases returns the cases of what is written and read.
 func contentCases() []blobCase {
 	upload := func(e *blobEnv, body string, opts *blockblob.UploadOptions) error {
 		_, err := e.bc.Upload(e.ctx, nopCloser{bytes.NewReader([]byte(body))}, opts)

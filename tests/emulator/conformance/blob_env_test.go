@@ -28,7 +28,7 @@ const (
 	idC = "cccccccc-cccc-4ccc-8ccc-cccccccccccc"
 )
 
-// blobResult is what a service answered: the zero value is success.
+// blobResult is the answer of a service: the zero value is success.
 type blobResult struct {
 	Status int
 	Code   string
@@ -126,7 +126,7 @@ func (e *blobEnv) get(cond *blob.AccessConditions, rng blob.HTTPRange) (string, 
 	if resp.ErrorCode != nil { // the SDK gives a 304 without an error and without a body
 		return "", &azcore.ResponseError{StatusCode: http.StatusNotModified, ErrorCode: *resp.ErrorCode}
 	}
-	defer func() { _ = resp.Body.Close() }() // reading to the end is what counts
+	defer func() { _ = resp.Body.Close() }() // the body has been read
 	body, err := io.ReadAll(resp.Body)
 	return string(body), err
 }

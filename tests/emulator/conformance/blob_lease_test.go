@@ -17,7 +17,7 @@ const (
 // operation in every state of a lease by idA.
 func leaseTableCases() []blobCase {
 	states := []lease.StateType{available, leased, breaking, broken, expired}
-	// Azurite knows one code for a lease that is gone, whoever's it was.
+	// Azurite has one code for a lost lease, no matter which client holds the blob now.
 	lostIsNotPresent := &difference{blobLeaseNotThere, "LeaseLost is documented for the id of a lease that has expired; Azurite forgets whose it was"}
 	unbounded := &difference{okay, "a break period is documented as 0 to 60 s; Azurite checks that of a fixed or breaking lease only"}
 	rows := []struct {
@@ -63,7 +63,7 @@ func leaseTableCases() []blobCase {
 			name: "break after 61", do: func(e *blobEnv) error { return e.breaks(61) },
 			want: [5]blobResult{badRequest, badRequest, badRequest, badRequest, badRequest},
 			azurite: map[lease.StateType]*difference{
-				available: {leaseNotPresent, "a period above 60 s is a bad request; Azurite looks at the state first"},
+				available: {leaseNotPresent, "a period above 60 s is a bad request; Azurite checks the state first"},
 				leased:    unbounded, broken: unbounded, expired: unbounded,
 			},
 		},
@@ -171,8 +171,7 @@ func (e *blobEnv) delete(cond *blob.AccessConditions) error {
 	return err
 }
 
-// leaseSequenceCases are what the tables do not tell: effects of an operation
-// on the next.
+// leaseSequenceCases covers what the tables do not describe: effects of an operation on the next.
 func leaseSequenceCases() []blobCase {
 	is := func(s lease.StateType) func(*blobEnv) error { return func(e *blobEnv) error { return e.state(s) } }
 	renewA := func(e *blobEnv) error { _, err := e.lease(idA).RenewLease(e.ctx, nil); return err }

@@ -1,8 +1,7 @@
-// Package conformance holds our emulators against other implementations of the
-// same protocols: one table of cases, run with the real SDK against each. Where
-// an implementation answers otherwise, the table says what it answers and which
-// side is as documented; such an answer is required too, so that a difference
-// that goes away is noticed.
+// Package conformance compares our emulators with other implementations of the same protocols: one
+// table of cases, run with the real SDK against each. If an implementation answers differently, the
+// table has its answer and a note on which side follows the documentation. Such an answer is
+// required as well, so that the test fails when the difference disappears.
 package conformance
 
 import (
@@ -32,7 +31,7 @@ type blobCase struct {
 type blobStep struct {
 	do   func(*blobEnv) error
 	want blobResult
-	// azurite is what Azurite answers instead, and why ours is right.
+	// azurite is Azurite's answer if it differs, and why ours is right.
 	azurite *difference
 }
 
@@ -105,7 +104,7 @@ func runForeign(t *testing.T, client *azblob.Client, azurite bool) {
 	for i, c := range cases {
 		envs[i] = newBlobEnv(t, client, fmt.Sprintf("sluice-%s-%d", run, i))
 		t.Cleanup(func() { _, _ = client.DeleteContainer(context.WithoutCancel(t.Context()), envs[i].name, nil) })
-		if c.start != breaking { // that state ends by itself: entered at the last moment
+		if c.start != breaking { // that state ends after a time, so it is entered last
 			require.NoError(t, envs[i].enter(c.start))
 		}
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 )
 
-// TestASharedAccessSignaturePermitsReading covers signatures of a blob and of a container, with what they may say about the answer, and
-// what they do not permit.
+// The test covers signatures of a blob and of a container, with the headers of the answer that they
+// may set, and what they do not permit.
 func TestASharedAccessSignaturePermitsReading(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		ctx, transport := t.Context(), blob.New(blob.Options{}).Transport()
@@ -107,7 +107,8 @@ func TestASharedAccessSignaturePermitsReading(t *testing.T) {
 	})
 }
 
-// TestUnsupportedIsNamed covers operations, headers and parameters that the server lacks: the answer is 501, which clients do not retry.
+// TestUnsupportedIsNamed covers operations, headers and parameters that the server lacks: the
+// answer is 501, which clients do not retry.
 func TestUnsupportedIsNamed(t *testing.T) {
 	ctx := t.Context()
 	client := inMemory(t, blob.New(blob.Options{}).Transport())

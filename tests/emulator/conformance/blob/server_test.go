@@ -186,7 +186,8 @@ func TestContentMD5(t *testing.T) {
 	require.NoError(t, got.Body.Close())
 }
 
-// TestMetadataNames: one that is no identifier is refused, and they come back as clients send them, in lower case.
+// TestMetadataNames: one that is no identifier is refused, and they come back as clients send them,
+// in lower case.
 func TestMetadataNames(t *testing.T) {
 	ctx := t.Context()
 	server := blob.New(blob.Options{})

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
-// patience is for one program of scenarios, each of which gives up by itself much sooner.
+// patience bounds one program of scenarios, each of which has a much shorter limit.
 const patience = 2 * time.Minute
 
 // client is a language with the official clients in it.
@@ -33,7 +33,8 @@ type client struct {
 	env     []string
 }
 
-// javaScript skips the test where Node or the packages are not; with CI=true it fails: there they must be.
+// javaScript skips the test where Node or the packages are not; with CI=true it fails: there they
+// must be.
 func javaScript(t *testing.T) client {
 	t.Helper()
 	without := func(why string) {
@@ -69,7 +70,7 @@ func proton(t *testing.T) client {
 	return c
 }
 
-// interpreted is Python as a file says that tests/emulator/scripts/clients.sh wrote.
+// interpreted returns Python as configured in a file that tests/emulator/scripts/clients.sh wrote.
 func interpreted(t *testing.T, file string) client {
 	t.Helper()
 	interpreter, err := os.ReadFile(file) //nolint:gosec // a file of this directory
@@ -101,8 +102,8 @@ func shell(t *testing.T) client {
 	}
 }
 
-// java compiles the programs. It takes some ten seconds of processor, so it runs where CLIENTS=all asks for it (make clients), and
-// skips without a compiler or the packages.
+// java compiles the programs. It takes some ten seconds of processor, so it runs where CLIENTS=all
+// asks for it (make clients), and skips without a compiler or the packages.
 func java(t *testing.T) client {
 	t.Helper()
 	if os.Getenv("CLIENTS") != "all" {
@@ -147,7 +148,7 @@ func (c client) run(t *testing.T, s *emulator.Stack, dir, program string) []byte
 	return out
 }
 
-// result is what a program says about one scenario.
+// result is the result of one scenario, as a program prints it.
 type result struct {
 	Area, Name, Outcome, Detail string
 }

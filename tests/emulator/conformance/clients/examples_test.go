@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
-// TestExamples runs the examples of the README word for word, with the settings that sluice-emulator prints.
+// The examples of the README run unchanged, with the settings that sluice-emulator prints.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	for language, of := range map[string]func(*testing.T) client{"JavaScript": javaScript, "Python": python} {

@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
-// entities are what the administration finds.
+// entities are the entities that the administration finds.
 func entities() *servicebus.Config {
 	out := servicebus.Outbound{LockDuration: 30 * time.Second, MaxDeliveryCount: 10}
 	withSessions := out
@@ -37,7 +37,8 @@ func entities() *servicebus.Config {
 	}
 }
 
-// ownEntities are so many of each, since the scenarios of Service Bus run side by side and each has its own.
+// ownEntities are so many of each, since the scenarios of Service Bus run side by side and each has
+// its own.
 func ownEntities(n int) *servicebus.Config {
 	out := servicebus.Outbound{LockDuration: 30 * time.Second, MaxDeliveryCount: 10}
 	short := servicebus.Outbound{LockDuration: 5 * time.Second, MaxDeliveryCount: 3, DeadLetteringOnMessageExpiration: true}
@@ -70,7 +71,7 @@ func listens() servicebus.Key {
 	return k
 }
 
-// refused are the scenarios of which the embedded servers say that they do not do this.
+// refused are the scenarios that the embedded servers refuse as unsupported.
 var refused = map[string][]string{
 	"servicebus": {"transactions"},
 	"mongosh":    {"rs.printReplicationInfo", "explain", "mapReduce", "users", "killOp"},
@@ -112,7 +113,7 @@ func TestPython(t *testing.T) {
 	})
 }
 
-// TestProton runs what a client of AMQP 1.0 finds that knows nothing of Service Bus.
+// Proton is a client of AMQP 1.0 without any knowledge of Service Bus.
 func TestProton(t *testing.T) {
 	t.Parallel()
 	scenarios(t, proton(t), map[string]string{"qpid": "python-qpid-proton-wheel 0.39.0"})
@@ -189,7 +190,7 @@ func scenarios(t *testing.T, c client, packages map[string]string) {
 	}
 }
 
-// scenario is one of Service Bus, which every language has but for those that say why not.
+// scenario is a scenario of Service Bus, which every language has unless it gives a reason.
 type scenario struct {
 	Name string
 	Not  map[string]string // by language

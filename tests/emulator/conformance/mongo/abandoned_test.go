@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// TestATransactionOutlivesItsClient, who can be seen by the name of the application; whoever has the same account may end it.
+// An abandoned transaction shows its client by the name of the application, and a client with the
+// same account may end it.
 func TestATransactionOutlivesItsClient(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	ctx, c := t.Context(), f.coll()

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// What a server writes of one cluster time, high-water marks included, lies below the time's boundary
-// and above that of any time before it, whatever the _id is.
+// What a server writes of one cluster time, high-water marks included, lies below the time's
+// boundary and above that of any time before it, whatever the _id is.
 func TestBoundariesLieBetweenTheTokensOfTwoTimes(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	ctx, c := t.Context(), f.coll()

@@ -86,7 +86,7 @@ func TestResumeRefusals(t *testing.T) {
 	other := f.client.Database("db").Collection("other")
 	if foreign, err := other.Watch(ctx, driver.Pipeline{}, options.ChangeStream().SetResumeAfter(token)); f.srv != nil {
 		require.EqualValues(t, 280, code(t, err), "the token belongs to another collection")
-	} else { // a server looks only when there is an event; see Options.AcceptLostTokens
+	} else { // a server checks only when there is an event; see Options.AcceptLostTokens
 		require.NoError(t, err)
 		insert(t, other, 1)
 		require.False(t, foreign.Next(ctx))
@@ -143,7 +143,7 @@ func TestInvalidateAndStartAfter(t *testing.T) {
 	}
 }
 
-func TestForgottenHistoryIsSaid(t *testing.T) {
+func TestLostHistoryIsReported(t *testing.T) {
 	f := serve(t, mongo.Options{OplogEntries: 20})
 	ctx, c := t.Context(), f.coll()
 	idle := watch(t, f.client.Database("db").Collection("idle"), options.ChangeStream())
@@ -252,9 +252,9 @@ func TestFullDocumentsAndPreImages(t *testing.T) {
 	require.Nil(t, e["fullDocument"], "the document is gone by now")
 }
 
-// Whatever happens to cursors and connections, resuming loses nothing and doubles nothing. The driver resumes by itself but for
-// one case: where the monitor sees the dropped connection in between, the pool is cleared under the resumption, and a reader has to
-// reopen from the token.
+// Whatever happens to cursors and connections, resuming loses nothing and doubles nothing. The
+// driver resumes automatically except in one case: if the monitor sees the dropped connection
+// first, the pool is cleared during the resumption, and a reader has to reopen from the token.
 func TestStreamSurvivesFaults(t *testing.T) {
 	for name, fault := range map[string]func(s *mongo.Server){
 		"cursors killed":      func(s *mongo.Server) { s.KillCursors() },
@@ -322,8 +322,8 @@ func TestWaitingStreamHoldsNothing(t *testing.T) {
 	require.NoError(t, cs.Close(ctx))
 }
 
-// A server refuses an empty name by every command. The driver makes the watch of a collection without a name one of its
-// whole database, so that only the services can refuse that.
+// A server refuses an empty name by every command. The driver makes the watch of a collection
+// without a name one of its whole database, so that only the services can refuse that.
 func TestAnEmptyNameIsAnInvalidNamespace(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	ctx, c := t.Context(), f.coll()
@@ -335,8 +335,8 @@ func TestAnEmptyNameIsAnInvalidNamespace(t *testing.T) {
 	require.EqualValues(t, 73, code(t, c.Database().RunCommand(ctx, open).Err()))
 }
 
-// MongoDB 6.0 writes resume tokens of version 1, and of version 2 to a stream that asks for large events in parts; earlier versions
-// refuse the latter. Seen on 6.0.27 and 5.0.4.
+// MongoDB 6.0 writes resume tokens of version 1, and of version 2 to a stream that asks for large
+// events in parts; earlier versions refuse the latter. Seen on 6.0.27 and 5.0.4.
 func TestTheVersionOfATokenFollowsFromTheStage(t *testing.T) {
 	f := like(t, mongo.Versions["6.0"])
 	form := func(stages ...bson.D) string {

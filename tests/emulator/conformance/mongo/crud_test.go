@@ -107,7 +107,8 @@ func TestClientBulkWrite(t *testing.T) {
 	require.Equal(t, []bson.D{d("_id", int32(7), "x", int32(1))}, all(t, f.client.Database("db").Collection("b"), bson.D{}))
 }
 
-// TestAnEmptyTimestampIsFilledIn by the server, at the top level of what is inserted or replaces another, and but for _id.
+// The server fills in an empty timestamp at the top level of an inserted or replacing document,
+// except in _id.
 func TestAnEmptyTimestampIsFilledIn(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	f.requires(t, 8, 0) // for the bulkWrite among them

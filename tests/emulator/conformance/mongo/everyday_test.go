@@ -232,7 +232,7 @@ func TestCollationIsTheCommandsAndTheIndexs(t *testing.T) {
 	_, err = c.Indexes().CreateOne(ctx, driver.IndexModel{Keys: d("w", 1), Options: options.Index().SetUnique(true).SetCollation(insensitive)})
 	require.NoError(t, err)
 	require.Len(t, found(d("w", "PETER")), 1)
-	require.Empty(t, all(t, c, d("w", "PETER")), "without the collation the index cannot tell")
+	require.Empty(t, all(t, c, d("w", "PETER")), "without the collation the index does not match")
 	require.Len(t, all(t, c, d("w", "Peter")), 1)
 	_, err = c.InsertOne(ctx, d("w", "PAUL"))
 	refused(t, 11000, err)
@@ -308,7 +308,8 @@ func of(doc bson.D, key string) any {
 	return nil
 }
 
-// What $out and $merge write is a write: its concern counts, and there is no linearizable one of it.
+// What $out and $merge write is a write: its concern counts, and there is no linearizable one of
+// it.
 func TestOutAndMergeAreWrites(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	f.command(t, "test", d("insert", "from", "documents", bson.A{d("_id", 1)}))
@@ -326,9 +327,9 @@ func TestOutAndMergeAreWrites(t *testing.T) {
 	}
 }
 
-func TestListCollectionsTellsSizesAsTheyAre(t *testing.T) {
+func TestListCollectionsReportsSizes(t *testing.T) {
 	f := serve(t, mongo.Options{})
-	f.requires(t, 5, 0) // 4.4 tells a double
+	f.requires(t, 5, 0) // 4.4 returns a double
 	f.command(t, "test", d("create", "small", "capped", true, "size", 4096.0, "max", int64(3)))
 	f.command(t, "test", d("create", "large", "capped", true, "size", int64(1)<<32))
 	for name, want := range map[string]bson.D{

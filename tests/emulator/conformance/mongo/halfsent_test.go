@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
 
-// TestAHalfSentMessageEndsItsConnection, and one that says nothing stays open.
+// A connection that sends nothing stays open.
 func TestAHalfSentMessageEndsItsConnection(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		server := mongo.New(mongo.Options{Host: "mongo:27017"})

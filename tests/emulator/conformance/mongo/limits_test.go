@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// A read that takes longer than its maxTimeMS ends with the error of that, whether it joins or looks at every document.
+// A read that takes longer than its maxTimeMS ends with the error of that, whether it joins or
+// scans.
 func TestMaxTimeEndsAReadThatTakesLonger(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	var docs []any
@@ -35,7 +36,7 @@ func TestMaxTimeEndsAReadThatTakesLonger(t *testing.T) {
 	}
 }
 
-// The time of the command that opened a stream is none of its getMores'.
+// The time limit of the command that opened a stream does not apply to its getMores.
 func TestMaxTimeOfAStreamIsThatOfItsOpening(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	f.command(t, "db", d("create", "c"))
@@ -93,7 +94,8 @@ func TestNamesOfDatabasesHaveNoSize(t *testing.T) {
 	require.Nil(t, of(f.command(t, "admin", d("listDatabases", 1, "nameOnly", true)), "totalSize"))
 }
 
-// A fail point for an application strikes the first hello of its connections, by either name of the older command.
+// A fail point for an application strikes the first hello of its connections, by either name of the
+// older command.
 func TestAFailPointStrikesTheFirstHelloOfAnApplication(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	f.failCommand(t, "alwaysOn", d("failCommands", bson.A{"isMaster", "hello"}, "appName", "mine", "closeConnection", true))

@@ -22,12 +22,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fixture is a server on a TCP port with one client; both end with the test.
 type fixture struct {
-	srv    *mongo.Server // nil where the server is somebody else's
+	srv    *mongo.Server // nil if the server is a real one
 	uri    string
 	client *driver.Client
 }
 
-// serve starts the embedded server, or takes the real one of [mongod.URI]; what only the embedded one can do is skipped there.
+// serve starts the embedded server, or takes the real one of [mongod.URI]; what only the embedded
+// one can do is skipped there.
 func serve(t testing.TB, opts mongo.Options, more ...func(*options.ClientOptions)) *fixture {
 	t.Helper()
 	if mongod.URI() != "" {
@@ -66,14 +67,16 @@ func (f *fixture) connect(t testing.TB, more ...func(*options.ClientOptions)) *d
 	return c
 }
 
-// connectWithout returns a client without a time-out of its own, which would be the maxTimeMS of its commands.
+// connectWithout returns a client without a time-out of its own, which would be the maxTimeMS of
+// its commands.
 func (f *fixture) connectWithout(t testing.TB) *driver.Client {
 	t.Helper()
 	return f.connect(t, func(o *options.ClientOptions) { o.Timeout = nil })
 }
 
-// soonAgain is how long a hello waits for news, and with it the driver: after a refusal that the server made up it wants the
-// next answer, and now and then its Disconnect misses that a hello has just begun. By itself it waits for ten seconds.
+// soonAgain is how long a hello waits for news, and with it the driver: after a refusal that the
+// server made up it waits for the next answer, and sometimes its Disconnect does not notice that a
+// hello has just begun. The driver's default is ten seconds.
 const soonAgain = 500 * time.Millisecond
 
 // embedded is the server in this process, without which the test is skipped.
@@ -99,8 +102,8 @@ func (f *fixture) version(t testing.TB) (is []int32) {
 	return is
 }
 
-// like starts an embedded server that is like a version. Where the server is somebody else's, the test is skipped unless it is of that
-// version, but for the last number.
+// like starts an embedded server that acts as a version. With a real server, the test is skipped
+// unless the server is of that version, except for the last number.
 func like(t testing.TB, version [3]int32) *fixture {
 	t.Helper()
 	if mongod.URI() == "" {
@@ -152,7 +155,7 @@ func d(pairs ...any) bson.D {
 	return out
 }
 
-// closing ends a stream with the test; that it may have ended by itself is fine.
+// closing ends a stream with the test; a stream that has ended before is fine.
 func closing(t testing.TB, cs *driver.ChangeStream) {
 	t.Helper()
 	t.Cleanup(func() { _ = cs.Close(context.WithoutCancel(t.Context())) })

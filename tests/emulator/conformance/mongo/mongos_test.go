@@ -21,7 +21,7 @@ func sharded(t *testing.T, behind time.Duration) *fixture {
 	return serve(t, mongo.Options{Mongos: &mongo.Mongos{ShardKeys: map[string]string{"db.c": "owner"}, Behind: behind}})
 }
 
-func TestAMongosSaysWhatItIs(t *testing.T) {
+func TestAMongosIdentifiesItself(t *testing.T) {
 	f := sharded(t, 0)
 	hello := f.command(t, "admin", d("hello", 1))
 	require.Equal(t, "isdbgrid", of(hello, "msg"))
@@ -81,7 +81,8 @@ func TestAMongosKnowsItsCluster(t *testing.T) {
 	require.Equal(t, "shard0", of(databases[0], "primary"))
 }
 
-// A document's key is its shard key and its _id, in events and in the tokens that resume behind them, as it was before the change.
+// A document's key is its shard key and its _id, in events and in the tokens that resume behind
+// them, as it was before the change.
 func TestDocumentKeysHaveTheShardKey(t *testing.T) {
 	f := sharded(t, 0)
 	whole := f.client.Database("db").Collection("whole")
@@ -164,8 +165,8 @@ func TestAChangeWaitsForTheShardThatIsBehind(t *testing.T) {
 	require.Equal(t, "insert", next(t, again)["operationType"])
 }
 
-// A mongos waits for a shard's election: a command comes late, an open change stream ends with an error that lets the client resume
-// and that does not say anything of the mongos.
+// A mongos waits for a shard's election: a command is late, and an open change stream ends with an
+// error with which the client can resume and which does not mention the mongos.
 func TestAMongosHidesAnElection(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -200,7 +201,7 @@ func TestAMongosHidesAnElection(t *testing.T) {
 	})
 }
 
-// Abandoned transactions are a shard's, which mongos names; its own operations are none.
+// Abandoned transactions belong to a shard, which the mongos names; the mongos has none of its own.
 func TestAMongosShowsTheTransactionsOfItsShards(t *testing.T) {
 	f := sharded(t, 0)
 	require.NoError(t, f.client.Database("db").CreateCollection(t.Context(), "c"))
@@ -223,8 +224,8 @@ func TestAMongosShowsTheTransactionsOfItsShards(t *testing.T) {
 	}
 }
 
-// A mongos reads no oplog before the first getMore: a first batch is empty whatever there is, and that history is lost is the answer
-// to the next request.
+// A mongos reads no oplog before the first getMore: a first batch is empty whatever there is, and
+// that history is lost is the answer to the next request.
 func TestAMongosAnswersOfHistoryWithTheFirstGetMore(t *testing.T) {
 	f := serve(t, mongo.Options{Mongos: &mongo.Mongos{}, OplogEntries: 20})
 	for i := range 3 {

@@ -35,8 +35,9 @@ type operation struct {
 	lines   [3]int // of the text, the answer and the refusal; 0 if there is none
 }
 
-// TestOperationsAreAnsweredAsByMongoDB60 runs each operation of the table and compares the answer with the recorded one, which is that of
-// MongoDB 6.0.27. The embedded server must give the same one, or refuse with an error that names what it does not support.
+// TestOperationsAreAnsweredAsByMongoDB60 runs each operation of the table and compares the answer
+// with the recorded one, which is that of MongoDB 6.0.27. The embedded server must give the same
+// one, or refuse with an error that names what it does not support.
 func TestOperationsAreAnsweredAsByMongoDB60(t *testing.T) {
 	f := like(t, [3]int32{6, 0, 0})
 	operations, lines := readOperations(t)
@@ -78,8 +79,9 @@ func TestOperationsAreAnsweredAsByMongoDB60(t *testing.T) {
 	require.Contains(t, string(readme), fmt.Sprintf("to all but %d, which", refusals))
 }
 
-// readOperations reads the table: a line "on DOCUMENT…" for what follows it, operations, each with its answer on a line "= …" and
-// what the embedded server does not support on a line "- …"; "#" begins a comment.
+// readOperations reads the table: a line "on DOCUMENT…" for what follows it, operations, each
+// with its answer on a line "= …" and what the embedded server does not support on a line "-
+// …"; "#" begins a comment.
 func readOperations(t *testing.T) (all []operation, lines []string) {
 	t.Helper()
 	text, err := os.ReadFile(operationsFile)
@@ -118,7 +120,8 @@ func writeOperations(t *testing.T, lines []string, answers map[int]string) {
 	require.NoError(t, os.WriteFile(operationsFile, out.Bytes(), 0o600))
 }
 
-// answer runs one operation on a new collection and returns the answer as text, without what differs from run to run.
+// answer runs one operation on a new collection and returns the answer as text, without what
+// differs from run to run.
 func (f *fixture) answer(t *testing.T, o operation) (answer, refused string) {
 	t.Helper()
 	db := f.client.Database("db")
@@ -209,7 +212,8 @@ func (f *fixture) replies(t *testing.T, commands ...bson.D) (answer, refused str
 	return strings.Join(all, "; "), refused
 }
 
-// lasting leaves out of a reply what another server, or another run, gives otherwise: times, terms, cursors, texts of errors.
+// lasting leaves out of a reply what another server, or another run, gives otherwise: times, terms,
+// cursors, texts of errors.
 func lasting(reply bson.D) bson.D {
 	out := bson.D{}
 	for _, e := range reply {
@@ -243,7 +247,8 @@ func extended(t *testing.T, text string) any {
 
 var plain = regexp.MustCompile(`\{"\$number(?:Int|Double)":"(-?[0-9.E+-]+)"\}`)
 
-// text writes a value as Extended JSON in which each type can be told: integers of 32 bits and doubles are plain numbers, of which doubles have a point.
+// text writes a value as Extended JSON that distinguishes each type: integers of 32 bits and
+// doubles are plain numbers, and doubles have a point.
 func text(t *testing.T, v bson.D) string {
 	t.Helper()
 	out, err := bson.MarshalExtJSON(v, true, false)

@@ -17,7 +17,7 @@ type oplogEntry struct {
 }
 
 // The oplog's window can be read where a member keeps it; what it forgets moves its beginning.
-func TestTheOplogTellsItsWindow(t *testing.T) {
+func TestTheOplogReportsItsWindow(t *testing.T) {
 	f := serve(t, mongo.Options{OplogEntries: 10})
 	oplog := f.client.Database("local").Collection("oplog.rs")
 	fields := bson.D{{Key: "ts", Value: 1}, {Key: "op", Value: 1}, {Key: "ns", Value: 1}}
@@ -41,7 +41,7 @@ func TestTheOplogTellsItsWindow(t *testing.T) {
 
 	require.ErrorContains(t, oplog.FindOne(t.Context(), bson.D{}).Err(), "without a projection")
 	_, err := oplog.InsertOne(t.Context(), bson.D{{Key: "ts", Value: 1}})
-	require.ErrorContains(t, err, "does not support retryable writes", "as the driver reads what a server says of a numbered write to local")
+	require.ErrorContains(t, err, "does not support retryable writes", "the driver's reading of a server's error for a numbered write to local")
 	err = oplog.Database().RunCommand(t.Context(), d("insert", "oplog.rs", "documents", bson.A{d("ts", 1)})).Err()
 	require.ErrorContains(t, err, "cannot write to 'local.oplog.rs'")
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// A write of one document is refused by itself: what else is in its command happens, but its transaction does not.
+// The refused write of one document fails alone: the other writes of its command succeed, unless
+// they are in the same transaction.
 func TestWritesOfADocumentAreRefused(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	ctx, c := t.Context(), f.coll()
@@ -72,7 +73,8 @@ func TestWritesAreRefusedForWhatTheyWrite(t *testing.T) {
 	require.Equal(t, []bson.D{d("_id", int32(1), "n", int32(1))}, all(t, c, bson.D{}))
 }
 
-// A transaction is refused at the write that is one too many; writes outside of transactions are none of its business.
+// A transaction is refused at the write that exceeds the limit; writes outside transactions are not
+// affected.
 func TestTransactionsThatAreTooLargeAreRefused(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	ctx, c := t.Context(), f.coll()

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// What a real server (4.4.1, and a build on the way to 5.0) was seen to answer, and this one once did not. Each of these is one
-// such difference.
+// What a real server (4.4.1, and a build on the way to 5.0) was seen to answer, and this one once
+// did not. Each of these is one such difference.
 
 // describe gives the event of an update.
 func describe(t *testing.T, c *driver.Collection, before bson.D, update any, opts ...options.Lister[options.UpdateOneOptions]) (operation string, updated bson.D) {
@@ -42,7 +42,7 @@ func describe(t *testing.T, c *driver.Collection, before bson.D, update any, opt
 	}
 }
 
-func TestSeenWhatAnUpdateSaysOfItself(t *testing.T) {
+func TestSeenDescriptionsOfUpdates(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	f.requires(t, 5, 0) // 4.4 sorts the fields
 	c := f.coll()
@@ -64,7 +64,7 @@ func TestSeenWhatAnUpdateSaysOfItself(t *testing.T) {
 	require.Equal(t, "update", kind)
 }
 
-func TestSeenWhatAnUpdateSaysOfItselfBefore50(t *testing.T) {
+func TestSeenDescriptionsOfUpdatesBefore50(t *testing.T) {
 	f := like(t, [3]int32{4, 4, 29})
 	c := f.coll()
 	_, got := describe(t, c, d("_id", 1, "a", bson.A{d("k", 1), d("k", 2)}), d("$set", d("a.$[].k", 9)))
@@ -91,7 +91,7 @@ func TestSeenAReplacementByTheSame(t *testing.T) {
 	require.Zero(t, res.ModifiedCount)
 }
 
-func TestSeenATransactionThatMakesACollectionHoldsNobodyUp(t *testing.T) {
+func TestSeenATransactionThatMakesACollectionBlocksNoClient(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	ctx, c := t.Context(), f.coll()
 	s, err := f.client.StartSession()
@@ -112,7 +112,7 @@ func TestSeenATransactionThatMakesACollectionHoldsNobodyUp(t *testing.T) {
 	require.True(t, labelled(err, "TransientTransactionError"))
 	require.Equal(t, []bson.D{d("_id", int32(2))}, all(t, c, d()))
 
-	// An index that is there is found, whoever writes to the collection.
+	// An existing index is found, even if another client is writing to the collection.
 	_, err = c.Indexes().CreateOne(ctx, driver.IndexModel{Keys: d("n", 1)})
 	require.NoError(t, err)
 	require.NoError(t, s.StartTransaction())
@@ -250,7 +250,7 @@ func TestSeenNamesAndDepths(t *testing.T) {
 	require.Equal(t, "cannot insert document because it exceeds 180 levels of nesting", write.WriteErrors[0].Message)
 }
 
-func TestSeenWhereNobodyWatches(t *testing.T) {
+func TestSeenChangesWithoutAStream(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	for _, c := range []string{"admin.c", "config.c", "local.c", "db.system.users"} {
 		name, coll, _ := strings.Cut(c, ".")
@@ -291,7 +291,8 @@ func TestSeenAMissingImageOfWhatIsNotWanted(t *testing.T) {
 	refused(t, 47, unfiltered.Err())
 }
 
-// TestSeenALookupAfterDropAndCreate: another collection of the same name is looked into by a 6.0.27, and was not by 4.4.2, 5.0.4 and 6.0.5.
+// 6.0.27 finds a document in another collection of the same name; 4.4.2, 5.0.4 and 6.0.5 did
+// not.
 func TestSeenALookupAfterDropAndCreate(t *testing.T) {
 	t.Run("before 6.0.27", func(t *testing.T) { require.Nil(t, lookedUpAfterDropAndCreate(t, false)) })
 	t.Run("6.0.27", func(t *testing.T) {
@@ -299,7 +300,8 @@ func TestSeenALookupAfterDropAndCreate(t *testing.T) {
 	})
 }
 
-// lookedUpAfterDropAndCreate is the document of an update whose collection has been dropped and made anew.
+// lookedUpAfterDropAndCreate returns the document of an update whose collection has been dropped
+// and created again.
 func lookedUpAfterDropAndCreate(t *testing.T, later bool) any {
 	t.Helper()
 	var o mongo.Options
@@ -345,7 +347,7 @@ func TestSeenACursorAndItsCollection(t *testing.T) {
 		refused(t, 175, cur.Err())
 	}
 	if f.srv == nil {
-		return // the driver adds a session of its own, and a server refuses to be told two
+		return // the driver adds a session of its own, and a server refuses two
 	}
 	fill(t, f.coll(), d("_id", 1), d("_id", 2), d("_id", 3))
 	session := func(n byte) bson.D {
@@ -359,7 +361,7 @@ func TestSeenACursorAndItsCollection(t *testing.T) {
 func TestSeenWhatATransactionMayNotSay(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	if f.srv == nil {
-		t.Skip("the driver adds a session of its own, and a server refuses to be told two")
+		t.Skip("the driver adds a session of its own, and a server refuses two")
 	}
 	fill(t, f.coll(), d("_id", 1))
 	number := int64(0)
@@ -423,7 +425,7 @@ func TestSeenOptionsOfWrites(t *testing.T) {
 	require.Equal(t, []bson.D{d("_id", int32(1), "n", int32(7))}, all(t, f.coll(), d(), options.Find().SetProjection(d("_id", 1, "n", 1))))
 }
 
-// TestVersions: what each version knows, refuses, and says of a change.
+// The features, the refusals and the change events of each version.
 func TestVersions(t *testing.T) {
 	names := []string{"4.4", "5.0", "6.0", "7.0", "8.0"}
 	for n, name := range names {

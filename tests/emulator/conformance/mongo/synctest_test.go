@@ -40,8 +40,8 @@ func TestVirtualTime(t *testing.T) {
 	})
 }
 
-// A TTL index deletes what is due, within the minute, as a change event tells; not
-// what is younger, has no date, or is outside its partial filter.
+// A TTL index deletes expired documents within a minute, as a change event shows; it does not
+// delete documents that are younger, have no date, or are outside its partial filter.
 func TestTTL(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		ctx := t.Context()

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// A driver that polls every 20 s hears of a step-down, and of its end, at once.
+// A driver that polls every 20 s learns of a step-down, and of its end, at once.
 func TestStreamingHello(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	kinds := make(chan string, 100)

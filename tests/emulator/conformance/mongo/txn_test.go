@@ -47,7 +47,7 @@ func TestTransactionReadsOneSnapshotAndCommitsAtOnce(t *testing.T) {
 	require.Equal(t, d("_id", int32(2), "n", int32(0)), inside, "the snapshot does not move")
 	require.NoError(t, c.FindOne(sc, d("_id", 1)).Decode(&inside))
 	require.Equal(t, d("_id", int32(1), "n", int32(5)), inside, "it sees its own write")
-	require.Equal(t, []bson.D{d("_id", int32(1), "n", int32(0)), d("_id", int32(2), "n", int32(1))}, all(t, c, bson.D{}), "nobody else does")
+	require.Equal(t, []bson.D{d("_id", int32(1), "n", int32(0)), d("_id", int32(2), "n", int32(1))}, all(t, c, bson.D{}), "no other client does")
 
 	require.Equal(t, d("_id", int32(2)), next(t, cs)["documentKey"])
 	require.False(t, cs.TryNext(ctx), "uncommitted writes are no events")

@@ -114,7 +114,7 @@ func TestJSONSchema(t *testing.T) {
 		{"items twice", d("total", 1, "lines", bson.A{d("sku", 1), d("sku", 1)}), false},
 		{"an item that is not right", d("total", 1, "lines", bson.A{d("name", 1)}), false},
 		{"one of two", d("total", 1, "lines", line, "odd", 4), false},
-		{"both of two", d("total", 1, "lines", line, "odd", "text"), false}, // minimum says nothing about text
+		{"both of two", d("total", 1, "lines", line, "odd", "text"), false}, // minimum does not apply to text
 		{"of another type inside", d("total", 1, "lines", line, "flags", d("a", 1)), false},
 		{"too many fields inside", d("total", 1, "lines", line, "flags", d("a", true, "b", true)), false},
 	} {

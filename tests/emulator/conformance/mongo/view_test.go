@@ -81,7 +81,8 @@ func TestCollModRefusesWhatAViewCannotBe(t *testing.T) {
 	require.Len(t, all(t, db.Collection("w"), d()), 1)
 }
 
-// A cursor stays with the collection that the view stood on when it was opened, so a reader sees one of the two and never both.
+// A cursor stays with the collection that the view stood on when it was opened, so a reader sees
+// one of the two and never both.
 func TestACursorOfAViewOutlivesItsChange(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	db := f.client.Database("db")

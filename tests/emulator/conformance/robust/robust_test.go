@@ -1,4 +1,5 @@
-// Package robust holds no code: its test shows that the embedded servers bear streams that are no protocol, and many connections.
+// Package robust holds no code: its test shows that the embedded servers bear streams that are no
+// protocol, and many connections.
 package robust
 
 import (
@@ -36,11 +37,11 @@ const (
 	mostMemory = 300 << 20        // bytes that may stay
 )
 
-// TestTheServersBearWhatTheyGet: streams that a client's bytes were made into by chance, and connections that say nothing or half of
-// something, so many of each to each port. Afterwards, and while the connections are there, a client of that port works; nothing has
-// crashed, since the servers are in this process; and memory and goroutines are back. ROBUST=2000 is the full run, ROBUST_SEED
-// repeats one.
-func TestTheServersBearWhatTheyGet(t *testing.T) {
+// Each port gets streams that were mutated at random from a client's bytes, and connections that
+// send nothing or an incomplete message. Afterwards, and while the connections exist, a client of
+// that port works; the servers have not crashed, since they are in this process; and memory and
+// goroutines are back to normal. ROBUST=2000 is the full run, ROBUST_SEED repeats one.
+func TestTheServersSurviveMalformedInput(t *testing.T) {
 	n, seed := number(t, "ROBUST", 200), uint64(number(t, "ROBUST_SEED", int(time.Now().Unix()%1e6)))
 	t.Logf("seed %d", seed)
 	stack := emulator.Start(t, emulator.Options{TLS: true, ServiceBus: &servicebus.Config{Queues: []servicebus.Queue{{Name: "work"}}}})
@@ -59,7 +60,7 @@ func TestTheServersBearWhatTheyGet(t *testing.T) {
 	}
 	for i, p := range ports {
 		t.Run(p.name, func(t *testing.T) {
-			own := said[min(i, 1)] // behind TLS: what is said to Service Bus without
+			own := said[min(i, 1)] // behind TLS: what a client sends to Service Bus without it
 			if i < len(said) {
 				own = said[i]
 			}
@@ -118,7 +119,8 @@ func (p port) works(t *testing.T) {
 	require.NoError(t, p.use(ctx, p.address))
 }
 
-// bear sends a stream and waits until the server has ended the connection: at the stream's end at the latest, where the client ends it.
+// bear sends a stream and waits until the server has ended the connection, which it does at the end
+// of the stream at the latest if the client ends it.
 func (p port) bear(ctx context.Context, stream []byte, ends bool) error {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", p.address)
@@ -140,7 +142,7 @@ func (p port) bear(ctx context.Context, stream []byte, ends bool) error {
 	return nil
 }
 
-// malformed makes something else of what a client said.
+// malformed mutates what a client sent.
 func malformed(r *rand.Rand, own []byte, all [][]byte) []byte {
 	b := slices.Clone(own)
 	switch r.IntN(8) {
@@ -153,7 +155,7 @@ func malformed(r *rand.Rand, own []byte, all [][]byte) []byte {
 		b = slices.Clone(all[r.IntN(len(all))])
 	case 2: // it ends somewhere
 		b = b[:r.IntN(len(b))]
-	case 3: // a size that is none
+	case 3: // an invalid size
 		at := r.IntN(len(b) - 4)
 		copy(b[at:], [][]byte{{0xff, 0xff, 0xff, 0xff}, {0x7f, 0xff, 0xff, 0xff}, {0, 0, 0, 0}, {0xff, 0xff, 0xff, 0x7f}}[r.IntN(4)])
 	case 4: // a piece is missing, or there twice
@@ -164,7 +166,7 @@ func malformed(r *rand.Rand, own []byte, all [][]byte) []byte {
 		} else {
 			b = slices.Insert(b, from, slices.Clone(b[from:to])...)
 		}
-	case 5: // it goes on for ever
+	case 5: // it does not end
 		for len(b) < 1<<20 {
 			b = append(b, b[r.IntN(len(b)):]...)
 		}
@@ -176,7 +178,7 @@ func malformed(r *rand.Rand, own []byte, all [][]byte) []byte {
 	return b
 }
 
-// recorded is what a real client says to a port, of all its connections the longest.
+// recorded returns what a real client sends to a port, on the longest of its connections.
 func recorded(t *testing.T, p port) []byte {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -186,7 +186,7 @@ func TestAdministrationTakesEffect(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "com.microsoft:entity-disabled", condition(t, s.SendMessage(ctx, &azservicebus.Message{}, nil)))
 
-	// A receiver that waits hears that its queue is gone.
+	// A waiting receiver gets an error when its queue is deleted.
 	r, err := c.NewReceiverForQueue("q", nil)
 	require.NoError(t, err)
 	_, err = r.ReceiveMessages(ctx, 1, nil)

@@ -40,7 +40,8 @@ func TestExpireLocksGivesMessagesAndSessionsBack(t *testing.T) {
 	})
 }
 
-// What is taken out is dead-lettered before anybody can receive it; what comes after it is not.
+// A message that is taken out is dead-lettered before a receiver can receive it; the messages after
+// it are not.
 func TestMessagesAreTakenOut(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		end, err := w.server.TakeOut(sessionQueue, func(a servicebus.Accepted) string {

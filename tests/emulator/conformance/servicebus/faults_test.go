@@ -79,7 +79,7 @@ func TestRunClosesEverything(t *testing.T) {
 			t.Errorf("run: %v", err)
 		}
 	})
-	silent, err := net.Dial("tcp", l.Addr().String()) // never says a word
+	silent, err := net.Dial("tcp", l.Addr().String()) // never sends anything
 	require.NoError(t, err)
 	c, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString(l.Addr().String()), nil)
 	require.NoError(t, err)
@@ -205,7 +205,7 @@ func TestTokenCredentialWorksWithoutAConnectionString(t *testing.T) {
 	})
 }
 
-// TestANamespaceTakesSoManyConnections: what is one too many is told so, and has its turn when another goes.
+// A connection beyond the limit is refused with an error, and accepted after another one is closed.
 func TestANamespaceTakesSoManyConnections(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{MaxConnections: 2}, func(t *testing.T, w *world) {
 		open := func() (*amqp.Conn, error) {

@@ -57,7 +57,8 @@ func TestTheSDKOutlivesIdleLinks(t *testing.T) {
 	})
 }
 
-// TestConnectionsWithoutLinksAreClosed a minute after they were opened, or five after their last link.
+// TestConnectionsWithoutLinksAreClosed a minute after they were opened, or five after their last
+// link.
 func TestConnectionsWithoutLinksAreClosed(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		open := func() *amqp.Conn {
@@ -95,7 +96,8 @@ func TestConnectionsWithoutLinksAreClosed(t *testing.T) {
 	})
 }
 
-// TestALinkThatWaitsForASessionKeepsItsConnection: or not, since what the service does is not known.
+// TestALinkThatWaitsForASessionKeepsItsConnection: or not, since what the service does is not
+// known.
 func TestALinkThatWaitsForASessionKeepsItsConnection(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		inBubble(t, standard(), servicebus.Options{IdleAccepts: idle}, func(t *testing.T, w *world) {

@@ -20,7 +20,7 @@ func TestEveryFaultStrikesEveryOperation(t *testing.T) {
 		err      error
 		happened bool
 	}
-	// Each does one operation with the faults in force, and says what came of it.
+	// Each does one operation with the faults in force, and returns the result.
 	operations := map[string]func(w *world, inject func() func()) result{
 		"send": func(w *world, inject func() func()) result {
 			s := w.sender(topic)
@@ -169,7 +169,7 @@ func TestThrottlingLetsSoManyThroughASecond(t *testing.T) {
 		require.Equal(t, "com.microsoft:server-busy", condition(t, err))
 		require.ErrorContains(t, err, "50002")
 		time.Sleep(time.Second)
-		require.NoError(t, sendBatchOn(t.Context(), s, numbered("d", 9)), "what is above the limit by itself goes through alone")
+		require.NoError(t, sendBatchOn(t.Context(), s, numbered("d", 9)), "a batch above the limit goes through alone")
 		require.Equal(t, "com.microsoft:server-busy", condition(t, s.SendMessage(t.Context(), message("c", "c"), nil)))
 	})
 }

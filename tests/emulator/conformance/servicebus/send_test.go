@@ -91,8 +91,8 @@ func TestSizeLimits(t *testing.T) {
 	})
 }
 
-// TestPropertyLimits: 32 KB a property and 64 KB together. The service answers with the condition that
-// asks to retry.
+// TestPropertyLimits: 32 KB a property and 64 KB together. The service answers with the condition
+// that asks to retry.
 func TestPropertyLimits(t *testing.T) {
 	const kb = 1 << 10
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
@@ -226,7 +226,8 @@ func TestEverythingOfAMessageArrives(t *testing.T) {
 	})
 }
 
-// TestAQueueDoesNotRepeatItsNumber: the SDK's own tests compare all annotations of a queue's message.
+// TestAQueueDoesNotRepeatItsNumber: the SDK's own tests compare all annotations of a queue's
+// message.
 func TestAQueueDoesNotRepeatItsNumber(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		w.send(queue, message("", "1"))
@@ -267,8 +268,9 @@ func TestEntityCapsTimeToLive(t *testing.T) {
 	})
 }
 
-// TestMessagesExpireWhileNobodyReceives: a receiver that waits at the dead-letter queue has them at their time.
-func TestMessagesExpireWhileNobodyReceives(t *testing.T) {
+// TestMessagesExpireWithoutReceivers: a receiver that waits at the dead-letter queue has them at
+// their time.
+func TestMessagesExpireWithoutReceivers(t *testing.T) {
 	cfg := standard()
 	cfg.Topics[0].Subscriptions[0].DeadLetteringOnMessageExpiration = true
 	inBubble(t, cfg, servicebus.Options{}, func(t *testing.T, w *world) {

@@ -107,7 +107,7 @@ func TestTokensAreAcceptedOrDenied(t *testing.T) {
 	})
 }
 
-// TestADeniedTokenLeavesNoClaim and one that is put again keeps the link beyond the first one's time.
+// A token that is sent again keeps the link open beyond the first token's expiry.
 func TestADeniedTokenLeavesNoClaim(t *testing.T) {
 	const audience = "amqp://emulator/" + queue
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
@@ -155,7 +155,8 @@ func TestRightsOfKeys(t *testing.T) {
 	})
 }
 
-// TestAKeyAsAPassword: clients of AMQP that know nothing of Service Bus sign in so, and have the rights of the key without $cbs.
+// TestAKeyAsAPassword: clients of AMQP that know nothing of Service Bus sign in so, and have the
+// rights of the key without $cbs.
 func TestAKeyAsAPassword(t *testing.T) {
 	listens := servicebus.Key{Name: "reader", Value: "r", Rights: servicebus.Listen}
 	inBubble(t, standard(), servicebus.Options{Keys: []servicebus.Key{servicebus.RootKey(), listens}}, func(t *testing.T, w *world) {

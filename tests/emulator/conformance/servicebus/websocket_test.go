@@ -38,7 +38,7 @@ func web(t *testing.T) (*servicebus.Server, string) {
 	return s, l.Addr().String()
 }
 
-// TestAMQPOverWebSockets as the SDK's example does it, with a WebSocket library nobody here wrote.
+// The test follows the SDK's example, with an independent WebSocket library.
 func TestAMQPOverWebSockets(t *testing.T) {
 	s, addr := web(t)
 	var asked []string

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
-// What the clients of other languages say and want to hear, where the Go SDK does not.
+// What the clients of other languages send and expect if it differs from the Go SDK.
 
 // node is a request-response pair of links.
 type node struct {
@@ -63,17 +63,18 @@ func (n *node) manage(operation string, body map[string]any) (status int32, cond
 	return status, condition, value
 }
 
-// TestRequestsAreAnsweredOnTheLinkThatTheyName: by its address, by its name, or not at all where there is only one.
+// TestRequestsAreAnsweredOnTheLinkThatTheyName: by its address, by its name, or not at all where
+// there is only one.
 func TestRequestsAreAnsweredOnTheLinkThatTheyName(t *testing.T) {
 	for client, c := range map[string]struct {
 		target, name string
 		replyTo      *string
 		refused      bool
 	}{
-		"go, .NET and Java":     {target: "here", name: "l", replyTo: new("here")},
-		"JavaScript":            {target: "", name: "l", replyTo: new("l")},
-		"Python":                {target: "$cbs", name: "l", replyTo: nil},
-		"an address nobody has": {target: "here", name: "l", replyTo: new("there"), refused: true},
+		"go, .NET and Java":  {target: "here", name: "l", replyTo: new("here")},
+		"JavaScript":         {target: "", name: "l", replyTo: new("l")},
+		"Python":             {target: "$cbs", name: "l", replyTo: nil},
+		"an unknown address": {target: "here", name: "l", replyTo: new("there"), refused: true},
 	} {
 		t.Run(client, func(t *testing.T) {
 			inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
@@ -103,9 +104,9 @@ func TestRequestsAreAnsweredOnTheLinkThatTheyName(t *testing.T) {
 	}
 }
 
-// TestManagementSaysWhyAndWithWhichLock: the condition decides what error JavaScript and Python throw, and they look for the
-// lock token beside a deferred message.
-func TestManagementSaysWhyAndWithWhichLock(t *testing.T) {
+// The condition determines the error that JavaScript and Python throw, and they read the lock token
+// beside a deferred message.
+func TestManagementAnswersHaveConditionsAndLockTokens(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		w.send(queue, message("", "m"))
 		r := w.queueReceiver(queue, nil)
@@ -116,7 +117,7 @@ func TestManagementSaysWhyAndWithWhichLock(t *testing.T) {
 
 		status, _, value := n.manage("peek-message", map[string]any{"from-sequence-number": int64(0), "message-count": int32(1)})
 		require.EqualValues(t, 200, status)
-		require.NotContains(t, value["messages"].([]any)[0], "lock-token", "nobody has locked it")
+		require.NotContains(t, value["messages"].([]any)[0], "lock-token", "it is not locked")
 
 		status, _, value = n.manage("receive-by-sequence-number", map[string]any{"sequence-numbers": number, "receiver-settle-mode": uint32(1)})
 		require.EqualValues(t, 200, status)
@@ -204,7 +205,8 @@ func TestAnEntityMayBeNamedByItsURL(t *testing.T) {
 	})
 }
 
-// TestASubscriptionMayBeNamedLikeItsRules: what follows the name of a subscription is "Rules" or nothing.
+// TestASubscriptionMayBeNamedLikeItsRules: what follows the name of a subscription is "Rules" or
+// nothing.
 func TestASubscriptionMayBeNamedLikeItsRules(t *testing.T) {
 	cfg := servicebus.Config{Topics: []servicebus.Topic{{Name: topic, Subscriptions: []servicebus.Subscription{{Name: "rules"}}}}}
 	inBubble(t, cfg, servicebus.Options{}, func(t *testing.T, w *world) {
@@ -215,7 +217,8 @@ func TestASubscriptionMayBeNamedLikeItsRules(t *testing.T) {
 	})
 }
 
-// TestWhatTheServiceDoesNotKnowIsRefusedByName: properties of a link and of a request that would be the service's, and fields of a request.
+// TestWhatTheServiceDoesNotKnowIsRefusedByName: properties of a link and of a request that would be
+// the service's, and fields of a request.
 func TestWhatTheServiceDoesNotKnowIsRefusedByName(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		n := managing(t, w, queue)

@@ -1,4 +1,4 @@
-// Package mongod gives a test the real MongoDB that takes the embedded one's place.
+// Package mongod gives a test the real MongoDB that replaces the embedded one.
 package mongod
 
 import (
@@ -14,15 +14,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// URI returns the connection string of the real MongoDB, a replica set that is there for these tests
-// alone, or "" if the embedded one is to be used. scripts/mongod.sh sets the variable.
+// URI returns the connection string of the real MongoDB, a replica set that is there for these
+// tests alone, or "" if the embedded one is to be used. scripts/mongod.sh sets the variable.
 func URI() string { return os.Getenv("CONFORMANCE_MONGODB_URI") }
 
 // used is held by the test that has the real MongoDB.
 var used sync.Mutex
 
-// ForTest returns the connection string of the real MongoDB, which is empty and the test's own until
-// the test ends.
+// ForTest returns the connection string of the real MongoDB, which is empty and the test's own
+// until the test ends.
 func ForTest(t testing.TB) (uri string) {
 	t.Helper()
 	used.Lock()

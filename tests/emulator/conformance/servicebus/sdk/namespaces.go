@@ -64,7 +64,7 @@ func withNamespaces(ctx context.Context, logs string, f func(env []string) error
 		run = append(run, func(ctx context.Context) error {
 			return s.RunTLS(ctx, l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
 		})
-		// A name, not an address: that is what the certificate checks of clients expect.
+		// A name, not an address, since clients check the certificate against it.
 		_, port, _ := strings.Cut(l.Addr().String(), ":")
 		addr := "localhost:" + port
 		names = append(names, addr)
@@ -102,8 +102,8 @@ func entities() servicebus.Config {
 	}}
 }
 
-// certificate makes one for localhost and writes it to path for clients to trust. The names
-// are host:port, since that is what the SDK compares when its endpoint has a port.
+// certificate creates a certificate for localhost and writes it to path for clients to trust. The
+// names are host:port, since the SDK compares these when its endpoint has a port.
 func certificate(path string, names []string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

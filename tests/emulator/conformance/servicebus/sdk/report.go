@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// notApplicable says why a test cannot pass here whatever the server does.
+// notApplicable explains why a test cannot pass here whatever the server does.
 var notApplicable = map[string]string{
 	"TestReceiveWithDifferentWaitTime": "it wants a service that cannot deliver 1,000 messages within the 20 ms of a default receive",
 }
