@@ -1,6 +1,7 @@
 // Package azurite runs Azurite, Microsoft's emulator of Blob storage, as a child process. Our own
-// emulator and the services are tested against it as a second implementation. tests/emulator/scripts/azurite.sh
-// installs it with npm from the lock file in tests/emulator/azurite; nothing else depends on it.
+// emulator and the services are tested against it as a second implementation.
+// tests/emulator/scripts/azurite.sh installs it with npm from the lock file in
+// tests/emulator/azurite; nothing else depends on it.
 //
 // Guaranteed: Azurite has a port of its own and keeps its data in memory only, and no process is
 // left behind. Stop kills the whole process group; on Linux the kernel kills it if this process

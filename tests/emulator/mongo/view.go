@@ -99,8 +99,9 @@ func (r *request) documents(ns engine.NS) ([]bson.D, error) {
 	return docs, nil
 }
 
-// viewOptions reads the options with which create defines a view; nil: it creates a collection.
-func (r *request) viewOptions() (bson.D, error) {
+// viewOptions returns the options of the view that the command create makes; nil: it makes a
+// collection.
+func (r *request) viewOptions(ns engine.NS) (bson.D, error) {
 	if !r.has("viewOn") {
 		if r.has("pipeline") {
 			return nil, mongoerr.New(mongoerr.InvalidOptions, "'pipeline' requires 'viewOn' to also be specified")

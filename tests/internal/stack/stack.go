@@ -29,8 +29,8 @@ type Options struct {
 
 	// Azurite replaces the in-process blob server.
 	Azurite bool
-	// AzuriteDir is the folder of its installation; empty is tests/emulator/azurite above the working
-	// directory.
+	// AzuriteDir is the folder of its installation; empty is tests/emulator/azurite above the
+	// working directory.
 	AzuriteDir string
 }
 
