@@ -19,35 +19,32 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
-// runs is the exit code of a program that keeps running: it is ended once it has printed the
-// expected text.
+// runs is the exit code of a program that is to keep running: it is ended once it has said what it should.
 const runs = -1
 
-// timeless is long enough for any output.
-const timeless = time.Minute
+// patience bounds the wait for anything to be printed.
+const patience = time.Minute
 
-// tried is one trial.
+// tried is one thing that somebody may do.
 type tried struct {
 	name, program string
 	args          []string
-	set           map[string]string // in addition to working settings; "-" removes a variable
-	input         string            // the content of the file for --input
+	set           map[string]string // beside what works; "-" takes a variable away
+	input         string            // of --input: the file's content
 	code          int
-	says          string        // a regular expression that the output must match
-	never         string        // and one that it must not
-	within        time.Duration // time for the output, if the program keeps running; 0: 3 s
+	says          string // a regular expression: what it must say
+	never         string // and what it must not
 }
 
-// outcome is the result of a trial.
+// outcome is what came of it.
 type outcome struct {
-	took    time.Duration // until it ended, or had printed the expected text
 	code    int
 	running bool
 	said    string
-	wrong   string // empty: as expected
+	wrong   string // empty: all as it should be
 }
 
-// build builds the programs.
+// build makes the programs.
 func build(ctx context.Context, dir string) error {
 	if _, _, err := child.Build(ctx, dir); err != nil {
 		return err
@@ -55,8 +52,7 @@ func build(ctx context.Context, dir string) error {
 	return child.BuildProgram(ctx, "tests/cmd/local", filepath.Join(dir, "local"))
 }
 
-// environment returns settings with which the programs work, with a database of their own, as
-// changed by the trial.
+// environment is one in which the programs work, in a database of their own, with what the case changes.
 func (b *bench) environment(n int, c tried) []string {
 	values := map[string]string{
 		"MONGODB_DATABASE": fmt.Sprintf("try_%d", n), "MONGODB_COLLECTION": "events", "HTTP_ADDR": "127.0.0.1:0", "READ_MODEL_DATABASE": fmt.Sprintf("try_%d_read", n),
@@ -83,7 +79,7 @@ func (b *bench) environment(n int, c tried) []string {
 	return env
 }
 
-// play runs a trial, and returns its result.
+// play does it, and says what came of it.
 func (b *bench) play(ctx context.Context, n int, c tried) (o outcome) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -105,8 +101,7 @@ func (b *bench) play(ctx context.Context, n int, c tried) (o outcome) {
 	}
 	cmd.Stdout, cmd.Stderr = heard, heard
 	err := cmd.Run()
-	o.took = time.Since(began)
-	said, at := heard.lastLine()
+	said, heardIt := heard.told()
 	o.said, o.code = said, cmd.ProcessState.ExitCode()
 	o.running = c.code == runs && heardIt
 	switch exit, ok := errors.AsType[*exec.ExitError](err); {
@@ -114,22 +109,22 @@ func (b *bench) play(ctx context.Context, n int, c tried) (o outcome) {
 	case err != nil && !ok && c.code != runs:
 		o.wrong = err.Error()
 	case c.code == runs:
-		o.wrong = fmt.Sprintf("it did not print %q in %s", c.says, patience)
+		o.wrong = fmt.Sprintf("it did not say %q in %s", c.says, patience)
 	case c.code != runs && o.code != c.code:
 		o.wrong = fmt.Sprintf("exit code %d was expected (%v)", c.code, exit)
-	case at.IsZero():
-		o.wrong = fmt.Sprintf("it did not print %q", c.says)
+	case !heardIt:
+		o.wrong = fmt.Sprintf("it did not say %q", c.says)
 	}
 	if o.wrong == "" && c.never != "" && regexp.MustCompile(c.never).MatchString(heard.all()) {
-		o.wrong = fmt.Sprintf("it must not print %q", c.never)
+		o.wrong = fmt.Sprintf("it must not say %q", c.never)
 	}
 	return o
 }
 
-// listener receives the output of a program.
+// listener hears what a program says.
 type listener struct {
 	wanted *regexp.Regexp
-	then   func() // called when the expected text was printed
+	then   func() // called when the wanted was said
 
 	mu   sync.Mutex // guards everything below
 	text bytes.Buffer
@@ -155,9 +150,8 @@ func (l *listener) all() string {
 	return l.text.String()
 }
 
-// lastLine returns the line with the expected text, or the last line, and when the expected text
-// was printed.
-func (l *listener) lastLine() (string, time.Time) {
+// told returns the line that has what was wanted, else the last one, and whether it was printed.
+func (l *listener) told() (string, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lines := strings.Split(strings.TrimSpace(l.text.String()), "\n")
