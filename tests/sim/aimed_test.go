@@ -36,6 +36,7 @@ func (w *world) aimed(a *agenda, step plan.Step) {
 		w.record.Note(func(run *checker.Run) {
 			run.Sick = append(run.Sick, checker.Sick{
 				Aggregate: step.Aggregate, Before: step.Before, Total: step.Total, Poison: commits[step.Before], Dropped: step.Dropped,
+				Reason: mannerReasons[step.Manner],
 			})
 		})
 		w.work.Go(func() { w.poisoned(w.Context(), step, commits) })

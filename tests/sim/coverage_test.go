@@ -34,6 +34,7 @@ type coverage struct {
 
 	refusing coverageOfRefusals
 	broker   coverageOfBroker
+	single   coverageOfSingles
 }
 
 // guarded finds in the log what a projector says when it stops: how many events it recognised as applied before.
@@ -108,6 +109,7 @@ func (c *coverage) add(w *world) {
 	}
 	c.refusing.add(w, run)
 	c.broker.add(w, run)
+	c.single.add(w, run)
 	for _, g := range run.Garbage {
 		if g.Aggregate == "" {
 			c.Nobodys++
@@ -164,6 +166,6 @@ func TestCoverageMissesWhatItHasNotMet(t *testing.T) {
 }
 
 func (c *coverage) String() string {
-	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d messages where streams share aggregates:%d of them below an earlier one:%d upgrades of MongoDB:%d collections replaced:%d checkpoints taken back:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d parked by a producer:%d left out:%d%s%s",
-		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared, c.OfTwo, c.Below, c.Upgrades, c.Replaced, c.Rewound, c.OpenedLate, c.Later, c.Gone, c.Expired, c.Parked, c.LeftOut, c.refusing, c.broker)
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage of nobody:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d messages where streams share aggregates:%d of them below an earlier one:%d upgrades of MongoDB:%d collections replaced:%d checkpoints taken back:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d parked by a producer:%d left out:%d%s%s%s",
+		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Nobodys, c.Dropped, c.Mended, c.Shared, c.OfTwo, c.Below, c.Upgrades, c.Replaced, c.Rewound, c.OpenedLate, c.Later, c.Gone, c.Expired, c.Parked, c.LeftOut, c.refusing, c.broker, c.single)
 }

@@ -78,6 +78,9 @@ func isProducer(s plan.Step) bool { return strings.HasPrefix(s.Of, "producer") }
 // fault makes one fault and plans its end.
 func (w *world) fault(a *agenda, step plan.Step) {
 	w.trace.add("%s", step)
+	if disturbs(step) {
+		defer w.disturb(time.Now(), step)
+	}
 	s, d := w.slotOf(step.Of), step.For.Duration
 	switch step.Kind {
 	case plan.Kill:
@@ -141,6 +144,8 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		w.aimed(a, step)
 	case plan.RefuseDocument, plan.SmallTransactions, plan.SlowEvents:
 		w.refuse(a, step)
+	case plan.HangProjection, plan.EndAMQPSessions, plan.FailConcerns, plan.RefuseSession, plan.RefusePartition, plan.RefuseCollection:
+		w.single(a, step)
 	case plan.LastDeadly: // it waits, see settleUsedUp
 	case plan.TakeOut, plan.Deadly:
 		w.usedUp(step)

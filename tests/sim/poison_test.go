@@ -3,7 +3,9 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -23,11 +25,48 @@ var errPoison = errors.New("poison, until the projection is mended")
 // cannot is what a projection says of an event that it cannot apply.
 func (w *world) cannot(e projection.Event) error {
 	w.refusals.slowly()
-	if kind, _ := e.Document().Lookup("type").StringValueOK(); kind == poison && !w.mended.Load() {
+	kind, _ := e.Document().Lookup("type").StringValueOK()
+	if kind == plan.Hanging {
+		w.singles.hang(e.Aggregate)
+	}
+	if kind == poison && !w.mended.Load() {
 		return projection.Permanent(errPoison)
 	}
 	return nil
 }
+
+// mannered adds to the writes of an event what its manner of being poison adds, until it is mended.
+func (w *world) mannered(e projection.Event, writes []projection.Write, err error) ([]projection.Write, error) {
+	kind, _ := e.Document().Lookup("type").StringValueOK()
+	manner, ok := strings.CutPrefix(kind, poison+"-")
+	if err != nil || !ok || w.mended.Load() || len(writes) == 0 {
+		return writes, err
+	}
+	w.singles.mannered.Add(1)
+	first := writes[0].(projection.UpdateOne)
+	add := func(field string, value any) projection.Write {
+		return projection.Update(first.Collection, first.ID, projection.Set(field, value))
+	}
+	switch manner {
+	case plan.PanicsLate:
+		return append(writes, add("late", panics{})), nil
+	case plan.Unencodable:
+		return append(writes, add("late", make(chan int))), nil
+	case plan.TooLarge:
+		return append(writes, add("late", strings.Repeat("x", 49<<20))), nil // above maxMessageSizeBytes
+	default:
+		for n := range 17 { // the embedded MongoDB compares each two fields of an update
+			writes = append(writes, add(fmt.Sprint("late.", n), strings.Repeat("x", 1<<20)))
+		}
+		return writes, nil
+	}
+}
+
+// panics is a value that panics while it is written as BSON.
+type panics struct{}
+
+// MarshalBSONValue implements [bson.ValueMarshaler].
+func (panics) MarshalBSONValue() (byte, []byte, error) { panic("a panic while the writes are encoded") }
 
 // brittle is a projection that cannot apply poison.
 type brittle struct {
@@ -44,7 +83,8 @@ func (b brittle) Project(e projection.Event) ([]projection.Write, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.Projection.Project(e)
+	writes, err := b.Projection.Project(e)
+	return b.w.mannered(e, writes, err)
 }
 
 // brittleDocument is the same of a projection with one document.
@@ -62,7 +102,8 @@ func (b brittleDocument) Project(e projection.Event) ([]projection.Write, error)
 	if err != nil {
 		return nil, err
 	}
-	return b.OneDocument.Project(e)
+	writes, err := b.OneDocument.Project(e)
+	return b.w.mannered(e, writes, err)
 }
 
 // commitsOf are the events of a step's aggregate, of one stream, or of all where they share aggregates.
@@ -86,7 +127,9 @@ func (w *world) poisoned(ctx context.Context, step plan.Step, commits []history.
 	for n, c := range commits {
 		kind := "Fine"
 		if int64(n) == step.Before {
-			kind = poison
+			if kind = poison; step.Manner != "" {
+				kind += "-" + step.Manner
+			}
 		}
 		w.insertOf(ctx, c, kind)
 		if random.IntN(2) == 0 {

@@ -35,8 +35,11 @@ func (w *world) whole(harm func()) {
 		w.trace.begin(w.began)
 		w.work.Go(func() { w.write(w.Context()) })
 		w.work.Go(func() { w.litter(w.Context()) })
+		healthy := w.beHealthy(w.Context())
 		harm()
+		w.disturb(time.Now(), plan.Step{}) // those that were missing start
 		w.work.Wait()
+		healthy()
 		w.settle()
 	} else {
 		w.record.Note(func(run *checker.Run) { run.Unrest = "nobody leads" })
@@ -115,12 +118,16 @@ func (w *world) judge() {
 	pause(context.Background(), time.Second) // the witness of the read model has the last word
 	run := w.record.Run()
 	run.Late, run.Actual, run.Expected = w.late, actual, expected
+	run.Waits = w.waits()
 	if w.plan.Settings.Projection == plan.Ledger {
 		run.ExpectedTotals = totals
 		run.ActualTotals, err = ledger.ReadTotals(w.Context(), w.client.Database(readModel))
 		require.NoError(w, err)
 	}
 	found := checker.Judge(run)
+	if _, longest := run.LongestWait(); run.Waits != nil && longest > run.Waits.Bound/2 {
+		w.Logf("a healthy event waited %s of %s", longest.Round(time.Millisecond), run.Waits.Bound)
+	}
 	if w.passedOver() {
 		found = append(found, fmt.Errorf("%w: a collection was replaced, and the stream went on", checker.ErrSkipped))
 	}

@@ -70,6 +70,7 @@ type world struct {
 	rewound    atomic.Int64 // checkpoints
 
 	refusals *refusals
+	singles  singles
 	deaths   int         // of projectors, of deadly events; the driver's goroutine alone
 	mended   atomic.Bool // the projections can apply poison
 	lookups  lookups     // what they were shown late

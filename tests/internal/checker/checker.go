@@ -45,7 +45,7 @@ var (
 func Promises() []error {
 	return []error{
 		ErrUncovered, ErrEpoch, ErrBackwards, ErrLease, ErrUnfenced, history.ErrMisrouted, history.ErrUnguarded, history.ErrUncommitted,
-		history.ErrDoubled, history.ErrReordered, ErrPoison, ErrSkipped, history.ErrLost, ErrGaveUp, ErrStuck,
+		history.ErrDoubled, history.ErrReordered, ErrPoison, ErrSkipped, history.ErrLost, ErrGaveUp, ErrWaits, ErrStuck,
 	}
 }
 
@@ -125,6 +125,10 @@ type Run struct {
 	// UsedUp is what is known of a run in which the broker dead-letters messages on its own;
 	// otherwise nil.
 	UsedUp *UsedUp
+	// Waits is how long healthy aggregates may wait; nil if that is not judged. Disturbed is when
+	// every aggregate may have been held up.
+	Waits     *Waits
+	Disturbed []Span
 	// Replayed reports whether what was set aside has been replayed.
 	Replayed bool
 	Ended    []Ended
@@ -158,6 +162,7 @@ func Judge(r Run) []error {
 		found = append(found, judgePoison(r)...)
 	}
 	found = append(found, judgeGarbage(r)...)
+	found = append(found, judgeWaits(r)...)
 	found = append(found, judgeModel("read model beside the poison", r.ExpectedBefore, r.ActualBefore)...)
 	found = append(found, judgeModel("read model", r.Expected, r.Actual)...)
 	found = append(found, judgeModel("totals", r.ExpectedTotals, r.ActualTotals)...)

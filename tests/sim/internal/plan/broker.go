@@ -89,7 +89,7 @@ func (s Step) brokers() string {
 		return fmt.Sprintf("when all is at rest, version %d of %d of %s kills every projector that has it in hand, which starts again after %s",
 			s.Before+1, s.Total, s.Aggregate, s.For)
 	default:
-		return string(s.Kind)
+		return s.single()
 	}
 }
 

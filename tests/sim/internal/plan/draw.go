@@ -33,6 +33,7 @@ func Draw(seed uint64) Plan {
 	d.refusals(rand.New(rand.NewPCG(seed, 0x14)))
 	d.broker(rand.New(rand.NewPCG(seed, 0x15)))
 	d.share(rand.New(rand.NewPCG(seed, 0x5a)))
+	d.singles(rand.New(rand.NewPCG(seed, 0x77)))
 	d.rewinds(rand.New(rand.NewPCG(seed, 0x4b)))
 	d.plan.Garbage = d.litter(rand.New(rand.NewPCG(seed, 0x9a)))
 	d.operator()

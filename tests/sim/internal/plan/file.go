@@ -127,6 +127,8 @@ var needs = map[Kind]string{
 	ExpireImages: "", SlowOpening: "delay", ReplaceCollection: "stream", Rewind: "stream for", RefuseMessage: "aggregate total answer",
 	TakeOut: "aggregate total answer", Deadly: "aggregate total for", LastDeadly: "aggregate total for",
 	RefuseDocument: "aggregate total code", SmallTransactions: "times code for", SlowEvents: "delay for",
+	HangProjection: "aggregate total", EndAMQPSessions: "", FailConcerns: "times code command", RefuseSession: "aggregate answer condition for",
+	RefusePartition: "times answer condition for", RefuseCollection: "collection code for",
 }
 
 func (p Plan) check(s Step) error {
@@ -138,9 +140,11 @@ func (p Plan) check(s Step) error {
 	has := map[string]bool{
 		"of": slices.Contains(replicas, s.Of), "for": s.For.Duration > 0, "times": s.Times > 0, "version": s.Version == 1 || s.Version == 2, "command": s.Command != "", "chance": s.Chance > 0, "delay": s.Delay.Duration > 0,
 		"aggregate": s.Aggregate != "", "total": s.Total > 0, "stream": slices.Contains(p.Settings.StreamNames(), s.Stream),
-		"code": s.Code > 0, "answer": slices.Contains([]string{Released, Modified, Rejected, Detached, UsedUp, Expired}, s.Answer),
-		"way":    slices.Contains([]string{Requests, Replies, BothWays}, s.Way),
-		"server": slices.Contains([]string{ServiceBus, MongoDB, Storage}, s.Server),
+		"code": s.Code > 0, "condition": s.Condition != "",
+		"collection": slices.Contains(parts[p.Settings.Projection], s.Collection),
+		"answer":     slices.Contains([]string{Released, Modified, Rejected, Detached, UsedUp, Expired}, s.Answer),
+		"way":        slices.Contains([]string{Requests, Replies, BothWays}, s.Way),
+		"server":     slices.Contains([]string{ServiceBus, MongoDB, Storage}, s.Server),
 	}
 	for field := range strings.FieldsSeq(fields) {
 		if !has[field] {

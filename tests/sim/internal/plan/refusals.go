@@ -15,7 +15,9 @@ const Stubborn = "Stubborn"
 // transaction that is too large by itself. The others are in no table of a projector.
 var (
 	forGood = []int32{171, 201, 16755, 16766, 17261, 257, 359}
-	unknown = []int32{13026, 13068, 16675, 16732, 16756, 16804}
+	unknown = []int32{
+		1, 8, 12, 47, 61, 67, 72, 96, 125, 146, 165, 211, 238, 292, 334, 13026, 13068, 16675, 16732, 16756, 16804,
+	}
 )
 
 // ForGood says whether a projector knows of a code that what is refused with it never will be written.

@@ -60,6 +60,8 @@ type Settings struct {
 	// UndecidedAfter is UNDECIDED_AFTER, and ApplyTimeout APPLY_TIMEOUT; 0: the default.
 	UndecidedAfter Duration `json:"undecidedAfter,omitzero"`
 	ApplyTimeout   Duration `json:"applyTimeout,omitzero"`
+	// Healthy is how many aggregates have an event every few seconds, and nothing that goes wrong with them.
+	Healthy int `json:"healthy,omitempty"`
 	// Receiver is SESSION_RECEIVER. The SDK holds mutexes while it waits for the network, and virtual time does not pass while a
 	// goroutine waits for a mutex: where it accepts the sessions, each has a connection of its own, and a projector's way to
 	// Service Bus does not hang while it starts or recovers.

@@ -63,6 +63,15 @@ const (
 	SmallTransactions Kind = "small-transactions" // larger ones are refused
 	SlowEvents        Kind = "slow-events"        // a projection takes its time for each
 
+	// Those of single.go.
+
+	HangProjection   Kind = "hang-projection"   // on an event of one aggregate
+	EndAMQPSessions  Kind = "end-amqp-sessions" // by the broker, with everything in them; the connections stay open
+	FailConcerns     Kind = "fail-concerns"     // of writes that MongoDB has done
+	RefuseSession    Kind = "refuse-session"    // by Service Bus, with a condition that is in no table
+	RefusePartition  Kind = "refuse-partition"  // likewise, of the sessions of one partition
+	RefuseCollection Kind = "refuse-collection" // by the read model's database, with a code that is in no table
+
 	// Those of broker.go.
 
 	TakeOut Kind = "take-out" // the broker dead-letters an event by itself, and the next ones may overtake it
@@ -125,6 +134,10 @@ type Step struct {
 	// Answer is what sends are answered with, and not stored: released, modified, rejected with Condition, or [Detached] with it.
 	Answer    string `json:"answer,omitempty"`
 	Condition string `json:"condition,omitempty"`
+	// Manner is how the event of a [Poison] fails; empty: the projection returns an error.
+	Manner string `json:"manner,omitempty"`
+	// Collection is the one of the read model whose writes are refused.
+	Collection string `json:"collection,omitempty"`
 	// Code is MongoDB's.
 	Code int32 `json:"code,omitempty"`
 	// Chance is how likely each send, or each lock, is hit.
@@ -238,7 +251,11 @@ func (s Step) aimed() string {
 		if s.Dropped {
 			fate = "it is dropped in the end"
 		}
-		return fmt.Sprintf("version %d of %d of %s is poison; %s%s", s.Before+1, s.Total, s.Aggregate, fate, killed(s.KilledDrops))
+		manner := ""
+		if s.Manner != "" {
+			manner = " (" + s.Manner + ")"
+		}
+		return fmt.Sprintf("version %d of %d of %s is poison%s; %s%s", s.Before+1, s.Total, s.Aggregate, manner, fate, killed(s.KilledDrops))
 	case SlowOpening:
 		if s.For.Duration == 0 {
 			return fmt.Sprintf("from now on, for ever, it takes a producer %s to open a connection to Service Bus", s.Delay)

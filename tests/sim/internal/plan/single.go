@@ -1,0 +1,143 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// Hanging is the type of the event from which the projection does not return, of a [HangProjection].
+const Hanging = "Hanging"
+
+// The manners of a [Poison], which are how its event fails; without one, the projection returns an error.
+const (
+	PanicsLate  = "panics-late" // a value panics while it is written as BSON
+	Unencodable = "unencodable" // the driver cannot write a value as BSON
+	TooLarge    = "too-large"   // the driver refuses the command for its size
+	Grows       = "grows"       // the projection returns ever more writes, until the command is too large
+)
+
+// Partitions is how many partitions Service Bus is divided into, for a [RefusePartition].
+const Partitions = 16
+
+// refusedAfter is REFUSED_AFTER by default: a session that is refused for longer may stop its stream.
+const refusedAfter = 5 * time.Minute
+
+// unlisted are conditions from the service's own list that are in no table of the producer, and one that is not in the list.
+var unlisted = []string{
+	"com.microsoft:address-already-in-use", "com.microsoft:entity-disabled", "com.microsoft:message-lock-lost", "com.microsoft:message-not-found",
+	"com.microsoft:no-matching-subscription", "com.microsoft:partition-not-owned", "com.microsoft:publisher-revoked", "com.microsoft:store-lock-lost",
+	"com.contoso:full-moon",
+}
+
+// concerns are the codes with which MongoDB answers that a majority does not have what was done, and one that is not in its list.
+var concerns = []int32{64, 91, 100, 189, 11602, 16732}
+
+// parts are the collections that a projection writes to.
+var parts = map[string][]string{Timeline: {Timeline}, Ledger: {Ledger, Ledger + "_totals", Ledger + "_positions"}}
+
+// aWhile returns a time between 0.1 s and 10 min, each order of magnitude as likely as the others.
+func aWhile(r *rand.Rand) Duration {
+	const shortest, longest = 100 * time.Millisecond, 10 * time.Minute
+	factor := math.Pow(float64(longest)/float64(shortest), r.Float64())
+	return Duration{time.Duration(float64(shortest) * factor).Round(time.Millisecond)}
+}
+
+// singles draws what goes wrong with one aggregate, session, partition or collection and with nothing else, what a server answers
+// that no table of the services has, and the healthy aggregates that must not notice.
+func (d *drawing) singles(r *rand.Rand) {
+	defer func() {
+		slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+	}()
+	s := &d.plan.Settings
+	for n := range d.plan.Steps {
+		if manner := []string{"", "", "", PanicsLate, PanicsLate, Unencodable, TooLarge, Grows}[r.IntN(8)]; d.plan.Steps[n].Kind == Poison {
+			d.plan.Steps[n].Manner = manner
+		}
+	}
+	add := func(likely bool, step Step) {
+		if likely {
+			d.plan.Steps = append(d.plan.Steps, step)
+		}
+	}
+	at := moments(r, 8, d.length)
+	r.Shuffle(len(at), func(i, j int) { at[i], at[j] = at[j], at[i] })
+	add(r.IntN(3) == 0, Step{At: at[0], Kind: EndAMQPSessions, Times: 1 + r.IntN(8), Condition: unlisted[r.IntN(len(unlisted))]})
+	add(r.IntN(3) == 0, Step{At: at[1], Kind: EndAMQPSessions, Chance: 0.05 + r.Float64()/10, For: between(r, 100*time.Millisecond, 3*time.Second), Random: r.Uint64()})
+	command := "update"
+	if r.IntN(2) == 0 && s.Projection == Ledger {
+		command = "commitTransaction"
+	}
+	add(r.IntN(3) == 0, Step{At: at[2], Kind: FailConcerns, Times: 1 + r.IntN(4), Code: concerns[r.IntN(len(concerns))], Command: command})
+	hangs, crowded := r.IntN(3), r.IntN(6) == 0
+	if s.Deliveries > 0 { // an event that is overtaken or dead-lettered has no time within which it must be applied
+		return
+	}
+	s.Healthy = 1 + r.IntN(3)
+	if crowded { // more aggregates that fail than there are workers
+		s.Sessions, s.Projectors = min(s.Sessions, 2), min(s.Projectors, 2)
+		if s.Connections = min(s.Connections, s.Sessions); s.Receiver == SDK {
+			s.Connections = s.Sessions
+		}
+		hangs = s.Sessions*s.Projectors + 1
+		d.plan.Steps = slices.DeleteFunc(d.plan.Steps, func(step Step) bool { return d.plan.check(step) != nil })
+	}
+	for n, at := range moments(r, hangs, d.length) {
+		step := Step{At: at, Kind: HangProjection, Aggregate: fmt.Sprintf("hung-%d", n+1), Random: r.Uint64(), Total: 1 + r.Int64N(8), For: aWhile(r)}
+		step.Before = r.Int64N(step.Total)
+		if crowded || r.IntN(2) == 0 {
+			step.For = Duration{} // until all else is at rest
+		}
+		d.plan.Steps = append(d.plan.Steps, step)
+	}
+	condition, answer := unlisted[r.IntN(len(unlisted))], []string{Rejected, Detached}[r.IntN(2)]
+	one := Step{At: at[3], Kind: RefuseSession, Aggregate: fmt.Sprintf("hot-%d", r.IntN(d.hot)), Answer: answer, Condition: condition}
+	one.For.Duration = min(aWhile(r).Duration, refusedAfter-10*time.Second)
+	if r.IntN(2) == 0 {
+		one.Kind, one.Aggregate, one.Times = RefusePartition, "", 1+r.IntN(Partitions)
+	}
+	// Where several aggregates share a session, or all messages must be published before the operator does something, all wait.
+	add(r.IntN(3) == 0 && s.OnRefused == "" && s.SessionKey == envelope.SessionKey{}, one)
+	names := parts[s.Projection]
+	add(r.IntN(3) == 0, Step{At: at[4], Kind: RefuseCollection, Collection: names[r.IntN(len(names))], Code: unknown[r.IntN(len(unknown))], For: aWhile(r)})
+}
+
+// HealthyNames are the names of the aggregates with which nothing goes wrong.
+func (s Settings) HealthyNames() (names []string) {
+	for n := range s.Healthy {
+		names = append(names, fmt.Sprintf("healthy-%d", n+1))
+	}
+	return names
+}
+
+// single describes a fault of one aggregate, session, partition or collection, or an answer that is in no table.
+func (s Step) single() string {
+	switch s.Kind {
+	case HangProjection:
+		until := "until all else is at rest"
+		if s.For.Duration > 0 {
+			until = "for " + s.For.String()
+		}
+		return fmt.Sprintf("the projection does not return from version %d of %d of %s, %s", s.Before+1, s.Total, s.Aggregate, until)
+	case EndAMQPSessions:
+		if s.Times > 0 {
+			return fmt.Sprintf("Service Bus ends the AMQP sessions of %d links with %s", s.Times, s.Condition)
+		}
+		return fmt.Sprintf("Service Bus ends the AMQP session of %.0f %% of the sends, deliveries and settlements, for %s", 100*s.Chance, s.For)
+	case FailConcerns:
+		return fmt.Sprintf("MongoDB does %d %s of projectors, and answers beside them with the write concern error %d", s.Times, s.Command, s.Code)
+	case RefuseSession:
+		return fmt.Sprintf("Service Bus answers sends to the session of %s with %s %s, for %s", s.Aggregate, s.Answer, s.Condition, s.For)
+	case RefusePartition:
+		return fmt.Sprintf("Service Bus answers sends to partition %d of %d with %s %s, for %s", s.Times, Partitions, s.Answer, s.Condition, s.For)
+	case RefuseCollection:
+		return fmt.Sprintf("MongoDB refuses with code %d every write to %s, for %s", s.Code, s.Collection, s.For)
+	default:
+		return string(s.Kind)
+	}
+}
