@@ -220,6 +220,7 @@ func (w *world) waits() *checker.Waits {
 	return &checker.Waits{
 		Aggregates: w.plan.Settings.HealthyNames(),
 		Bound:      c.SessionMaxHold + c.SessionIdle + time.Duration(hangs)*c.ApplyTimeout/4 + scheduling,
+		PerEvent:   10*w.plan.Settings.MongoTrip.Duration + 10*time.Millisecond,
 		Until:      time.Now(),
 	}
 }
@@ -241,7 +242,7 @@ func (c *coverageOfSingles) add(w *world, run checker.Run) {
 	c.refusedSends += int(s.refusedSends.Load())
 	c.refusedWrites += int(s.refusedWrites.Load())
 	run.Waits = w.waits()
-	judged, longest := run.LongestWait()
+	judged, longest, _ := run.LongestWait()
 	c.judged += judged
 	c.longest = max(c.longest, int(longest.Milliseconds()))
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
 // ErrWaits breaks G5: an event of a healthy aggregate waited longer than the bound, while nothing disturbed the whole.
@@ -15,8 +13,9 @@ var ErrWaits = errors.New("a healthy aggregate waits")
 // Waits is how long the events of healthy aggregates may wait.
 type Waits struct {
 	Aggregates []string
-	// Bound is the longest time from the broker's acceptance of an event to its effect in the read model.
-	Bound time.Duration
+	// Bound is the longest time from the broker's acceptance of an event to its effect in the read model, and PerEvent how much
+	// longer it may be for each event, of any aggregate, that was to be applied meanwhile.
+	Bound, PerEvent time.Duration
 	// Until is when the record ends: an event without an effect has waited until then.
 	Until time.Time
 }
@@ -24,61 +23,89 @@ type Waits struct {
 // Span is a time in which something held up every aggregate.
 type Span struct{ From, To time.Time }
 
+// waited is an event, when the broker accepted it, and when it took effect.
+type waited struct {
+	aggregate, messageID string
+	accepted, applied    time.Time
+	allowed              time.Duration
+}
+
+func (w waited) took() time.Duration { return w.applied.Sub(w.accepted) }
+
 // judgeWaits judges the events of healthy aggregates that the broker accepted when nothing disturbed the whole, and nothing did
 // until their effect, or until the bound was over.
 func judgeWaits(r Run) (found []error) {
-	r.eachWait(func(a history.Acceptance, wait time.Duration) {
-		if wait > r.Waits.Bound {
+	for _, w := range r.waits() {
+		if w.took() > w.allowed {
 			found = append(found, fmt.Errorf("%w: %s of %s, accepted at %s, took %s, and at most %s is promised",
-				ErrWaits, short(a.MessageID), a.Aggregate, a.At.Format("15:04:05.000"), wait.Round(time.Millisecond), r.Waits.Bound))
+				ErrWaits, short(w.messageID), w.aggregate, w.accepted.Format("15:04:05.000"), w.took().Round(time.Millisecond), w.allowed))
 		}
-	})
+	}
 	return found
 }
 
-// LongestWait returns how many events are judged, and how long the longest of them waited.
-func (r Run) LongestWait() (judged int, longest time.Duration) {
-	r.eachWait(func(_ history.Acceptance, wait time.Duration) { judged, longest = judged+1, max(longest, wait) })
-	return judged, longest
+// LongestWait returns how many events are judged, and the longest of their waits with what was allowed for it.
+func (r Run) LongestWait() (judged int, longest, allowed time.Duration) {
+	for _, w := range r.waits() {
+		if judged++; w.took() > longest {
+			longest, allowed = w.took(), w.allowed
+		}
+	}
+	return judged, longest, allowed
 }
 
-// eachWait calls f with each event that is judged.
-func (r Run) eachWait(f func(a history.Acceptance, wait time.Duration)) {
+// waits returns the events that are judged.
+func (r Run) waits() (judged []waited) {
 	if r.Waits == nil {
-		return
+		return nil
 	}
-	for _, name := range r.Waits.Aggregates {
-		var effects []history.Observation
-		for _, o := range r.Observed {
-			if o.Aggregate == name && o.Events > 0 {
-				effects = append(effects, o)
+	all := r.effects()
+	for _, w := range all {
+		if !slices.Contains(r.Waits.Aggregates, w.aggregate) {
+			continue
+		}
+		meanwhile := 0
+		for _, other := range all {
+			if other.accepted.Before(w.applied) && other.applied.After(w.accepted) {
+				meanwhile++
 			}
 		}
-		seen := map[string]bool{}
-		for _, a := range r.Accepted {
-			if a.Aggregate != name || seen[a.MessageID] {
-				continue
-			}
-			seen[a.MessageID] = true
-			rank := int64(len(seen))
-			end := r.Waits.Until
-			if at := slices.IndexFunc(effects, func(o history.Observation) bool { return o.Events >= rank }); at >= 0 {
-				end = effects[at].At
-			}
-			if !r.disturbed(a.At, minTime(end, a.At.Add(r.Waits.Bound))) {
-				f(a, end.Sub(a.At))
-			}
+		w.allowed = r.Waits.Bound + time.Duration(meanwhile)*r.Waits.PerEvent
+		end := w.accepted.Add(min(w.took(), w.allowed))
+		if !slices.ContainsFunc(r.Disturbed, func(s Span) bool { return !s.To.Before(w.accepted) && !s.From.After(end) }) {
+			judged = append(judged, w)
 		}
 	}
+	return judged
 }
 
-func (r Run) disturbed(from, to time.Time) bool {
-	return slices.ContainsFunc(r.Disturbed, func(s Span) bool { return !s.To.Before(from) && !s.From.After(to) })
-}
-
-func minTime(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
+// effects returns all events that the broker accepted, but those of aggregates with something wrong.
+func (r Run) effects() (all []waited) {
+	wrong := map[string]bool{}
+	for _, s := range r.Sick {
+		wrong[s.Aggregate] = true
 	}
-	return b
+	for _, g := range r.Garbage {
+		wrong[g.Aggregate] = true
+	}
+	applied := map[string][]time.Time{} // of each aggregate, when the n-th event took effect
+	for _, o := range r.Observed {
+		for int64(len(applied[o.Aggregate])) < o.Events {
+			applied[o.Aggregate] = append(applied[o.Aggregate], o.At)
+		}
+	}
+	seen, ranks := map[string]bool{}, map[string]int{}
+	for _, a := range r.Accepted {
+		if seen[a.MessageID] || wrong[a.Aggregate] {
+			continue
+		}
+		seen[a.MessageID] = true
+		w := waited{aggregate: a.Aggregate, messageID: a.MessageID, accepted: a.At, applied: r.Waits.Until}
+		if n := ranks[a.Aggregate]; n < len(applied[a.Aggregate]) {
+			w.applied = applied[a.Aggregate][n]
+		}
+		ranks[a.Aggregate]++
+		all = append(all, w)
+	}
+	return all
 }
