@@ -7,6 +7,10 @@ SHELL := bash
 MODULES := producer projector shared tests tests/emulator tests/emulator/conformance
 TOOLS := bin/golangci-lint
 
+# With -trimpath the go command finds again what another clone has compiled. All targets have it, or
+# each module would be compiled twice.
+export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
+
 # The variables that a target takes, and the settings that "make run" hands on to the producer. Another one on the
 # command line is a mistake: the run would not do what was asked for.
 VARIABLES := ARGS AZURITE CHAOS CLIENTS EXPECT FAILOVERS INPUT LATENCY LONGEST MODULES MONGOD MONGODB_URI ONCE PARTS PRODUCERS PROJECTION \

@@ -51,7 +51,8 @@ busy() {
 
 # suite PACKAGE…: one run.
 suite() {
-  export GOFLAGS="${GOFLAGS:-} -count=1"
+  GOFLAGS="$(go env GOFLAGS) -count=1"
+  export GOFLAGS
   if [[ -n $fresh ]]; then
     git clone -q . "$clone/sluice" && make -C "$clone/sluice" test
   else

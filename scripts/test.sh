@@ -12,6 +12,19 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [[ $# -gt 0 ]] || set -- work
 
+# The programs that tests run, built once. The folder is named after their content, by which the go
+# command knows when the result of a test that runs them is out of date.
+new=bin/programs/new
+rm -rf "$new"
+for program in producer/cmd/producer projector/cmd/projector tests/cmd/local tests/chaos/internal/projector; do
+  go build -buildvcs=false -o "$new/$program" "./$program"
+done
+SLUICE_PROGRAMS=$PWD/bin/programs/$(find "$new" -type f | sort | xargs cat | cksum | tr ' ' -)
+export SLUICE_PROGRAMS
+find bin/programs -mindepth 1 -maxdepth 1 ! -path "$new" ! -path "bin/programs/${SLUICE_PROGRAMS##*/}" -exec rm -rf {} +
+[[ -d $SLUICE_PROGRAMS ]] || mv "$new" "$SLUICE_PROGRAMS"
+rm -rf "$new"
+
 # run WHAT VARIABLE=VALUE… go test FLAG… PACKAGES: one run of go test, and what it is.
 status=0
 run() {

@@ -26,8 +26,16 @@ func Build(ctx context.Context, dir string) (producer, projector string, err err
 	return producer, projector, BuildProgram(ctx, "projector/cmd/projector", projector)
 }
 
-// BuildProgram builds the program in a folder of the checkout.
+// EnvPrograms names the folder in which scripts/test.sh has built the programs, each under the path
+// of its source.
+const EnvPrograms = "SLUICE_PROGRAMS"
+
+// BuildProgram builds the program whose source is in a folder of the checkout, or takes the one
+// that was built for all tests.
 func BuildProgram(ctx context.Context, folder, program string) error {
+	if dir := os.Getenv(EnvPrograms); dir != "" {
+		return take(filepath.Join(dir, filepath.FromSlash(folder)), program)
+	}
 	root, err := Checkout()
 	if err != nil {
 		return err
@@ -38,6 +46,18 @@ func BuildProgram(ctx context.Context, folder, program string) error {
 		return fmt.Errorf("build %s: %w\n%s", folder, err, strings.TrimSpace(string(output)))
 	}
 	return nil
+}
+
+// take gives a program a second name, or copies it if that is on another file system.
+func take(built, program string) error {
+	if os.Link(built, program) == nil {
+		return nil
+	}
+	content, err := os.ReadFile(built)
+	if err != nil {
+		return fmt.Errorf("take the program that was built for all tests: %w", err)
+	}
+	return os.WriteFile(program, content, 0o755)
 }
 
 // Checkout returns the root of the source tree: above the working directory, or above the source of
