@@ -119,7 +119,7 @@ func (r *report) judged(of *ring) {
 	r.recognised += counts.Duplicates
 	r.repeated += counts.Repeated
 	r.stale += counts.Stale
-	r.terms += of.checkpoints.epoch()
+	r.terms += of.checkpoints.Epoch()
 }
 
 func (r *report) counts() string {

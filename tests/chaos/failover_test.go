@@ -93,7 +93,7 @@ func (r *ring) failover(ctx context.Context, name string, end func(*child.Slot) 
 	if err != nil {
 		return 0, err
 	}
-	epoch, at := r.checkpoints.epoch(), time.Now()
+	epoch, at := r.checkpoints.Epoch(), time.Now()
 	instance, err := end(leader.Slot)
 	if err != nil {
 		return 0, err

@@ -14,9 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
 // fault is what servers do to single aggregates, messages or transactions, and what it needs of its ring. The ring has the projectors killed

@@ -78,7 +78,7 @@ func (r *ring) takeBoth(ctx context.Context, random *rand.Rand, stopped time.Dur
 	if err := retry.Sleep(ctx, time.Duration(random.Int64N(int64(time.Second)))); err != nil {
 		return err
 	}
-	epoch, at := r.checkpoints.epoch(), time.Now()
+	epoch, at := r.checkpoints.Epoch(), time.Now()
 	victims := []*slot{leader, r.projectors[random.IntN(len(r.projectors))]}
 	switch random.IntN(3) {
 	case 0:

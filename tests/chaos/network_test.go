@@ -95,7 +95,7 @@ func (r *ring) weather(ctx context.Context, s spell, seen *networkReport) error 
 	if err != nil {
 		return err
 	}
-	epoch, began := r.checkpoints.epoch(), time.Now()
+	epoch, began := r.checkpoints.Epoch(), time.Now()
 	places := r.struck(s, leader)
 	defer func() {
 		for _, place := range places {

@@ -8,13 +8,13 @@ import (
 
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/cable"
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/netns"
-	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
 	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
 // slot is the place of one replica and its network.

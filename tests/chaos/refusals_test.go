@@ -11,11 +11,11 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/wire"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 

@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 	"github.com/sluice-cdc/sluice/tests/internal/ledger"
+	"github.com/sluice-cdc/sluice/tests/internal/wire"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
@@ -105,7 +106,7 @@ type ring struct {
 	producers, projectors []*slot
 
 	rec         *history.Recorder
-	checkpoints checkpoints
+	checkpoints wire.Checkpoints
 	leases      []*leasecheck.Recorder // of each stream's checkpoint
 	loadingOver atomic.Bool
 }
@@ -157,7 +158,7 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 	}()
 	s.ServiceBus.Observe(func(a servicebus.Accepted) {
 		r.rec.Accept(witness.Accepted(a))
-		r.checkpoints.accepted.Add(1)
+		r.checkpoints.Accepted.Add(1)
 	})
 	serving, stopServing := context.WithCancel(context.WithoutCancel(t.Context())) // the services need the servers for their stop
 	servers, broken := errgroup.WithContext(serving)
@@ -260,7 +261,7 @@ func (r *ring) ready(ctx context.Context) (leader *slot, err error) {
 		}
 		var status child.Status
 		leader, status = r.leader()
-		return leader != nil && status.Epoch == r.checkpoints.epoch() && followed()
+		return leader != nil && status.Epoch == r.checkpoints.Epoch() && followed()
 	})
 	return leader, err
 }
@@ -279,7 +280,7 @@ func (r *ring) until(ctx context.Context, what string, so func() bool) error {
 	for end := time.Now().Add(patience); !so(); {
 		if time.Now().After(end) {
 			return fmt.Errorf("wait in %s until %s: not in %s; the counts are %+v, the subscription's %+v, the epoch is %d",
-				r.options.name, what, patience, r.rec.Counts(), r.stack.ServiceBus.Stats(r.stack.Route.Out()), r.checkpoints.epoch())
+				r.options.name, what, patience, r.rec.Counts(), r.stack.ServiceBus.Stats(r.stack.Route.Out()), r.checkpoints.Epoch())
 		}
 		if err := retry.Sleep(ctx, grain); err != nil {
 			return err
@@ -351,7 +352,7 @@ func (r *ring) watch(ctx context.Context, opened func()) error {
 
 // outcome is everything recorded, after the services have ended.
 func (r *ring) outcome() checker.Run {
-	run := checker.Run{History: r.rec.History(), Writes: r.checkpoints.all(), FenceAfter: r.options.fenceAfter, Late: r.mayBeLate}
+	run := checker.Run{History: r.rec.History(), Writes: r.checkpoints.All(), FenceAfter: r.options.fenceAfter, Late: r.mayBeLate}
 	for _, of := range r.leases {
 		run.Lease = errors.Join(run.Lease, leasecheck.Check(of.History(), patience))
 	}

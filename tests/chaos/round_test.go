@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/shared/retry"
-	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
+	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
 // reach is how long a step may take to come about.
@@ -97,7 +97,7 @@ func (r *ring) strike(ctx context.Context, s strike, trap *wire.Trap, stopped ti
 			victim = place
 		}
 	}
-	epoch, at := r.checkpoints.epoch(), time.Now()
+	epoch, at := r.checkpoints.Epoch(), time.Now()
 	instance, err := victim.Signal(s.signal)
 	if errors.Is(err, os.ErrProcessDone) {
 		return struck{}, fmt.Errorf("%s: %w: %w", s, errNotReached, err)

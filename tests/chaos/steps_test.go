@@ -5,7 +5,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
+	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
 // role is who is struck.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/cable"
-	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
+	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
 // weather remembers when a place's way to Service Bus was in trouble.

@@ -32,6 +32,7 @@ type Way struct {
 	mu     sync.Mutex // guards everything below
 	trap   *Trap      // nil: everything passes
 	silent bool
+	open   map[net.Conn]Server // the connections of the service
 }
 
 // BlobObserver is told of what Blob storage is asked and what it answers. Arrived is called before a request goes on to
@@ -53,7 +54,7 @@ func Loopback(ctx context.Context, _ Server) (net.Listener, error) {
 // Listen takes the addresses of a way. Nothing is forwarded before [Way.Run], which gives them back. storage, unless nil,
 // stands between the way and Blob storage: a recorder.
 func Listen(ctx context.Context, name string, to Addrs, at Listener, observer BlobObserver, storage func(next leasecheck.Doer) leasecheck.Doer) (*Way, error) {
-	w := &Way{name: name, to: to, observer: observer, storage: storage}
+	w := &Way{name: name, to: to, observer: observer, storage: storage, open: map[net.Conn]Server{}}
 	for i, server := range Servers() {
 		l, err := at(ctx, server)
 		if err != nil {
@@ -88,6 +89,29 @@ func (w *Way) Silence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.silent = true
+}
+
+// Cut closes every connection of the service to a server, without a word. New ones are let through.
+func (w *Way) Cut(server Server) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c, to := range w.open {
+		if to == server {
+			c.Close()
+		}
+	}
+}
+
+// connected keeps a connection of the service until the function that it returns is called.
+func (w *Way) connected(c net.Conn, server Server) (disconnected func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open[c] = server
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.open, c)
+	}
 }
 
 // tells says whether a server is to hear that the service is gone.
@@ -137,6 +161,7 @@ func (w *Way) accept(ctx context.Context, l net.Listener, server Server, to stri
 // splice forwards both ways of one connection until both have ended.
 func (w *Way) splice(ctx context.Context, client net.Conn, of Server, to string, next reader) {
 	defer client.Close()
+	defer w.connected(client, of)()
 	var dialer net.Dialer
 	server, err := dialer.DialContext(ctx, "tcp", to)
 	if err != nil {
@@ -182,6 +207,23 @@ func (w *Way) pump(to, from net.Conn, next reader, reply bool) {
 	}
 }
 
+// blobConnection keeps the connections to Blob storage.
+func (w *Way) blobConnection() func(net.Conn, http.ConnState) {
+	var mu sync.Mutex
+	kept := map[net.Conn]func(){} // guarded by mu
+	return func(c net.Conn, state http.ConnState) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch state { //nolint:exhaustive // the others are between the two
+		case http.StateNew:
+			kept[c] = w.connected(c, Blob)
+		case http.StateClosed:
+			kept[c]()
+			delete(kept, c)
+		}
+	}
+}
+
 // serveBlob forwards requests to Blob storage.
 func (w *Way) serveBlob(ctx context.Context, l net.Listener) error {
 	transport := &http.Transport{DisableCompression: true}
@@ -193,6 +235,7 @@ func (w *Way) serveBlob(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           &blobForwarder{way: w, to: w.to.Blob, storage: forward},
 		ReadHeaderTimeout: time.Minute,
+		ConnState:         w.blobConnection(),
 	}
 	var closing sync.WaitGroup
 	closing.Add(1)

@@ -1,4 +1,4 @@
-package chaos
+package wire
 
 import (
 	"encoding/json"
@@ -9,27 +9,28 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 )
 
-// checkpoints records the writes of the checkpoint, in the order in which the storage took them.
-type checkpoints struct {
-	accepted atomic.Int64 // messages that the broker has accepted
-	writing  sync.Mutex   // one write on its way to the storage at a time
+// Checkpoints records the writes of the checkpoints, in the order in which the storage took them.
+type Checkpoints struct {
+	// Accepted is how many messages the broker has accepted. The test counts them.
+	Accepted atomic.Int64
+
+	writing sync.Mutex // one write on its way to the storage at a time
 
 	mu     sync.Mutex
 	writes []checker.Write // guarded by mu
 }
 
-var _ wire.BlobObserver = (*checkpoints)(nil)
+var _ BlobObserver = (*Checkpoints)(nil)
 
 // Arrived records a write, if the storage takes it.
-func (c *checkpoints) Arrived(u wire.Unit, r *http.Request, body []byte) func(int) func() {
+func (c *Checkpoints) Arrived(u Unit, r *http.Request, body []byte) func(int) func() {
 	if u.Name != "write" || !strings.HasSuffix(r.URL.Path, ".json") {
 		return nil
 	}
-	write := checker.Write{LeaseID: r.Header.Get("x-ms-lease-id"), Began: time.Now(), Accepted: int(c.accepted.Load())}
+	write := checker.Write{LeaseID: r.Header.Get("x-ms-lease-id"), Began: time.Now(), Accepted: int(c.Accepted.Load())}
 	var record struct {
 		Stream    string `json:"stream"`
 		Epoch     int64  `json:"epoch"`
@@ -58,8 +59,8 @@ func (c *checkpoints) Arrived(u wire.Unit, r *http.Request, body []byte) func(in
 	}
 }
 
-// epoch is the highest that was written.
-func (c *checkpoints) epoch() (highest int64) {
+// Epoch returns the highest epoch that was written.
+func (c *Checkpoints) Epoch() (highest int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, w := range c.writes {
@@ -68,8 +69,18 @@ func (c *checkpoints) epoch() (highest int64) {
 	return highest
 }
 
-// all is a copy: that a write was answered may be learned later.
-func (c *checkpoints) all() []checker.Write {
+// Last returns the last write of a stream's checkpoint; it is zero if there is none.
+func (c *Checkpoints) Last(stream string) (last checker.Write) {
+	for _, w := range c.All() {
+		if w.Stream == stream {
+			last = w
+		}
+	}
+	return last
+}
+
+// All returns a copy of the writes: that a write was answered may be learned later.
+func (c *Checkpoints) All() []checker.Write {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.writes)

@@ -19,11 +19,11 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sluice-cdc/sluice/tests/chaos/internal/wire"
 	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -218,4 +218,27 @@ func TestASilentWayKeepsTheConnectionsOfAServiceThatIsGone(t *testing.T) {
 			require.ErrorIs(t, err, test.want)
 		})
 	}
+}
+
+func TestACutClosesTheConnectionsToOneServer(t *testing.T) {
+	way, _ := onWay(t)
+	dial := func(addr, request string) net.Conn {
+		c, err := net.Dial("tcp", addr)
+		require.NoError(t, err)
+		t.Cleanup(func() { c.Close() })
+		_, err = io.WriteString(c, request)
+		require.NoError(t, err)
+		_, err = io.ReadFull(c, make([]byte, 8)) // it is connected
+		require.NoError(t, err)
+		return c
+	}
+	const sasl, get = "AMQP\x03\x01\x00\x00", "GET / HTTP/1.1\r\nHost: storage\r\n\r\n"
+	bus, blobs := dial(way.Addrs().ServiceBus, sasl), dial(way.Addrs().Blob, get)
+	way.Cut(wire.ServiceBus)
+	_, _ = io.Copy(io.Discard, bus) // until it is closed
+	_, err := io.WriteString(blobs, get)
+	require.NoError(t, err, "another server")
+	way.Cut(wire.Blob)
+	_, _ = io.Copy(io.Discard, blobs)
+	dial(way.Addrs().ServiceBus, sasl)
 }
