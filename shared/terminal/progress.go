@@ -29,7 +29,9 @@ type Progress struct {
 	what  string
 	done  int64
 	total int64 // 0: unknown
-	drawn bool  // the line is on the screen
+	first int64 // the value of done at since
+	since time.Time
+	drawn bool // the line is on the screen
 }
 
 // StartProgress returns a Progress on a terminal, or nil if the file is not a terminal.
@@ -72,6 +74,9 @@ func (p *Progress) Set(what string, done, total int64) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if what != p.what || total != p.total && p.total == 0 || done < p.done {
+		p.first, p.since = done, time.Now()
+	}
 	p.what, p.done, p.total = what, done, total
 }
 
@@ -111,7 +116,15 @@ func (p *Progress) draw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drawn = true
-	_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", line(p.what, p.done, p.total, time.Since(p.began)))
+	_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", line(p.what, p.done, p.total, time.Since(p.began), p.rate()))
+}
+
+// rate returns how much is done in a second; 0 if that is not known. The caller holds mu.
+func (p *Progress) rate() float64 {
+	if p.since.IsZero() || p.done == p.first {
+		return 0
+	}
+	return float64(p.done-p.first) / max(time.Since(p.since), time.Second).Seconds()
 }
 
 // clear removes the line, if there is one. The caller holds mu. [ECMA-48 8.3.41 EL]
@@ -123,7 +136,7 @@ func (p *Progress) clear() {
 }
 
 // line is the progress in words, short enough for a terminal of 80 columns.
-func line(what string, done, total int64, took time.Duration) string {
+func line(what string, done, total int64, took time.Duration, rate float64) string {
 	const most = 30
 	if runes := []rune(what); len(runes) > most {
 		what = string(runes[:most-1]) + "…"
@@ -133,6 +146,10 @@ func line(what string, done, total int64, took time.Duration) string {
 	case total > 0:
 		full := int(min(done, total) * cells / total)
 		text += fmt.Sprintf(" [%s%s] %d of %d", strings.Repeat("=", full), strings.Repeat(" ", cells-full), done, max(done, total))
+		if rate > 0 && done < total {
+			left := time.Duration(float64(total-done) / rate * float64(time.Second))
+			return text + fmt.Sprintf(", %.0f/s, %s to go", rate, left.Round(time.Second))
+		}
 	case done > 0:
 		text += fmt.Sprintf(" %d", done)
 	}

@@ -48,14 +48,16 @@ func TestProgressFitsALine(t *testing.T) {
 	for _, c := range []struct {
 		what        string
 		done, total int64
+		rate        float64
 		want        string
 	}{
-		{"doctor: mongodb", 0, 0, "doctor: mongodb, 3s"},
-		{"verify", 1200, 0, "verify 1200, 3s"},
-		{"verify", 13, 12, "verify [" + strings.Repeat("=", 24) + "] 13 of 13, 3s"},
-		{"an aggregate's name can be as long as it likes", 0, 0, "an aggregate's name can be as…, 3s"},
-		{"a\nb", 0, 0, `a\nb, 3s`},
+		{"doctor: mongodb", 0, 0, 0, "doctor: mongodb, 3s"},
+		{"verify", 1200, 0, 0, "verify 1200, 3s"},
+		{"verify", 13, 12, 4, "verify [" + strings.Repeat("=", 24) + "] 13 of 13, 3s"},
+		{"build", 450_000, 1_000_000, 9875, "build [" + strings.Repeat("=", 10) + strings.Repeat(" ", 14) + "] 450000 of 1000000, 9875/s, 56s to go"},
+		{"an aggregate's name can be as long as it likes", 0, 0, 0, "an aggregate's name can be as…, 3s"},
+		{"a\nb", 0, 0, 0, `a\nb, 3s`},
 	} {
-		require.Equal(t, c.want, line(c.what, c.done, c.total, 3*time.Second))
+		require.Equal(t, c.want, line(c.what, c.done, c.total, 3*time.Second, c.rate))
 	}
 }

@@ -1,10 +1,13 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,15 +17,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/sluice-cdc/sluice/projector"
-	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/internal/child"
+	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
-const (
-	buildEvents     = 200_000
-	buildAggregates = 10_000
-)
+// buildEvents is how many events are built without BUILD_EVENTS; an aggregate has 20.
+const buildEvents = 200_000
 
 // BenchmarkBuild builds the projection timeline from an event store, by `projector build` and by
 // the loop that a user would write instead: every document in order, with one update each.
@@ -37,6 +38,15 @@ func BenchmarkBuild(b *testing.B) {
 		}
 	})
 	uri := s.Endpoint(emulator.EnvMongo)
+	if stack.Theirs() {
+		uri, _ = stack.MongoDB(b, s)
+	}
+	events := buildEvents
+	if text := os.Getenv("BUILD_EVENTS"); text != "" {
+		events, err = strconv.Atoi(text)
+		require.NoError(b, err)
+	}
+	aggregates := events / 20
 	client, err := mongo.Connect(options.Client().ApplyURI(uri))
 	require.NoError(b, err)
 	b.Cleanup(func() {
@@ -48,10 +58,10 @@ func BenchmarkBuild(b *testing.B) {
 	_, err = source.Indexes().CreateOne(b.Context(), mongo.IndexModel{Keys: bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}}})
 	require.NoError(b, err)
 	var documents []any
-	for n := range buildEvents {
+	for n := range events {
 		documents = append(documents, bson.D{
-			{Key: "aggregateId", Value: fmt.Sprintf("a%06d", n%buildAggregates)},
-			{Key: "version", Value: int64(n/buildAggregates + 1)},
+			{Key: "aggregateId", Value: fmt.Sprintf("a%06d", n%aggregates)},
+			{Key: "version", Value: int64(n/aggregates + 1)},
 			{Key: "type", Value: "Counted"},
 			{Key: "occurredAt", Value: "2026-01-02T03:04:05Z"},
 			{Key: "data", Value: bson.D{{Key: "n", Value: n}}},
@@ -72,28 +82,40 @@ func BenchmarkBuild(b *testing.B) {
 		"operations": "insert", "collection": "shop.events"}}`), nil)
 	require.NoError(b, err)
 
-	b.Run("projector build", func(b *testing.B) {
-		for n := 0; b.Loop(); n++ {
-			config := projector.Config{
-				ServiceBus: azure.ServiceBus{ConnectionString: s.Endpoint(emulator.EnvServiceBus)}, Topic: emulator.Topic, Subscription: emulator.Subscription,
-				MongoURI: uri, Database: fmt.Sprint("built", n), Projection: "timeline", Blob: azure.Blob{ConnectionString: storage},
-				CheckpointContainer: "sluice", ClaimContainer: "claim-checks", SourceDatabase: "shop", SourceCollection: "events",
-				AggregateIDPath: "aggregateId", EventTypePath: "type", VersionPath: "version", MaxSessions: 1, ReceiveBatch: 1, SessionIdle: time.Second,
-				SessionMaxHold: time.Second, AcceptTimeout: time.Second, ApplyTimeout: 10 * time.Second, SettleTimeout: time.Second, ShutdownTimeout: 5 * time.Second,
+	programs := b.TempDir()
+	require.NoError(b, child.BuildProgram(b.Context(), "projector/cmd/projector", programs+"/projector"))
+	for _, parallel := range []string{"1", "2", "4"} {
+		b.Run("projector build --parallel "+parallel, func(b *testing.B) {
+			var used time.Duration
+			var peak int64 // in KiB
+			for n := 0; b.Loop(); n++ {
+				database := fmt.Sprint("built", parallel, "_", n)
+				cmd := exec.CommandContext(b.Context(), programs+"/projector", "build", "--parallel", parallel) //nolint:gosec // it was just built
+				cmd.Env = append(os.Environ(),
+					"SERVICE_BUS_CONNECTION_STRING="+s.Endpoint(emulator.EnvServiceBus), "SERVICE_BUS_TOPIC="+emulator.Topic,
+					"SERVICE_BUS_SUBSCRIPTION="+emulator.Subscription, "MONGODB_URI="+uri, "READ_MODEL_DATABASE="+database, "PROJECTION=timeline",
+					"BLOB_CONNECTION_STRING="+storage, "SOURCE_DATABASE=shop", "SOURCE_COLLECTION=events")
+				out, err := cmd.CombinedOutput()
+				require.NoError(b, err, string(out))
+				used += cmd.ProcessState.SystemTime() + cmd.ProcessState.UserTime()
+				if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+					peak = max(peak, usage.Maxrss)
+				}
+				right, err := client.Database(database).Collection("timeline").CountDocuments(b.Context(), bson.D{{Key: "events", Value: events / aggregates}})
+				require.NoError(b, err)
+				require.EqualValues(b, aggregates, right)
+				require.NoError(b, client.Database(database).Drop(b.Context()))
 			}
-			var out bytes.Buffer
-			code := projector.Execute(b.Context(), []string{"build"}, func() (projector.Config, error) { return config, nil },
-				projector.Options{}, &out, &out, nil)
-			require.Zero(b, code, out.String())
-			judge(b, client, config.Database)
-		}
-		b.ReportMetric(float64(buildEvents*b.N)/b.Elapsed().Seconds(), "events/s")
-	})
+			b.ReportMetric(float64(events*b.N)/b.Elapsed().Seconds(), "events/s")
+			b.ReportMetric(used.Seconds()*1e6/float64(events*b.N), "CPU-µs/event")
+			b.ReportMetric(float64(peak)/1024, "peak-MiB")
+		})
+	}
 	b.Run("naive loop", func(b *testing.B) {
-		const some = buildEvents / 20
+		some := events / 20
 		for n := 0; b.Loop(); n++ {
 			model := client.Database(fmt.Sprint("naive", n)).Collection("timeline")
-			cursor, err := source.Find(b.Context(), bson.D{}, options.Find().SetSort(bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}}).SetLimit(some))
+			cursor, err := source.Find(b.Context(), bson.D{}, options.Find().SetSort(bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}}).SetLimit(int64(some)))
 			require.NoError(b, err)
 			for cursor.Next(b.Context()) {
 				_, err := model.UpdateOne(b.Context(), bson.D{{Key: "_id", Value: cursor.Current.Lookup("aggregateId")}},
@@ -104,12 +126,4 @@ func BenchmarkBuild(b *testing.B) {
 		}
 		b.ReportMetric(float64(some*b.N)/b.Elapsed().Seconds(), "events/s")
 	})
-}
-
-// judge requires that every aggregate has all of its events.
-func judge(b *testing.B, client *mongo.Client, database string) {
-	b.Helper()
-	right, err := client.Database(database).Collection("timeline").CountDocuments(b.Context(), bson.D{{Key: "events", Value: buildEvents / buildAggregates}})
-	require.NoError(b, err)
-	require.EqualValues(b, buildAggregates, right)
 }

@@ -35,6 +35,8 @@ type Builder struct {
 	Entity func(ctx context.Context) (created time.Time, err error)
 	// Chunk is about how many documents a range has.
 	Chunk int64
+	// Parallel is how many ranges are read while an earlier one is written.
+	Parallel int
 	// Rate is about how many documents are read in a second; 0: as many as can be.
 	Rate int64
 	// Skip are the documents that have no effect, by the text of their _id.
@@ -44,10 +46,7 @@ type Builder struct {
 	// Progress reports how many of about how many documents were read; it may be nil.
 	Progress func(what string, done, total int64)
 
-	// ends are the ends of the ranges to come, the first of which begins behind the value in
-	// begins.
-	begins bson.RawValue
-	ends   []bson.RawValue
+	ahead ahead
 	// asked is when Entity was asked last.
 	asked time.Time
 }
@@ -112,6 +111,7 @@ func (b *Builder) Run(ctx context.Context) (Report, error) {
 	if err != nil {
 		return report(s, err)
 	}
+	defer b.ahead.drop()
 	for size := max(b.Chunk, 1); s.State == Building; {
 		begun, before := time.Now(), s.Events
 		var next *State
@@ -261,36 +261,9 @@ func passes(err error) bool {
 	return (server || mongo.IsNetworkError(err) || mongo.IsTimeout(err)) && apply.Classify(err) == apply.Transient
 }
 
-// result is what one range came to.
-type result struct{ aggregates, events int64 }
-
 // step builds the next range.
 func (b *Builder) step(ctx context.Context, s *State, size int64) (*State, error) {
-	at, err := b.now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if since := envelope.TokenTime(b.Stream.Position); since.After(at) {
-		return nil, fmt.Errorf("the checkpoint of stream %s is at %v, behind the source's own time, %v: it is of another cluster", b.Stream.Name, since, at)
-	}
-	r := reading{b: b, from: s.Cursor}
-	var done result
-	var all []*apply.Built
-	err = b.asOf(ctx, at, func(ctx context.Context) (err error) {
-		if r.to, err = b.end(ctx, r.from, size); err != nil {
-			return err
-		}
-		if r.from.Type == 0 || r.to.Type == 0 { // before anything is built, and once all else is
-			if err := b.kinds(ctx); err != nil {
-				return err
-			}
-		}
-		done.events, err = r.read(ctx, func(built *apply.Built) error {
-			all = append(all, built)
-			return nil
-		})
-		return err
-	})
+	t, err := b.take(ctx, s.Cursor, size)
 	if err != nil {
 		return nil, err
 	}
@@ -302,27 +275,36 @@ func (b *Builder) step(ctx context.Context, s *State, size int64) (*State, error
 	case !now.Equal(s.UUID):
 		return nil, fmt.Errorf("%s was replaced by another collection while it was read: what is built of it is not complete", b.Source)
 	}
-	guards := apply.Build{ID: s.ID, Stream: s.Stream, Position: boundary(at)}
-	if err := b.write(ctx, guards, all); err != nil {
+	guards := apply.Build{ID: s.ID, Stream: s.Stream, Position: boundary(t.span.At)}
+	if err := b.write(ctx, guards, t.all); err != nil {
 		return nil, err
 	}
-	done.aggregates = int64(len(all))
-	return b.advance(ctx, s, span{To: r.to, At: at}, done)
+	return b.advance(ctx, s, t)
 }
 
-// end returns the end of the range that begins behind a value; of type 0 if it is the last one.
-func (b *Builder) end(ctx context.Context, from bson.RawValue, size int64) (to bson.RawValue, err error) {
-	if size < b.Chunk {
-		return b.id(ctx, from, size-1)
+// readRange reads and folds the range behind a value, up to another one, as of a time of its own.
+func (b *Builder) readRange(ctx context.Context, from, to bson.RawValue) (*taken, error) {
+	at, err := b.now(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if b.ends == nil || !b.begins.Equal(from) { // another process has built a range meanwhile
-		if b.ends, err = b.divide(ctx, from, size); err != nil {
-			return to, err
+	if since := envelope.TokenTime(b.Stream.Position); since.After(at) {
+		return nil, fmt.Errorf("the checkpoint of stream %s is at %v, behind the source's own time, %v: it is of another cluster", b.Stream.Name, since, at)
+	}
+	t := &taken{span: span{To: to, At: at}}
+	r := reading{b: b, from: from, to: to}
+	return t, b.asOf(ctx, at, func(ctx context.Context) (err error) {
+		if r.from.Type == 0 || r.to.Type == 0 { // before anything is built, and once all else is
+			if err := b.kinds(ctx); err != nil {
+				return err
+			}
 		}
-	}
-	to = b.ends[0]
-	b.begins, b.ends = to, b.ends[1:]
-	return to, nil
+		t.events, err = r.read(ctx, func(built *apply.Built) error {
+			t.all = append(t.all, built)
+			return nil
+		})
+		return err
+	})
 }
 
 func (b *Builder) write(ctx context.Context, guards apply.Build, all []*apply.Built) error {

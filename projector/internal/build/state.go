@@ -100,10 +100,10 @@ func (b *Builder) subscribed(ctx context.Context, s *State, created time.Time) e
 
 // advance records that a range is built, unless another process has built it meanwhile, and returns
 // the state since.
-func (b *Builder) advance(ctx context.Context, s *State, built span, r result) (*State, error) {
+func (b *Builder) advance(ctx context.Context, s *State, t *taken) (*State, error) {
 	set := bson.D{{Key: "changed", Value: time.Now().UTC()}}
-	if built.To.Type != 0 {
-		set = append(set, bson.E{Key: "cursor", Value: built.To})
+	if t.span.To.Type != 0 {
+		set = append(set, bson.E{Key: "cursor", Value: t.span.To})
 	} else {
 		failed, err := b.Applier.BuildFailures(ctx, s.ID)
 		if err != nil {
@@ -123,9 +123,9 @@ func (b *Builder) advance(ctx context.Context, s *State, built span, r result) (
 	}, bson.D{
 		{Key: "$set", Value: set},
 		{Key: "$inc", Value: bson.D{
-			{Key: "ranges", Value: int64(1)}, {Key: "aggregates", Value: r.aggregates}, {Key: "events", Value: r.events},
+			{Key: "ranges", Value: int64(1)}, {Key: "aggregates", Value: int64(len(t.all))}, {Key: "events", Value: t.events},
 		}},
-		{Key: "$push", Value: bson.D{{Key: "spans", Value: built}}},
+		{Key: "$push", Value: bson.D{{Key: "spans", Value: t.span}}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("record the progress of the build: %w", err)

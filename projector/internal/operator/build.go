@@ -25,11 +25,12 @@ const buildShown = 20
 
 func buildCommand() Command {
 	return Command{
-		Name: "build", Takes: "[--chunk N] [--rate N] [--skip-event ID,…] [--accept-failed] [--json]",
+		Name: "build", Takes: "[--chunk N] [--parallel N] [--rate N] [--skip-event ID,…] [--accept-failed] [--json]",
 		Says: "build the read model from the documents that the source holds, before a projector consumes the\n" +
 			"  \tsubscription; run it again if it was interrupted, or for aggregates that could not be built",
 		Flags: func(f *flag.FlagSet, r *Request) {
 			f.Int64Var(&r.chunk, "chunk", 5000, "about `N` documents are read as of one moment")
+			f.IntVar(&r.parallel, "parallel", 2, "`N` ranges are read while an earlier one is written")
 			f.Int64Var(&r.rate, "rate", 0, "about `N` documents a second, to spare the source; without it as many as can be")
 			f.Func("skip-event", "the `_id`s of documents to leave out for good, with commas between them", func(ids string) error {
 				r.skip = make(map[string]bool)
@@ -44,6 +45,9 @@ func buildCommand() Command {
 		Check: func(_ string, r *Request) error {
 			if r.chunk < 1 {
 				return fmt.Errorf("--chunk %d: it is the number of documents that are read as of one moment, 1 or more", r.chunk)
+			}
+			if r.parallel < 1 || r.parallel > 64 {
+				return fmt.Errorf("--parallel %d: it is the number of ranges that are read at once, 1 to 64", r.parallel)
 			}
 			if r.rate < 0 {
 				return fmt.Errorf("--rate %d: it is the number of documents a second, 1 or more; without it, as many as can be", r.rate)
@@ -88,7 +92,7 @@ func buildReadModel(ctx context.Context, p *Projector, r Request) error {
 		Projection: p.Projection, Applier: p.Applier, Source: source, Stream: stream,
 		ReadModel: p.majority(),
 		Attach:    p.attach, Entity: p.following(),
-		Chunk: r.chunk, Rate: r.rate, Skip: r.skip, AcceptFailed: r.acceptFailed, Progress: p.Progress.Set,
+		Chunk: r.chunk, Parallel: r.parallel, Rate: r.rate, Skip: r.skip, AcceptFailed: r.acceptFailed, Progress: p.Progress.Set,
 	}
 	report, err := b.Run(ctx)
 	if err != nil {

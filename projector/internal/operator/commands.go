@@ -30,6 +30,7 @@ type Request struct {
 	reason    string // of park
 
 	chunk, rate  int64           // of build
+	parallel     int             // of build
 	skip         map[string]bool // of build: the documents that are left out
 	acceptFailed bool            // of build
 
