@@ -78,6 +78,20 @@ func BaseName(p Projection) string {
 	return p.Name()
 }
 
+// CopiesByID returns the collection of a [Mirror] whose copies have the _id of their documents, or
+// of a version of such a mirror. ok is false of any other projection.
+func CopiesByID(p Projection) (collection string, ok bool) {
+	suffix := ""
+	if of, wrapped := p.(interface{ versionOf() (Projection, string) }); wrapped {
+		p, suffix = of.versionOf()
+	}
+	mirror, ok := p.(Mirror)
+	if !ok || mirror.options.Key != "" {
+		return "", false
+	}
+	return mirror.collection() + suffix, true
+}
+
 // versionName is a name that only a version of a projection may have.
 var versionName = regexp.MustCompile(`_v[0-9]+$`)
 
@@ -88,6 +102,8 @@ type version struct {
 }
 
 func (p version) versionSuffix() string { return p.suffix }
+
+func (p version) versionOf() (Projection, string) { return p.of, p.suffix }
 
 // Name implements [Projection].
 func (p version) Name() string { return p.of.Name() + p.suffix }

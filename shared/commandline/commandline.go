@@ -53,6 +53,8 @@ type Command[D, R any] struct {
 	Says  string // what it does, for the help
 	// Operand is true if the command takes an operand.
 	Operand bool
+	// More takes the operands behind the first one. A command without it takes one at most.
+	More func(others []string, r *R)
 	// Flags declares the command's flags; nil means none.
 	Flags func(*flag.FlagSet, *R)
 	// Check takes the operand, which is empty if it is missing, and returns what is wrong with it
@@ -204,6 +206,10 @@ func (p Program[D, R]) parse(args []string) (c Command[D, R], r R, err error) {
 	operand := ""
 	if c.Operand && len(rest) > 0 {
 		operand, rest = rest[0], rest[1:]
+		if c.More != nil && err == nil {
+			c.More(rest, &r)
+			rest = nil
+		}
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):

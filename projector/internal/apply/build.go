@@ -26,9 +26,17 @@ type Built struct {
 	// Version is that of the last event, and First the one from which on none is missing; 0 if
 	// events have no version.
 	Version, First int64
+	// Copies are the documents that a mirror may hold of the aggregate; a repair replaces them.
+	Copies Copies
 	// Failed is why the aggregate cannot be built; nil if it can. [Applier.Build] sets it for what
 	// the database refuses.
 	Failed error
+}
+
+// Copies are documents of a mirror.
+type Copies struct {
+	Collection string // empty: the projection is not a mirror by _id
+	IDs        bson.A
 }
 
 // Build is what the guards that one chunk of a build writes have in common.
@@ -188,11 +196,7 @@ func (a *Applier) builtGuard(b Build, one *Built) bson.D {
 			ID: bson.NewObjectID(), Since: time.Now().UTC(), Stream: b.Stream, Reason: ReasonBuild, Description: one.Failed.Error(),
 		}})
 	}
-	guard = append(guard, bson.E{Key: guardPosition, Value: b.Position}, bson.E{Key: guardEpoch, Value: int64(0)}, bson.E{Key: guardStream, Value: b.Stream})
-	if one.Version > 0 {
-		guard = append(guard, bson.E{Key: guardVersion, Value: one.Version}, bson.E{Key: guardFirst, Value: one.First})
-	}
-	return guard
+	return append(guard, guardAt(b, one)...)
 }
 
 // notBuilt returns the aggregates that have no guard. Errors: [ErrForeignGuard].

@@ -147,14 +147,7 @@ func (a *Applier) Unpark(ctx context.Context, aggregate string, f Fence) error {
 	if updated.MatchedCount == 1 {
 		return nil
 	}
-	now, err := a.Parked(ctx, aggregate)
-	switch {
-	case err != nil:
-		return err
-	case now.ID != f.ID:
-		return ErrNotParked
-	}
-	return ErrMoved
+	return a.moved(ctx, aggregate, f)
 }
 
 // Amend records that another event keeps the aggregate parked, or the same for another reason.

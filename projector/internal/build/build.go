@@ -97,7 +97,7 @@ func (b *Builder) Run(ctx context.Context) (Report, error) {
 		}
 		return r, err
 	}
-	if err := b.Stream.check(b.Source); err != nil {
+	if err := b.Stream.check(b.Source, string(envelope.Insert)); err != nil {
 		return report(nil, err)
 	}
 	uuid, err := b.examine(ctx)
@@ -143,8 +143,9 @@ func (b *Builder) Run(ctx context.Context) (Report, error) {
 	return report(s, err)
 }
 
-// check returns why a read model cannot be built beside the stream; nil if it can.
-func (s Stream) check(source verify.Source) error {
+// check returns why a read model cannot be built beside the stream from documents that show the
+// effect of these operations alone; nil if it can.
+func (s Stream) check(source verify.Source, operations string) error {
 	switch {
 	case !envelope.Sortable(s.Position):
 		return fmt.Errorf("the positions of stream %s are counted (%q), as on Azure DocumentDB, so no position stands for a time of the source: "+
@@ -157,9 +158,11 @@ func (s Stream) check(source verify.Source) error {
 		return fmt.Errorf("stream %s has VERSION_PATH=%s, and the projector %s: make them the same", s.Name, s.VersionPath, source.VersionPath)
 	case s.Pipeline != "" && s.Pipeline != "[]":
 		return fmt.Errorf("stream %s has a PIPELINE, which changes or leaves out events: documents do not show what it published", s.Name)
-	case s.Operations != string(envelope.Insert):
+	case s.Operations != operations && operations == string(envelope.Insert):
 		return fmt.Errorf("stream %s publishes %s: a document shows its last state, and not the changes that led there. A read model is built "+
 			"from an event store alone, whose producer has OPERATIONS=insert", s.Name, s.Operations)
+	case s.Operations != operations:
+		return fmt.Errorf("stream %s publishes %s: a mirror has each document as its source has it only if all of OPERATIONS=%s are published", s.Name, s.Operations, operations)
 	}
 	return nil
 }

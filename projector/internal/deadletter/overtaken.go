@@ -32,7 +32,7 @@ func (p *Replayer) parkStray(ctx context.Context, a apply.Aggregate, letters []L
 func overtaken(l Letter) apply.Result {
 	return apply.Result{Kind: apply.Poison, Reason: apply.ReasonOvertaken, Description: fmt.Sprintf(
 		"the broker dead-lettered the event (%s), and later events of the aggregate were applied; it is not known whether it was applied "+
-			"before them. Compare the read model with the source: if its effect is there, or not missed, drop it", l.Reason)}
+			"before them. Repair the aggregate from its source; or compare the read model with the source: if the event's effect is there, or not missed, drop it", l.Reason)}
 }
 
 // stuckOnOvertaken stops a replay at the first letter that was overtaken. A letter that the

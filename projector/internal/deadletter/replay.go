@@ -23,6 +23,7 @@ type Outcome struct {
 	Applied   int // events whose effect this replay committed
 	Known     int // events that were applied before
 	Skipped   bool
+	Repaired  bool // its effects were replaced by what the source holds
 	// MissingVersions is the description of a version gap that parked the aggregate, if the missing
 	// versions were given up.
 	MissingVersions string
@@ -62,8 +63,9 @@ type Drop struct{ MessageID string }
 
 // task is the replay of one aggregate.
 type task struct {
-	o    Outcome
-	drop *Drop
+	o       Outcome
+	drop    *Drop
+	rebuild Rebuild // nil: it is not repaired but replayed
 	// a is the aggregate as it was when its sessions were held, letters are its dead letters since,
 	// and err is why it is not replayed.
 	a       apply.Aggregate
@@ -80,10 +82,16 @@ type task struct {
 // The dead letters stay in the queue until [Replayer.Remove]. Errors: [ErrBusy], [ErrMissing],
 // [ErrLocked], [ErrAnother], and others that may be retried.
 func (p *Replayer) Replay(ctx context.Context, aggregates []string, drop *Drop, done func(o Outcome, err error)) {
+	p.inTurn(ctx, aggregates, func(t *task) { t.drop = drop }, done)
+}
+
+// inTurn replays or repairs aggregates, some of them together.
+func (p *Replayer) inTurn(ctx context.Context, aggregates []string, set func(*task), done func(o Outcome, err error)) {
 	for names := range slices.Chunk(aggregates, together) {
 		tasks := make([]*task, len(names))
 		for i, name := range names {
-			tasks[i] = &task{o: Outcome{Aggregate: name, settled: make(map[int64]bool)}, drop: drop}
+			tasks[i] = &task{o: Outcome{Aggregate: name, settled: make(map[int64]bool)}}
+			set(tasks[i])
 		}
 		for range maxPasses {
 			if tasks = p.replayTogether(ctx, tasks, done); len(tasks) == 0 {
@@ -105,8 +113,12 @@ func (p *Replayer) Replay(ctx context.Context, aggregates []string, drop *Drop, 
 func (p *Replayer) replayTogether(ctx context.Context, tasks []*task, done func(o Outcome, err error)) (again []*task) {
 	var parked, others []*task
 	for _, t := range tasks {
-		switch t.a, t.err = p.Applier.Parked(ctx, t.o.Aggregate); {
-		case errors.Is(t.err, apply.ErrNotParked):
+		t.a, t.err = p.Applier.Parked(ctx, t.o.Aggregate)
+		if t.rebuild != nil && errors.Is(t.err, apply.ErrNotParked) {
+			t.err = p.parkForRepair(ctx, t)
+		}
+		switch {
+		case errors.Is(t.err, apply.ErrNotParked) && t.rebuild == nil:
 			t.err = nil
 			others = append(others, t)
 		case t.err != nil:
@@ -139,7 +151,11 @@ func (p *Replayer) replayTogether(ctx context.Context, tasks []*task, done func(
 	defer held.release()
 	p.find(ctx, receiver, parked)
 	for _, t := range parked {
-		if t.err == nil {
+		switch {
+		case t.err != nil:
+		case t.rebuild != nil:
+			t.err = p.repair(ctx, t)
+		default:
 			t.err = p.pass(ctx, receiver, held, t)
 		}
 		if errors.Is(t.err, apply.ErrMoved) || errors.Is(t.err, apply.ErrNotParked) {
@@ -189,7 +205,7 @@ func (p *Replayer) pass(ctx context.Context, letters Peeker, held *held, t *task
 	aggregate, a, waiting, skip, o := t.a.Name, t.a, t.letters, t.drop != nil, &t.o
 	o.Stuck = nil
 	if a.Reason == apply.ReasonBuild {
-		return fmt.Errorf("%w: %s", ErrNotBuilt, a.Description)
+		return fmt.Errorf("%w: %s. Correct the projection, then: %s", ErrNotBuilt, a.Description, terminal.Paste(aggregate, p.Program, "repair"))
 	}
 	if now := InTheWay(a, waiting); skip && t.drop.MessageID != "" && t.drop.MessageID != now {
 		return fmt.Errorf("%w: message %s, so nothing was dropped; look again: %s", ErrAnother, cmp.Or(now, "unknown"),

@@ -22,8 +22,8 @@ var (
 	// ErrMissing means that the event that parked the aggregate is gone.
 	ErrMissing = errors.New("the event that parked the aggregate is neither in the dead-letter queue nor in its session")
 	// ErrNotBuilt means that the aggregate's state could not be built, so that no event in the
-	// queue is what it lacks.
-	ErrNotBuilt = errors.New("the aggregate could not be built: correct the projection, and build a new version of it")
+	// queue is what it lacks. A repair reads the source.
+	ErrNotBuilt = errors.New("the aggregate could not be built, so no event of the queue completes it")
 	// ErrNothingWaits means that no event of an aggregate that a person parked waits, so that none
 	// can be dropped.
 	ErrNothingWaits = errors.New("no event of the aggregate waits in the dead-letter queue")

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/internal/schema"
 	"github.com/sluice-cdc/sluice/shared/azure"
+	"github.com/sluice-cdc/sluice/projector/internal/verify"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
@@ -32,13 +33,7 @@ func buildCommand() Command {
 			f.Int64Var(&r.chunk, "chunk", 5000, "about `N` documents are read as of one moment")
 			f.IntVar(&r.parallel, "parallel", 2, "`N` ranges are read while an earlier one is written")
 			f.Int64Var(&r.rate, "rate", 0, "about `N` documents a second, to spare the source; without it as many as can be")
-			f.Func("skip-event", "the `_id`s of documents to leave out for good, with commas between them", func(ids string) error {
-				r.skip = make(map[string]bool)
-				for id := range strings.SplitSeq(ids, ",") {
-					r.skip[id] = true
-				}
-				return nil
-			})
+			skipEvents(f, r)
 			f.BoolVar(&r.acceptFailed, "accept-failed", false, "end the build although aggregates could not be built; they stay parked")
 			asJSON(f, r)
 		},
@@ -56,6 +51,17 @@ func buildCommand() Command {
 		},
 		Do: buildReadModel,
 	}
+}
+
+// skipEvents declares the flag of documents that are left out.
+func skipEvents(f *flag.FlagSet, r *Request) {
+	f.Func("skip-event", "the `_id`s of documents to leave out for good, with commas between them", func(ids string) error {
+		r.skip = make(map[string]bool)
+		for id := range strings.SplitSeq(ids, ",") {
+			r.skip[id] = true
+		}
+		return nil
+	})
 }
 
 // built is what the command prints.
@@ -78,21 +84,12 @@ func buildReadModel(ctx context.Context, p *Projector, r Request) error {
 		return err
 	}
 	defer closeSource()
-	stream, err := p.Stream(ctx)
+	b, err := p.builder(ctx, r, source)
 	if err != nil {
 		return err
 	}
-	if err := schema.CheckCollations(ctx, p.Database, p.Applier.Collections()); err != nil {
-		return fmt.Errorf("READ_MODEL_DATABASE: %w", err)
-	}
 	if err := build.CreateCollections(ctx, p.Database, p.Projection); err != nil {
 		return err
-	}
-	b := build.Builder{
-		Projection: p.Projection, Applier: p.Applier, Source: source, Stream: stream,
-		ReadModel: p.majority(),
-		Attach:    p.attach, Entity: p.following(),
-		Chunk: r.chunk, Parallel: r.parallel, Rate: r.rate, Skip: r.skip, AcceptFailed: r.acceptFailed, Progress: p.Progress.Set,
 	}
 	report, err := b.Run(ctx)
 	if err != nil {
@@ -121,6 +118,23 @@ func buildReadModel(ctx context.Context, p *Projector, r Request) error {
 		return commandline.ErrFound
 	}
 	return nil
+}
+
+// builder returns what builds or repairs the read model from a source.
+func (p *Projector) builder(ctx context.Context, r Request, source verify.Source) (*build.Builder, error) {
+	stream, err := p.Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := schema.CheckCollations(ctx, p.Database, p.Applier.Collections()); err != nil {
+		return nil, fmt.Errorf("READ_MODEL_DATABASE: %w", err)
+	}
+	return &build.Builder{
+		Projection: p.Projection, Applier: p.Applier, Source: source, Stream: stream,
+		ReadModel: p.majority(),
+		Attach:    p.attach, Entity: p.following(),
+		Chunk: r.chunk, Parallel: r.parallel, Rate: r.rate, Skip: r.skip, AcceptFailed: r.acceptFailed, Progress: p.Progress.Set,
+	}, nil
 }
 
 // attach reaches the entity that the projector will consume: what is committed from then on arrives

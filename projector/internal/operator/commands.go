@@ -15,6 +15,8 @@ type Command = commandline.Command[*Projector, Request]
 // Request is a command line that has been understood.
 type Request struct {
 	aggregate string
+	others    []string // of repair: the aggregates behind the first
+	repair    bool     // of verify
 	json      bool
 	wide      bool
 	log       bool          // of status
@@ -43,7 +45,7 @@ type Request struct {
 func Program(name string) commandline.Program[*Projector, Request] {
 	all := []Command{{Name: "run", Says: "receive and apply (also without a command)"}, statusCommand()}
 	all = append(all, parkedCommands(name)...)
-	return commandline.Program[*Projector, Request]{Name: name, Commands: append(all, buildCommand(), switchCommand(), dropCommand(), verifyCommand(), doctorCommand())}
+	return commandline.Program[*Projector, Request]{Name: name, Commands: append(all, buildCommand(), switchCommand(), dropCommand(), repairCommand(name), verifyCommand(), doctorCommand())}
 }
 
 func statusCommand() Command {

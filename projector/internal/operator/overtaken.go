@@ -52,7 +52,7 @@ func dropOvertaken(ctx context.Context, p *Projector, r Request) error {
 	if !r.json {
 		fmt.Fprintf(p.Out, "gave up %d of %s\n", removed, commandline.Count(r.count, "event"))
 	}
-	return p.replay(ctx, r, names, nil, nil) // which is stuck if another receiver has locked one of them
+	return p.replay(ctx, r, names, nil, nil, nil) // which is stuck if another receiver has locked one of them
 }
 
 func (o overtakenEvents) text() string {

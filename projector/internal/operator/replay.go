@@ -15,7 +15,7 @@ import (
 
 func replayParked(ctx context.Context, p *Projector, r Request) error {
 	if !r.all {
-		return p.replay(ctx, r, []string{r.aggregate}, nil, nil)
+		return p.replay(ctx, r, []string{r.aggregate}, nil, nil, nil)
 	}
 	all, err := p.Applier.List(ctx)
 	if err != nil {
@@ -32,19 +32,21 @@ func replayParked(ctx context.Context, p *Projector, r Request) error {
 	if names = append(names, strays...); len(names)+len(left) == 0 {
 		return commandline.Show(p.Out, r.json, replayed{Aggregates: []replayedAggregate{}})
 	}
-	return p.replay(ctx, r, names, left, nil)
+	return p.replay(ctx, r, names, left, nil, nil)
 }
 
 func dropParked(ctx context.Context, p *Projector, r Request) error {
 	if r.overtaken {
 		return dropOvertaken(ctx, p, r)
 	}
-	return p.replay(ctx, r, []string{r.aggregate}, nil, &deadletter.Drop{MessageID: r.message})
+	return p.replay(ctx, r, []string{r.aggregate}, nil, &deadletter.Drop{MessageID: r.message}, nil)
 }
 
-// replay replays aggregates; one that fails does not keep the others from it. What an interrupted
-// replay has left of others is removed with what this one has applied.
-func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, left []deadletter.Outcome, drop *deadletter.Drop) error {
+// replay replays aggregates, or repairs them with rebuild; one that fails does not keep the others
+// from it. What an interrupted replay has left of others is removed with what this one has applied.
+func (p *Projector) replay(
+	ctx context.Context, r Request, aggregates []string, left []deadletter.Outcome, drop *deadletter.Drop, rebuild deadletter.Rebuild,
+) error {
 	replayer := p.replayer(r.wait)
 	var failures []error
 	outcomes := slices.Clone(left)
@@ -57,10 +59,14 @@ func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, 
 		}
 	}
 	count := 0
-	p.Progress.Set("replay", 0, int64(len(aggregates)))
-	replayer.Replay(ctx, aggregates, drop, func(o deadletter.Outcome, err error) {
+	what := "replay"
+	if rebuild != nil {
+		what = "repair"
+	}
+	p.Progress.Set(what, 0, int64(len(aggregates)))
+	done := func(o deadletter.Outcome, err error) {
 		count++
-		p.Progress.Set("replayed "+o.Aggregate, int64(count), int64(len(aggregates)))
+		p.Progress.Set(what+" of "+o.Aggregate, int64(count), int64(len(aggregates)))
 		outcomes = append(outcomes, o)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("%s: %w", terminal.Printable(o.Aggregate), err))
@@ -79,7 +85,12 @@ func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, 
 		if o.Stuck != nil {
 			failures = append(failures, commandline.ErrFound)
 		}
-	})
+	}
+	if rebuild != nil {
+		replayer.Repair(ctx, aggregates, rebuild, done)
+	} else {
+		replayer.Replay(ctx, aggregates, drop, done)
+	}
 	p.Progress.Set("remove dead letters", 0, 0)
 	var err error
 	shown.Removed, shown.Of, err = replayer.Remove(ctx, outcomes...)
@@ -114,6 +125,8 @@ type replayedAggregate struct {
 	Applied   int    `json:"applied"`
 	Known     int    `json:"applied_before"`
 	Dropped   bool   `json:"dropped"`
+	// Repaired is true if the effects were replaced by what the source holds.
+	Repaired bool `json:"repaired,omitempty"`
 	// GivenUp names the versions that are given up.
 	GivenUp string `json:"given_up,omitempty"`
 	// Stuck is why the aggregate stays parked; null if it is no longer parked.
@@ -131,7 +144,7 @@ type stuckEvent struct {
 }
 
 func replayedOf(o deadletter.Outcome) replayedAggregate {
-	r := replayedAggregate{Aggregate: o.Aggregate, Applied: o.Applied, Known: o.Known, Dropped: o.Skipped, Foreign: o.Foreign}
+	r := replayedAggregate{Aggregate: o.Aggregate, Applied: o.Applied, Known: o.Known, Dropped: o.Skipped, Repaired: o.Repaired, Foreign: o.Foreign}
 	r.GivenUp, _, _ = strings.Cut(o.MissingVersions, ". ") // behind it is what else could be done
 	if o.Stuck != nil {
 		r.Stuck = &stuckEvent{o.Stuck.MessageID, o.Stuck.Position, o.Stuck.Reason, o.Stuck.Description}
@@ -159,6 +172,11 @@ func (a replayedAggregate) print(out io.Writer, replayer *deadletter.Replayer) {
 		parts = append(parts, commandline.Count(a.Known, "event")+" applied before")
 	}
 	switch {
+	case a.Repaired:
+		parts = []string{"repaired from its source"}
+		if a.Known > 0 {
+			parts = append(parts, commandline.Count(a.Known, "dead letter")+" no longer needed")
+		}
 	case a.GivenUp != "":
 		parts = append(parts, "what never came is given up ("+terminal.Printable(a.GivenUp)+")")
 	case a.Dropped:

@@ -135,7 +135,12 @@ func (p *Projector) canBeShown(ctx context.Context, database *mongo.Database, r 
 	if err := p.attach(ctx); err != nil {
 		return fmt.Errorf("version %d of %s does not follow the source any more: %w. To show it nevertheless: --force", r.version, r.name, err)
 	}
-	report, err := p.compare(ctx, r)
+	source, closeSource, err := p.Source.open(ctx, p.Database.Client())
+	if err != nil {
+		return err
+	}
+	defer closeSource()
+	report, err := p.compare(ctx, r, source)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"time"
@@ -27,7 +28,7 @@ const (
 
 func verifyCommand() Command {
 	return Command{
-		Name: "verify", Takes: "[--sample N] [--wait 10s] [--hold 200000] [--json]",
+		Name: "verify", Takes: "[--sample N] [--wait 10s] [--hold 200000] [--repair] [--json]",
 		Says: "recompute the read model from the source collection and report every difference;\n" +
 			"  \twith --sample of about N documents: of the source only what feeds them is read, quickly where it\n" +
 			"  \thas an index on AGGREGATE_ID_PATH (on MIRROR_KEY for a mirror)",
@@ -36,6 +37,7 @@ func verifyCommand() Command {
 			f.DurationVar(&r.wait, "wait", verifyWait, "how `long` a difference may take to disappear")
 			f.Int64Var(&r.inMemory, "hold", verifyHold, "`N` documents in memory at once, at most; what is more is compared in parts")
 			f.BoolVar(&r.json, "json", false, "as JSON")
+			f.BoolVar(&r.repair, "repair", false, "repair the aggregates whose documents differ, as the command repair does")
 		},
 		Check: func(_ string, r *Request) error {
 			if r.sample < 0 {
@@ -43,6 +45,9 @@ func verifyCommand() Command {
 			}
 			if r.inMemory < 1 {
 				return fmt.Errorf("--hold %d: it is the most documents held in memory at once, 1 or more; what is more is compared in parts", r.inMemory)
+			}
+			if r.repair && r.json {
+				return errors.New("takes --repair or --json; repair AGGREGATE… --json repairs what verify --json has found")
 			}
 			if r.wait < 0 {
 				return fmt.Errorf("--wait %s: it is how long a difference may take to disappear, such as 10s", r.wait)
@@ -55,12 +60,7 @@ func verifyCommand() Command {
 
 // compare compares the read model with its source. It reads two databases for as long as it takes;
 // each command of it is bounded by the driver.
-func (p *Projector) compare(ctx context.Context, r Request) (verify.Report, error) {
-	source, closeSource, err := p.Source.open(ctx, p.Database.Client())
-	if err != nil {
-		return verify.Report{}, err
-	}
-	defer closeSource()
+func (p *Projector) compare(ctx context.Context, r Request, source verify.Source) (verify.Report, error) {
 	v := verify.Verifier{
 		Program: p.Program, Projection: p.Projection, Source: source,
 		ReadModel: p.Database.Client().Database(p.Database.Name(), options.Database().SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary())),
@@ -71,7 +71,12 @@ func (p *Projector) compare(ctx context.Context, r Request) (verify.Report, erro
 }
 
 func verifyReadModel(ctx context.Context, p *Projector, r Request) error {
-	report, err := p.compare(ctx, r)
+	source, closeSource, err := p.Source.open(ctx, p.Database.Client())
+	if err != nil {
+		return err
+	}
+	defer closeSource()
+	report, err := p.compare(ctx, r, source)
 	if err != nil {
 		return err
 	}
@@ -81,6 +86,9 @@ func verifyReadModel(ctx context.Context, p *Projector, r Request) error {
 		}
 	} else {
 		report.Print(p.Out, verifyShown)
+	}
+	if r.repair && report.Differing > 0 {
+		return p.repairFound(ctx, r, source, report)
 	}
 	if !report.OK() {
 		return commandline.ErrFound

@@ -9,7 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
@@ -23,6 +26,16 @@ type Finding struct {
 
 	target target
 	state  uint64 // of the document when it was read; 0 when it was not there
+}
+
+// Aggregate returns the aggregate of a document whose _id is that of its aggregate. ok is false if
+// the _id has no text.
+func (f Finding) Aggregate() (aggregate string, ok bool) {
+	kind, data, err := bson.MarshalValue(f.target.id)
+	if err != nil {
+		return "", false
+	}
+	return envelope.Text(bson.RawValue{Type: kind, Value: data})
 }
 
 // findings are the documents that still differ.

@@ -18,6 +18,21 @@ func oneOf(path string, values bson.A) []bson.D {
 	return []bson.D{{{Key: path, Value: bson.D{{Key: "$in", Value: values}}}}}
 }
 
+// IDs returns the values of an _id whose text is this aggregate id.
+func IDs(aggregate string) bson.A {
+	var all bson.A
+	for _, id := range values(aggregate, true) {
+		kind, data, err := bson.MarshalValue(id)
+		if err != nil {
+			continue
+		}
+		if text, ok := envelope.Text(bson.RawValue{Type: kind, Value: data}); ok && text == aggregate {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
 // values returns the BSON values whose text is this aggregate id: at the path of the id or, with
 // asID, as the _id of a document in which that path is missing. Of equal numbers, one type is
 // enough.

@@ -36,6 +36,11 @@ func (s Source) of(aggregates []string) []bson.D {
 	return append(oneOf(s.AggregatePath, atPath), oneOf("_id", asID)...)
 }
 
+// Of returns a filter for the documents of an aggregate; a few others may meet it, too.
+func (s Source) Of(aggregate string) bson.D {
+	return bson.D{{Key: "$or", Value: s.of([]string{aggregate})}}
+}
+
 // sample calls fn with n random documents, as [Source.each] does.
 func (s Source) sample(ctx context.Context, n int64, fn func(envelope.Change) error) error {
 	return sample(ctx, s.Collection, n, nil, func(document bson.Raw) error {

@@ -92,6 +92,11 @@ func indexed(w *world.World) {
 
 // buildUntil runs the command until ctx ends, as a process that is killed then.
 func buildUntil(ctx context.Context, w *world.World, set func(*projector.Config, *projector.Options), args ...string) (code int, out string) {
+	return commandUntil(ctx, w, set, append([]string{"build"}, args...)...)
+}
+
+// commandUntil runs a command of the projector until ctx ends, as a process that is killed then.
+func commandUntil(ctx context.Context, w *world.World, set func(*projector.Config, *projector.Options), args ...string) (code int, out string) {
 	config := w.ProjectorConfig()
 	config.SourceDatabase, config.SourceCollection = "shop", "events"
 	config.AggregateIDPath, config.EventTypePath, config.VersionPath = "aggregateId", "type", "version"
@@ -104,7 +109,7 @@ func buildUntil(ctx context.Context, w *world.World, set func(*projector.Config,
 		}
 		return config, nil
 	}
-	code = projector.Execute(ctx, append([]string{"build"}, args...), load, o, &printed, &errors, nil)
+	code = projector.Execute(ctx, args, load, o, &printed, &errors, nil)
 	return code, printed.String() + errors.String()
 }
 

@@ -1,0 +1,166 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/verify"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
+)
+
+// ErrUnfinished is a version whose build has not ended.
+var ErrUnfinished = errors.New("the build of the read model has not ended: run build, which also retries the aggregates that failed")
+
+// Repairer replaces single aggregates of a read model by what their source holds.
+type Repairer struct {
+	*Builder
+	uuid bson.Binary
+	// copies is the collection of a mirror by _id; empty for any other projection.
+	copies string
+}
+
+// Repairer returns a repairer, or why aggregates of this read model cannot be repaired: the same
+// as of a build, except that a mirror by _id is repaired from documents that change.
+func (b *Builder) Repairer(ctx context.Context) (*Repairer, error) {
+	r := &Repairer{Builder: b}
+	operations := string(envelope.Insert)
+	if copies, mirror := projection.CopiesByID(b.Projection); mirror {
+		if b.Source.AggregatePath != "_id" {
+			return nil, errors.New("an aggregate of a mirror can be repaired only if it is one document: with AGGREGATE_ID_PATH=_id")
+		}
+		r.copies = copies
+		operations = joined(envelope.Insert, envelope.Update, envelope.Replace, envelope.Delete)
+		b.Stream.Operations = sorted(b.Stream.Operations, operations)
+	}
+	if err := b.Stream.check(b.Source, operations); err != nil {
+		return nil, err
+	}
+	switch s, err := Read(ctx, b.ReadModel, b.Projection); {
+	case err != nil:
+		return nil, err
+	case s == nil && projection.VersionOf(b.Projection) > 1, s != nil && s.State != Done:
+		return nil, ErrUnfinished
+	}
+	var err error
+	r.uuid, err = b.examine(ctx)
+	return r, err
+}
+
+func joined(operations ...envelope.Operation) string {
+	all := make([]string, len(operations))
+	for i, o := range operations {
+		all[i] = string(o)
+	}
+	return strings.Join(all, ",")
+}
+
+// sorted returns the operations of a stream in the order of these, if they are the same.
+func sorted(operations, like string) string {
+	own, wanted := strings.Split(operations, ","), strings.Split(like, ",")
+	slices.Sort(own)
+	slices.Sort(wanted)
+	if slices.Equal(own, wanted) {
+		return like
+	}
+	return operations
+}
+
+// Holds reports whether the source has a document of an aggregate.
+func (r *Repairer) Holds(ctx context.Context, aggregate string) (bool, error) {
+	built, err := r.read(ctx, r.Source.Collection, aggregate)
+	return built != nil && (built.Failed != nil || built.events > 0), err
+}
+
+// Repair replaces the effects of a parked aggregate, as it was seen before, by what the source
+// holds. What passes, such as a database that is away, is waited out. Errors: those of
+// [apply.Applier.Repair], and a document that the projection refuses.
+func (r *Repairer) Repair(ctx context.Context, seen apply.Aggregate) error {
+	for {
+		err := r.persist(ctx, func() error { return r.repair(ctx, seen) })
+		if !errors.Is(err, errTooOld) {
+			return err
+		}
+		if err := retry.Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *Repairer) repair(ctx context.Context, seen apply.Aggregate) error {
+	at, err := r.now(ctx)
+	if err != nil {
+		return err
+	}
+	var found *aggregate
+	err = r.asOf(ctx, at, func(ctx context.Context) (err error) {
+		found, err = r.read(ctx, r.plain(), seen.Name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	switch now, _, err := r.collection(ctx); {
+	case err != nil:
+		return err
+	case !now.Equal(r.uuid):
+		return fmt.Errorf("%s was replaced by another collection while it was read", r.Source)
+	case found.Failed != nil:
+		return fmt.Errorf("the projection refuses a document: %w. Correct the projection, or leave the document out with --skip-event", found.Failed)
+	}
+	if r.copies != "" {
+		found.Version = 0 // the guard counts inserts, and the document's version may be that of an update
+		found.Copies = apply.Copies{Collection: r.copies, IDs: verify.IDs(seen.Name)}
+	}
+	return r.Applier.Repair(ctx, seen, apply.Build{Stream: r.Stream.Name, Position: boundary(at)}, found.Built)
+}
+
+// aggregate is what the source holds of an aggregate.
+type aggregate struct {
+	*apply.Built
+	events int64
+}
+
+// read folds the documents of an aggregate in their order.
+func (r *Repairer) read(ctx context.Context, from *mongo.Collection, name string) (*aggregate, error) {
+	order := bson.D{}
+	if r.Source.VersionPath != "" {
+		order = append(order, bson.E{Key: r.Source.VersionPath, Value: 1})
+	}
+	cursor, err := from.Find(ctx, r.Source.Of(name), options.Find().SetSort(append(order, bson.E{Key: "_id", Value: 1})).SetAllowDiskUse(true))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", r.Source, err)
+	}
+	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
+	state := newFold(r.Projection, name)
+	for cursor.Next(ctx) {
+		c, other, err := r.Source.Inserts(cursor.Current)
+		if err != nil {
+			return nil, err
+		}
+		if c.Aggregate != name {
+			continue
+		}
+		c.Stream, other.Stream = r.Stream.Name, r.Stream.Name
+		if !state.follows(c) || r.Skip[documentText(cursor.Current)] {
+			continue
+		}
+		if err := state.add(r.Projection, c, other); err != nil {
+			return nil, err
+		}
+	}
+	if err := cursor.Err(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", r.Source, err)
+	}
+	return &aggregate{state.end(), state.events}, nil
+}
