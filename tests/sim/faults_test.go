@@ -147,6 +147,8 @@ func (w *world) fault(a *agenda, step plan.Step) {
 	case plan.HangProjection, plan.EndAMQPSessions, plan.FailConcerns, plan.RefuseSession, plan.RefusePartition, plan.RefuseCollection:
 		w.single(a, step)
 	case plan.LastDeadly: // it waits, see settleUsedUp
+	case plan.Repair:
+		w.repair(step)
 	case plan.TakeOut, plan.Deadly:
 		w.usedUp(step)
 	default:

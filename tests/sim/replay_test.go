@@ -77,14 +77,17 @@ func (w *world) succeeds(args ...string) bool {
 }
 
 // killed runs a command until its process is killed after d.
-func (w *world) killed(d time.Duration, args ...string) {
+func (w *world) killed(d time.Duration, args ...string) { w.killedBy(d, nil, args...) }
+
+// killedBy is killed with other settings.
+func (w *world) killedBy(d time.Duration, change func(*projector.Config, *projector.Options), args ...string) {
 	ctx, kill := context.WithCancel(w.Context())
 	defer kill()
 	bus, mongo := network.NewLink(w.busHub), network.NewLink(w.mongoHub)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		code, _ := w.command(ctx, bus, mongo, args...)
+		code, _ := w.commandBy(ctx, bus, mongo, change, args...)
 		w.trace.add("projector %s, to be killed after %s: exit code %d", strings.Join(args, " "), d, code)
 	}()
 	pause(w.Context(), d)
@@ -96,11 +99,21 @@ func (w *world) killed(d time.Duration, args ...string) {
 
 // command runs one of the projector's operator commands.
 func (w *world) command(ctx context.Context, bus, mongo *network.Link, args ...string) (code int, said string) {
+	return w.commandBy(ctx, bus, mongo, nil, args...)
+}
+
+// commandBy is command with other settings.
+func (w *world) commandBy(
+	ctx context.Context, bus, mongo *network.Link, change func(*projector.Config, *projector.Options), args ...string,
+) (code int, said string) {
 	var out bytes.Buffer
-	load := func() (projector.Config, error) { return w.projectorConfig(), nil }
-	code = projector.Execute(ctx, args, load, projector.Options{
+	c, o := w.projectorConfig(), projector.Options{
 		Logger: w.logger("operator"), Instance: "operator", Projections: w.projectionsOf(nil), ServiceBus: busOptions(bus),
 		Mongo: func(o *options.ClientOptions) { o.SetDialer(mongo) },
-	}, &out, &out, nil)
+	}
+	if change != nil {
+		change(&c, &o)
+	}
+	code = projector.Execute(ctx, args, func() (projector.Config, error) { return c, nil }, o, &out, &out, nil)
 	return code, out.String()
 }

@@ -68,6 +68,7 @@ type world struct {
 	openedLate atomic.Int64 // connections that took so long, and were opened
 	replaced   atomic.Int64 // collections
 	rewound    atomic.Int64 // checkpoints
+	repaired   atomic.Int64 // aggregates
 
 	refusals *refusals
 	singles  singles

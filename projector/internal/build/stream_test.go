@@ -21,7 +21,7 @@ func TestG6AStreamThatDocumentsDoNotShowIsRefused(t *testing.T) {
 		Name: "shop.events", Position: "8263A1B2C3000000012B042C0100296E5A1004", Collection: "shop.events",
 		AggregatePath: "aggregateId", VersionPath: "version", Operations: "insert",
 	}
-	require.NoError(t, right.check(source))
+	require.NoError(t, right.check(source, "insert"))
 	for reason, change := range map[string]func(*Stream){
 		"are counted": func(s *Stream) { s.Position = "0000000000000001-0000000000000007" },
 		"is of shop.others, and SOURCE_DATABASE and SOURCE_COLLECTION name shop.events": func(s *Stream) { s.Collection = "shop.others" },
@@ -33,7 +33,7 @@ func TestG6AStreamThatDocumentsDoNotShowIsRefused(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			wrong := right
 			change(&wrong)
-			require.ErrorContains(t, wrong.check(source), reason)
+			require.ErrorContains(t, wrong.check(source, "insert"), reason)
 		})
 	}
 }

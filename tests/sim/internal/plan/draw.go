@@ -37,6 +37,7 @@ func Draw(seed uint64) Plan {
 	d.rewinds(rand.New(rand.NewPCG(seed, 0x4b)))
 	d.plan.Garbage = d.litter(rand.New(rand.NewPCG(seed, 0x9a)))
 	d.operator()
+	d.repairs(rand.New(rand.NewPCG(seed, 0x9e)))
 	return d.plan
 }
 

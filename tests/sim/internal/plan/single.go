@@ -138,6 +138,6 @@ func (s Step) single() string {
 	case RefuseCollection:
 		return fmt.Sprintf("MongoDB refuses with code %d every write to %s, for %s", s.Code, s.Collection, s.For)
 	default:
-		return string(s.Kind)
+		return s.repair()
 	}
 }
