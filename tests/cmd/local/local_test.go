@@ -40,6 +40,7 @@ func TestLocal(t *testing.T) {
 		"gives up at once where the projection cannot read the events":     unreadable,
 		"mirrors the source byte by byte":                                  mirror,
 		"adds up customers through killed projectors":                      customers,
+		"begins with a full collection":                                    beginsFull,
 		"fails over on Azurite":                                            azuriteFailover,
 		"refuses wrong usage":                                              wrongUsage,
 		"leaves nothing behind when interrupted or killed":                 interrupted,

@@ -79,6 +79,9 @@ type Options struct {
 	Endpoints map[string]string
 	// Follow is the collection of --follow.
 	Follow Follow
+	// Build has Before events in the collection before the producers begin, and builds the read model of them.
+	Build  bool
+	Before int
 	// WriteLoad inserts events into the collection of --follow.
 	WriteLoad bool
 }
@@ -117,6 +120,8 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.BoolVar(&o.External, "external", false, "no servers: use "+EnvMongo+", "+EnvServiceBus+", "+EnvBlob)
 	fs.BoolVar(&follow, "follow", false, "follow a collection of your own, which is only read: "+EnvMongo+", "+EnvDatabase+" and "+EnvCollection+"\nname it, everything else is embedded; until Ctrl-C, then the mirror is compared with it")
 	fs.BoolVar(&o.WriteLoad, "write-load", false, "with --follow: insert events into that collection, which must be empty, as into one of our own")
+	fs.BoolVar(&o.Build, "build", false, "begin with a full collection: the read model is built by projector build while events are inserted, and then verified")
+	fs.IntVar(&o.Before, "before", 50_000, "events that are there before the producers, with --build")
 	fs.Uint64Var(&o.Seed, "seed", 0, "seed of the generated events (default: a new one, which is reported)")
 	fs.StringVar(&o.Report, "report", "", "`file` to write the report to, as JSON")
 	fs.StringVar(&o.Logs, "logs", "", "`directory` to keep the services' logs in (default: kept only after a failure)")
@@ -198,6 +203,11 @@ func (o Options) contradictions(given map[string]bool) []string {
 		"--expect describes the timeline read model: leave it out with --projection %s, which is compared with the source", o.Projection)
 	problem(given["expect"] && !given["input"], "--expect describes the outcome of a file of events: give that with --input")
 	problem(o.Once && o.Generate == 0 && !given["input"], "--once needs an end, and --events 0 has none: give a number of events, or --input")
+
+	problem(o.Build && (given["input"] || given["follow"] || given["external"] || given["stack-only"]),
+		"--build fills a collection of its own with generated events: leave out --input, --follow, --external and --stack-only")
+	problem(o.Before < 1, "--before %d: at least one event is needed", o.Before)
+	problem(given["before"] && !o.Build, "--before counts the events of --build: give both, or neither")
 
 	if o.External {
 		for _, flag := range []string{"azurite", "latency", "ports", "servicebus-config", "stack-only"} {

@@ -53,7 +53,14 @@ func (r *runner) events() (iter.Seq[workload.Event], int64) {
 	total := int64(r.options.Generate)
 	return func(yield func(workload.Event) bool) {
 		n := int64(0)
+		if r.options.Build {
+			n = -int64(r.options.Before) // those were there before
+		}
 		for e := range workload.Orders(r.options.Seed) {
+			if n < 0 {
+				n++
+				continue
+			}
 			if (total > 0 && n == total) || !yield(e) {
 				return
 			}
@@ -110,7 +117,7 @@ func (r *runner) awaitDone(ctx context.Context, stop <-chan struct{}, stopLoadin
 			default:
 			}
 		}
-		done := r.loaded.Load() && r.failovers.done() && r.allSeen() && r.healthy() && r.drained()
+		done := r.loaded.Load() && !r.before.building() && r.failovers.done() && r.allSeen() && r.healthy() && r.drained()
 		if done && stopping {
 			return nil
 		}

@@ -50,6 +50,7 @@ type runner struct {
 	firstSent atomic.Int64  // unix nanoseconds of the first insert; 0 before
 	loaded    atomic.Bool
 	failovers failovers
+	before    brownfield
 	killing   sync.Mutex // one kill of a projector at a time
 	memory    memory
 	moved     atomic.Int64   // unix nanoseconds of the last event that is not in the recorder
@@ -140,6 +141,10 @@ func (r *runner) pipeline(ctx context.Context, stop <-chan struct{}, producer, p
 	}
 	defer func() { err = errors.Join(err, data.close(context.WithoutCancel(ctx))) }()
 
+	if err := r.fillSource(ctx, data); err != nil {
+		return outcome, err
+	}
+
 	background, stopBackground := context.WithCancel(ctx)
 	defer stopBackground()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -183,6 +188,7 @@ func (r *runner) work(ctx context.Context, stop <-chan struct{}, data *data) err
 	if err := r.awaitLeader(ctx, stop); err != nil {
 		return err
 	}
+	whole := ctx
 	group, ctx := errgroup.WithContext(ctx)
 	loading, stopLoading := context.WithCancel(ctx)
 	defer stopLoading()
@@ -190,12 +196,19 @@ func (r *runner) work(ctx context.Context, stop <-chan struct{}, data *data) err
 		defer r.loaded.Store(true)
 		return r.load(loading, data)
 	})
-	group.Go(func() error { return r.harm(loading) })
+	group.Go(func() error { return r.build(ctx) })
+	group.Go(func() error {
+		r.before.await(loading)
+		return r.harm(loading)
+	})
 	group.Go(func() error {
 		defer stopLoading()
 		return r.awaitDone(ctx, stop, stopLoading, data)
 	})
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return r.verify(whole)
 }
 
 // spawn runs functions until ctx ends; the first error ends everything. The result joins them.

@@ -83,8 +83,14 @@ func (r *runner) slots() []*child.Slot {
 
 func (r *runner) slotRuns() []func(context.Context) error {
 	var runs []func(context.Context) error
-	for _, s := range r.slots() {
+	for _, s := range r.producers {
 		runs = append(runs, s.Run)
+	}
+	for _, s := range r.projectors {
+		runs = append(runs, func(ctx context.Context) error {
+			r.before.await(ctx)
+			return s.Run(ctx)
+		})
 	}
 	return runs
 }
@@ -101,7 +107,11 @@ func (r *runner) leader() (slot *child.Slot, status child.Status, ok bool) {
 
 // healthy says whether every service answers.
 func (r *runner) healthy() bool {
-	for _, s := range r.slots() {
+	expected := r.slots()
+	if r.before.building() {
+		expected = r.producers
+	}
+	for _, s := range expected {
 		if _, fresh := s.Status(); !fresh {
 			return false
 		}

@@ -55,11 +55,20 @@ func (r *runner) observe(change bson.Raw, at time.Time) {
 		// The mirror keeps no count; the copy of an event that appears is that event to be seen.
 		operation, _ := change.Lookup("operationType").StringValueOK()
 		if id, ok := change.Lookup("fullDocument", "aggregateId").StringValueOK(); ok && operation == string(envelope.Insert) {
+			if r.before.copied[id] < r.before.events[id] {
+				r.before.copied[id]++
+				return
+			}
 			r.rec.See(id, 1, at)
 		}
 		return
 	}
-	if o, ok := witness.Timeline(change, at); ok {
+	o, ok := witness.Timeline(change, at)
+	if before := r.before.events[o.Aggregate]; ok && before > 0 && o.Events >= 0 {
+		o.Events = max(o.Events-before, 0)
+		ok = o.Events > 0
+	}
+	if ok {
 		r.rec.Observe(o)
 	}
 }

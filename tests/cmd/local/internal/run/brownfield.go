@@ -1,0 +1,133 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/tests/internal/child"
+	"github.com/sluice-cdc/sluice/tests/internal/workload"
+)
+
+// brownfield is a collection that is full before the producers begin. Its read model is built by `projector build` while
+// other events are inserted, and the projectors start when that has ended. Without --build it is empty.
+type brownfield struct {
+	built chan struct{} // closed when the read model is built; nil without --build
+	// events is how many events of each aggregate were there before; only read once the services run.
+	events map[string]int64
+	// copied is how many of them the mirror holds; of the goroutine that watches the read model.
+	copied map[string]int64
+}
+
+// building reports whether the read model is still to be built.
+func (b *brownfield) building() bool {
+	if b.built == nil {
+		return false
+	}
+	select {
+	case <-b.built:
+		return false
+	default:
+		return true
+	}
+}
+
+// await returns when the read model is built, or ctx ends.
+func (b *brownfield) await(ctx context.Context) {
+	if b.built == nil {
+		return
+	}
+	select {
+	case <-b.built:
+	case <-ctx.Done():
+	}
+}
+
+// fillSource inserts the events that are there before the producers begin.
+func (r *runner) fillSource(ctx context.Context, data *data) error {
+	if !r.options.Build {
+		return nil
+	}
+	r.before = brownfield{built: make(chan struct{}), events: map[string]int64{}, copied: map[string]int64{}}
+	r.event(fmt.Sprintf("inserting %d events that are there before the producers", r.options.Before))
+	loader := workload.Loader{Collection: data.source, Sending: func(batch []workload.Event, _ time.Time) {
+		for _, e := range batch {
+			r.before.events[e.AggregateID]++
+		}
+	}}
+	n := 0
+	if _, err := loader.Run(ctx, func(yield func(workload.Event) bool) {
+		for e := range workload.Orders(r.options.Seed) {
+			if n++; n > r.options.Before || !yield(e) {
+				return
+			}
+		}
+	}); err != nil {
+		return fmt.Errorf("fill the collection: %w", err)
+	}
+	_, err := data.source.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}}})
+	if err != nil {
+		return fmt.Errorf("index the collection: %w", err)
+	}
+	return nil
+}
+
+// build runs `projector build`, after which the projectors start.
+func (r *runner) build(ctx context.Context) error {
+	if !r.before.building() {
+		return nil
+	}
+	defer close(r.before.built)
+	r.event("projector build: the read model, from the documents, while events are inserted")
+	moves, over := context.WithCancel(ctx)
+	var moving sync.WaitGroup
+	moving.Go(func() { // a build is movement, too
+		for retry.Sleep(moves, time.Second) == nil {
+			r.moved.Store(time.Now().UnixNano())
+		}
+	})
+	defer moving.Wait()
+	defer over()
+	said, err := r.operate(ctx, "build")
+	if err == nil {
+		r.event(said)
+	}
+	return err
+}
+
+// verify runs `projector verify`, while the projectors still run.
+func (r *runner) verify(ctx context.Context) error {
+	if !r.options.Build {
+		return nil
+	}
+	said, err := r.operate(ctx, "verify")
+	if err == nil {
+		r.event("projector verify: " + said)
+	}
+	return err
+}
+
+// operate runs one command with the settings of the projectors, and returns the first line of what it printed.
+func (r *runner) operate(ctx context.Context, command string) (string, error) {
+	slot := r.projectors[0]
+	env := append(slices.Clone(slot.Env), "SOURCE_DATABASE="+r.places.source, "SOURCE_COLLECTION="+r.places.collection, "BLOB_CONTAINER="+r.places.container)
+	code, said, err := child.Command(ctx, env, slot.Program, command)
+	switch {
+	case err != nil:
+		return "", err
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case code != 0:
+		return "", errors.New("projector " + command + ": " + strings.TrimSpace(said))
+	}
+	first, _, _ := strings.Cut(said, "\n")
+	return first, nil
+}
