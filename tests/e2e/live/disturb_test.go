@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
 // disturbance is something that servers do to their clients.
@@ -22,6 +24,25 @@ func (w *world) disturb(d disturbance) {
 	d.do()
 }
 
+// lose waits for a message between a service and a server, loses it, and cuts every connection between the two.
+func (w *world) lose(s *service, server wire.Server, match func(wire.Unit) bool) {
+	w.Helper()
+	trap := wire.NewTrap(func(u wire.Unit) bool { return u.Server == server && match(u) })
+	s.now.way.Arm(trap)
+	defer s.now.way.Arm(nil)
+	defer trap.Release(false)
+	w.flow("a message is held", func() bool {
+		select {
+		case <-trap.Sprung():
+			return true
+		default:
+			return false
+		}
+	})
+	trap.Release(false)
+	s.now.way.Cut(server)
+}
+
 // mongoDisturbances are those of MongoDB. A real one is told what an operator would tell it, and its ways are cut.
 func (w *world) mongoDisturbances() []disturbance {
 	if !w.real {
@@ -33,12 +54,8 @@ func (w *world) mongoDisturbances() []disturbance {
 			{"the answer to a getMore is lost", func() { w.stack.Mongo.LoseReplies("getMore", 1) }},
 		}
 	}
-	lost := func(of func() *way) func() {
-		return func() {
-			way := of()
-			way.loseAnswer()
-			w.flow("the answer is lost", way.isCut)
-		}
+	lost := func(of func() *service) func() {
+		return func() { w.lose(of(), wire.Mongo, func(u wire.Unit) bool { return u.Reply }) }
 	}
 	return []disturbance{
 		{"MongoDB steps down", func() {
@@ -46,12 +63,12 @@ func (w *world) mongoDisturbances() []disturbance {
 		}},
 		{"every connection to MongoDB is cut", func() {
 			for _, s := range w.services {
-				s.now.mongo.cut()
+				s.now.way.Cut(wire.Mongo)
 			}
 		}},
 		{"cursors are killed", w.killCursors},
-		{"an answer of MongoDB to a projector is lost", lost(func() *way { return w.projector(0).now.mongo })},
-		{"an answer of MongoDB to the leader is lost", lost(func() *way { return w.leader(w.streams()[0]).now.mongo })},
+		{"an answer of MongoDB to a projector is lost", lost(func() *service { return w.projector(0) })},
+		{"an answer of MongoDB to the leader is lost", lost(func() *service { return w.leader(w.streams()[0]) })},
 	}
 }
 

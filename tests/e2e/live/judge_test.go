@@ -27,7 +27,7 @@ func (w *world) judge() {
 	})
 	_, err = w.collection(w.settings.Projection).DeleteOne(w.Context(), bson.D{{Key: "_id", Value: last}})
 	require.NoError(w, err)
-	w.run.Writes = w.storage.all()
+	w.run.Writes = w.checkpoints.All()
 	if w.run.Aside == nil {
 		w.setAside()
 	}

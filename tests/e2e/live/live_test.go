@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/wire"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
@@ -33,9 +34,9 @@ func TestG1G2G3G4ServicesAreKilledAndHandOver(t *testing.T) {
 		w.moveOn()
 		for n, take := range []func(*service){(*service).kill, (*service).end} {
 			stream := w.streams()[n]
-			leader, epoch := w.leader(stream), w.storage.last(stream).Epoch
+			leader, epoch := w.leader(stream), w.checkpoints.Last(stream).Epoch
 			take(leader)
-			w.until("another one leads", func() bool { return w.storage.last(stream).Epoch > epoch })
+			w.until("another one leads", func() bool { return w.checkpoints.Last(stream).Epoch > epoch })
 			w.moveOn()
 			leader.start()
 
@@ -72,22 +73,30 @@ func TestG1G2G3G4WaysAreCutAndServersDisturbed(t *testing.T) {
 		w.moveOn()
 		chance := w.random()
 		stream, bus, route := w.streams()[0], w.stack.ServiceBus, w.stack.Route
-		for _, of := range []func() *way{
-			func() *way { return w.leader(stream).now.bus },
-			func() *way { return w.projector(0).now.bus },
-			func() *way { return w.leader(stream).now.mongo },
-			func() *way { return w.projector(1).now.mongo },
-			func() *way { return w.leader(stream).now.blob },
+		leader := func() *service { return w.leader(stream) }
+		for _, at := range []struct {
+			of     func() *service
+			server wire.Server
+		}{
+			{leader, wire.ServiceBus},
+			{func() *service { return w.projector(0) }, wire.ServiceBus},
+			{leader, wire.Mongo},
+			{func() *service { return w.projector(1) }, wire.Mongo},
+			{leader, wire.Blob},
 		} {
-			way, n := of(), chance.IntN(5_000)
-			w.tell("cut a way after %d bytes", n)
-			way.cutAfter(n)
-			w.flow("it is cut", way.isCut)
+			s, n := at.of(), chance.IntN(20)
+			w.tell("cut %s off from %s after %d messages", s.now.name, at.server, n)
+			w.lose(s, at.server, func(u wire.Unit) bool {
+				if !u.Reply {
+					n--
+				}
+				return n < 0
+			})
 			w.moveOn()
 		}
-		epoch := w.storage.last(stream).Epoch
+		epoch := w.checkpoints.Last(stream).Epoch
 		w.succeeds("producer", "lease break --stream "+stream)
-		w.until("somebody leads with the next epoch", func() bool { return w.storage.last(stream).Epoch > epoch })
+		w.until("somebody leads with the next epoch", func() bool { return w.checkpoints.Last(stream).Epoch > epoch })
 		w.moveOn()
 		for _, d := range append([]disturbance{
 			{"locks are lost", func() { bus.ExpireLocks(route.Out()) }},

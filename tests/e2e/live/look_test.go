@@ -174,10 +174,10 @@ func (w *world) answer(of, args string) (code int, said string) {
 	return code, said
 }
 
-// command runs one command, past every way.
+// command runs one command, past every network.
 func (w *world) command(of string, args ...string) (code int, said string) {
 	var out bytes.Buffer
-	bus, blobs := stack.Host(w.stack.Endpoint(emulator.EnvServiceBus)), w.storedAt
+	bus, blobs := stack.Host(w.stack.Endpoint(emulator.EnvServiceBus)), stack.Host(w.stack.Endpoint(emulator.EnvBlob))
 	if of == "producer" {
 		load := func() ([]producer.Config, error) { return w.producing(bus, blobs), nil }
 		code = producer.Execute(w.Context(), args, load, producer.Options{Instance: "desk", Blob: w.storing()}, &out, &out, func(context.Context, []producer.Config) error {

@@ -55,12 +55,6 @@ func (r *records) accepted(a servicebus.Accepted) {
 	r.published[a.MessageID] = true
 }
 
-func (r *records) acceptedCount() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.run.Accepted)
-}
-
 // last is the document that the test itself writes into the read model when all services have ended.
 const last = "the last one"
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,6 +27,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
 // service is the place of one replica, which runs one instance after another.
@@ -38,16 +40,17 @@ type service struct {
 	gone     []*instance // those before
 }
 
-// instance is what would be one process, with ways of its own.
+// instance is what would be one process, with a network of its own.
 type instance struct {
-	w                *world
-	kind, name       string
-	bus, mongo, blob *way
-	log              *log
-	stop             context.CancelFunc
-	asked            atomic.Bool // it was asked to stop, or killed
-	done             chan struct{}
-	err              error // read after done is closed
+	w          *world
+	kind, name string
+	way        *wire.Way
+	cut        context.CancelFunc // ends way
+	log        *log
+	stop       context.CancelFunc
+	asked      atomic.Bool // it was asked to stop, or killed
+	done       chan struct{}
+	err        error // read after done is closed
 }
 
 // serve starts the first instances of so many replicas, and waits until every stream is led.
@@ -62,7 +65,7 @@ func (w *world) serve(producers, projectors int) {
 		s.start()
 	}
 	for _, stream := range w.streams() {
-		w.until(stream+" has begun", func() bool { return w.storage.last(stream).Position != "" })
+		w.until(stream+" has begun", func() bool { return w.checkpoints.Last(stream).Position != "" })
 	}
 }
 
@@ -70,12 +73,21 @@ func (w *world) serve(producers, projectors int) {
 func (s *service) start() {
 	s.launched++
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.w.Context()))
+	through, cut := context.WithCancel(context.WithoutCancel(s.w.Context()))
 	s.now = &instance{
-		w: s.w, kind: s.kind, name: fmt.Sprintf("%s.%d", s.name, s.launched), log: &log{}, stop: cancel, done: make(chan struct{}),
-		bus:   newWay(s.w.T, stack.Host(s.w.stack.Endpoint(emulator.EnvServiceBus))),
-		mongo: newWay(s.w.T, stack.Host(s.w.mongo)),
-		blob:  newWay(s.w.T, s.w.storedAt),
+		w: s.w, kind: s.kind, name: fmt.Sprintf("%s.%d", s.name, s.launched), log: &log{}, stop: cancel, cut: cut, done: make(chan struct{}),
 	}
+	var err error
+	s.now.way, err = wire.Listen(ctx, s.now.name, wire.Addrs{
+		Mongo: stack.Host(s.w.mongo), ServiceBus: stack.Host(s.w.stack.Endpoint(emulator.EnvServiceBus)), Blob: stack.Host(s.w.stack.Endpoint(emulator.EnvBlob)),
+	}, wire.Loopback, &s.w.checkpoints, nil)
+	require.NoError(s.w, err)
+	way := s.now.way
+	s.w.networks.Go(func() {
+		if err := way.Run(through); err != nil {
+			s.w.Errorf("run the network of %s: %v", way.Name(), err)
+		}
+	})
 	s.w.tell("start %s", s.now.name)
 	go s.now.run(ctx)
 	s.w.scraping.Go(s.now.scrape)
@@ -90,14 +102,15 @@ func (i *instance) run(ctx context.Context) {
 		i.w.Errorf("open the way of traces: %v", err)
 	}
 	defer traces.Close(ctx)
+	addrs := i.way.Addrs()
 	if i.kind == "producer" {
-		streams := i.w.producing(i.bus.addr(), i.blob.addr())
+		streams := i.w.producing(addrs.ServiceBus, addrs.Blob)
 		i.err = producer.Run(ctx, streams[0], producer.Options{
-			Logger: logger, Instance: i.name, Tracer: traces.Tracer("producer"), Blob: i.w.storing(), Mongo: i.mongo.mongo,
+			Logger: logger, Instance: i.name, Tracer: traces.Tracer("producer"), Blob: i.w.storing(), Mongo: i.dialMongo,
 		}, streams[1:]...)
 	} else {
-		i.err = projector.Run(ctx, i.w.projecting(i.bus.addr(), i.blob.addr()), projector.Options{
-			Logger: logger, Instance: i.name, Projections: i.w.settings.Projections, Tracer: traces.Tracer("projector"), Mongo: i.mongo.mongo,
+		i.err = projector.Run(ctx, i.w.projecting(addrs.ServiceBus, addrs.Blob), projector.Options{
+			Logger: logger, Instance: i.name, Projections: i.w.settings.Projections, Tracer: traces.Tracer("projector"), Mongo: i.dialMongo,
 		})
 	}
 	i.w.tell("%s ended: %v", i.name, i.err)
@@ -106,8 +119,14 @@ func (i *instance) run(ctx context.Context) {
 	}
 }
 
-// mongo makes a client use the way.
-func (w *way) mongo(o *options.ClientOptions) { o.SetDialer(w) }
+// dialMongo makes a client use the network of the instance, whatever address the server has.
+func (i *instance) dialMongo(o *options.ClientOptions) { o.SetDialer(i) }
+
+// DialContext implements [options.ContextDialer].
+func (i *instance) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, network, i.way.Addrs().Mongo)
+}
 
 // ask asks the instance to stop, as SIGTERM does.
 func (i *instance) ask() {
@@ -141,9 +160,7 @@ func (s *service) kill() {
 	s.now, s.gone = nil, append(s.gone, i)
 	s.w.tell("kill %s", i.name)
 	i.asked.Store(true)
-	for _, way := range []*way{i.bus, i.mongo, i.blob} {
-		way.kill()
-	}
+	i.cut()
 	i.stop()
 }
 
@@ -151,7 +168,7 @@ func (s *service) kill() {
 func (w *world) leader(stream string) (leader *service) {
 	w.Helper()
 	w.until("somebody leads "+stream, func() bool {
-		name := w.storage.last(stream).Leader
+		name := w.checkpoints.Last(stream).Leader
 		for _, s := range w.services {
 			if s.now != nil && s.now.name == name {
 				leader = s

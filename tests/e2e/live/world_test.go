@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
 const (
@@ -59,11 +60,9 @@ type world struct {
 	*testing.T
 	settings settings
 	stack    *emulator.Stack
-	storage  *storage
-	storedAt string         // the address of storage
 	mongo    string         // the connection string of MongoDB
 	real     bool           // which is a real one
-	client   *driver.Client // the test's own, past every way
+	client   *driver.Client // the test's own, past every network
 	leases   []*leasecheck.Recorder
 
 	// services, their instances and seeds are of the test's goroutine alone.
@@ -75,6 +74,8 @@ type world struct {
 	enough   atomic.Bool    // ends what is outside
 	outside  sync.WaitGroup // commits events and gives commands
 
+	checkpoints wire.Checkpoints
+	networks    sync.WaitGroup // of the instances
 	*records
 }
 
@@ -93,7 +94,10 @@ func inWorld(t *testing.T, s settings, f func(w *world)) {
 	for _, stream := range w.streams() {
 		w.leases = append(w.leases, leasecheck.NewRecorder(container+"/"+stream+".json"))
 	}
-	servers.ServiceBus.Observe(w.accepted)
+	servers.ServiceBus.Observe(func(a servicebus.Accepted) {
+		w.accepted(a)
+		w.checkpoints.Accepted.Add(1)
+	})
 	serving, stopServing := context.WithCancel(context.WithoutCancel(t.Context())) // the servers outlive the services
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -102,7 +106,6 @@ func inWorld(t *testing.T, s settings, f func(w *world)) {
 		}
 	})
 	t.Cleanup(func() { stopServing(); running.Wait() })
-	w.storage, w.storedAt = serveStorage(t, stack.Host(servers.Endpoint(emulator.EnvBlob)), w.streams(), w.acceptedCount)
 	w.client, err = driver.Connect(options.Client().ApplyURI(w.mongo))
 	require.NoError(t, err)
 	watching, stopWatching := context.WithCancel(serving)
@@ -234,8 +237,13 @@ func (w *world) stopAll() {
 	for _, s := range w.services {
 		for _, i := range s.gone {
 			i.joined()
+			running = append(running, i)
 		}
 	}
+	for _, i := range running {
+		i.cut()
+	}
+	w.networks.Wait()
 	w.scraping.Wait()
 }
 
