@@ -25,6 +25,10 @@ find bin/programs -mindepth 1 -maxdepth 1 ! -path "$new" ! -path "bin/programs/$
 [[ -d $SLUICE_PROGRAMS ]] || mv "$new" "$SLUICE_PROGRAMS"
 rm -rf "$new"
 
+# What changes with any file, for the tests that read files outside of their module (tests/internal/tree).
+SLUICE_TREE=$(git ls-files -z --cached --others --exclude-standard | sort -z | xargs -0 cat 2>/dev/null | cksum || true)
+export SLUICE_TREE=${SLUICE_TREE:-$RANDOM}
+
 # run WHAT VARIABLE=VALUE… go test FLAG… PACKAGES: one run of go test, and what it is.
 status=0
 run() {

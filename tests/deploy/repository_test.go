@@ -14,11 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/tests/internal/bicep"
+	"github.com/sluice-cdc/sluice/tests/internal/tree"
 )
 
 const root = "../.."
 
 func read(t *testing.T, path string) string {
+	tree.Depend()
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(root, path))
 	require.NoError(t, err)
@@ -27,6 +29,7 @@ func read(t *testing.T, path string) string {
 
 // files returns the texts of all files of the repository with one of the names, by path.
 func files(t *testing.T, names ...string) map[string]string {
+	tree.Depend()
 	t.Helper()
 	found := map[string]string{}
 	require.NoError(t, filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {

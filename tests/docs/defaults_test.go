@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/tests/internal/tree"
 )
 
 const (
@@ -114,6 +115,7 @@ func defaults() map[string][]string {
 // A number beside the name of a setting is the setting's default, on every page.
 func TestNumbersBesideSettingsAreTheirDefaults(t *testing.T) {
 	known, checked := defaults(), 0
+	tree.Depend()
 	require.NoError(t, filepath.WalkDir("../..", func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -6,10 +6,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/tree"
 )
 
 // The code in the guide to projections is that of the example, which is a module of its own.
 func TestTheGuideShowsTheExample(t *testing.T) {
+	tree.Depend()
 	page, err := os.ReadFile("../../projector/projection/README.md")
 	require.NoError(t, err)
 	for _, file := range []string{"main.go", "totals.go", "totals_test.go", "shop/main.go"} {
@@ -25,6 +28,7 @@ func TestTheGuideShowsTheExample(t *testing.T) {
 
 // The projection on the front page is the one that runs as the example of package projection.
 func TestTheFrontPageShowsTheExample(t *testing.T) {
+	tree.Depend()
 	page, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	example, err := os.ReadFile("../../projector/projection/readme_test.go")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/tests/internal/tree"
 )
 
 // The tables of docs/configure.md name every setting of each service with its default, and no
@@ -34,6 +35,7 @@ func TestTheDocumentationListsEverySetting(t *testing.T) {
 // readTables reads the tables of a section of a page into documented.
 func readTables(t *testing.T, page, title string, documented map[string]string) {
 	t.Helper()
+	tree.Depend()
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	_, rest, found := strings.Cut(string(text), "\n## "+title+"\n")

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/tree"
 )
 
 func TestAPictureShowsEachLineForAsLongAsItStays(t *testing.T) {
@@ -51,6 +53,7 @@ func TestARecordingPlaysInAFewSecondsOnATerminalThatScrolls(t *testing.T) {
 // succeeded.
 func TestTheReadmesPicture(t *testing.T) {
 	t.Parallel()
+	tree.Depend()
 	text, err := os.ReadFile("../../../docs/run.svg")
 	require.NoError(t, err)
 	require.Less(t, len(text), 200_000)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/tests/internal/bicep"
+	"github.com/sluice-cdc/sluice/tests/internal/tree"
 )
 
 var update = flag.Bool("update", false, "write the picture and the table into infra")
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 
 // The documents show the current results of the simulation.
 func TestTheDocumentsShowTheSimulation(t *testing.T) {
+	tree.Depend()
 	ours := deployed(t)
 	picture := Picture(ours, Typical)
 	table := Table([]int{keda, ours, 2000, 5000}, Typical)
@@ -61,6 +63,7 @@ func TestTheDocumentsShowTheSimulation(t *testing.T) {
 // deployed returns the template's number of messages for each replica; the rest of its rule must be
 // the one that the scenarios use.
 func deployed(t *testing.T) (messages int) {
+	tree.Depend()
 	t.Helper()
 	f, err := bicep.ReadFile(infra + "app/projector.bicep")
 	require.NoError(t, err)

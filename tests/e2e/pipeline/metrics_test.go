@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/internal/tree"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -51,6 +52,7 @@ func (s *realStack) scrape(log *world.Recorder) map[string]*dto.MetricFamily {
 // metric counts something.
 func told(t *testing.T, service string) (rows []string) {
 	t.Helper()
+	tree.Depend()
 	text, err := os.ReadFile("../../../docs/observe.md")
 	require.NoError(t, err)
 	prefix := "sluice_" + service + "_"

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/tree"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -28,6 +29,7 @@ var procedure = []string{
 // G1 and G3: by the procedure of the README a new read model gets every change, although the broker
 // remembers all of them, and the old one applies none a second time.
 func TestG1G3ANewReadModelIsBuiltBesideTheOldOne(t *testing.T) {
+	tree.Depend()
 	guide, err := os.ReadFile("../../../projector/projection/README.md")
 	require.NoError(t, err)
 	for _, step := range procedure {

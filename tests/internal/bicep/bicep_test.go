@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/tree"
 )
 
 const sample = `// a comment with { and '
@@ -120,6 +122,7 @@ func TestParseReportsWhatItCannotRead(t *testing.T) {
 // Our own templates are the largest sample: every "name: 'UPPER_CASE'" of the text is found in the
 // structure.
 func TestParseReadsOurTemplates(t *testing.T) {
+	tree.Depend()
 	files, err := filepath.Glob("../../../infra/*/*.bicep")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/sluice-cdc/sluice/tests/internal/tree"
 )
 
 // Build builds the two services into dir and returns the paths of the programs.
@@ -63,6 +65,7 @@ func take(built, program string) error {
 // Checkout returns the root of the source tree: above the working directory, or above the source of
 // this program.
 func Checkout() (string, error) {
+	tree.Depend()
 	var starts []string
 	if wd, err := os.Getwd(); err == nil {
 		starts = append(starts, wd)

@@ -14,6 +14,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/sluice-cdc/sluice/tests/internal/tree"
 )
 
 // Base is the path of the repository. A module's path is Base followed by its folder.
@@ -33,6 +35,7 @@ func Path(folder string) string { return Base + "/" + folder }
 // Root returns the root of the repository: the first folder above the working directory that has a
 // go.work.
 func Root() (string, error) {
+	tree.Depend()
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find the repository: %w", err)

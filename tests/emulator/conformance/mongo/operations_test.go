@@ -73,6 +73,7 @@ func TestOperationsAreAnsweredAsByMongoDB60(t *testing.T) {
 		writeOperations(t, lines, answers)
 		return
 	}
+	_ = os.Getenv("SLUICE_TREE") // the page is in another module: see tests/internal/tree
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	require.Contains(t, string(readme), fmt.Sprintf("has %d operations", len(operations)))
