@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/internal/pipeline"
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
+	"github.com/sluice-cdc/sluice/projector/internal/suspects"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/claim"
@@ -50,6 +51,7 @@ type service struct {
 	mongo      *mongo.Client
 	mongoSeen  mongodb.Sight
 	applier    *apply.Applier
+	suspects   *suspects.Watch
 	pipeline   *pipeline.Pipeline
 	pool       *sessions.Pool
 	// ranges are those of the read model's build; nil if it has none, or is not known yet.
@@ -114,8 +116,9 @@ func (s *service) openMongo(opts Options) (err error) {
 	if s.mongo, err = mongo.Connect(clientOptions); err != nil {
 		return fmt.Errorf("open MongoDB client: %w", err)
 	}
+	s.suspects = suspects.New(s.mongo.Database(s.cfg.Database), s.chosen, opts.Instance, s.log)
 	s.applier = apply.New(s.chosen, s.mongo, s.cfg.Database, apply.Options{
-		IgnoreVersions: s.cfg.VersionGapWait == 0, FirstVersion: s.cfg.VersionFirst, AppName: appName, Through: s.builtThrough,
+		IgnoreVersions: s.cfg.VersionGapWait == 0, FirstVersion: s.cfg.VersionFirst, AppName: appName, Through: s.builtThrough, Suspects: s.suspects,
 		Ended: func(n int) {
 			s.log.Warn("ended abandoned transactions of a projector that no longer exists", "transactions", n)
 		},

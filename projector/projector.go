@@ -28,6 +28,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -106,12 +107,16 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 	group.Go(func() error {
 		defer stopServing()
 		built, err := s.awaitBuild(receiving)
-		if !built {
+		if !built || !s.beginWatch(receiving) {
 			return err
 		}
 		group.Go(func() error { return s.pipeline.Run(receiving) })
 		group.Go(func() error { return s.watchDrop(receiving) })
+		var watch sync.WaitGroup
+		watch.Go(func() { s.suspects.Run(receiving) })
 		s.pool.Run(receiving, work, s.pipeline.Handle)
+		watch.Wait()
+		s.endWatch(receiving)
 		return nil
 	})
 	err = group.Wait()

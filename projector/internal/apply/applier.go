@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/sluice-cdc/sluice/projector/internal/suspects"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
@@ -47,6 +48,7 @@ type Applier struct {
 	// firstVersion is the setting VERSION_FIRST.
 	firstVersion int64
 	through      func(stream, aggregate string) string
+	suspects     *suspects.Watch
 	skip         string // see Replay
 	past         Past   // see Replay
 }
@@ -67,6 +69,8 @@ type Options struct {
 	// Through, if set, returns the position up to which the read model was built for an aggregate
 	// of a stream, also if nothing of the aggregate was there; empty if it was not.
 	Through func(stream, aggregate string) string
+	// Suspects knows the events whose projection ends the process; nil: none does.
+	Suspects *suspects.Watch
 }
 
 // New returns an applier of a projection for a read-model database. Effects are committed with
@@ -83,7 +87,7 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 			SetReadConcern(readconcern.Majority()).
 			SetReadPreference(readpref.Primary())),
 		conflicts: newConflictQueue(), calls: &projections{}, abandoned: &abandonedTxns{admin: client.Database("admin"), app: o.AppName, ended: o.Ended}, ignoreVersions: o.IgnoreVersions, firstVersion: o.FirstVersion,
-		through: o.Through,
+		through: o.Through, suspects: o.Suspects,
 	}
 	a.guards = guardsOf(p, a.database)
 	return a
@@ -100,12 +104,7 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 // retried: with the same arguments, Apply continues where it stopped. A decided change stays
 // decided, whatever follows.
 func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes []envelope.Change, results []Result) ([]Failure, error) {
-	groups, decided, failures := a.plan(ctx, t, changes, results)
-	for _, g := range groups {
-		g.session = session
-	}
-	record(results, decided)
-	failures, err := a.setAsideHanging(ctx, session, changes, results, failures)
+	groups, failures, err := a.project(ctx, session, t, changes, results)
 	if err == nil {
 		err = a.write(ctx, t, groups)
 	}
@@ -124,6 +123,27 @@ func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes 
 		err = fmt.Errorf("apply projection %s: %w", a.projection.Name(), err)
 	}
 	return failures, err
+}
+
+// project plans a batch, with what is known of events from which the projection does not return.
+func (a *Applier) project(
+	ctx context.Context, session string, t Attempt, changes []envelope.Change, results []Result,
+) ([]*group, []Failure, error) {
+	if err := a.judgeSuspects(ctx, session, t, changes, results); err != nil {
+		return nil, nil, err
+	}
+	leave, err := a.suspects.Enter(ctx, func() []*envelope.Change { return inHand(t, changes, results) })
+	if err != nil {
+		return nil, nil, err
+	}
+	groups, decided, failures := a.plan(ctx, t, changes, results)
+	leave()
+	for _, g := range groups {
+		g.session = session
+	}
+	record(results, decided)
+	failures, err = a.judgeHanging(ctx, session, changes, results, failures)
+	return groups, failures, err
 }
 
 // write commits the groups' effects and has each group decide its changes.

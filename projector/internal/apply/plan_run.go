@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -46,6 +45,10 @@ type projected struct {
 	writes    []projection.Write
 	err       error
 	ended     time.Time
+	// recorded is set once a record shows that the projection has the event, and forget removes it;
+	// both are guarded by the mutex of projections.
+	recorded bool
+	forget   func()
 }
 
 func (p *projected) returned() bool {
@@ -98,10 +101,54 @@ func (s *projections) run(call *projected, p projection.Projection, c envelope.C
 	_, call.writes, call.err = project(p, c)
 	call.ended = time.Now()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	close(call.done)
 	if s.late[c.Aggregate] == call {
 		s.hanging--
+	}
+	forget := call.forget
+	s.mu.Unlock()
+	if forget != nil {
+		forget()
+	}
+}
+
+// unrecorded returns the call of an event that hangs, unless a record shows it; nil if there is
+// none. The caller records it and calls keepRecord.
+func (s *projections) unrecorded(c *envelope.Change) *projected {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	call := s.late[c.Aggregate]
+	if call == nil || call.messageID != c.MessageID || call.returned() || call.recorded {
+		return nil
+	}
+	call.recorded = true
+	return call
+}
+
+// retryRecord lets the next attempt record a call, after an error.
+func (s *projections) retryRecord(call *projected) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	call.recorded = false
+}
+
+// hasLate reports whether an aggregate has a call that did not return in time.
+func (s *projections) hasLate(aggregate string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.late[aggregate] != nil
+}
+
+// keepRecord has a call remove its record once it returns.
+func (s *projections) keepRecord(call *projected, forget func()) {
+	s.mu.Lock()
+	returned := call.returned()
+	if !returned {
+		call.forget = forget
+	}
+	s.mu.Unlock()
+	if returned {
+		forget()
 	}
 }
 
@@ -136,56 +183,4 @@ func (s *projections) keep(aggregate string, call *projected) (hangs bool) {
 func (a *Applier) Hanging() int {
 	_, hanging := a.calls.take("")
 	return hanging
-}
-
-// setAsideHanging sets aside the events of aggregates that are parked, among those from whose
-// events the projection does not return: such events never come to the write that finds an
-// aggregate parked. It returns the failures of the others.
-func (a *Applier) setAsideHanging(ctx context.Context, session string, changes []envelope.Change, results []Result, failures []Failure) ([]Failure, error) {
-	var names []string
-	for _, f := range failures {
-		if errors.Is(f.Err, errHangs) {
-			names = append(names, changes[f.Index].Aggregate)
-		}
-	}
-	aside, err := a.setAsideParked(ctx, session, names, changes, results)
-	if err != nil {
-		return failures, err
-	}
-	return slices.DeleteFunc(failures, func(f Failure) bool { return aside[changes[f.Index].Aggregate] }), nil
-}
-
-// setAsideParked sets aside the pending events of those aggregates that are parked, without asking
-// the projection for writes, and returns the names of these.
-func (a *Applier) setAsideParked(
-	ctx context.Context, session string, names []string, changes []envelope.Change, results []Result,
-) (map[string]bool, error) {
-	if len(names) == 0 {
-		return nil, nil
-	}
-	found, err := a.guards.read(ctx, names...)
-	if err != nil {
-		return nil, err
-	}
-	aside := make(map[string]bool)
-	for name, s := range found {
-		if s.parked == nil {
-			continue
-		}
-		g := &group{aggregate: name, session: session}
-		for i := range changes {
-			if changes[i].Aggregate == name && results[i].Kind == Pending {
-				g.events = append(g.events, planned{index: i, change: &changes[i]})
-			}
-		}
-		counted, err := a.setAside(ctx, g, s.parked)
-		if err != nil {
-			return aside, err
-		}
-		if counted {
-			record(results, g.decided)
-			aside[name] = true
-		}
-	}
-	return aside, nil
 }

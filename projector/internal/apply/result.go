@@ -50,6 +50,7 @@ const (
 	ReasonRefused    = "WriteRefused"      // the database refused the write for its content
 	ReasonDeliveries = "DeliveriesUsedUp"  // the broker would soon dead-letter the event, and later ones would overtake it
 	ReasonUndecided  = "Undecided"         // the event failed for UNDECIDED_AFTER while others of the same database were applied
+	ReasonEnded      = "ProcessEnded"      // processes ended while the projection had the event
 	ReasonOvertaken  = "Overtaken"         // the broker dead-lettered the event, and later ones were applied
 	ReasonOperator   = "ParkedByOperator"  // a person parked the aggregate, because of no event
 	ReasonBuild      = "BuildFailed"       // the aggregate's state could not be built from the source, because of no event in the queue
@@ -59,7 +60,7 @@ const (
 // reason of its own, and not ParkedByOperator, which is of an aggregate alone.
 func Reasons() []string {
 	return []string{
-		ReasonParked, ReasonVersionGap, ReasonProjection, ReasonPromise, ReasonRefused, ReasonDeliveries, ReasonUndecided,
+		ReasonParked, ReasonVersionGap, ReasonProjection, ReasonPromise, ReasonRefused, ReasonDeliveries, ReasonUndecided, ReasonEnded,
 		string(envelope.ReasonMissingProperty), string(envelope.ReasonInvalidProperty), string(envelope.ReasonUnknownContentType),
 		string(envelope.ReasonUndecodableBody), string(envelope.ReasonClaimMissing), string(envelope.ReasonClaimCorrupt),
 	}
@@ -92,6 +93,13 @@ func Undecodable(err error) Result {
 func DeliveriesExhausted(n uint32, most int) Result {
 	return Result{Kind: Poison, Reason: ReasonDeliveries, Description: fmt.Sprintf("the event was delivered %d times, and the broker takes it out "+
 		"of its order after %d: a projector stopped, or lost its lock, each time that it had the event in hand. Find out why, then replay", n, most)}
+}
+
+// ProcessEnded is the result of an event that is not given to the projection again.
+func ProcessEnded() Result {
+	return Result{Kind: Poison, Reason: ReasonEnded, Description: "processes of the projector ended each time that the projection had this event, and " +
+		"no other one: it may recurse without end, or take more memory than there is. Correct the projection before a replay, which ends in the " +
+		"same way otherwise"}
 }
 
 // Undecided is the result of an event that failed for so long while others of the same database

@@ -220,10 +220,10 @@ func TestProjectorLendsNoAMQPSessionThatTheBrokerEnded(t *testing.T) {
 				w.Pass(10 * time.Second)
 				for round := range 3 {
 					w.DelayMongo(2*workers, slow, "update")
-					began := time.Now()
 					for n := range 2 * workers {
 						publish(w, event(fmt.Sprint("b", round, "-", n), 1, "T"))
 					}
+					began := time.Now() // the first send after an hour may be retried
 					w.Completed(1 + 2*workers*(round+1))
 					require.Less(w, time.Since(began), 3*slow, "not all workers work")
 					w.Pass(time.Hour)

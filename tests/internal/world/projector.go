@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -61,7 +62,7 @@ func (w *World) StartProjector(change func(*projector.Config, *projector.Options
 	config := w.ProjectorConfig()
 	o := projector.Options{
 		Logger:     slog.New(slog.NewJSONHandler(p.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Instance:   "projector",
+		Instance:   fmt.Sprintf("projector-%d", len(w.Projectors)), // a process of its own
 		ServiceBus: BusOptions(p.BusPlug.Dialer(w.BusNet)),
 		Mongo:      MongoOptions(p.MongoPlug.Dialer(w.MongoNet)),
 	}

@@ -1,0 +1,133 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// judgeSuspects decides what the projection must not be given, because a process of the projector
+// ended each time that it was: a condemned event is poison, and what comes behind it once its
+// aggregate is parked is set aside. An event that is only suspect is first given to the projection
+// alone, without an effect.
+func (a *Applier) judgeSuspects(ctx context.Context, session string, t Attempt, changes []envelope.Change, results []Result) error {
+	known, some, err := a.suspects.Known(ctx)
+	if err != nil || !some {
+		return err
+	}
+	var aggregates []string
+	for i := range changes {
+		c := &changes[i]
+		if results[i].Kind == Pending && (known.Suspect(c) || known.Condemned(c.Aggregate) != nil) && !slices.Contains(aggregates, c.Aggregate) {
+			aggregates = append(aggregates, c.Aggregate)
+		}
+	}
+	found, err := a.setAsideParked(ctx, session, aggregates, changes, results)
+	if err != nil {
+		return err
+	}
+	for i := range changes {
+		c := &changes[i]
+		switch s := known.Condemned(c.Aggregate); {
+		case results[i].Kind != Pending:
+		case s != nil && s.MessageID == c.MessageID:
+			results[i] = ProcessEnded()
+		case s != nil && found[c.Aggregate].parked == nil && found[c.Aggregate].of(s.Stream).position >= s.Position:
+			if err := a.suspects.Acquit(ctx, s.MessageID); err != nil { // a person has had it applied, or given it up
+				return err
+			}
+		case known.Suspect(c) && c.Claim == nil && !t.Skip[c.Aggregate] && !a.calls.hasLate(c.Aggregate):
+			if err := a.tryAlone(ctx, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tryAlone gives a suspect to the projection while that has no other event.
+func (a *Applier) tryAlone(ctx context.Context, c *envelope.Change) error {
+	var call *projected
+	forget, err := a.suspects.TryAlone(ctx, c, func() (hangs bool) {
+		_, err := a.calls.project(ctx, a.projection, c)
+		if errors.Is(err, errHangs) {
+			call = a.calls.unrecorded(c)
+		}
+		return call != nil
+	})
+	if call != nil {
+		a.calls.keepRecord(call, forget)
+	}
+	return err
+}
+
+// inHand returns the changes that a plan may give to the projection.
+func inHand(t Attempt, changes []envelope.Change, results []Result) (all []*envelope.Change) {
+	for i := range changes {
+		if results[i].Kind == Pending && changes[i].Claim == nil && !t.Skip[changes[i].Aggregate] {
+			all = append(all, &changes[i])
+		}
+	}
+	return all
+}
+
+// judgeHanging records the events from which the projection has not returned, and sets aside those
+// of aggregates that are parked: they never come to the write that finds an aggregate parked. It
+// returns the failures of the others.
+func (a *Applier) judgeHanging(ctx context.Context, session string, changes []envelope.Change, results []Result, failures []Failure) ([]Failure, error) {
+	var names []string
+	for _, f := range failures {
+		if !errors.Is(f.Err, errHangs) {
+			continue
+		}
+		c := &changes[f.Index]
+		names = append(names, c.Aggregate)
+		if call := a.calls.unrecorded(c); call != nil {
+			forget, err := a.suspects.RecordLong(ctx, c)
+			if err != nil {
+				a.calls.retryRecord(call)
+				return failures, err
+			}
+			a.calls.keepRecord(call, forget)
+		}
+	}
+	if _, err := a.setAsideParked(ctx, session, names, changes, results); err != nil {
+		return failures, err
+	}
+	return slices.DeleteFunc(failures, func(f Failure) bool { return results[f.Index].Kind != Pending }), nil
+}
+
+// setAsideParked sets aside the pending events of those aggregates that are parked, without asking
+// the projection for writes, and returns the guards of all of them.
+func (a *Applier) setAsideParked(
+	ctx context.Context, session string, names []string, changes []envelope.Change, results []Result,
+) (map[string]guardState, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	found, err := a.guards.read(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	for name, s := range found {
+		if s.parked == nil {
+			continue
+		}
+		g := &group{aggregate: name, session: session}
+		for i := range changes {
+			if changes[i].Aggregate == name && results[i].Kind == Pending {
+				g.events = append(g.events, planned{index: i, change: &changes[i]})
+			}
+		}
+		counted, err := a.setAside(ctx, g, s.parked)
+		if err != nil {
+			return nil, err
+		}
+		if counted {
+			record(results, g.decided)
+		}
+	}
+	return found, nil
+}

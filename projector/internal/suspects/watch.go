@@ -1,0 +1,372 @@
+package suspects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+const (
+	// every is how often a process shows that it runs, and checks which others have ended.
+	every = 15 * time.Second
+	// goneAfter is how long a process may not have shown itself while it runs.
+	goneAfter = time.Minute
+	// cautious is how long events in hand are recorded after a process has ended.
+	cautious = 15 * time.Minute
+	// freshFor bounds the age of what is known of suspects while events in hand are recorded.
+	freshFor = time.Second
+	// forgetTimeout bounds the removal of a record.
+	forgetTimeout = 5 * time.Second
+	// all is the whole of the trial semaphore.
+	all = 1 << 30
+)
+
+// Watch is one process's part. A nil Watch suspects nothing. It is safe for concurrent use.
+type Watch struct {
+	collection *mongo.Collection
+	self       process
+	log        *slog.Logger
+
+	// trial is held in part while the projection has events, and as a whole while a suspect is
+	// tried.
+	trial *semaphore.Weighted
+	known atomic.Pointer[knowledge] // nil: no process has ended
+	seen  atomic.Int64              // when the process showed itself, by the server's clock, in milliseconds
+	off   atomic.Bool               // the collection cannot be used
+
+	mu   sync.Mutex
+	left []bson.ObjectID // records that could not be removed; guarded by mu
+}
+
+// knowledge is what is known of processes that have ended. It does not change.
+type knowledge struct {
+	read      time.Time
+	cautious  bool                // events in hand are recorded
+	suspects  map[string]*Suspect // by message id
+	condemned map[string]*Suspect // by aggregate
+}
+
+// New returns the watch of a process. Nothing is read or written before [Watch.Begin].
+func New(readModel *mongo.Database, p projection.Projection, instance string, log *slog.Logger) *Watch {
+	host, _ := os.Hostname() // empty if it has none
+	return &Watch{
+		// A record is to survive this process, not the database's primary.
+		collection: readModel.Collection(Collection(p), options.Collection().
+			SetWriteConcern(writeconcern.W1()).SetReadConcern(readconcern.Local()).SetReadPreference(readpref.Primary())),
+		self:  process{ID: bson.NewObjectID(), Instance: instance, Host: host, PID: os.Getpid()},
+		log:   log,
+		trial: semaphore.NewWeighted(all),
+	}
+}
+
+// Collection returns the name of a projection's collection.
+func Collection(p projection.Projection) string { return p.Name() + "_processes" }
+
+// Begin registers the process, and learns which others have ended, also the one in whose place it
+// runs.
+func (w *Watch) Begin(ctx context.Context) error { return w.look(ctx, true) }
+
+// Disable makes the watch suspect nothing from now on.
+func (w *Watch) Disable() {
+	w.off.Store(true)
+	w.known.Store(nil)
+}
+
+// Run shows that the process runs, and looks for others that have ended, until ctx ends.
+func (w *Watch) Run(ctx context.Context) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if w.off.Load() {
+			return
+		}
+		attempt, cancel := context.WithTimeout(ctx, every)
+		err := w.look(attempt, false)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			w.log.Debug("processes of projectors not read", telemetry.KeyError, err)
+		}
+	}
+}
+
+// End removes what is recorded of the process, which stops. Nothing is recorded afterwards.
+func (w *Watch) End(ctx context.Context) error {
+	if w.off.Swap(true) {
+		return nil
+	}
+	_, err := w.collection.DeleteMany(ctx, bson.D{{Key: "process", Value: w.self.ID}})
+	if err == nil {
+		_, err = w.collection.DeleteOne(ctx, bson.D{{Key: "_id", Value: w.self.ID}})
+	}
+	if err != nil {
+		return fmt.Errorf("record the stop in %s: %w", w.collection.Name(), err)
+	}
+	return nil
+}
+
+// look shows that this process runs, and judges those that have ended.
+func (w *Watch) look(ctx context.Context, begins bool) error {
+	var self process
+	err := w.collection.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: w.self.ID}}, bson.D{
+		{Key: "$set", Value: bson.D{{Key: "kind", Value: kindProcess}, {Key: "instance", Value: w.self.Instance}, {Key: "host", Value: w.self.Host}, {Key: "pid", Value: w.self.PID}}},
+		{Key: "$currentDate", Value: bson.D{{Key: "seen", Value: true}}},
+	}, options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Decode(&self)
+	if err != nil {
+		return fmt.Errorf("record the process in %s: %w", w.collection.Name(), err)
+	}
+	w.seen.Store(self.Seen.UnixMilli())
+	if err := w.remove(ctx); err != nil {
+		return err
+	}
+	var processes []process
+	if err := w.find(ctx, kindProcess, &processes); err != nil {
+		return err
+	}
+	for _, p := range processes {
+		if p.ID != w.self.ID && p.ended(&self, begins) {
+			if err := w.bury(ctx, p); err != nil {
+				return err
+			}
+		}
+	}
+	return w.learn(ctx)
+}
+
+// bury makes suspects of the events that an ended process had in hand, and removes its records. It
+// may be interrupted, and repeated by another process at the same time.
+func (w *Watch) bury(ctx context.Context, p process) error {
+	cursor, err := w.collection.Find(ctx, bson.D{{Key: "process", Value: p.ID}})
+	var left []inHand
+	if err == nil {
+		err = cursor.All(ctx, &left)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", w.collection.Name(), err)
+	}
+	var models []mongo.WriteModel
+	for _, l := range left {
+		for _, e := range l.Events {
+			update := bson.D{{Key: "$set", Value: bson.D{
+				{Key: "kind", Value: kindSuspect},
+				{Key: "aggregate", Value: e.Aggregate},
+				{Key: "stream", Value: e.Stream},
+				{Key: "position", Value: e.Position},
+			}}}
+			if l.Alone {
+				update = append(update, bson.E{Key: "$addToSet", Value: bson.D{{Key: "alone", Value: l.ID}}})
+			}
+			models = append(models, mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{{Key: "_id", Value: e.MessageID}}).SetUpdate(update))
+		}
+	}
+	models = append(models, mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{{Key: "_id", Value: kindCaution}}).
+		SetUpdate(bson.D{{Key: "$max", Value: bson.D{{Key: "until", Value: w.now().Add(cautious)}}}}))
+	if _, err := w.collection.BulkWrite(ctx, models); err != nil {
+		return fmt.Errorf("write %s: %w", w.collection.Name(), err)
+	}
+	if _, err := w.collection.DeleteMany(ctx, bson.D{{Key: "process", Value: p.ID}}); err != nil {
+		return fmt.Errorf("write %s: %w", w.collection.Name(), err)
+	}
+	if _, err := w.collection.DeleteOne(ctx, bson.D{{Key: "_id", Value: p.ID}}); err != nil {
+		return fmt.Errorf("write %s: %w", w.collection.Name(), err)
+	}
+	w.log.Warn("a projector has ended without stopping; events in hand are recorded for some time, to find one that ends its process",
+		"ended", p.Instance, telemetry.KeyFor, cautious.String())
+	return nil
+}
+
+// learn reads the suspects.
+func (w *Watch) learn(ctx context.Context) error {
+	var caution struct {
+		Until time.Time `bson:"until"`
+	}
+	err := w.collection.FindOne(ctx, bson.D{{Key: "_id", Value: kindCaution}}).Decode(&caution)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		w.known.Store(nil) // no process has ever ended
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", w.collection.Name(), err)
+	}
+	var suspects []Suspect
+	if err := w.find(ctx, kindSuspect, &suspects); err != nil {
+		return err
+	}
+	k := &knowledge{
+		read: time.Now(), cautious: caution.Until.After(w.now()),
+		suspects: make(map[string]*Suspect), condemned: make(map[string]*Suspect),
+	}
+	for i := range suspects {
+		if s := &suspects[i]; s.Condemned() {
+			k.condemned[s.Aggregate] = s
+		} else {
+			k.suspects[s.MessageID], k.cautious = s, true
+		}
+	}
+	if !k.cautious && len(k.condemned) == 0 {
+		k = nil
+	}
+	w.known.Store(k)
+	return nil
+}
+
+func (w *Watch) find(ctx context.Context, kind string, into any) error {
+	cursor, err := w.collection.Find(ctx, bson.D{{Key: "kind", Value: kind}})
+	if err == nil {
+		err = cursor.All(ctx, into)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", w.collection.Name(), err)
+	}
+	return nil
+}
+
+// Known is what is known of the suspects, read again if it is old and events in hand are recorded.
+// ok is false if there is nothing to know.
+func (w *Watch) Known(ctx context.Context) (k Known, ok bool, err error) {
+	if w == nil || w.known.Load() == nil {
+		return Known{}, false, nil
+	}
+	if now := w.known.Load(); now.cautious && time.Since(now.read) > freshFor {
+		if err := w.learn(ctx); err != nil {
+			return Known{}, false, err
+		}
+	}
+	now := w.known.Load()
+	return Known{now}, now != nil, nil
+}
+
+// Known is what is known of processes that have ended.
+type Known struct{ *knowledge }
+
+// Suspect reports whether an event is to be tried alone.
+func (k Known) Suspect(c *envelope.Change) bool { return k.suspects[c.MessageID] != nil }
+
+// Condemned returns the condemned event of an aggregate; nil if there is none.
+func (k Known) Condemned(aggregate string) *Suspect { return k.condemned[aggregate] }
+
+// Enter waits until no suspect is tried, and records the events that inHand returns, if that is
+// needed. leave must be called once the projection has them no longer; it is never nil.
+func (w *Watch) Enter(ctx context.Context, inHand func() []*envelope.Change) (leave func(), err error) {
+	if w == nil {
+		return func() {}, nil
+	}
+	if err := w.trial.Acquire(ctx, 1); err != nil {
+		return func() {}, fmt.Errorf("wait for a suspect event: %w", context.Cause(ctx))
+	}
+	forget := func() {}
+	if k := w.known.Load(); k != nil && k.cautious {
+		if forget, err = w.record(ctx, false, inHand()...); err != nil {
+			w.trial.Release(1)
+			return func() {}, err
+		}
+	}
+	return func() {
+		w.trial.Release(1)
+		forget()
+	}, nil
+}
+
+// TryAlone calls try with the record of one event, while the projection has no other that is not
+// recorded as alone. hangs reports that the projection keeps the event: forget must then be called
+// once it has returned.
+func (w *Watch) TryAlone(ctx context.Context, c *envelope.Change, try func() (hangs bool)) (forget func(), err error) {
+	if err := w.trial.Acquire(ctx, all); err != nil {
+		return nil, fmt.Errorf("wait to try a suspect event alone: %w", context.Cause(ctx))
+	}
+	defer w.trial.Release(all)
+	if forget, err = w.record(ctx, true, c); err != nil {
+		return nil, err
+	}
+	w.log.Warn("an event was in hand when a projector ended: it is given to the projection alone",
+		telemetry.KeyAggregate, c.Aggregate, telemetry.KeyMessageID, c.MessageID)
+	if try() {
+		return forget, nil
+	}
+	forget()
+	return nil, w.Acquit(ctx, c.MessageID)
+}
+
+// RecordLong records an event that the projection has kept for long. forget must be called once it
+// has returned.
+func (w *Watch) RecordLong(ctx context.Context, c *envelope.Change) (forget func(), err error) {
+	if w == nil || w.off.Load() {
+		return func() {}, nil
+	}
+	return w.record(ctx, true, c)
+}
+
+// Acquit forgets the suspicion of an event.
+func (w *Watch) Acquit(ctx context.Context, messageID string) error {
+	if _, err := w.collection.DeleteOne(ctx, bson.D{{Key: "_id", Value: messageID}}); err != nil {
+		return fmt.Errorf("write %s: %w", w.collection.Name(), err)
+	}
+	return w.learn(ctx)
+}
+
+// record records events in hand. forget removes the record.
+func (w *Watch) record(ctx context.Context, alone bool, changes ...*envelope.Change) (forget func(), err error) {
+	r := inHand{ID: bson.NewObjectID(), Kind: kindInHand, Process: w.self.ID, Alone: alone}
+	for _, c := range changes {
+		if c.MessageID != "" {
+			r.Events = append(r.Events, eventOf(c))
+		}
+	}
+	if len(r.Events) == 0 {
+		return func() {}, nil
+	}
+	if _, err := w.collection.InsertOne(ctx, r); err != nil {
+		return nil, fmt.Errorf("write %s: %w", w.collection.Name(), err)
+	}
+	return func() {
+		if w.off.Load() { // the process stops, and has removed its records
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTimeout)
+		defer cancel()
+		if err := w.remove(ctx, r.ID); err != nil && !w.off.Load() {
+			w.log.Debug("record of events in hand not removed yet", telemetry.KeyError, err)
+		}
+	}, nil
+}
+
+// remove removes records, and those that could not be removed before.
+func (w *Watch) remove(ctx context.Context, records ...bson.ObjectID) error {
+	w.mu.Lock()
+	records = append(records, w.left...)
+	w.left = nil
+	w.mu.Unlock()
+	if len(records) == 0 {
+		return nil
+	}
+	if _, err := w.collection.DeleteMany(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: records}}}}); err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.left = append(w.left, records...)
+		return fmt.Errorf("write %s: %w", w.collection.Name(), err)
+	}
+	return nil
+}
+
+func (w *Watch) now() time.Time { return time.UnixMilli(w.seen.Load()) }
