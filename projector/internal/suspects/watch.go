@@ -89,7 +89,7 @@ func (w *Watch) Disable() {
 	w.known.Store(nil)
 }
 
-// Run shows that the process runs, and looks for others that have ended, until ctx ends.
+// Run shows that the process runs, and checks which others have ended, until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
