@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -44,11 +45,22 @@ func (p troubled) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Update("troubled", e.Aggregate, projection.Inc("events", 1))}, nil
 }
 
+// contending is a projection of several documents, one of which all events of the type Shared write to.
+type contending struct{}
+
+func (contending) Name() string { return "contending" }
+
+func (contending) Project(e projection.Event) ([]projection.Write, error) {
+	writes := []projection.Write{projection.Update("troubled", e.Aggregate, projection.Inc("events", 1))}
+	if e.Type == "Shared" {
+		writes = append(writes, projection.Update("totals", "all", projection.Inc("events", 1)))
+	}
+	return writes, nil
+}
+
 // G5: whatever goes wrong with an aggregate, with one or with more than there are workers, in a
 // session of its own or in a shared one: the events of a healthy aggregate that come behind them are
-// applied within neighbourBound. Two troubles are missing here: a contended transaction needs a
-// projection of several documents (see TestG5ATransactionThatIsLeftOpenHoldsNobodyUp), and an overtaken
-// aggregate needs events that a rewind brings back.
+// applied within neighbourBound.
 func TestG5NeighboursOfWhateverGoesWrong(t *testing.T) {
 	const (
 		workers        = 2
@@ -59,32 +71,67 @@ func TestG5NeighboursOfWhateverGoesWrong(t *testing.T) {
 		sent func(aggregate string) []envelope.Change
 		// seen reports whether n aggregates are in trouble.
 		seen func(w *world.World, p *world.Projector, n int) bool
+		// before, if set, makes the trouble before the projector runs.
+		before func(w *world.World)
 	}{
 		"poison": {
-			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Poison")} }, letters(1),
+			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Poison")} }, letters(1), nil,
 		},
 		"parked": {
 			func(a string) []envelope.Change {
 				return []envelope.Change{event(a, 1, "Poison"), event(a, 2, "T"), event(a, 3, "T")}
-			}, letters(3),
+			}, letters(3), nil,
 		},
 		"version gap": {
-			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "T"), event(a, 3, "T")} }, waiting,
+			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "T"), event(a, 3, "T")} }, waiting, nil,
 		},
 		"unknown error": {
-			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Unlisted")} }, waiting,
+			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Unlisted")} }, waiting, nil,
 		},
 		"full document": {
-			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Big"), event(a, 2, "Small")} }, waiting,
+			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Big"), event(a, 2, "Small")} }, waiting, nil,
 		},
 		"body away": {
-			func(a string) []envelope.Change { return []envelope.Change{unfetchable(a, 1)} }, waiting,
+			func(a string) []envelope.Change { return []envelope.Change{unfetchable(a, 1)} }, waiting, nil,
 		},
 		"hung projection": {
-			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Endless")} }, waiting,
+			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Endless")} }, waiting, nil,
 		},
 		"refused by the driver": {
-			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Channel")} }, letters(1),
+			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Channel")} }, letters(1), nil,
+		},
+		"contended transaction": {
+			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Shared")} },
+			func(_ *world.World, p *world.Projector, _ int) bool {
+				return strings.Contains(p.Log.Text(), "ended abandoned transactions")
+			},
+			func(w *world.World) {
+				_, err := w.Client.Database(world.ReadModel).Collection("totals").InsertOne(w.Context(), bson.D{{Key: "_id", Value: "all"}})
+				require.NoError(w, err)
+				holding(w, "sluice-projector") // that was killed
+			},
+		},
+		"overtaken": {
+			func(a string) []envelope.Change {
+				return []envelope.Change{versionless(a, 1), versionless(a, 2), versionless(a, 3)}
+			},
+			func(w *world.World, _ *world.Projector, n int) bool {
+				if w.Bus.Stats(world.SubscriptionPath).DeadLettered < n {
+					return false
+				}
+				require.Equal(w, 1, operate(w, shape{project: troubled{}, name: "troubled"}, "parked", "replay", "--all").Code)
+				return true
+			},
+			func(w *world.World) {
+				second := versionless("a", 2).Position
+				_, err := w.Bus.TakeOut(world.SubscriptionPath, func(a servicebus.Accepted) string {
+					if _, versioned := a.Properties["version"]; a.Properties["position"] == second && !versioned {
+						return servicebus.UsedUp
+					}
+					return ""
+				})
+				require.NoError(w, err)
+			},
 		},
 	} {
 		many := 20 * workers
@@ -100,8 +147,15 @@ func TestG5NeighboursOfWhateverGoesWrong(t *testing.T) {
 					inVirtualTime(t, func(w *world.World) {
 						until := make(chan struct{})
 						defer close(until)
+						var project projection.Projection = troubled{until}
+						if name == "contended transaction" {
+							project = contending{}
+						}
+						if trouble.before != nil {
+							trouble.before(w)
+						}
 						p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-							runs(troubled{until})(c, o)
+							runs(project)(c, o)
 							c.MaxSessions, c.Connections = workers, 1
 						})
 						for n := range many {
