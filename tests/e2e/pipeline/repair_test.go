@@ -66,7 +66,7 @@ var repaired = map[string]func(w *world.World) *shopped{
 			World: w,
 			set: func(c *projector.Config, o *projector.Options) {
 				builds("mirror")(c, o)
-				c.AggregatePath = "_id"
+				c.AggregateIDPath = "_id"
 			},
 			change: func(aggregate string) {
 				counts[aggregate]++
@@ -435,7 +435,7 @@ func TestG6ARepairThatCannotBeRightIsRefused(t *testing.T) {
 			setting: "mirror", says: "with AGGREGATE_ID_PATH=_id",
 		},
 		"a mirror of a stream of inserts": {
-			setting: "mirror", set: func(c *projector.Config, _ *projector.Options) { c.AggregatePath = "_id" },
+			setting: "mirror", set: func(c *projector.Config, _ *projector.Options) { c.AggregateIDPath = "_id" },
 			says: "stream shop.events has AGGREGATE_ID_PATH=aggregateId, and the projector _id",
 		},
 		"without an index": {
