@@ -17,22 +17,23 @@ import (
 )
 
 var (
-	// errGuard is the guard of a transaction that did not match.
+	// errGuard means that the guard of a transaction did not match.
 	errGuard = errors.New("guard does not match")
-	// errRaced is a document that two transactions created at once.
+	// errRaced means that two transactions created a document at once.
 	errRaced = errors.New("another transaction created the document at the same time")
 	// errContended means that another projector keeps writing to the aggregate. That projector
 	// makes progress, so a retry will succeed.
 	errContended = errors.New("the guard keeps changing: another projector applies the same aggregate")
-	// ErrNotParked is an aggregate that is not parked, or not by the record that was meant.
+	// ErrNotParked means that the aggregate is not parked, or not by the expected record.
 	ErrNotParked = errors.New("the aggregate is no longer parked for this reason")
 )
 
-// maxConflicts is how often one aggregate's guard may change under us before we back off.
+// maxConflicts is how many times one aggregate's guard may change during an attempt before it
+// fails.
 const maxConflicts = 5
 
-// maxDoubts is how often in a row a write is refused for a duplicate key that may be the guard's,
-// while the guard lets it through.
+// maxDoubts is how many times in a row a write may be refused for a duplicate key that may be the
+// guard's, although the guard allows the write.
 const maxDoubts = 3
 
 // Applier writes the effects of one projection. It is safe for concurrent use.
@@ -43,7 +44,7 @@ type Applier struct {
 	guards         guards
 	conflicts      *conflictQueue // of transactions
 	abandoned      *abandonedTxns
-	calls          *projections // nil: none is bounded
+	calls          *projections // nil: calls are not bounded
 	ignoreVersions bool
 	// firstVersion is the setting VERSION_FIRST.
 	firstVersion int64
@@ -94,7 +95,7 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 }
 
 // Apply writes the effects of the pending changes and sets results, which is as long as changes, to
-// what became of each. A result that is [Poison] already belongs to a message that could not be
+// the outcome of each. A result that is [Poison] already belongs to a message that could not be
 // read; its change holds what is known of it. session is the session in which the changes came, for
 // the record of a parking.
 //
@@ -157,9 +158,9 @@ func (a *Applier) write(ctx context.Context, t Attempt, groups []*group) error {
 	return a.applyPerAggregate(ctx, groups)
 }
 
-// rebase reads the guards of the groups whose condition did not hold, and has the groups decide
-// what follows from them: an event that is already applied, a parked aggregate, a missing version.
-// It reports whether it learned something about each of the groups.
+// rebase reads the guards of the groups whose condition did not hold, and has the groups decide the
+// consequences: an event that is already applied, a parked aggregate, a missing version. It reports
+// whether it learned something about each of the groups.
 func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
 	if len(collided) == 0 {
 		return true, nil
@@ -204,7 +205,7 @@ func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
 		switch {
 		case learned || g.doubt == nil:
 			g.doubts = 0
-		default: // the guard lets it through, so it is another index that does not; once more may be chance
+		default: // the guard allows the write, so another index refuses it; a second time may be chance
 			if g.doubts++; g.doubts >= maxDoubts {
 				g.refused(g.doubtful, ReasonRefused, g.doubt)
 				learned = true

@@ -11,7 +11,7 @@ type Attempt struct {
 	// Limit is how many changes are planned; 0: all.
 	Limit int
 	// PerAggregate writes each aggregate in a transaction of its own, even if several could share
-	// one: a failure is then that aggregate's.
+	// one, so that a failure concerns one aggregate.
 	PerAggregate bool
 	// Skip are aggregates whose changes are left pending.
 	Skip map[string]bool

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
-// Class is what to do about an error.
+// Class determines the reaction to an error.
 type Class uint8
 
 // The classes.
@@ -27,7 +27,7 @@ const (
 	Guarded
 	// TooLarge is a transaction that would be possible in parts.
 	TooLarge
-	// Permanent is about the change itself: a retry cannot help.
+	// Permanent concerns the change itself: a retry cannot help.
 	Permanent
 )
 
@@ -65,7 +65,7 @@ var permanentCodes = map[int]bool{
 	mongodb.TextLanguageUnsupported:   true,
 }
 
-// transientCodes are those of a deployment that elects, stops, is overloaded, or denies access:
+// transientCodes are the codes of a deployment that elects, stops, is overloaded, or denies access:
 // they do not concern the change. A code that is in none of these tables is [Unknown].
 var transientCodes = map[int]bool{
 	6: true, 7: true, 13: true, 18: true, 20: true, 24: true, 43: true, 46: true, 50: true, 63: true, 64: true, 79: true, 89: true, 91: true, 100: true,
@@ -74,16 +74,16 @@ var transientCodes = map[int]bool{
 	10058: true, 10107: true, 11600: true, 11601: true, 11602: true, 13388: true, 13435: true, 13436: true, 14031: true, 16500: true,
 }
 
-// tooLargeCodes are those of a transaction that writes too much at once.
+// tooLargeCodes are the codes of a transaction that writes too much at once.
 var tooLargeCodes = map[int]bool{mongodb.TransactionTooLarge: true, mongodb.TransactionTooLargeForCache: true}
 
 // duplicateKeyCodes: a conditional upsert whose condition does not hold collides with the document
 // that is there; so does a write that breaks a unique index.
 var duplicateKeyCodes = map[int]bool{mongodb.DuplicateKey: true, mongodb.DuplicateKeyUpdate: true, mongodb.DuplicateKeyCapped: true}
 
-// Classify judges an error of a projection or of the driver. While the majority is late, write
-// errors beside it are judgements of what the primary alone has, and may lose: the same writes are
-// tried again until it answers.
+// Classify returns the class of an error of a projection or of the driver. While the majority is
+// late, write errors beside it concern only the primary's data, which may be rolled back: the same
+// writes are retried until the majority answers.
 func Classify(err error) Class {
 	switch {
 	case err == nil:
@@ -119,7 +119,7 @@ func Classify(err error) Class {
 	return Transient
 }
 
-// classifyWrites takes the gravest class.
+// classifyWrites returns the gravest class.
 func classifyWrites[E any](all []E, of func(E) mongo.WriteError) Class {
 	worst := Transient
 	for _, e := range all {
@@ -149,8 +149,8 @@ func ambiguousDuplicate(e mongo.WriteError) bool {
 	return duplicateKeyCodes[e.Code] && !said
 }
 
-// Refused reports whether the server refused a command itself, for want of a right or because it
-// does not know it.
+// Refused reports whether the server refused a command itself, because a right is missing or the
+// command is unknown.
 func Refused(err error) bool {
 	server, ok := errors.AsType[mongo.CommandError](err)
 	return ok && (permanentCodes[int(server.Code)] || mongodb.HasCode(server, mongodb.Unauthorized, mongodb.AtlasError,

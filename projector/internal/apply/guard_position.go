@@ -12,11 +12,11 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// Guard is how far an aggregate has come.
+// Guard is the progress of an aggregate.
 type Guard struct {
 	// Position is that of the last event applied; empty before the first.
 	Position string
-	// Version is that of the last insert applied that had one; 0 when none had.
+	// Version is the version of the last insert applied that had one; 0 if none had.
 	Version int64
 	// First is the version from which on every one up to Version is known to have been applied; 0
 	// if that is not known.
@@ -25,7 +25,7 @@ type Guard struct {
 	// the others.
 	Stream  string
 	Streams map[string]Guard
-	// Parked is why it is parked; nil when it is not.
+	// Parked is the record of its parking; nil if it is not parked.
 	Parked *Record
 }
 
@@ -33,7 +33,7 @@ func (s guardState) own() Guard {
 	return Guard{Position: s.position, Version: s.version, First: s.first, Parked: s.parked}
 }
 
-// Of is the guard of one stream.
+// Of returns the guard of one stream.
 func (g Guard) Of(stream string) Guard {
 	if own, ok := g.Streams[stream]; ok {
 		return own

@@ -6,12 +6,12 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// An aggregate may be fed by several streams, whose positions do not compare. Its guard is that of
-// the stream that came first, its home stream, which it names; each other stream is a guest, with a
-// guard of its own in the field streams. A guard from before guards named a stream becomes that of
-// the next stream that comes.
+// An aggregate may be fed by several streams, whose positions cannot be compared. Its guard is that
+// of the stream that came first, its home stream, which it names; each other stream is a guest,
+// with a guard of its own in the field streams. A guard from before guards named a stream becomes
+// that of the next stream that comes.
 
-// guardSlot is where the guard of one stream is, within that of an aggregate.
+// guardSlot is the place of one stream's guard within that of an aggregate.
 type guardSlot struct {
 	stream string
 	// guest is set if the aggregate's home stream is another one.
@@ -21,7 +21,7 @@ type guardSlot struct {
 	unguarded bool
 }
 
-// at is the path of the fields of a place.
+// at returns the path of the fields of a slot.
 func (g guards) at(p guardSlot) string {
 	if p.guest {
 		return g.prefix + guardStreams + "." + projection.EscapeKey(p.stream) + "."
@@ -29,7 +29,7 @@ func (g guards) at(p guardSlot) string {
 	return g.prefix
 }
 
-// owned returns the condition that a slot is where it was last seen.
+// owned returns the condition that a slot still belongs to the same stream.
 func (g guards) owned(p guardSlot) bson.D {
 	switch {
 	case p.stream == "":
@@ -40,7 +40,7 @@ func (g guards) owned(p guardSlot) bson.D {
 	return bson.D{{Key: g.prefix + guardStream, Value: bson.D{{Key: "$in", Value: bson.A{nil, p.stream}}}}}
 }
 
-// of is the guard as a stream's events see it. A message that does not name its stream sees the
+// of returns the guard for a stream's events. For a message that does not name its stream it is the
 // home stream's.
 func (s guardState) of(stream string) guardState {
 	if !s.isGuest(stream) {

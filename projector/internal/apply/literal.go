@@ -7,9 +7,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// changedByServers reports whether a replacement by this document would not leave it as it is:
-// servers put their clock into empty timestamps, and refuse names that begin with a dollar, as does
-// the driver.
+// changedByServers reports whether a replacement by this document would change it: servers put
+// their clock into empty timestamps, and refuse names that begin with a dollar, as does the driver.
 func changedByServers(document bson.Raw) bool {
 	elements, _ := document.Elements()
 	for _, e := range elements {
@@ -24,8 +23,8 @@ func changedByServers(document bson.Raw) bool {
 	return false
 }
 
-// literally returns an update that replaces a whole document by another one, which no server reads
-// as anything but values.
+// literally returns an update that replaces a whole document by another one, all of whose values
+// are literals to the server.
 func literally(document any) mongo.Pipeline {
 	return mongo.Pipeline{{{Key: "$replaceWith", Value: bson.D{{Key: "$literal", Value: document}}}}}
 }

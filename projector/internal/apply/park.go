@@ -14,22 +14,22 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
-// Record is why an aggregate is parked. It is part of the aggregate's guard: `parked` of the record
-// of positions, or `_sluice.parked` of a [projection.OneDocument]'s document.
+// Record is the reason why an aggregate is parked. It is part of the aggregate's guard: `parked` of
+// the record of positions, or `_sluice.parked` of a [projection.OneDocument]'s document.
 type Record struct {
 	// ID identifies this parking: an aggregate that is parked again gets another.
 	ID    bson.ObjectID `bson:"id"`
 	Since time.Time     `bson:"since"`
-	// MessageID is of the event that could not be applied; empty when its message had none.
+	// MessageID is the id of the event that could not be applied; empty if its message had none.
 	MessageID string `bson:"messageId"`
-	// Stream is that event's, with whose positions its own compares; empty if its message did not
-	// name one, or the record is older than this field.
+	// Stream is that event's stream, with whose positions its own can be compared; empty if its
+	// message did not name one, or the record is older than this field.
 	Stream string `bson:"stream,omitempty"`
-	// Position is that event's; empty if its message had none.
+	// Position is that event's position; empty if its message had none.
 	Position    string `bson:"position"`
 	Reason      string `bson:"reason"`
 	Description string `bson:"description"`
-	// Session is the session that the event came in; empty if a person parked the aggregate.
+	// Session is the session in which the event came; empty if an operator parked the aggregate.
 	// Sessions are the others in which events were set aside.
 	Session  string   `bson:"session"`
 	Sessions []string `bson:"sessions,omitempty"`
@@ -38,27 +38,28 @@ type Record struct {
 	Later int64 `bson:"later"`
 }
 
-// Fence is what an unparking rests on: this parking, and no event dead-lettered behind it since the
-// fence was read.
+// Fence is the condition of an unparking: this parking, and no event dead-lettered behind it since
+// the fence was read.
 type Fence struct {
 	ID    bson.ObjectID
 	Later int64
 }
 
-// Fence is the record's.
+// Fence returns the record's fence.
 func (r *Record) Fence() Fence { return Fence{ID: r.ID, Later: r.Later} }
 
-// errNoStub is a database whose own rules refuse the record of a parking. Without the record, later
-// events would overtake the poison, so the aggregate waits until the rules are changed.
+// errNoStub means that the rules of the database refuse the record of a parking. Without the
+// record, later events would overtake the poison, so the aggregate waits until the rules are
+// changed.
 var errNoStub = errors.New("an event can never be applied, and the database refuses the record that parks its aggregate: let the " +
 	"collection's validator and unique indexes leave out documents where " + projection.GuardField + "." + guardEmpty + " is true")
 
-// errFull is an aggregate whose document has no room for the record of its parking. It waits until
-// something is taken out of the document.
+// errFull means that an aggregate's document has no room for the record of its parking. The
+// aggregate waits until something is removed from the document.
 var errFull = errors.New("an event can never be applied, and the document of its aggregate has no room for the record that parks it: take " +
 	"something out of the document")
 
-// unrecorded returns the error of a database that refuses the record of a parking for good.
+// unrecorded returns the error of a database that permanently refuses the record of a parking.
 func unrecorded(err error) error {
 	switch Code(err) {
 	case mongodb.BSONObjectTooLarge, mongodb.ResultingDocumentTooLarge:
@@ -76,10 +77,10 @@ func (g guards) fenced(f Fence) bson.D {
 }
 
 // parkPoisoned parks the aggregate of every poison in the batch, together with the later events of
-// that aggregate, and sets their results, also before an error. Poison that names no aggregate
-// stays as it is. So does poison behind a change of its aggregate that may still be applied, and
-// poison of a skipped aggregate, of which there may be such changes elsewhere: it parks once they
-// are decided. The failures are poison whose aggregate cannot be parked: only that aggregate waits.
+// that aggregate, and sets their results, also before an error. Poison that names no aggregate is
+// unchanged, as is poison behind a change of its aggregate that may still be applied, and poison of
+// a skipped aggregate, of which there may be such changes elsewhere: it parks once those are
+// decided. The failures are poison whose aggregate cannot be parked: only that aggregate waits.
 func (a *Applier) parkPoisoned(
 	ctx context.Context, session string, leave map[string]bool, changes []envelope.Change, results []Result,
 ) (failures []Failure, err error) {
@@ -159,7 +160,7 @@ func (a *Applier) park(
 			}
 			return parkedBehind(s.parked, append([]decision{poisoned}, behind...)), nil
 		case r.Reason == ReasonVersionGap && s.version >= c.Version-1:
-			return []decision{{poisoned.index, Result{}}}, nil // the missing version has come
+			return []decision{{poisoned.index, Result{}}}, nil // the missing version has arrived
 		}
 		slot = found[c.Aggregate].slot(c.Stream)
 	}
@@ -223,8 +224,8 @@ func parkedBehind(r *Record, behind []decision) (decided []decision) {
 	return decided
 }
 
-// Of reports whether the record is of this event: by its message, or by its position, if it was
-// published again in a later generation.
+// Of reports whether the record is that of this event: by its message, or by its position, if it
+// was published again in a later generation.
 func (r *Record) Of(c *envelope.Change) bool {
 	if c.MessageID != "" && c.MessageID == r.MessageID {
 		return true
@@ -232,7 +233,8 @@ func (r *Record) Of(c *envelope.Change) bool {
 	return c.Position != "" && c.Position == r.Position && (r.Stream == "" || c.Stream == r.Stream)
 }
 
-// poisonAgain is the result of an event that comes again and has parked its aggregate before.
+// poisonAgain returns the result of an event that is delivered again after it has parked its
+// aggregate.
 func poisonAgain(r *Record) Result {
 	return Result{Kind: Poison, Reason: r.Reason, Description: r.Description, Recorded: true}
 }

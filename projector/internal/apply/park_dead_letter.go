@@ -9,21 +9,21 @@ import (
 // DeadLetterState is the state of a dead letter.
 type DeadLetterState uint8
 
-// The standings.
+// The states.
 const (
-	// Waiting is not applied, and nothing behind it is.
+	// Waiting means that neither the dead letter nor anything behind it is applied.
 	Waiting DeadLetterState = iota
-	// Done was applied, or given up by a person.
+	// Done means that it was applied, or dropped by an operator.
 	Done
-	// Overtaken is behind events that were applied, without a proof that it was applied itself.
+	// Overtaken means that later events were applied, without a proof that it was applied itself.
 	Overtaken
 )
 
 // DeadLetterState returns the state of a dead letter by the guard of its aggregate. The projector
-// parks the aggregate before it dead-letters an event, so whatever is below the guard was applied,
-// or given up. The broker, which dead-letters because of deliveries or age, does not: later events
-// may have overtaken the dead letter. Only the position of the very event, or a version, proves
-// that it was applied.
+// parks the aggregate before it dead-letters an event, so an event below the guard was applied, or
+// dropped. The broker, which dead-letters because of deliveries or age, does not: later events may
+// have overtaken the dead letter. Only the position of the very event, or a version, proves that it
+// was applied.
 func (a *Applier) DeadLetterState(g Guard, c *envelope.Change, reason string) DeadLetterState {
 	g = g.Of(c.Stream)
 	switch {

@@ -9,11 +9,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Aggregate is a parked one.
+// Aggregate is a parked aggregate.
 type Aggregate struct {
 	Name string
-	// Position is that of the last event applied, of the stream of the event that parked it; empty
-	// when none was.
+	// Position is that of the last event applied, in the stream of the event that parked it; empty
+	// if none was.
 	Position string
 	// Guard is the aggregate's guard.
 	Guard Guard
@@ -35,7 +35,7 @@ func (a *Applier) Index(ctx context.Context) error {
 	return nil
 }
 
-// Count is the number of parked aggregates.
+// Count returns the number of parked aggregates.
 func (a *Applier) Count(ctx context.Context) (int64, error) {
 	n, err := a.guards.collection.CountDocuments(ctx, bson.D{{Key: a.guards.since(), Value: bson.D{{Key: "$exists", Value: true}}}})
 	if err != nil {
@@ -44,7 +44,7 @@ func (a *Applier) Count(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// List gives the parked aggregates, those parked the longest first.
+// List returns the parked aggregates, those parked the longest first.
 func (a *Applier) List(ctx context.Context) ([]Aggregate, error) {
 	cursor, err := a.guards.collection.Find(ctx, bson.D{{Key: a.guards.since(), Value: bson.D{{Key: "$exists", Value: true}}}},
 		options.Find().SetSort(bson.D{{Key: a.guards.since(), Value: 1}}).SetProjection(bson.D{
@@ -73,7 +73,7 @@ func (a *Applier) List(ctx context.Context) ([]Aggregate, error) {
 	return all, nil
 }
 
-// Parked gives one parked aggregate. Errors: [ErrNotParked].
+// Parked returns one parked aggregate. Errors: [ErrNotParked].
 func (a *Applier) Parked(ctx context.Context, aggregate string) (Aggregate, error) {
 	found, err := a.guards.read(ctx, aggregate)
 	if err != nil {

@@ -13,24 +13,25 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// ErrMoved is a parked aggregate of which more events were dead-lettered meanwhile: apply them
-// before unparking it.
+// ErrMoved means that more events of a parked aggregate were dead-lettered in the meantime: apply
+// them before unparking it.
 var ErrMoved = errors.New("more events of the aggregate were dead-lettered meanwhile")
 
-// Replay is how the events of a parked aggregate are applied.
+// Replay determines how the events of a parked aggregate are applied.
 type Replay struct {
 	Aggregate string
-	// ID is of the record; a parking with another one is [ErrNotParked].
+	// ID is the id of the record; if the aggregate is parked by another one, the error is
+	// [ErrNotParked].
 	ID bson.ObjectID
-	// Skip is the message id of an event that is to have no effect: the guard moves past it, and
-	// that is all.
+	// Skip is the message id of an event that must have no effect: only the guard moves past it.
 	Skip string
-	// Past is one gap of versions that is given up; every other one is judged.
+	// Past is one gap of versions that the operator accepts; every other gap still stops the
+	// replay.
 	Past Past
 }
 
-// Past is a gap of versions that a person gives up: the event before which versions are missing, by
-// its message's id, and how many of them may be; 0: any number.
+// Past is a gap of versions that an operator accepts: the message id of the event behind the gap,
+// and how many versions may be missing; 0: any number.
 type Past struct {
 	Before string
 	Most   int64
@@ -85,18 +86,18 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 	return nil
 }
 
-// Park parks an aggregate that is not parked, because of an event of it in the dead-letter queue
-// that the broker put there; session is that of the event. If the aggregate is parked by now, or
-// the event is applied, it does nothing.
+// Park parks an aggregate that is not parked, because of an event that the broker dead-lettered;
+// session is that of the event. If the aggregate is parked by now, or the event is applied, it does
+// nothing.
 func (a *Applier) Park(ctx context.Context, session string, c *envelope.Change, reason Result) error {
 	_, err := a.park(ctx, session, c, decision{result: reason}, nil)
 	return err
 }
 
-// ErrParked is an aggregate that is parked already.
+// ErrParked means that the aggregate is parked already.
 var ErrParked = errors.New("the aggregate is parked already")
 
-// ParkByOperator parks an aggregate because of no event, with a description. It needs no session: a
+// ParkByOperator parks an aggregate without an event, with a description. It needs no session: a
 // projector's next write of the aggregate fails on the record, and the events are set aside.
 // Errors: [ErrParked].
 func (a *Applier) ParkByOperator(ctx context.Context, aggregate, description string) error {
@@ -150,8 +151,8 @@ func (a *Applier) Unpark(ctx context.Context, aggregate string, f Fence) error {
 	return a.moved(ctx, aggregate, f)
 }
 
-// Amend records that another event keeps the aggregate parked, or the same for another reason.
-// Errors: [ErrNotParked].
+// Amend records that another event keeps the aggregate parked, or the same event for another
+// reason. Errors: [ErrNotParked].
 func (a *Applier) Amend(ctx context.Context, aggregate string, id bson.ObjectID, c envelope.Change, r Result) error {
 	parked := a.guards.prefix + guardParked
 	updated, err := a.guards.collection.UpdateOne(ctx,

@@ -22,7 +22,7 @@ import (
 // it; and behind a change of another stream, because a write is guarded by the position of one
 // stream, and both are applied in the order in which they came.
 func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change, results []Result) (groups []*group, decided []decision, failures []Failure) {
-	type key struct{ aggregate, stream string } // positions of two streams do not compare
+	type key struct{ aggregate, stream string } // positions of two streams cannot be compared
 	byAggregate := make(map[string]*group)
 	reached := make(map[key]string) // the highest position decided
 	blocked := make(map[string]bool)
@@ -84,9 +84,9 @@ func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change
 	return groups, decided, failures
 }
 
-// project returns the writes of one event as the projection gave them, held against the rules of
-// package projection, and as BSON. A panic in the projection, or in what writes its values as BSON,
-// is a permanent failure of this event, and of nothing else.
+// project returns the writes of one event as the projection gave them, checked against the rules of
+// package projection, and as BSON. A panic in the projection, or in the encoding of its values as
+// BSON, is a permanent failure of this event, and of nothing else.
 func project(p projection.Projection, c envelope.Change) (given, writes []projection.Write, err error) {
 	defer func() {
 		if r := recover(); r != nil {

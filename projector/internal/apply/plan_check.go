@@ -20,7 +20,7 @@ func broken(format string, args ...any) error { return promiseError{fmt.Sprintf(
 
 var errNotOneUpdate = broken("the writes of one event cannot be expressed as one update: they write to the same field in ways that exclude each other")
 
-// check holds the writes against the rules: they name a collection and an id; those of a
+// check checks the writes against the rules: they name a collection and an id; those of a
 // [projection.Stored] go to collections that it declares; those of a [projection.OneDocument] go to
 // its one document, leave the guard alone and delete nothing.
 func check(p projection.Projection, c *envelope.Change, writes []projection.Write) error {
@@ -75,8 +75,8 @@ func check(p projection.Projection, c *envelope.Change, writes []projection.Writ
 	return nil
 }
 
-// Project asks the projection for the writes of one change as the applier does, and holds them
-// against the rules of package projection. The error of a broken rule, and of a panic, is a
+// Project returns the projection's writes for one change as the applier gets them, checked against
+// the rules of package projection. The error of a broken rule, and of a panic, is a
 // [projection.ErrPermanent].
 func Project(p projection.Projection, c envelope.Change) ([]projection.Write, error) {
 	writes, _, err := project(p, c)

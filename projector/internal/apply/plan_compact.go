@@ -18,7 +18,7 @@ func compact(writes []projection.Write) ([]projection.Write, error) {
 		collection string
 		id         any
 		writes     []projection.Write
-		fold       *fold // of the last of writes, while that is an update
+		fold       *fold // of the last write, while that is an update
 	}
 	var collections []string
 	documents := make(map[string][]*document) // by collection

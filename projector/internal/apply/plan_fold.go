@@ -24,11 +24,11 @@ type fold struct {
 	at     map[string]int
 	below  map[string]int
 	writes int
-	// journal is what the event at hand changed, to be undone when not all of it can be folded in.
+	// journal is what the current event changed, to be undone if not all of it can be folded in.
 	journal []step
 }
 
-// step is one change of the ops: a new one at the end, or one in the place of old.
+// step is one change of the ops: a new one at the end, or one that replaces old.
 type step struct {
 	index int
 	added bool
@@ -41,7 +41,7 @@ func newFold() *fold { return &fold{at: make(map[string]int), below: make(map[st
 // update, it returns false and changes nothing.
 func (f *fold) foldIn(writes []projection.Write) bool {
 	upsert, count := f.upsert, f.writes
-	var wiped *fold // what a whole document of this event wiped out
+	var wiped *fold // what a whole document of this event overwrote
 	f.journal = f.journal[:0]
 	for _, w := range writes {
 		if replace, ok := w.(projection.ReplaceOne); ok {
@@ -125,7 +125,7 @@ func (f *fold) keepsOrder(ops []projection.Op) bool {
 	for _, op := range ops {
 		if i, ok := f.at[op.Field]; ok {
 			if f.ops[i].Kind == projection.OpUnset && op.Kind != projection.OpUnset {
-				return false // it goes, and comes back at the end
+				return false // it is removed, and added again at the end
 			}
 			continue
 		}
@@ -157,7 +157,7 @@ func follows(path, other string) bool {
 	}
 }
 
-// undo takes the journal back.
+// undo undoes the journal.
 func (f *fold) undo() {
 	for _, s := range slices.Backward(f.journal) {
 		if !s.added {
@@ -188,7 +188,7 @@ func above(field string) iter.Seq[string] {
 // merge combines two consecutive operators on one field.
 func merge(a, b projection.Op) (projection.Op, bool) {
 	if b.Kind == projection.OpSetOnInsert {
-		// The document is there by now: b does nothing.
+		// The document exists by now: b does nothing.
 		return a, replaceable(a.Kind)
 	}
 	if b.Kind == projection.OpUnset && a.Kind != projection.OpUnset && strings.Contains(a.Field, ".") {
@@ -223,8 +223,8 @@ func replaceable(kind projection.OpKind) bool {
 	return false
 }
 
-// addInt64 is the sum of two int64; not ok when one is something else, or when MongoDB would refuse
-// the sum.
+// addInt64 returns the sum of two int64; ok is false if one has another type, or if MongoDB would
+// refuse the sum.
 func addInt64(a, b any) (any, bool) {
 	x, xOK := a.(int64)
 	y, yOK := b.(int64)
@@ -234,7 +234,7 @@ func addInt64(a, b any) (any, bool) {
 	return x + y, true
 }
 
-// compare orders two values of one Go type as BSON does; not ok for types it does not know.
+// compare orders two values of one Go type as BSON does; ok is false for unknown types.
 func compare(a, b any) (order int, ok bool) {
 	switch x := a.(type) {
 	case int64:

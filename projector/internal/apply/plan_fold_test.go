@@ -164,8 +164,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// Folding is right when it does what the updates do one by one: here against a small interpreter of
-// the operators, on documents that exist and that do not.
+// Folding is correct if it does what the updates do one by one: here compared with a small
+// interpreter of the operators, on documents that exist and that do not.
 func TestFoldDoesWhatTheUpdatesDoOneByOne(t *testing.T) {
 	for seed := range uint64(2000) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -235,7 +235,7 @@ func clone(doc map[string]int64) map[string]int64 {
 	return out
 }
 
-// interpret is what MongoDB does with an update of a document, or of none (nil).
+// interpret does what MongoDB does with an update of a document, or of none (nil).
 func interpret(doc map[string]int64, ops []projection.Op, upsert bool) map[string]int64 {
 	inserted := doc == nil
 	if inserted {

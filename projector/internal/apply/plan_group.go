@@ -49,16 +49,16 @@ type group struct {
 	doubts   int // how often in a row
 	// most is how many events are written at once, after more turned out to be too many; 0: all.
 	most int
-	// decided are the changes that were taken off events, with what became of them.
+	// decided are the changes that were taken off events, with their outcomes.
 	decided []decision
 }
 
-// decide records what became of a change.
+// decide records the outcome of a change.
 func (g *group) decide(e planned, r Result) {
 	g.decided = append(g.decided, decision{e.index, r})
 }
 
-// writes are those of the first n changes, in order.
+// writes returns those of the first n changes, in order.
 func (g *group) writes(n int) (all []projection.Write) {
 	for _, e := range g.events[:n] {
 		all = append(all, e.writes...)
@@ -71,7 +71,7 @@ func (g *group) begins() bool {
 	return g.unguarded || (g.replay != nil && g.replay.of(g.stream).position == "")
 }
 
-// last is the position of the last change planned; empty without any.
+// last returns the position of the last change planned; empty without any.
 func (g *group) last() string {
 	if g == nil || len(g.events) == 0 {
 		return ""
@@ -93,8 +93,8 @@ func (g *group) skipsVersion(c *envelope.Change, may int64) bool {
 	return false
 }
 
-// requiredVersion is the first of the first n changes that has a version of its own, and the
-// version that must be in the guard before it; 0 when none must be.
+// requiredVersion returns the index of the first of the first n changes that has a version of its
+// own, and the version that must be in the guard before it; 0 if none must be.
 func (g *group) requiredVersion(n int) (index int, version int64) {
 	if g.ignoreVersions {
 		return 0, 0
@@ -164,7 +164,7 @@ func (g *group) committed(n int) {
 	g.events = g.events[n:]
 }
 
-// fails takes a failure of the first n changes that may be retried: of several, each is tried
+// fails handles a failure of the first n changes that may be retried: of several, each is tried
 // alone.
 func (g *group) fails(n int, err error) {
 	if n > 1 {

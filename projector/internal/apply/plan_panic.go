@@ -19,7 +19,8 @@ type panicked struct {
 	stack string
 }
 
-// recovered is the panic of a value that recover gave, called by the function that recovered it.
+// recovered returns the panic of a value that recover returned, called by the function that
+// recovered it.
 func recovered(value any) error {
 	return panicked{value: value, stack: shorten(debug.Stack())}
 }
@@ -27,13 +28,13 @@ func recovered(value any) error {
 func (p panicked) Error() string        { return fmt.Sprintf("the projection panicked: %v", p.value) }
 func (p panicked) Is(target error) bool { return target == projection.ErrPermanent }
 
-// Unwrap gives the error that was panicked with, if it was one.
+// Unwrap returns the error with which the projection panicked, if it was one.
 func (p panicked) Unwrap() error {
 	err, _ := p.value.(error)
 	return err
 }
 
-// Stack is the stack trace of an error that is a panic in a projection; empty of any other.
+// Stack returns the stack trace of an error that is a panic in a projection; empty for any other.
 func Stack(err error) string {
 	p, _ := errors.AsType[panicked](err)
 	return p.stack

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// errHangs is a projection that has not returned from an event.
+// errHangs means that a projection has not returned from an event.
 var errHangs = errors.New("the projection has not returned from the event; what it waits for, or computes, does not end")
 
 const (
@@ -21,14 +21,14 @@ const (
 	// events from which the projection does not return occupy a worker little longer than one.
 	patienceShare = 8
 	minPatience   = 2 * time.Millisecond
-	// maxHanging bounds the calls that hang. No event is given to the projection beyond it.
+	// maxHanging bounds the calls that hang. Beyond it, the projection gets no further event.
 	maxHanging = 1000
 	// keepReturned is how long the writes of a call that returned late wait for the next attempt.
 	keepReturned = 10 * time.Minute
 )
 
 // projections are the calls of a projection that did not return in time. A call cannot be ended: it
-// goes on, and its aggregate has no other one before it has returned. It is safe for concurrent
+// continues, and its aggregate gets no other one before it has returned. It is safe for concurrent
 // use.
 type projections struct {
 	mu      sync.Mutex

@@ -71,7 +71,7 @@ func describe(results []Result) string {
 	return strings.Join(words, " ")
 }
 
-// grouped is groups as text.
+// grouped returns groups as text.
 func grouped(groups []*group) string {
 	var words []string
 	for _, g := range groups {
@@ -175,7 +175,7 @@ func TestAGapIsTheFirstChangeThatLeavesVersionsOut(t *testing.T) {
 }
 
 // Two streams' changes of one aggregate are applied in the order in which they came, one stream's
-// at a time: positions of two streams do not compare, and a write is guarded by one of them.
+// at a time: positions of two streams cannot be compared, and a write is guarded by one of them.
 func TestPlanStopsWhereAnotherStreamsChangeComes(t *testing.T) {
 	changes, results := batchOf("a5 a6 a1 b1 a7 a6 b2")
 	changes[2].Stream, changes[5].Stream = "other", "other"

@@ -65,7 +65,7 @@ func (a *Applier) transact(ctx context.Context, write func(context.Context) erro
 	}
 }
 
-// attempt is one transaction.
+// attempt runs one transaction.
 func attempt(ctx context.Context, session *mongo.Session, write func(context.Context) error) error {
 	if err := session.StartTransaction(); err != nil {
 		return fmt.Errorf("start transaction: %w", err)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// conflictQueue has transactions of this process that write the same documents wait for each other,
-// instead of being refused and started again, as long as any two of them conflict. It does not know
-// the transactions of other processes.
+// conflictQueue makes transactions of this process that write the same documents wait for each
+// other, instead of being refused and started again, as long as any two of them conflict. It does
+// not know the transactions of other processes.
 //
 // This is only an optimisation. A transaction waits at most maxWait for a queue that does not move.
 type conflictQueue struct {
@@ -25,8 +25,8 @@ const (
 	// maxWait bounds the wait while the queue does not move.
 	maxWait = 250 * time.Millisecond
 	// minLot is for transactions that conflicted by chance, such as those that begin while a
-	// collection is created. maxLot is for documents that many of them write to: each lot that does
-	// not wait loses the work of all but one of it.
+	// collection is created. maxLot is for documents that many of them write to: in each lot that
+	// does not wait, only one transaction keeps its work.
 	minLot, maxLot = 4, 64
 )
 
@@ -64,8 +64,8 @@ func (q *conflictQueue) mustWait() bool {
 	return q.remaining >= 0
 }
 
-// conflicted records that two transactions wrote the same document. If the last lot has waited not
-// long before, the next one is twice as large.
+// conflicted records that two transactions wrote the same document. If the previous lot has waited
+// recently, the next one is twice as large.
 func (q *conflictQueue) conflicted() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -33,7 +33,7 @@ func TestG5AStuckTransactionDelaysNoOther(t *testing.T) {
 		next()
 
 		var line sync.WaitGroup
-		for range 20 { // longer together than maxWait, but the line moves
+		for range 20 { // longer together than maxWait, but the queue moves
 			line.Go(func() {
 				done := turns.enter(t.Context())
 				time.Sleep(maxWait / 2)
@@ -53,7 +53,7 @@ func TestG5AStuckTransactionDelaysNoOther(t *testing.T) {
 	})
 }
 
-// meet has two transactions meet that have begun side by side.
+// meet makes two transactions conflict that have begun at the same time.
 func meet(t *testing.T, turns *conflictQueue) {
 	t.Helper()
 	for range maxLot {
@@ -65,8 +65,8 @@ func meet(t *testing.T, turns *conflictQueue) {
 	turns.conflicted() // the loser of another pair
 }
 
-// Two that met by chance hold up few; the more often transactions meet, the more of them go one
-// after the other.
+// Two that conflict by chance delay few; the more often transactions conflict, the more of them run
+// one after the other.
 func TestMoreConflictsMakeMoreTransactionsWait(t *testing.T) {
 	turns := newConflictQueue()
 	lot := func() (n int) {

@@ -41,8 +41,8 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 			if class == Transient {
 				return err
 			}
-			// Refused as a whole: too large, for example. Sent one by one, the update that is meant
-			// shows.
+			// Refused as a whole, for example because it is too large. Sent one by one, the update
+			// that is the reason shows.
 			switch separately = true; {
 			case len(chunks) > 1:
 			case class == Unknown:
@@ -78,7 +78,7 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 		if err != nil && !done {
 			return fmt.Errorf("write %s: %w", collection.Name(), err)
 		}
-		for _, c := range passing { // others were written: it is not the database as a whole
+		for _, c := range passing { // others were written, so the database as a whole works
 			c.group.fails(c.events, fmt.Errorf("write %s: %w", collection.Name(), err))
 		}
 		missed, err := a.resolve(ctx, unseen)
@@ -103,8 +103,8 @@ type chunk struct {
 	events int
 	model  mongo.WriteModel
 	makes  bool // it creates a missing document, and so fails if the condition does not hold
-	waits  bool // it would make the document, but cannot be the first to
-	fills  bool // it makes a document of a stub
+	waits  bool // it would create the document, but cannot be the first to
+	fills  bool // it turns a stub into a document
 }
 
 // chunksOf returns the next update of every group that has events left. An event that cannot be
@@ -140,9 +140,9 @@ func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, mak
 	upsert := g.replay == nil && !g.mustFollow(n)
 	fields, first, whole := a.guards.nextGuard(g, n)
 	if f.replacement != nil {
-		beside := g.shared || g.guest || (!whole && !g.ignoreVersions) // something of the guard stays
+		beside := g.shared || g.guest || (!whole && !g.ignoreVersions) // a part of the guard stays
 		if first > 0 && (!beside || g.begins()) {
-			fields = append(fields, bson.E{Key: guardFirst, Value: first}) // it replaces the guard's own
+			fields = append(fields, bson.E{Key: guardFirst, Value: first}) // it replaces the guard's own field
 		}
 		document := replacementOf(g.aggregate, f)
 		if beside {
@@ -178,7 +178,7 @@ func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, mak
 	return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(updateOf(ops, set...)).SetUpsert(makes), makes
 }
 
-// replacementOf is the whole document that a fold puts in place, without its guard.
+// replacementOf returns the whole document that a fold puts in place, without its guard.
 func replacementOf(aggregate string, f *fold) bson.D {
 	document := make(bson.D, 0, 8)
 	document = append(document, bson.E{Key: "_id", Value: aggregate})
@@ -233,7 +233,7 @@ func replacementUpdate(document bson.D, g *group, fields bson.D) mongo.Pipeline 
 // they have the same effect as if there were no document.
 func onStub(f *fold) []projection.Op {
 	if !f.upsert {
-		return nil // nothing is made, and nothing changed
+		return nil // nothing is created, and nothing changed
 	}
 	ops := make([]projection.Op, 0, len(f.ops)+1)
 	for _, op := range f.ops {
@@ -268,8 +268,8 @@ func updateOf(ops []projection.Op, set ...bson.E) bson.D {
 	return update
 }
 
-// byModel takes a bulk write's error apart: what failed, by the model's index; or the error itself
-// when it is about the whole.
+// byModel splits a bulk write's error: what failed, by the model's index; or the error itself if it
+// concerns the whole.
 func byModel(err error) (map[int]mongo.BulkWriteError, error) {
 	if err == nil {
 		return nil, nil
@@ -285,7 +285,7 @@ func byModel(err error) (map[int]mongo.BulkWriteError, error) {
 	return failed, nil
 }
 
-// resolve finds out what became of updates that may have matched nothing. If there is no document,
+// resolve determines the outcome of updates that may have matched nothing. If there is no document,
 // there was nothing to do; if the guard has the position of the update's last change, it was
 // written. It returns the remaining groups.
 func (a *Applier) resolve(ctx context.Context, unseen []chunk) (missed []*group, err error) {
@@ -311,7 +311,7 @@ func (a *Applier) resolve(ctx context.Context, unseen []chunk) (missed []*group,
 	return missed, nil
 }
 
-// committed takes the events off their group. What comes after them no longer finds a stub.
+// committed takes the events off their group. The events after them no longer find a stub.
 func (c chunk) committed() {
 	c.group.committed(c.events)
 	c.group.stub = c.group.stub && !c.fills

@@ -10,8 +10,8 @@ import (
 )
 
 // encoded returns the writes of one event with ids, values and documents as BSON, so that none of
-// the projection's code runs, and nothing of its own can fail, once they are on their way. Errors:
-// what cannot be written as BSON, and an id that no document can have.
+// the projection's code runs, and none of it can fail, once they are being written. Errors: what
+// cannot be written as BSON, and an id that no document can have.
 func encoded(writes []projection.Write) ([]projection.Write, error) {
 	all := make([]projection.Write, len(writes))
 	for i, w := range writes {
@@ -73,8 +73,8 @@ func encodedField(field string, value any) (any, error) {
 	return encodedValue(value)
 }
 
-// encodedValue returns a value as BSON; one of the types that [merge] calculates with, and that
-// cannot fail, as it is.
+// encodedValue returns a value as BSON, or unchanged if its type is one that [merge] calculates
+// with, and that cannot fail.
 func encodedValue(value any) (any, error) {
 	switch value.(type) {
 	case nil, bool, string, int, int32, int64, float64, time.Time, bson.ObjectID, bson.DateTime:
@@ -92,9 +92,9 @@ func rawValue(value any) (bson.RawValue, error) {
 	return raw, raw.Validate()
 }
 
-// encodedID returns an id as BSON: a text as it is. MongoDB refuses arrays, regular expressions,
-// undefined, and names with a dollar in an _id, but for those of a DBRef; and it would take some of
-// them for a query.
+// encodedID returns an id as BSON, and a text unchanged. MongoDB refuses arrays, regular
+// expressions, undefined, and names with a dollar in an _id, except for those of a DBRef; and it
+// would interpret some of them as a query.
 func encodedID(id any) (any, error) {
 	if text, ok := id.(string); ok {
 		return text, nil

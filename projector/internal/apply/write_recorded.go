@@ -54,9 +54,9 @@ func (a *Applier) applyRecorded(ctx context.Context, g *group) error {
 	return nil
 }
 
-// applyPerAggregate writes the groups one after the other. An error that passes, and that the
-// server answered to one group, does not keep those behind it from being tried: if one of them is
-// written, it is a failure of the first group alone, once it has come twice.
+// applyPerAggregate writes the groups one after the other. A transient error with which the server
+// answered one group does not keep those behind it from being tried: if one of them is written, it
+// is a failure of the first group alone, once it has occurred twice.
 func (a *Applier) applyPerAggregate(ctx context.Context, groups []*group) error {
 	var failed []*group
 	var last error
@@ -104,7 +104,8 @@ func (a *Applier) commit(ctx context.Context, g *group, n int) error {
 	})
 }
 
-// recordOf is the conditional update of the record of a group whose first n events are applied.
+// recordOf returns the conditional update of the record of a group whose first n events are
+// applied.
 func (a *Applier) recordOf(g *group, n int) mongo.WriteModel {
 	guard, first, _ := a.guards.nextGuard(g, n)
 	makes := g.replay == nil && !g.mustFollow(n)
@@ -137,7 +138,7 @@ func (a *Applier) writeRecords(ctx context.Context, records ...mongo.WriteModel)
 	return nil
 }
 
-// effect writes in order, each run of one collection as one ordered bulk write.
+// effect executes writes in order, each run of one collection as one ordered bulk write.
 func (a *Applier) effect(ctx context.Context, writes []projection.Write) error {
 	for len(writes) > 0 {
 		name, _ := writes[0].Target()
@@ -154,8 +155,8 @@ func (a *Applier) effect(ctx context.Context, writes []projection.Write) error {
 			continue
 		}
 		if Classify(err) == Guarded {
-			// No guard is in these writes. Two transactions made the same document at once: one of
-			// them begins again.
+			// No guard is in these writes. Two transactions created the same document at once: one
+			// of them starts again.
 			err = errors.Join(errRaced, err)
 		}
 		return fmt.Errorf("write %s: %w", name, err)
@@ -163,8 +164,8 @@ func (a *Applier) effect(ctx context.Context, writes []projection.Write) error {
 	return nil
 }
 
-// writeModel returns a write as the driver takes it. The id is a value, even if it has the form of
-// a query.
+// writeModel returns a write in the driver's form. The id is a value, even if it has the form of a
+// query.
 func writeModel(w projection.Write) mongo.WriteModel {
 	_, id := w.Target()
 	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$eq", Value: id}}}}
