@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-cdc/sluice/shared/commandline"
 )
 
-// Command is one thing the program does. Without a Do it needs no [Projector]: run, and help.
+// Command is one command of the program. Without a Do it needs no [Projector]: run, and help.
 type Command = commandline.Command[*Projector, Request]
 
-// Request is a command line that has been understood.
+// Request is a parsed command line.
 type Request struct {
 	aggregate string
 	others    []string // of repair: the aggregates behind the first
@@ -27,7 +27,7 @@ type Request struct {
 	all       bool
 	message   string // of drop: the id of the message that the operator has seen
 	overtaken bool   // of drop: of all aggregates
-	count     int    // of drop: how many events the operator has seen
+	count     int    // of drop: how many events the operator has examined
 	yes       bool
 	reason    string // of park
 
@@ -41,7 +41,7 @@ type Request struct {
 	force   bool   // of switch
 }
 
-// Program is what the program can do; name is what people type to run it.
+// Program returns the program with all commands; name is the name with which it is started.
 func Program(name string) commandline.Program[*Projector, Request] {
 	all := []Command{{Name: "run", Says: "receive and apply (also without a command)"}, statusCommand()}
 	all = append(all, parkedCommands(name)...)

@@ -9,7 +9,7 @@ import (
 )
 
 // examineEntity asks the administration of Service Bus when the broker removes messages. That needs
-// the right to manage, which the projector does not need: without it, the finding is that it is
+// the right to manage, which the projector does not need: without it, the finding is that this is
 // unknown, which is not a problem.
 func (p *Projector) examineEntity(ctx context.Context, found *checkup.Findings) {
 	const deliveries, expiry = "deliveries", "expiry"

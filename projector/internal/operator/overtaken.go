@@ -12,7 +12,7 @@ import (
 )
 
 // overtakenEvents are the events that were overtaken, as `parked drop --overtaken` shows them
-// before it does anything.
+// before it changes anything.
 type overtakenEvents struct {
 	Events     int                 `json:"events"`
 	Aggregates []deadletter.Passed `json:"aggregates"`
@@ -20,8 +20,8 @@ type overtakenEvents struct {
 	program string
 }
 
-// dropOvertaken shows the events that were overtaken. Given their number, it gives them up and
-// replays their aggregates.
+// dropOvertaken shows the events that were overtaken. Given their number, it drops them and replays
+// their aggregates.
 func dropOvertaken(ctx context.Context, p *Projector, r Request) error {
 	all, err := p.Applier.List(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (o overtakenEvents) text() string {
 	return commandline.Count(o.Events, "event") + " of " + commandline.Count(len(o.Aggregates), "aggregate")
 }
 
-// Print writes for people what would be given up.
+// Print writes for people which events would be dropped.
 func (o overtakenEvents) Print(out io.Writer) {
 	if o.Events == 0 {
 		fmt.Fprintln(out, "no event of a parked aggregate was overtaken")

@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
-// parkedByOperator is what `parked park` did.
+// parkedByOperator is the output of `parked park`.
 type parkedByOperator struct {
 	Aggregate string `json:"aggregate"`
-	// New: the read model had nothing of the aggregate.
+	// New is set if the read model had nothing of the aggregate.
 	New bool `json:"new"`
 
 	program string

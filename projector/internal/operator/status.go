@@ -39,7 +39,7 @@ type Status struct {
 	NewestNote      string `json:"newest_note,omitempty"`
 	// AgeSeconds is the time since NewestTime, by the clock of the read model's server: its cluster
 	// time stands still while nothing is written. Without waiting sessions it is how long nothing
-	// has come; with some it is the lag.
+	// has arrived; with some it is the lag.
 	AgeSeconds *int64 `json:"age_seconds"`
 	// WaitingSessions counts the sessions with messages: aggregates that wait, or are being
 	// applied.
@@ -71,8 +71,8 @@ func (p *Projector) readModel(ctx context.Context, s *Status) error {
 		return err
 	}
 	s.Parked = &parked
-	// Positions have no index: to keep one would cost every write. Of a large collection the newest
-	// stays unknown.
+	// Positions have no index, since every write would have to update it. For a large collection
+	// the newest position stays unknown.
 	s.NewestAggregate, s.NewestPosition, err = p.Applier.Newest(ctx)
 	switch at := envelope.TokenTime(s.NewestPosition); {
 	case err != nil && ctx.Err() != nil:

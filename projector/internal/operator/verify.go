@@ -106,7 +106,7 @@ type Source struct {
 	Adjust func(*options.ClientOptions)
 }
 
-// disconnectTimeout bounds the end of a client that only read.
+// disconnectTimeout bounds the disconnect of a client that only read.
 const disconnectTimeout = 10 * time.Second
 
 // open returns the watched collection, with the read model's client if no other deployment is

@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Watched is what waits for a projection, whether a projector runs or not: the counts of its own
+// Watched is what waits for a projection, whether or not a projector runs: the counts of its own
 // subscription or queue and of its read model. A pointer that is nil means unknown, and the note
-// beside it why.
+// beside it is the reason.
 type Watched struct {
 	Projection string `json:"projection"`
 	Entity     string `json:"entity"`
@@ -29,12 +29,12 @@ type Watched struct {
 	DeadLettersNote string `json:"dead_letters_note,omitempty"`
 }
 
-// logged is how long a record of the log needs to be collected. Container Apps may lose what a
-// container writes that ends at once.
+// logged is how long a record of the log needs to be collected. Container Apps may lose the output
+// of a container that ends at once.
 const logged = 20 * time.Second
 
 // Watch writes what waits as one record of the log, the message [telemetry.WatchMessage], and waits
-// until it is collected. Alerts see by the record what no projector is there to report. If a
+// until it is collected. Alerts use the record when no projector is running that could report. If a
 // service does not answer, the record has the counts of the others, and the error is returned as
 // well.
 func (p *Projector) Watch(ctx context.Context) error {
@@ -74,7 +74,7 @@ func (p *Projector) Drained(ctx context.Context, asJSON bool) error {
 	return err
 }
 
-// drained is what status --drained found, as --json shows it.
+// drained is the output of status --drained with --json.
 type drained struct {
 	Watched
 	Drained bool `json:"drained"`
