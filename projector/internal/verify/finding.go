@@ -72,7 +72,7 @@ func (f *findings) targets() []target {
 	return all
 }
 
-// confirm takes the result of another comparison: it drops what is right by now, and explains the
+// confirm merges the result of another comparison: it drops what is right by now, and explains the
 // rest.
 func (f *findings) confirm(ctx context.Context, p *pass) error {
 	f.differing -= int64(len(f.confirmed)) - f.changing
@@ -182,7 +182,7 @@ func (r Report) Print(out io.Writer, shown int) {
 		commandline.Count(r.Events, "event"), commandline.Count(r.Documents, "document"), sample, r.verdict())
 }
 
-// verdict sums the numbers up.
+// verdict summarises the numbers.
 func (r Report) verdict() string {
 	var wrong []string
 	if r.Differing > 0 {
@@ -204,7 +204,7 @@ func (r Report) verdict() string {
 	return "all right"
 }
 
-// agree is a number with the verb that goes with it.
+// agree returns a number with the verb in the matching form.
 func agree(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one

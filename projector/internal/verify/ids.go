@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// oneOf is the condition that a path leads to one of the values; nil if there are no values.
+// oneOf returns the condition that a path leads to one of the values; nil if there are no values.
 func oneOf(path string, values bson.A) []bson.D {
 	if path == "" || len(values) == 0 {
 		return nil

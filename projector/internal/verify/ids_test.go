@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// Whatever can be an aggregate's id is found again by the text it has in messages and read models.
+// Every possible id of an aggregate is found by the text that it has in messages and read models.
 func TestEveryIDIsFoundByItsText(t *testing.T) {
 	t.Parallel()
 	decimal, err := bson.ParseDecimal128("1.50")

@@ -96,7 +96,7 @@ func (p *pass) recompute(ctx context.Context) error {
 	}
 }
 
-// reset forgets what was read.
+// reset drops what was read.
 func (p *pass) reset() {
 	p.store, p.events, p.poison, p.current, p.stopped = memory.Store{}, 0, 0, "", false
 	p.unknown, p.unheld, p.feeds = make(map[string]bool), make(map[string]bool), make(map[string]map[string]int64)
@@ -165,8 +165,8 @@ func (p *pass) write(c envelope.Change, writes []projection.Write) error {
 	return nil
 }
 
-// target is the key of the document that a write goes to; ok is false if this pass does not compare
-// the document.
+// target returns the key of the document that a write goes to; ok is false if this pass does not
+// compare the document.
 func (p *pass) target(w projection.Write) (key string, ok bool, err error) {
 	collection, id := w.Target()
 	inner, _, err := memory.Key(id)
@@ -274,7 +274,7 @@ func (p *pass) compareDocument(collection string, raw bson.Raw, seen map[string]
 	return nil
 }
 
-// withoutGuard is a document without its guard, as the projection wrote it.
+// withoutGuard returns a document without its guard, as the projection wrote it.
 func withoutGuard(d bson.D) bson.D {
 	kept := make(bson.D, 0, len(d))
 	for _, e := range d {

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// ErrKeyedBy is a projection whose documents are not keyed by what it declares: a sample would miss
+// ErrKeyedBy means that a projection's documents are not keyed as it declares: a sample would miss
 // events that write to them.
 var ErrKeyedBy = errors.New("correct KeyedBy, or leave it empty: verify then reads the whole source")
 
@@ -97,7 +97,7 @@ func sample(ctx context.Context, c *mongo.Collection, n int64, fields bson.D, fn
 	return drain(ctx, cursor, "read a sample of "+c.Name(), fn)
 }
 
-// focused is a pass over these documents only. Of the source it reads the events that write to
+// focused returns a pass over these documents only. Of the source it reads the events that write to
 // them.
 func (v *Verifier) focused(collections []projection.Collection, only []target, parked map[string]bool) *pass {
 	wanted := make(map[string]bool, len(only))
@@ -126,7 +126,7 @@ func (v *Verifier) parkedAggregates(ctx context.Context, collections []projectio
 	return parked, err
 }
 
-// ids are those of the documents to compare, of one collection.
+// ids returns those of the documents to compare, of one collection.
 func (p *pass) ids(collection string) bson.A {
 	var ids bson.A
 	for _, t := range p.only {

@@ -97,8 +97,8 @@ func drain(ctx context.Context, cursor *mongo.Cursor, what string, fn func(bson.
 	return nil
 }
 
-// change is the insert of a document, except for what the document does not hold: position, time
-// and message id.
+// change returns the insert of a document, except for what the document does not hold: position,
+// time and message id.
 func (s Source) change(document bson.Raw) (envelope.Change, error) {
 	id := document.Lookup("_id")
 	body, err := bson.Marshal(bson.D{

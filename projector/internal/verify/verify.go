@@ -40,13 +40,13 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// ErrNotStored is a projection that does not declare its collections.
+// ErrNotStored means that a projection does not declare its collections.
 var ErrNotStored = errors.New("the projection does not declare its collections, so it is not known which documents are its own: " +
 	"implement projection.Stored")
 
 // Verifier compares one read model with its source.
 type Verifier struct {
-	// Program is what people type to run the projector's commands.
+	// Program is the name with which the projector's commands are run.
 	Program    string
 	Projection projection.Projection
 	Source     Source
