@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// change makes an event of an operation with a body in Extended JSON.
+// change returns an event of an operation with a body in Extended JSON.
 func change(t *testing.T, operation envelope.Operation, body string) projection.Event {
 	t.Helper()
 	var raw bson.Raw
@@ -23,8 +23,8 @@ func change(t *testing.T, operation envelope.Operation, body string) projection.
 	}}
 }
 
-// text is a value as Extended JSON: a RawValue may be a slice of a whole document, which has no use
-// for comparing.
+// text returns a value as Extended JSON: a RawValue may be a slice of a whole document, which
+// cannot be compared.
 func text(t *testing.T, v any) string {
 	t.Helper()
 	out, err := bson.MarshalExtJSON(bson.D{{Key: "v", Value: v}}, false, false)
@@ -77,7 +77,7 @@ func TestTimelineWithoutADocumentIsPermanent(t *testing.T) {
 	require.ErrorIs(t, err, projection.ErrPermanent)
 }
 
-// ops are operators in a form to write down.
+// ops returns operators in a form that can be written down.
 func ops(all []projection.Op) bson.A {
 	var out bson.A
 	for _, op := range all {

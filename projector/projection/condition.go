@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// CompareKind is how a [Condition] compares: the name of MongoDB's query operator.
+// CompareKind is the operator of a [Condition]: the name of MongoDB's query operator.
 type CompareKind string
 
 // The kinds.

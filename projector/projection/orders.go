@@ -21,9 +21,10 @@ const (
 // aggregate, and one for each customer, which the events of many orders write to. Each event
 // carries data {customerId, totalCents, items, currency}, the values after the event.
 //
-//	orders:    {_id: <aggregate id>, customerId, status, items, totalCents, currency, events, placedAt, changedAt}
-//	customers: {_id: <customerId>, orders, open, paid, delivered, cancelled, refunded, paidCents, refundedCents,
-//	            firstOrderAt, lastOrderAt}
+//	orders:    {_id: <aggregate id>, customerId, status, items, totalCents, currency, events,
+//	            placedAt, changedAt}
+//	customers: {_id: <customerId>, orders, open, paid, delivered, cancelled, refunded,
+//	            paidCents, refundedCents, firstOrderAt, lastOrderAt}
 //
 // No order between aggregates is guaranteed, so the customers are written with operators that give
 // the same result in any order: counts, sums, a minimum and a maximum. Two orders of one customer

@@ -29,19 +29,19 @@ import (
 // Event is one change of one document of the watched collection, decoded from its message. Its
 // fields and methods are those of the embedded [envelope.Change]. A projection reads
 //
-//	e.Aggregate     string     the aggregate's id, as text: the field aggregateId (the producer's AGGREGATE_ID_PATH), else the _id
+//	e.Aggregate     string     the aggregate's id as text (AGGREGATE_ID_PATH, or the _id)
 //	e.Operation     Operation  insert, update, replace or delete
-//	e.Type          string     the event's type: the field type (EVENT_TYPE_PATH), else the operation
-//	e.Version       int64      the event's number within its aggregate: the field version (VERSION_PATH), else 0
-//	e.Time          time.Time  when the change was made, by the server's clock; the zero time if the server did not report it
+//	e.Type          string     the event's type (EVENT_TYPE_PATH, or the operation)
+//	e.Version       int64      its number within the aggregate (VERSION_PATH, or 0)
+//	e.Time          time.Time  when the change was made, by the server's clock, or zero
 //	e.CorrelationID string     the change's correlation id, or empty
 //
-//	e.Text(path)          string    a field of the document after the change, such as "data.customerId"; "" if it is missing
-//	e.Int(path)           int64     the same of an integer; 0 if it is missing
-//	e.Document()          bson.Raw  the document after the change; nil for a delete, and for an update whose document was deleted since
-//	e.Before()            bson.Raw  the document before the change, if the collection keeps pre-images; else nil
-//	e.Key()               bson.Raw  the document's key: {_id: …}, with the shard key on a sharded collection
-//	e.UpdateDescription() bson.Raw  what an update changed, if the server reported it; else nil
+//	e.Text(path)          string    a field after the change, or ""
+//	e.Int(path)           int64     the same as an integer, or 0
+//	e.Document()          bson.Raw  the document after the change; nil if deleted
+//	e.Before()            bson.Raw  the document before, if there are pre-images
+//	e.Key()               bson.Raw  {_id: …}, with the shard key if sharded
+//	e.UpdateDescription() bson.Raw  what an update changed, or nil
 //
 // What else there is (Position, Epoch, MessageID, Stream, …) is the stream's own, and `projector
 // verify` cannot compare documents that depend on it or on Time: the source does not hold them.

@@ -14,7 +14,8 @@ const timelineName = "timeline"
 // Timeline counts the events of an event store, per aggregate, in one document:
 //
 //	{_id: <aggregate id>, events: <int64>, types: {<type, by EscapeKey>: <int64>},
-//	 firstOccurredAt, lastOccurredAt, lastType, _sluice: {position, epoch, version, first, stream}}
+//	 firstOccurredAt, lastOccurredAt, lastType,
+//	 _sluice: {position, epoch, version, first, stream}}
 //
 // An event that is lost or applied twice shows in the count. Only inserts count: an event store is
 // append-only. First and last refer to the order of events, not to their times. The type and the

@@ -31,7 +31,7 @@ const (
 	classMaxKey
 )
 
-// class is a value's place in BSON's order of types.
+// class returns a value's place in BSON's order of types.
 func class(v any) int {
 	switch v.(type) {
 	case bson.MinKey:
@@ -174,7 +174,7 @@ const (
 	plusInfinity
 )
 
-// exact is a number without rounding.
+// exact returns a number without rounding.
 func exact(v any) (*big.Rat, int) {
 	switch n := v.(type) {
 	case float64:

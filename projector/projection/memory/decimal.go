@@ -27,7 +27,7 @@ type decimal struct {
 	nan         bool
 }
 
-// decimalOf is a number as a decimal: whole numbers as they are, doubles with 15 digits, as in the
+// decimalOf returns a number as a decimal: whole numbers exactly, doubles with 15 digits, as in the
 // server's update operators. [MongoDB src/mongo/util/safe_num.cpp, getDecimal;
 // src/mongo/platform/decimal128.cpp, kRoundTo15Digits]
 func decimalOf(v any) decimal {
@@ -96,10 +96,10 @@ func (d decimal) multiply(e decimal) (decimal, error) {
 	}, nil
 }
 
-// length is the number of the coefficient's digits.
+// length returns the number of the coefficient's digits.
 func (d decimal) length() int { return len(d.coefficient.Text(10)) }
 
-// scaled is the coefficient with its sign, scaled to a smaller exponent.
+// scaled returns the coefficient with its sign, scaled to a smaller exponent.
 func (d decimal) scaled(exponent int) *big.Int {
 	n := new(big.Int).Mul(d.coefficient, power(d.exponent-exponent))
 	if d.negative {
@@ -126,7 +126,7 @@ func (d decimal) drop(n int) decimal {
 	return d
 }
 
-// encode rounds to a Decimal128. What is too large becomes infinity.
+// encode rounds to a Decimal128. A number that is too large becomes infinity.
 func (d decimal) encode() bson.Decimal128 {
 	const infinity = 0x78 << 56
 	var sign uint64
@@ -137,7 +137,7 @@ func (d decimal) encode() bson.Decimal128 {
 		d.exponent = min(max(d.exponent, minExponent), maxExponent)
 	}
 	d = d.drop(max(d.length()-digits, minExponent-d.exponent))
-	if d.length() > digits { // it was all nines
+	if d.length() > digits { // all digits were nines
 		d = d.drop(1)
 	}
 	if over := d.exponent - maxExponent; over > 0 {
@@ -150,7 +150,7 @@ func (d decimal) encode() bson.Decimal128 {
 	return bson.NewDecimal128(sign|uint64(d.exponent-minExponent)<<49|high, low)
 }
 
-// rat is a finite decimal as a fraction.
+// rat returns a finite decimal as a fraction.
 func (d decimal) rat() *big.Rat {
 	if d.exponent < 0 {
 		return new(big.Rat).SetFrac(d.scaled(d.exponent), power(-d.exponent))

@@ -90,10 +90,10 @@ func apart(a, b any) (one, other string) {
 	return one + " (" + x + ")", other + " (" + y + ")"
 }
 
-// bare is a value's text without what is easily overlooked.
+// bare returns a value's text without what is easily overlooked.
 func bare(text string) string { return strings.TrimSuffix(strings.Trim(text, `"`), ".0") }
 
-// typeOf is the name of a value's type.
+// typeOf returns the name of a value's type.
 func typeOf(v any) string {
 	raw, err := bson.Marshal(bson.D{{Key: "v", Value: v}})
 	if _, ok := v.(missing); ok || err != nil {
@@ -133,7 +133,7 @@ func equal(a, b any) bool {
 // longest is how many bytes of a value [Text] keeps.
 const longest = 200
 
-// Text is a value for people: relaxed Extended JSON, shortened if it is long.
+// Text returns a value for people: relaxed Extended JSON, shortened if it is long.
 func Text(v any) string { return text(v, false) }
 
 // text returns Extended JSON; canonical distinguishes 1 from int64 1 and 1.0.

@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// add is the sum of two numbers; its type is the wider of theirs. [MongoDB
+// add returns the sum of two numbers; its type is the wider of theirs. [MongoDB
 // src/mongo/util/safe_num.cpp]
 func add(value, by any) (any, error) {
 	return calculate(value, by, "the sum",
@@ -20,7 +20,7 @@ func add(value, by any) (any, error) {
 		decimal.add)
 }
 
-// multiply is their product.
+// multiply returns the product of two numbers.
 func multiply(value, by any) (any, error) {
 	return calculate(value, by, "the product",
 		func(x, y int64) (int64, bool) {
@@ -86,7 +86,7 @@ func widest(value, by any, what string, wholes func(x, y int64) (int64, bool), d
 	return result, nil
 }
 
-// whole is an int32 or int64.
+// whole returns an int32 or int64 as an int64.
 func whole(v any) int64 {
 	if n, ok := v.(int32); ok {
 		return int64(n)
@@ -95,7 +95,7 @@ func whole(v any) int64 {
 	return n
 }
 
-// double is a number that is not a decimal, as a float64.
+// double returns a number that is not a decimal, as a float64.
 func double(v any) float64 {
 	if f, ok := v.(float64); ok {
 		return f

@@ -27,9 +27,9 @@ import (
 )
 
 var (
-	// ErrRefused is a write that MongoDB refuses because of the write itself.
+	// ErrRefused means that MongoDB refuses a write because of the write itself.
 	ErrRefused = errors.New("the write is refused")
-	// ErrUnsupported is a write whose result this package does not know.
+	// ErrUnsupported means that this package does not know the result of a write.
 	ErrUnsupported = errors.New("the write is not supported here")
 )
 
@@ -159,7 +159,7 @@ func (s *Store) Collections() iter.Seq[string] {
 	}
 }
 
-// Len is the number of documents.
+// Len returns the number of documents.
 func (s *Store) Len() (n int) {
 	for _, documents := range s.collections {
 		n += len(documents)

@@ -78,7 +78,7 @@ func at(value any, path []string, op projection.Op) (any, error) {
 		return operate(value, op)
 	}
 	unset := op.Kind == projection.OpUnset
-	removes := unset || op.Kind == projection.OpPull || op.Kind == projection.OpPullAll // and so makes no path
+	removes := unset || op.Kind == projection.OpPull || op.Kind == projection.OpPullAll // and so creates no path
 	switch v := value.(type) {
 	case missing:
 		if removes {

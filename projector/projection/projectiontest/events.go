@@ -35,8 +35,8 @@ func Replace(aggregate string, before, after any) projection.Event {
 	return event(aggregate, envelope.Replace, before, after)
 }
 
-// Delete returns the event of a deleted document. key is its documentKey, such as {_id: …}; before
-// is the document, or nil if the source keeps no pre-images.
+// Delete returns the event of a deleted document. key is its documentKey, such as {_id: …};
+// before is the document, or nil if the source keeps no pre-images.
 func Delete(aggregate string, key, before any) projection.Event {
 	e := event(aggregate, envelope.Delete, before, nil)
 	e.Body = body(envelope.Delete, raw(key), before, nil)

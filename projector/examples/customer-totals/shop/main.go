@@ -1,5 +1,6 @@
-// Command shop stands in for the system that Sluice watches and for one that reads: it inserts the events of some orders, and
-// prints the customers who paid most. Both databases are on the deployment at MONGODB_URI.
+// Command shop stands in for the system that Sluice watches and for one that reads: it inserts the
+// events of some orders, and prints the customers who paid most. Both databases are on the
+// deployment at MONGODB_URI.
 package main
 
 import (
