@@ -30,7 +30,7 @@ func (w *world) replaceCollection(step plan.Step) {
 	w.replaced.Add(1)
 }
 
-// replacedCollection is the error of a stream whose collection was replaced, where that stops it.
+// replacedCollection is in the error of a stream that stops because its collection was replaced.
 const replacedCollection = "ON_COLLECTION_REPLACED=continue"
 
 // goOn lets the producers go on with the collection that there is now.

@@ -46,9 +46,8 @@ func (k *kit) hot() (warnings []string) {
 	return warnings
 }
 
-// writtenByAll are the documents that every aggregate writes to, each with its _id, when the given
-// events come again and again in one variation; ok is false when the projection takes no such
-// events.
+// writtenByAll returns the documents that every aggregate writes to, each with its _id, when the
+// given events are repeated in one variation; ok is false if the projection refuses such events.
 func (k *kit) writtenByAll(way variation) (all map[document]any, ok bool) {
 	writers := make(map[document]map[string]bool)
 	all = make(map[document]any)

@@ -112,7 +112,7 @@ func (r *records) due() map[string]int64 {
 	return due
 }
 
-// shows says whether so many events of each aggregate are to be seen.
+// shows reports whether the given number of events of each aggregate is visible.
 func (r *records) shows(due map[string]int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -120,7 +120,8 @@ func TestG2G5AMirrorsKeyIsNoQuery(t *testing.T) {
 		w.Completed(1)
 		copied := mirrored(w, "A1")
 		require.NotEmpty(w, copied)
-		// A document from before the stream began is deleted: it has no copy.
+		// The stream deletes a document that was inserted before the stream began, so it has no
+		// copy.
 		publish(w, documentChange("o9", 2, envelope.Delete, bson.E{Key: "fullDocumentBeforeChange", Value: bson.D{
 			{Key: "_id", Value: "o9"}, {Key: "sku", Value: bson.D{{Key: "$gt", Value: ""}}},
 		}}))

@@ -88,7 +88,7 @@ func (b *Broker) CreateTopic(t Topic) error {
 	return err
 }
 
-// CreateSubscription adds a subscription; it gets what is sent from now on.
+// CreateSubscription adds a subscription, which receives the messages that are sent from then on.
 func (b *Broker) CreateSubscription(topic string, s Subscription) error {
 	if err := (Config{Topics: []Topic{{Name: topic, Subscriptions: []Subscription{s}}}}).Validate(); err != nil {
 		return err

@@ -35,7 +35,8 @@ func (d *drawing) answers(r *rand.Rand) {
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
 
-// neverTaken are the ways in which Service Bus does not take one message, whatever it is sent with.
+// neverTaken are the ways in which Service Bus permanently refuses one message, whatever it is sent
+// with.
 var neverTaken = []Step{
 	{Answer: Rejected, Condition: "amqp:not-allowed"},
 	{Answer: Rejected, Condition: "amqp:decode-error"},

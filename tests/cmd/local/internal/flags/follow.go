@@ -34,7 +34,8 @@ func (f Follow) Operations() []string {
 	return []string{"insert", "update", "replace", "delete"}
 }
 
-// Following says that nothing is inserted: the run shows and checks what others write.
+// Following reports whether the run inserts nothing, and only shows and checks what other programs
+// write.
 func (o Options) Following() bool { return o.Follow.URI != "" && !o.WriteLoad }
 
 // readFollow reads the settings of --follow.

@@ -98,7 +98,7 @@ func Run(ctx context.Context, stop <-chan struct{}, o flags.Options, live *view.
 	return outcome, errors.Join(err, servers.Wait())
 }
 
-// programs are the services': those of --services, or new ones in dir.
+// programs returns the paths of the services: those in --services, or new builds in dir.
 func (r *runner) programs(ctx context.Context, dir string) (producer, projector string, err error) {
 	if r.options.Services != "" {
 		built, err := filepath.Abs(r.options.Services)
