@@ -3,15 +3,13 @@ package emulator_test
 import (
 	"context"
 	"fmt"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"net/http"
 
 	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
-// A program starts all three servers on free ports. A test calls Start instead, in one line.
+// A program starts all three servers on free ports, and gives clients the settings. A test calls
+// Start instead, in one line.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -23,25 +21,20 @@ func Example() {
 	stopped := make(chan error)
 	go func() { stopped <- servers.Run(ctx) }()
 
-	client, err := mongo.Connect(options.Client().ApplyURI(servers.Endpoint(emulator.EnvMongo)))
+	fmt.Println("messages are received from", servers.Route.Out())
+	response, err := http.Get("http://" + servers.Management() + "/health")
 	if err != nil {
 		fmt.Println(err)
+		return
 	}
-	orders := client.Database("shop").Collection("orders")
-	if _, err := orders.InsertOne(ctx, bson.D{{Key: "_id", Value: 1}}); err != nil {
-		fmt.Println(err)
-	}
-	n, err := orders.CountDocuments(ctx, bson.D{})
-	fmt.Println(n, err)
-	fmt.Println("messages are received from", servers.Route.Out())
+	fmt.Println(response.Status, response.Body.Close())
 
-	err = client.Disconnect(ctx)
 	stop()
-	fmt.Println(err, <-stopped)
+	fmt.Println(<-stopped)
 	// Output:
-	// 1 <nil>
 	// messages are received from changes/Subscriptions/projector
-	// <nil> <nil>
+	// 200 OK <nil>
+	// <nil>
 }
 
 // Ports are chosen by name. A server that is not named listens on a free port.
