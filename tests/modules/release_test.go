@@ -3,6 +3,7 @@ package modules_test
 import (
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -58,6 +59,17 @@ func release(t *testing.T, dir string, args ...string) (string, error) {
 	return string(out), err
 }
 
+// The developer tools are the only module that requires none of the others.
+func TestEveryModuleIsReleasedOrFollowsTheRelease(t *testing.T) {
+	root, err := modules.Root()
+	require.NoError(t, err)
+	var folders []string
+	for file := range strings.FieldsSeq(git(t, root, "ls-files", "go.mod", "*/go.mod")) {
+		folders = append(folders, path.Dir(file))
+	}
+	require.ElementsMatch(t, append(modules.All(), "scripts/tools"), folders)
+}
+
 // The script itself asks the go command for the modules by their tags, and compares.
 func TestAReleaseIsOneCommitWithATagForEachModule(t *testing.T) {
 	dir := clone(t)
@@ -76,6 +88,8 @@ func TestAReleaseIsOneCommitWithATagForEachModule(t *testing.T) {
 	require.Contains(t, out, "git push --atomic origin HEAD v1.98.7 shared/v1.98.7 tests/emulator/v1.98.7 producer/v1.98.7 projector/v1.98.7")
 	require.Empty(t, git(t, dir, "status", "--porcelain"))
 	require.Equal(t, "Release v1.98.7\n", git(t, dir, "log", "-1", "--format=%s", "projector/v1.98.7"))
+	before, released := git(t, dir, "show", "HEAD~1:go.work"), git(t, dir, "show", "HEAD:go.work")
+	require.Equal(t, released, strings.ReplaceAll(before, " v0.1.0 =>", " v1.98.7 =>"))
 	for _, module := range modules.All() {
 		text, err := os.ReadFile(filepath.Join(dir, module, "go.mod"))
 		require.NoError(t, err)

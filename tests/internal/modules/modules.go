@@ -27,7 +27,9 @@ func Released() []string { return []string{"shared", "tests/emulator", "producer
 
 // All returns the folders of the released modules, of the tests, which are never imported, and of
 // the examples, which require a release as their users do.
-func All() []string { return append(Released(), "tests", "projector/examples/customer-totals") }
+func All() []string {
+	return append(Released(), "tests", "tests/emulator/conformance", "projector/examples/customer-totals")
+}
 
 // Path returns the path of the module in a folder of the repository.
 func Path(folder string) string { return Base + "/" + folder }

@@ -76,16 +76,11 @@ func setWorkspace(name, version string) error {
 	if err != nil {
 		return err // it names the file
 	}
-	for _, r := range slices.Clone(file.Replace) {
-		if !ours(r.Old.Path) {
-			continue
-		}
-		path, dir := r.Old.Path, r.New.Path // dropping an entry clears it
-		if err := errors.Join(file.DropReplace(path, r.Old.Version), file.AddReplace(path, version, dir, "")); err != nil {
-			return fmt.Errorf("set version in %s: %w", name, err)
+	for _, r := range file.Replace {
+		if i := slices.Index(r.Syntax.Token, r.Old.Version); i >= 0 && ours(r.Old.Path) {
+			r.Syntax.Token[i] = version
 		}
 	}
-	file.Cleanup()
 	return overwrite(name, modfile.Format(file.Syntax))
 }
 
