@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Sourced by operate.sh and loadtest.sh: waits for a command that runs as a job, and prints what it printed. The command keeps its output and
+# Sourced by operate.sh and loadtest.sh: waits for a command that runs as a job, and prints its output. The command keeps its output and
 # its exit code in the container command-results of the storage account, because the platform shows the output of a container only
-# while it runs. If storage cannot be read from here (NETWORK=private), the log has the same, some minutes later.
+# while it runs. If storage cannot be read from here (NETWORK=private), the same text is in the log some minutes later.
 #
 # Works with bash 3.2, which macOS has.
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# bicep.sh [FOLDER]: the compiler's word on the templates: build, lint, format, and an evaluation (bicep snapshot) of each set of parameters in
+# bicep.sh [FOLDER]: checks the templates with the compiler: build, lint, format, and an evaluation (bicep snapshot) of each set of parameters in
 # tests/deploy/snapshots. A warning is an error, and so is a set that is evaluated although it must be refused. With a FOLDER the
 # evaluated deployments are kept there, so that those of two versions can be compared. 0.49.2 is what the templates were written for.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-bicep=$(command -v bicep || echo "$HOME/.azure/bin/bicep") # where az installs it
+bicep=$(command -v bicep || echo "$HOME/.azure/bin/bicep") # the place in which az installs it
 if [[ ! -x $bicep ]]; then
   if [[ -n ${REQUIRE_BICEP:-} ]]; then
     echo 'bicep: it is not here, and REQUIRE_BICEP is set' >&2

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # images.sh: builds the images of both services and of the embedded servers, and runs the pipeline once (tests/images).
 #
-# A Docker engine that answers is used as it is: it has the base images, or pulls them. Where none answers, root starts one
-# for this run, where dockerd and debootstrap are installed (Debian: apt-get install docker.io debootstrap). That one pulls
-# nothing: the base images are made here, under the names that the Dockerfiles call them by. It has no bridge and leaves the
+# A running Docker engine is used as it is: it has the base images, or pulls them. If none is running, root starts one
+# for this run, if dockerd and debootstrap are installed (Debian: apt-get install docker.io debootstrap). That one pulls
+# nothing: the base images are made here, under the names that the Dockerfiles use. It has no bridge and leaves the
 # machine's firewall alone; builds and containers use the machine's network. What it holds is kept for the next run in
 # IMAGES_CACHE (~/.cache/sluice/images).
 #
-# Where there is no Docker at all it says so and succeeds.
+# Without Docker it reports that and succeeds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 run_tests() { IMAGES=1 IMAGES_MADE=$made go test -count 1 -v -timeout 20m ./tests/images; }
 
-made= # 1: the base images are made here, so they are other bytes than the digests in the Dockerfiles say
+made= # 1: the base images are made here, so their digests differ from those in the Dockerfiles
 if docker info >/dev/null 2>&1; then
   echo 'images: with the Docker engine that answers' >&2
   run_tests
@@ -80,8 +80,8 @@ debian() {
   echo "$root"
 }
 
-# golang NAME: Debian and the Go that the name says, with this machine's settings of Go, the modules that it has already, and
-# compiled what the services are made of: what is compiled by the same flags need not be compiled again in the build.
+# golang NAME: Debian and the version of Go in the name, with this machine's settings of Go, the modules that it already has, and
+# the compiled packages of the services: what was compiled with the same flags need not be compiled again in the build.
 golang() {
   local version=${1#*:} root goroot setting
   local settings=()
@@ -137,7 +137,7 @@ for name in "${names[@]}"; do
   */golang:*) golang "$name" "$made_of" ;;
   */distroless/static-*) distroless "$name" "$made_of" ;;
   *)
-    echo "images: $name is not known here: say in scripts/images.sh how it is made" >&2
+    echo "images: $name is not known here: add to scripts/images.sh how to make it" >&2
     exit 1
     ;;
   esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks everything that is not a test, for the modules named, and goes on after
-# a failure so that one run tells all. Exits 1 when anything was found.
+# a failure so that one run reports everything. Exits 1 if anything was found.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -43,10 +43,10 @@ fixed() { # an empty diff is what counts, whatever the exit code for others is
   return "$status"
 }
 
-# Every module as somebody sees it who has not this workspace: tidy, and it builds with the versions that it requires.
+# Every module as a user without this workspace gets it: tidy, and it builds with the versions that it requires.
 modules() { go run ./tests/cmd/modules; }
 
-# What only tests need is in no service, by whatever way: golangci-lint looks at the imports of single files.
+# No service contains what only tests need, not even indirectly: golangci-lint checks only the imports of single files.
 services() {
   local packages found
   packages=$(go list -deps ./producer/cmd/... ./projector/cmd/...) || return 1
@@ -55,7 +55,7 @@ services() {
   return 1
 }
 
-# The words of Markdown and of comments in Go (scripts/prose/Sluice), and the width of these comments, with a tab as
+# The words of Markdown and of comments in Go (scripts/prose/Sluice), and the width of comments, with a tab as
 # four columns. A compiler directive and a list of values may be longer.
 prose() {
   local clean wide
@@ -81,8 +81,8 @@ scripts() {
   fi
 }
 
-# What make sim's planted bugs are planted into moves on; only scripts/mutations.sh, which nobody runs often, would tell. Each
-# must apply and compile: a hunk may also find a place that has become another one.
+# The code around the planted bugs of make sim changes, and only scripts/mutations.sh, which is rarely run, would notice. Each
+# patch must apply and compile: a hunk may also match a wrong place.
 mutations() {
   local patch file folder stale=0 copies
   copies=$(mktemp -d)

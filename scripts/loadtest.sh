@@ -2,9 +2,9 @@
 # loadtest.sh [--rate N] [--aggregates N] [--size BYTES] [--minutes N]: puts a load on a pipeline that runs with the projection
 # timeline, and reports throughput, latency, credits, cost, and whether the read model is right.
 #
-# With MONGODB_URI, MONGODB_DATABASE, MONGODB_COLLECTION and READ_MODEL_DATABASE set it runs here, on whatever they name. Without
+# With MONGODB_URI, MONGODB_DATABASE, MONGODB_COLLECTION and READ_MODEL_DATABASE set it runs here, on the pipeline that they name. Without
 # MONGODB_URI it runs as a job in the environment of azd, and adds what the namespace measured: see infra/README.md, "Load test". The exit
-# code is 0 where everything became visible, once.
+# code is 0 if everything became visible, once.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

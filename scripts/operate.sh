@@ -37,8 +37,8 @@ fi
 group=${found%%$'\t'*}
 job=${found#*$'\t'}
 
-# The job's own template with other arguments, and where the answer is kept. az takes only a whole one, and from it takes the
-# environment, too.
+# The job's own template with other arguments, and the place of the answer. az accepts only a whole template, and reads the
+# environment from it as well.
 template=$(mktemp)
 trap 'rm -f "$template"' EXIT
 az containerapp job show --resource-group "$group" --name "$job" --query properties.template --output json |

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# pipeline.sh [OPTION…]: sets up the deployment from GitHub: azd pipeline config with the given options, and then takes back what azd gives beyond
-# need. Run it in place of azd pipeline config, also after each azd env set: azd makes all of it again each time.
+# pipeline.sh [OPTION…]: sets up the deployment from GitHub: azd pipeline config with the given options, and then revokes the rights that azd gives beyond
+# need. Run it in place of azd pipeline config, also after each azd env set: azd grants them again each time.
 #
 # - Azure accepts tokens of the repository's environment "azure", and no longer those of pull requests and branches.
 # - Secrets are the environment's, so that its reviewers stand before them, and no longer the repository's.

@@ -1,4 +1,4 @@
-# Run by azd on Windows before it provisions: says everything that is missing,
+# Run by azd on Windows before it provisions: reports everything that is missing,
 # at once. The same checks as preflight.sh. Values are never printed.
 $problems = 0
 function Problem([string]$text) {
@@ -11,7 +11,7 @@ function Required([string]$name, [string]$what) {
 
 # Not wrong, but seldom meant.
 if (-not $env:ALERT_EMAIL) {
-    [Console]::Error.WriteLine('preflight: warning: ALERT_EMAIL is not set, so alerts are in the portal and wake nobody; azd env set ALERT_EMAIL ADDRESS')
+    [Console]::Error.WriteLine('preflight: warning: ALERT_EMAIL is not set, so alerts are only shown in the portal; azd env set ALERT_EMAIL ADDRESS')
 }
 
 $mode = if ($env:MONGO_MODE) { $env:MONGO_MODE } else { 'external' }

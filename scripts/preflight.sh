@@ -1,6 +1,6 @@
 #!/bin/sh
-# Run by azd before it provisions: says everything that is missing, at once.
-# azd hands over the variables of its environment. Values are never printed.
+# Run by azd before it provisions: reports everything that is missing, at once.
+# azd passes the variables of its environment. Values are never printed.
 set -eu
 
 problems=0
@@ -15,7 +15,7 @@ required() { # required NAME WHAT: NAME must be set
 
 # Not wrong, but seldom meant.
 [ -n "${ALERT_EMAIL:-}" ] ||
-  echo 'preflight: warning: ALERT_EMAIL is not set, so alerts are in the portal and wake nobody; azd env set ALERT_EMAIL ADDRESS' >&2
+  echo 'preflight: warning: ALERT_EMAIL is not set, so alerts are only shown in the portal; azd env set ALERT_EMAIL ADDRESS' >&2
 
 if [ "${MONGO_MODE:-external}" != demo ]; then
   required MONGODB_DATABASE 'the database to watch; azd env set MONGODB_DATABASE NAME'

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# release.sh vX.Y.Z: makes the release of every module as one commit with its tags, here, and says how to publish it.
+# release.sh vX.Y.Z: makes the release of every module as one commit with its tags, here, and prints how to publish it.
 #
-# The modules that others import require each other in the new version, with the sums of what is tagged; the changelog's
-# "Unreleased" becomes the release; and the go command, asked for the modules by their tags, must find what the sums say.
-# Nothing leaves this machine. When anything fails, the branch is as it was.
+# The modules require each other in the new version, with the sums of what is tagged; the changelog's
+# "Unreleased" becomes the release; and the go command must get modules with these sums from the tags.
+# Nothing leaves this machine. If anything fails, the branch is restored.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -22,7 +22,7 @@ tags=("$version" "shared/$version" "tests/emulator/$version" "producer/$version"
 for tag in "${tags[@]}"; do
   ! git rev-parse -q --verify "refs/tags/$tag" >/dev/null || die "tag $tag is there already: choose the next version"
 done
-grep -qx '## Unreleased' CHANGELOG.md || die 'CHANGELOG.md has no line "## Unreleased": it says what is released'
+grep -qx '## Unreleased' CHANGELOG.md || die 'CHANGELOG.md has no line "## Unreleased": add one above what is released'
 [[ -n $(awk '/^## /{ p = $0 == "## Unreleased"; next } p && /^- /' CHANGELOG.md) ]] || die 'CHANGELOG.md lists nothing under "## Unreleased"'
 
 before=$(git rev-parse HEAD)
@@ -39,7 +39,7 @@ go list work >/dev/null
 git commit -qam "Release $version"
 for tag in "${tags[@]}"; do git tag -a -m "Release $version" "$tag"; done
 
-# What the go command makes of the tags is what will be served; it reads the repository's address from this folder.
+# The go command reads the tags as it will when they are published, with this folder as the repository's address.
 proof=$(mktemp -d)
 trap 'undo; rm -rf "$proof"' ERR
 (
@@ -53,7 +53,7 @@ trap 'undo; rm -rf "$proof"' ERR
 while read -r path sum; do
   grep -qxF "$path $version $sum" tests/go.sum || {
     undo
-    die "the tag of $path has another content than tests/go.sum says: this is a fault of tests/cmd/modules"
+    die "the tag of $path has a sum that differs from tests/go.sum: this is a fault of tests/cmd/modules"
   }
 done <"$proof/tagged"
 rm -rf "$proof"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs Azurite from its lock file for tests/emulator/azurite, unless that version is
-# there already. Without npm it says so and succeeds: the tests that need
-# Azurite then skip, or fail where CI=true.
+# there already. Without npm it reports that and succeeds: the tests that need
+# Azurite are then skipped, or fail with CI=true.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 
@@ -9,4 +9,4 @@ if ! command -v npm >/dev/null; then
   echo "azurite: npm is not here, so Azurite is not installed and its tests are skipped" >&2
   exit 0
 fi
-scripts/node-modules.sh tests/emulator/azurite
+tests/emulator/scripts/node-modules.sh tests/emulator/azurite

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the JavaScript, Python and, with CLIENTS=all, Java clients of Service Bus, MongoDB and Blob storage that conformance/clients runs, from their lock
-# files, unless they are there already. Without npm, python3 or a registry it says so and succeeds: the tests of that language
-# then skip, and JavaScript's fail where CI=true.
+# files, unless they are there already. Without npm, python3 or a registry it reports that and succeeds: the tests of that language
+# are then skipped, and JavaScript's fail with CI=true.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../conformance/clients"
@@ -67,7 +67,7 @@ java() {
 
 # With CLIENTS=all: it brings 460 packages.
 mongosh() {
-  if ! command -v npm >/dev/null; then return; fi # javascript has said so
+  if ! command -v npm >/dev/null; then return; fi # javascript has reported it
   ../../../../scripts/node-modules.sh mongosh || echo "clients: npm could not install mongosh, so its test is skipped" >&2
 }
 

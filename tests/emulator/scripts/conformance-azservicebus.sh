@@ -4,7 +4,7 @@
 #
 #   tests/emulator/scripts/conformance-azservicebus.sh [-run PATTERN] [-logs FOLDER] [-timeout 100s] [-parallel 6]
 #
-# The tests run from a copy of the module, with one change: where they ask for an Azure
+# The tests run from a copy of the module, with one change: if they ask for an Azure
 # credential of the machine they get one that hands out an unsigned token. The namespace is
 # behind TLS, and the tests trust its certificate through SSL_CERT_FILE.
 set -eu

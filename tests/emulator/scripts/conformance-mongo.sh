@@ -67,7 +67,7 @@ if [[ -z ${MONGODB_URI:-} ]]; then
   at_once=4
 fi
 
-# serve starts a server and says where it is, until it is stopped.
+# serve runs a server until it is stopped, and prints its address.
 # shellcheck disable=SC2329 # with_server calls it
 serve() {
   if [[ ${MONGOD:-} ]]; then
