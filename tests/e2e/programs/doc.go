@@ -1,3 +1,3 @@
-// Package programs runs the built programs on the embedded servers with wrong configurations and odd
-// inputs: what they print, and with which exit code they end.
+// Package programs runs the built programs on the embedded servers with wrong configurations and
+// unusual inputs, and tests what they print and with which exit code they end.
 package programs

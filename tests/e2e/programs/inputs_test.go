@@ -9,7 +9,8 @@ func line(aggregate string, version int, data string) string {
 	return fmt.Sprintf(`{"aggregateId":%s,"version":%d,"type":"T","occurredAt":"2026-01-01T00:00:00Z","data":%s}`+"\n", aggregate, version, data)
 }
 
-// inputs are files of events for make run: wrong ones that are refused by file and line, and odd ones that are played.
+// inputs returns files of events for make run: invalid ones that are refused with file and line,
+// and unusual ones that are accepted.
 func inputs() []tried {
 	refused := func(name, input, says string) tried {
 		return tried{name: "input: " + name, program: "local", input: input, code: 2, says: says}
@@ -48,7 +49,7 @@ func inputs() []tried {
 		refused("a time in words", `{"aggregateId":"a","version":1,"type":"T","occurredAt":"yesterday"}`, `"occurredAt" is "yesterday"`),
 		refused("a time without a zone", `{"aggregateId":"a","version":1,"type":"T","occurredAt":"2026-01-01T00:00:00"}`, `not a time such as`),
 		refused("a time as number", `{"aggregateId":"a","version":1,"type":"T","occurredAt":1767225600}`, `"occurredAt" is a JSON number`),
-		refused("a day that is none", `{"aggregateId":"a","version":1,"type":"T","occurredAt":"2026-02-30T00:00:00Z"}`, `not a time such as`),
+		refused("an impossible day", `{"aggregateId":"a","version":1,"type":"T","occurredAt":"2026-02-30T00:00:00Z"}`, `not a time such as`),
 		refused("an unknown field", `{"aggregateId":"a","version":1,"kind":"T"}`, `has the unknown field "kind", expected an object`),
 		refused("a misspelt field", `{"agregateId":"a","version":1,"type":"T","occurredAt":"2026-01-01T00:00:00Z"}`, `unknown field "agregateId"`),
 		refused("not UTF-8", "{\"aggregateId\":\"\xff\"}\n", "is not UTF-8"),

@@ -19,32 +19,33 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
-// runs is the exit code of a program that is to keep running: it is ended once it has said what it should.
+// runs is the exit code of a program that keeps running: it is ended once it has printed the
+// expected text.
 const runs = -1
 
-// patience bounds the wait for anything to be printed.
+// patience bounds the wait for any output.
 const patience = time.Minute
 
-// tried is one thing that somebody may do.
+// tried is one trial.
 type tried struct {
 	name, program string
 	args          []string
-	set           map[string]string // beside what works; "-" takes a variable away
-	input         string            // of --input: the file's content
+	set           map[string]string // in addition to working settings; "-" removes a variable
+	input         string            // the content of the file for --input
 	code          int
-	says          string // a regular expression: what it must say
-	never         string // and what it must not
+	says          string // a regular expression that the output must match
+	never         string // and one that it must not
 }
 
-// outcome is what came of it.
+// outcome is the result of a trial.
 type outcome struct {
 	code    int
 	running bool
 	said    string
-	wrong   string // empty: all as it should be
+	wrong   string // empty: as expected
 }
 
-// build makes the programs.
+// build builds the programs.
 func build(ctx context.Context, dir string) error {
 	if _, _, err := child.Build(ctx, dir); err != nil {
 		return err
@@ -52,7 +53,8 @@ func build(ctx context.Context, dir string) error {
 	return child.BuildProgram(ctx, "tests/cmd/local", filepath.Join(dir, "local"))
 }
 
-// environment is one in which the programs work, in a database of their own, with what the case changes.
+// environment returns settings with which the programs work, with a database of their own, as
+// changed by the trial.
 func (b *bench) environment(n int, c tried) []string {
 	values := map[string]string{
 		"MONGODB_DATABASE": fmt.Sprintf("try_%d", n), "MONGODB_COLLECTION": "events", "HTTP_ADDR": "127.0.0.1:0", "READ_MODEL_DATABASE": fmt.Sprintf("try_%d_read", n),
@@ -79,7 +81,7 @@ func (b *bench) environment(n int, c tried) []string {
 	return env
 }
 
-// play does it, and says what came of it.
+// play runs a trial, and returns its result.
 func (b *bench) play(ctx context.Context, n int, c tried) (o outcome) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -101,7 +103,7 @@ func (b *bench) play(ctx context.Context, n int, c tried) (o outcome) {
 	}
 	cmd.Stdout, cmd.Stderr = heard, heard
 	err := cmd.Run()
-	said, heardIt := heard.told()
+	said, heardIt := heard.lastLine()
 	o.said, o.code = said, cmd.ProcessState.ExitCode()
 	o.running = c.code == runs && heardIt
 	switch exit, ok := errors.AsType[*exec.ExitError](err); {
@@ -109,22 +111,22 @@ func (b *bench) play(ctx context.Context, n int, c tried) (o outcome) {
 	case err != nil && !ok && c.code != runs:
 		o.wrong = err.Error()
 	case c.code == runs:
-		o.wrong = fmt.Sprintf("it did not say %q in %s", c.says, patience)
+		o.wrong = fmt.Sprintf("it did not print %q in %s", c.says, patience)
 	case c.code != runs && o.code != c.code:
 		o.wrong = fmt.Sprintf("exit code %d was expected (%v)", c.code, exit)
 	case !heardIt:
-		o.wrong = fmt.Sprintf("it did not say %q", c.says)
+		o.wrong = fmt.Sprintf("it did not print %q", c.says)
 	}
 	if o.wrong == "" && c.never != "" && regexp.MustCompile(c.never).MatchString(heard.all()) {
-		o.wrong = fmt.Sprintf("it must not say %q", c.never)
+		o.wrong = fmt.Sprintf("it must not print %q", c.never)
 	}
 	return o
 }
 
-// listener hears what a program says.
+// listener receives the output of a program.
 type listener struct {
 	wanted *regexp.Regexp
-	then   func() // called when the wanted was said
+	then   func() // called when the expected text was printed
 
 	mu   sync.Mutex // guards everything below
 	text bytes.Buffer
@@ -150,8 +152,9 @@ func (l *listener) all() string {
 	return l.text.String()
 }
 
-// told returns the line that has what was wanted, else the last one, and whether it was printed.
-func (l *listener) told() (string, bool) {
+// lastLine returns the line with the expected text, or else the last line, and whether the text was
+// printed.
+func (l *listener) lastLine() (string, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lines := strings.Split(strings.TrimSpace(l.text.String()), "\n")
@@ -175,7 +178,7 @@ func (l *listener) told() (string, bool) {
 	return best, l.done
 }
 
-// bench is what the programs are tried on.
+// bench holds the servers and programs for the trials.
 type bench struct {
 	dir     string
 	stack   *stack.Stack

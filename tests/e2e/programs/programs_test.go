@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
-// TestThePrograms builds them once, for all that is tried.
+// The programs are built once, for all trials.
 func TestThePrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds and starts programs")
@@ -27,7 +27,7 @@ func TestThePrograms(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(b.close)
 	for name, test := range map[string]func(*testing.T, *bench){
-		"tell what people do wrong":                  tellWhatIsWrong,
+		"report what is wrong":                       tellWhatIsWrong,
 		"show on a terminal how far their doctor is": showHowFar,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -37,13 +37,13 @@ func TestThePrograms(t *testing.T) {
 	}
 }
 
-// tellWhatIsWrong: each is told what is wrong and what to do, by the right exit code.
+// Each program reports what is wrong and what to do, with the right exit code.
 func tellWhatIsWrong(t *testing.T, b *bench) {
 	for i, c := range append(configurations(), inputs()...) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			o := b.play(t.Context(), i, c)
-			require.Empty(t, o.wrong, "it said: %s", o.said)
+			require.Empty(t, o.wrong, "output: %s", o.said)
 		})
 	}
 	t.Run("times that are too short for the way to storage", func(t *testing.T) {
@@ -53,17 +53,17 @@ func tellWhatIsWrong(t *testing.T, b *bench) {
 			program: "producer", args: []string{"doctor"}, code: 1, set: map[string]string{"FENCE_AFTER": "1500ms", "BLOB_CONTAINER": "checkpoints"},
 			says: `PROBLEM +leadership times +of [0-9]+ heartbeats, .* HEARTBEAT_INTERVAL=1s tolerate at most 156ms, .*To fix it: set FENCE_AFTER=`,
 		})
-		require.Empty(t, o.wrong, "it said: %s", o.said)
+		require.Empty(t, o.wrong, "output: %s", o.said)
 	})
 }
 
-// showHowFar: where people watch, what takes long shows how far it is, and what is written through a pipe has nothing of it.
+// On a terminal slow commands show their progress, and output through a pipe contains none of it.
 func showHowFar(t *testing.T, b *bench) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Skip("no terminal can be made here:", err)
 	}
-	far := b.faraway(t, 60*time.Millisecond) // the rehearsal takes as long as it may
+	far := b.faraway(t, 60*time.Millisecond) // the rehearsal takes its full time
 	doctor := func(stderr io.Writer) {
 		cmd := exec.CommandContext(t.Context(), b.program("producer"), "doctor")
 		cmd.Env = append(far.environment(0, tried{program: "producer", set: map[string]string{"BLOB_CONTAINER": "checkpoints"}}), "TERM=xterm")
@@ -77,7 +77,7 @@ func showHowFar(t *testing.T, b *bench) {
 	doctor(&piped)
 	require.Empty(t, piped.String())
 
-	doctor(terminal) // which sends what is typed on it back to us
+	doctor(terminal) // which echoes its input
 	_, err = terminal.WriteString("over\n")
 	require.NoError(t, err)
 	shown, sent := "", bufio.NewReader(terminal)
@@ -90,7 +90,7 @@ func showHowFar(t *testing.T, b *bench) {
 	require.NoError(t, terminal.Close())
 }
 
-// faraway are the same programs, and services a round trip away.
+// faraway returns the same programs, with services a round trip away.
 func (b *bench) faraway(t *testing.T, roundTrip time.Duration) *bench {
 	t.Helper()
 	s, err := stack.New(t.Context(), stack.Options{Options: emulator.Options{Latency: roundTrip}})
