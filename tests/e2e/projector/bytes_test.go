@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G1: many sessions with large events: the projector has no more of them in hand than it has room for, and gets through all.
+// G1: many sessions with large events: the projector never holds more of them than
+// MAX_IN_FLIGHT_BYTES allows, and applies all.
 func TestG1ProjectorHasNoMoreInHandThanItHasRoomFor(t *testing.T) {
 	for _, receiver := range []string{"direct", "sdk"} {
 		t.Run(receiver, func(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G1, G3: what is committed, or is not, and is answered with an error, or not at all, takes effect once, also beside another projector.
+// G1, G3: a write that is committed, or is not, and is answered with an error, or not at all, takes
+// effect once, also beside another projector.
 func TestG1G3AWriteOfUnknownOutcomeTakesEffectOnce(t *testing.T) {
 	concern := func(code int) bson.E {
 		return bson.E{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: code}, {Key: "errmsg", Value: "unknown"}}}

@@ -14,8 +14,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G1: a message is completed on the strength of a write that no election can take back, whatever the connection string
-// asks of writes: by one update, or by the commit of a transaction, which the driver gives the client's write concern.
+// G1: a message is completed only after a write that no election can roll back, whatever write
+// concern the connection string has: by one update, or by the commit of a transaction, which the
+// driver gives the client's write concern.
 func TestG1EffectsAreCommittedByTheMajorityWhateverTheURISays(t *testing.T) {
 	for _, test := range []struct {
 		projection, commits string

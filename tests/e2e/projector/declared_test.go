@@ -24,8 +24,9 @@ func (p totals) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Update(p.writes, e.Aggregate, projection.Inc("events", 1))}, nil
 }
 
-// A write to a collection that the projection does not declare parks its aggregate, before anything is written, and comes to
-// effect by a replay once the projection is corrected. Meanwhile verify, which has nothing to compare, finds nothing right.
+// A write to a collection that the projection does not declare parks its aggregate, before anything
+// is written, and takes effect by a replay once the projection is corrected. Until then verify has
+// nothing to compare, and reports nothing as right.
 func TestG6AnUndeclaredCollectionIsRefusedAndCostsNothing(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		with := func(p projection.Projection) func(*projector.Config, *projector.Options) {

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// maxDeliveries is what the subscription of every world has.
+// maxDeliveries is the maximum of every world's subscription.
 const maxDeliveries = 3
 
 // versionless is an event whose change carries no version.
@@ -28,7 +28,8 @@ func versionless(aggregate string, n int) envelope.Change {
 	return c
 }
 
-// loseDeliveries takes what waits in a session n times, and lets the lock run out each time, as who dies with it in hand.
+// loseDeliveries receives what waits in a session n times, and lets the lock expire each time, as a
+// projector that dies does.
 func loseDeliveries(w *world.World, session string, n int) {
 	w.Helper()
 	for range n {
@@ -42,7 +43,8 @@ func loseDeliveries(w *world.World, session string, n int) {
 	}
 }
 
-// deadly is a projection with an event that ends its projector: it takes more memory than there is, say.
+// deadly is a projection with an event that ends its projector, for example by exhausting its
+// memory.
 type deadly struct {
 	projection.Projection
 	armed, dies *atomic.Bool
@@ -64,8 +66,8 @@ type deadlyDocument struct {
 
 func (d deadlyDocument) Collection() string { return d.one.Collection() }
 
-// G1, G2, G5: an event that ends every projector that has it in hand is not taken out of its order by the broker, for the next one to
-// overtake it: its aggregate is parked before.
+// G1, G2, G5: the broker does not dead-letter an event that ends every projector that handles it,
+// and later events do not overtake it: its aggregate is parked before.
 func TestG1G2G5AnEventThatUsesUpItsDeliveriesIsNotOvertaken(t *testing.T) {
 	for told, say := range map[string]func(*world.World) func(*projector.Config, *projector.Options){
 		"by the setting": func(*world.World) func(*projector.Config, *projector.Options) {
@@ -82,7 +84,7 @@ func TestG1G2G5AnEventThatUsesUpItsDeliveriesIsNotOvertaken(t *testing.T) {
 	}
 }
 
-// late is an administration that takes longer than a message needs.
+// late is an administration that answers more slowly than a message is handled.
 type late struct{ way policy.Transporter }
 
 func (l late) Do(r *http.Request) (*http.Response, error) {
@@ -136,7 +138,8 @@ func usesUpItsDeliveries(t *testing.T, say func(*world.World) func(*projector.Co
 	})
 }
 
-// G3: what was applied, and could never be completed, is completed in the end, however often it was delivered.
+// G3: an event that was applied, and could not be completed, is completed eventually, however often
+// it was delivered.
 func TestG3AnAppliedEventThatUsesUpItsDeliveriesParksNothing(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		first := w.StartProjector(s.settings(nil))
@@ -159,7 +162,8 @@ func TestG3AnAppliedEventThatUsesUpItsDeliveriesParksNothing(t *testing.T) {
 	})
 }
 
-// G6: where every aggregate begins with version 1, a higher one that comes first is a gap: it heals, or parks its aggregate.
+// G6: if every aggregate begins with version 1, a higher one that comes first is a gap: it heals,
+// or parks its aggregate.
 func TestG6AMissingFirstEventIsMissed(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		s.adjust = func(c *projector.Config) { c.VersionFirst = 1 }
@@ -187,11 +191,11 @@ func TestG6AMissingFirstEventIsMissed(t *testing.T) {
 	})
 }
 
-// broker is the reason of a message that the broker dead-letters by itself.
+// broker is the reason of a message that the broker itself dead-letters.
 const broker = "MaxDeliveryCountExceeded"
 
-// G1, G6: what the broker dead-lettered by itself, and later events overtook, is not taken for applied because of its position: it is
-// kept, and a person decides.
+// G1, G6: a message that the broker dead-lettered, and that later events overtook, does not count
+// as applied because of its position: it is kept, and an operator decides.
 func TestG1G6AnOvertakenEventIsKeptForAPerson(t *testing.T) {
 	for name, test := range map[string]struct {
 		event   func(n int) envelope.Change
@@ -243,7 +247,8 @@ func TestG1G6AnOvertakenEventIsKeptForAPerson(t *testing.T) {
 	}
 }
 
-// G6: many events that were overtaken are given up together by a person who has seen which and how many they are, and nothing else is.
+// G6: an operator who has seen which and how many events were overtaken drops them together, and
+// nothing else.
 func TestG6OvertakenEventsAreGivenUpTogetherByTheirNumber(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -298,7 +303,8 @@ func TestG6OvertakenEventsAreGivenUpTogetherByTheirNumber(t *testing.T) {
 	})
 }
 
-// G1, G2: what the broker dead-lettered by itself and nothing has overtaken yet is applied by a replay, in its place.
+// G1, G2: a message that the broker dead-lettered, and that nothing has overtaken yet, is applied
+// by a replay, in its place.
 func TestG1G2AReplayAppliesWhatTheBrokerDeadLettered(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -316,7 +322,8 @@ func TestG1G2AReplayAppliesWhatTheBrokerDeadLettered(t *testing.T) {
 	})
 }
 
-// G3: what was applied and the broker dead-lettered all the same is recognised, by its version or because it was the last.
+// G3: a message that was applied and dead-lettered by the broker anyway is recognised, by its
+// version or because it was the last.
 func TestG3AReplayRecognisesWhatWasAppliedBeforeTheBrokerDeadLetteredIt(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))

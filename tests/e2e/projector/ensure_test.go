@@ -23,10 +23,12 @@ func indexes(w *world.World, collection string) (names []string) {
 	return names
 }
 
-// Several replicas that start at once make each collection and index once, and none of them complains.
+// Several replicas that start at once create each collection and index once, and none logs an
+// error.
 func TestProjectorsMakeWhatTheirProjectionNeeds(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		// Servers before MongoDB 7 say so to those who come second; the embedded one does when it is made to.
+		// Servers before MongoDB 7 report this error to the second client; the embedded one does on
+		// request.
 		w.FailMongo(2, 48, "create")
 		for range 3 {
 			w.StartProjector(ordersToo)
@@ -46,7 +48,8 @@ func TestProjectorsMakeWhatTheirProjectionNeeds(t *testing.T) {
 	})
 }
 
-// A user without the right to make an index is told so, and what to give; when it has it, all goes on by itself.
+// For a user without the right to create an index, the error names the right; once it is granted,
+// the projector continues.
 func TestProjectorTellsOfMissingRights(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		w.FailMongo(3, 13, "createIndexes")

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G5: a message overtook another. It waits for the other, and then both are applied in order.
+// G5: a message overtook another one. It waits for the other, and then both are applied in order.
 func TestG5VersionGapHeals(t *testing.T) {
 	for name, test := range map[string]struct {
 		receiver string
@@ -49,8 +49,8 @@ func TestG5VersionGapHeals(t *testing.T) {
 	}
 }
 
-// G5: what is missing does not come. The aggregate is parked, with a reason that tells how to go on, and no event behind
-// the gap is applied.
+// G5: the missing version does not arrive. The aggregate is parked, with a reason that describes
+// how to continue, and no event behind the gap is applied.
 func TestG5VersionGapParks(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -75,8 +75,8 @@ func TestG5VersionGapParks(t *testing.T) {
 	})
 }
 
-// G5: what was missing comes after its aggregate was parked for it, and is set aside with the rest. A replay puts it in its
-// place; what never comes can be given up.
+// G5: the missing version arrives after its aggregate was parked for it, and is set aside with the
+// rest. A replay puts it in its place; a version that never arrives can be dropped.
 func TestG5ReplayClosesAVersionGap(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -101,7 +101,7 @@ func TestG5ReplayClosesAVersionGap(t *testing.T) {
 	})
 }
 
-// A source whose versions leave numbers out is applied as it comes.
+// The events of a source whose versions leave numbers out are applied as they arrive.
 func TestProjectorWithoutJudgingVersions(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
@@ -127,8 +127,8 @@ func (latest) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Replace("latest", e.Aggregate, e.Document())}, nil
 }
 
-// G6: a change that counts no version, and replaces the document that the guard lies in, leaves the version there: the one
-// that is missing afterwards is told.
+// G6: a change that counts no version, and replaces the document that contains the guard, keeps the
+// version in it: a missing one is noticed afterwards.
 func TestG6AReplacementForgetsNoVersion(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
@@ -149,7 +149,7 @@ func TestG6AReplacementForgetsNoVersion(t *testing.T) {
 		require.Equal(w, `{"_id":"a","aggregateId":"a","version":2,"type":"$touched","occurredAt":"2026-01-01T00:00:02Z",`+
 			`"_sluice":{"version":1,"first":1,"position":"820000000000000000000002","epoch":1,"stream":"shop.events"}}`, string(text))
 
-		publish(w, event("a", 3, "T")) // and where is the second?
+		publish(w, event("a", 3, "T")) // the second version is missing
 		deadLettered(w, 1)
 		_, err = p.End()
 		require.NoError(w, err)

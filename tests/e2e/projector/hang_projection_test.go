@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// endless is a timeline that does not return from events of the type Endless until it is let go.
+// endless is a timeline that does not return from events of the type Endless until it is released.
 type endless struct {
 	projection.Timeline
 	until chan struct{}
@@ -28,8 +28,9 @@ func (p endless) Project(e projection.Event) ([]projection.Write, error) {
 	return p.Timeline.Project(e)
 }
 
-// G5: an event from which the projection does not return is logged, holds up no other aggregate of its session, and parks like one that
-// fails; and the projector stops in time. A projection that returns in the end has its effect.
+// G5: an event from which the projection does not return is logged, delays no other aggregate of
+// its session, and is parked like one that fails; and the projector stops in time. A projection
+// that returns eventually has its effect.
 func TestG5AProjectionThatDoesNotReturnHoldsUpNoNeighbour(t *testing.T) {
 	for name, returns := range map[string]bool{"never": false, "in the end": true} {
 		t.Run(name, func(t *testing.T) {

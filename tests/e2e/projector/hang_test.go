@@ -16,8 +16,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// A commit that MongoDB leaves unanswered keeps nobody longer than APPLY_TIMEOUT: neither the projector's stop, nor who applies
-// the messages after it, once. It is never followed by an abort, which on a sharded cluster could undo a part of it.
+// A commit that MongoDB leaves unanswered delays the projector's stop, and the projector that
+// applies the messages after it, by at most APPLY_TIMEOUT. It is never followed by an abort, which
+// on a sharded cluster could undo a part of it.
 func TestACommitWithoutAnAnswerKeepsNobodyWaiting(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		var mu sync.Mutex

@@ -84,8 +84,8 @@ func decided(w *world.World, n int) {
 	})
 }
 
-// G2, G5: an id that comes from an event is a value. What reads as a query selects no other document, whatever the write, and parks
-// the aggregate of its event alone.
+// G2, G5: an id that comes from an event is a value. One that has the form of a query selects no
+// other document, whatever the write, and parks only the aggregate of its event.
 func TestG2G5AnIDFromAnEventIsNoQuery(t *testing.T) {
 	for name, id := range map[string]any{
 		"operator":              bson.D{{Key: "$gt", Value: ""}},
@@ -112,7 +112,7 @@ func TestG2G5AnIDFromAnEventIsNoQuery(t *testing.T) {
 	}
 }
 
-// G2, G5: so is the key by which a mirror keeps its copies.
+// G2, G5: the same holds for the key by which a mirror keeps its copies.
 func TestG2G5AMirrorsKeyIsNoQuery(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection, c.MirrorKey = "mirror", "sku" })

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// interrupt does each of three harms once in so many calls: it breaks the connections to either server, or kills one of the
-// projectors and starts another in its place.
+// interrupt does each of three harms once in the given number of calls: it breaks the connections
+// to either server, or kills one of the projectors and starts another one.
 func interrupt(w *world.World, random *rand.Rand, onceIn int, running []*world.Projector) {
 	w.Helper()
 	switch random.IntN(onceIn) {
@@ -24,8 +24,9 @@ func interrupt(w *world.World, random *rand.Rand, onceIn int, running []*world.P
 	}
 }
 
-// appliedInOrder holds the timelines of the aggregates a0, a1, … against so many events of each: all are counted once, no
-// position was ever written behind a later one, and nothing was set aside.
+// appliedInOrder compares the timelines of the aggregates a0, a1, … with the number of events of
+// each: all are counted once, no position was written behind a later one, and nothing was set
+// aside.
 func appliedInOrder(w *world.World, positions map[string][]string, aggregates, events int) {
 	w.Helper()
 	for a := range aggregates {

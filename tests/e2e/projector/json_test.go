@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// Every command of the projector prints JSON when asked, and nothing else.
+// Every command of the projector prints JSON on request, and nothing else.
 func TestEveryCommandOfTheProjectorPrintsJSON(t *testing.T) {
 	s := shapes()[0]
 	inVirtualTime(t, func(w *world.World) {
@@ -62,7 +62,7 @@ func TestEveryCommandOfTheProjectorPrintsJSON(t *testing.T) {
 	})
 }
 
-// The help of every command that has a result says how to have it as JSON.
+// The help of every command that has a result describes how to get it as JSON.
 func TestEveryHelpOfTheProjectorNamesJSON(t *testing.T) {
 	help := func(args ...string) string {
 		var out, errOut bytes.Buffer

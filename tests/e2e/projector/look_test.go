@@ -91,7 +91,7 @@ func TestStatusOfAProjection(t *testing.T) {
 		own := w.OperateProjector(func(_ *projector.Config, o *projector.Options) { o.Program = "totals" }, "status", "--drained")
 		require.Contains(w, own.Out, "To go on: totals parked replay --all, or totals parked drop\n")
 
-		w.FailMongo(1, 13, "aggregate") // that is how a count is asked for
+		w.FailMongo(1, 13, "aggregate") // a count is an aggregation
 		logged, record = w.OperateProjector(nil, "status", "--log"), watched{}
 		require.Equal(w, 1, logged.Code)
 		require.NoError(w, json.Unmarshal([]byte(logged.Out), &record))
@@ -106,7 +106,8 @@ func TestStatusOfAProjection(t *testing.T) {
 	})
 }
 
-// The age of the newest change goes on while nothing is written, though the cluster time stands still then.
+// The age of the newest change increases while nothing is written, although the cluster time stands
+// still then.
 func TestStatusKnowsHowOldTheNewestChangeIs(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		w.StartProjector(nil)
@@ -182,7 +183,7 @@ func TestDoctorOfAProjector(t *testing.T) {
 	})
 }
 
-// A queue without sessions, and one whose locks are short.
+// A queue without sessions, and one with short locks.
 func TestDoctorKnowsSessions(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		queue := func(name string) func(*projector.Config, *projector.Options) {
@@ -193,8 +194,8 @@ func TestDoctorKnowsSessions(t *testing.T) {
 	})
 }
 
-// G1, G6: what the broker does by itself is known to the doctor where it may know: after how many deliveries a message that fails is overtaken, and
-// whether one that has expired is kept.
+// G1, G6: the doctor reports when the broker itself dead-letters messages, if it may read that:
+// after how many deliveries a failing message is overtaken, and whether an expired one is kept.
 func TestG1G6TheDoctorAsksWhenTheBrokerTakesMessagesOut(t *testing.T) {
 	inRealTime(t, 0, func(w *world.World) {
 		at := w.ServeAdministration()

@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G5: an event whose guard does not match while the majority is late is no event that the database refuses.
+// G5: an event whose guard does not match while the majority is late is not one that the database
+// refuses.
 func TestG5ALateMajorityParksNothing(t *testing.T) {
 	t.Run("before a missing version", func(t *testing.T) {
 		for _, s := range shapes() {
@@ -60,7 +61,7 @@ func TestG5ALateMajorityParksNothing(t *testing.T) {
 				o.Mongo = func(m *options.ClientOptions) {
 					given(m)
 					m.SetMonitor(&mongoevent.CommandMonitor{Succeeded: func(ctx context.Context, e *mongoevent.CommandSucceededEvent) {
-						if e.CommandName == "update" && updates.Add(1) == 2 { // the primary steps down, and what it alone has is rolled back
+						if e.CommandName == "update" && updates.Add(1) == 2 { // the primary steps down, and its uncommitted writes are rolled back
 							_, _ = w.Client.Database(world.ReadModel).Collection("timeline").DeleteOne(context.WithoutCancel(ctx), bson.D{{Key: "_id", Value: "a"}})
 						}
 					}})

@@ -33,7 +33,7 @@ func full(id string, fields ...bson.E) bson.E {
 	return bson.E{Key: "fullDocument", Value: append(bson.D{{Key: "_id", Value: id}}, fields...)}
 }
 
-// mirrored is the mirror's document as Extended JSON, empty when there is none.
+// mirrored returns the mirror's document as Extended JSON; empty if there is none.
 func mirrored(w *world.World, id string) string {
 	w.Helper()
 	raw, err := w.Client.Database(world.ReadModel).Collection("mirror").FindOne(w.Context(), bson.D{{Key: "_id", Value: id}}).Raw()
@@ -45,7 +45,8 @@ func mirrored(w *world.World, id string) string {
 	return string(text)
 }
 
-// Documents come, change and go, once each and in order, though the broker forgets and repeats.
+// Documents are inserted, changed and deleted, once each and in order, although the broker forgets
+// and repeats.
 func TestProjectorMirrorsDocuments(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" })
@@ -66,7 +67,8 @@ func TestProjectorMirrorsDocuments(t *testing.T) {
 		require.Equal(w, `{"_id":"o1","state":"sent"}`, mirrored(w, "o1"))
 		require.Empty(w, mirrored(w, "o2"))
 
-		// What was deleted does not come back when its insert is published again after the broker's window.
+		// A deleted document does not reappear when its insert is published again after the
+		// broker's window.
 		w.Pass(time.Minute)
 		publish(w, documentChange("o2", 3, envelope.Insert, full("o2")))
 		publish(w, insert, update)
@@ -84,8 +86,8 @@ func TestProjectorMirrorsDocuments(t *testing.T) {
 	})
 }
 
-// G2: the fields of a copy stand in the order in which the changes made them, also where several changes are applied at once: in one update
-// MongoDB would sort them.
+// G2: the fields of a copy are in the order in which the changes made them, also if several changes
+// are applied at once: in one update MongoDB would sort them.
 func TestG2AMirrorsFieldsComeInTheirOrder(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" })
@@ -109,7 +111,8 @@ func TestG2AMirrorsFieldsComeInTheirOrder(t *testing.T) {
 	})
 }
 
-// The effects and the record of a batch are one: when the transaction cannot commit, neither is there.
+// The effects and the record of a batch are atomic: if the transaction cannot commit, neither is
+// written.
 func TestProjectorMirrorsAtomically(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" })
@@ -132,7 +135,7 @@ func TestProjectorMirrorsAtomically(t *testing.T) {
 	})
 }
 
-// A document that somebody made without a guard is taken over, not fought with.
+// A document that was created without a guard is adopted.
 func TestProjectorTakesOverADocumentWithoutAGuard(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		_, err := w.Client.Database(world.ReadModel).Collection("timeline").InsertOne(w.Context(), bson.D{{Key: "_id", Value: "a"}, {Key: "note", Value: "mine"}})
@@ -147,7 +150,7 @@ func TestProjectorTakesOverADocumentWithoutAGuard(t *testing.T) {
 	})
 }
 
-// profile keeps of each aggregate the document that its last event carries, beside its guard.
+// profile keeps the document that the last event of each aggregate carries, beside its guard.
 type profile struct{}
 
 func (profile) Name() string       { return "profile" }
@@ -157,8 +160,8 @@ func (profile) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Replace("mirror", e.Aggregate, e.Document())}, nil
 }
 
-// G2: a copy has every byte of its document, also those of a replacement that a server or the driver would refuse or change: names that
-// begin with a dollar, and empty timestamps.
+// G2: a copy has every byte of its document, even if a server or the driver would refuse or change
+// a replacement by it: names that begin with a dollar, and empty timestamps.
 func TestG2ACopyKeepsWhatAReplacementWouldNot(t *testing.T) {
 	o := settings(0)
 	o.Since = "5.0" // those before do not store such names

@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// unfetchable is an event whose body is in storage, which the projector is not configured to read.
+// unfetchable returns an event whose body is in storage, which the projector is not configured to
+// read.
 func unfetchable(aggregate string, n int) envelope.Change {
 	c := event(aggregate, n, "T")
 	c.Body, c.Claim = nil, &envelope.Claim{Blob: "shop.events/x.bson", Size: 300_000, SHA256: strings.Repeat("ab", 32)}
@@ -31,7 +32,8 @@ func publishInBatches(w *world.World, changes []envelope.Change) {
 	}
 }
 
-// healthyWaits publishes events of a healthy aggregate, one after the other, and returns the longest time that one took to be applied.
+// healthyWaits publishes events of a healthy aggregate, one after the other, and returns the
+// longest time that one took to be applied.
 func healthyWaits(w *world.World, s shape, events int, between time.Duration, key envelope.SessionKey) (longest time.Duration) {
 	w.Helper()
 	for n := 1; n <= events; n++ {
@@ -48,8 +50,8 @@ func healthyWaits(w *world.World, s shape, events int, between time.Duration, ke
 	return longest
 }
 
-// G5: a thousand aggregates fail for reasons of their own, and the bodies of forty cannot be fetched, with eight workers. A healthy event
-// is applied as if they were not there.
+// G5: a thousand aggregates fail for reasons of their own, and the bodies of forty cannot be
+// fetched, with eight workers. A healthy event is not delayed by them.
 func TestG5WhatOnlyWaitsOccupiesNoWorker(t *testing.T) {
 	for _, receiver := range []string{"direct", "sdk"} {
 		t.Run(receiver, func(t *testing.T) {
@@ -81,8 +83,9 @@ func TestG5WhatOnlyWaitsOccupiesNoWorker(t *testing.T) {
 	}
 }
 
-// G5: three aggregates of a shared session miss a version, each with more events behind the gap than are received at once. Their
-// neighbour does not wait for them, and the versions that come close the gaps.
+// G5: three aggregates of a shared session miss a version, each with more events behind the gap
+// than are received at once. Their neighbour does not wait for them, and the gaps close when the
+// versions arrive.
 func TestG5AVersionGapHoldsUpNoNeighbour(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		key := envelope.Buckets(1)
@@ -93,7 +96,8 @@ func TestG5AVersionGapHoldsUpNoNeighbour(t *testing.T) {
 			publishInBatches(w, changes)
 		}
 		names := []string{"x", "y", "z"}
-		// With an accept that takes no time, a session that is released at once, again and again, would stop virtual time.
+		// If an accept took no time, a session that is released at once, repeatedly, would stop
+		// virtual time.
 		defer w.Bus.Inject(servicebus.Faults{Accept: servicebus.Fault{Delay: 50 * time.Millisecond}})()
 		p := w.StartProjector(s.settings(nil))
 		for _, name := range names {
@@ -122,7 +126,8 @@ func TestG5AVersionGapHoldsUpNoNeighbour(t *testing.T) {
 	})
 }
 
-// G5: a body that cannot be fetched holds up its aggregate alone, in a session that others share, and comes in its place once it can.
+// G5: a body that cannot be fetched delays only its own aggregate, in a session that others share,
+// and is applied in its place once it can be fetched.
 func TestG5ABodyThatIsAwayHoldsUpNoNeighbour(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		key := envelope.Buckets(1)

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// basket has every kind of write of its own: what is in it, what it costs, and nothing once it is empty.
+// basket has every kind of write: its items, their price, and no document once it is empty.
 type basket struct{}
 
 func (basket) Name() string { return "basket" }
@@ -40,7 +40,8 @@ func (basket) Project(e projection.Event) ([]projection.Write, error) {
 	return nil, nil
 }
 
-// G3: what does not fold into one update happens once and in order, in the one transaction of a batch.
+// G3: writes that do not fold into one update happen once and in order, in the one transaction of a
+// batch.
 func TestOperatorsHappenOnceAndInOrder(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		registry, err := projection.NewRegistry(basket{})

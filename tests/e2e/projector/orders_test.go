@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// inserted is the change that inserts an event of the workload as the n-th of the stream.
+// inserted returns the change that inserts an event of the workload as the n-th of the stream.
 func inserted(w *world.World, e workload.Event, n int) (envelope.Change, bson.Raw) {
 	w.Helper()
 	document, err := e.Document()
@@ -41,8 +41,8 @@ func inserted(w *world.World, e workload.Event, n int) (envelope.Change, bson.Ra
 	}, raw
 }
 
-// G3: orders of one customer are applied by three projectors at once, in transactions that meet in the customer's
-// document: each event's share of the totals is there once.
+// G3: three projectors apply orders of one customer at once, in transactions that conflict in the
+// customer's document: each event's share of the totals is counted once.
 func TestG3TransactionsThatMeetInOneDocumentAddUp(t *testing.T) {
 	inRealTime(t, time.Millisecond, func(w *world.World) {
 		const count = 400
@@ -72,7 +72,7 @@ func TestG3TransactionsThatMeetInOneDocumentAddUp(t *testing.T) {
 				c.Projection, o.Mongo = "orders", func(m *options.ClientOptions) { dial(m); m.SetMonitor(monitor) }
 			})
 		}
-		// Long transactions meet for certain.
+		// Long transactions conflict for certain.
 		w.DelayMongo(30, 20*time.Millisecond, "commitTransaction")
 		for ; len(changes) > 0; changes = changes[40:] {
 			publish(w, changes[:40]...)

@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// holding opens a transaction under an application's name, which writes the document of totals and is left open.
+// holding opens a transaction under an application's name, which writes the document of totals and
+// is left open.
 func holding(w *world.World, app string) *driver.Session {
 	w.Helper()
 	client, err := driver.Connect(w.MongoOptions().SetAppName(app))
@@ -27,8 +28,8 @@ func holding(w *world.World, app string) *driver.Session {
 	return session
 }
 
-// G5: MongoDB keeps the transaction of a projector that was killed, and refuses all others the documents in it, for a minute. The
-// projectors that are there end it when nothing has run in it for a while.
+// G5: MongoDB keeps the transaction of a killed projector, and refuses other writes to its
+// documents, for a minute. The running projectors end it once it has been idle for a while.
 func TestG5ATransactionThatIsLeftOpenHoldsNobodyUp(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := together()
@@ -46,8 +47,8 @@ func TestG5ATransactionThatIsLeftOpenHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// G5: nor does it where an index is built or a validator changed meanwhile: that command waits for the transaction, and all writes of the
-// collection wait for the command.
+// G5: the same if an index is built or a validator changed in the meantime: that command waits for
+// the transaction, and all writes of the collection wait for the command.
 func TestG5ATransactionThatIsLeftOpenBehindACommandHoldsNobodyUp(t *testing.T) {
 	for _, command := range []bson.D{
 		{{Key: "collMod", Value: "totals"}, {Key: "validator", Value: bson.D{{Key: "none", Value: nil}}}},
@@ -75,7 +76,7 @@ func TestG5ATransactionThatIsLeftOpenBehindACommandHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// An application's transactions are its own, however long they take.
+// The transactions of other applications are left alone, however long they take.
 func TestATransactionOfAnotherApplicationIsLeftAlone(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := together()
@@ -92,7 +93,8 @@ func TestATransactionOfAnotherApplicationIsLeftAlone(t *testing.T) {
 	})
 }
 
-// G5: a projector whose transaction takes long, a statement after another, is left to finish it, whoever waits for it meanwhile.
+// G5: a projector whose transaction takes long, with one statement after another, may finish it,
+// even if others wait for it.
 func TestG5ATransactionThatGoesOnIsLeftAlone(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := together()

@@ -23,7 +23,8 @@ func intoTheSource(c *projector.Config, _ *projector.Options) {
 	c.Projection, c.Database, c.MirrorCollection = "mirror", "shop", "events"
 }
 
-// A mirror into its own source would project its own writes for ever. It is refused before it writes anything.
+// A mirror into its own source would project its own writes without end. It is refused before it
+// writes anything.
 func TestAMirrorOfItsOwnSourceIsRefused(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.AggregateIDPath = "_id" })
@@ -48,12 +49,13 @@ func TestAMirrorOfItsOwnSourceIsRefused(t *testing.T) {
 	})
 }
 
-// A deployment that refuses to answer for one event is asked again with the next: it is not taken for another deployment.
+// If a deployment refuses to answer for one event, it is asked again with the next: it does not
+// count as another deployment.
 func TestG6ADeploymentThatRefusesToTellIsAskedAgain(t *testing.T) {
 	for name, code := range map[string]int{"history lost": 286, "not authorised": 13} {
 		t.Run(name, func(t *testing.T) {
 			o := settings(0)
-			o.Since = "7.0" // where a projector that goes on comes to rest: a replacement by an equal document is no change
+			o.Since = "7.0" // from 7.0 on a projector that continues comes to rest: a replacement by an equal document is no change
 			world.InVirtualTime(t, o, func(w *world.World) {
 				a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.AggregateIDPath = "_id" })
 				w.Leads("a")
@@ -121,7 +123,7 @@ func TestAMirrorOfTheSameNameElsewhereIsRight(t *testing.T) {
 	})
 }
 
-// Where the settings name the source, names suffice.
+// If the settings name the source, names are enough.
 func TestAMirrorOfItsOwnSourceIsRefusedByItsSettings(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		same := w.OperateProjector(func(c *projector.Config, o *projector.Options) { intoTheSource(c, o) }, "status")

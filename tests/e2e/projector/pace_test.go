@@ -10,8 +10,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G1, G2: locks that are lost with every settlement, for longer than ten deliveries take one after the other, do not use up a
-// message's deliveries: the broker would take it out of its order.
+// G1, G2: locks that are lost with every settlement, for longer than ten consecutive deliveries
+// take, do not exhaust a message's deliveries: otherwise the broker would dead-letter it out of
+// order.
 func TestG1G2MessagesOutlastLocksThatAreLost(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		const events = 30

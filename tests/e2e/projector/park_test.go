@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G5: an operator can set aside any aggregate, also one of which nothing was applied yet. Nothing of it is
-// applied then, and a replay applies all of it, in order.
+// G5: an operator can park any aggregate, even one of which nothing was applied yet. Nothing of it
+// is applied then, and a replay applies all of it, in order.
 func TestG5AnOperatorParksAnAggregate(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -47,7 +47,7 @@ func TestG5AnOperatorParksAnAggregate(t *testing.T) {
 	})
 }
 
-// G6: a drop gives up the first event that waits of an aggregate that an operator parked, and no other.
+// G6: a drop removes the first waiting event of an aggregate that an operator parked, and no other.
 func TestG6ADropOfWhatAnOperatorParked(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))

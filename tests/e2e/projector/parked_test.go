@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// eachShape runs f for a projection with one document per aggregate, and for one with a record of positions.
+// eachShape runs f for a projection with one document per aggregate, and for one with a record of
+// positions.
 func eachShape(t *testing.T, f func(w *world.World, s shape)) {
 	t.Helper()
 	for _, s := range shapes() {
@@ -20,8 +21,8 @@ func eachShape(t *testing.T, f func(w *world.World, s shape)) {
 	}
 }
 
-// G5: a poison in the middle parks its aggregate. What follows it lies in the dead-letter queue in order, and the other
-// aggregates never notice.
+// G5: a poison in the middle parks its aggregate. The events behind it are in the dead-letter queue
+// in order, and the other aggregates are not affected.
 func TestG5PoisonParksItsAggregateAndNothingElse(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
@@ -34,7 +35,7 @@ func TestG5PoisonParksItsAggregateAndNothingElse(t *testing.T) {
 			publish(w, event("c", n, "T"))
 		}
 		deadLettered(w, 3)
-		// The aggregate stays parked when its session is idle and comes again.
+		// The aggregate stays parked when its session becomes idle and is accepted again.
 		w.Pass(time.Minute)
 		publish(w, event("a", 6, "Touch"), event("a", 7, "T"))
 		publish(w, event("b", 5, "T"))
@@ -61,7 +62,7 @@ func TestG5PoisonParksItsAggregateAndNothingElse(t *testing.T) {
 	})
 }
 
-// G5: several aggregates in one session: only the one with the poison is parked.
+// G5: of several aggregates in one session, only the one with the poison is parked.
 func TestG5PoisonParksItsAggregateInASharedSession(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -84,8 +85,8 @@ func TestG5PoisonParksItsAggregateInASharedSession(t *testing.T) {
 	})
 }
 
-// G5: the very first event of an aggregate is poison. There is no document to park, so a stub is made that holds nothing
-// else.
+// G5: the very first event of an aggregate is poison. There is no document to park, so a stub is
+// created that contains nothing else.
 func TestG5PoisonComesFirst(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -109,8 +110,8 @@ func TestG5PoisonComesFirst(t *testing.T) {
 	})
 }
 
-// G5: the projector dies after it recorded the parking and before it dead-lettered the poison. The next one finishes it: the
-// poison keeps its reason, though the new code could apply it.
+// G5: the projector dies after it recorded the parking and before it dead-lettered the poison. The
+// next one completes it: the poison keeps its reason, although the new code could apply it.
 func TestG5CrashBetweenParkAndDeadLetter(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		first := w.StartProjector(s.settings(nil))
@@ -131,13 +132,14 @@ func TestG5CrashBetweenParkAndDeadLetter(t *testing.T) {
 		require.NoError(w, err)
 		require.Equal(w, []string{"a/2 ProjectionFailed", "a/3 AggregateParked"}, deadLetters(w))
 		require.Equal(w, 1, s.applied(w, "a"))
-		// The first projector may have counted the later event, too, before it died: the count is at least theirs.
+		// The first projector may have counted the later event as well before it died: the count
+		// includes both.
 		require.GreaterOrEqual(w, parked(w, s.guards, "a").Later, 2, "each event was counted before it was set aside")
 	})
 }
 
-// G5: killed at any point while it parks, a projector leaves nothing that the next one does not finish: the dead letters are
-// complete and in order, and the other aggregate is right.
+// G5: if a projector is killed at any point of a parking, the next one completes it: the dead
+// letters are complete and in order, and the other aggregate is right.
 func TestG5ProjectorKilledAnywhereWhileItParks(t *testing.T) {
 	step := 3 // with 1 it passes as well, and takes half a minute
 	if testing.Short() {
@@ -169,7 +171,7 @@ func TestG5ProjectorKilledAnywhereWhileItParks(t *testing.T) {
 	}
 }
 
-// G5: a message that cannot be read parks the aggregate that it names, and none where it names none.
+// G5: a message that cannot be read parks the aggregate that it names, and none if it names none.
 func TestG5UndecodableParksWhatItNames(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -203,8 +205,8 @@ func TestG5UndecodableParksWhatItNames(t *testing.T) {
 	})
 }
 
-// G5: two projectors with different code apply the same events at once. Whoever commits first is right, and the other one
-// obeys: never is an event applied behind one that was set aside.
+// G5: two projectors with different code apply the same events at once. The first to commit
+// decides, and the other one follows: no event is ever applied behind one that was set aside.
 func TestG5ProjectorsOfTwoOpinions(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		strict, lenient := &atomic.Bool{}, &atomic.Bool{}
@@ -215,7 +217,8 @@ func TestG5ProjectorsOfTwoOpinions(t *testing.T) {
 				c.ApplyTimeout = 5 * time.Minute
 			})
 		}
-		// The lenient one is held up in its write beyond its lock; the strict one parks meanwhile.
+		// The lenient one is delayed in its write beyond its lock; the strict one parks in the
+		// meantime.
 		first := slow(lenient)
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
@@ -230,7 +233,7 @@ func TestG5ProjectorsOfTwoOpinions(t *testing.T) {
 		require.Equal(w, 1, s.applied(w, "a"), "an event was applied behind one that was set aside")
 		first.Kill()
 
-		// The strict one is held up in its parking; the lenient one applies meanwhile.
+		// The strict one is delayed in its parking; the lenient one applies in the meantime.
 		publish(w, event("b", 1, "T"))
 		w.Completed(2)
 		w.DelayMongo(1, 2*time.Minute, "update")

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G1, G5: the dead letters of a partitioned entity are found in whichever partition they are, and an aggregate is not unparked while some
-// of them were not seen.
+// G1, G5: the dead letters of a partitioned entity are found in every partition, and an aggregate
+// is not unparked while some of them have not been read.
 func TestG1G5DeadLettersAreFoundInEveryPartition(t *testing.T) {
 	for _, receiver := range []string{"direct", "sdk"} {
 		t.Run(receiver, func(t *testing.T) {

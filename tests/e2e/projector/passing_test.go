@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G5: an error that passes, and that the database answers to the writes of one aggregate alone, does not keep the others of its batch from
-// being written.
+// G5: a transient error with which the database answers only the writes of one aggregate does not
+// keep the others of its batch from being written.
 func TestG5AnErrorThatPassesOfOneAggregateHoldsUpNoNeighbour(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))

@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// words are what a POSIX shell would give to the program projector where somebody pastes a line.
+// words returns the arguments that a POSIX shell passes to the program projector if an operator
+// pastes a line.
 func words(w *world.World, line string) []string {
 	w.Helper()
 	script := `projector() { for word do printf '%s\0' "$word"; done; }` + "\n" + line + "\n"
@@ -21,8 +22,9 @@ func words(w *world.World, line string) []string {
 	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 }
 
-// A name is whatever the source's documents say. What a command prints about it must do nothing to a terminal, and what it
-// offers to be pasted must be about this aggregate and no other: that of an aggregate called --all would replay everything.
+// A name comes from the source's documents. What a command prints about it must not control a
+// terminal, and a printed command must concern this aggregate and no other: for an aggregate called
+// --all it would otherwise replay everything.
 func TestPrintedCommandsCanBePasted(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := shapes()[0]

@@ -16,11 +16,12 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// A session without messages is given back while the projector runs on, and by closing it: its lock does not run out.
+// A session without messages is released by closing it while the projector continues: its lock does
+// not expire.
 func TestProjectorGivesIdleSessionsBack(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		p := w.StartProjector(nil)
-		w.Pass(3 * time.Second)   // workers look in vain
+		w.Pass(3 * time.Second)   // workers find no session
 		for n := 1; n <= 5; n++ { // more often than MaxDeliveryCount
 			publish(w, event("a", n, "T"), event("b", n, "T"))
 			w.Completed(2 * n)
@@ -61,7 +62,7 @@ func TestProjectorLetsNoHotSessionStarveOthers(t *testing.T) {
 	})
 }
 
-// Stops in the middle of the work, again and again: no delivery count rises and each is over in time.
+// Repeated stops in the middle of the work: no delivery count rises and each stop is over in time.
 func TestProjectorStopsCleanlyWithManySessions(t *testing.T) {
 	for _, receiver := range []string{"direct", "sdk"} {
 		t.Run(receiver, func(t *testing.T) { inVirtualTime(t, func(w *world.World) { stopAgainAndAgain(w, receiver) }) })
@@ -99,7 +100,7 @@ func stopAgainAndAgain(w *world.World, receiver string) {
 	require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
 }
 
-// A session is given back only when everything of it is completed, which takes several round trips.
+// A session is released only when all of it is completed, which takes several round trips.
 func TestProjectorCompletesBeforeItGivesBack(t *testing.T) {
 	inRealTime(t, 5*time.Millisecond, func(w *world.World) {
 		const aggregates, events = 6, 300
@@ -119,8 +120,8 @@ func TestProjectorCompletesBeforeItGivesBack(t *testing.T) {
 	})
 }
 
-// A settlement whose link is gone opens it again, and so writes down anew when the lock ends, which a renewal does, too: the
-// race detector sees it when they are not kept apart.
+// A settlement whose link is gone opens it again, and so sets the end of the lock, as a renewal
+// does: the race detector reports it if the two are not synchronised.
 func TestProjectorRenewsBesideSettlementsThatOpenTheLinkAgain(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		const rounds, events = 10, 20
@@ -147,7 +148,7 @@ func from(queue string) func(*projector.Config, *projector.Options) {
 	return func(c *projector.Config, _ *projector.Options) { c.Topic, c.Subscription, c.Queue = "", "", queue }
 }
 
-// A queue in place of topic and subscription.
+// A queue instead of topic and subscription.
 func TestProjectorReceivesFromAQueue(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		sender, err := w.BusClient.NewSender(world.Queue, nil)
@@ -169,15 +170,15 @@ func TestProjectorReceivesFromAQueue(t *testing.T) {
 	})
 }
 
-// bucketed is an event in a session that its aggregate shares with others.
+// bucketed returns an event in a session that its aggregate shares with others.
 func bucketed(key envelope.SessionKey, aggregate string, n int) envelope.Change {
 	c := event(aggregate, n, "T")
 	c.Session = key.Session(aggregate)
 	return c
 }
 
-// G1, G2, G3: aggregates that share sessions keep their order and lose nothing, whatever happens to connections and
-// projectors.
+// G1, G2, G3: aggregates that share sessions keep their order and lose nothing, whatever happens to
+// connections and projectors.
 func TestG1G2G3ProjectorsOfSharedSessions(t *testing.T) {
 	const events, aggregates = 60, 12
 	key := envelope.Buckets(3)
@@ -206,8 +207,8 @@ func TestG1G2G3ProjectorsOfSharedSessions(t *testing.T) {
 	}
 }
 
-// A worker does not wait until its session's last messages are settled and the session is given back: it accepts the next one meanwhile.
-// One, not more: what is not released yet is bounded.
+// A worker does not wait until its session's last messages are settled and the session is released:
+// it accepts the next one in the meantime. Only one, so that what is not released yet is bounded.
 func TestG1ProjectorAcceptsTheNextSessionWhileItReleasesOne(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		const slow = 4 * time.Second
@@ -238,14 +239,15 @@ func TestG1ProjectorAcceptsTheNextSessionWhileItReleasesOne(t *testing.T) {
 	})
 }
 
-// What a projector asks of the broker besides accepting sessions and settling messages: a peek costs a round trip, and as many credits on the
-// Standard tier as several messages, so it is made where it saves more receives than it costs, or not at all.
+// What a projector requests from the broker besides accepting sessions and settling messages: a
+// peek costs a round trip, and as many credits on the Standard tier as several messages, so it is
+// made if it saves more receives than it costs, or not at all.
 func TestProjectorPeeksOnlyWhereItSaves(t *testing.T) {
 	const each = 64
 	for _, test := range []struct {
 		receiver           string
 		sessions, messages int
-		most               int // peeks, with the one that tells at the start whether the broker is there
+		most               int // peeks, including the one at the start that shows that the broker answers
 	}{
 		{"direct", each, 1, 1},
 		{"direct", 1, each, 1},

@@ -27,8 +27,9 @@ func (balance) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Update("balance", e.Aggregate, projection.Inc("amount", amount))}, nil
 }
 
-// G3, G6: a projection that computes with the document before a change and the one after it does not count a document that was looked up
-// later: it ends before, and says what to run. With post-images it is right.
+// G3, G6: a projection that computes with the documents before and after a change does not count a
+// document that was looked up later: the projector ends before, and names the remedy. With
+// post-images the result is right.
 func TestG3G6AProjectionThatNeedsPostImagesRefusesLookedUpDocuments(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		settings := func(c *projector.Config, o *projector.Options) {
@@ -46,7 +47,7 @@ func TestG3G6AProjectionThatNeedsPostImagesRefusesLookedUpDocuments(t *testing.T
 		p := w.StartProjector(settings)
 		publish(w, documentChange("a", 1, envelope.Insert, full("a", amount(10))), image)
 		w.Completed(2)
-		publish(w, update(3, 30, 50)) // and 50 is what it was later, after an update from 40
+		publish(w, update(3, 30, 50)) // 50 is the later value, after an update from 40
 		var err error
 		w.Eventually("the projector ends", func() bool {
 			select {

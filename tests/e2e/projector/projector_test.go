@@ -1,5 +1,6 @@
-// Package projector_test holds the projector, and its operator's commands, to what it promises, in virtual time but for what needs a
-// network with round trips: what the messages that a test sends make of the read model. No producer runs here.
+// Package projector_test tests the promises of the projector and of its operator's commands, in
+// virtual time except for what needs a network with round trips: the read model that results from
+// the messages that a test sends. No producer runs here.
 package projector_test
 
 import (
@@ -40,7 +41,8 @@ func TestProjectorMakesATimeline(t *testing.T) {
 	})
 }
 
-// G1: the effect is there before the message goes; G3: and the message that comes again for it has no second one.
+// G1: the effect is committed before the message is completed; G3: and the message that is
+// delivered again has no second effect.
 func TestG1G3ProjectorKilledBetweenApplyAndComplete(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		first := w.StartProjector(nil)
@@ -77,8 +79,8 @@ func TestG1ProjectorCompletesNothingWithoutItsEffect(t *testing.T) {
 	})
 }
 
-// G2: effects come in order, though messages arrive one by one while others are being applied, connections break, and
-// what was in hand is delivered again.
+// G2: effects are written in order, although messages arrive one by one while others are being
+// applied, connections break, and messages in hand are delivered again.
 func TestG2ProjectorKeepsOrderThroughRedelivery(t *testing.T) {
 	const events, aggregates = 150, 3
 	for seed := range uint64(5) {
@@ -103,8 +105,9 @@ func TestG2ProjectorKeepsOrderThroughRedelivery(t *testing.T) {
 	}
 }
 
-// G2: an event that arrives while the one before it is being worked on is not overtaken by the one after it. The SDK hands
-// back what arrives between two receives, and it comes again behind later ones.
+// G2: an event that arrives while the one before it is being handled is not overtaken by the one
+// after it. The SDK releases what arrives between two receives, and it is delivered again behind
+// later ones.
 func TestG2ProjectorIsNotOvertakenBetweenReceives(t *testing.T) {
 	inRealTime(t, 10*time.Millisecond, func(w *world.World) {
 		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.MaxSessions = 2 })
@@ -130,7 +133,8 @@ func TestG3ProjectorRecognisesDuplicatesTheBrokerForgot(t *testing.T) {
 		publish(w, event("a", 1, "T"), event("a", 2, "T"), event("a", 3, "T"))
 		w.Completed(3)
 		w.Pass(time.Minute)
-		// A new leader starts from an old checkpoint: two events again, then a new one; then a stale leader's late send.
+		// A new leader starts from an old checkpoint: two events again, then a new one; then a
+		// stale leader's late send.
 		publish(w, event("a", 2, "T"), event("a", 3, "T"), event("a", 4, "T"))
 		w.Completed(6)
 		w.Pass(time.Minute)
@@ -145,7 +149,8 @@ func TestG3ProjectorRecognisesDuplicatesTheBrokerForgot(t *testing.T) {
 	})
 }
 
-// G3: the reply to a write that took effect is lost; the write is repeated and has no second effect.
+// G3: the reply to a write that took effect is lost; the write is repeated and has no second
+// effect.
 func TestG3ProjectorRepeatsAWriteOfUnknownOutcome(t *testing.T) {
 	for _, projectionName := range []string{"timeline", "mirror"} {
 		t.Run(projectionName, func(t *testing.T) {
@@ -207,7 +212,7 @@ func TestG6ProjectorDeadLettersWhatItCannotRead(t *testing.T) {
 	})
 }
 
-// picky is a timeline that cannot stand some events.
+// picky is a timeline that refuses some events.
 type picky struct{ projection.Timeline }
 
 func (picky) Name() string { return "picky" }
@@ -229,7 +234,8 @@ func (p picky) Project(e projection.Event) ([]projection.Write, error) {
 	return p.Timeline.Project(e)
 }
 
-// G6: an event that can never be applied is set aside, itself and no other of those that go into the same update.
+// G6: an event that can never be applied is set aside alone, and none of those that go into the
+// same update.
 func TestG6ProjectorFindsThePoisonInABatch(t *testing.T) {
 	for eventType, reason := range map[string]string{
 		"Refused": "ProjectionFailed", "Panics": "ProjectionFailed", "Astray": "ProjectionInvalid", "NotViable": "WriteRefused",
@@ -241,7 +247,8 @@ func TestG6ProjectorFindsThePoisonInABatch(t *testing.T) {
 				p := w.StartProjector(func(c *projector.Config, o *projector.Options) { c.Projection, o.Projections = "picky", registry })
 				publish(w, event("a", 1, "Note"))
 				w.Completed(1)
-				// All of these come in one batch, and those without a mistake of the projection's would fold into one update.
+				// All of these come in one batch, and those without a mistake of the projection's
+				// would fold into one update.
 				w.DelayMongo(1, time.Second, "update")
 				publish(w, event("a", 2, "T"))
 				w.Eventually("the first is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked == 1 })
@@ -257,7 +264,7 @@ func TestG6ProjectorFindsThePoisonInABatch(t *testing.T) {
 				require.Equal(w, int64(4), w.TimelineOf("a").Guard.Version)
 				require.Equal(w, int64(1), w.TimelineOf("b").Events)
 				require.Equal(w, []string{"a/5 " + reason, "a/6 AggregateParked"}, deadLetters(w))
-				// Where a panic happened is told once, and of nothing else.
+				// The stack of a panic is logged once, and of nothing else.
 				where := 0
 				if eventType == "Panics" {
 					where = 1
@@ -268,8 +275,8 @@ func TestG6ProjectorFindsThePoisonInABatch(t *testing.T) {
 	}
 }
 
-// The database is away for hours, with a batch in hand: nothing is parked or dead-lettered, no delivery count rises, nothing
-// is lost.
+// The database is unavailable for hours, with a batch in hand: nothing is parked or dead-lettered,
+// no delivery count rises, nothing is lost.
 func TestG1G5ProjectorWaitsForTheDatabase(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		p := w.StartProjector(nil)
@@ -314,7 +321,7 @@ func TestProjectorFollowsAStepDown(t *testing.T) {
 	})
 }
 
-// A clean stop gives back what is in hand, and no delivery count rises: not even over many of them.
+// A clean stop releases what is in hand, and no delivery count rises, not even after many stops.
 func TestProjectorStopsCleanly(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		publish(w, event("a", 1, "T"), event("a", 2, "T"))
@@ -340,13 +347,13 @@ func TestProjectorStopsCleanly(t *testing.T) {
 	})
 }
 
-// G4: a projector that lost its lock and does not know does no harm.
+// G4: a projector that lost its lock without noticing does no harm.
 func TestG4ProjectorWithoutItsLockDoesNoHarm(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		first := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.ApplyTimeout = 5 * time.Minute })
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
-		// Its next write is held up beyond the lock, and the broker cannot be reached to renew it.
+		// Its next write is delayed beyond the lock, and it cannot reach the broker to renew it.
 		w.DelayMongo(1, 2*time.Minute, "update")
 		publish(w, event("a", 2, "T"), event("a", 3, "T"))
 		w.Eventually("the batch is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
@@ -366,7 +373,7 @@ func TestG4ProjectorWithoutItsLockDoesNoHarm(t *testing.T) {
 	})
 }
 
-// More sessions than workers: none waits for one that has nothing to do.
+// More sessions than workers: no session waits for one that has nothing to do.
 func TestProjectorSharesItsWorkers(t *testing.T) {
 	inRealTime(t, time.Millisecond, func(w *world.World) {
 		const aggregates, events = 40, 5

@@ -25,7 +25,7 @@ func directly(c *projector.Config, _ *projector.Options) {
 	c.SessionReceiver, c.Connections = "direct", 1
 }
 
-// gaveUp is in the log of a projector that accepts sessions through the SDK from then on.
+// gaveUp is logged by a projector that accepts sessions through the SDK from then on.
 const gaveUp = "accepting them through the SDK"
 
 // A broker that knows the session filter grants a session to a receiver that has no other way.
@@ -40,7 +40,8 @@ func TestProjectorAcceptsSessionsDirectly(t *testing.T) {
 	})
 }
 
-// Whatever a broker does instead of an answer, to requests that it does not understand, leads to the SDK.
+// Whatever a broker does instead of answering requests that it does not understand, the projector
+// changes to the SDK.
 func TestProjectorTurnsToTheSDKWhenRequestsAreNotAnswered(t *testing.T) {
 	for name, answer := range map[string]servicebus.AcceptAnswer{
 		"nothing": servicebus.AnswerNothing, "what ends the connection": servicebus.AnswerBare,
@@ -66,7 +67,8 @@ func TestProjectorTurnsToTheSDKWhenRequestsAreNotAnswered(t *testing.T) {
 	}
 }
 
-// Connections that a network or a broker ends, all at once and before any session came, are no verdict on the requests.
+// Connections that a network or a broker ends, all at once and before any session was granted, do
+// not count against the requests.
 func TestProjectorStaysWithAMQPWhenConnectionsEnd(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		p := w.StartProjector(nil)
@@ -107,7 +109,8 @@ func TestProjectorKeepsItsConnectionWhenThereIsNoSession(t *testing.T) {
 	})
 }
 
-// A link for management requests that the broker detached, as it does with those that are not used, costs no session its lock.
+// If the broker detaches a link for management requests, as it does with unused ones, no session
+// loses its lock.
 func TestProjectorKeepsASessionWhoseManagementLinkIsDetached(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
@@ -125,7 +128,8 @@ func TestProjectorKeepsASessionWhoseManagementLinkIsDetached(t *testing.T) {
 	})
 }
 
-// The locks of all sessions of a connection are renewed in time, however slow the broker's answers are.
+// The locks of all sessions of a connection are renewed in time, however slow the broker's answers
+// are.
 func TestProjectorRenewsManyLocksOverASlowConnection(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		const sessions = 32
@@ -146,7 +150,8 @@ func TestProjectorRenewsManyLocksOverASlowConnection(t *testing.T) {
 	})
 }
 
-// While the broker answers that it is busy, the workers of a replica ask seldom, and together; afterwards they go on soon.
+// While the broker answers that it is busy, the workers of a replica ask rarely, and together;
+// afterwards they continue soon.
 func TestProjectorSparesABusyBroker(t *testing.T) {
 	for _, receiver := range []string{"direct", "sdk"} {
 		t.Run(receiver, func(t *testing.T) {
@@ -172,7 +177,8 @@ func TestProjectorSparesABusyBroker(t *testing.T) {
 	}
 }
 
-// A projector that stops does not wait until all that it sets aside lies in the dead-letter queue.
+// A projector that stops does not wait until everything that it sets aside is in the dead-letter
+// queue.
 func TestG5AStopDoesNotWaitForManyDeadLetters(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		const events, answer = 300, 500 * time.Millisecond
@@ -206,7 +212,8 @@ func TestG5AStopDoesNotWaitForManyDeadLetters(t *testing.T) {
 	})
 }
 
-// An AMQP session that the broker has ended is used no more, and the others' connection is kept: no worker is lost.
+// An AMQP session that the broker has ended is not used any more, and the others' connection is
+// kept: no worker is lost.
 func TestProjectorLendsNoAMQPSessionThatTheBrokerEnded(t *testing.T) {
 	for name, limit := range map[string]int{"one": 1, "most": 7} {
 		t.Run(name, func(t *testing.T) {
@@ -235,8 +242,8 @@ func TestProjectorLendsNoAMQPSessionThatTheBrokerEnded(t *testing.T) {
 	}
 }
 
-// What sessions that were given back leave behind is bounded: go-amqp remembers each delivery that was not settled as long as its AMQP
-// session lasts.
+// The memory for released sessions is bounded: go-amqp keeps each unsettled delivery as long as its
+// AMQP session lasts.
 func TestProjectorEndsAMQPSessionsThatWereUsedMuch(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		const aggregates, links = 1200, 300 // an AMQP session has fewer
@@ -259,8 +266,8 @@ func TestProjectorEndsAMQPSessionsThatWereUsedMuch(t *testing.T) {
 	})
 }
 
-// A session that gives way to others after SESSION_MAX_HOLD does so when what has come of it is applied: else each hold would have the
-// broker send a batch in vain.
+// A session that gives way to others after SESSION_MAX_HOLD does so after everything received of it
+// is applied: otherwise the broker would send a batch for nothing in each hold.
 func TestProjectorAppliesWhatHasComeBeforeASessionGivesWay(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		const aggregates, events, batch = 3, 60, 10
@@ -288,7 +295,7 @@ type frames struct {
 	begins, transfers atomic.Int64 // sent and received
 }
 
-// countOf makes the connections of a projector count.
+// countOf counts the frames of a projector's connections.
 func (f *frames) countOf(o *projector.Options) {
 	dial := o.ServiceBus.NewWebSocketConn
 	o.ServiceBus.NewWebSocketConn = func(ctx context.Context, args azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
@@ -300,7 +307,7 @@ func (f *frames) countOf(o *projector.Options) {
 type framedConn struct {
 	net.Conn
 	count   *frames
-	in, out []byte // what came of the next frame
+	in, out []byte // the received parts of the next frame
 }
 
 func (c *framedConn) Read(b []byte) (int, error) {
@@ -314,7 +321,8 @@ func (c *framedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// performatives counts the frames that have a descriptor, and returns what follows the last whole frame.
+// performatives counts the frames that have a descriptor, and returns what follows the last whole
+// frame.
 func performatives(b []byte, descriptor byte, count *atomic.Int64) []byte {
 	for len(b) >= 8 {
 		size := 8 // of a protocol header

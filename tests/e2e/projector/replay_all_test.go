@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// A replay of all looks into the dead-letter queue in proportion to the aggregates, not once through all of it for each.
+// A replay of all reads the dead-letter queue in proportion to the aggregates, not once completely
+// for each.
 func TestReplayOfAllLooksInProportion(t *testing.T) {
 	for _, aggregates := range []int{80, 160} {
 		t.Run(fmt.Sprint(aggregates), func(t *testing.T) {

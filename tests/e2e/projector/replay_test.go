@@ -30,8 +30,8 @@ func operateThrough(w *world.World, busPlug, mongoPlug *world.Plug, s shape, arg
 		ServiceBus: world.BusOptions(busPlug.Dialer(w.BusNet)),
 		Mongo:      world.MongoOptions(mongoPlug.Dialer(w.MongoNet)),
 	}
-	// A write that is given up leaves a connection behind which the driver, when it disconnects, waits for without letting
-	// virtual time pass.
+	// A write that is given up leaves a connection for which the driver waits when it disconnects,
+	// without letting virtual time pass.
 	cfg.ApplyTimeout = 5 * time.Minute
 	s.settings(nil)(&cfg, &opts)
 	var out, errOut bytes.Buffer
@@ -41,7 +41,7 @@ func operateThrough(w *world.World, busPlug, mongoPlug *world.Plug, s shape, arg
 	return world.Operated{Code: code, Out: out.String(), Err: errOut.String()}
 }
 
-// requireRight holds what is there against the events 1 to n, each applied once and in order.
+// requireRight requires that the events 1 to n were each applied once and in order.
 func requireRight(w *world.World, s shape, aggregate string, events int) {
 	w.Helper()
 	require.Equal(w, events, s.applied(w, aggregate))
@@ -54,7 +54,8 @@ func requireRight(w *world.World, s shape, aggregate string, events int) {
 	}
 }
 
-// G5: what is mended is replayed: the events come in order, and what comes after them is applied as usual.
+// G5: a replay after the fix applies the events in order, and what comes after them is applied as
+// usual.
 func TestG5ReplayAppliesWhatWaitsInOrder(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		positions := watch(w, "timeline")
@@ -113,7 +114,7 @@ func TestG5ReplayAppliesWhatWaitsInOrder(t *testing.T) {
 	})
 }
 
-// G5: dropping gives up the event in the way and keeps the rest.
+// G5: a drop removes the blocking event and keeps the rest.
 func TestG5DropKeepsTheRest(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -138,12 +139,13 @@ func TestG5DropKeepsTheRest(t *testing.T) {
 		require.Equal(w, 0, second.Code, second.Err)
 		require.Equal(w, 3, s.applied(w, "a"))
 
-		// The very first event: the document is made by the second.
+		// The very first event: the document is created by the second one.
 		require.Equal(w, 0, operate(w, s, "parked", "drop", "f", "--yes").Code)
 		require.Equal(w, 1, s.applied(w, "f"))
 		require.Empty(w, parked(w, s.guards, "f"))
 
-		// Nobody knows where the unreadable one belongs; it is removed, and the version it may have had is not missed.
+		// The aggregate of the unreadable one is unknown; it is removed, and the version that it
+		// may have had is not missed.
 		stuck := operate(w, s, "parked", "drop", "g", "--yes")
 		require.Equal(w, 1, stuck.Code)
 		require.Contains(w, stuck.Out, "VersionGap")
@@ -159,7 +161,8 @@ func TestG5DropKeepsTheRest(t *testing.T) {
 	})
 }
 
-// G6: a drop gives up the event that the operator has seen, and none that is in the way since then.
+// G6: a drop removes the event that the operator has seen, and not another one that has blocked the
+// aggregate since.
 func TestG6ADropIsOfTheEventThatWasSeen(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -184,8 +187,8 @@ func TestG6ADropIsOfTheEventThatWasSeen(t *testing.T) {
 	})
 }
 
-// G6: what nobody can read and somebody else has locked is not passed over: once its aggregate is not parked any more, no command
-// would find it again.
+// G6: an unreadable dead letter that another receiver has locked is not skipped: once its aggregate
+// is not parked any more, no command would find it again.
 func TestG6DropWaitsForWhatSomebodyElseHasLocked(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -213,8 +216,8 @@ func TestG6DropWaitsForWhatSomebodyElseHasLocked(t *testing.T) {
 	})
 }
 
-// G5: killed at any point, a replay can be given again, and nothing is lost, doubled or applied out of order; a projector runs
-// beside it all the time.
+// G5: a replay that is killed at any point can be repeated, and nothing is lost, doubled or applied
+// out of order; a projector runs beside it all the time.
 func TestG5ReplayKilledAnywhere(t *testing.T) {
 	step := 3 // with 1 it passes as well, and takes half a minute
 	if testing.Short() {
@@ -260,7 +263,8 @@ func TestG5ReplayKilledAnywhere(t *testing.T) {
 	}
 }
 
-// G5: so does a replay of all: given again, it ends what it began, down to the last dead letter.
+// G5: the same holds for a replay of all: repeated, it completes what it began, down to the last
+// dead letter.
 func TestG5AReplayOfAllThatIsKilledAnywhereIsEndedByAnother(t *testing.T) {
 	step := 3
 	if testing.Short() {
@@ -299,7 +303,8 @@ func TestG5AReplayOfAllThatIsKilledAnywhereIsEndedByAnother(t *testing.T) {
 	}
 }
 
-// Two people replay the same aggregate at once: one waits for the other, and finds nothing left to do.
+// Two operators replay the same aggregate at once: one waits for the other, and finds nothing left
+// to do.
 func TestG5TwoReplaysAtOnce(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -322,7 +327,7 @@ func TestG5TwoReplaysAtOnce(t *testing.T) {
 	})
 }
 
-// G5: a replay does not end a parking behind the back of a projector that sets events aside meanwhile.
+// G5: a replay does not end a parking while a projector sets events aside.
 func TestG5ReplayNoticesWhatIsSetAsideMeanwhile(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -330,7 +335,8 @@ func TestG5ReplayNoticesWhatIsSetAsideMeanwhile(t *testing.T) {
 		deadLettered(w, 2)
 		w.Pass(10 * time.Second) // the session is given back
 		s.mended.Store(true)
-		// The replay is held up before its first write; meanwhile its lock is lost, and a projector takes the session.
+		// The replay is delayed before its first write; in the meantime its lock is lost, and a
+		// projector accepts the session.
 		command, done := "update", make(chan world.Operated, 1)
 		w.DelayMongo(1, 40*time.Second, command)
 		go func() { done <- operate(w, s, "parked", "replay", "a") }()
@@ -348,7 +354,8 @@ func TestG5ReplayNoticesWhatIsSetAsideMeanwhile(t *testing.T) {
 	})
 }
 
-// A projector that holds the session and does not give it back is named, and waited for no longer than was asked.
+// A projector that holds the session and does not release it is named, and the replay waits no
+// longer than requested.
 func TestReplayWaitsForTheSession(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := shapes()[0]
@@ -356,7 +363,7 @@ func TestReplayWaitsForTheSession(t *testing.T) {
 			s.settings(nil)(c, o)
 			c.SessionIdle, c.SessionMaxHold = 20*time.Second, 20*time.Second
 		})
-		w.Pass(30 * time.Second) // a worker has looked for a session in vain, so that one without messages is kept
+		w.Pass(30 * time.Second) // a worker has found no session, so that one without messages is kept
 		publish(w, event("a", 1, "Poison"))
 		deadLettered(w, 1)
 		s.mended.Store(true)
@@ -405,7 +412,8 @@ func TestG5ReplayLeavesOthersInTheirPlace(t *testing.T) {
 	})
 }
 
-// The event that parked the aggregate was removed by somebody: to go on without it must be said.
+// The event that parked the aggregate was removed by another program: to continue without it, the
+// operator must say so.
 func TestG6ReplayDoesNotGoOnWithoutThePoison(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -429,7 +437,7 @@ func TestG6ReplayDoesNotGoOnWithoutThePoison(t *testing.T) {
 	})
 }
 
-// Dead letters of an aggregate that nobody parked are not touched.
+// Dead letters of an aggregate that is not parked are not touched.
 func TestReplayOfWhatIsNotParked(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := shapes()[0]
@@ -448,8 +456,9 @@ func TestReplayOfWhatIsNotParked(t *testing.T) {
 	})
 }
 
-// G2 and G5: the dead letters of a parked aggregate are lost, and the stream is published again in a later generation. Under its new id the
-// event is the one that parked the aggregate: it is replayed, or dropped, and those behind it follow.
+// G2 and G5: the dead letters of a parked aggregate are lost, and the stream is published again in
+// a later generation. Under its new id the event is recognised as the one that parked the
+// aggregate: it is replayed, or dropped, and those behind it follow.
 func TestG2G5WhatParkedAnAggregateIsKnownInALaterGeneration(t *testing.T) {
 	for command, applied := range map[string]int{"replay": 5, "drop": 4} {
 		t.Run(command, func(t *testing.T) {
@@ -488,7 +497,8 @@ func TestG2G5WhatParkedAnAggregateIsKnownInALaterGeneration(t *testing.T) {
 	}
 }
 
-// G6: to give up the versions that are known to be missing is not to give up others, of which the operator does not know.
+// G6: to accept the versions that are known to be missing is not to accept others, which the
+// operator does not know of.
 func TestG6DropGivesUpOneGapAlone(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -502,7 +512,7 @@ func TestG6DropGivesUpOneGapAlone(t *testing.T) {
 		require.Equal(w, 1, dropped.Code)
 		require.Contains(w, dropped.Out, "the event has version 8, and the last one applied has 5")
 		require.Equal(w, 3, s.applied(w, "a"))
-		publish(w, event("a", 6, "T"), event("a", 7, "T")) // what was on its way comes
+		publish(w, event("a", 6, "T"), event("a", 7, "T")) // what was in flight arrives
 		w.Pass(time.Minute)
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
 		require.Equal(w, 6, s.applied(w, "a"))
@@ -512,7 +522,7 @@ func TestG6DropGivesUpOneGapAlone(t *testing.T) {
 	})
 }
 
-// G6: to go on without an event that is gone is not to go on without versions that are missing besides.
+// G6: to continue without a lost event is not to continue without other missing versions.
 func TestG6DropOfAnEventThatIsGoneGivesUpItsVersionAlone(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -536,7 +546,8 @@ func TestG6DropOfAnEventThatIsGoneGivesUpItsVersionAlone(t *testing.T) {
 	})
 }
 
-// takeAwayDeadLetter removes a message from the dead-letter queue, as somebody may who does not know what it is for.
+// takeAwayDeadLetter removes a message from the dead-letter queue, as a person may who does not
+// know its purpose.
 func takeAwayDeadLetter(w *world.World, messageID string) {
 	w.Helper()
 	receiver, err := w.BusClient.NewReceiverForSubscription(world.Topic, world.Subscription,
@@ -554,7 +565,8 @@ func takeAwayDeadLetter(w *world.World, messageID string) {
 	require.NoError(w, receiver.Close(w.Context()))
 }
 
-// G6: what was given up stays given up: if versions begin with 1 and the first event is dropped, the second one is no gap.
+// G6: a dropped event stays dropped: if versions begin with 1 and the first event is dropped, the
+// second one is no gap.
 func TestG6ADroppedFirstEventIsRemembered(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		s.adjust = func(c *projector.Config) { c.VersionFirst = 1 }

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// everything is a sample so large that it holds every document, whatever chance says.
+// everything is a sample so large that it contains every document.
 const everything = "5000"
 
 type verified struct {
@@ -61,8 +61,8 @@ func verify(w *world.World, set func(*projector.Config, *projector.Options), arg
 	return got.Code, v, map[string]int{"source": int(source.Load()), "read model": int(model.Load())}
 }
 
-// A sample reads what it compares and what feeds that, whatever else there is; one that holds everything finds what a whole
-// comparison finds, in both directions.
+// A sample reads only what it compares and what feeds that; one that contains everything finds what
+// a whole comparison finds, in both directions.
 func TestVerifySampleReadsWhatItCompares(t *testing.T) {
 	for name, collection := range map[string]string{"timeline": "timeline", "orders": "customers", "mirror": "mirror"} {
 		t.Run(name, func(t *testing.T) {
@@ -104,8 +104,8 @@ func TestVerifySampleReadsWhatItCompares(t *testing.T) {
 	}
 }
 
-// What a poison event of an aggregate holds up is right to be missing, though the sample holds nothing that the event
-// writes to.
+// Events behind a poison event are correctly missing, although the sample contains nothing that the
+// event writes to.
 func TestVerifySampleSeesWhatIsParked(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		set := func(c *projector.Config, _ *projector.Options) { c.Projection, c.MirrorKey = "mirror", "data.sku" }
@@ -127,7 +127,7 @@ func TestVerifySampleSeesWhatIsParked(t *testing.T) {
 	})
 }
 
-// keyed is a projection of one's own whose documents are keyed by the event's type.
+// keyed is a user's projection whose documents are keyed by the event's type.
 type keyed struct{ by string }
 
 func (keyed) Name() string { return "keyed" }
@@ -139,8 +139,8 @@ func (keyed) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Update("keyed", e.Type, projection.Inc("n", 1))}, nil
 }
 
-// Where a projection does not say what its documents are keyed by, a sample costs a whole reading and is right; where it
-// says so wrongly, that is said.
+// If a projection does not declare what its documents are keyed by, a sample reads the whole source
+// and is right; if the declaration is wrong, that is reported.
 func TestVerifySampleGoesByTheKey(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		by := func(key string) func(*projector.Config, *projector.Options) {

@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// stalledAsItSetsAside makes a projector whose way to the broker stalls when it has counted an event that it sets aside, after armed.
+// stalledAsItSetsAside starts a projector whose connection to the broker stalls when it has counted
+// an event that it sets aside, after armed.
 type stalledAsItSetsAside struct {
 	projector      *world.Projector
 	armed, counted atomic.Bool
@@ -46,8 +47,9 @@ func (x *stalledAsItSetsAside) settings(s shape) func(*projector.Config, *projec
 	}
 }
 
-// G1, G5: a replay ends no parking while an event of the aggregate is on its way to the dead-letter queue, whatever session it came in:
-// two streams that feed an aggregate may have different session keys.
+// G1, G5: a replay ends no parking while an event of the aggregate is being moved to the
+// dead-letter queue, whichever session it came in: two streams that feed an aggregate may have
+// different session keys.
 func TestG1G5ReplayWaitsForEverySessionThatSetsAside(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		other := func(n int) envelope.Change {
@@ -93,7 +95,8 @@ func TestG1G5ReplayWaitsForEverySessionThatSetsAside(t *testing.T) {
 	})
 }
 
-// G1, G5: a replay that waits for such a session applies the event that is dead-lettered meanwhile.
+// G1, G5: a replay that waits for such a session applies the event that is dead-lettered in the
+// meantime.
 func TestG1G5ReplayAppliesWhatIsSetAsideWhileItWaits(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		var x stalledAsItSetsAside

@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// mendable is a timeline that cannot apply events of the type Poison before it is mended. Events of the type Touch count
-// only where there is a document.
+// mendable is a timeline that cannot apply events of the type Poison before it is fixed. Events of
+// the type Touch count only if there is a document.
 type mendable struct {
 	projection.Timeline
 	mended *atomic.Bool
@@ -34,8 +34,8 @@ func (m mendable) Project(e projection.Event) ([]projection.Write, error) {
 	return m.Timeline.Project(e)
 }
 
-// ledger writes two collections for each event: a line of its own, and a total that every aggregate feeds. Its guard is
-// a record of positions.
+// ledger writes two collections for each event: a line of its own, and a total that every aggregate
+// feeds. Its guard is a record of positions.
 type ledger struct{ mended *atomic.Bool }
 
 func (ledger) Name() string { return "ledger" }
@@ -50,7 +50,7 @@ func (l ledger) Project(e projection.Event) ([]projection.Write, error) {
 	}, nil
 }
 
-// shape is a projection to be tested in both of its kinds.
+// shape is a projection of one of the two kinds.
 type shape struct {
 	name    string // of the projection
 	guards  string // the collection with the guards
@@ -58,11 +58,11 @@ type shape struct {
 	project projection.Projection
 	adjust  func(*projector.Config) // the settings; nil leaves them as they are
 	asIs    bool                    // project is run as it is
-	// applied is how many events of an aggregate took effect.
+	// applied returns how many events of an aggregate took effect.
 	applied func(w *world.World, aggregate string) int
 }
 
-// shapes are a projection with one document per aggregate, and one with a record of positions.
+// shapes returns a projection with one document per aggregate, and one with a record of positions.
 func shapes() []shape {
 	one, several := &atomic.Bool{}, &atomic.Bool{}
 	return []shape{
@@ -81,7 +81,8 @@ func shapes() []shape {
 	}
 }
 
-// settings makes a projector run the shape; mended says how its copy of the code stands, nil shares the shape's.
+// settings makes a projector run the shape, with code that is fixed once the flag is set; nil
+// shares the shape's own flag.
 func (s shape) settings(mended *atomic.Bool) func(*projector.Config, *projector.Options) {
 	project := s.project
 	if mended != nil && !s.asIs {
@@ -103,7 +104,7 @@ func (s shape) settings(mended *atomic.Bool) func(*projector.Config, *projector.
 	}
 }
 
-// parkedRecord is why an aggregate is parked.
+// parkedRecord is the record of a parking.
 type parkedRecord struct {
 	MessageID   string `bson:"messageId"`
 	Position    string `bson:"position"`
@@ -113,7 +114,7 @@ type parkedRecord struct {
 	Later       int    `bson:"later"`
 }
 
-// guard is an aggregate's guard as it stands in the database; nil when there is none.
+// guard returns an aggregate's guard in the database; nil if there is none.
 func guard(w *world.World, collection, aggregate string) bson.Raw {
 	w.Helper()
 	doc, err := w.Client.Database(world.ReadModel).Collection(collection).FindOne(w.Context(), bson.D{{Key: "_id", Value: aggregate}}).Raw()
@@ -126,7 +127,7 @@ func guard(w *world.World, collection, aggregate string) bson.Raw {
 	return doc
 }
 
-// parked is an aggregate's record; zero when it is not parked.
+// parked returns an aggregate's record; zero if it is not parked.
 func parked(w *world.World, collection, aggregate string) (r parkedRecord) {
 	w.Helper()
 	if value := guard(w, collection, aggregate).Lookup("parked"); value.Type != 0 {
@@ -140,8 +141,8 @@ func deadLettered(w *world.World, n int) {
 	w.Eventually(fmt.Sprintf("%d dead letters", n), func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered >= n })
 }
 
-// deadLetters is what lies in the dead-letter queue, in its order: aggregate/version, or what is known of them, and the
-// reason.
+// deadLetters returns the content of the dead-letter queue, in its order: aggregate/version, or
+// what is known of them, and the reason.
 func deadLetters(w *world.World) (all []string) {
 	w.Helper()
 	receiver, err := w.BusClient.NewReceiverForSubscription(world.Topic, world.Subscription,
@@ -157,5 +158,5 @@ func deadLetters(w *world.World) (all []string) {
 	return all
 }
 
-// messageID is the id that an event's message has.
+// messageID returns the id of an event's message.
 func messageID(c envelope.Change) string { return envelope.MessageID(c.Stream, c.Token) }

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// A MongoDB that was never there is told by name within seconds.
+// A MongoDB that never answered is reported by name within seconds.
 func TestAProjectorWithoutMongoDBSaysSo(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		way := &world.Plug{}
@@ -28,7 +28,7 @@ func TestAProjectorWithoutMongoDBSaysSo(t *testing.T) {
 	})
 }
 
-// So is a subscription that is not there.
+// So is a subscription that does not exist.
 func TestAProjectorWithoutItsSubscriptionSaysSo(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Subscription = "nowhere" })

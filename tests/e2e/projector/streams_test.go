@@ -20,15 +20,15 @@ func of(stream string, c envelope.Change) envelope.Change {
 	return c
 }
 
-// paid is an event of a second stream, which has a document of its own.
+// paid returns an event of a second stream, which has a document of its own.
 func paid(aggregate string, n int, eventType string) envelope.Change {
 	c := event(aggregate+"/paid", n, eventType)
 	c.Aggregate, c.Token = aggregate, c.Position+aggregate
 	return of("shop.payments", c)
 }
 
-// G1, G3: two streams that feed one aggregate do not take each other's events for applied, whichever is ahead; and each of them
-// recognises its own.
+// G1, G3: two streams that feed one aggregate do not treat each other's events as applied,
+// whichever is ahead; and each of them recognises its own.
 func TestG1G3StreamsDoNotShareAGuard(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -37,7 +37,7 @@ func TestG1G3StreamsDoNotShareAGuard(t *testing.T) {
 		publish(w, event("a", 1, "T"), event("a", 2, "T"), paid("a", 12, "Paid"))
 		publish(w, paid("b", 1, "Paid"), event("b", 1, "T"), paid("b", 2, "Paid"), event("b", 2, "T"))
 		w.Completed(8)
-		w.Pass(time.Minute) // the broker forgets what it has seen
+		w.Pass(time.Minute) // the broker forgets the message ids
 		publish(w, event("a", 2, "T"), paid("a", 12, "Paid"), event("a", 1, "T"), paid("a", 11, "Paid"), event("a", 3, "T"), paid("a", 13, "Paid"))
 		w.Completed(14)
 		end, err := p.End()
@@ -45,7 +45,7 @@ func TestG1G3StreamsDoNotShareAGuard(t *testing.T) {
 		require.Equal(w, 10, end.Applied)
 		require.Equal(w, 4, end.Duplicates)
 		total := s.applied(w, "a")
-		if s.name == "ledger" { // whose lines tell the streams apart
+		if s.name == "ledger" { // whose lines distinguish the streams
 			total += s.applied(w, "a/paid")
 		}
 		require.Equal(w, 6, total)
@@ -56,8 +56,8 @@ func TestG1G3StreamsDoNotShareAGuard(t *testing.T) {
 	})
 }
 
-// G2: the events of two streams are applied in the order in which they arrive, also where they arrive in one batch: the last one applied
-// is the last one that came.
+// G2: the events of two streams are applied in the order in which they arrive, also in one batch:
+// the last one applied is the last one that arrived.
 func TestG2TwoStreamsEventsAreAppliedAsTheyArrive(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		publish(w, event("a", 1, "Ordered"), paid("a", 11, "Paid"), event("a", 2, "Shipped"))
@@ -72,7 +72,7 @@ func TestG2TwoStreamsEventsAreAppliedAsTheyArrive(t *testing.T) {
 	})
 }
 
-// G2, G5: what was parked of two streams is replayed in the order in which it arrived, too.
+// G2, G5: the parked events of two streams are replayed in the order in which they arrived as well.
 func TestG2G5TwoStreamsEventsAreReplayedAsTheyArrived(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -97,7 +97,8 @@ func TestG2G5TwoStreamsEventsAreReplayedAsTheyArrived(t *testing.T) {
 	})
 }
 
-// G5: a version that one stream leaves out is missed, however far the other one is; and the parking of one stops both, until it is replayed.
+// G5: a version that one stream leaves out is missed, however far the other one is; and the parking
+// of one stops both, until it is replayed.
 func TestG5AStreamsPoisonStopsItsAggregateInBoth(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings(nil))
@@ -128,7 +129,8 @@ func TestG5AStreamsPoisonStopsItsAggregateInBoth(t *testing.T) {
 	})
 }
 
-// G3: a guard that an earlier version made names no stream, and belongs to the first that comes; the other begins one of its own.
+// G3: a guard that an earlier version made names no stream, and belongs to the first stream that
+// comes; the other one begins its own.
 func TestG3AGuardThatNamesNoStreamBelongsToTheFirstThatComes(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		old := bson.D{{Key: "position", Value: event("a", 5, "").Position}, {Key: "epoch", Value: int64(1)}, {Key: "version", Value: int64(5)}}

@@ -15,8 +15,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G5: where the first event of an aggregate can never be applied, and the database's own rules refuse even the stub that is
-// to hold the record of it, nothing is dead-lettered without one. The log says what to change; then it goes on by itself.
+// G5: if the first event of an aggregate can never be applied, and the rules of the database refuse
+// even the stub with the record of it, nothing is dead-lettered without a record. The log describes
+// what to change; then the projector continues.
 func TestG5AStubThatTheDatabaseRefusesIsToldAndWaitedFor(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		database := w.Client.Database(world.ReadModel)
@@ -44,8 +45,8 @@ func TestG5AStubThatTheDatabaseRefusesIsToldAndWaitedFor(t *testing.T) {
 	})
 }
 
-// G3: the events that wait behind a stub are replayed one by one where the database refuses them together. The first makes the
-// document; the next find it there, and do to it what they do to one.
+// G3: the events that wait behind a stub are replayed one by one if the database refuses them
+// together. The first one creates the document; the next ones find it, and change it.
 func TestG3ReplayOnAStubOneByOne(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := shapes()[0]
@@ -67,7 +68,7 @@ func TestG3ReplayOnAStubOneByOne(t *testing.T) {
 	})
 }
 
-// growing puts what each event says into its aggregate's one document.
+// growing appends the data of each event to its aggregate's one document.
 type growing struct{}
 
 func (growing) Name() string       { return "growing" }
@@ -78,8 +79,9 @@ func (growing) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Update("growing", e.Aggregate, projection.Set(projection.EscapeKey(e.Type), strings.Repeat("x", int(size))))}, nil
 }
 
-// G5: a document that is full has no room for the record that parks its aggregate. The aggregate waits, and nothing else: neither the
-// neighbours of its session nor those that need its worker. Once there is room, it parks.
+// G5: a full document has no room for the record that parks its aggregate. Only the aggregate
+// waits: neither the neighbours of its session nor those that need its worker. Once there is room,
+// it is parked.
 func TestG5AFullDocumentHoldsUpItsAggregateAlone(t *testing.T) {
 	size := func(n int) bson.D { return bson.D{{Key: "size", Value: n}} }
 	for _, key := range []envelope.SessionKey{{}, envelope.Buckets(1)} {

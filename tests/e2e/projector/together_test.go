@@ -21,10 +21,11 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// The tests of this file are of batches that hold several aggregates of a projection with a record of positions: they are written in
-// one transaction, and what becomes of one aggregate must decide nothing for another.
+// The tests of this file concern batches with several aggregates of a projection with a record of
+// positions: they are written in one transaction, and the outcome of one aggregate must not affect
+// another.
 
-// together is the shape that such a batch is of.
+// together returns the shape of such a batch.
 func together() shape { return shapes()[1] }
 
 // publishTogether sends changes in one session, in order, so that they arrive as one batch.
@@ -37,7 +38,7 @@ func publishTogether(w *world.World, changes ...envelope.Change) {
 	publish(w, changes...)
 }
 
-// total is what all aggregates together have added to one document.
+// total returns what all aggregates together have added to one document.
 func total(w *world.World) int {
 	w.Helper()
 	doc, err := w.Client.Database(world.ReadModel).Collection("totals").FindOne(w.Context(), bson.D{}).Raw()
@@ -48,7 +49,7 @@ func total(w *world.World) int {
 	return int(doc.Lookup("events").AsInt64())
 }
 
-// commits counts the transactions that a projector commits, and those that met another one.
+// commits counts the transactions that a projector commits, and those that conflicted.
 type commits struct{ begun, conflicts atomic.Int64 }
 
 func (c *commits) watch(settings func(*projector.Config, *projector.Options)) func(*projector.Config, *projector.Options) {
@@ -71,7 +72,8 @@ func (c *commits) watch(settings func(*projector.Config, *projector.Options)) fu
 	}
 }
 
-// G1, G2, G3: the events of several aggregates that come together are committed together, and each has its effect once, in order.
+// G1, G2, G3: the events of several aggregates that arrive together are committed together, and
+// each has its effect once, in order.
 func TestG1G2G3AggregatesOfABatchAreCommittedTogether(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s, counted := together(), &commits{}
@@ -98,13 +100,14 @@ func TestG1G2G3AggregatesOfABatchAreCommittedTogether(t *testing.T) {
 	})
 }
 
-// G1, G3, G5: a guard that does not match, in the middle of a batch, decides for its own aggregate alone.
+// G1, G3, G5: a guard that does not match, in the middle of a batch, affects only its own
+// aggregate.
 func TestG1G3G5AGuardThatDoesNotMatchDecidesForNoOther(t *testing.T) {
 	for name, test := range map[string]struct {
-		before, of envelope.Change // what is there of the aggregate b, and what comes in the middle
+		before, of envelope.Change // the existing events of the aggregate b, and those in the middle of the batch
 		duplicates int
 		letter     string
-		applied    int // of b, in the end
+		applied    int // of b, at the end
 	}{
 		"it is applied":                  {event("b", 1, "T"), event("b", 1, "T"), 1, "", 1},
 		"its aggregate is parked":        {event("b", 1, "Poison"), event("b", 2, "T"), 0, "b/2 AggregateParked", 0},
@@ -122,7 +125,7 @@ func TestG1G3G5AGuardThatDoesNotMatchDecidesForNoOther(t *testing.T) {
 				_, err := first.End()
 				require.NoError(w, err)
 				before := w.Bus.Stats(world.SubscriptionPath)
-				w.Pass(time.Minute) // the broker forgets what it has seen
+				w.Pass(time.Minute) // the broker forgets the message ids
 
 				publishTogether(w, event("a", 1, "T"), event("c", 1, "T"), test.of, event("d", 1, "T"), event("a", 2, "T"))
 				second := w.StartProjector(s.settings(nil))
@@ -151,7 +154,8 @@ func TestG1G3G5AGuardThatDoesNotMatchDecidesForNoOther(t *testing.T) {
 	}
 }
 
-// G1, G3, G5: a write that is refused for good, in the middle of a batch, parks its own aggregate, and nothing of any other.
+// G1, G3, G5: a permanently refused write in the middle of a batch parks its own aggregate, and
+// nothing of any other.
 func TestG1G3G5ARefusedWriteInABatchParksNoOther(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := together()
@@ -174,11 +178,11 @@ func TestG1G3G5ARefusedWriteInABatchParksNoOther(t *testing.T) {
 	})
 }
 
-// G5: a failure that nobody knows, of one aggregate, holds up no other that came with it.
+// G5: an unknown failure of one aggregate delays no other that came with it.
 func TestG5AFailureOfItsOwnInABatchHoldsUpNoOther(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := together()
-		w.FailMongo(7, 16732, "update") // whichever writes these are: each of them is one's own in the end
+		w.FailMongo(7, 16732, "update") // whichever writes these are: each is tried alone eventually
 		publishTogether(w, event("a", 1, "T"), event("b", 1, "T"), event("c", 1, "T"), event("d", 1, "T"))
 		p := w.StartProjector(s.settings(nil))
 		w.Completed(4)
@@ -192,7 +196,8 @@ func TestG5AFailureOfItsOwnInABatchHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// G1, G2: a transaction of several aggregates that is too large is made of fewer, down to one event.
+// G1, G2: a transaction of several aggregates that is too large is split into smaller ones, down to
+// one event.
 func TestG1G2ATransactionOfSeveralAggregatesIsSplit(t *testing.T) {
 	for _, code := range []int{257, 359} {
 		for _, times := range []int{1, 2, 3} {
@@ -222,7 +227,8 @@ func TestG1G2ATransactionOfSeveralAggregatesIsSplit(t *testing.T) {
 	}
 }
 
-// G1, G3: a projector that is killed anywhere while it writes several aggregates leaves none of them half done.
+// G1, G3: a projector that is killed anywhere while it writes several aggregates leaves none of
+// them half done.
 func TestG1G3ProjectorKilledAnywhereInABatch(t *testing.T) {
 	step := 2
 	if testing.Short() {
@@ -246,8 +252,8 @@ func TestG1G3ProjectorKilledAnywhereInABatch(t *testing.T) {
 	}
 }
 
-// G1, G3: what the transaction of a batch commits is all there is of it: a projector that is gone the moment it hears of the commit has
-// nothing left to write, and whoever comes next takes every event for applied.
+// G1, G3: the transaction of a batch commits all of it: a projector that dies at the moment of the
+// commit has nothing left to write, and the next one recognises every event as applied.
 func TestG1G3TheCommitOfABatchHoldsItsEffects(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s, killed := together(), &atomic.Bool{}
@@ -258,7 +264,7 @@ func TestG1G3TheCommitOfABatchHoldsItsEffects(t *testing.T) {
 			o.Mongo = func(m *options.ClientOptions) {
 				dial(m)
 				m.SetMonitor(&mongoevent.CommandMonitor{Succeeded: func(_ context.Context, e *mongoevent.CommandSucceededEvent) {
-					if e.CommandName == "commitTransaction" && killed.CompareAndSwap(false, true) { // before whoever committed goes on
+					if e.CommandName == "commitTransaction" && killed.CompareAndSwap(false, true) { // before the projector continues
 						first.BusPlug.Pull()
 						first.MongoPlug.Pull()
 					}
@@ -284,8 +290,8 @@ func TestG1G3TheCommitOfABatchHoldsItsEffects(t *testing.T) {
 	})
 }
 
-// G3, G4: a projector that loses its session's lock while it commits several aggregates does no harm, whether the commit comes late or
-// not at all.
+// G3, G4: a projector that loses its session's lock while it commits several aggregates does no
+// harm, whether the commit is late or never happens.
 func TestG3G4ALockThatIsLostWhileABatchIsCommitted(t *testing.T) {
 	for name, late := range map[string]time.Duration{"after the lock": world.LockDuration + 5*time.Second, "after the transaction": 10 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -311,8 +317,8 @@ func TestG3G4ALockThatIsLostWhileABatchIsCommitted(t *testing.T) {
 	}
 }
 
-// G2, G3: several replicas write batches of many aggregates that all meet in one document, while connections break: each event's share is
-// there once.
+// G2, G3: several replicas write batches of many aggregates that all conflict in one document,
+// while connections break: each event's share is counted once.
 func TestG2G3BatchesOfReplicasThatMeetInOneDocumentAddUp(t *testing.T) {
 	inRealTime(t, time.Millisecond, func(w *world.World) {
 		const aggregates, events, buckets = 24, 10, 6
@@ -321,7 +327,7 @@ func TestG2G3BatchesOfReplicasThatMeetInOneDocumentAddUp(t *testing.T) {
 		for range 2 {
 			w.StartProjector(counted.watch(s.settings(nil)))
 		}
-		w.DelayMongo(20, 20*time.Millisecond, "commitTransaction") // long transactions meet for certain
+		w.DelayMongo(20, 20*time.Millisecond, "commitTransaction") // long transactions conflict for certain
 		for n := 1; n <= events; n++ {
 			var changes []envelope.Change
 			for a := range aggregates {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// undecided is a shape that fails, and does not say for good, at events of the type Unlisted.
+// undecided returns a shape that fails, with an unlisted error, at events of the type Unlisted.
 func undecided(s shape) shape {
 	failing := unsure{s.project}
 	if one, ok := s.project.(projection.OneDocument); ok {
@@ -30,7 +30,7 @@ type unsure struct{ projection.Projection }
 
 func (u unsure) Project(e projection.Event) ([]projection.Write, error) {
 	if e.Type == "Unlisted" {
-		time.Sleep(50 * time.Millisecond) // a test of somebody who tries without a pause ends, too
+		time.Sleep(50 * time.Millisecond) // so that a test in which a caller retries without a pause ends as well
 		return nil, errors.New("refused for what it is, by a code that nobody listed")
 	}
 	return u.Projection.Project(e)
@@ -43,8 +43,8 @@ type unsureDocument struct {
 
 func (u unsureDocument) Collection() string { return u.one.Collection() }
 
-// G5: as many aggregates as there are workers fail, each for itself and without end. The others go on, and in the end those are parked,
-// with the error.
+// G5: as many aggregates as there are workers fail, each for a reason of its own and without end.
+// The others continue, and eventually those are parked, with the error.
 func TestG5WhatFailsForReasonsOfItsOwnHoldsUpNobodyElse(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		s = undecided(s)
@@ -73,7 +73,8 @@ func TestG5WhatFailsForReasonsOfItsOwnHoldsUpNobodyElse(t *testing.T) {
 	})
 }
 
-// G5: one aggregate of a session that many share fails. What is decided of the others is settled, and they go on.
+// G5: one aggregate of a session that many share fails. The decided messages of the others are
+// settled, and they continue.
 func TestG5WhatFailsInASharedSessionHoldsUpNoNeighbour(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		s = undecided(s)
@@ -99,7 +100,8 @@ func TestG5WhatFailsInASharedSessionHoldsUpNoNeighbour(t *testing.T) {
 	})
 }
 
-// G5: an aggregate that fails has more events in a session that many share than are received at once. Those behind them go on.
+// G5: an aggregate that fails has more events in a shared session than are received at once. Those
+// behind them continue.
 func TestG5WhatFailsHoldsUpNoNeighbourHoweverMuchOfItThereIs(t *testing.T) {
 	for _, receiver := range []string{"direct", "sdk"} {
 		t.Run(receiver, func(t *testing.T) {
@@ -132,7 +134,8 @@ func TestG5WhatFailsHoldsUpNoNeighbourHoweverMuchOfItThereIs(t *testing.T) {
 	}
 }
 
-// G2, G5: an event that fails once, and might not again, is before a poison in the same batch: it is applied, and the poison parks.
+// G2, G5: an event that fails once, and might succeed, is before a poison in the same batch: it is
+// applied, and the poison parks.
 func TestG2G5APoisonDoesNotParkBeforeWhatComesFirst(t *testing.T) {
 	for _, kind := range []string{"Poison", "Garbage"} {
 		t.Run(kind, func(t *testing.T) {
@@ -160,7 +163,7 @@ func TestG2G5APoisonDoesNotParkBeforeWhatComesFirst(t *testing.T) {
 	}
 }
 
-// G5: the codes by which indexes refuse a document say that it is refused for good.
+// G5: the codes with which indexes refuse a document mean that it is permanently refused.
 func TestG5ARefusalByAnIndexParksItsAggregate(t *testing.T) {
 	for _, code := range []int{171, 201, 16755, 16766, 17261, 17262} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
@@ -177,7 +180,8 @@ func TestG5ARefusalByAnIndexParksItsAggregate(t *testing.T) {
 	}
 }
 
-// G1, G5: a code that nobody knows is the event's own business, not an outage of the database: neighbours in the same write are applied.
+// G1, G5: an unknown code concerns the event, and is not an outage of the database: neighbours in
+// the same write are applied.
 func TestG1G5AnUnknownCodeIsRetriedOneByOne(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		key := envelope.Buckets(1)
@@ -203,7 +207,8 @@ func TestG1G5AnUnknownCodeIsRetriedOneByOne(t *testing.T) {
 	})
 }
 
-// G1, G2: a transaction that is too large, or too slow, is made of fewer events, down to one.
+// G1, G2: a transaction that is too large, or too slow, is split into smaller ones, down to one
+// event.
 func TestG1G2ATransactionThatIsTooLargeIsSplit(t *testing.T) {
 	for name, test := range map[string]struct {
 		code, times int
@@ -276,8 +281,8 @@ func (s slowEvents) Project(e projection.Event) ([]projection.Write, error) {
 	return s.Projection.Project(e)
 }
 
-// G5: a write that breaks a unique index is refused for good, also where the server does not say which index it was: the guard would
-// let it through.
+// G5: a write that breaks a unique index is permanently refused, even if the server does not name
+// the index: the guard would allow the write.
 func TestG5AUniqueIndexThatIsNotNamedParks(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		p := w.StartProjector(nil)

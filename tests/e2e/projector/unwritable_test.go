@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// price is a value of a projection's own, whose code runs when it is written as BSON.
+// price is a type of a projection's own, whose code runs when it is encoded as BSON.
 type price struct{ cents *int64 }
 
 func (p price) MarshalBSONValue() (byte, []byte, error) {
@@ -22,7 +22,7 @@ func (p price) MarshalBSONValue() (byte, []byte, error) {
 	return byte(kind), value, err
 }
 
-// unwritable gives, for an event of a type below, a write that nothing can be done with.
+// unwritable returns, for an event of a type below, a write that cannot be executed.
 type unwritable struct{}
 
 func (unwritable) Name() string { return "unwritable" }
@@ -58,7 +58,8 @@ func (unwritable) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{w}, nil
 }
 
-// G5: a write that cannot be sent is the event's fault: it parks its aggregate at once, and neighbours of its session do not wait.
+// G5: a write that cannot be sent is the event's fault: it parks its aggregate at once, and
+// neighbours of its session do not wait.
 func TestG5AWriteThatCannotBeWrittenHoldsUpNoNeighbour(t *testing.T) {
 	for _, bad := range []string{
 		"panic", "panic in an id", "panic in a list", "channel", "name", "name in a value", "missing value", "missing id", "no document",

@@ -21,7 +21,7 @@ func source(w *world.World) *driver.Collection {
 	return w.Client.Database("shop").Collection("events")
 }
 
-// sell inserts events of the workload into the source and publishes them, all but the last withheld.
+// sell inserts events of the workload into the source and publishes them, all except the last ones.
 func sell(w *world.World, count, withheld int) {
 	w.Helper()
 	n := 0
@@ -38,8 +38,8 @@ func sell(w *world.World, count, withheld int) {
 	}
 }
 
-// Every projection that comes with the projector is recomputed and found right; then each kind of wrong is found, and
-// said with its reason.
+// Every built-in projection is recomputed and found right; then each kind of difference is found,
+// and reported with its reason.
 func TestVerifyFindsEveryDifference(t *testing.T) {
 	for name, collection := range map[string]string{"timeline": "timeline", "orders": "customers", "mirror": "mirror"} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestVerifyFindsEveryDifference(t *testing.T) {
 	}
 }
 
-// Values that look alike are shown with their types.
+// Values with the same text are shown with their types.
 func TestVerifyShowsTheTypesOfValuesThatLookAlike(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		w.StartProjector(nil)
@@ -106,7 +106,8 @@ func TestVerifyShowsTheTypesOfValuesThatLookAlike(t *testing.T) {
 	})
 }
 
-// What is only on its way heals while verify waits; what does not come is told from a document that is wrong.
+// An event that is in flight arrives while verify waits; one that does not arrive is distinguished
+// from a wrong document.
 func TestVerifyTellsALagFromADifference(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		w.StartProjector(nil)
@@ -126,7 +127,7 @@ func TestVerifyTellsALagFromADifference(t *testing.T) {
 		require.Len(w, behind.Findings, 1)
 		require.Regexp(w, `aggregate order-\d+ is applied up to version \d+ of \d+: the rest is on its way, or lost|no event of aggregate order-\d+ has been applied`, behind.Findings[0].Why)
 
-		// The event comes while verify waits for it.
+		// The event arrives while verify waits for it.
 		verifying := make(chan world.Operated, 1)
 		go func() { verifying <- w.OperateProjector(nil, "verify", "--wait", "10s") }()
 		w.Pass(4 * time.Second)
@@ -164,7 +165,7 @@ func TestVerifyComparesInParts(t *testing.T) {
 	})
 }
 
-// clockwork writes what the source does not tell.
+// clockwork writes what the source does not contain.
 type clockwork struct{ projection.Timeline }
 
 func (clockwork) Name() string       { return "clockwork" }
@@ -177,7 +178,7 @@ type homeless struct{ clockwork }
 
 func (homeless) Name() string { return "homeless" }
 
-// nowhere is a projection that does not say where it writes.
+// nowhere is a projection that does not declare its collections.
 type nowhere struct{ p homeless }
 
 func (n nowhere) Name() string { return "nowhere" }

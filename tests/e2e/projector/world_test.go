@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// settings are those of the worlds of this package: projectors look often, and what they are given twice is taken twice soon.
+// settings returns the options of the worlds of this package: projectors poll often, and the broker
+// soon forgets message ids.
 func settings(roundTrip time.Duration) world.Options {
 	return world.Options{DuplicateWindow: 20 * time.Second, RoundTrip: roundTrip, Patience: time.Minute, Poll: time.Millisecond}
 }
@@ -32,7 +33,7 @@ func inRealTime(t *testing.T, roundTrip time.Duration, f func(w *world.World)) {
 	world.InRealTime(t, settings(roundTrip), f)
 }
 
-// event is the change that inserts one event of an event store.
+// event returns the change that inserts one event of an event store.
 func event(aggregate string, n int, eventType string) envelope.Change {
 	body, err := bson.Marshal(bson.D{
 		{Key: "operationType", Value: "insert"},
@@ -82,7 +83,8 @@ func send(w *world.World, messages ...*azservicebus.Message) {
 	require.NoError(w, w.Sender.SendMessageBatch(w.Context(), batch, nil))
 }
 
-// watch follows the guard of every document of a collection: position after position, per aggregate, in commit order.
+// watch follows the guard of every document of a collection: position after position, per
+// aggregate, in commit order.
 func watch(w *world.World, collection string) (positions func() map[string][]string) {
 	w.Helper()
 	stream, err := w.Client.Database(world.ReadModel).Collection(collection).Watch(w.Context(), driver.Pipeline{},
@@ -90,13 +92,13 @@ func watch(w *world.World, collection string) (positions func() map[string][]str
 	require.NoError(w, err)
 	return func() map[string][]string {
 		seen := make(map[string][]string)
-		// What is committed is there at once; then nothing comes any more.
+		// What is committed is there at once; after that nothing arrives.
 		ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
 		defer cancel()
 		for stream.Next(ctx) {
 			id := stream.Current.Lookup("documentKey", "_id").StringValue()
 			position := stream.Current.Lookup("updateDescription", "updatedFields", "_sluice.position")
-			if position.Type == 0 { // the document was made, or replaced
+			if position.Type == 0 { // the document was created, or replaced
 				position = stream.Current.Lookup("fullDocument", "_sluice", "position")
 			}
 			seen[id] = append(seen[id], position.StringValue())
