@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G2: a document that is inserted and deleted does not come back in its mirror because its session is served late: its delete waits in
-// the same session.
+// G2: a document that is inserted and deleted does not reappear in its mirror because its session
+// is served late: its delete waits in the same session.
 func TestG2ADeletedDocumentStaysDeleted(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "6.0"}, func(w *world.World) {
 		w.KeepImages()

@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// appliedAnswer is what /applied answers.
+// appliedAnswer is the answer of /applied.
 type appliedAnswer struct {
 	code                    int
 	Projection, Aggregate   string
@@ -45,8 +45,8 @@ func (s *realStack) applied(addr, query string) appliedAnswer {
 	return answer
 }
 
-// A query that waits for the version of a command sees its effect, through the program's port and in a Go program; what does not come is
-// an error that names the possible causes.
+// A query that waits for the version of a command sees its effect, through the program's port and
+// in a Go program; if the version does not arrive, the error names the possible causes.
 func TestAQueryWaitsForTheVersionOfItsCommand(t *testing.T) {
 	for _, name := range []string{"timeline", "ledger"} {
 		t.Run(name, func(t *testing.T) {

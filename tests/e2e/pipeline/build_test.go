@@ -26,7 +26,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// ledger writes two documents for each event: one of its aggregate, and one that all aggregates share.
+// ledger writes two documents for each event: one of its aggregate, and one that all aggregates
+// share.
 type ledger struct{}
 
 func (ledger) Name() string { return "ledger" }
@@ -45,7 +46,7 @@ func (ledger) Project(e projection.Event) ([]projection.Write, error) {
 	}, nil
 }
 
-// builds has the settings of a build, and of the projector that goes on behind it.
+// builds returns the settings of a build, and of the projector that continues behind it.
 func builds(setting string) func(*projector.Config, *projector.Options) {
 	return func(c *projector.Config, o *projector.Options) {
 		c.Projection, o.Projections = setting, projection.Builtin()
@@ -60,7 +61,7 @@ func builds(setting string) func(*projector.Config, *projector.Options) {
 	}
 }
 
-// operated has a build reach Blob storage, which a projector does without.
+// operated gives a build access to Blob storage, which a projector does not need.
 func operated(w *world.World, set func(*projector.Config, *projector.Options)) func(*projector.Config, *projector.Options) {
 	return func(c *projector.Config, o *projector.Options) {
 		set(c, o)
@@ -113,8 +114,8 @@ func commandUntil(ctx context.Context, w *world.World, set func(*projector.Confi
 	return code, printed.String() + errors.String()
 }
 
-// G1, G2, G3: a read model that is built beside writers, by a command that is killed again and again, and then goes on with the events
-// that waited, holds each event once.
+// G1, G2, G3: a read model that is built beside writers, by a command that is killed repeatedly,
+// and that then continues with the waiting events, contains each event once.
 func TestG3ABuildBesideWritersHasEachEventOnce(t *testing.T) {
 	for _, setting := range []string{"timeline", "ledger", "timeline:2", "ledger:2"} {
 		t.Run(setting, func(t *testing.T) {
@@ -213,7 +214,7 @@ func TestG3ABuildBesideWritersHasEachEventOnce(t *testing.T) {
 	}
 }
 
-// begun is a stream with a few events before it and behind it, and an index for a build.
+// begun returns a stream with a few events before it and behind it, and an index for a build.
 func begun(w *world.World, events int) (versions map[string]int) {
 	w.Helper()
 	versions = map[string]int{}
@@ -227,7 +228,8 @@ func begun(w *world.World, events int) (versions map[string]int) {
 	return versions
 }
 
-// G6: whatever makes documents say less than the stream did is refused, with what to do, and nothing is written.
+// G6: a source whose documents lack changes of the stream is refused, with the remedy, and nothing
+// is written.
 func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		wrong func(w *world.World)
@@ -351,8 +353,8 @@ func (clock) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Update("clock", e.Aggregate, projection.Set("at", e.Time))}, nil
 }
 
-// G1, G3: no event of a version is applied before its build has ended, and what was deleted from the source since an event waits is not
-// taken for the first of its aggregate.
+// G1, G3: no event of a version is applied before its build has ended, and an event that waits is
+// not treated as the first of its aggregate because earlier ones were deleted from the source.
 func TestG3NothingIsAppliedBeforeTheBuildHasEnded(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
@@ -397,8 +399,8 @@ func eventsOf(w *world.World, collection, id string) int {
 	return doc.Events
 }
 
-// G5: an event that can never be projected keeps its own aggregate from being built, and no other; once the projection is corrected,
-// another build brings that one.
+// G5: an event that can never be projected keeps its own aggregate from being built, and no other;
+// once the projection is corrected, another build adds that aggregate.
 func TestG5ABuildLeavesOutTheAggregateThatFails(t *testing.T) {
 	for setting, collection := range map[string]string{"ledger": "accounts", "sick": "sick"} {
 		t.Run(setting, func(t *testing.T) {
@@ -453,7 +455,7 @@ func poisonID(w *world.World) string {
 	return doc.ID.Hex()
 }
 
-// sick keeps one document of each aggregate, and fails for poison until it is well.
+// sick keeps one document of each aggregate, and fails for poison until it is fixed.
 type sick struct{ well bool }
 
 func (sick) Name() string       { return "sick" }
@@ -465,7 +467,7 @@ func (s sick) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Update("sick", e.Aggregate, projection.Inc("events", 1))}, nil
 }
 
-// G3: a projector that consumes beside the build is noticed, and the build ends with what to do.
+// G3: a projector that consumes beside the build is noticed, and the build ends with the remedy.
 func TestG3ABuildBesideAProjectorIsNoticed(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		versions := map[string]int{}
@@ -475,7 +477,7 @@ func TestG3ABuildBesideAProjectorIsNoticed(t *testing.T) {
 		}
 		w.StartProducer("a", onlyInserts)
 		w.Leads("a")
-		p := w.StartProjector(builds("ledger")) // before there is a build that it would wait for
+		p := w.StartProjector(builds("ledger")) // before there is a build for which it would wait
 		w.Eventually("the projector looks for messages", func() bool { return w.Bus.Stats(world.SubscriptionPath).Waiters > 0 })
 		var code int
 		var out string
@@ -506,7 +508,8 @@ func (numbered) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Update("numbered", e.Aggregate, projection.Inc("events", 1), projection.Set("number", e.Document().Lookup("number")))}, nil
 }
 
-// G5: the build creates the indexes of the read model before it writes, and an aggregate that one of them refuses is not built.
+// G5: the build creates the indexes of the read model before it writes, and an aggregate that one
+// of them refuses is not built.
 func TestG5ABuildLeavesOutTheAggregateThatTheDatabaseRefuses(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		versions := map[string]int{}
@@ -521,7 +524,7 @@ func TestG5ABuildLeavesOutTheAggregateThatTheDatabaseRefuses(t *testing.T) {
 			operated(w, builds("numbered"))(c, o)
 			require.NoError(w, o.Projections.Register(numbered{}))
 		}
-		for range 2 { // it is tried again, and refused again
+		for range 2 { // it is retried, and refused again
 			answer := w.OperateProjector(set, "build", "--chunk", "1")
 			require.Equal(w, 1, answer.Code)
 			require.Contains(w, answer.Out, "1 aggregate could not be built:\n  a2: ")

@@ -26,7 +26,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// slowBuild is a build of the projection ledger that takes some seconds, and is in its middle when slowBuild returns.
+// slowBuild is a build of the projection ledger that takes some seconds, and is in its middle when
+// slowBuild returns.
 type slowBuild struct {
 	code  int
 	out   string
@@ -48,7 +49,8 @@ func (b *slowBuild) end() (code int, out string) {
 	return b.code, b.out
 }
 
-// G1, G3: whatever passes in the middle of a build is waited out, and the read model then has each event once.
+// G1, G3: transient faults in the middle of a build are waited out, and the read model then has
+// each event once.
 func TestG3ABuildOutlastsWhatPasses(t *testing.T) {
 	for name, trouble := range map[string]func(w *world.World, plug *world.Plug) (over func()){
 		"the source is unreachable": func(w *world.World, plug *world.Plug) func() {
@@ -84,11 +86,12 @@ func failing(code int, commands ...string) func(w *world.World, plug *world.Plug
 	}
 }
 
-// G1, G3: a range that can no longer be read as of its time is read again as of another, as a whole.
+// G1, G3: a range that can no longer be read as of its time is read again as of another one, as a
+// whole.
 func TestG3ARangeThatIsTooOldIsReadAgain(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		begun(w, 9)
-		w.Producers[0].End() // no other cursor is read
+		w.Producers[0].End() // so that no other cursor is read
 		const events = 300   // more than a server returns at once
 		documents := make([]any, events)
 		for n := range documents {
@@ -105,7 +108,8 @@ func TestG3ARangeThatIsTooOldIsReadAgain(t *testing.T) {
 	})
 }
 
-// G1, G6: a source that is dropped or replaced in the middle of a build ends it with an error, and the version is not built.
+// G1, G6: if the source is dropped or replaced in the middle of a build, the build ends with an
+// error, and the version is not built.
 func TestG6ABuildOfASourceThatGoesEnds(t *testing.T) {
 	for says, change := range map[string]func(w *world.World){
 		"shop.events was dropped while it was read": func(w *world.World) { require.NoError(w, w.Events.Drop(w.Context())) },
@@ -189,7 +193,7 @@ func (d toAnother) DialContext(ctx context.Context, network, address string) (ne
 	return d.rest.DialContext(ctx, network, address)
 }
 
-// G6: a secondary, which may lack what was committed already, is not built from.
+// G6: a build does not read from a secondary, which may lack committed documents.
 func TestG6ABuildFromASecondaryIsRefused(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		begun(w, 9)
@@ -206,7 +210,7 @@ func TestG6ABuildFromASecondaryIsRefused(t *testing.T) {
 	})
 }
 
-// filling answers for an administration that a topic has so many bytes.
+// filling changes the administration's answers: the topic has the given number of bytes.
 type filling struct {
 	policy.Transporter
 	bytes *atomic.Int64
@@ -230,8 +234,9 @@ func (f filling) Do(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// G1: a build ends before the events that wait for it fill the topic, and names what to delete; and it does not go on beside another
-// subscription than the one that has kept the events since it began.
+// G1: a build ends before the events that wait for it fill the topic, and names what to delete; and
+// it does not go on beside another subscription than the one that has kept the events since it
+// began.
 func TestG1ABuildEndsBeforeTheTopicIsFull(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		var used atomic.Int64

@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// storage is a projector's way to Blob storage, which can be closed.
+// storage is a projector's transport to Blob storage, which can be closed.
 type storage struct {
 	next   policy.Transporter
 	closed atomic.Bool
@@ -37,7 +37,8 @@ func (s *storage) Do(r *http.Request) (*http.Response, error) {
 	return s.next.Do(r)
 }
 
-// project runs a projector beside the producers until the world ends; without storage it has no settings for it.
+// project runs a projector beside the producers until the world ends; without storage it has no
+// settings for it.
 func project(w *world.World, s *storage) (log *world.Recorder, stop func()) {
 	w.Helper()
 	p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
@@ -83,8 +84,9 @@ func claiming(w *world.World) *world.Producer {
 	return a
 }
 
-// G1, G2, G3: an event of 2 MB has its effect once, in its place, through both services, although acknowledgements of the broker
-// are lost and the projector cannot reach storage for five minutes. The outage dead-letters nothing.
+// G1, G2, G3: an event of 2 MB has its effect once, in its place, through both services, although
+// acknowledgements of the broker are lost and the projector cannot reach storage for five minutes.
+// The outage dead-letters nothing.
 func TestG3ALargeEventHasItsEffectOnceAndInOrder(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := claiming(w)
@@ -108,8 +110,8 @@ func TestG3ALargeEventHasItsEffectOnceAndInOrder(t *testing.T) {
 	})
 }
 
-// G6: a body that is gone for good, or another one than was kept, is poison with its own reason: never applied, never passed
-// over.
+// G6: a body that is lost, or differs from the stored one, is poison with its own reason: never
+// applied, and never skipped.
 func TestG6ALargeEventWhoseBodyIsLostIsPoison(t *testing.T) {
 	for reason, spoil := range map[string]func(w *world.World, name string){
 		"ClaimCheckMissing": func(w *world.World, name string) {
@@ -145,7 +147,8 @@ func TestG6ALargeEventWhoseBodyIsLostIsPoison(t *testing.T) {
 	}
 }
 
-// A projector that is not told where the bodies are waits at the first one and says what to set; it refuses nothing.
+// A projector without the settings of the bodies' storage waits at the first one and logs what to
+// set; it refuses nothing.
 func TestAProjectorWithoutStorageWaitsAtALargeEvent(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := claiming(w)

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
 
-// A client is closed at once, although an answer is still owed to it. Should it spin until a deadline instead, virtual time
-// stands still, and so would this test.
+// A client is closed at once, although an answer is outstanding. If it spun until a deadline
+// instead, virtual time would stand still, and so would this test.
 func TestAClientClosesWhileAnAnswerIsOwed(t *testing.T) {
 	hung := time.AfterFunc(time.Minute, func() { panic("closing a MongoDB client spins") })
 	defer hung.Stop()

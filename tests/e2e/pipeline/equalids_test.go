@@ -22,8 +22,8 @@ func decimal(text string) bson.Decimal128 {
 	return d
 }
 
-// G1, G2: a document that is deleted and inserted again under an equal _id of another type is one aggregate: its delete does not come late
-// and remove the new document.
+// G1, G2: a document that is deleted and inserted again under an equal _id of another type is one
+// aggregate: its delete does not come late and remove the new document.
 func TestG1G2AnEqualIDOfAnotherTypeIsTheSameDocument(t *testing.T) {
 	for _, ids := range [][2]any{
 		{int32(7), decimal("7")},

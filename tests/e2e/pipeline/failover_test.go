@@ -1,5 +1,6 @@
-// Package pipeline_test holds both services together to what they promise: large events (claim check) and several streams in virtual
-// time; failover, traces, metrics and signing in over TCP, on the stack that a user runs.
+// Package pipeline_test tests the promises of both services together: large events (claim check)
+// and several streams in virtual time; failover, traces, metrics and signing in over TCP, on the
+// stack that a user runs.
 package pipeline_test
 
 import (
@@ -12,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests of this file run over sockets and in real time, because Azurite does: once against the embedded blob server
-// and once against Azurite. The times of leadership are as short as the configuration allows.
+// The tests of this file run over sockets and in real time, because Azurite does: once against the
+// embedded blob server and once against Azurite. The times of leadership are as short as the
+// configuration allows.
 
 func onEveryBlobStore(t *testing.T, test func(t *testing.T, s *realStack)) {
 	t.Helper()
@@ -31,7 +33,7 @@ func TestG1G2G4FailoverOnEveryBlobStore(t *testing.T) {
 		s.until("all is in the checkpoint", func() bool { return s.checkpoint().Published == 50 })
 
 		s.insert(25)
-		a.network.Pull() // a vanishes, perhaps in the middle of it
+		a.network.Pull() // a vanishes, perhaps in the middle of a send
 		s.insert(25)
 		s.leads("b")
 		s.until("all is in the checkpoint", func() bool { return s.checkpoint().Published == 100 })
@@ -54,7 +56,8 @@ func TestG1G2G4FailoverOnEveryBlobStore(t *testing.T) {
 	})
 }
 
-// G4: the lease guards the very blob that holds the checkpoint, so that nobody else can write it while somebody leads.
+// G4: the lease protects the very blob that holds the checkpoint, so that only the leader can write
+// it.
 func TestG4CheckpointIsLeasedOnEveryBlobStore(t *testing.T) {
 	onEveryBlobStore(t, func(t *testing.T, s *realStack) {
 		a := s.start("a")
@@ -70,7 +73,7 @@ func TestG4CheckpointIsLeasedOnEveryBlobStore(t *testing.T) {
 		_, err = stranger.AcquireLease(t.Context(), 15, nil)
 		require.True(t, bloberror.HasCode(err, bloberror.LeaseAlreadyPresent), "%v", err)
 
-		// A heartbeat changes the ETag, which is what standbys watch.
+		// A heartbeat changes the ETag, which standbys watch.
 		etag := func() azcore.ETag {
 			properties, err := checkpoint.GetProperties(t.Context(), nil)
 			require.NoError(t, err)
@@ -94,7 +97,8 @@ func TestG4CheckpointIsLeasedOnEveryBlobStore(t *testing.T) {
 	})
 }
 
-// G4: a leader whose lease was broken and taken by somebody else is refused at its next write, and says so.
+// G4: a leader whose lease was broken and acquired by another client is refused at its next write,
+// and reports it.
 func TestG4ALeaderWithoutItsLeaseStepsDownOnEveryBlobStore(t *testing.T) {
 	onEveryBlobStore(t, func(t *testing.T, s *realStack) {
 		a := s.start("a")
@@ -106,7 +110,7 @@ func TestG4ALeaderWithoutItsLeaseStepsDownOnEveryBlobStore(t *testing.T) {
 		_, err = stranger.BreakLease(t.Context(), &lease.BlobBreakOptions{BreakPeriod: &atOnce})
 		require.NoError(t, err)
 		_, err = stranger.AcquireLease(t.Context(), 15, nil)
-		if !bloberror.HasCode(err, bloberror.LeaseAlreadyPresent) { // unless a was back before the stranger came
+		if !bloberror.HasCode(err, bloberror.LeaseAlreadyPresent) { // unless a was back before the other client
 			require.NoError(t, err)
 			s.until("a stands by", func() bool { return strings.Contains(a.log.Text(), "leadership ended, standing by") })
 			_, err = stranger.ReleaseLease(t.Context(), nil)

@@ -24,16 +24,17 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// identityEndpoint is what Container Apps offers a workload with a managed identity: tokens over HTTP.
+// identityEndpoint is the endpoint that Container Apps provides to a workload with a managed
+// identity: tokens over HTTP.
 type identityEndpoint struct {
-	client string // of a run of its own: the SDK keeps an identity's tokens for as long as the process lives
+	client string // a different one in each run: the SDK keeps an identity's tokens for as long as the process lives
 
 	mu        sync.Mutex // guards everything below
 	resources map[string]int
 	problems  []string
 }
 
-// seen is a copy of what was asked for so far, and of what was wrong with it.
+// seen returns a copy of the requests so far, and of what was wrong with them.
 func (e *identityEndpoint) seen() (problems []string, resources map[string]int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -54,7 +55,8 @@ func (e *identityEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// In Azure nothing secret is configured: the services sign in to Service Bus and Blob storage as their managed identity.
+// In Azure nothing secret is configured: the services sign in to Service Bus and Blob storage as
+// their managed identity.
 func TestServicesSignInWithTheirManagedIdentity(t *testing.T) {
 	identity := &identityEndpoint{client: rand.Text(), resources: map[string]int{}}
 	endpoint := httptest.NewServer(identity)

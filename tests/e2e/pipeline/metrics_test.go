@@ -24,7 +24,7 @@ import (
 
 var served = regexp.MustCompile(`"serving health checks".*?"addr":"([^"]+)"`)
 
-// scrape reads /metrics of the service that writes this log, its own metrics alone.
+// scrape reads /metrics of the service that writes this log, without the metrics of the runtime.
 func (s *realStack) scrape(log *world.Recorder) map[string]*dto.MetricFamily {
 	s.Helper()
 	var addr []string
@@ -48,9 +48,9 @@ func (s *realStack) scrape(log *world.Recorder) map[string]*dto.MetricFamily {
 	return families
 }
 
-// told are the rows of docs/observe.md's table of a service's metrics: name, type and labels, meaning. A unit is in the name, or the
-// metric counts something.
-func told(t *testing.T, service string) (rows []string) {
+// documentedMetrics returns the rows of docs/observe.md's table of a service's metrics: name, type
+// and labels, meaning. A unit is in the name, or the metric counts something.
+func documentedMetrics(t *testing.T, service string) (rows []string) {
 	t.Helper()
 	tree.Depend()
 	text, err := os.ReadFile("../../../docs/observe.md")
@@ -69,13 +69,13 @@ func told(t *testing.T, service string) (rows []string) {
 
 func rows(families map[string]*dto.MetricFamily) (rows []string) {
 	for name, f := range families {
-		if name == "sluice_build_info" { // which both have, and which the page names by itself
+		if name == "sluice_build_info" { // which both services have, and which the page names separately
 			continue
 		}
 		var kind strings.Builder
 		kind.WriteString(strings.ToLower(f.GetType().String()))
 		for _, l := range f.Metric[0].Label {
-			if l.GetName() != "stream" && l.GetName() != "projection" { // every one of a service's has it
+			if l.GetName() != "stream" && l.GetName() != "projection" { // all metrics of a service have it
 				kind.WriteString(" by `" + l.GetName() + "`")
 			}
 		}
@@ -85,7 +85,8 @@ func rows(families map[string]*dto.MetricFamily) (rows []string) {
 	return rows
 }
 
-// value sums a metric over its labels: a counter's or gauge's value, the number of a histogram's observations.
+// value sums a metric over its labels: a counter's or gauge's value, the number of a histogram's
+// observations.
 func value(f *dto.MetricFamily) (sum float64) {
 	for _, m := range f.GetMetric() {
 		sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
@@ -93,14 +94,16 @@ func value(f *dto.MetricFamily) (sum float64) {
 	return sum
 }
 
-// The tables of docs/observe.md name every metric with its type, labels and meaning, and no other; and the metrics count.
+// The tables of docs/observe.md name every metric with its type, labels and meaning, and no other;
+// and the metrics count.
 func TestTheDocumentationTellsEveryMetricAndTheyCount(t *testing.T) {
 	const events = 30
 	s := newRealStack(t, false)
 	for name, value := range s.settings() {
 		t.Setenv(name, value)
 	}
-	// A busy machine shall not cost the leader its lead: the times of leadership as they are by default.
+	// A busy machine must not cost the leader its leadership: the times of leadership are the
+	// defaults.
 	t.Setenv("HEARTBEAT_INTERVAL", "1s")
 	t.Setenv("FENCE_AFTER", "4s")
 	t.Setenv("TAKEOVER_AFTER", "6s")
@@ -129,8 +132,8 @@ func TestTheDocumentationTellsEveryMetricAndTheyCount(t *testing.T) {
 	})
 	q = s.scrape(ofProjector)
 
-	require.Equal(t, told(t, "producer"), rows(p))
-	require.Equal(t, told(t, "projector"), rows(q))
+	require.Equal(t, documentedMetrics(t, "producer"), rows(p))
+	require.Equal(t, documentedMetrics(t, "projector"), rows(q))
 	for name, f := range p {
 		for _, m := range f.Metric {
 			require.True(t, name == "sluice_build_info" || slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool {

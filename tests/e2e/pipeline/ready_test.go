@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// ready asks the service that writes this log whether it is ready; ok is false when nobody answers.
+// ready asks the service that writes this log whether it is ready; ok is false if it does not
+// answer.
 func (s *realStack) ready(log *world.Recorder) (status int, ok bool) {
 	s.Helper()
 	addr := served.FindStringSubmatch(log.Text())
@@ -29,7 +30,8 @@ func (s *realStack) ready(log *world.Recorder) (status int, ok bool) {
 	return response.StatusCode, true
 }
 
-// A producer that has been asked to stop says that it is not ready while it sends what is in flight.
+// A producer that has been asked to stop reports that it is not ready while it sends what is in
+// flight.
 func TestAProducerThatStopsIsNotReady(t *testing.T) {
 	s := newRealStack(t, false)
 	a := s.start("a")
@@ -49,7 +51,7 @@ func TestAProducerThatStopsIsNotReady(t *testing.T) {
 	require.EqualValues(t, 1, s.checkpoint().Published)
 }
 
-// A new revision that cannot reach what a leader needs must not replace one that works.
+// A new revision that cannot reach what a leader needs must not replace a working one.
 func TestAProducerIsReadyOnceItHasReachedWhatALeaderNeeds(t *testing.T) {
 	s := newRealStack(t, false)
 	network := &world.Plug{}

@@ -17,8 +17,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// The tests of this file go by the procedure "Another region" of infra/README.md: Service Bus and storage are lost with all that is in
-// them, MongoDB is not, and there is a copy of the checkpoint from before.
+// The tests of this file follow the procedure "Another region" of infra/README.md: Service Bus and
+// storage are lost with everything in them, MongoDB is not, and there is a copy of the checkpoint
+// from before.
 
 const copies = "checkpoint-copies"
 
@@ -32,7 +33,8 @@ func desk(w *world.World, change func(*producer.Config, *producer.Options), args
 	return w.OperateProducer([]producer.Config{config}, args...)
 }
 
-// theCopy has the checkpoint copied, and is the copy's name and content, which somebody carries out of the region.
+// theCopy has the checkpoint copied, and returns the copy's name and content, which an operator
+// stores outside the region.
 func theCopy(w *world.World, change func(*producer.Config, *producer.Options)) (name string, content []byte) {
 	w.Helper()
 	_, err := w.Blobs().CreateContainer(w.Context(), copies, nil)
@@ -56,7 +58,7 @@ func carryIn(w *world.World, name string, content []byte) {
 	require.NoError(w, err)
 }
 
-// waits starts a producer where nothing is, which neither begins the stream nor gives up.
+// waits starts a producer without a checkpoint, which neither begins the stream nor gives up.
 func waits(w *world.World, instance string, change func(*producer.Config, *producer.Options)) *world.Producer {
 	w.Helper()
 	p := w.StartProducer(instance, func(c *producer.Config, o *producer.Options) {
@@ -72,7 +74,8 @@ func waits(w *world.World, instance string, change func(*producer.Config, *produ
 	return p
 }
 
-// right: every aggregate has each of its events once (G1, G3), up to its last version, none of them left out (G2).
+// right requires that every aggregate has each of its events once (G1, G3), up to its last version,
+// without a gap (G2).
 func right(w *world.World) {
 	w.Helper()
 	for aggregate, events := range w.Inserted {
@@ -82,7 +85,7 @@ func right(w *world.World) {
 	}
 }
 
-// epochs are those of what the broker took, in its order.
+// epochs returns the epochs of what the broker accepted, in its order.
 func epochs(w *world.World) (all []int64) {
 	for _, m := range w.Took() {
 		all = append(all, m.Properties[envelope.PropEpoch].(int64))
@@ -90,8 +93,9 @@ func epochs(w *world.World) (all []int64) {
 	return all
 }
 
-// G1 to G4: of what was published after the copy some was applied and some never received; there were more leaders, whom the copy does
-// not know. In the new region everything is right, and no epoch comes a second time.
+// G1 to G4: of what was published after the copy some was applied and some never received; there
+// were more leaders, whom the copy does not know. In the new region everything is right, and no
+// epoch comes a second time.
 func TestG1G2G3G4AnotherRegionGoesOnFromACopy(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		p := w.StartProjector(nil)
@@ -145,8 +149,9 @@ func TestG1G2G3G4AnotherRegionGoesOnFromACopy(t *testing.T) {
 	})
 }
 
-// G1 and G2: what waited when the copy was made, parked aggregates included, lies before the copy. From a time before the oldest of it
-// all of it comes again, and what was parked is parked, with its later events in their order, until it is replayed.
+// G1 and G2: what waited when the copy was made, including parked aggregates, is before the copy.
+// From a time before the oldest of it everything is published again, and what was parked is parked
+// again, with its later events in order, until it is replayed.
 func TestG1G2G5AnotherRegionPublishesAgainWhatTheCopyHadBehindIt(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		p := w.StartProjector(nil)
@@ -193,8 +198,8 @@ func TestG1G2G5AnotherRegionPublishesAgainWhatTheCopyHadBehindIt(t *testing.T) {
 	})
 }
 
-// G1 to G3: the read model is lost, too, and there is no copy. The stream is published again from a time that the oplog reaches, by an
-// epoch that no leader had.
+// G1 to G3: the read model is lost as well, and there is no copy. The stream is published again
+// from a time that the oplog reaches, with an epoch that no leader had.
 func TestG1G2G3AnotherRegionWithANewReadModelAndNoCopy(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		w.Pass(2 * time.Second)
@@ -226,8 +231,9 @@ func TestG1G2G3AnotherRegionWithANewReadModelAndNoCopy(t *testing.T) {
 	})
 }
 
-// G1: where positions are counted, a new series of them is named by an epoch. Leaders after the copy began one; the series that begins in
-// the new region is larger all the same, so that no read model takes a new change for an old one.
+// G1: if positions are counted, an epoch names each new series. Leaders after the copy began one;
+// the series that begins in the new region is larger anyway, so that no read model treats a new
+// change as an old one.
 func TestG1AnotherRegionCountsPastEverySeriesThatWas(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{DocumentDB: true}}, func(w *world.World) {
 		plain := func(pipeline string) func(*producer.Config, *producer.Options) {
@@ -272,7 +278,8 @@ func TestG1AnotherRegionCountsPastEverySeriesThatWas(t *testing.T) {
 			w.Eventually("all is published", func() bool { return w.Checkpoint().Published == 20+40+20 })
 			w.Completed(60)
 			for aggregate, events := range w.Inserted {
-				// What came between the copy and the series, `renumber` says, is applied a second time; what is new, never less than once.
+				// What came between the copy and the series that `renumber` begins is applied a
+				// second time; what is new is applied at least once.
 				again := seen[aggregate] - 5
 				require.EqualValues(t, events+again, w.TimelineOf(aggregate).Events, aggregate)
 			}

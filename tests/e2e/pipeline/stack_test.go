@@ -26,11 +26,11 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// realStack is the stack over sockets, with a real MongoDB where one is named.
+// realStack is the stack over sockets, with a real MongoDB if one is configured.
 type realStack struct {
 	*testing.T
 	stack  *stack.Stack
-	mongo  string // where MongoDB is
+	mongo  string // the address of MongoDB
 	events *driver.Collection
 	blobs  *azblob.Client
 	sent   int
@@ -78,13 +78,13 @@ type realProducer struct {
 	stop    context.CancelFunc
 	done    chan error
 	log     *world.Recorder
-	network *world.Plug // its way to everything
+	network *world.Plug // its connection to everything
 }
 
 // start runs a producer configured by the environment, as in production.
 func (s *realStack) start(instance string) *realProducer { return s.startOn(instance, &world.Plug{}) }
 
-// startOn is start with a network that may be away.
+// startOn starts a producer on a network that can be cut.
 func (s *realStack) startOn(instance string, network *world.Plug) *realProducer {
 	s.Helper()
 	for k, v := range s.settings() {
@@ -112,12 +112,12 @@ func (s *realStack) startOn(instance string, network *world.Plug) *realProducer 
 	return p
 }
 
-// bus is the way to Service Bus, whatever a client thinks where that is.
+// bus returns a dialer to Service Bus, whatever address a client uses.
 func (s *realStack) bus() options.ContextDialer {
 	return address(stack.Host(s.stack.Endpoint(stack.EnvServiceBus)))
 }
 
-// address is where a dialer dials that is told nothing.
+// address is a dialer to a fixed address.
 type address string
 
 func (a address) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -125,7 +125,7 @@ func (a address) DialContext(ctx context.Context, _, _ string) (net.Conn, error)
 	return d.DialContext(ctx, "tcp", string(a))
 }
 
-// until polls for what no event announces.
+// until polls for a condition that no event announces.
 func (s *realStack) until(what string, ok func() bool) {
 	s.Helper()
 	deadline := time.After(30 * time.Second)
@@ -159,7 +159,8 @@ func (s *realStack) insert(n int) {
 	}
 }
 
-// received takes every message of the one session and judges it: each version once, in order, epochs never falling.
+// received receives every message of the one session and checks it: each version once, in order,
+// epochs never falling.
 func (s *realStack) received() (epochs []int64) {
 	s.Helper()
 	client, err := azservicebus.NewClientFromConnectionString(s.stack.Endpoint(stack.EnvServiceBus), nil)
@@ -169,7 +170,8 @@ func (s *realStack) received() (epochs []int64) {
 	require.NoError(s, err)
 	version := int64(0)
 	for version < int64(s.sent) {
-		// As many as there are: what came after the call had ended, the SDK would give back, to be overtaken by what follows it.
+		// At most as many as there are: what arrived after the call had ended would be released by
+		// the SDK, and overtaken by what follows.
 		left := s.sent - int(version)
 		messages, err := session.ReceiveMessages(s.Context(), left, &azservicebus.ReceiveMessagesOptions{TimeAfterFirstMessage: time.Minute})
 		require.NoError(s, err)

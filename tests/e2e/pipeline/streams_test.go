@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// twoStreams are the settings of a process with two streams, as STREAMS=orders,payments makes them.
+// twoStreams returns the settings of a process with two streams, as STREAMS=orders,payments
+// produces them.
 func twoStreams(w *world.World) []producer.Config {
 	w.Helper()
 	orders := w.ProducerConfig()
@@ -43,8 +44,8 @@ func insertBoth(w *world.World, n int) {
 	}
 }
 
-// Two replicas share two streams: each leads one. When one replica is killed the other takes its stream over, and the stream
-// that it led already notices nothing.
+// Two replicas share two streams: each leads one. When one replica is killed, the other one takes
+// over its stream, and the stream that it already led is not affected.
 func TestG1G2G4TwoStreamsAreSharedByTwoReplicasAndFailOverOneByOne(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		replicas := map[string]*world.Producer{}
@@ -71,7 +72,8 @@ func TestG1G2G4TwoStreamsAreSharedByTwoReplicasAndFailOverOneByOne(t *testing.T)
 		require.Equal(t, orders.Leader, unmoved.Leader)
 		require.EqualValues(t, 1, unmoved.Epoch, "the other stream is not touched")
 
-		// It comes back, stands by for both, and takes over both when the other one stops.
+		// The killed replica comes back, stands by for both streams, and takes over both when the
+		// other one stops.
 		replicas[payments.Leader].ComeBack()
 		replicas[orders.Leader].End()
 		w.Eventually("the one that came back leads both", func() bool {
@@ -83,7 +85,8 @@ func TestG1G2G4TwoStreamsAreSharedByTwoReplicasAndFailOverOneByOne(t *testing.T)
 	})
 }
 
-// A stream that fails stops alone, says so, and is tried again until what ails it is mended; the others never notice.
+// A stream that fails stops alone, reports it, and is retried until the cause is fixed; the others
+// are not affected.
 func TestG6AStreamThatFailsStopsAloneAndComesBack(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		_, err := w.Blobs().CreateContainer(w.Context(), "sluice", nil)
@@ -110,7 +113,7 @@ func TestG6AStreamThatFailsStopsAloneAndComesBack(t *testing.T) {
 	})
 }
 
-// names answers in the place of DNS for as long as the test runs.
+// names replaces DNS for as long as the test runs.
 type names struct{ known atomic.Bool }
 
 func (n *names) serve(t *testing.T) {
@@ -127,8 +130,8 @@ func (n *names) serve(t *testing.T) {
 	}
 }
 
-// A stream whose mongodb+srv name cannot be resolved, as that of a cluster that was deleted, waits for it and stops no other; a process of
-// that stream alone waits as well.
+// A stream whose mongodb+srv name cannot be resolved, as after its cluster was deleted, waits for
+// it and stops no other stream; a process with only that stream waits as well.
 func TestG6AStreamWhoseMongoDBHasNoNameWaitsForItAlone(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		t.Run(fmt.Sprint("alone ", alone), func(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// revised counts events of aggregates and of types, and marks what it writes with the version of its code.
+// revised counts events of aggregates and of types, and marks what it writes with the version of
+// its code.
 type revised struct{ code string }
 
 func (revised) Name() string { return "revised" }
@@ -74,8 +75,8 @@ func command(w *world.World, v int, args ...string) world.Operated {
 	return w.OperateProjector(operated(w, version(v)), args...)
 }
 
-// A reader of a view sees all documents of one version, of whichever, in each of its reads, while the views are switched there and back
-// beside writers.
+// A reader of a view sees all documents of exactly one version in each of its reads, while the
+// views are switched back and forth beside writers.
 func TestG3AReaderOfAViewSeesExactlyOneVersion(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		const aggregates = 3
@@ -132,7 +133,8 @@ func TestG3AReaderOfAViewSeesExactlyOneVersion(t *testing.T) {
 	})
 }
 
-// A version that is not known to be right is not shown to readers, unless an operator forces it; and one without a finished build never.
+// A version that is not known to be right is not shown to readers unless an operator forces it, and
+// one without a finished build never is.
 func TestG6AVersionThatIsNotRightIsNotShown(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		model := w.Client.Database(world.ReadModel)
@@ -185,7 +187,7 @@ func TestG6AVersionThatIsNotRightIsNotShown(t *testing.T) {
 	})
 }
 
-// undeclared does not name the collections that it writes to.
+// undeclared does not declare the collections that it writes to.
 type undeclared struct{}
 
 func (undeclared) Name() string { return "undeclared" }
@@ -216,8 +218,8 @@ func count(w *world.World, collection string) int64 {
 	return n
 }
 
-// A version is dropped only when no reader sees it and no subscription keeps events for it; its projectors then end, and none creates
-// its collections again.
+// A version is dropped only when no reader sees it and no subscription keeps events for it; its
+// projectors then end, and none creates its collections again.
 func TestG6AVersionInUseIsNotDropped(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		versions := twoVersions(w, 9)
@@ -244,7 +246,7 @@ func TestG6AVersionInUseIsNotDropped(t *testing.T) {
 		require.Zero(w, command(w, 2, "switch", "revised", "--to", "2").Code)
 		refused("exists, and without a reader it fills its topic: delete it first", "--version", "1", "--yes")
 
-		appendEvent(w, versions, "a0") // version 1 may have it in hand
+		appendEvent(w, versions, "a0") // version 1 may be handling it
 		require.NoError(w, w.Bus.RemoveSubscription(world.Topic, world.Subscription))
 		refused("would drop accounts (about 3 documents)\nwould drop revised_positions (about 3 documents)\nwould drop types (about 1 document)\n"+
 			"Nothing is dropped yet. To go on: projector drop revised --version 1 --yes\n", "--version", "1")

@@ -27,7 +27,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
-// span is a span as a collector gets it.
+// span is a span as a collector receives it.
 type span struct {
 	*otlp.Span
 	service string // of the resource
@@ -87,7 +87,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	_, _ = w.Write(answer)
 }
 
-// overHTTP and overGRPC serve the receiver and say where.
+// overHTTP and overGRPC serve the receiver and return its address.
 func (r *receiver) overHTTP() string {
 	server := httptest.NewServer(r)
 	r.t.Cleanup(server.Close)
@@ -116,8 +116,8 @@ func (r *receiver) named(name string) (found []span) {
 	return found
 }
 
-// traced runs both services over the embedded stack, with traces as the environment says, until the events are applied and
-// both have stopped.
+// traced runs both services on the embedded stack, with traces as the environment configures them,
+// until the events are applied and both have stopped.
 func traced(t *testing.T, events []any) {
 	t.Helper()
 	s := newRealStack(t, false)
@@ -148,7 +148,7 @@ func traced(t *testing.T, events []any) {
 	run("producer", func(tracer trace.Tracer) error {
 		return producer.Run(ctx, producing, producer.Options{Instance: "a", Tracer: tracer})
 	})
-	t.Setenv("OTEL_TRACES_SAMPLER", "always_on") // which the projector must not heed: the producer has decided
+	t.Setenv("OTEL_TRACES_SAMPLER", "always_on") // which the projector must ignore: the producer has decided
 	run("projector", func(tracer trace.Tracer) error {
 		return projector.Run(ctx, projecting, projector.Options{Instance: "p", Tracer: tracer})
 	})
@@ -163,7 +163,8 @@ func traced(t *testing.T, events []any) {
 	require.NoError(t, <-done)
 }
 
-// One trace leads from whoever made an event, through the producer, to its effect in the read model.
+// One trace leads from the writer of an event, through the producer, to its effect in the read
+// model.
 func TestTraceLeadsFromTheEventToTheReadModel(t *testing.T) {
 	const events = 20
 	caller := "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" // the W3C's own example
@@ -210,7 +211,7 @@ func TestTraceLeadsFromTheEventToTheReadModel(t *testing.T) {
 				require.Equal(t, p.SpanId, q.ParentSpanId)
 			}
 			require.Equal(t, 1, fromCaller)
-			// What is done to a batch is in the trace of one of its events and linked to the others'.
+			// The spans of a batch are in the trace of one of its events and linked to the others'.
 			for _, name := range []string{"receive", "apply", "settle"} {
 				r.covers(t, name+" "+emulator.Topic+"/"+emulator.Subscription, processed)
 			}
@@ -219,7 +220,7 @@ func TestTraceLeadsFromTheEventToTheReadModel(t *testing.T) {
 	}
 }
 
-// covers says that each event is the parent of, or linked to, exactly one span of a batch.
+// covers requires that each event is the parent of, or linked to, exactly one span of a batch.
 func (r *receiver) covers(t *testing.T, name string, events []span) {
 	t.Helper()
 	covered := map[string]int{}
@@ -235,8 +236,8 @@ func (r *receiver) covers(t *testing.T, name string, events []span) {
 	require.Len(t, covered, len(events), name)
 }
 
-// A sampler that wants nothing gets nothing, from either service: the projector does not decide anew
-// (its own sampler wants everything, see traced).
+// If the sampler rejects a trace, neither service exports spans of it: the projector does not
+// decide again (its own sampler accepts everything, see traced).
 func TestTraceThatIsNotSampledMakesNoSpans(t *testing.T) {
 	r := &receiver{t: t}
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", r.overHTTP())
@@ -249,7 +250,7 @@ func TestTraceThatIsNotSampledMakesNoSpans(t *testing.T) {
 	require.Len(t, r.named("process "+emulator.Topic+"/"+emulator.Subscription), 1)
 }
 
-// A collector that refuses, or is not there, costs spans and nothing else.
+// A collector that refuses, or does not exist, costs spans and nothing else.
 func TestTracesThatNobodyTakesHurtNothing(t *testing.T) {
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no", http.StatusForbidden)

@@ -17,8 +17,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// G2 and G3: MongoDB writes its resume tokens in another version from one leader to the next. What both publish has one position and one
-// id, and is applied once, though the broker has forgotten it: of each aggregate the last event, and the middle of a transaction.
+// G2 and G3: MongoDB writes its resume tokens in another version from one leader to the next. A
+// change that both publish has one position and one id, and is applied once, although the broker
+// has forgotten it: the last event of each aggregate, and the middle of a transaction.
 func TestG2G3AChangeIsOneAcrossAnUpgradeOfMongoDB(t *testing.T) {
 	for from, to := range map[int]int{1: 2, 2: 1} {
 		t.Run(fmt.Sprintf("version %d to %d", from, to), func(t *testing.T) {
@@ -94,8 +95,8 @@ func inTransaction(w *world.World, n int) {
 	}))
 }
 
-// G3: a document with an _id of 20 KB has a position that fits into its message and its guard; it is applied once, also when it is
-// published again.
+// G3: a document with an _id of 20 KB has a position that fits into its message and its guard; it
+// is applied once, also when it is published again.
 func TestG3ADocumentWithAVeryLongIDIsAppliedOnce(t *testing.T) {
 	world.InVirtualTime(t, world.Options{DuplicateWindow: 20 * time.Second}, func(w *world.World) {
 		p := w.StartProjector(nil)
