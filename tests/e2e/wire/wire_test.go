@@ -1,4 +1,4 @@
-// Package wire compares what the services say over AMQP with what the official client says.
+// Package wire compares what the services send over AMQP with what the official client sends.
 package wire_test
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// recorder records what clients say on the connections that it dials.
+// recorder records what clients send on the connections that it dials.
 type recorder struct {
 	way options.ContextDialer
 
@@ -58,10 +58,10 @@ func (c *recorded) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// shape is a frame without what differs from one to the next: a value by the path to it.
+// shape is a frame without what differs from one frame to the next: values by the paths to them.
 type shape map[string]string
 
-// shapes are those of all recorded frames by operation.
+// shapes returns the shapes of all recorded frames by operation.
 func (r *recorder) shapes(t *testing.T) map[string][]shape {
 	t.Helper()
 	r.mu.Lock()
@@ -113,7 +113,7 @@ func (r *recorder) shapes(t *testing.T) map[string][]shape {
 	return out
 }
 
-// linkOf returns what a link is for.
+// linkOf returns the purpose of a link.
 func linkOf(f wire.Frame) string {
 	end, way := "target", "sender to "
 	if receives, _ := f.Fields["role"].(bool); receives {
@@ -142,8 +142,8 @@ func first(terminus any) string {
 	return ""
 }
 
-// message adds the sections of a message, and returns the operation that it asks a node for. What an
-// application adds to a message for an entity is its own.
+// message adds the sections of a message, and returns the operation that it requests from a node.
+// The application's part of a message for an entity is not compared.
 func (s shape) message(t *testing.T, path string, b []byte, node bool) (operation string) {
 	t.Helper()
 	sections, err := wire.Sections(b)
@@ -193,7 +193,7 @@ var compositeFields = map[string][]string{
 	"error":           {"condition", "description", "info"},
 }
 
-// add adds a value, and what it is made of. Null counts as absent.
+// add adds a value with its parts. Null counts as absent.
 func (s shape) add(path string, v any) {
 	switch v := v.(type) {
 	case nil:
@@ -284,8 +284,7 @@ func compare(theirs, ours summary) map[string]string {
 	return out
 }
 
-// TestG5OurFramesAreThoseOfTheOfficialClient, but for the differences that have a reason. An operation
-// that we do not speak ourselves is not compared.
+// Differences must have a reason. An operation that our code does not implement is not compared.
 func TestG5OurFramesAreThoseOfTheOfficialClient(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Bus: servicebus.Options{Ask: 10 * time.Second}}, func(w *world.World) {
 		theirs, ours := &recorder{way: w.BusNet}, &recorder{way: w.BusNet}
@@ -310,7 +309,7 @@ func TestG5OurFramesAreThoseOfTheOfficialClient(t *testing.T) {
 	})
 }
 
-// official does with azservicebus what the services do themselves.
+// official does with azservicebus what the services do with our code.
 func official(w *world.World, r *recorder) {
 	client, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString("bus:5672"), world.BusOptions(r))
 	require.NoError(w, err)
@@ -349,7 +348,8 @@ func official(w *world.World, r *recorder) {
 	require.NoError(w, client.Close(w.Context()))
 }
 
-// own has a producer send and a projector receive, complete, dead-letter, renew, peek and end.
+// own runs a producer that sends and a projector that receives, completes, dead-letters, renews,
+// peeks and ends.
 func own(w *world.World, r *recorder) {
 	sends := w.StartProducer("producer", func(_ *producer.Config, o *producer.Options) { o.ServiceBus = world.BusOptions(r) })
 	receives := w.StartProjector(func(c *projector.Config, o *projector.Options) {
@@ -377,7 +377,7 @@ func own(w *world.World, r *recorder) {
 	require.NoError(w, err)
 }
 
-// operations are all that we speak ourselves; each must have been recorded of both.
+// operations are all operations that our code implements; each must have been recorded for both.
 var operations = []string{
 	"sasl-init", "open", "begin",
 	"attach sender to $cbs", "attach receiver from $cbs", "attach sender to $management", "attach receiver from $management",
