@@ -1,5 +1,5 @@
-// Package virtualtime runs tests in virtual time, with [testing/synctest], and decides in which runs
-// they are skipped.
+// Package virtualtime runs tests in virtual time, with [testing/synctest], and decides in which
+// runs they are skipped.
 //
 // Time in a bubble passes only while each of its goroutines waits for another of them, or for time.
 // A goroutine that waits for a mutex, a system call or a channel from outside stops the time, and

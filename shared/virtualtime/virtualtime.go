@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// limit is the real time within which a bubble must end, also on a busy machine. Most take less than
-// a second.
+// limit is the real time within which a bubble must end, also on a busy machine. Most take less
+// than a second.
 var limit = 5 * time.Minute
 
 // Test runs f in a bubble of virtual time, as [synctest.Test] does. If the bubble is deadlocked, t

@@ -15,8 +15,8 @@ import (
 	emulator "github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// BenchmarkWait is the time from the acknowledgement of an effect to the answer of projection.Wait, for callers that wait for one
-// aggregate each. To reach: 5 ms.
+// BenchmarkWait is the time from the acknowledgement of an effect to the answer of projection.Wait,
+// for callers that wait for one aggregate each. To reach: 5 ms.
 func BenchmarkWait(b *testing.B) {
 	for _, callers := range []int{1, 100} {
 		b.Run(fmt.Sprint(callers, " callers"), func(b *testing.B) {

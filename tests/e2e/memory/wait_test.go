@@ -74,8 +74,9 @@ func guard(t *testing.T, c *mongo.Collection, embedded bool, aggregate string, v
 	require.NoError(t, err)
 }
 
-// A query that waits for the version of a command sees its effect: whichever form the guard has, whether the effect came before or comes
-// after, and with one change stream for all callers of the process and without polling. MONGODB_URI says which server.
+// A query that waits for the version of a command sees its effect: whichever form the guard has,
+// whether the effect came before or comes after, and with one change stream for all callers of the
+// process and without polling. MONGODB_URI names the server.
 func TestWaitSeesTheEffectAsTheServerDoes(t *testing.T) {
 	for name, test := range map[string]struct {
 		awaited    projection.Awaited
@@ -146,7 +147,8 @@ func TestWaitSeesTheEffectAsTheServerDoes(t *testing.T) {
 	}
 }
 
-// What cannot come is an error: at once if the aggregate is parked, and otherwise with how far it is applied.
+// What cannot come is an error: at once if the aggregate is parked, and otherwise with how far it
+// is applied.
 func TestWaitThatCannotEndIsAnErrorAsTheServerDoes(t *testing.T) {
 	database := readModel(t, mongoClient(t))
 	positions := database.Collection("orders_positions")
@@ -190,7 +192,8 @@ func TestWaitThatCannotEndIsAnErrorAsTheServerDoes(t *testing.T) {
 	}
 }
 
-// Readers of a view wait for the version that the view shows, also if it is switched while they wait.
+// Readers of a view wait for the version that the view shows, also if it is switched while they
+// wait.
 func TestWaitFollowsTheViewAsTheServerDoes(t *testing.T) {
 	var sent commands
 	database := readModel(t, mongoClient(t, sent.watch))

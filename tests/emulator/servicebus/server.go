@@ -122,7 +122,8 @@ func (s *Server) AddSubscription(topic string, subscription Subscription) error 
 	return s.broker.CreateSubscription(topic, subscription)
 }
 
-// RemoveSubscription deletes a subscription of a topic with what waits in it, as the administration does.
+// RemoveSubscription deletes a subscription of a topic with what waits in it, as the administration
+// does.
 func (s *Server) RemoveSubscription(topic, name string) error {
 	return s.broker.Delete(topic + "/Subscriptions/" + name)
 }
