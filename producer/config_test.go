@@ -76,7 +76,7 @@ func TestAllProblemsAreListedAtOnceAndNoSecretIsPrinted(t *testing.T) {
   - SERVICE_BUS_TOPIC, SERVICE_BUS_QUEUE: set exactly one of them
   - BLOB_ACCOUNT_URL: must not be set together with BLOB_CONNECTION_STRING: they name two different ways to sign in
   - START_AT: is required with START_FROM=timestamp: an RFC 3339 time (for example 2026-01-31T12:00:00Z)
-  - OPERATIONS: "upsert" is none of insert, update, replace, delete
+  - OPERATIONS: "upsert" is not one of insert, update, replace, delete
   - LEASE_DURATION: must be a whole number of seconds from 15s to 60s, Azure's bounds (it is 3s)
   - TAKEOVER_AFTER: must exceed FENCE_AFTER (7s) by at least 500ms (it is 4s), or a standby would lead beside a leader that may still send
   - TAKEOVER_AFTER: must not exceed LEASE_DURATION (3s) (it is 4s)

@@ -40,7 +40,7 @@ func (c *Config) Validate() error {
 	p.Add(settings.OneOf("ON_COLLECTION_REPLACED", c.OnCollectionReplaced, "fail", "continue"))
 	p.Require(len(c.Operations) > 0, "OPERATIONS: must name at least one operation")
 	for _, o := range c.Operations {
-		p.Require(o.Known(), "OPERATIONS: %q is none of insert, update, replace, delete", o)
+		p.Require(o.Known(), "OPERATIONS: %q is not one of insert, update, replace, delete", o)
 	}
 	if _, err := changes.ParsePipeline(c.Pipeline); err != nil {
 		p.Addf("PIPELINE: %w", err)

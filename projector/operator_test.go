@@ -37,7 +37,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"parked", "park", "a"}, 2, "needs --reason"},
 		{[]string{"parked", "park", "a", "--reason", "x"}, 2, "MONGODB_URI: is required"},
 		{[]string{"parked", "drop", "--yes"}, 2, "needs the aggregate"},
-		{[]string{"parked", "drop", "a"}, 2, "needs --yes: it gives up for good the event in the way, or the versions that are missing; look first: projector parked show -- a"},
+		{[]string{"parked", "drop", "a"}, 2, "needs --yes: it gives up for good the event in the way, or the versions that are missing; check first: projector parked show -- a"},
 		{[]string{"parked", "drop", "a", "--yes"}, 2, "MONGODB_URI: is required"},
 		{[]string{"run", "fast"}, 2, `projector run does not take "fast"`},
 		{[]string{"run", "--fast"}, 2, "not defined: -fast"},

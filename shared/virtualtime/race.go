@@ -25,7 +25,7 @@ func Require(t testing.TB) {
 		t.Skip("in virtual time: it runs without the race detector")
 	case version.Compare(runtime.Version(), sound) < 0:
 		t.Skipf("in virtual time: under the race detector the runtime of %s crashes now and then (golang/go#78156); "+
-			"run it without -race, or with %s or later (GOTOOLCHAIN), or all the same with VIRTUALTIME_RACE=run", runtime.Version(), sound)
+			"run it without -race, or with %s or later (GOTOOLCHAIN), or anyway with VIRTUALTIME_RACE=run", runtime.Version(), sound)
 	}
 }
 

@@ -23,7 +23,7 @@ type stop struct {
 
 // The errors of an update or a delete whose image is gone: the producer's, and MongoDB's where the image is required.
 const (
-	unknownAggregate = "does not say which aggregate it belongs to"
+	unknownAggregate = "does not contain the id of its aggregate"
 	requiredImage    = "with FULL_DOCUMENT_BEFORE_CHANGE=whenAvailable"
 )
 

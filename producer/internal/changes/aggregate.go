@@ -12,7 +12,7 @@ import (
 
 // ErrUnknownAggregate reports a change whose aggregate cannot be determined from data that is the
 // same at every reading.
-var ErrUnknownAggregate = errors.New("the change does not say which aggregate it belongs to")
+var ErrUnknownAggregate = errors.New("the change does not contain the id of its aggregate")
 
 // Images selects the image of a document that decides the aggregate of an update or a delete. A
 // document that is looked up when the change is read is not an image: it may differ the next time.

@@ -62,7 +62,7 @@ func (s *doctor) examineContainer(ctx context.Context, e *checkup.Findings) bool
 		e.Problem("checkpoint", fmt.Sprintf("restore %s.json; to begin again instead, see the output of `producer status`", s.Name),
 			"%v", checkpoint.ErrGone)
 	case errors.Is(err, checkpoint.ErrNotFound):
-		e.OK("checkpoint", "there is none: a producer that starts begins a new stream")
+		e.OK("checkpoint", "there is no checkpoint: a producer that starts begins a new stream")
 	case errors.Is(err, checkpoint.ErrUnreadable):
 		e.Problem("checkpoint", fmt.Sprintf("restore a readable copy of %s.json, or run the release that wrote it", s.Name), "%v", err)
 	case err != nil:

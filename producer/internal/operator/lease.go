@@ -145,7 +145,7 @@ func (s *Stream) rewrite(ctx context.Context, force bool, change func(*checkpoin
 	record.Epoch, record.Leader, record.HeartbeatAt = record.Epoch+1, s.Operator, time.Now()
 	change(&record)
 	if _, err := s.checkpoint().Write(ctx, record, t.leaseID, t.from.ETag); err != nil {
-		return t, kept, fmt.Errorf("%w (the old record is kept as %s; look with `producer token show` before trying again)", err, kept)
+		return t, kept, fmt.Errorf("%w (the old record is kept as %s; check with `producer token show` before trying again)", err, kept)
 	}
 	return t, kept, nil
 }

@@ -113,10 +113,10 @@ func (s *Stream) read(ctx context.Context) (checkpoint.Snapshot, error) {
 		if gone := s.checkpoint().Missing(ctx); errors.Is(gone, checkpoint.ErrGone) {
 			return snapshot, gone
 		}
-		return snapshot, fmt.Errorf("%w: no producer has led stream %q yet; start one (START_FROM and START_AT say where a "+
+		return snapshot, fmt.Errorf("%w: no producer has led stream %q yet; start one (START_FROM and START_AT define where a "+
 			"new stream begins), or check STREAM_NAME and BLOB_CONTAINER", err, s.Name)
 	case errors.Is(err, checkpoint.ErrUnreadable):
-		return snapshot, fmt.Errorf("%w; look at the blob %s.json, and put back a copy that can be read", err, s.Name)
+		return snapshot, fmt.Errorf("%w; examine the blob %s.json, and restore a copy that can be read", err, s.Name)
 	}
 	return snapshot, err
 }

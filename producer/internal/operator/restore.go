@@ -47,7 +47,7 @@ func (s *Stream) TokenRestore(ctx context.Context, from RestoreOptions) error {
 	if from.To.IsZero() && !from.Applied {
 		return fmt.Errorf("%w: what was published before the copy and had not been applied, parked aggregates included, is lost with its "+
 			"namespace, and is not published again from the copy. Name a time before the oldest of it (--to TIME); what is applied already "+
-			"is recognised. Where all of it is applied, or still waits in Service Bus, say so: --applied", ErrRefused)
+			"is recognised. If all of it is applied, or still waits in Service Bus, use --applied", ErrRefused)
 	}
 	record, name, err := s.copyToRestore(ctx, from)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Stream) TokenRestore(ctx context.Context, from RestoreOptions) error {
 	}
 	return s.print(done, "stream %q: the checkpoint is recreated from %s, at %s, epoch %d\n%s", s.Name, name, done.To, record.Epoch,
 		"The next leader publishes every change after this point again. Read models that have them recognise them by position and apply\n"+
-			"nothing twice. Every other subscriber sees them again: by cloudEvents_id or position it can tell.")
+			"nothing twice. Every other subscriber sees them again: it recognises them by cloudEvents_id or position.")
 }
 
 // copyToRestore returns the record of the copy, and its name.
@@ -215,7 +215,7 @@ func (s *Stream) progressAt(ctx context.Context, to time.Time, position string) 
 		_, err = s.resumable(ctx, token)
 	}
 	if err != nil {
-		return p, fmt.Errorf("%w: MongoDB opens no change stream at %s (an oplog that no longer reaches back there says "+
+		return p, fmt.Errorf("%w: MongoDB opens no change stream at %s (if the oplog no longer reaches back there, the error is "+
 			"ChangeStreamHistoryLost): %w", ErrRefused, formatTime(at), err)
 	}
 	if p.Position, err = changes.PositionOf(envelope.TokenText(token), position); err != nil {

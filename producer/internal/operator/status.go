@@ -80,13 +80,13 @@ func (s *Stream) Status(ctx context.Context) (Status, error) {
 	}
 	switch {
 	case at.IsZero() && record.Progress.Position != "":
-		status.LagNote, status.HeadroomNote = "the deployment tells no time of its changes", "the deployment tells no time of its changes"
+		status.LagNote, status.HeadroomNote = "the deployment reports no times of its changes", "the deployment reports no times of its changes"
 		return status, nil
 	case at.IsZero():
 		status.LagNote, status.HeadroomNote = "there is no position yet", "there is no position yet"
 		return status, nil
 	case now.IsZero():
-		status.LagNote = "the deployment tells no cluster time"
+		status.LagNote = "the deployment reports no cluster time"
 	default:
 		status.LagSeconds = new(max(int64(now.T)-int64(at.T), 0))
 	}

@@ -356,4 +356,4 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 // republishNote explains what happens to the changes after a checkpoint that went back.
 const republishNote = "\nThe next leader publishes every change after this point again, to %s.\n" +
 	"The MessageIds are new ones, so Service Bus accepts them again. Read models that follow already recognise them by position and apply\n" +
-	"nothing twice; one whose subscription is new gets them all. Every other subscriber sees them again: by cloudEvents_id or position it can tell.\n"
+	"nothing twice; one whose subscription is new gets them all. Every other subscriber sees them again: it recognises them by cloudEvents_id or position.\n"

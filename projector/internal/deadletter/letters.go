@@ -55,7 +55,7 @@ func (p *Replayer) peek(ctx context.Context, from Peeker, sequence int64) ([]*az
 // returns false. Errors: among others [ErrIncomplete]; a message that was not seen may matter.
 func (p *Replayer) scan(ctx context.Context, from Peeker, f func(*azservicebus.ReceivedMessage) bool) error {
 	if err := PeekAll(ctx, within{from, 2 * p.SettleTimeout}, f); err != nil {
-		return fmt.Errorf("look into the dead-letter queue: %w", err)
+		return fmt.Errorf("read the dead-letter queue: %w", err)
 	}
 	return nil
 }

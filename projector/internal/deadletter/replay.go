@@ -208,7 +208,7 @@ func (p *Replayer) pass(ctx context.Context, letters Peeker, held *held, t *task
 		return fmt.Errorf("%w: %s. Correct the projection, then: %s", ErrNotBuilt, a.Description, terminal.Paste(aggregate, p.Program, "repair"))
 	}
 	if now := InTheWay(a, waiting); skip && t.drop.MessageID != "" && t.drop.MessageID != now {
-		return fmt.Errorf("%w: message %s, so nothing was dropped; look again: %s", ErrAnother, cmp.Or(now, "unknown"),
+		return fmt.Errorf("%w: message %s, so nothing was dropped; check again: %s", ErrAnother, cmp.Or(now, "unknown"),
 			terminal.Paste(aggregate, p.Program, "parked show"))
 	}
 	if waiting, err = p.stuckOnOvertaken(ctx, a, waiting, skip, o); err != nil || o.Stuck != nil {

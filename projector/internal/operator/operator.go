@@ -98,7 +98,7 @@ func (p *Projector) peek(ctx context.Context, options *azservicebus.ReceiverOpti
 		return seen < most
 	})
 	if err != nil {
-		return fmt.Errorf("look into %s: %w", p.Entity, err)
+		return fmt.Errorf("read from %s: %w", p.Entity, err)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func dropOvertaken(ctx context.Context, p *Projector, r Request) error {
 		return commandline.Show(p.Out, r.json, shown)
 	}
 	if r.count != shown.Events {
-		return fmt.Errorf("%s would be given up now, not %d, so nothing was done; look again: %s parked drop --overtaken",
+		return fmt.Errorf("%s would be given up now, not %d, so nothing was done; check again: %s parked drop --overtaken",
 			shown.text(), r.count, p.Program)
 	}
 	p.Progress.Set("remove dead letters", 0, 0)

@@ -103,7 +103,7 @@ func parkedCommands(program string) []Command {
 					return err
 				}
 				if !r.yes {
-					return fmt.Errorf("needs --yes: it gives up for good the event in the way, or the versions that are missing; look first: %s",
+					return fmt.Errorf("needs --yes: it gives up for good the event in the way, or the versions that are missing; check first: %s",
 						terminal.Paste(r.aggregate, program, "parked show"))
 				}
 				return settings.AtLeast("--wait", r.wait, 0)

@@ -90,7 +90,7 @@ func TestG6AnExpiredImageStopsTheStream(t *testing.T) {
 				w.Mongo.ExpireImages()
 				b := w.StartProducer("b", world.AllOperations)
 				err := b.Failed()
-				require.ErrorContains(t, err, "does not say which aggregate it belongs to")
+				require.ErrorContains(t, err, "does not contain the id of its aggregate")
 				require.ErrorContains(t, err, "expired since")
 				require.EqualValues(t, 1, w.Checkpoint().Published, "the checkpoint stays before it")
 			})

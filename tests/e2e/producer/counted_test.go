@@ -268,7 +268,7 @@ func TestG6OperatorWherePositionsAreCounted(t *testing.T) {
 		status := operateWith(w, plain, "status")
 		require.Equal(t, 1, status.Code, "there is no leader")
 		require.Contains(t, status.Out, before.Position+" (counted: the resume tokens cannot be sorted)")
-		require.Contains(t, status.Out, "unknown: the deployment tells no time of its changes")
+		require.Contains(t, status.Out, "unknown: the deployment reports no times of its changes")
 		doctor := operateWith(w, plain, "doctor")
 		require.Equal(t, 0, doctor.Code, doctor.Out)
 		require.Regexp(t, `ok +tokens +none before the first event`, doctor.Out)

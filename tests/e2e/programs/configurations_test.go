@@ -53,7 +53,7 @@ func configurations() []tried {
 		p("a takeover before the fence", "TAKEOVER_AFTER: must exceed FENCE_AFTER", "TAKEOVER_AFTER", "2s"),
 		p("a start without its time", "START_AT: is required .*for example", "START_FROM", "timestamp"),
 		p("a start in words", "START_AT: its value cannot be read as an RFC 3339 time", "START_FROM", "timestamp", "START_AT", "yesterday"),
-		p("an unknown operation", `OPERATIONS: "upsert" is none`, "OPERATIONS", "insert,upsert"),
+		p("an unknown operation", `OPERATIONS: "upsert" is not one`, "OPERATIONS", "insert,upsert"),
 		p("a pipeline that is no JSON", "PIPELINE:", "PIPELINE", "{"),
 		p("a pipeline that counts", "PIPELINE:", "PIPELINE", `[{"$group":{"_id":null}}]`),
 		p("no lanes", "PUBLISH_LANES: must be at least 1", "PUBLISH_LANES", "0"),
