@@ -42,7 +42,7 @@ func newAMQPReader() reader {
 	}
 }
 
-// performative is the name of what a frame carries; empty for an empty frame and for SASL's.
+// performative returns the name of a frame's performative; empty for an empty frame and for SASL's.
 func performative(frame []byte) string {
 	offset := int(frame[4]) * 4 // doff counts words [AMQP-2.3.1]
 	if offset >= len(frame) || frame[5] != 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 )
 
-// blobForwarder hands requests on to the storage. A signature covers the path and not the host, so that another address in
-// front of it is as good.
+// blobForwarder forwards requests to the storage. A signature covers the path and not the host, so
+// another address in front of it works as well.
 type blobForwarder struct {
 	way     *Way
 	to      string
@@ -21,7 +21,7 @@ type blobForwarder struct {
 func (f *blobForwarder) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	body, err := io.ReadAll(in.Body)
 	if err != nil {
-		panic(http.ErrAbortHandler) // the service is gone before it had sent all: so it sent nothing
+		panic(http.ErrAbortHandler) // the service has gone before it had sent the whole request, so nothing was sent
 	}
 	u := Unit{Server: Blob, Name: asked(in), Bytes: len(body)}
 	if !f.way.pass(u) {
@@ -59,7 +59,7 @@ func (f *blobForwarder) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	}
 }
 
-// asked names what a request asks for.
+// asked returns the name of a request's operation.
 func asked(r *http.Request) string {
 	query := r.URL.Query()
 	switch {

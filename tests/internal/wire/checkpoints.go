@@ -17,7 +17,7 @@ type Checkpoints struct {
 	// Accepted is how many messages the broker has accepted. The test counts them.
 	Accepted atomic.Int64
 
-	writing sync.Mutex // one write on its way to the storage at a time
+	writing sync.Mutex // one write in flight to the storage at a time
 
 	mu     sync.Mutex
 	writes []checker.Write // guarded by mu
@@ -25,7 +25,7 @@ type Checkpoints struct {
 
 var _ BlobObserver = (*Checkpoints)(nil)
 
-// Arrived records a write, if the storage takes it.
+// Arrived records a write, if the storage accepts it.
 func (c *Checkpoints) Arrived(u Unit, r *http.Request, body []byte) func(int) func() {
 	if u.Name != "write" || !strings.HasSuffix(r.URL.Path, ".json") {
 		return nil
@@ -79,7 +79,7 @@ func (c *Checkpoints) Last(stream string) (last checker.Write) {
 	return last
 }
 
-// All returns a copy of the writes: that a write was answered may be learned later.
+// All returns a copy of the writes: whether a write was answered may become known later.
 func (c *Checkpoints) All() []checker.Write {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,8 @@ const (
 	opMsg      = 2013
 )
 
-// newMongoReader reads the messages of one connection and remembers what its replies answer.
+// newMongoReader returns a reader of the messages of one connection, which remembers the command of
+// each reply.
 func newMongoReader() reader {
 	var mu sync.Mutex
 	asked := map[uint32]string{} // guarded by mu: commands by request id
@@ -54,7 +55,8 @@ func newMongoReader() reader {
 	}
 }
 
-// body is the command or reply of an OP_MSG: its section of kind 0, which the drivers put first.
+// body returns the command or reply of an OP_MSG: its section of kind 0, which the drivers put
+// first.
 func body(message []byte, op uint32) bson.Raw {
 	const start = 16 + 4 + 1 // header, flags, kind
 	if op != opMsg || len(message) < start+5 || message[start-1] != 0 {
@@ -67,7 +69,7 @@ func body(message []byte, op uint32) bson.Raw {
 	return bson.Raw(message[start : start+size])
 }
 
-// command is the name of a command: the key of the first element.
+// command returns the name of a command: the key of the first element.
 func command(document bson.Raw) string {
 	if document == nil {
 		return ""

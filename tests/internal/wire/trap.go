@@ -2,7 +2,7 @@ package wire
 
 import "sync"
 
-// Server is which server a message goes to or comes from.
+// Server is the server that a message goes to or comes from.
 type Server string
 
 // The servers.
@@ -12,52 +12,52 @@ const (
 	Blob       Server = "Blob storage"
 )
 
-// Servers are all of them.
+// Servers returns all servers.
 func Servers() [3]Server { return [3]Server{Mongo, ServiceBus, Blob} }
 
-// Unit is one message on its way.
+// Unit is one message in flight.
 type Unit struct {
 	Server Server
-	// Name is the MongoDB command, the AMQP performative, or what is asked of Blob storage: write, read, acquire, renew,
-	// release, break. A reply has the name of what it answers; of AMQP, its own.
+	// Name is the MongoDB command, the AMQP performative, or the operation of Blob storage: write,
+	// read, acquire, renew, release, break. A reply has the name of its request; in AMQP, its own.
 	Name  string
 	Reply bool
 	Bytes int
-	// Message is all of it, to be read only; nil of Blob storage.
+	// Message is the whole message, which must not be changed; nil for Blob storage.
 	Message []byte
-	// Changes are those in a reply to getMore.
+	// Changes is the number of changes in a reply to getMore.
 	Changes int
 }
 
-// Trap holds the first message that it is made for. It is set on one or more ways and springs once.
+// Trap holds the first message that matches. It is set on one or more ways and springs once.
 type Trap struct {
 	match   func(Unit) bool
 	sprung  chan struct{} // closed when a message is held
-	verdict chan struct{} // closed when it is let go
+	verdict chan struct{} // closed when it is released
 
 	mu      sync.Mutex // guards everything below
 	by      *Way       // on which it sprang
-	over    bool       // holds nothing any more
+	over    bool       // it holds no further message
 	deliver bool
 }
 
-// NewTrap is a trap for the first message that match is true of.
+// NewTrap returns a trap for the first message for which match returns true.
 func NewTrap(match func(Unit) bool) *Trap {
 	return &Trap{match: match, sprung: make(chan struct{}), verdict: make(chan struct{})}
 }
 
-// Sprung is closed when a message is held.
+// Sprung returns a channel that is closed when a message is held.
 func (t *Trap) Sprung() <-chan struct{} { return t.sprung }
 
-// By is the way on which a message is held; nil before.
+// By returns the way on which a message is held; nil before.
 func (t *Trap) By() *Way {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.by
 }
 
-// Release lets the held message go on, or loses it with its connection. Before the trap has sprung it disarms it. Only the
-// first call counts.
+// Release lets the held message continue, or drops it with its connection. Before the trap has
+// sprung, Release disarms it. Only the first call counts.
 func (t *Trap) Release(deliver bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,7 +67,8 @@ func (t *Trap) Release(deliver bool) {
 	}
 }
 
-// hold waits with a message that matches until it may go on. It reports false when it is lost.
+// hold waits with a message that matches until it is released. It returns false if the message is
+// dropped.
 func (t *Trap) hold(w *Way, u Unit) (deliver bool) {
 	t.mu.Lock()
 	if t.over || t.by != nil || !t.match(u) {

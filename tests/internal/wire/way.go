@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 )
 
-// Addrs are host:port of the three servers.
+// Addrs are the addresses of the three servers, as host:port.
 type Addrs struct {
 	Mongo, ServiceBus, Blob string
 }
@@ -35,24 +35,24 @@ type Way struct {
 	open   map[net.Conn]Server // the connections of the service
 }
 
-// BlobObserver is told of what Blob storage is asked and what it answers. Arrived is called before a request goes on to
-// the storage; the function that it returns, unless nil, when the storage has answered with a status. Delivered is called when
-// the answer is handed to the service.
+// BlobObserver is called for the requests to Blob storage and their answers. Arrived is called
+// before a request is forwarded to the storage; the function that it returns, unless nil, when the
+// storage has answered with a status. Delivered is called when the answer is passed to the service.
 type BlobObserver interface {
 	Arrived(u Unit, r *http.Request, body []byte) (answered func(status int) (delivered func()))
 }
 
-// Listener takes an address for a server.
+// Listener opens a listener for a server.
 type Listener func(ctx context.Context, server Server) (net.Listener, error)
 
-// Loopback takes free ports of this machine.
+// Loopback listens on a free port of this machine.
 func Loopback(ctx context.Context, _ Server) (net.Listener, error) {
 	var config net.ListenConfig
 	return config.Listen(ctx, "tcp", "127.0.0.1:0")
 }
 
-// Listen takes the addresses of a way. Nothing is forwarded before [Way.Run], which gives them back. storage, unless nil,
-// stands between the way and Blob storage: a recorder.
+// Listen opens the addresses of a way. Nothing is forwarded before [Way.Run], which closes them.
+// storage, unless nil, stands between the way and Blob storage: a recorder.
 func Listen(ctx context.Context, name string, to Addrs, at Listener, observer BlobObserver, storage func(next leasecheck.Doer) leasecheck.Doer) (*Way, error) {
 	w := &Way{name: name, to: to, observer: observer, storage: storage, open: map[net.Conn]Server{}}
 	for i, server := range Servers() {
@@ -65,33 +65,34 @@ func Listen(ctx context.Context, name string, to Addrs, at Listener, observer Bl
 	return w, nil
 }
 
-// Name is whose way it is.
+// Name returns the name of the service.
 func (w *Way) Name() string { return w.name }
 
-// To are the servers that it leads to.
+// To returns the addresses of the servers.
 func (w *Way) To() Addrs { return w.to }
 
-// Addrs are what the service must use instead of the servers' own addresses.
+// Addrs returns the addresses that the service must use instead of the servers' own.
 func (w *Way) Addrs() Addrs {
 	return Addrs{w.listeners[0].Addr().String(), w.listeners[1].Addr().String(), w.listeners[2].Addr().String()}
 }
 
-// Arm sets a trap; one way has one trap at a time, and nil is none.
+// Arm sets a trap; one way has one trap at a time, and nil removes it.
 func (w *Way) Arm(t *Trap) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.trap = t
 }
 
-// Silence keeps the end of the service from Service Bus: its connections stay open there, as those of a machine that is lost do, until
-// Service Bus closes them or [Way.Run] ends.
+// Silence hides the end of the service from Service Bus: its connections stay open there, as those
+// of a lost machine do, until Service Bus closes them or [Way.Run] ends.
 func (w *Way) Silence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.silent = true
 }
 
-// Cut closes every connection of the service to a server, without a word. New ones are let through.
+// Cut closes every connection of the service to a server, without a close message. New ones are
+// allowed.
 func (w *Way) Cut(server Server) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,14 +115,14 @@ func (w *Way) connected(c net.Conn, server Server) (disconnected func()) {
 	}
 }
 
-// tells says whether a server is to hear that the service is gone.
-func (w *Way) tells(server Server) bool {
+// notices reports whether a server is to notice that the service is gone.
+func (w *Way) notices(server Server) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.silent || server != ServiceBus
 }
 
-// pass waits for as long as the message is held, and reports whether it goes on.
+// pass waits for as long as the message is held, and reports whether it is forwarded.
 func (w *Way) pass(u Unit) bool {
 	w.mu.Lock()
 	t := w.trap
@@ -129,7 +130,8 @@ func (w *Way) pass(u Unit) bool {
 	return t == nil || t.hold(w, u)
 }
 
-// Run forwards until ctx ends. A trap that holds something must be released before, or Run does not return.
+// Run forwards until ctx ends. A trap that holds a message must be released before, or Run does not
+// return.
 func (w *Way) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return w.accept(ctx, w.listeners[0], Mongo, w.to.Mongo, newMongoReader) })
@@ -140,7 +142,7 @@ func (w *Way) Run(ctx context.Context) error {
 	return err
 }
 
-// reader takes the next message from a connection, of requests or of replies.
+// reader reads the next message from a connection, of requests or of replies.
 type reader func(r *bufio.Reader, reply bool) (message []byte, u Unit, err error)
 
 func (w *Way) accept(ctx context.Context, l net.Listener, server Server, to string, protocol func() reader) error {
@@ -172,9 +174,10 @@ func (w *Way) splice(ctx context.Context, client net.Conn, of Server, to string,
 	defer stop()
 	var ways sync.WaitGroup
 	ways.Go(func() {
-		// Whatever ends the requests, also those of a killed service, ends them behind what it had sent.
+		// Whatever ends the requests, also those of a killed service, ends them after what it had
+		// sent.
 		w.pump(server, client, next, false)
-		if w.tells(of) {
+		if w.notices(of) {
 			server.Close()
 		}
 	})
@@ -185,8 +188,8 @@ func (w *Way) splice(ctx context.Context, client net.Conn, of Server, to string,
 	ways.Wait()
 }
 
-// pump forwards one direction. A service that is gone takes no replies: they are read and lost, so that what it had sent
-// still arrives.
+// pump forwards one direction. A service that is gone accepts no replies: they are read and
+// dropped, so that what it had sent still arrives.
 func (w *Way) pump(to, from net.Conn, next reader, reply bool) {
 	in := bufio.NewReaderSize(from, 64<<10)
 	gone := false
@@ -243,7 +246,7 @@ func (w *Way) serveBlob(ctx context.Context, l net.Listener) error {
 		defer closing.Done()
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_, _ = server.Shutdown(patience), server.Close() // what is under way is lost with its services
+		_, _ = server.Shutdown(patience), server.Close() // requests in flight are lost with their services
 	})
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		if stop() {

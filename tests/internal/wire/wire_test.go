@@ -28,10 +28,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// nobody observes nothing.
-type nobody struct{}
+// noObserver is an observer that does nothing.
+type noObserver struct{}
 
-func (nobody) Arrived(wire.Unit, *http.Request, []byte) func(int) func() { return nil }
+func (noObserver) Arrived(wire.Unit, *http.Request, []byte) func(int) func() { return nil }
 
 // onWay runs a way to a stack of its own.
 func onWay(t *testing.T) (*wire.Way, *emulator.Stack) {
@@ -40,7 +40,7 @@ func onWay(t *testing.T) (*wire.Way, *emulator.Stack) {
 	require.NoError(t, err)
 	w, err := wire.Listen(t.Context(), "service", wire.Addrs{
 		Mongo: stack.Host(s.Endpoint(emulator.EnvMongo)), ServiceBus: stack.Host(s.Endpoint(emulator.EnvServiceBus)), Blob: stack.Host(s.Endpoint(emulator.EnvBlob)),
-	}, wire.Loopback, nobody{}, nil)
+	}, wire.Loopback, noObserver{}, nil)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running errgroup.Group
@@ -116,7 +116,8 @@ func TestALostRequestNeverArrivesAndALostReplyIsOfOneThatDid(t *testing.T) {
 	}
 }
 
-// What a process had sent before it died arrives: here the client is closed while its message is held.
+// A message that a process had sent before it died arrives: here the client is closed while its
+// message is held.
 func TestAHeldMessageOutlivesItsSender(t *testing.T) {
 	w, s := onWay(t)
 	client, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString(w.Addrs().ServiceBus), nil)
@@ -137,7 +138,7 @@ func TestAHeldMessageOutlivesItsSender(t *testing.T) {
 	require.Error(t, <-done)
 	closing, stop := context.WithTimeout(context.WithoutCancel(t.Context()), 100*time.Millisecond)
 	defer stop()
-	_ = client.Close(closing) // its goodbye waits behind the message
+	_ = client.Close(closing) // its close waits behind the message
 	require.Equal(t, 1, s.ServiceBus.Stats(s.Route.Out()).Active)
 	trap.Release(true)
 	require.Eventually(t, func() bool { return s.ServiceBus.Stats(s.Route.Out()).Active == 2 }, 20*time.Second, time.Millisecond)
@@ -175,7 +176,8 @@ func TestLeaseRequestsHaveTheirNames(t *testing.T) {
 	require.Empty(t, names)
 }
 
-// Service Bus hears of the end of a service by that of its connections, and of that of a machine by nothing.
+// Service Bus notices the end of a service by the end of its connections, and does not notice that
+// of a machine.
 func TestASilentWayKeepsTheConnectionsOfAServiceThatIsGone(t *testing.T) {
 	for name, test := range map[string]struct {
 		silent bool
@@ -185,7 +187,7 @@ func TestASilentWayKeepsTheConnectionsOfAServiceThatIsGone(t *testing.T) {
 			bus, err := wire.Loopback(t.Context(), wire.ServiceBus)
 			require.NoError(t, err)
 			defer bus.Close()
-			w, err := wire.Listen(t.Context(), "service", wire.Addrs{ServiceBus: bus.Addr().String()}, wire.Loopback, nobody{}, nil)
+			w, err := wire.Listen(t.Context(), "service", wire.Addrs{ServiceBus: bus.Addr().String()}, wire.Loopback, noObserver{}, nil)
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 			var running errgroup.Group
@@ -211,7 +213,7 @@ func TestASilentWayKeepsTheConnectionsOfAServiceThatIsGone(t *testing.T) {
 			require.NoError(t, err)
 			patience := 20 * time.Second
 			if test.silent {
-				patience = 200 * time.Millisecond // nothing comes, however long one waits
+				patience = 200 * time.Millisecond // nothing arrives, however long the test waits
 			}
 			require.NoError(t, taken.SetReadDeadline(time.Now().Add(patience)))
 			_, err = taken.Read(make([]byte, 1))
