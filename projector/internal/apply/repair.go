@@ -13,19 +13,19 @@ import (
 )
 
 var (
-	// ErrNotReplaceable is an aggregate whose effects are in documents that other aggregates may
-	// write to, too.
+	// ErrNotReplaceable means that the effects of an aggregate are in documents that other
+	// aggregates may write to as well.
 	ErrNotReplaceable = errors.New("the effects of one aggregate cannot be replaced: the projection is neither a OneDocument nor a mirror by _id. " +
 		"Build a new version of it")
-	// ErrSeveralStreams is an aggregate that another stream feeds.
+	// ErrSeveralStreams means that another stream feeds the aggregate as well.
 	ErrSeveralStreams = errors.New("another stream feeds the aggregate, too, and its events are not in this source: build a new version of the projection")
-	// ErrSourceBehind is a source that is older than what was applied.
+	// ErrSourceBehind means that the source is older than what was applied.
 	ErrSourceBehind = errors.New("the source's time is before the last event applied: SOURCE_MONGODB_URI names another cluster, or an old copy")
 )
 
-// Repair replaces the effects of a parked aggregate by what a source held at a position, with a
-// guard that lets later events pass, and leaves the aggregate parked. seen is the aggregate as it
-// was before the source was read. Errors, with which nothing is written: [ErrMoved] and
+// Repair replaces the effects of a parked aggregate with what a source contained at a position,
+// with a guard that lets later events pass, and leaves the aggregate parked. seen is the aggregate
+// as it was before the source was read. Errors, with which nothing is written: [ErrMoved] and
 // [ErrNotParked] if the aggregate has changed since; [ErrNotReplaceable], [ErrSeveralStreams],
 // [ErrSourceBehind], and those of the database.
 func (a *Applier) Repair(ctx context.Context, seen Aggregate, b Build, one *Built) error {

@@ -45,8 +45,9 @@ func repairCommand(program string) Command {
 	}
 }
 
-// repair replaces the effects of aggregates by what the source holds. Those that an operator names
-// must exist; those that verify has found may be documents that nothing in the source creates.
+// repair replaces the effects of aggregates with what the source contains. Those that an operator
+// names must exist; those that verify has found may be documents that nothing in the source
+// creates.
 func (p *Projector) repair(ctx context.Context, r Request, source verify.Source, aggregates []string, found bool) error {
 	b, err := p.builder(ctx, r, source)
 	if err != nil {
@@ -66,7 +67,7 @@ func (p *Projector) repair(ctx context.Context, r Request, source verify.Source,
 	return p.replay(ctx, r, aggregates, nil, nil, repairer.Repair)
 }
 
-// errNoAggregate is an aggregate of which nothing is known.
+// errNoAggregate means that nothing is known of an aggregate.
 var errNoAggregate = errors.New("there is no such aggregate: neither the read model nor the source has anything of it")
 
 // repairable returns why an aggregate cannot be repaired, before it is parked for that.

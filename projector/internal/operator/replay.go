@@ -42,9 +42,12 @@ func dropParked(ctx context.Context, p *Projector, r Request) error {
 	return p.replay(ctx, r, []string{r.aggregate}, nil, &deadletter.Drop{MessageID: r.message}, nil)
 }
 
-// replay replays aggregates; one that fails does not prevent the others. What an interrupted replay
-// has left in the queue is removed with what this one has applied.
-func (p *Projector) replay(ctx context.Context, r Request, aggregates []string, left []deadletter.Outcome, drop *deadletter.Drop) error {
+// replay replays aggregates, or repairs them with rebuild; one that fails does not prevent the
+// others. What an interrupted replay has left in the queue is removed with what this one has
+// applied.
+func (p *Projector) replay(
+	ctx context.Context, r Request, aggregates []string, left []deadletter.Outcome, drop *deadletter.Drop, rebuild deadletter.Rebuild,
+) error {
 	replayer := p.replayer(r.wait)
 	var failures []error
 	outcomes := slices.Clone(left)

@@ -27,14 +27,15 @@ import (
 type shopped struct {
 	*world.World
 	set func(*projector.Config, *projector.Options)
-	// change commits one change of an aggregate; right compares the whole read model with what was committed.
+	// change commits one change of an aggregate; right compares the whole read model with what was
+	// committed.
 	change func(aggregate string)
 	right  func()
 	// corrupt changes what the read model has of an aggregate, behind the projector's back.
 	corrupt func(aggregate string)
 }
 
-// repaired are the projections of which single aggregates can be repaired.
+// repaired are the projections whose aggregates can be repaired one by one.
 var repaired = map[string]func(w *world.World) *shopped{
 	"timeline": func(w *world.World) *shopped {
 		indexed(w)
@@ -109,7 +110,7 @@ var repaired = map[string]func(w *world.World) *shopped{
 	},
 }
 
-// quick settles a projector's sessions soon, so that an operator who waits for one gets it.
+// quick makes a projector release sessions soon, so that an operator who waits for one gets it.
 func (s *shopped) quick(c *projector.Config, o *projector.Options) {
 	s.set(c, o)
 	c.SessionIdle, c.SessionMaxHold = 200*time.Millisecond, time.Second
@@ -119,7 +120,7 @@ func (s *shopped) repair(args ...string) world.Operated {
 	return s.OperateProjector(operated(s.World, s.set), append([]string{"repair"}, args...)...)
 }
 
-// caughtUp waits until nothing is on its way.
+// caughtUp waits until nothing is in flight.
 func (s *shopped) caughtUp() {
 	s.Helper()
 	before := 0
@@ -132,8 +133,8 @@ func (s *shopped) caughtUp() {
 	})
 }
 
-// G1, G2, G3: aggregates that are repaired beside writers, a producer and a projector, by a command that is killed again and again, end
-// with each event once.
+// G1, G2, G3: aggregates that are repaired beside writers, a producer and a projector, by a command
+// that is killed repeatedly, have each event once at the end.
 func TestG3ARepairBesideWritersHasEachEventOnce(t *testing.T) {
 	for name, begin := range repaired {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +196,8 @@ func TestG3ARepairBesideWritersHasEachEventOnce(t *testing.T) {
 	}
 }
 
-// G1, G2, G3: a repair that is killed at any of its writes to the network can be run again, and ends right.
+// G1, G2, G3: a repair that is killed at any of its writes to the network can be run again, and
+// ends right.
 func TestG3ARepairKilledAnywhereIsRunAgain(t *testing.T) {
 	step := 5
 	if testing.Short() {
@@ -242,8 +244,8 @@ func TestG3ARepairKilledAnywhereIsRunAgain(t *testing.T) {
 	}
 }
 
-// G1, G2, G3: neither what is applied before the aggregate is parked, nor what is set aside while the source is read, is lost or counted
-// twice.
+// G1, G2, G3: an event that is applied before the aggregate is parked, or set aside while the
+// source is read, is neither lost nor counted twice.
 func TestG1WhatComesDuringARepairIsNotLost(t *testing.T) {
 	for name, begin := range repaired {
 		t.Run(name, func(t *testing.T) {
@@ -296,15 +298,15 @@ func TestG1WhatComesDuringARepairIsNotLost(t *testing.T) {
 	}
 }
 
-// G1, G3: what an aggregate was parked for does not matter: a repair reads the source, ends the parking, and removes the events that
-// waited for it, those that the broker dead-lettered among them.
+// G1, G3: whatever the reason of a parking, a repair reads the source, ends the parking, and
+// removes the events that waited for it, including those that the broker dead-lettered.
 func TestG1G3AnOvertakenAggregateIsRepaired(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		s := repaired["mirror"](w)
 		w.Leads("a")
 		s.change("a")
 		w.Eventually("it is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 1 })
-		for w.Bus.Stats(world.SubscriptionPath).DeadLettered == 0 { // as a projector that dies of it, again and again
+		for w.Bus.Stats(world.SubscriptionPath).DeadLettered == 0 { // as a projector that repeatedly dies of it
 			receiver, err := w.BusClient.AcceptSessionForSubscription(w.Context(), world.Topic, world.Subscription, "a", nil)
 			require.NoError(w, err)
 			_, err = receiver.ReceiveMessages(w.Context(), 1, nil)
@@ -335,7 +337,8 @@ func TestG1G3AnOvertakenAggregateIsRepaired(t *testing.T) {
 	})
 }
 
-// G3: of an aggregate that the source no longer has, the guard stays: events that still wait are not taken for its first.
+// G3: the guard of an aggregate that the source no longer contains stays: events that still wait
+// are not treated as its first ones.
 func TestG3AnAggregateThatIsGoneKeepsItsGuard(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		s := repaired["timeline"](w)
@@ -345,7 +348,7 @@ func TestG3AnAggregateThatIsGoneKeepsItsGuard(t *testing.T) {
 		w.Completed(1)
 		_, err := p.End()
 		require.NoError(w, err)
-		s.change("gone") // which waits, and comes behind the repair
+		s.change("gone") // which waits, and is applied after the repair
 		w.Eventually("it is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 2 })
 		_, err = w.Events.DeleteMany(w.Context(), bson.D{})
 		require.NoError(w, err)
@@ -362,7 +365,8 @@ func TestG3AnAggregateThatIsGoneKeepsItsGuard(t *testing.T) {
 	})
 }
 
-// G5: an aggregate that could not be built is neither replayed nor given up in part: it is repaired once the projection is correct.
+// G5: an aggregate that could not be built is neither replayed nor partly dropped: it is repaired
+// once the projection is correct.
 func TestG5WhatCouldNotBeBuiltIsRepaired(t *testing.T) {
 	for setting, collection := range map[string]string{"ledger": "accounts", "sick": "sick"} {
 		t.Run(setting, func(t *testing.T) {
@@ -419,7 +423,8 @@ func TestG5WhatCouldNotBeBuiltIsRepaired(t *testing.T) {
 	}
 }
 
-// G6: whatever makes the source say less than the stream did is refused, with what to do, and the aggregate is left as it is.
+// G6: a source that contains less than the stream did is refused, with the remedy, and the
+// aggregate is unchanged.
 func TestG6ARepairThatCannotBeRightIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		setting string
@@ -512,7 +517,8 @@ func TestG6ARepairThatCannotBeRightIsRefused(t *testing.T) {
 	}
 }
 
-// verify finds what is wrong and has it repaired, also what no event of the source creates.
+// verify finds what is wrong and has it repaired, including documents that no event of the source
+// creates.
 func TestVerifyRepairsWhatItFinds(t *testing.T) {
 	for name, begin := range repaired {
 		t.Run(name, func(t *testing.T) {

@@ -47,11 +47,12 @@ func stepsOf(t *testing.T, page, heading string) (steps []step) {
 	return steps
 }
 
-// took is what differs from run to run in an output.
+// took matches what differs between the outputs of two runs.
 var took = regexp.MustCompile(`built in \S+`)
 
-// G1, G3: the documented procedure for a new version is followed word by word, while events are committed: each command prints what the
-// page shows, and readers see each event once, in whichever version.
+// G1, G3: the documented procedure for a new version is followed word by word, while events are
+// committed: each command prints what the page shows, and readers see each event once, in whichever
+// version.
 func TestG3TheProcedureForANewVersionIsFollowed(t *testing.T) {
 	steps := stepsOf(t, "../../../docs/build.md", "A new version of a projection")
 	s := newRealStack(t, false)

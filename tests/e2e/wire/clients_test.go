@@ -22,11 +22,11 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// Recorded again: scripts/clients.sh installs the clients, and then
-// go test ./tests/e2e/wire -run TestRecordedFramesOfTheClients -record.
+// To record again: tests/emulator/scripts/clients.sh installs the clients, and then go test ./tests/e2e/wire -run
+// TestRecordedFramesOfTheClients -record.
 var record = flag.Bool("record", false, "record the frames of the official JavaScript, Python and Java clients again")
 
-// programs are what is run to record a client, by its name, from tests/e2e/wire.
+// programs are the commands that are recorded for each client, by its name, from tests/e2e/wire.
 var programs = map[string]func(t *testing.T) *exec.Cmd{
 	"javascript": func(t *testing.T) *exec.Cmd {
 		modules, err := filepath.Abs("../../clients/javascript/node_modules")
@@ -38,7 +38,7 @@ var programs = map[string]func(t *testing.T) *exec.Cmd{
 	"python": func(t *testing.T) *exec.Cmd {
 		interpreter, err := os.ReadFile("../../clients/python/.interpreter")
 		require.NoError(t, err)
-		cmd := exec.CommandContext(t.Context(), strings.TrimSpace(string(interpreter)), "testdata/record.py") //nolint:gosec // installed by scripts/clients.sh
+		cmd := exec.CommandContext(t.Context(), strings.TrimSpace(string(interpreter)), "testdata/record.py") //nolint:gosec // installed by tests/emulator/scripts/clients.sh
 		cmd.Env = os.Environ()
 		return cmd
 	},
@@ -51,7 +51,7 @@ var programs = map[string]func(t *testing.T) *exec.Cmd{
 	},
 }
 
-// overhears records what clients say on the connections that it accepts.
+// overhears records what clients send on the connections that it accepts.
 type overhears struct {
 	net.Listener
 	*recorder
@@ -83,7 +83,8 @@ func (c *overheard) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// recordClient runs the program of a client against an embedded Service Bus, and returns its frames.
+// recordClient runs the program of a client against an embedded Service Bus, and returns its
+// frames.
 func recordClient(t *testing.T, program func(t *testing.T) *exec.Cmd) summary {
 	t.Helper()
 	bus, err := servicebus.New(servicebus.Config{Topics: []servicebus.Topic{{Name: world.Topic, Subscriptions: []servicebus.Subscription{{
@@ -106,7 +107,8 @@ func recordClient(t *testing.T, program func(t *testing.T) *exec.Cmd) summary {
 	return summarize(frames.shapes(t))
 }
 
-// text is a summary as it is kept in a file: an operation, and a line for each path with its values.
+// text is a summary as it is kept in a file: an operation, and a line for each path with its
+// values.
 func (s summary) text() string {
 	var b strings.Builder
 	for _, operation := range slices.Sorted(maps.Keys(s)) {
@@ -150,8 +152,9 @@ func TestRecordedFramesOfTheClients(t *testing.T) {
 	}
 }
 
-// TestG5OurFramesAreThoseOfOtherOfficialClients compares our frames with those that were recorded of the official JavaScript, Python
-// and Java clients, field by field. Every difference must be in clientDifferences, and every one of those must be there.
+// The test compares our frames with the recorded ones of the official JavaScript, Python and Java
+// clients, field by field. Every difference must be in clientDifferences, and every one of those
+// must occur.
 func TestG5OurFramesAreThoseOfOtherOfficialClients(t *testing.T) {
 	clients := map[string]summary{}
 	for name := range programs {

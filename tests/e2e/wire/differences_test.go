@@ -1,10 +1,11 @@
 package wire_test
 
-// clientDifferences are those of our frames from the recorded ones of the official clients of other languages, in groups with a
-// reason each. A field is written as "clients: operation: path".
+// clientDifferences are the differences between our frames and the recorded ones of the official
+// clients of other languages, in groups with a reason each. A field is written as "clients:
+// operation: path".
 var clientDifferences = []struct {
 	reason string
-	// asGo reports that ours must send what azservicebus sends in the same run.
+	// asGo requires that our frames match what azservicebus sends in the same run.
 	asGo   bool
 	fields []string
 }{

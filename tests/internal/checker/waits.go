@@ -7,23 +7,25 @@ import (
 	"time"
 )
 
-// ErrWaits breaks G5: an event of a healthy aggregate waited longer than the bound, while nothing disturbed the whole.
+// ErrWaits breaks G5: an event of a healthy aggregate waited longer than the bound, without a fault
+// that affects all aggregates.
 var ErrWaits = errors.New("a healthy aggregate waits")
 
 // Waits is how long the events of healthy aggregates may wait.
 type Waits struct {
 	Aggregates []string
-	// Bound is the longest time from the broker's acceptance of an event to its effect in the read model, and PerEvent how much
-	// longer it may be for each event, of any aggregate, that was to be applied meanwhile.
+	// Bound is the longest time from the broker's acceptance of an event to its effect in the read
+	// model, and PerEvent the additional time for each event, of any aggregate, that was to be
+	// applied in between.
 	Bound, PerEvent time.Duration
 	// Until is when the record ends: an event without an effect has waited until then.
 	Until time.Time
 }
 
-// Span is a time in which something held up every aggregate.
+// Span is a time in which something delayed every aggregate.
 type Span struct{ From, To time.Time }
 
-// waited is an event, when the broker accepted it, and when it took effect.
+// waited is an event, the time at which the broker accepted it, and the time of its effect.
 type waited struct {
 	aggregate, messageID string
 	accepted, applied    time.Time
@@ -32,8 +34,8 @@ type waited struct {
 
 func (w waited) took() time.Duration { return w.applied.Sub(w.accepted) }
 
-// judgeWaits judges the events of healthy aggregates that the broker accepted when nothing disturbed the whole, and nothing did
-// until their effect, or until the bound was over.
+// judgeWaits judges the events of healthy aggregates during whose wait, or during the bound, no
+// fault affected all aggregates.
 func judgeWaits(r Run) (found []error) {
 	for _, w := range r.waits() {
 		if w.took() > w.allowed {
@@ -44,7 +46,8 @@ func judgeWaits(r Run) (found []error) {
 	return found
 }
 
-// LongestWait returns how many events are judged, and the longest of their waits with what was allowed for it.
+// LongestWait returns how many events are judged, and the longest of their waits with the allowed
+// one.
 func (r Run) LongestWait() (judged int, longest, allowed time.Duration) {
 	for _, w := range r.waits() {
 		if judged++; w.took() > longest {
@@ -79,7 +82,7 @@ func (r Run) waits() (judged []waited) {
 	return judged
 }
 
-// effects returns all events that the broker accepted, but those of aggregates with something wrong.
+// effects returns all events that the broker accepted, except those of aggregates with a fault.
 func (r Run) effects() (all []waited) {
 	wrong := map[string]bool{}
 	for _, s := range r.Sick {

@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// A healthy event that waits longer than the bound breaks the promise, unless something disturbed the whole meanwhile.
+// A healthy event that waits longer than the bound breaks the promise, unless a fault affected all
+// aggregates in the meantime.
 func TestHealthyAggregatesWaitAtMostTheBound(t *testing.T) {
 	t.Parallel()
 	second := func(n int) time.Time { return time.Unix(int64(n), 0) }
